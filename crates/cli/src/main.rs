@@ -1,0 +1,2 @@
+//! topo
+fn main() {}

@@ -1,0 +1,154 @@
+//! NCCL's topology XML: a document with positions, read and written.
+//!
+//! A [`Document`] is the tree as it stands in the file, in file order, with every attribute as text and the place where it
+//! was found. A System is built from a document only.
+
+mod number;
+mod parse;
+mod write;
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+pub use number::{c_float, c_int, c_unsigned_hexadecimal};
+pub use parse::{Limits, parse, parse_with};
+pub use write::write;
+
+use crate::error::{Error, Place, Position, Warning};
+
+/// The elements of a topology file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Tag {
+    /// `<system>`, the root.
+    System,
+    /// `<cpu>`, a NUMA node.
+    Cpu,
+    /// `<pci>`, a switch or an end point.
+    Pci,
+    /// `<gpu>`.
+    Gpu,
+    /// `<nvlink>` of a GPU.
+    Nvlink,
+    /// `<c2c>` of a GPU.
+    C2c,
+    /// `<nic>`, a group of network devices.
+    Nic,
+    /// `<net>`, a port of a NIC.
+    Net,
+    /// `<pcilink>`, a peer-to-peer link between Broadcom switches.
+    Pcilink,
+    /// `<xgmi>` of an AMD GPU (files with `version="2"`).
+    Xgmi,
+}
+
+/// One attribute of an element.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attribute {
+    /// Name; borrowed when it is one of those NCCL knows.
+    pub name: Cow<'static, str>,
+    /// Value, as text.
+    pub value: String,
+    /// Where the name starts.
+    pub position: Position,
+}
+
+/// One element with its attributes and children, in file order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Element {
+    /// What it is.
+    pub tag: Tag,
+    /// Attributes in file order.
+    pub attributes: Vec<Attribute>,
+    /// Children in file order.
+    pub children: Vec<Element>,
+    /// Where its `<` stands.
+    pub position: Position,
+}
+
+/// A topology file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Document {
+    /// The file's name, for messages.
+    pub file: Arc<str>,
+    /// The `<system>` element.
+    pub root: Element,
+    /// What was odd about the file.
+    pub warnings: Vec<Warning>,
+}
+
+impl Tag {
+    /// The name as written in a file.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::System => "system",
+            Self::Cpu => "cpu",
+            Self::Pci => "pci",
+            Self::Gpu => "gpu",
+            Self::Nvlink => "nvlink",
+            Self::C2c => "c2c",
+            Self::Nic => "nic",
+            Self::Net => "net",
+            Self::Pcilink => "pcilink",
+            Self::Xgmi => "xgmi",
+        }
+    }
+}
+
+impl Element {
+    /// An element without attributes or children.
+    pub fn new(tag: Tag) -> Self {
+        Self { tag, attributes: Vec::new(), children: Vec::new(), position: Position::default() }
+    }
+
+    /// The attribute of this name (the first, as NCCL looks it up).
+    pub fn attribute(&self, name: &str) -> Option<&Attribute> {
+        self.attributes.iter().find(|attribute| attribute.name == name)
+    }
+
+    /// The value of an attribute.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.attribute(name).map(|attribute| attribute.value.as_str())
+    }
+
+    /// Sets an attribute, in place or at the end.
+    pub fn set(&mut self, name: impl Into<Cow<'static, str>>, value: impl Into<String>) {
+        let (name, value) = (name.into(), value.into());
+        match self.attributes.iter_mut().find(|attribute| attribute.name == name) {
+            Some(attribute) => attribute.value = value,
+            None => self.attributes.push(Attribute { name, value, position: Position::default() }),
+        }
+    }
+
+    /// The children with this tag.
+    pub fn children(&self, tag: Tag) -> impl Iterator<Item = &Element> {
+        self.children.iter().filter(move |child| child.tag == tag)
+    }
+
+    /// The place of this element, or of one of its attributes, in `file`.
+    pub fn place(&self, file: &Arc<str>, attribute: Option<&str>) -> Place {
+        let position = attribute
+            .and_then(|name| self.attribute(name))
+            .map_or(self.position, |attribute| attribute.position);
+        Place {
+            file: Arc::clone(file),
+            position,
+            element: Some(self.tag.name().to_owned()),
+            attribute: attribute.map(str::to_owned),
+        }
+    }
+
+    /// The value of an attribute that NCCL requires.
+    ///
+    /// # Errors
+    /// The attribute is missing.
+    pub fn require(&self, file: &Arc<str>, name: &str) -> Result<&str, Error> {
+        self.get(name).ok_or_else(|| {
+            Error::new(
+                self.place(file, Some(name)),
+                "a required attribute is missing",
+                "nothing",
+                format!("`{name}=\"…\"` (NCCL refuses the file without it)"),
+            )
+        })
+    }
+}

@@ -1,0 +1,1 @@
+//! The tests that look at the project from outside.
