@@ -1,0 +1,156 @@
+//! The paths that transfers really take: the widest paths, changed by what may talk directly to what.
+//!
+//! NCCL computes these tables before and after it trims the system; [`Routing::compute`] is one such computation.
+
+mod gdr;
+mod local;
+mod p2p;
+
+pub use gdr::Gdr;
+pub use local::Nearest;
+pub use p2p::P2p;
+
+use topology::{NodeId, NodeType, PathTable, PathType, System};
+
+use crate::error::Error;
+use crate::settings::Settings;
+
+/// A system with its paths after all rules.
+#[derive(Debug, Clone)]
+pub struct Routing<'a> {
+    system: &'a System,
+    settings: &'a Settings,
+    /// The hosts of the system form one NVLink domain.
+    nvlink_domain: bool,
+    table: PathTable,
+    /// For each NET the GPU that is the first to choose it.
+    local_gpu: Vec<Option<NodeId>>,
+}
+
+/// The type of two paths in a row.
+pub(crate) fn merge(a: PathType, b: PathType) -> PathType {
+    match (a.min(b), a.max(b)) {
+        (PathType::C2c, PathType::Phb) => PathType::P2c,
+        (_, worse) => worse,
+    }
+}
+
+impl<'a> Routing<'a> {
+    /// Computes all paths of a system and applies the rules.
+    ///
+    /// # Errors
+    /// A link has no counterpart, or a GPU reaches no CPU or, where one must be chosen, no network port.
+    pub fn compute(system: &'a System, settings: &'a Settings, nvlink_domain: bool) -> Result<Self, Error> {
+        let table = PathTable::compute(system, !settings.nvb_disable).map_err(|link| Error::one_way(system, link))?;
+        let mut routing = Self { system, settings, nvlink_domain, table, local_gpu: Vec::new() };
+        routing.divert_without_p2p()?;
+        routing.mark_p2c()?;
+        routing.route_nics()?;
+        Ok(routing)
+    }
+
+    /// The same paths for a system that equals the one they were computed for.
+    pub fn rebind<'b>(self, system: &'b System, settings: &'b Settings) -> Routing<'b> {
+        Routing { system, settings, nvlink_domain: self.nvlink_domain, table: self.table, local_gpu: self.local_gpu }
+    }
+
+    /// The system.
+    pub const fn system(&self) -> &'a System {
+        self.system
+    }
+
+    /// The settings.
+    pub const fn settings(&self) -> &'a Settings {
+        self.settings
+    }
+
+    /// The paths.
+    pub const fn table(&self) -> &PathTable {
+        &self.table
+    }
+
+    /// The first GPU to choose a NET (NCCL's `localGpu`).
+    pub fn local_gpu(&self, net: NodeId) -> Option<NodeId> {
+        self.local_gpu[self.system.position(net)]
+    }
+
+    fn divert(&mut self, from: NodeId, via: NodeId, to: NodeId) {
+        let kind = if self.system.kind(via) == NodeType::Gpu {
+            PathType::Pxn
+        } else {
+            merge(self.table.kind(from, via), self.table.kind(via, to))
+        };
+        self.table.divert(from, via, to, kind);
+    }
+
+    /// GPUs that may not talk directly go through the CPU next to the receiver, or through the network.
+    fn divert_without_p2p(&mut self) -> Result<(), Error> {
+        for to in self.system.nodes(NodeType::Gpu) {
+            for from in self.system.nodes(NodeType::Gpu) {
+                if !self.p2p(from, to).ok {
+                    let cpu = self.local_cpu(to)?;
+                    self.divert(from, cpu, to);
+                }
+            }
+            for from in self.system.nodes(NodeType::Gpu).filter(|from| *from != to) {
+                if !self.p2p_usable(from, to) && !self.shm_usable(from, to) {
+                    self.table.set_kind(from, to, PathType::Net);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Closest ports that a GPU reaches over C2C and the CPU's PCI.
+    fn mark_p2c(&mut self) -> Result<(), Error> {
+        for gpu in self.system.nodes(NodeType::Gpu) {
+            let cpu = self.local_cpu(gpu)?;
+            for net in self.nearest(gpu, NodeType::Net).nodes {
+                if merge(self.table.kind(gpu, cpu), self.table.kind(net, cpu)) == PathType::P2c {
+                    self.table.set_kind(gpu, net, self.table.kind(gpu, net).min(PathType::P2c));
+                    self.table.set_kind(net, gpu, self.table.kind(net, gpu).min(PathType::P2c));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// NICs are reached through the GPU beside them where that is better, and through the CPU without GPUDirect.
+    fn route_nics(&mut self) -> Result<(), Error> {
+        let mut choices = local::Choices::new(self.system);
+        for net in self.system.nodes(NodeType::Net) {
+            for gpu in self.system.nodes(NodeType::Gpu) {
+                let relay = if self.settings.pxn_disable { None } else { choices.local_gpu(self, net)? };
+                if let Some(relay) = relay.filter(|relay| *relay != gpu && self.pxn_pays(gpu, *relay, net)) {
+                    self.divert(gpu, relay, net);
+                    choices.forget(gpu, net);
+                }
+                if self.table.kind(gpu, net) < PathType::Phb && self.gdr(gpu, net, false) == Gdr::Disabled {
+                    let cpu = self.local_cpu(gpu)?;
+                    self.divert(net, cpu, gpu);
+                    self.divert(gpu, cpu, net);
+                    choices.forget(gpu, net);
+                }
+            }
+        }
+        self.local_gpu = self
+            .system
+            .nodes(NodeType::Net)
+            .map(|net| choices.local_gpu(self, net))
+            .collect::<Result<_, _>>()?;
+        Ok(())
+    }
+
+    /// The worst path over which a relay may reach its NIC.
+    pub(crate) fn pxn_limit(&self) -> PathType {
+        if self.settings.pxn_c2c { PathType::P2c } else { PathType::Pxb }
+    }
+
+    fn pxn_pays(&self, gpu: NodeId, relay: NodeId, net: NodeId) -> bool {
+        self.table.kind(relay, net) <= self.pxn_limit()
+            && self.gdr(relay, net, true) != Gdr::Disabled
+            && self.table.kind(relay, gpu) <= PathType::Nvl
+            && self.system.node(relay).id.system() == self.system.node(gpu).id.system()
+            && (self.table.bw(relay, net) > self.table.bw(gpu, net) || self.table.kind(gpu, net) > PathType::Pxn)
+    }
+}

@@ -1,0 +1,95 @@
+//! Whether two GPUs talk directly, through shared memory, or only over the network.
+
+use topology::{CpuArch, CpuVendor, NodeId, NodeType, PathType};
+
+use super::Routing;
+
+/// NCCL's verdict on direct transfers between two GPUs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct P2p {
+    /// They may.
+    pub ok: bool,
+    /// The receiver should read instead of the sender writing.
+    pub read: bool,
+    /// The GPU in between, if the path relays.
+    pub relay: Option<NodeId>,
+    /// The worst path type that was allowed.
+    pub limit: PathType,
+}
+
+impl Routing<'_> {
+    /// The worst path on which GPUs of this machine talk directly.
+    pub fn p2p_limit(&self) -> PathType {
+        if let Some(level) = self.settings.p2p_level {
+            return level;
+        }
+        let amd = self
+            .system
+            .cpus()
+            .next()
+            .is_some_and(|(_, cpu)| cpu.arch == CpuArch::X86 && cpu.vendor == CpuVendor::Amd);
+        // AMD's host bridges forward between root ports well enough for two GPUs.
+        if amd && self.system.count(NodeType::Dev) <= 2 { PathType::Sys } else { PathType::Pxb }
+    }
+
+    /// Whether GPU `from` may write into the memory of GPU `to`.
+    pub fn p2p(&self, from: NodeId, to: NodeId) -> P2p {
+        let limit = self.p2p_limit();
+        if self.host_of(from) != self.host_of(to) && !self.nvlink_domain {
+            return P2p { ok: false, read: false, relay: None, limit };
+        }
+        let path = self.table.path(from, to);
+        let ok = path.kind <= limit;
+        let read = path.kind == PathType::Nvl
+            && [from, to].iter().all(|gpu| self.system.gpu(*gpu).is_some_and(|gpu| gpu.sm == 80));
+        P2p { ok, read, relay: self.relay(from, to), limit }
+    }
+
+    /// The rank on the GPU in the middle of a path of four links.
+    fn relay(&self, from: NodeId, to: NodeId) -> Option<NodeId> {
+        let hops = self.table.path(from, to).hops;
+        if hops.len() != 4 {
+            return None;
+        }
+        let middle = self.system.target(hops[1]);
+        let dev = self.system.dev(middle)?.dev;
+        let host = self.host_of(middle);
+        self.system.gpus().find(|(node, gpu)| gpu.dev == dev && self.host_of(*node) == host).map(|(node, _)| node)
+    }
+
+    pub(crate) fn host_of(&self, node: NodeId) -> u32 {
+        self.system.node(node).id.system()
+    }
+
+    /// Whether the P2P transport connects two GPUs.
+    pub fn p2p_usable(&self, from: NodeId, to: NodeId) -> bool {
+        let p2p = self.p2p(from, to);
+        if !p2p.ok {
+            return false;
+        }
+        if p2p.relay.is_some() {
+            return !self.settings.p2p_use_cuda_memcpy;
+        }
+        !self.net_faster(from, to)
+    }
+
+    /// Whether the shared-memory transport connects two GPUs.
+    pub fn shm_usable(&self, from: NodeId, to: NodeId) -> bool {
+        !self.settings.shm_disable && self.host_of(from) == self.host_of(to) && !self.net_faster(from, to)
+    }
+
+    /// Whether both GPUs reach a close NIC with more bandwidth than each other.
+    pub fn net_faster(&self, from: NodeId, to: NodeId) -> bool {
+        if self.settings.net_disable_intra {
+            return false;
+        }
+        let direct = self.table.bw(from, to);
+        let best_net = |gpu| {
+            self.system
+                .nodes(NodeType::Net)
+                .filter(|net| self.table.kind(gpu, *net) <= PathType::Pxb)
+                .fold(0.0f32, |best, net| best.max(self.table.bw(gpu, net)))
+        };
+        best_net(from) > direct && best_net(to) > direct
+    }
+}

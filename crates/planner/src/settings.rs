@@ -1,0 +1,105 @@
+//! NCCL's environment variables, as typed values.
+//!
+//! Values are read as NCCL reads them: numbers with C's `strtoll`, texts by its own tables. What NCCL silently takes for
+//! something else is said in a [`SettingNote`].
+
+use topology::PathType;
+
+/// How many network ports a GPU uses (`NCCL_NETDEVS_POLICY`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum NetDevsPolicy {
+    /// Its share: the close ports divided by the GPUs that are equally close.
+    #[default]
+    Auto,
+    /// All close ports.
+    All,
+    /// At most so many.
+    Max(u32),
+}
+
+/// Something to tell about one setting.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SettingNote {
+    /// The variable.
+    pub name: String,
+    /// What NCCL makes of it.
+    pub message: String,
+}
+
+/// Every setting that changes a decision of the planner. The defaults are NCCL's.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings {
+    /// `NCCL_TOPO_SPLIT_MLOPART`: partitions of a GPU are devices.
+    pub split_partitions: bool,
+    /// `NCCL_NVB_DISABLE`: no NVLink paths through another GPU.
+    pub nvb_disable: bool,
+    /// `NCCL_P2P_LEVEL` and `NCCL_P2P_DISABLE`: the worst path on which GPUs talk directly.
+    pub p2p_level: Option<PathType>,
+    /// `NCCL_P2P_USE_CUDA_MEMCPY`: copies by the driver, which cannot relay.
+    pub p2p_use_cuda_memcpy: bool,
+    /// `NCCL_NET_DISABLE_INTRA`: never use the network inside a host.
+    pub net_disable_intra: bool,
+    /// `NCCL_SHM_DISABLE`: no shared memory.
+    pub shm_disable: bool,
+    /// `NCCL_NET_GDR_LEVEL`: the worst path on which a NIC reaches GPU memory directly.
+    pub gdr_level: Option<PathType>,
+    /// `NCCL_NET_GDR_READ`: GPUDirect RDMA for sending; `None` decides by GPU generation.
+    pub gdr_read: Option<bool>,
+    /// `NCCL_NET_GDR_C2C`: GPUDirect RDMA over C2C links.
+    pub gdr_c2c: bool,
+    /// `NCCL_NET_GDR_MLOPART`: GPUDirect RDMA for partitions.
+    pub gdr_partitions: bool,
+    /// `NCCL_PXN_DISABLE`: no NICs through another GPU.
+    pub pxn_disable: bool,
+    /// `NCCL_PXN_C2C`: the other GPU may reach its NIC over C2C.
+    pub pxn_c2c: bool,
+    /// `NCCL_P2P_PXN_LEVEL`: when point-to-point transfers use the receiver's rail (0, 1 or 2).
+    pub p2p_pxn_level: i64,
+    /// `NCCL_NETDEVS_POLICY`.
+    pub netdevs_policy: NetDevsPolicy,
+    /// `NCCL_CROSS_NIC`: 0 never, 1 always, 2 when it helps.
+    pub cross_nic: i64,
+    /// `NCCL_MNNVL_SCATTER_NETS_ENABLE`: in an NVLink domain of several hosts, take ports GPU by GPU in turn.
+    pub mnnvl_scatter_nets: bool,
+    /// `NCCL_MNNVL_RAIL_PER_HOST`: ports of different hosts count as one rail when their PCI functions match.
+    pub mnnvl_rail_per_host: bool,
+    /// `NCCL_NVLS_ENABLE`: 0 off, 1 forced, 2 when the devices have it.
+    pub nvls_enable: i64,
+    /// `NCCL_COLLNET_ENABLE`; `None` leaves it to the job.
+    pub collnet_enable: Option<bool>,
+    /// `NCCL_IGNORE_CPU_AFFINITY`.
+    pub ignore_cpu_affinity: bool,
+    /// The variables that were given, in the order given.
+    pub in_force: Vec<(String, String)>,
+    /// What is odd about them.
+    pub notes: Vec<SettingNote>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            split_partitions: true,
+            nvb_disable: false,
+            p2p_level: None,
+            p2p_use_cuda_memcpy: false,
+            net_disable_intra: false,
+            shm_disable: false,
+            gdr_level: None,
+            gdr_read: None,
+            gdr_c2c: true,
+            gdr_partitions: false,
+            pxn_disable: false,
+            pxn_c2c: true,
+            p2p_pxn_level: 2,
+            netdevs_policy: NetDevsPolicy::Auto,
+            cross_nic: 2,
+            mnnvl_scatter_nets: true,
+            mnnvl_rail_per_host: false,
+            nvls_enable: 2,
+            collnet_enable: None,
+            ignore_cpu_affinity: false,
+            in_force: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! Nodes: the parts of a machine.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::bus_id::BusId;
+
+/// What a node is, in the order in which NCCL numbers its lists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+#[repr(u8)]
+pub enum NodeType {
+    /// One rank on a GPU.
+    Gpu = 0,
+    /// A PCI switch.
+    Pci = 1,
+    /// All NVSwitches of the machine, seen as one.
+    Nvs = 2,
+    /// A CPU, one NUMA node.
+    Cpu = 3,
+    /// A network adapter.
+    Nic = 4,
+    /// A network port.
+    Net = 5,
+    /// A port for GPU-initiated networking.
+    Gin = 6,
+    /// A port for one-sided access.
+    Rma = 7,
+    /// The physical GPU that holds the links. NCCL 2.30 separates it from the rank ([`NodeType::Gpu`]).
+    Dev = 8,
+    /// The shared C2C port of a partitioned GPU.
+    Cxb = 9,
+}
+
+impl NodeType {
+    /// All types in list order.
+    pub const ALL: [Self; 10] = [
+        Self::Gpu,
+        Self::Pci,
+        Self::Nvs,
+        Self::Cpu,
+        Self::Nic,
+        Self::Net,
+        Self::Gin,
+        Self::Rma,
+        Self::Dev,
+        Self::Cxb,
+    ];
+
+    /// NCCL's name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Gpu => "GPU",
+            Self::Pci => "PCI",
+            Self::Nvs => "NVS",
+            Self::Cpu => "CPU",
+            Self::Nic => "NIC",
+            Self::Net => "NET",
+            Self::Gin => "GIN",
+            Self::Rma => "RMA",
+            Self::Dev => "DEV",
+            Self::Cxb => "CXB",
+        }
+    }
+}
+
+impl fmt::Display for NodeType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// Names a node of one [`System`](crate::System): nodes are numbered type by type, in NCCL's list order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(pub u32);
+
+impl NodeId {
+    /// The number, for indexing.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// The 64-bit id that NCCL gives a node: the host's number in the top 8 bits, a local id below.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NcclId(pub u64);
+
+impl NcclId {
+    const LOCAL_MASK: u64 = 0x00ff_ffff_ffff_ffff;
+
+    /// Packs a host number and a local id.
+    pub const fn new(system: u32, local: u64) -> Self {
+        Self(((system as u64) << 56) | (local & Self::LOCAL_MASK))
+    }
+
+    /// The host's number in the system.
+    pub const fn system(self) -> u32 {
+        (self.0 >> 56) as u32
+    }
+
+    /// The local part.
+    pub const fn local(self) -> u64 {
+        self.0 & Self::LOCAL_MASK
+    }
+}
+
+/// Processor architectures that NCCL tells apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CpuArch {
+    /// x86-64.
+    X86,
+    /// IBM POWER.
+    Power,
+    /// 64-bit Arm.
+    Arm,
+    /// Not one of these.
+    Unknown,
+}
+
+/// Processor vendors that NCCL tells apart (on x86 only).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CpuVendor {
+    /// Intel.
+    Intel,
+    /// AMD.
+    Amd,
+    /// Zhaoxin (VIA, Shanghai).
+    Zhaoxin,
+    /// Not one of these.
+    Unknown,
+}
+
+/// Processor generations that differ in the bandwidth between sockets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CpuModel {
+    /// Intel up to Broadwell.
+    IntelBroadwell,
+    /// Intel Skylake to Ice Lake.
+    IntelSkylake,
+    /// Intel Sapphire Rapids.
+    IntelSapphireRapids,
+    /// Intel Emerald Rapids and newer.
+    IntelEmeraldRapids,
+    /// Zhaoxin Yongfeng.
+    ZhaoxinYongfeng,
+    /// Anything else.
+    Other,
+}
+
+/// What a CPU node knows.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Cpu {
+    /// NUMA node number; -1 is unknown.
+    pub numa: i32,
+    /// Architecture.
+    pub arch: CpuArch,
+    /// Vendor.
+    pub vendor: CpuVendor,
+    /// Generation.
+    pub model: CpuModel,
+    /// The processors of the node, as the file's groups of hexadecimal words.
+    pub affinity: Option<String>,
+}
+
+/// What a GPU node (one rank) knows.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Gpu {
+    /// Rank in the communicator.
+    pub rank: i32,
+    /// NVML device number.
+    pub dev: i32,
+    /// Compute capability × 10.
+    pub sm: i32,
+    /// GPUDirect RDMA possible.
+    pub gdr: bool,
+    /// Partition of the device, if it is one.
+    pub mlopart: Option<i32>,
+    /// Where it sits.
+    pub bus_id: BusId,
+}
+
+/// What a DEV node (the physical GPU) knows.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Dev {
+    /// NVML device number.
+    pub dev: i32,
+    /// Compute capability × 10.
+    pub sm: i32,
+    /// Vendor, device, subsystem vendor, subsystem device, 16 bits each.
+    pub device_code: u64,
+    /// Where it sits.
+    pub bus_id: BusId,
+}
+
+/// What a NET node (a network port) knows.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Net {
+    /// The net plug-in's device number.
+    pub dev: i32,
+    /// Name, if the file gives one.
+    pub name: Option<String>,
+    /// The adapter's guid; NETs with equal guid and port are one port.
+    pub asic: u64,
+    /// Bandwidth, GB/s.
+    pub bw: f32,
+    /// Latency, µs.
+    pub latency: f32,
+    /// Port number.
+    pub port: i32,
+    /// GPUDirect RDMA possible.
+    pub gdr: bool,
+    /// CollNet (SHARP) possible.
+    pub coll: bool,
+    /// Most connections.
+    pub max_connections: i32,
+    /// Rail of a rail-optimised fabric.
+    pub rail: Option<i32>,
+    /// Plane of a multi-plane fabric.
+    pub plane: Option<i32>,
+    /// Text that names the PCI function: the nearest ancestor's bus id, or the guid.
+    pub pci_function: String,
+}
+
+/// A node's own data, by type.
+#[derive(Debug, Clone, PartialEq)]
+pub enum NodeData {
+    /// A rank.
+    Gpu(Gpu),
+    /// A PCI switch with its device code (vendor, device, subsystem vendor, subsystem device, 16 bits each).
+    Pci {
+        /// The code; the low 16 bits are all set once the switch absorbed its lower ones.
+        device_code: u64,
+    },
+    /// The NVSwitches.
+    Nvs,
+    /// A NUMA node.
+    Cpu(Cpu),
+    /// An adapter.
+    Nic,
+    /// A port.
+    Net(Net),
+    /// A port for GPU-initiated networking, with its bandwidth in GB/s.
+    Gin {
+        /// The plug-in's device number.
+        dev: i32,
+        /// Bandwidth, GB/s.
+        bw: f32,
+    },
+    /// A port for one-sided access, with its bandwidth in GB/s.
+    Rma {
+        /// The plug-in's device number.
+        dev: i32,
+        /// Bandwidth, GB/s.
+        bw: f32,
+    },
+    /// A physical GPU.
+    Dev(Dev),
+    /// The C2C port of a partitioned GPU.
+    Cxb,
+}
+
+/// One part of a machine.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Node {
+    /// NCCL's id.
+    pub id: NcclId,
+    /// The node's own data.
+    pub data: NodeData,
+}
+
+impl Node {
+    /// What it is.
+    pub const fn kind(&self) -> NodeType {
+        match self.data {
+            NodeData::Gpu(_) => NodeType::Gpu,
+            NodeData::Pci { .. } => NodeType::Pci,
+            NodeData::Nvs => NodeType::Nvs,
+            NodeData::Cpu(_) => NodeType::Cpu,
+            NodeData::Nic => NodeType::Nic,
+            NodeData::Net(_) => NodeType::Net,
+            NodeData::Gin { .. } => NodeType::Gin,
+            NodeData::Rma { .. } => NodeType::Rma,
+            NodeData::Dev(_) => NodeType::Dev,
+            NodeData::Cxb => NodeType::Cxb,
+        }
+    }
+}
