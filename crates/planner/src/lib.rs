@@ -1,10 +1,16 @@
 //! Decides which channels a communicator uses on a machine, as NCCL 2.30 does.
 
 pub mod error;
+pub mod host;
 pub mod request;
 pub mod routing;
+pub mod search;
 pub mod settings;
+pub mod view;
 
 pub use error::Error;
+pub use host::{HostPlan, plan_host};
 pub use request::Request;
+pub use routing::Routing;
 pub use settings::Settings;
+pub use view::View;

@@ -18,7 +18,7 @@ pub enum Gdr {
 /// First compute capability (× 10) that reads well over GPUDirect RDMA.
 const GDR_READ_SM: i32 = 80;
 
-impl Routing<'_> {
+impl Routing {
     /// The worst path on which a NIC reaches GPU memory directly.
     pub fn gdr_limit(&self) -> PathType {
         self.settings.gdr_level.unwrap_or(if self.settings.gdr_c2c { PathType::P2c } else { PathType::Pxb })

@@ -18,7 +18,7 @@ pub struct Nearest {
     pub kind: PathType,
 }
 
-impl Routing<'_> {
+impl Routing {
     /// The nodes of a type with the widest path, and among those the best type.
     pub fn nearest(&self, from: NodeId, kind: NodeType) -> Nearest {
         let mut nearest = Nearest { nodes: Vec::new(), kind: PathType::Dis };
@@ -49,7 +49,7 @@ impl Routing<'_> {
         nodes
             .into_iter()
             .min_by_key(|cpu| self.table.hop_count(gpu, *cpu))
-            .ok_or_else(|| Error::NoLocalCpu { gpu: name(self.system, gpu) })
+            .ok_or_else(|| Error::NoLocalCpu { gpu: name(&self.system, gpu) })
     }
 
     /// The port that a GPU uses for a channel.
@@ -74,7 +74,7 @@ impl Routing<'_> {
     fn net_choice(&self, gpu: NodeId) -> Result<NetChoice, Error> {
         let ports = self.nearest(gpu, NodeType::Net).nodes;
         let Some(first) = ports.first() else {
-            return Err(Error::NoNet { gpu: name(self.system, gpu), why: "a port is chosen for each channel".into() });
+            return Err(Error::NoNet { gpu: name(&self.system, gpu), why: "a port is chosen for each channel".into() });
         };
         let sharers = self.nearest(*first, NodeType::Gpu).nodes.len();
         Ok(NetChoice::new(self, gpu, ports, sharers))
@@ -89,7 +89,7 @@ struct NetChoice {
 }
 
 impl NetChoice {
-    fn new(routing: &Routing<'_>, gpu: NodeId, ports: Vec<NodeId>, sharers: usize) -> Self {
+    fn new(routing: &Routing, gpu: NodeId, ports: Vec<NodeId>, sharers: usize) -> Self {
         let count = ports.len();
         let sharers = sharers.max(1);
         let share = match routing.settings.netdevs_policy {
@@ -145,29 +145,29 @@ impl Choices {
         }
     }
 
-    fn gpus_of(&mut self, routing: &Routing<'_>, net: NodeId) -> &[NodeId] {
+    fn gpus_of(&mut self, routing: &Routing, net: NodeId) -> &[NodeId] {
         self.gpus_of_net[net.index() - self.first_net]
             .get_or_insert_with(|| routing.nearest(net, NodeType::Gpu).nodes)
     }
 
-    fn choice_of(&mut self, routing: &Routing<'_>, gpu: NodeId) -> Result<&NetChoice, Error> {
+    fn choice_of(&mut self, routing: &Routing, gpu: NodeId) -> Result<&NetChoice, Error> {
         let at = gpu.index() - self.first_gpu;
         if self.of_gpu[at].is_none() {
             let ports = routing.nearest(gpu, NodeType::Net).nodes;
             let Some(first) = ports.first().copied() else {
                 return Err(Error::NoNet {
-                    gpu: name(routing.system, gpu),
+                    gpu: name(&routing.system, gpu),
                     why: "a port next to it looks for GPUs that use it".into(),
                 });
             };
             let sharers = self.gpus_of(routing, first).len();
             self.of_gpu[at] = Some(NetChoice::new(routing, gpu, ports, sharers));
         }
-        self.of_gpu[at].as_ref().ok_or_else(|| Error::NoNet { gpu: name(routing.system, gpu), why: String::new() })
+        self.of_gpu[at].as_ref().ok_or_else(|| Error::NoNet { gpu: name(&routing.system, gpu), why: String::new() })
     }
 
     /// The first GPU, going through the channels, among those closest to a port that chooses it.
-    pub fn local_gpu(&mut self, routing: &Routing<'_>, net: NodeId) -> Result<Option<NodeId>, Error> {
+    pub fn local_gpu(&mut self, routing: &Routing, net: NodeId) -> Result<Option<NodeId>, Error> {
         let gpus = self.gpus_of(routing, net).to_vec();
         let mut longest = 1;
         for gpu in &gpus {

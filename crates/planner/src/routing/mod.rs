@@ -10,6 +10,8 @@ pub use gdr::Gdr;
 pub use local::Nearest;
 pub use p2p::P2p;
 
+use std::sync::Arc;
+
 use topology::{NodeId, NodeType, PathTable, PathType, System};
 
 use crate::error::Error;
@@ -17,9 +19,9 @@ use crate::settings::Settings;
 
 /// A system with its paths after all rules.
 #[derive(Debug, Clone)]
-pub struct Routing<'a> {
-    system: &'a System,
-    settings: &'a Settings,
+pub struct Routing {
+    system: Arc<System>,
+    settings: Arc<Settings>,
     /// The hosts of the system form one NVLink domain.
     nvlink_domain: bool,
     table: PathTable,
@@ -35,13 +37,13 @@ pub(crate) fn merge(a: PathType, b: PathType) -> PathType {
     }
 }
 
-impl<'a> Routing<'a> {
-    /// Computes all paths of a system and applies the rules.
+impl Routing {
+    /// Computes all paths of a system and applies the rules. `nvlink_domain`: its hosts form one NVLink domain.
     ///
     /// # Errors
     /// A link has no counterpart, or a GPU reaches no CPU or, where one must be chosen, no network port.
-    pub fn compute(system: &'a System, settings: &'a Settings, nvlink_domain: bool) -> Result<Self, Error> {
-        let table = PathTable::compute(system, !settings.nvb_disable).map_err(|link| Error::one_way(system, link))?;
+    pub fn compute(system: Arc<System>, settings: Arc<Settings>, nvlink_domain: bool) -> Result<Self, Error> {
+        let table = PathTable::compute(&system, !settings.nvb_disable).map_err(|link| Error::one_way(&system, link))?;
         let mut routing = Self { system, settings, nvlink_domain, table, local_gpu: Vec::new() };
         routing.divert_without_p2p()?;
         routing.mark_p2c()?;
@@ -49,19 +51,14 @@ impl<'a> Routing<'a> {
         Ok(routing)
     }
 
-    /// The same paths for a system that equals the one they were computed for.
-    pub fn rebind<'b>(self, system: &'b System, settings: &'b Settings) -> Routing<'b> {
-        Routing { system, settings, nvlink_domain: self.nvlink_domain, table: self.table, local_gpu: self.local_gpu }
-    }
-
     /// The system.
-    pub const fn system(&self) -> &'a System {
-        self.system
+    pub fn system(&self) -> &System {
+        &self.system
     }
 
     /// The settings.
-    pub const fn settings(&self) -> &'a Settings {
-        self.settings
+    pub fn settings(&self) -> &Settings {
+        &self.settings
     }
 
     /// The paths.
@@ -117,7 +114,7 @@ impl<'a> Routing<'a> {
 
     /// NICs are reached through the GPU beside them where that is better, and through the CPU without GPUDirect.
     fn route_nics(&mut self) -> Result<(), Error> {
-        let mut choices = local::Choices::new(self.system);
+        let mut choices = local::Choices::new(&self.system);
         for net in self.system.nodes(NodeType::Net) {
             for gpu in self.system.nodes(NodeType::Gpu) {
                 let relay = if self.settings.pxn_disable { None } else { choices.local_gpu(self, net)? };

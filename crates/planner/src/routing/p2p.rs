@@ -17,7 +17,7 @@ pub struct P2p {
     pub limit: PathType,
 }
 
-impl Routing<'_> {
+impl Routing {
     /// The worst path on which GPUs of this machine talk directly.
     pub fn p2p_limit(&self) -> PathType {
         if let Some(level) = self.settings.p2p_level {

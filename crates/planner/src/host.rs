@@ -1,0 +1,86 @@
+//! All graphs of one host.
+
+use plan::{Graph, GraphKind, Pattern, Trail};
+use topology::{NodeType, System};
+
+use crate::error::Error;
+use crate::request::Request;
+use crate::search::{Searcher, Wanted};
+use crate::view::{View, number_ranks};
+
+/// Most channels that are searched for rings.
+const MAX_RING_CHANNELS: usize = 32;
+
+/// Most channels of graphs whose channels are heads.
+const MAX_HEAD_CHANNELS: usize = 64;
+
+/// What one rank decides on its own, before it hears of the others.
+#[derive(Debug, Clone)]
+pub struct HostPlan {
+    /// The machine as the rank sees it.
+    pub view: View,
+    /// Graphs in search order; those that were not searched have no channels.
+    pub graphs: Vec<Graph>,
+    /// How each search went, in the same order.
+    pub trails: Vec<Trail>,
+}
+
+impl HostPlan {
+    /// A graph by kind.
+    pub fn graph(&self, kind: GraphKind) -> Option<&Graph> {
+        self.graphs.iter().find(|graph| graph.kind == kind)
+    }
+}
+
+/// Plans one machine of a job as its first rank sees it.
+///
+/// # Errors
+/// NCCL refuses the machine too.
+pub fn plan_host(mut system: System, request: &Request) -> Result<HostPlan, Error> {
+    number_ranks(&mut system, 0);
+    let ranks = system.count(NodeType::Gpu) * if request.nvlink_domain { 1 } else { request.hosts as usize };
+    let view = View::new(system, request, 0, ranks)?;
+    let (graphs, trails) = search_all(&view, request)?;
+    Ok(HostPlan { view, graphs, trails })
+}
+
+fn search_all(view: &View, request: &Request) -> Result<(Vec<Graph>, Vec<Trail>), Error> {
+    let mut searcher = Searcher::new(view);
+    let mut found = Vec::new();
+    let mut ring_channels = 0;
+    for kind in GraphKind::IN_SEARCH_ORDER {
+        let wanted = match kind {
+            GraphKind::Ring => wanted(kind, Pattern::Ring, false, 1, MAX_RING_CHANNELS),
+            GraphKind::Tree => wanted(kind, Pattern::BalancedTree, false, ring_channels, ring_channels),
+            GraphKind::CollnetChain => wanted(kind, Pattern::Tree, true, ring_channels, ring_channels),
+            GraphKind::CollnetDirect => wanted(kind, Pattern::CollnetDirect, true, 1, MAX_HEAD_CHANNELS),
+            GraphKind::Nvls => wanted(kind, Pattern::Nvls, false, 1, MAX_HEAD_CHANNELS),
+        };
+        let searched = match kind {
+            GraphKind::Ring | GraphKind::Tree => true,
+            GraphKind::CollnetChain | GraphKind::CollnetDirect => request.collnet,
+            GraphKind::Nvls => nvls_supported(view, request),
+        };
+        if searched {
+            let (graph, trail) = searcher.search(wanted)?;
+            if kind == GraphKind::Ring {
+                ring_channels = graph.channels.len();
+            }
+            found.push((graph, trail));
+        }
+    }
+    Ok(found.into_iter().unzip())
+}
+
+const fn wanted(kind: GraphKind, pattern: Pattern, collnet: bool, min: usize, max: usize) -> Wanted {
+    Wanted { kind, pattern, collnet, min_channels: min, max_channels: max }
+}
+
+/// Whether the devices can multicast through an NVSwitch.
+fn nvls_supported(view: &View, request: &Request) -> bool {
+    let system = view.system();
+    request.settings.nvls_enable != 0
+        && system.count(NodeType::Gpu) >= 2
+        && (request.settings.nvls_enable == 1
+            || system.count(NodeType::Nvs) > 0 && system.devs().all(|(_, dev)| dev.sm >= 90))
+}

@@ -1,0 +1,160 @@
+//! The search for channels: which GPUs in which order, through which ports, at what bandwidth.
+//!
+//! [`Searcher::search`] is NCCL's search: it starts with the strictest constraints and the highest bandwidth, and relaxes
+//! one thing after another in a fixed order until nothing better can be expected. Effort is counted in steps, never in
+//! time, so the result depends on the input alone. Every attempt is noted in the [`Trail`].
+
+mod nets;
+mod record;
+mod relax;
+mod residual;
+mod speeds;
+mod walk;
+mod wiring;
+
+use plan::{Graph, GraphChannel, GraphKind, Pattern, Trail};
+use topology::{CpuArch, CpuVendor, PathType};
+
+use crate::error::Error;
+use crate::view::View;
+use nets::PortOrder;
+use record::Record;
+use residual::Residual;
+use walk::{AttemptPorts, Walk};
+use wiring::{NONE, Wiring};
+
+/// What to search for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wanted {
+    /// Which family.
+    pub kind: GraphKind,
+    /// The pattern to begin with.
+    pub pattern: Pattern,
+    /// Only ports that can reduce.
+    pub collnet: bool,
+    /// Fewest channels.
+    pub min_channels: usize,
+    /// Most channels.
+    pub max_channels: usize,
+}
+
+/// Searches graphs on one view. Bandwidths are given back between searches, but stay rounded.
+pub struct Searcher<'a> {
+    view: &'a View,
+    wiring: Wiring,
+    port_order: PortOrder,
+    residual: Residual,
+    used: Vec<u64>,
+    candidates: Vec<u32>,
+    sm_min: i32,
+    sm_max: i32,
+    /// The first CPU is an x86 AMD.
+    amd: bool,
+    ports: AttemptPorts,
+    ports_for: Option<PathType>,
+}
+
+impl<'a> Searcher<'a> {
+    /// Prepares searches on a view.
+    pub fn new(view: &'a View) -> Self {
+        let system = view.system();
+        let wiring = Wiring::new(view.routing());
+        let links = (0..system.link_count()).map(|link| system.link(topology::LinkId(link as u32)).bw).collect();
+        let sms = || system.devs().map(|(_, dev)| dev.sm);
+        Self {
+            residual: Residual::new(links, &wiring.ports),
+            used: vec![0; wiring.gpus],
+            candidates: Vec::new(),
+            sm_min: sms().min().unwrap_or(0),
+            sm_max: sms().max().unwrap_or(0),
+            amd: system
+                .cpus()
+                .next()
+                .is_some_and(|(_, cpu)| cpu.arch == CpuArch::X86 && cpu.vendor == CpuVendor::Amd),
+            port_order: PortOrder::new(view.routing()),
+            ports: AttemptPorts::default(),
+            ports_for: None,
+            wiring,
+            view,
+        }
+    }
+
+    /// Lowest and highest compute capability (× 10) of the devices.
+    pub const fn sm_range(&self) -> (i32, i32) {
+        (self.sm_min, self.sm_max)
+    }
+
+    /// Searches one graph.
+    ///
+    /// # Errors
+    /// Nothing was found, and there is no port for the channel that stands in.
+    pub fn search(&mut self, wanted: Wanted) -> Result<(Graph, Trail), Error> {
+        relax::search(self, wanted)
+    }
+
+    /// Makes the lists of ports for an attempt that allows this path type.
+    fn prepare_ports(&mut self, type_inter: PathType) {
+        if !self.view.inter || self.ports_for == Some(type_inter) {
+            return;
+        }
+        let routing = self.view.routing();
+        let select = |gpu| self.port_order.select(routing, Some(type_inter), gpu).ok();
+        self.ports = AttemptPorts {
+            all: select(None),
+            of_gpu: (0..self.wiring.gpus as u32).map(|gpu| select(Some(gpu))).collect(),
+        };
+        self.ports_for = Some(type_inter);
+    }
+
+    /// One attempt. Returns whether `best` was replaced.
+    fn attempt(&mut self, current: &mut Record, best: &mut Record, budget: &mut i32) -> bool {
+        self.prepare_ports(current.type_inter);
+        current.channels = 0;
+        let mut walk = Walk {
+            wiring: &self.wiring,
+            settings: self.view.routing().settings(),
+            ports: &self.ports,
+            inter: self.view.inter,
+            residual: &mut self.residual,
+            current,
+            best,
+            used: &mut self.used,
+            candidates: &mut self.candidates,
+            improved: false,
+        };
+        walk.next_channel(budget);
+        walk.improved
+    }
+
+    fn to_graph(&self, kind: GraphKind, record: &Record) -> Graph {
+        let system = self.view.system();
+        let gpus = self.wiring.gpus;
+        let ranks: Vec<i32> = system.gpus().map(|(_, gpu)| gpu.rank).collect();
+        let port_id = |port: u32| match port {
+            NONE => -1,
+            _ => system.node(self.wiring.ports[port as usize].node).id.0 as i64,
+        };
+        let shown = if record.pattern == Pattern::Nvls { 1 } else { gpus };
+        let channels = (0..record.channels)
+            .map(|channel| GraphChannel {
+                ranks: record.intra[channel * gpus..channel * gpus + shown]
+                    .iter()
+                    .map(|gpu| ranks[*gpu as usize])
+                    .collect(),
+                nets: self.view.inter.then(|| record.inter[channel].map(port_id)),
+            })
+            .collect();
+        Graph {
+            kind,
+            pattern: record.pattern,
+            cross_nic: record.cross_nic,
+            same_channels: record.same_channels,
+            bw_intra: record.bw_intra,
+            bw_inter: record.bw_inter,
+            latency_inter: record.latency_inter,
+            type_intra: record.type_intra,
+            type_inter: record.type_inter,
+            channels,
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! The state of a graph during the search: the constraints that are tried, and the best solution so far.
+
+use plan::{Pattern, Summary};
+use topology::PathType;
+
+use super::wiring::NONE;
+
+/// Most channels of a graph.
+pub(super) const MAX_CHANNELS: usize = 64;
+
+/// Constraints and channels.
+#[derive(Debug, Clone)]
+pub(super) struct Record {
+    pub pattern: Pattern,
+    pub collnet: bool,
+    pub cross_nic: i32,
+    pub same_channels: bool,
+    pub min_channels: usize,
+    pub max_channels: usize,
+    pub channels: usize,
+    pub bw_intra: f32,
+    pub bw_inter: f32,
+    pub latency_inter: f32,
+    pub type_intra: PathType,
+    pub type_inter: PathType,
+    /// Links used by all channels together. Fractions are cut off, as in NCCL.
+    pub hops: i32,
+    /// GPUs by position, channel after channel.
+    pub intra: Vec<u32>,
+    /// Ports by position (the first of those with equal id): where the channel enters and leaves.
+    pub inter: Vec<[u32; 2]>,
+}
+
+impl Record {
+    pub fn new(pattern: Pattern, collnet: bool, min_channels: usize, max_channels: usize, gpus: usize) -> Self {
+        Self {
+            pattern,
+            collnet,
+            cross_nic: 0,
+            same_channels: false,
+            min_channels,
+            max_channels,
+            channels: 0,
+            bw_intra: 0.0,
+            bw_inter: 0.0,
+            latency_inter: 0.0,
+            type_intra: PathType::Loc,
+            type_inter: PathType::Loc,
+            hops: 0,
+            intra: vec![0; gpus * MAX_CHANNELS],
+            inter: vec![[NONE; 2]; MAX_CHANNELS],
+        }
+    }
+
+    /// Takes over another record; only the channels that it has are copied.
+    pub fn assign(&mut self, other: &Self, gpus: usize) {
+        let Self { intra, inter, .. } = other;
+        let channels = other.channels.min(MAX_CHANNELS);
+        self.intra[..channels * gpus].copy_from_slice(&intra[..channels * gpus]);
+        self.inter[..channels].copy_from_slice(&inter[..channels]);
+        self.pattern = other.pattern;
+        self.collnet = other.collnet;
+        self.cross_nic = other.cross_nic;
+        self.same_channels = other.same_channels;
+        self.min_channels = other.min_channels;
+        self.max_channels = other.max_channels;
+        self.channels = other.channels;
+        self.bw_intra = other.bw_intra;
+        self.bw_inter = other.bw_inter;
+        self.latency_inter = other.latency_inter;
+        self.type_intra = other.type_intra;
+        self.type_inter = other.type_inter;
+        self.hops = other.hops;
+    }
+
+    pub fn set_bw(&mut self, bw: f32) {
+        self.bw_intra = bw;
+        self.bw_inter = bw;
+    }
+
+    /// The record in short.
+    pub fn summary(&self) -> Summary {
+        Summary {
+            channels: self.channels as u32,
+            bw_intra: self.bw_intra,
+            bw_inter: self.bw_inter,
+            type_intra: self.type_intra,
+            type_inter: self.type_inter,
+            pattern: self.pattern,
+            cross_nic: self.cross_nic,
+            hops: self.hops,
+        }
+    }
+
+    /// Whether this solution replaces `best`.
+    pub fn better_than(&self, best: &Self, gpus: usize) -> bool {
+        if self.channels < self.min_channels {
+            return false;
+        }
+        if self.pattern == Pattern::Nvls {
+            return self.channels > best.channels && self.channels <= gpus
+                || self.channels as f32 * self.bw_inter > best.channels as f32 * best.bw_inter;
+        }
+        let (mine, other) = (self.channels as f32 * self.bw_intra, best.channels as f32 * best.bw_intra);
+        if mine != other {
+            return mine > other;
+        }
+        self.pattern == best.pattern && self.cross_nic == best.cross_nic && self.hops < best.hops
+    }
+}

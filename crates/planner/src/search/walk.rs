@@ -1,0 +1,473 @@
+//! One attempt: all ways to string channels under given constraints, until the budget of steps runs out.
+
+use plan::Pattern;
+use topology::PathType;
+
+use super::record::Record;
+use super::residual::Residual;
+use super::wiring::{NONE, Neighbour, Route, Wiring};
+use crate::settings::Settings;
+
+/// Steps for trying the GPUs in PCI order when a channel starts at a port.
+const PCI_ORDER_BUDGET: i32 = 1 << 10;
+
+/// A budget that says: nothing better can be found.
+pub(super) const PERFECT: i32 = -1;
+
+/// In which order GPUs are tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Order {
+    /// By position.
+    Pci,
+    /// As in the channel before.
+    Replay,
+    /// Best first.
+    Free,
+}
+
+/// Whether and how the way to the port counts when the next GPU is chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum PortSort {
+    /// The channel does not meet a port any more.
+    Ignore,
+    /// The next GPU goes to the port.
+    Next,
+    /// A later one does.
+    Later,
+}
+
+/// Where in a channel the port and the first GPU are met again; -1 is nowhere.
+#[derive(Debug, Clone, Copy)]
+struct Shape {
+    /// Step at which the channel leaves through a port.
+    back: i32,
+    /// Step after which it returns to its first GPU.
+    close: i32,
+}
+
+/// The ports that an attempt may use.
+#[derive(Debug, Default)]
+pub(super) struct AttemptPorts {
+    /// For starting a channel; `None` if a GPU reaches no port.
+    pub all: Option<Vec<u32>>,
+    /// For leaving from each GPU.
+    pub of_gpu: Vec<Option<Vec<u32>>>,
+}
+
+/// What an attempt reads and changes.
+pub(super) struct Walk<'a> {
+    pub wiring: &'a Wiring,
+    pub settings: &'a Settings,
+    pub ports: &'a AttemptPorts,
+    pub inter: bool,
+    pub residual: &'a mut Residual,
+    pub current: &'a mut Record,
+    pub best: &'a mut Record,
+    /// For each GPU the channels that it is on, as bits.
+    pub used: &'a mut [u64],
+    /// Candidate lists of all open steps, one after the other.
+    pub candidates: &'a mut Vec<u32>,
+    pub improved: bool,
+}
+
+impl Walk<'_> {
+    /// Starts the next channel.
+    pub fn next_channel(&mut self, budget: &mut i32) {
+        let gpus = self.wiring.gpus as i32;
+        let shape = match (self.inter, self.current.pattern) {
+            (true, Pattern::Ring) => Shape { back: gpus - 1, close: -1 },
+            (true, Pattern::SplitTree) => Shape { back: 1, close: -1 },
+            (true, _) => Shape { back: 0, close: -1 },
+            (false, Pattern::Ring) => Shape { back: -1, close: gpus - 1 },
+            (false, _) => Shape { back: -1, close: -1 },
+        };
+        if self.inter {
+            self.start_at_ports(shape, budget);
+        } else {
+            self.start_at_gpus(shape, budget);
+        }
+    }
+
+    fn start_at_gpus(&mut self, shape: Shape, budget: &mut i32) {
+        let channel = self.current.channels;
+        if self.current.pattern == Pattern::Nvls {
+            self.start(channel as u32, shape, Order::Free, budget);
+            return;
+        }
+        if channel == 0 {
+            self.start(0, shape, Order::Pci, budget);
+        } else {
+            self.start(self.first_of_channel(channel - 1), shape, Order::Replay, budget);
+        }
+        if !self.current.same_channels || channel == 0 {
+            for gpu in 0..self.wiring.gpus as u32 {
+                self.start(gpu, shape, Order::Free, budget);
+            }
+        }
+    }
+
+    fn first_of_channel(&self, channel: usize) -> u32 {
+        self.current.intra[channel * self.wiring.gpus]
+    }
+
+    fn start_at_ports(&mut self, shape: Shape, budget: &mut i32) {
+        let Some(ports) = &self.ports.all else { return };
+        let wiring = self.wiring;
+        let channel = self.current.channels;
+        let pattern = self.current.pattern;
+        let heads = matches!(pattern, Pattern::Nvls | Pattern::CollnetDirect);
+        // Ports are charged whole GB/s.
+        let whole_bw = self.current.bw_inter as i32;
+        let mut found = false;
+        for index in 0..ports.len() {
+            if heads && found {
+                break;
+            }
+            let number = ports[(channel + index) % ports.len()];
+            let port = &wiring.ports[number as usize];
+            if self.current.collnet && !port.coll || self.residual.port(number) < whole_bw as f32 {
+                continue;
+            }
+            let in_pair = pattern == Pattern::Ring && self.current.cross_nic == 2 && channel % 2 == 1;
+            if in_pair && port.canonical != self.current.inter[channel - 1][1] {
+                continue;
+            }
+            self.current.inter[channel][0] = port.canonical;
+            self.current.latency_inter = port.latency;
+            self.residual.take_port(port, whole_bw);
+            if heads {
+                let head = port.local_gpu.filter(|head| {
+                    channel < ports.len() && (0..channel).all(|earlier| self.first_of_channel(earlier) != *head)
+                });
+                if let Some(head) = head {
+                    self.start_from(number, head, shape, Order::Free, budget);
+                    found = true;
+                }
+            } else if channel > 0 && self.current.same_channels {
+                self.start_from(number, self.first_of_channel(channel - 1), shape, Order::Replay, budget);
+            } else {
+                if channel == 0 && !wiring.has_nvs {
+                    let mut own_budget = PCI_ORDER_BUDGET;
+                    self.start_from(number, 0, shape, Order::Pci, &mut own_budget);
+                    if own_budget == PERFECT {
+                        *budget = PERFECT;
+                    }
+                }
+                if let Some(gpu) = port.local_gpu {
+                    self.start_from(number, gpu, shape, Order::Free, budget);
+                }
+                let closest = &wiring.closest_gpus[number as usize];
+                if closest.is_empty() {
+                    // NCCL does not give the port's bandwidth back here.
+                    continue;
+                }
+                for gpu in closest.iter().filter(|gpu| Some(**gpu) != port.local_gpu) {
+                    self.start_from(number, *gpu, shape, Order::Free, budget);
+                }
+            }
+            self.residual.take_port(port, -whole_bw);
+        }
+    }
+
+    fn toggle(&mut self, gpu: u32) {
+        self.used[gpu as usize] ^= 1 << self.current.channels;
+    }
+
+    fn is_used(&self, gpu: u32) -> bool {
+        self.used[gpu as usize] & 1 << self.current.channels != 0
+    }
+
+    /// A channel begins at a GPU.
+    fn start(&mut self, gpu: u32, shape: Shape, order: Order, budget: &mut i32) {
+        self.toggle(gpu);
+        self.visit(Some(gpu), 0, shape, order, budget);
+        self.toggle(gpu);
+    }
+
+    /// A channel begins at a port and goes to a GPU.
+    fn start_from(&mut self, port: u32, gpu: u32, shape: Shape, order: Order, budget: &mut i32) {
+        let route = self.wiring.port_to_gpu(port, gpu);
+        if self.reserve_inter(route, 1.0) {
+            self.start(gpu, shape, order, budget);
+            self.reserve_inter(route, -1.0);
+        }
+    }
+
+    fn reserve_intra(&mut self, route: Route, share: f32) -> bool {
+        self.reserve(route, self.current.bw_intra, self.current.type_intra, share)
+    }
+
+    fn reserve_inter(&mut self, route: Route, share: f32) -> bool {
+        self.reserve(route, self.current.bw_inter, self.current.type_inter, share)
+    }
+
+    /// Takes a share of a bandwidth along a route; a negative share gives it back. Types are only checked for a whole
+    /// share.
+    fn reserve(&mut self, route: Route, bw: f32, worst: PathType, share: f32) -> bool {
+        if route.kind >= PathType::Dis {
+            return false;
+        }
+        if share == 1.0 {
+            let both_ways = matches!(
+                self.current.pattern,
+                Pattern::BalancedTree | Pattern::SplitTree | Pattern::Tree
+            );
+            if route.kind > worst || both_ways && route.back_kind > worst {
+                return false;
+            }
+        }
+        if !self.residual.take(self.wiring, route, bw * share) {
+            return false;
+        }
+        self.current.hops = (self.current.hops as f32 + share * route.hops as f32) as i32;
+        true
+    }
+
+    /// The channel stands at a GPU (`None`: it is complete whatever the step).
+    fn visit(&mut self, gpu: Option<u32>, step: i32, shape: Shape, order: Order, budget: &mut i32) {
+        if *budget <= 0 {
+            return;
+        }
+        *budget -= 1;
+        let gpus = self.wiring.gpus as i32;
+        let Some(gpu) = gpu.filter(|_| step < gpus) else {
+            self.complete(budget);
+            return;
+        };
+        let channel = self.current.channels;
+        self.current.intra[channel * gpus as usize + step as usize] = gpu;
+        if step == shape.back {
+            self.leave(gpu, step, shape, order, budget);
+        } else if self.current.pattern == Pattern::Nvls {
+            self.through_switch(gpu, budget);
+        } else if self.current.pattern == Pattern::CollnetDirect {
+            self.to_all(gpu, budget);
+        } else if step < gpus - 1 {
+            self.go_on(gpu, step, shape, order, budget);
+        } else if step == shape.close {
+            let route = self.wiring.gpu_to_gpu(gpu, self.first_of_channel(channel));
+            if self.reserve_intra(route, 1.0) {
+                self.visit(None, step + 1, Shape { close: -1, ..shape }, order, budget);
+                self.reserve_intra(route, -1.0);
+            }
+        } else {
+            self.visit(None, gpus, Shape { back: -1, close: -1 }, order, budget);
+        }
+    }
+
+    fn complete(&mut self, budget: &mut i32) {
+        self.current.channels += 1;
+        if self.current.better_than(self.best, self.wiring.gpus) {
+            self.best.assign(self.current, self.wiring.gpus);
+            self.improved = true;
+            if self.current.channels == self.current.max_channels {
+                *budget = PERFECT;
+            }
+        }
+        if self.current.channels < self.current.max_channels {
+            self.next_channel(budget);
+        }
+        self.current.channels -= 1;
+    }
+
+    /// The channel goes out through a port.
+    fn leave(&mut self, gpu: u32, step: i32, shape: Shape, order: Order, budget: &mut i32) {
+        let ports = self.ports;
+        let Some(Some(ports)) = ports.of_gpu.get(gpu as usize) else { return };
+        let channel = self.current.channels;
+        let start = self.current.inter[channel][0];
+        for number in ports {
+            if !self.may_leave(start, *number, step) {
+                continue;
+            }
+            let balanced = self.current.pattern == Pattern::BalancedTree;
+            let back = if balanced && step == 0 { 1 } else { -1 };
+            let whole = self.current.bw_inter;
+            let bw = if balanced { whole / 2.0 } else { whole };
+            let route = self.wiring.gpu_to_port(gpu, *number);
+            let worst = self.current.type_inter;
+            if self.reserve(route, bw, worst, 1.0) {
+                self.current.inter[channel][1] = self.wiring.ports[*number as usize].canonical;
+                self.visit(Some(gpu), step, Shape { back, ..shape }, order, budget);
+                self.reserve(route, bw, worst, -1.0);
+            }
+        }
+    }
+
+    /// Whether a channel that came in through port `start` may go out through `number`.
+    fn may_leave(&self, start: u32, number: u32, step: i32) -> bool {
+        let channel = self.current.channels;
+        let (entry, exit) = (&self.wiring.ports[start as usize], &self.wiring.ports[number as usize]);
+        if matches!((entry.plane, exit.plane), (Some(a), Some(b)) if a != b) {
+            return false;
+        }
+        match self.current.pattern {
+            Pattern::Tree if exit.canonical != start => return false,
+            Pattern::Ring if self.current.cross_nic == 2 => {
+                if channel % 2 == 1 && exit.canonical != self.current.inter[channel - 1][0] {
+                    return false;
+                }
+            }
+            Pattern::Ring if self.current.cross_nic == 0 => {
+                let same = match (entry.rail, exit.rail) {
+                    (Some(a), Some(b)) => a == b,
+                    _ if self.settings.mnnvl_rail_per_host && entry.host != exit.host => {
+                        entry.pci_function == exit.pci_function && entry.port == exit.port
+                    }
+                    _ => entry.group == exit.group,
+                };
+                if !same {
+                    return false;
+                }
+            }
+            Pattern::BalancedTree if step != 0 && exit.canonical != self.current.inter[channel][1] => return false,
+            _ => {}
+        }
+        true
+    }
+
+    /// The channel goes on to the next GPU.
+    fn go_on(&mut self, gpu: u32, step: i32, shape: Shape, order: Order, budget: &mut i32) {
+        match order {
+            Order::Pci => self.step_to(gpu, step as u32 + 1, step, shape, order, budget),
+            Order::Replay => {
+                let before = (self.current.channels - 1) * self.wiring.gpus;
+                let next = self.current.intra[before + step as usize + 1];
+                self.step_to(gpu, next, step, shape, order, budget);
+            }
+            Order::Free => {
+                let sort = match shape.back {
+                    -1 => PortSort::Ignore,
+                    back if back == step + 1 => PortSort::Next,
+                    _ => PortSort::Later,
+                };
+                let first = self.candidates.len();
+                self.push_candidates(gpu, sort);
+                let end = self.candidates.len();
+                for at in first..end {
+                    self.step_to(gpu, self.candidates[at], step, shape, order, budget);
+                }
+                self.candidates.truncate(first);
+            }
+        }
+    }
+
+    fn step_to(&mut self, from: u32, to: u32, step: i32, shape: Shape, order: Order, budget: &mut i32) {
+        let route = self.wiring.gpu_to_gpu(from, to);
+        if self.reserve_intra(route, 1.0) {
+            self.toggle(to);
+            self.visit(Some(to), step + 1, shape, order, budget);
+            self.toggle(to);
+            self.reserve_intra(route, -1.0);
+        }
+    }
+
+    /// Appends the GPUs to try after `gpu`, in order, to the candidate lists.
+    fn push_candidates(&mut self, gpu: u32, sort: PortSort) {
+        let wiring = self.wiring;
+        let neighbours = &wiring.neighbours[gpu as usize];
+        if wiring.has_nvs {
+            self.push_switch_neighbours(gpu, neighbours);
+            return;
+        }
+        let first = self.candidates.len();
+        let (mut bw, mut hops, mut uniform) = (0, 0, true);
+        for neighbour in neighbours {
+            if self.is_used(neighbour.gpu) {
+                continue;
+            }
+            if self.candidates.len() == first {
+                (bw, hops) = (neighbour.bw, neighbour.hops);
+            }
+            uniform &= neighbour.bw == bw && neighbour.hops == hops;
+            self.candidates.push(neighbour.gpu);
+        }
+        if sort == PortSort::Ignore {
+            return;
+        }
+        let start = self.current.inter[self.current.channels][0];
+        let residual = &*self.residual;
+        self.candidates[first..].sort_by_cached_key(|candidate| {
+            let route = wiring.port_to_gpu(start, *candidate);
+            let pci = wiring.uplink[*candidate as usize]
+                .map_or(-1, |(up, down)| residual.link(up).min(residual.link(down)) as i32);
+            (-(route.bw as i32), -pci, route.hops)
+        });
+        if sort == PortSort::Later && uniform {
+            self.candidates[first..].reverse();
+        }
+    }
+
+    /// With an NVSwitch all GPUs are alike, and only the neighbours in number are tried.
+    fn push_switch_neighbours(&mut self, gpu: u32, neighbours: &[Neighbour]) {
+        let gpus = self.wiring.gpus as u32;
+        let (before, after) = ((gpu + gpus - 1) % gpus, (gpu + 1) % gpus);
+        let wanted = match self.current.pattern {
+            Pattern::Ring => [before, after],
+            Pattern::SplitTree | Pattern::BalancedTree => [after, before],
+            _ => [after, NONE],
+        };
+        for (index, wish) in wanted.into_iter().enumerate() {
+            let known = index == 1 && wish == wanted[0];
+            if wish != NONE
+                && !known
+                && !self.is_used(wish)
+                && neighbours.iter().any(|neighbour| neighbour.gpu == wish)
+            {
+                self.candidates.push(wish);
+            }
+        }
+    }
+
+    /// NVLS: every GPU sends to and receives from the switch, the head twice.
+    fn through_switch(&mut self, head: u32, budget: &mut i32) {
+        let wiring = self.wiring;
+        let gpus = wiring.gpus as u32;
+        let share = |gpu| if gpu == head { 2.0 } else { 1.0 };
+        let routes = (0..gpus)
+            .map(|gpu| (wiring.nvs_to_gpu(gpu), share(gpu)))
+            .chain((0..gpus).map(|gpu| (wiring.gpu_to_nvs(gpu), share(gpu))));
+        self.with_all(routes, budget);
+    }
+
+    /// CollNet direct: the head exchanges its part with every other GPU.
+    fn to_all(&mut self, head: u32, budget: &mut i32) {
+        let wiring = self.wiring;
+        let gpus = wiring.gpus as u32;
+        let share = (1.0 / f64::from(gpus - 1)) as f32;
+        let routes = (0..gpus)
+            .map(|gpu| (wiring.gpu_to_gpu(head, gpu), share))
+            .chain((0..gpus).map(|gpu| (wiring.gpu_to_gpu(gpu, head), share)));
+        let base = self.current.channels * wiring.gpus;
+        let others = (0..gpus).filter(|gpu| *gpu != head);
+        for (place, gpu) in others.enumerate() {
+            self.current.intra[base + 1 + place] = gpu;
+        }
+        self.with_all(routes, budget);
+    }
+
+    /// Reserves all routes, completes the channel if that worked, and gives everything back in reverse order.
+    fn with_all(
+        &mut self,
+        routes: impl DoubleEndedIterator<Item = (Route, f32)> + Clone,
+        budget: &mut i32,
+    ) {
+        let mut reserved = 0;
+        let mut all = true;
+        for (route, share) in routes.clone() {
+            if !self.reserve_intra(route, share) {
+                all = false;
+                break;
+            }
+            reserved += 1;
+        }
+        if all {
+            let gpus = self.wiring.gpus as i32;
+            self.visit(None, gpus, Shape { back: -1, close: -1 }, Order::Free, budget);
+        }
+        let held: Vec<_> = routes.take(reserved).collect();
+        for (route, share) in held.into_iter().rev() {
+            self.reserve_intra(route, -share);
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! The machine as the search walks it: GPUs and ports by position, paths as lists of charges.
+
+use topology::{CpuArch, CpuVendor, LinkType, NodeData, NodeId, NodeType, PathType, System};
+
+use crate::routing::Routing;
+
+/// "No link", "no port".
+pub(super) const NONE: u32 = u32::MAX;
+
+/// What one link of a path costs.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Charge {
+    pub link: u32,
+    /// The link that traffic back uses, or [`NONE`].
+    pub back: u32,
+    /// The back link carries an eighth (acknowledgements of a pre-Ampere GPU), not the whole.
+    pub back_eighth: bool,
+    pub is_pci: bool,
+}
+
+/// One path between two ends of interest.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Route {
+    first: u32,
+    len: u32,
+    /// Links, as NCCL counts them.
+    pub hops: u32,
+    pub bw: f32,
+    pub kind: PathType,
+    /// The type of the path in the other direction.
+    pub back_kind: PathType,
+    /// PCI links carry a fifth more: a GPU writes through an Intel host bridge.
+    pub intel_overhead: bool,
+}
+
+/// A port.
+#[derive(Debug, Clone)]
+pub(super) struct Port {
+    pub node: NodeId,
+    /// The first port with the same id; look-ups by id find that one.
+    pub canonical: u32,
+    pub bw: f32,
+    pub latency: f32,
+    pub coll: bool,
+    /// Ports with the same guid and port number share their bandwidth.
+    pub shared: Vec<u32>,
+    pub group: u32,
+    pub local_gpu: Option<u32>,
+    pub rail: Option<i32>,
+    pub plane: Option<i32>,
+    pub host: u32,
+    pub port: i32,
+    pub pci_function: String,
+}
+
+/// Everything the search reads and never changes.
+#[derive(Debug)]
+pub(super) struct Wiring {
+    pub gpus: usize,
+    pub has_nvs: bool,
+    pub ports: Vec<Port>,
+    /// For each GPU the others, best connected first: widest, fewest links, nearest in number.
+    pub neighbours: Vec<Vec<Neighbour>>,
+    /// For each GPU its PCI link up and the one back down to it.
+    pub uplink: Vec<Option<(u32, u32)>>,
+    /// For each port the GPUs with the widest path to it; empty when it reaches none.
+    pub closest_gpus: Vec<Vec<u32>>,
+    gpu_to_gpu: Vec<Route>,
+    port_to_gpu: Vec<Route>,
+    gpu_to_port: Vec<Route>,
+    nvs_to_gpu: Vec<Route>,
+    gpu_to_nvs: Vec<Route>,
+    charges: Vec<Charge>,
+}
+
+/// A GPU as seen from another.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Neighbour {
+    pub gpu: u32,
+    /// Bandwidth, whole GB/s.
+    pub bw: i32,
+    pub hops: u32,
+    /// Distance in number.
+    offset: u32,
+}
+
+impl Wiring {
+    pub fn new(routing: &Routing) -> Self {
+        let system = routing.system();
+        let gpu_nodes: Vec<NodeId> = system.nodes(NodeType::Gpu).collect();
+        let port_nodes: Vec<NodeId> = system.nodes(NodeType::Net).collect();
+        let nvs = system.nodes(NodeType::Nvs).next();
+        let mut compiler = Compiler { routing, system, charges: Vec::new() };
+        let mut all = |from: &[NodeId], to: &[NodeId]| -> Vec<Route> {
+            from.iter().flat_map(|a| to.iter().map(move |b| (*a, *b))).map(|(a, b)| compiler.route(a, b)).collect()
+        };
+        let gpu_to_gpu = all(&gpu_nodes, &gpu_nodes);
+        let port_to_gpu = all(&port_nodes, &gpu_nodes);
+        let gpu_to_port = all(&gpu_nodes, &port_nodes);
+        let nvs_to_gpu = all(nvs.as_slice(), &gpu_nodes);
+        let gpu_to_nvs = all(&gpu_nodes, nvs.as_slice());
+        let charges = compiler.charges;
+        Self {
+            gpus: gpu_nodes.len(),
+            has_nvs: nvs.is_some(),
+            neighbours: neighbours(gpu_nodes.len(), &gpu_to_gpu),
+            uplink: gpu_nodes.iter().map(|gpu| uplink(system, *gpu)).collect(),
+            closest_gpus: port_nodes.iter().map(|port| closest_gpus(routing, *port)).collect(),
+            ports: ports(routing, &port_nodes),
+            gpu_to_gpu,
+            port_to_gpu,
+            gpu_to_port,
+            nvs_to_gpu,
+            gpu_to_nvs,
+            charges,
+        }
+    }
+
+    pub fn gpu_to_gpu(&self, from: u32, to: u32) -> Route {
+        self.gpu_to_gpu[from as usize * self.gpus + to as usize]
+    }
+
+    pub fn port_to_gpu(&self, port: u32, gpu: u32) -> Route {
+        self.port_to_gpu[port as usize * self.gpus + gpu as usize]
+    }
+
+    pub fn gpu_to_port(&self, gpu: u32, port: u32) -> Route {
+        self.gpu_to_port[gpu as usize * self.ports.len() + port as usize]
+    }
+
+    pub fn nvs_to_gpu(&self, gpu: u32) -> Route {
+        self.nvs_to_gpu[gpu as usize]
+    }
+
+    pub fn gpu_to_nvs(&self, gpu: u32) -> Route {
+        self.gpu_to_nvs[gpu as usize]
+    }
+
+    pub fn charges(&self, route: Route) -> &[Charge] {
+        &self.charges[route.first as usize..(route.first + route.len) as usize]
+    }
+}
+
+struct Compiler<'a> {
+    routing: &'a Routing,
+    system: &'a System,
+    charges: Vec<Charge>,
+}
+
+impl Compiler<'_> {
+    fn route(&mut self, from: NodeId, to: NodeId) -> Route {
+        let table = self.routing.table();
+        let path = table.path(from, to);
+        let first = self.charges.len() as u32;
+        let from_gpu = self.system.kind(from) == NodeType::Gpu;
+        let mut through_intel = false;
+        for hop in path.hops {
+            let (u, v) = self.system.ends(*hop);
+            let link = self.system.link(*hop);
+            let back = |kind| self.system.link_between(v, u, kind).map_or(NONE, |link| link.0);
+            let mut charge =
+                Charge { link: hop.0, back: NONE, back_eighth: false, is_pci: link.kind == LinkType::Pci };
+            match &self.system.node(v).data {
+                NodeData::Dev(dev) if dev.sm < 80 && !from_gpu => {
+                    charge.back = back(link.kind);
+                    charge.back_eighth = true;
+                }
+                NodeData::Cpu(cpu) => {
+                    through_intel |= cpu.arch == CpuArch::X86 && cpu.vendor == CpuVendor::Intel;
+                    if cpu.arch == CpuArch::Power && link.kind == LinkType::Nvl {
+                        charge.back = back(link.kind);
+                    }
+                }
+                _ => {}
+            }
+            self.charges.push(charge);
+        }
+        Route {
+            first,
+            len: path.hops.len() as u32,
+            hops: path.hops.len() as u32,
+            bw: path.bw,
+            kind: path.kind,
+            back_kind: table.kind(to, from),
+            intel_overhead: path.kind == PathType::Phb && from_gpu && through_intel,
+        }
+    }
+}
+
+fn neighbours(gpus: usize, routes: &[Route]) -> Vec<Vec<Neighbour>> {
+    (0..gpus)
+        .map(|from| {
+            let mut others: Vec<Neighbour> = (1..gpus)
+                .map(|offset| {
+                    let gpu = (from + offset) % gpus;
+                    let route = routes[from * gpus + gpu];
+                    Neighbour { gpu: gpu as u32, bw: route.bw as i32, hops: route.hops, offset: offset as u32 }
+                })
+                .filter(|neighbour| neighbour.hops > 0)
+                .collect();
+            others.sort_unstable_by_key(|neighbour| (-neighbour.bw, neighbour.hops, neighbour.offset));
+            others
+        })
+        .collect()
+}
+
+fn uplink(system: &System, gpu: NodeId) -> Option<(u32, u32)> {
+    let device = system.device_of(gpu)?;
+    system.links(device).filter(|link| system.link(*link).kind == LinkType::Pci).find_map(|up| {
+        let down = system.links(system.target(up)).find(|link| system.target(*link) == device)?;
+        Some((up.0, down.0))
+    })
+}
+
+fn closest_gpus(routing: &Routing, port: NodeId) -> Vec<u32> {
+    let nearest = routing.nearest(port, NodeType::Gpu);
+    if nearest.kind == PathType::Dis {
+        return Vec::new();
+    }
+    nearest.nodes.iter().map(|gpu| routing.system().position(*gpu) as u32).collect()
+}
+
+fn ports(routing: &Routing, nodes: &[NodeId]) -> Vec<Port> {
+    let system = routing.system();
+    let nets: Vec<_> = system.nets().collect();
+    nets.iter()
+        .enumerate()
+        .map(|(index, (node, net))| {
+            let id = system.node(*node).id;
+            let same_port = |other: &&topology::Net| other.asic == net.asic && other.port == net.port;
+            let shared: Vec<u32> = (0..nets.len())
+                .filter(|other| same_port(&nets[*other].1))
+                .map(|other| other as u32)
+                .collect();
+            let canonical = nodes.iter().position(|other| system.node(*other).id == id).unwrap_or(index);
+            Port {
+                node: *node,
+                canonical: canonical as u32,
+                bw: net.bw,
+                latency: net.latency,
+                coll: net.coll,
+                group: shared[0],
+                shared,
+                local_gpu: routing.local_gpu(*node).map(|gpu| system.position(gpu) as u32),
+                rail: net.rail,
+                plane: net.plane,
+                host: id.system(),
+                port: net.port,
+                pci_function: net.pci_function.clone(),
+            }
+        })
+        .collect()
+}
