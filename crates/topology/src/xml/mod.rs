@@ -3,13 +3,19 @@
 //! A [`Document`] is the tree as it stands in the file, in file order, with every attribute as text and the place where it
 //! was found. A System is built from a document only.
 
+mod lint;
+mod locate;
+mod names;
+mod notes;
 mod number;
 mod parse;
+mod tag;
 mod write;
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
+pub use lint::lint;
 pub use number::{c_float, c_int, c_unsigned_hexadecimal};
 pub use parse::{Limits, parse, parse_with};
 pub use write::write;
@@ -70,10 +76,24 @@ pub struct Element {
 pub struct Document {
     /// The file's name, for messages.
     pub file: Arc<str>,
+    /// 1 for NCCL's files, 2 for those of AMD's RCCL, which NCCL refuses.
+    pub version: i32,
     /// The `<system>` element.
     pub root: Element,
     /// What was odd about the file.
     pub warnings: Vec<Warning>,
+}
+
+impl Document {
+    /// A document of NCCL's version around a `<system>` element that was made, not read. `file` is its name in messages.
+    pub fn from_root(file: impl Into<Arc<str>>, root: Element) -> Self {
+        Self {
+            file: file.into(),
+            version: 1,
+            root,
+            warnings: Vec::new(),
+        }
+    }
 }
 
 impl Tag {
@@ -97,25 +117,58 @@ impl Tag {
 impl Element {
     /// An element without attributes or children.
     pub fn new(tag: Tag) -> Self {
-        Self { tag, attributes: Vec::new(), children: Vec::new(), position: Position::default() }
+        Self {
+            tag,
+            attributes: Vec::new(),
+            children: Vec::new(),
+            position: Position::default(),
+        }
+    }
+
+    /// Whether two elements have the same tags, attributes and children in the same order, wherever they stand.
+    pub fn same_as(&self, other: &Self) -> bool {
+        let key = |attribute: &Attribute| (attribute.name.clone(), attribute.value.clone());
+        self.tag == other.tag
+            && self
+                .attributes
+                .iter()
+                .map(key)
+                .eq(other.attributes.iter().map(key))
+            && self.children.len() == other.children.len()
+            && self
+                .children
+                .iter()
+                .zip(&other.children)
+                .all(|(one, other)| one.same_as(other))
     }
 
     /// The attribute of this name (the first, as NCCL looks it up).
     pub fn attribute(&self, name: &str) -> Option<&Attribute> {
-        self.attributes.iter().find(|attribute| attribute.name == name)
+        self.attributes
+            .iter()
+            .find(|attribute| attribute.name == name)
     }
 
     /// The value of an attribute.
     pub fn get(&self, name: &str) -> Option<&str> {
-        self.attribute(name).map(|attribute| attribute.value.as_str())
+        self.attribute(name)
+            .map(|attribute| attribute.value.as_str())
     }
 
     /// Sets an attribute, in place or at the end.
     pub fn set(&mut self, name: impl Into<Cow<'static, str>>, value: impl Into<String>) {
         let (name, value) = (name.into(), value.into());
-        match self.attributes.iter_mut().find(|attribute| attribute.name == name) {
+        match self
+            .attributes
+            .iter_mut()
+            .find(|attribute| attribute.name == name)
+        {
             Some(attribute) => attribute.value = value,
-            None => self.attributes.push(Attribute { name, value, position: Position::default() }),
+            None => self.attributes.push(Attribute {
+                name,
+                value,
+                position: Position::default(),
+            }),
         }
     }
 

@@ -17,7 +17,13 @@ pub fn c_int(text: &str) -> i32 {
     };
     let magnitude = leading_digits(digits, radix);
     let value = if negative {
-        magnitude.map_or(i64::MIN, |m| if m > i64::MAX as u64 { i64::MIN } else { -(m as i64) })
+        magnitude.map_or(i64::MIN, |m| {
+            if m > i64::MAX as u64 {
+                i64::MIN
+            } else {
+                -(m as i64)
+            }
+        })
     } else {
         magnitude.map_or(i64::MAX, |m| i64::try_from(m).unwrap_or(i64::MAX))
     };
@@ -49,7 +55,12 @@ pub fn c_float(text: &str) -> f32 {
     let text = text.trim_start_matches([' ', '\t', '\n', '\r', '\x0b', '\x0c']);
     let bytes = text.as_bytes();
     let mut end = usize::from(matches!(bytes.first(), Some(b'-' | b'+')));
-    let digits = |from: usize| bytes[from..].iter().take_while(|b| b.is_ascii_digit()).count();
+    let digits = |from: usize| {
+        bytes[from..]
+            .iter()
+            .take_while(|b| b.is_ascii_digit())
+            .count()
+    };
     let whole = digits(end);
     end += whole;
     let mut fraction = 0;
@@ -64,7 +75,9 @@ pub fn c_float(text: &str) -> f32 {
     }
     if matches!(bytes.get(end), Some(b'e' | b'E')) {
         let sign = usize::from(matches!(bytes.get(end + 1), Some(b'-' | b'+')));
-        let exponent = bytes.get(end + 1 + sign..).map_or(0, |rest| rest.iter().take_while(|b| b.is_ascii_digit()).count());
+        let exponent = bytes.get(end + 1 + sign..).map_or(0, |rest| {
+            rest.iter().take_while(|b| b.is_ascii_digit()).count()
+        });
         if exponent > 0 {
             end += 1 + sign + exponent;
         }
@@ -76,7 +89,9 @@ pub fn c_float(text: &str) -> f32 {
 fn leading_digits(text: &str, radix: u32) -> Option<u64> {
     let mut value = 0u64;
     for digit in text.chars().map_while(|c| c.to_digit(radix)) {
-        value = value.checked_mul(u64::from(radix))?.checked_add(u64::from(digit))?;
+        value = value
+            .checked_mul(u64::from(radix))?
+            .checked_add(u64::from(digit))?;
     }
     Some(value)
 }
@@ -119,7 +134,15 @@ mod tests {
 
     #[test]
     fn floats_read_like_strtof() {
-        for (text, value) in [("1.5", 1.5), ("0.000000", 0.0), ("2e3x", 2000.0), (".5", 0.5), ("x", 0.0), ("-", 0.0), ("1e", 1.0)] {
+        for (text, value) in [
+            ("1.5", 1.5),
+            ("0.000000", 0.0),
+            ("2e3x", 2000.0),
+            (".5", 0.5),
+            ("x", 0.0),
+            ("-", 0.0),
+            ("1e", 1.0),
+        ] {
             assert_eq!(c_float(text), value, "{text:?}");
         }
     }
