@@ -21,6 +21,19 @@ pub enum Error {
     /// There is nothing to plan for.
     #[error("the machine has no GPU with a rank; expected at least one <gpu dev sm rank gdr>")]
     NoGpu,
+    /// NVLink relays through a GPU that the job does not hold, or that trimming removed.
+    #[error(
+        "{from} reaches {to} through {relay}, but no rank runs there (the network is faster between it and the others); \
+         NCCL fails on this; set NCCL_NVB_DISABLE=1 or NCCL_NET_DISABLE_INTRA=1"
+    )]
+    LostRelay {
+        /// The sender.
+        from: String,
+        /// The receiver.
+        to: String,
+        /// The device in between.
+        relay: String,
+    },
     /// A GPU reaches no CPU.
     #[error("{gpu} reaches no CPU; expected every GPU below a <cpu>")]
     NoLocalCpu {

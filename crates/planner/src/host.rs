@@ -38,6 +38,9 @@ impl HostPlan {
 /// NCCL refuses the machine too.
 pub fn plan_host(mut system: System, request: &Request) -> Result<HostPlan, Error> {
     number_ranks(&mut system, 0);
+    if collnet_enabled(request) {
+        system.enable_collnet();
+    }
     let ranks = system.count(NodeType::Gpu) * if request.nvlink_domain { 1 } else { request.hosts as usize };
     let view = View::new(system, request, 0, ranks)?;
     let (graphs, trails) = search_all(&view, request)?;
@@ -58,7 +61,7 @@ fn search_all(view: &View, request: &Request) -> Result<(Vec<Graph>, Vec<Trail>)
         };
         let searched = match kind {
             GraphKind::Ring | GraphKind::Tree => true,
-            GraphKind::CollnetChain | GraphKind::CollnetDirect => request.collnet,
+            GraphKind::CollnetChain | GraphKind::CollnetDirect => collnet_enabled(request),
             GraphKind::Nvls => nvls_supported(view, request),
         };
         if searched {
@@ -74,6 +77,10 @@ fn search_all(view: &View, request: &Request) -> Result<(Vec<Graph>, Vec<Trail>)
 
 const fn wanted(kind: GraphKind, pattern: Pattern, collnet: bool, min: usize, max: usize) -> Wanted {
     Wanted { kind, pattern, collnet, min_channels: min, max_channels: max }
+}
+
+fn collnet_enabled(request: &Request) -> bool {
+    request.collnet && request.settings.collnet_enable != Some(false)
 }
 
 /// Whether the devices can multicast through an NVSwitch.

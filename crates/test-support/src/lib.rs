@@ -1,1 +1,3 @@
-//! test-support
+//! What several tests share: recorded answers of NCCL's own code, and how to compare with them.
+
+pub mod golden;

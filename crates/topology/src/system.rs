@@ -227,6 +227,15 @@ impl System {
         }
     }
 
+    /// Gives every network port a plug-in for collectives in the network (CollNet).
+    pub fn enable_collnet(&mut self) {
+        for node in self.nodes(NodeType::Net) {
+            if let NodeData::Net(net) = &mut self.graph[NodeIndex::new(node.index())].data {
+                net.coll = true;
+            }
+        }
+    }
+
     /// The same system without some GPU nodes (ranks); their devices stay.
     pub fn without_gpus(&self, mut removed: impl FnMut(NodeId) -> bool) -> Self {
         let mut new_number = vec![None; self.node_count()];

@@ -84,13 +84,13 @@ impl Routing {
     fn divert_without_p2p(&mut self) -> Result<(), Error> {
         for to in self.system.nodes(NodeType::Gpu) {
             for from in self.system.nodes(NodeType::Gpu) {
-                if !self.p2p(from, to).ok {
+                if !self.p2p(from, to)?.ok {
                     let cpu = self.local_cpu(to)?;
                     self.divert(from, cpu, to);
                 }
             }
             for from in self.system.nodes(NodeType::Gpu).filter(|from| *from != to) {
-                if !self.p2p_usable(from, to) && !self.shm_usable(from, to) {
+                if !self.p2p_usable(from, to)? && !self.shm_usable(from, to) {
                     self.table.set_kind(from, to, PathType::Net);
                 }
             }

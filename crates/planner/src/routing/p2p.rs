@@ -3,6 +3,7 @@
 use topology::{CpuArch, CpuVendor, NodeId, NodeType, PathType};
 
 use super::Routing;
+use crate::error::{Error, name};
 
 /// NCCL's verdict on direct transfers between two GPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,28 +34,39 @@ impl Routing {
     }
 
     /// Whether GPU `from` may write into the memory of GPU `to`.
-    pub fn p2p(&self, from: NodeId, to: NodeId) -> P2p {
+    ///
+    /// # Errors
+    /// The path relays through a device none of whose ranks is left.
+    pub fn p2p(&self, from: NodeId, to: NodeId) -> Result<P2p, Error> {
         let limit = self.p2p_limit();
         if self.host_of(from) != self.host_of(to) && !self.nvlink_domain {
-            return P2p { ok: false, read: false, relay: None, limit };
+            return Ok(P2p { ok: false, read: false, relay: None, limit });
         }
         let path = self.table.path(from, to);
         let ok = path.kind <= limit;
         let read = path.kind == PathType::Nvl
             && [from, to].iter().all(|gpu| self.system.gpu(*gpu).is_some_and(|gpu| gpu.sm == 80));
-        P2p { ok, read, relay: self.relay(from, to), limit }
+        Ok(P2p { ok, read, relay: self.relay(from, to)?, limit })
     }
 
     /// The rank on the GPU in the middle of a path of four links.
-    fn relay(&self, from: NodeId, to: NodeId) -> Option<NodeId> {
+    fn relay(&self, from: NodeId, to: NodeId) -> Result<Option<NodeId>, Error> {
         let hops = self.table.path(from, to).hops;
         if hops.len() != 4 {
-            return None;
+            return Ok(None);
         }
         let middle = self.system.target(hops[1]);
-        let dev = self.system.dev(middle)?.dev;
+        let Some(dev) = self.system.dev(middle).map(|device| device.dev) else { return Ok(None) };
         let host = self.host_of(middle);
-        self.system.gpus().find(|(node, gpu)| gpu.dev == dev && self.host_of(*node) == host).map(|(node, _)| node)
+        let relay = self.system.gpus().find(|(node, gpu)| gpu.dev == dev && self.host_of(*node) == host);
+        match relay {
+            Some((relay, _)) => Ok(Some(relay)),
+            None => Err(Error::LostRelay {
+                from: name(&self.system, from),
+                to: name(&self.system, to),
+                relay: name(&self.system, middle),
+            }),
+        }
     }
 
     pub(crate) fn host_of(&self, node: NodeId) -> u32 {
@@ -62,15 +74,16 @@ impl Routing {
     }
 
     /// Whether the P2P transport connects two GPUs.
-    pub fn p2p_usable(&self, from: NodeId, to: NodeId) -> bool {
-        let p2p = self.p2p(from, to);
-        if !p2p.ok {
-            return false;
-        }
-        if p2p.relay.is_some() {
-            return !self.settings.p2p_use_cuda_memcpy;
-        }
-        !self.net_faster(from, to)
+    ///
+    /// # Errors
+    /// As [`Routing::p2p`].
+    pub fn p2p_usable(&self, from: NodeId, to: NodeId) -> Result<bool, Error> {
+        let p2p = self.p2p(from, to)?;
+        Ok(p2p.ok
+            && match p2p.relay {
+                Some(_) => !self.settings.p2p_use_cuda_memcpy,
+                None => !self.net_faster(from, to),
+            })
     }
 
     /// Whether the shared-memory transport connects two GPUs.

@@ -301,29 +301,27 @@ impl Walk<'_> {
         if matches!((entry.plane, exit.plane), (Some(a), Some(b)) if a != b) {
             return false;
         }
-        match self.current.pattern {
-            Pattern::Tree if exit.canonical != start => return false,
-            Pattern::Ring if self.current.cross_nic == 2 => {
-                if channel % 2 == 1 && exit.canonical != self.current.inter[channel - 1][0] {
-                    return false;
-                }
-            }
-            Pattern::Ring if self.current.cross_nic == 0 => {
-                let same = match (entry.rail, exit.rail) {
-                    (Some(a), Some(b)) => a == b,
-                    _ if self.settings.mnnvl_rail_per_host && entry.host != exit.host => {
-                        entry.pci_function == exit.pci_function && entry.port == exit.port
-                    }
-                    _ => entry.group == exit.group,
-                };
-                if !same {
-                    return false;
-                }
-            }
-            Pattern::BalancedTree if step != 0 && exit.canonical != self.current.inter[channel][1] => return false,
-            _ => {}
+        let pattern = self.current.pattern;
+        if pattern == Pattern::Tree && exit.canonical != start {
+            return false;
         }
-        true
+        if pattern == Pattern::Ring && self.current.cross_nic == 2 {
+            if channel % 2 == 1 && exit.canonical != self.current.inter[channel - 1][0] {
+                return false;
+            }
+        } else if self.current.cross_nic == 0 {
+            let same_rail = match (entry.rail, exit.rail) {
+                (Some(a), Some(b)) => a == b,
+                _ if self.settings.mnnvl_rail_per_host && entry.host != exit.host => {
+                    entry.pci_function == exit.pci_function && entry.port == exit.port
+                }
+                _ => entry.group == exit.group,
+            };
+            if !same_rail {
+                return false;
+            }
+        }
+        pattern != Pattern::BalancedTree || step == 0 || exit.canonical == self.current.inter[channel][1]
     }
 
     /// The channel goes on to the next GPU.

@@ -3,6 +3,11 @@
 //! Values are read as NCCL reads them: numbers with C's `strtoll`, texts by its own tables. What NCCL silently takes for
 //! something else is said in a [`SettingNote`].
 
+mod names;
+mod parse;
+
+pub use names::PLANNING;
+
 use topology::PathType;
 
 /// How many network ports a GPU uses (`NCCL_NETDEVS_POLICY`).
@@ -69,6 +74,8 @@ pub struct Settings {
     pub collnet_enable: Option<bool>,
     /// `NCCL_IGNORE_CPU_AFFINITY`.
     pub ignore_cpu_affinity: bool,
+    /// `NCCL_GRAPH_FILE`: graphs that are taken instead of searched.
+    pub graph_file: Option<String>,
     /// The variables that were given, in the order given.
     pub in_force: Vec<(String, String)>,
     /// What is odd about them.
@@ -98,6 +105,7 @@ impl Default for Settings {
             nvls_enable: 2,
             collnet_enable: None,
             ignore_cpu_affinity: false,
+            graph_file: None,
             in_force: Vec::new(),
             notes: Vec::new(),
         }

@@ -1,0 +1,203 @@
+//! Golden cases: topology files with what NCCL's own planning code decided on them.
+//!
+//! A folder of cases holds `topologies/*.xml` and `cases/*.json`. [`Case::replay`] plans a case again and compares
+//! section by section: floating-point values within a relative tolerance, everything else exactly.
+
+mod compare;
+mod system;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use plan::{Graph, GraphKind};
+use planner::{HostPlan, Request, Settings, plan_host};
+use serde_json::Value;
+use topology::System;
+
+use compare::Difference;
+
+/// The parts of a case that are compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Section {
+    /// Whether NCCL plans the case at all.
+    Refusal,
+    /// The bandwidths that bound the search.
+    System,
+    /// Nodes and links.
+    Nodes,
+    /// Paths.
+    Paths,
+    /// The graphs that were searched.
+    Graphs,
+}
+
+impl Section {
+    /// All sections.
+    pub const ALL: [Self; 5] = [Self::Refusal, Self::System, Self::Nodes, Self::Paths, Self::Graphs];
+
+    /// The name in a case file.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Refusal => "refusal",
+            Self::System => "system",
+            Self::Nodes => "nodes",
+            Self::Paths => "paths",
+            Self::Graphs => "graphs",
+        }
+    }
+}
+
+/// One case file.
+#[derive(Debug)]
+pub struct Case {
+    /// Its name.
+    pub name: String,
+    answer: Value,
+    topologies: PathBuf,
+}
+
+/// How one section of a case compared: the first difference, or none.
+pub type Verdict = (Section, Option<String>);
+
+impl Case {
+    /// Reads a case file; the topology files are looked up in `topologies`.
+    ///
+    /// # Errors
+    /// The file cannot be read or is no case.
+    pub fn read(path: &Path, topologies: &Path) -> Result<Self> {
+        let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+        let answer: Value = serde_json::from_str(&text).with_context(|| format!("parsing {}", path.display()))?;
+        let name = path.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        Ok(Self { name, answer, topologies: topologies.to_owned() })
+    }
+
+    /// All cases of a folder, by name.
+    ///
+    /// # Errors
+    /// The folder cannot be read.
+    pub fn list(folder: &Path) -> Result<Vec<PathBuf>> {
+        let cases = folder.join("cases");
+        let mut paths = Vec::new();
+        for entry in std::fs::read_dir(&cases).with_context(|| format!("reading {}", cases.display()))? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == "json") {
+                paths.push(path);
+            }
+        }
+        paths.sort();
+        Ok(paths)
+    }
+
+    /// Whether the case is one host, or several equal ones without a common NVLink domain.
+    pub fn has_equal_hosts(&self) -> bool {
+        self.answer["topologies"].as_array().is_some_and(|files| files.len() == 1) && !self.has_flag("--mnnvl")
+    }
+
+    fn has_flag(&self, flag: &str) -> bool {
+        self.answer["flags"].as_array().is_some_and(|flags| flags.iter().any(|other| other == flag))
+    }
+
+    fn request(&self) -> Request {
+        let variables = self.answer["env"].as_object().into_iter().flatten();
+        let variables = variables.map(|(name, value)| (name.clone(), value.as_str().unwrap_or_default().to_owned()));
+        Request {
+            hosts: self.answer["hosts"].as_u64().unwrap_or(1) as u32,
+            nvlink_domain: self.has_flag("--mnnvl"),
+            collnet: self.has_flag("--collnet"),
+            settings: Settings::from_variables(variables),
+        }
+    }
+
+    fn plan(&self) -> Result<HostPlan> {
+        let file = self.answer["topologies"][0].as_str().context("a case names a topology")?;
+        let path = self.topologies.join(file);
+        let bytes = std::fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
+        let document = topology::xml::parse(file, &bytes)?;
+        let system = System::from_document(&document)?;
+        Ok(plan_host(system, &self.request())?)
+    }
+
+    /// Plans the case and compares.
+    pub fn replay(&self) -> Vec<Verdict> {
+        let refused = self.answer.get("error").is_some();
+        let planned = match self.plan() {
+            Err(_) if refused => return vec![(Section::Refusal, None)],
+            Err(error) => return vec![(Section::Refusal, Some(format!("NCCL plans it, but: {error:#}")))],
+            Ok(_) if refused => {
+                let phase = self.answer["phase"].as_str().unwrap_or("?");
+                return vec![(Section::Refusal, Some(format!("planned, but NCCL refuses it in {phase}")))];
+            }
+            Ok(planned) => planned,
+        };
+        let mut verdicts = vec![(Section::Refusal, None)];
+        let mut judge = |section, difference: Result<(), Difference>| {
+            verdicts.push((section, difference.err().map(|difference| difference.to_string())));
+        };
+        judge(Section::System, system::check_bounds(&planned, &self.answer["system"]));
+        judge(Section::Nodes, system::check_nodes(planned.view.system(), &self.answer["nodes"]));
+        if let Some(paths) = self.answer["paths"].as_array() {
+            judge(Section::Paths, system::check_paths(&planned, paths));
+        }
+        judge(Section::Graphs, check_graphs(&planned, &self.answer["graphs"]));
+        verdicts
+    }
+}
+
+fn check_graphs(planned: &HostPlan, answer: &Value) -> Result<(), Difference> {
+    for (kind, key) in [
+        (GraphKind::Ring, "ring"),
+        (GraphKind::Tree, "tree"),
+        (GraphKind::Nvls, "nvls"),
+        (GraphKind::CollnetChain, "collnetChain"),
+        (GraphKind::CollnetDirect, "collnetDirect"),
+    ] {
+        match (planned.graph(kind), answer.get(key)) {
+            (None, None) => {}
+            (Some(graph), Some(expected)) => {
+                check_graph(planned, graph, expected).map_err(|difference| difference.within(key))?;
+            }
+            (mine, theirs) => {
+                let word = |there| if there { "searched" } else { "not searched" };
+                return Err(Difference::new(key, word(mine.is_some()), word(theirs.is_some())));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check_graph(planned: &HostPlan, graph: &Graph, expected: &Value) -> Result<(), Difference> {
+    compare::integer("pattern", graph.pattern as i64, &expected["pattern"])?;
+    compare::integer("crossNic", i64::from(graph.cross_nic), &expected["crossNic"])?;
+    compare::integer("nChannels", graph.channels.len() as i64, &expected["nChannels"])?;
+    compare::float("bwIntra", graph.bw_intra, &expected["bwIntra"])?;
+    compare::float("bwInter", graph.bw_inter, &expected["bwInter"])?;
+    compare::float("latencyInter", graph.latency_inter, &expected["latencyInter"])?;
+    compare::text("typeIntra", graph.type_intra.name(), &expected["typeIntra"])?;
+    compare::text("typeInter", graph.type_inter.name(), &expected["typeInter"])?;
+    compare::integer("sameChannels", i64::from(graph.same_channels), &expected["sameChannels"])?;
+    let system = planned.view.system();
+    let dev_of = |rank: i32| system.gpu_of_rank(rank).and_then(|gpu| system.gpu(gpu)).map_or(-1, |gpu| gpu.dev);
+    for (index, channel) in graph.channels.iter().enumerate() {
+        let theirs = &expected["channels"][index];
+        let devs: Vec<i64> = channel.ranks.iter().map(|rank| i64::from(dev_of(*rank))).collect();
+        let expected_devs: Vec<i64> = theirs["gpus"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_i64)
+            .take(channel.ranks.len())
+            .collect();
+        let name = |part: &str| format!("channels[{index}].{part}");
+        if devs != expected_devs {
+            return Err(Difference::new(name("gpus"), format!("{devs:?}"), format!("{expected_devs:?}")));
+        }
+        if let Some(nets) = channel.nets {
+            let expected_nets: Vec<i64> =
+                theirs["nets"].as_array().into_iter().flatten().filter_map(Value::as_i64).collect();
+            if nets.as_slice() != expected_nets {
+                return Err(Difference::new(name("nets"), format!("{nets:?}"), format!("{expected_nets:?}")));
+            }
+        }
+    }
+    Ok(())
+}
