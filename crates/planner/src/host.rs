@@ -36,13 +36,28 @@ impl HostPlan {
 ///
 /// # Errors
 /// NCCL refuses the machine too.
-pub fn plan_host(mut system: System, request: &Request) -> Result<HostPlan, Error> {
+pub fn plan_host(system: System, request: &Request) -> Result<HostPlan, Error> {
+    search(view(system, request)?, request)
+}
+
+/// The machine as its first rank sees it, with paths.
+///
+/// # Errors
+/// Paths cannot be computed.
+pub fn view(mut system: System, request: &Request) -> Result<View, Error> {
     number_ranks(&mut system, 0);
     if collnet_enabled(request) {
         system.enable_collnet();
     }
     let ranks = system.count(NodeType::Gpu) * if request.nvlink_domain { 1 } else { request.hosts as usize };
-    let view = View::new(system, request, 0, ranks)?;
+    View::new(system, request, 0, ranks)
+}
+
+/// Searches all graphs that the job can use.
+///
+/// # Errors
+/// NCCL refuses the machine too.
+pub fn search(view: View, request: &Request) -> Result<HostPlan, Error> {
     let (graphs, trails) = search_all(&view, request)?;
     Ok(HostPlan { view, graphs, trails })
 }

@@ -4,6 +4,7 @@
 //! one thing after another in a fixed order until nothing better can be expected. Effort is counted in steps, never in
 //! time, so the result depends on the input alone. Every attempt is noted in the [`Trail`].
 
+mod memo;
 mod nets;
 mod record;
 mod relax;
@@ -17,10 +18,11 @@ use topology::{CpuArch, CpuVendor, PathType};
 
 use crate::error::Error;
 use crate::view::View;
+use memo::Memo;
 use nets::PortOrder;
 use record::Record;
 use residual::Residual;
-use walk::{AttemptPorts, Walk};
+use walk::{AttemptPorts, PERFECT, Seen, Walk};
 use wiring::{NONE, Wiring};
 
 /// What to search for.
@@ -51,7 +53,9 @@ pub struct Searcher<'a> {
     /// The first CPU is an x86 AMD.
     amd: bool,
     ports: AttemptPorts,
-    ports_for: Option<PathType>,
+    ports_for: Option<u16>,
+    memo: Memo,
+    before: Residual,
 }
 
 impl<'a> Searcher<'a> {
@@ -61,8 +65,11 @@ impl<'a> Searcher<'a> {
         let wiring = Wiring::new(view.routing());
         let links = (0..system.link_count()).map(|link| system.link(topology::LinkId(link as u32)).bw).collect();
         let sms = || system.devs().map(|(_, dev)| dev.sm);
+        let residual = Residual::new(links, &wiring.ports);
         Self {
-            residual: Residual::new(links, &wiring.ports),
+            memo: Memo::new(view.inter, wiring.kinds()),
+            before: residual.clone(),
+            residual,
             used: vec![0; wiring.gpus],
             candidates: Vec::new(),
             sm_min: sms().min().unwrap_or(0),
@@ -94,7 +101,8 @@ impl<'a> Searcher<'a> {
 
     /// Makes the lists of ports for an attempt that allows this path type.
     fn prepare_ports(&mut self, type_inter: PathType) {
-        if !self.view.inter || self.ports_for == Some(type_inter) {
+        let class = self.memo.inter_class(type_inter);
+        if !self.view.inter || self.ports_for == Some(class) {
             return;
         }
         let routing = self.view.routing();
@@ -103,13 +111,20 @@ impl<'a> Searcher<'a> {
             all: select(None),
             of_gpu: (0..self.wiring.gpus as u32).map(|gpu| select(Some(gpu))).collect(),
         };
-        self.ports_for = Some(type_inter);
+        self.ports_for = Some(class);
     }
 
     /// One attempt. Returns whether `best` was replaced.
     fn attempt(&mut self, current: &mut Record, best: &mut Record, budget: &mut i32) -> bool {
-        self.prepare_ports(current.type_inter);
         current.channels = 0;
+        let signature = self.memo.sign(current);
+        if let Some(outcome) = self.memo.recall(&signature, current, best) {
+            *budget = outcome.budget_left;
+            current.hops = outcome.hops;
+            return false;
+        }
+        self.prepare_ports(current.type_inter);
+        self.before.clone_from(&self.residual);
         let mut walk = Walk {
             wiring: &self.wiring,
             settings: self.view.routing().settings(),
@@ -121,9 +136,18 @@ impl<'a> Searcher<'a> {
             used: &mut self.used,
             candidates: &mut self.candidates,
             improved: false,
+            seen: Seen::NOTHING,
         };
         walk.next_channel(budget);
-        walk.improved
+        let (improved, seen) = (walk.improved, walk.seen);
+        let changed = self.before != self.residual;
+        // A walk that stopped early did not see everything.
+        if *budget == PERFECT {
+            self.memo.changed(changed);
+        } else {
+            self.memo.note(signature, changed, *budget, current.hops, seen);
+        }
+        improved
     }
 
     fn to_graph(&self, kind: GraphKind, record: &Record) -> Graph {

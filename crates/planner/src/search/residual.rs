@@ -6,7 +6,7 @@
 use super::wiring::{Charge, NONE, Port, Route, Wiring};
 
 /// What is left, GB/s.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct Residual {
     links: Vec<f32>,
     /// By group of ports that share their bandwidth.

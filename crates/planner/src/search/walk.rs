@@ -68,6 +68,32 @@ pub(super) struct Walk<'a> {
     /// Candidate lists of all open steps, one after the other.
     pub candidates: &'a mut Vec<u32>,
     pub improved: bool,
+    pub seen: Seen,
+}
+
+/// The best that an attempt came across, whether or not it was better than what was known.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Seen {
+    /// Channels × bandwidth; below 0 when there was no solution.
+    pub product: f32,
+    /// Fewest links among solutions with that product.
+    pub hops: i32,
+    /// Most channels.
+    pub channels: usize,
+}
+
+impl Seen {
+    pub const NOTHING: Self = Self { product: -1.0, hops: i32::MAX, channels: 0 };
+
+    fn note(&mut self, solution: &Record) {
+        let product = solution.product();
+        if product > self.product {
+            (self.product, self.hops) = (product, solution.hops);
+        } else if product == self.product {
+            self.hops = self.hops.min(solution.hops);
+        }
+        self.channels = self.channels.max(solution.channels);
+    }
 }
 
 impl Walk<'_> {
@@ -257,6 +283,9 @@ impl Walk<'_> {
 
     fn complete(&mut self, budget: &mut i32) {
         self.current.channels += 1;
+        if self.current.channels >= self.current.min_channels {
+            self.seen.note(self.current);
+        }
         if self.current.better_than(self.best, self.wiring.gpus) {
             self.best.assign(self.current, self.wiring.gpus);
             self.improved = true;

@@ -136,6 +136,17 @@ impl Wiring {
         self.gpu_to_nvs[gpu as usize]
     }
 
+    /// The types of paths between GPUs and the switch, and between GPUs and ports, as bits.
+    pub fn kinds(&self) -> (u16, u16) {
+        let bits = |lists: &[&[Route]]| {
+            lists.iter().flat_map(|list| list.iter()).fold(0u16, |bits, route| bits | 1 << route.kind as u16)
+        };
+        (
+            bits(&[&self.gpu_to_gpu, &self.nvs_to_gpu, &self.gpu_to_nvs]),
+            bits(&[&self.port_to_gpu, &self.gpu_to_port]),
+        )
+    }
+
     pub fn charges(&self, route: Route) -> &[Charge] {
         &self.charges[route.first as usize..(route.first + route.len) as usize]
     }

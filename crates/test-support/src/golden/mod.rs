@@ -97,7 +97,8 @@ impl Case {
         self.answer["flags"].as_array().is_some_and(|flags| flags.iter().any(|other| other == flag))
     }
 
-    fn request(&self) -> Request {
+    /// The job that the case describes.
+    pub fn request(&self) -> Request {
         let variables = self.answer["env"].as_object().into_iter().flatten();
         let variables = variables.map(|(name, value)| (name.clone(), value.as_str().unwrap_or_default().to_owned()));
         Request {
@@ -108,11 +109,22 @@ impl Case {
         }
     }
 
+    /// The name of the (first) topology file.
+    pub fn topology(&self) -> &str {
+        self.answer["topologies"][0].as_str().unwrap_or_default()
+    }
+
+    /// The (first) topology file.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn topology_bytes(&self) -> Result<Vec<u8>> {
+        let path = self.topologies.join(self.topology());
+        std::fs::read(&path).with_context(|| format!("reading {}", path.display()))
+    }
+
     fn plan(&self) -> Result<HostPlan> {
-        let file = self.answer["topologies"][0].as_str().context("a case names a topology")?;
-        let path = self.topologies.join(file);
-        let bytes = std::fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
-        let document = topology::xml::parse(file, &bytes)?;
+        let document = topology::xml::parse(self.topology(), &self.topology_bytes()?)?;
         let system = System::from_document(&document)?;
         Ok(plan_host(system, &self.request())?)
     }
