@@ -10,6 +10,7 @@ mod record;
 mod relax;
 mod residual;
 mod speeds;
+mod thousandths;
 mod walk;
 mod wiring;
 
@@ -21,8 +22,9 @@ use crate::view::View;
 use memo::Memo;
 use nets::PortOrder;
 use record::Record;
-use residual::Residual;
-use walk::{AttemptPorts, PERFECT, Seen, Walk};
+use residual::{Floats, PortsLeft};
+use thousandths::Thousandths;
+use walk::{AttemptPorts, PERFECT, Scratch};
 use wiring::{NONE, Wiring};
 
 /// What to search for.
@@ -45,17 +47,16 @@ pub struct Searcher<'a> {
     view: &'a View,
     wiring: Wiring,
     port_order: PortOrder,
-    residual: Residual,
-    used: Vec<u64>,
-    candidates: Vec<u32>,
+    floats: Floats,
+    thousandths: Thousandths,
+    scratch: Scratch,
     sm_min: i32,
     sm_max: i32,
     /// The first CPU is an x86 AMD.
     amd: bool,
-    ports: AttemptPorts,
     ports_for: Option<u16>,
     memo: Memo,
-    before: Residual,
+    before: (Floats, PortsLeft),
 }
 
 impl<'a> Searcher<'a> {
@@ -65,13 +66,22 @@ impl<'a> Searcher<'a> {
         let wiring = Wiring::new(view.routing());
         let links = (0..system.link_count()).map(|link| system.link(topology::LinkId(link as u32)).bw).collect();
         let sms = || system.devs().map(|(_, dev)| dev.sm);
-        let residual = Residual::new(links, &wiring.ports);
+        let floats = Floats::new(links);
+        let ports_left = PortsLeft::new(&wiring.ports);
         Self {
             memo: Memo::new(view.inter, wiring.kinds()),
-            before: residual.clone(),
-            residual,
-            used: vec![0; wiring.gpus],
-            candidates: Vec::new(),
+            thousandths: Thousandths::new(&wiring, &floats, |link| wiring::never_binds(system, link)),
+            before: (floats.clone(), ports_left.clone()),
+            floats,
+            scratch: Scratch {
+                inter: view.inter,
+                rail_per_host: view.routing().settings().mnnvl_rail_per_host,
+                ports: AttemptPorts::default(),
+                ports_left,
+                used: vec![0; wiring.gpus.div_ceil(64) * record::MAX_CHANNELS],
+                candidates: Vec::new(),
+                keys: Vec::new(),
+            },
             sm_min: sms().min().unwrap_or(0),
             sm_max: sms().max().unwrap_or(0),
             amd: system
@@ -79,7 +89,6 @@ impl<'a> Searcher<'a> {
                 .next()
                 .is_some_and(|(_, cpu)| cpu.arch == CpuArch::X86 && cpu.vendor == CpuVendor::Amd),
             port_order: PortOrder::new(view.routing()),
-            ports: AttemptPorts::default(),
             ports_for: None,
             wiring,
             view,
@@ -107,7 +116,7 @@ impl<'a> Searcher<'a> {
         }
         let routing = self.view.routing();
         let select = |gpu| self.port_order.select(routing, Some(type_inter), gpu).ok();
-        self.ports = AttemptPorts {
+        self.scratch.ports = AttemptPorts {
             all: select(None),
             of_gpu: (0..self.wiring.gpus as u32).map(|gpu| select(Some(gpu))).collect(),
         };
@@ -124,23 +133,22 @@ impl<'a> Searcher<'a> {
             return false;
         }
         self.prepare_ports(current.type_inter);
-        self.before.clone_from(&self.residual);
-        let mut walk = Walk {
-            wiring: &self.wiring,
-            settings: self.view.routing().settings(),
-            ports: &self.ports,
-            inter: self.view.inter,
-            residual: &mut self.residual,
-            current,
-            best,
-            used: &mut self.used,
-            candidates: &mut self.candidates,
-            improved: false,
-            seen: Seen::NOTHING,
-        };
-        walk.next_channel(budget);
-        let (improved, seen) = (walk.improved, walk.seen);
-        let changed = self.before != self.residual;
+        self.before.1.clone_from(&self.scratch.ports_left);
+        let heads = matches!(current.pattern, Pattern::Nvls | Pattern::CollnetDirect);
+        let bandwidths = [current.bw_intra, current.bw_inter, current.bw_inter / 2.0];
+        let (improved, seen);
+        let mut changed = false;
+        if !heads && self.thousandths.agrees(&bandwidths) {
+            (improved, seen) = self.scratch.walk(&self.wiring, &mut self.thousandths, current, best, budget);
+        } else {
+            self.before.0.clone_from(&self.floats);
+            (improved, seen) = self.scratch.walk(&self.wiring, &mut self.floats, current, best, budget);
+            if self.before.0 != self.floats {
+                self.thousandths.follow(&self.floats);
+                changed = true;
+            }
+        }
+        changed |= self.before.1 != self.scratch.ports_left;
         // A walk that stopped early did not see everything.
         if *budget == PERFECT {
             self.memo.changed(changed);

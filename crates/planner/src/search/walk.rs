@@ -4,9 +4,8 @@ use plan::Pattern;
 use topology::PathType;
 
 use super::record::Record;
-use super::residual::Residual;
+use super::residual::{PortsLeft, Residual};
 use super::wiring::{NONE, Neighbour, Route, Wiring};
-use crate::settings::Settings;
 
 /// Steps for trying the GPUs in PCI order when a channel starts at a port.
 const PCI_ORDER_BUDGET: i32 = 1 << 10;
@@ -54,21 +53,90 @@ pub(super) struct AttemptPorts {
     pub of_gpu: Vec<Option<Vec<u32>>>,
 }
 
-/// What an attempt reads and changes.
-pub(super) struct Walk<'a> {
-    pub wiring: &'a Wiring,
-    pub settings: &'a Settings,
-    pub ports: &'a AttemptPorts,
+/// How well a GPU lies on the way to a port, best first, and the GPU.
+pub(super) type Key = ((i32, i32, u32), u32);
+
+/// What attempts share: what they may use, and their buffers.
+#[derive(Debug)]
+pub(super) struct Scratch {
+    /// The job leaves the system.
     pub inter: bool,
-    pub residual: &'a mut Residual,
-    pub current: &'a mut Record,
-    pub best: &'a mut Record,
-    /// For each GPU the channels that it is on, as bits.
-    pub used: &'a mut [u64],
+    /// `NCCL_MNNVL_RAIL_PER_HOST`.
+    pub rail_per_host: bool,
+    pub ports: AttemptPorts,
+    pub ports_left: PortsLeft,
+    /// For each channel the GPUs that are on it, as bits.
+    pub used: Vec<u64>,
     /// Candidate lists of all open steps, one after the other.
-    pub candidates: &'a mut Vec<u32>,
-    pub improved: bool,
-    pub seen: Seen,
+    pub candidates: Vec<u32>,
+    pub keys: Vec<Key>,
+}
+
+impl Scratch {
+    /// Walks until there is nothing left to try or the budget is spent. Answers whether `best` was replaced, and the best
+    /// that was seen.
+    pub fn walk<R: Residual>(
+        &mut self,
+        wiring: &Wiring,
+        residual: &mut R,
+        current: &mut Record,
+        best: &mut Record,
+        budget: &mut i32,
+    ) -> (bool, Seen) {
+        let mut walk = Walk {
+            wiring,
+            ports: &self.ports,
+            inter: self.inter,
+            rail_per_host: self.rail_per_host,
+            residual,
+            ports_left: &mut self.ports_left,
+            amounts: Amounts::of(current),
+            current,
+            best,
+            used: &mut self.used,
+            candidates: &mut self.candidates,
+            keys: &mut self.keys,
+            improved: false,
+            seen: Seen::NOTHING,
+        };
+        walk.next_channel(budget);
+        (walk.improved, walk.seen)
+    }
+}
+
+/// One attempt on one kind of arithmetic.
+struct Walk<'a, R: Residual> {
+    wiring: &'a Wiring,
+    ports: &'a AttemptPorts,
+    inter: bool,
+    rail_per_host: bool,
+    residual: &'a mut R,
+    ports_left: &'a mut PortsLeft,
+    amounts: Amounts<R>,
+    current: &'a mut Record,
+    best: &'a mut Record,
+    used: &'a mut [u64],
+    candidates: &'a mut Vec<u32>,
+    keys: &'a mut Vec<Key>,
+    improved: bool,
+    seen: Seen,
+}
+
+/// What an attempt asks for, ready to be taken.
+struct Amounts<R: Residual> {
+    intra: R::Amount,
+    inter: R::Amount,
+    half_inter: R::Amount,
+}
+
+impl<R: Residual> Amounts<R> {
+    fn of(record: &Record) -> Self {
+        Self {
+            intra: R::amount(record.bw_intra),
+            inter: R::amount(record.bw_inter),
+            half_inter: R::amount(record.bw_inter / 2.0),
+        }
+    }
 }
 
 /// The best that an attempt came across, whether or not it was better than what was known.
@@ -96,7 +164,7 @@ impl Seen {
     }
 }
 
-impl Walk<'_> {
+impl<R: Residual> Walk<'_, R> {
     /// Starts the next channel.
     pub fn next_channel(&mut self, budget: &mut i32) {
         let gpus = self.wiring.gpus as i32;
@@ -151,7 +219,7 @@ impl Walk<'_> {
             }
             let number = ports[(channel + index) % ports.len()];
             let port = &wiring.ports[number as usize];
-            if self.current.collnet && !port.coll || self.residual.port(number) < whole_bw as f32 {
+            if self.current.collnet && !port.coll || self.ports_left.get(number) < whole_bw as f32 {
                 continue;
             }
             let in_pair = pattern == Pattern::Ring && self.current.cross_nic == 2 && channel % 2 == 1;
@@ -160,7 +228,7 @@ impl Walk<'_> {
             }
             self.current.inter[channel][0] = port.canonical;
             self.current.latency_inter = port.latency;
-            self.residual.take_port(port, whole_bw);
+            self.ports_left.take(port, whole_bw);
             if heads {
                 let head = port.local_gpu.filter(|head| {
                     channel < ports.len() && (0..channel).all(|earlier| self.first_of_channel(earlier) != *head)
@@ -191,16 +259,21 @@ impl Walk<'_> {
                     self.start_from(number, *gpu, shape, Order::Free, budget);
                 }
             }
-            self.residual.take_port(port, -whole_bw);
+            self.ports_left.take(port, -whole_bw);
         }
     }
 
+    fn word(&self, gpu: u32) -> usize {
+        self.current.channels * self.wiring.gpus.div_ceil(64) + gpu as usize / 64
+    }
+
     fn toggle(&mut self, gpu: u32) {
-        self.used[gpu as usize] ^= 1 << self.current.channels;
+        let word = self.word(gpu);
+        self.used[word] ^= 1 << (gpu % 64);
     }
 
     fn is_used(&self, gpu: u32) -> bool {
-        self.used[gpu as usize] & 1 << self.current.channels != 0
+        self.used[self.word(gpu)] & 1 << (gpu % 64) != 0
     }
 
     /// A channel begins at a GPU.
@@ -213,40 +286,53 @@ impl Walk<'_> {
     /// A channel begins at a port and goes to a GPU.
     fn start_from(&mut self, port: u32, gpu: u32, shape: Shape, order: Order, budget: &mut i32) {
         let route = self.wiring.port_to_gpu(port, gpu);
-        if self.reserve_inter(route, 1.0) {
+        if self.take(route, self.amounts.inter, self.current.type_inter) {
             self.start(gpu, shape, order, budget);
-            self.reserve_inter(route, -1.0);
+            self.give(route, self.amounts.inter);
         }
     }
 
-    fn reserve_intra(&mut self, route: Route, share: f32) -> bool {
-        self.reserve(route, self.current.bw_intra, self.current.type_intra, share)
-    }
-
-    fn reserve_inter(&mut self, route: Route, share: f32) -> bool {
-        self.reserve(route, self.current.bw_inter, self.current.type_inter, share)
-    }
-
-    /// Takes a share of a bandwidth along a route; a negative share gives it back. Types are only checked for a whole
-    /// share.
-    fn reserve(&mut self, route: Route, bw: f32, worst: PathType, share: f32) -> bool {
-        if route.kind >= PathType::Dis {
+    /// Takes an amount along a route that is no worse than `worst`.
+    fn take(&mut self, route: Route, amount: R::Amount, worst: PathType) -> bool {
+        if !self.allows(route, worst) || !self.residual.take(self.wiring, route, amount) {
             return false;
         }
-        if share == 1.0 {
-            let both_ways = matches!(
-                self.current.pattern,
-                Pattern::BalancedTree | Pattern::SplitTree | Pattern::Tree
-            );
-            if route.kind > worst || both_ways && route.back_kind > worst {
-                return false;
-            }
-        }
-        if !self.residual.take(self.wiring, route, bw * share) {
-            return false;
-        }
-        self.current.hops = (self.current.hops as f32 + share * route.hops as f32) as i32;
+        self.current.hops += route.hops as i32;
         true
+    }
+
+    fn give(&mut self, route: Route, amount: R::Amount) {
+        self.residual.give(self.wiring, route, amount);
+        self.current.hops -= route.hops as i32;
+    }
+
+    fn allows(&self, route: Route, worst: PathType) -> bool {
+        // Trees use their routes both ways.
+        let both_ways =
+            matches!(self.current.pattern, Pattern::BalancedTree | Pattern::SplitTree | Pattern::Tree);
+        route.kind < PathType::Dis && route.kind <= worst && (!both_ways || route.back_kind <= worst)
+    }
+
+    /// Takes a share of the bandwidth inside the host. The type is only checked for a whole share.
+    fn take_share(&mut self, route: Route, share: f32) -> bool {
+        if route.kind >= PathType::Dis || share == 1.0 && !self.allows(route, self.current.type_intra) {
+            return false;
+        }
+        let taken = self.residual.take(self.wiring, route, R::amount(self.current.bw_intra * share));
+        if taken {
+            self.count_hops(route, share);
+        }
+        taken
+    }
+
+    fn give_share(&mut self, route: Route, share: f32) {
+        self.residual.give(self.wiring, route, R::amount(self.current.bw_intra * share));
+        self.count_hops(route, -share);
+    }
+
+    /// Fractions are cut off each time, as in NCCL.
+    fn count_hops(&mut self, route: Route, share: f32) {
+        self.current.hops = (self.current.hops as f32 + share * route.hops as f32) as i32;
     }
 
     /// The channel stands at a GPU (`None`: it is complete whatever the step).
@@ -272,9 +358,9 @@ impl Walk<'_> {
             self.go_on(gpu, step, shape, order, budget);
         } else if step == shape.close {
             let route = self.wiring.gpu_to_gpu(gpu, self.first_of_channel(channel));
-            if self.reserve_intra(route, 1.0) {
+            if self.take(route, self.amounts.intra, self.current.type_intra) {
                 self.visit(None, step + 1, Shape { close: -1, ..shape }, order, budget);
-                self.reserve_intra(route, -1.0);
+                self.give(route, self.amounts.intra);
             }
         } else {
             self.visit(None, gpus, Shape { back: -1, close: -1 }, order, budget);
@@ -311,14 +397,12 @@ impl Walk<'_> {
             }
             let balanced = self.current.pattern == Pattern::BalancedTree;
             let back = if balanced && step == 0 { 1 } else { -1 };
-            let whole = self.current.bw_inter;
-            let bw = if balanced { whole / 2.0 } else { whole };
+            let amount = if balanced { self.amounts.half_inter } else { self.amounts.inter };
             let route = self.wiring.gpu_to_port(gpu, *number);
-            let worst = self.current.type_inter;
-            if self.reserve(route, bw, worst, 1.0) {
+            if self.take(route, amount, self.current.type_inter) {
                 self.current.inter[channel][1] = self.wiring.ports[*number as usize].canonical;
                 self.visit(Some(gpu), step, Shape { back, ..shape }, order, budget);
-                self.reserve(route, bw, worst, -1.0);
+                self.give(route, amount);
             }
         }
     }
@@ -341,7 +425,7 @@ impl Walk<'_> {
         } else if self.current.cross_nic == 0 {
             let same_rail = match (entry.rail, exit.rail) {
                 (Some(a), Some(b)) => a == b,
-                _ if self.settings.mnnvl_rail_per_host && entry.host != exit.host => {
+                _ if self.rail_per_host && entry.host != exit.host => {
                     entry.pci_function == exit.pci_function && entry.port == exit.port
                 }
                 _ => entry.group == exit.group,
@@ -381,11 +465,11 @@ impl Walk<'_> {
 
     fn step_to(&mut self, from: u32, to: u32, step: i32, shape: Shape, order: Order, budget: &mut i32) {
         let route = self.wiring.gpu_to_gpu(from, to);
-        if self.reserve_intra(route, 1.0) {
+        if self.take(route, self.amounts.intra, self.current.type_intra) {
             self.toggle(to);
             self.visit(Some(to), step + 1, shape, order, budget);
             self.toggle(to);
-            self.reserve_intra(route, -1.0);
+            self.give(route, self.amounts.intra);
         }
     }
 
@@ -414,12 +498,25 @@ impl Walk<'_> {
         }
         let start = self.current.inter[self.current.channels][0];
         let residual = &*self.residual;
-        self.candidates[first..].sort_by_cached_key(|candidate| {
-            let route = wiring.port_to_gpu(start, *candidate);
-            let pci = wiring.uplink[*candidate as usize]
-                .map_or(-1, |(up, down)| residual.link(up).min(residual.link(down)) as i32);
+        let key = |candidate: u32| {
+            let route = wiring.port_to_gpu(start, candidate);
+            let pci = wiring.uplink[candidate as usize]
+                .map_or(-1, |(up, down)| residual.whole(up).min(residual.whole(down)));
             (-(route.bw as i32), -pci, route.hops)
-        });
+        };
+        self.keys.clear();
+        self.keys.extend(self.candidates[first..].iter().map(|candidate| (key(*candidate), *candidate)));
+        // Insertion sort: stable, without allocation, and there are few.
+        for at in 1..self.keys.len() {
+            let mut place = at;
+            while place > 0 && self.keys[place - 1].0 > self.keys[place].0 {
+                self.keys.swap(place - 1, place);
+                place -= 1;
+            }
+        }
+        for (candidate, (_, sorted)) in self.candidates[first..].iter_mut().zip(self.keys.iter()) {
+            *candidate = *sorted;
+        }
         if sort == PortSort::Later && uniform {
             self.candidates[first..].reverse();
         }
@@ -482,7 +579,7 @@ impl Walk<'_> {
         let mut reserved = 0;
         let mut all = true;
         for (route, share) in routes.clone() {
-            if !self.reserve_intra(route, share) {
+            if !self.take_share(route, share) {
                 all = false;
                 break;
             }
@@ -494,7 +591,7 @@ impl Walk<'_> {
         }
         let held: Vec<_> = routes.take(reserved).collect();
         for (route, share) in held.into_iter().rev() {
-            self.reserve_intra(route, -share);
+            self.give_share(route, share);
         }
     }
 }
