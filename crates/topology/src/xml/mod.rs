@@ -10,6 +10,7 @@ mod notes;
 mod number;
 mod parse;
 mod tag;
+mod tree;
 mod write;
 
 use std::borrow::Cow;
