@@ -69,6 +69,12 @@ pub(super) struct StartTag<'a> {
     pub(super) attributes: Vec<Attribute>,
 }
 
+/// The name at the start of what stands behind a `<`.
+pub(super) fn name(text: &str) -> &str {
+    let length = text.bytes().position(is_delimiter);
+    &text[..length.unwrap_or(text.len())]
+}
+
 /// Reads the tag that stands in the source from `start` (its `<`) up to `end` (behind its `>`). The attributes are
 /// checked always and returned only if `keep` is set.
 pub(super) fn read<'a>(
@@ -84,11 +90,8 @@ pub(super) fn read<'a>(
         .unwrap_or("");
     let bytes = body.as_bytes();
     let position = source.locator.position(start);
-    let name_end = bytes
-        .iter()
-        .position(|&b| is_delimiter(b))
-        .unwrap_or(bytes.len());
-    let name = &body[..name_end];
+    let name = name(body);
+    let name_end = name.len();
     if name.is_empty() {
         let place = source.place(position, None, None);
         return Err(Error::new(
@@ -101,7 +104,10 @@ pub(super) fn read<'a>(
     if name.len() >= TEXT_BYTES {
         note_long(source, position, name, None);
     }
-    let broken = bytes.iter().any(|b| matches!(b, b'\n' | b'\r' | b'\t'));
+    // Without an early end, so that the compiler can look at many bytes at once.
+    let broken = bytes
+        .iter()
+        .fold(false, |found, b| found | matches!(b, b'\n' | b'\r' | b'\t'));
     let mut tag = StartTag {
         name,
         position,

@@ -53,10 +53,7 @@ impl<'a> Parser<'a> {
             .open
             .last()
             .map(|open| open.element.as_ref().map(|element| element.tag));
-        let name = &self.source.text[start + 1..];
-        let name = &name[..name
-            .find([' ', '\t', '\n', '\r', '/', '>', '='])
-            .unwrap_or(name.len())];
+        let name = tag::name(&self.source.text[start + 1..end]);
         let known = match parent {
             None if self.root.is_none() => Some(Tag::System),
             Some(Some(tag)) => names::child(tag, name, self.version),
