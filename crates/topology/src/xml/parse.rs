@@ -209,7 +209,7 @@ impl Parser<'_> {
         );
     }
 
-    pub(super) fn note_at(&mut self, offset: usize, kind: &'static str, message: &str) {
+    fn note_at(&mut self, offset: usize, kind: &'static str, message: &str) {
         let position = self.source.locator.position(offset);
         let element = self.inside();
         self.source

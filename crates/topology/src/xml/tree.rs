@@ -126,11 +126,11 @@ impl<'a> Parser<'a> {
             ));
         }
         if name.len() < raw.len() {
-            self.note_at(
-                start,
-                "end tag",
-                "NCCL refuses this file: an end tag must not hold spaces",
-            );
+            let position = self.source.locator.position(start);
+            self.source
+                .note("end tag", "", position, Some(name), None, || {
+                    "NCCL refuses this file: an end tag must not hold spaces".to_owned()
+                });
         }
         self.close(open.element);
         Ok(())
@@ -162,7 +162,7 @@ impl<'a> Parser<'a> {
                     "one `<system>`",
                 ));
             }
-            self.note_skipped_name("the top of the file", tag);
+            self.note_skipped_name("at the top of the file", tag);
             return Ok(());
         }
         if tag.name != "system" {
@@ -237,7 +237,7 @@ impl<'a> Parser<'a> {
 
     fn note_skipped(&mut self, parent: Tag, tag: &tag::StartTag<'_>) {
         if names::holds_children(parent) {
-            self.note_skipped_name(&format!("<{}>", parent.name()), tag);
+            self.note_skipped_name(&format!("in <{}>", parent.name()), tag);
         } else {
             self.source.note(
                 "leaf",
@@ -250,7 +250,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn note_skipped_name(&mut self, parent: &str, tag: &tag::StartTag<'_>) {
+    fn note_skipped_name(&mut self, place: &str, tag: &tag::StartTag<'_>) {
         self.source.note(
             "unknown element",
             tag.name,
@@ -259,7 +259,7 @@ impl<'a> Parser<'a> {
             None,
             || {
                 format!(
-                    "unknown element {} in {parent}: NCCL skips it and everything below it",
+                    "unknown element {} {place}: NCCL skips it and everything below it",
                     excerpt(&format!("<{}>", tag.name))
                 )
             },

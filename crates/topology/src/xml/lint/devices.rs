@@ -17,7 +17,7 @@ impl<'d> Lint<'d> {
         {
             self.warn("same bus id", text, pci, Some("busid"), || {
                 format!(
-                    "bus id {} stands {} already: NCCL looks up the first, and devices of one bus id become one node",
+                    "bus id {} stands {} already: NCCL looks up the first, and GPUs or NICs of one bus id become one node",
                     excerpt(text),
                     at(first)
                 )
@@ -64,7 +64,7 @@ impl<'d> Lint<'d> {
             Some(rank) => {
                 if let Some(first) = Self::first(&mut self.ranks, (self.host, c_int(rank)), gpu) {
                     self.warn("rank", rank, gpu, Some("rank"), || {
-                        format!("rank {} stands {} already: NCCL plans with the first GPU of a rank", excerpt(rank), at(first))
+                        format!("rank {} stands {} already: a rank means one GPU", excerpt(rank), at(first))
                     });
                 }
             }
