@@ -131,6 +131,14 @@ fn malformed_tags() {
         system("< cpu/>"),
         "f.xml:2:1: an element has no name; found `< cpu/>`, expected the element's name directly behind `<`",
     );
+    check(
+        system("<cpu<pci/>"),
+        "f.xml:2:1: an element's name is malformed; found `<cpu<pci/>`, expected a name, then a space, `/` or `>`",
+    );
+    check(
+        system("<cpu arch=\"x\" <pci/>"),
+        &format!("f.xml:2:15: <cpu>: an attribute has no name; found `<pci`, expected {quoted}"),
+    );
     for text in [
         "<cpu a=\"1/></system>",
         "<cpu",

@@ -3,6 +3,10 @@
 //! Every file that NCCL 2.30 reads is read, with the same result. Beyond that, ordinary XML that NCCL's own small reader
 //! refuses is read too, with a warning that says so: a person looking at a hand-written file wants to see its topology
 //! and the reason why NCCL will not take it.
+//!
+//! Refused, beside what is no XML: another root than one `<system>` of version 1 or 2, a second `<system>` (NCCL reads on to
+//! the end of the file and then looks devices up in both, which nobody can mean), a document type definition, references to
+//! entities that it could have defined, and files beyond the [`Limits`].
 
 use std::sync::Arc;
 

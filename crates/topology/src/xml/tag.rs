@@ -12,6 +12,9 @@ const ATTRIBUTES: usize = 16;
 /// Names and values of this many bytes or more make NCCL refuse a file.
 const TEXT_BYTES: usize = 254;
 
+/// Longest name in the place of a message; those that NCCL knows are shorter.
+const PLACE_CHARACTERS: usize = 48;
+
 /// What the parser knows about the file while it reads it.
 #[derive(Debug)]
 pub(super) struct Source<'a> {
@@ -28,7 +31,7 @@ impl Source<'_> {
         element: Option<&str>,
         attribute: Option<&str>,
     ) -> Place {
-        let short = |text: &str| match text.char_indices().nth(TEXT_BYTES) {
+        let short = |text: &str| match text.char_indices().nth(PLACE_CHARACTERS) {
             Some((end, _)) => format!("{}…", &text[..end]),
             None => text.to_owned(),
         };
@@ -92,13 +95,24 @@ pub(super) fn read<'a>(
     let position = source.locator.position(start);
     let name = name(body);
     let name_end = name.len();
-    if name.is_empty() {
+    if name.is_empty() || name.contains(['<', '&', '"', '\'']) {
         let place = source.place(position, None, None);
+        let (problem, expected) = if name.is_empty() {
+            (
+                "an element has no name",
+                "the element's name directly behind `<`",
+            )
+        } else {
+            (
+                "an element's name is malformed",
+                "a name, then a space, `/` or `>`",
+            )
+        };
         return Err(Error::new(
             place,
-            "an element has no name",
+            problem,
             excerpt(&text[start..end]),
-            "the element's name directly behind `<`",
+            expected,
         ));
     }
     if name.len() >= TEXT_BYTES {
