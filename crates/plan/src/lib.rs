@@ -3,12 +3,12 @@
 //! A [`Plan`] holds what the planner decided for a job: the [`Machine`]s it runs on, the [`Graph`] of each search with
 //! the path behind every hop, and the [`Trail`] that led there. It is written as JSON ([`Plan::to_json`]) that is equal
 //! to the byte for equal plans, and read back ([`Plan::from_json`]) only if it is whole, unchanged and of a version
-//! that this crate knows.
+//! that this crate knows. [`nccl_graph`] exchanges graphs with NCCL itself (`NCCL_GRAPH_FILE`).
 //!
 //! Nothing here decides anything, reads a file or looks at a machine: values come in, values and text go out.
 //!
 //! In reading order: [`graph`], [`trail`], [`connection`], [`channel`], [`machine`], [`rank`], [`fingerprint`],
-//! [`Plan`], [`schema`], [`error`].
+//! [`Plan`], [`schema`], [`nccl_graph`], [`error`].
 //!
 //! ```
 //! use plan::{Fingerprint, Plan, Producer, RequestSummary};
@@ -28,6 +28,7 @@ pub mod error;
 pub mod fingerprint;
 pub mod graph;
 pub mod machine;
+pub mod nccl_graph;
 pub mod rank;
 pub mod schema;
 pub mod trail;
