@@ -91,19 +91,7 @@ impl Memo {
         if outcome.state != signature.state {
             return None;
         }
-        let seen = outcome.seen;
-        let known_product = best.product_as(current.pattern);
-        let could_win = seen.product > known_product
-            || match current.pattern {
-                Pattern::Nvls => seen.channels > best.channels,
-                _ => {
-                    seen.product == known_product
-                        && current.pattern == best.pattern
-                        && current.cross_nic == best.cross_nic
-                        && seen.hops < best.hops
-                }
-            };
-        if could_win {
+        if outcome.seen.could_replace(current, best) {
             return None;
         }
         Some(*outcome)

@@ -4,6 +4,7 @@
 //! one thing after another in a fixed order until nothing better can be expected. Effort is counted in steps, never in
 //! time, so the result depends on the input alone. Every attempt is noted in the [`Trail`].
 
+mod known_ends;
 mod memo;
 mod nets;
 mod record;
@@ -19,6 +20,7 @@ use topology::{CpuArch, CpuVendor, PathType};
 
 use crate::error::Error;
 use crate::view::View;
+use known_ends::KnownEnds;
 use memo::Memo;
 use nets::PortOrder;
 use record::Record;
@@ -81,6 +83,7 @@ impl<'a> Searcher<'a> {
                 used: vec![0; wiring.gpus.div_ceil(64) * record::MAX_CHANNELS],
                 candidates: Vec::new(),
                 keys: Vec::new(),
+                known_ends: KnownEnds::default(),
             },
             sm_min: sms().min().unwrap_or(0),
             sm_max: sms().max().unwrap_or(0),
@@ -134,11 +137,9 @@ impl<'a> Searcher<'a> {
         }
         self.prepare_ports(current.type_inter);
         self.before.1.clone_from(&self.scratch.ports_left);
-        let heads = matches!(current.pattern, Pattern::Nvls | Pattern::CollnetDirect);
-        let bandwidths = [current.bw_intra, current.bw_inter, current.bw_inter / 2.0];
         let (improved, seen);
         let mut changed = false;
-        if !heads && self.thousandths.agrees(&bandwidths) {
+        if self.thousandths.agrees(current) {
             (improved, seen) = self.scratch.walk(&self.wiring, &mut self.thousandths, current, best, budget);
         } else {
             self.before.0.clone_from(&self.floats);

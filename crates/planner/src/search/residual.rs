@@ -22,6 +22,9 @@ pub(super) trait Residual {
 
     /// What a link has left, in whole GB/s.
     fn whole(&self, link: u32) -> i32;
+
+    /// What all links have left, if it comes back exactly when everything is given back.
+    fn exact_state(&self) -> Option<&[i32]>;
 }
 
 /// What links have left, GB/s.
@@ -94,6 +97,10 @@ impl Residual for Floats {
     fn whole(&self, link: u32) -> i32 {
         self.0[link as usize] as i32
     }
+
+    fn exact_state(&self) -> Option<&[i32]> {
+        None
+    }
 }
 
 /// What ports have left, GB/s.
@@ -103,6 +110,11 @@ pub(super) struct PortsLeft(Vec<f32>);
 impl PortsLeft {
     pub fn new(ports: &[Port]) -> Self {
         Self(ports.iter().map(|port| port.bw).collect())
+    }
+
+    /// The bits of what all ports have left.
+    pub fn bits(&self) -> impl Iterator<Item = i32> {
+        self.0.iter().map(|left| left.to_bits() as i32)
     }
 
     pub fn get(&self, port: u32) -> f32 {

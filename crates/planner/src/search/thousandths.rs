@@ -5,6 +5,9 @@
 //! become so when NCCL's arithmetic first touches them; until then attempts that could touch them run on
 //! [`Floats`](super::residual::Floats).
 
+use plan::Pattern;
+
+use super::record::Record;
 use super::residual::{Floats, Residual};
 use super::wiring::{NONE, Route, Wiring};
 
@@ -26,14 +29,19 @@ pub(super) struct Amount([(i32, i32); 3]);
 /// One link of a route.
 #[derive(Debug, Clone, Copy)]
 struct Charge {
-    link: u32,
+    place: u32,
     kind: u32,
 }
 
 /// The links.
 #[derive(Debug, Clone)]
 pub(super) struct Thousandths {
+    /// Links that can bind come first.
     left: Vec<i32>,
+    /// For each link its place in `left`.
+    place: Vec<u32>,
+    /// How many links can bind.
+    binding: usize,
     charges: Vec<Charge>,
     /// For each route its charges.
     spans: Vec<(u32, u32)>,
@@ -69,6 +77,8 @@ impl Thousandths {
         let links = floats.links();
         let mut this = Self {
             left: vec![0; links.len()],
+            place: vec![NONE; links.len()],
+            binding: 0,
             charges: Vec::new(),
             spans: Vec::with_capacity(wiring.route_count()),
             uneven: Vec::new(),
@@ -90,39 +100,54 @@ impl Thousandths {
                     this.impossible |= seen[link as usize] == number as u32 || links[link as usize] > LARGEST;
                     seen[link as usize] = number as u32;
                     this.has_eighths |= kind == EIGHTH;
-                    this.charges.push(Charge { link, kind });
+                    let place = &mut this.place[link as usize];
+                    if *place == NONE {
+                        *place = this.binding as u32;
+                        this.binding += 1;
+                    }
+                    this.charges.push(Charge { place: *place, kind });
                 }
             }
             this.spans.push((first, this.charges.len() as u32));
         }
-        this.uneven = (0..links.len() as u32).filter(|link| seen[*link as usize] != u32::MAX).collect();
+        this.uneven = (0..links.len() as u32).filter(|link| this.place[*link as usize] != NONE).collect();
+        let mut next = this.binding as u32;
+        for place in this.place.iter_mut().filter(|place| **place == NONE) {
+            *place = next;
+            next += 1;
+        }
         this.follow(floats);
         this
     }
 
     /// Takes over what links have left.
     pub fn follow(&mut self, floats: &Floats) {
-        for (left, bw) in self.left.iter_mut().zip(floats.links()) {
-            *left = (f64::from(*bw) * 1000.0).round() as i32;
+        for (place, bw) in self.place.iter().zip(floats.links()) {
+            self.left[*place as usize] = (f64::from(*bw) * 1000.0).round() as i32;
         }
         self.uneven.retain(|link| thousandths(floats.links()[*link as usize]).is_none());
     }
 
-    /// Whether an attempt with these bandwidths goes the same way as on floats.
-    pub fn agrees(&self, bandwidths: &[f32]) -> bool {
-        if self.impossible {
+    /// Whether an attempt goes the same way as on floats.
+    pub fn agrees(&self, attempt: &Record) -> bool {
+        if self.impossible || matches!(attempt.pattern, Pattern::Nvls | Pattern::CollnetDirect) {
             return false;
         }
-        let parts = |bw: f32| [Some(bw), Some(bw * 6.0 / 5.0), self.has_eighths.then_some(bw / 8.0)];
+        let balanced = attempt.pattern == Pattern::BalancedTree;
+        let half = balanced.then_some(attempt.bw_inter / 2.0);
+        let eighth = self.has_eighths.then_some(attempt.bw_inter / 8.0);
+        let with_overhead =
+            [Some(attempt.bw_intra), Some(attempt.bw_inter), half].map(|bw| bw.map(|bw| bw * 6.0 / 5.0));
+        let plain = [Some(attempt.bw_intra), Some(attempt.bw_inter), half, eighth];
         let mut least = i32::MAX;
-        for bw in bandwidths.iter().flat_map(|bw| parts(*bw)).flatten() {
+        for bw in plain.into_iter().chain(with_overhead).flatten() {
             match least_and_taken(bw) {
                 Some((needed, _)) => least = least.min(needed),
                 None => return false,
             }
         }
         // An uneven link does no harm when nothing fits on it anyway.
-        self.uneven.iter().all(|link| self.left[*link as usize] + 1 < least)
+        self.uneven.iter().all(|link| self.left[self.place[*link as usize] as usize] + 1 < least)
     }
 }
 
@@ -139,12 +164,12 @@ impl Residual for Thousandths {
         let (first, end) = self.spans[route.number as usize];
         let charges = &self.charges[first as usize..end as usize];
         for charge in charges {
-            if self.left[charge.link as usize] < amount[charge.kind as usize].0 {
+            if self.left[charge.place as usize] < amount[charge.kind as usize].0 {
                 return false;
             }
         }
         for charge in charges {
-            self.left[charge.link as usize] -= amount[charge.kind as usize].1;
+            self.left[charge.place as usize] -= amount[charge.kind as usize].1;
         }
         true
     }
@@ -153,11 +178,15 @@ impl Residual for Thousandths {
     fn give(&mut self, _: &Wiring, route: Route, Amount(amount): Amount) {
         let (first, end) = self.spans[route.number as usize];
         for charge in &self.charges[first as usize..end as usize] {
-            self.left[charge.link as usize] += amount[charge.kind as usize].1;
+            self.left[charge.place as usize] += amount[charge.kind as usize].1;
         }
     }
 
     fn whole(&self, link: u32) -> i32 {
-        self.left[link as usize] / 1000
+        self.left[self.place[link as usize] as usize] / 1000
+    }
+
+    fn exact_state(&self) -> Option<&[i32]> {
+        Some(&self.left[..self.binding])
     }
 }

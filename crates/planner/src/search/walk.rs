@@ -3,6 +3,7 @@
 use plan::Pattern;
 use topology::PathType;
 
+use super::known_ends::{KnownEnd, KnownEnds};
 use super::record::Record;
 use super::residual::{PortsLeft, Residual};
 use super::wiring::{NONE, Neighbour, Route, Wiring};
@@ -70,6 +71,7 @@ pub(super) struct Scratch {
     /// Candidate lists of all open steps, one after the other.
     pub candidates: Vec<u32>,
     pub keys: Vec<Key>,
+    pub known_ends: KnownEnds,
 }
 
 impl Scratch {
@@ -83,6 +85,9 @@ impl Scratch {
         best: &mut Record,
         budget: &mut i32,
     ) -> (bool, Seen) {
+        // Where a port loses bandwidth on the way, nothing comes back exactly.
+        let lossless = wiring.closest_gpus.iter().all(|gpus| !gpus.is_empty());
+        self.known_ends.clear(lossless && !current.same_channels);
         let mut walk = Walk {
             wiring,
             ports: &self.ports,
@@ -96,6 +101,7 @@ impl Scratch {
             used: &mut self.used,
             candidates: &mut self.candidates,
             keys: &mut self.keys,
+            known_ends: &mut self.known_ends,
             improved: false,
             seen: Seen::NOTHING,
         };
@@ -118,6 +124,7 @@ struct Walk<'a, R: Residual> {
     used: &'a mut [u64],
     candidates: &'a mut Vec<u32>,
     keys: &'a mut Vec<Key>,
+    known_ends: &'a mut KnownEnds,
     improved: bool,
     seen: Seen,
 }
@@ -154,13 +161,36 @@ impl Seen {
     pub const NOTHING: Self = Self { product: -1.0, hops: i32::MAX, channels: 0 };
 
     fn note(&mut self, solution: &Record) {
-        let product = solution.product();
-        if product > self.product {
-            (self.product, self.hops) = (product, solution.hops);
-        } else if product == self.product {
-            self.hops = self.hops.min(solution.hops);
+        self.merge(Self { product: solution.product(), hops: solution.hops, channels: solution.channels });
+    }
+
+    fn merge(&mut self, other: Self) {
+        if other.product > self.product {
+            (self.product, self.hops) = (other.product, other.hops);
+        } else if other.product == self.product {
+            self.hops = self.hops.min(other.hops);
         }
-        self.channels = self.channels.max(solution.channels);
+        self.channels = self.channels.max(other.channels);
+    }
+
+    /// With so many more links in front.
+    const fn after(self, hops: i32) -> Self {
+        Self { hops: self.hops.saturating_add(hops), ..self }
+    }
+
+    /// Whether one of the solutions could replace `best` in an attempt like `current`.
+    pub fn could_replace(&self, current: &Record, best: &Record) -> bool {
+        let product = best.product_as(current.pattern);
+        self.product > product
+            || match current.pattern {
+                Pattern::Nvls => self.channels > best.channels,
+                _ => {
+                    self.product == product
+                        && current.pattern == best.pattern
+                        && current.cross_nic == best.cross_nic
+                        && self.hops < best.hops
+                }
+            }
     }
 }
 
@@ -194,9 +224,50 @@ impl<R: Residual> Walk<'_, R> {
             self.start(self.first_of_channel(channel - 1), shape, Order::Replay, budget);
         }
         if !self.current.same_channels || channel == 0 {
-            for gpu in 0..self.wiring.gpus as u32 {
-                self.start(gpu, shape, Order::Free, budget);
+            self.once_per_state(budget, |walk, budget| {
+                for gpu in 0..walk.wiring.gpus as u32 {
+                    walk.start(gpu, shape, Order::Free, budget);
+                }
+            });
+        }
+    }
+
+    /// Walks on from here unless the same was walked before and led to nothing that counts; then only its steps are
+    /// taken off the budget. `go` must depend on nothing but the state.
+    fn once_per_state(&mut self, budget: &mut i32, go: impl FnOnce(&mut Self, &mut i32)) {
+        let channel = self.current.channels;
+        let links = match self.residual.exact_state() {
+            Some(links) if self.known_ends.worthwhile && channel > 0 && *budget > 0 => links,
+            _ => return go(self, budget),
+        };
+        let paired = self.current.pattern == Pattern::Ring && self.current.cross_nic == 2 && channel % 2 == 1;
+        let pair = if paired { self.current.inter[channel - 1] } else { [NONE; 2] };
+        let ports = &*self.ports_left;
+        let known = self.known_ends.find(|state| {
+            state.extend([channel as i32, pair[0] as i32, pair[1] as i32]);
+            state.extend(ports.bits());
+            state.extend_from_slice(links);
+        });
+        let hops = self.current.hops;
+        if let Some(end) = known {
+            let seen = end.seen.after(hops);
+            if !seen.could_replace(self.current, self.best) {
+                self.seen.merge(seen);
+                *budget = (*budget - end.steps).max(0);
+                return;
             }
+        }
+        let state = self.known_ends.last_state();
+        let ports_before = self.ports_left.clone();
+        let seen_before = std::mem::replace(&mut self.seen, Seen::NOTHING);
+        let budget_before = *budget;
+        go(self, budget);
+        let seen = self.seen;
+        self.seen.merge(seen_before);
+        // Only what was walked to its end is known.
+        if *budget > 0 && ports_before == *self.ports_left {
+            let end = KnownEnd { steps: budget_before - *budget, seen: seen.after(-hops) };
+            self.known_ends.insert(state, end);
         }
     }
 
@@ -205,6 +276,10 @@ impl<R: Residual> Walk<'_, R> {
     }
 
     fn start_at_ports(&mut self, shape: Shape, budget: &mut i32) {
+        self.once_per_state(budget, |walk, budget| walk.start_at_each_port(shape, budget));
+    }
+
+    fn start_at_each_port(&mut self, shape: Shape, budget: &mut i32) {
         let Some(ports) = &self.ports.all else { return };
         let wiring = self.wiring;
         let channel = self.current.channels;
