@@ -6,11 +6,36 @@
 
 use rustc_hash::FxHashMap;
 
+use super::fingerprint::{Fingerprint, weight};
 use super::walk::Seen;
 
-/// All that the rest of a walk depends on: the number of channels, the ports that bind the next one, and what ports and
-/// links have left.
-pub(super) type State = Vec<i32>;
+/// Steps that a look-up must save on average to be worth making.
+const WORTH: u64 = 3;
+
+/// Look-ups before that is judged.
+const TRIAL: u64 = 128;
+
+/// All that the rest of a walk depends on.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct State {
+    fingerprint: Fingerprint,
+    values: usize,
+}
+
+impl State {
+    /// What links and ports have left.
+    pub const fn new(fingerprint: Fingerprint) -> Self {
+        Self { fingerprint, values: 0 }
+    }
+
+    /// Adds a value; each must always be the same one in order.
+    pub fn add(&mut self, value: i64) {
+        // Links and ports count from both ends of all numbers.
+        const MIDDLE: usize = usize::MAX / 2;
+        self.fingerprint.add(weight(MIDDLE + self.values), value);
+        self.values += 1;
+    }
+}
 
 /// What came of one state.
 #[derive(Debug, Clone, Copy)]
@@ -21,36 +46,48 @@ pub(super) struct KnownEnd {
     pub seen: Seen,
 }
 
+/// Whether remembering pays.
+#[derive(Debug, Clone, Copy, Default)]
+struct Balance {
+    lookups: u64,
+    saved: u64,
+}
+
 /// The states of one attempt.
 #[derive(Debug, Default)]
 pub(super) struct KnownEnds {
-    ends: FxHashMap<Box<[i32]>, KnownEnd>,
-    /// The state that is being looked up.
-    state: State,
-    /// Attempts with a small budget do not come back to a state often enough.
-    pub worthwhile: bool,
+    ends: FxHashMap<Fingerprint, KnownEnd>,
+    on: bool,
+    /// At starts of channels, and inside them.
+    balance: [Balance; 2],
 }
 
 impl KnownEnds {
-    /// Forgets everything: another attempt begins.
-    pub fn clear(&mut self, worthwhile: bool) {
+    /// Forgets everything: another attempt begins. Attempts with a small budget do not come back to a state often
+    /// enough to be `on`.
+    pub fn clear(&mut self, on: bool) {
         self.ends.clear();
-        self.worthwhile = worthwhile;
+        self.on = on;
+        self.balance = [Balance::default(); 2];
     }
 
-    /// Writes the state with `write` and looks it up.
-    pub fn find(&mut self, write: impl FnOnce(&mut State)) -> Option<KnownEnd> {
-        self.state.clear();
-        write(&mut self.state);
-        self.ends.get(self.state.as_slice()).copied()
+    /// Whether remembering pays, at starts of channels or inside them.
+    pub const fn pays(&self, inside: bool) -> bool {
+        let balance = self.balance[inside as usize];
+        self.on && (!inside || balance.lookups < TRIAL || balance.saved >= balance.lookups * WORTH)
     }
 
-    /// The state that was looked up last.
-    pub fn last_state(&self) -> Box<[i32]> {
-        self.state.as_slice().into()
+    pub fn get(&mut self, state: State, inside: bool) -> Option<KnownEnd> {
+        self.balance[usize::from(inside)].lookups += 1;
+        self.ends.get(&state.fingerprint).copied()
     }
 
-    pub fn insert(&mut self, state: Box<[i32]>, end: KnownEnd) {
-        self.ends.insert(state, end);
+    /// Says that steps did not have to be walked.
+    pub const fn saved(&mut self, steps: i32, inside: bool) {
+        self.balance[inside as usize].saved += steps as u64;
+    }
+
+    pub fn insert(&mut self, state: State, end: KnownEnd) {
+        self.ends.insert(state.fingerprint, end);
     }
 }

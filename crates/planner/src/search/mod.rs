@@ -4,6 +4,7 @@
 //! one thing after another in a fixed order until nothing better can be expected. Effort is counted in steps, never in
 //! time, so the result depends on the input alone. Every attempt is noted in the [`Trail`].
 
+mod fingerprint;
 mod known_ends;
 mod memo;
 mod nets;
@@ -81,7 +82,6 @@ impl<'a> Searcher<'a> {
                 ports: AttemptPorts::default(),
                 ports_left,
                 used: vec![0; wiring.gpus.div_ceil(64) * record::MAX_CHANNELS],
-                candidates: Vec::new(),
                 keys: Vec::new(),
                 known_ends: KnownEnds::default(),
             },

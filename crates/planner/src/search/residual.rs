@@ -4,6 +4,7 @@
 //! can show. [`Floats`] is that arithmetic. [`Thousandths`](super::thousandths::Thousandths) is the same in integers, for
 //! attempts on which both agree.
 
+use super::fingerprint::{Fingerprint, weight};
 use super::wiring::{Charge, NONE, Port, Route, Wiring};
 
 /// Where bandwidth is taken from, and given back to.
@@ -23,8 +24,8 @@ pub(super) trait Residual {
     /// What a link has left, in whole GB/s.
     fn whole(&self, link: u32) -> i32;
 
-    /// What all links have left, if it comes back exactly when everything is given back.
-    fn exact_state(&self) -> Option<&[i32]>;
+    /// A fingerprint of what all links have left, if that comes back exactly when everything is given back.
+    fn fingerprint(&self) -> Option<Fingerprint>;
 }
 
 /// What links have left, GB/s.
@@ -98,33 +99,58 @@ impl Residual for Floats {
         self.0[link as usize] as i32
     }
 
-    fn exact_state(&self) -> Option<&[i32]> {
+    fn fingerprint(&self) -> Option<Fingerprint> {
         None
     }
 }
 
 /// What ports have left, GB/s.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct PortsLeft(Vec<f32>);
+pub(super) struct PortsLeft {
+    left: Vec<f32>,
+    fingerprint: Fingerprint,
+    /// Some port got back other than what was taken, by rounding.
+    drifted: bool,
+}
 
 impl PortsLeft {
     pub fn new(ports: &[Port]) -> Self {
-        Self(ports.iter().map(|port| port.bw).collect())
+        let left: Vec<f32> = ports.iter().map(|port| port.bw).collect();
+        let mut fingerprint = Fingerprint::default();
+        for (number, left) in left.iter().enumerate() {
+            fingerprint.add(port_weight(number), i64::from(left.to_bits()));
+        }
+        Self { left, fingerprint, drifted: false }
     }
 
-    /// The bits of what all ports have left.
-    pub fn bits(&self) -> impl Iterator<Item = i32> {
-        self.0.iter().map(|left| left.to_bits() as i32)
+    /// A fingerprint of what all ports have left.
+    pub const fn fingerprint(&self) -> Fingerprint {
+        self.fingerprint
     }
 
     pub fn get(&self, port: u32) -> f32 {
-        self.0[port as usize]
+        self.left[port as usize]
+    }
+
+    /// Whether giving back ever left a port other than before.
+    pub const fn drifted(&self) -> bool {
+        self.drifted
     }
 
     /// Takes whole GB/s (negative gives back) from a port and from all that share its bandwidth.
     pub fn take(&mut self, port: &Port, bw: i32) {
         for shared in &port.shared {
-            self.0[*shared as usize] -= bw as f32;
+            let left = &mut self.left[*shared as usize];
+            let after = *left - bw as f32;
+            self.drifted |= after + bw as f32 != *left;
+            let change = i64::from(after.to_bits()) - i64::from(left.to_bits());
+            self.fingerprint.add(port_weight(*shared as usize), change);
+            *left = after;
         }
     }
+}
+
+/// Ports stand behind all links.
+fn port_weight(port: usize) -> Fingerprint {
+    weight(usize::MAX - port)
 }

@@ -7,6 +7,7 @@
 
 use plan::Pattern;
 
+use super::fingerprint::{Fingerprint, weight};
 use super::record::Record;
 use super::residual::{Floats, Residual};
 use super::wiring::{NONE, Route, Wiring};
@@ -33,6 +34,17 @@ struct Charge {
     kind: u32,
 }
 
+/// The charges of a route.
+#[derive(Debug, Clone, Copy)]
+struct Span {
+    first: u32,
+    end: u32,
+    /// All charges are plain.
+    plain: bool,
+    /// For each kind of charge the sum of the links' weights.
+    weights: [Fingerprint; 3],
+}
+
 /// The links.
 #[derive(Debug, Clone)]
 pub(super) struct Thousandths {
@@ -44,7 +56,8 @@ pub(super) struct Thousandths {
     binding: usize,
     charges: Vec<Charge>,
     /// For each route its charges.
-    spans: Vec<(u32, u32)>,
+    spans: Vec<Span>,
+    fingerprint: Fingerprint,
     /// Links that routes use and that are no whole number of thousandths yet.
     uneven: Vec<u32>,
     /// Some link carries an eighth back.
@@ -81,6 +94,7 @@ impl Thousandths {
             binding: 0,
             charges: Vec::new(),
             spans: Vec::with_capacity(wiring.route_count()),
+            fingerprint: Fingerprint::default(),
             uneven: Vec::new(),
             has_eighths: false,
             impossible: false,
@@ -89,6 +103,7 @@ impl Thousandths {
         let mut seen = vec![u32::MAX; links.len()];
         for (number, route) in wiring.routes().enumerate() {
             let first = this.charges.len() as u32;
+            let mut weights = [Fingerprint::default(); 3];
             for charge in wiring.charges(route) {
                 let kind = if charge.is_pci && route.intel_overhead { PCI_WITH_OVERHEAD } else { PLAIN };
                 let back_kind = if charge.back_eighth { EIGHTH } else { kind };
@@ -105,10 +120,13 @@ impl Thousandths {
                         *place = this.binding as u32;
                         this.binding += 1;
                     }
+                    weights[kind as usize].add(weight(*place as usize), 1);
                     this.charges.push(Charge { place: *place, kind });
                 }
             }
-            this.spans.push((first, this.charges.len() as u32));
+            let end = this.charges.len() as u32;
+            let plain = this.charges[first as usize..].iter().all(|charge| charge.kind == PLAIN);
+            this.spans.push(Span { first, end, plain, weights });
         }
         this.uneven = (0..links.len() as u32).filter(|link| this.place[*link as usize] != NONE).collect();
         let mut next = this.binding as u32;
@@ -125,7 +143,19 @@ impl Thousandths {
         for (place, bw) in self.place.iter().zip(floats.links()) {
             self.left[*place as usize] = (f64::from(*bw) * 1000.0).round() as i32;
         }
+        self.fingerprint = Fingerprint::default();
+        for (place, left) in self.left[..self.binding].iter().enumerate() {
+            self.fingerprint.add(weight(place), i64::from(*left));
+        }
         self.uneven.retain(|link| thousandths(floats.links()[*link as usize]).is_none());
+    }
+
+    #[inline]
+    fn note(&mut self, span: Span, amount: [(i32, i32); 3], sign: i64) {
+        let kinds = if span.plain { 1 } else { amount.len() };
+        for (weight, (_, taken)) in span.weights.into_iter().zip(amount).take(kinds) {
+            self.fingerprint.add(weight, sign * i64::from(taken));
+        }
     }
 
     /// Whether an attempt goes the same way as on floats.
@@ -161,8 +191,8 @@ impl Residual for Thousandths {
 
     #[inline]
     fn take(&mut self, _: &Wiring, route: Route, Amount(amount): Amount) -> bool {
-        let (first, end) = self.spans[route.number as usize];
-        let charges = &self.charges[first as usize..end as usize];
+        let span = self.spans[route.number as usize];
+        let charges = &self.charges[span.first as usize..span.end as usize];
         for charge in charges {
             if self.left[charge.place as usize] < amount[charge.kind as usize].0 {
                 return false;
@@ -171,22 +201,24 @@ impl Residual for Thousandths {
         for charge in charges {
             self.left[charge.place as usize] -= amount[charge.kind as usize].1;
         }
+        self.note(span, amount, -1);
         true
     }
 
     #[inline]
     fn give(&mut self, _: &Wiring, route: Route, Amount(amount): Amount) {
-        let (first, end) = self.spans[route.number as usize];
-        for charge in &self.charges[first as usize..end as usize] {
+        let span = self.spans[route.number as usize];
+        for charge in &self.charges[span.first as usize..span.end as usize] {
             self.left[charge.place as usize] += amount[charge.kind as usize].1;
         }
+        self.note(span, amount, 1);
     }
 
     fn whole(&self, link: u32) -> i32 {
         self.left[self.place[link as usize] as usize] / 1000
     }
 
-    fn exact_state(&self) -> Option<&[i32]> {
-        Some(&self.left[..self.binding])
+    fn fingerprint(&self) -> Option<Fingerprint> {
+        Some(self.fingerprint)
     }
 }

@@ -3,13 +3,16 @@
 use plan::Pattern;
 use topology::PathType;
 
-use super::known_ends::{KnownEnd, KnownEnds};
+use super::known_ends::{KnownEnd, KnownEnds, State};
 use super::record::Record;
 use super::residual::{PortsLeft, Residual};
-use super::wiring::{NONE, Neighbour, Route, Wiring};
+use super::wiring::{NONE, Route, Wiring};
 
 /// Steps for trying the GPUs in PCI order when a channel starts at a port.
 const PCI_ORDER_BUDGET: i32 = 1 << 10;
+
+/// How many GPUs a channel must lack for its ends to be worth remembering.
+const LONG_END: i32 = 4;
 
 /// A budget that says: nothing better can be found.
 pub(super) const PERFECT: i32 = -1;
@@ -23,17 +26,6 @@ enum Order {
     Replay,
     /// Best first.
     Free,
-}
-
-/// Whether and how the way to the port counts when the next GPU is chosen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum PortSort {
-    /// The channel does not meet a port any more.
-    Ignore,
-    /// The next GPU goes to the port.
-    Next,
-    /// A later one does.
-    Later,
 }
 
 /// Where in a channel the port and the first GPU are met again; -1 is nowhere.
@@ -54,9 +46,6 @@ pub(super) struct AttemptPorts {
     pub of_gpu: Vec<Option<Vec<u32>>>,
 }
 
-/// How well a GPU lies on the way to a port, best first, and the GPU.
-pub(super) type Key = ((i32, i32, u32), u32);
-
 /// What attempts share: what they may use, and their buffers.
 #[derive(Debug)]
 pub(super) struct Scratch {
@@ -68,9 +57,8 @@ pub(super) struct Scratch {
     pub ports_left: PortsLeft,
     /// For each channel the GPUs that are on it, as bits.
     pub used: Vec<u64>,
-    /// Candidate lists of all open steps, one after the other.
-    pub candidates: Vec<u32>,
-    pub keys: Vec<Key>,
+    /// Sorted candidates of all open steps, one list after the other.
+    pub keys: Vec<u128>,
     pub known_ends: KnownEnds,
 }
 
@@ -99,7 +87,6 @@ impl Scratch {
             current,
             best,
             used: &mut self.used,
-            candidates: &mut self.candidates,
             keys: &mut self.keys,
             known_ends: &mut self.known_ends,
             improved: false,
@@ -122,8 +109,7 @@ struct Walk<'a, R: Residual> {
     current: &'a mut Record,
     best: &'a mut Record,
     used: &'a mut [u64],
-    candidates: &'a mut Vec<u32>,
-    keys: &'a mut Vec<Key>,
+    keys: &'a mut Vec<u128>,
     known_ends: &'a mut KnownEnds,
     improved: bool,
     seen: Seen,
@@ -232,40 +218,53 @@ impl<R: Residual> Walk<'_, R> {
         }
     }
 
-    /// Walks on from here unless the same was walked before and led to nothing that counts; then only its steps are
-    /// taken off the budget. `go` must depend on nothing but the state.
+    /// Walks on from the start of a channel, unless the same was walked before.
     fn once_per_state(&mut self, budget: &mut i32, go: impl FnOnce(&mut Self, &mut i32)) {
+        match self.current.channels {
+            0 => go(self, budget),
+            _ => self.once(false, budget, |_, _| {}, go),
+        }
+    }
+
+    /// Walks on unless the same was walked before and led to nothing that counts; then only its steps are taken off the
+    /// budget. `go` must depend on nothing but the state of links and ports, the ports of the channel before where they
+    /// bind the next one, and what `place` adds.
+    fn once(
+        &mut self,
+        inside: bool,
+        budget: &mut i32,
+        place: impl FnOnce(&Self, &mut State),
+        go: impl FnOnce(&mut Self, &mut i32),
+    ) {
         let channel = self.current.channels;
-        let links = match self.residual.exact_state() {
-            Some(links) if self.known_ends.worthwhile && channel > 0 && *budget > 0 => links,
-            _ => return go(self, budget),
-        };
+        if !self.known_ends.pays(inside) || *budget <= 0 {
+            return go(self, budget);
+        }
+        let Some(links) = self.residual.fingerprint() else { return go(self, budget) };
         let paired = self.current.pattern == Pattern::Ring && self.current.cross_nic == 2 && channel % 2 == 1;
         let pair = if paired { self.current.inter[channel - 1] } else { [NONE; 2] };
-        let ports = &*self.ports_left;
-        let known = self.known_ends.find(|state| {
-            state.extend([channel as i32, pair[0] as i32, pair[1] as i32]);
-            state.extend(ports.bits());
-            state.extend_from_slice(links);
-        });
+        let mut state = State::new(links.with(self.ports_left.fingerprint()));
+        state.add(channel as i64);
+        state.add(i64::from(pair[0]));
+        state.add(i64::from(pair[1]));
+        place(self, &mut state);
         let hops = self.current.hops;
-        if let Some(end) = known {
+        if let Some(end) = self.known_ends.get(state, inside) {
             let seen = end.seen.after(hops);
             if !seen.could_replace(self.current, self.best) {
                 self.seen.merge(seen);
+                self.known_ends.saved(end.steps, inside);
                 *budget = (*budget - end.steps).max(0);
                 return;
             }
         }
-        let state = self.known_ends.last_state();
-        let ports_before = self.ports_left.clone();
         let seen_before = std::mem::replace(&mut self.seen, Seen::NOTHING);
         let budget_before = *budget;
         go(self, budget);
         let seen = self.seen;
         self.seen.merge(seen_before);
         // Only what was walked to its end is known.
-        if *budget > 0 && ports_before == *self.ports_left {
+        if *budget > 0 && !self.ports_left.drifted() {
             let end = KnownEnd { steps: budget_before - *budget, seen: seen.after(-hops) };
             self.known_ends.insert(state, end);
         }
@@ -514,6 +513,30 @@ impl<R: Residual> Walk<'_, R> {
 
     /// The channel goes on to the next GPU.
     fn go_on(&mut self, gpu: u32, step: i32, shape: Shape, order: Order, budget: &mut i32) {
+        // Which GPUs came before matters only to a channel that is replayed.
+        let free = self.inter && order == Order::Free && self.wiring.gpus as i32 - step >= LONG_END;
+        if !free || !self.known_ends.pays(true) {
+            return self.go_on_from(gpu, step, shape, order, budget);
+        }
+        self.once(
+            true,
+            budget,
+            |walk, state| {
+                let [start, exit] = walk.current.inter[walk.current.channels];
+                let exit = if walk.current.pattern == Pattern::BalancedTree { exit } else { NONE };
+                for value in [gpu as i32, step, shape.back, start as i32, exit as i32] {
+                    state.add(i64::from(value));
+                }
+                let words = walk.wiring.gpus.div_ceil(64);
+                for used in &walk.used[walk.current.channels * words..][..words] {
+                    state.add(*used as i64);
+                }
+            },
+            |walk, budget| walk.go_on_from(gpu, step, shape, order, budget),
+        );
+    }
+
+    fn go_on_from(&mut self, gpu: u32, step: i32, shape: Shape, order: Order, budget: &mut i32) {
         match order {
             Order::Pci => self.step_to(gpu, step as u32 + 1, step, shape, order, budget),
             Order::Replay => {
@@ -521,19 +544,74 @@ impl<R: Residual> Walk<'_, R> {
                 let next = self.current.intra[before + step as usize + 1];
                 self.step_to(gpu, next, step, shape, order, budget);
             }
-            Order::Free => {
-                let sort = match shape.back {
-                    -1 => PortSort::Ignore,
-                    back if back == step + 1 => PortSort::Next,
-                    _ => PortSort::Later,
-                };
-                let first = self.candidates.len();
-                self.push_candidates(gpu, sort);
-                let end = self.candidates.len();
-                for at in first..end {
-                    self.step_to(gpu, self.candidates[at], step, shape, order, budget);
-                }
-                self.candidates.truncate(first);
+            Order::Free if self.wiring.has_nvs => self.go_on_by_switch(gpu, step, shape, budget),
+            Order::Free => match shape.back {
+                -1 => self.go_on_to_nearest(gpu, step, shape, budget),
+                back => self.go_on_to_port(gpu, step, shape, back == step + 1, budget),
+            },
+        }
+    }
+
+    /// The best connected GPUs first.
+    fn go_on_to_nearest(&mut self, gpu: u32, step: i32, shape: Shape, budget: &mut i32) {
+        let wiring = self.wiring;
+        for neighbour in &wiring.neighbours[gpu as usize] {
+            if !self.is_used(neighbour.gpu) {
+                self.step_to(gpu, neighbour.gpu, step, shape, Order::Free, budget);
+            }
+        }
+    }
+
+    /// The GPUs that lie best on the way to the port first; `next` if the channel leaves from the next one.
+    fn go_on_to_port(&mut self, gpu: u32, step: i32, shape: Shape, next: bool, budget: &mut i32) {
+        let wiring = self.wiring;
+        let neighbours = &wiring.neighbours[gpu as usize];
+        let port = self.current.inter[self.current.channels][0];
+        let first = self.keys.len();
+        let mut uniform = true;
+        let mut alike = None;
+        for (number, neighbour) in neighbours.iter().enumerate() {
+            if self.is_used(neighbour.gpu) {
+                continue;
+            }
+            uniform &= *alike.get_or_insert((neighbour.bw, neighbour.hops)) == (neighbour.bw, neighbour.hops);
+            let pci_bw = wiring.uplink[neighbour.gpu as usize]
+                .map_or(-1, |(up, down)| self.residual.whole(up).min(self.residual.whole(down)));
+            let key = wiring.port_key(port, neighbour.gpu, pci_bw, number as u32);
+            // Insertion sort: there are few, and most are in order.
+            let mut place = self.keys.len();
+            self.keys.push(key);
+            while place > first && self.keys[place - 1] > key {
+                self.keys[place] = self.keys[place - 1];
+                place -= 1;
+            }
+            self.keys[place] = key;
+        }
+        // Far from the port, and with nothing to choose by, NCCL goes the other way round.
+        if uniform && !next {
+            self.keys[first..].reverse();
+        }
+        for at in first..self.keys.len() {
+            let neighbour = neighbours[self.keys[at] as u32 as usize].gpu;
+            self.step_to(gpu, neighbour, step, shape, Order::Free, budget);
+        }
+        self.keys.truncate(first);
+    }
+
+    /// With an NVSwitch all GPUs are alike, and only the neighbours in number are tried.
+    fn go_on_by_switch(&mut self, gpu: u32, step: i32, shape: Shape, budget: &mut i32) {
+        let wiring = self.wiring;
+        let gpus = wiring.gpus as u32;
+        let (before, after) = ((gpu + gpus - 1) % gpus, (gpu + 1) % gpus);
+        let wanted = match self.current.pattern {
+            Pattern::Ring => [before, after],
+            Pattern::SplitTree | Pattern::BalancedTree => [after, before],
+            _ => [after, NONE],
+        };
+        let wanted = if wanted[0] == wanted[1] { &wanted[..1] } else { &wanted[..] };
+        for wish in wanted {
+            if *wish != NONE && !self.is_used(*wish) && wiring.gpu_to_gpu(gpu, *wish).hops > 0 {
+                self.step_to(gpu, *wish, step, shape, Order::Free, budget);
             }
         }
     }
@@ -545,76 +623,6 @@ impl<R: Residual> Walk<'_, R> {
             self.visit(Some(to), step + 1, shape, order, budget);
             self.toggle(to);
             self.give(route, self.amounts.intra);
-        }
-    }
-
-    /// Appends the GPUs to try after `gpu`, in order, to the candidate lists.
-    fn push_candidates(&mut self, gpu: u32, sort: PortSort) {
-        let wiring = self.wiring;
-        let neighbours = &wiring.neighbours[gpu as usize];
-        if wiring.has_nvs {
-            self.push_switch_neighbours(gpu, neighbours);
-            return;
-        }
-        let first = self.candidates.len();
-        let (mut bw, mut hops, mut uniform) = (0, 0, true);
-        for neighbour in neighbours {
-            if self.is_used(neighbour.gpu) {
-                continue;
-            }
-            if self.candidates.len() == first {
-                (bw, hops) = (neighbour.bw, neighbour.hops);
-            }
-            uniform &= neighbour.bw == bw && neighbour.hops == hops;
-            self.candidates.push(neighbour.gpu);
-        }
-        if sort == PortSort::Ignore {
-            return;
-        }
-        let start = self.current.inter[self.current.channels][0];
-        let residual = &*self.residual;
-        let key = |candidate: u32| {
-            let route = wiring.port_to_gpu(start, candidate);
-            let pci = wiring.uplink[candidate as usize]
-                .map_or(-1, |(up, down)| residual.whole(up).min(residual.whole(down)));
-            (-(route.bw as i32), -pci, route.hops)
-        };
-        self.keys.clear();
-        self.keys.extend(self.candidates[first..].iter().map(|candidate| (key(*candidate), *candidate)));
-        // Insertion sort: stable, without allocation, and there are few.
-        for at in 1..self.keys.len() {
-            let mut place = at;
-            while place > 0 && self.keys[place - 1].0 > self.keys[place].0 {
-                self.keys.swap(place - 1, place);
-                place -= 1;
-            }
-        }
-        for (candidate, (_, sorted)) in self.candidates[first..].iter_mut().zip(self.keys.iter()) {
-            *candidate = *sorted;
-        }
-        if sort == PortSort::Later && uniform {
-            self.candidates[first..].reverse();
-        }
-    }
-
-    /// With an NVSwitch all GPUs are alike, and only the neighbours in number are tried.
-    fn push_switch_neighbours(&mut self, gpu: u32, neighbours: &[Neighbour]) {
-        let gpus = self.wiring.gpus as u32;
-        let (before, after) = ((gpu + gpus - 1) % gpus, (gpu + 1) % gpus);
-        let wanted = match self.current.pattern {
-            Pattern::Ring => [before, after],
-            Pattern::SplitTree | Pattern::BalancedTree => [after, before],
-            _ => [after, NONE],
-        };
-        for (index, wish) in wanted.into_iter().enumerate() {
-            let known = index == 1 && wish == wanted[0];
-            if wish != NONE
-                && !known
-                && !self.is_used(wish)
-                && neighbours.iter().any(|neighbour| neighbour.gpu == wish)
-            {
-                self.candidates.push(wish);
-            }
         }
     }
 

@@ -63,6 +63,8 @@ pub(super) struct Wiring {
     pub ports: Vec<Port>,
     /// For each GPU the others, best connected first: widest, fewest links, nearest in number.
     pub neighbours: Vec<Vec<Neighbour>>,
+    /// For each port and GPU the part of the GPU's sorting key that does not change: see [`Wiring::port_key`].
+    port_keys: Vec<u128>,
     /// For each GPU its PCI link up and the one back down to it.
     pub uplink: Vec<Option<(u32, u32)>>,
     /// For each port the GPUs with the widest path to it; empty when it reaches none.
@@ -106,6 +108,10 @@ impl Wiring {
             gpus: gpu_nodes.len(),
             has_nvs: nvs.is_some(),
             neighbours: neighbours(gpu_nodes.len(), &gpu_to_gpu),
+            port_keys: port_to_gpu
+                .iter()
+                .map(|route| u128::from(inverse(route.bw as i32)) << 96 | u128::from(route.hops) << 32)
+                .collect(),
             uplink: gpu_nodes.iter().map(|gpu| uplink(system, *gpu)).collect(),
             closest_gpus: port_nodes.iter().map(|port| closest_gpus(routing, *port)).collect(),
             ports: ports(routing, &port_nodes),
@@ -120,6 +126,14 @@ impl Wiring {
 
     pub fn gpu_to_gpu(&self, from: u32, to: u32) -> Route {
         self.gpu_to_gpu[from as usize * self.gpus + to as usize]
+    }
+
+    /// Sorts GPUs on the way to a port: the widest path from the port first, then the widest PCI link (`pci_bw`, whole
+    /// GB/s, -1 is none), then the fewest links, then the order of `neighbour`, which stands in the lowest 32 bits.
+    pub fn port_key(&self, port: u32, gpu: u32, pci_bw: i32, neighbour: u32) -> u128 {
+        self.port_keys[port as usize * self.gpus + gpu as usize]
+            | u128::from(inverse(pci_bw)) << 64
+            | u128::from(neighbour)
     }
 
     pub fn port_to_gpu(&self, port: u32, gpu: u32) -> Route {
@@ -165,6 +179,11 @@ impl Wiring {
     pub fn charges(&self, route: Route) -> &[Charge] {
         &self.charges[route.first as usize..(route.first + route.len) as usize]
     }
+}
+
+/// Orders whole numbers the other way round.
+const fn inverse(value: i32) -> u32 {
+    !(value as u32 ^ 1 << 31)
 }
 
 struct Compiler<'a> {
