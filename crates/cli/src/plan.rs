@@ -105,11 +105,9 @@ fn page(machine: &Machine, job: &Job, plan: &HostPlan, explain: bool, look: Look
     let names = Names::new(plan.view.system());
     let mut text = summary::head(job, plan, look);
     let mut section = |title: &str, remark: &str, body: &str| {
-        text.push_str(&format!(
-            "\n{}  {}\n{body}",
-            look.heading(title),
-            look.faint(remark)
-        ));
+        text.push('\n');
+        text.push_str(&look.title(title, remark));
+        text.push_str(body);
     };
     section(
         "Wiring",
@@ -121,22 +119,14 @@ fn page(machine: &Machine, job: &Job, plan: &HostPlan, explain: bool, look: Look
         "those NCCL takes, in GB/s",
         &matrix::bandwidths(routing, &names, look),
     );
-    section("Channels", "", &summary::graphs(plan, look));
-    text.push_str(&channels::all(plan, look));
+    let graphs = summary::graphs(plan, look) + &channels::all(plan, look);
+    section("Channels", "", &graphs);
     if explain {
-        text.push_str(&format!(
-            "\n{}  {}\n",
-            look.heading("Search"),
-            look.faint("attempt by attempt")
-        ));
-        text.push_str(&trail::long(&plan.trails, plan.view.inter, look));
+        let attempts = trail::long(&plan.trails, plan.view.inter, look);
+        section("Search", "attempt by attempt", &attempts);
     } else {
-        text.push_str(&format!(
-            "\n{}  {}\n",
-            look.heading("Search"),
-            look.faint("--explain tells it all")
-        ));
-        text.push_str(&trail::short(&plan.trails, look));
+        let searches = trail::short(&plan.trails, look);
+        section("Search", "--explain tells it all", &searches);
     }
     text.lines()
         .map(|line| format!("{}\n", line.trim_end()))

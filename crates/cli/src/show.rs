@@ -59,12 +59,8 @@ pub fn run(
 
 fn whole(machine: &Machine, system: &System, look: Look) -> String {
     let names = Names::new(system);
-    let head = format!(
-        "{}  {}",
-        look.heading(&machine.name),
-        summary::machine(system)
-    );
-    format!("{head}\n\n{}", tree::machine(system, &names, look))
+    let head = look.title(&machine.name, &summary::machine(system));
+    format!("{head}\n{}", tree::machine(system, &names, look))
 }
 
 fn one_path(

@@ -302,6 +302,15 @@ fn paths_say_why_and_what_would_change_them() {
     );
     says(
         path(pcie, "NIC0", "GPU0", &["NCCL_NET_GDR_LEVEL=PHB"]),
+        "only for receiving. PHB is within the limit, PHB (NCCL_NET_GDR_LEVEL)",
+    );
+    says(
+        path(
+            pcie,
+            "NIC0",
+            "GPU0",
+            &["NCCL_NET_GDR_LEVEL=PHB", "NCCL_NET_GDR_READ=1"],
+        ),
         "GPUDirect RDMA: allowed.",
     );
     says(
@@ -431,9 +440,9 @@ fn colour_on_a_terminal_unless_refused() {
             .current_dir(root())
             .stdin(Stdio::null());
         command.env("TERM", "xterm").env_remove("NO_COLOR");
-        no_color
-            .into_iter()
-            .for_each(|value| drop(command.env("NO_COLOR", value)));
+        if let Some(value) = no_color {
+            command.env("NO_COLOR", value);
+        }
         command
             .output()
             .ok()

@@ -1,6 +1,6 @@
 //! The channels of a graph: which GPUs in which order, through which NICs.
 
-use plan::{Graph, GraphChannel, Pattern};
+use plan::{Graph, GraphChannel, GraphKind, Pattern};
 use planner::HostPlan;
 use topology::{NcclId, NodeType, System};
 
@@ -17,22 +17,20 @@ pub fn all(plan: &HostPlan, look: Look) -> String {
         .iter()
         .filter(|graph| !graph.channels.is_empty())
     {
-        text.push_str(&format!(
-            "\n{}  {}\n",
-            look.heading(title(graph.pattern)),
-            look.faint(words::pattern(graph.pattern))
-        ));
+        text.push('\n');
+        text.push_str(&look.title(title(graph.kind), words::pattern(graph.pattern)));
         text.push_str(&table(graph, plan.view.system(), &names, look));
     }
     text
 }
 
-const fn title(pattern: Pattern) -> &'static str {
-    match pattern {
-        Pattern::Ring => "Rings",
-        Pattern::BalancedTree | Pattern::SplitTree | Pattern::Tree => "Trees",
-        Pattern::Nvls => "NVLS",
-        Pattern::CollnetDirect => "CollNet direct",
+const fn title(kind: GraphKind) -> &'static str {
+    match kind {
+        GraphKind::Ring => "Rings",
+        GraphKind::Tree => "Trees",
+        GraphKind::CollnetChain => "CollNet chains",
+        GraphKind::Nvls => "NVLS",
+        GraphKind::CollnetDirect => "CollNet direct",
     }
 }
 

@@ -14,6 +14,9 @@ pub mod words;
 
 use topology::PathType;
 
+/// Where the values of a page's head begin.
+pub const FIELD: &str = "           ";
+
 /// How the page looks: its width, and whether it may be coloured.
 #[derive(Debug, Clone, Copy)]
 pub struct Look {
@@ -35,6 +38,31 @@ impl Look {
     /// A heading.
     pub fn heading(self, text: &str) -> String {
         self.paint("1", text)
+    }
+
+    /// A heading with a remark, on the next lines where it does not fit beside.
+    pub fn title(self, title: &str, remark: &str) -> String {
+        let heading = self.heading(title);
+        if remark.is_empty() {
+            return format!("{heading}\n");
+        }
+        if title.chars().count() + 2 + remark.chars().count() <= self.width {
+            return format!("{heading}  {}\n", self.faint(remark));
+        }
+        format!(
+            "{heading}\n{}",
+            self.faint(&wrap(remark, "  ", "  ", self.width))
+        )
+    }
+
+    /// A named line of a page's head.
+    pub fn field(self, name: &str, value: &str) -> String {
+        // The name is coloured, so its own length would mislead the wrapping.
+        wrap(value, FIELD, FIELD, self.width).replacen(
+            FIELD,
+            &format!("  {}", self.faint(&format!("{name:<9}"))),
+            1,
+        )
     }
 
     /// Something of less importance.

@@ -9,14 +9,11 @@ use crate::why::{Answer, Route};
 /// The widest path, what became of it, and what that means.
 pub fn answer(title: &str, answer: &Answer, look: Look) -> String {
     let widest = &answer.widest;
-    let mut text = format!("{}  {}\n", look.heading(title), summary(widest));
+    let mut text = look.title(title, &summary(widest));
     text.push_str(&route(widest, look));
     if let Some((ruled, why)) = &answer.diverted {
-        text.push_str(&format!(
-            "\n{}  {}\n",
-            look.heading("NCCL takes instead"),
-            summary(ruled)
-        ));
+        text.push('\n');
+        text.push_str(&look.title("NCCL takes instead", &summary(ruled)));
         text.push_str(&wrap(why, "  ", "  ", look.width));
         text.push_str(&hops(ruled, look));
     }

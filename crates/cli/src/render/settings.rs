@@ -3,7 +3,7 @@
 use planner::Settings;
 use planner::settings::PLANNING;
 
-use super::{Look, wrap};
+use super::{FIELD, Look, wrap};
 
 /// One line per kind of variable, and one per remark.
 pub fn lines(settings: &Settings, look: Look) -> String {
@@ -21,21 +21,17 @@ pub fn lines(settings: &Settings, look: Look) -> String {
         .map(|(name, _)| name.as_str())
         .filter(|name| !decides(name) && !is_noted(name))
         .collect();
-    let label = format!("  {}", look.faint("settings "));
-    let indent = " ".repeat(11);
-    // The label is coloured, so its own length would mislead the wrapping.
-    let write = |text: &str| wrap(text, &indent, &indent, look.width).replacen(&indent, &label, 1);
     let mut text = match deciding.as_slice() {
-        [] => write("NCCL's defaults"),
-        given => write(&given.join(" ")),
+        [] => look.field("settings", "NCCL's defaults"),
+        given => look.field("settings", &given.join(" ")),
     };
     if !others.is_empty() {
         let remark = format!("set, but without effect on the plan: {}", others.join(" "));
-        text.push_str(&look.faint(&wrap(&remark, &indent, &indent, look.width)));
+        text.push_str(&look.faint(&wrap(&remark, FIELD, FIELD, look.width)));
     }
     for note in &settings.notes {
         let remark = format!("{}: {}", note.name, note.message);
-        text.push_str(&look.notice(&wrap(&remark, &indent, &indent, look.width)));
+        text.push_str(&look.notice(&wrap(&remark, FIELD, FIELD, look.width)));
     }
     text
 }

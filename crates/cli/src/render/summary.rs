@@ -59,9 +59,7 @@ pub fn head(job: &Job, plan: &HostPlan, look: Look) -> String {
     let system = plan.view.system();
     let routing = plan.view.routing();
     let mut text = format!("{}\n", look.heading(&job.machine));
-    let mut line = |name: &str, value: &str| {
-        text.push_str(&format!("  {}{value}\n", look.faint(&format!("{name:<9}"))))
-    };
+    let mut line = |name: &str, value: &str| text.push_str(&look.field(name, value));
     line("machine", &job.summary);
     line("job", &job.describe(plan.view.inter));
     let left_out = job.gpus.saturating_sub(system.count(NodeType::Gpu));
@@ -70,7 +68,7 @@ pub fn head(job: &Job, plan: &HostPlan, look: Look) -> String {
         line(
             "trimmed",
             &format!(
-                "{} {verb} reached faster over the network and planned apart, as other nodes",
+                "{} {verb} reached only over the network, and so left out of this search",
                 count(left_out, "GPU")
             ),
         );
