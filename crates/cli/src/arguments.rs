@@ -11,7 +11,7 @@ const EXAMPLES: &str = "\
 Examples:
   topo plan topology.xml                       what NCCL would do on this machine
   topo plan topology.xml --explain             and how it came to that, attempt by attempt
-  topo show topology.xml --path GPU0 NIC3      why this GPU and this NIC are as far apart as they are
+  topo show topology.xml --path GPU0 NIC3      why these two are so far apart
 
 A topology file is what NCCL writes with NCCL_TOPO_DUMP_FILE=topology.xml.";
 

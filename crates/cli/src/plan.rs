@@ -54,7 +54,12 @@ impl Job {
             (false, 1) => "1 host".to_owned(),
             (false, hosts) => format!("{hosts} hosts like this one"),
         };
-        let network = if inter { ", joined by the network" } else { "" };
+        let network = match (inter, self.ranks == self.gpus) {
+            (false, _) => "",
+            // Parts of one machine that only the network joins.
+            (true, true) => ", not all joined inside it",
+            (true, false) => ", joined by the network",
+        };
         let reduces = if self.collnet {
             ", which reduces (CollNet)"
         } else {
@@ -120,7 +125,11 @@ fn page(machine: &Machine, job: &Job, plan: &HostPlan, explain: bool, look: Look
         &matrix::bandwidths(routing, &names, look),
     );
     let graphs = summary::graphs(plan, look) + &channels::all(plan, look);
-    section("Channels", "", &graphs);
+    section(
+        "Channels",
+        "GB/s of each and of all; the worst paths they use",
+        &graphs,
+    );
     if explain {
         let attempts = trail::long(&plan.trails, plan.view.inter, look);
         section("Search", "attempt by attempt", &attempts);

@@ -37,7 +37,7 @@ fn branch(element: &Element) -> Branch {
         Tag::Cpu => format!(
             "CPU{}  {} {}",
             get("numaid"),
-            get("arch"),
+            element.get("arch").unwrap_or(""),
             element.get("vendor").unwrap_or("")
         ),
         Tag::Pci => {
@@ -45,12 +45,11 @@ fn branch(element: &Element) -> Branch {
                 .get("link_width")
                 .map_or_else(String::new, |width| format!(" x{width}"));
             let speed = element.get("link_speed").filter(|speed| !speed.is_empty());
-            format!(
-                "{}  class {}  {}{width}",
-                get("busid"),
-                get("class"),
-                speed.unwrap_or("unknown speed")
-            )
+            let class = element
+                .get("class")
+                .map_or_else(String::new, |class| format!("  class {class}"));
+            let speed = speed.map_or_else(String::new, |speed| format!("  {speed}{width}"));
+            format!("{}{class}{speed}", get("busid"))
         }
         Tag::Gpu => format!(
             "GPU{}  sm {}",

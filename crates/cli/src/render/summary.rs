@@ -99,18 +99,16 @@ pub fn head(job: &Job, plan: &HostPlan, look: Look) -> String {
 
 /// The graphs side by side.
 pub fn graphs(plan: &HostPlan, look: Look) -> String {
-    let mut headers = vec![
-        "graph",
-        "channels",
-        "GB/s each",
-        "GB/s in all",
-        "worst GPU–GPU",
-    ];
+    let mut headers = vec!["graph", "channels", "each", "all", "GPU–GPU"];
     if plan.view.inter {
-        headers.extend(["to net each", "worst GPU–NIC", "NIC in/out"]);
+        headers.extend(["to net", "GPU–NIC", "NIC in/out"]);
     }
     headers.push("pattern");
-    let mut table = Columns::new(look, &headers).right(&[1, 2, 3]);
+    let mut table = Columns::new(look, &headers).right(if plan.view.inter {
+        &[1, 2, 3, 5]
+    } else {
+        &[1, 2, 3]
+    });
     for graph in &plan.graphs {
         let mut row = vec![graph.kind.to_string(), graph.channels.len().to_string()];
         if graph.channels.is_empty() {

@@ -6,6 +6,9 @@ use super::branch::Branch;
 use super::{Look, gbps, ranges, words, wrap};
 use crate::device::Names;
 
+/// Before the bandwidth of the link to what stands above.
+const LINK: &str = "  ── ";
+
 /// The trees of all CPUs, and the links across.
 pub fn machine(system: &System, names: &Names<'_>, look: Look) -> String {
     let mut drawn = vec![false; system.node_count()];
@@ -63,7 +66,7 @@ fn below(system: &System, names: &Names<'_>, node: NodeId, drawn: &mut [bool]) -
         if data.kind == LinkType::Pci && data.bw < topology::bandwidth::LOCAL {
             branch
                 .text
-                .push_str(&format!("  ── {} GB/s", gbps(data.bw)));
+                .push_str(&format!("{LINK}{} GB/s", gbps(data.bw)));
         }
         branch.below = below(system, names, to, drawn);
         branches.push(fold(system, to, branch));
@@ -76,17 +79,19 @@ fn fold(system: &System, node: NodeId, mut branch: Branch) -> Branch {
     let foldable = matches!(system.kind(node), NodeType::Dev | NodeType::Nic);
     if foldable && branch.below.len() == 1 && branch.below[0].below.is_empty() {
         let inner = branch.below.remove(0);
-        branch.text = match branch.text.split_once("  ── ") {
-            Some((own, link)) => format!("{}  {}  ── {link}", inner.text, last_word(own)),
-            None => format!("{}  {}", inner.text, last_word(&branch.text)),
+        let (own, link) = branch
+            .text
+            .split_at(branch.text.find(LINK).unwrap_or(branch.text.len()));
+        branch.text = match own
+            .rsplit(' ')
+            .next()
+            .filter(|word| BusId::is_well_formed(word))
+        {
+            Some(bus_id) => format!("{}  {bus_id}{link}", inner.text),
+            None => format!("{}{link}", inner.text),
         };
     }
     branch
-}
-
-/// The bus id at the end of a device's or an adapter's text.
-fn last_word(text: &str) -> &str {
-    text.rsplit(' ').next().unwrap_or(text)
 }
 
 fn describe(system: &System, names: &Names<'_>, node: NodeId) -> String {
@@ -138,7 +143,7 @@ fn across(
             let shared = [NodeType::Nvs, NodeType::Cpu, NodeType::Cxb];
             if shared.contains(&system.kind(to)) && system.kind(from) != system.kind(to) {
                 add(
-                    format!("– {}  {bw} GB/s each", names.label(to)),
+                    format!("– {}  {bw} GB/s", names.label(to)),
                     names.label(from).to_owned(),
                 );
                 continue;
@@ -165,7 +170,10 @@ fn across(
     }
     groups
         .into_iter()
-        .map(|(key, members)| format!("{} {key}", list(&members)))
+        .map(|(key, members)| {
+            let each = if members.len() > 1 { " each" } else { "" };
+            format!("{} {key}{each}", list(&members))
+        })
         .collect()
 }
 
