@@ -1,0 +1,25 @@
+//! What collectives cost: bandwidth and latency of every algorithm and protocol, and so the choice for a size.
+//!
+//! [`table`] turns [`Inputs`] (what joining the hosts decided), [`Tuning`](crate::settings::Tuning) (the user's
+//! settings) and a [`Profile`] (the constants) into a [`CostTable`], which goes into the plan and can be asked there.
+//!
+//! In reading order: [`inputs`], [`profile`] with its numbers in [`constants`] and its reader in [`read`], [`restrict`]
+//! (`NCCL_ALGO`, `NCCL_PROTO`), [`tables`], [`threads`].
+
+pub mod constants;
+pub mod inputs;
+pub mod profile;
+pub mod read;
+pub mod restrict;
+pub mod tables;
+pub mod threads;
+
+pub use inputs::{CollnetInputs, GraphFigures, Inputs, Merged, NvlsInputs};
+pub use plan::cost::{
+    Choice, Chunking, CostModel, CostTable, Entry, Estimate, NoChoice, Off, Operation, Range,
+    doubling,
+};
+pub use profile::Profile;
+pub use read::ProfileError;
+pub use restrict::RestrictError;
+pub use tables::table;
