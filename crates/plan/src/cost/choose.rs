@@ -145,7 +145,9 @@ impl CostTable {
             bandwidth *= factor;
         }
         if way == (Algorithm::Ring, Protocol::Simple) && all_reduce && job.nodes > 1 {
-            let pieces = u64::from(job.channels).saturating_mul(u64::from(job.ranks)).max(1);
+            let pieces = u64::from(job.channels)
+                .saturating_mul(u64::from(job.ranks))
+                .max(1);
             if operation.bytes / pieces >= self.latency_factors.ring_simple_bytes {
                 latency = (f64::from(latency) * self.latency_factors.ring_simple) as f32;
             }
@@ -279,7 +281,14 @@ mod tests {
 
     #[test]
     fn size_indices() {
-        for (bytes, index) in [(0, -1), (63, -1), (64, 0), (127, 0), (128, 1), (1 << 30, 24)] {
+        for (bytes, index) in [
+            (0, -1),
+            (63, -1),
+            (64, 0),
+            (127, 0),
+            (128, 1),
+            (1 << 30, 24),
+        ] {
             assert_eq!(size_index(bytes), index, "{bytes}");
         }
     }

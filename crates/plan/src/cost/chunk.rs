@@ -146,10 +146,16 @@ impl CostTable {
     /// Heads of an algorithm that divides the message among them.
     fn heads(&self, algorithm: Algorithm) -> u64 {
         match algorithm {
-            Algorithm::CollNetDirect => {
-                self.job.collnet.as_ref().map_or(0, |collnet| u64::from(collnet.heads))
-            }
-            _ => self.job.nvls.as_ref().map_or(0, |nvls| u64::from(nvls.heads)),
+            Algorithm::CollNetDirect => self
+                .job
+                .collnet
+                .as_ref()
+                .map_or(0, |collnet| u64::from(collnet.heads)),
+            _ => self
+                .job
+                .nvls
+                .as_ref()
+                .map_or(0, |nvls| u64::from(nvls.heads)),
         }
     }
 
@@ -161,12 +167,14 @@ impl CostTable {
         let job = &self.job;
         let parts = channels.saturating_mul(self.heads(algorithm).max(1));
         let turns = |parts: u64, chunk: u64| bytes / parts.saturating_mul(chunk).max(1);
-        let fewer = |factor: u64, chunk: u64| {
-            bytes < factor.saturating_mul(parts).saturating_mul(chunk)
-        };
+        let fewer =
+            |factor: u64, chunk: u64| bytes < factor.saturating_mul(parts).saturating_mul(chunk);
         match (algorithm, choice.operation.collective) {
             (Algorithm::CollNetDirect, _) => {
-                let depth = job.collnet.as_ref().map_or(1, |collnet| u64::from(collnet.depth));
+                let depth = job
+                    .collnet
+                    .as_ref()
+                    .map_or(1, |collnet| u64::from(collnet.depth));
                 halve(chunk, 131_072, |c| turns(parts, c) < 64 * depth);
                 halve(chunk, 65_536, |c| turns(parts, c) < 8 * depth);
                 halve(chunk, 32_768, |c| turns(parts, c) < 8 * depth);
@@ -207,11 +215,19 @@ impl CostTable {
                 let per_node = job.ranks as f32 / job.nodes.max(1) as f32;
                 let levels = 1.0 + f64::from(job.nodes.max(1).ilog2()) + 0.1 * f64::from(per_node);
                 let stages = f64::from(levels as f32 / per_node);
-                halve(chunk, 131_072, |c| (turns(channels, c) as f64) < stages * 64.0);
-                halve(chunk, 32_768, |c| (turns(channels, c) as f64) < stages * 16.0);
+                halve(chunk, 131_072, |c| {
+                    (turns(channels, c) as f64) < stages * 64.0
+                });
+                halve(chunk, 32_768, |c| {
+                    (turns(channels, c) as f64) < stages * 16.0
+                });
             }
             (Algorithm::Pat, collective) => {
-                let factor = if collective == Collective::AllGather { 32 } else { 16 };
+                let factor = if collective == Collective::AllGather {
+                    32
+                } else {
+                    16
+                };
                 halve(chunk, 65_536, |c| {
                     bytes < channels.saturating_mul(c).saturating_mul(factor)
                 });

@@ -14,7 +14,7 @@ pub mod threads;
 
 pub use choose::{Choice, NoChoice, Operation};
 pub use chunk::{BufferTooSmall, Chunking};
-pub use model::{CostModel, Estimate, Range, doubling};
+pub use model::{Best, CostModel, Estimate, Range, doubling};
 pub use table::{
     Collnet, CostTable, Entry, Job, LatencyFactors, Nvls, Off, Threads, TreeCorrection,
 };

@@ -11,6 +11,15 @@ pub struct Estimate<W> {
     pub time_us: f64,
 }
 
+/// The fastest way, and what would be taken if it were not there.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Best<W> {
+    /// The fastest.
+    pub best: Estimate<W>,
+    /// The next one.
+    pub runner_up: Option<Estimate<W>>,
+}
+
 /// Sizes for which one way is the best.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Range<W> {
@@ -35,16 +44,15 @@ pub trait CostModel {
     fn estimates(&self, collective: Collective, bytes: u64) -> Vec<Estimate<Self::Way>>;
 
     /// The fastest way and the one after it.
-    fn best(
-        &self,
-        collective: Collective,
-        bytes: u64,
-    ) -> Option<(Estimate<Self::Way>, Option<Estimate<Self::Way>>)> {
+    fn best(&self, collective: Collective, bytes: u64) -> Option<Best<Self::Way>> {
         let mut estimates = self.estimates(collective, bytes);
         // The sort is stable, so the first of equals stays first.
         estimates.sort_by(|a, b| a.time_us.total_cmp(&b.time_us));
         let mut estimates = estimates.into_iter();
-        Some((estimates.next()?, estimates.next()))
+        Some(Best {
+            best: estimates.next()?,
+            runner_up: estimates.next(),
+        })
     }
 
     /// The best way for each of the sizes, which must ascend; neighbours with the same way are one range.
@@ -58,7 +66,7 @@ pub trait CostModel {
     {
         let mut ranges: Vec<Range<Self::Way>> = Vec::new();
         for bytes in sizes {
-            let way = self.best(collective, bytes).map(|(best, _)| best.way);
+            let way = self.best(collective, bytes).map(|found| found.best.way);
             match ranges.last_mut() {
                 Some(last) if last.way == way => last.to_bytes = bytes,
                 _ => ranges.push(Range {

@@ -58,7 +58,12 @@ impl Profile {
                 tree_ll128_several_nodes: 120.0 / 128.0,
                 tree_on_one_gpu: 0.85,
                 pat: 0.75,
-                nvls: PerGeneration { volta: 0.0, ampere: 0.0, hopper: 0.85, blackwell: 0.74 },
+                nvls: PerGeneration {
+                    volta: 0.0,
+                    ampere: 0.0,
+                    hopper: 0.85,
+                    blackwell: 0.74,
+                },
                 collnet_direct_gather: 0.9,
                 collnet_direct_hopper: 0.85,
             },

@@ -22,7 +22,11 @@ impl<T: PartialEq> Merged<T> {
     pub fn of(values: impl IntoIterator<Item = T>) -> Option<Self> {
         let mut values = values.into_iter();
         let first = values.next()?;
-        Some(if values.all(|value| value == first) { Self::Same(first) } else { Self::Mixed })
+        Some(if values.all(|value| value == first) {
+            Self::Same(first)
+        } else {
+            Self::Mixed
+        })
     }
 }
 

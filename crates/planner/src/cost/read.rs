@@ -66,7 +66,9 @@ pub enum ProfileError {
 }
 
 fn suggestion(nearest: &Option<String>) -> String {
-    nearest.as_ref().map_or_else(String::new, |near| format!("; did you mean `{near}`?"))
+    nearest
+        .as_ref()
+        .map_or_else(String::new, |near| format!("; did you mean `{near}`?"))
 }
 
 impl Profile {
@@ -75,11 +77,13 @@ impl Profile {
     /// # Errors
     /// It is no cost profile.
     pub fn from_toml(file: &str, text: &str) -> Result<Self, ProfileError> {
-        let table = text.parse::<toml::Table>().map_err(|error| ProfileError::Syntax {
-            file: file.to_owned(),
-            syntax: "TOML",
-            message: error.to_string().trim_end().to_owned(),
-        })?;
+        let table = text
+            .parse::<toml::Table>()
+            .map_err(|error| ProfileError::Syntax {
+                file: file.to_owned(),
+                syntax: "TOML",
+                message: error.to_string().trim_end().to_owned(),
+            })?;
         let reader = Reader { file };
         reader.profile(reader.convert("", toml::Value::Table(table))?)
     }
@@ -103,7 +107,11 @@ struct Reader<'a> {
 }
 
 fn join(outer: &str, key: &str) -> String {
-    if outer.is_empty() { key.to_owned() } else { format!("{outer}.{key}") }
+    if outer.is_empty() {
+        key.to_owned()
+    } else {
+        format!("{outer}.{key}")
+    }
 }
 
 /// What a value like this one is called.
@@ -112,14 +120,21 @@ fn kind(value: &Value) -> String {
         Value::Object(_) => "a table".to_owned(),
         Value::Array(values) => format!("a list of {} numbers", values.len()),
         Value::String(_) => "a text".to_owned(),
-        Value::Number(number) if number.is_u64() => "a whole number from 0 to 2147483647".to_owned(),
+        Value::Number(number) if number.is_u64() => {
+            "a whole number from 0 to 2147483647".to_owned()
+        }
         _ => "a finite number that is not negative".to_owned(),
     }
 }
 
 impl Reader<'_> {
     fn bad(&self, key: &str, found: String, expected: String) -> ProfileError {
-        ProfileError::BadValue { file: self.file.to_owned(), key: key.to_owned(), found, expected }
+        ProfileError::BadValue {
+            file: self.file.to_owned(),
+            key: key.to_owned(),
+            found,
+            expected,
+        }
     }
 
     /// TOML can say more than JSON: what JSON cannot say is no profile either.
@@ -218,7 +233,9 @@ impl Reader<'_> {
             (Value::String(_), Value::String(_)) => Ok(()),
             (Value::Number(model), Value::Number(number)) => {
                 let fits = if model.is_u64() {
-                    number.as_u64().is_some_and(|number| i32::try_from(number).is_ok())
+                    number
+                        .as_u64()
+                        .is_some_and(|number| i32::try_from(number).is_ok())
                 } else {
                     // The model computes in 32 bits.
                     number.as_f64().is_some_and(|number| {
@@ -243,7 +260,10 @@ impl Reader<'_> {
 
 /// The known key most like an unknown one: on its own level, else anywhere.
 fn nearest(outer: &str, name: &str, level: &Map<String, Value>, whole: &Value) -> Option<String> {
-    let here = level.keys().map(|key| (join(outer, key), key.clone())).collect();
+    let here = level
+        .keys()
+        .map(|key| (join(outer, key), key.clone()))
+        .collect();
     closest(name, here).or_else(|| {
         let mut all = Vec::new();
         collect("", whole, &mut all);
@@ -352,8 +372,14 @@ mod tests {
     #[test]
     fn json_says_the_same() {
         let text = serde_json::to_string(&Profile::nccl_2_30()).unwrap_or_default();
-        assert_eq!(Profile::from_json("x.json", &text), Ok(Profile::nccl_2_30()));
+        assert_eq!(
+            Profile::from_json("x.json", &text),
+            Ok(Profile::nccl_2_30())
+        );
         let error = Profile::from_json("x.json", "[]").map_err(|error| error.to_string());
-        assert_eq!(error, Err("x.json: `the file` is []; expected a table".to_owned()));
+        assert_eq!(
+            error,
+            Err("x.json: `the file` is []; expected a table".to_owned())
+        );
     }
 }

@@ -31,14 +31,20 @@ pub struct Restriction<const N: usize> {
 
 impl<const N: usize> Default for Restriction<N> {
     fn default() -> Self {
-        Self { allowed: [[None; N]; Collective::TUNED.len()] }
+        Self {
+            allowed: [[None; N]; Collective::TUNED.len()],
+        }
     }
 }
 
 impl<const N: usize> Restriction<N> {
     /// `Some(true)` when the user asks for it, `Some(false)` when the user leaves it out, `None` without a word of it.
     fn get(&self, collective: Collective, index: usize) -> Option<bool> {
-        self.allowed.get(collective as usize)?.get(index).copied().flatten()
+        self.allowed
+            .get(collective as usize)?
+            .get(index)
+            .copied()
+            .flatten()
     }
 }
 
@@ -48,7 +54,12 @@ impl Restriction<7> {
     /// # Errors
     /// NCCL refuses the text.
     pub fn algorithms(text: &str) -> Result<Self, RestrictError> {
-        parse("NCCL_ALGO", "algorithm", text, Algorithm::ALL.map(Algorithm::name))
+        parse(
+            "NCCL_ALGO",
+            "algorithm",
+            text,
+            Algorithm::ALL.map(Algorithm::name),
+        )
     }
 
     /// What the user says of an algorithm.
@@ -63,7 +74,12 @@ impl Restriction<3> {
     /// # Errors
     /// NCCL refuses the text.
     pub fn protocols(text: &str) -> Result<Self, RestrictError> {
-        parse("NCCL_PROTO", "protocol", text, Protocol::ALL.map(Protocol::name))
+        parse(
+            "NCCL_PROTO",
+            "protocol",
+            text,
+            Protocol::ALL.map(Protocol::name),
+        )
     }
 
     /// What the user says of a protocol.
@@ -84,14 +100,21 @@ fn pieces(text: &str, start: usize, separator: char) -> impl Iterator<Item = (us
 }
 
 fn position_of<const N: usize>(names: [&str; N], name: &str) -> Option<usize> {
-    names.iter().position(|known| known.eq_ignore_ascii_case(name))
+    names
+        .iter()
+        .position(|known| known.eq_ignore_ascii_case(name))
 }
 
 fn unknown<const N: usize>(found: &str, kind: &str, names: [&str; N]) -> String {
     let lower = found.to_ascii_lowercase();
     let near = names
         .into_iter()
-        .map(|name| (strsim::jaro_winkler(&lower, &name.to_ascii_lowercase()), name))
+        .map(|name| {
+            (
+                strsim::jaro_winkler(&lower, &name.to_ascii_lowercase()),
+                name,
+            )
+        })
         .filter(|(likeness, _)| *likeness >= LIKENESS)
         .max_by(|a, b| a.0.total_cmp(&b.0));
     let expected = names.join(" ");
@@ -120,7 +143,10 @@ fn parse<const N: usize>(
     for (start, entry) in pieces(text, 0, ';') {
         let mut halves = pieces(entry, start, ':');
         let Some(first) = halves.next() else {
-            return Err(error(start, format!("`{entry}` names no {kind}; expected some")));
+            return Err(error(
+                start,
+                format!("`{entry}` names no {kind}; expected some"),
+            ));
         };
         let (function, (at, list)) = match halves.next() {
             Some(second) => (Some(first), second),
@@ -177,9 +203,15 @@ mod tests {
         let others = ["Tree", "Ring", "CollNetDirect", "CollNetChain", "PAT"];
         assert_eq!(allowed("ring", AllReduce), ["Ring"]);
         assert_eq!(allowed("^nvls,NVLSTree", AllReduce), others);
-        assert_eq!(allowed("ring;allreduce:tree,,nvls", AllReduce), ["Tree", "NVLS"]);
+        assert_eq!(
+            allowed("ring;allreduce:tree,,nvls", AllReduce),
+            ["Tree", "NVLS"]
+        );
         assert_eq!(allowed("ring;allreduce:tree", Broadcast), ["Ring"]);
-        assert_eq!(allowed("allreduce:tree;;broadcast:ring;", Broadcast), ["Ring"]);
+        assert_eq!(
+            allowed("allreduce:tree;;broadcast:ring;", Broadcast),
+            ["Ring"]
+        );
         assert_eq!(allowed("allreduce:tree", Broadcast), [""; 0]);
         assert_eq!(allowed("^", AllReduce).len(), 7);
         assert_eq!(allowed("", AllReduce), [""; 0]);
@@ -188,8 +220,14 @@ mod tests {
     #[test]
     fn untouched_collectives_stay_open() {
         let restriction = Restriction::algorithms("allreduce:tree").unwrap_or_default();
-        assert_eq!(restriction.algorithm(Collective::Reduce, Algorithm::Ring), None);
-        assert_eq!(restriction.algorithm(Collective::AllReduce, Algorithm::Ring), Some(false));
+        assert_eq!(
+            restriction.algorithm(Collective::Reduce, Algorithm::Ring),
+            None
+        );
+        assert_eq!(
+            restriction.algorithm(Collective::AllReduce, Algorithm::Ring),
+            Some(false)
+        );
     }
 
     #[test]
@@ -231,7 +269,10 @@ mod tests {
                      {algorithms}"
                 ),
             ),
-            (":", "NCCL_ALGO=\":\", character 1: `:` names no algorithm; expected some".to_owned()),
+            (
+                ":",
+                "NCCL_ALGO=\":\", character 1: `:` names no algorithm; expected some".to_owned(),
+            ),
         ] {
             let error = Restriction::algorithms(text).map_err(|error| error.to_string());
             assert_eq!(error, Err(expected));

@@ -46,11 +46,19 @@ pub(super) fn rows(inputs: &Inputs, tuning: &Tuning, profile: &Profile) -> Vec<T
     let row = |algorithm| {
         let most = match algorithm {
             Algorithm::Ring => [ll, ll128, threads(tuning.threads, BOUNDS, ring_simple)],
-            Algorithm::Tree => [ll, ll128, threads(tuning.threads, BOUNDS, int(limits.simple))],
+            Algorithm::Tree => [
+                ll,
+                ll128,
+                threads(tuning.threads, BOUNDS, int(limits.simple)),
+            ],
             Algorithm::Pat => [0; 3],
             _ => [0, 0, int(limits.switch)],
         };
-        Threads { algorithm, most, threshold: thresholds(inputs, tuning, profile, algorithm) }
+        Threads {
+            algorithm,
+            most,
+            threshold: thresholds(inputs, tuning, profile, algorithm),
+        }
     };
     Algorithm::ALL.map(row).to_vec()
 }
@@ -65,9 +73,16 @@ fn thresholds(
         return [0; 3];
     }
     let limits = &profile.threads;
-    let ranks = if algorithm == Algorithm::Ring { i64::from(inputs.ranks) } else { 1 };
-    let simple =
-        if algorithm.is_collnet() { limits.threshold_collnet } else { limits.threshold_simple };
+    let ranks = if algorithm == Algorithm::Ring {
+        i64::from(inputs.ranks)
+    } else {
+        1
+    };
+    let simple = if algorithm.is_collnet() {
+        limits.threshold_collnet
+    } else {
+        limits.threshold_simple
+    };
     let default = [
         i64::from(limits.threshold_ll) * ranks,
         i64::from(limits.threshold_ll128),
@@ -87,9 +102,15 @@ mod tests {
 
     #[test]
     fn asked_threads() {
-        for (asked, expected) in
-            [(-2, 256), (0, 256), (32, 64), (96, 96), (100, 512), (512, 512), (1024, 512)]
-        {
+        for (asked, expected) in [
+            (-2, 256),
+            (0, 256),
+            (32, 64),
+            (96, 96),
+            (100, 512),
+            (512, 512),
+            (1024, 512),
+        ] {
             assert_eq!(threads(asked, BOUNDS, 256), expected, "{asked}");
         }
     }

@@ -116,3 +116,63 @@ impl Reader {
         [[at(0), at(1), at(2)], [at(3), at(4), at(5)]]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Settings;
+
+    fn read(name: &str, value: &str) -> (Settings, Vec<String>) {
+        let settings = Settings::from_variables([(name.to_owned(), value.to_owned())]);
+        let notes = settings
+            .notes
+            .iter()
+            .map(|note| note.message.clone())
+            .collect();
+        (settings, notes)
+    }
+
+    #[test]
+    fn thresholds_are_six_numbers() {
+        let (settings, notes) = read("NCCL_THREAD_THRESHOLDS", "1 -1 3  4");
+        assert_eq!(
+            settings.tuning.thresholds,
+            [[Some(1), None, Some(3)], [Some(4), None, None]]
+        );
+        assert_eq!(notes, [""; 0]);
+        let (settings, notes) = read("NCCL_THREAD_THRESHOLDS", "16,8");
+        assert_eq!(settings.tuning.thresholds[0], [Some(16), None, None]);
+        assert!(
+            notes[0].starts_with("NCCL stops reading at `,8`"),
+            "{notes:?}"
+        );
+    }
+
+    #[test]
+    fn odd_numbers_of_threads_are_noted() {
+        assert_eq!(
+            read("NCCL_NTHREADS", "100").1,
+            ["100 is not a multiple of 32; NCCL takes 512"]
+        );
+        assert_eq!(
+            read("NCCL_LL128_NTHREADS", "1024").1,
+            ["1024 is not in 160 to 640; NCCL takes 640"]
+        );
+        assert_eq!(read("NCCL_NTHREADS", "-2").1, [""; 0]);
+    }
+
+    #[test]
+    fn minus_two_is_unset() {
+        assert_eq!(
+            read("NCCL_NET_OVERHEAD", "-2").0.tuning.net_overhead_ns,
+            None
+        );
+        assert_eq!(
+            read("NCCL_NET_OVERHEAD", "1500").0.tuning.net_overhead_ns,
+            Some(1500)
+        );
+        assert_eq!(
+            read("NCCL_BUFFSIZE", "0x100000").0.tuning.buffer_bytes[2],
+            Some(1 << 20)
+        );
+    }
+}

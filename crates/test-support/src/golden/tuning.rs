@@ -6,9 +6,7 @@
 use anyhow::{Context, Result, bail};
 use plan::{Algorithm, Collective, CostTable, Pattern, Protocol};
 use planner::Settings;
-use planner::cost::{
-    self, CollnetInputs, GraphFigures, Inputs, Merged, NvlsInputs, Profile,
-};
+use planner::cost::{self, CollnetInputs, GraphFigures, Inputs, Merged, NvlsInputs, Profile};
 use serde_json::Value;
 use topology::{CpuArch, CpuVendor, NodeType, System};
 
@@ -47,7 +45,10 @@ impl Case {
     pub fn cost_inputs(&self) -> Result<Inputs> {
         let merged = &self.answer["merged"];
         let count = |name: &str| -> Result<u32> { whole(&merged[name]).context(name.to_owned()) };
-        let node_of: Vec<u32> = list(&merged["rankToNode"]).iter().filter_map(whole).collect();
+        let node_of: Vec<u32> = list(&merged["rankToNode"])
+            .iter()
+            .filter_map(whole)
+            .collect();
         let nodes = count("nNodes")?;
         let locals: Vec<u32> = (0..nodes)
             .map(|node| node_of.iter().filter(|other| **other == node).count() as u32)
@@ -55,7 +56,9 @@ impl Case {
         let graph = |name: &str| figures(&merged["graphInfo"][name]).context(name.to_owned());
         let (cpu_arch, cpu_vendor) = self.processors()?;
         let pattern = merged["maxTreePattern"].as_i64().unwrap_or(0);
-        let heads = list(&merged["nvls"]).first().and_then(|rank| whole(&rank["nHeads"]));
+        let heads = list(&merged["nvls"])
+            .first()
+            .and_then(|rank| whole(&rank["nHeads"]));
         let nvls = NvlsInputs {
             channels: count("nvlsChannels")?,
             heads: heads.unwrap_or(0),
@@ -101,16 +104,22 @@ impl Case {
         let mut hosts = Vec::new();
         if files.len() == 1 {
             let nodes = list(&self.answer["nodes"]);
-            let cpu = nodes.iter().find(|node| node["type"] == "CPU").context("a CPU")?;
+            let cpu = nodes
+                .iter()
+                .find(|node| node["type"] == "CPU")
+                .context("a CPU")?;
             hosts.push((arch(&cpu["archName"])?, vendor(&cpu["vendorName"])?));
         } else {
             for file in files {
                 let file = file.as_str().context("a topology's name")?;
                 let path = self.topologies.join(file);
-                let bytes = std::fs::read(&path)
-                    .with_context(|| format!("reading {}", path.display()))?;
+                let bytes =
+                    std::fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
                 let system = System::from_document(&topology::xml::parse(file, &bytes)?)?;
-                let first = system.nodes(NodeType::Cpu).next().and_then(|cpu| system.cpu(cpu));
+                let first = system
+                    .nodes(NodeType::Cpu)
+                    .next()
+                    .and_then(|cpu| system.cpu(cpu));
                 let cpu = first.context("a CPU")?;
                 hosts.push((cpu.arch, cpu.vendor));
             }
@@ -154,7 +163,10 @@ fn figures(graph: &Value) -> Result<GraphFigures> {
         Ok(graph[name].as_f64().with_context(|| name.to_owned())? as f32)
     };
     let path = |name: &str| -> Result<topology::PathType> {
-        Ok(graph[name].as_str().with_context(|| name.to_owned())?.parse()?)
+        Ok(graph[name]
+            .as_str()
+            .with_context(|| name.to_owned())?
+            .parse()?)
     };
     Ok(GraphFigures {
         channels: whole(&graph["nChannels"]).context("nChannels")?,
@@ -176,7 +188,11 @@ fn check(table: &CostTable, expected: &Value) -> Result<(), Difference> {
             let index = protocol as usize;
             let (most, threshold) = (i64::from(row.most[index]), row.threshold[index]);
             compare::integer(&at("maxThreads"), most, theirs("maxThreads"))?;
-            compare::integer(&at("threadThresholds"), threshold, theirs("threadThresholds"))?;
+            compare::integer(
+                &at("threadThresholds"),
+                threshold,
+                theirs("threadThresholds"),
+            )?;
         }
     }
     for collective in Collective::TUNED {
@@ -187,8 +203,11 @@ fn check(table: &CostTable, expected: &Value) -> Result<(), Difference> {
                 for (section, mine) in [("bandwidths", mine.0), ("latencies", mine.1)] {
                     let row = &expected[section][collective.name()][algorithm.name()];
                     // Rows without a value are left out.
-                    let theirs =
-                        if row.is_null() { &Value::from(0) } else { &row[protocol.name()] };
+                    let theirs = if row.is_null() {
+                        &Value::from(0)
+                    } else {
+                        &row[protocol.name()]
+                    };
                     let name = format!("{section}.{collective}.{algorithm}.{protocol}");
                     compare::float(&name, mine, theirs)?;
                 }
@@ -196,7 +215,11 @@ fn check(table: &CostTable, expected: &Value) -> Result<(), Difference> {
         }
         let choices = list(&expected["selection"][collective.name()]);
         if choices.is_empty() {
-            return Err(Difference::new(format!("selection.{collective}"), "some", "none"));
+            return Err(Difference::new(
+                format!("selection.{collective}"),
+                "some",
+                "none",
+            ));
         }
         for theirs in choices {
             let name = format!("selection.{collective}[{}]", theirs[0]);
