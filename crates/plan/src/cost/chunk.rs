@@ -214,12 +214,12 @@ impl CostTable {
             (Algorithm::Tree, _) if protocol == Protocol::Ll128 => {
                 let per_node = job.ranks as f32 / job.nodes.max(1) as f32;
                 let levels = 1.0 + f64::from(job.nodes.max(1).ilog2()) + 0.1 * f64::from(per_node);
-                let stages = f64::from(levels as f32 / per_node);
+                let stages = levels as f32 / per_node;
                 halve(chunk, 131_072, |c| {
-                    (turns(channels, c) as f64) < stages * 64.0
+                    (turns(channels, c) as f32) < stages * 64.0
                 });
                 halve(chunk, 32_768, |c| {
-                    (turns(channels, c) as f64) < stages * 16.0
+                    (turns(channels, c) as f32) < stages * 16.0
                 });
             }
             (Algorithm::Pat, collective) => {
