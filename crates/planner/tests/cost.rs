@@ -307,6 +307,13 @@ fn chunks() {
         (Algorithm::Ring, Protocol::Ll128),
     );
     assert_eq!(ll128.chunk_bytes, 576_000);
+    // 1 MiB over 24 channels: 576000 is halved to 72000, then to 18000, of which 9 grains remain.
+    let tree = chunking(
+        Collective::AllReduce,
+        1 << 20,
+        (Algorithm::Tree, Protocol::Ll128),
+    );
+    assert_eq!((tree.chunk_bytes, tree.loops), (17_280, 3));
     let nvls = chunking(
         Collective::AllReduce,
         1 << 30,
