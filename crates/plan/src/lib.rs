@@ -8,7 +8,7 @@
 //! Nothing here decides anything, reads a file or looks at a machine: values come in, values and text go out.
 //!
 //! In reading order: [`graph`], [`trail`], [`connection`], [`channel`], [`machine`], [`rank`], [`fingerprint`],
-//! [`Plan`], [`schema`], [`nccl_graph`], [`error`].
+//! [`collective`], [`cost`], [`Plan`], [`schema`], [`nccl_graph`], [`error`].
 //!
 //! ```
 //! use plan::{Fingerprint, Plan, Producer, RequestSummary};
@@ -23,7 +23,9 @@
 //! ```
 
 pub mod channel;
+pub mod collective;
 pub mod connection;
+pub mod cost;
 pub mod error;
 pub mod fingerprint;
 pub mod graph;
@@ -33,6 +35,7 @@ pub mod rank;
 pub mod schema;
 pub mod trail;
 
+<<<<<<< HEAD
 mod json;
 // Private, for `use plan::*` would otherwise make the name `plan` ambiguous.
 mod plan;
@@ -42,6 +45,10 @@ pub use channel::{GraphPaths, neighbours};
 pub use connection::{EndPoint, NeighbourPath};
 pub use error::Error;
 pub use fingerprint::{Digest, Fingerprint};
+=======
+pub use collective::{Algorithm, Collective, Protocol};
+pub use cost::CostTable;
+>>>>>>> wt-cost
 pub use graph::{Graph, GraphChannel, GraphKind, Pattern};
 pub use machine::{Group, Machine, MachineCpu, MachineGpu, MachineNic};
 pub use plan::{Plan, Producer, RequestSummary, Setting};

@@ -5,8 +5,10 @@
 
 mod names;
 mod parse;
+mod tuning;
 
 pub use names::PLANNING;
+pub use tuning::{TUNING, Tuning};
 
 use topology::PathType;
 
@@ -76,6 +78,8 @@ pub struct Settings {
     pub ignore_cpu_affinity: bool,
     /// `NCCL_GRAPH_FILE`: graphs that are taken instead of searched.
     pub graph_file: Option<String>,
+    /// Settings of the cost model.
+    pub tuning: Tuning,
     /// The variables that were given, in the order given.
     pub in_force: Vec<(String, String)>,
     /// What is odd about them.
@@ -106,6 +110,7 @@ impl Default for Settings {
             collnet_enable: None,
             ignore_cpu_affinity: false,
             graph_file: None,
+            tuning: Tuning::default(),
             in_force: Vec::new(),
             notes: Vec::new(),
         }

@@ -5,6 +5,7 @@
 
 mod compare;
 mod system;
+mod tuning;
 
 use std::path::{Path, PathBuf};
 
