@@ -35,20 +35,17 @@ pub mod rank;
 pub mod schema;
 pub mod trail;
 
-<<<<<<< HEAD
 mod json;
 // Private, for `use plan::*` would otherwise make the name `plan` ambiguous.
 mod plan;
 mod validate;
 
 pub use channel::{GraphPaths, neighbours};
+pub use collective::{Algorithm, Collective, Protocol};
 pub use connection::{EndPoint, NeighbourPath};
+pub use cost::CostTable;
 pub use error::Error;
 pub use fingerprint::{Digest, Fingerprint};
-=======
-pub use collective::{Algorithm, Collective, Protocol};
-pub use cost::CostTable;
->>>>>>> wt-cost
 pub use graph::{Graph, GraphChannel, GraphKind, Pattern};
 pub use machine::{Group, Machine, MachineCpu, MachineGpu, MachineNic};
 pub use plan::{Plan, Producer, RequestSummary, Setting};
