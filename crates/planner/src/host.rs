@@ -36,13 +36,32 @@ impl HostPlan {
 ///
 /// # Errors
 /// NCCL refuses the machine too.
-pub fn plan_host(mut system: System, request: &Request) -> Result<HostPlan, Error> {
+pub fn plan_host(system: System, request: &Request) -> Result<HostPlan, Error> {
+    let system = prepared(system, request);
+    let ranks = system.count(NodeType::Gpu) * if request.nvlink_domain { 1 } else { request.hosts as usize };
+    plan_view(View::new(system, request, 0, ranks)?, request)
+}
+
+/// Plans one machine of a job as each of its ranks sees it. Ranks that reach each other without the network see the same;
+/// the plans stand in the order of their lowest ranks, which count from 0. `ranks` is the number of ranks in the job.
+///
+/// # Errors
+/// NCCL refuses the machine too.
+pub fn plan_views(system: System, request: &Request, ranks: usize) -> Result<Vec<HostPlan>, Error> {
+    let views = View::all(prepared(system, request), request, ranks)?;
+    views.into_iter().map(|view| plan_view(view, request)).collect()
+}
+
+/// The system with its ranks numbered from 0 and the job's network.
+fn prepared(mut system: System, request: &Request) -> System {
     number_ranks(&mut system, 0);
     if collnet_enabled(request) {
         system.enable_collnet();
     }
-    let ranks = system.count(NodeType::Gpu) * if request.nvlink_domain { 1 } else { request.hosts as usize };
-    let view = View::new(system, request, 0, ranks)?;
+    system
+}
+
+fn plan_view(view: View, request: &Request) -> Result<HostPlan, Error> {
     let (graphs, trails) = search_all(&view, request)?;
     Ok(HostPlan { view, graphs, trails })
 }
@@ -79,7 +98,7 @@ const fn wanted(kind: GraphKind, pattern: Pattern, collnet: bool, min: usize, ma
     Wanted { kind, pattern, collnet, min_channels: min, max_channels: max }
 }
 
-fn collnet_enabled(request: &Request) -> bool {
+pub(crate) fn collnet_enabled(request: &Request) -> bool {
     request.collnet && request.settings.collnet_enable != Some(false)
 }
 

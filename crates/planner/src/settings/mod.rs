@@ -3,9 +3,11 @@
 //! Values are read as NCCL reads them: numbers with C's `strtoll`, texts by its own tables. What NCCL silently takes for
 //! something else is said in a [`SettingNote`].
 
+mod connect;
 mod names;
 mod parse;
 
+pub use connect::{ConnectSettings, MAX_CHANNELS};
 pub use names::PLANNING;
 
 use topology::PathType;
@@ -76,6 +78,8 @@ pub struct Settings {
     pub ignore_cpu_affinity: bool,
     /// `NCCL_GRAPH_FILE`: graphs that are taken instead of searched.
     pub graph_file: Option<String>,
+    /// How hosts are joined.
+    pub connect: ConnectSettings,
     /// The variables that were given, in the order given.
     pub in_force: Vec<(String, String)>,
     /// What is odd about them.
@@ -106,6 +110,7 @@ impl Default for Settings {
             collnet_enable: None,
             ignore_cpu_affinity: false,
             graph_file: None,
+            connect: ConnectSettings::default(),
             in_force: Vec::new(),
             notes: Vec::new(),
         }

@@ -31,7 +31,7 @@ impl Settings {
     }
 }
 
-struct Reader {
+pub(super) struct Reader {
     notes: Vec<SettingNote>,
 }
 
@@ -62,13 +62,14 @@ impl Reader {
             "NCCL_COLLNET_ENABLE" => settings.collnet_enable = Some(self.number(name, value, 0) != 0),
             "NCCL_IGNORE_CPU_AFFINITY" => settings.ignore_cpu_affinity = self.number(name, value, 0) != 0,
             "NCCL_GRAPH_FILE" => settings.graph_file = Some(value.to_owned()),
+            _ if self.connect(settings, name, value) => {}
             _ if names::is_known(name) => {}
             _ if name.starts_with("NCCL_") => self.unknown(name),
             _ => self.note(name, "is not an NCCL variable; it changes nothing".to_owned()),
         }
     }
 
-    fn note(&mut self, name: &str, message: String) {
+    pub(super) fn note(&mut self, name: &str, message: String) {
         self.notes.push(SettingNote { name: name.to_owned(), message });
     }
 
@@ -80,7 +81,7 @@ impl Reader {
         self.note(name, message);
     }
 
-    fn number(&mut self, name: &str, value: &str, default: i64) -> i64 {
+    pub(super) fn number(&mut self, name: &str, value: &str, default: i64) -> i64 {
         match integer(value) {
             (_, Reading::Overflow) => {
                 self.note(name, format!("`{value}` does not fit 64 bits; NCCL takes its default, {default}"));
