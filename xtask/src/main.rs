@@ -1,6 +1,8 @@
 //! What a developer of the project runs: `cargo xtask …`.
 
 mod replay;
+mod scale;
+mod timing;
 
 use std::process::ExitCode;
 
@@ -17,11 +19,17 @@ struct Arguments {
 enum Chore {
     /// Plan every golden case of a folder again and compare with what NCCL decided
     Replay(replay::Arguments),
+    /// Time and measure joining many equal hosts
+    Scale(scale::Arguments),
+    /// Time planning beside what NCCL's own code took
+    Timing(timing::Arguments),
 }
 
 fn main() -> ExitCode {
     let done = match Arguments::parse().chore {
         Chore::Replay(arguments) => replay::run(&arguments),
+        Chore::Scale(arguments) => scale::run(&arguments),
+        Chore::Timing(arguments) => timing::run(&arguments),
     };
     match done {
         Ok(code) => code,

@@ -8,7 +8,9 @@ use serde::{Deserialize, Serialize};
 use topology::PathType;
 
 /// Which family of algorithms a graph serves. The numbers are the ids of NCCL's graph files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum GraphKind {
     /// Rings.
@@ -25,8 +27,13 @@ pub enum GraphKind {
 
 impl GraphKind {
     /// All kinds in the order in which they are searched.
-    pub const IN_SEARCH_ORDER: [Self; 5] =
-        [Self::Ring, Self::Tree, Self::CollnetChain, Self::CollnetDirect, Self::Nvls];
+    pub const IN_SEARCH_ORDER: [Self; 5] = [
+        Self::Ring,
+        Self::Tree,
+        Self::CollnetChain,
+        Self::CollnetDirect,
+        Self::Nvls,
+    ];
 
     /// The name used in plans and on the command line.
     pub const fn name(self) -> &'static str {
@@ -47,7 +54,9 @@ impl fmt::Display for GraphKind {
 }
 
 /// How a channel strings the GPUs and where it meets the network. The numbers are NCCL's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pattern {
     /// A chain whose first GPU holds the parent and one child, its second the other child.
@@ -99,15 +108,18 @@ impl fmt::Display for Pattern {
 
 /// One channel of a graph.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct GraphChannel {
     /// Ranks in channel order. For NVLS only the first one, the head.
     pub ranks: Vec<i32>,
     /// NCCL ids of the network ports where the channel enters and leaves the host, if the job leaves the host; -1 is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nets: Option<[i64; 2]>,
 }
 
 /// What one search found.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct Graph {
     /// Which search.
     pub kind: GraphKind,
@@ -124,10 +136,10 @@ pub struct Graph {
     /// Latency of the network port, µs.
     pub latency_inter: f32,
     /// The worst path between GPUs that is used.
-    #[schemars(with = "String")]
+    #[schemars(with = "crate::schema::PathTypeName")]
     pub type_intra: PathType,
     /// The worst path between GPU and network port that is used.
-    #[schemars(with = "String")]
+    #[schemars(with = "crate::schema::PathTypeName")]
     pub type_inter: PathType,
     /// The channels.
     pub channels: Vec<GraphChannel>,

@@ -1,7 +1,49 @@
-//! The plan of a communicator: which channels its collectives use.
+//! The plan of a communicator: which channels its collectives use, as an artifact that outlives the process.
+//!
+//! A [`Plan`] holds what the planner decided for a job: the [`Machine`]s it runs on, the [`Graph`] of each search with
+//! the path behind every hop, and the [`Trail`] that led there. It is written as JSON ([`Plan::to_json`]) that is equal
+//! to the byte for equal plans, and read back ([`Plan::from_json`]) only if it is whole, unchanged and of a version
+//! that this crate knows. [`nccl_graph`] exchanges graphs with NCCL itself (`NCCL_GRAPH_FILE`).
+//!
+//! Nothing here decides anything, reads a file or looks at a machine: values come in, values and text go out.
+//!
+//! In reading order: [`graph`], [`trail`], [`connection`], [`channel`], [`machine`], [`rank`], [`fingerprint`],
+//! [`Plan`], [`schema`], [`nccl_graph`], [`error`].
+//!
+//! ```
+//! use plan::{Fingerprint, Plan, Producer, RequestSummary};
+//!
+//! let request = RequestSummary { hosts: 1, nvlink_domain: false, collnet: false };
+//! let fingerprint = Fingerprint::new("nccl-2.30").topology(b"<system/>", 1).request(&request).finish();
+//! let producer = Producer { name: "topo".to_owned(), version: "0.1.0".to_owned() };
+//! let plan = Plan::new(producer, "nccl-2.30", fingerprint, request);
+//! let text = plan.to_json()?;
+//! assert_eq!(Plan::from_json(&text)?, plan);
+//! # Ok::<(), plan::Error>(())
+//! ```
 
+pub mod channel;
+pub mod connection;
+pub mod error;
+pub mod fingerprint;
 pub mod graph;
+pub mod machine;
+pub mod nccl_graph;
+pub mod rank;
+pub mod schema;
 pub mod trail;
 
+mod json;
+// Private, for `use plan::*` would otherwise make the name `plan` ambiguous.
+mod plan;
+mod validate;
+
+pub use channel::{GraphPaths, neighbours};
+pub use connection::{EndPoint, NeighbourPath};
+pub use error::Error;
+pub use fingerprint::{Digest, Fingerprint};
 pub use graph::{Graph, GraphChannel, GraphKind, Pattern};
+pub use machine::{Group, Machine, MachineCpu, MachineGpu, MachineNic};
+pub use plan::{Plan, Producer, RequestSummary, Setting};
+pub use rank::{HostRun, RankPlace};
 pub use trail::{Attempt, Duplication, End, Next, Summary, Trail};

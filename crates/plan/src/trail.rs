@@ -17,6 +17,7 @@ pub struct Trail {
     /// Why there were no attempts, or how the search ended.
     pub end: End,
     /// Channels that were made by splitting each one in two.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duplicated: Option<Duplication>,
     /// Steps of the common budget that were left when the first pass ended.
     pub budget_left: i64,
@@ -35,10 +36,10 @@ pub struct Attempt {
     /// All channels must have the same order.
     pub same_channels: bool,
     /// Worst path allowed between GPUs.
-    #[schemars(with = "String")]
+    #[schemars(with = "crate::schema::PathTypeName")]
     pub type_intra: PathType,
     /// Worst path allowed to a port.
-    #[schemars(with = "String")]
+    #[schemars(with = "crate::schema::PathTypeName")]
     pub type_inter: PathType,
     /// Bandwidth asked of each channel inside the host, GB/s.
     pub bw_intra: f32,
@@ -69,10 +70,10 @@ pub struct Summary {
     /// Bandwidth of each channel to the network, GB/s.
     pub bw_inter: f32,
     /// Worst path used between GPUs.
-    #[schemars(with = "String")]
+    #[schemars(with = "crate::schema::PathTypeName")]
     pub type_intra: PathType,
     /// Worst path used to a port.
-    #[schemars(with = "String")]
+    #[schemars(with = "crate::schema::PathTypeName")]
     pub type_inter: PathType,
     /// Pattern.
     pub pattern: Pattern,

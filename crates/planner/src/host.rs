@@ -37,9 +37,7 @@ impl HostPlan {
 /// # Errors
 /// NCCL refuses the machine too.
 pub fn plan_host(system: System, request: &Request) -> Result<HostPlan, Error> {
-    let system = prepared(system, request);
-    let ranks = system.count(NodeType::Gpu) * if request.nvlink_domain { 1 } else { request.hosts as usize };
-    plan_view(View::new(system, request, 0, ranks)?, request)
+    search(view(system, request)?, request)
 }
 
 /// Plans one machine of a job as each of its ranks sees it. Ranks that reach each other without the network see the same;
@@ -49,7 +47,7 @@ pub fn plan_host(system: System, request: &Request) -> Result<HostPlan, Error> {
 /// NCCL refuses the machine too.
 pub fn plan_views(system: System, request: &Request, ranks: usize) -> Result<Vec<HostPlan>, Error> {
     let views = View::all(prepared(system, request), request, ranks)?;
-    views.into_iter().map(|view| plan_view(view, request)).collect()
+    views.into_iter().map(|view| search(view, request)).collect()
 }
 
 /// The system with its ranks numbered from 0 and the job's network.
@@ -61,7 +59,21 @@ fn prepared(mut system: System, request: &Request) -> System {
     system
 }
 
-fn plan_view(view: View, request: &Request) -> Result<HostPlan, Error> {
+/// The machine as its first rank sees it, with paths.
+///
+/// # Errors
+/// Paths cannot be computed.
+pub fn view(system: System, request: &Request) -> Result<View, Error> {
+    let system = prepared(system, request);
+    let ranks = system.count(NodeType::Gpu) * if request.nvlink_domain { 1 } else { request.hosts as usize };
+    View::new(system, request, 0, ranks)
+}
+
+/// Searches all graphs that the job can use.
+///
+/// # Errors
+/// NCCL refuses the machine too.
+pub fn search(view: View, request: &Request) -> Result<HostPlan, Error> {
     let (graphs, trails) = search_all(&view, request)?;
     Ok(HostPlan { view, graphs, trails })
 }

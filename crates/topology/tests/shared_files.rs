@@ -16,8 +16,9 @@ fn shared() -> PathBuf {
 fn files(folder: &str) -> Vec<(String, Vec<u8>)> {
     let folder = shared().join(folder);
     let Ok(entries) = std::fs::read_dir(&folder) else {
+        let test = std::thread::current().name().unwrap_or("a test").to_owned();
         println!(
-            "not run: {} is not there (set TOPO_SHARED)",
+            "not run: {test}: {} is not there (set TOPO_SHARED)",
             folder.display()
         );
         return Vec::new();

@@ -4,11 +4,15 @@
 //! one thing after another in a fixed order until nothing better can be expected. Effort is counted in steps, never in
 //! time, so the result depends on the input alone. Every attempt is noted in the [`Trail`].
 
+mod fingerprint;
+mod known_ends;
+mod memo;
 mod nets;
 mod record;
 mod relax;
 mod residual;
 mod speeds;
+mod thousandths;
 mod walk;
 mod wiring;
 
@@ -17,10 +21,13 @@ use topology::{CpuArch, CpuVendor, PathType};
 
 use crate::error::Error;
 use crate::view::View;
+use known_ends::KnownEnds;
+use memo::Memo;
 use nets::PortOrder;
 use record::Record;
-use residual::Residual;
-use walk::{AttemptPorts, Walk};
+use residual::{Floats, PortsLeft};
+use thousandths::Thousandths;
+use walk::{AttemptPorts, PERFECT, Scratch};
 use wiring::{NONE, Wiring};
 
 /// What to search for.
@@ -43,15 +50,16 @@ pub struct Searcher<'a> {
     view: &'a View,
     wiring: Wiring,
     port_order: PortOrder,
-    residual: Residual,
-    used: Vec<u64>,
-    candidates: Vec<u32>,
+    floats: Floats,
+    thousandths: Thousandths,
+    scratch: Scratch,
     sm_min: i32,
     sm_max: i32,
     /// The first CPU is an x86 AMD.
     amd: bool,
-    ports: AttemptPorts,
-    ports_for: Option<PathType>,
+    ports_for: Option<u16>,
+    memo: Memo,
+    before: (Floats, PortsLeft),
 }
 
 impl<'a> Searcher<'a> {
@@ -61,10 +69,22 @@ impl<'a> Searcher<'a> {
         let wiring = Wiring::new(view.routing());
         let links = (0..system.link_count()).map(|link| system.link(topology::LinkId(link as u32)).bw).collect();
         let sms = || system.devs().map(|(_, dev)| dev.sm);
+        let floats = Floats::new(links);
+        let ports_left = PortsLeft::new(&wiring.ports);
         Self {
-            residual: Residual::new(links, &wiring.ports),
-            used: vec![0; wiring.gpus],
-            candidates: Vec::new(),
+            memo: Memo::new(view.inter, wiring.kinds()),
+            thousandths: Thousandths::new(&wiring, &floats, |link| wiring::never_binds(system, link)),
+            before: (floats.clone(), ports_left.clone()),
+            floats,
+            scratch: Scratch {
+                inter: view.inter,
+                rail_per_host: view.routing().settings().mnnvl_rail_per_host,
+                ports: AttemptPorts::default(),
+                ports_left,
+                used: vec![0; wiring.gpus.div_ceil(64) * record::MAX_CHANNELS],
+                keys: Vec::new(),
+                known_ends: KnownEnds::default(),
+            },
             sm_min: sms().min().unwrap_or(0),
             sm_max: sms().max().unwrap_or(0),
             amd: system
@@ -72,7 +92,6 @@ impl<'a> Searcher<'a> {
                 .next()
                 .is_some_and(|(_, cpu)| cpu.arch == CpuArch::X86 && cpu.vendor == CpuVendor::Amd),
             port_order: PortOrder::new(view.routing()),
-            ports: AttemptPorts::default(),
             ports_for: None,
             wiring,
             view,
@@ -94,36 +113,50 @@ impl<'a> Searcher<'a> {
 
     /// Makes the lists of ports for an attempt that allows this path type.
     fn prepare_ports(&mut self, type_inter: PathType) {
-        if !self.view.inter || self.ports_for == Some(type_inter) {
+        let class = self.memo.inter_class(type_inter);
+        if !self.view.inter || self.ports_for == Some(class) {
             return;
         }
         let routing = self.view.routing();
         let select = |gpu| self.port_order.select(routing, Some(type_inter), gpu).ok();
-        self.ports = AttemptPorts {
+        self.scratch.ports = AttemptPorts {
             all: select(None),
             of_gpu: (0..self.wiring.gpus as u32).map(|gpu| select(Some(gpu))).collect(),
         };
-        self.ports_for = Some(type_inter);
+        self.ports_for = Some(class);
     }
 
     /// One attempt. Returns whether `best` was replaced.
     fn attempt(&mut self, current: &mut Record, best: &mut Record, budget: &mut i32) -> bool {
-        self.prepare_ports(current.type_inter);
         current.channels = 0;
-        let mut walk = Walk {
-            wiring: &self.wiring,
-            settings: self.view.routing().settings(),
-            ports: &self.ports,
-            inter: self.view.inter,
-            residual: &mut self.residual,
-            current,
-            best,
-            used: &mut self.used,
-            candidates: &mut self.candidates,
-            improved: false,
-        };
-        walk.next_channel(budget);
-        walk.improved
+        let signature = self.memo.sign(current);
+        if let Some(outcome) = self.memo.recall(&signature, current, best) {
+            *budget = outcome.budget_left;
+            current.hops = outcome.hops;
+            return false;
+        }
+        self.prepare_ports(current.type_inter);
+        self.before.1.clone_from(&self.scratch.ports_left);
+        let (improved, seen);
+        let mut changed = false;
+        if self.thousandths.agrees(current) {
+            (improved, seen) = self.scratch.walk(&self.wiring, &mut self.thousandths, current, best, budget);
+        } else {
+            self.before.0.clone_from(&self.floats);
+            (improved, seen) = self.scratch.walk(&self.wiring, &mut self.floats, current, best, budget);
+            if self.before.0 != self.floats {
+                self.thousandths.follow(&self.floats);
+                changed = true;
+            }
+        }
+        changed |= self.before.1 != self.scratch.ports_left;
+        // A walk that stopped early did not see everything.
+        if *budget == PERFECT {
+            self.memo.changed(changed);
+        } else {
+            self.memo.note(signature, changed, *budget, current.hops, seen);
+        }
+        improved
     }
 
     fn to_graph(&self, kind: GraphKind, record: &Record) -> Graph {

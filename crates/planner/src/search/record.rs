@@ -92,16 +92,26 @@ impl Record {
         }
     }
 
+    /// Channels × bandwidth, by which solutions are compared, GB/s.
+    pub fn product(&self) -> f32 {
+        self.product_as(self.pattern)
+    }
+
+    /// The product that counts for a pattern: NVLS is compared by what it brings to the network.
+    pub fn product_as(&self, pattern: Pattern) -> f32 {
+        let bw = if pattern == Pattern::Nvls { self.bw_inter } else { self.bw_intra };
+        self.channels as f32 * bw
+    }
+
     /// Whether this solution replaces `best`.
     pub fn better_than(&self, best: &Self, gpus: usize) -> bool {
         if self.channels < self.min_channels {
             return false;
         }
+        let (mine, other) = (self.product(), best.product_as(self.pattern));
         if self.pattern == Pattern::Nvls {
-            return self.channels > best.channels && self.channels <= gpus
-                || self.channels as f32 * self.bw_inter > best.channels as f32 * best.bw_inter;
+            return self.channels > best.channels && self.channels <= gpus || mine > other;
         }
-        let (mine, other) = (self.channels as f32 * self.bw_intra, best.channels as f32 * best.bw_intra);
         if mine != other {
             return mine > other;
         }

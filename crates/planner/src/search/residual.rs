@@ -1,46 +1,87 @@
 //! The bandwidth that channels have left on links and ports.
 //!
-//! NCCL keeps it in 32-bit floats, rounded to a thousandth after every change, so that the order of reservations can
-//! show. This is the same arithmetic.
+//! NCCL keeps the links in 32-bit floats, rounded to a thousandth after every change, so that the order of reservations
+//! can show. [`Floats`] is that arithmetic. [`Thousandths`](super::thousandths::Thousandths) is the same in integers, for
+//! attempts on which both agree.
 
+use super::fingerprint::{Fingerprint, weight};
 use super::wiring::{Charge, NONE, Port, Route, Wiring};
 
-/// What is left, GB/s.
-#[derive(Debug, Clone)]
-pub(super) struct Residual {
-    links: Vec<f32>,
-    /// By group of ports that share their bandwidth.
-    ports: Vec<f32>,
+/// Where bandwidth is taken from, and given back to.
+pub(super) trait Residual {
+    /// What one reservation takes of a link, by the kind of charge.
+    type Amount: Copy;
+
+    /// Prepares a bandwidth, GB/s.
+    fn amount(bw: f32) -> Self::Amount;
+
+    /// Takes an amount on every link of a route; if a link has too little, takes nothing and answers no.
+    fn take(&mut self, wiring: &Wiring, route: Route, amount: Self::Amount) -> bool;
+
+    /// Gives back what [`Residual::take`] took.
+    fn give(&mut self, wiring: &Wiring, route: Route, amount: Self::Amount);
+
+    /// What a link has left, in whole GB/s.
+    fn whole(&self, link: u32) -> i32;
+
+    /// A fingerprint of what all links have left, if that comes back exactly when everything is given back.
+    fn fingerprint(&self) -> Option<Fingerprint>;
 }
+
+/// What links have left, GB/s.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Floats(Vec<f32>);
 
 /// Rounds to a thousandth, half away from zero, in 32 bits.
 fn to_thousandth(x: f32) -> f32 {
     (x * 1000.0).round() / 1000.0
 }
 
-impl Residual {
-    pub fn new(links: Vec<f32>, ports: &[Port]) -> Self {
-        Self { links, ports: ports.iter().map(|port| port.bw).collect() }
+impl Floats {
+    pub const fn new(links: Vec<f32>) -> Self {
+        Self(links)
     }
 
-    pub fn link(&self, link: u32) -> f32 {
-        self.links[link as usize]
+    pub fn links(&self) -> &[f32] {
+        &self.0
     }
 
-    pub fn port(&self, port: u32) -> f32 {
-        self.ports[port as usize]
-    }
-
-    /// Takes whole GB/s from a port and from all that share its bandwidth.
-    pub fn take_port(&mut self, port: &Port, bw: i32) {
-        for shared in &port.shared {
-            self.ports[*shared as usize] -= bw as f32;
+    fn walk(&mut self, charges: &[Charge], route: Route, bw: f32) -> usize {
+        let pci_bw = with_intel_overhead(bw, route);
+        for (done, charge) in charges.iter().enumerate() {
+            let forward = if charge.is_pci { pci_bw } else { bw };
+            let back = match charge.back {
+                NONE => 0.0,
+                _ if charge.back_eighth => forward / 8.0,
+                _ => forward,
+            };
+            let left = self.0[charge.link as usize];
+            if left < forward || back != 0.0 && self.0[charge.back as usize] < back {
+                return done;
+            }
+            self.0[charge.link as usize] = to_thousandth(left - forward);
+            if back != 0.0 {
+                let left = &mut self.0[charge.back as usize];
+                *left = to_thousandth(*left - back);
+            }
         }
+        charges.len()
+    }
+}
+
+/// What a PCI link of a route carries for `bw` GB/s.
+pub(super) fn with_intel_overhead(bw: f32, route: Route) -> f32 {
+    if route.intel_overhead { bw * 6.0 / 5.0 } else { bw }
+}
+
+impl Residual for Floats {
+    type Amount = f32;
+
+    fn amount(bw: f32) -> f32 {
+        bw
     }
 
-    /// Takes `bw` GB/s (negative gives back) on every link of a route; gives everything back and answers no if a link
-    /// has too little.
-    pub fn take(&mut self, wiring: &Wiring, route: Route, bw: f32) -> bool {
+    fn take(&mut self, wiring: &Wiring, route: Route, bw: f32) -> bool {
         let charges = wiring.charges(route);
         let done = self.walk(charges, route, bw);
         if done < charges.len() {
@@ -50,25 +91,66 @@ impl Residual {
         true
     }
 
-    fn walk(&mut self, charges: &[Charge], route: Route, bw: f32) -> usize {
-        let pci_bw = if route.intel_overhead { bw * 6.0 / 5.0 } else { bw };
-        for (done, charge) in charges.iter().enumerate() {
-            let forward = if charge.is_pci { pci_bw } else { bw };
-            let back = match charge.back {
-                NONE => 0.0,
-                _ if charge.back_eighth => forward / 8.0,
-                _ => forward,
-            };
-            let left = self.links[charge.link as usize];
-            if left < forward || back != 0.0 && self.links[charge.back as usize] < back {
-                return done;
-            }
-            self.links[charge.link as usize] = to_thousandth(left - forward);
-            if back != 0.0 {
-                let left = &mut self.links[charge.back as usize];
-                *left = to_thousandth(*left - back);
-            }
-        }
-        charges.len()
+    fn give(&mut self, wiring: &Wiring, route: Route, bw: f32) {
+        self.walk(wiring.charges(route), route, -bw);
     }
+
+    fn whole(&self, link: u32) -> i32 {
+        self.0[link as usize] as i32
+    }
+
+    fn fingerprint(&self) -> Option<Fingerprint> {
+        None
+    }
+}
+
+/// What ports have left, GB/s.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct PortsLeft {
+    left: Vec<f32>,
+    fingerprint: Fingerprint,
+    /// Some port got back other than what was taken, by rounding.
+    drifted: bool,
+}
+
+impl PortsLeft {
+    pub fn new(ports: &[Port]) -> Self {
+        let left: Vec<f32> = ports.iter().map(|port| port.bw).collect();
+        let mut fingerprint = Fingerprint::default();
+        for (number, left) in left.iter().enumerate() {
+            fingerprint.add(port_weight(number), i64::from(left.to_bits()));
+        }
+        Self { left, fingerprint, drifted: false }
+    }
+
+    /// A fingerprint of what all ports have left.
+    pub const fn fingerprint(&self) -> Fingerprint {
+        self.fingerprint
+    }
+
+    pub fn get(&self, port: u32) -> f32 {
+        self.left[port as usize]
+    }
+
+    /// Whether giving back ever left a port other than before.
+    pub const fn drifted(&self) -> bool {
+        self.drifted
+    }
+
+    /// Takes whole GB/s (negative gives back) from a port and from all that share its bandwidth.
+    pub fn take(&mut self, port: &Port, bw: i32) {
+        for shared in &port.shared {
+            let left = &mut self.left[*shared as usize];
+            let after = *left - bw as f32;
+            self.drifted |= after + bw as f32 != *left;
+            let change = i64::from(after.to_bits()) - i64::from(left.to_bits());
+            self.fingerprint.add(port_weight(*shared as usize), change);
+            *left = after;
+        }
+    }
+}
+
+/// Ports stand behind all links.
+fn port_weight(port: usize) -> Fingerprint {
+    weight(usize::MAX - port)
 }

@@ -3,13 +3,16 @@
 use plan::Pattern;
 use topology::PathType;
 
+use super::known_ends::{KnownEnd, KnownEnds, State};
 use super::record::Record;
-use super::residual::Residual;
-use super::wiring::{NONE, Neighbour, Route, Wiring};
-use crate::settings::Settings;
+use super::residual::{PortsLeft, Residual};
+use super::wiring::{NONE, Route, Wiring};
 
 /// Steps for trying the GPUs in PCI order when a channel starts at a port.
 const PCI_ORDER_BUDGET: i32 = 1 << 10;
+
+/// How many GPUs a channel must lack for its ends to be worth remembering.
+const LONG_END: i32 = 4;
 
 /// A budget that says: nothing better can be found.
 pub(super) const PERFECT: i32 = -1;
@@ -23,17 +26,6 @@ enum Order {
     Replay,
     /// Best first.
     Free,
-}
-
-/// Whether and how the way to the port counts when the next GPU is chosen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum PortSort {
-    /// The channel does not meet a port any more.
-    Ignore,
-    /// The next GPU goes to the port.
-    Next,
-    /// A later one does.
-    Later,
 }
 
 /// Where in a channel the port and the first GPU are met again; -1 is nowhere.
@@ -54,23 +46,141 @@ pub(super) struct AttemptPorts {
     pub of_gpu: Vec<Option<Vec<u32>>>,
 }
 
-/// What an attempt reads and changes.
-pub(super) struct Walk<'a> {
-    pub wiring: &'a Wiring,
-    pub settings: &'a Settings,
-    pub ports: &'a AttemptPorts,
+/// What attempts share: what they may use, and their buffers.
+#[derive(Debug)]
+pub(super) struct Scratch {
+    /// The job leaves the system.
     pub inter: bool,
-    pub residual: &'a mut Residual,
-    pub current: &'a mut Record,
-    pub best: &'a mut Record,
-    /// For each GPU the channels that it is on, as bits.
-    pub used: &'a mut [u64],
-    /// Candidate lists of all open steps, one after the other.
-    pub candidates: &'a mut Vec<u32>,
-    pub improved: bool,
+    /// `NCCL_MNNVL_RAIL_PER_HOST`.
+    pub rail_per_host: bool,
+    pub ports: AttemptPorts,
+    pub ports_left: PortsLeft,
+    /// For each channel the GPUs that are on it, as bits.
+    pub used: Vec<u64>,
+    /// Sorted candidates of all open steps, one list after the other.
+    pub keys: Vec<u128>,
+    pub known_ends: KnownEnds,
 }
 
-impl Walk<'_> {
+impl Scratch {
+    /// Walks until there is nothing left to try or the budget is spent. Answers whether `best` was replaced, and the best
+    /// that was seen.
+    pub fn walk<R: Residual>(
+        &mut self,
+        wiring: &Wiring,
+        residual: &mut R,
+        current: &mut Record,
+        best: &mut Record,
+        budget: &mut i32,
+    ) -> (bool, Seen) {
+        // Where a port loses bandwidth on the way, nothing comes back exactly.
+        let lossless = wiring.closest_gpus.iter().all(|gpus| !gpus.is_empty());
+        self.known_ends.clear(lossless && !current.same_channels);
+        let mut walk = Walk {
+            wiring,
+            ports: &self.ports,
+            inter: self.inter,
+            rail_per_host: self.rail_per_host,
+            residual,
+            ports_left: &mut self.ports_left,
+            amounts: Amounts::of(current),
+            current,
+            best,
+            used: &mut self.used,
+            keys: &mut self.keys,
+            known_ends: &mut self.known_ends,
+            improved: false,
+            seen: Seen::NOTHING,
+        };
+        walk.next_channel(budget);
+        (walk.improved, walk.seen)
+    }
+}
+
+/// One attempt on one kind of arithmetic.
+struct Walk<'a, R: Residual> {
+    wiring: &'a Wiring,
+    ports: &'a AttemptPorts,
+    inter: bool,
+    rail_per_host: bool,
+    residual: &'a mut R,
+    ports_left: &'a mut PortsLeft,
+    amounts: Amounts<R>,
+    current: &'a mut Record,
+    best: &'a mut Record,
+    used: &'a mut [u64],
+    keys: &'a mut Vec<u128>,
+    known_ends: &'a mut KnownEnds,
+    improved: bool,
+    seen: Seen,
+}
+
+/// What an attempt asks for, ready to be taken.
+struct Amounts<R: Residual> {
+    intra: R::Amount,
+    inter: R::Amount,
+    half_inter: R::Amount,
+}
+
+impl<R: Residual> Amounts<R> {
+    fn of(record: &Record) -> Self {
+        Self {
+            intra: R::amount(record.bw_intra),
+            inter: R::amount(record.bw_inter),
+            half_inter: R::amount(record.bw_inter / 2.0),
+        }
+    }
+}
+
+/// The best that an attempt came across, whether or not it was better than what was known.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Seen {
+    /// Channels × bandwidth; below 0 when there was no solution.
+    pub product: f32,
+    /// Fewest links among solutions with that product.
+    pub hops: i32,
+    /// Most channels.
+    pub channels: usize,
+}
+
+impl Seen {
+    pub const NOTHING: Self = Self { product: -1.0, hops: i32::MAX, channels: 0 };
+
+    fn note(&mut self, solution: &Record) {
+        self.merge(Self { product: solution.product(), hops: solution.hops, channels: solution.channels });
+    }
+
+    fn merge(&mut self, other: Self) {
+        if other.product > self.product {
+            (self.product, self.hops) = (other.product, other.hops);
+        } else if other.product == self.product {
+            self.hops = self.hops.min(other.hops);
+        }
+        self.channels = self.channels.max(other.channels);
+    }
+
+    /// With so many more links in front.
+    const fn after(self, hops: i32) -> Self {
+        Self { hops: self.hops.saturating_add(hops), ..self }
+    }
+
+    /// Whether one of the solutions could replace `best` in an attempt like `current`.
+    pub fn could_replace(&self, current: &Record, best: &Record) -> bool {
+        let product = best.product_as(current.pattern);
+        self.product > product
+            || match current.pattern {
+                Pattern::Nvls => self.channels > best.channels,
+                _ => {
+                    self.product == product
+                        && current.pattern == best.pattern
+                        && current.cross_nic == best.cross_nic
+                        && self.hops < best.hops
+                }
+            }
+    }
+}
+
+impl<R: Residual> Walk<'_, R> {
     /// Starts the next channel.
     pub fn next_channel(&mut self, budget: &mut i32) {
         let gpus = self.wiring.gpus as i32;
@@ -100,9 +210,63 @@ impl Walk<'_> {
             self.start(self.first_of_channel(channel - 1), shape, Order::Replay, budget);
         }
         if !self.current.same_channels || channel == 0 {
-            for gpu in 0..self.wiring.gpus as u32 {
-                self.start(gpu, shape, Order::Free, budget);
+            self.once_per_state(budget, |walk, budget| {
+                for gpu in 0..walk.wiring.gpus as u32 {
+                    walk.start(gpu, shape, Order::Free, budget);
+                }
+            });
+        }
+    }
+
+    /// Walks on from the start of a channel, unless the same was walked before.
+    fn once_per_state(&mut self, budget: &mut i32, go: impl FnOnce(&mut Self, &mut i32)) {
+        match self.current.channels {
+            0 => go(self, budget),
+            _ => self.once(false, budget, |_, _| {}, go),
+        }
+    }
+
+    /// Walks on unless the same was walked before and led to nothing that counts; then only its steps are taken off the
+    /// budget. `go` must depend on nothing but the state of links and ports, the ports of the channel before where they
+    /// bind the next one, and what `place` adds.
+    fn once(
+        &mut self,
+        inside: bool,
+        budget: &mut i32,
+        place: impl FnOnce(&Self, &mut State),
+        go: impl FnOnce(&mut Self, &mut i32),
+    ) {
+        let channel = self.current.channels;
+        if !self.known_ends.pays(inside) || *budget <= 0 {
+            return go(self, budget);
+        }
+        let Some(links) = self.residual.fingerprint() else { return go(self, budget) };
+        let paired = self.current.pattern == Pattern::Ring && self.current.cross_nic == 2 && channel % 2 == 1;
+        let pair = if paired { self.current.inter[channel - 1] } else { [NONE; 2] };
+        let mut state = State::new(links.with(self.ports_left.fingerprint()));
+        state.add(channel as i64);
+        state.add(i64::from(pair[0]));
+        state.add(i64::from(pair[1]));
+        place(self, &mut state);
+        let hops = self.current.hops;
+        if let Some(end) = self.known_ends.get(state, inside) {
+            let seen = end.seen.after(hops);
+            if !seen.could_replace(self.current, self.best) {
+                self.seen.merge(seen);
+                self.known_ends.saved(end.steps, inside);
+                *budget = (*budget - end.steps).max(0);
+                return;
             }
+        }
+        let seen_before = std::mem::replace(&mut self.seen, Seen::NOTHING);
+        let budget_before = *budget;
+        go(self, budget);
+        let seen = self.seen;
+        self.seen.merge(seen_before);
+        // Only what was walked to its end is known.
+        if *budget > 0 && !self.ports_left.drifted() {
+            let end = KnownEnd { steps: budget_before - *budget, seen: seen.after(-hops) };
+            self.known_ends.insert(state, end);
         }
     }
 
@@ -111,6 +275,10 @@ impl Walk<'_> {
     }
 
     fn start_at_ports(&mut self, shape: Shape, budget: &mut i32) {
+        self.once_per_state(budget, |walk, budget| walk.start_at_each_port(shape, budget));
+    }
+
+    fn start_at_each_port(&mut self, shape: Shape, budget: &mut i32) {
         let Some(ports) = &self.ports.all else { return };
         let wiring = self.wiring;
         let channel = self.current.channels;
@@ -125,7 +293,7 @@ impl Walk<'_> {
             }
             let number = ports[(channel + index) % ports.len()];
             let port = &wiring.ports[number as usize];
-            if self.current.collnet && !port.coll || self.residual.port(number) < whole_bw as f32 {
+            if self.current.collnet && !port.coll || self.ports_left.get(number) < whole_bw as f32 {
                 continue;
             }
             let in_pair = pattern == Pattern::Ring && self.current.cross_nic == 2 && channel % 2 == 1;
@@ -134,7 +302,7 @@ impl Walk<'_> {
             }
             self.current.inter[channel][0] = port.canonical;
             self.current.latency_inter = port.latency;
-            self.residual.take_port(port, whole_bw);
+            self.ports_left.take(port, whole_bw);
             if heads {
                 let head = port.local_gpu.filter(|head| {
                     channel < ports.len() && (0..channel).all(|earlier| self.first_of_channel(earlier) != *head)
@@ -165,16 +333,21 @@ impl Walk<'_> {
                     self.start_from(number, *gpu, shape, Order::Free, budget);
                 }
             }
-            self.residual.take_port(port, -whole_bw);
+            self.ports_left.take(port, -whole_bw);
         }
     }
 
+    fn word(&self, gpu: u32) -> usize {
+        self.current.channels * self.wiring.gpus.div_ceil(64) + gpu as usize / 64
+    }
+
     fn toggle(&mut self, gpu: u32) {
-        self.used[gpu as usize] ^= 1 << self.current.channels;
+        let word = self.word(gpu);
+        self.used[word] ^= 1 << (gpu % 64);
     }
 
     fn is_used(&self, gpu: u32) -> bool {
-        self.used[gpu as usize] & 1 << self.current.channels != 0
+        self.used[self.word(gpu)] & 1 << (gpu % 64) != 0
     }
 
     /// A channel begins at a GPU.
@@ -187,40 +360,53 @@ impl Walk<'_> {
     /// A channel begins at a port and goes to a GPU.
     fn start_from(&mut self, port: u32, gpu: u32, shape: Shape, order: Order, budget: &mut i32) {
         let route = self.wiring.port_to_gpu(port, gpu);
-        if self.reserve_inter(route, 1.0) {
+        if self.take(route, self.amounts.inter, self.current.type_inter) {
             self.start(gpu, shape, order, budget);
-            self.reserve_inter(route, -1.0);
+            self.give(route, self.amounts.inter);
         }
     }
 
-    fn reserve_intra(&mut self, route: Route, share: f32) -> bool {
-        self.reserve(route, self.current.bw_intra, self.current.type_intra, share)
-    }
-
-    fn reserve_inter(&mut self, route: Route, share: f32) -> bool {
-        self.reserve(route, self.current.bw_inter, self.current.type_inter, share)
-    }
-
-    /// Takes a share of a bandwidth along a route; a negative share gives it back. Types are only checked for a whole
-    /// share.
-    fn reserve(&mut self, route: Route, bw: f32, worst: PathType, share: f32) -> bool {
-        if route.kind >= PathType::Dis {
+    /// Takes an amount along a route that is no worse than `worst`.
+    fn take(&mut self, route: Route, amount: R::Amount, worst: PathType) -> bool {
+        if !self.allows(route, worst) || !self.residual.take(self.wiring, route, amount) {
             return false;
         }
-        if share == 1.0 {
-            let both_ways = matches!(
-                self.current.pattern,
-                Pattern::BalancedTree | Pattern::SplitTree | Pattern::Tree
-            );
-            if route.kind > worst || both_ways && route.back_kind > worst {
-                return false;
-            }
-        }
-        if !self.residual.take(self.wiring, route, bw * share) {
-            return false;
-        }
-        self.current.hops = (self.current.hops as f32 + share * route.hops as f32) as i32;
+        self.current.hops += route.hops as i32;
         true
+    }
+
+    fn give(&mut self, route: Route, amount: R::Amount) {
+        self.residual.give(self.wiring, route, amount);
+        self.current.hops -= route.hops as i32;
+    }
+
+    fn allows(&self, route: Route, worst: PathType) -> bool {
+        // Trees use their routes both ways.
+        let both_ways =
+            matches!(self.current.pattern, Pattern::BalancedTree | Pattern::SplitTree | Pattern::Tree);
+        route.kind < PathType::Dis && route.kind <= worst && (!both_ways || route.back_kind <= worst)
+    }
+
+    /// Takes a share of the bandwidth inside the host. The type is only checked for a whole share.
+    fn take_share(&mut self, route: Route, share: f32) -> bool {
+        if route.kind >= PathType::Dis || share == 1.0 && !self.allows(route, self.current.type_intra) {
+            return false;
+        }
+        let taken = self.residual.take(self.wiring, route, R::amount(self.current.bw_intra * share));
+        if taken {
+            self.count_hops(route, share);
+        }
+        taken
+    }
+
+    fn give_share(&mut self, route: Route, share: f32) {
+        self.residual.give(self.wiring, route, R::amount(self.current.bw_intra * share));
+        self.count_hops(route, -share);
+    }
+
+    /// Fractions are cut off each time, as in NCCL.
+    fn count_hops(&mut self, route: Route, share: f32) {
+        self.current.hops = (self.current.hops as f32 + share * route.hops as f32) as i32;
     }
 
     /// The channel stands at a GPU (`None`: it is complete whatever the step).
@@ -246,9 +432,9 @@ impl Walk<'_> {
             self.go_on(gpu, step, shape, order, budget);
         } else if step == shape.close {
             let route = self.wiring.gpu_to_gpu(gpu, self.first_of_channel(channel));
-            if self.reserve_intra(route, 1.0) {
+            if self.take(route, self.amounts.intra, self.current.type_intra) {
                 self.visit(None, step + 1, Shape { close: -1, ..shape }, order, budget);
-                self.reserve_intra(route, -1.0);
+                self.give(route, self.amounts.intra);
             }
         } else {
             self.visit(None, gpus, Shape { back: -1, close: -1 }, order, budget);
@@ -257,6 +443,9 @@ impl Walk<'_> {
 
     fn complete(&mut self, budget: &mut i32) {
         self.current.channels += 1;
+        if self.current.channels >= self.current.min_channels {
+            self.seen.note(self.current);
+        }
         if self.current.better_than(self.best, self.wiring.gpus) {
             self.best.assign(self.current, self.wiring.gpus);
             self.improved = true;
@@ -282,14 +471,12 @@ impl Walk<'_> {
             }
             let balanced = self.current.pattern == Pattern::BalancedTree;
             let back = if balanced && step == 0 { 1 } else { -1 };
-            let whole = self.current.bw_inter;
-            let bw = if balanced { whole / 2.0 } else { whole };
+            let amount = if balanced { self.amounts.half_inter } else { self.amounts.inter };
             let route = self.wiring.gpu_to_port(gpu, *number);
-            let worst = self.current.type_inter;
-            if self.reserve(route, bw, worst, 1.0) {
+            if self.take(route, amount, self.current.type_inter) {
                 self.current.inter[channel][1] = self.wiring.ports[*number as usize].canonical;
                 self.visit(Some(gpu), step, Shape { back, ..shape }, order, budget);
-                self.reserve(route, bw, worst, -1.0);
+                self.give(route, amount);
             }
         }
     }
@@ -312,7 +499,7 @@ impl Walk<'_> {
         } else if self.current.cross_nic == 0 {
             let same_rail = match (entry.rail, exit.rail) {
                 (Some(a), Some(b)) => a == b,
-                _ if self.settings.mnnvl_rail_per_host && entry.host != exit.host => {
+                _ if self.rail_per_host && entry.host != exit.host => {
                     entry.pci_function == exit.pci_function && entry.port == exit.port
                 }
                 _ => entry.group == exit.group,
@@ -326,6 +513,30 @@ impl Walk<'_> {
 
     /// The channel goes on to the next GPU.
     fn go_on(&mut self, gpu: u32, step: i32, shape: Shape, order: Order, budget: &mut i32) {
+        // Which GPUs came before matters only to a channel that is replayed.
+        let free = self.inter && order == Order::Free && self.wiring.gpus as i32 - step >= LONG_END;
+        if !free || !self.known_ends.pays(true) {
+            return self.go_on_from(gpu, step, shape, order, budget);
+        }
+        self.once(
+            true,
+            budget,
+            |walk, state| {
+                let [start, exit] = walk.current.inter[walk.current.channels];
+                let exit = if walk.current.pattern == Pattern::BalancedTree { exit } else { NONE };
+                for value in [gpu as i32, step, shape.back, start as i32, exit as i32] {
+                    state.add(i64::from(value));
+                }
+                let words = walk.wiring.gpus.div_ceil(64);
+                for used in &walk.used[walk.current.channels * words..][..words] {
+                    state.add(*used as i64);
+                }
+            },
+            |walk, budget| walk.go_on_from(gpu, step, shape, order, budget),
+        );
+    }
+
+    fn go_on_from(&mut self, gpu: u32, step: i32, shape: Shape, order: Order, budget: &mut i32) {
         match order {
             Order::Pci => self.step_to(gpu, step as u32 + 1, step, shape, order, budget),
             Order::Replay => {
@@ -333,87 +544,85 @@ impl Walk<'_> {
                 let next = self.current.intra[before + step as usize + 1];
                 self.step_to(gpu, next, step, shape, order, budget);
             }
-            Order::Free => {
-                let sort = match shape.back {
-                    -1 => PortSort::Ignore,
-                    back if back == step + 1 => PortSort::Next,
-                    _ => PortSort::Later,
-                };
-                let first = self.candidates.len();
-                self.push_candidates(gpu, sort);
-                let end = self.candidates.len();
-                for at in first..end {
-                    self.step_to(gpu, self.candidates[at], step, shape, order, budget);
-                }
-                self.candidates.truncate(first);
+            Order::Free if self.wiring.has_nvs => self.go_on_by_switch(gpu, step, shape, budget),
+            Order::Free => match shape.back {
+                -1 => self.go_on_to_nearest(gpu, step, shape, budget),
+                back => self.go_on_to_port(gpu, step, shape, back == step + 1, budget),
+            },
+        }
+    }
+
+    /// The best connected GPUs first.
+    fn go_on_to_nearest(&mut self, gpu: u32, step: i32, shape: Shape, budget: &mut i32) {
+        let wiring = self.wiring;
+        for neighbour in &wiring.neighbours[gpu as usize] {
+            if !self.is_used(neighbour.gpu) {
+                self.step_to(gpu, neighbour.gpu, step, shape, Order::Free, budget);
             }
         }
     }
 
-    fn step_to(&mut self, from: u32, to: u32, step: i32, shape: Shape, order: Order, budget: &mut i32) {
-        let route = self.wiring.gpu_to_gpu(from, to);
-        if self.reserve_intra(route, 1.0) {
-            self.toggle(to);
-            self.visit(Some(to), step + 1, shape, order, budget);
-            self.toggle(to);
-            self.reserve_intra(route, -1.0);
-        }
-    }
-
-    /// Appends the GPUs to try after `gpu`, in order, to the candidate lists.
-    fn push_candidates(&mut self, gpu: u32, sort: PortSort) {
+    /// The GPUs that lie best on the way to the port first; `next` if the channel leaves from the next one.
+    fn go_on_to_port(&mut self, gpu: u32, step: i32, shape: Shape, next: bool, budget: &mut i32) {
         let wiring = self.wiring;
         let neighbours = &wiring.neighbours[gpu as usize];
-        if wiring.has_nvs {
-            self.push_switch_neighbours(gpu, neighbours);
-            return;
-        }
-        let first = self.candidates.len();
-        let (mut bw, mut hops, mut uniform) = (0, 0, true);
-        for neighbour in neighbours {
+        let port = self.current.inter[self.current.channels][0];
+        let first = self.keys.len();
+        let mut uniform = true;
+        let mut alike = None;
+        for (number, neighbour) in neighbours.iter().enumerate() {
             if self.is_used(neighbour.gpu) {
                 continue;
             }
-            if self.candidates.len() == first {
-                (bw, hops) = (neighbour.bw, neighbour.hops);
+            uniform &= *alike.get_or_insert((neighbour.bw, neighbour.hops)) == (neighbour.bw, neighbour.hops);
+            let pci_bw = wiring.uplink[neighbour.gpu as usize]
+                .map_or(-1, |(up, down)| self.residual.whole(up).min(self.residual.whole(down)));
+            let key = wiring.port_key(port, neighbour.gpu, pci_bw, number as u32);
+            // Insertion sort: there are few, and most are in order.
+            let mut place = self.keys.len();
+            self.keys.push(key);
+            while place > first && self.keys[place - 1] > key {
+                self.keys[place] = self.keys[place - 1];
+                place -= 1;
             }
-            uniform &= neighbour.bw == bw && neighbour.hops == hops;
-            self.candidates.push(neighbour.gpu);
+            self.keys[place] = key;
         }
-        if sort == PortSort::Ignore {
-            return;
+        // Far from the port, and with nothing to choose by, NCCL goes the other way round.
+        if uniform && !next {
+            self.keys[first..].reverse();
         }
-        let start = self.current.inter[self.current.channels][0];
-        let residual = &*self.residual;
-        self.candidates[first..].sort_by_cached_key(|candidate| {
-            let route = wiring.port_to_gpu(start, *candidate);
-            let pci = wiring.uplink[*candidate as usize]
-                .map_or(-1, |(up, down)| residual.link(up).min(residual.link(down)) as i32);
-            (-(route.bw as i32), -pci, route.hops)
-        });
-        if sort == PortSort::Later && uniform {
-            self.candidates[first..].reverse();
+        for at in first..self.keys.len() {
+            let neighbour = neighbours[self.keys[at] as u32 as usize].gpu;
+            self.step_to(gpu, neighbour, step, shape, Order::Free, budget);
         }
+        self.keys.truncate(first);
     }
 
     /// With an NVSwitch all GPUs are alike, and only the neighbours in number are tried.
-    fn push_switch_neighbours(&mut self, gpu: u32, neighbours: &[Neighbour]) {
-        let gpus = self.wiring.gpus as u32;
+    fn go_on_by_switch(&mut self, gpu: u32, step: i32, shape: Shape, budget: &mut i32) {
+        let wiring = self.wiring;
+        let gpus = wiring.gpus as u32;
         let (before, after) = ((gpu + gpus - 1) % gpus, (gpu + 1) % gpus);
         let wanted = match self.current.pattern {
             Pattern::Ring => [before, after],
             Pattern::SplitTree | Pattern::BalancedTree => [after, before],
             _ => [after, NONE],
         };
-        for (index, wish) in wanted.into_iter().enumerate() {
-            let known = index == 1 && wish == wanted[0];
-            if wish != NONE
-                && !known
-                && !self.is_used(wish)
-                && neighbours.iter().any(|neighbour| neighbour.gpu == wish)
-            {
-                self.candidates.push(wish);
+        let wanted = if wanted[0] == wanted[1] { &wanted[..1] } else { &wanted[..] };
+        for wish in wanted {
+            if *wish != NONE && !self.is_used(*wish) && wiring.gpu_to_gpu(gpu, *wish).hops > 0 {
+                self.step_to(gpu, *wish, step, shape, Order::Free, budget);
             }
+        }
+    }
+
+    fn step_to(&mut self, from: u32, to: u32, step: i32, shape: Shape, order: Order, budget: &mut i32) {
+        let route = self.wiring.gpu_to_gpu(from, to);
+        if self.take(route, self.amounts.intra, self.current.type_intra) {
+            self.toggle(to);
+            self.visit(Some(to), step + 1, shape, order, budget);
+            self.toggle(to);
+            self.give(route, self.amounts.intra);
         }
     }
 
@@ -453,7 +662,7 @@ impl Walk<'_> {
         let mut reserved = 0;
         let mut all = true;
         for (route, share) in routes.clone() {
-            if !self.reserve_intra(route, share) {
+            if !self.take_share(route, share) {
                 all = false;
                 break;
             }
@@ -465,7 +674,7 @@ impl Walk<'_> {
         }
         let held: Vec<_> = routes.take(reserved).collect();
         for (route, share) in held.into_iter().rev() {
-            self.reserve_intra(route, -share);
+            self.give_share(route, share);
         }
     }
 }

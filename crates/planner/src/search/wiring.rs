@@ -1,6 +1,6 @@
 //! The machine as the search walks it: GPUs and ports by position, paths as lists of charges.
 
-use topology::{CpuArch, CpuVendor, LinkType, NodeData, NodeId, NodeType, PathType, System};
+use topology::{CpuArch, CpuVendor, LinkId, LinkType, NodeData, NodeId, NodeType, PathType, System};
 
 use crate::routing::Routing;
 
@@ -21,6 +21,8 @@ pub(super) struct Charge {
 /// One path between two ends of interest.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Route {
+    /// Routes are numbered in the order of [`Wiring::routes`].
+    pub number: u32,
     first: u32,
     len: u32,
     /// Links, as NCCL counts them.
@@ -61,6 +63,8 @@ pub(super) struct Wiring {
     pub ports: Vec<Port>,
     /// For each GPU the others, best connected first: widest, fewest links, nearest in number.
     pub neighbours: Vec<Vec<Neighbour>>,
+    /// For each port and GPU the part of the GPU's sorting key that does not change: see [`Wiring::port_key`].
+    port_keys: Vec<u128>,
     /// For each GPU its PCI link up and the one back down to it.
     pub uplink: Vec<Option<(u32, u32)>>,
     /// For each port the GPUs with the widest path to it; empty when it reaches none.
@@ -90,7 +94,7 @@ impl Wiring {
         let gpu_nodes: Vec<NodeId> = system.nodes(NodeType::Gpu).collect();
         let port_nodes: Vec<NodeId> = system.nodes(NodeType::Net).collect();
         let nvs = system.nodes(NodeType::Nvs).next();
-        let mut compiler = Compiler { routing, system, charges: Vec::new() };
+        let mut compiler = Compiler { routing, system, charges: Vec::new(), routes: 0 };
         let mut all = |from: &[NodeId], to: &[NodeId]| -> Vec<Route> {
             from.iter().flat_map(|a| to.iter().map(move |b| (*a, *b))).map(|(a, b)| compiler.route(a, b)).collect()
         };
@@ -104,6 +108,10 @@ impl Wiring {
             gpus: gpu_nodes.len(),
             has_nvs: nvs.is_some(),
             neighbours: neighbours(gpu_nodes.len(), &gpu_to_gpu),
+            port_keys: port_to_gpu
+                .iter()
+                .map(|route| u128::from(inverse(route.bw as i32)) << 96 | u128::from(route.hops) << 32)
+                .collect(),
             uplink: gpu_nodes.iter().map(|gpu| uplink(system, *gpu)).collect(),
             closest_gpus: port_nodes.iter().map(|port| closest_gpus(routing, *port)).collect(),
             ports: ports(routing, &port_nodes),
@@ -118,6 +126,14 @@ impl Wiring {
 
     pub fn gpu_to_gpu(&self, from: u32, to: u32) -> Route {
         self.gpu_to_gpu[from as usize * self.gpus + to as usize]
+    }
+
+    /// Sorts GPUs on the way to a port: the widest path from the port first, then the widest PCI link (`pci_bw`, whole
+    /// GB/s, -1 is none), then the fewest links, then the order of `neighbour`, which stands in the lowest 32 bits.
+    pub fn port_key(&self, port: u32, gpu: u32, pci_bw: i32, neighbour: u32) -> u128 {
+        self.port_keys[port as usize * self.gpus + gpu as usize]
+            | u128::from(inverse(pci_bw)) << 64
+            | u128::from(neighbour)
     }
 
     pub fn port_to_gpu(&self, port: u32, gpu: u32) -> Route {
@@ -136,15 +152,45 @@ impl Wiring {
         self.gpu_to_nvs[gpu as usize]
     }
 
+    fn lists(&self) -> [&[Route]; 5] {
+        [&self.gpu_to_gpu, &self.port_to_gpu, &self.gpu_to_port, &self.nvs_to_gpu, &self.gpu_to_nvs]
+    }
+
+    /// All routes, by number.
+    pub fn routes(&self) -> impl Iterator<Item = Route> {
+        self.lists().into_iter().flatten().copied()
+    }
+
+    pub fn route_count(&self) -> usize {
+        self.lists().iter().map(|list| list.len()).sum()
+    }
+
+    /// The types of paths between GPUs and the switch, and between GPUs and ports, as bits.
+    pub fn kinds(&self) -> (u16, u16) {
+        let bits = |lists: &[&[Route]]| {
+            lists.iter().flat_map(|list| list.iter()).fold(0u16, |bits, route| bits | 1 << route.kind as u16)
+        };
+        (
+            bits(&[&self.gpu_to_gpu, &self.nvs_to_gpu, &self.gpu_to_nvs]),
+            bits(&[&self.port_to_gpu, &self.gpu_to_port]),
+        )
+    }
+
     pub fn charges(&self, route: Route) -> &[Charge] {
         &self.charges[route.first as usize..(route.first + route.len) as usize]
     }
+}
+
+/// Orders whole numbers the other way round.
+const fn inverse(value: i32) -> u32 {
+    !(value as u32 ^ 1 << 31)
 }
 
 struct Compiler<'a> {
     routing: &'a Routing,
     system: &'a System,
     charges: Vec<Charge>,
+    routes: u32,
 }
 
 impl Compiler<'_> {
@@ -175,7 +221,9 @@ impl Compiler<'_> {
             }
             self.charges.push(charge);
         }
+        self.routes += 1;
         Route {
+            number: self.routes - 1,
             first,
             len: path.hops.len() as u32,
             hops: path.hops.len() as u32,
@@ -186,6 +234,37 @@ impl Compiler<'_> {
         }
     }
 }
+
+/// Whether a link can never be the one that lacks bandwidth, because everything that crosses it also crosses links that
+/// have less together.
+pub(super) fn never_binds(system: &System, link: u32) -> bool {
+    let link = LinkId(link);
+    let bw = system.link(link).bw;
+    if bw < MUCH {
+        return false;
+    }
+    let is_end = |node| matches!(system.kind(node), NodeType::Gpu | NodeType::Net | NodeType::Nvs);
+    let (from, to) = system.ends(link);
+    let beyond = || {
+        let links = system.links(to).filter(|next| system.target(*next) != from);
+        links.map(|next| system.link(next).bw).sum::<f32>()
+    };
+    let before = || {
+        let all = (0..system.link_count() as u32).map(LinkId);
+        let links = all.filter(|earlier| {
+            let (start, end) = system.ends(*earlier);
+            end == from && start != to
+        });
+        links.map(|earlier| system.link(earlier).bw).sum::<f32>()
+    };
+    !is_end(to) && beyond() < bw * ENOUGH || !is_end(from) && before() < bw * ENOUGH
+}
+
+/// Links with less are never looked at closer, GB/s.
+const MUCH: f32 = 2000.0;
+
+/// The part of a link's bandwidth that everything around it may need together.
+const ENOUGH: f32 = 0.9;
 
 fn neighbours(gpus: usize, routes: &[Route]) -> Vec<Vec<Neighbour>> {
     (0..gpus)

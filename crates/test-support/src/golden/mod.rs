@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use plan::{Graph, GraphKind};
 use planner::cluster::nvlink_domain;
-use planner::{Cluster, HostPlan, Joined, Settings};
+use planner::{Cluster, HostPlan, Joined, Request, Settings};
 use serde_json::Value;
 use topology::System;
 use topology::xml::Document;
@@ -106,6 +106,34 @@ impl Case {
         )
     }
 
+    /// The job that the case describes, if its hosts are equal.
+    pub fn request(&self) -> Request {
+        Request {
+            hosts: self.answer["hosts"].as_u64().unwrap_or(1) as u32,
+            nvlink_domain: self.has_flag("--mnnvl"),
+            collnet: self.has_flag("--collnet"),
+            settings: self.settings(),
+        }
+    }
+
+    /// The name of the (first) topology file.
+    pub fn topology(&self) -> &str {
+        self.answer["topologies"][0].as_str().unwrap_or_default()
+    }
+
+    /// The (first) topology file.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn topology_bytes(&self) -> Result<Vec<u8>> {
+        self.read_topology(self.topology())
+    }
+
+    fn read_topology(&self, file: &str) -> Result<Vec<u8>> {
+        let path = self.topologies.join(file);
+        std::fs::read(&path).with_context(|| format!("reading {}", path.display()))
+    }
+
     /// The hosts of the case: one file for all of them, or one for each.
     fn cluster(&self) -> Result<Cluster> {
         let files = self.answer["topologies"].as_array().context("a case names topologies")?;
@@ -117,9 +145,7 @@ impl Case {
             order.push(match known {
                 Some(at) => at,
                 None => {
-                    let path = self.topologies.join(file);
-                    let bytes = std::fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
-                    documents.push((file, topology::xml::parse(file, &bytes)?));
+                    documents.push((file, topology::xml::parse(file, &self.read_topology(file)?)?));
                     documents.len() - 1
                 }
             });

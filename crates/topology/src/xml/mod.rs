@@ -2,6 +2,16 @@
 //!
 //! A [`Document`] is the tree as it stands in the file, in file order, with every attribute as text and the place where it
 //! was found. A System is built from a document only.
+//!
+//! ```
+//! use topology::xml::{Tag, parse, write};
+//!
+//! let text = "<system version=\"1\">\n  <cpu numaid=\"0\" arch=\"arm64\"/>\n</system>\n";
+//! let document = parse("machine.xml", text.as_bytes())?;
+//! assert_eq!(document.root.children(Tag::Cpu).count(), 1);
+//! assert_eq!(write(&document), text);
+//! # Ok::<(), topology::Error>(())
+//! ```
 
 mod lint;
 mod locate;
@@ -10,6 +20,7 @@ mod notes;
 mod number;
 mod parse;
 mod tag;
+mod tree;
 mod write;
 
 use std::borrow::Cow;

@@ -80,6 +80,34 @@ pub(super) fn reads(tag: Tag, name: &str) -> bool {
     }
 }
 
+/// Whether NCCL reads this attribute as an integer.
+pub(super) fn is_integer(tag: Tag, name: &str) -> bool {
+    match tag {
+        // AMD's names of architectures are not all numbers.
+        Tag::Gpu => !matches!(name, "gcn" | "arch"),
+        Tag::Net => !matches!(name, "name" | "latency" | "guid"),
+        _ => matches!(
+            name,
+            "version" | "numaid" | "familyid" | "modelid" | "link_width" | "count" | "bw" | "keep"
+        ),
+    }
+}
+
+/// Whether NCCL reads this attribute as a hexadecimal number.
+pub(super) fn is_hexadecimal(tag: Tag, name: &str) -> bool {
+    match tag {
+        Tag::Cpu => name == "host_hash",
+        Tag::Pci => {
+            matches!(
+                name,
+                "vendor" | "device" | "subsystem_vendor" | "subsystem_device"
+            )
+        }
+        Tag::Net => name == "guid",
+        _ => false,
+    }
+}
+
 /// An attribute's name, without an allocation when it is a known one.
 pub(super) fn attribute(name: &str) -> Cow<'static, str> {
     macro_rules! known {

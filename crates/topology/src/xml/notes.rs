@@ -81,11 +81,21 @@ impl Notes {
     }
 }
 
-/// Text from a file, short enough to stand in a message.
+/// Text from a file, short enough to stand in a message and without characters that do something to a terminal.
 pub(super) fn excerpt(text: &str) -> String {
     const LONGEST: usize = 48;
-    match text.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("`{}…`", text[..end].escape_debug()),
-        None => format!("`{}`", text.escape_debug()),
+    let mut excerpt = String::from("`");
+    let mut characters = text.chars();
+    for character in characters.by_ref().take(LONGEST) {
+        match character {
+            '"' | '\'' | '\\' => excerpt.push(character),
+            _ => excerpt.extend(character.escape_debug()),
+        }
     }
+    excerpt.push_str(if characters.next().is_some() {
+        "…`"
+    } else {
+        "`"
+    });
+    excerpt
 }

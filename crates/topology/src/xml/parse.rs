@@ -3,20 +3,22 @@
 //! Every file that NCCL 2.30 reads is read, with the same result. Beyond that, ordinary XML that NCCL's own small reader
 //! refuses is read too, with a warning that says so: a person looking at a hand-written file wants to see its topology
 //! and the reason why NCCL will not take it.
+//!
+//! Refused, beside what is no XML: another root than one `<system>` of version 1 or 2, a second `<system>` (NCCL reads on to
+//! the end of the file and then looks devices up in both, which nobody can mean), a document type definition, references to
+//! entities that it could have defined, and files beyond the [`Limits`].
 
 use std::sync::Arc;
 
 use quick_xml::events::Event;
 use quick_xml::reader::Reader;
 
+use super::Document;
 use super::locate::Locator;
 use super::notes::{Notes, excerpt};
 use super::tag::{self, Reference, Source};
-use super::{Document, Element, Tag, c_int, lint, names};
+use super::tree::Parser;
 use crate::error::{Error, Place, Position};
-
-/// Elements that NCCL 2.30 has room for, per host.
-const NCCL_ELEMENTS: usize = 256;
 
 /// What a file may hold at most. A file beyond a limit is an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,7 +59,7 @@ pub fn parse(file: &str, bytes: &[u8]) -> Result<Document, Error> {
 pub fn parse_with(file: &str, bytes: &[u8], limits: Limits) -> Result<Document, Error> {
     let file: Arc<str> = Arc::from(file);
     let text = check_text(&file, bytes, limits)?;
-    let body = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let body = text.trim_start_matches('\u{feff}');
     let mut source = Source {
         file,
         text: body,
@@ -74,15 +76,7 @@ pub fn parse_with(file: &str, bytes: &[u8], limits: Limits) -> Result<Document, 
             || "NCCL refuses this file: it starts with a byte order mark".to_owned(),
         );
     }
-    let mut parser = Parser {
-        source,
-        limits,
-        open: Vec::new(),
-        skipping: 0,
-        elements: 0,
-        version: 1,
-        root: None,
-    };
+    let mut parser = Parser::new(source, limits);
     parser.run()?;
     parser.finish()
 }
@@ -103,49 +97,27 @@ fn check_text<'a>(file: &Arc<str>, bytes: &'a [u8], limits: Limits) -> Result<&'
             format!("at most {} bytes", limits.bytes),
         ));
     }
-    let text = std::str::from_utf8(bytes);
-    let valid = text.map_or_else(|error| error.valid_up_to(), str::len);
-    let end = bytes
+    let valid = match std::str::from_utf8(bytes) {
+        Ok(text) if !bytes.contains(&0) => return Ok(text),
+        Ok(text) => text.len(),
+        Err(error) => error.valid_up_to(),
+    };
+    let bad = bytes
         .iter()
         .position(|&byte| byte == 0)
-        .map_or(valid, |nul| nul.min(valid));
-    match text {
-        Ok(text) if end == bytes.len() => Ok(text),
-        _ => {
-            let before = std::str::from_utf8(&bytes[..end]).unwrap_or("");
-            let byte = bytes.get(end).copied().unwrap_or(0);
-            Err(Error::new(
-                at(Locator::new(before).position(end)),
-                "the file is not text in UTF-8",
-                format!("byte 0x{byte:02x}"),
-                "XML in UTF-8 (or plain ASCII)",
-            ))
-        }
-    }
+        .map_or(valid, |zero| zero.min(valid));
+    let before = std::str::from_utf8(&bytes[..bad]).unwrap_or("");
+    let byte = bytes.get(bad).copied().unwrap_or(0);
+    Err(Error::new(
+        at(Locator::new(before).position(bad)),
+        "the file is not text in UTF-8",
+        format!("byte 0x{byte:02x}"),
+        "XML in UTF-8 (or plain ASCII)",
+    ))
 }
 
-/// An element whose end tag has not come yet.
-#[derive(Debug)]
-struct Open<'a> {
-    name: &'a str,
-    position: Position,
-    /// `None` for an element that is skipped.
-    element: Option<Element>,
-}
-
-#[derive(Debug)]
-struct Parser<'a> {
-    source: Source<'a>,
-    limits: Limits,
-    open: Vec<Open<'a>>,
-    /// How many of the open elements are skipped; they are the innermost ones.
-    skipping: usize,
-    elements: usize,
-    version: i32,
-    root: Option<Element>,
-}
-
-impl<'a> Parser<'a> {
+impl Parser<'_> {
+    /// Hands everything in the file to where it belongs.
     fn run(&mut self) -> Result<(), Error> {
         let text = self.source.text;
         let mut reader = Reader::from_str(text);
@@ -193,200 +165,6 @@ impl<'a> Parser<'a> {
                 }
             }
         }
-    }
-
-    fn start(&mut self, start: usize, end: usize, empty: bool) -> Result<(), Error> {
-        let parent = self
-            .open
-            .last()
-            .map(|open| (open.name, open.element.as_ref().map(|element| element.tag)));
-        let name = &self.source.text[start + 1..];
-        let name = &name[..name
-            .find([' ', '\t', '\n', '\r', '/', '>', '='])
-            .unwrap_or(name.len())];
-        let known = match parent {
-            None if self.root.is_none() => Some(Tag::System),
-            Some((_, Some(tag))) => names::child(tag, name, self.version),
-            _ => None,
-        };
-        let tag = tag::read(&mut self.source, start, end, empty, known.is_some())?;
-        if self.open.len() >= self.limits.depth {
-            let place = self.source.place(tag.position, Some(tag.name), None);
-            return Err(Error::new(
-                place,
-                "elements are nested too deeply",
-                format!("{} elements inside one another", self.open.len() + 1),
-                format!("at most {}", self.limits.depth),
-            ));
-        }
-        match parent {
-            None => self.check_root(&tag)?,
-            Some((_, Some(parent))) if known.is_none() => self.note_skipped(parent, &tag),
-            _ => {}
-        }
-        if known.is_some() {
-            self.elements += 1;
-            self.check_counts(&tag)?;
-        } else if !empty {
-            self.skipping += 1;
-        }
-        let element = known.map(|known| Element {
-            tag: known,
-            attributes: tag.attributes,
-            children: Vec::new(),
-            position: tag.position,
-        });
-        if empty {
-            self.close(element);
-        } else {
-            self.open.push(Open {
-                name: tag.name,
-                position: tag.position,
-                element,
-            });
-        }
-        Ok(())
-    }
-
-    fn end(&mut self, start: usize, end: usize) -> Result<(), Error> {
-        let raw = self
-            .source
-            .text
-            .get(start + 2..end.saturating_sub(1))
-            .unwrap_or("");
-        let name = raw.trim_end_matches([' ', '\t', '\n', '\r']);
-        let Some(open) = self.open.pop() else {
-            return Err(self.error_at(
-                start,
-                "an end tag has no start tag",
-                excerpt(&self.source.text[start..end]),
-                "an end tag for an open element only",
-            ));
-        };
-        if open.name != name {
-            let position = self.source.locator.position(start);
-            let place = self.source.place(position, Some(open.name), None);
-            return Err(Error::new(
-                place,
-                format!(
-                    "the element opened at line {}, column {} is not closed",
-                    open.position.line, open.position.column
-                ),
-                excerpt(&self.source.text[start..end]),
-                excerpt(&format!("</{}>", open.name)),
-            ));
-        }
-        if name.len() < raw.len() {
-            self.note_at(
-                start,
-                "end tag",
-                "NCCL refuses this file: an end tag must not hold spaces",
-            );
-        }
-        if open.element.is_none() {
-            self.skipping = self.skipping.saturating_sub(1);
-        }
-        self.close(open.element);
-        Ok(())
-    }
-
-    /// Puts a complete element where it belongs.
-    fn close(&mut self, element: Option<Element>) {
-        let Some(element) = element else { return };
-        match self.open.last_mut() {
-            Some(open) => {
-                if let Some(parent) = &mut open.element {
-                    parent.children.push(element);
-                }
-            }
-            None => self.root = Some(element),
-        }
-    }
-
-    /// Checks an element that stands at the top of the file.
-    fn check_root(&mut self, tag: &tag::StartTag<'_>) -> Result<(), Error> {
-        let place = self.source.place(tag.position, Some(tag.name), None);
-        if self.root.is_some() {
-            if tag.name == "system" {
-                // NCCL would take the first as the root and still look devices up in both.
-                return Err(Error::new(
-                    place,
-                    "there is a second `<system>`",
-                    "two topologies in one file",
-                    "one `<system>`",
-                ));
-            }
-            self.note_skipped_name("the top of the file", tag);
-            return Ok(());
-        }
-        if tag.name != "system" {
-            let expected = match tag.name {
-                "graphs" => {
-                    "`<system version=\"1\">`; this is a graph file (NCCL_GRAPH_FILE), not a topology"
-                }
-                _ => "`<system version=\"1\">`, as in the files that NCCL_TOPO_DUMP_FILE makes",
-            };
-            return Err(Error::new(
-                place,
-                "this is not a topology of NCCL",
-                excerpt(&format!("<{}>", tag.name)),
-                expected,
-            ));
-        }
-        let version = tag
-            .attributes
-            .iter()
-            .find(|attribute| attribute.name == "version");
-        let found = version.map(|version| (c_int(&version.value), version));
-        match found {
-            Some((1, _)) => {}
-            Some((names::RCCL_VERSION, version)) => {
-                self.version = names::RCCL_VERSION;
-                self.source.note("version", "", version.position, Some(tag.name), Some("version"), || {
-                    "a topology of AMD's RCCL (version 2): NCCL refuses it; it is read so that it can be shown".to_owned()
-                });
-            }
-            _ => {
-                let position = version.map_or(tag.position, |version| version.position);
-                return Err(Error::new(
-                    self.source.place(position, Some(tag.name), Some("version")),
-                    "the topology's version is not supported",
-                    version.map_or_else(|| "nothing".to_owned(), |version| excerpt(&version.value)),
-                    "`version=\"1\"`",
-                ));
-            }
-        }
-        Ok(())
-    }
-
-    fn check_counts(&mut self, tag: &tag::StartTag<'_>) -> Result<(), Error> {
-        let siblings = self
-            .open
-            .last()
-            .and_then(|open| open.element.as_ref())
-            .map_or(0, |parent| parent.children.len());
-        let (problem, limit, what) = if self.elements > self.limits.elements {
-            (
-                "the file has too many elements",
-                self.limits.elements,
-                "elements in the file",
-            )
-        } else if siblings >= self.limits.children {
-            (
-                "an element has too many children",
-                self.limits.children,
-                "children of one element",
-            )
-        } else {
-            return Ok(());
-        };
-        let place = self.source.place(tag.position, Some(tag.name), None);
-        Err(Error::new(
-            place,
-            problem,
-            format!("more than {limit} {what}"),
-            format!("at most {limit}"),
-        ))
     }
 
     /// Text between elements: NCCL passes over spaces and line ends only.
@@ -437,45 +215,20 @@ impl<'a> Parser<'a> {
 
     fn note_at(&mut self, offset: usize, kind: &'static str, message: &str) {
         let position = self.source.locator.position(offset);
-        let element = self.open.last().map(|open| open.name);
+        let element = self.inside();
         self.source
             .note(kind, "", position, element, None, || message.to_owned());
     }
 
-    fn note_skipped(&mut self, parent: Tag, tag: &tag::StartTag<'_>) {
-        if names::holds_children(parent) {
-            self.note_skipped_name(&format!("<{}>", parent.name()), tag);
-        } else {
-            self.source.note(
-                "leaf",
-                parent.name(),
-                tag.position,
-                Some(tag.name),
-                None,
-                || format!("NCCL ignores everything inside <{}>", parent.name()),
-            );
-        }
-    }
-
-    fn note_skipped_name(&mut self, parent: &str, tag: &tag::StartTag<'_>) {
-        self.source.note(
-            "unknown element",
-            tag.name,
-            tag.position,
-            Some(tag.name),
-            None,
-            || {
-                format!(
-                    "unknown element {} in {parent}: NCCL skips it and everything below it",
-                    excerpt(&format!("<{}>", tag.name))
-                )
-            },
-        );
-    }
-
-    fn error_at(&mut self, offset: usize, problem: &str, found: String, expected: &str) -> Error {
+    pub(super) fn error_at(
+        &mut self,
+        offset: usize,
+        problem: &str,
+        found: String,
+        expected: &str,
+    ) -> Error {
         let position = self.source.locator.position(offset);
-        let element = self.open.last().map(|open| open.name);
+        let element = self.inside();
         Error::new(
             self.source.place(position, element, None),
             problem,
@@ -488,56 +241,5 @@ impl<'a> Parser<'a> {
         let found = excerpt(self.source.text.get(offset..).unwrap_or(""));
         let expected = format!("well-formed XML: {error}");
         self.error_at(offset, "the file is not well-formed XML", found, &expected)
-    }
-
-    fn finish(mut self) -> Result<Document, Error> {
-        if let Some(open) = self.open.pop() {
-            let end = self.source.locator.position(self.source.text.len());
-            let place = self.source.place(end, Some(open.name), None);
-            return Err(Error::new(
-                place,
-                format!(
-                    "the file ends inside the element opened at line {}, column {}",
-                    open.position.line, open.position.column
-                ),
-                "the end of the file",
-                excerpt(&format!("</{}>", open.name)),
-            ));
-        }
-        let Some(root) = self.root else {
-            let text = self.source.text.trim();
-            let found = if text.is_empty() {
-                "an empty file".to_owned()
-            } else {
-                excerpt(text)
-            };
-            let place = self
-                .source
-                .place(Position { line: 1, column: 1 }, None, None);
-            return Err(Error::new(
-                place,
-                "this is not a topology of NCCL",
-                found,
-                "`<system version=\"1\">`",
-            ));
-        };
-        if self.elements > NCCL_ELEMENTS {
-            let elements = self.elements;
-            self.source.note("elements", "", root.position, Some("system"), None, || {
-                format!(
-                    "{elements} elements: NCCL 2.30 has room for {NCCL_ELEMENTS} per host and refuses more, unless the \
-                     host is in an NVLink domain of several hosts"
-                )
-            });
-        }
-        let mut document = Document {
-            file: self.source.file,
-            version: self.version,
-            root,
-            warnings: self.source.notes.into_warnings(),
-        };
-        let found = lint(&document);
-        document.warnings.extend(found);
-        Ok(document)
     }
 }

@@ -12,6 +12,9 @@ const ATTRIBUTES: usize = 16;
 /// Names and values of this many bytes or more make NCCL refuse a file.
 const TEXT_BYTES: usize = 254;
 
+/// Longest name in the place of a message; those that NCCL knows are shorter.
+const PLACE_CHARACTERS: usize = 48;
+
 /// What the parser knows about the file while it reads it.
 #[derive(Debug)]
 pub(super) struct Source<'a> {
@@ -28,7 +31,7 @@ impl Source<'_> {
         element: Option<&str>,
         attribute: Option<&str>,
     ) -> Place {
-        let short = |text: &str| match text.char_indices().nth(TEXT_BYTES) {
+        let short = |text: &str| match text.char_indices().nth(PLACE_CHARACTERS) {
             Some((end, _)) => format!("{}…", &text[..end]),
             None => text.to_owned(),
         };
@@ -69,6 +72,12 @@ pub(super) struct StartTag<'a> {
     pub(super) attributes: Vec<Attribute>,
 }
 
+/// The name at the start of what stands behind a `<`.
+pub(super) fn name(text: &str) -> &str {
+    let length = text.bytes().position(is_delimiter);
+    &text[..length.unwrap_or(text.len())]
+}
+
 /// Reads the tag that stands in the source from `start` (its `<`) up to `end` (behind its `>`). The attributes are
 /// checked always and returned only if `keep` is set.
 pub(super) fn read<'a>(
@@ -84,24 +93,35 @@ pub(super) fn read<'a>(
         .unwrap_or("");
     let bytes = body.as_bytes();
     let position = source.locator.position(start);
-    let name_end = bytes
-        .iter()
-        .position(|&b| is_delimiter(b))
-        .unwrap_or(bytes.len());
-    let name = &body[..name_end];
-    if name.is_empty() {
+    let name = name(body);
+    let name_end = name.len();
+    if name.is_empty() || name.contains(['<', '&', '"', '\'']) {
         let place = source.place(position, None, None);
+        let (problem, expected) = if name.is_empty() {
+            (
+                "an element has no name",
+                "the element's name directly behind `<`",
+            )
+        } else {
+            (
+                "an element's name is malformed",
+                "a name, then a space, `/` or `>`",
+            )
+        };
         return Err(Error::new(
             place,
-            "an element has no name",
+            problem,
             excerpt(&text[start..end]),
-            "the element's name directly behind `<`",
+            expected,
         ));
     }
     if name.len() >= TEXT_BYTES {
         note_long(source, position, name, None);
     }
-    let broken = bytes.iter().any(|b| matches!(b, b'\n' | b'\r' | b'\t'));
+    // Without an early end, so that the compiler can look at many bytes at once.
+    let broken = bytes
+        .iter()
+        .fold(false, |found, b| found | matches!(b, b'\n' | b'\r' | b'\t'));
     let mut tag = StartTag {
         name,
         position,

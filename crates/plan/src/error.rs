@@ -1,0 +1,136 @@
+//! Why a plan or a graph file is refused.
+
+use topology::PathType;
+
+use crate::fingerprint::Digest;
+use crate::graph::GraphKind;
+
+/// A file that cannot be taken, or content that cannot be written, with what to do about it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// Something else than a plan.
+    #[error(
+        "this is not a plan: found {found}, expected JSON with `\"format\": \"topo-plan\"`; make one with `topo plan`"
+    )]
+    NotAPlan {
+        /// What stands there.
+        found: String,
+    },
+    /// A plan larger than any that is read.
+    #[error("the plan is too large: {bytes} bytes, at most {limit} are read")]
+    TooLarge {
+        /// Its size.
+        bytes: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// A plan whose end is missing.
+    #[error(
+        "the plan is truncated: the file ends at line {line}, column {column}, in the middle of a value; copy it again, or plan again"
+    )]
+    Truncated {
+        /// Line of the end, from 1.
+        line: usize,
+        /// Column of the end, from 1.
+        column: usize,
+    },
+    /// Broken JSON.
+    #[error(
+        "the plan is damaged: line {line}, column {column}: {problem}; copy it again, or plan again"
+    )]
+    Syntax {
+        /// Line, from 1.
+        line: usize,
+        /// Column, from 1.
+        column: usize,
+        /// What is wrong.
+        problem: String,
+    },
+    /// A plan in a later version of the format.
+    #[error(
+        "the plan has format version {version}, and this program reads version {}; use the newer program that made it, or plan again",
+        crate::Plan::VERSION
+    )]
+    NewerVersion {
+        /// Its version.
+        version: u64,
+    },
+    /// A plan in an earlier version of the format.
+    #[error(
+        "the plan has format version {version}, and this program reads only version {}; plan again",
+        crate::Plan::VERSION
+    )]
+    UnknownVersion {
+        /// Its version.
+        version: u64,
+    },
+    /// JSON with fields that a plan of this version does not have, or without those that it has.
+    #[error(
+        "the plan does not follow the format: line {line}, column {column}: {problem}; plan again, or compare with plan.schema.json"
+    )]
+    Malformed {
+        /// Line, from 1.
+        line: usize,
+        /// Column, from 1.
+        column: usize,
+        /// What is wrong.
+        problem: String,
+    },
+    /// A plan that is not what was written.
+    #[error(
+        "the plan was changed after it was made: its content has checksum {found}, the file states {stated}; take the original, or plan again"
+    )]
+    Changed {
+        /// The checksum in the file.
+        stated: Digest,
+        /// The checksum of the content.
+        found: Digest,
+    },
+    /// A plan that contradicts itself.
+    #[error("the plan contradicts itself at {at}: {problem}; plan again")]
+    Inconsistent {
+        /// Which part, as a path of fields.
+        at: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// A graph with a path type for which NCCL's graph files have no text.
+    #[error(
+        "NCCL's graph file cannot hold the {kind} graph: {attribute} is {path_type}, for which it has no text (NCCL itself fails to dump such a graph); leave the graph out"
+    )]
+    NoTextForType {
+        /// The graph.
+        kind: GraphKind,
+        /// The attribute.
+        attribute: &'static str,
+        /// The type.
+        path_type: PathType,
+    },
+    /// A graph with a rank whose GPU is not known.
+    #[error(
+        "the {kind} graph names rank {rank}, whose GPU was not given; pass the host and device number of every rank"
+    )]
+    UnknownRank {
+        /// The graph.
+        kind: GraphKind,
+        /// The rank.
+        rank: i32,
+    },
+    /// A graph file that cannot be read.
+    #[error(transparent)]
+    GraphFile(#[from] topology::Error),
+}
+
+/// The beginning of a text, for messages.
+pub(crate) fn excerpt(text: &str) -> String {
+    const LENGTH: usize = 40;
+    let mut shown: String = text
+        .chars()
+        .take(LENGTH)
+        .flat_map(char::escape_debug)
+        .collect();
+    if text.chars().nth(LENGTH).is_some() {
+        shown.push('…');
+    }
+    format!("`{shown}`")
+}

@@ -1,0 +1,140 @@
+//! A machine as the plan remembers it: what one needs to read the channels without the topology file.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use topology::{CpuArch, CpuModel, CpuVendor};
+
+use crate::channel::GraphPaths;
+use crate::graph::{Graph, GraphKind};
+use crate::trail::Trail;
+
+/// One kind of machine in the job, with what was found for it: a host, or several that form one NVLink domain.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Machine {
+    /// What it is called.
+    pub name: String,
+    /// What it is, in one line for people.
+    pub summary: String,
+    /// Hosts in it: 1, or those of the NVLink domain.
+    pub hosts: u32,
+    /// Its CPUs.
+    pub cpu: MachineCpu,
+    /// Its GPUs; the n-th has rank n in the machine.
+    pub gpus: Vec<MachineGpu>,
+    /// Its network ports.
+    pub nics: Vec<MachineNic>,
+    /// The GPUs that were searched together, with what was found: normally one group of all GPUs.
+    pub groups: Vec<Group>,
+}
+
+/// The kind of the CPUs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MachineCpu {
+    /// Architecture.
+    #[schemars(with = "crate::schema::CpuArchName")]
+    pub arch: CpuArch,
+    /// Vendor.
+    #[schemars(with = "crate::schema::CpuVendorName")]
+    pub vendor: CpuVendor,
+    /// Generation.
+    #[schemars(with = "crate::schema::CpuModelName")]
+    pub model: CpuModel,
+}
+
+/// A GPU, one rank.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MachineGpu {
+    /// Rank in the machine, from 0.
+    pub rank: u32,
+    /// Host within the NVLink domain; left out if 0.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub host: u32,
+    /// NVML device number.
+    pub dev: i32,
+    /// PCI bus id, `dddd:bb:dd.f`.
+    pub bus_id: String,
+    /// Compute capability × 10.
+    pub sm: i32,
+    /// GPUDirect RDMA possible.
+    pub gdr: bool,
+    /// NUMA node of the nearest CPU, if known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub numa: Option<i32>,
+    /// The processors near the GPU, as groups of hexadecimal words, the most significant first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_affinity: Option<String>,
+}
+
+/// A network port.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MachineNic {
+    /// NCCL's id, by which channels name the port.
+    pub id: i64,
+    /// Host within the NVLink domain; left out if 0.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub host: u32,
+    /// The net plug-in's device number.
+    pub dev: i32,
+    /// Name, if known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// PCI bus id of the adapter, if known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bus_id: Option<String>,
+    /// Bandwidth, GB/s.
+    pub speed: f32,
+    /// Port number.
+    pub port: i32,
+    /// GPUDirect RDMA possible.
+    pub gdr: bool,
+}
+
+/// GPUs that NCCL plans together. A machine whose GPUs cannot reach each other, or reach each other more slowly than the
+/// network does, falls into several groups.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Group {
+    /// The GPUs, by their rank in the machine, in the order in which NCCL lists them.
+    pub ranks: Vec<i32>,
+    /// The job has ranks outside the group, so channels go through the network.
+    pub inter: bool,
+    /// The widest path that a channel could have, GB/s.
+    pub max_bw: f32,
+    /// The most that one GPU can send, GB/s.
+    pub total_bw: f32,
+    /// What the searches found; ranks are those in the machine. A graph without channels was not found.
+    pub graphs: Vec<Graph>,
+    /// The path behind every hop of the graphs' channels.
+    pub paths: Vec<GraphPaths>,
+    /// How each search went.
+    pub trails: Vec<Trail>,
+}
+
+impl Group {
+    /// The graph of a search.
+    pub fn graph(&self, kind: GraphKind) -> Option<&Graph> {
+        self.graphs.iter().find(|graph| graph.kind == kind)
+    }
+
+    /// The paths behind a graph.
+    pub fn paths(&self, kind: GraphKind) -> Option<&GraphPaths> {
+        self.paths.iter().find(|paths| paths.kind == kind)
+    }
+
+    /// How a search went.
+    pub fn trail(&self, kind: GraphKind) -> Option<&Trail> {
+        self.trails.iter().find(|trail| trail.kind == kind)
+    }
+}
+
+#[allow(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde calls it with a reference"
+)]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}

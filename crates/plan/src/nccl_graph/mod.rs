@@ -1,0 +1,91 @@
+//! NCCL's graph files: what `NCCL_GRAPH_DUMP_FILE` makes and `NCCL_GRAPH_FILE` takes.
+//!
+//! [`write()`] makes the text that NCCL 2.30 dumps, to the byte. [`GraphFile`] reads such text as NCCL does and says what
+//! NCCL would silently make something else of, or refuse.
+//!
+//! GPUs are named by host and device number, so both directions need to know which rank is which GPU ([`GpuAddress`]).
+//!
+//! ```
+//! use plan::nccl_graph::{self, GpuAddress, GraphFile};
+//! use plan::{Graph, GraphChannel, GraphKind, Pattern};
+//!
+//! let gpus = [GpuAddress { rank: 0, host: 0, dev: 0 }, GpuAddress { rank: 1, host: 0, dev: 1 }];
+//! let channels = vec![GraphChannel { ranks: vec![0, 1], nets: None }];
+//! let ring = Graph { channels, bw_intra: 20.0, ..Graph::empty(GraphKind::Ring, Pattern::Ring) };
+//!
+//! let text = nccl_graph::write(&[ring.clone()], &gpus)?;
+//! let found = GraphFile::parse("graph.xml", &text)?.graph(GraphKind::Ring, &gpus, true)?;
+//! assert_eq!(found.graph, Some(ring));
+//! # Ok::<(), plan::Error>(())
+//! ```
+
+mod number;
+mod read;
+mod write;
+mod xml;
+
+use topology::{NcclId, PathType, Warning};
+
+use crate::graph::{Graph, GraphKind, Pattern};
+
+pub use number::c_general;
+pub use write::write;
+
+/// Which GPU a rank is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct GpuAddress {
+    /// Rank, as in the graphs.
+    pub rank: i32,
+    /// Number of the host within the system; 0 unless several hosts form one NVLink domain.
+    pub host: u32,
+    /// NVML device number.
+    pub dev: i32,
+}
+
+impl GpuAddress {
+    /// How graph files name the GPU.
+    pub const fn id(&self) -> NcclId {
+        NcclId::new(self.host, self.dev as u64)
+    }
+}
+
+/// A graph file that is well-formed. What its graphs mean depends on the machine: [`GraphFile::graph`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GraphFile {
+    document: xml::Document,
+}
+
+/// What a graph file says about one search.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Found {
+    /// The graph. `None` if the file has none of this kind that counts. NCCL takes a graph without channels as advice
+    /// on types only and searches.
+    pub graph: Option<Graph>,
+    /// What was odd about it.
+    pub warnings: Vec<Warning>,
+}
+
+/// The most channels a graph can have in NCCL.
+pub const MAX_CHANNELS: usize = 64;
+
+/// The path types that graph files have text for, in the order in which NCCL matches them.
+const TYPES: [PathType; 9] = [
+    PathType::Loc,
+    PathType::Nvl,
+    PathType::Nvb,
+    PathType::Pix,
+    PathType::Pxb,
+    PathType::P2c,
+    PathType::Pxn,
+    PathType::Phb,
+    PathType::Sys,
+];
+
+/// All kinds in the order of a file, with the pattern of a graph that was not searched.
+const IN_FILE_ORDER: [(GraphKind, Pattern); 5] = [
+    (GraphKind::Ring, Pattern::Ring),
+    (GraphKind::Tree, Pattern::BalancedTree),
+    (GraphKind::CollnetDirect, Pattern::CollnetDirect),
+    (GraphKind::CollnetChain, Pattern::Tree),
+    (GraphKind::Nvls, Pattern::Nvls),
+];

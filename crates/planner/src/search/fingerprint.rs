@@ -1,0 +1,37 @@
+//! Fingerprints of states: sums of values times fixed random weights, so that a change is one addition.
+//!
+//! Two different states have the same fingerprint with a probability of about 2⁻¹²⁸, which is less than that of the
+//! machine computing wrongly; they are taken for equal.
+
+/// A 128-bit fingerprint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub(super) struct Fingerprint(pub u128);
+
+impl Fingerprint {
+    /// Notes that a value grew by `change`.
+    pub fn add(&mut self, weight: Self, change: i64) {
+        self.0 = self.0.wrapping_add(weight.0.wrapping_mul(change as u128));
+    }
+
+    /// The fingerprint of two parts.
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0.wrapping_add(other.0))
+    }
+}
+
+/// The weight of the value with this number.
+pub(super) fn weight(number: usize) -> Fingerprint {
+    let mut state = number as u64;
+    let low = scramble(&mut state);
+    let high = scramble(&mut state);
+    Fingerprint(u128::from(high) << 64 | u128::from(low) | 1)
+}
+
+/// One step of the SplitMix64 generator.
+const fn scramble(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut mixed = *state;
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}

@@ -1,0 +1,113 @@
+//! What earlier attempts of a searcher came to.
+//!
+//! NCCL's outer loop often changes a limit that excludes nothing on the machine at hand, and then walks the same way
+//! again. An attempt whose walk would be the same step by step is not walked again when its solutions could not replace
+//! the best one: the outcome is known.
+
+use plan::Pattern;
+use topology::PathType;
+
+use super::record::Record;
+use super::walk::Seen;
+
+/// Everything that the steps of a walk depend on, apart from the bandwidth that is left.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Signature {
+    pattern: Pattern,
+    collnet: bool,
+    cross_nic: i32,
+    same_channels: bool,
+    /// The types that the limits let through, of those that there are.
+    intra: u16,
+    inter: u16,
+    bw_intra: f32,
+    bw_inter: f32,
+    min_channels: usize,
+    max_channels: usize,
+    hops: i32,
+    /// Which state of the links and ports it began with.
+    state: u32,
+}
+
+/// How a walk ended.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Outcome {
+    pub budget_left: i32,
+    pub hops: i32,
+    /// Which state of the links and ports it left.
+    state: u32,
+    seen: Seen,
+}
+
+/// The walks so far.
+#[derive(Debug)]
+pub(super) struct Memo {
+    inter: bool,
+    intra_kinds: u16,
+    inter_kinds: u16,
+    /// Changes whenever a walk leaves links or ports other than it found them.
+    state: u32,
+    states: u32,
+    walks: Vec<(Signature, Outcome)>,
+}
+
+impl Memo {
+    pub const fn new(inter: bool, (intra_kinds, inter_kinds): (u16, u16)) -> Self {
+        Self { inter, intra_kinds, inter_kinds, state: 0, states: 0, walks: Vec::new() }
+    }
+
+    /// The types at most as bad as a limit.
+    const fn up_to(limit: PathType) -> u16 {
+        (2 << limit as u16) - 1
+    }
+
+    /// The limits on ports that matter, as bits.
+    pub const fn inter_class(&self, limit: PathType) -> u16 {
+        self.inter_kinds & Self::up_to(limit)
+    }
+
+    pub fn sign(&self, record: &Record) -> Signature {
+        Signature {
+            pattern: record.pattern,
+            collnet: record.collnet,
+            // Without ports there is nothing to cross.
+            cross_nic: if self.inter { record.cross_nic } else { 0 },
+            same_channels: record.same_channels,
+            intra: self.intra_kinds & Self::up_to(record.type_intra),
+            inter: self.inter_class(record.type_inter),
+            bw_intra: record.bw_intra,
+            bw_inter: record.bw_inter,
+            min_channels: record.min_channels,
+            max_channels: record.max_channels,
+            hops: record.hops,
+            state: self.state,
+        }
+    }
+
+    /// The outcome of an equal walk, if none of its solutions would replace `best`.
+    pub fn recall(&self, signature: &Signature, current: &Record, best: &Record) -> Option<Outcome> {
+        let (_, outcome) = self.walks.iter().find(|(known, _)| known == signature)?;
+        // A walk that changes what is left must change it again.
+        if outcome.state != signature.state {
+            return None;
+        }
+        if outcome.seen.could_replace(current, best) {
+            return None;
+        }
+        Some(*outcome)
+    }
+
+    /// Notes how a walk ended. `changed`: it left links or ports other than it found them.
+    pub fn note(&mut self, signature: Signature, changed: bool, budget_left: i32, hops: i32, seen: Seen) {
+        self.changed(changed);
+        self.walks.push((signature, Outcome { budget_left, hops, state: self.state, seen }));
+    }
+
+    /// Says that links or ports are other than before, outside any walk that is remembered.
+    pub const fn changed(&mut self, changed: bool) {
+        if changed {
+            self.states += 1;
+            self.state = self.states;
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! What links have left, in integers: thousandths of GB/s.
+//!
+//! As long as every link and every amount is a whole number of thousandths, NCCL's rounded 32-bit floats are these
+//! integers in disguise, and taking and giving back is exact. Links that are not (an NVLink bundle of 370.80002 GB/s)
+//! become so when NCCL's arithmetic first touches them; until then attempts that could touch them run on
+//! [`Floats`](super::residual::Floats).
+
+use plan::Pattern;
+
+use super::fingerprint::{Fingerprint, weight};
+use super::record::Record;
+use super::residual::{Floats, Residual};
+use super::wiring::{NONE, Route, Wiring};
+
+/// Largest bandwidth for which a thousandth shows safely in a 32-bit float, GB/s.
+const LARGEST: f32 = 4000.0;
+
+/// How far an amount may be from a whole number of thousandths, in thousandths.
+const EXACTNESS: f64 = 0.01;
+
+/// The kinds of charges, as indices into an amount.
+const PLAIN: u32 = 0;
+const EIGHTH: u32 = 1;
+const PCI_WITH_OVERHEAD: u32 = 2;
+
+/// One bandwidth for each kind of charge: the least that a link must have, and what is taken.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Amount([(i32, i32); 3]);
+
+/// One link of a route.
+#[derive(Debug, Clone, Copy)]
+struct Charge {
+    place: u32,
+    kind: u32,
+}
+
+/// The charges of a route.
+#[derive(Debug, Clone, Copy)]
+struct Span {
+    first: u32,
+    end: u32,
+    /// All charges are plain.
+    plain: bool,
+    /// For each kind of charge the sum of the links' weights.
+    weights: [Fingerprint; 3],
+}
+
+/// The links.
+#[derive(Debug, Clone)]
+pub(super) struct Thousandths {
+    /// Links that can bind come first.
+    left: Vec<i32>,
+    /// For each link its place in `left`.
+    place: Vec<u32>,
+    /// How many links can bind.
+    binding: usize,
+    charges: Vec<Charge>,
+    /// For each route its charges.
+    spans: Vec<Span>,
+    fingerprint: Fingerprint,
+    /// Links that routes use and that are no whole number of thousandths yet.
+    uneven: Vec<u32>,
+    /// Some link carries an eighth back.
+    has_eighths: bool,
+    /// Integers cannot stand for the floats on this machine.
+    impossible: bool,
+}
+
+/// The whole number of thousandths that a float stands for, if it is one.
+fn thousandths(bw: f32) -> Option<i32> {
+    let whole = (f64::from(bw) * 1000.0).round() as i32;
+    (whole as f32 / 1000.0 == bw).then_some(whole)
+}
+
+/// The least that a link must have, and what is taken, for an amount in GB/s.
+fn least_and_taken(bw: f32) -> Option<(i32, i32)> {
+    let exact = f64::from(bw) * 1000.0;
+    let taken = exact.round();
+    if (exact - taken).abs() > EXACTNESS || taken < 1.0 {
+        return None;
+    }
+    let taken = taken as i32;
+    let enough = |thousandths: i32| thousandths as f32 / 1000.0 >= bw;
+    let least = (taken - 1..=taken + 1).find(|thousandths| enough(*thousandths))?;
+    Some((least, taken))
+}
+
+impl Thousandths {
+    pub fn new(wiring: &Wiring, floats: &Floats, never_binds: impl Fn(u32) -> bool) -> Self {
+        let links = floats.links();
+        let mut this = Self {
+            left: vec![0; links.len()],
+            place: vec![NONE; links.len()],
+            binding: 0,
+            charges: Vec::new(),
+            spans: Vec::with_capacity(wiring.route_count()),
+            fingerprint: Fingerprint::default(),
+            uneven: Vec::new(),
+            has_eighths: false,
+            impossible: false,
+        };
+        let mut free: Vec<Option<bool>> = vec![None; links.len()];
+        let mut seen = vec![u32::MAX; links.len()];
+        for (number, route) in wiring.routes().enumerate() {
+            let first = this.charges.len() as u32;
+            let mut weights = [Fingerprint::default(); 3];
+            for charge in wiring.charges(route) {
+                let kind = if charge.is_pci && route.intel_overhead { PCI_WITH_OVERHEAD } else { PLAIN };
+                let back_kind = if charge.back_eighth { EIGHTH } else { kind };
+                for (link, kind) in [(charge.link, kind), (charge.back, back_kind)] {
+                    if link == NONE || *free[link as usize].get_or_insert_with(|| never_binds(link)) {
+                        continue;
+                    }
+                    // All links of a route are asked before any is charged, so none may stand there twice.
+                    this.impossible |= seen[link as usize] == number as u32 || links[link as usize] > LARGEST;
+                    seen[link as usize] = number as u32;
+                    this.has_eighths |= kind == EIGHTH;
+                    let place = &mut this.place[link as usize];
+                    if *place == NONE {
+                        *place = this.binding as u32;
+                        this.binding += 1;
+                    }
+                    weights[kind as usize].add(weight(*place as usize), 1);
+                    this.charges.push(Charge { place: *place, kind });
+                }
+            }
+            let end = this.charges.len() as u32;
+            let plain = this.charges[first as usize..].iter().all(|charge| charge.kind == PLAIN);
+            this.spans.push(Span { first, end, plain, weights });
+        }
+        this.uneven = (0..links.len() as u32).filter(|link| this.place[*link as usize] != NONE).collect();
+        let mut next = this.binding as u32;
+        for place in this.place.iter_mut().filter(|place| **place == NONE) {
+            *place = next;
+            next += 1;
+        }
+        this.follow(floats);
+        this
+    }
+
+    /// Takes over what links have left.
+    pub fn follow(&mut self, floats: &Floats) {
+        for (place, bw) in self.place.iter().zip(floats.links()) {
+            self.left[*place as usize] = (f64::from(*bw) * 1000.0).round() as i32;
+        }
+        self.fingerprint = Fingerprint::default();
+        for (place, left) in self.left[..self.binding].iter().enumerate() {
+            self.fingerprint.add(weight(place), i64::from(*left));
+        }
+        self.uneven.retain(|link| thousandths(floats.links()[*link as usize]).is_none());
+    }
+
+    #[inline]
+    fn note(&mut self, span: Span, amount: [(i32, i32); 3], sign: i64) {
+        let kinds = if span.plain { 1 } else { amount.len() };
+        for (weight, (_, taken)) in span.weights.into_iter().zip(amount).take(kinds) {
+            self.fingerprint.add(weight, sign * i64::from(taken));
+        }
+    }
+
+    /// Whether an attempt goes the same way as on floats.
+    pub fn agrees(&self, attempt: &Record) -> bool {
+        if self.impossible || matches!(attempt.pattern, Pattern::Nvls | Pattern::CollnetDirect) {
+            return false;
+        }
+        let balanced = attempt.pattern == Pattern::BalancedTree;
+        let half = balanced.then_some(attempt.bw_inter / 2.0);
+        let eighth = self.has_eighths.then_some(attempt.bw_inter / 8.0);
+        let with_overhead =
+            [Some(attempt.bw_intra), Some(attempt.bw_inter), half].map(|bw| bw.map(|bw| bw * 6.0 / 5.0));
+        let plain = [Some(attempt.bw_intra), Some(attempt.bw_inter), half, eighth];
+        let mut least = i32::MAX;
+        for bw in plain.into_iter().chain(with_overhead).flatten() {
+            match least_and_taken(bw) {
+                Some((needed, _)) => least = least.min(needed),
+                None => return false,
+            }
+        }
+        // An uneven link does no harm when nothing fits on it anyway.
+        self.uneven.iter().all(|link| self.left[self.place[*link as usize] as usize] + 1 < least)
+    }
+}
+
+impl Residual for Thousandths {
+    type Amount = Amount;
+
+    fn amount(bw: f32) -> Amount {
+        let of = |bw| least_and_taken(bw).unwrap_or((i32::MAX, 0));
+        Amount([of(bw), of(bw / 8.0), of(bw * 6.0 / 5.0)])
+    }
+
+    #[inline]
+    fn take(&mut self, _: &Wiring, route: Route, Amount(amount): Amount) -> bool {
+        let span = self.spans[route.number as usize];
+        let charges = &self.charges[span.first as usize..span.end as usize];
+        for charge in charges {
+            if self.left[charge.place as usize] < amount[charge.kind as usize].0 {
+                return false;
+            }
+        }
+        for charge in charges {
+            self.left[charge.place as usize] -= amount[charge.kind as usize].1;
+        }
+        self.note(span, amount, -1);
+        true
+    }
+
+    #[inline]
+    fn give(&mut self, _: &Wiring, route: Route, Amount(amount): Amount) {
+        let span = self.spans[route.number as usize];
+        for charge in &self.charges[span.first as usize..span.end as usize] {
+            self.left[charge.place as usize] += amount[charge.kind as usize].1;
+        }
+        self.note(span, amount, 1);
+    }
+
+    fn whole(&self, link: u32) -> i32 {
+        self.left[self.place[link as usize] as usize] / 1000
+    }
+
+    fn fingerprint(&self) -> Option<Fingerprint> {
+        Some(self.fingerprint)
+    }
+}

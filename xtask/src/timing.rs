@@ -1,0 +1,91 @@
+//! `cargo xtask timing DIR`: how long planning takes, beside what NCCL's own code took for the same case.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use test_support::golden::Case;
+
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// A folder with `topologies/`, `cases/` and `timing.json`
+    directory: PathBuf,
+    /// Only cases whose name contains this
+    #[arg(long)]
+    filter: Option<String>,
+    /// Runs of each case; the median counts
+    #[arg(long, default_value_t = 11)]
+    runs: usize,
+}
+
+/// The phases of one run.
+#[derive(Clone, Copy, Default)]
+struct Phases {
+    parse: Duration,
+    build: Duration,
+    paths: Duration,
+    search: Duration,
+}
+
+impl Phases {
+    fn total(&self) -> Duration {
+        self.parse + self.build + self.paths + self.search
+    }
+}
+
+fn run_once(case: &Case, bytes: &[u8]) -> Result<Phases> {
+    let mut phases = Phases::default();
+    let request = case.request();
+    let mut mark = Instant::now();
+    let mut lap = || std::mem::replace(&mut mark, Instant::now()).elapsed();
+    let document = topology::xml::parse(case.topology(), bytes)?;
+    phases.parse = lap();
+    let system = topology::System::from_document(&document)?;
+    phases.build = lap();
+    let view = planner::host::view(system, &request)?;
+    phases.paths = lap();
+    let _planned = planner::host::search(view, &request)?;
+    phases.search = lap();
+    Ok(phases)
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let path = arguments.directory.join("timing.json");
+    let text = std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+    let timing: serde_json::Value = serde_json::from_str(&text)?;
+    let cases = timing["cases"].as_object().context("timing.json holds `cases`")?;
+    let (mut total_ratios, mut search_ratios) = (Vec::new(), Vec::new());
+    println!("{:34} {:>6} {:>6} {:>7} {:>8} {:>9} | {:>9} {:>7} {:>7}", "case, µs", "parse", "build", "paths", "search", "total", "NCCL", "total×", "search×");
+    for (name, theirs) in cases {
+        if arguments.filter.as_ref().is_some_and(|filter| !name.contains(filter.as_str())) {
+            continue;
+        }
+        let case = Case::read(&arguments.directory.join(format!("cases/{name}.json")), &arguments.directory.join("topologies"))?;
+        let bytes = case.topology_bytes()?;
+        let runs: Vec<Phases> = (0..arguments.runs).map(|_| run_once(&case, &bytes)).collect::<Result<_>>()?;
+        let phase = |pick: fn(&Phases) -> Duration| median(runs.iter().map(|run| pick(run).as_secs_f64() * 1e6).collect());
+        let (total, search) = (phase(Phases::total), phase(|run| run.search));
+        let nccl = |key: &str| theirs[key].as_f64().unwrap_or(f64::NAN);
+        total_ratios.push(nccl("total") / total);
+        search_ratios.push(nccl("search_total") / search);
+        println!(
+            "{name:34} {:6.0} {:6.0} {:7.0} {search:8.0} {total:9.0} | {:9.0} {:7.1} {:7.1}",
+            phase(|run| run.parse),
+            phase(|run| run.build),
+            phase(|run| run.paths),
+            nccl("total"),
+            nccl("total") / total,
+            nccl("search_total") / search,
+        );
+    }
+    let least = |values: &[f64]| values.iter().copied().fold(f64::INFINITY, f64::min);
+    println!("total  : median {:.1} times faster, least {:.1}", median(total_ratios.clone()), least(&total_ratios));
+    println!("search : median {:.1} times faster, least {:.1}", median(search_ratios.clone()), least(&search_ratios));
+    Ok(ExitCode::SUCCESS)
+}
