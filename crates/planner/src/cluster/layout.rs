@@ -171,6 +171,9 @@ impl Layout {
     }
 
     /// The ranks of a node, counted from its island's first.
+    ///
+    /// # Panics
+    /// The place is of another job.
     pub fn members(&self, node: NodePlace) -> &[u32] {
         &self.shapes[node.machine as usize].members[node.index as usize]
     }

@@ -202,6 +202,9 @@ pub struct ClusterPlan {
 
 impl ClusterPlan {
     /// The plan of a node of the job.
+    ///
+    /// # Panics
+    /// The place is of another job.
     pub fn node(&self, place: NodePlace) -> &HostPlan {
         &self.machines[place.machine as usize].nodes[place.index as usize]
     }

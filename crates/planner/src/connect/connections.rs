@@ -1,12 +1,11 @@
 //! How bytes travel between two neighbours: directly, through shared memory, or over the network, and why.
 
-use plan::{GraphKind, Pattern};
-use topology::{NcclId, NodeId, NodeType, PathType};
+use plan::GraphKind;
+use topology::PathType;
 
 use super::Joined;
-use crate::cluster::RankPlace;
+use super::ports::NetEnd;
 use crate::error::Error;
-use crate::routing::{Gdr, Routing};
 
 /// Why two GPUs do not talk directly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,19 +36,6 @@ pub enum NotShared {
     Disabled,
     /// Both reach a close NIC with more bandwidth than each other.
     NetworkFaster,
-}
-
-/// One side of a connection over the network.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NetEnd {
-    /// NCCL's id of the port.
-    pub id: NcclId,
-    /// The plug-in's device number.
-    pub dev: i32,
-    /// The rank whose proxy drives the port: the rank itself, or with PXN the one beside the port.
-    pub proxy: u32,
-    /// Whether the NIC reaches the GPU's memory.
-    pub gdr: Gdr,
 }
 
 /// How bytes travel from one rank to another.
@@ -95,83 +81,11 @@ pub struct RingEdge {
     pub peer: u32,
     /// The rank sends on this edge; otherwise it receives.
     pub sends: bool,
-    /// The rank's port.
+    /// The rank's port; a receiver drives it itself, whatever `proxy` says.
     pub net: NetEnd,
 }
 
 impl Joined {
-    fn routing(&self, place: RankPlace) -> &Routing {
-        self.node_plan(place.node).view.routing()
-    }
-
-    fn gpu(&self, place: RankPlace) -> Result<NodeId, Error> {
-        self.routing(place)
-            .system()
-            .gpu_of_rank(place.local as i32)
-            .ok_or(Error::NoGpu)
-    }
-
-    /// The port that a rank uses for a channel of a graph. `sends`: it sends, otherwise it receives.
-    ///
-    /// # Errors
-    /// The graph leads through no port.
-    pub fn net_end(
-        &self,
-        rank: u32,
-        kind: GraphKind,
-        channel: u32,
-        sends: bool,
-    ) -> Result<NetEnd, Error> {
-        let place = self.place(rank)?;
-        let (routing, gpu) = (self.routing(place), self.gpu(place)?);
-        let system = routing.system();
-        let without = || Error::NoNet {
-            gpu: crate::error::name(system, gpu),
-            why: format!("channel {channel} of the {kind} graph leaves the host there"),
-        };
-        let id = self
-            .net_id(place, kind, channel)
-            .filter(|id| *id >= 0)
-            .ok_or_else(without)?;
-        let net = system
-            .find(NodeType::Net, NcclId(id as u64))
-            .ok_or_else(without)?;
-        let driver = routing
-            .intermediate_gpu(gpu, net)
-            .and_then(|driver| system.gpu(driver));
-        Ok(NetEnd {
-            id: NcclId(id as u64),
-            dev: system.net(net).map_or(-1, |net| net.dev),
-            proxy: driver.map_or(rank, |driver| place.node.first_rank + driver.rank as u32),
-            gdr: routing.gdr(gpu, net, sends),
-        })
-    }
-
-    /// NCCL's id of the port, from the searched graph: the first GPU of a channel has the port where the channel enters,
-    /// every other the one where it leaves.
-    fn net_id(&self, place: RankPlace, kind: GraphKind, channel: u32) -> Option<i64> {
-        let graph = self.node_plan(place.node).graph(kind)?;
-        let local = place.local as i32;
-        if graph.pattern == Pattern::Nvls {
-            let own = || {
-                graph
-                    .channels
-                    .iter()
-                    .filter(|found| found.ranks.first() == Some(&local))
-            };
-            let count = own().count();
-            return own()
-                .nth((channel as usize).checked_rem(count)?)?
-                .nets
-                .map(|nets| nets[0]);
-        }
-        let merged = self.facts.graph(kind).channels;
-        let found = graph.channels.get(channel.checked_rem(merged)? as usize)?;
-        found
-            .nets
-            .map(|nets| nets[usize::from(found.ranks.first() != Some(&local))])
-    }
-
     /// How bytes travel between two ranks in a channel of a graph, as the sender decides.
     ///
     /// # Errors
@@ -234,7 +148,11 @@ impl Joined {
             not_direct,
             not_shared,
             sender: self.net_end(from, kind, channel, true)?,
-            receiver: self.net_end(to, kind, channel, false)?,
+            // Receivers drive their port themselves, whatever the look-up says.
+            receiver: NetEnd {
+                proxy: to,
+                ..self.net_end(to, kind, channel, false)?
+            },
         })
     }
 
@@ -288,12 +206,5 @@ impl Joined {
             }
         }
         Ok(edges)
-    }
-
-    fn place(&self, rank: u32) -> Result<RankPlace, Error> {
-        self.layout().rank(rank).ok_or(Error::NoSuchRank {
-            rank,
-            ranks: self.layout().ranks(),
-        })
     }
 }

@@ -2,13 +2,15 @@
 //!
 //! [`Joined`] keeps what the distinct machines decided once, and answers questions about any rank by arithmetic, so a job
 //! of many equal hosts is as small as one of two. In reading order: [`summary`] (what ranks tell each other),
-//! [`channels`], [`rings`], [`trees`], [`nvls`], [`collnet`], [`p2p`], [`connections`].
+//! [`channels`], [`rings`], [`trees`], [`nvls`], [`collnet`], [`p2p`], [`ports`],
+//! [`connections`].
 
 pub mod channels;
 pub mod collnet;
 pub mod connections;
 pub mod nvls;
 pub mod p2p;
+pub mod ports;
 pub mod rings;
 pub mod summary;
 pub mod trees;
@@ -17,9 +19,10 @@ mod chains;
 
 pub use channels::Channels;
 pub use collnet::{ChainPlace, DirectPlace};
-pub use connections::{Connection, NetEnd, NotDirect, NotShared, RingEdge};
+pub use connections::{Connection, NotDirect, NotShared, RingEdge};
 pub use nvls::{Nvls, NvlsPlace};
 pub use p2p::P2pChannels;
+pub use ports::NetEnd;
 pub use rings::RingPlace;
 pub use summary::{Facts, GraphSummary};
 pub use trees::{TreePlace, double_tree};

@@ -24,7 +24,7 @@ impl Joined {
             .node_plan(node)
             .graph(GraphKind::Ring)
             .map_or(0, |ring| ring.cross_nic);
-        if own == 2 && self.channels.searched % 2 == 0 && node.node % 2 == 1 {
+        if own == 2 && self.channels.searched.is_multiple_of(2) && node.node % 2 == 1 {
             searched ^ 1
         } else {
             searched

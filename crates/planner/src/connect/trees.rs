@@ -27,7 +27,7 @@ impl TreeLinks {
 }
 
 /// The binary tree over `nodes` nodes in which node 0 is the root, odd nodes are leaves, and a node's subtree is a range.
-pub fn binary_tree(nodes: u32, node: u32) -> TreeLinks {
+fn binary_tree(nodes: u32, node: u32) -> TreeLinks {
     if node == 0 {
         // The only child is the largest power of two below `nodes`.
         let child = (nodes > 1).then(|| 1 << (31 - (nodes - 1).leading_zeros()));
@@ -62,10 +62,13 @@ pub fn binary_tree(nodes: u32, node: u32) -> TreeLinks {
 }
 
 /// The two trees of a pair: the second is the first mirrored (even) or shifted by one (odd number of nodes), so that a node
-/// inside one tree is a leaf of the other wherever that is possible.
+/// inside one tree is a leaf of the other wherever that is possible. Nodes beyond the last have no links.
 pub fn double_tree(nodes: u32, node: u32) -> [TreeLinks; 2] {
+    if node >= nodes {
+        return [TreeLinks::default(); 2];
+    }
     let first = binary_tree(nodes, node);
-    let second = if nodes % 2 == 0 {
+    let second = if nodes.is_multiple_of(2) {
         binary_tree(nodes, nodes - 1 - node).map(|other| nodes - 1 - other)
     } else {
         binary_tree(nodes, (node + nodes - 1) % nodes).map(|other| (other + 1) % nodes)
