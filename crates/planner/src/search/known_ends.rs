@@ -10,7 +10,7 @@ use super::fingerprint::{Fingerprint, weight};
 use super::walk::Seen;
 
 /// Steps that a look-up must save on average to be worth making.
-const WORTH: u64 = 3;
+const WORTH: u64 = 1;
 
 /// Look-ups before that is judged.
 const TRIAL: u64 = 128;
@@ -69,6 +69,11 @@ impl KnownEnds {
         self.ends.clear();
         self.on = on;
         self.balance = [Balance::default(); 2];
+    }
+
+    /// Whether anything is remembered at all.
+    pub const fn is_on(&self) -> bool {
+        self.on
     }
 
     /// Whether remembering pays, at starts of channels or inside them.

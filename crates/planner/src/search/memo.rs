@@ -66,6 +66,11 @@ impl Memo {
         self.inter_kinds & Self::up_to(limit)
     }
 
+    /// The limits between GPUs that matter, as bits.
+    pub const fn intra_class(&self, limit: PathType) -> u16 {
+        self.intra_kinds & Self::up_to(limit)
+    }
+
     pub fn sign(&self, record: &Record) -> Signature {
         Signature {
             pattern: record.pattern,
@@ -73,7 +78,7 @@ impl Memo {
             // Without ports there is nothing to cross.
             cross_nic: if self.inter { record.cross_nic } else { 0 },
             same_channels: record.same_channels,
-            intra: self.intra_kinds & Self::up_to(record.type_intra),
+            intra: self.intra_class(record.type_intra),
             inter: self.inter_class(record.type_inter),
             bw_intra: record.bw_intra,
             bw_inter: record.bw_inter,

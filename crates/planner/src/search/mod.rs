@@ -28,7 +28,7 @@ use record::Record;
 use residual::{Floats, PortsLeft};
 use thousandths::Thousandths;
 use walk::{AttemptPorts, PERFECT, Scratch};
-use wiring::{NONE, Wiring};
+use wiring::{NONE, Neighbour, Wiring};
 
 /// What to search for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,7 +59,31 @@ pub struct Searcher<'a> {
     amd: bool,
     ports_for: Option<u16>,
     memo: Memo,
+    nearby: Nearby,
     before: (Floats, PortsLeft),
+}
+
+/// The GPUs that each GPU may go on to, for the limits that were tried.
+#[derive(Default)]
+struct Nearby(Vec<((u16, bool), Vec<Vec<Neighbour>>)>);
+
+impl Nearby {
+    fn of(&mut self, wiring: &Wiring, memo: &Memo, attempt: &Record) -> &[Vec<Neighbour>] {
+        let both_ways = attempt.uses_both_ways();
+        let limits = (memo.intra_class(attempt.type_intra), both_ways);
+        let known = self.0.iter().position(|(known, _)| *known == limits);
+        let at = known.unwrap_or_else(|| {
+            let allowed = |list: &Vec<Neighbour>| {
+                list.iter()
+                    .filter(|neighbour| neighbour.route.is_within(attempt.type_intra, both_ways))
+                    .copied()
+                    .collect()
+            };
+            self.0.push((limits, wiring.neighbours.iter().map(allowed).collect()));
+            self.0.len() - 1
+        });
+        &self.0[at].1
+    }
 }
 
 impl<'a> Searcher<'a> {
@@ -74,6 +98,7 @@ impl<'a> Searcher<'a> {
         Self {
             memo: Memo::new(view.inter, wiring.kinds()),
             thousandths: Thousandths::new(&wiring, &floats, |link| wiring::never_binds(system, link)),
+            nearby: Nearby::default(),
             before: (floats.clone(), ports_left.clone()),
             floats,
             scratch: Scratch {
@@ -136,14 +161,15 @@ impl<'a> Searcher<'a> {
             return false;
         }
         self.prepare_ports(current.type_inter);
+        let nearby = self.nearby.of(&self.wiring, &self.memo, current);
         self.before.1.clone_from(&self.scratch.ports_left);
         let (improved, seen);
         let mut changed = false;
         if self.thousandths.agrees(current) {
-            (improved, seen) = self.scratch.walk(&self.wiring, &mut self.thousandths, current, best, budget);
+            (improved, seen) = self.scratch.walk(&self.wiring, nearby, &mut self.thousandths, current, best, budget);
         } else {
             self.before.0.clone_from(&self.floats);
-            (improved, seen) = self.scratch.walk(&self.wiring, &mut self.floats, current, best, budget);
+            (improved, seen) = self.scratch.walk(&self.wiring, nearby, &mut self.floats, current, best, budget);
             if self.before.0 != self.floats {
                 self.thousandths.follow(&self.floats);
                 changed = true;

@@ -73,6 +73,11 @@ impl Record {
         self.hops = other.hops;
     }
 
+    /// Trees use their routes both ways.
+    pub const fn uses_both_ways(&self) -> bool {
+        matches!(self.pattern, Pattern::BalancedTree | Pattern::SplitTree | Pattern::Tree)
+    }
+
     pub fn set_bw(&mut self, bw: f32) {
         self.bw_intra = bw;
         self.bw_inter = bw;

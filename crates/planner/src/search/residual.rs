@@ -18,6 +18,15 @@ pub(super) trait Residual {
     /// Takes an amount on every link of a route; if a link has too little, takes nothing and answers no.
     fn take(&mut self, wiring: &Wiring, route: Route, amount: Self::Amount) -> bool;
 
+    /// Whether [`Residual::take`] could answer yes. No is certain.
+    fn may_have(&self, route: Route, amount: Self::Amount) -> bool;
+
+    /// As [`Residual::take`], where [`Residual::may_have`] said yes and nothing was taken since.
+    fn take_known(&mut self, wiring: &Wiring, route: Route, amount: Self::Amount) -> bool;
+
+    /// Whether [`Residual::fingerprint`] will be asked for.
+    fn keep_fingerprint(&mut self, keep: bool);
+
     /// Gives back what [`Residual::take`] took.
     fn give(&mut self, wiring: &Wiring, route: Route, amount: Self::Amount);
 
@@ -90,6 +99,16 @@ impl Residual for Floats {
         }
         true
     }
+
+    fn may_have(&self, _: Route, _: f32) -> bool {
+        true
+    }
+
+    fn take_known(&mut self, wiring: &Wiring, route: Route, bw: f32) -> bool {
+        self.take(wiring, route, bw)
+    }
+
+    fn keep_fingerprint(&mut self, _: bool) {}
 
     fn give(&mut self, wiring: &Wiring, route: Route, bw: f32) {
         self.walk(wiring.charges(route), route, -bw);

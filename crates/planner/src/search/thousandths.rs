@@ -25,24 +25,13 @@ const PCI_WITH_OVERHEAD: u32 = 2;
 
 /// One bandwidth for each kind of charge: the least that a link must have, and what is taken.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Amount([(i32, i32); 3]);
+pub(super) struct Amount([(i32, i32); 4]);
 
 /// One link of a route.
 #[derive(Debug, Clone, Copy)]
 struct Charge {
-    place: u32,
-    kind: u32,
-}
-
-/// The charges of a route.
-#[derive(Debug, Clone, Copy)]
-struct Span {
-    first: u32,
-    end: u32,
-    /// All charges are plain.
-    plain: bool,
-    /// For each kind of charge the sum of the links' weights.
-    weights: [Fingerprint; 3],
+    place: u16,
+    kind: u8,
 }
 
 /// The links.
@@ -56,8 +45,11 @@ pub(super) struct Thousandths {
     binding: usize,
     charges: Vec<Charge>,
     /// For each route its charges.
-    spans: Vec<Span>,
+    spans: Vec<(u32, u32)>,
+    /// For each route whether all charges are plain, and for each kind of charge the sum of the links' weights.
+    weights: Vec<(bool, [Fingerprint; 3])>,
     fingerprint: Fingerprint,
+    keeps_fingerprint: bool,
     /// Links that routes use and that are no whole number of thousandths yet.
     uneven: Vec<u32>,
     /// Some link carries an eighth back.
@@ -94,7 +86,9 @@ impl Thousandths {
             binding: 0,
             charges: Vec::new(),
             spans: Vec::with_capacity(wiring.route_count()),
+            weights: Vec::with_capacity(wiring.route_count()),
             fingerprint: Fingerprint::default(),
+            keeps_fingerprint: true,
             uneven: Vec::new(),
             has_eighths: false,
             impossible: false,
@@ -112,7 +106,7 @@ impl Thousandths {
                         continue;
                     }
                     // All links of a route are asked before any is charged, so none may stand there twice.
-                    this.impossible |= seen[link as usize] == number as u32 || links[link as usize] > LARGEST;
+                    this.impossible |= seen[link as usize] == number as u32 || links[link as usize] > LARGEST || this.binding > u16::MAX as usize;
                     seen[link as usize] = number as u32;
                     this.has_eighths |= kind == EIGHTH;
                     let place = &mut this.place[link as usize];
@@ -121,12 +115,12 @@ impl Thousandths {
                         this.binding += 1;
                     }
                     weights[kind as usize].add(weight(*place as usize), 1);
-                    this.charges.push(Charge { place: *place, kind });
+                    this.charges.push(Charge { place: *place as u16, kind: kind as u8 });
                 }
             }
-            let end = this.charges.len() as u32;
-            let plain = this.charges[first as usize..].iter().all(|charge| charge.kind == PLAIN);
-            this.spans.push(Span { first, end, plain, weights });
+            let plain = this.charges[first as usize..].iter().all(|charge| charge.kind == PLAIN as u8);
+            this.weights.push((plain, weights));
+            this.spans.push((first, this.charges.len() as u32));
         }
         this.uneven = (0..links.len() as u32).filter(|link| this.place[*link as usize] != NONE).collect();
         let mut next = this.binding as u32;
@@ -151,10 +145,14 @@ impl Thousandths {
     }
 
     #[inline]
-    fn note(&mut self, span: Span, amount: [(i32, i32); 3], sign: i64) {
-        let kinds = if span.plain { 1 } else { amount.len() };
-        for (weight, (_, taken)) in span.weights.into_iter().zip(amount).take(kinds) {
-            self.fingerprint.add(weight, sign * i64::from(taken));
+    fn note(&mut self, route: Route, amount: [(i32, i32); 4], sign: i64) {
+        if !self.keeps_fingerprint {
+            return;
+        }
+        let (plain, weights) = &self.weights[route.number as usize];
+        let kinds = if *plain { 1 } else { weights.len() };
+        for (weight, (_, taken)) in weights.iter().zip(amount).take(kinds) {
+            self.fingerprint.add(*weight, sign * i64::from(taken));
         }
     }
 
@@ -186,32 +184,41 @@ impl Residual for Thousandths {
 
     fn amount(bw: f32) -> Amount {
         let of = |bw| least_and_taken(bw).unwrap_or((i32::MAX, 0));
-        Amount([of(bw), of(bw / 8.0), of(bw * 6.0 / 5.0)])
+        // Four, so that a kind needs no check.
+        Amount([of(bw), of(bw / 8.0), of(bw * 6.0 / 5.0), (i32::MAX, 0)])
+    }
+
+    fn take(&mut self, wiring: &Wiring, route: Route, amount: Amount) -> bool {
+        self.may_have(route, amount) && self.take_known(wiring, route, amount)
+    }
+
+    fn take_known(&mut self, _: &Wiring, route: Route, Amount(amount): Amount) -> bool {
+        let (first, end) = self.spans[route.number as usize];
+        for charge in &self.charges[first as usize..end as usize] {
+            self.left[charge.place as usize] -= amount[charge.kind as usize & 3].1;
+        }
+        self.note(route, amount, -1);
+        true
+    }
+
+    fn keep_fingerprint(&mut self, keep: bool) {
+        self.keeps_fingerprint = keep;
     }
 
     #[inline]
-    fn take(&mut self, _: &Wiring, route: Route, Amount(amount): Amount) -> bool {
-        let span = self.spans[route.number as usize];
-        let charges = &self.charges[span.first as usize..span.end as usize];
-        for charge in charges {
-            if self.left[charge.place as usize] < amount[charge.kind as usize].0 {
-                return false;
-            }
-        }
-        for charge in charges {
-            self.left[charge.place as usize] -= amount[charge.kind as usize].1;
-        }
-        self.note(span, amount, -1);
-        true
+    fn may_have(&self, route: Route, Amount(amount): Amount) -> bool {
+        let (first, end) = self.spans[route.number as usize];
+        let charges = &self.charges[first as usize..end as usize];
+        charges.iter().all(|charge| self.left[charge.place as usize] >= amount[charge.kind as usize & 3].0)
     }
 
     #[inline]
     fn give(&mut self, _: &Wiring, route: Route, Amount(amount): Amount) {
-        let span = self.spans[route.number as usize];
-        for charge in &self.charges[span.first as usize..span.end as usize] {
-            self.left[charge.place as usize] += amount[charge.kind as usize].1;
+        let (first, end) = self.spans[route.number as usize];
+        for charge in &self.charges[first as usize..end as usize] {
+            self.left[charge.place as usize] += amount[charge.kind as usize & 3].1;
         }
-        self.note(span, amount, 1);
+        self.note(route, amount, 1);
     }
 
     fn whole(&self, link: u32) -> i32 {

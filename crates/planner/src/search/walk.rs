@@ -6,7 +6,7 @@ use topology::PathType;
 use super::known_ends::{KnownEnd, KnownEnds, State};
 use super::record::Record;
 use super::residual::{PortsLeft, Residual};
-use super::wiring::{NONE, Route, Wiring};
+use super::wiring::{NONE, Neighbour, Route, Wiring};
 
 /// Steps for trying the GPUs in PCI order when a channel starts at a port.
 const PCI_ORDER_BUDGET: i32 = 1 << 10;
@@ -58,7 +58,7 @@ pub(super) struct Scratch {
     /// For each channel the GPUs that are on it, as bits.
     pub used: Vec<u64>,
     /// Sorted candidates of all open steps, one list after the other.
-    pub keys: Vec<u128>,
+    pub keys: Vec<u64>,
     pub known_ends: KnownEnds,
 }
 
@@ -68,6 +68,7 @@ impl Scratch {
     pub fn walk<R: Residual>(
         &mut self,
         wiring: &Wiring,
+        nearby: &[Vec<Neighbour>],
         residual: &mut R,
         current: &mut Record,
         best: &mut Record,
@@ -76,16 +77,20 @@ impl Scratch {
         // Where a port loses bandwidth on the way, nothing comes back exactly.
         let lossless = wiring.closest_gpus.iter().all(|gpus| !gpus.is_empty());
         self.known_ends.clear(lossless && !current.same_channels);
+        residual.keep_fingerprint(self.known_ends.is_on());
         let mut walk = Walk {
             wiring,
+            nearby,
             ports: &self.ports,
             inter: self.inter,
             rail_per_host: self.rail_per_host,
+            both_ways: current.uses_both_ways(),
             residual,
             ports_left: &mut self.ports_left,
             amounts: Amounts::of(current),
             current,
             best,
+            words: wiring.gpus.div_ceil(64),
             used: &mut self.used,
             keys: &mut self.keys,
             known_ends: &mut self.known_ends,
@@ -100,16 +105,21 @@ impl Scratch {
 /// One attempt on one kind of arithmetic.
 struct Walk<'a, R: Residual> {
     wiring: &'a Wiring,
+    /// For each GPU those that it may go on to, best connected first.
+    nearby: &'a [Vec<Neighbour>],
     ports: &'a AttemptPorts,
     inter: bool,
     rail_per_host: bool,
+    both_ways: bool,
     residual: &'a mut R,
     ports_left: &'a mut PortsLeft,
     amounts: Amounts<R>,
     current: &'a mut Record,
     best: &'a mut Record,
     used: &'a mut [u64],
-    keys: &'a mut Vec<u128>,
+    /// How many words of `used` a channel has.
+    words: usize,
+    keys: &'a mut Vec<u64>,
     known_ends: &'a mut KnownEnds,
     improved: bool,
     seen: Seen,
@@ -338,7 +348,7 @@ impl<R: Residual> Walk<'_, R> {
     }
 
     fn word(&self, gpu: u32) -> usize {
-        self.current.channels * self.wiring.gpus.div_ceil(64) + gpu as usize / 64
+        self.current.channels * self.words + gpu as usize / 64
     }
 
     fn toggle(&mut self, gpu: u32) {
@@ -381,10 +391,7 @@ impl<R: Residual> Walk<'_, R> {
     }
 
     fn allows(&self, route: Route, worst: PathType) -> bool {
-        // Trees use their routes both ways.
-        let both_ways =
-            matches!(self.current.pattern, Pattern::BalancedTree | Pattern::SplitTree | Pattern::Tree);
-        route.kind < PathType::Dis && route.kind <= worst && (!both_ways || route.back_kind <= worst)
+        route.is_within(worst, self.both_ways)
     }
 
     /// Takes a share of the bandwidth inside the host. The type is only checked for a whole share.
@@ -527,8 +534,7 @@ impl<R: Residual> Walk<'_, R> {
                 for value in [gpu as i32, step, shape.back, start as i32, exit as i32] {
                     state.add(i64::from(value));
                 }
-                let words = walk.wiring.gpus.div_ceil(64);
-                for used in &walk.used[walk.current.channels * words..][..words] {
+                for used in &walk.used[walk.current.channels * walk.words..][..walk.words] {
                     state.add(*used as i64);
                 }
             },
@@ -554,10 +560,10 @@ impl<R: Residual> Walk<'_, R> {
 
     /// The best connected GPUs first.
     fn go_on_to_nearest(&mut self, gpu: u32, step: i32, shape: Shape, budget: &mut i32) {
-        let wiring = self.wiring;
-        for neighbour in &wiring.neighbours[gpu as usize] {
-            if !self.is_used(neighbour.gpu) {
-                self.step_to(gpu, neighbour.gpu, step, shape, Order::Free, budget);
+        let nearby = self.nearby;
+        for neighbour in &nearby[gpu as usize] {
+            if !self.is_used(neighbour.gpu) && self.residual.may_have(neighbour.route, self.amounts.intra) {
+                self.step_by(neighbour.route, neighbour.gpu, step, shape, budget);
             }
         }
     }
@@ -565,35 +571,39 @@ impl<R: Residual> Walk<'_, R> {
     /// The GPUs that lie best on the way to the port first; `next` if the channel leaves from the next one.
     fn go_on_to_port(&mut self, gpu: u32, step: i32, shape: Shape, next: bool, budget: &mut i32) {
         let wiring = self.wiring;
-        let neighbours = &wiring.neighbours[gpu as usize];
-        let port = self.current.inter[self.current.channels][0];
+        let nearby = self.nearby;
+        let neighbours = &nearby[gpu as usize];
         let first = self.keys.len();
-        let mut uniform = true;
-        let mut alike = None;
         for (number, neighbour) in neighbours.iter().enumerate() {
-            if self.is_used(neighbour.gpu) {
-                continue;
+            // What cannot be reached need not be sorted.
+            if !self.is_used(neighbour.gpu) && self.residual.may_have(neighbour.route, self.amounts.intra) {
+                self.keys.push(number as u64);
             }
-            uniform &= *alike.get_or_insert((neighbour.bw, neighbour.hops)) == (neighbour.bw, neighbour.hops);
-            let pci_bw = wiring.uplink[neighbour.gpu as usize]
-                .map_or(-1, |(up, down)| self.residual.whole(up).min(self.residual.whole(down)));
-            let key = wiring.port_key(port, neighbour.gpu, pci_bw, number as u32);
-            // Insertion sort: there are few, and most are in order.
-            let mut place = self.keys.len();
-            self.keys.push(key);
-            while place > first && self.keys[place - 1] > key {
-                self.keys[place] = self.keys[place - 1];
-                place -= 1;
-            }
-            self.keys[place] = key;
         }
-        // Far from the port, and with nothing to choose by, NCCL goes the other way round.
-        if uniform && !next {
-            self.keys[first..].reverse();
+        if self.keys.len() > first + 1 {
+            let port = self.current.inter[self.current.channels][0];
+            for at in first..self.keys.len() {
+                let number = self.keys[at] as usize;
+                let candidate = neighbours[number].gpu;
+                let pci_bw = wiring.uplink[candidate as usize]
+                    .map_or(-1, |(up, down)| self.residual.whole(up).min(self.residual.whole(down)));
+                let key = wiring.port_key(port, candidate, pci_bw, number);
+                // Insertion sort: there are few, and most are in order.
+                let mut place = at;
+                while place > first && self.keys[place - 1] > key {
+                    self.keys[place] = self.keys[place - 1];
+                    place -= 1;
+                }
+                self.keys[place] = key;
+            }
+            // Far from the port, and with nothing to choose by, NCCL goes the other way round.
+            if !next && wiring.is_uniform(gpu, |other| self.is_used(other)) {
+                self.keys[first..].reverse();
+            }
         }
         for at in first..self.keys.len() {
-            let neighbour = neighbours[self.keys[at] as u32 as usize].gpu;
-            self.step_to(gpu, neighbour, step, shape, Order::Free, budget);
+            let neighbour = &neighbours[Wiring::neighbour_of(self.keys[at])];
+            self.step_by(neighbour.route, neighbour.gpu, step, shape, budget);
         }
         self.keys.truncate(first);
     }
@@ -621,6 +631,17 @@ impl<R: Residual> Walk<'_, R> {
         if self.take(route, self.amounts.intra, self.current.type_intra) {
             self.toggle(to);
             self.visit(Some(to), step + 1, shape, order, budget);
+            self.toggle(to);
+            self.give(route, self.amounts.intra);
+        }
+    }
+
+    /// A step whose route is known to be allowed, and may have the bandwidth.
+    fn step_by(&mut self, route: Route, to: u32, step: i32, shape: Shape, budget: &mut i32) {
+        if self.residual.take_known(self.wiring, route, self.amounts.intra) {
+            self.current.hops += route.hops as i32;
+            self.toggle(to);
+            self.visit(Some(to), step + 1, shape, Order::Free, budget);
             self.toggle(to);
             self.give(route, self.amounts.intra);
         }

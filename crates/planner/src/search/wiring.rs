@@ -35,6 +35,13 @@ pub(super) struct Route {
     pub intel_overhead: bool,
 }
 
+impl Route {
+    /// Whether the path, and the one back where that counts, is no worse than a type.
+    pub fn is_within(&self, worst: PathType, both_ways: bool) -> bool {
+        self.kind < PathType::Dis && self.kind <= worst && (!both_ways || self.back_kind <= worst)
+    }
+}
+
 /// A port.
 #[derive(Debug, Clone)]
 pub(super) struct Port {
@@ -64,7 +71,7 @@ pub(super) struct Wiring {
     /// For each GPU the others, best connected first: widest, fewest links, nearest in number.
     pub neighbours: Vec<Vec<Neighbour>>,
     /// For each port and GPU the part of the GPU's sorting key that does not change: see [`Wiring::port_key`].
-    port_keys: Vec<u128>,
+    port_keys: Vec<u64>,
     /// For each GPU its PCI link up and the one back down to it.
     pub uplink: Vec<Option<(u32, u32)>>,
     /// For each port the GPUs with the widest path to it; empty when it reaches none.
@@ -81,11 +88,17 @@ pub(super) struct Wiring {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Neighbour {
     pub gpu: u32,
-    /// Bandwidth, whole GB/s.
-    pub bw: i32,
-    pub hops: u32,
+    /// The route there.
+    pub route: Route,
     /// Distance in number.
     offset: u32,
+}
+
+impl Neighbour {
+    /// By which GPUs are alike: bandwidth in whole GB/s, and links.
+    const fn quality(&self) -> (i32, u32) {
+        (self.route.bw as i32, self.route.hops)
+    }
 }
 
 impl Wiring {
@@ -108,10 +121,7 @@ impl Wiring {
             gpus: gpu_nodes.len(),
             has_nvs: nvs.is_some(),
             neighbours: neighbours(gpu_nodes.len(), &gpu_to_gpu),
-            port_keys: port_to_gpu
-                .iter()
-                .map(|route| u128::from(inverse(route.bw as i32)) << 96 | u128::from(route.hops) << 32)
-                .collect(),
+            port_keys: port_to_gpu.chunks(gpu_nodes.len().max(1)).flat_map(port_keys).collect(),
             uplink: gpu_nodes.iter().map(|gpu| uplink(system, *gpu)).collect(),
             closest_gpus: port_nodes.iter().map(|port| closest_gpus(routing, *port)).collect(),
             ports: ports(routing, &port_nodes),
@@ -129,11 +139,16 @@ impl Wiring {
     }
 
     /// Sorts GPUs on the way to a port: the widest path from the port first, then the widest PCI link (`pci_bw`, whole
-    /// GB/s, -1 is none), then the fewest links, then the order of `neighbour`, which stands in the lowest 32 bits.
-    pub fn port_key(&self, port: u32, gpu: u32, pci_bw: i32, neighbour: u32) -> u128 {
+    /// GB/s, -1 is none), then the fewest links, then the order of `neighbour`, which stands in the lowest bits.
+    pub fn port_key(&self, port: u32, gpu: u32, pci_bw: i32, neighbour: usize) -> u64 {
         self.port_keys[port as usize * self.gpus + gpu as usize]
-            | u128::from(inverse(pci_bw)) << 64
-            | u128::from(neighbour)
+            | u64::from(inverse(pci_bw)) << (2 * PLACE_BITS)
+            | neighbour as u64
+    }
+
+    /// The neighbour that stands in a key.
+    pub const fn neighbour_of(key: u64) -> usize {
+        (key & ((1 << PLACE_BITS) - 1)) as usize
     }
 
     pub fn port_to_gpu(&self, port: u32, gpu: u32) -> Route {
@@ -165,6 +180,13 @@ impl Wiring {
         self.lists().iter().map(|list| list.len()).sum()
     }
 
+    /// Whether all other GPUs are equally well connected to one, apart from those that `skip` names.
+    pub fn is_uniform(&self, gpu: u32, skip: impl Fn(u32) -> bool) -> bool {
+        let mut others = self.neighbours[gpu as usize].iter().filter(|other| !skip(other.gpu));
+        let first = others.next().map(Neighbour::quality);
+        others.all(|other| Some(other.quality()) == first)
+    }
+
     /// The types of paths between GPUs and the switch, and between GPUs and ports, as bits.
     pub fn kinds(&self) -> (u16, u16) {
         let bits = |lists: &[&[Route]]| {
@@ -179,6 +201,27 @@ impl Wiring {
     pub fn charges(&self, route: Route) -> &[Charge] {
         &self.charges[route.first as usize..(route.first + route.len) as usize]
     }
+}
+
+/// Bits for a place among the GPUs of a system, of which there are at most 640.
+const PLACE_BITS: u32 = 10;
+
+/// The parts of the sorting keys of one port that do not change: places by bandwidth and by links.
+fn port_keys(routes: &[Route]) -> Vec<u64> {
+    let place = |value: i64, all: &dyn Fn(&Route) -> i64| {
+        let mut lower: Vec<i64> = routes.iter().map(all).filter(|other| *other < value).collect();
+        lower.sort_unstable();
+        lower.dedup();
+        lower.len() as u64
+    };
+    let by_bw = |route: &Route| -i64::from(route.bw as i32);
+    let by_hops = |route: &Route| i64::from(route.hops);
+    routes
+        .iter()
+        .map(|route| {
+            place(by_bw(route), &by_bw) << (2 * PLACE_BITS + 32) | place(by_hops(route), &by_hops) << PLACE_BITS
+        })
+        .collect()
 }
 
 /// Orders whole numbers the other way round.
@@ -273,11 +316,14 @@ fn neighbours(gpus: usize, routes: &[Route]) -> Vec<Vec<Neighbour>> {
                 .map(|offset| {
                     let gpu = (from + offset) % gpus;
                     let route = routes[from * gpus + gpu];
-                    Neighbour { gpu: gpu as u32, bw: route.bw as i32, hops: route.hops, offset: offset as u32 }
+                    Neighbour { gpu: gpu as u32, route, offset: offset as u32 }
                 })
-                .filter(|neighbour| neighbour.hops > 0)
+                .filter(|neighbour| neighbour.route.hops > 0)
                 .collect();
-            others.sort_unstable_by_key(|neighbour| (-neighbour.bw, neighbour.hops, neighbour.offset));
+            others.sort_unstable_by_key(|neighbour| {
+                let (bw, hops) = neighbour.quality();
+                (-bw, hops, neighbour.offset)
+            });
             others
         })
         .collect()
