@@ -40,7 +40,7 @@ fn report(what: &str, took: Duration, more: &str) {
 fn read(path: &std::path::Path) -> Result<System> {
     let bytes = std::fs::read(path).with_context(|| format!("reading {}", path.display()))?;
     Ok(System::from_document(&topology::xml::parse(
-        &*path.to_string_lossy(),
+        &path.to_string_lossy(),
         &bytes,
     )?)?)
 }

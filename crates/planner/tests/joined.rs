@@ -106,7 +106,7 @@ fn check_trees(joined: &Joined) -> Result<(), TestCaseError> {
     }
     // The trees of a pair stand in channels c and c + searched.
     let searched = joined.channels.searched;
-    if joined.layout().nodes() % 2 == 0 && joined.channels.count() >= 2 * searched {
+    if joined.layout().nodes().is_multiple_of(2) && joined.channels.count() >= 2 * searched {
         for channel in 0..searched {
             let inner = |channel| -> Vec<u32> {
                 let mut nodes: Vec<u32> = (0..ranks)
