@@ -1,2 +1,42 @@
-//! topo
-fn main() {}
+//! `topo`: plans a machine's NCCL channels without the machine, and says why they are what they are.
+//!
+//! Everything outside enters and leaves here: arguments, environment, files, the terminal. What a command says is made by
+//! plain functions that return text; `main` prints it.
+//!
+//! In reading order: [`arguments`], [`environment`], [`input`], [`plan`], [`show`], [`why`], [`render`], [`output`],
+//! [`exit`].
+
+mod arguments;
+mod device;
+mod environment;
+mod exit;
+mod generate;
+mod input;
+mod output;
+mod plan;
+mod render;
+mod show;
+mod suggest;
+mod why;
+mod wiring;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use arguments::{Arguments, Command};
+use environment::Environment;
+use output::Output;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let environment = Environment::read();
+    let mut output = Output::default();
+    let done = match &arguments.command {
+        Command::Plan(arguments) => plan::run(arguments, &environment, &mut output),
+        Command::Show(arguments) => show::run(arguments, &environment, &mut output),
+        Command::Completions { shell } => generate::completions(*shell, &mut output),
+        Command::Man { directory } => generate::man(directory.as_deref(), &mut output),
+    };
+    exit::finish(done, &output)
+}

@@ -2,6 +2,7 @@
 
 pub mod cluster;
 pub mod connect;
+pub mod cost;
 pub mod error;
 pub mod host;
 pub mod request;

@@ -2,12 +2,13 @@
 //!
 //! [`Joined`] keeps what the distinct machines decided once, and answers questions about any rank by arithmetic, so a job
 //! of many equal hosts is as small as one of two. In reading order: [`summary`] (what ranks tell each other),
-//! [`channels`], [`rings`], [`trees`], [`nvls`], [`collnet`], [`p2p`], [`ports`],
-//! [`connections`].
+//! [`channels`], [`rings`], [`trees`], [`nvls`], [`collnet`], [`p2p`], [`ports`], [`connections`],
+//! [`costing`] (what the cost model asks).
 
 pub mod channels;
 pub mod collnet;
 pub mod connections;
+pub mod costing;
 pub mod nvls;
 pub mod p2p;
 pub mod ports;
@@ -32,7 +33,7 @@ use plan::GraphKind;
 use crate::cluster::{ClusterPlan, Layout, NodePlace};
 use crate::error::Error;
 use crate::host::HostPlan;
-use crate::settings::{ConnectSettings, Settings};
+use crate::settings::{Settings, Tuning};
 use chains::NodeChains;
 
 /// Bytes of one connection's buffers, by protocol.
@@ -47,11 +48,12 @@ pub struct Buffers {
 }
 
 impl Buffers {
-    fn new(settings: &ConnectSettings) -> Self {
+    fn new(tuning: &Tuning) -> Self {
+        let [ll, ll128, simple] = tuning.buffer_bytes;
         Self {
-            ll: settings.ll_buffer.unwrap_or(524_288),
-            ll128: settings.ll128_buffer.unwrap_or(4_915_200),
-            simple: settings.simple_buffer.unwrap_or(4_194_304),
+            ll: ll.unwrap_or(524_288),
+            ll128: ll128.unwrap_or(4_915_200),
+            simple: simple.unwrap_or(4_194_304),
         }
     }
 }
@@ -97,7 +99,7 @@ impl Joined {
             && i64::from(nodes) >= connect.collnet_node_threshold;
         let channels = Channels::new(&facts, nodes, ranks, collnet, connect);
         let chains = chains::of_machines(&plan, searched)?;
-        let buffers = Buffers::new(connect);
+        let buffers = Buffers::new(&settings.tuning);
         let p2p = P2pChannels::new(&facts, &plan.layout, channels.count(), buffers, connect);
         let nvls = Nvls::new(&facts, &chains, nodes, connect);
         Ok(Self {

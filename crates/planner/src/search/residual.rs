@@ -16,19 +16,19 @@ pub(super) trait Residual {
     fn amount(bw: f32) -> Self::Amount;
 
     /// Takes an amount on every link of a route; if a link has too little, takes nothing and answers no.
-    fn take(&mut self, wiring: &Wiring, route: Route, amount: Self::Amount) -> bool;
+    fn take(&mut self, wiring: &Wiring, route: &Route, amount: &Self::Amount) -> bool;
 
     /// Whether [`Residual::take`] could answer yes. No is certain.
-    fn may_have(&self, route: Route, amount: Self::Amount) -> bool;
+    fn may_have(&self, route: &Route, amount: &Self::Amount) -> bool;
 
     /// As [`Residual::take`], where [`Residual::may_have`] said yes and nothing was taken since.
-    fn take_known(&mut self, wiring: &Wiring, route: Route, amount: Self::Amount) -> bool;
+    fn take_known(&mut self, wiring: &Wiring, route: &Route, amount: &Self::Amount) -> bool;
 
     /// Whether [`Residual::fingerprint`] will be asked for.
     fn keep_fingerprint(&mut self, keep: bool);
 
     /// Gives back what [`Residual::take`] took.
-    fn give(&mut self, wiring: &Wiring, route: Route, amount: Self::Amount);
+    fn give(&mut self, wiring: &Wiring, route: &Route, amount: &Self::Amount);
 
     /// What a link has left, in whole GB/s.
     fn whole(&self, link: u32) -> i32;
@@ -55,7 +55,7 @@ impl Floats {
         &self.0
     }
 
-    fn walk(&mut self, charges: &[Charge], route: Route, bw: f32) -> usize {
+    fn walk(&mut self, charges: &[Charge], route: &Route, bw: f32) -> usize {
         let pci_bw = with_intel_overhead(bw, route);
         for (done, charge) in charges.iter().enumerate() {
             let forward = if charge.is_pci { pci_bw } else { bw };
@@ -79,7 +79,7 @@ impl Floats {
 }
 
 /// What a PCI link of a route carries for `bw` GB/s.
-pub(super) fn with_intel_overhead(bw: f32, route: Route) -> f32 {
+pub(super) fn with_intel_overhead(bw: f32, route: &Route) -> f32 {
     if route.intel_overhead { bw * 6.0 / 5.0 } else { bw }
 }
 
@@ -90,28 +90,28 @@ impl Residual for Floats {
         bw
     }
 
-    fn take(&mut self, wiring: &Wiring, route: Route, bw: f32) -> bool {
+    fn take(&mut self, wiring: &Wiring, route: &Route, bw: &f32) -> bool {
         let charges = wiring.charges(route);
-        let done = self.walk(charges, route, bw);
+        let done = self.walk(charges, route, *bw);
         if done < charges.len() {
-            self.walk(&charges[..done], route, -bw);
+            self.walk(&charges[..done], route, -*bw);
             return false;
         }
         true
     }
 
-    fn may_have(&self, _: Route, _: f32) -> bool {
+    fn may_have(&self, _: &Route, _: &f32) -> bool {
         true
     }
 
-    fn take_known(&mut self, wiring: &Wiring, route: Route, bw: f32) -> bool {
+    fn take_known(&mut self, wiring: &Wiring, route: &Route, bw: &f32) -> bool {
         self.take(wiring, route, bw)
     }
 
     fn keep_fingerprint(&mut self, _: bool) {}
 
-    fn give(&mut self, wiring: &Wiring, route: Route, bw: f32) {
-        self.walk(wiring.charges(route), route, -bw);
+    fn give(&mut self, wiring: &Wiring, route: &Route, bw: &f32) {
+        self.walk(wiring.charges(route), route, -*bw);
     }
 
     fn whole(&self, link: u32) -> i32 {

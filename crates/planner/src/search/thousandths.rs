@@ -145,14 +145,14 @@ impl Thousandths {
     }
 
     #[inline]
-    fn note(&mut self, route: Route, amount: [(i32, i32); 4], sign: i64) {
+    fn note(&mut self, route: &Route, amount: &[(i32, i32); 4], sign: i64) {
         if !self.keeps_fingerprint {
             return;
         }
         let (plain, weights) = &self.weights[route.number as usize];
         let kinds = if *plain { 1 } else { weights.len() };
         for (weight, (_, taken)) in weights.iter().zip(amount).take(kinds) {
-            self.fingerprint.add(*weight, sign * i64::from(taken));
+            self.fingerprint.add(*weight, sign * i64::from(*taken));
         }
     }
 
@@ -188,11 +188,11 @@ impl Residual for Thousandths {
         Amount([of(bw), of(bw / 8.0), of(bw * 6.0 / 5.0), (i32::MAX, 0)])
     }
 
-    fn take(&mut self, wiring: &Wiring, route: Route, amount: Amount) -> bool {
+    fn take(&mut self, wiring: &Wiring, route: &Route, amount: &Amount) -> bool {
         self.may_have(route, amount) && self.take_known(wiring, route, amount)
     }
 
-    fn take_known(&mut self, _: &Wiring, route: Route, Amount(amount): Amount) -> bool {
+    fn take_known(&mut self, _: &Wiring, route: &Route, Amount(amount): &Amount) -> bool {
         let (first, end) = self.spans[route.number as usize];
         for charge in &self.charges[first as usize..end as usize] {
             self.left[charge.place as usize] -= amount[charge.kind as usize & 3].1;
@@ -206,14 +206,14 @@ impl Residual for Thousandths {
     }
 
     #[inline]
-    fn may_have(&self, route: Route, Amount(amount): Amount) -> bool {
+    fn may_have(&self, route: &Route, Amount(amount): &Amount) -> bool {
         let (first, end) = self.spans[route.number as usize];
         let charges = &self.charges[first as usize..end as usize];
         charges.iter().all(|charge| self.left[charge.place as usize] >= amount[charge.kind as usize & 3].0)
     }
 
     #[inline]
-    fn give(&mut self, _: &Wiring, route: Route, Amount(amount): Amount) {
+    fn give(&mut self, _: &Wiring, route: &Route, Amount(amount): &Amount) {
         let (first, end) = self.spans[route.number as usize];
         for charge in &self.charges[first as usize..end as usize] {
             self.left[charge.place as usize] += amount[charge.kind as usize & 3].1;

@@ -132,7 +132,23 @@ struct Amounts<R: Residual> {
     half_inter: R::Amount,
 }
 
+/// One of the amounts of an attempt.
+#[derive(Debug, Clone, Copy)]
+enum Which {
+    Intra,
+    Inter,
+    HalfInter,
+}
+
 impl<R: Residual> Amounts<R> {
+    const fn get(&self, which: Which) -> &R::Amount {
+        match which {
+            Which::Intra => &self.intra,
+            Which::Inter => &self.inter,
+            Which::HalfInter => &self.half_inter,
+        }
+    }
+
     fn of(record: &Record) -> Self {
         Self {
             intra: R::amount(record.bw_intra),
@@ -370,49 +386,49 @@ impl<R: Residual> Walk<'_, R> {
     /// A channel begins at a port and goes to a GPU.
     fn start_from(&mut self, port: u32, gpu: u32, shape: Shape, order: Order, budget: &mut i32) {
         let route = self.wiring.port_to_gpu(port, gpu);
-        if self.take(route, self.amounts.inter, self.current.type_inter) {
+        if self.take(route, Which::Inter, self.current.type_inter) {
             self.start(gpu, shape, order, budget);
-            self.give(route, self.amounts.inter);
+            self.give(route, Which::Inter);
         }
     }
 
     /// Takes an amount along a route that is no worse than `worst`.
-    fn take(&mut self, route: Route, amount: R::Amount, worst: PathType) -> bool {
-        if !self.allows(route, worst) || !self.residual.take(self.wiring, route, amount) {
+    fn take(&mut self, route: &Route, which: Which, worst: PathType) -> bool {
+        if !self.allows(route, worst) || !self.residual.take(self.wiring, route, self.amounts.get(which)) {
             return false;
         }
         self.current.hops += route.hops as i32;
         true
     }
 
-    fn give(&mut self, route: Route, amount: R::Amount) {
-        self.residual.give(self.wiring, route, amount);
+    fn give(&mut self, route: &Route, which: Which) {
+        self.residual.give(self.wiring, route, self.amounts.get(which));
         self.current.hops -= route.hops as i32;
     }
 
-    fn allows(&self, route: Route, worst: PathType) -> bool {
+    fn allows(&self, route: &Route, worst: PathType) -> bool {
         route.is_within(worst, self.both_ways)
     }
 
     /// Takes a share of the bandwidth inside the host. The type is only checked for a whole share.
-    fn take_share(&mut self, route: Route, share: f32) -> bool {
+    fn take_share(&mut self, route: &Route, share: f32) -> bool {
         if route.kind >= PathType::Dis || share == 1.0 && !self.allows(route, self.current.type_intra) {
             return false;
         }
-        let taken = self.residual.take(self.wiring, route, R::amount(self.current.bw_intra * share));
+        let taken = self.residual.take(self.wiring, route, &R::amount(self.current.bw_intra * share));
         if taken {
             self.count_hops(route, share);
         }
         taken
     }
 
-    fn give_share(&mut self, route: Route, share: f32) {
-        self.residual.give(self.wiring, route, R::amount(self.current.bw_intra * share));
+    fn give_share(&mut self, route: &Route, share: f32) {
+        self.residual.give(self.wiring, route, &R::amount(self.current.bw_intra * share));
         self.count_hops(route, -share);
     }
 
     /// Fractions are cut off each time, as in NCCL.
-    fn count_hops(&mut self, route: Route, share: f32) {
+    fn count_hops(&mut self, route: &Route, share: f32) {
         self.current.hops = (self.current.hops as f32 + share * route.hops as f32) as i32;
     }
 
@@ -439,9 +455,9 @@ impl<R: Residual> Walk<'_, R> {
             self.go_on(gpu, step, shape, order, budget);
         } else if step == shape.close {
             let route = self.wiring.gpu_to_gpu(gpu, self.first_of_channel(channel));
-            if self.take(route, self.amounts.intra, self.current.type_intra) {
+            if self.take(route, Which::Intra, self.current.type_intra) {
                 self.visit(None, step + 1, Shape { close: -1, ..shape }, order, budget);
-                self.give(route, self.amounts.intra);
+                self.give(route, Which::Intra);
             }
         } else {
             self.visit(None, gpus, Shape { back: -1, close: -1 }, order, budget);
@@ -478,12 +494,12 @@ impl<R: Residual> Walk<'_, R> {
             }
             let balanced = self.current.pattern == Pattern::BalancedTree;
             let back = if balanced && step == 0 { 1 } else { -1 };
-            let amount = if balanced { self.amounts.half_inter } else { self.amounts.inter };
+            let which = if balanced { Which::HalfInter } else { Which::Inter };
             let route = self.wiring.gpu_to_port(gpu, *number);
-            if self.take(route, amount, self.current.type_inter) {
+            if self.take(route, which, self.current.type_inter) {
                 self.current.inter[channel][1] = self.wiring.ports[*number as usize].canonical;
                 self.visit(Some(gpu), step, Shape { back, ..shape }, order, budget);
-                self.give(route, amount);
+                self.give(route, which);
             }
         }
     }
@@ -562,8 +578,8 @@ impl<R: Residual> Walk<'_, R> {
     fn go_on_to_nearest(&mut self, gpu: u32, step: i32, shape: Shape, budget: &mut i32) {
         let nearby = self.nearby;
         for neighbour in &nearby[gpu as usize] {
-            if !self.is_used(neighbour.gpu) && self.residual.may_have(neighbour.route, self.amounts.intra) {
-                self.step_by(neighbour.route, neighbour.gpu, step, shape, budget);
+            if !self.is_used(neighbour.gpu) && self.residual.may_have(&neighbour.route, &self.amounts.intra) {
+                self.step_by(&neighbour.route, neighbour.gpu, step, shape, budget);
             }
         }
     }
@@ -576,7 +592,7 @@ impl<R: Residual> Walk<'_, R> {
         let first = self.keys.len();
         for (number, neighbour) in neighbours.iter().enumerate() {
             // What cannot be reached need not be sorted.
-            if !self.is_used(neighbour.gpu) && self.residual.may_have(neighbour.route, self.amounts.intra) {
+            if !self.is_used(neighbour.gpu) && self.residual.may_have(&neighbour.route, &self.amounts.intra) {
                 self.keys.push(number as u64);
             }
         }
@@ -603,7 +619,7 @@ impl<R: Residual> Walk<'_, R> {
         }
         for at in first..self.keys.len() {
             let neighbour = &neighbours[Wiring::neighbour_of(self.keys[at])];
-            self.step_by(neighbour.route, neighbour.gpu, step, shape, budget);
+            self.step_by(&neighbour.route, neighbour.gpu, step, shape, budget);
         }
         self.keys.truncate(first);
     }
@@ -628,22 +644,22 @@ impl<R: Residual> Walk<'_, R> {
 
     fn step_to(&mut self, from: u32, to: u32, step: i32, shape: Shape, order: Order, budget: &mut i32) {
         let route = self.wiring.gpu_to_gpu(from, to);
-        if self.take(route, self.amounts.intra, self.current.type_intra) {
+        if self.take(route, Which::Intra, self.current.type_intra) {
             self.toggle(to);
             self.visit(Some(to), step + 1, shape, order, budget);
             self.toggle(to);
-            self.give(route, self.amounts.intra);
+            self.give(route, Which::Intra);
         }
     }
 
     /// A step whose route is known to be allowed, and may have the bandwidth.
-    fn step_by(&mut self, route: Route, to: u32, step: i32, shape: Shape, budget: &mut i32) {
-        if self.residual.take_known(self.wiring, route, self.amounts.intra) {
+    fn step_by(&mut self, route: &Route, to: u32, step: i32, shape: Shape, budget: &mut i32) {
+        if self.residual.take_known(self.wiring, route, &self.amounts.intra) {
             self.current.hops += route.hops as i32;
             self.toggle(to);
             self.visit(Some(to), step + 1, shape, Order::Free, budget);
             self.toggle(to);
-            self.give(route, self.amounts.intra);
+            self.give(route, Which::Intra);
         }
     }
 
@@ -675,9 +691,9 @@ impl<R: Residual> Walk<'_, R> {
     }
 
     /// Reserves all routes, completes the channel if that worked, and gives everything back in reverse order.
-    fn with_all(
+    fn with_all<'r>(
         &mut self,
-        routes: impl DoubleEndedIterator<Item = (Route, f32)> + Clone,
+        routes: impl DoubleEndedIterator<Item = (&'r Route, f32)> + Clone,
         budget: &mut i32,
     ) {
         let mut reserved = 0;

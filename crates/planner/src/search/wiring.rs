@@ -134,8 +134,8 @@ impl Wiring {
         }
     }
 
-    pub fn gpu_to_gpu(&self, from: u32, to: u32) -> Route {
-        self.gpu_to_gpu[from as usize * self.gpus + to as usize]
+    pub fn gpu_to_gpu(&self, from: u32, to: u32) -> &Route {
+        &self.gpu_to_gpu[from as usize * self.gpus + to as usize]
     }
 
     /// Sorts GPUs on the way to a port: the widest path from the port first, then the widest PCI link (`pci_bw`, whole
@@ -151,20 +151,20 @@ impl Wiring {
         (key & ((1 << PLACE_BITS) - 1)) as usize
     }
 
-    pub fn port_to_gpu(&self, port: u32, gpu: u32) -> Route {
-        self.port_to_gpu[port as usize * self.gpus + gpu as usize]
+    pub fn port_to_gpu(&self, port: u32, gpu: u32) -> &Route {
+        &self.port_to_gpu[port as usize * self.gpus + gpu as usize]
     }
 
-    pub fn gpu_to_port(&self, gpu: u32, port: u32) -> Route {
-        self.gpu_to_port[gpu as usize * self.ports.len() + port as usize]
+    pub fn gpu_to_port(&self, gpu: u32, port: u32) -> &Route {
+        &self.gpu_to_port[gpu as usize * self.ports.len() + port as usize]
     }
 
-    pub fn nvs_to_gpu(&self, gpu: u32) -> Route {
-        self.nvs_to_gpu[gpu as usize]
+    pub fn nvs_to_gpu(&self, gpu: u32) -> &Route {
+        &self.nvs_to_gpu[gpu as usize]
     }
 
-    pub fn gpu_to_nvs(&self, gpu: u32) -> Route {
-        self.gpu_to_nvs[gpu as usize]
+    pub fn gpu_to_nvs(&self, gpu: u32) -> &Route {
+        &self.gpu_to_nvs[gpu as usize]
     }
 
     fn lists(&self) -> [&[Route]; 5] {
@@ -172,8 +172,8 @@ impl Wiring {
     }
 
     /// All routes, by number.
-    pub fn routes(&self) -> impl Iterator<Item = Route> {
-        self.lists().into_iter().flatten().copied()
+    pub fn routes(&self) -> impl Iterator<Item = &Route> {
+        self.lists().into_iter().flatten()
     }
 
     pub fn route_count(&self) -> usize {
@@ -198,7 +198,7 @@ impl Wiring {
         )
     }
 
-    pub fn charges(&self, route: Route) -> &[Charge] {
+    pub fn charges(&self, route: &Route) -> &[Charge] {
         &self.charges[route.first as usize..(route.first + route.len) as usize]
     }
 }

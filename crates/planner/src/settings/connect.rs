@@ -1,4 +1,5 @@
-//! Settings that decide how hosts are joined: channel counts, chunk and buffer sizes, the point-to-point schedule.
+//! Settings that decide how hosts are joined: channel counts, chunk sizes, the point-to-point schedule. The sizes of buffers
+//! are read with the cost model's settings, which need them too.
 
 use super::Settings;
 use super::parse::Reader;
@@ -11,13 +12,10 @@ const ARGUMENTS_HEAD: i64 = 32;
 const ARGUMENTS_PER_CHANNEL: i64 = 16;
 
 /// Names of the variables read here, except those that the search reads too.
-pub(super) const NAMES: [&str; 27] = [
-    "NCCL_BUFFSIZE",
+pub(super) const NAMES: [&str; 24] = [
     "NCCL_COLLNET_NODE_THRESHOLD",
     "NCCL_IGNORE_COLLNET_MISMATCH",
     "NCCL_IGNORE_NET_MISMATCH",
-    "NCCL_LL128_BUFFSIZE",
-    "NCCL_LL_BUFFSIZE",
     "NCCL_MAX_CTAS",
     "NCCL_MAX_NCHANNELS",
     "NCCL_MAX_NRINGS",
@@ -86,12 +84,6 @@ pub struct ConnectSettings {
     pub p2p_schedule_group_size: i64,
     /// `NCCL_P2P_READ_ENABLE`: receivers read instead of senders writing; `None` decides by GPU generation.
     pub p2p_read: Option<bool>,
-    /// `NCCL_LL_BUFFSIZE`: bytes.
-    pub ll_buffer: Option<i64>,
-    /// `NCCL_LL128_BUFFSIZE`: bytes.
-    pub ll128_buffer: Option<i64>,
-    /// `NCCL_BUFFSIZE`: bytes, for Simple.
-    pub simple_buffer: Option<i64>,
     /// `NCCL_IGNORE_NET_MISMATCH`: hosts may have different numbers of network ports.
     pub ignore_net_mismatch: bool,
     /// `NCCL_IGNORE_COLLNET_MISMATCH`: hosts may have different numbers of ports that reduce.
@@ -122,9 +114,6 @@ impl Default for ConnectSettings {
             p2p_pci_chunk_size: 1 << 17,
             p2p_schedule_group_size: 8,
             p2p_read: None,
-            ll_buffer: None,
-            ll128_buffer: None,
-            simple_buffer: None,
             ignore_net_mismatch: true,
             ignore_collnet_mismatch: false,
         }
@@ -182,9 +171,6 @@ impl Reader {
             "NCCL_MIN_NCHANNELS" => optional(&mut known.min_channels),
             "NCCL_MAX_NCHANNELS" => optional(&mut known.max_channels),
             "NCCL_NVLSTREE_MAX_CHUNKSIZE" => optional(&mut known.nvls_tree_max_chunk_size),
-            "NCCL_LL_BUFFSIZE" => optional(&mut known.ll_buffer),
-            "NCCL_LL128_BUFFSIZE" => optional(&mut known.ll128_buffer),
-            "NCCL_BUFFSIZE" => optional(&mut known.simple_buffer),
             "NCCL_P2P_READ_ENABLE" => {
                 known.p2p_read = Some(self.number(name, value, -2))
                     .filter(|n| *n != -2)

@@ -6,9 +6,11 @@
 mod connect;
 mod names;
 mod parse;
+mod tuning;
 
 pub use connect::{ConnectSettings, MAX_CHANNELS};
 pub use names::PLANNING;
+pub use tuning::{TUNING, Tuning};
 
 use topology::PathType;
 
@@ -80,6 +82,8 @@ pub struct Settings {
     pub graph_file: Option<String>,
     /// How hosts are joined.
     pub connect: ConnectSettings,
+    /// Settings of the cost model.
+    pub tuning: Tuning,
     /// The variables that were given, in the order given.
     pub in_force: Vec<(String, String)>,
     /// What is odd about them.
@@ -111,6 +115,7 @@ impl Default for Settings {
             ignore_cpu_affinity: false,
             graph_file: None,
             connect: ConnectSettings::default(),
+            tuning: Tuning::default(),
             in_force: Vec::new(),
             notes: Vec::new(),
         }

@@ -1,6 +1,6 @@
 //! The names of NCCL's variables.
 
-use super::connect;
+use super::{TUNING, connect};
 
 /// Closest names that are still offered: a typing error, not another word.
 const LIKENESS: f64 = 0.85;
@@ -34,9 +34,8 @@ pub const PLANNING: [&str; 25] = [
     "NCCL_MNNVL_ENABLE",
 ];
 
-/// Variables of NCCL that leave the search and the joining of hosts alone.
-const OTHERS: [&str; 86] = [
-    "NCCL_ALGO",
+/// Variables of NCCL that change neither the search, nor the joining of hosts, nor the cost model.
+const OTHERS: [&str; 78] = [
     "NCCL_CGA_CLUSTER_SIZE",
     "NCCL_CHECKS_DISABLE",
     "NCCL_CHECK_POINTERS",
@@ -90,8 +89,6 @@ const OTHERS: [&str; 86] = [
     "NCCL_IB_TIMEOUT",
     "NCCL_LAUNCH_MODE",
     "NCCL_LAUNCH_ORDER_IMPLICIT",
-    "NCCL_LL128_C2C",
-    "NCCL_LL128_NTHREADS",
     "NCCL_LOCAL_REGISTER",
     "NCCL_MNNVL_CLIQUE_ID",
     "NCCL_MNNVL_CROSS_CLIQUE",
@@ -103,24 +100,19 @@ const OTHERS: [&str; 86] = [
     "NCCL_NET_GDR_READ_LEVEL",
     "NCCL_NET_MERGE_LEVEL",
     "NCCL_NET_MERGE_POLICY",
-    "NCCL_NET_OVERHEAD",
     "NCCL_NET_PLUGIN",
     "NCCL_NET_SHARED_BUFFERS",
     "NCCL_NET_SHARED_COMMS",
     "NCCL_NSOCKS_PERTHREAD",
-    "NCCL_NTHREADS",
     "NCCL_OOB_NET_ENABLE",
     "NCCL_OOB_NET_IFNAME",
     "NCCL_P2P_DIRECT_DISABLE",
-    "NCCL_PAT_ENABLE",
     "NCCL_PROFILER_PLUGIN",
-    "NCCL_PROTO",
     "NCCL_RAS_ENABLE",
     "NCCL_RUNTIME_CONNECT",
     "NCCL_SOCKET_FAMILY",
     "NCCL_SOCKET_IFNAME",
     "NCCL_SOCKET_NTHREADS",
-    "NCCL_THREAD_THRESHOLDS",
     "NCCL_TUNER_PLUGIN",
 ];
 
@@ -134,7 +126,7 @@ const WRITING: [&str; 5] = [
 ];
 
 fn all() -> impl Iterator<Item = &'static str> {
-    PLANNING.into_iter().chain(connect::NAMES).chain(OTHERS).chain(WRITING)
+    PLANNING.into_iter().chain(connect::NAMES).chain(TUNING).chain(OTHERS).chain(WRITING)
 }
 
 /// Whether NCCL 2.30 has this variable.

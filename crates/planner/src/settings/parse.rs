@@ -63,6 +63,7 @@ impl Reader {
             "NCCL_IGNORE_CPU_AFFINITY" => settings.ignore_cpu_affinity = self.number(name, value, 0) != 0,
             "NCCL_GRAPH_FILE" => settings.graph_file = Some(value.to_owned()),
             _ if self.connect(settings, name, value) => {}
+            _ if self.tuning(&mut settings.tuning, name, value) => {}
             _ if names::is_known(name) => {}
             _ if name.starts_with("NCCL_") => self.unknown(name),
             _ => self.note(name, "is not an NCCL variable; it changes nothing".to_owned()),
@@ -163,4 +164,23 @@ fn integer(text: &str) -> (i64, Reading) {
         Ok(value) => i64::try_from(value).map_or((0, Reading::Overflow), |value| (value, reading)),
         Err(_) => (0, Reading::Overflow),
     }
+}
+
+/// Reads up to `most` decimal numbers with white space between, as C's `sscanf` with `%ld` does, and returns what follows
+/// the last one.
+pub(super) fn whitespace_integers(text: &str, most: usize) -> (Vec<i64>, &str) {
+    let mut numbers = Vec::new();
+    let mut rest = text.trim_start();
+    while numbers.len() < most && !rest.is_empty() {
+        let sign = usize::from(rest.starts_with(['-', '+']));
+        let digits = rest[sign..].bytes().take_while(u8::is_ascii_digit).count();
+        if digits == 0 {
+            break;
+        }
+        let number = rest[..sign + digits].parse();
+        // A number that does not fit becomes the nearest one that does.
+        numbers.push(number.unwrap_or(if rest.starts_with('-') { i64::MIN } else { i64::MAX }));
+        rest = rest[sign + digits..].trim_start();
+    }
+    (numbers, rest)
 }

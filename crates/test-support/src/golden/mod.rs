@@ -6,12 +6,14 @@
 mod compare;
 mod merged;
 mod system;
+mod tuning;
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use plan::{Graph, GraphKind};
 use planner::cluster::nvlink_domain;
+use planner::cost::{self, Profile};
 use planner::{Cluster, HostPlan, Joined, Request, Settings};
 use serde_json::Value;
 use topology::System;
@@ -34,12 +36,21 @@ pub enum Section {
     Graphs,
     /// The job with its hosts joined.
     Merged,
+    /// What collectives cost, from our own joined hosts.
+    Tuning,
 }
 
 impl Section {
     /// All sections.
-    pub const ALL: [Self; 6] =
-        [Self::Refusal, Self::System, Self::Nodes, Self::Paths, Self::Graphs, Self::Merged];
+    pub const ALL: [Self; 7] = [
+        Self::Refusal,
+        Self::System,
+        Self::Nodes,
+        Self::Paths,
+        Self::Graphs,
+        Self::Merged,
+        Self::Tuning,
+    ];
 
     /// The name in a case file.
     pub const fn name(self) -> &'static str {
@@ -50,6 +61,7 @@ impl Section {
             Self::Paths => "paths",
             Self::Graphs => "graphs",
             Self::Merged => "merged",
+            Self::Tuning => "tuning",
         }
     }
 }
@@ -200,6 +212,9 @@ impl Case {
         }
         judge(Section::Graphs, check_graphs(planned, &self.answer["graphs"]));
         judge(Section::Merged, merged::check(&joined, self.has_flag("--mnnvl"), &self.answer["merged"]));
+        let table = cost::table(&joined.cost_inputs(), &self.settings().tuning, &Profile::nccl_2_30());
+        let table = table.map_err(|error| Difference::new("table", error.to_string(), "a table"));
+        judge(Section::Tuning, table.and_then(|table| tuning::check(&table, &self.answer["tuning"])));
         verdicts
     }
 }

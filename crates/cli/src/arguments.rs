@@ -1,0 +1,139 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
+
+use crate::output::Format;
+
+const EXAMPLES: &str = "\
+Examples:
+  topo plan topology.xml                       what NCCL would do on this machine
+  topo plan topology.xml --explain             and how it came to that, attempt by attempt
+  topo show topology.xml --path GPU0 NIC3      why these two are so far apart
+
+A topology file is what NCCL writes with NCCL_TOPO_DUMP_FILE=topology.xml.";
+
+const PLAN_EXAMPLES: &str = "\
+Examples:
+  topo plan topologies/dgx-h100                a folder with a topology.xml in it
+  topo plan topology.xml --hosts 2             two such machines joined by their network
+  topo plan topology.xml --set NCCL_CROSS_NIC=0 --set NCCL_P2P_LEVEL=SYS
+  topo plan topology.xml --explain | less
+  topo plan topology.xml --format quiet        one line, for scripts
+  ssh node1 cat /tmp/topology.xml | topo plan -
+
+NCCL's variables are taken from the environment, as NCCL takes them; --set comes on top.
+Exit status: 0 when there is a plan, 2 when there is none or the command line is wrong.";
+
+const SHOW_EXAMPLES: &str = "\
+Examples:
+  topo show topology.xml                       the tree of CPUs, switches, GPUs and NICs
+  topo show topology.xml --path GPU0 NIC3      every hop, and what makes the path what it is
+  topo show topology.xml --path GPU0 mlx5_3    a NIC by its name
+  topo show topology.xml --path 0000:1b:00.0 CPU1
+  topo show topology.xml --path GPU0 GPU5 --set NCCL_P2P_LEVEL=SYS
+
+Devices: GPU0 by device number, NIC3 or NET3 by the net plug-in's number, mlx5_3 by name,
+CPU1 by NUMA node, or a PCI bus id.";
+
+const COMPLETIONS_EXAMPLES: &str = "\
+Examples:
+  topo completions bash > ~/.local/share/bash-completion/completions/topo
+  topo completions zsh > \"${fpath[1]}/_topo\"
+  topo completions fish > ~/.config/fish/completions/topo.fish";
+
+const MAN_EXAMPLES: &str = "\
+Examples:
+  topo man | man -l -                          read the page
+  topo man ~/.local/share/man/man1             one page per command, into a folder";
+
+/// Plan a machine's NCCL channels offline, and say why they are what they are
+#[derive(Debug, Parser)]
+#[command(name = "topo", version, after_help = EXAMPLES, disable_help_subcommand = true, max_term_width = 100)]
+pub struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Show what NCCL would do on a machine: rings, trees, bandwidths, and how it found them
+    #[command(after_help = PLAN_EXAMPLES)]
+    Plan(PlanArguments),
+    /// Show a machine as NCCL sees it, or one path through it
+    #[command(after_help = SHOW_EXAMPLES)]
+    Show(ShowArguments),
+    /// Print the completions of a shell
+    #[command(after_help = COMPLETIONS_EXAMPLES)]
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// Print the manual page, or write all pages into a folder
+    #[command(after_help = MAN_EXAMPLES)]
+    Man {
+        /// Folder to write topo.1, topo-plan.1 … into
+        #[arg(value_name = "DIR")]
+        directory: Option<PathBuf>,
+    },
+}
+
+/// Arguments of `topo plan`.
+#[derive(Debug, Args)]
+pub struct PlanArguments {
+    /// Topology file, a folder that holds topology.xml, or - for standard input
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Tell the whole search: each attempt, what was relaxed next and why
+    #[arg(long)]
+    pub explain: bool,
+    /// What to print
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+    /// Hosts in the job, each like this one
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub hosts: u32,
+    /// The hosts in FILE (told apart by host_hash) form one NVLink domain (MNNVL)
+    // The domain's hosts are those in the file, so a number of hosts would say nothing.
+    #[arg(long, conflicts_with = "hosts")]
+    pub nvlink_domain: bool,
+    /// The network reduces (SHARP) and its plug-in is there
+    #[arg(long)]
+    pub collnet: bool,
+    /// NCCL's variables.
+    #[command(flatten)]
+    pub variables: Variables,
+}
+
+/// Arguments of `topo show`.
+#[derive(Debug, Args)]
+pub struct ShowArguments {
+    /// Topology file, a folder that holds topology.xml, or - for standard input
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Every hop between two devices, and why the path is what it is
+    #[arg(long, num_args = 2, value_names = ["FROM", "TO"])]
+    pub path: Option<Vec<String>>,
+    /// NCCL's variables.
+    #[command(flatten)]
+    pub variables: Variables,
+}
+
+/// Variables given on the command line.
+#[derive(Debug, Args)]
+pub struct Variables {
+    /// Set one of NCCL's variables, over the environment (repeatable)
+    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = variable)]
+    pub set: Vec<(String, String)>,
+}
+
+fn variable(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("expected NAME=VALUE, such as NCCL_CROSS_NIC=0".to_owned()),
+    }
+}

@@ -1,0 +1,68 @@
+//! The only place where the environment and the terminal are asked.
+
+use std::io::IsTerminal;
+
+use planner::Settings;
+
+use crate::arguments::Variables;
+
+/// Columns when the output is no terminal and nothing else is said.
+const DEFAULT_WIDTH: usize = 120;
+
+/// Narrower than this nothing fits any more.
+const LEAST_WIDTH: usize = 60;
+
+/// What the surroundings say.
+#[derive(Debug, Clone)]
+pub struct Environment {
+    /// Variables that begin with `NCCL_`, by name.
+    pub nccl: Vec<(String, String)>,
+    /// Standard output may be coloured.
+    pub colour: bool,
+    /// Columns to fill.
+    pub width: usize,
+}
+
+impl Environment {
+    /// Asks the process's environment and its standard output.
+    pub fn read() -> Self {
+        let text = |name| std::env::var(name).unwrap_or_default();
+        let mut nccl: Vec<(String, String)> = std::env::vars_os()
+            .filter_map(|(name, value)| {
+                Some((
+                    name.into_string().ok()?,
+                    value.to_string_lossy().into_owned(),
+                ))
+            })
+            .filter(|(name, _)| name.starts_with("NCCL_"))
+            .collect();
+        nccl.sort();
+        let terminal = std::io::stdout().is_terminal();
+        let columns = if terminal {
+            terminal_size::terminal_size().map(|(width, _)| usize::from(width.0))
+        } else {
+            None
+        };
+        let columns = columns.or_else(|| text("COLUMNS").parse().ok());
+        Self {
+            nccl,
+            colour: terminal && text("NO_COLOR").is_empty() && text("TERM") != "dumb",
+            width: columns.unwrap_or(DEFAULT_WIDTH).max(LEAST_WIDTH),
+        }
+    }
+
+    /// NCCL's settings: the environment's, and over them those of the command line. Variables that name the topology
+    /// are dropped with a remark, because the command line names it.
+    pub fn settings(&self, given: &Variables, remarks: &mut Vec<String>) -> Settings {
+        let variables = self.nccl.iter().chain(&given.set).filter(|(name, value)| {
+            let named_here = name == "NCCL_TOPO_FILE";
+            if named_here {
+                remarks.push(format!(
+                    "NCCL_TOPO_FILE={value} is not read: the command line names the file"
+                ));
+            }
+            !named_here
+        });
+        Settings::from_variables(variables.cloned().collect::<Vec<_>>())
+    }
+}

@@ -1,0 +1,59 @@
+//! How the process ends: what goes to which stream, and with which status.
+
+use std::io::{ErrorKind, Write};
+use std::process::ExitCode;
+
+use crate::output::Output;
+
+/// Something was wrong: the file, the machine, or the command line (clap's status too).
+const FAILED: u8 = 2;
+
+/// Most warnings that are shown; a broken file has hundreds of the same kind.
+const SHOWN_WARNINGS: usize = 10;
+
+/// Prints what a command said, and gives the process's status.
+pub fn finish(done: anyhow::Result<()>, output: &Output) -> ExitCode {
+    print_warnings(&output.warnings);
+    match done.and_then(|()| print(&output.text)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            report(&format!("error: {error:#}\n"));
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+fn print(text: &str) -> anyhow::Result<()> {
+    let mut stdout = std::io::stdout().lock();
+    match stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.flush())
+    {
+        // The reader has seen enough, as in `topo plan … | head`.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        done => Ok(done?),
+    }
+}
+
+fn print_warnings(warnings: &[String]) {
+    let mut text = String::new();
+    for warning in warnings.iter().take(SHOWN_WARNINGS) {
+        text.push_str(&format!("warning: {warning}\n"));
+    }
+    if let Some(more) = warnings
+        .len()
+        .checked_sub(SHOWN_WARNINGS)
+        .filter(|more| *more > 0)
+    {
+        text.push_str(&format!(
+            "warning: {more} more warning{}\n",
+            if more == 1 { "" } else { "s" }
+        ));
+    }
+    report(&text);
+}
+
+fn report(text: &str) {
+    // Nobody is left to tell when standard error is closed.
+    let _ = std::io::stderr().lock().write_all(text.as_bytes());
+}

@@ -1,0 +1,50 @@
+//! Completions and manual pages, from the command line's own description.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use clap::CommandFactory;
+use clap_complete::Shell;
+use clap_mangen::Man;
+
+use crate::arguments::Arguments;
+use crate::output::Output;
+
+/// The completions of a shell.
+pub fn completions(shell: Shell, output: &mut Output) -> Result<()> {
+    let mut bytes = Vec::new();
+    clap_complete::generate(shell, &mut Arguments::command(), "topo", &mut bytes);
+    output.text = String::from_utf8(bytes)?;
+    Ok(())
+}
+
+/// The manual page, or all pages into a folder.
+pub fn man(directory: Option<&Path>, output: &mut Output) -> Result<()> {
+    let mut command = Arguments::command();
+    command.build();
+    let Some(directory) = directory else {
+        output.text = page(&command, "topo")?;
+        return Ok(());
+    };
+    std::fs::create_dir_all(directory)
+        .with_context(|| format!("cannot make the folder {}", directory.display()))?;
+    let mut pages = vec![("topo".to_owned(), &command)];
+    pages.extend(
+        command
+            .get_subcommands()
+            .map(|sub| (format!("topo-{}", sub.get_name()), sub)),
+    );
+    for (name, command) in pages {
+        let file = directory.join(format!("{name}.1"));
+        std::fs::write(&file, page(command, &name)?)
+            .with_context(|| format!("cannot write {}", file.display()))?;
+        output.text.push_str(&format!("{}\n", file.display()));
+    }
+    Ok(())
+}
+
+fn page(command: &clap::Command, name: &str) -> Result<String> {
+    let mut bytes = Vec::new();
+    Man::new(command.clone()).title(name).render(&mut bytes)?;
+    Ok(String::from_utf8(bytes)?)
+}

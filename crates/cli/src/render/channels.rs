@@ -1,0 +1,95 @@
+//! The channels of a graph: which GPUs in which order, through which NICs.
+
+use plan::{Graph, GraphChannel, GraphKind, Pattern};
+use planner::HostPlan;
+use topology::{NcclId, NodeType, System};
+
+use super::table::Columns;
+use super::{Look, count, ranges, words};
+use crate::device::Names;
+
+/// A heading and a table for every graph that has channels.
+pub fn all(plan: &HostPlan, look: Look) -> String {
+    let names = Names::new(plan.view.system());
+    let mut text = String::new();
+    for graph in plan
+        .graphs
+        .iter()
+        .filter(|graph| !graph.channels.is_empty())
+    {
+        text.push('\n');
+        text.push_str(&look.title(title(graph.kind), words::pattern(graph.pattern)));
+        text.push_str(&table(graph, plan.view.system(), &names, look));
+    }
+    text
+}
+
+const fn title(kind: GraphKind) -> &'static str {
+    match kind {
+        GraphKind::Ring => "Rings",
+        GraphKind::Tree => "Trees",
+        GraphKind::CollnetChain => "CollNet chains",
+        GraphKind::Nvls => "NVLS",
+        GraphKind::CollnetDirect => "CollNet direct",
+    }
+}
+
+fn table(graph: &Graph, system: &System, names: &Names<'_>, look: Look) -> String {
+    let nets = graph.channels.iter().any(|channel| channel.nets.is_some());
+    let heads = matches!(graph.pattern, Pattern::Nvls | Pattern::CollnetDirect);
+    let order = if heads { "head GPU" } else { "GPUs in order" };
+    let mut headers = vec!["channels", order];
+    if nets {
+        headers.extend(["enters", "leaves"]);
+    }
+    let mut table = Columns::new(look, &headers);
+    for (channels, channel) in equal_channels(&graph.channels) {
+        let ranks = if heads {
+            &channel.ranks[..channel.ranks.len().min(1)]
+        } else {
+            &channel.ranks[..]
+        };
+        let mut row = vec![ranges(&channels, " "), gpus(ranks, system, names)];
+        if nets {
+            let ports = channel.nets.unwrap_or([-1; 2]);
+            row.extend(ports.map(|port| port_name(port, system, names)));
+        }
+        table.row(row);
+    }
+    let mut text = table.finish();
+    if equal_channels(&graph.channels).len() == 1 && graph.channels.len() > 1 {
+        text.push_str(&look.faint(&format!(
+            "  all {} are alike\n",
+            count(graph.channels.len(), "channel")
+        )));
+    }
+    text
+}
+
+/// Channels by what they are, in the order of the first of each.
+fn equal_channels(channels: &[GraphChannel]) -> Vec<(Vec<i32>, &GraphChannel)> {
+    let mut groups: Vec<(Vec<i32>, &GraphChannel)> = Vec::new();
+    for (number, channel) in channels.iter().enumerate() {
+        match groups.iter_mut().find(|(_, other)| *other == channel) {
+            Some((numbers, _)) => numbers.push(number as i32),
+            None => groups.push((vec![number as i32], channel)),
+        }
+    }
+    groups
+}
+
+/// The GPUs' numbers, without the word: `0 7 6 5`.
+fn gpus(ranks: &[i32], system: &System, names: &Names<'_>) -> String {
+    let name = |rank: &i32| match system.gpu_of_rank(*rank) {
+        Some(gpu) => names.label(gpu).replacen("GPU", "", 1),
+        None => format!("rank {rank}"),
+    };
+    ranks.iter().map(name).collect::<Vec<_>>().join(" ")
+}
+
+fn port_name(port: i64, system: &System, names: &Names<'_>) -> String {
+    match system.find(NodeType::Net, NcclId(port as u64)) {
+        Some(net) => names.label(net).to_owned(),
+        None => "-".to_owned(),
+    }
+}

@@ -1,0 +1,207 @@
+//! Text for people: numbers, lists, colours, and the parts of a page.
+
+pub mod branch;
+pub mod channels;
+pub mod document;
+pub mod grid;
+pub mod matrix;
+pub mod path;
+pub mod settings;
+pub mod summary;
+pub mod table;
+pub mod trail;
+pub mod tree;
+pub mod words;
+
+use topology::PathType;
+
+/// Where the values of a page's head begin.
+pub const FIELD: &str = "           ";
+
+/// How the page looks: its width, and whether it may be coloured.
+#[derive(Debug, Clone, Copy)]
+pub struct Look {
+    /// Columns.
+    pub width: usize,
+    /// ANSI colours are allowed.
+    pub colour: bool,
+}
+
+impl Look {
+    fn paint(self, code: &str, text: &str) -> String {
+        if self.colour && !text.is_empty() {
+            format!("\u{1b}[{code}m{text}\u{1b}[0m")
+        } else {
+            text.to_owned()
+        }
+    }
+
+    /// A heading.
+    pub fn heading(self, text: &str) -> String {
+        self.paint("1", text)
+    }
+
+    /// A heading with a remark, on the next lines where it does not fit beside.
+    pub fn title(self, title: &str, remark: &str) -> String {
+        let heading = self.heading(title);
+        if remark.is_empty() {
+            return format!("{heading}\n");
+        }
+        if title.chars().count() + 2 + remark.chars().count() <= self.width {
+            return format!("{heading}  {}\n", self.faint(remark));
+        }
+        format!(
+            "{heading}\n{}",
+            self.faint(&wrap(remark, "  ", "  ", self.width))
+        )
+    }
+
+    /// A named line of a page's head.
+    pub fn field(self, name: &str, value: &str) -> String {
+        // The name is coloured, so its own length would mislead the wrapping.
+        wrap(value, FIELD, FIELD, self.width).replacen(
+            FIELD,
+            &format!("  {}", self.faint(&format!("{name:<9}"))),
+            1,
+        )
+    }
+
+    /// Something of less importance.
+    pub fn faint(self, text: &str) -> String {
+        self.paint("2", text)
+    }
+
+    /// Something to notice.
+    pub fn notice(self, text: &str) -> String {
+        self.paint("33", text)
+    }
+
+    /// A cell of a matrix, by how near it says two devices are.
+    pub fn nearness(self, text: &str) -> String {
+        match text.trim().get(..2) {
+            Some("NV" | "C2") => self.paint("32", text),
+            Some("PI" | "P2") => self.paint("36", text),
+            Some("PX") => self.paint("34", text),
+            Some("PH" | "NO") => self.paint("33", text),
+            Some("SY" | "NE" | "DI") => self.paint("31", text),
+            _ => text.to_owned(),
+        }
+    }
+}
+
+/// Bandwidth in GB/s with as many digits as matter.
+pub fn gbps(bw: f32) -> String {
+    let digits = match bw.abs() {
+        100.0.. => 0,
+        10.0.. => 1,
+        _ => 2,
+    };
+    let text = format!("{bw:.digits$}");
+    if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        text
+    }
+}
+
+/// Numbers in the order given, runs shortened: `0-3 6`.
+pub fn ranges(numbers: &[i32], separator: &str) -> String {
+    let mut runs: Vec<(i32, i32)> = Vec::new();
+    for number in numbers {
+        match runs.last_mut() {
+            Some((_, last)) if last.checked_add(1) == Some(*number) => *last = *number,
+            _ => runs.push((*number, *number)),
+        }
+    }
+    let runs: Vec<String> = runs
+        .into_iter()
+        .flat_map(|(first, last)| match last - first {
+            0 => vec![first.to_string()],
+            1 => vec![first.to_string(), last.to_string()],
+            _ => vec![format!("{first}-{last}")],
+        })
+        .collect();
+    runs.join(separator)
+}
+
+/// `1 channel`, `2 channels`.
+pub fn count(number: usize, word: &str) -> String {
+    format!("{number} {word}{}", if number == 1 { "" } else { "s" })
+}
+
+/// A path type with its meaning, for a legend.
+pub fn legend(kind: PathType) -> String {
+    format!("  {kind}  {}\n", kind.meaning())
+}
+
+/// Breaks a text into lines, the later ones indented.
+pub fn wrap(text: &str, first: &str, later: &str, width: usize) -> String {
+    let mut lines = String::new();
+    let mut line = first.to_owned();
+    let mut empty = true;
+    for word in text.split_whitespace() {
+        if !empty && line.chars().count() + 1 + word.chars().count() > width {
+            lines.push_str(line.trim_end());
+            lines.push('\n');
+            line = later.to_owned();
+            empty = true;
+        }
+        if !empty {
+            line.push(' ');
+        }
+        line.push_str(word);
+        empty = false;
+    }
+    lines.push_str(line.trim_end());
+    lines.push('\n');
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bandwidths_have_the_digits_that_matter() {
+        for (bw, text) in [
+            (370.8, "371"),
+            (48.0, "48"),
+            (12.5, "12.5"),
+            (0.1875, "0.19"),
+            (0.0, "0"),
+            (40.1, "40.1"),
+            (100.0, "100"),
+        ] {
+            assert_eq!(gbps(bw), text);
+        }
+    }
+
+    #[test]
+    fn runs_are_shortened() {
+        assert_eq!(ranges(&[0, 1, 2, 3, 6, 8, 9], " "), "0-3 6 8 9");
+        assert_eq!(
+            ranges(&[i32::MAX, i32::MIN], ","),
+            format!("{},{}", i32::MAX, i32::MIN)
+        );
+    }
+
+    #[test]
+    fn colour_only_where_allowed() {
+        let plain = Look {
+            width: 80,
+            colour: false,
+        };
+        assert_eq!(plain.nearness("SYS"), "SYS");
+        let coloured = Look {
+            colour: true,
+            ..plain
+        };
+        assert!(coloured.nearness("SYS").starts_with('\u{1b}'));
+        assert_eq!(coloured.nearness("48"), "48");
+    }
+
+    #[test]
+    fn wraps_at_words() {
+        assert_eq!(wrap("one two three", "- ", "  ", 9), "- one two\n  three\n");
+    }
+}

@@ -1,0 +1,45 @@
+//! NCCL's variables in force, and what is odd about them.
+
+use planner::Settings;
+use planner::settings::PLANNING;
+
+use super::{FIELD, Look, wrap};
+
+/// One line per kind of variable, and one per remark.
+pub fn lines(settings: &Settings, look: Look) -> String {
+    let is_noted = |name: &str| settings.notes.iter().any(|note| note.name == name);
+    let decides = |name: &str| PLANNING.contains(&name);
+    let deciding: Vec<String> = settings
+        .in_force
+        .iter()
+        .filter(|(name, _)| decides(name) || is_noted(name))
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
+    let others: Vec<&str> = settings
+        .in_force
+        .iter()
+        .map(|(name, _)| name.as_str())
+        .filter(|name| !decides(name) && !is_noted(name))
+        .collect();
+    let mut text = match deciding.as_slice() {
+        [] => look.field("settings", "NCCL's defaults"),
+        given => look.field("settings", &given.join(" ")),
+    };
+    if !others.is_empty() {
+        let remark = format!("set, but without effect on the plan: {}", others.join(" "));
+        text.push_str(&look.faint(&wrap(&remark, FIELD, FIELD, look.width)));
+    }
+    for note in &settings.notes {
+        let remark = format!("{}: {}", note.name, note.message);
+        text.push_str(&look.notice(&wrap(&remark, FIELD, FIELD, look.width)));
+    }
+    text
+}
+
+/// The remarks as warnings, for output that has no place for them.
+pub fn warnings(settings: &Settings) -> impl Iterator<Item = String> {
+    settings
+        .notes
+        .iter()
+        .map(|note| format!("{}: {}", note.name, note.message))
+}

@@ -1,0 +1,83 @@
+//! The real binary, from the outside: what it prints where, and with which status it ends.
+
+mod mistakes;
+mod pages;
+mod surroundings;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// The status of everything that went wrong.
+const FAILED: i32 = 2;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// `topo` in the project's root, with nothing of NCCL's in the environment.
+fn topo() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_topo"));
+    command
+        .current_dir(root())
+        .stdin(Stdio::null())
+        .env_remove("COLUMNS")
+        .env_remove("NO_COLOR");
+    for (name, _) in
+        std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("NCCL_"))
+    {
+        command.env_remove(name);
+    }
+    command
+}
+
+struct Said {
+    out: String,
+    err: String,
+    status: Option<i32>,
+}
+
+fn said(output: Output) -> Said {
+    Said {
+        out: String::from_utf8(output.stdout).unwrap(),
+        err: String::from_utf8(output.stderr).unwrap(),
+        status: output.status.code(),
+    }
+}
+
+fn run(arguments: &[&str]) -> Said {
+    said(topo().args(arguments).output().unwrap())
+}
+
+fn ok(arguments: &[&str]) -> Said {
+    let said = run(arguments);
+    assert_eq!(said.status, Some(0), "{arguments:?}: {}", said.err);
+    said
+}
+
+fn refused(arguments: &[&str]) -> Said {
+    let said = run(arguments);
+    assert_eq!(said.status, Some(FAILED), "{arguments:?}: {}", said.err);
+    assert!(
+        said.err.lines().any(|line| line.starts_with("error: ")),
+        "{arguments:?}: {}",
+        said.err
+    );
+    assert_eq!(said.out, "", "{arguments:?}");
+    said
+}
+
+/// Compares with a file; `TOPO_BLESS=1` writes it.
+fn expect(name: &str, text: &str) {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/expected")
+        .join(name);
+    if std::env::var_os("TOPO_BLESS").is_some_and(|bless| bless == "1") {
+        std::fs::write(&file, text).unwrap();
+        return;
+    }
+    let expected = std::fs::read_to_string(&file).unwrap_or_default();
+    assert!(
+        expected == text,
+        "{name} differs; look, then bless with TOPO_BLESS=1\n{text}"
+    );
+}

@@ -1,0 +1,283 @@
+//! The words of the cost model: collectives, algorithms, protocols, under NCCL's own names.
+
+use std::fmt;
+use std::str::FromStr;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What all ranks do together.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+pub enum Collective {
+    /// One rank's data to all.
+    Broadcast = 0,
+    /// The reduction of all ranks' data to one.
+    Reduce = 1,
+    /// Every rank's data to all.
+    AllGather = 2,
+    /// To each rank its piece of the reduction.
+    ReduceScatter = 3,
+    /// The whole reduction to all.
+    AllReduce = 4,
+    /// From every rank a piece to every other. NCCL makes it of point-to-point transfers.
+    AllToAll = 5,
+    /// Every rank's data to one. NCCL makes it of point-to-point transfers.
+    Gather = 6,
+    /// From one rank a piece to each. NCCL makes it of point-to-point transfers.
+    Scatter = 7,
+}
+
+impl Collective {
+    /// Those for which NCCL chooses an algorithm, in the order of its tables.
+    pub const TUNED: [Self; 5] = [
+        Self::Broadcast,
+        Self::Reduce,
+        Self::AllGather,
+        Self::ReduceScatter,
+        Self::AllReduce,
+    ];
+
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Broadcast,
+        Self::Reduce,
+        Self::AllGather,
+        Self::ReduceScatter,
+        Self::AllReduce,
+        Self::AllToAll,
+        Self::Gather,
+        Self::Scatter,
+    ];
+
+    /// NCCL's name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Broadcast => "Broadcast",
+            Self::Reduce => "Reduce",
+            Self::AllGather => "AllGather",
+            Self::ReduceScatter => "ReduceScatter",
+            Self::AllReduce => "AllReduce",
+            Self::AllToAll => "AllToAll",
+            Self::Gather => "Gather",
+            Self::Scatter => "Scatter",
+        }
+    }
+
+    /// Bytes that the busiest link must carry per byte of message, at best: bus bandwidth is algorithm bandwidth times
+    /// this (the definition of nccl-tests, `PERFORMANCE.md`). The message of a collective that gathers or scatters is
+    /// the large side, all ranks' pieces together.
+    pub fn bus_factor(self, ranks: u32) -> f64 {
+        let ranks = f64::from(ranks.max(1));
+        match self {
+            Self::Broadcast | Self::Reduce => 1.0,
+            Self::AllReduce => 2.0 * (ranks - 1.0) / ranks,
+            Self::AllGather
+            | Self::ReduceScatter
+            | Self::AllToAll
+            | Self::Gather
+            | Self::Scatter => (ranks - 1.0) / ranks,
+        }
+    }
+
+    /// Whether ranks hold or receive only a piece of the message, one per rank.
+    pub const fn splits_message(self) -> bool {
+        !matches!(self, Self::Broadcast | Self::Reduce | Self::AllReduce)
+    }
+}
+
+/// How NCCL carries a collective out.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+pub enum Algorithm {
+    /// A double binary tree between nodes, chains inside.
+    Tree = 0,
+    /// Rings.
+    Ring = 1,
+    /// A network that reduces (SHARP), each NIC's head GPU exchanging with all others of the node.
+    CollNetDirect = 2,
+    /// A network that reduces, chains inside the node.
+    CollNetChain = 3,
+    /// NVSwitches that reduce and multicast (NVLink SHARP), with a reducing network between nodes.
+    #[serde(rename = "NVLS")]
+    Nvls = 4,
+    /// NVSwitches inside, trees between nodes.
+    #[serde(rename = "NVLSTree")]
+    NvlsTree = 5,
+    /// Parallel aggregated trees, one rank per node.
+    #[serde(rename = "PAT")]
+    Pat = 6,
+}
+
+impl Algorithm {
+    /// All of them, in the order of NCCL's tables.
+    pub const ALL: [Self; 7] = [
+        Self::Tree,
+        Self::Ring,
+        Self::CollNetDirect,
+        Self::CollNetChain,
+        Self::Nvls,
+        Self::NvlsTree,
+        Self::Pat,
+    ];
+
+    /// NCCL's name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Tree => "Tree",
+            Self::Ring => "Ring",
+            Self::CollNetDirect => "CollNetDirect",
+            Self::CollNetChain => "CollNetChain",
+            Self::Nvls => "NVLS",
+            Self::NvlsTree => "NVLSTree",
+            Self::Pat => "PAT",
+        }
+    }
+
+    /// Whether the network reduces.
+    pub const fn is_collnet(self) -> bool {
+        matches!(self, Self::CollNetDirect | Self::CollNetChain)
+    }
+
+    /// Whether NVSwitches reduce.
+    pub const fn is_nvls(self) -> bool {
+        matches!(self, Self::Nvls | Self::NvlsTree)
+    }
+
+    /// Whether NCCL has this algorithm for a collective.
+    pub const fn serves(self, collective: Collective) -> bool {
+        match collective {
+            Collective::Broadcast | Collective::Reduce => matches!(self, Self::Ring),
+            Collective::AllGather | Collective::ReduceScatter => {
+                matches!(
+                    self,
+                    Self::Ring | Self::Nvls | Self::CollNetDirect | Self::Pat
+                )
+            }
+            Collective::AllReduce => !matches!(self, Self::Pat),
+            Collective::AllToAll | Collective::Gather | Collective::Scatter => false,
+        }
+    }
+}
+
+/// How data and its arrival are signalled.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+pub enum Protocol {
+    /// 4 bytes of data with 4 bytes of flag, stored together: shortest delay, half the bandwidth.
+    #[serde(rename = "LL")]
+    Ll = 0,
+    /// 120 bytes of data with 8 bytes of flag: needs links that keep 128 bytes in order.
+    #[serde(rename = "LL128")]
+    Ll128 = 1,
+    /// Data, a fence, then a counter: all the bandwidth.
+    Simple = 2,
+}
+
+impl Protocol {
+    /// All of them, in the order of NCCL's tables.
+    pub const ALL: [Self; 3] = [Self::Ll, Self::Ll128, Self::Simple];
+
+    /// NCCL's name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ll => "LL",
+            Self::Ll128 => "LL128",
+            Self::Simple => "Simple",
+        }
+    }
+}
+
+/// A text that names none of the expected things.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{found}` is no {kind}; expected one of {expected}")]
+pub struct UnknownName {
+    /// What was expected.
+    pub kind: &'static str,
+    /// The text.
+    pub found: String,
+    /// The names, with spaces between.
+    pub expected: String,
+}
+
+macro_rules! named {
+    ($type:ident, $kind:literal) => {
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(self.name())
+            }
+        }
+
+        impl FromStr for $type {
+            type Err = UnknownName;
+
+            /// Upper and lower case are the same, as NCCL takes them.
+            fn from_str(text: &str) -> Result<Self, UnknownName> {
+                let known = Self::ALL
+                    .into_iter()
+                    .find(|known| known.name().eq_ignore_ascii_case(text));
+                known.ok_or_else(|| UnknownName {
+                    kind: $kind,
+                    found: text.to_owned(),
+                    expected: Self::ALL.map(Self::name).join(" "),
+                })
+            }
+        }
+    };
+}
+
+named!(Collective, "collective");
+named!(Algorithm, "algorithm");
+named!(Protocol, "protocol");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_in_any_case() {
+        assert_eq!("nvlstree".parse(), Ok(Algorithm::NvlsTree));
+        assert_eq!("ALLREDUCE".parse(), Ok(Collective::AllReduce));
+        assert_eq!("ll128".parse(), Ok(Protocol::Ll128));
+        let error = "ll64"
+            .parse::<Protocol>()
+            .map_err(|error| error.to_string());
+        assert_eq!(
+            error,
+            Err("`ll64` is no protocol; expected one of LL LL128 Simple".to_owned())
+        );
+    }
+
+    #[test]
+    fn serde_uses_the_same_names() {
+        for algorithm in Algorithm::ALL {
+            assert_eq!(
+                serde_json::to_string(&algorithm).ok(),
+                Some(format!("\"{algorithm}\""))
+            );
+        }
+        for protocol in Protocol::ALL {
+            assert_eq!(
+                serde_json::to_string(&protocol).ok(),
+                Some(format!("\"{protocol}\""))
+            );
+        }
+    }
+
+    #[test]
+    fn bus_factors_of_eight_ranks() {
+        for (collective, factor) in [
+            (Collective::AllReduce, 1.75),
+            (Collective::AllGather, 0.875),
+            (Collective::ReduceScatter, 0.875),
+            (Collective::AllToAll, 0.875),
+            (Collective::Broadcast, 1.0),
+            (Collective::Reduce, 1.0),
+        ] {
+            assert_eq!(collective.bus_factor(8), factor, "{collective}");
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! The time of one operation, and the way NCCL takes for it (its `ncclTopoGetAlgoTime` and `ncclGetAlgoInfo`).
+
+use std::fmt;
+
+use crate::collective::{Algorithm, Collective, Protocol};
+use crate::cost::model::{CostModel, Estimate};
+use crate::cost::table::CostTable;
+
+/// CollNet algorithms serve at most so many ranks of one node.
+const MAX_COLLNET_LOCAL_RANKS: u32 = 8;
+
+/// NVLS gathers and scatters for at most so many ranks of one node.
+const MAX_NVLS_LOCAL_RANKS: u32 = 32;
+
+/// Other algorithms than rings pass so many operations in the time a ring passes one.
+const OPERATIONS_PER_TURN: u32 = 8;
+
+/// What makes NCCL take a ring of more than eight ranks for 8-bit floating-point numbers only if nothing else is left:
+/// the sum of many loses too much in a ring.
+const FP8_RING_PENALTY: f32 = 1024.0;
+
+/// One operation that an algorithm is to be chosen for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Operation {
+    /// The collective.
+    pub collective: Collective,
+    /// Bytes of the whole message; all ranks' pieces together for collectives that gather or scatter.
+    pub bytes: u64,
+    /// Operations of the group that each channel carries one after the other: ⌈operations / channels⌉.
+    pub pipelined: u32,
+    /// NVSwitches can reduce this type with this operation.
+    pub switch_reduces: bool,
+    /// The network can reduce this type with this operation.
+    pub network_reduces: bool,
+    /// The operation scales before or after it sums, as an average does.
+    pub scales: bool,
+    /// The type is an 8-bit floating-point number.
+    pub fp8: bool,
+}
+
+impl Operation {
+    /// One operation on its own, of a type and operation that everything can reduce (a sum of 32-bit numbers).
+    pub const fn new(collective: Collective, bytes: u64) -> Self {
+        Self {
+            collective,
+            bytes,
+            pipelined: 1,
+            switch_reduces: true,
+            network_reduces: true,
+            scales: false,
+            fp8: false,
+        }
+    }
+}
+
+/// An algorithm with a protocol.
+pub type Way = (Algorithm, Protocol);
+
+/// What is taken for an operation.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Choice {
+    /// The operation.
+    pub operation: Operation,
+    /// The algorithm.
+    pub algorithm: Algorithm,
+    /// The protocol.
+    pub protocol: Protocol,
+    /// Predicted time, µs.
+    pub time_us: f32,
+    /// Channels used.
+    pub channels: u32,
+    /// Warps of 32 threads on each channel.
+    pub warps: u32,
+    /// What would be taken if the choice were not there.
+    pub runner_up: Option<Estimate<Way>>,
+    /// Message bytes per time, GB/s; `None` when it takes no time.
+    pub algorithm_bandwidth: Option<f64>,
+    /// What the busiest link carries, GB/s, as nccl-tests reports it; `None` when it takes no time.
+    pub bus_bandwidth: Option<f64>,
+}
+
+/// No algorithm is left for an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NoChoice {
+    /// The collective.
+    pub collective: Collective,
+    /// `NCCL_ALGO` or `NCCL_PROTO` were set.
+    pub restricted: bool,
+}
+
+impl fmt::Display for NoChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let collective = self.collective;
+        if !Collective::TUNED.contains(&collective) {
+            return write!(
+                f,
+                "{collective} is made of point-to-point transfers; expected a collective with algorithms to choose from"
+            );
+        }
+        write!(
+            f,
+            "no algorithm and protocol is left for {collective}; expected at least one"
+        )?;
+        if self.restricted {
+            write!(f, "; NCCL_ALGO or NCCL_PROTO exclude the others")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for NoChoice {}
+
+/// ⌊log₂(bytes / 64)⌋, the index into correction factors; -1 below 64 bytes.
+const fn size_index(bytes: u64) -> i64 {
+    match (bytes / 64).checked_ilog2() {
+        Some(log) => log as i64,
+        None => -1,
+    }
+}
+
+impl CostTable {
+    /// Predicted time of one way, µs; `None` when it is unavailable. Computed in 32 bits as NCCL does, so equal times
+    /// are equal there too.
+    pub fn time_us(&self, operation: &Operation, way: Way) -> Option<f32> {
+        let (algorithm, protocol) = way;
+        let entry = self.entry(operation.collective, algorithm, protocol)?;
+        if entry.bandwidth <= 0.0 {
+            return None;
+        }
+        let (mut bandwidth, mut latency) = (entry.bandwidth, entry.latency);
+        let job = &self.job;
+        let index = size_index(operation.bytes);
+        let all_reduce = operation.collective == Collective::AllReduce;
+        // NCCL leaves the last factor of trees unused.
+        let corrected = match algorithm {
+            Algorithm::Tree => index < 23,
+            Algorithm::NvlsTree => index < 24 && job.min_cc >= 100 && job.x86,
+            _ => false,
+        };
+        if all_reduce
+            && corrected
+            && let Ok(index) = usize::try_from(index)
+            && let Some(factor) = self.tree_correction.of(protocol).get(index)
+        {
+            bandwidth *= factor;
+        }
+        if way == (Algorithm::Ring, Protocol::Simple) && all_reduce && job.nodes > 1 {
+            let pieces = u64::from(job.channels)
+                .saturating_mul(u64::from(job.ranks))
+                .max(1);
+            if operation.bytes / pieces >= self.latency_factors.ring_simple_bytes {
+                latency = (f64::from(latency) * self.latency_factors.ring_simple) as f32;
+            }
+        }
+        let turns = match algorithm {
+            Algorithm::Ring => operation.pipelined,
+            _ => operation.pipelined.div_ceil(OPERATIONS_PER_TURN),
+        };
+        let mut time = latency * turns as f32 + operation.bytes as f32 / (1000.0 * bandwidth);
+        if operation.fp8 && algorithm == Algorithm::Ring && job.ranks > 8 {
+            time *= FP8_RING_PENALTY;
+        }
+        Some(time)
+    }
+
+    /// Whether NCCL considers an algorithm for the operation, apart from the table.
+    fn considers(&self, operation: &Operation, algorithm: Algorithm) -> bool {
+        let job = &self.job;
+        let collective = operation.collective;
+        // A gather reduces nothing.
+        let gathers = collective == Collective::AllGather;
+        let network = job.collnet.is_some() && (gathers || operation.network_reduces);
+        match algorithm {
+            Algorithm::CollNetDirect | Algorithm::CollNetChain => {
+                network && job.max_local_ranks <= MAX_COLLNET_LOCAL_RANKS
+            }
+            Algorithm::Nvls | Algorithm::NvlsTree => {
+                job.nvls.is_some()
+                    && (gathers || operation.switch_reduces)
+                    && (collective == Collective::AllReduce
+                        || job.max_local_ranks <= MAX_NVLS_LOCAL_RANKS)
+                    && (algorithm == Algorithm::NvlsTree || job.nodes == 1 || network)
+            }
+            Algorithm::Pat => !(collective == Collective::ReduceScatter && operation.scales),
+            Algorithm::Tree | Algorithm::Ring => true,
+        }
+    }
+
+    /// Every way NCCL considers for an operation, in its order.
+    pub fn ways(&self, operation: &Operation) -> Vec<(Way, f32)> {
+        if !Collective::TUNED.contains(&operation.collective) {
+            return Vec::new();
+        }
+        if self.job.ranks <= 1 {
+            // A rank on its own only copies.
+            return vec![((Algorithm::Ring, Protocol::Simple), 0.0)];
+        }
+        let mut ways: Vec<(Way, f32)> = self
+            .entries
+            .iter()
+            .filter(|entry| entry.collective == operation.collective)
+            .filter(|entry| self.considers(operation, entry.algorithm))
+            .filter_map(|entry| {
+                let way = (entry.algorithm, entry.protocol);
+                Some((way, self.time_us(operation, way)?))
+            })
+            .collect();
+        // Of equal times NCCL takes the one with the lower numbers, however a file may list them.
+        ways.sort_by_key(|(way, _)| *way);
+        ways
+    }
+
+    /// What NCCL takes for a message of so many bytes: a single sum of 32-bit numbers.
+    ///
+    /// # Errors
+    /// No algorithm is left.
+    pub fn choose(&self, collective: Collective, bytes: u64) -> Result<Choice, NoChoice> {
+        self.choose_for(&Operation::new(collective, bytes))
+    }
+
+    /// What NCCL takes for an operation.
+    ///
+    /// # Errors
+    /// No algorithm is left.
+    pub fn choose_for(&self, operation: &Operation) -> Result<Choice, NoChoice> {
+        let mut best: Option<(Way, f32)> = None;
+        let mut second: Option<(Way, f32)> = None;
+        for (way, time) in self.ways(operation) {
+            if best.is_none_or(|(_, least)| time < least) {
+                second = best.replace((way, time));
+            } else if second.is_none_or(|(_, least)| time < least) {
+                second = Some((way, time));
+            }
+        }
+        let Some(((algorithm, protocol), time_us)) = best else {
+            return Err(NoChoice {
+                collective: operation.collective,
+                restricted: self.job.restricted,
+            });
+        };
+        let (channels, warps) = self.size(operation.bytes, algorithm, protocol);
+        let time = f64::from(time_us);
+        Ok(Choice {
+            operation: *operation,
+            algorithm,
+            protocol,
+            time_us,
+            channels,
+            warps,
+            runner_up: second.map(|(way, time)| Estimate {
+                way,
+                time_us: f64::from(time),
+            }),
+            algorithm_bandwidth: self.algorithm_bandwidth(operation.bytes, time),
+            bus_bandwidth: self.bus_bandwidth(operation.collective, operation.bytes, time),
+        })
+    }
+}
+
+impl CostModel for CostTable {
+    type Way = Way;
+
+    fn ranks(&self) -> u32 {
+        self.job.ranks
+    }
+
+    fn estimates(&self, collective: Collective, bytes: u64) -> Vec<Estimate<Way>> {
+        let ways = self.ways(&Operation::new(collective, bytes));
+        ways.into_iter()
+            .map(|(way, time)| Estimate {
+                way,
+                time_us: f64::from(time),
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::size_index;
+
+    #[test]
+    fn size_indices() {
+        for (bytes, index) in [
+            (0, -1),
+            (63, -1),
+            (64, 0),
+            (127, 0),
+            (128, 1),
+            (1 << 30, 24),
+        ] {
+            assert_eq!(size_index(bytes), index, "{bytes}");
+        }
+    }
+}

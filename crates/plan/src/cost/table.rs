@@ -1,0 +1,217 @@
+//! What a cost table stores.
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::collective::{Algorithm, Collective, Protocol};
+
+/// Bandwidth and latency of every way to carry out a collective, with all that choosing between them needs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CostTable {
+    /// Name of the cost profile whose constants were used.
+    pub profile: String,
+    /// The communicator.
+    pub job: Job,
+    /// The ways, by collective, algorithm and protocol. A way that is not listed does not exist.
+    pub entries: Vec<Entry>,
+    /// Threads of each algorithm, in the order of [`Algorithm::ALL`].
+    pub threads: Vec<Threads>,
+    /// How trees fall short of their bandwidth, by size.
+    pub tree_correction: TreeCorrection,
+    /// How latency grows with the message.
+    pub latency_factors: LatencyFactors,
+}
+
+impl CostTable {
+    /// The entry of a way, if there is one.
+    pub fn entry(
+        &self,
+        collective: Collective,
+        algorithm: Algorithm,
+        protocol: Protocol,
+    ) -> Option<&Entry> {
+        self.entries.iter().find(|entry| {
+            (entry.collective, entry.algorithm, entry.protocol) == (collective, algorithm, protocol)
+        })
+    }
+
+    /// The threads of an algorithm; none at all where the table has no row.
+    pub fn threads(&self, algorithm: Algorithm) -> Threads {
+        let row = self.threads.iter().find(|row| row.algorithm == algorithm);
+        row.copied().unwrap_or(Threads {
+            algorithm,
+            most: [0; 3],
+            threshold: [0; 3],
+        })
+    }
+}
+
+/// One way to carry out one collective.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Entry {
+    /// The collective.
+    pub collective: Collective,
+    /// The algorithm.
+    pub algorithm: Algorithm,
+    /// The protocol.
+    pub protocol: Protocol,
+    /// Message bytes per time, GB/s (NCCL's algorithm bandwidth); 0 is unavailable.
+    pub bandwidth: f32,
+    /// Time of an empty message, µs.
+    pub latency: f32,
+    /// Why it is unavailable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub off: Option<Off>,
+}
+
+/// Why a way is unavailable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Off {
+    /// The user left the algorithm out (`NCCL_ALGO`).
+    AlgorithmSetting,
+    /// The user left the protocol out (`NCCL_PROTO`).
+    ProtocolSetting,
+    /// It joins nodes, and there is one only.
+    OneNode,
+    /// It needs a network that reduces.
+    NoCollnet,
+    /// Chains begin at GPUs that are no heads of the network.
+    ChainHeads,
+    /// It needs an NVSwitch.
+    NoNvSwitch,
+    /// 128 bytes may arrive out of order on these links or with these GPUs.
+    Ll128Unsafe,
+    /// The plug-in of the network, or the number of heads, does not allow this collective.
+    NetworkLacksCollective,
+    /// The protocol is not made for the algorithm.
+    ProtocolUnfit,
+    /// There are no channels of this kind.
+    NoChannels,
+}
+
+impl Off {
+    /// The reason in words.
+    pub const fn reason(self) -> &'static str {
+        match self {
+            Self::AlgorithmSetting => "NCCL_ALGO leaves it out",
+            Self::ProtocolSetting => "NCCL_PROTO leaves it out",
+            Self::OneNode => "needs several nodes",
+            Self::NoCollnet => "needs a network that reduces (CollNet)",
+            Self::ChainHeads => "its chains begin at GPUs that are no heads of the network",
+            Self::NoNvSwitch => "needs an NVSwitch",
+            Self::Ll128Unsafe => "LL128 is not safe on these links or GPUs",
+            Self::NetworkLacksCollective => {
+                "the network's plug-in or its heads do not allow this collective"
+            }
+            Self::ProtocolUnfit => "the algorithm has no such protocol",
+            Self::NoChannels => "no channels of this kind were found",
+        }
+    }
+}
+
+impl fmt::Display for Off {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.reason())
+    }
+}
+
+/// Threads of one algorithm, per protocol (LL, LL128, Simple).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Threads {
+    /// The algorithm.
+    pub algorithm: Algorithm,
+    /// Most threads of one channel.
+    pub most: [i32; 3],
+    /// Fewest bytes of a message per thread that make the thread worthwhile.
+    pub threshold: [i64; 3],
+}
+
+/// How a tree's bandwidth falls short, by size: the factor at index k holds from 64·2^k bytes on.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TreeCorrection {
+    /// Protocol LL.
+    pub ll: [f32; 24],
+    /// Protocol LL128.
+    pub ll128: [f32; 24],
+    /// Protocol Simple.
+    pub simple: [f32; 24],
+}
+
+impl TreeCorrection {
+    /// The factors of a protocol.
+    pub const fn of(&self, protocol: Protocol) -> &[f32; 24] {
+        match protocol {
+            Protocol::Ll => &self.ll,
+            Protocol::Ll128 => &self.ll128,
+            Protocol::Simple => &self.simple,
+        }
+    }
+}
+
+/// How latency grows with the message.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LatencyFactors {
+    /// Factor of a ring all-reduce between nodes with Simple, once every rank's piece of a channel has
+    /// [`LatencyFactors::ring_simple_bytes`].
+    pub ring_simple: f64,
+    /// Bytes per channel and rank from which the factor holds.
+    pub ring_simple_bytes: u64,
+}
+
+/// What the choice has to know of the communicator.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Job {
+    /// Ranks.
+    pub ranks: u32,
+    /// Nodes: ranks that reach each other without the network.
+    pub nodes: u32,
+    /// Most ranks of one node.
+    pub max_local_ranks: u32,
+    /// Smallest compute capability × 10.
+    pub min_cc: i32,
+    /// All processors are x86.
+    pub x86: bool,
+    /// Channels of collectives.
+    pub channels: u32,
+    /// NVSwitches that reduce.
+    pub nvls: Option<Nvls>,
+    /// A network that reduces.
+    pub collnet: Option<Collnet>,
+    /// Bytes of a channel's buffer per protocol (LL, LL128, Simple).
+    pub buffer_bytes: [i64; 3],
+    /// The user restricted algorithms or protocols, so there may be none left.
+    pub restricted: bool,
+}
+
+/// NVSwitches that reduce.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Nvls {
+    /// Channels.
+    pub channels: u32,
+    /// Heads: GPUs that each own a part of the message.
+    pub heads: u32,
+    /// Largest chunk, bytes.
+    pub chunk_bytes: i64,
+    /// Largest chunk with trees between nodes, bytes.
+    pub tree_chunk_bytes: i64,
+}
+
+/// A network that reduces.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Collnet {
+    /// Heads of CollNetDirect: GPUs that talk to the network.
+    pub heads: u32,
+    /// Levels of CollNetDirect: 1 when each GPU is alone, otherwise 2.
+    pub depth: u32,
+}

@@ -1,0 +1,86 @@
+//! Channels and threads for a size: small messages take fewer of both.
+
+use crate::collective::{Algorithm, Protocol};
+use crate::cost::table::CostTable;
+
+/// Threads of a warp.
+pub const WARP: i32 = 32;
+
+/// Fewest threads of a channel: three warps.
+const FEWEST: i32 = 3 * WARP;
+
+/// Threads of trees and of PAT, whose kernels split them between the phases.
+const TREE_THREADS: i32 = 640;
+
+/// Channels at which CollNetDirect begins to look at its threshold again.
+const COLLNET_SWITCH: i32 = 16;
+
+/// Whether a message has too few bytes for so many threads. NCCL multiplies in 32 bits and compares the result as an
+/// unsigned 64-bit number; so does this.
+fn too_small(bytes: u64, factors: [i32; 4]) -> bool {
+    let product = factors.into_iter().fold(1_i32, i32::wrapping_mul);
+    bytes < i64::from(product) as u64
+}
+
+impl CostTable {
+    /// Channels and warps per channel for a message of so many bytes.
+    pub fn size(&self, bytes: u64, algorithm: Algorithm, protocol: Protocol) -> (u32, u32) {
+        let row = self.threads(algorithm);
+        let mut threads = row.most[protocol as usize];
+        // NCCL keeps thresholds in 64 bits and computes with 32.
+        let mut threshold = row.threshold[protocol as usize] as i32;
+        let all = i32::try_from(self.job.channels).unwrap_or(i32::MAX);
+        let mut channels = all;
+        match algorithm {
+            Algorithm::CollNetDirect => {
+                let heads = self.job.collnet.as_ref().map_or(0, |collnet| collnet.heads);
+                let heads = i32::try_from(heads).unwrap_or(i32::MAX);
+                let mut switch = COLLNET_SWITCH;
+                loop {
+                    let mut few;
+                    loop {
+                        few = too_small(bytes, [channels, threads, heads, threshold]);
+                        if !few || channels <= switch {
+                            break;
+                        }
+                        if channels == switch + switch / 2 {
+                            threshold /= 2;
+                        }
+                        channels -= 1;
+                    }
+                    switch /= 2;
+                    if switch < 1 || !few {
+                        break;
+                    }
+                }
+            }
+            Algorithm::Nvls | Algorithm::NvlsTree => {
+                let nvls = self.job.nvls.as_ref().map_or(0, |nvls| nvls.channels);
+                channels = i32::try_from(nvls).unwrap_or(i32::MAX);
+                if algorithm == Algorithm::Nvls && self.job.nodes > 1 {
+                    channels = channels.min(all);
+                }
+            }
+            _ => {
+                while channels >= 2 && too_small(bytes, [channels, threads, 1, threshold]) {
+                    channels -= 1;
+                }
+                while threads % 128 == 0
+                    && threads > 0
+                    && too_small(bytes, [channels, threads, 1, threshold])
+                {
+                    threads /= 2;
+                }
+            }
+        }
+        if protocol == Protocol::Simple && algorithm == Algorithm::Ring {
+            // One more warp waits while the others copy.
+            threads += WARP;
+        }
+        threads = threads.max(FEWEST);
+        if matches!(algorithm, Algorithm::Tree | Algorithm::Pat) {
+            threads = TREE_THREADS;
+        }
+        (channels.max(0) as u32, (threads / WARP) as u32)
+    }
+}

@@ -1,0 +1,181 @@
+//! Bandwidth of a way, from the graph's bandwidth, what the algorithm and the protocol leave of it, and upper bounds.
+//!
+//! NCCL stores in 32 bits and computes in 64 wherever a decimal constant takes part. So does this: the order of
+//! operations and the roundings are part of the result.
+
+use plan::{Algorithm, Collective, Pattern, Protocol};
+use topology::CpuVendor;
+
+use super::inputs::Merged;
+use super::profile::{PerGeneration, PerScale};
+use super::tables::Model;
+
+impl Model<'_> {
+    /// The column for the number of nodes.
+    fn scale(&self, row: &PerScale) -> f64 {
+        row[self.inputs.nodes.clamp(1, 3) as usize - 1]
+    }
+
+    fn limit(&self, rows: &PerGeneration<PerScale>) -> f64 {
+        self.scale(rows.of(self.inputs.min_cc))
+    }
+
+    /// Most bandwidth of LL, GB/s.
+    fn ll_limit(&self) -> f64 {
+        let rows = &self.profile.bandwidth_limits_gbps.ll;
+        let amd_or_mixed =
+            self.inputs.cpu_vendor.is(CpuVendor::Amd) || self.inputs.cpu_vendor == Merged::Mixed;
+        if self.inputs.nodes <= 1 {
+            self.limit(rows)
+        } else if amd_or_mixed {
+            self.scale(&rows.ampere)
+        } else {
+            self.scale(&rows.volta)
+        }
+    }
+
+    /// Bandwidth of one channel, GB/s.
+    fn channel_bandwidth(&self, collective: Collective, algorithm: Algorithm) -> f32 {
+        let graph = self.inputs.graph(algorithm);
+        if !algorithm.is_nvls() {
+            let inside = self.inputs.nodes <= 2 || algorithm.is_collnet();
+            return if inside {
+                graph.bw_intra
+            } else {
+                graph.bw_inter
+            };
+        }
+        let efficiency = *self.profile.efficiency.nvls.of(self.inputs.min_cc) as f32;
+        let channels = graph.channels as f32;
+        let mut inside = graph.bw_intra * efficiency * (channels - 1.0) / channels;
+        if collective == Collective::AllReduce {
+            inside *= 2.0;
+        } else {
+            inside *= (self.ppn - 1.0) / self.ppn;
+        }
+        let tree = algorithm == Algorithm::NvlsTree;
+        let outside = graph.bw_inter
+            * if tree && self.inputs.nodes <= 2 {
+                2.0
+            } else {
+                1.0
+            };
+        let bandwidth = inside.min(outside);
+        if tree {
+            let limit = self.limit(&self.profile.bandwidth_limits_gbps.nvls_tree_channel);
+            bandwidth.min(limit as f32)
+        } else {
+            bandwidth
+        }
+    }
+
+    /// What the links carry, GB/s.
+    fn bus_bandwidth(
+        &self,
+        collective: Collective,
+        algorithm: Algorithm,
+        protocol: Protocol,
+    ) -> f32 {
+        let graph = self.inputs.graph(algorithm);
+        let limits = &self.profile.bandwidth_limits_gbps;
+        let efficiency = &self.profile.efficiency;
+        let channels = f64::from(graph.channels);
+        let mut bus = graph.channels as f32 * self.channel_bandwidth(collective, algorithm);
+        let mut set = |value: &dyn Fn(f64) -> f64| bus = value(f64::from(bus)) as f32;
+        let gathers = matches!(
+            collective,
+            Collective::AllGather | Collective::ReduceScatter
+        );
+        match (algorithm, protocol) {
+            (Algorithm::Ring, Protocol::Ll) => {
+                set(&|bus| self.ll_limit().min(bus * efficiency.ring_ll));
+            }
+            (Algorithm::Ring, Protocol::Ll128) => set(&|bus| {
+                let limit = channels * self.limit(&limits.ring_ll128_channel);
+                (bus * efficiency.ring_ll128).min(limit)
+            }),
+            (Algorithm::Tree, _) => {
+                set(&|bus| {
+                    (bus * efficiency.tree).min(channels * self.limit(&limits.tree_channel))
+                });
+                match protocol {
+                    Protocol::Ll => {
+                        set(&|bus| (bus / efficiency.tree_ll_divisor).min(self.ll_limit()));
+                    }
+                    Protocol::Ll128 => set(&|bus| {
+                        let share = if self.inputs.nodes == 1 {
+                            efficiency.tree_ll128_one_node
+                        } else {
+                            efficiency.tree_ll128_several_nodes
+                        };
+                        (bus * share).min(channels * self.limit(&limits.tree_ll128_channel))
+                    }),
+                    Protocol::Simple => {}
+                }
+                if self.inputs.max_tree_pattern == Pattern::Tree {
+                    set(&|bus| bus * efficiency.tree_on_one_gpu);
+                }
+            }
+            (Algorithm::Pat, _) => set(&|bus| bus * efficiency.pat),
+            (
+                Algorithm::CollNetDirect | Algorithm::CollNetChain,
+                Protocol::Ll | Protocol::Ll128,
+            ) => {
+                bus = 0.0;
+            }
+            (Algorithm::CollNetDirect, Protocol::Simple) if gathers => {
+                let outside = graph.bw_inter * efficiency.collnet_direct_gather as f32;
+                bus = self.ppn * graph.bw_intra.min(outside);
+            }
+            (Algorithm::CollNetDirect, Protocol::Simple) => {
+                let mut spread = (f64::from(self.ppn) / channels) as f32;
+                spread -= (spread - 1.0) / 2.0;
+                bus /= spread;
+                if self.inputs.min_cc >= 90 {
+                    bus = (f64::from(bus) * efficiency.collnet_direct_hopper) as f32;
+                }
+            }
+            _ => {}
+        }
+        let networked = matches!(algorithm, Algorithm::Nvls | Algorithm::CollNetDirect);
+        if networked && gathers && self.inputs.nodes > 1 && !self.network_does(collective) {
+            bus = 0.0;
+        }
+        bus
+    }
+
+    /// Whether the network can gather or scatter for every rank.
+    fn network_does(&self, collective: Collective) -> bool {
+        self.inputs.collnet.is_some_and(|collnet| {
+            let able = match collective {
+                Collective::AllGather => collnet.gathers,
+                _ => collnet.reduce_scatters,
+            };
+            able && self.inputs.max_local_ranks <= collnet.heads
+        })
+    }
+
+    /// Message bytes per time, GB/s.
+    pub(super) fn bandwidth(
+        &self,
+        collective: Collective,
+        algorithm: Algorithm,
+        protocol: Protocol,
+    ) -> f32 {
+        let bus = self.bus_bandwidth(collective, algorithm, protocol);
+        let gathers = matches!(
+            collective,
+            Collective::AllGather | Collective::ReduceScatter
+        );
+        if gathers && algorithm != Algorithm::Ring {
+            return bus;
+        }
+        let share = match algorithm {
+            Algorithm::Ring | Algorithm::Nvls | Algorithm::NvlsTree => {
+                (f64::from(self.inputs.ranks) / f64::from(self.steps(collective))) as f32
+            }
+            _ => 0.5,
+        };
+        bus * share
+    }
+}

@@ -1,0 +1,77 @@
+//! Which ways are switched off, by the user or because the machine does not have what they need.
+
+use plan::cost::Off;
+use plan::{Algorithm, Collective, Protocol};
+use topology::PathType;
+
+use super::tables::Model;
+
+impl Model<'_> {
+    /// Whether PAT is enabled.
+    pub(super) fn pat(&self) -> bool {
+        match self.tuning.pat {
+            _ if self.inputs.min_cc < 60 => false,
+            2 => self.inputs.nodes == self.inputs.ranks && self.inputs.net_on_host,
+            asked => asked != 0,
+        }
+    }
+
+    /// Why a way is switched off, if it is.
+    pub(super) fn off(
+        &self,
+        collective: Collective,
+        algorithm: Algorithm,
+        protocol: Protocol,
+    ) -> Option<Off> {
+        let inputs = self.inputs;
+        if self.algorithms.algorithm(collective, algorithm) == Some(false) {
+            return Some(Off::AlgorithmSetting);
+        }
+        let asked = self.protocols.protocol(collective, protocol);
+        if asked == Some(false) {
+            return Some(Off::ProtocolSetting);
+        }
+        match algorithm {
+            Algorithm::NvlsTree if inputs.nodes == 1 => return Some(Off::OneNode),
+            Algorithm::Nvls if inputs.nodes > 1 && inputs.collnet.is_none() => {
+                return Some(Off::NoCollnet);
+            }
+            Algorithm::CollNetDirect | Algorithm::CollNetChain => match inputs.collnet {
+                None => return Some(Off::NoCollnet),
+                Some(collnet) if algorithm == Algorithm::CollNetChain && !collnet.chain => {
+                    return Some(Off::ChainHeads);
+                }
+                Some(_) if algorithm == Algorithm::CollNetDirect && !inputs.has_nvswitch => {
+                    return Some(Off::NoNvSwitch);
+                }
+                Some(_) => {}
+            },
+            _ => {}
+        }
+        let unsafe_ll128 =
+            protocol == Protocol::Ll128 && asked.is_none() && !self.ll128(collective, algorithm);
+        unsafe_ll128.then_some(Off::Ll128Unsafe)
+    }
+
+    /// Whether 128 bytes arrive in order, as far as NCCL trusts links and GPUs.
+    fn ll128(&self, collective: Collective, algorithm: Algorithm) -> bool {
+        let inputs = self.inputs;
+        let graph = inputs.graph(algorithm);
+        let hopper = inputs.min_cc >= 90;
+        let farthest = if self.tuning.ll128_c2c && hopper {
+            PathType::Pxn
+        } else {
+            PathType::Pxb
+        };
+        let broken = inputs.cuda_11_8
+            && inputs.min_cc == 90
+            && collective == Collective::AllReduce
+            && algorithm == Algorithm::Ring
+            && inputs.ranks == 2;
+        graph.type_inter <= farthest
+            && graph.type_intra <= PathType::Nvb
+            && (inputs.min_cc == inputs.max_cc || hopper)
+            && inputs.min_cc >= 70
+            && !broken
+    }
+}

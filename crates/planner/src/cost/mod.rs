@@ -1,0 +1,31 @@
+//! What collectives cost: bandwidth and latency of every algorithm and protocol, and so the choice for a size.
+//!
+//! [`table`] turns [`Inputs`] (what joining the hosts decided), [`Tuning`](crate::settings::Tuning) (the user's
+//! settings) and a [`Profile`] (the constants) into a [`CostTable`], which goes into the plan and can be asked there.
+//!
+//! In reading order: [`inputs`], [`profile`] with its numbers in [`constants`] and its reader in [`read`], [`restrict`]
+//! (`NCCL_ALGO`, `NCCL_PROTO`), [`tables`] with `enable`, `bandwidth`, `latency` and `threads` for its parts;
+//! [`alpha_beta`] judges the algorithms that NCCL does not have.
+
+pub mod alpha_beta;
+mod bandwidth;
+pub mod constants;
+mod enable;
+pub mod inputs;
+mod latency;
+pub mod profile;
+pub mod read;
+pub mod restrict;
+pub mod tables;
+mod threads;
+
+pub use alpha_beta::{AlphaBeta, Scheme};
+pub use inputs::{CollnetInputs, GraphFigures, Inputs, Merged, NvlsInputs};
+pub use plan::cost::{
+    Best, Choice, Chunking, CostModel, CostTable, Entry, Estimate, NoChoice, Off, Operation, Range,
+    doubling,
+};
+pub use profile::Profile;
+pub use read::ProfileError;
+pub use restrict::RestrictError;
+pub use tables::table;

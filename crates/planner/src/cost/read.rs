@@ -1,0 +1,385 @@
+//! Reading cost profiles, strictly: a mistyped key or number must not silently change a prediction.
+
+use serde_json::{Map, Value};
+
+use super::profile::{FORMAT, Profile};
+
+/// Keys less alike than this are not offered.
+const LIKENESS: f64 = 0.7;
+
+/// Keys that are divided by.
+const DIVISORS: [&str; 2] = ["efficiency.tree-ll-divisor", "latency.pat-overlap"];
+
+/// Why a file is no cost profile.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ProfileError {
+    /// The text is no TOML or JSON.
+    #[error("{file}: {message}; expected a cost profile in {syntax}")]
+    Syntax {
+        /// The file.
+        file: String,
+        /// `TOML` or `JSON`.
+        syntax: &'static str,
+        /// What the parser says, with the place.
+        message: String,
+    },
+    /// The format is another one.
+    #[error("{file}: format {found} cannot be read; expected {FORMAT}")]
+    Format {
+        /// The file.
+        file: String,
+        /// The format it states.
+        found: String,
+    },
+    /// A key that profiles do not have.
+    #[error("{file}: a cost profile has no key `{key}`{}", suggestion(.nearest))]
+    UnknownKey {
+        /// The file.
+        file: String,
+        /// The key with those above it.
+        key: String,
+        /// The known key most like it.
+        nearest: Option<String>,
+    },
+    /// A key that must be there.
+    #[error("{file}: `{key}` is missing; expected {expected}")]
+    MissingKey {
+        /// The file.
+        file: String,
+        /// The key with those above it.
+        key: String,
+        /// What its value should be.
+        expected: String,
+    },
+    /// A value that cannot be used.
+    #[error("{file}: `{key}` is {found}; expected {expected}")]
+    BadValue {
+        /// The file.
+        file: String,
+        /// The key with those above it.
+        key: String,
+        /// The value.
+        found: String,
+        /// What it should be.
+        expected: String,
+    },
+}
+
+fn suggestion(nearest: &Option<String>) -> String {
+    nearest
+        .as_ref()
+        .map_or_else(String::new, |near| format!("; did you mean `{near}`?"))
+}
+
+impl Profile {
+    /// Reads a profile from TOML; `file` is its name for messages.
+    ///
+    /// # Errors
+    /// It is no cost profile.
+    pub fn from_toml(file: &str, text: &str) -> Result<Self, ProfileError> {
+        let table = text
+            .parse::<toml::Table>()
+            .map_err(|error| ProfileError::Syntax {
+                file: file.to_owned(),
+                syntax: "TOML",
+                message: error.to_string().trim_end().to_owned(),
+            })?;
+        let reader = Reader { file };
+        reader.profile(reader.convert("", toml::Value::Table(table))?)
+    }
+
+    /// Reads a profile from JSON; `file` is its name for messages.
+    ///
+    /// # Errors
+    /// It is no cost profile.
+    pub fn from_json(file: &str, text: &str) -> Result<Self, ProfileError> {
+        let value = serde_json::from_str(text).map_err(|error| ProfileError::Syntax {
+            file: file.to_owned(),
+            syntax: "JSON",
+            message: error.to_string(),
+        })?;
+        Reader { file }.profile(value)
+    }
+}
+
+struct Reader<'a> {
+    file: &'a str,
+}
+
+fn join(outer: &str, key: &str) -> String {
+    if outer.is_empty() {
+        key.to_owned()
+    } else {
+        format!("{outer}.{key}")
+    }
+}
+
+/// What a value like this one is called.
+fn kind(value: &Value) -> String {
+    match value {
+        Value::Object(_) => "a table".to_owned(),
+        Value::Array(values) => format!("a list of {} numbers", values.len()),
+        Value::String(_) => "a text".to_owned(),
+        Value::Number(number) if number.is_u64() => {
+            "a whole number from 0 to 2147483647".to_owned()
+        }
+        _ => "a finite number that is not negative".to_owned(),
+    }
+}
+
+impl Reader<'_> {
+    fn bad(&self, key: &str, found: String, expected: String) -> ProfileError {
+        ProfileError::BadValue {
+            file: self.file.to_owned(),
+            key: key.to_owned(),
+            found,
+            expected,
+        }
+    }
+
+    /// TOML can say more than JSON: what JSON cannot say is no profile either.
+    fn convert(&self, key: &str, value: toml::Value) -> Result<Value, ProfileError> {
+        Ok(match value {
+            toml::Value::String(text) => Value::String(text),
+            toml::Value::Integer(number) => Value::from(number),
+            toml::Value::Boolean(flag) => Value::Bool(flag),
+            toml::Value::Datetime(time) => Value::String(time.to_string()),
+            toml::Value::Float(number) => {
+                let finite = serde_json::Number::from_f64(number);
+                let expected = "a finite number that is not negative";
+                Value::Number(
+                    finite.ok_or_else(|| self.bad(key, number.to_string(), expected.to_owned()))?,
+                )
+            }
+            toml::Value::Array(values) => {
+                let values = values.into_iter().enumerate();
+                let values =
+                    values.map(|(index, value)| self.convert(&format!("{key}[{index}]"), value));
+                Value::Array(values.collect::<Result<_, _>>()?)
+            }
+            toml::Value::Table(table) => {
+                let mut map = Map::new();
+                for (name, value) in table {
+                    let value = self.convert(&join(key, &name), value)?;
+                    map.insert(name, value);
+                }
+                Value::Object(map)
+            }
+        })
+    }
+
+    fn profile(&self, value: Value) -> Result<Profile, ProfileError> {
+        let syntax = |error: serde_json::Error| ProfileError::Syntax {
+            file: self.file.to_owned(),
+            syntax: "TOML or JSON",
+            message: error.to_string(),
+        };
+        // Another format may have other keys, so it is looked at first.
+        match value.get("format") {
+            Some(format) if format.as_u64() != Some(u64::from(FORMAT)) => {
+                return Err(ProfileError::Format {
+                    file: self.file.to_owned(),
+                    found: format.to_string(),
+                });
+            }
+            _ => {}
+        }
+        let model = serde_json::to_value(Profile::nccl_2_30()).map_err(syntax)?;
+        self.check("", &value, &model, &model)?;
+        serde_json::from_value(value).map_err(syntax)
+    }
+
+    /// Compares a value with the one that the built-in profile has in its place.
+    fn check(
+        &self,
+        key: &str,
+        value: &Value,
+        model: &Value,
+        whole: &Value,
+    ) -> Result<(), ProfileError> {
+        let wrong = || {
+            let key = if key.is_empty() { "the file" } else { key };
+            self.bad(key, value.to_string(), kind(model))
+        };
+        match (model, value) {
+            (Value::Object(model), Value::Object(map)) => {
+                if let Some(name) = map.keys().find(|name| !model.contains_key(*name)) {
+                    return Err(ProfileError::UnknownKey {
+                        file: self.file.to_owned(),
+                        key: join(key, name),
+                        nearest: nearest(key, name, model, whole),
+                    });
+                }
+                for (name, model) in model {
+                    let key = join(key, name);
+                    let value = map.get(name).ok_or_else(|| ProfileError::MissingKey {
+                        file: self.file.to_owned(),
+                        key: key.clone(),
+                        expected: kind(model),
+                    })?;
+                    self.check(&key, value, model, whole)?;
+                }
+                Ok(())
+            }
+            (Value::Array(model), Value::Array(values)) => {
+                if model.len() != values.len() {
+                    return Err(wrong());
+                }
+                let pairs = model.iter().zip(values).enumerate();
+                pairs.into_iter().try_for_each(|(index, (model, value))| {
+                    self.check(&format!("{key}[{index}]"), value, model, whole)
+                })
+            }
+            (Value::String(_), Value::String(_)) => Ok(()),
+            (Value::Number(model), Value::Number(number)) => {
+                let fits = if model.is_u64() {
+                    number
+                        .as_u64()
+                        .is_some_and(|number| i32::try_from(number).is_ok())
+                } else {
+                    // The model computes in 32 bits.
+                    number.as_f64().is_some_and(|number| {
+                        number >= 0.0
+                            && (number as f32).is_finite()
+                            && (number > 0.0 || !DIVISORS.contains(&key))
+                    })
+                };
+                if fits {
+                    return Ok(());
+                }
+                if DIVISORS.contains(&key) && number.as_f64() == Some(0.0) {
+                    let expected = "a number above 0, because it is divided by";
+                    return Err(self.bad(key, number.to_string(), expected.to_owned()));
+                }
+                Err(wrong())
+            }
+            _ => Err(wrong()),
+        }
+    }
+}
+
+/// The known key most like an unknown one: on its own level, else anywhere.
+fn nearest(outer: &str, name: &str, level: &Map<String, Value>, whole: &Value) -> Option<String> {
+    let here = level
+        .keys()
+        .map(|key| (join(outer, key), key.clone()))
+        .collect();
+    closest(name, here).or_else(|| {
+        let mut all = Vec::new();
+        collect("", whole, &mut all);
+        closest(name, all)
+    })
+}
+
+fn closest(name: &str, keys: Vec<(String, String)>) -> Option<String> {
+    keys.into_iter()
+        .map(|(path, key)| (strsim::jaro_winkler(name, &key), path))
+        .filter(|(likeness, _)| *likeness >= LIKENESS)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, path)| path)
+}
+
+fn collect(outer: &str, value: &Value, keys: &mut Vec<(String, String)>) {
+    for (key, value) in value.as_object().into_iter().flatten() {
+        keys.push((join(outer, key), key.clone()));
+        collect(&join(outer, key), value, keys);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::profile::NCCL_2_30_TOML;
+    use super::*;
+
+    fn message(from: &str, to: &str) -> String {
+        let text = NCCL_2_30_TOML.replacen(from, to, 1);
+        assert_ne!(text, NCCL_2_30_TOML, "{from}");
+        match Profile::from_toml("x.toml", &text) {
+            Ok(_) => "read".to_owned(),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (from, to, expected) in [
+            (
+                "pat-overlap",
+                "pat-overlpa",
+                "x.toml: a cost profile has no key `latency.pat-overlpa`; did you mean `latency.pat-overlap`?",
+            ),
+            (
+                "[threads]",
+                "[threds]",
+                "x.toml: a cost profile has no key `threds`; did you mean `threads`?",
+            ),
+            (
+                "format = 1",
+                "format = 2",
+                "x.toml: format 2 cannot be read; expected 1",
+            ),
+            (
+                "pat-overlap = 3.5",
+                "pat-overlap = 0",
+                "x.toml: `latency.pat-overlap` is 0; expected a number above 0, because it is divided by",
+            ),
+            (
+                "ring-ll = 0.5",
+                "ring-ll = -0.5",
+                "x.toml: `efficiency.ring-ll` is -0.5; expected a finite number that is not negative",
+            ),
+            (
+                "ring-ll = 0.5",
+                "ring-ll = nan",
+                "x.toml: `efficiency.ring-ll` is NaN; expected a finite number that is not negative",
+            ),
+            (
+                "ring-ll = 0.5",
+                "ring-ll = 1e300",
+                "x.toml: `efficiency.ring-ll` is 1e+300; expected a finite number that is not negative",
+            ),
+            (
+                "ring-ll = 0.5",
+                "ring-ll = \"fast\"",
+                "x.toml: `efficiency.ring-ll` is \"fast\"; expected a finite number that is not negative",
+            ),
+            (
+                "ring-ll = 0.5\n",
+                "",
+                "x.toml: `efficiency.ring-ll` is missing; expected a finite number that is not negative",
+            ),
+            (
+                "[6.8, 14.0, 8.4]",
+                "[6.8, 14.0]",
+                "x.toml: `base-latency-us.tree` is [6.8,14.0]; expected a list of 3 numbers",
+            ),
+            (
+                "simple = 512",
+                "simple = 512.5",
+                "x.toml: `threads.simple` is 512.5; expected a whole number from 0 to 2147483647",
+            ),
+        ] {
+            assert_eq!(message(from, to), expected);
+        }
+        assert!(message("format = 1", "format = ").contains("line 4"));
+    }
+
+    #[test]
+    fn whole_numbers_are_numbers_too() {
+        assert_eq!(message("pat = [8.0, 8.0, 8.0]", "pat = [8, 8, 8]"), "read");
+    }
+
+    #[test]
+    fn json_says_the_same() {
+        let text = serde_json::to_string(&Profile::nccl_2_30()).unwrap_or_default();
+        assert_eq!(
+            Profile::from_json("x.json", &text),
+            Ok(Profile::nccl_2_30())
+        );
+        let error = Profile::from_json("x.json", "[]").map_err(|error| error.to_string());
+        assert_eq!(
+            error,
+            Err("x.json: `the file` is []; expected a table".to_owned())
+        );
+    }
+}

@@ -1,0 +1,176 @@
+//! The table of a communicator: every collective, algorithm and protocol (NCCL's `ncclTopoTuneModel`).
+
+use plan::cost::{Collnet, CostTable, Entry, Job, LatencyFactors, Nvls, Off, TreeCorrection};
+use plan::{Algorithm, Collective, Protocol};
+use topology::CpuArch;
+
+use super::inputs::Inputs;
+use super::profile::Profile;
+use super::restrict::{RestrictError, Restriction};
+use super::threads;
+use crate::settings::Tuning;
+
+/// Bytes of a channel's buffer with LL, LL128 and Simple (`NCCL_LL_BUFFSIZE` and so on when unset): 8 slots of 512
+/// threads × 8 lines × 16 bytes, of 640 threads × 120 words × 8 bytes, and 4 MiB.
+pub const BUFFER_BYTES: [i64; 3] = [524_288, 4_915_200, 4_194_304];
+
+/// Makes the cost table of a communicator.
+///
+/// # Errors
+/// NCCL refuses `NCCL_ALGO` or `NCCL_PROTO`.
+pub fn table(
+    inputs: &Inputs,
+    tuning: &Tuning,
+    profile: &Profile,
+) -> Result<CostTable, RestrictError> {
+    // A rank on its own never reads the settings.
+    let entries = if inputs.ranks > 1 {
+        Model::new(inputs, tuning, profile)?.entries()
+    } else {
+        Vec::new()
+    };
+    let ring_simple = if inputs.min_cc < 80 {
+        profile.latency.ring_simple_volta_factor
+    } else {
+        profile.latency.ring_simple_factor
+    };
+    let narrow = |factors: [f64; 24]| factors.map(|factor| factor as f32);
+    let buffer = |index: usize| tuning.buffer_bytes[index].unwrap_or(BUFFER_BYTES[index]);
+    Ok(CostTable {
+        profile: profile.name.clone(),
+        job: Job {
+            ranks: inputs.ranks,
+            nodes: inputs.nodes,
+            max_local_ranks: inputs.max_local_ranks,
+            min_cc: inputs.min_cc,
+            x86: inputs.cpu_arch.is(CpuArch::X86),
+            channels: inputs.channels,
+            nvls: inputs.nvls.map(|nvls| Nvls {
+                channels: nvls.channels,
+                heads: nvls.heads,
+                chunk_bytes: nvls.chunk_bytes,
+                tree_chunk_bytes: nvls.tree_chunk_bytes,
+            }),
+            collnet: inputs.collnet.map(|collnet| Collnet {
+                heads: collnet.heads,
+                depth: collnet.depth,
+            }),
+            buffer_bytes: [buffer(0), buffer(1), buffer(2)],
+            restricted: tuning.algorithms.is_some() || tuning.protocols.is_some(),
+        },
+        entries,
+        threads: threads::rows(inputs, tuning, profile),
+        tree_correction: TreeCorrection {
+            ll: narrow(profile.tree_correction.ll),
+            ll128: narrow(profile.tree_correction.ll128),
+            simple: narrow(profile.tree_correction.simple),
+        },
+        latency_factors: LatencyFactors {
+            ring_simple,
+            ring_simple_bytes: profile.latency.ring_simple_bytes,
+        },
+    })
+}
+
+/// What the parts of the computation share.
+pub(super) struct Model<'a> {
+    pub(super) inputs: &'a Inputs,
+    pub(super) tuning: &'a Tuning,
+    pub(super) profile: &'a Profile,
+    pub(super) algorithms: Restriction<7>,
+    pub(super) protocols: Restriction<3>,
+    /// Ranks per node.
+    pub(super) ppn: f32,
+}
+
+impl<'a> Model<'a> {
+    fn new(
+        inputs: &'a Inputs,
+        tuning: &'a Tuning,
+        profile: &'a Profile,
+    ) -> Result<Self, RestrictError> {
+        let protocols = tuning
+            .protocols
+            .as_deref()
+            .map(Restriction::protocols)
+            .transpose()?
+            .unwrap_or_default();
+        let algorithms = tuning
+            .algorithms
+            .as_deref()
+            .map(Restriction::algorithms)
+            .transpose()?
+            .unwrap_or_default();
+        let ppn = inputs.ranks_per_node();
+        Ok(Self {
+            inputs,
+            tuning,
+            profile,
+            algorithms,
+            protocols,
+            ppn,
+        })
+    }
+
+    fn entries(&self) -> Vec<Entry> {
+        let mut entries = Vec::new();
+        for collective in Collective::TUNED {
+            for algorithm in Algorithm::ALL {
+                for protocol in Protocol::ALL {
+                    entries.extend(self.entry(collective, algorithm, protocol));
+                }
+            }
+        }
+        entries
+    }
+
+    fn entry(
+        &self,
+        collective: Collective,
+        algorithm: Algorithm,
+        protocol: Protocol,
+    ) -> Option<Entry> {
+        let simple_only = algorithm.is_nvls() || algorithm == Algorithm::Pat;
+        if !algorithm.serves(collective)
+            || simple_only && protocol != Protocol::Simple
+            || algorithm == Algorithm::Pat && !self.pat()
+            || algorithm.is_nvls() && self.inputs.nvls_graph.channels < 2
+        {
+            return None;
+        }
+        let mut bandwidth = self.bandwidth(collective, algorithm, protocol);
+        let latency = self.latency(collective, algorithm, protocol);
+        let mut off = self.off(collective, algorithm, protocol);
+        if off.is_some() {
+            bandwidth = 0.0;
+        } else if bandwidth <= 0.0 || bandwidth.is_nan() {
+            let gathers = collective != Collective::AllReduce;
+            off = Some(match algorithm {
+                _ if algorithm.is_collnet() && protocol != Protocol::Simple => Off::ProtocolUnfit,
+                Algorithm::Nvls | Algorithm::CollNetDirect if gathers => {
+                    Off::NetworkLacksCollective
+                }
+                _ => Off::NoChannels,
+            });
+            bandwidth = 0.0;
+        }
+        Some(Entry {
+            collective,
+            algorithm,
+            protocol,
+            bandwidth,
+            latency,
+            off,
+        })
+    }
+
+    /// Steps of a ring.
+    pub(super) fn steps(&self, collective: Collective) -> u32 {
+        let ranks = self.inputs.ranks;
+        match collective {
+            Collective::AllReduce => (ranks - 1).saturating_mul(2),
+            Collective::AllGather | Collective::ReduceScatter => ranks - 1,
+            _ => ranks,
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! The settings of the cost model.
+
+use super::parse::{Reader, whitespace_integers};
+
+/// Variables that change bandwidths, latencies, threads and choices, but not the search.
+pub const TUNING: [&str; 11] = [
+    "NCCL_ALGO",
+    "NCCL_BUFFSIZE",
+    "NCCL_LL128_BUFFSIZE",
+    "NCCL_LL128_C2C",
+    "NCCL_LL128_NTHREADS",
+    "NCCL_LL_BUFFSIZE",
+    "NCCL_NET_OVERHEAD",
+    "NCCL_NTHREADS",
+    "NCCL_PAT_ENABLE",
+    "NCCL_PROTO",
+    "NCCL_THREAD_THRESHOLDS",
+];
+
+/// What NCCL takes for "not set" in many of its numbers.
+const UNSET: i64 = -2;
+
+/// Settings of the cost model. The defaults are NCCL's.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tuning {
+    /// `NCCL_ALGO`, as written. It is read when a table is made, because NCCL refuses it only then.
+    pub algorithms: Option<String>,
+    /// `NCCL_PROTO`, as written.
+    pub protocols: Option<String>,
+    /// `NCCL_NTHREADS`: threads of LL and Simple; 0 or less is the default.
+    pub threads: i64,
+    /// `NCCL_LL128_NTHREADS`: threads of LL128; 0 or less is the default.
+    pub ll128_threads: i64,
+    /// `NCCL_THREAD_THRESHOLDS`: bytes per thread of trees and of rings (LL, LL128, Simple each).
+    pub thresholds: [[Option<i64>; 3]; 2],
+    /// `NCCL_NET_OVERHEAD`: the processor's time for one message, ns.
+    pub net_overhead_ns: Option<i64>,
+    /// `NCCL_PAT_ENABLE`: 0 no, 2 when each node has one rank, otherwise yes.
+    pub pat: i64,
+    /// `NCCL_LL128_C2C`: LL128 also where a NIC is reached over C2C or through another GPU.
+    pub ll128_c2c: bool,
+    /// `NCCL_LL_BUFFSIZE`, `NCCL_LL128_BUFFSIZE`, `NCCL_BUFFSIZE`, bytes.
+    pub buffer_bytes: [Option<i64>; 3],
+}
+
+impl Default for Tuning {
+    fn default() -> Self {
+        Self {
+            algorithms: None,
+            protocols: None,
+            threads: UNSET,
+            ll128_threads: UNSET,
+            thresholds: [[None; 3]; 2],
+            net_overhead_ns: None,
+            pat: 2,
+            ll128_c2c: true,
+            buffer_bytes: [None; 3],
+        }
+    }
+}
+
+impl Reader {
+    /// Reads a variable of the cost model; false if it is none.
+    pub(super) fn tuning(&mut self, tuning: &mut Tuning, name: &str, value: &str) -> bool {
+        match name {
+            "NCCL_ALGO" => tuning.algorithms = Some(value.to_owned()),
+            "NCCL_PROTO" => tuning.protocols = Some(value.to_owned()),
+            "NCCL_NTHREADS" => tuning.threads = self.threads(name, value, 64, 512),
+            "NCCL_LL128_NTHREADS" => tuning.ll128_threads = self.threads(name, value, 160, 640),
+            "NCCL_THREAD_THRESHOLDS" => tuning.thresholds = self.thresholds(name, value),
+            "NCCL_NET_OVERHEAD" => tuning.net_overhead_ns = self.unless_unset(name, value),
+            "NCCL_PAT_ENABLE" => tuning.pat = self.number(name, value, 2),
+            "NCCL_LL128_C2C" => tuning.ll128_c2c = self.number(name, value, 1) != 0,
+            "NCCL_LL_BUFFSIZE" => tuning.buffer_bytes[0] = self.unless_unset(name, value),
+            "NCCL_LL128_BUFFSIZE" => tuning.buffer_bytes[1] = self.unless_unset(name, value),
+            "NCCL_BUFFSIZE" => tuning.buffer_bytes[2] = self.unless_unset(name, value),
+            _ => return false,
+        }
+        true
+    }
+
+    fn unless_unset(&mut self, name: &str, value: &str) -> Option<i64> {
+        Some(self.number(name, value, UNSET)).filter(|number| *number != UNSET)
+    }
+
+    fn threads(&mut self, name: &str, value: &str, least: i64, most: i64) -> i64 {
+        let number = self.number(name, value, UNSET);
+        if number > 0 && number % 32 != 0 {
+            self.note(
+                name,
+                format!("{number} is not a multiple of 32; NCCL takes {most}"),
+            );
+        } else if number > 0 && !(least..=most).contains(&number) {
+            let taken = number.clamp(least, most);
+            self.note(
+                name,
+                format!("{number} is not in {least} to {most}; NCCL takes {taken}"),
+            );
+        }
+        number
+    }
+
+    fn thresholds(&mut self, name: &str, value: &str) -> [[Option<i64>; 3]; 2] {
+        let (numbers, rest) = whitespace_integers(value, 6);
+        if !rest.is_empty() {
+            self.note(
+                name,
+                format!(
+                    "NCCL stops reading at `{rest}`; expected six numbers with spaces between (tree LL, LL128, Simple, \
+                     ring LL, LL128, Simple)"
+                ),
+            );
+        }
+        // Negative numbers keep the default.
+        let at = |index: usize| numbers.get(index).copied().filter(|number| *number >= 0);
+        [[at(0), at(1), at(2)], [at(3), at(4), at(5)]]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Settings;
+
+    fn read(name: &str, value: &str) -> (Settings, Vec<String>) {
+        let settings = Settings::from_variables([(name.to_owned(), value.to_owned())]);
+        let notes = settings
+            .notes
+            .iter()
+            .map(|note| note.message.clone())
+            .collect();
+        (settings, notes)
+    }
+
+    #[test]
+    fn thresholds_are_six_numbers() {
+        let (settings, notes) = read("NCCL_THREAD_THRESHOLDS", "1 -1 3  4");
+        assert_eq!(
+            settings.tuning.thresholds,
+            [[Some(1), None, Some(3)], [Some(4), None, None]]
+        );
+        assert_eq!(notes, [""; 0]);
+        let (settings, notes) = read("NCCL_THREAD_THRESHOLDS", "16,8");
+        assert_eq!(settings.tuning.thresholds[0], [Some(16), None, None]);
+        assert!(
+            notes[0].starts_with("NCCL stops reading at `,8`"),
+            "{notes:?}"
+        );
+    }
+
+    #[test]
+    fn odd_numbers_of_threads_are_noted() {
+        assert_eq!(
+            read("NCCL_NTHREADS", "100").1,
+            ["100 is not a multiple of 32; NCCL takes 512"]
+        );
+        assert_eq!(
+            read("NCCL_LL128_NTHREADS", "1024").1,
+            ["1024 is not in 160 to 640; NCCL takes 640"]
+        );
+        assert_eq!(read("NCCL_NTHREADS", "-2").1, [""; 0]);
+    }
+
+    #[test]
+    fn minus_two_is_unset() {
+        assert_eq!(
+            read("NCCL_NET_OVERHEAD", "-2").0.tuning.net_overhead_ns,
+            None
+        );
+        assert_eq!(
+            read("NCCL_NET_OVERHEAD", "1500").0.tuning.net_overhead_ns,
+            Some(1500)
+        );
+        assert_eq!(
+            read("NCCL_BUFFSIZE", "0x100000").0.tuning.buffer_bytes[2],
+            Some(1 << 20)
+        );
+    }
+}

@@ -1,0 +1,418 @@
+//! The cost model on machines whose numbers can be worked out by hand.
+
+use plan::{Algorithm, Collective, Pattern, Protocol};
+use planner::Settings;
+use planner::cost::{
+    self, AlphaBeta, CollnetInputs, CostModel, CostTable, GraphFigures, Inputs, Merged, NvlsInputs,
+    Off, Operation, Profile, RestrictError, doubling,
+};
+use topology::{CpuArch, CpuVendor, PathType};
+
+/// A graph over NVLink with a NIC beside each GPU.
+fn graph(channels: u32, bw_intra: f32, bw_inter: f32) -> GraphFigures {
+    GraphFigures {
+        channels,
+        bw_intra,
+        bw_inter,
+        type_intra: PathType::Nvl,
+        type_inter: PathType::Pix,
+        ..GraphFigures::NONE
+    }
+}
+
+/// `nodes` machines with eight H100 and an NVSwitch.
+fn hopper(nodes: u32) -> Inputs {
+    Inputs {
+        ranks: 8 * nodes,
+        nodes,
+        min_local_ranks: 8,
+        max_local_ranks: 8,
+        min_cc: 90,
+        max_cc: 90,
+        cpu_arch: Merged::Same(CpuArch::X86),
+        cpu_vendor: Merged::Same(CpuVendor::Intel),
+        ring: graph(12, 30.0, 30.0),
+        tree: graph(12, 30.0, 30.0),
+        collnet_direct: GraphFigures::NONE,
+        collnet_chain: GraphFigures::NONE,
+        nvls_graph: graph(8, 40.0, 60.0),
+        max_tree_pattern: Pattern::BalancedTree,
+        channels: 24,
+        nvls: Some(NvlsInputs {
+            channels: 16,
+            heads: 8,
+            chunk_bytes: 131_072,
+            tree_chunk_bytes: 131_072,
+        }),
+        collnet: None,
+        has_nvswitch: true,
+        net_on_host: true,
+        cuda_11_8: false,
+    }
+}
+
+fn settings(variables: &[(&str, &str)]) -> Settings {
+    Settings::from_variables(
+        variables
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned())),
+    )
+}
+
+fn table(inputs: &Inputs, variables: &[(&str, &str)]) -> Result<CostTable, RestrictError> {
+    cost::table(inputs, &settings(variables).tuning, &Profile::nccl_2_30())
+}
+
+fn plain(inputs: &Inputs) -> CostTable {
+    table(inputs, &[]).expect("no setting can be wrong")
+}
+
+#[test]
+fn eight_gpus_of_one_machine() {
+    use {Algorithm::*, Protocol::*};
+    let table = plain(&hopper(1));
+    for (algorithm, protocol, bandwidth, latency) in [
+        (Ring, Simple, 360.0 * 8.0 / 14.0, 56.0),
+        (Ring, Ll, 141.0 * 8.0 / 14.0, 15.0),
+        (Ring, Ll128, 331.2 * 8.0 / 14.0, 40.6),
+        (Tree, Simple, 165.6, 64.4),
+        (Nvls, Simple, 272.0, 25.0),
+    ] {
+        let entry = table
+            .entry(Collective::AllReduce, algorithm, protocol)
+            .expect("the way exists");
+        let near = |mine: f32, theirs: f32| (mine - theirs).abs() < 1e-3;
+        assert!(
+            near(entry.bandwidth, bandwidth),
+            "{algorithm} {protocol}: {entry:?}"
+        );
+        assert!(
+            near(entry.latency, latency),
+            "{algorithm} {protocol}: {entry:?}"
+        );
+    }
+}
+
+#[test]
+fn choices_carry_what_a_report_needs() {
+    let table = plain(&hopper(1));
+    let choice = table
+        .choose(Collective::AllReduce, 1 << 30)
+        .expect("a choice");
+    assert_eq!(
+        (choice.algorithm, choice.protocol),
+        (Algorithm::Nvls, Protocol::Simple)
+    );
+    let time = 25.0 + f64::from(1 << 30) / 272_000.0;
+    assert!(
+        (f64::from(choice.time_us) - time).abs() < 0.01,
+        "{choice:?}"
+    );
+    let algorithm = choice.algorithm_bandwidth.expect("it takes time");
+    let bus = choice.bus_bandwidth.expect("it takes time");
+    assert!((algorithm - f64::from(1 << 30) / time / 1000.0).abs() < 0.01);
+    assert!((bus / algorithm - 1.75).abs() < 1e-12);
+    let second = choice.runner_up.expect("there are others");
+    assert_eq!(second.way, (Algorithm::Ring, Protocol::Simple));
+    assert!(second.time_us > f64::from(choice.time_us));
+    assert_eq!((choice.channels, choice.warps), (16, 20));
+}
+
+#[test]
+fn sweeps_agree_with_choices() {
+    let table = plain(&hopper(1));
+    let sizes: Vec<u64> = doubling(8, 1 << 33).collect();
+    for collective in Collective::TUNED {
+        let ranges = table.sweep(collective, sizes.iter().copied());
+        assert_eq!(ranges.first().map(|range| range.from_bytes), Some(8));
+        assert_eq!(ranges.last().map(|range| range.to_bytes), Some(1 << 33));
+        assert!(
+            ranges.windows(2).all(|pair| pair[0].way != pair[1].way),
+            "{ranges:?}"
+        );
+        for bytes in &sizes {
+            let range = ranges
+                .iter()
+                .find(|range| (range.from_bytes..=range.to_bytes).contains(bytes))
+                .expect("every size is in a range");
+            let choice = table.choose(collective, *bytes).expect("a choice");
+            assert_eq!(
+                range.way,
+                Some((choice.algorithm, choice.protocol)),
+                "{bytes}"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_is_off_says_why() {
+    use {Algorithm::*, Collective::*, Protocol::*};
+    let off = |table: &CostTable, collective, algorithm, protocol| {
+        let entry = table
+            .entry(collective, algorithm, protocol)
+            .expect("the way exists");
+        assert_eq!(entry.bandwidth == 0.0, entry.off.is_some(), "{entry:?}");
+        entry.off
+    };
+    let one = plain(&hopper(1));
+    assert_eq!(off(&one, AllReduce, NvlsTree, Simple), Some(Off::OneNode));
+    assert_eq!(
+        off(&one, AllReduce, CollNetDirect, Simple),
+        Some(Off::NoCollnet)
+    );
+    assert_eq!(off(&one, AllReduce, Ring, Ll128), None);
+    let two = plain(&hopper(2));
+    assert_eq!(off(&two, AllReduce, Nvls, Simple), Some(Off::NoCollnet));
+    assert_eq!(off(&two, AllReduce, NvlsTree, Simple), None);
+    let mut far = hopper(2);
+    far.ring.type_inter = PathType::Phb;
+    assert_eq!(
+        off(&plain(&far), AllReduce, Ring, Ll128),
+        Some(Off::Ll128Unsafe)
+    );
+    let forced = table(&far, &[("NCCL_PROTO", "LL128")]).expect("a good setting");
+    assert_eq!(off(&forced, AllReduce, Ring, Ll128), None);
+    assert_eq!(
+        off(&forced, AllReduce, Ring, Simple),
+        Some(Off::ProtocolSetting)
+    );
+    let ring = table(&far, &[("NCCL_ALGO", "allreduce:ring")]).expect("a good setting");
+    assert_eq!(
+        off(&ring, AllReduce, Tree, Simple),
+        Some(Off::AlgorithmSetting)
+    );
+    let mut network = hopper(2);
+    network.collnet = Some(CollnetInputs {
+        heads: 8,
+        chain: false,
+        depth: 2,
+        gathers: true,
+        reduce_scatters: false,
+    });
+    network.collnet_direct = graph(8, 48.0, 48.0);
+    let network = plain(&network);
+    assert_eq!(off(&network, AllReduce, Nvls, Simple), None);
+    assert_eq!(
+        off(&network, AllReduce, CollNetChain, Simple),
+        Some(Off::ChainHeads)
+    );
+    assert_eq!(
+        off(&network, AllReduce, CollNetDirect, Ll),
+        Some(Off::ProtocolUnfit)
+    );
+    assert_eq!(off(&network, AllGather, CollNetDirect, Simple), None);
+    let lacks = Some(Off::NetworkLacksCollective);
+    assert_eq!(off(&network, ReduceScatter, CollNetDirect, Simple), lacks);
+}
+
+#[test]
+fn settings_can_leave_nothing() {
+    let table = table(&hopper(1), &[("NCCL_ALGO", "tree")]).expect("a good setting");
+    assert!(table.choose(Collective::AllReduce, 1024).is_ok());
+    let refused = table
+        .choose(Collective::Broadcast, 1024)
+        .expect_err("no tree for broadcasts");
+    assert_eq!(
+        refused.to_string(),
+        "no algorithm and protocol is left for Broadcast; expected at least one; NCCL_ALGO or NCCL_PROTO exclude the \
+         others"
+    );
+    let refused = table
+        .choose(Collective::AllToAll, 1024)
+        .expect_err("NCCL has no choice there");
+    assert!(
+        refused
+            .to_string()
+            .starts_with("AllToAll is made of point-to-point transfers")
+    );
+}
+
+#[test]
+fn malformed_settings_are_refused_unless_nobody_reads_them() {
+    let bad = [("NCCL_PROTO", "LL,Simpel")];
+    let error = table(&hopper(1), &bad).expect_err("a typing error");
+    assert_eq!(
+        error.to_string(),
+        "NCCL_PROTO=\"LL,Simpel\", character 4: `Simpel` is no protocol; did you mean Simple? Expected one of LL LL128 \
+         Simple"
+    );
+    let alone = Inputs {
+        ranks: 1,
+        ..hopper(1)
+    };
+    let table = table(&alone, &bad).expect("one rank reads no setting");
+    let choice = table.choose(Collective::AllReduce, 1024).expect("a copy");
+    assert_eq!((choice.algorithm, choice.time_us), (Algorithm::Ring, 0.0));
+    assert_eq!(choice.bus_bandwidth, None);
+}
+
+#[test]
+fn operations_narrow_the_choice() {
+    let table = plain(&hopper(1));
+    let mut operation = Operation::new(Collective::AllReduce, 1 << 30);
+    operation.switch_reduces = false;
+    let choice = table.choose_for(&operation).expect("a choice");
+    assert_eq!(choice.algorithm, Algorithm::Ring);
+    let mut operation = Operation::new(Collective::AllReduce, 1 << 30);
+    operation.pipelined = 9;
+    let ring = (Algorithm::Ring, Protocol::Ll);
+    let tree = (Algorithm::Tree, Protocol::Ll);
+    let grows = |way| {
+        let once = Operation::new(Collective::AllReduce, 1 << 30);
+        let (many, one) = (table.time_us(&operation, way), table.time_us(&once, way));
+        many.zip(one).map(|(many, one)| many - one)
+    };
+    let latency = |way: (Algorithm, Protocol)| {
+        table
+            .entry(Collective::AllReduce, way.0, way.1)
+            .map(|entry| entry.latency)
+    };
+    // Nine operations are nine turns of a ring, and two of a tree.
+    let near = |a: Option<f32>, b: Option<f32>| a.zip(b).is_some_and(|(a, b)| (a - b).abs() < 2.0);
+    assert!(near(
+        grows(ring),
+        latency(ring).map(|latency| latency * 8.0)
+    ));
+    assert!(near(grows(tree), latency(tree)));
+}
+
+#[test]
+fn chunks() {
+    let table = plain(&hopper(1));
+    let chunking = |collective, bytes, way: (Algorithm, Protocol)| {
+        let mut choice = table.choose(collective, bytes).expect("a choice");
+        (choice.algorithm, choice.protocol) = way;
+        let (channels, _) = table.size(bytes, way.0, way.1);
+        choice.channels = channels;
+        table
+            .chunking(&choice, false)
+            .expect("the buffers are large enough")
+    };
+    // 4 MiB in 8 slots, 4 slots to a chunk, told in halves; 24 channels × 8 chunks a loop.
+    let ring = chunking(
+        Collective::AllReduce,
+        1 << 30,
+        (Algorithm::Ring, Protocol::Simple),
+    );
+    assert_eq!((ring.chunk_bytes, ring.slice_bytes), (2_097_152, 1_048_576));
+    assert_eq!((ring.chunk_steps, ring.slice_steps), (4, 2));
+    assert_eq!((ring.loops, ring.steps), (3, 14 * 3 * 4));
+    let ll = chunking(Collective::Broadcast, 1024, (Algorithm::Ring, Protocol::Ll));
+    assert_eq!((ll.chunk_bytes, ll.loops, ll.steps), (32_768, 1, 1));
+    // 614400 of a slot carry 576000 of data, which is 300 grains of 1920.
+    let ll128 = chunking(
+        Collective::AllReduce,
+        1 << 30,
+        (Algorithm::Ring, Protocol::Ll128),
+    );
+    assert_eq!(ll128.chunk_bytes, 576_000);
+    // 1 MiB over 24 channels: 576000 is halved to 72000, then to 18000, of which 9 grains remain.
+    let tree = chunking(
+        Collective::AllReduce,
+        1 << 20,
+        (Algorithm::Tree, Protocol::Ll128),
+    );
+    assert_eq!((tree.chunk_bytes, tree.loops), (17_280, 3));
+    let nvls = chunking(
+        Collective::AllReduce,
+        1 << 30,
+        (Algorithm::Nvls, Protocol::Simple),
+    );
+    assert_eq!(nvls.chunk_bytes, 131_072);
+    // 1 MiB over 16 channels and 8 heads is less than two chunks of 32 KiB each.
+    let nvls = chunking(
+        Collective::AllReduce,
+        1 << 20,
+        (Algorithm::Nvls, Protocol::Simple),
+    );
+    assert_eq!(nvls.chunk_bytes, 16_384);
+}
+
+#[test]
+fn buffers_that_hold_nothing_are_refused() {
+    let table = table(&hopper(1), &[("NCCL_BUFFSIZE", "1000")]).expect("a good setting");
+    let choice = table
+        .choose(Collective::AllReduce, 1 << 30)
+        .expect("a choice");
+    for bytes in [0, 1, 1 << 30, u64::MAX] {
+        let mut choice = choice;
+        choice.operation.bytes = bytes;
+        choice.algorithm = Algorithm::Tree;
+        let error = table
+            .chunking(&choice, false)
+            .expect_err("125 bytes a slot");
+        assert!(
+            error.to_string().contains("1000 bytes is too small"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn extreme_jobs_do_not_panic() {
+    let mut odd = Vec::new();
+    for inputs in [
+        Inputs {
+            ranks: 0,
+            nodes: 0,
+            ..hopper(1)
+        },
+        Inputs {
+            ranks: 2,
+            nodes: 0,
+            channels: 0,
+            ..hopper(1)
+        },
+        Inputs {
+            ranks: 65_536,
+            nodes: 65_536,
+            channels: 64,
+            ..hopper(1)
+        },
+        Inputs {
+            ranks: 3,
+            nodes: 5,
+            ring: GraphFigures::NONE,
+            ..hopper(1)
+        },
+    ] {
+        odd.push(plain(&inputs));
+    }
+    for table in odd {
+        for collective in Collective::ALL {
+            for bytes in [0, 1, 63, 1 << 20, u64::MAX] {
+                if let Ok(choice) = table.choose(collective, bytes) {
+                    let _ = table.chunking(&choice, true);
+                    assert!(!choice.time_us.is_nan());
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn another_profile_changes_the_choice() {
+    let mut profile = Profile::nccl_2_30();
+    profile.efficiency.nvls.hopper = 0.1;
+    let table = cost::table(&hopper(1), &settings(&[]).tuning, &profile).expect("no settings");
+    let choice = table
+        .choose(Collective::AllReduce, 1 << 30)
+        .expect("a choice");
+    assert_eq!(choice.algorithm, Algorithm::Ring);
+}
+
+#[test]
+fn the_alpha_beta_model_is_asked_the_same_way() {
+    let model = AlphaBeta::of(&hopper(2), &Profile::nccl_2_30()).expect("there are rings");
+    let found = model.best(Collective::AllReduce, 64).expect("a scheme");
+    let best = found.best;
+    assert_eq!(best.way.name(), "one-shot-mesh");
+    assert!(
+        found
+            .runner_up
+            .is_some_and(|second| second.time_us >= best.time_us)
+    );
+    let bus = model.bus_bandwidth(Collective::AllReduce, 64, best.time_us);
+    assert!(bus.is_some_and(|bus| bus > 0.0));
+}
