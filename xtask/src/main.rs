@@ -1,6 +1,7 @@
 //! What a developer of the project runs: `cargo xtask …`.
 
 mod replay;
+mod scale;
 mod timing;
 
 use std::process::ExitCode;
@@ -18,6 +19,8 @@ struct Arguments {
 enum Chore {
     /// Plan every golden case of a folder again and compare with what NCCL decided
     Replay(replay::Arguments),
+    /// Time and measure joining many equal hosts
+    Scale(scale::Arguments),
     /// Time planning beside what NCCL's own code took
     Timing(timing::Arguments),
 }
@@ -25,6 +28,7 @@ enum Chore {
 fn main() -> ExitCode {
     let done = match Arguments::parse().chore {
         Chore::Replay(arguments) => replay::run(&arguments),
+        Chore::Scale(arguments) => scale::run(&arguments),
         Chore::Timing(arguments) => timing::run(&arguments),
     };
     match done {

@@ -53,6 +53,63 @@ pub enum Error {
         /// Why the network is needed.
         why: String,
     },
+    /// A job needs somewhere to run.
+    #[error("the job has no hosts; expected at least one")]
+    NoHosts,
+    /// A host is of a machine that the cluster does not have.
+    #[error("a host names a machine that was not added to the cluster")]
+    UnknownMachine,
+    /// Ranks are numbered with 31 bits.
+    #[error("the job has {ranks} ranks; NCCL can number 2147483647")]
+    TooManyRanks {
+        /// How many.
+        ranks: u64,
+    },
+    /// Ranks count from 0.
+    #[error("the job has no rank {rank}; expected 0 to {last}", last = ranks.saturating_sub(1))]
+    NoSuchRank {
+        /// Which was asked for.
+        rank: u32,
+        /// How many there are.
+        ranks: u32,
+    },
+    /// Hosts have different numbers of network ports, and that is not wanted.
+    #[error(
+        "hosts have between {least} and {most} network ports; NCCL_IGNORE_NET_MISMATCH=0 asks for equal numbers: \
+         make them equal (NCCL_IB_HCA, NCCL_SOCKET_IFNAME), or unset the variable"
+    )]
+    NetMismatch {
+        /// Fewest ports of a host.
+        least: usize,
+        /// Most ports of a host.
+        most: usize,
+    },
+    /// Hosts have different numbers of ports that reduce.
+    #[error(
+        "hosts have between {least} and {most} ports of the network that reduces (CollNet); NCCL fails on this: make them \
+         equal, or set NCCL_IGNORE_COLLNET_MISMATCH=1, or NCCL_COLLNET_ENABLE=0"
+    )]
+    CollnetMismatch {
+        /// Fewest ports of a host.
+        least: usize,
+        /// Most ports of a host.
+        most: usize,
+    },
+    /// A channel of a graph does not hold every GPU of its node once.
+    #[error(
+        "channel {channel} of the {graph} graph of node {node} does not hold each of its {gpus} GPUs once; NCCL fails on \
+         this: correct the graph file (NCCL_GRAPH_FILE)"
+    )]
+    BrokenChannel {
+        /// Which graph.
+        graph: plan::GraphKind,
+        /// Channel number.
+        channel: usize,
+        /// Node number in the job.
+        node: u32,
+        /// GPUs of the node.
+        gpus: usize,
+    },
 }
 
 /// How a node is called in messages.

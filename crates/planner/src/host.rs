@@ -42,15 +42,31 @@ pub fn plan_host(system: System, request: &Request) -> Result<HostPlan, Error> {
     search(view(system, request)?, request)
 }
 
-/// The machine as its first rank sees it, with paths.
+/// Plans one machine of a job as each of its ranks sees it. Ranks that reach each other without the network see the same;
+/// the plans stand in the order of their lowest ranks, which count from 0. `ranks` is the number of ranks in the job.
 ///
 /// # Errors
-/// Paths cannot be computed.
-pub fn view(mut system: System, request: &Request) -> Result<View, Error> {
+/// NCCL refuses the machine too.
+pub fn plan_views(system: System, request: &Request, ranks: usize) -> Result<Vec<HostPlan>, Error> {
+    let views = View::all(prepared(system, request), request, ranks)?;
+    views.into_iter().map(|view| search(view, request)).collect()
+}
+
+/// The system with its ranks numbered from 0 and the job's network.
+fn prepared(mut system: System, request: &Request) -> System {
     number_ranks(&mut system, 0);
     if collnet_enabled(request) {
         system.enable_collnet();
     }
+    system
+}
+
+/// The machine as its first rank sees it, with paths.
+///
+/// # Errors
+/// Paths cannot be computed.
+pub fn view(system: System, request: &Request) -> Result<View, Error> {
+    let system = prepared(system, request);
     let ranks = system.count(NodeType::Gpu) * if request.nvlink_domain { 1 } else { request.hosts as usize };
     View::new(system, request, 0, ranks)
 }
@@ -99,7 +115,7 @@ const fn wanted(kind: GraphKind, pattern: Pattern, collnet: bool, min: usize, ma
     Wanted { kind, pattern, collnet, min_channels: min, max_channels: max }
 }
 
-fn collnet_enabled(request: &Request) -> bool {
+pub(crate) fn collnet_enabled(request: &Request) -> bool {
     request.collnet && request.settings.collnet_enable != Some(false)
 }
 

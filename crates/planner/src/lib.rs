@@ -1,5 +1,7 @@
 //! Decides which channels a communicator uses on a machine, as NCCL 2.30 does.
 
+pub mod cluster;
+pub mod connect;
 pub mod cost;
 pub mod error;
 pub mod host;
@@ -9,8 +11,10 @@ pub mod search;
 pub mod settings;
 pub mod view;
 
+pub use cluster::{Cluster, ClusterPlan};
+pub use connect::Joined;
 pub use error::Error;
-pub use host::{HostPlan, plan_host};
+pub use host::{HostPlan, plan_host, plan_views};
 pub use request::Request;
 pub use routing::Routing;
 pub use settings::Settings;

@@ -40,15 +40,53 @@ impl View {
         if system.count(NodeType::Gpu) == 0 {
             return Err(Error::NoGpu);
         }
-        let system = Arc::new(system);
-        let settings = Arc::new(request.settings.clone());
-        let mut routing = Routing::compute(Arc::clone(&system), Arc::clone(&settings), request.nvlink_domain)?;
+        let routing = Self::untrimmed(system, request)?;
         let domain = domains(&routing);
-        let own = system.gpu_of_rank(rank).map_or(0, |gpu| domain[system.position(gpu)]);
-        if domain.iter().any(|other| *other != own) {
-            let trimmed = system.without_gpus(|gpu| domain[system.position(gpu)] != own);
-            routing = Routing::compute(Arc::new(trimmed), settings, request.nvlink_domain)?;
+        let own = routing.system().gpu_of_rank(rank).map_or(0, |gpu| domain[routing.system().position(gpu)]);
+        Self::of_domain(&routing, &domain, own, rank, ranks, request)
+    }
+
+    /// The views of all ranks of a system. Ranks that reach each other without the network share one; the views stand in
+    /// the order of their lowest ranks. `ranks` is the number of ranks in the whole job.
+    ///
+    /// # Errors
+    /// As [`View::new`].
+    pub fn all(system: System, request: &Request, ranks: usize) -> Result<Vec<Self>, Error> {
+        if system.count(NodeType::Gpu) == 0 {
+            return Err(Error::NoGpu);
         }
+        let routing = Self::untrimmed(system, request)?;
+        let domain = domains(&routing);
+        let mut order: Vec<(i32, usize)> =
+            routing.system().gpus().zip(&domain).map(|((_, gpu), domain)| (gpu.rank, *domain)).collect();
+        order.sort_unstable();
+        let mut seen = vec![false; domain.len()];
+        order.retain(|(_, domain)| !std::mem::replace(&mut seen[*domain], true));
+        order
+            .into_iter()
+            .map(|(rank, own)| Self::of_domain(&routing, &domain, own, rank, ranks, request))
+            .collect()
+    }
+
+    fn untrimmed(system: System, request: &Request) -> Result<Routing, Error> {
+        Routing::compute(Arc::new(system), Arc::new(request.settings.clone()), request.nvlink_domain)
+    }
+
+    /// The view of the ranks of one domain: the others removed, paths computed again where that changes something.
+    fn of_domain(
+        whole: &Routing,
+        domain: &[usize],
+        own: usize,
+        rank: i32,
+        ranks: usize,
+        request: &Request,
+    ) -> Result<Self, Error> {
+        let routing = if domain.iter().all(|other| *other == own) {
+            whole.clone()
+        } else {
+            let system = whole.system();
+            Self::untrimmed(system.without_gpus(|gpu| domain[system.position(gpu)] != own), request)?
+        };
         let inter = routing.system().count(NodeType::Gpu) != ranks;
         let (max_bw, total_bw) = bounds(&routing, inter);
         Ok(Self { routing, rank, inter, max_bw, total_bw })

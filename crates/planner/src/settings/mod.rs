@@ -3,10 +3,12 @@
 //! Values are read as NCCL reads them: numbers with C's `strtoll`, texts by its own tables. What NCCL silently takes for
 //! something else is said in a [`SettingNote`].
 
+mod connect;
 mod names;
 mod parse;
 mod tuning;
 
+pub use connect::{ConnectSettings, MAX_CHANNELS};
 pub use names::PLANNING;
 pub use tuning::{TUNING, Tuning};
 
@@ -81,6 +83,8 @@ pub struct Settings {
     pub graph_file: Option<String>,
     /// What stands there. Whoever has the file system reads it.
     pub graphs: Option<GraphFile>,
+    /// How hosts are joined.
+    pub connect: ConnectSettings,
     /// Settings of the cost model.
     pub tuning: Tuning,
     /// The variables that were given, in the order given.
@@ -114,6 +118,7 @@ impl Default for Settings {
             ignore_cpu_affinity: false,
             graph_file: None,
             graphs: None,
+            connect: ConnectSettings::default(),
             tuning: Tuning::default(),
             in_force: Vec::new(),
             notes: Vec::new(),

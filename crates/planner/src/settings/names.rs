@@ -1,9 +1,11 @@
 //! The names of NCCL's variables.
 
+use super::{TUNING, connect};
+
 /// Closest names that are still offered: a typing error, not another word.
 const LIKENESS: f64 = 0.85;
 
-/// Variables that change what the planner decides.
+/// Variables that change what the search decides.
 pub const PLANNING: [&str; 25] = [
     "NCCL_COLLNET_ENABLE",
     "NCCL_CROSS_NIC",
@@ -32,14 +34,11 @@ pub const PLANNING: [&str; 25] = [
     "NCCL_MNNVL_ENABLE",
 ];
 
-/// Variables of NCCL that leave the search alone.
-const OTHERS: [&str; 104] = [
-    "NCCL_ALGO",
-    "NCCL_BUFFSIZE",
+/// Variables of NCCL that change neither the search, nor the joining of hosts, nor the cost model.
+const OTHERS: [&str; 78] = [
     "NCCL_CGA_CLUSTER_SIZE",
     "NCCL_CHECKS_DISABLE",
     "NCCL_CHECK_POINTERS",
-    "NCCL_COLLNET_NODE_THRESHOLD",
     "NCCL_COMM_BLOCKING",
     "NCCL_COMM_ID",
     "NCCL_COMM_SHRINK_SHARE_RESOURCES",
@@ -88,70 +87,46 @@ const OTHERS: [&str; 104] = [
     "NCCL_IB_SUBNET_AWARE_ROUTING",
     "NCCL_IB_TC",
     "NCCL_IB_TIMEOUT",
-    "NCCL_IGNORE_COLLNET_MISMATCH",
-    "NCCL_IGNORE_NET_MISMATCH",
     "NCCL_LAUNCH_MODE",
     "NCCL_LAUNCH_ORDER_IMPLICIT",
-    "NCCL_LL128_BUFFSIZE",
-    "NCCL_LL128_C2C",
-    "NCCL_LL128_NTHREADS",
-    "NCCL_LL_BUFFSIZE",
     "NCCL_LOCAL_REGISTER",
-    "NCCL_MAX_CTAS",
-    "NCCL_MAX_NCHANNELS",
-    "NCCL_MAX_NRINGS",
-    "NCCL_MAX_P2P_NCHANNELS",
-    "NCCL_MIN_CTAS",
-    "NCCL_MIN_NCHANNELS",
-    "NCCL_MIN_NRINGS",
-    "NCCL_MIN_P2P_NCHANNELS",
     "NCCL_MNNVL_CLIQUE_ID",
     "NCCL_MNNVL_CROSS_CLIQUE",
     "NCCL_MNNVL_UUID",
     "NCCL_MULTI_RANK_GPU_ENABLE",
-    "NCCL_NCHANNELS_PER_NET_PEER",
     "NCCL_NET",
     "NCCL_NET_FORCE_FLUSH",
     "NCCL_NET_FORCE_MERGE",
     "NCCL_NET_GDR_READ_LEVEL",
     "NCCL_NET_MERGE_LEVEL",
     "NCCL_NET_MERGE_POLICY",
-    "NCCL_NET_OVERHEAD",
     "NCCL_NET_PLUGIN",
     "NCCL_NET_SHARED_BUFFERS",
     "NCCL_NET_SHARED_COMMS",
     "NCCL_NSOCKS_PERTHREAD",
-    "NCCL_NTHREADS",
-    "NCCL_NVLSTREE_MAX_CHUNKSIZE",
-    "NCCL_NVLS_CHUNKSIZE",
-    "NCCL_NVLS_NCHANNELS",
     "NCCL_OOB_NET_ENABLE",
     "NCCL_OOB_NET_IFNAME",
     "NCCL_P2P_DIRECT_DISABLE",
-    "NCCL_PAT_ENABLE",
     "NCCL_PROFILER_PLUGIN",
-    "NCCL_PROTO",
     "NCCL_RAS_ENABLE",
     "NCCL_RUNTIME_CONNECT",
     "NCCL_SOCKET_FAMILY",
     "NCCL_SOCKET_IFNAME",
     "NCCL_SOCKET_NTHREADS",
-    "NCCL_THREAD_THRESHOLDS",
     "NCCL_TUNER_PLUGIN",
 ];
 
 /// Further variables that only writing or logging looks at.
-const WRITING: [&str; 6] = [
+const WRITING: [&str; 5] = [
     "NCCL_SET_CPU_NAME",
     "NCCL_SHM_USE_CUDA_MEMCPY",
     "NCCL_TOPO_DUMP_FILE",
     "NCCL_TOPO_DUMP_FILE_RANK",
     "NCCL_WORK_FIFO_BYTES",
-    "NCCL_WORK_ARGS_BYTES",
 ];
 
 fn all() -> impl Iterator<Item = &'static str> {
-    PLANNING.into_iter().chain(OTHERS).chain(WRITING)
+    PLANNING.into_iter().chain(connect::NAMES).chain(TUNING).chain(OTHERS).chain(WRITING)
 }
 
 /// Whether NCCL 2.30 has this variable.

@@ -62,6 +62,7 @@ impl Reader {
             "NCCL_COLLNET_ENABLE" => settings.collnet_enable = Some(self.number(name, value, 0) != 0),
             "NCCL_IGNORE_CPU_AFFINITY" => settings.ignore_cpu_affinity = self.number(name, value, 0) != 0,
             "NCCL_GRAPH_FILE" => settings.graph_file = Some(value.to_owned()),
+            _ if self.connect(settings, name, value) => {}
             _ if self.tuning(&mut settings.tuning, name, value) => {}
             _ if names::is_known(name) => {}
             _ if name.starts_with("NCCL_") => self.unknown(name),

@@ -4,6 +4,7 @@
 //! section by section: floating-point values within a relative tolerance, everything else exactly.
 
 mod compare;
+mod merged;
 mod system;
 mod tuning;
 
@@ -11,9 +12,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use plan::{Graph, GraphKind};
-use planner::{HostPlan, Request, Settings, plan_host};
+use planner::cluster::nvlink_domain;
+use planner::cost::{self, Profile};
+use planner::{Cluster, HostPlan, Joined, Request, Settings};
 use serde_json::Value;
 use topology::System;
+use topology::xml::Document;
 
 use compare::Difference;
 
@@ -30,11 +34,23 @@ pub enum Section {
     Paths,
     /// The graphs that were searched.
     Graphs,
+    /// The job with its hosts joined.
+    Merged,
+    /// What collectives cost, from our own joined hosts.
+    Tuning,
 }
 
 impl Section {
     /// All sections.
-    pub const ALL: [Self; 5] = [Self::Refusal, Self::System, Self::Nodes, Self::Paths, Self::Graphs];
+    pub const ALL: [Self; 7] = [
+        Self::Refusal,
+        Self::System,
+        Self::Nodes,
+        Self::Paths,
+        Self::Graphs,
+        Self::Merged,
+        Self::Tuning,
+    ];
 
     /// The name in a case file.
     pub const fn name(self) -> &'static str {
@@ -44,6 +60,8 @@ impl Section {
             Self::Nodes => "nodes",
             Self::Paths => "paths",
             Self::Graphs => "graphs",
+            Self::Merged => "merged",
+            Self::Tuning => "tuning",
         }
     }
 }
@@ -89,24 +107,24 @@ impl Case {
         Ok(paths)
     }
 
-    /// Whether the case is one host, or several equal ones without a common NVLink domain.
-    pub fn has_equal_hosts(&self) -> bool {
-        self.answer["topologies"].as_array().is_some_and(|files| files.len() == 1) && !self.has_flag("--mnnvl")
-    }
-
     fn has_flag(&self, flag: &str) -> bool {
         self.answer["flags"].as_array().is_some_and(|flags| flags.iter().any(|other| other == flag))
     }
 
-    /// The job that the case describes.
-    pub fn request(&self) -> Request {
+    fn settings(&self) -> Settings {
         let variables = self.answer["env"].as_object().into_iter().flatten();
-        let variables = variables.map(|(name, value)| (name.clone(), value.as_str().unwrap_or_default().to_owned()));
+        Settings::from_variables(
+            variables.map(|(name, value)| (name.clone(), value.as_str().unwrap_or_default().to_owned())),
+        )
+    }
+
+    /// The job that the case describes, if its hosts are equal.
+    pub fn request(&self) -> Request {
         Request {
             hosts: self.answer["hosts"].as_u64().unwrap_or(1) as u32,
             nvlink_domain: self.has_flag("--mnnvl"),
             collnet: self.has_flag("--collnet"),
-            settings: Settings::from_variables(variables),
+            settings: self.settings(),
         }
     }
 
@@ -120,38 +138,83 @@ impl Case {
     /// # Errors
     /// It cannot be read.
     pub fn topology_bytes(&self) -> Result<Vec<u8>> {
-        let path = self.topologies.join(self.topology());
+        self.read_topology(self.topology())
+    }
+
+    fn read_topology(&self, file: &str) -> Result<Vec<u8>> {
+        let path = self.topologies.join(file);
         std::fs::read(&path).with_context(|| format!("reading {}", path.display()))
     }
 
-    fn plan(&self) -> Result<HostPlan> {
-        let document = topology::xml::parse(self.topology(), &self.topology_bytes()?)?;
-        let system = System::from_document(&document)?;
-        Ok(plan_host(system, &self.request())?)
+    /// The hosts of the case: one file for all of them, or one for each.
+    fn cluster(&self) -> Result<Cluster> {
+        let files = self.answer["topologies"].as_array().context("a case names topologies")?;
+        let mut documents: Vec<(&str, Document)> = Vec::new();
+        let mut order = Vec::new();
+        for file in files {
+            let file = file.as_str().context("a topology is a file name")?;
+            let known = documents.iter().position(|(name, _)| *name == file);
+            order.push(match known {
+                Some(at) => at,
+                None => {
+                    documents.push((file, topology::xml::parse(file, &self.read_topology(file)?)?));
+                    documents.len() - 1
+                }
+            });
+        }
+        let hosts = self.answer["hosts"].as_u64().unwrap_or(1) as u32;
+        let times = if order.len() == 1 { hosts } else { 1 };
+        let order = order.into_iter().flat_map(|at| std::iter::repeat_n(at, times as usize));
+        if self.has_flag("--mnnvl") {
+            let domain = nvlink_domain(order.map(|at| &documents[at].1)).context("a domain has hosts")?;
+            return Ok(Cluster::equal(System::from_document(&domain)?, 1));
+        }
+        let mut cluster = Cluster::new();
+        let mut machines = Vec::new();
+        for (_, document) in &documents {
+            machines.push(cluster.add_machine(System::from_document(document)?));
+        }
+        for at in order {
+            cluster.place(machines[at], 1);
+        }
+        Ok(cluster)
+    }
+
+    fn plan(&self) -> Result<Joined> {
+        let settings = self.settings();
+        let plan = self.cluster()?.plan(self.has_flag("--collnet"), &settings)?;
+        Ok(Joined::new(plan, &settings)?)
     }
 
     /// Plans the case and compares.
     pub fn replay(&self) -> Vec<Verdict> {
         let refused = self.answer.get("error").is_some();
-        let planned = match self.plan() {
+        let joined = match self.plan() {
             Err(_) if refused => return vec![(Section::Refusal, None)],
             Err(error) => return vec![(Section::Refusal, Some(format!("NCCL plans it, but: {error:#}")))],
             Ok(_) if refused => {
                 let phase = self.answer["phase"].as_str().unwrap_or("?");
                 return vec![(Section::Refusal, Some(format!("planned, but NCCL refuses it in {phase}")))];
             }
-            Ok(planned) => planned,
+            Ok(joined) => joined,
+        };
+        let Some(planned) = joined.layout().node(0).map(|node| joined.node_plan(node)) else {
+            return vec![(Section::Refusal, Some("planned without ranks".to_owned()))];
         };
         let mut verdicts = vec![(Section::Refusal, None)];
         let mut judge = |section, difference: Result<(), Difference>| {
             verdicts.push((section, difference.err().map(|difference| difference.to_string())));
         };
-        judge(Section::System, system::check_bounds(&planned, &self.answer["system"]));
+        judge(Section::System, system::check_bounds(planned, &self.answer["system"]));
         judge(Section::Nodes, system::check_nodes(planned.view.system(), &self.answer["nodes"]));
         if let Some(paths) = self.answer["paths"].as_array() {
-            judge(Section::Paths, system::check_paths(&planned, paths));
+            judge(Section::Paths, system::check_paths(planned, paths));
         }
-        judge(Section::Graphs, check_graphs(&planned, &self.answer["graphs"]));
+        judge(Section::Graphs, check_graphs(planned, &self.answer["graphs"]));
+        judge(Section::Merged, merged::check(&joined, self.has_flag("--mnnvl"), &self.answer["merged"]));
+        let table = cost::table(&joined.cost_inputs(), &self.settings().tuning, &Profile::nccl_2_30());
+        let table = table.map_err(|error| Difference::new("table", error.to_string(), "a table"));
+        judge(Section::Tuning, table.and_then(|table| tuning::check(&table, &self.answer["tuning"])));
         verdicts
     }
 }

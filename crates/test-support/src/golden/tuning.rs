@@ -179,7 +179,7 @@ fn figures(graph: &Value) -> Result<GraphFigures> {
     })
 }
 
-fn check(table: &CostTable, expected: &Value) -> Result<(), Difference> {
+pub(super) fn check(table: &CostTable, expected: &Value) -> Result<(), Difference> {
     for algorithm in Algorithm::ALL {
         let row = table.threads(algorithm);
         for protocol in Protocol::ALL {

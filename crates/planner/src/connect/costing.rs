@@ -1,0 +1,67 @@
+//! What the cost model has to know of a joined job.
+
+use plan::GraphKind;
+use topology::NodeType;
+
+use super::{GraphSummary, Joined};
+use crate::cost::{CollnetInputs, GraphFigures, Inputs, Merged, NvlsInputs};
+
+impl From<&GraphSummary> for GraphFigures {
+    fn from(graph: &GraphSummary) -> Self {
+        Self {
+            channels: graph.channels,
+            same_channels: graph.same_channels,
+            bw_intra: graph.bw_intra,
+            bw_inter: graph.bw_inter,
+            latency_inter: graph.latency_inter,
+            type_intra: graph.type_intra,
+            type_inter: graph.type_inter,
+        }
+    }
+}
+
+impl Joined {
+    /// The inputs of the cost model, as rank 0 has them. A reducing network is taken to gather and to reduce-scatter too,
+    /// and its ports to be driven by the host.
+    pub fn cost_inputs(&self) -> Inputs {
+        let (facts, layout) = (&self.facts, self.layout());
+        let graph = |kind| GraphFigures::from(facts.graph(kind));
+        let depth = self.direct_place(0).map_or(2, |place| place.depth);
+        let switched = |plan: &crate::HostPlan| plan.view.system().count(NodeType::Nvs) > 0;
+        Inputs {
+            ranks: layout.ranks(),
+            nodes: layout.nodes(),
+            min_local_ranks: facts.min_local_ranks,
+            max_local_ranks: facts.max_local_ranks,
+            min_cc: facts.sm_min,
+            max_cc: facts.sm_max,
+            cpu_arch: facts.cpu_arch.map_or(Merged::Mixed, Merged::Same),
+            cpu_vendor: facts.cpu_vendor.map_or(Merged::Mixed, Merged::Same),
+            ring: graph(GraphKind::Ring),
+            tree: graph(GraphKind::Tree),
+            collnet_direct: graph(GraphKind::CollnetDirect),
+            collnet_chain: graph(GraphKind::CollnetChain),
+            nvls_graph: graph(GraphKind::Nvls),
+            max_tree_pattern: facts.max_tree_pattern,
+            channels: self.channels.count(),
+            nvls: self.nvls.map(|nvls| NvlsInputs {
+                channels: nvls.channels,
+                heads: nvls.heads,
+                chunk_bytes: nvls.chunk_size,
+                tree_chunk_bytes: nvls.tree_max_chunk_size,
+            }),
+            collnet: self.collnet.then(|| CollnetInputs {
+                heads: self.collnet_heads(0).len() as u32,
+                chain: self.chains_reach_network(0),
+                depth,
+                gathers: true,
+                reduce_scatters: true,
+            }),
+            has_nvswitch: layout
+                .node(0)
+                .is_some_and(|node| switched(self.node_plan(node))),
+            net_on_host: true,
+            cuda_11_8: false,
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! What ranks tell each other, and what all of them conclude (NCCL's second all-gather).
+
+use plan::{Graph, GraphKind, Pattern};
+use topology::{CpuArch, CpuVendor, NodeType, PathType, bandwidth};
+
+use crate::cluster::ClusterPlan;
+use crate::error::Error;
+use crate::host::HostPlan;
+use crate::settings::{ConnectSettings, MAX_CHANNELS};
+
+/// Parallel channels between two ranks where nothing speaks for more.
+const DEFAULT_PARTS: u32 = 2;
+
+/// A graph without its channels, as ranks compare it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct GraphSummary {
+    /// Which family.
+    pub kind: GraphKind,
+    /// The pattern of the first rank's graph; patterns are not compared.
+    pub pattern: Pattern,
+    /// Channels, the fewest of all ranks.
+    pub channels: u32,
+    /// All channels have the same order, on all ranks.
+    pub same_channels: bool,
+    /// Bandwidth of each channel inside a node, GB/s, the least.
+    pub bw_intra: f32,
+    /// Bandwidth of each channel to the network, GB/s, the least.
+    pub bw_inter: f32,
+    /// Latency of the first rank's port, µs; it is not compared.
+    pub latency_inter: f32,
+    /// The worst path between GPUs.
+    pub type_intra: PathType,
+    /// The worst path between GPU and network port.
+    pub type_inter: PathType,
+    /// NICs: 0 the same in and out, 1 any, 2 in alternating pairs; the largest.
+    pub cross_nic: i32,
+}
+
+impl GraphSummary {
+    fn of(kind: GraphKind, plan: &HostPlan) -> Self {
+        let pattern = match kind {
+            GraphKind::Ring => Pattern::Ring,
+            GraphKind::Tree => Pattern::BalancedTree,
+            GraphKind::CollnetChain => Pattern::Tree,
+            GraphKind::CollnetDirect => Pattern::CollnetDirect,
+            GraphKind::Nvls => Pattern::Nvls,
+        };
+        let empty = Graph::empty(kind, pattern);
+        let graph = plan.graph(kind).unwrap_or(&empty);
+        Self {
+            kind,
+            pattern: graph.pattern,
+            channels: graph.channels.len() as u32,
+            same_channels: graph.same_channels,
+            bw_intra: graph.bw_intra,
+            bw_inter: graph.bw_inter,
+            latency_inter: graph.latency_inter,
+            type_intra: graph.type_intra,
+            type_inter: graph.type_inter,
+            cross_nic: graph.cross_nic,
+        }
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.channels = self.channels.min(other.channels);
+        self.same_channels &= other.same_channels;
+        self.bw_intra = self.bw_intra.min(other.bw_intra);
+        self.bw_inter = self.bw_inter.min(other.bw_inter);
+        self.type_intra = self.type_intra.max(other.type_intra);
+        self.type_inter = self.type_inter.max(other.type_inter);
+        self.cross_nic = self.cross_nic.max(other.cross_nic);
+    }
+}
+
+/// What holds for all ranks of a job.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Facts {
+    /// The graphs in search order, merged.
+    pub graphs: [GraphSummary; GraphKind::IN_SEARCH_ORDER.len()],
+    /// The most demanding tree pattern.
+    pub max_tree_pattern: Pattern,
+    /// Lowest compute capability (× 10).
+    pub sm_min: i32,
+    /// Highest compute capability (× 10).
+    pub sm_max: i32,
+    /// Compute capability (× 10) of rank 0.
+    pub sm_first: i32,
+    /// Architecture of all CPUs; `None` if they differ.
+    pub cpu_arch: Option<CpuArch>,
+    /// Vendor of all CPUs; `None` if they differ.
+    pub cpu_vendor: Option<CpuVendor>,
+    /// Least bandwidth between a GPU and a port it uses, GB/s; 0 without ports.
+    pub min_net_bw: f32,
+    /// Fewest ports that a GPU can keep busy.
+    pub min_net_count: u32,
+    /// Every GPU reaches every other of its node over NVLink or C2C.
+    pub all_nvlink: bool,
+    /// Fewest ranks of a node.
+    pub min_local_ranks: u32,
+    /// Most ranks of a node.
+    pub max_local_ranks: u32,
+    /// Parallel channels for point-to-point transfers between the worst-connected pair, before adjustment.
+    pub p2p_parts: u32,
+}
+
+impl Facts {
+    /// A graph.
+    pub fn graph(&self, kind: GraphKind) -> &GraphSummary {
+        let at = GraphKind::IN_SEARCH_ORDER
+            .iter()
+            .position(|other| *other == kind);
+        &self.graphs[at.unwrap_or(0)]
+    }
+
+    pub(super) fn graph_mut(&mut self, kind: GraphKind) -> &mut GraphSummary {
+        let at = GraphKind::IN_SEARCH_ORDER
+            .iter()
+            .position(|other| *other == kind);
+        &mut self.graphs[at.unwrap_or(0)]
+    }
+
+    /// Merges what the distinct views of a job tell.
+    ///
+    /// # Errors
+    /// Hosts differ in what NCCL wants equal.
+    pub(super) fn merge(plan: &ClusterPlan, settings: &ConnectSettings) -> Result<Self, Error> {
+        let mut merged: Option<Self> = None;
+        for host in plan.distinct() {
+            let own = Self::of(host, settings);
+            match &mut merged {
+                None => merged = Some(own),
+                Some(merged) => merged.add(&own),
+            }
+        }
+        let merged = merged.ok_or(Error::NoHosts)?;
+        let least = plan
+            .machines
+            .iter()
+            .map(|machine| machine.ports.0)
+            .min()
+            .unwrap_or(0);
+        let most = plan
+            .machines
+            .iter()
+            .map(|machine| machine.ports.1)
+            .max()
+            .unwrap_or(0);
+        if least != most && !settings.ignore_net_mismatch {
+            return Err(Error::NetMismatch { least, most });
+        }
+        if least != most && plan.collnet && !settings.ignore_collnet_mismatch {
+            return Err(Error::CollnetMismatch { least, most });
+        }
+        Ok(merged)
+    }
+
+    /// What the ranks of one view tell.
+    fn of(plan: &HostPlan, settings: &ConnectSettings) -> Self {
+        let view = &plan.view;
+        let (system, routing) = (view.system(), view.routing());
+        let gpus: Vec<_> = system.nodes(NodeType::Gpu).collect();
+        let sms = || system.gpus().map(|(_, gpu)| gpu.sm);
+        let first = system
+            .gpus()
+            .min_by_key(|(_, gpu)| gpu.rank)
+            .map_or(0, |(_, gpu)| gpu.sm);
+        let cpu = system.cpus().next().map(|(_, cpu)| cpu);
+        let nets: Vec<NetUse> = gpus.iter().map(|gpu| NetUse::of(plan, *gpu)).collect();
+        let pairs = || {
+            gpus.iter()
+                .flat_map(|a| gpus.iter().map(move |b| (*a, *b)))
+                .filter(|(a, b)| a != b)
+        };
+        let worst = pairs()
+            .map(|(a, b)| routing.table().kind(a, b))
+            .max()
+            .unwrap_or(PathType::Loc);
+        let local_parts = pairs().map(|(to, from)| {
+            let path = routing.table().path(from, to);
+            match path.kind {
+                PathType::Nvl | PathType::Nvb => {
+                    let sm = system.gpu(to).map_or(0, |gpu| gpu.sm);
+                    DEFAULT_PARTS * ((path.bw / bandwidth::nvlink(sm)) as u32).max(1)
+                }
+                _ => DEFAULT_PARTS,
+            }
+        });
+        let remote_parts = nets
+            .iter()
+            .filter(|_| view.inter)
+            .map(|net| net.parts(settings));
+        let graphs = GraphKind::IN_SEARCH_ORDER.map(|kind| GraphSummary::of(kind, plan));
+        Self {
+            max_tree_pattern: plan
+                .graph(GraphKind::Tree)
+                .map_or(Pattern::BalancedTree, |tree| tree.pattern),
+            graphs,
+            sm_min: sms().min().unwrap_or(0),
+            sm_max: sms().max().unwrap_or(0),
+            sm_first: first,
+            cpu_arch: cpu.map(|cpu| cpu.arch),
+            cpu_vendor: cpu.map(|cpu| cpu.vendor),
+            min_net_bw: nets
+                .iter()
+                .map(|net| net.least_bw)
+                .reduce(f32::min)
+                .unwrap_or(0.0),
+            min_net_count: nets.iter().map(|net| net.busy).min().unwrap_or(0),
+            all_nvlink: worst < PathType::Pix,
+            min_local_ranks: gpus.len() as u32,
+            max_local_ranks: gpus.len() as u32,
+            p2p_parts: local_parts
+                .chain(remote_parts)
+                .min()
+                .unwrap_or(MAX_CHANNELS)
+                .min(MAX_CHANNELS),
+        }
+    }
+
+    fn add(&mut self, other: &Self) {
+        for (graph, other) in self.graphs.iter_mut().zip(&other.graphs) {
+            graph.merge(other);
+        }
+        self.max_tree_pattern = self.max_tree_pattern.max(other.max_tree_pattern);
+        self.sm_min = self.sm_min.min(other.sm_min);
+        self.sm_max = self.sm_max.max(other.sm_max);
+        self.cpu_arch = self.cpu_arch.filter(|arch| Some(*arch) == other.cpu_arch);
+        self.cpu_vendor = self
+            .cpu_vendor
+            .filter(|vendor| Some(*vendor) == other.cpu_vendor);
+        self.min_net_bw = self.min_net_bw.min(other.min_net_bw);
+        self.min_net_count = self.min_net_count.min(other.min_net_count);
+        self.all_nvlink &= other.all_nvlink;
+        self.min_local_ranks = self.min_local_ranks.min(other.min_local_ranks);
+        self.max_local_ranks = self.max_local_ranks.max(other.max_local_ranks);
+        self.p2p_parts = self.p2p_parts.min(other.p2p_parts);
+    }
+}
+
+/// The ports that one GPU uses.
+struct NetUse {
+    /// Least bandwidth to one of them, GB/s.
+    least_bw: f32,
+    /// As many as fill the GPU's way to its CPU.
+    busy: u32,
+    /// Bandwidth of those together, GB/s.
+    busy_bw: f32,
+}
+
+impl NetUse {
+    fn of(plan: &HostPlan, gpu: topology::NodeId) -> Self {
+        let (system, routing) = (plan.view.system(), plan.view.routing());
+        let mut used = Self {
+            least_bw: 0.0,
+            busy: 0,
+            busy_bw: 0.0,
+        };
+        // A GPU without ports counts as none, where NCCL has no network at all.
+        let Ok(nets) = routing.local_nets(gpu) else {
+            return used;
+        };
+        let room = routing
+            .local_cpu(gpu)
+            .map_or(0.0, |cpu| routing.table().bw(gpu, cpu));
+        let mut full = false;
+        let mut least = f32::MAX;
+        for net in nets {
+            // NCCL looks ports up by id and finds the first of those that share one.
+            let net = system
+                .find(NodeType::Net, system.node(net).id)
+                .unwrap_or(net);
+            let bw = routing.table().bw(gpu, net);
+            least = least.min(bw);
+            if !full {
+                used.busy += 1;
+                used.busy_bw += bw;
+                full = used.busy_bw >= room;
+            }
+        }
+        used.least_bw = least;
+        used
+    }
+
+    /// Parallel channels to a rank beyond the network.
+    fn parts(&self, settings: &ConnectSettings) -> u32 {
+        if let Some(given) = settings.channels_per_net_peer {
+            return u32::try_from(given).unwrap_or(u32::MAX);
+        }
+        if self.busy == 0 {
+            return DEFAULT_PARTS;
+        }
+        let per_channel = u32::try_from(settings.p2p_per_channel_net_bw)
+            .unwrap_or(u32::MAX)
+            .max(1);
+        self.busy.max((self.busy_bw as u32).div_ceil(per_channel))
+    }
+}
