@@ -1,5 +1,6 @@
 //! Decides which channels a communicator uses on a machine, as NCCL 2.30 does.
 
+pub mod artifact;
 pub mod cluster;
 pub mod connect;
 pub mod cost;

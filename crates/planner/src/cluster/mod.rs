@@ -122,6 +122,7 @@ impl Cluster {
         Ok(ClusterPlan {
             layout,
             machines,
+            runs,
             collnet: collnet && settings.collnet_enable != Some(false),
         })
     }
@@ -196,6 +197,8 @@ pub struct ClusterPlan {
     pub layout: Layout,
     /// The distinct machines of the job, in order of first appearance.
     pub machines: Vec<MachinePlan>,
+    /// Machines in a row: which of `machines`, and how many islands.
+    pub runs: Vec<(usize, u32)>,
     /// Graphs for a network that reduces were searched.
     pub collnet: bool,
 }

@@ -1,0 +1,140 @@
+//! What was planned, as the artifact that outlives the process.
+
+use plan::{
+    EndPoint, Graph, GraphPaths, Group, HostRun, Machine, MachineCpu, MachineGpu, MachineNic, NeighbourPath, neighbours,
+};
+use topology::{BusId, CpuArch, CpuModel, CpuVendor, NcclId, NodeId, NodeType, System};
+
+use crate::cluster::{ClusterPlan, MachinePlan};
+use crate::host::HostPlan;
+
+/// What a machine is called, and what it is in one line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Description {
+    /// Name.
+    pub name: String,
+    /// One line for people.
+    pub summary: String,
+}
+
+/// The machines of a job with what was found for each, and where they stand in the job. `descriptions` are in the order of
+/// [`ClusterPlan::machines`]; missing ones are left empty.
+pub fn machines(cluster: &ClusterPlan, descriptions: &[Description]) -> (Vec<Machine>, Vec<HostRun>) {
+    let machines: Vec<Machine> = cluster
+        .machines
+        .iter()
+        .enumerate()
+        .map(|(index, machine)| {
+            let description = descriptions.get(index).cloned();
+            let Description { name, summary } =
+                description.unwrap_or(Description { name: String::new(), summary: String::new() });
+            describe(machine, name, summary)
+        })
+        .collect();
+    let mut first_rank = 0;
+    let mut runs = Vec::new();
+    for (machine, count) in &cluster.runs {
+        runs.push(HostRun { machine: *machine as u32, count: *count, first_rank });
+        let gpus = machines.get(*machine).map_or(0, |machine| machine.gpus.len());
+        first_rank += gpus as u32 * count;
+    }
+    (machines, runs)
+}
+
+fn describe(machine: &MachinePlan, name: String, summary: String) -> Machine {
+    let mut gpus: Vec<MachineGpu> = machine.nodes.iter().flat_map(describe_gpus).collect();
+    gpus.sort_by_key(|gpu| gpu.rank);
+    let system = machine.nodes.first().map(|node| node.view.system());
+    let cpu = system.and_then(|system| system.cpus().next()).map(|(_, cpu)| cpu);
+    Machine {
+        name,
+        summary,
+        hosts: system.map_or(1, |system| system.hosts().len().max(1) as u32),
+        cpu: MachineCpu {
+            arch: cpu.map_or(CpuArch::Unknown, |cpu| cpu.arch),
+            vendor: cpu.map_or(CpuVendor::Unknown, |cpu| cpu.vendor),
+            model: cpu.map_or(CpuModel::Other, |cpu| cpu.model),
+        },
+        gpus,
+        nics: system.map(describe_nics).unwrap_or_default(),
+        groups: machine.nodes.iter().map(describe_group).collect(),
+    }
+}
+
+fn describe_gpus(node: &HostPlan) -> Vec<MachineGpu> {
+    let system = node.view.system();
+    let near = |gpu| node.view.routing().local_cpu(gpu).ok().and_then(|cpu| system.cpu(cpu));
+    system
+        .gpus()
+        .map(|(id, gpu)| MachineGpu {
+            rank: gpu.rank as u32,
+            host: system.node(id).id.system(),
+            dev: gpu.dev,
+            bus_id: gpu.bus_id.to_string(),
+            sm: gpu.sm,
+            gdr: gpu.gdr,
+            numa: near(id).map(|cpu| cpu.numa),
+            cpu_affinity: near(id).and_then(|cpu| cpu.affinity.clone()),
+        })
+        .collect()
+}
+
+fn describe_nics(system: &System) -> Vec<MachineNic> {
+    let mut nics: Vec<MachineNic> = Vec::new();
+    for (id, net) in system.nets() {
+        let nccl_id = system.node(id).id;
+        // Of ports with equal numbers NCCL only ever finds the first.
+        if nics.iter().any(|known| known.id == nccl_id.0 as i64) {
+            continue;
+        }
+        let adapter = system.links(id).map(|link| system.target(link)).find(|node| system.kind(*node) == NodeType::Nic);
+        let bus_id = adapter.map(|nic| system.node(nic).id.local()).filter(|local| *local != 0);
+        nics.push(MachineNic {
+            id: nccl_id.0 as i64,
+            host: nccl_id.system(),
+            dev: net.dev,
+            name: net.name.clone(),
+            bus_id: bus_id.map(|local| BusId(local).to_string()),
+            speed: net.bw,
+            port: net.port,
+            gdr: net.gdr,
+        });
+    }
+    nics
+}
+
+fn describe_group(node: &HostPlan) -> Group {
+    let system = node.view.system();
+    Group {
+        ranks: system.gpus().map(|(_, gpu)| gpu.rank).collect(),
+        inter: node.view.inter,
+        max_bw: node.view.max_bw,
+        total_bw: node.view.total_bw,
+        paths: node.graphs.iter().map(|graph| paths(node, graph)).collect(),
+        graphs: node.graphs.clone(),
+        trails: node.trails.clone(),
+    }
+}
+
+fn paths(node: &HostPlan, graph: &Graph) -> GraphPaths {
+    let system = node.view.system();
+    let table = node.view.routing().table();
+    let find = |end: EndPoint| -> Option<NodeId> {
+        match end {
+            EndPoint::Rank(rank) => system.gpu_of_rank(rank),
+            EndPoint::Net(id) => system.find(NodeType::Net, NcclId(id as u64)),
+        }
+    };
+    let hop = |(from, to): (EndPoint, EndPoint)| {
+        let (a, b) = (find(from)?, find(to)?);
+        Some(NeighbourPath { from, to, path_type: table.kind(a, b), bw: table.bw(a, b) })
+    };
+    GraphPaths {
+        kind: graph.kind,
+        channels: graph
+            .channels
+            .iter()
+            .map(|channel| neighbours(graph.pattern, channel).into_iter().filter_map(hop).collect())
+            .collect(),
+    }
+}
