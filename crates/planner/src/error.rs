@@ -8,6 +8,9 @@ pub enum Error {
     /// The topology file cannot be read as a machine.
     #[error(transparent)]
     Topology(#[from] topology::Error),
+    /// The graph file cannot be used.
+    #[error("NCCL_GRAPH_FILE: {0}")]
+    GraphFile(#[from] plan::Error),
     /// A link that exists in one direction only.
     #[error(
         "{from} has a link to {to}, but {to} has none of that type back; expected NVLinks and switch links to be listed at both ends"

@@ -1,7 +1,7 @@
 //! All graphs of one host.
 
 use plan::{Graph, GraphKind, Pattern, Trail};
-use topology::{NodeType, System};
+use topology::{NodeType, System, Warning};
 
 use crate::error::Error;
 use crate::request::Request;
@@ -23,6 +23,8 @@ pub struct HostPlan {
     pub graphs: Vec<Graph>,
     /// How each search went, in the same order.
     pub trails: Vec<Trail>,
+    /// What was odd about the graph file, if there was one.
+    pub warnings: Vec<Warning>,
 }
 
 impl HostPlan {
@@ -74,11 +76,12 @@ pub fn view(system: System, request: &Request) -> Result<View, Error> {
 /// # Errors
 /// NCCL refuses the machine too.
 pub fn search(view: View, request: &Request) -> Result<HostPlan, Error> {
-    let (graphs, trails) = search_all(&view, request)?;
-    Ok(HostPlan { view, graphs, trails })
+    let (graphs, trails, warnings) = search_all(&view, request)?;
+    Ok(HostPlan { view, graphs, trails, warnings })
 }
 
-fn search_all(view: &View, request: &Request) -> Result<(Vec<Graph>, Vec<Trail>), Error> {
+#[allow(clippy::type_complexity, reason = "the parts of a HostPlan")]
+fn search_all(view: &View, request: &Request) -> Result<(Vec<Graph>, Vec<Trail>, Vec<Warning>), Error> {
     let mut searcher = Searcher::new(view);
     let mut found = Vec::new();
     let mut ring_channels = 0;
@@ -103,7 +106,9 @@ fn search_all(view: &View, request: &Request) -> Result<(Vec<Graph>, Vec<Trail>)
             found.push((graph, trail));
         }
     }
-    Ok(found.into_iter().unzip())
+    let warnings = searcher.into_warnings();
+    let (graphs, trails) = found.into_iter().unzip();
+    Ok((graphs, trails, warnings))
 }
 
 const fn wanted(kind: GraphKind, pattern: Pattern, collnet: bool, min: usize, max: usize) -> Wanted {

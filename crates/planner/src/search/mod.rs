@@ -16,6 +16,7 @@ mod thousandths;
 mod walk;
 mod wiring;
 
+use plan::nccl_graph::GpuAddress;
 use plan::{Graph, GraphChannel, GraphKind, Pattern, Trail};
 use topology::{CpuArch, CpuVendor, PathType};
 
@@ -61,6 +62,7 @@ pub struct Searcher<'a> {
     memo: Memo,
     nearby: Nearby,
     before: (Floats, PortsLeft),
+    warnings: Vec<topology::Warning>,
 }
 
 /// The GPUs that each GPU may go on to, for the limits that were tried.
@@ -99,6 +101,7 @@ impl<'a> Searcher<'a> {
             memo: Memo::new(view.inter, wiring.kinds()),
             thousandths: Thousandths::new(&wiring, &floats, |link| wiring::never_binds(system, link)),
             nearby: Nearby::default(),
+            warnings: Vec::new(),
             before: (floats.clone(), ports_left.clone()),
             floats,
             scratch: Scratch {
@@ -131,9 +134,28 @@ impl<'a> Searcher<'a> {
     /// Searches one graph.
     ///
     /// # Errors
-    /// Nothing was found, and there is no port for the channel that stands in.
+    /// Nothing was found, and there is no port for the channel that stands in; or the graph file does not fit the machine.
     pub fn search(&mut self, wanted: Wanted) -> Result<(Graph, Trail), Error> {
         relax::search(self, wanted)
+    }
+
+    /// What a graph file says about a search, if there is one.
+    fn given(&mut self, kind: GraphKind) -> Result<Option<Graph>, Error> {
+        let settings = self.view.routing().settings();
+        let Some(file) = &settings.graphs else { return Ok(None) };
+        let system = self.view.system();
+        let gpus: Vec<GpuAddress> = system
+            .gpus()
+            .map(|(node, gpu)| GpuAddress { rank: gpu.rank, host: system.node(node).id.system(), dev: gpu.dev })
+            .collect();
+        let found = file.graph(kind, &gpus, settings.cross_nic != 0)?;
+        self.warnings.extend(found.warnings);
+        Ok(found.graph)
+    }
+
+    /// What was odd about the graph file.
+    pub fn into_warnings(self) -> Vec<topology::Warning> {
+        self.warnings
     }
 
     /// Makes the lists of ports for an attempt that allows this path type.

@@ -1,6 +1,6 @@
 //! The state of a graph during the search: the constraints that are tried, and the best solution so far.
 
-use plan::{Pattern, Summary};
+use plan::{Graph, Pattern, Summary};
 use topology::PathType;
 
 use super::wiring::NONE;
@@ -76,6 +76,18 @@ impl Record {
     /// Trees use their routes both ways.
     pub const fn uses_both_ways(&self) -> bool {
         matches!(self.pattern, Pattern::BalancedTree | Pattern::SplitTree | Pattern::Tree)
+    }
+
+    /// Starts from what a graph without channels says, as NCCL does.
+    pub const fn follow(&mut self, advice: &Graph) {
+        self.pattern = advice.pattern;
+        self.cross_nic = advice.cross_nic;
+        self.same_channels = advice.same_channels;
+        self.bw_intra = advice.bw_intra;
+        self.bw_inter = advice.bw_inter;
+        self.latency_inter = advice.latency_inter;
+        self.type_intra = advice.type_intra;
+        self.type_inter = advice.type_inter;
     }
 
     pub fn set_bw(&mut self, bw: f32) {

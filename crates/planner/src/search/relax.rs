@@ -110,6 +110,13 @@ impl<'s, 'a> Relaxation<'s, 'a> {
     }
 
     fn run(mut self) -> Result<(Graph, Trail), Error> {
+        if let Some(given) = self.searcher.given(self.kind)? {
+            if !given.channels.is_empty() {
+                self.trail.end = End::Given;
+                return Ok((given, self.trail));
+            }
+            self.best.follow(&given);
+        }
         if !self.begin() {
             return Ok((self.searcher.to_graph(self.kind, &self.best), self.trail));
         }

@@ -12,6 +12,7 @@ pub use connect::{ConnectSettings, MAX_CHANNELS};
 pub use names::PLANNING;
 pub use tuning::{TUNING, Tuning};
 
+use plan::nccl_graph::GraphFile;
 use topology::PathType;
 
 /// How many network ports a GPU uses (`NCCL_NETDEVS_POLICY`).
@@ -78,8 +79,10 @@ pub struct Settings {
     pub collnet_enable: Option<bool>,
     /// `NCCL_IGNORE_CPU_AFFINITY`.
     pub ignore_cpu_affinity: bool,
-    /// `NCCL_GRAPH_FILE`: graphs that are taken instead of searched.
+    /// `NCCL_GRAPH_FILE`: where graphs stand that are taken instead of searched.
     pub graph_file: Option<String>,
+    /// What stands there. Whoever has the file system reads it.
+    pub graphs: Option<GraphFile>,
     /// How hosts are joined.
     pub connect: ConnectSettings,
     /// Settings of the cost model.
@@ -114,6 +117,7 @@ impl Default for Settings {
             collnet_enable: None,
             ignore_cpu_affinity: false,
             graph_file: None,
+            graphs: None,
             connect: ConnectSettings::default(),
             tuning: Tuning::default(),
             in_force: Vec::new(),
