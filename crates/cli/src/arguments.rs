@@ -19,6 +19,10 @@ const PLAN_EXAMPLES: &str = "\
 Examples:
   topo plan topologies/dgx-h100                a folder with a topology.xml in it
   topo plan topology.xml --hosts 2             two such machines joined by their network
+  topo plan a.xml b.xml                        two different machines in one job
+  topo plan gb200.xml --hosts 18 --nvlink-domain
+  topo plan topology.xml -o plan.json          write the plan, for other tools and for later
+  topo plan topology.xml --format nccl-graph   what NCCL reads through NCCL_GRAPH_FILE
   topo plan topology.xml --set NCCL_CROSS_NIC=0 --set NCCL_P2P_LEVEL=SYS
   topo plan topology.xml --explain | less
   topo plan topology.xml --format quiet        one line, for scripts
@@ -82,24 +86,17 @@ pub enum Command {
     },
 }
 
-/// Arguments of `topo plan`.
+/// Which job: machines, how many of each, and NCCL's variables.
 #[derive(Debug, Args)]
-pub struct PlanArguments {
-    /// Topology file, a folder that holds topology.xml, or - for standard input
-    #[arg(value_name = "FILE")]
-    pub file: PathBuf,
-    /// Tell the whole search: each attempt, what was relaxed next and why
-    #[arg(long)]
-    pub explain: bool,
-    /// What to print
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub format: Format,
-    /// Hosts in the job, each like this one
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+pub struct JobArguments {
+    /// Topology files, one per host in rank order: files, folders that hold topology.xml, or - for standard input
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+    /// Hosts in the job, each like FILE
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
     pub hosts: u32,
-    /// The hosts in FILE (told apart by host_hash) form one NVLink domain (MNNVL)
-    // The domain's hosts are those in the file, so a number of hosts would say nothing.
-    #[arg(long, conflicts_with = "hosts")]
+    /// All hosts form one NVLink domain (MNNVL, such as GB200 NVL72)
+    #[arg(long)]
     pub nvlink_domain: bool,
     /// The network reduces (SHARP) and its plug-in is there
     #[arg(long)]
@@ -107,6 +104,23 @@ pub struct PlanArguments {
     /// NCCL's variables.
     #[command(flatten)]
     pub variables: Variables,
+}
+
+/// Arguments of `topo plan`.
+#[derive(Debug, Args)]
+pub struct PlanArguments {
+    /// The job.
+    #[command(flatten)]
+    pub job: JobArguments,
+    /// Tell the whole search: each attempt, what was relaxed next and why
+    #[arg(long)]
+    pub explain: bool,
+    /// What to print
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+    /// Write the plan (JSON) to a file
+    #[arg(short, long, value_name = "PLAN")]
+    pub output: Option<PathBuf>,
 }
 
 /// Arguments of `topo show`.

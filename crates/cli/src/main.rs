@@ -3,7 +3,7 @@
 //! Everything outside enters and leaves here: arguments, environment, files, the terminal. What a command says is made by
 //! plain functions that return text; `main` prints it.
 //!
-//! In reading order: [`arguments`], [`environment`], [`input`], [`plan`], [`show`], [`why`], [`render`], [`output`],
+//! In reading order: [`arguments`], [`environment`], [`input`], [`job`], [`plan`], [`show`], [`why`], [`render`], [`output`],
 //! [`exit`].
 
 mod arguments;
@@ -12,6 +12,7 @@ mod environment;
 mod exit;
 mod generate;
 mod input;
+mod job;
 mod output;
 mod plan;
 mod render;

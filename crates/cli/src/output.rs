@@ -1,10 +1,6 @@
 //! What a command produces, and in which formats a plan can be printed.
-//!
-//! This is the seam for the plan's other forms. To add one: take its `#[value(skip)]` away below, and write it in
-//! [`crate::plan::run`], where the formats are told apart. The same two places serve `-o plan.json` and NCCL_GRAPH_FILE.
 
 use clap::ValueEnum;
-use planner::Settings;
 
 /// What a command says; printed when it is done.
 #[derive(Debug, Default)]
@@ -20,22 +16,10 @@ pub struct Output {
 pub enum Format {
     /// Tables for people
     Text,
+    /// The plan as JSON, as -o writes it
+    Json,
+    /// The graphs as NCCL reads them through NCCL_GRAPH_FILE
+    NcclGraph,
     /// One line
     Quiet,
-    /// The plan as JSON: not there yet.
-    #[value(skip)]
-    #[allow(dead_code)]
-    Json,
-    /// NCCL's graph file: not there yet.
-    #[value(skip)]
-    #[allow(dead_code)]
-    NcclGraph,
-}
-
-/// Says that graphs given by NCCL_GRAPH_FILE are not used yet.
-pub fn graph_file_remark(settings: &Settings) -> Option<String> {
-    let file = settings.graph_file.as_ref()?;
-    Some(format!(
-        "NCCL_GRAPH_FILE={file} is not read yet: the channels shown are those of a search"
-    ))
 }

@@ -1,135 +1,72 @@
-//! `topo plan`: what NCCL would do on a machine.
+//! `topo plan`: what NCCL would do on a machine, or on many.
 
-use anyhow::Result;
-use planner::{HostPlan, Request, plan_host};
-use topology::{NodeType, System};
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::{Context, Result};
 
 use crate::arguments::PlanArguments;
 use crate::device::Names;
 use crate::environment::Environment;
-use crate::input::Machine;
-use crate::output::{Format, Output, graph_file_remark};
-use crate::render::{Look, channels, count, matrix, settings, summary, trail};
+use crate::job::Job;
+use crate::output::{Format, Output};
+use crate::render::{Look, channels, joined, matrix, settings, summary, trail};
 use crate::wiring::Wiring;
 
-/// What was asked, in the words of the page.
-#[derive(Debug)]
-pub struct Job {
-    /// The machine's name.
-    pub machine: String,
-    /// What the machine is, before anything is trimmed.
-    pub summary: String,
-    /// GPUs of the machine.
-    pub gpus: usize,
-    /// Hosts of the job.
-    pub hosts: usize,
-    /// Ranks of the job.
-    pub ranks: usize,
-    nvlink_domain: bool,
-    collnet: bool,
-}
-
-impl Job {
-    fn new(machine: &Machine, system: &System, request: &Request) -> Self {
-        let gpus = system.count(NodeType::Gpu);
-        let (hosts, ranks) = match request.nvlink_domain {
-            true => (system.hosts().len(), gpus),
-            false => (request.hosts as usize, gpus * request.hosts as usize),
-        };
-        Self {
-            machine: machine.name.clone(),
-            summary: summary::machine(system),
-            gpus,
-            hosts,
-            ranks,
-            nvlink_domain: request.nvlink_domain,
-            collnet: request.collnet,
-        }
+/// Plans files and says what came of it.
+pub fn run(arguments: &PlanArguments, environment: &Environment, output: &mut Output) -> Result<()> {
+    let job = Job::plan(&arguments.job, environment, output)?;
+    if let Some(path) = &arguments.output {
+        write_beside(path, &job.artifact().to_json()?)?;
     }
-
-    /// `2 hosts like this one, 16 ranks, joined by the network`.
-    pub fn describe(&self, inter: bool) -> String {
-        let hosts = match (self.nvlink_domain, self.hosts) {
-            (true, hosts) => format!("{} in one NVLink domain", count(hosts, "host")),
-            (false, 1) => "1 host".to_owned(),
-            (false, hosts) => format!("{hosts} hosts like this one"),
-        };
-        let network = match (inter, self.ranks == self.gpus) {
-            (false, _) => "",
-            // Parts of one machine that only the network joins.
-            (true, true) => ", not all joined inside it",
-            (true, false) => ", joined by the network",
-        };
-        let reduces = if self.collnet {
-            ", which reduces (CollNet)"
-        } else {
-            ""
-        };
-        format!("{hosts}, {}{network}{reduces}", count(self.ranks, "rank"))
+    if arguments.format != Format::Text {
+        output.warnings.extend(settings::warnings(&job.settings));
     }
-}
-
-/// Plans a file and says what came of it.
-pub fn run(
-    arguments: &PlanArguments,
-    environment: &Environment,
-    output: &mut Output,
-) -> Result<()> {
-    let machine = Machine::read(&arguments.file, output)?;
-    let request = Request {
-        hosts: arguments.hosts,
-        nvlink_domain: arguments.nvlink_domain,
-        collnet: arguments.collnet,
-        settings: environment.settings(&arguments.variables, &mut output.warnings),
-    };
-    output.warnings.extend(graph_file_remark(&request.settings));
-    let system = machine.system(&request.settings)?;
-    let job = Job::new(&machine, &system, &request);
-    let plan = plan_host(system, &request)?;
     match arguments.format {
-        Format::Quiet => {
-            output
-                .warnings
-                .extend(settings::warnings(&request.settings));
-            output.text = summary::quiet(&job, &plan);
-        }
-        // The seam: Json and NcclGraph get their own arms here.
-        Format::Text | Format::Json | Format::NcclGraph => {
-            let look = Look {
-                width: environment.width,
-                colour: environment.colour,
-            };
-            output.text = page(&machine, &job, &plan, arguments.explain, look);
+        Format::Quiet => output.text = summary::quiet(&job),
+        Format::Json => output.text = job.artifact().to_json()?,
+        Format::NcclGraph => output.text = job.graph_file()?,
+        Format::Text => {
+            let look = Look { width: environment.width, colour: environment.colour };
+            for machine in 0..job.machines.len() {
+                if machine > 0 {
+                    output.text.push('\n');
+                }
+                output.text.push_str(&page(&job, machine, arguments.explain, look));
+            }
         }
     }
     Ok(())
 }
 
-fn page(machine: &Machine, job: &Job, plan: &HostPlan, explain: bool, look: Look) -> String {
+/// Writes a file so that it is there whole or not at all.
+pub fn write_beside(path: &Path, text: &str) -> Result<()> {
+    let cannot = || format!("cannot write {}", path.display());
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut file = tempfile::NamedTempFile::new_in(folder).with_context(cannot)?;
+    file.write_all(text.as_bytes()).with_context(cannot)?;
+    file.persist(path).with_context(cannot)?;
+    Ok(())
+}
+
+fn page(job: &Job, machine: usize, explain: bool, look: Look) -> String {
+    let plan = job.node(machine);
     let routing = plan.view.routing();
     let names = Names::new(plan.view.system());
-    let mut text = summary::head(job, plan, look);
+    let mut text = summary::head(job, machine, look);
     let mut section = |title: &str, remark: &str, body: &str| {
         text.push('\n');
         text.push_str(&look.title(title, remark));
         text.push_str(body);
     };
-    section(
-        "Wiring",
-        "as nvidia-smi topo -m draws it, from the file",
-        &matrix::wiring(&Wiring::new(&machine.document), look),
-    );
-    section(
-        "Paths",
-        "those NCCL takes, in GB/s",
-        &matrix::bandwidths(routing, &names, look),
-    );
+    let wiring = Wiring::new(&job.machines[machine].document);
+    section("Wiring", "as nvidia-smi topo -m draws it, from the file", &matrix::wiring(&wiring, look));
+    section("Paths", "those NCCL takes, in GB/s", &matrix::bandwidths(routing, &names, look));
     let graphs = summary::graphs(plan, look) + &channels::all(plan, look);
-    section(
-        "Channels",
-        "GB/s of each and of all; the worst paths they use",
-        &graphs,
-    );
+    section("Channels", "GB/s of each and of all; the worst paths they use", &graphs);
+    if machine + 1 == job.machines.len() {
+        section("Job", "what all ranks together use", &joined::facts(&job.joined, look));
+    }
     if explain {
         let attempts = trail::long(&plan.trails, plan.view.inter, look);
         section("Search", "attempt by attempt", &attempts);
@@ -137,7 +74,5 @@ fn page(machine: &Machine, job: &Job, plan: &HostPlan, explain: bool, look: Look
         let searches = trail::short(&plan.trails, look);
         section("Search", "--explain tells it all", &searches);
     }
-    text.lines()
-        .map(|line| format!("{}\n", line.trim_end()))
-        .collect()
+    text.lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }

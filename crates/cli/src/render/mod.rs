@@ -4,6 +4,7 @@ pub mod branch;
 pub mod channels;
 pub mod document;
 pub mod grid;
+pub mod joined;
 pub mod matrix;
 pub mod path;
 pub mod settings;

@@ -7,7 +7,7 @@ use topology::{NodeType, System};
 use super::matrix::path_types;
 use super::table::Columns;
 use super::{Look, count, gbps, settings, words};
-use crate::plan::Job;
+use crate::job::Job;
 
 /// `8 GPUs (sm 90), 8 NICs (50 GB/s), 2 CPUs (Intel Sapphire Rapids), NVSwitch`.
 pub fn machine(system: &System) -> String {
@@ -55,14 +55,15 @@ fn distinct(texts: impl Iterator<Item = String>) -> String {
 }
 
 /// The head of a plan's page.
-pub fn head(job: &Job, plan: &HostPlan, look: Look) -> String {
+pub fn head(job: &Job, machine: usize, look: Look) -> String {
+    let plan = job.node(machine);
     let system = plan.view.system();
     let routing = plan.view.routing();
-    let mut text = format!("{}\n", look.heading(&job.machine));
+    let mut text = format!("{}\n", look.heading(&job.descriptions[machine].name));
     let mut line = |name: &str, value: &str| text.push_str(&look.field(name, value));
-    line("machine", &job.summary);
-    line("job", &job.describe(plan.view.inter));
-    let left_out = job.gpus.saturating_sub(system.count(NodeType::Gpu));
+    line("machine", &job.descriptions[machine].summary);
+    line("job", &job.describe(machine));
+    let left_out = job.gpus(machine).saturating_sub(system.count(NodeType::Gpu));
     if left_out > 0 {
         let verb = if left_out == 1 { "is" } else { "are" };
         line(
@@ -135,8 +136,10 @@ pub fn graphs(plan: &HostPlan, look: Look) -> String {
 }
 
 /// One line for scripts: `dgx-h100 hosts=1 ranks=8 ring=12x30:NVL …`.
-pub fn quiet(job: &Job, plan: &HostPlan) -> String {
-    let mut line = format!("{} hosts={} ranks={}", job.machine, job.hosts, job.ranks);
+pub fn quiet(job: &Job) -> String {
+    let plan = job.node(0);
+    let ranks = job.joined.layout().ranks();
+    let mut line = format!("{} hosts={} ranks={ranks}", job.name(), job.hosts());
     for graph in &plan.graphs {
         line.push_str(&format!(
             " {}={}",

@@ -93,6 +93,21 @@ pub struct Settings {
     pub notes: Vec<SettingNote>,
 }
 
+impl Settings {
+    /// The variables that can change a decision, of those that were given, by name. Others (logging, sockets …) leave
+    /// the plan what it is.
+    pub fn deciding(&self) -> impl Iterator<Item = (&str, &str)> {
+        let mut given: Vec<_> = self
+            .in_force
+            .iter()
+            .filter(|(name, _)| names::decides(name))
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+            .collect();
+        given.sort_unstable();
+        given.into_iter()
+    }
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Self {

@@ -129,6 +129,11 @@ fn all() -> impl Iterator<Item = &'static str> {
     PLANNING.into_iter().chain(connect::NAMES).chain(TUNING).chain(OTHERS).chain(WRITING)
 }
 
+/// Whether a variable can change the search, the joining of hosts or the cost model.
+pub(super) fn decides(name: &str) -> bool {
+    is_known(name) && !OTHERS.contains(&name)
+}
+
 /// Whether NCCL 2.30 has this variable.
 pub(super) fn is_known(name: &str) -> bool {
     all().any(|known| known == name)
