@@ -4,9 +4,12 @@ mod replay;
 mod scale;
 mod timing;
 
+use std::path::Path;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use anyhow::Result;
+use clap::{Args, Parser, Subcommand};
+use xtask::{bless, tidy};
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "Chores of the project")]
@@ -17,18 +20,33 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Chore {
+    /// Record what the planner says about machines without answers of NCCL
+    Bless(BlessArguments),
     /// Plan every golden case of a folder again and compare with what NCCL decided
     Replay(replay::Arguments),
     /// Time and measure joining many equal hosts
     Scale(scale::Arguments),
+    /// Check the rules of the house: dependencies between crates, unsafe code, length of files, documentation
+    Tidy,
     /// Time planning beside what NCCL's own code took
     Timing(timing::Arguments),
 }
 
+#[derive(Args)]
+struct BlessArguments {
+    /// Only these machines
+    names: Vec<String>,
+    /// Write nothing, and fail if something would change
+    #[arg(long)]
+    check: bool,
+}
+
 fn main() -> ExitCode {
     let done = match Arguments::parse().chore {
+        Chore::Bless(arguments) => run_bless(&arguments),
         Chore::Replay(arguments) => replay::run(&arguments),
         Chore::Scale(arguments) => scale::run(&arguments),
+        Chore::Tidy => run_tidy(),
         Chore::Timing(arguments) => timing::run(&arguments),
     };
     match done {
@@ -38,4 +56,37 @@ fn main() -> ExitCode {
             ExitCode::from(2)
         }
     }
+}
+
+fn run_bless(arguments: &BlessArguments) -> Result<ExitCode> {
+    let machines = bless::machines(&arguments.names)?;
+    let mut changed = 0;
+    for machine in &machines {
+        if arguments.check {
+            for stale in bless::stale(machine)? {
+                changed += 1;
+                print!("{}", stale.diff());
+            }
+        } else {
+            for name in bless::bless(machine)? {
+                changed += 1;
+                println!("{name}");
+            }
+        }
+    }
+    println!("{} machines, {changed} files {}", machines.len(), if arguments.check { "differ" } else { "written" });
+    if arguments.check && changed > 0 {
+        println!("{}", bless::HOW_TO_BLESS);
+        return Ok(ExitCode::FAILURE);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run_tidy() -> Result<ExitCode> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let problems = tidy::check(&root)?;
+    for problem in &problems {
+        println!("{problem}");
+    }
+    Ok(if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

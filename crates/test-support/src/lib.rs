@@ -1,3 +1,8 @@
-//! What several tests share: recorded answers of NCCL's own code, and how to compare with them.
+//! What several tests share: [`machine`] folders, the [`expectation`] that a machine's folder holds, and [`golden`]
+//! answers of NCCL's own code with the comparison to them.
 
+pub mod expectation;
 pub mod golden;
+pub mod machine;
+
+pub use machine::{Expectation, Kind, Machine, Origin};

@@ -72,7 +72,16 @@ pub struct Case {
     /// Its name.
     pub name: String,
     answer: Value,
-    topologies: PathBuf,
+    files: Files,
+}
+
+/// Where the topology files of a case are.
+#[derive(Debug)]
+enum Files {
+    /// In a folder, under the names that the case gives.
+    In(PathBuf),
+    /// There is only this one, whatever the case calls it.
+    One(PathBuf),
 }
 
 /// How one section of a case compared: the first difference, or none.
@@ -84,10 +93,22 @@ impl Case {
     /// # Errors
     /// The file cannot be read or is no case.
     pub fn read(path: &Path, topologies: &Path) -> Result<Self> {
+        Self::read_with(path, Files::In(topologies.to_owned()))
+    }
+
+    /// Reads a case file whose only topology is this file.
+    ///
+    /// # Errors
+    /// The file cannot be read or is no case.
+    pub fn read_on(path: &Path, topology: &Path) -> Result<Self> {
+        Self::read_with(path, Files::One(topology.to_owned()))
+    }
+
+    fn read_with(path: &Path, files: Files) -> Result<Self> {
         let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
         let answer: Value = serde_json::from_str(&text).with_context(|| format!("parsing {}", path.display()))?;
         let name = path.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        Ok(Self { name, answer, topologies: topologies.to_owned() })
+        Ok(Self { name, answer, files })
     }
 
     /// All cases of a folder, by name.
@@ -133,6 +154,13 @@ impl Case {
         self.answer["topologies"][0].as_str().unwrap_or_default()
     }
 
+    fn file(&self, name: &str) -> PathBuf {
+        match &self.files {
+            Files::In(folder) => folder.join(name),
+            Files::One(file) => file.clone(),
+        }
+    }
+
     /// The (first) topology file.
     ///
     /// # Errors
@@ -142,7 +170,7 @@ impl Case {
     }
 
     fn read_topology(&self, file: &str) -> Result<Vec<u8>> {
-        let path = self.topologies.join(file);
+        let path = self.file(file);
         std::fs::read(&path).with_context(|| format!("reading {}", path.display()))
     }
 

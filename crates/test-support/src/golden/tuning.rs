@@ -112,7 +112,7 @@ impl Case {
         } else {
             for file in files {
                 let file = file.as_str().context("a topology's name")?;
-                let path = self.topologies.join(file);
+                let path = self.file(file);
                 let bytes =
                     std::fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
                 let system = System::from_document(&topology::xml::parse(file, &bytes)?)?;

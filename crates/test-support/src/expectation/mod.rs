@@ -1,0 +1,52 @@
+//! What is recorded beside a machine whose expectation is blessed: text to be reviewed, one fact per line.
+//!
+//! `paths.txt` holds the nodes, the links and the paths between GPUs and network ports as the planner sees them;
+//! `plans/h1.txt` and `plans/h2.txt` hold what is planned for one host and for two, with the trail of every search. Each
+//! line says what it is about, so that a line of a diff can be read alone.
+
+mod names;
+mod paths;
+mod plans;
+mod value;
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use planner::Request;
+
+use crate::machine::Machine;
+
+/// One expected file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Expected {
+    /// Where it is in the machine's folder.
+    pub path: PathBuf,
+    /// What it must hold.
+    pub text: String,
+}
+
+/// For how many hosts plans are recorded.
+const HOSTS: [u32; 2] = [1, 2];
+
+/// What the planner says now about a machine.
+///
+/// # Errors
+/// The topology file cannot be read as a machine.
+pub fn of(machine: &Machine) -> Result<Vec<Expected>> {
+    let system = machine.system()?;
+    let mut expected = vec![Expected {
+        path: PathBuf::from("paths.txt"),
+        text: paths::text(system.clone()),
+    }];
+    for hosts in HOSTS {
+        let request = Request {
+            hosts,
+            ..Request::default()
+        };
+        expected.push(Expected {
+            path: PathBuf::from(format!("plans/h{hosts}.txt")),
+            text: plans::text(system.clone(), &request),
+        });
+    }
+    Ok(expected)
+}

@@ -1,0 +1,64 @@
+//! What nodes are called: GPU0, NET3, CPU1, and bus ids for the rest.
+
+use topology::{BusId, LinkId, LinkType, NodeData, NodeId, NodeType, System};
+
+/// The names of a system's nodes. A physical device is called as its first rank, as if they were one node.
+pub struct Names<'a> {
+    system: &'a System,
+    names: Vec<String>,
+}
+
+impl<'a> Names<'a> {
+    pub fn new(system: &'a System) -> Self {
+        let mut names: Vec<String> = Vec::with_capacity(system.node_count());
+        for index in 0..system.node_count() {
+            let node = rank_on(system, NodeId(index as u32));
+            let plain = plain(system, node);
+            let is_own = node.index() == index;
+            let taken = is_own && names.contains(&plain);
+            names.push(if taken {
+                format!("{plain}({:x})", system.node(node).id.0)
+            } else {
+                plain
+            });
+        }
+        Self { system, names }
+    }
+
+    pub fn of(&self, node: NodeId) -> &str {
+        &self.names[node.index()]
+    }
+
+    /// Whether a link only joins a rank with the device that it runs on.
+    pub fn is_inside(&self, link: LinkId) -> bool {
+        let (from, to) = self.system.ends(link);
+        self.system.link(link).kind == LinkType::Loc && self.of(from) == self.of(to)
+    }
+}
+
+/// The first rank on a device; any other node itself.
+fn rank_on(system: &System, node: NodeId) -> NodeId {
+    if system.kind(node) != NodeType::Dev {
+        return node;
+    }
+    let mut targets = system.links(node).map(|link| system.target(link));
+    targets
+        .find(|target| system.kind(*target) == NodeType::Gpu)
+        .unwrap_or(node)
+}
+
+fn plain(system: &System, node: NodeId) -> String {
+    let id = system.node(node).id.local();
+    match &system.node(node).data {
+        NodeData::Gpu(gpu) => format!("GPU{}", gpu.dev),
+        NodeData::Dev(dev) => format!("DEV{}", dev.dev),
+        NodeData::Net(net) => format!("NET{}", net.dev),
+        NodeData::Cpu(_) => format!("CPU{id}"),
+        NodeData::Gin { dev, .. } => format!("GIN{dev}"),
+        NodeData::Rma { dev, .. } => format!("RMA{dev}"),
+        NodeData::Nvs => "NVS".to_owned(),
+        NodeData::Cxb => "CXB".to_owned(),
+        NodeData::Pci { .. } => format!("PCI[{}]", BusId(id)),
+        NodeData::Nic => format!("NIC[{}]", BusId(id)),
+    }
+}

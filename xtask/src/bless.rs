@@ -1,0 +1,119 @@
+//! `cargo xtask bless`: records what the planner says about the machines whose expectation is blessed.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use similar::TextDiff;
+use test_support::{Expectation, Machine, expectation};
+
+/// How to accept what a check complains of.
+pub const HOW_TO_BLESS: &str =
+    "if this is what was meant: `cargo xtask bless`, then read the diff before you commit it";
+
+/// A file beside a machine that is not what the planner says now.
+#[derive(Debug)]
+pub struct Stale {
+    /// The machine's name and the file in its folder.
+    pub name: String,
+    /// What it should hold.
+    text: String,
+    /// What it holds; `None` if it is missing.
+    recorded: Option<String>,
+}
+
+impl Stale {
+    /// The lines that differ, with some around them.
+    pub fn diff(&self) -> String {
+        let recorded = self.recorded.as_deref().unwrap_or_default();
+        let diff = TextDiff::from_lines(recorded, &self.text);
+        let mut unified = diff.unified_diff();
+        let (before, after) = (
+            format!("{} recorded", self.name),
+            format!("{} now", self.name),
+        );
+        unified
+            .context_radius(2)
+            .header(&before, &after)
+            .to_string()
+    }
+}
+
+/// The machines of these names that can be blessed; all of them if there are no names.
+///
+/// # Errors
+/// A folder is not as it should be, or a name is of no machine that can be blessed.
+pub fn machines(names: &[String]) -> Result<Vec<Machine>> {
+    let mut machines = Machine::all()?;
+    for name in names {
+        match machines.iter().find(|machine| machine.name == *name) {
+            None => bail!(
+                "there is no machine {name} in {}",
+                Machine::home().display()
+            ),
+            Some(machine) if machine.origin.expectation != Expectation::Blessed => {
+                bail!("the answers of NCCL bind {name}; there is nothing to bless")
+            }
+            Some(_) => {}
+        }
+    }
+    machines.retain(|machine| {
+        machine.origin.expectation == Expectation::Blessed
+            && (names.is_empty() || names.contains(&machine.name))
+    });
+    Ok(machines)
+}
+
+/// The files of a machine that are not what the planner says now.
+///
+/// # Errors
+/// The machine or one of the files cannot be read.
+pub fn stale(machine: &Machine) -> Result<Vec<Stale>> {
+    let mut found = Vec::new();
+    for expected in expectation::of(machine)? {
+        let path = machine.folder.join(&expected.path);
+        let recorded = match fs::read_to_string(&path) {
+            Ok(text) => Some(text),
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(error) => return Err(error).with_context(|| format!("reading {}", path.display())),
+        };
+        if recorded.as_ref() != Some(&expected.text) {
+            let name = format!("{}/{}", machine.name, expected.path.display());
+            found.push(Stale {
+                name,
+                text: expected.text,
+                recorded,
+            });
+        }
+    }
+    Ok(found)
+}
+
+/// Writes what the planner says now, and answers which files changed.
+///
+/// # Errors
+/// The machine cannot be read, or a file cannot be written.
+pub fn bless(machine: &Machine) -> Result<Vec<String>> {
+    let mut changed = Vec::new();
+    for expected in expectation::of(machine)? {
+        let path = machine.folder.join(&expected.path);
+        if fs::read_to_string(&path).is_ok_and(|recorded| recorded == expected.text) {
+            continue;
+        }
+        replace(&path, &expected.text).with_context(|| format!("writing {}", path.display()))?;
+        changed.push(format!("{}/{}", machine.name, expected.path.display()));
+    }
+    Ok(changed)
+}
+
+/// Writes beside the file and renames, so that there is never half a file.
+fn replace(path: &Path, text: &str) -> Result<()> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let beside = path.with_extension("txt.new");
+    fs::write(&beside, text)?;
+    fs::rename(&beside, path)?;
+    Ok(())
+}
