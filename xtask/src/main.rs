@@ -74,7 +74,11 @@ fn run_bless(arguments: &BlessArguments) -> Result<ExitCode> {
             }
         }
     }
-    println!("{} machines, {changed} files {}", machines.len(), if arguments.check { "differ" } else { "written" });
+    println!(
+        "{} machines, {changed} files {}",
+        machines.len(),
+        if arguments.check { "differ" } else { "written" }
+    );
     if arguments.check && changed > 0 {
         println!("{}", bless::HOW_TO_BLESS);
         return Ok(ExitCode::FAILURE);
@@ -88,5 +92,9 @@ fn run_tidy() -> Result<ExitCode> {
     for problem in &problems {
         println!("{problem}");
     }
-    Ok(if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if problems.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }

@@ -22,7 +22,11 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let (mut cases, mut differing) = (0, 0);
     for path in Case::list(&arguments.directory)? {
         let case = Case::read(&path, &topologies)?;
-        if arguments.filter.as_ref().is_some_and(|filter| !case.name.contains(filter.as_str())) {
+        if arguments
+            .filter
+            .as_ref()
+            .is_some_and(|filter| !case.name.contains(filter.as_str()))
+        {
             continue;
         }
         cases += 1;
@@ -48,5 +52,9 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         println!("{:8} {agreed} of {compared} agree", section.name());
     }
     println!("{cases} cases, {differing} differ");
-    Ok(if differing == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if differing == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }

@@ -57,19 +57,40 @@ fn median(mut values: Vec<f64>) -> f64 {
 
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let path = arguments.directory.join("timing.json");
-    let text = std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+    let text =
+        std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
     let timing: serde_json::Value = serde_json::from_str(&text)?;
-    let cases = timing["cases"].as_object().context("timing.json holds `cases`")?;
+    let cases = timing["cases"]
+        .as_object()
+        .context("timing.json holds `cases`")?;
     let (mut total_ratios, mut search_ratios) = (Vec::new(), Vec::new());
-    println!("{:34} {:>6} {:>6} {:>7} {:>8} {:>9} | {:>9} {:>7} {:>7}", "case, µs", "parse", "build", "paths", "search", "total", "NCCL", "total×", "search×");
+    println!(
+        "{:34} {:>6} {:>6} {:>7} {:>8} {:>9} | {:>9} {:>7} {:>7}",
+        "case, µs", "parse", "build", "paths", "search", "total", "NCCL", "total×", "search×"
+    );
     for (name, theirs) in cases {
-        if arguments.filter.as_ref().is_some_and(|filter| !name.contains(filter.as_str())) {
+        if arguments
+            .filter
+            .as_ref()
+            .is_some_and(|filter| !name.contains(filter.as_str()))
+        {
             continue;
         }
-        let case = Case::read(&arguments.directory.join(format!("cases/{name}.json")), &arguments.directory.join("topologies"))?;
+        let case = Case::read(
+            &arguments.directory.join(format!("cases/{name}.json")),
+            &arguments.directory.join("topologies"),
+        )?;
         let bytes = case.topology_bytes()?;
-        let runs: Vec<Phases> = (0..arguments.runs).map(|_| run_once(&case, &bytes)).collect::<Result<_>>()?;
-        let phase = |pick: fn(&Phases) -> Duration| median(runs.iter().map(|run| pick(run).as_secs_f64() * 1e6).collect());
+        let runs: Vec<Phases> = (0..arguments.runs)
+            .map(|_| run_once(&case, &bytes))
+            .collect::<Result<_>>()?;
+        let phase = |pick: fn(&Phases) -> Duration| {
+            median(
+                runs.iter()
+                    .map(|run| pick(run).as_secs_f64() * 1e6)
+                    .collect(),
+            )
+        };
         let (total, search) = (phase(Phases::total), phase(|run| run.search));
         let nccl = |key: &str| theirs[key].as_f64().unwrap_or(f64::NAN);
         total_ratios.push(nccl("total") / total);
@@ -85,7 +106,15 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         );
     }
     let least = |values: &[f64]| values.iter().copied().fold(f64::INFINITY, f64::min);
-    println!("total  : median {:.1} times faster, least {:.1}", median(total_ratios.clone()), least(&total_ratios));
-    println!("search : median {:.1} times faster, least {:.1}", median(search_ratios.clone()), least(&search_ratios));
+    println!(
+        "total  : median {:.1} times faster, least {:.1}",
+        median(total_ratios.clone()),
+        least(&total_ratios)
+    );
+    println!(
+        "search : median {:.1} times faster, least {:.1}",
+        median(search_ratios.clone()),
+        least(&search_ratios)
+    );
     Ok(ExitCode::SUCCESS)
 }

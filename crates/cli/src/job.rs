@@ -41,7 +41,11 @@ pub struct Job {
 
 impl Job {
     /// Reads the files and plans the job they make.
-    pub fn plan(arguments: &JobArguments, environment: &Environment, output: &mut Output) -> Result<Self> {
+    pub fn plan(
+        arguments: &JobArguments,
+        environment: &Environment,
+        output: &mut Output,
+    ) -> Result<Self> {
         let mut settings = environment.settings(&arguments.variables, &mut output.warnings);
         if let Some(file) = settings.graph_file.clone() {
             settings.graphs = Some(read_graph_file(&file, output)?);
@@ -49,18 +53,23 @@ impl Job {
         let hosts = read_hosts(arguments, output)?;
         let mut cluster = Cluster::new();
         let mut fingerprint = Fingerprint::new(PROFILE);
-        let (mut machines, mut descriptions, mut gpus): (Vec<Machine>, Vec<_>, Vec<_>) = Default::default();
+        let (mut machines, mut descriptions, mut gpus): (Vec<Machine>, Vec<_>, Vec<_>) =
+            Default::default();
         let mut ids = Vec::new();
         for (machine, copies) in hosts {
             let canonical = topology::xml::write(&machine.document);
             fingerprint = fingerprint.topology(canonical.as_bytes(), copies);
-            let known = machines.iter().position(|known: &Machine| known.document.root.same_as(&machine.document.root));
+            let known = machines
+                .iter()
+                .position(|known: &Machine| known.document.root.same_as(&machine.document.root));
             let at = match known {
                 Some(at) => at,
                 None => {
                     let system = machine.system(&settings)?;
-                    descriptions
-                        .push(Description { name: machine.name.clone(), summary: summary::machine(&system) });
+                    descriptions.push(Description {
+                        name: machine.name.clone(),
+                        summary: summary::machine(&system),
+                    });
                     gpus.push(system.count(NodeType::Gpu));
                     ids.push(cluster.add_machine(system));
                     machines.push(machine);
@@ -70,15 +79,34 @@ impl Job {
             cluster.place(ids[at], copies);
         }
         let mut joined = Joined::new(cluster.plan(arguments.collnet, &settings)?, &settings)?;
-        for node in joined.plan.machines.iter_mut().flat_map(|machine| &mut machine.nodes) {
-            output.warnings.extend(node.warnings.drain(..).map(|warning| warning.to_string()));
+        for node in joined
+            .plan
+            .machines
+            .iter_mut()
+            .flat_map(|machine| &mut machine.nodes)
+        {
+            output
+                .warnings
+                .extend(node.warnings.drain(..).map(|warning| warning.to_string()));
         }
         let request = RequestSummary {
             hosts: joined.layout().hosts(),
-            nvlink_domain: joined.plan.machines.iter().any(|machine| is_domain(&machine.nodes)),
+            nvlink_domain: joined
+                .plan
+                .machines
+                .iter()
+                .any(|machine| is_domain(&machine.nodes)),
             collnet: arguments.collnet,
         };
-        Ok(Self { machines, descriptions, gpus, joined, settings, request, fingerprint })
+        Ok(Self {
+            machines,
+            descriptions,
+            gpus,
+            joined,
+            settings,
+            request,
+            fingerprint,
+        })
     }
 
     /// The plan as the artifact that outlives the process.
@@ -86,9 +114,16 @@ impl Job {
         let settings: Vec<Setting> = self
             .settings
             .deciding()
-            .map(|(name, value)| Setting { name: name.to_owned(), value: value.to_owned() })
+            .map(|(name, value)| Setting {
+                name: name.to_owned(),
+                value: value.to_owned(),
+            })
             .collect();
-        let graphs = self.settings.graphs.as_ref().map(|graphs| format!("{graphs:?}"));
+        let graphs = self
+            .settings
+            .graphs
+            .as_ref()
+            .map(|graphs| format!("{graphs:?}"));
         let fingerprint = self
             .fingerprint
             .clone()
@@ -96,7 +131,10 @@ impl Job {
             .request(&self.request)
             .part("graph-file", graphs.unwrap_or_default().as_bytes())
             .finish();
-        let producer = Producer { name: "topo".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() };
+        let producer = Producer {
+            name: "topo".to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        };
         let mut plan = Plan::new(producer, PROFILE, fingerprint, self.request);
         plan.settings = settings;
         (plan.machines, plan.hosts) = artifact::machines(&self.joined.plan, &self.descriptions);
@@ -109,7 +147,11 @@ impl Job {
         let system = first.view.system();
         let gpus: Vec<GpuAddress> = system
             .gpus()
-            .map(|(node, gpu)| GpuAddress { rank: gpu.rank, host: system.node(node).id.system(), dev: gpu.dev })
+            .map(|(node, gpu)| GpuAddress {
+                rank: gpu.rank,
+                host: system.node(node).id.system(),
+                dev: gpu.dev,
+            })
             .collect();
         Ok(nccl_graph::write(&first.graphs, &gpus)?)
     }
@@ -121,7 +163,11 @@ impl Job {
 
     /// What the machine is called in the job.
     pub fn name(&self) -> String {
-        self.descriptions.iter().map(|machine| machine.name.as_str()).collect::<Vec<_>>().join("+")
+        self.descriptions
+            .iter()
+            .map(|machine| machine.name.as_str())
+            .collect::<Vec<_>>()
+            .join("+")
     }
 
     /// Hosts of the job.
@@ -137,9 +183,19 @@ impl Job {
     /// `2 hosts like this one, 16 ranks, joined by the network`.
     pub fn describe(&self, machine: usize) -> String {
         let ranks = self.joined.layout().ranks() as usize;
-        let hosts = match (is_domain(&self.joined.plan.machines[machine].nodes), self.machines.len(), self.hosts()) {
+        let hosts = match (
+            is_domain(&self.joined.plan.machines[machine].nodes),
+            self.machines.len(),
+            self.hosts(),
+        ) {
             (_, 2.., hosts) => {
-                let own = self.joined.plan.runs.iter().filter(|(at, _)| *at == machine).map(|(_, count)| count);
+                let own = self
+                    .joined
+                    .plan
+                    .runs
+                    .iter()
+                    .filter(|(at, _)| *at == machine)
+                    .map(|(_, count)| count);
                 format!("{} of {}", own.sum::<u32>(), count(hosts as usize, "host"))
             }
             (true, _, hosts) => format!("{} in one NVLink domain", count(hosts as usize, "host")),
@@ -152,19 +208,27 @@ impl Job {
             (true, true) => ", not all joined inside it",
             (true, false) => ", joined by the network",
         };
-        let reduces = if self.request.collnet { ", which reduces (CollNet)" } else { "" };
+        let reduces = if self.request.collnet {
+            ", which reduces (CollNet)"
+        } else {
+            ""
+        };
         format!("{hosts}, {}{network}{reduces}", count(ranks, "rank"))
     }
 }
 
 fn is_domain(nodes: &[HostPlan]) -> bool {
-    nodes.first().is_some_and(|node| node.view.system().hosts().len() > 1)
+    nodes
+        .first()
+        .is_some_and(|node| node.view.system().hosts().len() > 1)
 }
 
 /// The machines of the job in host order, each with how many in a row.
 fn read_hosts(arguments: &JobArguments, output: &mut Output) -> Result<Vec<(Machine, u32)>> {
     if arguments.files.len() > 1 && arguments.hosts > 1 {
-        bail!("--hosts counts copies of one machine; with several files, name each file as often as it occurs");
+        bail!(
+            "--hosts counts copies of one machine; with several files, name each file as often as it occurs"
+        );
     }
     let mut hosts = Vec::new();
     for file in &arguments.files {
@@ -186,9 +250,17 @@ fn read_hosts(arguments: &JobArguments, output: &mut Output) -> Result<Vec<(Mach
         hosts.push((machine, arguments.hosts));
     }
     if arguments.nvlink_domain && recorded_hosts(&hosts[0].0) < 2 {
-        let documents = hosts.iter().flat_map(|(machine, copies)| (0..*copies).map(|_| &machine.document));
-        let Some(document) = nvlink_domain(documents) else { return Ok(hosts) };
-        let name = hosts.iter().map(|(machine, _)| machine.name.as_str()).collect::<Vec<_>>().join("+");
+        let documents = hosts
+            .iter()
+            .flat_map(|(machine, copies)| (0..*copies).map(|_| &machine.document));
+        let Some(document) = nvlink_domain(documents) else {
+            return Ok(hosts);
+        };
+        let name = hosts
+            .iter()
+            .map(|(machine, _)| machine.name.as_str())
+            .collect::<Vec<_>>()
+            .join("+");
         return Ok(vec![(Machine { name, document }, 1)]);
     }
     Ok(hosts)
@@ -196,7 +268,8 @@ fn read_hosts(arguments: &JobArguments, output: &mut Output) -> Result<Vec<(Mach
 
 /// How many hosts a file tells apart.
 fn recorded_hosts(machine: &Machine) -> usize {
-    System::from_document_with(&machine.document, BuildOptions::default()).map_or(1, |system| system.hosts().len())
+    System::from_document_with(&machine.document, BuildOptions::default())
+        .map_or(1, |system| system.hosts().len())
 }
 
 fn read_graph_file(file: &str, output: &mut Output) -> Result<GraphFile> {
@@ -208,6 +281,8 @@ fn read_graph_file(file: &str, output: &mut Output) -> Result<GraphFile> {
     }
     let text = std::fs::read_to_string(path).with_context(cannot)?;
     let graphs = GraphFile::parse(file, &text)?;
-    output.warnings.extend(graphs.warnings().iter().map(ToString::to_string));
+    output
+        .warnings
+        .extend(graphs.warnings().iter().map(ToString::to_string));
     Ok(graphs)
 }

@@ -14,7 +14,11 @@ use crate::render::{Look, channels, joined, matrix, settings, summary, trail};
 use crate::wiring::Wiring;
 
 /// Plans files and says what came of it.
-pub fn run(arguments: &PlanArguments, environment: &Environment, output: &mut Output) -> Result<()> {
+pub fn run(
+    arguments: &PlanArguments,
+    environment: &Environment,
+    output: &mut Output,
+) -> Result<()> {
     let job = Job::plan(&arguments.job, environment, output)?;
     if let Some(path) = &arguments.output {
         write_beside(path, &job.artifact().to_json()?)?;
@@ -27,12 +31,17 @@ pub fn run(arguments: &PlanArguments, environment: &Environment, output: &mut Ou
         Format::Json => output.text = job.artifact().to_json()?,
         Format::NcclGraph => output.text = job.graph_file()?,
         Format::Text => {
-            let look = Look { width: environment.width, colour: environment.colour };
+            let look = Look {
+                width: environment.width,
+                colour: environment.colour,
+            };
             for machine in 0..job.machines.len() {
                 if machine > 0 {
                     output.text.push('\n');
                 }
-                output.text.push_str(&page(&job, machine, arguments.explain, look));
+                output
+                    .text
+                    .push_str(&page(&job, machine, arguments.explain, look));
             }
         }
     }
@@ -42,7 +51,10 @@ pub fn run(arguments: &PlanArguments, environment: &Environment, output: &mut Ou
 /// Writes a file so that it is there whole or not at all.
 pub fn write_beside(path: &Path, text: &str) -> Result<()> {
     let cannot = || format!("cannot write {}", path.display());
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
     let mut file = tempfile::NamedTempFile::new_in(folder).with_context(cannot)?;
     file.write_all(text.as_bytes()).with_context(cannot)?;
     file.persist(path).with_context(cannot)?;
@@ -60,12 +72,28 @@ fn page(job: &Job, machine: usize, explain: bool, look: Look) -> String {
         text.push_str(body);
     };
     let wiring = Wiring::new(&job.machines[machine].document);
-    section("Wiring", "as nvidia-smi topo -m draws it, from the file", &matrix::wiring(&wiring, look));
-    section("Paths", "those NCCL takes, in GB/s", &matrix::bandwidths(routing, &names, look));
+    section(
+        "Wiring",
+        "as nvidia-smi topo -m draws it, from the file",
+        &matrix::wiring(&wiring, look),
+    );
+    section(
+        "Paths",
+        "those NCCL takes, in GB/s",
+        &matrix::bandwidths(routing, &names, look),
+    );
     let graphs = summary::graphs(plan, look) + &channels::all(plan, look);
-    section("Channels", "GB/s of each and of all; the worst paths they use", &graphs);
+    section(
+        "Channels",
+        "GB/s of each and of all; the worst paths they use",
+        &graphs,
+    );
     if machine + 1 == job.machines.len() {
-        section("Job", "what all ranks together use", &joined::facts(&job.joined, look));
+        section(
+            "Job",
+            "what all ranks together use",
+            &joined::facts(&job.joined, look),
+        );
     }
     if explain {
         let attempts = trail::long(&plan.trails, plan.view.inter, look);
@@ -74,5 +102,7 @@ fn page(job: &Job, machine: usize, explain: bool, look: Look) -> String {
         let searches = trail::short(&plan.trails, look);
         section("Search", "--explain tells it all", &searches);
     }
-    text.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+    text.lines()
+        .map(|line| format!("{}\n", line.trim_end()))
+        .collect()
 }

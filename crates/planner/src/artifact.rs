@@ -1,7 +1,8 @@
 //! What was planned, as the artifact that outlives the process.
 
 use plan::{
-    EndPoint, Graph, GraphPaths, Group, HostRun, Machine, MachineCpu, MachineGpu, MachineNic, NeighbourPath, neighbours,
+    EndPoint, Graph, GraphPaths, Group, HostRun, Machine, MachineCpu, MachineGpu, MachineNic,
+    NeighbourPath, neighbours,
 };
 use topology::{BusId, CpuArch, CpuModel, CpuVendor, NcclId, NodeId, NodeType, System};
 
@@ -19,23 +20,34 @@ pub struct Description {
 
 /// The machines of a job with what was found for each, and where they stand in the job. `descriptions` are in the order of
 /// [`ClusterPlan::machines`]; missing ones are left empty.
-pub fn machines(cluster: &ClusterPlan, descriptions: &[Description]) -> (Vec<Machine>, Vec<HostRun>) {
+pub fn machines(
+    cluster: &ClusterPlan,
+    descriptions: &[Description],
+) -> (Vec<Machine>, Vec<HostRun>) {
     let machines: Vec<Machine> = cluster
         .machines
         .iter()
         .enumerate()
         .map(|(index, machine)| {
             let description = descriptions.get(index).cloned();
-            let Description { name, summary } =
-                description.unwrap_or(Description { name: String::new(), summary: String::new() });
+            let Description { name, summary } = description.unwrap_or(Description {
+                name: String::new(),
+                summary: String::new(),
+            });
             describe(machine, name, summary)
         })
         .collect();
     let mut first_rank = 0;
     let mut runs = Vec::new();
     for (machine, count) in &cluster.runs {
-        runs.push(HostRun { machine: *machine as u32, count: *count, first_rank });
-        let gpus = machines.get(*machine).map_or(0, |machine| machine.gpus.len());
+        runs.push(HostRun {
+            machine: *machine as u32,
+            count: *count,
+            first_rank,
+        });
+        let gpus = machines
+            .get(*machine)
+            .map_or(0, |machine| machine.gpus.len());
         first_rank += gpus as u32 * count;
     }
     (machines, runs)
@@ -45,7 +57,9 @@ fn describe(machine: &MachinePlan, name: String, summary: String) -> Machine {
     let mut gpus: Vec<MachineGpu> = machine.nodes.iter().flat_map(describe_gpus).collect();
     gpus.sort_by_key(|gpu| gpu.rank);
     let system = machine.nodes.first().map(|node| node.view.system());
-    let cpu = system.and_then(|system| system.cpus().next()).map(|(_, cpu)| cpu);
+    let cpu = system
+        .and_then(|system| system.cpus().next())
+        .map(|(_, cpu)| cpu);
     Machine {
         name,
         summary,
@@ -63,7 +77,13 @@ fn describe(machine: &MachinePlan, name: String, summary: String) -> Machine {
 
 fn describe_gpus(node: &HostPlan) -> Vec<MachineGpu> {
     let system = node.view.system();
-    let near = |gpu| node.view.routing().local_cpu(gpu).ok().and_then(|cpu| system.cpu(cpu));
+    let near = |gpu| {
+        node.view
+            .routing()
+            .local_cpu(gpu)
+            .ok()
+            .and_then(|cpu| system.cpu(cpu))
+    };
     system
         .gpus()
         .map(|(id, gpu)| MachineGpu {
@@ -87,8 +107,13 @@ fn describe_nics(system: &System) -> Vec<MachineNic> {
         if nics.iter().any(|known| known.id == nccl_id.0 as i64) {
             continue;
         }
-        let adapter = system.links(id).map(|link| system.target(link)).find(|node| system.kind(*node) == NodeType::Nic);
-        let bus_id = adapter.map(|nic| system.node(nic).id.local()).filter(|local| *local != 0);
+        let adapter = system
+            .links(id)
+            .map(|link| system.target(link))
+            .find(|node| system.kind(*node) == NodeType::Nic);
+        let bus_id = adapter
+            .map(|nic| system.node(nic).id.local())
+            .filter(|local| *local != 0);
         nics.push(MachineNic {
             id: nccl_id.0 as i64,
             host: nccl_id.system(),
@@ -127,14 +152,24 @@ fn paths(node: &HostPlan, graph: &Graph) -> GraphPaths {
     };
     let hop = |(from, to): (EndPoint, EndPoint)| {
         let (a, b) = (find(from)?, find(to)?);
-        Some(NeighbourPath { from, to, path_type: table.kind(a, b), bw: table.bw(a, b) })
+        Some(NeighbourPath {
+            from,
+            to,
+            path_type: table.kind(a, b),
+            bw: table.bw(a, b),
+        })
     };
     GraphPaths {
         kind: graph.kind,
         channels: graph
             .channels
             .iter()
-            .map(|channel| neighbours(graph.pattern, channel).into_iter().filter_map(hop).collect())
+            .map(|channel| {
+                neighbours(graph.pattern, channel)
+                    .into_iter()
+                    .filter_map(hop)
+                    .collect()
+            })
             .collect(),
     }
 }

@@ -1,6 +1,6 @@
 //! Why a machine cannot be planned.
 
-use topology::{System, OneWayLink};
+use topology::{OneWayLink, System};
 
 /// A machine or job that NCCL refuses too.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -127,6 +127,9 @@ pub(crate) fn name(system: &System, node: topology::NodeId) -> String {
 
 impl Error {
     pub(crate) fn one_way(system: &System, link: OneWayLink) -> Self {
-        Self::OneWayLink { from: name(system, link.from), to: name(system, link.to) }
+        Self::OneWayLink {
+            from: name(system, link.from),
+            to: name(system, link.to),
+        }
     }
 }

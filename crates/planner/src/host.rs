@@ -49,7 +49,10 @@ pub fn plan_host(system: System, request: &Request) -> Result<HostPlan, Error> {
 /// NCCL refuses the machine too.
 pub fn plan_views(system: System, request: &Request, ranks: usize) -> Result<Vec<HostPlan>, Error> {
     let views = View::all(prepared(system, request), request, ranks)?;
-    views.into_iter().map(|view| search(view, request)).collect()
+    views
+        .into_iter()
+        .map(|view| search(view, request))
+        .collect()
 }
 
 /// The system with its ranks numbered from 0 and the job's network.
@@ -67,7 +70,12 @@ fn prepared(mut system: System, request: &Request) -> System {
 /// Paths cannot be computed.
 pub fn view(system: System, request: &Request) -> Result<View, Error> {
     let system = prepared(system, request);
-    let ranks = system.count(NodeType::Gpu) * if request.nvlink_domain { 1 } else { request.hosts as usize };
+    let ranks = system.count(NodeType::Gpu)
+        * if request.nvlink_domain {
+            1
+        } else {
+            request.hosts as usize
+        };
     View::new(system, request, 0, ranks)
 }
 
@@ -77,20 +85,38 @@ pub fn view(system: System, request: &Request) -> Result<View, Error> {
 /// NCCL refuses the machine too.
 pub fn search(view: View, request: &Request) -> Result<HostPlan, Error> {
     let (graphs, trails, warnings) = search_all(&view, request)?;
-    Ok(HostPlan { view, graphs, trails, warnings })
+    Ok(HostPlan {
+        view,
+        graphs,
+        trails,
+        warnings,
+    })
 }
 
 #[allow(clippy::type_complexity, reason = "the parts of a HostPlan")]
-fn search_all(view: &View, request: &Request) -> Result<(Vec<Graph>, Vec<Trail>, Vec<Warning>), Error> {
+fn search_all(
+    view: &View,
+    request: &Request,
+) -> Result<(Vec<Graph>, Vec<Trail>, Vec<Warning>), Error> {
     let mut searcher = Searcher::new(view);
     let mut found = Vec::new();
     let mut ring_channels = 0;
     for kind in GraphKind::IN_SEARCH_ORDER {
         let wanted = match kind {
             GraphKind::Ring => wanted(kind, Pattern::Ring, false, 1, MAX_RING_CHANNELS),
-            GraphKind::Tree => wanted(kind, Pattern::BalancedTree, false, ring_channels, ring_channels),
-            GraphKind::CollnetChain => wanted(kind, Pattern::Tree, true, ring_channels, ring_channels),
-            GraphKind::CollnetDirect => wanted(kind, Pattern::CollnetDirect, true, 1, MAX_HEAD_CHANNELS),
+            GraphKind::Tree => wanted(
+                kind,
+                Pattern::BalancedTree,
+                false,
+                ring_channels,
+                ring_channels,
+            ),
+            GraphKind::CollnetChain => {
+                wanted(kind, Pattern::Tree, true, ring_channels, ring_channels)
+            }
+            GraphKind::CollnetDirect => {
+                wanted(kind, Pattern::CollnetDirect, true, 1, MAX_HEAD_CHANNELS)
+            }
             GraphKind::Nvls => wanted(kind, Pattern::Nvls, false, 1, MAX_HEAD_CHANNELS),
         };
         let searched = match kind {
@@ -111,8 +137,20 @@ fn search_all(view: &View, request: &Request) -> Result<(Vec<Graph>, Vec<Trail>,
     Ok((graphs, trails, warnings))
 }
 
-const fn wanted(kind: GraphKind, pattern: Pattern, collnet: bool, min: usize, max: usize) -> Wanted {
-    Wanted { kind, pattern, collnet, min_channels: min, max_channels: max }
+const fn wanted(
+    kind: GraphKind,
+    pattern: Pattern,
+    collnet: bool,
+    min: usize,
+    max: usize,
+) -> Wanted {
+    Wanted {
+        kind,
+        pattern,
+        collnet,
+        min_channels: min,
+        max_channels: max,
+    }
 }
 
 pub(crate) fn collnet_enabled(request: &Request) -> bool {

@@ -17,6 +17,11 @@ pub struct Request {
 
 impl Default for Request {
     fn default() -> Self {
-        Self { hosts: 1, nvlink_domain: false, collnet: false, settings: Settings::default() }
+        Self {
+            hosts: 1,
+            nvlink_domain: false,
+            collnet: false,
+            settings: Settings::default(),
+        }
     }
 }

@@ -24,10 +24,18 @@ pub struct View {
 
 /// Numbers the ranks of one host of a job: by device number, starting at `first`.
 pub fn number_ranks(system: &mut System, first: i32) {
-    let mut order: Vec<(u32, i32, NodeId)> =
-        system.gpus().map(|(node, gpu)| (system.node(node).id.system(), gpu.dev, node)).collect();
+    let mut order: Vec<(u32, i32, NodeId)> = system
+        .gpus()
+        .map(|(node, gpu)| (system.node(node).id.system(), gpu.dev, node))
+        .collect();
     order.sort_unstable();
-    system.set_ranks(|node, _| first + order.iter().position(|(_, _, other)| *other == node).unwrap_or(0) as i32);
+    system.set_ranks(|node, _| {
+        first
+            + order
+                .iter()
+                .position(|(_, _, other)| *other == node)
+                .unwrap_or(0) as i32
+    });
 }
 
 impl View {
@@ -42,7 +50,10 @@ impl View {
         }
         let routing = Self::untrimmed(system, request)?;
         let domain = domains(&routing);
-        let own = routing.system().gpu_of_rank(rank).map_or(0, |gpu| domain[routing.system().position(gpu)]);
+        let own = routing
+            .system()
+            .gpu_of_rank(rank)
+            .map_or(0, |gpu| domain[routing.system().position(gpu)]);
         Self::of_domain(&routing, &domain, own, rank, ranks, request)
     }
 
@@ -57,8 +68,12 @@ impl View {
         }
         let routing = Self::untrimmed(system, request)?;
         let domain = domains(&routing);
-        let mut order: Vec<(i32, usize)> =
-            routing.system().gpus().zip(&domain).map(|((_, gpu), domain)| (gpu.rank, *domain)).collect();
+        let mut order: Vec<(i32, usize)> = routing
+            .system()
+            .gpus()
+            .zip(&domain)
+            .map(|((_, gpu), domain)| (gpu.rank, *domain))
+            .collect();
         order.sort_unstable();
         let mut seen = vec![false; domain.len()];
         order.retain(|(_, domain)| !std::mem::replace(&mut seen[*domain], true));
@@ -69,7 +84,11 @@ impl View {
     }
 
     fn untrimmed(system: System, request: &Request) -> Result<Routing, Error> {
-        Routing::compute(Arc::new(system), Arc::new(request.settings.clone()), request.nvlink_domain)
+        Routing::compute(
+            Arc::new(system),
+            Arc::new(request.settings.clone()),
+            request.nvlink_domain,
+        )
     }
 
     /// The view of the ranks of one domain: the others removed, paths computed again where that changes something.
@@ -85,11 +104,20 @@ impl View {
             whole.clone()
         } else {
             let system = whole.system();
-            Self::untrimmed(system.without_gpus(|gpu| domain[system.position(gpu)] != own), request)?
+            Self::untrimmed(
+                system.without_gpus(|gpu| domain[system.position(gpu)] != own),
+                request,
+            )?
         };
         let inter = routing.system().count(NodeType::Gpu) != ranks;
         let (max_bw, total_bw) = bounds(&routing, inter);
-        Ok(Self { routing, rank, inter, max_bw, total_bw })
+        Ok(Self {
+            routing,
+            rank,
+            inter,
+            max_bw,
+            total_bw,
+        })
     }
 
     /// The trimmed system.

@@ -11,7 +11,13 @@ use crate::path::PathType;
 use crate::system::System;
 
 /// The types of nodes that paths lead to.
-const BASE_KINDS: [NodeType; 5] = [NodeType::Cpu, NodeType::Dev, NodeType::Gpu, NodeType::Net, NodeType::Nvs];
+const BASE_KINDS: [NodeType; 5] = [
+    NodeType::Cpu,
+    NodeType::Dev,
+    NodeType::Gpu,
+    NodeType::Net,
+    NodeType::Nvs,
+];
 
 /// One path: the links from its start to its end.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -93,28 +99,39 @@ impl PathTable {
     /// The path between two nodes; type DIS when there is none, or when `to` is no possible end.
     pub fn path(&self, from: NodeId, to: NodeId) -> Path<'_> {
         match self.slot(from, to) {
-            None => Path { kind: PathType::Dis, bw: 0.0, hops: &[] },
+            None => Path {
+                kind: PathType::Dis,
+                bw: 0.0,
+                hops: &[],
+            },
             Some(slot) => {
                 let entry = self.entries[slot];
                 let first = entry.first_hop as usize;
-                Path { kind: entry.kind, bw: entry.bw, hops: &self.hops[first..first + entry.hop_count as usize] }
+                Path {
+                    kind: entry.kind,
+                    bw: entry.bw,
+                    hops: &self.hops[first..first + entry.hop_count as usize],
+                }
             }
         }
     }
 
     /// The type of the path between two nodes.
     pub fn kind(&self, from: NodeId, to: NodeId) -> PathType {
-        self.slot(from, to).map_or(PathType::Dis, |slot| self.entries[slot].kind)
+        self.slot(from, to)
+            .map_or(PathType::Dis, |slot| self.entries[slot].kind)
     }
 
     /// The bandwidth of the path between two nodes, GB/s.
     pub fn bw(&self, from: NodeId, to: NodeId) -> f32 {
-        self.slot(from, to).map_or(0.0, |slot| self.entries[slot].bw)
+        self.slot(from, to)
+            .map_or(0.0, |slot| self.entries[slot].bw)
     }
 
     /// The number of links of the path between two nodes.
     pub fn hop_count(&self, from: NodeId, to: NodeId) -> usize {
-        self.slot(from, to).map_or(0, |slot| self.entries[slot].hop_count as usize)
+        self.slot(from, to)
+            .map_or(0, |slot| self.entries[slot].hop_count as usize)
     }
 
     /// Whether a node reaches any node of a type. NCCL keeps no table at all for types that are out of reach.
@@ -131,7 +148,9 @@ impl PathTable {
 
     /// Replaces the path `from` → `to` by `from` → `via` → `to`, with this type.
     pub fn divert(&mut self, from: NodeId, via: NodeId, to: NodeId, kind: PathType) {
-        let Some(slot) = self.slot(from, to) else { return };
+        let Some(slot) = self.slot(from, to) else {
+            return;
+        };
         let (first, second) = (self.path(from, via), self.path(via, to));
         let bw = first.bw.min(second.bw);
         let hop_count = (first.hops.len() + second.hops.len()) as u32;
@@ -139,7 +158,12 @@ impl PathTable {
         for (start, count) in [(from, via), (via, to)].map(|(a, b)| self.hop_range(a, b)) {
             self.hops.extend_from_within(start..start + count);
         }
-        self.entries[slot] = Entry { first_hop, hop_count, bw, kind };
+        self.entries[slot] = Entry {
+            first_hop,
+            hop_count,
+            bw,
+            kind,
+        };
     }
 
     fn hop_range(&self, from: NodeId, to: NodeId) -> (usize, usize) {
@@ -196,9 +220,12 @@ struct WidestPaths<'a> {
 impl<'a> WidestPaths<'a> {
     fn new(system: &'a System, through_gpus: bool) -> Self {
         let node_count = system.node_count();
-        let is_device: Vec<bool> =
-            (0..node_count).map(|node| system.range(NodeType::Dev).contains(&node)).collect();
-        let kind_of: Vec<NodeType> = (0..node_count).map(|node| system.kind(NodeId(node as u32))).collect();
+        let is_device: Vec<bool> = (0..node_count)
+            .map(|node| system.range(NodeType::Dev).contains(&node))
+            .collect();
+        let kind_of: Vec<NodeType> = (0..node_count)
+            .map(|node| system.kind(NodeId(node as u32)))
+            .collect();
         let mut steps = Vec::with_capacity(system.link_count());
         let mut first_step = Vec::with_capacity(node_count + 1);
         for index in 0..node_count {
@@ -208,25 +235,33 @@ impl<'a> WidestPaths<'a> {
                 let link = system.link(id);
                 let to = system.target(id);
                 let (u, v) = (kind_of[index], kind_of[to.index()]);
-                let path_type = if link.kind == LinkType::Pci && (u == NodeType::Cpu || v == NodeType::Cpu) {
-                    PathType::Phb
-                } else if u == NodeType::Pci && v == NodeType::Pci {
-                    PathType::Pxb
-                } else {
-                    link.kind.path_type()
-                };
+                let path_type =
+                    if link.kind == LinkType::Pci && (u == NodeType::Cpu || v == NodeType::Cpu) {
+                        PathType::Phb
+                    } else if u == NodeType::Pci && v == NodeType::Pci {
+                        PathType::Pxb
+                    } else {
+                        link.kind.path_type()
+                    };
                 steps.push(Step {
                     to: to.0,
                     back: system.link_between(to, from, link.kind),
                     bw: link.bw,
                     path_type,
-                    between_devices: link.kind == LinkType::Nvl && u == NodeType::Dev && v == NodeType::Dev,
+                    between_devices: link.kind == LinkType::Nvl
+                        && u == NodeType::Dev
+                        && v == NodeType::Dev,
                     to_own_rank: link.kind == LinkType::Loc && v == NodeType::Gpu,
                 });
             }
         }
         first_step.push(steps.len() as u32);
-        let unreached = Best { cell: NO_CELL, count: 0, bw: 0.0, kind: PathType::Dis };
+        let unreached = Best {
+            cell: NO_CELL,
+            count: 0,
+            bw: 0.0,
+            kind: PathType::Dis,
+        };
         Self {
             system,
             through_gpus,
@@ -242,11 +277,27 @@ impl<'a> WidestPaths<'a> {
     }
 
     fn run(&mut self, base: NodeId) -> Result<(), OneWayLink> {
-        self.best.fill(Best { cell: NO_CELL, count: 0, bw: 0.0, kind: PathType::Dis });
+        self.best.fill(Best {
+            cell: NO_CELL,
+            count: 0,
+            bw: 0.0,
+            kind: PathType::Dis,
+        });
         self.cells.clear();
-        self.best[base.index()] = Best { cell: NO_CELL, count: 0, bw: bandwidth::LOCAL, kind: PathType::Loc };
+        self.best[base.index()] = Best {
+            cell: NO_CELL,
+            count: 0,
+            bw: bandwidth::LOCAL,
+            kind: PathType::Loc,
+        };
         let is_rank = self.system.kind(base) == NodeType::Gpu;
-        let own = if is_rank { self.system.device_of(base).map_or(base.0, |device| device.0) } else { base.0 };
+        let own = if is_rank {
+            self.system
+                .device_of(base)
+                .map_or(base.0, |device| device.0)
+        } else {
+            base.0
+        };
         // How many links away from the base a device may be that relays.
         let relay_reach = if is_rank { 2 } else { 1 };
         self.current.clear();
@@ -287,14 +338,23 @@ impl<'a> WidestPaths<'a> {
             let bw = here.bw.min(step.bw);
             let there = self.best[step.to as usize];
             let better = kind < there.kind
-                || kind == there.kind && (there.bw < bw || there.bw == bw && there.count > here.count + 1);
+                || kind == there.kind
+                    && (there.bw < bw || there.bw == bw && there.count > here.count + 1);
             if better {
                 let cell = self.cells.len() as u32;
                 // Where nothing leads back, NCCL keeps the first link of the path that it replaces.
                 let replaced = self.cells.get(there.cell as usize).map(|(link, _)| *link);
-                let first = step.back.or(replaced).ok_or(OneWayLink { from: NodeId(u), to: NodeId(step.to) })?;
+                let first = step.back.or(replaced).ok_or(OneWayLink {
+                    from: NodeId(u),
+                    to: NodeId(step.to),
+                })?;
                 self.cells.push((first, here.cell));
-                self.best[step.to as usize] = Best { cell, count: here.count + 1, bw, kind };
+                self.best[step.to as usize] = Best {
+                    cell,
+                    count: here.count + 1,
+                    bw,
+                    kind,
+                };
                 if !self.queued[step.to as usize] {
                     self.queued[step.to as usize] = true;
                     self.next.push(step.to);
@@ -319,7 +379,12 @@ impl<'a> WidestPaths<'a> {
                 table.reaches[node] |= bit;
             }
             let hop_count = table.hops.len() as u32 - first_hop;
-            table.entries.push(Entry { first_hop, hop_count, bw: best.bw, kind: best.kind });
+            table.entries.push(Entry {
+                first_hop,
+                hop_count,
+                bw: best.bw,
+                kind: best.kind,
+            });
         }
     }
 }

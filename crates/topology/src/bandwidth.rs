@@ -58,12 +58,17 @@ const LINK_SPEEDS: [(&str, i32); 12] = [
 
 /// Whether the text of a `link_speed` is one that NCCL knows; others count as 8 GT/s.
 pub fn is_known_link_speed(text: &str) -> bool {
-    LINK_SPEEDS[..11].iter().any(|(prefix, _)| text.starts_with(prefix))
+    LINK_SPEEDS[..11]
+        .iter()
+        .any(|(prefix, _)| text.starts_with(prefix))
 }
 
 /// A PCI Express link, from the texts of `link_speed` and the number of lanes (0 counts as 16).
 pub fn pci(link_speed: &str, link_width: i32) -> f32 {
-    let rate = LINK_SPEEDS.iter().find(|(prefix, _)| link_speed.starts_with(prefix)).map_or(60, |(_, rate)| *rate);
+    let rate = LINK_SPEEDS
+        .iter()
+        .find(|(prefix, _)| link_speed.starts_with(prefix))
+        .map_or(60, |(_, rate)| *rate);
     let width = if link_width == 0 { 16 } else { link_width };
     (f64::from(width.wrapping_mul(rate)) / 80.0) as f32
 }
@@ -80,12 +85,17 @@ const PCI_CLASSES: [(&str, NodeType); 6] = [
 
 /// What NCCL makes of a PCI class text; unknown classes are PCI switches.
 pub fn class_kind(class: &str) -> NodeType {
-    PCI_CLASSES.iter().find(|(prefix, _)| class.starts_with(prefix)).map_or(NodeType::Pci, |(_, kind)| *kind)
+    PCI_CLASSES
+        .iter()
+        .find(|(prefix, _)| class.starts_with(prefix))
+        .map_or(NodeType::Pci, |(_, kind)| *kind)
 }
 
 /// Whether NCCL knows a PCI class.
 pub fn is_known_class(class: &str) -> bool {
-    PCI_CLASSES.iter().any(|(prefix, _)| class.starts_with(prefix))
+    PCI_CLASSES
+        .iter()
+        .any(|(prefix, _)| class.starts_with(prefix))
 }
 
 #[cfg(test)]

@@ -34,7 +34,8 @@ impl BusId {
         let Some((device, function)) = rest.split_once('.') else {
             return false;
         };
-        let hexadecimal = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_hexdigit());
+        let hexadecimal =
+            |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_hexdigit());
         (4..=8).contains(&domain.len())
             && hexadecimal(domain)
             && bus.len() == 2

@@ -22,6 +22,8 @@ pub use build::BuildOptions;
 pub use bus_id::BusId;
 pub use error::{Error, Place, Position, Warning};
 pub use link::{Link, LinkId, LinkType};
-pub use node::{Cpu, CpuArch, CpuModel, CpuVendor, Dev, Gpu, NcclId, Net, Node, NodeData, NodeId, NodeType};
+pub use node::{
+    Cpu, CpuArch, CpuModel, CpuVendor, Dev, Gpu, NcclId, Net, Node, NodeData, NodeId, NodeType,
+};
 pub use path::PathType;
 pub use system::System;

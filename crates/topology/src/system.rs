@@ -43,13 +43,24 @@ impl System {
         for (index, draft) in drafts.into_iter().enumerate() {
             graph.add_node(draft.node);
             first_link.push(all_links.len() as u32);
-            all_links.extend(draft.links.into_iter().map(|(target, link)| (index, target, link)));
+            all_links.extend(
+                draft
+                    .links
+                    .into_iter()
+                    .map(|(target, link)| (index, target, link)),
+            );
         }
         first_link.push(all_links.len() as u32);
         for (source, target, link) in all_links {
             graph.add_edge(NodeIndex::new(source), NodeIndex::new(target), link);
         }
-        Self { graph, first_of_kind, first_link, hosts, host }
+        Self {
+            graph,
+            first_of_kind,
+            first_link,
+            hosts,
+            host,
+        }
     }
 
     /// The graph itself, for algorithms that want one (node and edge indices equal [`NodeId`] and [`LinkId`] numbers).
@@ -78,7 +89,10 @@ impl System {
     }
 
     /// The nodes of a type, in NCCL's order.
-    pub fn nodes(&self, kind: NodeType) -> impl DoubleEndedIterator<Item = NodeId> + ExactSizeIterator + use<> {
+    pub fn nodes(
+        &self,
+        kind: NodeType,
+    ) -> impl DoubleEndedIterator<Item = NodeId> + ExactSizeIterator + use<> {
         let range = self.range(kind);
         (range.start as u32..range.end as u32).map(NodeId)
     }
@@ -106,7 +120,9 @@ impl System {
     /// What a node is.
     pub fn kind(&self, node: NodeId) -> NodeType {
         let number = node.0;
-        let after = self.first_of_kind[1..].iter().position(|first| number < *first);
+        let after = self.first_of_kind[1..]
+            .iter()
+            .position(|first| number < *first);
         NodeType::ALL[after.unwrap_or(NodeType::ALL.len() - 1)]
     }
 
@@ -143,7 +159,8 @@ impl System {
 
     /// The first link of `from` that leads to `to` and has this type.
     pub fn link_between(&self, from: NodeId, to: NodeId, kind: LinkType) -> Option<LinkId> {
-        self.links(from).find(|link| self.target(*link) == to && self.link(*link).kind == kind)
+        self.links(from)
+            .find(|link| self.target(*link) == to && self.link(*link).kind == kind)
     }
 
     /// The data of a GPU node; `None` for other nodes.
@@ -180,32 +197,40 @@ impl System {
 
     /// The DEV node that holds a GPU node.
     pub fn device_of(&self, gpu: NodeId) -> Option<NodeId> {
-        self.links(gpu).map(|link| self.target(link)).find(|node| self.kind(*node) == NodeType::Dev)
+        self.links(gpu)
+            .map(|link| self.target(link))
+            .find(|node| self.kind(*node) == NodeType::Dev)
     }
 
     /// All GPUs with their data, in node order.
     pub fn gpus(&self) -> impl Iterator<Item = (NodeId, &Gpu)> {
-        self.nodes(NodeType::Gpu).filter_map(|node| Some((node, self.gpu(node)?)))
+        self.nodes(NodeType::Gpu)
+            .filter_map(|node| Some((node, self.gpu(node)?)))
     }
 
     /// All physical GPUs with their data, in node order.
     pub fn devs(&self) -> impl Iterator<Item = (NodeId, &Dev)> {
-        self.nodes(NodeType::Dev).filter_map(|node| Some((node, self.dev(node)?)))
+        self.nodes(NodeType::Dev)
+            .filter_map(|node| Some((node, self.dev(node)?)))
     }
 
     /// All network ports with their data, in node order.
     pub fn nets(&self) -> impl Iterator<Item = (NodeId, &Net)> {
-        self.nodes(NodeType::Net).filter_map(|node| Some((node, self.net(node)?)))
+        self.nodes(NodeType::Net)
+            .filter_map(|node| Some((node, self.net(node)?)))
     }
 
     /// All CPUs with their data, in node order.
     pub fn cpus(&self) -> impl Iterator<Item = (NodeId, &Cpu)> {
-        self.nodes(NodeType::Cpu).filter_map(|node| Some((node, self.cpu(node)?)))
+        self.nodes(NodeType::Cpu)
+            .filter_map(|node| Some((node, self.cpu(node)?)))
     }
 
     /// The GPU node of a rank.
     pub fn gpu_of_rank(&self, rank: i32) -> Option<NodeId> {
-        self.gpus().find(|(_, gpu)| gpu.rank == rank).map(|(node, _)| node)
+        self.gpus()
+            .find(|(_, gpu)| gpu.rank == rank)
+            .map(|(node, _)| node)
     }
 
     /// The host hashes, in order of first appearance; a node's host is the index [`NcclId::system`].
@@ -254,7 +279,9 @@ impl System {
                 node: self.node(*node).clone(),
                 links: self
                     .links(*node)
-                    .filter_map(|link| Some((new_number[self.target(link).index()]?, self.link(link))))
+                    .filter_map(|link| {
+                        Some((new_number[self.target(link).index()]?, self.link(link)))
+                    })
                     .collect(),
             })
             .collect();

@@ -14,16 +14,29 @@ pub fn facts(joined: &Joined, look: Look) -> String {
     } else {
         format!(", made of the {} that were searched", channels.searched)
     };
-    line("channels", &format!("{} for collectives{repeated}", channels.count()));
+    line(
+        "channels",
+        &format!("{} for collectives{repeated}", channels.count()),
+    );
     if nodes > 1 {
-        line("rings", &format!("through {} in order, in at one GPU and out at another", count(nodes, "node")));
+        line(
+            "rings",
+            &format!(
+                "through {} in order, in at one GPU and out at another",
+                count(nodes, "node")
+            ),
+        );
     }
     line(
         "trees",
         &format!(
             "{} deep{}",
             joined.tree_depth(),
-            if nodes > 1 { ", a double binary tree over the nodes" } else { "" }
+            if nodes > 1 {
+                ", a double binary tree over the nodes"
+            } else {
+                ""
+            }
         ),
     );
     if let Some(nvls) = joined.nvls {

@@ -63,7 +63,9 @@ pub fn head(job: &Job, machine: usize, look: Look) -> String {
     let mut line = |name: &str, value: &str| text.push_str(&look.field(name, value));
     line("machine", &job.descriptions[machine].summary);
     line("job", &job.describe(machine));
-    let left_out = job.gpus(machine).saturating_sub(system.count(NodeType::Gpu));
+    let left_out = job
+        .gpus(machine)
+        .saturating_sub(system.count(NodeType::Gpu));
     if left_out > 0 {
         let verb = if left_out == 1 { "is" } else { "are" };
         line(

@@ -58,6 +58,16 @@ fn mistyped_commands_and_flags_get_a_suggestion() {
     );
     refused(&["plan", "topologies/dgx-h100", "--hosts", "0"]);
     refused(&["plan", "topologies/dgx-h100", "--set", "NCCL_CROSS_NIC"]);
-    let said = refused(&["plan", "topologies/dgx-h100", "topologies/dgx-a100", "--hosts", "2"]);
-    assert!(said.err.contains("--hosts counts copies of one machine"), "{}", said.err);
+    let said = refused(&[
+        "plan",
+        "topologies/dgx-h100",
+        "topologies/dgx-a100",
+        "--hosts",
+        "2",
+    ]);
+    assert!(
+        said.err.contains("--hosts counts copies of one machine"),
+        "{}",
+        said.err
+    );
 }

@@ -21,7 +21,11 @@ const GDR_READ_SM: i32 = 80;
 impl Routing {
     /// The worst path on which a NIC reaches GPU memory directly.
     pub fn gdr_limit(&self) -> PathType {
-        self.settings.gdr_level.unwrap_or(if self.settings.gdr_c2c { PathType::P2c } else { PathType::Pxb })
+        self.settings.gdr_level.unwrap_or(if self.settings.gdr_c2c {
+            PathType::P2c
+        } else {
+            PathType::Pxb
+        })
     }
 
     /// GPUDirect RDMA from (`read`, sending) or to (receiving) GPU memory.
@@ -29,12 +33,17 @@ impl Routing {
         let (Some(gpu_data), Some(net_data)) = (self.system.gpu(gpu), self.system.net(net)) else {
             return Gdr::Disabled;
         };
-        if !net_data.gdr || !gpu_data.gdr || gpu_data.mlopart.is_some() && !self.settings.gdr_partitions {
+        if !net_data.gdr
+            || !gpu_data.gdr
+            || gpu_data.mlopart.is_some() && !self.settings.gdr_partitions
+        {
             return Gdr::Disabled;
         }
         if read {
             let allowed = self.settings.gdr_read.unwrap_or_else(|| {
-                gpu_data.sm >= GDR_READ_SM || self.system.count(NodeType::Gpu) == 1 || self.has_nvlink_peer(gpu)
+                gpu_data.sm >= GDR_READ_SM
+                    || self.system.count(NodeType::Gpu) == 1
+                    || self.has_nvlink_peer(gpu)
             });
             if !allowed {
                 return Gdr::Disabled;
@@ -52,13 +61,20 @@ impl Routing {
         if distance > self.gdr_limit() {
             return Gdr::Disabled;
         }
-        let over_c2c =
-            self.local_cpu(driver).is_ok_and(|cpu| self.table.kind(driver, cpu) == PathType::C2c);
-        if over_c2c && distance != PathType::P2c { Gdr::Pci } else { Gdr::Default }
+        let over_c2c = self
+            .local_cpu(driver)
+            .is_ok_and(|cpu| self.table.kind(driver, cpu) == PathType::C2c);
+        if over_c2c && distance != PathType::P2c {
+            Gdr::Pci
+        } else {
+            Gdr::Default
+        }
     }
 
     fn has_nvlink_peer(&self, gpu: NodeId) -> bool {
-        self.system.nodes(NodeType::Gpu).any(|peer| peer != gpu && self.table.kind(gpu, peer) == PathType::Nvl)
+        self.system
+            .nodes(NodeType::Gpu)
+            .any(|peer| peer != gpu && self.table.kind(gpu, peer) == PathType::Nvl)
     }
 
     /// The GPU whose proxy drives a port for this GPU: itself, or on a PXN path the one beside the port.

@@ -21,7 +21,10 @@ pub struct Nearest {
 impl Routing {
     /// The nodes of a type with the widest path, and among those the best type.
     pub fn nearest(&self, from: NodeId, kind: NodeType) -> Nearest {
-        let mut nearest = Nearest { nodes: Vec::new(), kind: PathType::Dis };
+        let mut nearest = Nearest {
+            nodes: Vec::new(),
+            kind: PathType::Dis,
+        };
         if !self.table.reaches(from, kind) {
             return nearest;
         }
@@ -49,7 +52,9 @@ impl Routing {
         nodes
             .into_iter()
             .min_by_key(|cpu| self.table.hop_count(gpu, *cpu))
-            .ok_or_else(|| Error::NoLocalCpu { gpu: name(&self.system, gpu) })
+            .ok_or_else(|| Error::NoLocalCpu {
+                gpu: name(&self.system, gpu),
+            })
     }
 
     /// The port that a GPU uses for a channel.
@@ -67,14 +72,19 @@ impl Routing {
     pub fn local_nets(&self, gpu: NodeId) -> Result<Vec<NodeId>, Error> {
         let choice = self.net_choice(gpu)?;
         let first = choice.port(0);
-        let rest = (1..MAX_CHANNELS).map(|channel| choice.port(channel)).take_while(|net| *net != first);
+        let rest = (1..MAX_CHANNELS)
+            .map(|channel| choice.port(channel))
+            .take_while(|net| *net != first);
         Ok(std::iter::once(first).chain(rest).collect())
     }
 
     fn net_choice(&self, gpu: NodeId) -> Result<NetChoice, Error> {
         let ports = self.nearest(gpu, NodeType::Net).nodes;
         let Some(first) = ports.first() else {
-            return Err(Error::NoNet { gpu: name(&self.system, gpu), why: "a port is chosen for each channel".into() });
+            return Err(Error::NoNet {
+                gpu: name(&self.system, gpu),
+                why: "a port is chosen for each channel".into(),
+            });
         };
         let sharers = self.nearest(*first, NodeType::Gpu).nodes.len();
         Ok(NetChoice::new(self, gpu, ports, sharers))
@@ -102,7 +112,11 @@ impl NetChoice {
         if count.is_power_of_two() {
             start = mirror_bits(start, count.trailing_zeros());
         }
-        Self { ports, start, share: share.max(1) }
+        Self {
+            ports,
+            start,
+            share: share.max(1),
+        }
     }
 
     fn port(&self, channel: usize) -> NodeId {
@@ -112,7 +126,10 @@ impl NetChoice {
 
 /// Reverses the lowest `bits` bits; higher ones are dropped.
 fn mirror_bits(value: usize, bits: u32) -> usize {
-    (0..bits).filter(|bit| value >> bit & 1 != 0).map(|bit| 1 << (bits - 1 - bit)).sum()
+    (0..bits)
+        .filter(|bit| value >> bit & 1 != 0)
+        .map(|bit| 1 << (bits - 1 - bit))
+        .sum()
 }
 
 /// Remembers which ports GPUs choose while paths are still being changed.
@@ -163,7 +180,10 @@ impl Choices {
             let sharers = self.gpus_of(routing, first).len();
             self.of_gpu[at] = Some(NetChoice::new(routing, gpu, ports, sharers));
         }
-        self.of_gpu[at].as_ref().ok_or_else(|| Error::NoNet { gpu: name(&routing.system, gpu), why: String::new() })
+        self.of_gpu[at].as_ref().ok_or_else(|| Error::NoNet {
+            gpu: name(&routing.system, gpu),
+            why: String::new(),
+        })
     }
 
     /// The first GPU, going through the channels, among those closest to a port that chooses it.

@@ -42,9 +42,20 @@ impl Routing {
     ///
     /// # Errors
     /// A link has no counterpart, or a GPU reaches no CPU or, where one must be chosen, no network port.
-    pub fn compute(system: Arc<System>, settings: Arc<Settings>, nvlink_domain: bool) -> Result<Self, Error> {
-        let table = PathTable::compute(&system, !settings.nvb_disable).map_err(|link| Error::one_way(&system, link))?;
-        let mut routing = Self { system, settings, nvlink_domain, table, local_gpu: Vec::new() };
+    pub fn compute(
+        system: Arc<System>,
+        settings: Arc<Settings>,
+        nvlink_domain: bool,
+    ) -> Result<Self, Error> {
+        let table = PathTable::compute(&system, !settings.nvb_disable)
+            .map_err(|link| Error::one_way(&system, link))?;
+        let mut routing = Self {
+            system,
+            settings,
+            nvlink_domain,
+            table,
+            local_gpu: Vec::new(),
+        };
         routing.divert_without_p2p()?;
         routing.mark_p2c()?;
         routing.route_nics()?;
@@ -104,8 +115,10 @@ impl Routing {
             let cpu = self.local_cpu(gpu)?;
             for net in self.nearest(gpu, NodeType::Net).nodes {
                 if merge(self.table.kind(gpu, cpu), self.table.kind(net, cpu)) == PathType::P2c {
-                    self.table.set_kind(gpu, net, self.table.kind(gpu, net).min(PathType::P2c));
-                    self.table.set_kind(net, gpu, self.table.kind(net, gpu).min(PathType::P2c));
+                    self.table
+                        .set_kind(gpu, net, self.table.kind(gpu, net).min(PathType::P2c));
+                    self.table
+                        .set_kind(net, gpu, self.table.kind(net, gpu).min(PathType::P2c));
                 }
             }
         }
@@ -117,12 +130,20 @@ impl Routing {
         let mut choices = local::Choices::new(&self.system);
         for net in self.system.nodes(NodeType::Net) {
             for gpu in self.system.nodes(NodeType::Gpu) {
-                let relay = if self.settings.pxn_disable { None } else { choices.local_gpu(self, net)? };
-                if let Some(relay) = relay.filter(|relay| *relay != gpu && self.pxn_pays(gpu, *relay, net)) {
+                let relay = if self.settings.pxn_disable {
+                    None
+                } else {
+                    choices.local_gpu(self, net)?
+                };
+                if let Some(relay) =
+                    relay.filter(|relay| *relay != gpu && self.pxn_pays(gpu, *relay, net))
+                {
                     self.divert(gpu, relay, net);
                     choices.forget(gpu, net);
                 }
-                if self.table.kind(gpu, net) < PathType::Phb && self.gdr(gpu, net, false) == Gdr::Disabled {
+                if self.table.kind(gpu, net) < PathType::Phb
+                    && self.gdr(gpu, net, false) == Gdr::Disabled
+                {
                     let cpu = self.local_cpu(gpu)?;
                     self.divert(net, cpu, gpu);
                     self.divert(gpu, cpu, net);
@@ -140,7 +161,11 @@ impl Routing {
 
     /// The worst path over which a relay may reach its NIC.
     pub(crate) fn pxn_limit(&self) -> PathType {
-        if self.settings.pxn_c2c { PathType::P2c } else { PathType::Pxb }
+        if self.settings.pxn_c2c {
+            PathType::P2c
+        } else {
+            PathType::Pxb
+        }
     }
 
     fn pxn_pays(&self, gpu: NodeId, relay: NodeId, net: NodeId) -> bool {
@@ -148,6 +173,7 @@ impl Routing {
             && self.gdr(relay, net, true) != Gdr::Disabled
             && self.table.kind(relay, gpu) <= PathType::Nvl
             && self.system.node(relay).id.system() == self.system.node(gpu).id.system()
-            && (self.table.bw(relay, net) > self.table.bw(gpu, net) || self.table.kind(gpu, net) > PathType::Pxn)
+            && (self.table.bw(relay, net) > self.table.bw(gpu, net)
+                || self.table.kind(gpu, net) > PathType::Pxn)
     }
 }

@@ -30,7 +30,11 @@ impl Routing {
             .next()
             .is_some_and(|(_, cpu)| cpu.arch == CpuArch::X86 && cpu.vendor == CpuVendor::Amd);
         // AMD's host bridges forward between root ports well enough for two GPUs.
-        if amd && self.system.count(NodeType::Dev) <= 2 { PathType::Sys } else { PathType::Pxb }
+        if amd && self.system.count(NodeType::Dev) <= 2 {
+            PathType::Sys
+        } else {
+            PathType::Pxb
+        }
     }
 
     /// Whether GPU `from` may write into the memory of GPU `to`.
@@ -40,13 +44,25 @@ impl Routing {
     pub fn p2p(&self, from: NodeId, to: NodeId) -> Result<P2p, Error> {
         let limit = self.p2p_limit();
         if self.host_of(from) != self.host_of(to) && !self.nvlink_domain {
-            return Ok(P2p { ok: false, read: false, relay: None, limit });
+            return Ok(P2p {
+                ok: false,
+                read: false,
+                relay: None,
+                limit,
+            });
         }
         let path = self.table.path(from, to);
         let ok = path.kind <= limit;
         let read = path.kind == PathType::Nvl
-            && [from, to].iter().all(|gpu| self.system.gpu(*gpu).is_some_and(|gpu| gpu.sm == 80));
-        Ok(P2p { ok, read, relay: self.relay(from, to)?, limit })
+            && [from, to]
+                .iter()
+                .all(|gpu| self.system.gpu(*gpu).is_some_and(|gpu| gpu.sm == 80));
+        Ok(P2p {
+            ok,
+            read,
+            relay: self.relay(from, to)?,
+            limit,
+        })
     }
 
     /// The rank on the GPU in the middle of a path of four links.
@@ -56,9 +72,14 @@ impl Routing {
             return Ok(None);
         }
         let middle = self.system.target(hops[1]);
-        let Some(dev) = self.system.dev(middle).map(|device| device.dev) else { return Ok(None) };
+        let Some(dev) = self.system.dev(middle).map(|device| device.dev) else {
+            return Ok(None);
+        };
         let host = self.host_of(middle);
-        let relay = self.system.gpus().find(|(node, gpu)| gpu.dev == dev && self.host_of(*node) == host);
+        let relay = self
+            .system
+            .gpus()
+            .find(|(node, gpu)| gpu.dev == dev && self.host_of(*node) == host);
         match relay {
             Some((relay, _)) => Ok(Some(relay)),
             None => Err(Error::LostRelay {
@@ -88,7 +109,9 @@ impl Routing {
 
     /// Whether the shared-memory transport connects two GPUs.
     pub fn shm_usable(&self, from: NodeId, to: NodeId) -> bool {
-        !self.settings.shm_disable && self.host_of(from) == self.host_of(to) && !self.net_faster(from, to)
+        !self.settings.shm_disable
+            && self.host_of(from) == self.host_of(to)
+            && !self.net_faster(from, to)
     }
 
     /// Whether both GPUs reach a close NIC with more bandwidth than each other.

@@ -25,7 +25,10 @@ pub(super) struct State {
 impl State {
     /// What links and ports have left.
     pub const fn new(fingerprint: Fingerprint) -> Self {
-        Self { fingerprint, values: 0 }
+        Self {
+            fingerprint,
+            values: 0,
+        }
     }
 
     /// Adds a value; each must always be the same one in order.

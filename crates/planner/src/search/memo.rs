@@ -53,7 +53,14 @@ pub(super) struct Memo {
 
 impl Memo {
     pub const fn new(inter: bool, (intra_kinds, inter_kinds): (u16, u16)) -> Self {
-        Self { inter, intra_kinds, inter_kinds, state: 0, states: 0, walks: Vec::new() }
+        Self {
+            inter,
+            intra_kinds,
+            inter_kinds,
+            state: 0,
+            states: 0,
+            walks: Vec::new(),
+        }
     }
 
     /// The types at most as bad as a limit.
@@ -90,7 +97,12 @@ impl Memo {
     }
 
     /// The outcome of an equal walk, if none of its solutions would replace `best`.
-    pub fn recall(&self, signature: &Signature, current: &Record, best: &Record) -> Option<Outcome> {
+    pub fn recall(
+        &self,
+        signature: &Signature,
+        current: &Record,
+        best: &Record,
+    ) -> Option<Outcome> {
         let (_, outcome) = self.walks.iter().find(|(known, _)| known == signature)?;
         // A walk that changes what is left must change it again.
         if outcome.state != signature.state {
@@ -103,9 +115,24 @@ impl Memo {
     }
 
     /// Notes how a walk ended. `changed`: it left links or ports other than it found them.
-    pub fn note(&mut self, signature: Signature, changed: bool, budget_left: i32, hops: i32, seen: Seen) {
+    pub fn note(
+        &mut self,
+        signature: Signature,
+        changed: bool,
+        budget_left: i32,
+        hops: i32,
+        seen: Seen,
+    ) {
         self.changed(changed);
-        self.walks.push((signature, Outcome { budget_left, hops, state: self.state, seen }));
+        self.walks.push((
+            signature,
+            Outcome {
+                budget_left,
+                hops,
+                state: self.state,
+                seen,
+            },
+        ));
     }
 
     /// Says that links or ports are other than before, outside any walk that is remembered.

@@ -81,7 +81,8 @@ impl Nearby {
                     .copied()
                     .collect()
             };
-            self.0.push((limits, wiring.neighbours.iter().map(allowed).collect()));
+            self.0
+                .push((limits, wiring.neighbours.iter().map(allowed).collect()));
             self.0.len() - 1
         });
         &self.0[at].1
@@ -93,13 +94,17 @@ impl<'a> Searcher<'a> {
     pub fn new(view: &'a View) -> Self {
         let system = view.system();
         let wiring = Wiring::new(view.routing());
-        let links = (0..system.link_count()).map(|link| system.link(topology::LinkId(link as u32)).bw).collect();
+        let links = (0..system.link_count())
+            .map(|link| system.link(topology::LinkId(link as u32)).bw)
+            .collect();
         let sms = || system.devs().map(|(_, dev)| dev.sm);
         let floats = Floats::new(links);
         let ports_left = PortsLeft::new(&wiring.ports);
         Self {
             memo: Memo::new(view.inter, wiring.kinds()),
-            thousandths: Thousandths::new(&wiring, &floats, |link| wiring::never_binds(system, link)),
+            thousandths: Thousandths::new(&wiring, &floats, |link| {
+                wiring::never_binds(system, link)
+            }),
             nearby: Nearby::default(),
             warnings: Vec::new(),
             before: (floats.clone(), ports_left.clone()),
@@ -142,11 +147,17 @@ impl<'a> Searcher<'a> {
     /// What a graph file says about a search, if there is one.
     fn given(&mut self, kind: GraphKind) -> Result<Option<Graph>, Error> {
         let settings = self.view.routing().settings();
-        let Some(file) = &settings.graphs else { return Ok(None) };
+        let Some(file) = &settings.graphs else {
+            return Ok(None);
+        };
         let system = self.view.system();
         let gpus: Vec<GpuAddress> = system
             .gpus()
-            .map(|(node, gpu)| GpuAddress { rank: gpu.rank, host: system.node(node).id.system(), dev: gpu.dev })
+            .map(|(node, gpu)| GpuAddress {
+                rank: gpu.rank,
+                host: system.node(node).id.system(),
+                dev: gpu.dev,
+            })
             .collect();
         let found = file.graph(kind, &gpus, settings.cross_nic != 0)?;
         self.warnings.extend(found.warnings);
@@ -168,7 +179,9 @@ impl<'a> Searcher<'a> {
         let select = |gpu| self.port_order.select(routing, Some(type_inter), gpu).ok();
         self.scratch.ports = AttemptPorts {
             all: select(None),
-            of_gpu: (0..self.wiring.gpus as u32).map(|gpu| select(Some(gpu))).collect(),
+            of_gpu: (0..self.wiring.gpus as u32)
+                .map(|gpu| select(Some(gpu)))
+                .collect(),
         };
         self.ports_for = Some(class);
     }
@@ -188,10 +201,24 @@ impl<'a> Searcher<'a> {
         let (improved, seen);
         let mut changed = false;
         if self.thousandths.agrees(current) {
-            (improved, seen) = self.scratch.walk(&self.wiring, nearby, &mut self.thousandths, current, best, budget);
+            (improved, seen) = self.scratch.walk(
+                &self.wiring,
+                nearby,
+                &mut self.thousandths,
+                current,
+                best,
+                budget,
+            );
         } else {
             self.before.0.clone_from(&self.floats);
-            (improved, seen) = self.scratch.walk(&self.wiring, nearby, &mut self.floats, current, best, budget);
+            (improved, seen) = self.scratch.walk(
+                &self.wiring,
+                nearby,
+                &mut self.floats,
+                current,
+                best,
+                budget,
+            );
             if self.before.0 != self.floats {
                 self.thousandths.follow(&self.floats);
                 changed = true;
@@ -202,7 +229,8 @@ impl<'a> Searcher<'a> {
         if *budget == PERFECT {
             self.memo.changed(changed);
         } else {
-            self.memo.note(signature, changed, *budget, current.hops, seen);
+            self.memo
+                .note(signature, changed, *budget, current.hops, seen);
         }
         improved
     }
@@ -215,7 +243,11 @@ impl<'a> Searcher<'a> {
             NONE => -1,
             _ => system.node(self.wiring.ports[port as usize].node).id.0 as i64,
         };
-        let shown = if record.pattern == Pattern::Nvls { 1 } else { gpus };
+        let shown = if record.pattern == Pattern::Nvls {
+            1
+        } else {
+            gpus
+        };
         let channels = (0..record.channels)
             .map(|channel| GraphChannel {
                 ranks: record.intra[channel * gpus..channel * gpus + shown]

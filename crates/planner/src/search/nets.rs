@@ -31,7 +31,10 @@ impl PortOrder {
         let system = routing.system();
         let gpus: Vec<NodeId> = system.nodes(NodeType::Gpu).collect();
         Self {
-            preferred: gpus.iter().map(|gpu| routing.local_nets(*gpu).ok()).collect(),
+            preferred: gpus
+                .iter()
+                .map(|gpu| routing.local_nets(*gpu).ok())
+                .collect(),
             ports: system.nodes(NodeType::Net).collect(),
             scatter: system.hosts().len() > 1 && routing.settings().mnnvl_scatter_nets,
             gpus,

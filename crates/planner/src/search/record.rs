@@ -32,7 +32,13 @@ pub(super) struct Record {
 }
 
 impl Record {
-    pub fn new(pattern: Pattern, collnet: bool, min_channels: usize, max_channels: usize, gpus: usize) -> Self {
+    pub fn new(
+        pattern: Pattern,
+        collnet: bool,
+        min_channels: usize,
+        max_channels: usize,
+        gpus: usize,
+    ) -> Self {
         Self {
             pattern,
             collnet,
@@ -75,7 +81,10 @@ impl Record {
 
     /// Trees use their routes both ways.
     pub const fn uses_both_ways(&self) -> bool {
-        matches!(self.pattern, Pattern::BalancedTree | Pattern::SplitTree | Pattern::Tree)
+        matches!(
+            self.pattern,
+            Pattern::BalancedTree | Pattern::SplitTree | Pattern::Tree
+        )
     }
 
     /// Starts from what a graph without channels says, as NCCL does.
@@ -116,7 +125,11 @@ impl Record {
 
     /// The product that counts for a pattern: NVLS is compared by what it brings to the network.
     pub fn product_as(&self, pattern: Pattern) -> f32 {
-        let bw = if pattern == Pattern::Nvls { self.bw_inter } else { self.bw_intra };
+        let bw = if pattern == Pattern::Nvls {
+            self.bw_inter
+        } else {
+            self.bw_intra
+        };
         self.channels as f32 * bw
     }
 

@@ -61,16 +61,26 @@ impl<'s, 'a> Relaxation<'s, 'a> {
         let system = view.system();
         let gpus = searcher.wiring.gpus;
         let sm_min = searcher.sm_min;
-        let mut best =
-            Record::new(wanted.pattern, wanted.collnet, wanted.min_channels, wanted.max_channels, gpus);
-        let crossing = matches!(wanted.pattern, Pattern::Ring | Pattern::BalancedTree | Pattern::SplitTree);
+        let mut best = Record::new(
+            wanted.pattern,
+            wanted.collnet,
+            wanted.min_channels,
+            wanted.max_channels,
+            gpus,
+        );
+        let crossing = matches!(
+            wanted.pattern,
+            Pattern::Ring | Pattern::BalancedTree | Pattern::SplitTree
+        );
         let cross_nic = match view.routing().settings().cross_nic {
             mode if system.count(NodeType::Net) > 1 && crossing => mode,
             _ => 0,
         };
         best.cross_nic = i32::from(cross_nic == 1);
-        let (mut intra_types, mut inter_types) =
-            ((PathType::Loc, PathType::Sys), (PathType::Pix, PathType::Sys));
+        let (mut intra_types, mut inter_types) = (
+            (PathType::Loc, PathType::Sys),
+            (PathType::Pix, PathType::Sys),
+        );
         if gpus > 1 {
             intra_types = type_range(view.routing(), NodeType::Gpu);
         }
@@ -121,10 +131,16 @@ impl<'s, 'a> Relaxation<'s, 'a> {
             return Ok((self.searcher.to_graph(self.kind, &self.best), self.trail));
         }
         loop {
-            let budget = if self.tmp.same_channels { SAME_CHANNELS_BUDGET } else { BUDGET };
+            let budget = if self.tmp.same_channels {
+                SAME_CHANNELS_BUDGET
+            } else {
+                BUDGET
+            };
             let mut left = budget;
             self.budget_left -= i64::from(budget);
-            let improved = self.searcher.attempt(&mut self.tmp, &mut self.best, &mut left);
+            let improved = self
+                .searcher
+                .attempt(&mut self.tmp, &mut self.best, &mut left);
             self.note(budget, left, improved);
             let next = if self.pass == 1 {
                 match self.end_of_first_pass(left) {
@@ -153,7 +169,8 @@ impl<'s, 'a> Relaxation<'s, 'a> {
         let searcher = &*self.searcher;
         let view = searcher.view;
         let gpus = searcher.wiring.gpus;
-        if self.best.pattern == Pattern::Nvls && (!searcher.wiring.has_nvs || searcher.sm_min < 90) {
+        if self.best.pattern == Pattern::Nvls && (!searcher.wiring.has_nvs || searcher.sm_min < 90)
+        {
             return false;
         }
         match self.best.pattern {
@@ -181,7 +198,8 @@ impl<'s, 'a> Relaxation<'s, 'a> {
             total = (f64::from(total) * (devices as f64 / (devices as f64 - 1.0))) as f32;
         }
         let last = self.speeds.len() - 1;
-        let too_fast = |speed: f32| speed > view.max_bw || speed * self.best.min_channels as f32 > total;
+        let too_fast =
+            |speed: f32| speed > view.max_bw || speed * self.best.min_channels as f32 > total;
         while too_fast(self.speeds[self.speed]) && self.speed < last {
             self.speed += 1;
         }
@@ -238,7 +256,11 @@ impl<'s, 'a> Relaxation<'s, 'a> {
         }
         tmp.pattern = best.pattern;
         let found = best.channels > 0;
-        let intra_limit = if inter { tmp.type_inter } else { self.intra_types.1 };
+        let intra_limit = if inter {
+            tmp.type_inter
+        } else {
+            self.intra_types.1
+        };
         if tmp.type_intra < intra_limit && (!found || tmp.type_intra < best.type_intra) {
             if let Some(worse) = tmp.type_intra.next().filter(|worse| *worse < PathType::Dis) {
                 tmp.type_intra = worse;
@@ -269,7 +291,11 @@ impl<'s, 'a> Relaxation<'s, 'a> {
                 return Ok(Next::LessBandwidth);
             }
         }
-        Err(if found { End::NothingBetterBelow } else { End::NotFound })
+        Err(if found {
+            End::NothingBetterBelow
+        } else {
+            End::NotFound
+        })
     }
 
     /// Ends the first pass and begins the second.
@@ -286,7 +312,10 @@ impl<'s, 'a> Relaxation<'s, 'a> {
     }
 
     fn speed_at_most(&self, bw: f32) -> usize {
-        self.speeds.iter().position(|speed| *speed <= bw).unwrap_or(self.speeds.len() - 1)
+        self.speeds
+            .iter()
+            .position(|speed| *speed <= bw)
+            .unwrap_or(self.speeds.len() - 1)
     }
 
     /// Second pass: asks for more bandwidth with the channels that were found.
@@ -334,13 +363,17 @@ impl<'s, 'a> Relaxation<'s, 'a> {
         if wanted <= channels {
             return;
         }
-        best.intra.copy_within(..(wanted - channels) * gpus, channels * gpus);
+        best.intra
+            .copy_within(..(wanted - channels) * gpus, channels * gpus);
         best.inter.copy_within(..wanted - channels, channels);
         let parts = wanted.div_ceil(channels) as f32;
         best.bw_intra /= parts;
         best.bw_inter /= parts;
         best.channels = wanted;
-        self.trail.duplicated = Some(Duplication { from: channels as u32, to: wanted as u32 });
+        self.trail.duplicated = Some(Duplication {
+            from: channels as u32,
+            to: wanted as u32,
+        });
     }
 
     /// When nothing was found, one slow channel through all GPUs.
@@ -360,7 +393,11 @@ impl<'s, 'a> Relaxation<'s, 'a> {
         best.type_intra = PathType::Sys;
         let port = |gpu| {
             let ports = searcher.port_order.select(routing, None, Some(gpu));
-            ports.map(|ports| ports.first().map(|port| searcher.wiring.ports[*port as usize].canonical))
+            ports.map(|ports| {
+                ports
+                    .first()
+                    .map(|port| searcher.wiring.ports[*port as usize].canonical)
+            })
         };
         match (port(0)?, port(gpus as u32 - 1)?) {
             (Some(enter), Some(leave)) => {
@@ -384,7 +421,10 @@ fn type_range(routing: &Routing, kind: NodeType) -> (PathType, PathType) {
     let system = routing.system();
     let table = routing.table();
     let (mut best, mut worst) = (PathType::Sys, PathType::Loc);
-    for gpu in system.nodes(NodeType::Gpu).filter(|gpu| table.reaches(*gpu, kind)) {
+    for gpu in system
+        .nodes(NodeType::Gpu)
+        .filter(|gpu| table.reaches(*gpu, kind))
+    {
         for other in system.nodes(kind).filter(|other| *other != gpu) {
             let path = table.kind(gpu, other);
             best = best.min(path);

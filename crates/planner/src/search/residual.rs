@@ -80,7 +80,11 @@ impl Floats {
 
 /// What a PCI link of a route carries for `bw` GB/s.
 pub(super) fn with_intel_overhead(bw: f32, route: &Route) -> f32 {
-    if route.intel_overhead { bw * 6.0 / 5.0 } else { bw }
+    if route.intel_overhead {
+        bw * 6.0 / 5.0
+    } else {
+        bw
+    }
 }
 
 impl Residual for Floats {
@@ -139,7 +143,11 @@ impl PortsLeft {
         for (number, left) in left.iter().enumerate() {
             fingerprint.add(port_weight(number), i64::from(left.to_bits()));
         }
-        Self { left, fingerprint, drifted: false }
+        Self {
+            left,
+            fingerprint,
+            drifted: false,
+        }
     }
 
     /// A fingerprint of what all ports have left.

@@ -99,14 +99,21 @@ impl Thousandths {
             let first = this.charges.len() as u32;
             let mut weights = [Fingerprint::default(); 3];
             for charge in wiring.charges(route) {
-                let kind = if charge.is_pci && route.intel_overhead { PCI_WITH_OVERHEAD } else { PLAIN };
+                let kind = if charge.is_pci && route.intel_overhead {
+                    PCI_WITH_OVERHEAD
+                } else {
+                    PLAIN
+                };
                 let back_kind = if charge.back_eighth { EIGHTH } else { kind };
                 for (link, kind) in [(charge.link, kind), (charge.back, back_kind)] {
-                    if link == NONE || *free[link as usize].get_or_insert_with(|| never_binds(link)) {
+                    if link == NONE || *free[link as usize].get_or_insert_with(|| never_binds(link))
+                    {
                         continue;
                     }
                     // All links of a route are asked before any is charged, so none may stand there twice.
-                    this.impossible |= seen[link as usize] == number as u32 || links[link as usize] > LARGEST || this.binding > u16::MAX as usize;
+                    this.impossible |= seen[link as usize] == number as u32
+                        || links[link as usize] > LARGEST
+                        || this.binding > u16::MAX as usize;
                     seen[link as usize] = number as u32;
                     this.has_eighths |= kind == EIGHTH;
                     let place = &mut this.place[link as usize];
@@ -115,14 +122,21 @@ impl Thousandths {
                         this.binding += 1;
                     }
                     weights[kind as usize].add(weight(*place as usize), 1);
-                    this.charges.push(Charge { place: *place as u16, kind: kind as u8 });
+                    this.charges.push(Charge {
+                        place: *place as u16,
+                        kind: kind as u8,
+                    });
                 }
             }
-            let plain = this.charges[first as usize..].iter().all(|charge| charge.kind == PLAIN as u8);
+            let plain = this.charges[first as usize..]
+                .iter()
+                .all(|charge| charge.kind == PLAIN as u8);
             this.weights.push((plain, weights));
             this.spans.push((first, this.charges.len() as u32));
         }
-        this.uneven = (0..links.len() as u32).filter(|link| this.place[*link as usize] != NONE).collect();
+        this.uneven = (0..links.len() as u32)
+            .filter(|link| this.place[*link as usize] != NONE)
+            .collect();
         let mut next = this.binding as u32;
         for place in this.place.iter_mut().filter(|place| **place == NONE) {
             *place = next;
@@ -141,7 +155,8 @@ impl Thousandths {
         for (place, left) in self.left[..self.binding].iter().enumerate() {
             self.fingerprint.add(weight(place), i64::from(*left));
         }
-        self.uneven.retain(|link| thousandths(floats.links()[*link as usize]).is_none());
+        self.uneven
+            .retain(|link| thousandths(floats.links()[*link as usize]).is_none());
     }
 
     #[inline]
@@ -164,8 +179,8 @@ impl Thousandths {
         let balanced = attempt.pattern == Pattern::BalancedTree;
         let half = balanced.then_some(attempt.bw_inter / 2.0);
         let eighth = self.has_eighths.then_some(attempt.bw_inter / 8.0);
-        let with_overhead =
-            [Some(attempt.bw_intra), Some(attempt.bw_inter), half].map(|bw| bw.map(|bw| bw * 6.0 / 5.0));
+        let with_overhead = [Some(attempt.bw_intra), Some(attempt.bw_inter), half]
+            .map(|bw| bw.map(|bw| bw * 6.0 / 5.0));
         let plain = [Some(attempt.bw_intra), Some(attempt.bw_inter), half, eighth];
         let mut least = i32::MAX;
         for bw in plain.into_iter().chain(with_overhead).flatten() {
@@ -175,7 +190,9 @@ impl Thousandths {
             }
         }
         // An uneven link does no harm when nothing fits on it anyway.
-        self.uneven.iter().all(|link| self.left[self.place[*link as usize] as usize] + 1 < least)
+        self.uneven
+            .iter()
+            .all(|link| self.left[self.place[*link as usize] as usize] + 1 < least)
     }
 }
 
@@ -209,7 +226,9 @@ impl Residual for Thousandths {
     fn may_have(&self, route: &Route, Amount(amount): &Amount) -> bool {
         let (first, end) = self.spans[route.number as usize];
         let charges = &self.charges[first as usize..end as usize];
-        charges.iter().all(|charge| self.left[charge.place as usize] >= amount[charge.kind as usize & 3].0)
+        charges
+            .iter()
+            .all(|charge| self.left[charge.place as usize] >= amount[charge.kind as usize & 3].0)
     }
 
     #[inline]

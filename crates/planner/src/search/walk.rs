@@ -170,10 +170,18 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    pub const NOTHING: Self = Self { product: -1.0, hops: i32::MAX, channels: 0 };
+    pub const NOTHING: Self = Self {
+        product: -1.0,
+        hops: i32::MAX,
+        channels: 0,
+    };
 
     fn note(&mut self, solution: &Record) {
-        self.merge(Self { product: solution.product(), hops: solution.hops, channels: solution.channels });
+        self.merge(Self {
+            product: solution.product(),
+            hops: solution.hops,
+            channels: solution.channels,
+        });
     }
 
     fn merge(&mut self, other: Self) {
@@ -187,7 +195,10 @@ impl Seen {
 
     /// With so many more links in front.
     const fn after(self, hops: i32) -> Self {
-        Self { hops: self.hops.saturating_add(hops), ..self }
+        Self {
+            hops: self.hops.saturating_add(hops),
+            ..self
+        }
     }
 
     /// Whether one of the solutions could replace `best` in an attempt like `current`.
@@ -211,11 +222,20 @@ impl<R: Residual> Walk<'_, R> {
     pub fn next_channel(&mut self, budget: &mut i32) {
         let gpus = self.wiring.gpus as i32;
         let shape = match (self.inter, self.current.pattern) {
-            (true, Pattern::Ring) => Shape { back: gpus - 1, close: -1 },
+            (true, Pattern::Ring) => Shape {
+                back: gpus - 1,
+                close: -1,
+            },
             (true, Pattern::SplitTree) => Shape { back: 1, close: -1 },
             (true, _) => Shape { back: 0, close: -1 },
-            (false, Pattern::Ring) => Shape { back: -1, close: gpus - 1 },
-            (false, _) => Shape { back: -1, close: -1 },
+            (false, Pattern::Ring) => Shape {
+                back: -1,
+                close: gpus - 1,
+            },
+            (false, _) => Shape {
+                back: -1,
+                close: -1,
+            },
         };
         if self.inter {
             self.start_at_ports(shape, budget);
@@ -233,7 +253,12 @@ impl<R: Residual> Walk<'_, R> {
         if channel == 0 {
             self.start(0, shape, Order::Pci, budget);
         } else {
-            self.start(self.first_of_channel(channel - 1), shape, Order::Replay, budget);
+            self.start(
+                self.first_of_channel(channel - 1),
+                shape,
+                Order::Replay,
+                budget,
+            );
         }
         if !self.current.same_channels || channel == 0 {
             self.once_per_state(budget, |walk, budget| {
@@ -266,9 +291,17 @@ impl<R: Residual> Walk<'_, R> {
         if !self.known_ends.pays(inside) || *budget <= 0 {
             return go(self, budget);
         }
-        let Some(links) = self.residual.fingerprint() else { return go(self, budget) };
-        let paired = self.current.pattern == Pattern::Ring && self.current.cross_nic == 2 && channel % 2 == 1;
-        let pair = if paired { self.current.inter[channel - 1] } else { [NONE; 2] };
+        let Some(links) = self.residual.fingerprint() else {
+            return go(self, budget);
+        };
+        let paired = self.current.pattern == Pattern::Ring
+            && self.current.cross_nic == 2
+            && channel % 2 == 1;
+        let pair = if paired {
+            self.current.inter[channel - 1]
+        } else {
+            [NONE; 2]
+        };
         let mut state = State::new(links.with(self.ports_left.fingerprint()));
         state.add(channel as i64);
         state.add(i64::from(pair[0]));
@@ -291,7 +324,10 @@ impl<R: Residual> Walk<'_, R> {
         self.seen.merge(seen_before);
         // Only what was walked to its end is known.
         if *budget > 0 && !self.ports_left.drifted() {
-            let end = KnownEnd { steps: budget_before - *budget, seen: seen.after(-hops) };
+            let end = KnownEnd {
+                steps: budget_before - *budget,
+                seen: seen.after(-hops),
+            };
             self.known_ends.insert(state, end);
         }
     }
@@ -301,7 +337,9 @@ impl<R: Residual> Walk<'_, R> {
     }
 
     fn start_at_ports(&mut self, shape: Shape, budget: &mut i32) {
-        self.once_per_state(budget, |walk, budget| walk.start_at_each_port(shape, budget));
+        self.once_per_state(budget, |walk, budget| {
+            walk.start_at_each_port(shape, budget)
+        });
     }
 
     fn start_at_each_port(&mut self, shape: Shape, budget: &mut i32) {
@@ -322,7 +360,8 @@ impl<R: Residual> Walk<'_, R> {
             if self.current.collnet && !port.coll || self.ports_left.get(number) < whole_bw as f32 {
                 continue;
             }
-            let in_pair = pattern == Pattern::Ring && self.current.cross_nic == 2 && channel % 2 == 1;
+            let in_pair =
+                pattern == Pattern::Ring && self.current.cross_nic == 2 && channel % 2 == 1;
             if in_pair && port.canonical != self.current.inter[channel - 1][1] {
                 continue;
             }
@@ -331,14 +370,21 @@ impl<R: Residual> Walk<'_, R> {
             self.ports_left.take(port, whole_bw);
             if heads {
                 let head = port.local_gpu.filter(|head| {
-                    channel < ports.len() && (0..channel).all(|earlier| self.first_of_channel(earlier) != *head)
+                    channel < ports.len()
+                        && (0..channel).all(|earlier| self.first_of_channel(earlier) != *head)
                 });
                 if let Some(head) = head {
                     self.start_from(number, head, shape, Order::Free, budget);
                     found = true;
                 }
             } else if channel > 0 && self.current.same_channels {
-                self.start_from(number, self.first_of_channel(channel - 1), shape, Order::Replay, budget);
+                self.start_from(
+                    number,
+                    self.first_of_channel(channel - 1),
+                    shape,
+                    Order::Replay,
+                    budget,
+                );
             } else {
                 if channel == 0 && !wiring.has_nvs {
                     let mut own_budget = PCI_ORDER_BUDGET;
@@ -394,7 +440,11 @@ impl<R: Residual> Walk<'_, R> {
 
     /// Takes an amount along a route that is no worse than `worst`.
     fn take(&mut self, route: &Route, which: Which, worst: PathType) -> bool {
-        if !self.allows(route, worst) || !self.residual.take(self.wiring, route, self.amounts.get(which)) {
+        if !self.allows(route, worst)
+            || !self
+                .residual
+                .take(self.wiring, route, self.amounts.get(which))
+        {
             return false;
         }
         self.current.hops += route.hops as i32;
@@ -402,7 +452,8 @@ impl<R: Residual> Walk<'_, R> {
     }
 
     fn give(&mut self, route: &Route, which: Which) {
-        self.residual.give(self.wiring, route, self.amounts.get(which));
+        self.residual
+            .give(self.wiring, route, self.amounts.get(which));
         self.current.hops -= route.hops as i32;
     }
 
@@ -412,10 +463,16 @@ impl<R: Residual> Walk<'_, R> {
 
     /// Takes a share of the bandwidth inside the host. The type is only checked for a whole share.
     fn take_share(&mut self, route: &Route, share: f32) -> bool {
-        if route.kind >= PathType::Dis || share == 1.0 && !self.allows(route, self.current.type_intra) {
+        if route.kind >= PathType::Dis
+            || share == 1.0 && !self.allows(route, self.current.type_intra)
+        {
             return false;
         }
-        let taken = self.residual.take(self.wiring, route, &R::amount(self.current.bw_intra * share));
+        let taken = self.residual.take(
+            self.wiring,
+            route,
+            &R::amount(self.current.bw_intra * share),
+        );
         if taken {
             self.count_hops(route, share);
         }
@@ -423,7 +480,11 @@ impl<R: Residual> Walk<'_, R> {
     }
 
     fn give_share(&mut self, route: &Route, share: f32) {
-        self.residual.give(self.wiring, route, &R::amount(self.current.bw_intra * share));
+        self.residual.give(
+            self.wiring,
+            route,
+            &R::amount(self.current.bw_intra * share),
+        );
         self.count_hops(route, -share);
     }
 
@@ -460,7 +521,16 @@ impl<R: Residual> Walk<'_, R> {
                 self.give(route, Which::Intra);
             }
         } else {
-            self.visit(None, gpus, Shape { back: -1, close: -1 }, order, budget);
+            self.visit(
+                None,
+                gpus,
+                Shape {
+                    back: -1,
+                    close: -1,
+                },
+                order,
+                budget,
+            );
         }
     }
 
@@ -485,7 +555,9 @@ impl<R: Residual> Walk<'_, R> {
     /// The channel goes out through a port.
     fn leave(&mut self, gpu: u32, step: i32, shape: Shape, order: Order, budget: &mut i32) {
         let ports = self.ports;
-        let Some(Some(ports)) = ports.of_gpu.get(gpu as usize) else { return };
+        let Some(Some(ports)) = ports.of_gpu.get(gpu as usize) else {
+            return;
+        };
         let channel = self.current.channels;
         let start = self.current.inter[channel][0];
         for number in ports {
@@ -494,7 +566,11 @@ impl<R: Residual> Walk<'_, R> {
             }
             let balanced = self.current.pattern == Pattern::BalancedTree;
             let back = if balanced && step == 0 { 1 } else { -1 };
-            let which = if balanced { Which::HalfInter } else { Which::Inter };
+            let which = if balanced {
+                Which::HalfInter
+            } else {
+                Which::Inter
+            };
             let route = self.wiring.gpu_to_port(gpu, *number);
             if self.take(route, which, self.current.type_inter) {
                 self.current.inter[channel][1] = self.wiring.ports[*number as usize].canonical;
@@ -507,7 +583,10 @@ impl<R: Residual> Walk<'_, R> {
     /// Whether a channel that came in through port `start` may go out through `number`.
     fn may_leave(&self, start: u32, number: u32, step: i32) -> bool {
         let channel = self.current.channels;
-        let (entry, exit) = (&self.wiring.ports[start as usize], &self.wiring.ports[number as usize]);
+        let (entry, exit) = (
+            &self.wiring.ports[start as usize],
+            &self.wiring.ports[number as usize],
+        );
         if matches!((entry.plane, exit.plane), (Some(a), Some(b)) if a != b) {
             return false;
         }
@@ -531,7 +610,9 @@ impl<R: Residual> Walk<'_, R> {
                 return false;
             }
         }
-        pattern != Pattern::BalancedTree || step == 0 || exit.canonical == self.current.inter[channel][1]
+        pattern != Pattern::BalancedTree
+            || step == 0
+            || exit.canonical == self.current.inter[channel][1]
     }
 
     /// The channel goes on to the next GPU.
@@ -546,7 +627,11 @@ impl<R: Residual> Walk<'_, R> {
             budget,
             |walk, state| {
                 let [start, exit] = walk.current.inter[walk.current.channels];
-                let exit = if walk.current.pattern == Pattern::BalancedTree { exit } else { NONE };
+                let exit = if walk.current.pattern == Pattern::BalancedTree {
+                    exit
+                } else {
+                    NONE
+                };
                 for value in [gpu as i32, step, shape.back, start as i32, exit as i32] {
                     state.add(i64::from(value));
                 }
@@ -578,7 +663,11 @@ impl<R: Residual> Walk<'_, R> {
     fn go_on_to_nearest(&mut self, gpu: u32, step: i32, shape: Shape, budget: &mut i32) {
         let nearby = self.nearby;
         for neighbour in &nearby[gpu as usize] {
-            if !self.is_used(neighbour.gpu) && self.residual.may_have(&neighbour.route, &self.amounts.intra) {
+            if !self.is_used(neighbour.gpu)
+                && self
+                    .residual
+                    .may_have(&neighbour.route, &self.amounts.intra)
+            {
                 self.step_by(&neighbour.route, neighbour.gpu, step, shape, budget);
             }
         }
@@ -592,7 +681,11 @@ impl<R: Residual> Walk<'_, R> {
         let first = self.keys.len();
         for (number, neighbour) in neighbours.iter().enumerate() {
             // What cannot be reached need not be sorted.
-            if !self.is_used(neighbour.gpu) && self.residual.may_have(&neighbour.route, &self.amounts.intra) {
+            if !self.is_used(neighbour.gpu)
+                && self
+                    .residual
+                    .may_have(&neighbour.route, &self.amounts.intra)
+            {
                 self.keys.push(number as u64);
             }
         }
@@ -601,8 +694,9 @@ impl<R: Residual> Walk<'_, R> {
             for at in first..self.keys.len() {
                 let number = self.keys[at] as usize;
                 let candidate = neighbours[number].gpu;
-                let pci_bw = wiring.uplink[candidate as usize]
-                    .map_or(-1, |(up, down)| self.residual.whole(up).min(self.residual.whole(down)));
+                let pci_bw = wiring.uplink[candidate as usize].map_or(-1, |(up, down)| {
+                    self.residual.whole(up).min(self.residual.whole(down))
+                });
                 let key = wiring.port_key(port, candidate, pci_bw, number);
                 // Insertion sort: there are few, and most are in order.
                 let mut place = at;
@@ -634,7 +728,11 @@ impl<R: Residual> Walk<'_, R> {
             Pattern::SplitTree | Pattern::BalancedTree => [after, before],
             _ => [after, NONE],
         };
-        let wanted = if wanted[0] == wanted[1] { &wanted[..1] } else { &wanted[..] };
+        let wanted = if wanted[0] == wanted[1] {
+            &wanted[..1]
+        } else {
+            &wanted[..]
+        };
         for wish in wanted {
             if *wish != NONE && !self.is_used(*wish) && wiring.gpu_to_gpu(gpu, *wish).hops > 0 {
                 self.step_to(gpu, *wish, step, shape, Order::Free, budget);
@@ -642,7 +740,15 @@ impl<R: Residual> Walk<'_, R> {
         }
     }
 
-    fn step_to(&mut self, from: u32, to: u32, step: i32, shape: Shape, order: Order, budget: &mut i32) {
+    fn step_to(
+        &mut self,
+        from: u32,
+        to: u32,
+        step: i32,
+        shape: Shape,
+        order: Order,
+        budget: &mut i32,
+    ) {
         let route = self.wiring.gpu_to_gpu(from, to);
         if self.take(route, Which::Intra, self.current.type_intra) {
             self.toggle(to);
@@ -654,7 +760,10 @@ impl<R: Residual> Walk<'_, R> {
 
     /// A step whose route is known to be allowed, and may have the bandwidth.
     fn step_by(&mut self, route: &Route, to: u32, step: i32, shape: Shape, budget: &mut i32) {
-        if self.residual.take_known(self.wiring, route, &self.amounts.intra) {
+        if self
+            .residual
+            .take_known(self.wiring, route, &self.amounts.intra)
+        {
             self.current.hops += route.hops as i32;
             self.toggle(to);
             self.visit(Some(to), step + 1, shape, Order::Free, budget);
@@ -707,7 +816,16 @@ impl<R: Residual> Walk<'_, R> {
         }
         if all {
             let gpus = self.wiring.gpus as i32;
-            self.visit(None, gpus, Shape { back: -1, close: -1 }, Order::Free, budget);
+            self.visit(
+                None,
+                gpus,
+                Shape {
+                    back: -1,
+                    close: -1,
+                },
+                Order::Free,
+                budget,
+            );
         }
         let held: Vec<_> = routes.take(reserved).collect();
         for (route, share) in held.into_iter().rev() {

@@ -1,6 +1,8 @@
 //! The machine as the search walks it: GPUs and ports by position, paths as lists of charges.
 
-use topology::{CpuArch, CpuVendor, LinkId, LinkType, NodeData, NodeId, NodeType, PathType, System};
+use topology::{
+    CpuArch, CpuVendor, LinkId, LinkType, NodeData, NodeId, NodeType, PathType, System,
+};
 
 use crate::routing::Routing;
 
@@ -107,9 +109,17 @@ impl Wiring {
         let gpu_nodes: Vec<NodeId> = system.nodes(NodeType::Gpu).collect();
         let port_nodes: Vec<NodeId> = system.nodes(NodeType::Net).collect();
         let nvs = system.nodes(NodeType::Nvs).next();
-        let mut compiler = Compiler { routing, system, charges: Vec::new(), routes: 0 };
+        let mut compiler = Compiler {
+            routing,
+            system,
+            charges: Vec::new(),
+            routes: 0,
+        };
         let mut all = |from: &[NodeId], to: &[NodeId]| -> Vec<Route> {
-            from.iter().flat_map(|a| to.iter().map(move |b| (*a, *b))).map(|(a, b)| compiler.route(a, b)).collect()
+            from.iter()
+                .flat_map(|a| to.iter().map(move |b| (*a, *b)))
+                .map(|(a, b)| compiler.route(a, b))
+                .collect()
         };
         let gpu_to_gpu = all(&gpu_nodes, &gpu_nodes);
         let port_to_gpu = all(&port_nodes, &gpu_nodes);
@@ -121,9 +131,15 @@ impl Wiring {
             gpus: gpu_nodes.len(),
             has_nvs: nvs.is_some(),
             neighbours: neighbours(gpu_nodes.len(), &gpu_to_gpu),
-            port_keys: port_to_gpu.chunks(gpu_nodes.len().max(1)).flat_map(port_keys).collect(),
+            port_keys: port_to_gpu
+                .chunks(gpu_nodes.len().max(1))
+                .flat_map(port_keys)
+                .collect(),
             uplink: gpu_nodes.iter().map(|gpu| uplink(system, *gpu)).collect(),
-            closest_gpus: port_nodes.iter().map(|port| closest_gpus(routing, *port)).collect(),
+            closest_gpus: port_nodes
+                .iter()
+                .map(|port| closest_gpus(routing, *port))
+                .collect(),
             ports: ports(routing, &port_nodes),
             gpu_to_gpu,
             port_to_gpu,
@@ -168,7 +184,13 @@ impl Wiring {
     }
 
     fn lists(&self) -> [&[Route]; 5] {
-        [&self.gpu_to_gpu, &self.port_to_gpu, &self.gpu_to_port, &self.nvs_to_gpu, &self.gpu_to_nvs]
+        [
+            &self.gpu_to_gpu,
+            &self.port_to_gpu,
+            &self.gpu_to_port,
+            &self.nvs_to_gpu,
+            &self.gpu_to_nvs,
+        ]
     }
 
     /// All routes, by number.
@@ -182,7 +204,9 @@ impl Wiring {
 
     /// Whether all other GPUs are equally well connected to one, apart from those that `skip` names.
     pub fn is_uniform(&self, gpu: u32, skip: impl Fn(u32) -> bool) -> bool {
-        let mut others = self.neighbours[gpu as usize].iter().filter(|other| !skip(other.gpu));
+        let mut others = self.neighbours[gpu as usize]
+            .iter()
+            .filter(|other| !skip(other.gpu));
         let first = others.next().map(Neighbour::quality);
         others.all(|other| Some(other.quality()) == first)
     }
@@ -190,7 +214,10 @@ impl Wiring {
     /// The types of paths between GPUs and the switch, and between GPUs and ports, as bits.
     pub fn kinds(&self) -> (u16, u16) {
         let bits = |lists: &[&[Route]]| {
-            lists.iter().flat_map(|list| list.iter()).fold(0u16, |bits, route| bits | 1 << route.kind as u16)
+            lists
+                .iter()
+                .flat_map(|list| list.iter())
+                .fold(0u16, |bits, route| bits | 1 << route.kind as u16)
         };
         (
             bits(&[&self.gpu_to_gpu, &self.nvs_to_gpu, &self.gpu_to_nvs]),
@@ -209,7 +236,11 @@ const PLACE_BITS: u32 = 10;
 /// The parts of the sorting keys of one port that do not change: places by bandwidth and by links.
 fn port_keys(routes: &[Route]) -> Vec<u64> {
     let place = |value: i64, all: &dyn Fn(&Route) -> i64| {
-        let mut lower: Vec<i64> = routes.iter().map(all).filter(|other| *other < value).collect();
+        let mut lower: Vec<i64> = routes
+            .iter()
+            .map(all)
+            .filter(|other| *other < value)
+            .collect();
         lower.sort_unstable();
         lower.dedup();
         lower.len() as u64
@@ -219,7 +250,8 @@ fn port_keys(routes: &[Route]) -> Vec<u64> {
     routes
         .iter()
         .map(|route| {
-            place(by_bw(route), &by_bw) << (2 * PLACE_BITS + 32) | place(by_hops(route), &by_hops) << PLACE_BITS
+            place(by_bw(route), &by_bw) << (2 * PLACE_BITS + 32)
+                | place(by_hops(route), &by_hops) << PLACE_BITS
         })
         .collect()
 }
@@ -246,9 +278,17 @@ impl Compiler<'_> {
         for hop in path.hops {
             let (u, v) = self.system.ends(*hop);
             let link = self.system.link(*hop);
-            let back = |kind| self.system.link_between(v, u, kind).map_or(NONE, |link| link.0);
-            let mut charge =
-                Charge { link: hop.0, back: NONE, back_eighth: false, is_pci: link.kind == LinkType::Pci };
+            let back = |kind| {
+                self.system
+                    .link_between(v, u, kind)
+                    .map_or(NONE, |link| link.0)
+            };
+            let mut charge = Charge {
+                link: hop.0,
+                back: NONE,
+                back_eighth: false,
+                is_pci: link.kind == LinkType::Pci,
+            };
             match &self.system.node(v).data {
                 NodeData::Dev(dev) if dev.sm < 80 && !from_gpu => {
                     charge.back = back(link.kind);
@@ -286,7 +326,12 @@ pub(super) fn never_binds(system: &System, link: u32) -> bool {
     if bw < MUCH {
         return false;
     }
-    let is_end = |node| matches!(system.kind(node), NodeType::Gpu | NodeType::Net | NodeType::Nvs);
+    let is_end = |node| {
+        matches!(
+            system.kind(node),
+            NodeType::Gpu | NodeType::Net | NodeType::Nvs
+        )
+    };
     let (from, to) = system.ends(link);
     let beyond = || {
         let links = system.links(to).filter(|next| system.target(*next) != from);
@@ -316,7 +361,11 @@ fn neighbours(gpus: usize, routes: &[Route]) -> Vec<Vec<Neighbour>> {
                 .map(|offset| {
                     let gpu = (from + offset) % gpus;
                     let route = routes[from * gpus + gpu];
-                    Neighbour { gpu: gpu as u32, route, offset: offset as u32 }
+                    Neighbour {
+                        gpu: gpu as u32,
+                        route,
+                        offset: offset as u32,
+                    }
                 })
                 .filter(|neighbour| neighbour.route.hops > 0)
                 .collect();
@@ -331,10 +380,15 @@ fn neighbours(gpus: usize, routes: &[Route]) -> Vec<Vec<Neighbour>> {
 
 fn uplink(system: &System, gpu: NodeId) -> Option<(u32, u32)> {
     let device = system.device_of(gpu)?;
-    system.links(device).filter(|link| system.link(*link).kind == LinkType::Pci).find_map(|up| {
-        let down = system.links(system.target(up)).find(|link| system.target(*link) == device)?;
-        Some((up.0, down.0))
-    })
+    system
+        .links(device)
+        .filter(|link| system.link(*link).kind == LinkType::Pci)
+        .find_map(|up| {
+            let down = system
+                .links(system.target(up))
+                .find(|link| system.target(*link) == device)?;
+            Some((up.0, down.0))
+        })
 }
 
 fn closest_gpus(routing: &Routing, port: NodeId) -> Vec<u32> {
@@ -342,7 +396,11 @@ fn closest_gpus(routing: &Routing, port: NodeId) -> Vec<u32> {
     if nearest.kind == PathType::Dis {
         return Vec::new();
     }
-    nearest.nodes.iter().map(|gpu| routing.system().position(*gpu) as u32).collect()
+    nearest
+        .nodes
+        .iter()
+        .map(|gpu| routing.system().position(*gpu) as u32)
+        .collect()
 }
 
 fn ports(routing: &Routing, nodes: &[NodeId]) -> Vec<Port> {
@@ -352,12 +410,16 @@ fn ports(routing: &Routing, nodes: &[NodeId]) -> Vec<Port> {
         .enumerate()
         .map(|(index, (node, net))| {
             let id = system.node(*node).id;
-            let same_port = |other: &&topology::Net| other.asic == net.asic && other.port == net.port;
+            let same_port =
+                |other: &&topology::Net| other.asic == net.asic && other.port == net.port;
             let shared: Vec<u32> = (0..nets.len())
                 .filter(|other| same_port(&nets[*other].1))
                 .map(|other| other as u32)
                 .collect();
-            let canonical = nodes.iter().position(|other| system.node(*other).id == id).unwrap_or(index);
+            let canonical = nodes
+                .iter()
+                .position(|other| system.node(*other).id == id)
+                .unwrap_or(index);
             Port {
                 node: *node,
                 canonical: canonical as u32,
@@ -366,7 +428,9 @@ fn ports(routing: &Routing, nodes: &[NodeId]) -> Vec<Port> {
                 coll: net.coll,
                 group: shared[0],
                 shared,
-                local_gpu: routing.local_gpu(*node).map(|gpu| system.position(gpu) as u32),
+                local_gpu: routing
+                    .local_gpu(*node)
+                    .map(|gpu| system.position(gpu) as u32),
                 rail: net.rail,
                 plane: net.plane,
                 host: id.system(),

@@ -126,7 +126,12 @@ const WRITING: [&str; 5] = [
 ];
 
 fn all() -> impl Iterator<Item = &'static str> {
-    PLANNING.into_iter().chain(connect::NAMES).chain(TUNING).chain(OTHERS).chain(WRITING)
+    PLANNING
+        .into_iter()
+        .chain(connect::NAMES)
+        .chain(TUNING)
+        .chain(OTHERS)
+        .chain(WRITING)
 }
 
 /// Whether a variable can change the search, the joining of hosts or the cost model.

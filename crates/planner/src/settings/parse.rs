@@ -5,8 +5,14 @@ use topology::PathType;
 use super::{NetDevsPolicy, SettingNote, Settings, names};
 
 /// The old scale of path levels, 0 to 5.
-const OLD_LEVELS: [PathType; 6] =
-    [PathType::Loc, PathType::Pix, PathType::Pxb, PathType::Phb, PathType::Sys, PathType::Sys];
+const OLD_LEVELS: [PathType; 6] = [
+    PathType::Loc,
+    PathType::Pix,
+    PathType::Pxb,
+    PathType::Phb,
+    PathType::Sys,
+    PathType::Sys,
+];
 
 impl Settings {
     /// Reads variables as NCCL does; later ones override earlier ones of the same name. Never fails: what NCCL does not
@@ -22,7 +28,10 @@ impl Settings {
             reader.apply(&mut settings, &name, &value);
         }
         // NCCL asks for the level only when P2P is not disabled.
-        let disabled = settings.in_force.iter().find(|(name, _)| name == "NCCL_P2P_DISABLE");
+        let disabled = settings
+            .in_force
+            .iter()
+            .find(|(name, _)| name == "NCCL_P2P_DISABLE");
         if disabled.is_some_and(|(_, value)| integer(value).0 == 1) {
             settings.p2p_level = Some(PathType::Loc);
         }
@@ -38,16 +47,24 @@ pub(super) struct Reader {
 impl Reader {
     fn apply(&mut self, settings: &mut Settings, name: &str, value: &str) {
         match name {
-            "NCCL_TOPO_SPLIT_MLOPART" => settings.split_partitions = self.number(name, value, 1) != 0,
+            "NCCL_TOPO_SPLIT_MLOPART" => {
+                settings.split_partitions = self.number(name, value, 1) != 0
+            }
             "NCCL_NVB_DISABLE" => settings.nvb_disable = self.number(name, value, 0) != 0,
             "NCCL_P2P_DISABLE" => drop(self.number(name, value, 0)),
             "NCCL_P2P_LEVEL" => settings.p2p_level = self.level(name, value),
-            "NCCL_P2P_USE_CUDA_MEMCPY" => settings.p2p_use_cuda_memcpy = self.number(name, value, 0) != 0,
-            "NCCL_NET_DISABLE_INTRA" => settings.net_disable_intra = self.number(name, value, 0) == 1,
+            "NCCL_P2P_USE_CUDA_MEMCPY" => {
+                settings.p2p_use_cuda_memcpy = self.number(name, value, 0) != 0
+            }
+            "NCCL_NET_DISABLE_INTRA" => {
+                settings.net_disable_intra = self.number(name, value, 0) == 1
+            }
             "NCCL_SHM_DISABLE" => settings.shm_disable = self.number(name, value, 0) == 1,
             "NCCL_NET_GDR_LEVEL" => settings.gdr_level = self.level(name, value),
             "NCCL_NET_GDR_READ" => {
-                settings.gdr_read = Some(self.number(name, value, -2)).filter(|mode| *mode >= 0).map(|mode| mode != 0);
+                settings.gdr_read = Some(self.number(name, value, -2))
+                    .filter(|mode| *mode >= 0)
+                    .map(|mode| mode != 0);
             }
             "NCCL_NET_GDR_C2C" => settings.gdr_c2c = self.number(name, value, 1) != 0,
             "NCCL_NET_GDR_MLOPART" => settings.gdr_partitions = self.number(name, value, 0) != 0,
@@ -56,22 +73,36 @@ impl Reader {
             "NCCL_P2P_PXN_LEVEL" => settings.p2p_pxn_level = self.number(name, value, 2),
             "NCCL_NETDEVS_POLICY" => settings.netdevs_policy = self.netdevs_policy(name, value),
             "NCCL_CROSS_NIC" => settings.cross_nic = self.number(name, value, 2),
-            "NCCL_MNNVL_SCATTER_NETS_ENABLE" => settings.mnnvl_scatter_nets = self.number(name, value, 1) != 0,
-            "NCCL_MNNVL_RAIL_PER_HOST" => settings.mnnvl_rail_per_host = self.number(name, value, 0) != 0,
+            "NCCL_MNNVL_SCATTER_NETS_ENABLE" => {
+                settings.mnnvl_scatter_nets = self.number(name, value, 1) != 0
+            }
+            "NCCL_MNNVL_RAIL_PER_HOST" => {
+                settings.mnnvl_rail_per_host = self.number(name, value, 0) != 0
+            }
             "NCCL_NVLS_ENABLE" => settings.nvls_enable = self.number(name, value, 2),
-            "NCCL_COLLNET_ENABLE" => settings.collnet_enable = Some(self.number(name, value, 0) != 0),
-            "NCCL_IGNORE_CPU_AFFINITY" => settings.ignore_cpu_affinity = self.number(name, value, 0) != 0,
+            "NCCL_COLLNET_ENABLE" => {
+                settings.collnet_enable = Some(self.number(name, value, 0) != 0)
+            }
+            "NCCL_IGNORE_CPU_AFFINITY" => {
+                settings.ignore_cpu_affinity = self.number(name, value, 0) != 0
+            }
             "NCCL_GRAPH_FILE" => settings.graph_file = Some(value.to_owned()),
             _ if self.connect(settings, name, value) => {}
             _ if self.tuning(&mut settings.tuning, name, value) => {}
             _ if names::is_known(name) => {}
             _ if name.starts_with("NCCL_") => self.unknown(name),
-            _ => self.note(name, "is not an NCCL variable; it changes nothing".to_owned()),
+            _ => self.note(
+                name,
+                "is not an NCCL variable; it changes nothing".to_owned(),
+            ),
         }
     }
 
     pub(super) fn note(&mut self, name: &str, message: String) {
-        self.notes.push(SettingNote { name: name.to_owned(), message });
+        self.notes.push(SettingNote {
+            name: name.to_owned(),
+            message,
+        });
     }
 
     fn unknown(&mut self, name: &str) {
@@ -85,11 +116,17 @@ impl Reader {
     pub(super) fn number(&mut self, name: &str, value: &str, default: i64) -> i64 {
         match integer(value) {
             (_, Reading::Overflow) => {
-                self.note(name, format!("`{value}` does not fit 64 bits; NCCL takes its default, {default}"));
+                self.note(
+                    name,
+                    format!("`{value}` does not fit 64 bits; NCCL takes its default, {default}"),
+                );
                 default
             }
             (number, Reading::Partial) => {
-                self.note(name, format!("`{value}` is not a whole number; NCCL reads it as {number}"));
+                self.note(
+                    name,
+                    format!("`{value}` is not a whole number; NCCL reads it as {number}"),
+                );
                 number
             }
             (number, Reading::Whole) => number,
@@ -105,7 +142,10 @@ impl Reader {
         if value.starts_with(|first: char| first.is_ascii_digit()) {
             let (number, _) = integer(value);
             let level = OLD_LEVELS[number.clamp(0, 5) as usize];
-            self.note(name, format!("`{value}` is the old scale of levels; NCCL reads it as {level}"));
+            self.note(
+                name,
+                format!("`{value}` is the old scale of levels; NCCL reads it as {level}"),
+            );
             return Some(level);
         }
         self.note(
@@ -128,7 +168,10 @@ impl Reader {
                 return NetDevsPolicy::Max(u32::try_from(most).unwrap_or(u32::MAX));
             }
         }
-        self.note(name, format!("`{value}` is none of AUTO, ALL, MAX:N with N > 0; NCCL takes AUTO"));
+        self.note(
+            name,
+            format!("`{value}` is none of AUTO, ALL, MAX:N with N > 0; NCCL takes AUTO"),
+        );
         NetDevsPolicy::Auto
     }
 }
@@ -155,12 +198,21 @@ fn integer(text: &str) -> (i64, Reading) {
         [b'0', ..] => (8, digits),
         _ => (10, digits),
     };
-    let length = digits.bytes().take_while(|byte| (*byte as char).is_digit(radix)).count();
+    let length = digits
+        .bytes()
+        .take_while(|byte| (*byte as char).is_digit(radix))
+        .count();
     if length == 0 {
         return (0, Reading::Partial);
     }
-    let reading = if length == digits.len() { Reading::Whole } else { Reading::Partial };
-    match i128::from_str_radix(&digits[..length], radix).map(|value| if negative { -value } else { value }) {
+    let reading = if length == digits.len() {
+        Reading::Whole
+    } else {
+        Reading::Partial
+    };
+    match i128::from_str_radix(&digits[..length], radix)
+        .map(|value| if negative { -value } else { value })
+    {
         Ok(value) => i64::try_from(value).map_or((0, Reading::Overflow), |value| (value, reading)),
         Err(_) => (0, Reading::Overflow),
     }
@@ -179,7 +231,11 @@ pub(super) fn whitespace_integers(text: &str, most: usize) -> (Vec<i64>, &str) {
         }
         let number = rest[..sign + digits].parse();
         // A number that does not fit becomes the nearest one that does.
-        numbers.push(number.unwrap_or(if rest.starts_with('-') { i64::MIN } else { i64::MAX }));
+        numbers.push(number.unwrap_or(if rest.starts_with('-') {
+            i64::MIN
+        } else {
+            i64::MAX
+        }));
         rest = rest[sign + digits..].trim_start();
     }
     (numbers, rest)

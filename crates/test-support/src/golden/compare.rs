@@ -16,8 +16,16 @@ pub(super) struct Difference {
 }
 
 impl Difference {
-    pub fn new(path: impl Into<String>, mine: impl Into<String>, expected: impl Into<String>) -> Self {
-        Self { path: path.into(), mine: mine.into(), expected: expected.into() }
+    pub fn new(
+        path: impl Into<String>,
+        mine: impl Into<String>,
+        expected: impl Into<String>,
+    ) -> Self {
+        Self {
+            path: path.into(),
+            mine: mine.into(),
+            expected: expected.into(),
+        }
     }
 
     /// Puts the name of what holds the value in front.
@@ -29,14 +37,28 @@ impl Difference {
 
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {} instead of {}", self.path, self.mine, self.expected)
+        write!(
+            f,
+            "{}: {} instead of {}",
+            self.path, self.mine, self.expected
+        )
     }
 }
 
 pub(super) fn integer(name: &str, mine: i64, expected: &Value) -> Result<(), Difference> {
     // Flags are written as numbers or as booleans.
-    let number = expected.as_i64().or_else(|| expected.as_bool().map(i64::from));
-    if number == Some(mine) { Ok(()) } else { Err(Difference::new(name, mine.to_string(), expected.to_string())) }
+    let number = expected
+        .as_i64()
+        .or_else(|| expected.as_bool().map(i64::from));
+    if number == Some(mine) {
+        Ok(())
+    } else {
+        Err(Difference::new(
+            name,
+            mine.to_string(),
+            expected.to_string(),
+        ))
+    }
 }
 
 pub(super) fn float(name: &str, mine: f32, expected: &Value) -> Result<(), Difference> {
@@ -44,9 +66,21 @@ pub(super) fn float(name: &str, mine: f32, expected: &Value) -> Result<(), Diffe
         let mine = f64::from(mine);
         (mine - expected).abs() <= RELATIVE_TOLERANCE * mine.abs().max(expected.abs())
     });
-    if close { Ok(()) } else { Err(Difference::new(name, mine.to_string(), expected.to_string())) }
+    if close {
+        Ok(())
+    } else {
+        Err(Difference::new(
+            name,
+            mine.to_string(),
+            expected.to_string(),
+        ))
+    }
 }
 
 pub(super) fn text(name: &str, mine: &str, expected: &Value) -> Result<(), Difference> {
-    if expected.as_str() == Some(mine) { Ok(()) } else { Err(Difference::new(name, mine, expected.to_string())) }
+    if expected.as_str() == Some(mine) {
+        Ok(())
+    } else {
+        Err(Difference::new(name, mine, expected.to_string()))
+    }
 }

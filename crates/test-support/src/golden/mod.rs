@@ -105,10 +105,19 @@ impl Case {
     }
 
     fn read_with(path: &Path, files: Files) -> Result<Self> {
-        let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
-        let answer: Value = serde_json::from_str(&text).with_context(|| format!("parsing {}", path.display()))?;
-        let name = path.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        Ok(Self { name, answer, files })
+        let text =
+            std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+        let answer: Value =
+            serde_json::from_str(&text).with_context(|| format!("parsing {}", path.display()))?;
+        let name = path
+            .file_stem()
+            .map(|name| name.to_string_lossy().into_owned())
+            .unwrap_or_default();
+        Ok(Self {
+            name,
+            answer,
+            files,
+        })
     }
 
     /// All cases of a folder, by name.
@@ -118,9 +127,14 @@ impl Case {
     pub fn list(folder: &Path) -> Result<Vec<PathBuf>> {
         let cases = folder.join("cases");
         let mut paths = Vec::new();
-        for entry in std::fs::read_dir(&cases).with_context(|| format!("reading {}", cases.display()))? {
+        for entry in
+            std::fs::read_dir(&cases).with_context(|| format!("reading {}", cases.display()))?
+        {
             let path = entry?.path();
-            if path.extension().is_some_and(|extension| extension == "json") {
+            if path
+                .extension()
+                .is_some_and(|extension| extension == "json")
+            {
                 paths.push(path);
             }
         }
@@ -129,13 +143,16 @@ impl Case {
     }
 
     fn has_flag(&self, flag: &str) -> bool {
-        self.answer["flags"].as_array().is_some_and(|flags| flags.iter().any(|other| other == flag))
+        self.answer["flags"]
+            .as_array()
+            .is_some_and(|flags| flags.iter().any(|other| other == flag))
     }
 
     fn settings(&self) -> Settings {
         let variables = self.answer["env"].as_object().into_iter().flatten();
         Settings::from_variables(
-            variables.map(|(name, value)| (name.clone(), value.as_str().unwrap_or_default().to_owned())),
+            variables
+                .map(|(name, value)| (name.clone(), value.as_str().unwrap_or_default().to_owned())),
         )
     }
 
@@ -176,7 +193,9 @@ impl Case {
 
     /// The hosts of the case: one file for all of them, or one for each.
     fn cluster(&self) -> Result<Cluster> {
-        let files = self.answer["topologies"].as_array().context("a case names topologies")?;
+        let files = self.answer["topologies"]
+            .as_array()
+            .context("a case names topologies")?;
         let mut documents: Vec<(&str, Document)> = Vec::new();
         let mut order = Vec::new();
         for file in files {
@@ -185,16 +204,22 @@ impl Case {
             order.push(match known {
                 Some(at) => at,
                 None => {
-                    documents.push((file, topology::xml::parse(file, &self.read_topology(file)?)?));
+                    documents.push((
+                        file,
+                        topology::xml::parse(file, &self.read_topology(file)?)?,
+                    ));
                     documents.len() - 1
                 }
             });
         }
         let hosts = self.answer["hosts"].as_u64().unwrap_or(1) as u32;
         let times = if order.len() == 1 { hosts } else { 1 };
-        let order = order.into_iter().flat_map(|at| std::iter::repeat_n(at, times as usize));
+        let order = order
+            .into_iter()
+            .flat_map(|at| std::iter::repeat_n(at, times as usize));
         if self.has_flag("--mnnvl") {
-            let domain = nvlink_domain(order.map(|at| &documents[at].1)).context("a domain has hosts")?;
+            let domain =
+                nvlink_domain(order.map(|at| &documents[at].1)).context("a domain has hosts")?;
             return Ok(Cluster::equal(System::from_document(&domain)?, 1));
         }
         let mut cluster = Cluster::new();
@@ -210,7 +235,9 @@ impl Case {
 
     fn plan(&self) -> Result<Joined> {
         let settings = self.settings();
-        let plan = self.cluster()?.plan(self.has_flag("--collnet"), &settings)?;
+        let plan = self
+            .cluster()?
+            .plan(self.has_flag("--collnet"), &settings)?;
         Ok(Joined::new(plan, &settings)?)
     }
 
@@ -219,10 +246,18 @@ impl Case {
         let refused = self.answer.get("error").is_some();
         let joined = match self.plan() {
             Err(_) if refused => return vec![(Section::Refusal, None)],
-            Err(error) => return vec![(Section::Refusal, Some(format!("NCCL plans it, but: {error:#}")))],
+            Err(error) => {
+                return vec![(
+                    Section::Refusal,
+                    Some(format!("NCCL plans it, but: {error:#}")),
+                )];
+            }
             Ok(_) if refused => {
                 let phase = self.answer["phase"].as_str().unwrap_or("?");
-                return vec![(Section::Refusal, Some(format!("planned, but NCCL refuses it in {phase}")))];
+                return vec![(
+                    Section::Refusal,
+                    Some(format!("planned, but NCCL refuses it in {phase}")),
+                )];
             }
             Ok(joined) => joined,
         };
@@ -231,18 +266,40 @@ impl Case {
         };
         let mut verdicts = vec![(Section::Refusal, None)];
         let mut judge = |section, difference: Result<(), Difference>| {
-            verdicts.push((section, difference.err().map(|difference| difference.to_string())));
+            verdicts.push((
+                section,
+                difference.err().map(|difference| difference.to_string()),
+            ));
         };
-        judge(Section::System, system::check_bounds(planned, &self.answer["system"]));
-        judge(Section::Nodes, system::check_nodes(planned.view.system(), &self.answer["nodes"]));
+        judge(
+            Section::System,
+            system::check_bounds(planned, &self.answer["system"]),
+        );
+        judge(
+            Section::Nodes,
+            system::check_nodes(planned.view.system(), &self.answer["nodes"]),
+        );
         if let Some(paths) = self.answer["paths"].as_array() {
             judge(Section::Paths, system::check_paths(planned, paths));
         }
-        judge(Section::Graphs, check_graphs(planned, &self.answer["graphs"]));
-        judge(Section::Merged, merged::check(&joined, self.has_flag("--mnnvl"), &self.answer["merged"]));
-        let table = cost::table(&joined.cost_inputs(), &self.settings().tuning, &Profile::nccl_2_30());
+        judge(
+            Section::Graphs,
+            check_graphs(planned, &self.answer["graphs"]),
+        );
+        judge(
+            Section::Merged,
+            merged::check(&joined, self.has_flag("--mnnvl"), &self.answer["merged"]),
+        );
+        let table = cost::table(
+            &joined.cost_inputs(),
+            &self.settings().tuning,
+            &Profile::nccl_2_30(),
+        );
         let table = table.map_err(|error| Difference::new("table", error.to_string(), "a table"));
-        judge(Section::Tuning, table.and_then(|table| tuning::check(&table, &self.answer["tuning"])));
+        judge(
+            Section::Tuning,
+            table.and_then(|table| tuning::check(&table, &self.answer["tuning"])),
+        );
         verdicts
     }
 }
@@ -258,11 +315,16 @@ fn check_graphs(planned: &HostPlan, answer: &Value) -> Result<(), Difference> {
         match (planned.graph(kind), answer.get(key)) {
             (None, None) => {}
             (Some(graph), Some(expected)) => {
-                check_graph(planned, graph, expected).map_err(|difference| difference.within(key))?;
+                check_graph(planned, graph, expected)
+                    .map_err(|difference| difference.within(key))?;
             }
             (mine, theirs) => {
                 let word = |there| if there { "searched" } else { "not searched" };
-                return Err(Difference::new(key, word(mine.is_some()), word(theirs.is_some())));
+                return Err(Difference::new(
+                    key,
+                    word(mine.is_some()),
+                    word(theirs.is_some()),
+                ));
             }
         }
     }
@@ -271,19 +333,44 @@ fn check_graphs(planned: &HostPlan, answer: &Value) -> Result<(), Difference> {
 
 fn check_graph(planned: &HostPlan, graph: &Graph, expected: &Value) -> Result<(), Difference> {
     compare::integer("pattern", graph.pattern as i64, &expected["pattern"])?;
-    compare::integer("crossNic", i64::from(graph.cross_nic), &expected["crossNic"])?;
-    compare::integer("nChannels", graph.channels.len() as i64, &expected["nChannels"])?;
+    compare::integer(
+        "crossNic",
+        i64::from(graph.cross_nic),
+        &expected["crossNic"],
+    )?;
+    compare::integer(
+        "nChannels",
+        graph.channels.len() as i64,
+        &expected["nChannels"],
+    )?;
     compare::float("bwIntra", graph.bw_intra, &expected["bwIntra"])?;
     compare::float("bwInter", graph.bw_inter, &expected["bwInter"])?;
-    compare::float("latencyInter", graph.latency_inter, &expected["latencyInter"])?;
+    compare::float(
+        "latencyInter",
+        graph.latency_inter,
+        &expected["latencyInter"],
+    )?;
     compare::text("typeIntra", graph.type_intra.name(), &expected["typeIntra"])?;
     compare::text("typeInter", graph.type_inter.name(), &expected["typeInter"])?;
-    compare::integer("sameChannels", i64::from(graph.same_channels), &expected["sameChannels"])?;
+    compare::integer(
+        "sameChannels",
+        i64::from(graph.same_channels),
+        &expected["sameChannels"],
+    )?;
     let system = planned.view.system();
-    let dev_of = |rank: i32| system.gpu_of_rank(rank).and_then(|gpu| system.gpu(gpu)).map_or(-1, |gpu| gpu.dev);
+    let dev_of = |rank: i32| {
+        system
+            .gpu_of_rank(rank)
+            .and_then(|gpu| system.gpu(gpu))
+            .map_or(-1, |gpu| gpu.dev)
+    };
     for (index, channel) in graph.channels.iter().enumerate() {
         let theirs = &expected["channels"][index];
-        let devs: Vec<i64> = channel.ranks.iter().map(|rank| i64::from(dev_of(*rank))).collect();
+        let devs: Vec<i64> = channel
+            .ranks
+            .iter()
+            .map(|rank| i64::from(dev_of(*rank)))
+            .collect();
         let expected_devs: Vec<i64> = theirs["gpus"]
             .as_array()
             .into_iter()
@@ -293,13 +380,25 @@ fn check_graph(planned: &HostPlan, graph: &Graph, expected: &Value) -> Result<()
             .collect();
         let name = |part: &str| format!("channels[{index}].{part}");
         if devs != expected_devs {
-            return Err(Difference::new(name("gpus"), format!("{devs:?}"), format!("{expected_devs:?}")));
+            return Err(Difference::new(
+                name("gpus"),
+                format!("{devs:?}"),
+                format!("{expected_devs:?}"),
+            ));
         }
         if let Some(nets) = channel.nets {
-            let expected_nets: Vec<i64> =
-                theirs["nets"].as_array().into_iter().flatten().filter_map(Value::as_i64).collect();
+            let expected_nets: Vec<i64> = theirs["nets"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(Value::as_i64)
+                .collect();
             if nets.as_slice() != expected_nets {
-                return Err(Difference::new(name("nets"), format!("{nets:?}"), format!("{expected_nets:?}")));
+                return Err(Difference::new(
+                    name("nets"),
+                    format!("{nets:?}"),
+                    format!("{expected_nets:?}"),
+                ));
             }
         }
     }

@@ -15,7 +15,10 @@ pub(super) fn check_bounds(planned: &HostPlan, expected: &Value) -> Result<(), D
 /// The type and id under which a case shows a node: a device is folded into its first rank.
 fn shown(system: &System, node: NodeId) -> (NodeType, u64) {
     let rank = if system.kind(node) == NodeType::Dev {
-        system.links(node).map(|link| system.target(link)).find(|target| system.kind(*target) == NodeType::Gpu)
+        system
+            .links(node)
+            .map(|link| system.target(link))
+            .find(|target| system.kind(*target) == NodeType::Gpu)
     } else {
         None
     };
@@ -35,20 +38,29 @@ fn shown_links(system: &System, node: NodeId) -> Vec<LinkId> {
     };
     let inside = |link: &LinkId| {
         let target = system.kind(system.target(*link));
-        matches!(target, NodeType::Gpu | NodeType::Gin | NodeType::Rma) || system.kind(holder) == NodeType::Gpu && target == NodeType::Dev
+        matches!(target, NodeType::Gpu | NodeType::Gin | NodeType::Rma)
+            || system.kind(holder) == NodeType::Gpu && target == NodeType::Dev
     };
     system.links(holder).filter(|link| !inside(link)).collect()
 }
 
 pub(super) fn check_nodes(system: &System, expected: &Value) -> Result<(), Difference> {
-    let kinds = [NodeType::Gpu, NodeType::Pci, NodeType::Nvs, NodeType::Cpu, NodeType::Nic, NodeType::Net];
+    let kinds = [
+        NodeType::Gpu,
+        NodeType::Pci,
+        NodeType::Nvs,
+        NodeType::Cpu,
+        NodeType::Nic,
+        NodeType::Net,
+    ];
     let mine: Vec<NodeId> = kinds.iter().flat_map(|kind| system.nodes(*kind)).collect();
     let Some(theirs) = expected.as_array() else {
         return Err(Difference::new("nodes", "a list", expected.to_string()));
     };
     compare::integer("count", mine.len() as i64, &Value::from(theirs.len()))?;
     for (index, (node, theirs)) in mine.iter().zip(theirs).enumerate() {
-        check_node(system, *node, theirs).map_err(|difference| difference.within(&format!("[{index}]")))?;
+        check_node(system, *node, theirs)
+            .map_err(|difference| difference.within(&format!("[{index}]")))?;
     }
     Ok(())
 }
@@ -70,7 +82,11 @@ fn check_node(system: &System, node: NodeId, expected: &Value) -> Result<(), Dif
         }
         NodeData::Cpu(cpu) => {
             // Cases print the local part of the node's id, 56 bits.
-            compare::integer("numa", system.node(node).id.local() as i64, &expected["numa"])?;
+            compare::integer(
+                "numa",
+                system.node(node).id.local() as i64,
+                &expected["numa"],
+            )?;
             let arch = match cpu.arch {
                 CpuArch::X86 => "x86_64",
                 CpuArch::Power => "ppc64",
@@ -110,7 +126,9 @@ fn check_node(system: &System, node: NodeId, expected: &Value) -> Result<(), Dif
 }
 
 fn find(system: &System, name: &Value) -> Option<NodeId> {
-    let kind = NodeType::ALL.into_iter().find(|kind| Some(kind.name()) == name[0].as_str())?;
+    let kind = NodeType::ALL
+        .into_iter()
+        .find(|kind| Some(kind.name()) == name[0].as_str())?;
     let id = u64::from_str_radix(name[1].as_str()?.trim_start_matches("0x"), 16).ok()?;
     system.find(kind, topology::NcclId(id))
 }
@@ -121,7 +139,8 @@ pub(super) fn check_paths(planned: &HostPlan, expected: &[Value]) -> Result<(), 
     let mut listed = std::collections::HashSet::new();
     for theirs in expected {
         let name = format!("{} → {}", theirs["from"], theirs["to"]);
-        let (Some(from), Some(to)) = (find(system, &theirs["from"]), find(system, &theirs["to"])) else {
+        let (Some(from), Some(to)) = (find(system, &theirs["from"]), find(system, &theirs["to"]))
+        else {
             return Err(Difference::new(name, "no such node", "a path"));
         };
         listed.insert((from, to));
@@ -145,11 +164,14 @@ pub(super) fn check_paths(planned: &HostPlan, expected: &[Value]) -> Result<(), 
                         && system.kind(from) != system.kind(to))
                 })
                 .collect();
-            compare::integer("hops", mine.len() as i64, &Value::from(hops.len())).map_err(within)?;
+            compare::integer("hops", mine.len() as i64, &Value::from(hops.len()))
+                .map_err(within)?;
             for (index, (hop, theirs)) in mine.iter().zip(hops).enumerate() {
-                let within = |difference: Difference| difference.within(&format!("{name} hop {index}"));
+                let within =
+                    |difference: Difference| difference.within(&format!("{name} hop {index}"));
                 let (kind, id) = shown(system, system.target(*hop));
-                compare::text("link type", system.link(*hop).kind.name(), &theirs[0]).map_err(within)?;
+                compare::text("link type", system.link(*hop).kind.name(), &theirs[0])
+                    .map_err(within)?;
                 compare::float("link bw", system.link(*hop).bw, &theirs[1]).map_err(within)?;
                 compare::text("node type", kind.name(), &theirs[2]).map_err(within)?;
                 compare::text("node", &hexadecimal(id), &theirs[3]).map_err(within)?;

@@ -22,7 +22,12 @@ const DEFAULT_NET_SPEED: i32 = 10_000;
 const DEFAULT_MAX_CONNECTIONS: i32 = 64;
 
 impl<'a> Builder<'a> {
-    pub(super) fn add_pci(&mut self, element: &'a Element, parent: DraftId, host: u32) -> Result<(), Error> {
+    pub(super) fn add_pci(
+        &mut self,
+        element: &'a Element,
+        parent: DraftId,
+        host: u32,
+    ) -> Result<(), Error> {
         let kind = bandwidth::class_kind(self.require(element, "class")?);
         let bus_id_text = self.require(element, "busid")?;
         let bus_id = BusId::parse(bus_id_text);
@@ -48,8 +53,14 @@ impl<'a> Builder<'a> {
             }
         } else if kind == NodeType::Pci {
             let device_code = device_code(element);
-            let node = self.drafts.add(self.document, element, id, NodeData::Pci { device_code })?;
-            for child in element.children.iter().filter(|child| child.tag == Tag::Pci && is_used(child)) {
+            let node =
+                self.drafts
+                    .add(self.document, element, id, NodeData::Pci { device_code })?;
+            for child in element
+                .children
+                .iter()
+                .filter(|child| child.tag == Tag::Pci && is_used(child))
+            {
                 self.add_pci(child, node, host)?;
             }
             self.drafts.hang(node, parent, LinkType::Pci, bw);
@@ -58,7 +69,12 @@ impl<'a> Builder<'a> {
     }
 
     /// A NIC that hangs directly under a CPU. All such NICs of a host are one node, under the first CPU that has one.
-    pub(super) fn add_cpu_nic(&mut self, element: &'a Element, cpu: DraftId, host: u32) -> Result<(), Error> {
+    pub(super) fn add_cpu_nic(
+        &mut self,
+        element: &'a Element,
+        cpu: DraftId,
+        host: u32,
+    ) -> Result<(), Error> {
         let id = NcclId::new(host, 0);
         let node = match self.drafts.find(NodeType::Nic, id) {
             Some(node) => node,
@@ -104,21 +120,40 @@ impl<'a> Builder<'a> {
         let device = match self.drafts.find(NodeType::Dev, device_id) {
             Some(device) => device,
             None => {
-                let data = Dev { dev, sm, device_code: device_code(pci), bus_id };
-                let device = self.drafts.add(self.document, element, device_id, NodeData::Dev(data))?;
+                let data = Dev {
+                    dev,
+                    sm,
+                    device_code: device_code(pci),
+                    bus_id,
+                };
+                let device =
+                    self.drafts
+                        .add(self.document, element, device_id, NodeData::Dev(data))?;
                 self.drafts.hang(device, parent, LinkType::Pci, bw);
                 for other in self.drafts.of_kind(NodeType::Dev).to_vec() {
                     let other_id = self.drafts.node(other).id;
-                    if other != device && other_id.0 & !PARTITION_BITS == device_id.0 & !PARTITION_BITS {
-                        self.drafts.connect_both(device, other, LinkType::Loc, bandwidth::PARTITION_SIBLING);
+                    if other != device
+                        && other_id.0 & !PARTITION_BITS == device_id.0 & !PARTITION_BITS
+                    {
+                        self.drafts.connect_both(
+                            device,
+                            other,
+                            LinkType::Loc,
+                            bandwidth::PARTITION_SIBLING,
+                        );
                     }
                 }
                 device
             }
         };
-        let ranks_before =
-            self.drafts.links(device).iter().filter(|link| self.drafts.node(link.to).kind() == NodeType::Gpu).count();
-        let local = ((ranks_before as u64) << DEVICE_BITS) | (device_local & ((1 << DEVICE_BITS) - 1));
+        let ranks_before = self
+            .drafts
+            .links(device)
+            .iter()
+            .filter(|link| self.drafts.node(link.to).kind() == NodeType::Gpu)
+            .count();
+        let local =
+            ((ranks_before as u64) << DEVICE_BITS) | (device_local & ((1 << DEVICE_BITS) - 1));
         let data = Gpu {
             rank: self.require_int(element, "rank")?,
             dev,
@@ -127,22 +162,38 @@ impl<'a> Builder<'a> {
             mlopart,
             bus_id,
         };
-        let gpu = self.drafts.add(self.document, element, NcclId::new(host, local), NodeData::Gpu(data))?;
-        self.drafts.connect_both(device, gpu, LinkType::Loc, bandwidth::LOCAL);
+        let gpu = self.drafts.add(
+            self.document,
+            element,
+            NcclId::new(host, local),
+            NodeData::Gpu(data),
+        )?;
+        self.drafts
+            .connect_both(device, gpu, LinkType::Loc, bandwidth::LOCAL);
         Ok(())
     }
 
     /// What a partition adds to the bus id to name its device.
     pub(super) fn partition_suffix(&self, mlopart: Option<i32>) -> u64 {
         match mlopart {
-            Some(partition) if self.options.split_partitions => ((partition as u64) << 1 | 1) & PARTITION_BITS,
+            Some(partition) if self.options.split_partitions => {
+                ((partition as u64) << 1 | 1) & PARTITION_BITS
+            }
             _ => 0,
         }
     }
 
-    fn add_nets(&mut self, nic: &'a Element, node: DraftId, host: u32, pci: Option<&str>) -> Result<(), Error> {
+    fn add_nets(
+        &mut self,
+        nic: &'a Element,
+        node: DraftId,
+        host: u32,
+        pci: Option<&str>,
+    ) -> Result<(), Error> {
         for net in nic.children(Tag::Net) {
-            let Some(dev) = net.get("dev").map(c_int) else { continue };
+            let Some(dev) = net.get("dev").map(c_int) else {
+                continue;
+            };
             let flag = |name, default| net.get(name).map_or(default, c_int) != 0;
             let id = NcclId::new(host, i64::from(dev) as u64);
             let data = read_net(net, dev, id, pci);
@@ -163,7 +214,9 @@ impl<'a> Builder<'a> {
 
 /// The `mlopart` attribute of a `<gpu>`; -1 and absent mean a whole GPU.
 pub(super) fn partition(gpu: &Element) -> Option<i32> {
-    gpu.get("mlopart").map(c_int).filter(|partition| *partition != -1)
+    gpu.get("mlopart")
+        .map(c_int)
+        .filter(|partition| *partition != -1)
 }
 
 fn read_net(net: &Element, dev: i32, id: NcclId, pci: Option<&str>) -> Net {
@@ -173,7 +226,11 @@ fn read_net(net: &Element, dev: i32, id: NcclId, pci: Option<&str>) -> Net {
         speed if speed > 0 => speed,
         _ => DEFAULT_NET_SPEED,
     };
-    let defined = |name| Some(int(name, -1) as i16).filter(|value| *value != -1).map(i32::from);
+    let defined = |name| {
+        Some(int(name, -1) as i16)
+            .filter(|value| *value != -1)
+            .map(i32::from)
+    };
     Net {
         dev,
         name: net.get("name").map(str::to_owned),
@@ -192,7 +249,12 @@ fn read_net(net: &Element, dev: i32, id: NcclId, pci: Option<&str>) -> Net {
 
 /// Vendor, device, subsystem vendor and subsystem device, 16 bits each.
 fn device_code(pci: &Element) -> u64 {
-    ["vendor", "device", "subsystem_vendor", "subsystem_device"].iter().fold(0, |code, name| {
-        code << 16 | pci.get(name).map_or(0, |text| c_unsigned_hexadecimal(text) & 0xffff)
-    })
+    ["vendor", "device", "subsystem_vendor", "subsystem_device"]
+        .iter()
+        .fold(0, |code, name| {
+            code << 16
+                | pci
+                    .get(name)
+                    .map_or(0, |text| c_unsigned_hexadecimal(text) & 0xffff)
+        })
 }

@@ -52,7 +52,11 @@ impl Drafts {
         }
         let draft = DraftId(self.nodes.len());
         list.push(draft);
-        self.nodes.push(DraftNode { node, links: Vec::new(), parent: None });
+        self.nodes.push(DraftNode {
+            node,
+            links: Vec::new(),
+            parent: None,
+        });
         Ok(draft)
     }
 
@@ -77,19 +81,28 @@ impl Drafts {
     }
 
     pub fn find(&self, kind: NodeType, id: NcclId) -> Option<DraftId> {
-        self.of_kind(kind).iter().copied().find(|draft| self.node(*draft).id == id)
+        self.of_kind(kind)
+            .iter()
+            .copied()
+            .find(|draft| self.node(*draft).id == id)
     }
 
     /// Adds bandwidth in one direction and keeps the node's links sorted: descending bandwidth, older first.
     pub fn connect(&mut self, from: DraftId, to: DraftId, kind: LinkType, bw: f32) {
         let links = &mut self.nodes[from.0].links;
-        let mut at = match links.iter().position(|known| known.to == to && known.link.kind == kind) {
+        let mut at = match links
+            .iter()
+            .position(|known| known.to == to && known.link.kind == kind)
+        {
             Some(at) => {
                 links[at].link.bw += bw;
                 at
             }
             None => {
-                links.push(DraftLink { to, link: Link { kind, bw } });
+                links.push(DraftLink {
+                    to,
+                    link: Link { kind, bw },
+                });
                 links.len() - 1
             }
         };
@@ -147,7 +160,10 @@ impl Drafts {
 
     fn pci_children(&self, node: DraftId, except: Option<DraftId>) -> Vec<DraftId> {
         let links = self.links(node).iter();
-        links.filter(|link| link.link.kind == LinkType::Pci && Some(link.to) != except).map(|link| link.to).collect()
+        links
+            .filter(|link| link.link.kind == LinkType::Pci && Some(link.to) != except)
+            .map(|link| link.to)
+            .collect()
     }
 
     fn sort_below(&mut self, node: DraftId, parent: DraftId) {
@@ -162,11 +178,19 @@ impl Drafts {
     }
 
     pub fn check_links(&self, document: &Document) -> Result<(), Error> {
-        match self.nodes.iter().find(|node| node.links.len() > MAX_LINKS_PER_NODE) {
+        match self
+            .nodes
+            .iter()
+            .find(|node| node.links.len() > MAX_LINKS_PER_NODE)
+        {
             None => Ok(()),
             Some(node) => Err(Error::new(
                 document_place(document),
-                format!("{} node {:#x} has too many links", node.node.kind(), node.node.id.0),
+                format!(
+                    "{} node {:#x} has too many links",
+                    node.node.kind(),
+                    node.node.id.0
+                ),
                 node.links.len().to_string(),
                 format!("at most {MAX_LINKS_PER_NODE}, NCCL's limit"),
             )),
@@ -184,8 +208,18 @@ impl Drafts {
             .iter()
             .map(|id| {
                 let draft = &mut self.nodes[id.0];
-                let node = std::mem::replace(&mut draft.node, Node { id: NcclId(0), data: NodeData::Nic });
-                let links = draft.links.iter().map(|link| (number[link.to.0], link.link)).collect();
+                let node = std::mem::replace(
+                    &mut draft.node,
+                    Node {
+                        id: NcclId(0),
+                        data: NodeData::Nic,
+                    },
+                );
+                let links = draft
+                    .links
+                    .iter()
+                    .map(|link| (number[link.to.0], link.link))
+                    .collect();
                 Draft { node, links }
             })
             .collect()

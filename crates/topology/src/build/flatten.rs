@@ -38,11 +38,18 @@ pub(super) fn flatten_broadcom_switches(drafts: &mut Drafts) {
 }
 
 fn absorb_lower_switches(drafts: &mut Drafts, upper: DraftId, wanted: u32) {
-    let is_lower =
-        |drafts: &Drafts, node| device_code(drafts, node).and_then(|code| generation(code, 1)) == Some(wanted);
-    let lower: Vec<DraftId> =
-        drafts.links(upper).iter().map(|link| link.to).filter(|node| is_lower(drafts, *node)).collect();
-    drafts.links_mut(upper).retain(|link| !lower.contains(&link.to));
+    let is_lower = |drafts: &Drafts, node| {
+        device_code(drafts, node).and_then(|code| generation(code, 1)) == Some(wanted)
+    };
+    let lower: Vec<DraftId> = drafts
+        .links(upper)
+        .iter()
+        .map(|link| link.to)
+        .filter(|node| is_lower(drafts, *node))
+        .collect();
+    drafts
+        .links_mut(upper)
+        .retain(|link| !lower.contains(&link.to));
     for switch in lower {
         for link in drafts.links(switch).to_vec() {
             if link.to == upper {
@@ -50,8 +57,15 @@ fn absorb_lower_switches(drafts: &mut Drafts, upper: DraftId, wanted: u32) {
             }
             drafts.links_mut(upper).push(link);
             drafts.move_under(link.to, upper);
-            if let Some(back) = drafts.links_mut(link.to).iter_mut().find(|back| back.to == switch) {
-                *back = DraftLink { to: upper, link: back.link };
+            if let Some(back) = drafts
+                .links_mut(link.to)
+                .iter_mut()
+                .find(|back| back.to == switch)
+            {
+                *back = DraftLink {
+                    to: upper,
+                    link: back.link,
+                };
             }
         }
         drafts.remove(switch);

@@ -32,7 +32,10 @@ pub struct BuildOptions {
 
 impl Default for BuildOptions {
     fn default() -> Self {
-        Self { split_partitions: true, host: 0 }
+        Self {
+            split_partitions: true,
+            host: 0,
+        }
     }
 }
 
@@ -59,8 +62,12 @@ impl System {
     /// # Errors
     /// A required attribute is missing, a limit of NCCL is exceeded, or a link leads nowhere.
     pub fn from_document_with(document: &Document, options: BuildOptions) -> Result<Self, Error> {
-        let mut builder =
-            Builder { document, options, drafts: Drafts::default(), hosts: Vec::new() };
+        let mut builder = Builder {
+            document,
+            options,
+            drafts: Drafts::default(),
+            hosts: Vec::new(),
+        };
         if document.root.children(Tag::Cpu).all(|cpu| !is_used(cpu)) {
             return Err(nothing_to_plan(document));
         }
@@ -74,8 +81,14 @@ impl System {
         builder.connect_cpus();
         builder.drafts.sort_links();
         builder.drafts.check_links(document)?;
-        let host = options.host.min(builder.hosts.len().saturating_sub(1) as u32);
-        Ok(System::assemble(builder.drafts.into_order(), builder.hosts, host))
+        let host = options
+            .host
+            .min(builder.hosts.len().saturating_sub(1) as u32);
+        Ok(System::assemble(
+            builder.drafts.into_order(),
+            builder.hosts,
+            host,
+        ))
     }
 }
 
@@ -95,10 +108,19 @@ fn nothing_to_plan(document: &Document) -> Error {
             Tag::Cpu => found[0] += 1,
             Tag::Gpu => found[1] += 1,
             Tag::Net => found[2] += 1,
-            Tag::Pci if element.get("class").is_some_and(|class| class.starts_with("0x03")) => found[3] += 1,
+            Tag::Pci
+                if element
+                    .get("class")
+                    .is_some_and(|class| class.starts_with("0x03")) =>
+            {
+                found[3] += 1
+            }
             _ => {}
         }
-        element.children.iter().for_each(|child| count(child, found));
+        element
+            .children
+            .iter()
+            .for_each(|child| count(child, found));
     }
     let mut found = [0; 4];
     count(&document.root, &mut found);
@@ -156,7 +178,9 @@ impl<'a> Builder<'a> {
         let numa = self.require_int(element, "numaid")?;
         let cpu = self.read_cpu(element, numa)?;
         let id = NcclId::new(host, i64::from(numa) as u64);
-        let cpu = self.drafts.add(self.document, element, id, NodeData::Cpu(cpu))?;
+        let cpu = self
+            .drafts
+            .add(self.document, element, id, NodeData::Cpu(cpu))?;
         for child in element.children.iter().filter(|child| is_used(child)) {
             match child.tag {
                 Tag::Pci => self.add_pci(child, cpu, host)?,
@@ -180,7 +204,9 @@ impl<'a> Builder<'a> {
             vendor = match self.require(element, "vendor")? {
                 text if text.starts_with("GenuineIntel") => CpuVendor::Intel,
                 text if text.starts_with("AuthenticAMD") => CpuVendor::Amd,
-                text if text.starts_with("CentaurHauls") || text.starts_with("  Shanghai  ") => CpuVendor::Zhaoxin,
+                text if text.starts_with("CentaurHauls") || text.starts_with("  Shanghai  ") => {
+                    CpuVendor::Zhaoxin
+                }
                 _ => CpuVendor::Unknown,
             };
             if matches!(vendor, CpuVendor::Intel | CpuVendor::Zhaoxin) {
@@ -196,16 +222,26 @@ impl<'a> Builder<'a> {
                 };
             }
         }
-        Ok(Cpu { numa, arch, vendor, model, affinity: element.get("affinity").map(str::to_owned) })
+        Ok(Cpu {
+            numa,
+            arch,
+            vendor,
+            model,
+            affinity: element.get("affinity").map(str::to_owned),
+        })
     }
 
     fn connect_cpus(&mut self) {
         let cpus = self.drafts.of_kind(NodeType::Cpu).to_vec();
         for &from in &cpus {
-            let NodeData::Cpu(cpu) = &self.drafts.node(from).data else { continue };
+            let NodeData::Cpu(cpu) = &self.drafts.node(from).data else {
+                continue;
+            };
             let bw = bandwidth::between_cpus(cpu.arch, cpu.vendor, cpu.model);
             for &to in &cpus {
-                if from != to && self.drafts.node(from).id.system() == self.drafts.node(to).id.system() {
+                if from != to
+                    && self.drafts.node(from).id.system() == self.drafts.node(to).id.system()
+                {
                     self.drafts.connect(from, to, LinkType::Sys, bw);
                 }
             }
@@ -215,5 +251,10 @@ impl<'a> Builder<'a> {
 
 /// The place of a whole document, for errors that no element carries.
 fn document_place(document: &Document) -> Place {
-    Place { file: Arc::clone(&document.file), position: Position::default(), element: None, attribute: None }
+    Place {
+        file: Arc::clone(&document.file),
+        position: Position::default(),
+        element: None,
+        attribute: None,
+    }
 }

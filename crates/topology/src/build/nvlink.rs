@@ -27,10 +27,18 @@ impl<'a> Builder<'a> {
                     Tag::Pci => walk(child, host, split, found),
                     Tag::Gpu => {
                         let part = partition(child);
-                        let first = if split { !earlier.contains(&part) } else { earlier.is_empty() };
+                        let first = if split {
+                            !earlier.contains(&part)
+                        } else {
+                            earlier.is_empty()
+                        };
                         earlier.push(part);
                         if first {
-                            found.push(Primary { gpu: child, pci, host });
+                            found.push(Primary {
+                                gpu: child,
+                                pci,
+                                host,
+                            });
                         }
                     }
                     _ => {}
@@ -64,7 +72,9 @@ impl<'a> Builder<'a> {
     fn devices_at(&self, host: u32, bus_id: BusId) -> Vec<DraftId> {
         let wanted = NcclId::new(host, bus_id.0).0 & !PARTITION_BITS;
         let devices = self.drafts.of_kind(NodeType::Dev).iter().copied();
-        devices.filter(|device| self.drafts.node(*device).id.0 & !PARTITION_BITS == wanted).collect()
+        devices
+            .filter(|device| self.drafts.node(*device).id.0 & !PARTITION_BITS == wanted)
+            .collect()
     }
 
     pub(super) fn add_nvlinks(&mut self) -> Result<(), Error> {
@@ -78,7 +88,9 @@ impl<'a> Builder<'a> {
 
     fn add_nvlink(&mut self, primary: &Primary<'a>, nvlink: &'a Element) -> Result<(), Error> {
         let device = self.device_of(primary)?;
-        let NodeData::Dev(data) = &self.drafts.node(device).data else { return Ok(()) };
+        let NodeData::Dev(data) = &self.drafts.node(device).data else {
+            return Ok(());
+        };
         let (sm, bus_id) = (data.sm, data.bus_id);
         let count = self.require_int(nvlink, "count")?;
         let bw = count as f32 * bandwidth::nvlink(sm);
@@ -98,15 +110,19 @@ impl<'a> Builder<'a> {
             }
             NodeType::Cpu => {
                 if let Some(cpu) = self.drafts.cpu_above(device) {
-                    self.drafts.connect_both(device, cpu, LinkType::Nvl, bw / sharers);
+                    self.drafts
+                        .connect_both(device, cpu, LinkType::Nvl, bw / sharers);
                 }
             }
             _ => {
                 let switch = match self.drafts.of_kind(NodeType::Nvs).first() {
                     Some(switch) => *switch,
-                    None => self.drafts.add(self.document, nvlink, NcclId(0), NodeData::Nvs)?,
+                    None => self
+                        .drafts
+                        .add(self.document, nvlink, NcclId(0), NodeData::Nvs)?,
                 };
-                self.drafts.connect_both(device, switch, LinkType::Nvl, bw / sharers);
+                self.drafts
+                    .connect_both(device, switch, LinkType::Nvl, bw / sharers);
             }
         }
         Ok(())
@@ -118,7 +134,9 @@ impl<'a> Builder<'a> {
                 let int = |name| c2c.get(name).map_or(0, c_int);
                 let bw = (f64::from(int("bw").wrapping_mul(int("count"))) / 1000.0) as f32;
                 let device = self.device_of(&primary)?;
-                let Some(cpu) = self.drafts.cpu_above(device) else { continue };
+                let Some(cpu) = self.drafts.cpu_above(device) else {
+                    continue;
+                };
                 let id = self.drafts.node(device).id;
                 if self.devices_at(primary.host, BusId(id.local())).len() < 2 {
                     self.drafts.connect_both(device, cpu, LinkType::C2c, bw);
@@ -129,7 +147,9 @@ impl<'a> Builder<'a> {
                 let port = match self.drafts.find(NodeType::Cxb, port_id) {
                     Some(port) => port,
                     None => {
-                        let port = self.drafts.add(self.document, c2c, port_id, NodeData::Cxb)?;
+                        let port = self
+                            .drafts
+                            .add(self.document, c2c, port_id, NodeData::Cxb)?;
                         self.drafts.connect_both(port, cpu, LinkType::C2c, bw);
                         port
                     }
@@ -161,20 +181,32 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    fn add_pci_link(&mut self, pci: &'a Element, link: &'a Element, host: u32) -> Result<(), Error> {
+    fn add_pci_link(
+        &mut self,
+        pci: &'a Element,
+        link: &'a Element,
+        host: u32,
+    ) -> Result<(), Error> {
         let find = |builder: &Self, text| {
-            builder.drafts.find(NodeType::Pci, NcclId::new(host, BusId::parse(text).0))
+            builder
+                .drafts
+                .find(NodeType::Pci, NcclId::new(host, BusId::parse(text).0))
         };
         let Some(from) = find(self, self.require(pci, "busid")?) else {
             return Err(Error::new(
                 self.place(link, None),
                 "a peer-to-peer link must begin at a PCI switch",
-                format!("<pci busid=\"{}\"> of class {}", pci.get("busid").unwrap_or_default(), pci.get("class").unwrap_or_default()),
+                format!(
+                    "<pci busid=\"{}\"> of class {}",
+                    pci.get("busid").unwrap_or_default(),
+                    pci.get("class").unwrap_or_default()
+                ),
                 "class 0x060400",
             ));
         };
         if let Some(to) = find(self, self.require(link, "target")?) {
-            self.drafts.connect(from, to, LinkType::Loc, bandwidth::LOCAL);
+            self.drafts
+                .connect(from, to, LinkType::Loc, bandwidth::LOCAL);
         }
         Ok(())
     }
