@@ -31,6 +31,7 @@ pub mod fingerprint;
 pub mod graph;
 pub mod machine;
 pub mod nccl_graph;
+pub mod program;
 pub mod rank;
 pub mod schema;
 pub mod trail;
