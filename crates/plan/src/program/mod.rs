@@ -12,10 +12,12 @@
 //! [`Program::pieces`] pieces. A step names blocks and a range of pieces; how long a piece is, and how many turns there
 //! are, is known only when a message size is bound.
 
+mod bound;
 mod operand;
 mod schedule;
 mod step;
 
+pub use bound::{BoundLane, BoundOperand, BoundProgram, BoundStep, Message};
 pub use operand::{Buffer, Connection, Operand};
 pub use schedule::{Schedule, Transfer};
 pub use step::{Lane, Pieces, Step};
