@@ -8,7 +8,7 @@
 //! Nothing here decides anything, reads a file or looks at a machine: values come in, values and text go out.
 //!
 //! In reading order: [`graph`], [`trail`], [`connection`], [`channel`], [`machine`], [`rank`], [`fingerprint`],
-//! [`collective`], [`cost`], [`Plan`], [`schema`], [`nccl_graph`], [`error`].
+//! [`collective`], [`element`], [`cost`], [`Plan`], [`schema`], [`nccl_graph`], [`error`].
 //!
 //! ```
 //! use plan::{Fingerprint, Plan, Producer, RequestSummary};
@@ -26,6 +26,7 @@ pub mod channel;
 pub mod collective;
 pub mod connection;
 pub mod cost;
+pub mod element;
 pub mod error;
 pub mod fingerprint;
 pub mod graph;
@@ -45,6 +46,7 @@ pub use channel::{GraphPaths, neighbours};
 pub use collective::{Algorithm, Collective, Protocol};
 pub use connection::{EndPoint, NeighbourPath};
 pub use cost::CostTable;
+pub use element::{ElementType, Reduction};
 pub use error::Error;
 pub use fingerprint::{Digest, Fingerprint};
 pub use graph::{Graph, GraphChannel, GraphKind, Pattern};
