@@ -74,6 +74,30 @@ impl Machine {
     }
 }
 
+/// The text of a plan; none where the file is no JSON, and so perhaps a topology. Standard input cannot be looked at without
+/// taking it away, and is taken for a topology.
+pub fn read_plan(file: &Path) -> Result<Option<String>> {
+    if file == Path::new("-") || !file.is_file() {
+        return Ok(None);
+    }
+    let cannot = || format!("cannot read {}", file.display());
+    let mut bytes = Vec::new();
+    let opened = std::fs::File::open(file).with_context(cannot)?;
+    let limit = plan::Plan::MAX_BYTES as u64;
+    opened
+        .take(limit + 1)
+        .read_to_end(&mut bytes)
+        .with_context(cannot)?;
+    let starts = bytes.iter().find(|byte| !byte.is_ascii_whitespace());
+    if starts != Some(&b'{') {
+        return Ok(None);
+    }
+    let text = String::from_utf8(bytes);
+    Ok(Some(text.map_err(|_| {
+        anyhow!("{}: expected UTF-8 text", file.display())
+    })?))
+}
+
 /// Reads at most a little more than the reader of topologies takes, so that /dev/zero ends too.
 fn read_limited(source: impl Read) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();

@@ -3,7 +3,7 @@
 //! Everything outside enters and leaves here: arguments, environment, files, the terminal. What a command says is made by
 //! plain functions that return text; `main` prints it.
 //!
-//! In reading order: [`arguments`], [`environment`], [`input`], [`job`], [`plan`], [`show`], [`why`], [`render`], [`output`],
+//! In reading order: [`arguments`], [`environment`], [`input`], [`job`], [`plan`], [`show`], [`why`], [`program`], [`render`], [`output`],
 //! [`exit`].
 
 mod arguments;
@@ -15,6 +15,7 @@ mod input;
 mod job;
 mod output;
 mod plan;
+mod program;
 mod render;
 mod show;
 mod suggest;
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
     let done = match &arguments.command {
         Command::Plan(arguments) => plan::run(arguments, &environment, &mut output),
         Command::Show(arguments) => show::run(arguments, &environment, &mut output),
+        Command::Program(arguments) => program::run(arguments, &environment, &mut output),
         Command::Completions { shell } => generate::completions(*shell, &mut output),
         Command::Man { directory } => generate::man(directory.as_deref(), &mut output),
     };

@@ -69,6 +69,28 @@ impl Collective {
         }
     }
 
+    /// The name on the command line.
+    pub const fn command_name(self) -> &'static str {
+        match self {
+            Self::Broadcast => "broadcast",
+            Self::Reduce => "reduce",
+            Self::AllGather => "all-gather",
+            Self::ReduceScatter => "reduce-scatter",
+            Self::AllReduce => "all-reduce",
+            Self::AllToAll => "all-to-all",
+            Self::Gather => "gather",
+            Self::Scatter => "scatter",
+            Self::SendRecv => "send-recv",
+        }
+    }
+
+    /// The collective with a name of the command line.
+    pub fn from_command_name(name: &str) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|known| known.command_name() == name)
+    }
+
     /// Bytes that the busiest link must carry per byte of message, at best: bus bandwidth is algorithm bandwidth times
     /// this (the definition of nccl-tests, `PERFORMANCE.md`). The message of a collective that gathers or scatters is
     /// the large side, all ranks' pieces together.

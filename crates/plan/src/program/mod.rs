@@ -16,6 +16,7 @@ mod bind;
 mod bound;
 mod channels;
 mod operand;
+mod planned;
 mod schedule;
 mod step;
 
@@ -23,6 +24,7 @@ pub use bind::{ALIGNMENT_BYTES, BindError};
 pub use bound::{BoundLane, BoundOperand, BoundProgram, BoundStep, Message};
 pub use channels::{Channels, ChannelsError, Tree};
 pub use operand::{Buffer, Connection, Operand};
+pub use planned::transfer_channels;
 pub use schedule::{Schedule, Transfer};
 pub use step::{Lane, Pieces, Step};
 

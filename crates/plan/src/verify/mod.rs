@@ -25,10 +25,14 @@
 
 mod buffers;
 mod clocks;
+mod data;
+mod ends;
 mod error;
 mod memory;
 mod network;
 mod run;
+#[cfg(test)]
+mod tests;
 mod value;
 
 pub use error::{At, Fault, Phase, Place, VerifyError};
@@ -78,7 +82,9 @@ pub fn verify(
     programs: Vec<Program>,
     fifo_slots: u32,
 ) -> Result<Vec<VerifiedProgram>, Box<VerifyError>> {
-    prove(&programs, fifo_slots)?;
+    prove(&programs, fifo_slots, |steady| {
+        vec![0, 1, 2, steady.saturating_add(3)]
+    })?;
     let verified = |program| VerifiedProgram {
         program,
         fifo_slots,
@@ -86,7 +92,12 @@ pub fn verify(
     Ok(programs.into_iter().map(verified).collect())
 }
 
-fn prove(programs: &[Program], fifo_slots: u32) -> Result<(), Box<VerifyError>> {
+/// `turns` says which numbers of turns are run, given after how many each is like the one before.
+fn prove(
+    programs: &[Program],
+    fifo_slots: u32,
+    turns: impl Fn(u32) -> Vec<u32>,
+) -> Result<(), Box<VerifyError>> {
     let mut all = Communicator::new(programs)?;
     let Some(first) = programs.first() else {
         return Ok(());
@@ -108,7 +119,7 @@ fn prove(programs: &[Program], fifo_slots: u32) -> Result<(), Box<VerifyError>> 
     for channel in 0..first.channels {
         let network = all.network(channel)?;
         let steady = u32::try_from(network.turns_until_steady()).unwrap_or(u32::MAX);
-        for turns in [0, 1, 2, steady.saturating_add(3)] {
+        for turns in turns(steady) {
             Run::new(&all, &network, turns, fifo_slots, &mut sets).run()?;
         }
         if network.shares_memory && !network.fifos.is_empty() {

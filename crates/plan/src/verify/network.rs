@@ -493,11 +493,6 @@ fn check_limits(program: &Program, step: &Step, moves: bool) -> Result<(), Fault
         || fifos(destinations) > Step::MOST_FIFOS
         || step.waits.len() > Step::MOST_SIGNALS
         || step.notifies.len() > Step::MOST_SIGNALS;
-    let twice = |operands: &[Operand]| {
-        let mut operands = operands.iter().enumerate();
-        let all = operands.clone();
-        operands.any(|(at, operand)| all.clone().skip(at + 1).any(|(_, other)| other == operand))
-    };
     let Pieces { first, count } = step.pieces;
     let problem = if too_many {
         format!(
@@ -514,6 +509,8 @@ fn check_limits(program: &Program, step: &Step, moves: bool) -> Result<(), Fault
         "expected both sources and destinations, or neither".to_owned()
     } else if twice(sources) || twice(destinations) {
         "the same operand twice; expected different ones".to_owned()
+    } else if twice(&step.waits) || twice(&step.notifies) {
+        "the same signal twice; expected different ones".to_owned()
     } else if count == 0 || u32::from(first) + u32::from(count) > program.pieces.into() {
         format!(
             "{count} pieces from piece {first}; expected at least one of the {} pieces of a window",
@@ -528,4 +525,16 @@ fn check_limits(program: &Program, step: &Step, moves: bool) -> Result<(), Fault
         return Ok(());
     };
     Err(Fault::Limit(problem))
+}
+
+/// Whether something is there twice, among few.
+fn twice<T: PartialEq>(things: &[T]) -> bool {
+    let mut rest = things;
+    while let Some((first, others)) = rest.split_first() {
+        if others.contains(first) {
+            return true;
+        }
+        rest = others;
+    }
+    false
 }

@@ -2,11 +2,12 @@
 
 use plan::Collective;
 use plan::program::{Channels, Message, Tree};
-use plan::verify::verify;
+use plan::verify::{VerifiedProgram, verify};
 use proptest::prelude::*;
 
 use crate::cases::{self, Case};
 use crate::interpreter::{LAST, Machine, Memory, Rank, SCALE, elements};
+use crate::mutate::{Change, mutate};
 
 /// Blocks of the input and of the output of a rank.
 fn blocks(case: &Case, ranks: u32, rank: u32) -> (u32, u32) {
@@ -60,11 +61,21 @@ fn expected(case: &Case, ranks: u32, rank: u32, at: u64, count: u64) -> u64 {
 
 /// Runs a case on real bytes and compares every output, and every input that must stay as it was.
 fn check(case: &Case, channels: &Channels, message: &Message, slots: u32, seed: u64) {
-    let ranks = channels.ranks();
     let programs = case
         .lower(channels)
         .unwrap_or_else(|error| panic!("{case:?}: {error}"));
     let programs = verify(programs, 2).unwrap_or_else(|error| panic!("{case:?}: {error}"));
+    check_programs(case, &programs, message, slots, seed);
+}
+
+fn check_programs(
+    case: &Case,
+    programs: &[VerifiedProgram],
+    message: &Message,
+    slots: u32,
+    seed: u64,
+) {
+    let ranks = programs[0].program().ranks;
     let element = message.element_bytes as usize;
     let block = usize::try_from(message.count).expect("fits memory") * element;
     let mut machine = Machine {
@@ -75,7 +86,7 @@ fn check(case: &Case, channels: &Channels, message: &Message, slots: u32, seed: 
         reduces: case.collective.reduces(),
         random: seed | 1,
     };
-    for program in &programs {
+    for program in programs {
         let rank = program.program().rank;
         let (inputs, outputs) = blocks(case, ranks, rank);
         let program = program
@@ -204,6 +215,35 @@ proptest! {
         let cases = cases::all(root);
         let message = Message { count, element_bytes, slot_bytes, piece_bytes };
         check(&cases[case.index(cases.len())], &channels, &message, slots, seed);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4000))]
+
+    /// Whatever is done to programs: if they are not refused, they compute what they should, in any order of lanes.
+    #[test]
+    fn what_is_accepted_is_right(
+        ranks in 2_u32..6,
+        case in any::<prop::sample::Index>(),
+        changes in prop::collection::vec(any::<[usize; 8]>(), 1..4),
+        count in prop_oneof![0_u64..20, 0_u64..900],
+        slots in 2_u32..4,
+        seed in any::<u64>(),
+    ) {
+        let channels = Channels::plain(ranks, 1).expect("few ranks");
+        let cases = cases::all(0);
+        let case = &cases[case.index(cases.len())];
+        let mut programs = case.lower(&channels).expect("served");
+        for picks in changes {
+            mutate(&mut programs, Change { picks });
+        }
+        if let Ok(programs) = verify(programs, 2) {
+            let message = Message { count, element_bytes: 4, slot_bytes: 1024, piece_bytes: 64 };
+            for turn in 0..4 {
+                check_programs(case, &programs, &message, slots, seed.wrapping_add(turn));
+            }
+        }
     }
 }
 

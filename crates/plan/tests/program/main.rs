@@ -4,4 +4,9 @@ mod cases;
 mod computed;
 mod faults;
 mod interpreter;
+mod mutate;
 mod proved;
+
+mod vocabulary {
+    pub use plan::program::{Buffer, Connection, Operand, Program, Step};
+}
