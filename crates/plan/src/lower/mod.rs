@@ -5,6 +5,29 @@
 //!
 //! Every algorithm is a function of one rank and one channel. Its steps are such that in one turn all ranks' steps fit
 //! together; what runs concurrently is in lanes of its own.
+//!
+//! ```
+//! use plan::Collective;
+//! use plan::lower::{Request, lower};
+//! use plan::program::{Channels, Message, Schedule, Transfer};
+//! use plan::verify::verify;
+//!
+//! let channels = Channels::plain(4, 1)?;
+//! let request = Request {
+//!     collective: Collective::AllReduce,
+//!     schedule: Schedule::Mesh,
+//!     transfer: Transfer::Fifo,
+//!     root: 0,
+//!     in_place: false,
+//!     channels: &channels,
+//! };
+//! let programs = verify(lower(&request)?, 8)?;
+//! let message = Message { count: 2, element_bytes: 4, slot_bytes: 4096, piece_bytes: 0 };
+//! let bound = programs[3].bind(&message)?;
+//! // Send to three, receive from three: a single turn of two steps.
+//! assert_eq!((bound.lanes[0].turns, bound.lanes[0].last.len()), (0, 2));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod all_reduce;
 mod all_to_all;
