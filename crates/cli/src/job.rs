@@ -50,7 +50,7 @@ impl Job {
         if let Some(file) = settings.graph_file.clone() {
             settings.graphs = Some(read_graph_file(&file, output)?);
         }
-        let hosts = read_hosts(arguments, output)?;
+        let hosts = read_hosts(arguments, &settings, output)?;
         let mut cluster = Cluster::new();
         let mut fingerprint = Fingerprint::new(PROFILE);
         let (mut machines, mut descriptions, mut gpus): (Vec<Machine>, Vec<_>, Vec<_>) =
@@ -224,7 +224,11 @@ fn is_domain(nodes: &[HostPlan]) -> bool {
 }
 
 /// The machines of the job in host order, each with how many in a row.
-fn read_hosts(arguments: &JobArguments, output: &mut Output) -> Result<Vec<(Machine, u32)>> {
+fn read_hosts(
+    arguments: &JobArguments,
+    settings: &Settings,
+    output: &mut Output,
+) -> Result<Vec<(Machine, u32)>> {
     if arguments.files.len() > 1 && arguments.hosts > 1 {
         bail!(
             "--hosts counts copies of one machine; with several files, name each file as often as it occurs"
@@ -250,6 +254,14 @@ fn read_hosts(arguments: &JobArguments, output: &mut Output) -> Result<Vec<(Mach
         hosts.push((machine, arguments.hosts));
     }
     if arguments.nvlink_domain && recorded_hosts(&hosts[0].0) < 2 {
+        if !settings.allow_nvlink_domains() {
+            output.warnings.push(
+                "--nvlink-domain: the settings forbid it (NCCL_MNNVL_ENABLE=0, or P2P switched off without \
+                 NCCL_MNNVL_ENABLE=1), so the network joins the hosts"
+                    .to_owned(),
+            );
+            return Ok(hosts);
+        }
         let documents = hosts
             .iter()
             .flat_map(|(machine, copies)| (0..*copies).map(|_| &machine.document));

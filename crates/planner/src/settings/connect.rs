@@ -12,7 +12,7 @@ const ARGUMENTS_HEAD: i64 = 32;
 const ARGUMENTS_PER_CHANNEL: i64 = 16;
 
 /// Names of the variables read here, except those that the search reads too.
-pub(super) const NAMES: [&str; 24] = [
+pub(super) const NAMES: [&str; 23] = [
     "NCCL_COLLNET_NODE_THRESHOLD",
     "NCCL_IGNORE_COLLNET_MISMATCH",
     "NCCL_IGNORE_NET_MISMATCH",
@@ -35,7 +35,6 @@ pub(super) const NAMES: [&str; 24] = [
     "NCCL_P2P_PER_CHANNEL_NET_BW",
     "NCCL_P2P_READ_ENABLE",
     "NCCL_P2P_SCHEDULE_GROUP_SIZE",
-    "NCCL_UNPACK_DOUBLE_NCHANNELS",
     "NCCL_WORK_ARGS_BYTES",
 ];
 
@@ -222,7 +221,6 @@ impl Reader {
             "NCCL_IGNORE_COLLNET_MISMATCH" => {
                 known.ignore_collnet_mismatch = self.number(name, value, 0) != 0
             }
-            "NCCL_UNPACK_DOUBLE_NCHANNELS" => drop(self.number(name, value, 1)),
             _ => return false,
         }
         true

@@ -3,7 +3,7 @@
 use super::parse::{Reader, whitespace_integers};
 
 /// Variables that change bandwidths, latencies, threads and choices, but not the search.
-pub const TUNING: [&str; 11] = [
+pub(super) const NAMES: [&str; 11] = [
     "NCCL_ALGO",
     "NCCL_BUFFSIZE",
     "NCCL_LL128_BUFFSIZE",
