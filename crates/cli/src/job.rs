@@ -1,6 +1,6 @@
 //! A job, planned: from the command line to the joined plan and its artifact.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use plan::nccl_graph::{self, GpuAddress, GraphFile};
@@ -21,6 +21,9 @@ const PROFILE: &str = "nccl-2.30";
 
 /// Largest graph file that is read, bytes.
 const GRAPH_FILE_LIMIT: u64 = 64 << 20;
+
+/// Most hosts of an NVLink domain: NCCL has room for so many GPUs in one, and a host has at least one.
+const MOST_DOMAIN_HOSTS: u64 = 640;
 
 /// A planned job.
 #[derive(Debug)]
@@ -234,6 +237,10 @@ fn read_hosts(
             "--hosts counts copies of one machine; with several files, name each file as often as it occurs"
         );
     }
+    let from_input = |file: &&PathBuf| file.as_path() == Path::new("-");
+    if arguments.files.iter().filter(from_input).count() > 1 {
+        bail!("standard input (-) can be read once only; use --hosts for equal hosts, or files");
+    }
     let mut hosts = Vec::new();
     for file in &arguments.files {
         let machine = Machine::read(file, output)?;
@@ -261,6 +268,13 @@ fn read_hosts(
                     .to_owned(),
             );
             return Ok(hosts);
+        }
+        let count: u64 = hosts.iter().map(|(_, copies)| u64::from(*copies)).sum();
+        if count > MOST_DOMAIN_HOSTS {
+            bail!(
+                "{count} hosts in one NVLink domain; NCCL's limit is {MOST_DOMAIN_HOSTS} GPUs (without --nvlink-domain \
+                 the network joins the hosts)"
+            );
         }
         let documents = hosts
             .iter()

@@ -1,5 +1,7 @@
 //! The real binary, from the outside: what it prints where, and with which status it ends.
 
+mod artifacts;
+mod jobs;
 mod mistakes;
 mod pages;
 mod surroundings;

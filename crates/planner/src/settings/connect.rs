@@ -230,6 +230,9 @@ impl Reader {
     fn positive(&mut self, name: &str, value: &str) -> Option<i64> {
         let number = self.number(name, value, i64::MIN);
         if number <= 0 {
+            if value.is_empty() {
+                return None;
+            }
             self.note(
                 name,
                 format!("{number} is too low; NCCL decides as if it were not set"),

@@ -117,6 +117,13 @@ impl Reader {
     }
 
     pub(super) fn number(&mut self, name: &str, value: &str, default: i64) -> i64 {
+        if value.is_empty() {
+            self.note(
+                name,
+                "is empty; NCCL decides as if it were not set".to_owned(),
+            );
+            return default;
+        }
         match integer(value) {
             (_, Reading::Overflow) => {
                 self.note(

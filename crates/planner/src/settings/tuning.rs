@@ -161,6 +161,25 @@ mod tests {
     }
 
     #[test]
+    fn empty_is_unset() {
+        for name in [
+            "NCCL_NTHREADS",
+            "NCCL_MIN_CTAS",
+            "NCCL_CROSS_NIC",
+            "NCCL_MIN_NCHANNELS",
+        ] {
+            let (mut settings, notes) = read(name, "");
+            assert_eq!(
+                notes,
+                ["is empty; NCCL decides as if it were not set"],
+                "{name}"
+            );
+            (settings.in_force, settings.notes) = (Vec::new(), Vec::new());
+            assert_eq!(settings, Settings::default(), "{name}");
+        }
+    }
+
+    #[test]
     fn minus_two_is_unset() {
         assert_eq!(
             read("NCCL_NET_OVERHEAD", "-2").0.tuning.net_overhead_ns,
