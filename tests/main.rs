@@ -6,11 +6,13 @@
 //! | [`agreement`] | all golden cases agree with NCCL, section by section (where they are there) |
 //! | [`corpus`] | files of other people's machines load, or are refused so that one knows what to do (where they are there) |
 //! | [`house`] | the rules of the house that no compiler checks |
+//! | [`documents`] | what the documents say is so: pictures, tables, commands, links |
 //!
 //! What cannot run is shown as ignored, with the reason: `cargo test -p integration-tests`.
 
 mod agreement;
 mod corpus;
+mod documents;
 mod house;
 mod machines;
 
@@ -48,6 +50,7 @@ fn main() -> ExitCode {
         agreement::tests(),
         corpus::tests(),
         house::tests(),
+        documents::tests(),
     ];
     match tests.into_iter().collect::<anyhow::Result<Vec<_>>>() {
         Ok(tests) => {
