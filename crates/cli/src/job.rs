@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use plan::nccl_graph::{self, GpuAddress, GraphFile};
-use plan::{Fingerprint, Plan, Producer, RequestSummary, Setting};
+use plan::{CostTable, Fingerprint, Plan, Producer, RequestSummary, Setting};
 use planner::artifact::{self, Description};
 use planner::cluster::nvlink_domain;
+use planner::cost::{self, Profile};
 use planner::{Cluster, HostPlan, Joined, Settings};
 use topology::{BuildOptions, NodeType, System};
 
@@ -36,6 +37,8 @@ pub struct Job {
     gpus: Vec<usize>,
     /// What was planned.
     pub joined: Joined,
+    /// What collectives cost.
+    pub costs: CostTable,
     /// NCCL's settings.
     pub settings: Settings,
     request: RequestSummary,
@@ -92,6 +95,11 @@ impl Job {
                 .warnings
                 .extend(node.warnings.drain(..).map(|warning| warning.to_string()));
         }
+        let costs = cost::table(
+            &joined.cost_inputs(),
+            &settings.tuning,
+            &Profile::nccl_2_30(),
+        )?;
         let request = RequestSummary {
             hosts: joined.layout().hosts(),
             nvlink_domain: joined
@@ -106,6 +114,7 @@ impl Job {
             descriptions,
             gpus,
             joined,
+            costs,
             settings,
             request,
             fingerprint,
@@ -140,7 +149,8 @@ impl Job {
         };
         let mut plan = Plan::new(producer, PROFILE, fingerprint, self.request);
         plan.settings = settings;
-        (plan.machines, plan.hosts) = artifact::machines(&self.joined.plan, &self.descriptions);
+        let costs = self.costs.clone();
+        artifact::fill(&mut plan, &self.joined, costs, &self.descriptions);
         plan
     }
 
