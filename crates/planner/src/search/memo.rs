@@ -8,7 +8,7 @@ use plan::Pattern;
 use topology::PathType;
 
 use super::record::Record;
-use super::walk::Seen;
+use super::seen::Seen;
 
 /// Everything that the steps of a walk depend on, apart from the bandwidth that is left.
 #[derive(Debug, Clone, Copy, PartialEq)]

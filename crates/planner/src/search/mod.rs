@@ -11,6 +11,7 @@ mod nets;
 mod record;
 mod relax;
 mod residual;
+mod seen;
 mod speeds;
 mod thousandths;
 mod walk;
@@ -114,7 +115,7 @@ impl<'a> Searcher<'a> {
                 rail_per_host: view.routing().settings().mnnvl_rail_per_host,
                 ports: AttemptPorts::default(),
                 ports_left,
-                used: vec![0; wiring.gpus.div_ceil(64) * record::MAX_CHANNELS],
+                used: vec![false; wiring.gpus * record::MAX_CHANNELS],
                 keys: Vec::new(),
                 known_ends: KnownEnds::default(),
             },
@@ -198,26 +199,26 @@ impl<'a> Searcher<'a> {
         self.prepare_ports(current.type_inter);
         let nearby = self.nearby.of(&self.wiring, &self.memo, current);
         self.before.1.clone_from(&self.scratch.ports_left);
-        let (improved, seen);
+        let walked;
         let mut changed = false;
         if self.thousandths.agrees(current) {
-            (improved, seen) = self.scratch.walk(
+            walked = self.scratch.walk(
                 &self.wiring,
                 nearby,
                 &mut self.thousandths,
                 current,
                 best,
-                budget,
+                *budget,
             );
         } else {
             self.before.0.clone_from(&self.floats);
-            (improved, seen) = self.scratch.walk(
+            walked = self.scratch.walk(
                 &self.wiring,
                 nearby,
                 &mut self.floats,
                 current,
                 best,
-                budget,
+                *budget,
             );
             if self.before.0 != self.floats {
                 self.thousandths.follow(&self.floats);
@@ -225,14 +226,15 @@ impl<'a> Searcher<'a> {
             }
         }
         changed |= self.before.1 != self.scratch.ports_left;
+        *budget = walked.budget_left;
         // A walk that stopped early did not see everything.
         if *budget == PERFECT {
             self.memo.changed(changed);
         } else {
             self.memo
-                .note(signature, changed, *budget, current.hops, seen);
+                .note(signature, changed, *budget, current.hops, walked.seen);
         }
-        improved
+        walked.improved
     }
 
     fn to_graph(&self, kind: GraphKind, record: &Record) -> Graph {

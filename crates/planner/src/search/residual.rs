@@ -24,17 +24,17 @@ pub(super) trait Residual {
     /// As [`Residual::take`], where [`Residual::may_have`] said yes and nothing was taken since.
     fn take_known(&mut self, wiring: &Wiring, route: &Route, amount: &Self::Amount) -> bool;
 
-    /// Whether [`Residual::fingerprint`] will be asked for.
-    fn keep_fingerprint(&mut self, keep: bool);
-
     /// Gives back what [`Residual::take`] took.
     fn give(&mut self, wiring: &Wiring, route: &Route, amount: &Self::Amount);
 
-    /// What a link has left, in whole GB/s.
-    fn whole(&self, link: u32) -> i32;
+    /// What two links both have left, in whole GB/s.
+    fn whole(&self, up: u32, down: u32) -> i32;
 
     /// A fingerprint of what all links have left, if that comes back exactly when everything is given back.
-    fn fingerprint(&self) -> Option<Fingerprint>;
+    fn fingerprint(&mut self) -> Option<Fingerprint>;
+
+    /// Another attempt begins.
+    fn begin(&mut self);
 }
 
 /// What links have left, GB/s.
@@ -112,25 +112,26 @@ impl Residual for Floats {
         self.take(wiring, route, bw)
     }
 
-    fn keep_fingerprint(&mut self, _: bool) {}
-
     fn give(&mut self, wiring: &Wiring, route: &Route, bw: &f32) {
         self.walk(wiring.charges(route), route, -*bw);
     }
 
-    fn whole(&self, link: u32) -> i32 {
-        self.0[link as usize] as i32
+    fn whole(&self, up: u32, down: u32) -> i32 {
+        (self.0[up as usize] as i32).min(self.0[down as usize] as i32)
     }
 
-    fn fingerprint(&self) -> Option<Fingerprint> {
+    fn fingerprint(&mut self) -> Option<Fingerprint> {
         None
     }
+
+    fn begin(&mut self) {}
 }
 
 /// What ports have left, GB/s.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct PortsLeft {
     left: Vec<f32>,
+    weights: Vec<Fingerprint>,
     fingerprint: Fingerprint,
     /// Some port got back other than what was taken, by rounding.
     drifted: bool,
@@ -139,12 +140,17 @@ pub(super) struct PortsLeft {
 impl PortsLeft {
     pub fn new(ports: &[Port]) -> Self {
         let left: Vec<f32> = ports.iter().map(|port| port.bw).collect();
+        // Ports stand behind all links.
+        let weights: Vec<Fingerprint> = (0..ports.len())
+            .map(|port| weight(usize::MAX - port))
+            .collect();
         let mut fingerprint = Fingerprint::default();
-        for (number, left) in left.iter().enumerate() {
-            fingerprint.add(port_weight(number), i64::from(left.to_bits()));
+        for (weight, left) in weights.iter().zip(&left) {
+            fingerprint.add(*weight, u64::from(left.to_bits()));
         }
         Self {
             left,
+            weights,
             fingerprint,
             drifted: false,
         }
@@ -171,13 +177,14 @@ impl PortsLeft {
             let after = *left - bw as f32;
             self.drifted |= after + bw as f32 != *left;
             let change = i64::from(after.to_bits()) - i64::from(left.to_bits());
-            self.fingerprint.add(port_weight(*shared as usize), change);
+            let weight = self.weights[*shared as usize];
+            // A change below zero is taken off.
+            if change < 0 {
+                self.fingerprint = self.fingerprint.without(weight.times(-change as u64));
+            } else {
+                self.fingerprint.add(weight, change as u64);
+            }
             *left = after;
         }
     }
-}
-
-/// Ports stand behind all links.
-fn port_weight(port: usize) -> Fingerprint {
-    weight(usize::MAX - port)
 }
