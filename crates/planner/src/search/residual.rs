@@ -5,6 +5,7 @@
 //! attempts on which both agree.
 
 use super::fingerprint::{Fingerprint, weight};
+use super::record::MAX_CHANNELS;
 use super::wiring::{Charge, NONE, Port, Route, Wiring};
 
 /// Where bandwidth is taken from, and given back to.
@@ -168,6 +169,22 @@ impl PortsLeft {
     /// Whether giving back ever left a port other than before.
     pub const fn drifted(&self) -> bool {
         self.drifted
+    }
+
+    /// Writes how often each port has so many whole GB/s to give. Answers no if not all of that comes back exactly.
+    pub fn write_key(&self, bw: i32, key: &mut Vec<u64>) -> bool {
+        let mut exact = true;
+        key.extend(self.left.iter().map(|left| {
+            let (mut left, mut times) = (*left, 0);
+            while left >= bw as f32 && times < MAX_CHANNELS {
+                let after = left - bw as f32;
+                exact &= after + bw as f32 == left;
+                left = after;
+                times += 1;
+            }
+            times as u64
+        }));
+        exact
     }
 
     /// Takes whole GB/s (negative gives back) from a port and from all that share its bandwidth.

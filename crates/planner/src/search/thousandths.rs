@@ -25,7 +25,7 @@ const PCI_WITH_OVERHEAD: u32 = 2;
 
 /// One bandwidth for each kind of charge: the least that a link must have, and what is taken.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Amount([(i32, i32); 4]);
+pub(super) struct Amount(pub [(i32, i32); 4]);
 
 /// One link of a route.
 #[derive(Debug, Clone, Copy)]
@@ -152,6 +152,34 @@ impl Thousandths {
         }
         self.uneven
             .retain(|link| thousandths(floats.links()[*link as usize]).is_none());
+    }
+
+    /// How many links there are.
+    pub const fn len(&self) -> usize {
+        self.left.len()
+    }
+
+    /// How many routes there are.
+    pub const fn route_count(&self) -> usize {
+        self.spans.len()
+    }
+
+    /// What the link at a place has left, thousandths of GB/s.
+    pub fn left(&self, place: usize) -> i32 {
+        self.left[place]
+    }
+
+    /// The place of each link.
+    pub fn places(&self) -> &[u32] {
+        &self.place
+    }
+
+    /// The places of the links of a route that can bind, each with its kind of charge.
+    pub fn charges(&self, route: &Route) -> impl Iterator<Item = (usize, u8)> {
+        let (first, end) = self.spans[route.number as usize];
+        self.charges[first as usize..end as usize]
+            .iter()
+            .map(|charge| (usize::from(charge.place), charge.kind))
     }
 
     /// What a route takes in fingerprints, if that is of interest.

@@ -175,6 +175,11 @@ impl Wiring {
         &self.gpu_to_port[gpu as usize * self.ports.len() + port as usize]
     }
 
+    /// All routes from ports to GPUs, and from GPUs to ports.
+    pub fn port_routes(&self) -> [&[Route]; 2] {
+        [&self.port_to_gpu, &self.gpu_to_port]
+    }
+
     pub fn nvs_to_gpu(&self, gpu: u32) -> &Route {
         &self.nvs_to_gpu[gpu as usize]
     }

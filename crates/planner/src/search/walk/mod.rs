@@ -12,6 +12,7 @@ use plan::Pattern;
 use topology::PathType;
 
 use super::known_ends::KnownEnds;
+use super::layout::Which;
 use super::record::Record;
 use super::residual::{PortsLeft, Residual};
 use super::seen::Seen;
@@ -152,14 +153,6 @@ struct Amounts<R: Residual> {
     intra: R::Amount,
     inter: R::Amount,
     half_inter: R::Amount,
-}
-
-/// One of the amounts of an attempt.
-#[derive(Debug, Clone, Copy)]
-enum Which {
-    Intra,
-    Inter,
-    HalfInter,
 }
 
 impl<R: Residual> Amounts<R> {
