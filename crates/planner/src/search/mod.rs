@@ -102,6 +102,7 @@ impl<'a> Searcher<'a> {
                 ports_left,
                 used: vec![false; wiring.gpus * record::MAX_CHANNELS],
                 keys: Vec::new(),
+                port_keys: vec![0; wiring.gpus * record::MAX_CHANNELS],
                 known_ends: KnownEnds::default(),
             },
             sm_min: sms().min().unwrap_or(0),

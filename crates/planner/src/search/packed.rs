@@ -131,8 +131,9 @@ impl Residual for Packed {
     }
 
     #[inline]
-    fn take_known(&mut self, wiring: &Wiring, route: &Route, amount: &()) -> bool {
-        self.take(wiring, route, amount)
+    fn take_known(&mut self, _: &Wiring, route: &Route, (): &()) -> bool {
+        self.left = self.after(route).0;
+        true
     }
 
     #[inline]

@@ -166,6 +166,9 @@ impl<R: Residual> Walk<'_, R> {
     fn begin_from(&mut self, port: u32, gpu: u32, back: u32, order: Order) {
         let route = self.wiring.port_to_gpu(port, gpu);
         if self.take(route, Which::Inter, self.current.type_inter) {
+            if order == Order::Free && self.sorts {
+                self.sort_for_port();
+            }
             self.begin(gpu, back, order);
             self.give(route, Which::Inter);
         }

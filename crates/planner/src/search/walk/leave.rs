@@ -28,6 +28,9 @@ impl<R: Residual> Walk<'_, R> {
             let route = self.wiring.gpu_to_port(gpu, *number);
             if self.take(route, which, self.current.type_inter) {
                 self.current.inter[channel][1] = self.wiring.ports[*number as usize].canonical;
+                if order == Order::Free && self.sorts && step < self.last {
+                    self.sort_for_port();
+                }
                 self.visit(gpu, step, back, order);
                 self.give(route, which);
             }

@@ -57,6 +57,8 @@ pub(super) struct Scratch {
     pub used: Vec<bool>,
     /// Sorted candidates of all open steps, one list after the other.
     pub keys: Vec<u64>,
+    /// For each channel in which order GPUs lie on the way to its port.
+    pub port_keys: Vec<u64>,
     pub known_ends: KnownEnds,
 }
 
@@ -103,6 +105,8 @@ impl Scratch {
             best,
             used: &mut self.used,
             keys: &mut self.keys,
+            port_keys: &mut self.port_keys,
+            sorts: self.inter && !wiring.has_nvs && wiring.private_uplinks,
             known_ends: &mut self.known_ends,
             budget,
             improved: false,
@@ -141,6 +145,9 @@ struct Walk<'a, R: Residual> {
     best: &'a mut Record,
     used: &'a mut [bool],
     keys: &'a mut Vec<u64>,
+    port_keys: &'a mut [u64],
+    /// The order of GPUs is prepared for each channel.
+    sorts: bool,
     known_ends: &'a mut KnownEnds,
     /// Steps left.
     budget: i32,

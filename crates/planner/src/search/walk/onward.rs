@@ -36,40 +36,57 @@ impl<R: Residual> Walk<'_, R> {
         }
     }
 
+    /// Prepares the order of GPUs on the way to the port of the channel. What GPUs that are not yet on the channel have
+    /// left on their PCI links does not change while it goes on.
+    pub(super) fn sort_for_port(&mut self) {
+        let wiring = self.wiring;
+        let port = self.current.inter[self.current.channels][0];
+        let keys = &mut self.port_keys[self.base..][..wiring.gpus];
+        for (gpu, key) in keys.iter_mut().enumerate() {
+            let pci_bw =
+                wiring.uplink[gpu].map_or(-1, |(up, down)| self.residual.whole(up, down));
+            *key = wiring.port_key(port, gpu, pci_bw);
+        }
+    }
+
     /// The GPUs that lie best on the way to the port first.
     fn go_on_to_port(&mut self, gpu: u32, step: u32, back: u32) {
         let wiring = self.wiring;
         let nearby = self.nearby;
         let neighbours = &nearby[gpu as usize];
-        let port = self.current.inter[self.current.channels][0];
+        if !wiring.private_uplinks {
+            self.sort_for_port();
+        }
         let first = self.keys.len();
+        let keys = &mut *self.keys;
+        let used = &self.used[self.base..][..wiring.gpus];
+        let port_keys = &self.port_keys[self.base..][..wiring.gpus];
         for (number, neighbour) in neighbours.iter().enumerate() {
             // What cannot be reached need not be sorted.
-            if self.is_used(neighbour.gpu)
+            if used[neighbour.gpu as usize]
                 || !self
                     .residual
                     .may_have(&neighbour.route, &self.amounts.intra)
             {
                 continue;
             }
-            let pci_bw = wiring.uplink[neighbour.gpu as usize]
-                .map_or(-1, |(up, down)| self.residual.whole(up, down));
-            let key = wiring.port_key(port, neighbour.gpu, pci_bw, number);
+            let key = port_keys[neighbour.gpu as usize] | number as u64;
+            keys.push(key);
             // Insertion sort: there are few, and most are in order.
-            let mut place = self.keys.len();
-            self.keys.push(key);
-            while place > first && self.keys[place - 1] > key {
-                self.keys[place] = self.keys[place - 1];
+            let sorted = &mut keys[first..];
+            let mut place = sorted.len() - 1;
+            while place > 0 && sorted[place - 1] > key {
+                sorted[place] = sorted[place - 1];
                 place -= 1;
             }
-            self.keys[place] = key;
+            sorted[place] = key;
         }
         // Far from the port, and with nothing to choose by, NCCL goes the other way round.
-        if self.keys.len() > first + 1
+        if keys.len() > first + 1
             && back != step + 1
-            && wiring.is_uniform(gpu, |other| self.is_used(other))
+            && wiring.is_uniform(gpu, |other| used[other as usize])
         {
-            self.keys[first..].reverse();
+            keys[first..].reverse();
         }
         for at in first..self.keys.len() {
             let neighbour = &neighbours[Wiring::neighbour_of(self.keys[at])];
