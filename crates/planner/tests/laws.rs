@@ -9,6 +9,7 @@ use plan::{
     EndPoint, Fingerprint, Graph, GraphKind, Pattern, Plan, Producer, RequestSummary, neighbours,
 };
 use planner::artifact::{self, Description};
+use planner::cost::{self, Profile};
 use planner::{Cluster, Error, HostPlan, Joined, Request, Settings, plan_host};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -192,7 +193,17 @@ fn check_plan_file(document: &Document, request: &Request) -> Result<(), TestCas
             Fingerprint::new("nccl-2.30").finish(),
             summary,
         );
-        (plan.machines, plan.hosts) = artifact::machines(&joined.plan, &[description]);
+        let costs = cost::table(
+            &joined.cost_inputs(),
+            &request.settings.tuning,
+            &Profile::nccl_2_30(),
+        );
+        artifact::fill(
+            &mut plan,
+            &joined,
+            costs.expect("no setting restricts the choice"),
+            &[description],
+        );
         let text = plan.to_json().expect("a plan that can be written");
         assert_eq!(Plan::from_json(&text), Ok(plan));
         Ok(text)

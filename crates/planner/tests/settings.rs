@@ -4,7 +4,7 @@ use plan::GraphKind;
 use planner::cluster::nvlink_domain;
 use planner::cost::{self, Profile};
 use planner::settings::{Effect, effect, variables};
-use planner::{Cluster, Error, Joined, Settings};
+use planner::{Cluster, Joined, Settings};
 use test_support::Machine;
 use topology::xml::{Document, Element, Tag};
 use topology::{BuildOptions, System};
@@ -183,36 +183,27 @@ fn cluster(job: Job, settings: &Settings) -> Cluster {
 }
 
 /// All that is decided, as text.
-fn decided(job: Job, variables: &[(&str, &str)]) -> Result<String, Error> {
+fn decided(job: Job, variables: &[(&str, &str)]) -> Result<String, Box<dyn std::error::Error>> {
     let variables = variables
         .iter()
         .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
     let settings = Settings::from_variables(variables);
     let collnet = matches!(job, Reducing(_) | ReducingMixed(..));
     let joined = Joined::new(cluster(job, &settings).plan(collnet, &settings)?, &settings)?;
-    let mut text = format!(
-        "{:?} {:?} {:?} {} {:?} {:?}",
-        joined.facts, joined.channels, joined.nvls, joined.collnet, joined.p2p, joined.buffers
-    );
+    let expansion = &joined.expansion;
+    let mut text = format!("{:?} {:?}", joined.facts, joined.common());
     for node in joined.plan.distinct() {
         text += &format!("\n{:?} {:?}", node.graphs, node.trails);
     }
     let ranks = joined.layout().ranks();
     for rank in 0..ranks {
         for kind in [GraphKind::Ring, GraphKind::Tree] {
-            text += &format!("\n{rank} {kind}: {:?}", joined.sends(rank, kind)?);
+            text += &format!("\n{rank} {kind}: {:?}", expansion.sends(rank, kind)?);
         }
+        let transfer = expansion.p2p_connection(0, rank, 0);
+        text += &format!("\n0 to {rank}: {transfer:?}");
     }
-    text += &format!("\n{:?}", joined.schedule(0).collect::<Vec<_>>());
-    let host = |rank| joined.layout().rank(rank).map(|place| place.host);
-    for peer in 1..ranks {
-        if host(peer) == host(0) {
-            let connection = joined.connection(0, peer, GraphKind::Ring, 0);
-            text += &format!("\n0 to {peer}: {connection:?}");
-        } else {
-            text += &format!("\n0 to {peer}: {:?}", joined.p2p_sender(0, peer, 0)?);
-        }
-    }
+    text += &format!("\n{:?}", expansion.schedule(0).collect::<Vec<_>>());
     let table = cost::table(
         &joined.cost_inputs(),
         &settings.tuning,
@@ -229,7 +220,8 @@ fn every_variable_changes_a_decision() {
         if name == "NCCL_GRAPH_FILE" {
             continue;
         }
-        let (plain, changed) = (decided(job, &[]), decided(job, &[(name, value)]));
+        let [plain, changed] = [&[][..], &[(name, value)]]
+            .map(|variables| decided(job, variables).map_err(|error| error.to_string()));
         assert!(plain.is_ok() || changed.is_ok(), "{name}: {plain:?}");
         if plain == changed {
             idle.push(format!("{name}={value} changes nothing on {job:?}"));
