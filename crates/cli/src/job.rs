@@ -4,13 +4,15 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use plan::nccl_graph::{self, GpuAddress, GraphFile};
-use plan::{Fingerprint, Plan, Producer, RequestSummary, Setting};
+use plan::{CostTable, Fingerprint, Plan, Producer, RequestSummary, Setting};
 use planner::artifact::{self, Description};
-use planner::cluster::nvlink_domain;
+use planner::cluster::nvlink_domain as nvlink_domain_of;
+use planner::cost::{self, Profile};
 use planner::{Cluster, HostPlan, Joined, Settings};
-use topology::{BuildOptions, NodeType, System};
+use topology::NodeType;
 
 use crate::arguments::JobArguments;
+use crate::edits;
 use crate::environment::Environment;
 use crate::input::Machine;
 use crate::output::Output;
@@ -46,11 +48,19 @@ impl Job {
         environment: &Environment,
         output: &mut Output,
     ) -> Result<Self> {
-        let mut settings = environment.settings(&arguments.variables, &mut output.warnings);
-        if let Some(file) = settings.graph_file.clone() {
-            settings.graphs = Some(read_graph_file(&file, output)?);
-        }
-        let hosts = read_hosts(arguments, output)?;
+        let settings = read_settings(arguments, environment, output)?;
+        let hosts = hosts(read_machines(arguments, output)?, arguments, output)?;
+        Self::of(hosts, arguments, settings, output)
+    }
+
+    /// Plans a job of these hosts, which were read and edited already.
+    pub fn of(
+        hosts: Vec<(Machine, u32)>,
+        arguments: &JobArguments,
+        settings: Settings,
+        output: &mut Output,
+    ) -> Result<Self> {
+        let hosts = join_domain(hosts, arguments.nvlink_domain);
         let mut cluster = Cluster::new();
         let mut fingerprint = Fingerprint::new(PROFILE);
         let (mut machines, mut descriptions, mut gpus): (Vec<Machine>, Vec<_>, Vec<_>) =
@@ -66,9 +76,13 @@ impl Job {
                 Some(at) => at,
                 None => {
                     let system = machine.system(&settings)?;
+                    let mut summary = summary::machine(&system);
+                    if !machine.edits.is_empty() {
+                        summary.push_str(&format!("; edited: {}", machine.edits.join(" ")));
+                    }
                     descriptions.push(Description {
                         name: machine.name.clone(),
-                        summary: summary::machine(&system),
+                        summary,
                     });
                     gpus.push(system.count(NodeType::Gpu));
                     ids.push(cluster.add_machine(system));
@@ -109,16 +123,36 @@ impl Job {
         })
     }
 
-    /// The plan as the artifact that outlives the process.
-    pub fn artifact(&self) -> Plan {
-        let settings: Vec<Setting> = self
-            .settings
+    /// The settings that decide something.
+    pub fn deciding(&self) -> Vec<Setting> {
+        self.settings
             .deciding()
             .map(|(name, value)| Setting {
                 name: name.to_owned(),
                 value: value.to_owned(),
             })
-            .collect();
+            .collect()
+    }
+
+    /// What collectives cost, by these constants.
+    pub fn costs(&self, profile: &Profile) -> Result<CostTable> {
+        Ok(cost::table(
+            &self.joined.cost_inputs(),
+            &self.settings.tuning,
+            profile,
+        )?)
+    }
+
+    /// The plan with its costs.
+    pub fn priced(&self, profile: &Profile) -> Result<Plan> {
+        let mut plan = self.artifact();
+        plan.costs = Some(self.costs(profile)?);
+        Ok(plan)
+    }
+
+    /// The plan as the artifact that outlives the process.
+    pub fn artifact(&self) -> Plan {
+        let settings = self.deciding();
         let graphs = self
             .settings
             .graphs
@@ -161,13 +195,15 @@ impl Job {
         &self.joined.plan.machines[machine].nodes[0]
     }
 
-    /// What the machine is called in the job.
+    /// What the job's machines are called, each once.
     pub fn name(&self) -> String {
-        self.descriptions
-            .iter()
-            .map(|machine| machine.name.as_str())
-            .collect::<Vec<_>>()
-            .join("+")
+        let mut names: Vec<&str> = Vec::new();
+        for machine in &self.descriptions {
+            if !names.contains(&machine.name.as_str()) {
+                names.push(&machine.name);
+            }
+        }
+        names.join("+")
     }
 
     /// Hosts of the job.
@@ -223,19 +259,42 @@ fn is_domain(nodes: &[HostPlan]) -> bool {
         .is_some_and(|node| node.view.system().hosts().len() > 1)
 }
 
-/// The machines of the job in host order, each with how many in a row.
-fn read_hosts(arguments: &JobArguments, output: &mut Output) -> Result<Vec<(Machine, u32)>> {
-    if arguments.files.len() > 1 && arguments.hosts > 1 {
+/// NCCL's settings for a job, with the graph file that they name.
+pub fn read_settings(
+    arguments: &JobArguments,
+    environment: &Environment,
+    output: &mut Output,
+) -> Result<Settings> {
+    let mut settings = environment.settings(&arguments.variables, &mut output.warnings);
+    if let Some(file) = settings.graph_file.clone() {
+        settings.graphs = Some(read_graph_file(&file, output)?);
+    }
+    Ok(settings)
+}
+
+/// The machines that the arguments name.
+pub fn read_machines(arguments: &JobArguments, output: &mut Output) -> Result<Vec<Machine>> {
+    let files = arguments.files.iter();
+    files.map(|file| Machine::read(file, output)).collect()
+}
+
+/// The machines of the job in host order, each with how many in a row, edited as the arguments say.
+pub fn hosts(
+    machines: Vec<Machine>,
+    arguments: &JobArguments,
+    output: &mut Output,
+) -> Result<Vec<(Machine, u32)>> {
+    if machines.len() > 1 && arguments.hosts > 1 {
         bail!(
             "--hosts counts copies of one machine; with several files, name each file as often as it occurs"
         );
     }
+    let alone = machines.len() == 1 && arguments.hosts == 1;
     let mut hosts = Vec::new();
-    for file in &arguments.files {
-        let machine = Machine::read(file, output)?;
-        let recorded = recorded_hosts(&machine);
+    for machine in machines {
+        let recorded = machine.recorded_hosts();
         if recorded > 1 {
-            if arguments.hosts > 1 || arguments.files.len() > 1 {
+            if !alone {
                 bail!(
                     "{} already holds an NVLink domain of {recorded} hosts (host_hash values); plan it alone",
                     machine.document.file
@@ -249,27 +308,38 @@ fn read_hosts(arguments: &JobArguments, output: &mut Output) -> Result<Vec<(Mach
         }
         hosts.push((machine, arguments.hosts));
     }
-    if arguments.nvlink_domain && recorded_hosts(&hosts[0].0) < 2 {
-        let documents = hosts
-            .iter()
-            .flat_map(|(machine, copies)| (0..*copies).map(|_| &machine.document));
-        let Some(document) = nvlink_domain(documents) else {
-            return Ok(hosts);
-        };
-        let name = hosts
-            .iter()
-            .map(|(machine, _)| machine.name.as_str())
-            .collect::<Vec<_>>()
-            .join("+");
-        return Ok(vec![(Machine { name, document }, 1)]);
-    }
-    Ok(hosts)
+    edits::apply(hosts, &arguments.edits.all())
 }
 
-/// How many hosts a file tells apart.
-fn recorded_hosts(machine: &Machine) -> usize {
-    System::from_document_with(&machine.document, BuildOptions::default())
-        .map_or(1, |system| system.hosts().len())
+/// Makes one machine of hosts that share an NVLink domain.
+fn join_domain(hosts: Vec<(Machine, u32)>, nvlink_domain: bool) -> Vec<(Machine, u32)> {
+    let is_recorded = |(machine, _): &(Machine, u32)| machine.recorded_hosts() > 1;
+    if !nvlink_domain || hosts.first().is_some_and(is_recorded) {
+        return hosts;
+    }
+    let documents = hosts
+        .iter()
+        .flat_map(|(machine, copies)| (0..*copies).map(|_| &machine.document));
+    let Some(document) = nvlink_domain_of(documents) else {
+        return hosts;
+    };
+    let name = hosts
+        .iter()
+        .map(|(machine, _)| machine.name.as_str())
+        .collect::<Vec<_>>()
+        .join("+");
+    let edits = hosts
+        .iter()
+        .flat_map(|(machine, _)| machine.edits.clone())
+        .collect();
+    vec![(
+        Machine {
+            name,
+            document,
+            edits,
+        },
+        1,
+    )]
 }
 
 fn read_graph_file(file: &str, output: &mut Output) -> Result<GraphFile> {

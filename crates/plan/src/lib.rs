@@ -8,7 +8,7 @@
 //! Nothing here decides anything, reads a file or looks at a machine: values come in, values and text go out.
 //!
 //! In reading order: [`graph`], [`trail`], [`connection`], [`channel`], [`machine`], [`rank`], [`fingerprint`],
-//! [`collective`], [`cost`], [`Plan`], [`schema`], [`nccl_graph`], [`error`].
+//! [`collective`], [`cost`], [`Plan`], [`compare`] (two plans by meaning), [`schema`], [`nccl_graph`], [`error`].
 //!
 //! ```
 //! use plan::{Fingerprint, Plan, Producer, RequestSummary};
@@ -24,6 +24,7 @@
 
 pub mod channel;
 pub mod collective;
+pub mod compare;
 pub mod connection;
 pub mod cost;
 pub mod error;
@@ -42,6 +43,7 @@ mod validate;
 
 pub use channel::{GraphPaths, neighbours};
 pub use collective::{Algorithm, Collective, Protocol};
+pub use compare::{ChoiceDifference, Chosen, Comparison, Difference, compare};
 pub use connection::{EndPoint, NeighbourPath};
 pub use cost::CostTable;
 pub use error::Error;

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::cost::CostTable;
 use crate::error::Error;
 use crate::fingerprint::Digest;
 use crate::json;
@@ -31,6 +32,9 @@ pub struct Plan {
     pub settings: Vec<Setting>,
     /// The machines of the job in rank order.
     pub hosts: Vec<HostRun>,
+    /// What collectives cost, and so which algorithm and protocol is chosen for a size.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub costs: Option<CostTable>,
     /// The different machines, with the channels that were found for each.
     pub machines: Vec<Machine>,
 }
@@ -89,6 +93,7 @@ impl Plan {
             request,
             settings: Vec::new(),
             hosts: Vec::new(),
+            costs: None,
             machines: Vec::new(),
         }
     }

@@ -146,6 +146,16 @@ impl AlphaBeta {
         (gbps > 0.0).then(|| Self::new(inputs.ranks, alpha, 1.0 / (1000.0 * gbps), 0.0).ok())?
     }
 
+    /// α: time of a message without its bytes, µs.
+    pub const fn alpha_us(&self) -> f64 {
+        self.alpha_us
+    }
+
+    /// 1/β: bandwidth of all channels together, GB/s; infinite when bytes take no time.
+    pub fn bandwidth(&self) -> f64 {
+        1.0 / (1000.0 * self.beta_us)
+    }
+
     /// The same with a fixed number of pieces for chains.
     #[must_use]
     pub const fn with_pieces(mut self, pieces: u32) -> Self {
