@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
 use plan::cost::{Choice, CostModel, Estimate, NoChoice};
-use plan::{Algorithm, Collective, CostTable, Plan, Protocol, Setting};
+use plan::{Algorithm, Collective, CostTable, GraphKind, Plan, Protocol, Setting};
 use planner::cost::profile::NCCL_2_30_TOML;
 use planner::cost::{AlphaBeta, Profile, Scheme};
 use serde::Serialize;
@@ -137,7 +137,7 @@ fn read(
     }
     let settings = job::read_settings(&arguments.job, environment, output)?;
     let hosts = job::hosts(machines, &arguments.job, output)?;
-    let job = Job::of(hosts, &arguments.job, settings, output)?;
+    let job = Job::of(hosts, &arguments.job, settings, &profile, output)?;
     let inputs = job.joined.cost_inputs();
     Ok(Subject {
         name: job.name(),
@@ -145,21 +145,28 @@ fn read(
         ranks: u64::from(inputs.ranks),
         settings: job.deciding(),
         notes: render::settings::warnings(&job.settings).collect(),
-        costs: job.costs(&profile)?,
         alpha_beta: AlphaBeta::of(&inputs, &profile),
+        costs: job.costs,
     })
 }
 
-fn of_plan(name: String, plan: Plan, _profile: &Profile) -> Result<Subject> {
+fn of_plan(name: String, plan: Plan, profile: &Profile) -> Result<Subject> {
     let costs = plan.costs.clone().with_context(|| {
         format!("{name} is a plan without a cost table; expected one that topo plan -o wrote")
     })?;
+    let ring = plan
+        .common
+        .as_ref()
+        .and_then(|common| common.graph(GraphKind::Ring));
+    let alpha_beta = ring.and_then(|ring| {
+        AlphaBeta::of_ring(costs.job.ranks, costs.job.nodes, &ring.into(), profile)
+    });
     Ok(Subject {
         hosts: plan.request.hosts,
         ranks: plan.rank_count(),
         settings: plan.settings,
         notes: Vec::new(),
-        alpha_beta: None,
+        alpha_beta,
         name,
         costs,
     })

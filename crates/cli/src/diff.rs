@@ -131,8 +131,8 @@ fn read(
             let given = job::read_settings(&job, environment, output)?;
             output.warnings.extend(settings::warnings(&given));
             let hosts = job::hosts(vec![machine], &job, output)?;
-            let planned = Job::of(hosts, &job, given, output)?;
-            Ok((planned.name(), planned.priced(&Profile::nccl_2_30())?))
+            let planned = Job::of(hosts, &job, given, &Profile::nccl_2_30(), output)?;
+            Ok((planned.name(), planned.artifact()))
         }
     }
 }

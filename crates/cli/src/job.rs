@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use plan::nccl_graph::{self, GpuAddress, GraphFile};
 use plan::{CostTable, Fingerprint, Plan, Producer, RequestSummary, Setting};
 use planner::artifact::{self, Description};
-use planner::cluster::nvlink_domain as nvlink_domain_of;
+use planner::cluster::nvlink_domain;
 use planner::cost::{self, Profile};
 use planner::{Cluster, HostPlan, Joined, Settings};
 use topology::NodeType;
@@ -35,6 +35,8 @@ pub struct Job {
     gpus: Vec<usize>,
     /// What was planned.
     pub joined: Joined,
+    /// What collectives cost.
+    pub costs: CostTable,
     /// NCCL's settings.
     pub settings: Settings,
     request: RequestSummary,
@@ -50,14 +52,15 @@ impl Job {
     ) -> Result<Self> {
         let settings = read_settings(arguments, environment, output)?;
         let hosts = hosts(read_machines(arguments, output)?, arguments, output)?;
-        Self::of(hosts, arguments, settings, output)
+        Self::of(hosts, arguments, settings, &Profile::nccl_2_30(), output)
     }
 
-    /// Plans a job of these hosts, which were read and edited already.
+    /// Plans a job of these hosts, which were read and edited already, and prices it by these constants.
     pub fn of(
         hosts: Vec<(Machine, u32)>,
         arguments: &JobArguments,
         settings: Settings,
+        profile: &Profile,
         output: &mut Output,
     ) -> Result<Self> {
         let hosts = join_domain(hosts, arguments.nvlink_domain);
@@ -103,6 +106,7 @@ impl Job {
                 .warnings
                 .extend(node.warnings.drain(..).map(|warning| warning.to_string()));
         }
+        let costs = cost::table(&joined.cost_inputs(), &settings.tuning, profile)?;
         let request = RequestSummary {
             hosts: joined.layout().hosts(),
             nvlink_domain: joined
@@ -117,6 +121,7 @@ impl Job {
             descriptions,
             gpus,
             joined,
+            costs,
             settings,
             request,
             fingerprint,
@@ -132,22 +137,6 @@ impl Job {
                 value: value.to_owned(),
             })
             .collect()
-    }
-
-    /// What collectives cost, by these constants.
-    pub fn costs(&self, profile: &Profile) -> Result<CostTable> {
-        Ok(cost::table(
-            &self.joined.cost_inputs(),
-            &self.settings.tuning,
-            profile,
-        )?)
-    }
-
-    /// The plan with its costs.
-    pub fn priced(&self, profile: &Profile) -> Result<Plan> {
-        let mut plan = self.artifact();
-        plan.costs = Some(self.costs(profile)?);
-        Ok(plan)
     }
 
     /// The plan as the artifact that outlives the process.
@@ -171,7 +160,8 @@ impl Job {
         };
         let mut plan = Plan::new(producer, PROFILE, fingerprint, self.request);
         plan.settings = settings;
-        (plan.machines, plan.hosts) = artifact::machines(&self.joined.plan, &self.descriptions);
+        let costs = self.costs.clone();
+        artifact::fill(&mut plan, &self.joined, costs, &self.descriptions);
         plan
     }
 
@@ -312,15 +302,15 @@ pub fn hosts(
 }
 
 /// Makes one machine of hosts that share an NVLink domain.
-fn join_domain(hosts: Vec<(Machine, u32)>, nvlink_domain: bool) -> Vec<(Machine, u32)> {
+fn join_domain(hosts: Vec<(Machine, u32)>, wanted: bool) -> Vec<(Machine, u32)> {
     let is_recorded = |(machine, _): &(Machine, u32)| machine.recorded_hosts() > 1;
-    if !nvlink_domain || hosts.first().is_some_and(is_recorded) {
+    if !wanted || hosts.first().is_some_and(is_recorded) {
         return hosts;
     }
     let documents = hosts
         .iter()
         .flat_map(|(machine, copies)| (0..*copies).map(|_| &machine.document));
-    let Some(document) = nvlink_domain_of(documents) else {
+    let Some(document) = nvlink_domain(documents) else {
         return hosts;
     };
     let name = hosts

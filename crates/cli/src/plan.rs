@@ -4,7 +4,6 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use planner::cost::Profile;
 
 use crate::arguments::PlanArguments;
 use crate::device::Names;
@@ -22,14 +21,14 @@ pub fn run(
 ) -> Result<()> {
     let job = Job::plan(&arguments.job, environment, output)?;
     if let Some(path) = &arguments.output {
-        write_beside(path, &job.priced(&Profile::nccl_2_30())?.to_json()?)?;
+        write_beside(path, &job.artifact().to_json()?)?;
     }
     if arguments.format != Format::Text {
         output.warnings.extend(settings::warnings(&job.settings));
     }
     match arguments.format {
         Format::Quiet => output.text = summary::quiet(&job),
-        Format::Json => output.text = job.priced(&Profile::nccl_2_30())?.to_json()?,
+        Format::Json => output.text = job.artifact().to_json()?,
         Format::NcclGraph => output.text = job.graph_file()?,
         Format::Text => {
             let look = Look {

@@ -1,9 +1,8 @@
 //! `topo what-if`: every single failure of a machine, and what is left of the job.
 
 use anyhow::{Result, anyhow, bail};
-use plan::{Collective, CostTable, GraphKind, compare};
+use plan::{Collective, CostTable, GraphKind, GraphSummary, compare};
 use planner::Settings;
-use planner::connect::GraphSummary;
 use planner::cost::Profile;
 use serde::Serialize;
 use topology::edit::{Edit, Failure, FailureKind, failures};
@@ -69,8 +68,8 @@ pub fn run(
     let hosts = job::hosts(job::read_machines(given, output)?, given, output)?;
     let sizes = sizes::expand(&arguments.sizes, 2).map_err(|problem| anyhow!(problem))?;
     let profile = Profile::nccl_2_30();
-    let job = Job::of(hosts.clone(), given, settings.clone(), output)?;
-    let whole = figures(&job, &profile, &sizes)?;
+    let job = Job::of(hosts.clone(), given, settings.clone(), &profile, output)?;
+    let whole = figures(&job, &sizes);
     let Some((first, _)) = hosts.first() else {
         bail!("the job has no hosts; expected at least one");
     };
@@ -84,7 +83,7 @@ pub fn run(
             failure.edit = failure.edit.on_host(Some(0));
         }
         let left = fail(&hosts, &failure.edit, given, &settings)
-            .and_then(|job| figures(&job, &profile, &sizes))
+            .map(|job| figures(&job, &sizes))
             .map_err(|error| format!("{error:#}"));
         let equal = rows.iter_mut().find(|row| {
             row.left == left
@@ -114,7 +113,7 @@ pub fn run(
         TextOrJson::Text => what_if::page(&report, look),
         TextOrJson::Json => {
             let again = |edit: &Edit| fail(&hosts, edit, given, &settings);
-            json(&report, &profile, again)?
+            json(&report, again)?
         }
     };
     Ok(())
@@ -139,12 +138,19 @@ fn fail(
 ) -> Result<Job> {
     let hosts = edits::apply(hosts.to_vec(), std::slice::from_ref(edit))?;
     // What is odd about the file was said of the whole machine.
-    Job::of(hosts, arguments, settings.clone(), &mut Output::default())
+    let mut said = Output::default();
+    Job::of(
+        hosts,
+        arguments,
+        settings.clone(),
+        &Profile::nccl_2_30(),
+        &mut said,
+    )
 }
 
-fn figures(job: &Job, profile: &Profile, sizes: &[u64]) -> Result<Figures> {
+fn figures(job: &Job, sizes: &[u64]) -> Figures {
     let joined = &job.joined;
-    let costs = job.costs(profile)?;
+    let costs = job.costs.clone();
     let ring = joined.facts.graph(GraphKind::Ring);
     let each = if joined.layout().nodes() > 1 {
         ring.bw_intra.min(ring.bw_inter)
@@ -155,14 +161,14 @@ fn figures(job: &Job, profile: &Profile, sizes: &[u64]) -> Result<Figures> {
         let choice = costs.choose(Collective::AllReduce, *bytes).ok()?;
         Some(choice.time_us)
     };
-    Ok(Figures {
+    Figures {
         ranks: joined.layout().ranks(),
-        channels: joined.channels.count(),
+        channels: joined.common().channels.count(),
         rings: (ring.channels, each),
         times: sizes.iter().map(time).collect(),
-        graphs: joined.facts.graphs.to_vec(),
+        graphs: joined.common().graphs.clone(),
         costs,
-    })
+    }
 }
 
 fn losses(whole: &Figures, left: &Result<Figures, String>) -> Vec<Option<f64>> {
@@ -232,12 +238,8 @@ fn left<'a>(figures: &Figures, sizes: &'a [u64], losses: &[Option<f64>]) -> Left
     }
 }
 
-fn json(
-    report: &Report,
-    profile: &Profile,
-    again: impl Fn(&Edit) -> Result<Job>,
-) -> Result<String> {
-    let whole = report.job.priced(profile)?;
+fn json(report: &Report, again: impl Fn(&Edit) -> Result<Job>) -> Result<String> {
+    let whole = report.job.artifact();
     let mut rows = Vec::new();
     for row in &report.rows {
         let failure = &row.failures[0];
@@ -253,7 +255,7 @@ fn json(
             Err(problem) => value["cannot_be_planned"] = problem.as_str().into(),
             Ok(figures) => {
                 value["left"] = serde_json::to_value(left(figures, &report.sizes, &row.losses))?;
-                let failed = again(&failure.edit)?.priced(profile)?;
+                let failed = again(&failure.edit)?.artifact();
                 let comparison = compare::compare(&whole, &failed, &report.sizes)?;
                 value["differences"] = serde_json::to_value(&comparison.facts)?;
             }

@@ -65,14 +65,9 @@ pub enum Error {
         /// How many.
         ranks: u64,
     },
-    /// Ranks count from 0.
-    #[error("the job has no rank {rank}; expected 0 to {last}", last = ranks.saturating_sub(1))]
-    NoSuchRank {
-        /// Which was asked for.
-        rank: u32,
-        /// How many there are.
-        ranks: u32,
-    },
+    /// The rank order does not fit the job.
+    #[error(transparent)]
+    RankOrder(#[from] plan::OrderError),
     /// Hosts have different numbers of network ports, and that is not wanted.
     #[error(
         "hosts have between {least} and {most} network ports; NCCL_IGNORE_NET_MISMATCH=0 asks for equal numbers: \

@@ -71,56 +71,70 @@ fn section(difference: &Difference) -> &'static str {
 
 fn facts(rows: &[&Difference], names: &[String; 2], several: bool, look: Look) -> String {
     let mut table = Columns::new(look, &["what", &names[0], &names[1]]);
-    // The same change of several channels, hops or GPUs in a row is one line.
-    let mut merged: Vec<(Vec<String>, Vec<i32>, [String; 2])> = Vec::new();
+    // The same change of several channels, hops or GPUs is one line.
+    let mut merged: Vec<(Vec<String>, Vec<String>, [String; 2])> = Vec::new();
     for difference in rows {
         let values = [&difference.first, &difference.second]
             .map(|value| value.as_ref().map_or("-".to_owned(), show));
-        let (pattern, number) = numbered(&difference.at);
-        let known = number.and_then(|_| {
-            merged.iter_mut().find(|(known, numbers, shown)| {
-                *known == pattern && !numbers.is_empty() && *shown == values
-            })
+        let (pattern, member) = common(&difference.at);
+        let known = member.as_ref().and_then(|_| {
+            let same = |row: &&mut (Vec<String>, Vec<String>, [String; 2])| {
+                row.0 == pattern && row.2 == values
+            };
+            merged.iter_mut().find(same)
         });
-        match (known, number) {
-            (Some((_, numbers, _)), Some(number)) => numbers.push(number),
-            (_, number) => merged.push((pattern, number.into_iter().collect(), values)),
+        match (known, member) {
+            (Some((_, members, _)), Some(member)) => members.push(member),
+            (_, member) => merged.push((pattern, member.into_iter().collect(), values)),
         }
     }
-    for (pattern, numbers, [first, second]) in merged {
-        table.row(vec![place(&pattern, &numbers, several), first, second]);
+    for (pattern, members, [first, second]) in merged {
+        table.row(vec![place(&pattern, &members, several), first, second]);
     }
     table.finish()
 }
 
-/// Stands for the number that was taken out.
-const NUMBER: &str = "#";
+/// Stands for what was taken out.
+const MEMBER: &str = "#";
 
-/// The last number of a place, and the place without it.
-fn numbered(at: &[String]) -> (Vec<String>, Option<i32>) {
+/// Most members that are named in one line, where they are no ranges of numbers.
+const NAMED: usize = 6;
+
+/// The place without the last number, or pair of devices, in it.
+fn common(at: &[String]) -> (Vec<String>, Option<String>) {
+    let is_member = |index: &usize| {
+        let of_machines = *index == 1 && at[0] == "machines";
+        !of_machines && (at[*index].parse::<i32>().is_ok() || at[*index].contains('→'))
+    };
     let mut pattern = at.to_vec();
-    // Machines and groups stay apart.
-    let last = (0..at.len())
+    let member = (0..at.len())
         .rev()
-        .filter(|index| !(*index == 1 && at[0] == "machines"))
-        .find_map(|index| Some((index, at[index].parse::<i32>().ok()?)));
-    match last {
-        Some((index, number)) => {
-            pattern[index] = NUMBER.to_owned();
-            (pattern, Some(number))
-        }
-        None => (pattern, None),
+        .find(is_member)
+        .map(|index| std::mem::replace(&mut pattern[index], MEMBER.to_owned()));
+    (pattern, member)
+}
+
+/// `0-3,5`, or names one after the other.
+fn several_of(members: &[String]) -> String {
+    let numbers: Option<Vec<i32>> = members.iter().map(|member| member.parse().ok()).collect();
+    if let Some(numbers) = numbers {
+        return ranges(&numbers, ",");
+    }
+    let named = members[..members.len().min(NAMED)].join(", ");
+    match members.len().saturating_sub(NAMED) {
+        0 => named,
+        more => format!("{named} and {more} more"),
     }
 }
 
 /// A place in words: `ring, channels 0-3, GPUs in order`.
-fn place(pattern: &[String], numbers: &[i32], several: bool) -> String {
+fn place(pattern: &[String], members: &[String], several: bool) -> String {
     let mut words: Vec<String> = Vec::new();
     let mut list: Option<&str> = None;
     for segment in pattern {
-        let number = segment == NUMBER || segment.parse::<u32>().is_ok();
-        let shown = if segment == NUMBER {
-            ranges(numbers, ",")
+        let number = segment == MEMBER || segment.parse::<u32>().is_ok();
+        let shown = if segment == MEMBER {
+            several_of(members)
         } else {
             segment.clone()
         };
@@ -128,17 +142,20 @@ fn place(pattern: &[String], numbers: &[i32], several: bool) -> String {
             (Some("machines"), true) if !several => {}
             (Some("groups"), true) if shown == "0" => {}
             (Some(of), true) => {
-                let of = if numbers.len() > 1 && segment == NUMBER {
+                let of = if members.len() > 1 && segment == MEMBER {
                     of
                 } else {
                     singular(of)
                 };
                 words.push(format!("{of} {shown}"));
             }
-            (Some("graphs" | "paths" | "entries" | "costs" | "common"), false) => {
+            (Some("graphs" | "paths" | "entries" | "costs" | "common" | "transports"), false) => {
                 words.push(title(&shown))
             }
             (Some(of), false) => words.extend([title(of), title(&shown)]),
+            (None, true) if pattern.iter().any(|segment| segment == "paths") => {
+                words.push(format!("hops {shown}"));
+            }
             (None, _) => {
                 if is_list(segment) {
                     list = Some(segment);
@@ -201,6 +218,9 @@ fn title(key: &str) -> String {
         "type_inter" => "worst path GPU–NIC".to_owned(),
         "max_bw" => "widest path, GB/s".to_owned(),
         "total_bw" => "most of one GPU, GB/s".to_owned(),
+        "between" => "GPU to GPU".to_owned(),
+        "ports" => "GPU to NIC".to_owned(),
+        "p2p" => "point to point".to_owned(),
         "bandwidth" | "bw" => "GB/s".to_owned(),
         "latency" => "latency, µs".to_owned(),
         other => other.replace('_', " "),

@@ -19,7 +19,7 @@ const OF_GPU: [&str; 2] = ["dev", "bus_id"];
 const OF_PORT: [&str; 5] = ["id", "dev", "name", "bus_id", "port"];
 
 /// Keys under which ports are named by their ids.
-const PORT_IDS: [&str; 2] = ["net", "nets"];
+const PORT_IDS: [&str; 3] = ["net", "nets", "own"];
 
 /// The plan as a tree of which all is meant.
 pub(super) fn value(plan: &Plan) -> Result<Value, Error> {
@@ -107,7 +107,61 @@ fn canonical_machine(machine: &mut Value) {
     for group in machine["groups"].as_array_mut().into_iter().flatten() {
         drop_keys(group, &["trails"]);
         number_ports(group, &ports);
+        let members = members(group);
+        if let Some(transports) = group.get_mut("transports") {
+            *transports = canonical_transports(transports.take(), &members);
+        }
     }
+}
+
+/// A kind with its fields beside it.
+fn flat(way: &Value) -> Value {
+    match way.as_object().and_then(|way| way.iter().next()) {
+        Some((kind, Value::Object(fields))) => {
+            let mut fields = fields.clone();
+            fields.insert("way".to_owned(), json!(kind));
+            Value::Object(fields)
+        }
+        _ => way.clone(),
+    }
+}
+
+/// The GPUs of a group by their rank in the machine, ascending.
+fn members(group: &Value) -> Vec<i64> {
+    let ranks = group["ranks"].as_array().into_iter().flatten();
+    let mut members: Vec<i64> = ranks.filter_map(Value::as_i64).collect();
+    members.sort_unstable();
+    members
+}
+
+/// Each way under its two GPUs instead of under a number, each use of a port under its GPU and port.
+fn canonical_transports(transports: Value, members: &[i64]) -> Value {
+    let list = |key: &str| elements(transports.get(key).cloned());
+    let ways = list("ways");
+    let mut between = Map::new();
+    for (row, from) in list("between").iter().zip(members) {
+        for (way, to) in row.as_array().into_iter().flatten().zip(members) {
+            if let Some(way) = ways
+                .get(way.as_u64().unwrap_or(u64::MAX) as usize)
+                .filter(|_| from != to)
+            {
+                between.insert(format!("{from}→{to}"), flat(way));
+            }
+        }
+    }
+    let mut ports = Map::new();
+    for mut port in list("ports") {
+        let name = format!("{}→NIC {}", port["gpu"], port["net"]);
+        drop_keys(&mut port, &["gpu", "net"]);
+        ports.insert(name, port);
+    }
+    let mut p2p = Map::new();
+    for mut own in list("p2p") {
+        let name = own["gpu"].to_string();
+        drop_keys(&mut own, &["gpu"]);
+        p2p.insert(name, own);
+    }
+    json!({"between": between, "ports": ports, "p2p": p2p})
 }
 
 /// The place of a value among those seen before, in order of first appearance.

@@ -19,7 +19,7 @@ pub(super) fn differences(first: &Value, second: &Value) -> Vec<Difference> {
     found
 }
 
-/// The channel below a list of a group, as machine, group, kind and number.
+/// The graph or channel below a list of a group, as machine, group, kind and, for a channel, its number.
 fn channel(at: &[String], list: &str) -> Option<Vec<String>> {
     match at {
         [
@@ -38,6 +38,11 @@ fn channel(at: &[String], list: &str) -> Option<Vec<String>> {
             && channels == "channels" =>
         {
             Some([machine, group, kind, number].map(Clone::clone).to_vec())
+        }
+        [machines, machine, groups, group, own, kind]
+            if machines == "machines" && groups == "groups" && own == list =>
+        {
+            Some([machine, group, kind].map(Clone::clone).to_vec())
         }
         _ => None,
     }

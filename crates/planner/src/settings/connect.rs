@@ -4,8 +4,7 @@
 use super::Settings;
 use super::parse::Reader;
 
-/// Most channels of a communicator (NCCL's `MAXCHANNELS`).
-pub const MAX_CHANNELS: u32 = 64;
+pub use plan::MAX_CHANNELS;
 
 /// Bytes of kernel arguments before the list of work, and bytes per channel in that list.
 const ARGUMENTS_HEAD: i64 = 32;
