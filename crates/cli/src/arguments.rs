@@ -65,7 +65,7 @@ Examples:
 
 /// Plan a machine's NCCL channels offline, and say why they are what they are
 #[derive(Debug, Parser)]
-#[command(name = "topo", version, after_help = EXAMPLES, disable_help_subcommand = true, max_term_width = 100)]
+#[command(name = "topo", version, after_help = EXAMPLES, max_term_width = 100)]
 pub struct Arguments {
     /// What to do.
     #[command(subcommand)]

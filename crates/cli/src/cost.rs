@@ -120,6 +120,7 @@ fn read(
     output: &mut Output,
 ) -> Result<Subject> {
     let profile = profile(arguments.profile.as_deref())?;
+    job::refuse_input_twice(&arguments.job)?;
     let mut machines = Vec::new();
     for file in &arguments.job.files {
         match Source::read(file, output)? {

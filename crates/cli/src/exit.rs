@@ -3,6 +3,8 @@
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
+use anyhow::Context;
+
 use crate::output::Output;
 
 /// Something was wrong: the file, the machine, or the command line (clap's status too).
@@ -35,7 +37,7 @@ fn print(text: &str) -> anyhow::Result<()> {
     {
         // The reader has seen enough, as in `topo plan … | head`.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        done => Ok(done?),
+        done => done.context("cannot write standard output"),
     }
 }
 

@@ -148,9 +148,10 @@ fn resolve(file: &Path) -> Result<PathBuf> {
             let inside = file.join(IN_FOLDER);
             if !inside.is_file() {
                 bail!(
-                    "{} is a folder without a {IN_FOLDER}{}",
+                    "{} is a folder without a {IN_FOLDER}{}{}",
                     file.display(),
-                    question_for(&inside)
+                    question_for(&inside),
+                    machines_in(file)
                 );
             }
             Ok(inside)
@@ -164,6 +165,26 @@ fn resolve(file: &Path) -> Result<PathBuf> {
             ))
         }
         Err(error) => Err(error).with_context(|| format!("cannot read {}", file.display())),
+    }
+}
+
+/// Names folders inside that hold a machine.
+fn machines_in(folder: &Path) -> String {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut machines: Vec<PathBuf> = entries
+        .map(|entry| entry.path())
+        .filter(|path| path.join(IN_FOLDER).is_file())
+        .collect();
+    machines.sort();
+    match machines.as_slice() {
+        [] => String::new(),
+        [only] => format!("; {} has one", only.display()),
+        [first, .., last] => format!(
+            "; {} of the folders in it have one, from {} to {}",
+            machines.len(),
+            first.display(),
+            last.display()
+        ),
     }
 }
 

@@ -1,6 +1,6 @@
 //! A job, planned: from the command line to the joined plan and its artifact.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use plan::nccl_graph::{self, GpuAddress, GraphFile};
@@ -23,6 +23,9 @@ const PROFILE: &str = "nccl-2.30";
 
 /// Largest graph file that is read, bytes.
 const GRAPH_FILE_LIMIT: u64 = 64 << 20;
+
+/// Most hosts of an NVLink domain: NCCL has room for so many GPUs in one, and a host has at least one.
+const MOST_DOMAIN_HOSTS: u64 = 640;
 
 /// A planned job.
 #[derive(Debug)]
@@ -63,7 +66,11 @@ impl Job {
         profile: &Profile,
         output: &mut Output,
     ) -> Result<Self> {
-        let hosts = join_domain(hosts, arguments.nvlink_domain);
+        let hosts = if arguments.nvlink_domain {
+            join_domain(hosts, &settings, output)?
+        } else {
+            hosts
+        };
         let mut cluster = Cluster::new();
         let mut fingerprint = Fingerprint::new(PROFILE);
         let (mut machines, mut descriptions, mut gpus): (Vec<Machine>, Vec<_>, Vec<_>) =
@@ -262,8 +269,18 @@ pub fn read_settings(
     Ok(settings)
 }
 
+/// Standard input can be one of the files only.
+pub fn refuse_input_twice(arguments: &JobArguments) -> Result<()> {
+    let from_input = |file: &&PathBuf| file.as_path() == Path::new("-");
+    if arguments.files.iter().filter(from_input).count() > 1 {
+        bail!("standard input (-) can be read once only; use --hosts for equal hosts, or files");
+    }
+    Ok(())
+}
+
 /// The machines that the arguments name.
 pub fn read_machines(arguments: &JobArguments, output: &mut Output) -> Result<Vec<Machine>> {
+    refuse_input_twice(arguments)?;
     let files = arguments.files.iter();
     files.map(|file| Machine::read(file, output)).collect()
 }
@@ -302,16 +319,35 @@ pub fn hosts(
 }
 
 /// Makes one machine of hosts that share an NVLink domain.
-fn join_domain(hosts: Vec<(Machine, u32)>, wanted: bool) -> Vec<(Machine, u32)> {
+fn join_domain(
+    hosts: Vec<(Machine, u32)>,
+    settings: &Settings,
+    output: &mut Output,
+) -> Result<Vec<(Machine, u32)>> {
     let is_recorded = |(machine, _): &(Machine, u32)| machine.recorded_hosts() > 1;
-    if !wanted || hosts.first().is_some_and(is_recorded) {
-        return hosts;
+    if hosts.first().is_some_and(is_recorded) {
+        return Ok(hosts);
+    }
+    if !settings.allow_nvlink_domains() {
+        output.warnings.push(
+            "--nvlink-domain: the settings forbid it (NCCL_MNNVL_ENABLE=0, or P2P switched off without \
+             NCCL_MNNVL_ENABLE=1), so the network joins the hosts"
+                .to_owned(),
+        );
+        return Ok(hosts);
+    }
+    let count: u64 = hosts.iter().map(|(_, copies)| u64::from(*copies)).sum();
+    if count > MOST_DOMAIN_HOSTS {
+        bail!(
+            "{count} hosts in one NVLink domain; NCCL's limit is {MOST_DOMAIN_HOSTS} GPUs (without --nvlink-domain \
+             the network joins the hosts)"
+        );
     }
     let documents = hosts
         .iter()
         .flat_map(|(machine, copies)| (0..*copies).map(|_| &machine.document));
     let Some(document) = nvlink_domain(documents) else {
-        return hosts;
+        return Ok(hosts);
     };
     let name = hosts
         .iter()
@@ -322,14 +358,12 @@ fn join_domain(hosts: Vec<(Machine, u32)>, wanted: bool) -> Vec<(Machine, u32)> 
         .iter()
         .flat_map(|(machine, _)| machine.edits.clone())
         .collect();
-    vec![(
-        Machine {
-            name,
-            document,
-            edits,
-        },
-        1,
-    )]
+    let machine = Machine {
+        name,
+        document,
+        edits,
+    };
+    Ok(vec![(machine, 1)])
 }
 
 fn read_graph_file(file: &str, output: &mut Output) -> Result<GraphFile> {

@@ -1,6 +1,8 @@
 //! The real binary, from the outside: what it prints where, and with which status it ends.
 
+mod artifacts;
 mod compare;
+mod jobs;
 mod mistakes;
 mod pages;
 mod renumber;

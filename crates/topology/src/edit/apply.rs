@@ -111,7 +111,7 @@ impl Work<'_> {
                 for device in devices {
                     match device.kind {
                         DeviceKind::NvSwitch => {
-                            let wires = self.into_switch(device.host);
+                            let wires = self.switch_wires(device.host);
                             self.removed
                                 .extend(wires.into_iter().flat_map(|wire| wire.elements));
                         }
@@ -204,7 +204,7 @@ impl Work<'_> {
     /// The links that a device by itself means.
     fn own_wires(&self, device: &Device) -> Result<Vec<Wire>, EditError> {
         match (device.kind, self.pci_of(device)) {
-            (DeviceKind::NvSwitch, _) => Ok(self.into_switch(device.host)),
+            (DeviceKind::NvSwitch, _) => Ok(self.switch_wires(device.host)),
             (DeviceKind::Port, _) => Ok(vec![Wire {
                 elements: vec![device.element.clone()],
                 attribute: Some("speed"),
@@ -220,7 +220,7 @@ impl Work<'_> {
         }
     }
 
-    fn into_switch(&self, host: u32) -> Vec<Wire> {
+    fn switch_wires(&self, host: u32) -> Vec<Wire> {
         let of_host = |device: &&Device| device.host == host && device.kind == DeviceKind::Gpu;
         let gpus = self.devices.all.iter().filter(of_host);
         gpus.filter_map(|gpu| self.nvlinks(gpu, |link| link_kind(link) == NodeType::Nvs))
