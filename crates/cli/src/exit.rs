@@ -10,6 +10,9 @@ use crate::output::Output;
 /// Something was wrong: the file, the machine, or the command line (clap's status too).
 const FAILED: u8 = 2;
 
+/// What was compared is not the same.
+const DIFFERS: u8 = 1;
+
 /// Most warnings that are shown; a broken file has hundreds of the same kind.
 const SHOWN_WARNINGS: usize = 10;
 
@@ -17,6 +20,7 @@ const SHOWN_WARNINGS: usize = 10;
 pub fn finish(done: anyhow::Result<()>, output: &Output) -> ExitCode {
     print_warnings(&output.warnings);
     match done.and_then(|()| print(&output.text)) {
+        Ok(()) if output.differs => ExitCode::from(DIFFERS),
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             report(&format!("error: {error:#}\n"));

@@ -110,9 +110,10 @@ impl Layouts {
             state: memo.state(),
         };
         let bw = (attempt.bw_intra, attempt.bw_inter);
-        let known = self.layouts.iter().position(|known| {
-            known.limits == limits && known.bw == bw
-        });
+        let known = self
+            .layouts
+            .iter()
+            .position(|known| known.limits == limits && known.bw == bw);
         known.unwrap_or_else(|| {
             let sorts = memo.inter() && !wiring.has_nvs;
             let at = self.uses.iter().position(|(known, _)| *known == limits);

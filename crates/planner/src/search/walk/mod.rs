@@ -231,9 +231,7 @@ impl<R: Residual> Walk<'_, R> {
         } else if step < self.last {
             self.go_on(gpu, step, back, order);
         } else if self.closes {
-            let route = self
-                .wiring
-                .gpu_to_gpu(gpu, self.current.intra[self.base]);
+            let route = self.wiring.gpu_to_gpu(gpu, self.current.intra[self.base]);
             if self.take(route, Which::Intra, self.current.type_intra) {
                 self.end();
                 self.give(route, Which::Intra);
