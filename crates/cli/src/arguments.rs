@@ -4,8 +4,11 @@ pub mod compare;
 
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
+use plan::Collective;
+use plan::program::{Schedule, Transfer};
 
 use crate::output::Format;
 use compare::{
@@ -52,6 +55,18 @@ Examples:
 Devices: GPU0 by device number, NIC3 or NET3 by the net plug-in's number, mlx5_3 by name,
 CPU1 by NUMA node, or a PCI bus id.";
 
+const PROGRAM_EXAMPLES: &str = "\
+Examples:
+  topo program plan.json --collective all-reduce --algorithm tree --rank 3
+  topo program topologies/dgx-h100 --collective all-gather --algorithm ring --channels 1
+  topo program --ranks 4 --collective all-reduce --algorithm mesh
+  topo program --ranks 4 --collective all-reduce --algorithm two-phase-mesh --transfer direct
+  topo program plan.json --collective send-recv --root 2 --to 5 --rank 5
+
+Steps have NCCL's names: recvReduceSend takes what comes from a FIFO, reduces it with what is
+local, and sends the result on.
+Exit status: 0 when there is a program, 2 when there is none or the command line is wrong.";
+
 const COMPLETIONS_EXAMPLES: &str = "\
 Examples:
   topo completions bash > ~/.local/share/bash-completion/completions/topo
@@ -90,6 +105,9 @@ pub enum Command {
     /// Compare two machines, settings or plans by what a job would notice
     #[command(after_help = DIFF_EXAMPLES)]
     Diff(DiffArguments),
+    /// Show what one rank does for a collective, step by step, and prove that it is right
+    #[command(after_help = PROGRAM_EXAMPLES)]
+    Program(ProgramArguments),
     /// Print the completions of a shell
     #[command(after_help = COMPLETIONS_EXAMPLES)]
     Completions {
@@ -157,6 +175,57 @@ pub struct ShowArguments {
     /// NCCL's variables.
     #[command(flatten)]
     pub variables: Variables,
+}
+
+/// Arguments of `topo program`.
+#[derive(Debug, Args)]
+#[command(mut_arg("files", |files| files.required(false).required_unless_present("ranks").conflicts_with("ranks")))]
+pub struct ProgramArguments {
+    /// The job: a plan (of topo plan -o) or topology files.
+    #[command(flatten)]
+    pub job: JobArguments,
+    /// Instead of a file: a machine without a plan, with so many ranks
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub ranks: Option<u32>,
+    /// What all ranks do together
+    #[arg(long, value_parser = collective())]
+    pub collective: Collective,
+    /// By which algorithm
+    #[arg(long, visible_alias = "schedule", value_parser = schedule())]
+    pub algorithm: Option<Schedule>,
+    /// How a mesh moves data: through FIFOs, or by reading and writing the peers' buffers
+    #[arg(long, default_value = "fifo", value_parser = transfer())]
+    pub transfer: Transfer,
+    /// Whose program
+    #[arg(long, value_name = "RANK", default_value_t = 0)]
+    pub rank: u32,
+    /// The rank that has or gets the message; of send-recv the one that sends
+    #[arg(long, value_name = "RANK", default_value_t = 0)]
+    pub root: u32,
+    /// The rank that receives, of send-recv; by default the next one
+    #[arg(long, value_name = "RANK")]
+    pub to: Option<u32>,
+    /// Only so many of the channels
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub channels: Option<u32>,
+    /// The output is the input, or a block of it
+    #[arg(long)]
+    pub in_place: bool,
+}
+
+fn collective() -> impl TypedValueParser<Value = Collective> {
+    let names = PossibleValuesParser::new(Collective::ALL.map(Collective::command_name));
+    names.try_map(|name| Collective::from_command_name(&name).ok_or("no such collective"))
+}
+
+fn schedule() -> impl TypedValueParser<Value = Schedule> {
+    PossibleValuesParser::new(Schedule::ALL.map(Schedule::name))
+        .try_map(|name| name.parse::<Schedule>())
+}
+
+fn transfer() -> impl TypedValueParser<Value = Transfer> {
+    PossibleValuesParser::new(Transfer::ALL.map(Transfer::name))
+        .try_map(|name| name.parse::<Transfer>())
 }
 
 /// Variables given on the command line.

@@ -14,7 +14,7 @@ use topology::NodeType;
 use crate::arguments::JobArguments;
 use crate::edits;
 use crate::environment::Environment;
-use crate::input::Machine;
+use crate::input::{Machine, Source};
 use crate::output::Output;
 use crate::render::{count, summary};
 
@@ -53,8 +53,19 @@ impl Job {
         environment: &Environment,
         output: &mut Output,
     ) -> Result<Self> {
+        let machines = read_machines(arguments, output)?;
+        Self::of_machines(machines, arguments, environment, output)
+    }
+
+    /// Plans the job that these machines make.
+    pub fn of_machines(
+        machines: Vec<Machine>,
+        arguments: &JobArguments,
+        environment: &Environment,
+        output: &mut Output,
+    ) -> Result<Self> {
         let settings = read_settings(arguments, environment, output)?;
-        let hosts = hosts(read_machines(arguments, output)?, arguments, output)?;
+        let hosts = hosts(machines, arguments, output)?;
         Self::of(hosts, arguments, settings, &Profile::nccl_2_30(), output)
     }
 
@@ -283,6 +294,25 @@ pub fn read_machines(arguments: &JobArguments, output: &mut Output) -> Result<Ve
     refuse_input_twice(arguments)?;
     let files = arguments.files.iter();
     files.map(|file| Machine::read(file, output)).collect()
+}
+
+/// The plan that the job's only file is, or the machines that its files are.
+pub fn read_plan(
+    arguments: &JobArguments,
+    output: &mut Output,
+) -> Result<Result<Box<Plan>, Vec<Machine>>> {
+    refuse_input_twice(arguments)?;
+    let mut machines = Vec::new();
+    for file in &arguments.files {
+        match Source::read(file, output)? {
+            Source::Plan(_, plan) if arguments.files.len() == 1 => return Ok(Ok(plan)),
+            Source::Plan(name, _) => {
+                bail!("{name} is a plan; expected it alone, or topology files only")
+            }
+            Source::Topology(machine) => machines.push(machine),
+        }
+    }
+    Ok(Err(machines))
 }
 
 /// The machines of the job in host order, each with how many in a row, edited as the arguments say.

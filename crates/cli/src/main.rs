@@ -4,7 +4,7 @@
 //! plain functions that return text; `main` prints it.
 //!
 //! In reading order: [`arguments`], [`environment`], [`input`], [`job`], [`edits`], [`plan`], [`show`], [`why`],
-//! [`cost`], [`what_if`], [`diff`], [`sizes`], [`render`], [`output`],
+//! [`cost`], [`what_if`], [`diff`], [`program`], [`sizes`], [`render`], [`output`],
 //! [`exit`].
 
 mod arguments;
@@ -19,6 +19,7 @@ mod input;
 mod job;
 mod output;
 mod plan;
+mod program;
 mod render;
 mod show;
 mod sizes;
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
         Command::Cost(arguments) => cost::run(arguments, &environment, &mut output),
         Command::WhatIf(arguments) => what_if::run(arguments, &environment, &mut output),
         Command::Diff(arguments) => diff::run(arguments, &environment, &mut output),
+        Command::Program(arguments) => program::run(arguments, &environment, &mut output),
         Command::Completions { shell } => generate::completions(*shell, &mut output),
         Command::Man { directory } => generate::man(directory.as_deref(), &mut output),
     };

@@ -5,6 +5,7 @@ mod compare;
 mod jobs;
 mod mistakes;
 mod pages;
+mod programs;
 mod renumber;
 mod surroundings;
 
