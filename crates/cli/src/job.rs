@@ -6,19 +6,24 @@ use anyhow::{Context, Result, bail};
 use plan::nccl_graph::{self, GpuAddress, GraphFile};
 use plan::{CostTable, Fingerprint, Plan, Producer, RequestSummary, Setting};
 use planner::artifact::{self, Description};
-use planner::cluster::nvlink_domain;
+use planner::cluster::{gpu_devices, nvlink_domain, with_gpus};
 use planner::cost::{self, Profile};
 use planner::{Cluster, HostPlan, Joined, Settings};
+use topology::xml::Document;
 use topology::{BuildOptions, NodeType, System};
 
 use crate::arguments::JobArguments;
 use crate::environment::Environment;
 use crate::input::Machine;
 use crate::output::Output;
-use crate::render::{count, summary};
+use crate::render::{count, ranges, summary};
+use crate::{numbers, rank_order};
 
 /// Whose decisions are made.
 const PROFILE: &str = "nccl-2.30";
+
+/// Most GPUs that a list of GPUs may name.
+const MOST_GPUS: usize = 1 << 16;
 
 /// Largest graph file that is read, bytes.
 const GRAPH_FILE_LIMIT: u64 = 64 << 20;
@@ -81,6 +86,9 @@ impl Job {
             };
             cluster.place(ids[at], copies);
         }
+        if let Some(order) = rank_order::parse(&arguments.rank_order, &cluster.gpu_runs())? {
+            cluster.order_ranks(order);
+        }
         let mut joined = Joined::new(cluster.plan(arguments.collnet, &settings)?, &settings)?;
         for node in joined
             .plan
@@ -97,6 +105,9 @@ impl Job {
             &settings.tuning,
             &Profile::nccl_2_30(),
         )?;
+        output
+            .warnings
+            .extend(joined.notes().iter().map(ToString::to_string));
         let request = RequestSummary {
             hosts: joined.layout().hosts(),
             nvlink_domain: joined
@@ -138,8 +149,12 @@ impl Job {
             .clone()
             .settings(&settings)
             .request(&self.request)
-            .part("graph-file", graphs.unwrap_or_default().as_bytes())
-            .finish();
+            .part("graph-file", graphs.unwrap_or_default().as_bytes());
+        let fingerprint = match &self.joined.plan.order {
+            Some(order) => fingerprint.part("rank-order", format!("{order:?}").as_bytes()),
+            None => fingerprint,
+        }
+        .finish();
         let producer = Producer {
             name: "topo".to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -242,7 +257,10 @@ fn read_hosts(arguments: &JobArguments, output: &mut Output) -> Result<Vec<(Mach
     }
     let mut hosts = Vec::new();
     for file in &arguments.files {
-        let machine = Machine::read(file, output)?;
+        let mut machine = Machine::read(file, output)?;
+        if let Some(list) = &arguments.gpus {
+            machine.document = some_gpus(&machine.document, list)?;
+        }
         let recorded = recorded_hosts(&machine);
         if recorded > 1 {
             if arguments.hosts > 1 || arguments.files.len() > 1 {
@@ -274,6 +292,28 @@ fn read_hosts(arguments: &JobArguments, output: &mut Output) -> Result<Vec<(Mach
         return Ok(vec![(Machine { name, document }, 1)]);
     }
     Ok(hosts)
+}
+
+/// The document with only the GPUs of a list.
+fn some_gpus(document: &Document, list: &str) -> Result<Document> {
+    let there = gpu_devices(document);
+    let wanted = numbers::list(list, MOST_GPUS).with_context(|| format!("--gpus {list}"))?;
+    let mut devices: Vec<i32> = Vec::new();
+    for wanted in wanted {
+        let found = i32::try_from(wanted).ok().filter(|dev| there.contains(dev));
+        let Some(dev) = found else {
+            bail!(
+                "--gpus {list}: {} has no GPU{wanted}; it has GPU {}",
+                document.file,
+                ranges(&there, ", ")
+            );
+        };
+        if devices.contains(&dev) {
+            bail!("--gpus {list}: GPU{dev} is named twice");
+        }
+        devices.push(dev);
+    }
+    Ok(with_gpus(document, &devices))
 }
 
 /// How many hosts a file tells apart.

@@ -3,7 +3,7 @@
 //! Everything outside enters and leaves here: arguments, environment, files, the terminal. What a command says is made by
 //! plain functions that return text; `main` prints it.
 //!
-//! In reading order: [`arguments`], [`environment`], [`input`], [`job`], [`plan`], [`show`], [`why`], [`render`], [`output`],
+//! In reading order: [`arguments`], [`environment`], [`input`], [`job`], [`plan`], [`rank`], [`show`], [`why`], [`render`], [`output`],
 //! [`exit`].
 
 mod arguments;
@@ -13,8 +13,11 @@ mod exit;
 mod generate;
 mod input;
 mod job;
+mod numbers;
 mod output;
 mod plan;
+mod rank;
+mod rank_order;
 mod render;
 mod show;
 mod suggest;
@@ -35,6 +38,7 @@ fn main() -> ExitCode {
     let mut output = Output::default();
     let done = match &arguments.command {
         Command::Plan(arguments) => plan::run(arguments, &environment, &mut output),
+        Command::Rank(arguments) => rank::run(arguments, &environment, &mut output),
         Command::Show(arguments) => show::run(arguments, &environment, &mut output),
         Command::Completions { shell } => generate::completions(*shell, &mut output),
         Command::Man { directory } => generate::man(directory.as_deref(), &mut output),

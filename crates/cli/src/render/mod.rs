@@ -2,11 +2,13 @@
 
 pub mod branch;
 pub mod channels;
+pub mod connections;
 pub mod document;
 pub mod grid;
 pub mod joined;
 pub mod matrix;
 pub mod path;
+pub mod rank;
 pub mod settings;
 pub mod summary;
 pub mod table;

@@ -8,8 +8,10 @@
 //! [`RankOrder`] of its own.
 
 mod domain;
+mod subset;
 
 pub use domain::nvlink_domain;
+pub use subset::{gpu_devices, with_gpus};
 
 use plan::{Layout, NodePlace, RankOrder, Shape};
 use topology::{NodeType, System};
@@ -67,7 +69,7 @@ impl Cluster {
 
     /// Gives ranks to GPUs in another order than host after host.
     pub fn order_ranks(&mut self, order: RankOrder) {
-        self.order = Some(order).filter(|order| !order.is_plain());
+        self.order = Some(order);
     }
 
     /// GPUs of the machines in a row: how many each has, and how many machines.
@@ -141,7 +143,7 @@ impl Cluster {
             layout,
             machines,
             runs,
-            order: self.order.clone(),
+            order: self.order.clone().filter(|order| !order.is_plain()),
             collnet: collnet && settings.collnet_enable != Some(false),
         })
     }
