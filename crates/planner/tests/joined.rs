@@ -1,61 +1,15 @@
 //! What holds for every job, whatever its machines: rings visit every rank, trees span all of them, schedules match.
 
-use std::path::PathBuf;
+mod common;
 
+use common::{artifact_of, document, join, machines, settings, system};
 use plan::expand::double_tree;
-use plan::{
-    Connection, Expansion, Fingerprint, GraphKind, NotDirect, NotShared, Plan, Producer, RankOrder,
-    RankView, RequestSummary,
-};
-use planner::artifact;
+use plan::{Connection, Expansion, GraphKind, NotDirect, NotShared, Plan, RankOrder, RankView};
 use planner::cluster::nvlink_domain;
 
-use planner::cost::{self, Profile};
-use planner::{Cluster, Error, Joined, Settings};
+use planner::{Cluster, Error, Joined};
 use proptest::prelude::*;
-use topology::xml::Document;
 use topology::{PathType, System};
-
-fn folder() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../topologies")
-}
-
-/// The machines with a topology file, by name.
-fn machines() -> Vec<String> {
-    let mut names: Vec<String> = std::fs::read_dir(folder())
-        .into_iter()
-        .flatten()
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| path.join("topology.xml").is_file())
-        .filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned()))
-        .collect();
-    names.sort();
-    assert!(!names.is_empty(), "no machines in {}", folder().display());
-    names
-}
-
-fn document(name: &str) -> Document {
-    let path = folder().join(name).join("topology.xml");
-    let bytes = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    topology::xml::parse(name, &bytes).unwrap_or_else(|error| panic!("{name}: {error}"))
-}
-
-fn system(name: &str) -> System {
-    System::from_document(&document(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
-}
-
-fn settings(variables: &[(&str, &str)]) -> Settings {
-    Settings::from_variables(
-        variables
-            .iter()
-            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned())),
-    )
-}
-
-fn join(cluster: &Cluster, variables: &[(&str, &str)]) -> Result<Joined, Error> {
-    let settings = settings(variables);
-    Joined::new(cluster.plan(false, &settings)?, &settings)
-}
 
 fn check_rings(joined: &Joined) -> Result<(), TestCaseError> {
     let ranks = joined.layout().ranks();
@@ -239,28 +193,6 @@ fn cluster(runs: &[(prop::sample::Index, u32)], order: Order) -> Cluster {
         }
     }
     cluster
-}
-
-fn artifact_of(joined: &Joined) -> Plan {
-    let request = RequestSummary {
-        hosts: joined.layout().hosts(),
-        nvlink_domain: false,
-        collnet: joined.plan.collnet,
-    };
-    let producer = Producer {
-        name: "test".to_owned(),
-        version: "0".to_owned(),
-    };
-    let costs = cost::table(
-        &joined.cost_inputs(),
-        &Settings::default().tuning,
-        &Profile::nccl_2_30(),
-    )
-    .expect("no restriction");
-    let fingerprint = Fingerprint::new("nccl-2.30").finish();
-    let mut plan = Plan::new(producer, "nccl-2.30", fingerprint, request);
-    artifact::fill(&mut plan, joined, costs, &[]);
-    plan
 }
 
 /// Each rank's view, from the file alone, is its part of the whole; and neighbours tell the same of what joins them.

@@ -297,8 +297,8 @@ pub fn net_name(machine: &Machine, net: i64) -> String {
     }
 }
 
-/// How bytes travel in a few words. `own` and `peer` are the machines of the two ranks, `rank` this side's number.
-pub fn sentence(connection: &Connection, own: &Machine, peer: &Machine, sends: bool) -> String {
+/// How bytes travel from one rank (with its machine) to another in a few words.
+pub fn sentence(connection: &Connection, from: (u32, &Machine), to: &Machine) -> String {
     match connection {
         Connection::Direct {
             via,
@@ -322,13 +322,21 @@ pub fn sentence(connection: &Connection, own: &Machine, peer: &Machine, sends: b
             sender,
             receiver,
         } => {
-            let (from, to) = if sends { (own, peer) } else { (peer, own) };
+            let proxy = if sender.proxy == from.0 {
+                String::new()
+            } else {
+                format!(" by rank {} (PXN)", sender.proxy)
+            };
             let local = if *not_direct == plan::NotDirect::OtherHost {
                 String::new()
             } else {
                 format!(" (no P2P: {not_direct}; no SHM: {not_shared})")
             };
-            format!("NET, {}→{}{local}", end(from, sender), end(to, receiver))
+            format!(
+                "NET, {}{proxy}→{}{local}",
+                end(from.1, sender),
+                end(to, receiver)
+            )
         }
     }
 }
@@ -343,9 +351,11 @@ fn end(machine: &Machine, end: &NetEnd) -> String {
 }
 
 /// Both directions of a link; once where they are alike.
-pub fn both_ways(link: &Link, own: &Machine, peer: &Machine) -> String {
-    let send = link.send.map(|way| sentence(&way, own, peer, true));
-    let receive = link.receive.map(|way| sentence(&way, own, peer, false));
+pub fn both_ways(link: &Link, rank: u32, own: &Machine, peer: &Machine) -> String {
+    let send = link.send.map(|way| sentence(&way, (rank, own), peer));
+    let receive = link
+        .receive
+        .map(|way| sentence(&way, (link.peer, peer), own));
     match (send, receive) {
         (Some(send), Some(receive)) if send == receive => send,
         (Some(send), Some(receive)) => format!("out: {send}; in: {receive}"),

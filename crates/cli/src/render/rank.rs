@@ -124,7 +124,12 @@ impl Page<'_> {
     }
 
     fn way(&self, link: &Link) -> String {
-        both_ways(link, self.machine, self.machine_of(link.peer))
+        both_ways(
+            link,
+            self.view.rank,
+            self.machine,
+            self.machine_of(link.peer),
+        )
     }
 
     /// Rows that are equal apart from the channel, once.
@@ -288,7 +293,7 @@ impl Page<'_> {
         for (index, round) in rounds {
             let channel = p2p.base_channel(index as u32, layout.nodes());
             let over = match self.expansion.p2p_connection(rank, round.send, channel) {
-                Ok(way) => sentence(&way, self.machine, self.machine_of(round.send), true),
+                Ok(way) => sentence(&way, (rank, self.machine), self.machine_of(round.send)),
                 Err(error) => error.to_string(),
             };
             table.row(vec![

@@ -2,6 +2,7 @@
 
 mod mistakes;
 mod pages;
+mod ranks;
 mod surroundings;
 
 use std::path::{Path, PathBuf};

@@ -117,6 +117,11 @@ impl Cluster {
         let mut number = vec![None; self.machines.len()];
         let mut machines = Vec::new();
         let mut runs = Vec::new();
+        let several = self
+            .runs
+            .iter()
+            .any(|(machine, _)| *machine != self.runs[0].0);
+        let mut host = 0;
         for (machine, count) in &self.runs {
             let Some(system) = self.system(*machine) else {
                 return Err(Error::UnknownMachine);
@@ -125,10 +130,18 @@ impl Cluster {
             let at = match *slot {
                 Some(at) => at,
                 None => {
-                    machines.push(MachinePlan::new(system, collnet, settings, ranks as usize)?);
+                    let planned = MachinePlan::new(system, collnet, settings, ranks as usize);
+                    machines.push(planned.map_err(|error| match several {
+                        true => Error::OfHost {
+                            host,
+                            error: Box::new(error),
+                        },
+                        false => error,
+                    })?);
                     *slot.insert(machines.len() - 1)
                 }
             };
+            host += system.hosts().len().max(1) as u32 * *count;
             runs.push((at, *count));
         }
         let layout = Layout::new(
