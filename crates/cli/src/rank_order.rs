@@ -9,8 +9,11 @@ use plan::order::MAX_ORDERED_RANKS;
 use crate::numbers;
 use crate::suggest;
 
+/// The usual order, host after host.
+pub const HOST: &str = "host";
+
 /// Orders that have a name.
-const NAMED: [&str; 2] = ["host", "round-robin"];
+const NAMED: [&str; 2] = [HOST, "round-robin"];
 
 /// Largest file that is read, bytes: more than the numbers of as many ranks as may have an order take.
 const FILE_LIMIT: u64 = 256 << 20;
@@ -20,7 +23,7 @@ const FILE_LIMIT: u64 = 256 << 20;
 pub fn parse(text: &str, machines: &[(u32, u32)]) -> Result<Option<RankOrder>> {
     let most = MAX_ORDERED_RANKS as usize;
     match text {
-        "host" => return Ok(None),
+        HOST => return Ok(None),
         "round-robin" => {
             let ranks = machines
                 .iter()

@@ -9,7 +9,7 @@
 //! Nothing here decides anything, reads a file or looks at a machine: values come in, values and text go out.
 //!
 //! In reading order: [`graph`], [`trail`], [`connection`], [`channel`], [`transport`], [`machine`], [`order`], [`layout`],
-//! [`common`], [`expand`], [`fingerprint`], [`collective`], [`cost`], [`Plan`], [`schema`], [`nccl_graph`], [`error`].
+//! [`common`], [`expand`], [`fingerprint`], [`collective`], [`cost`], [`Plan`], [`compare`], [`schema`], [`nccl_graph`], [`error`].
 //!
 //! ```
 //! use plan::{Fingerprint, Plan, Producer, RequestSummary};
@@ -26,6 +26,7 @@
 pub mod channel;
 pub mod collective;
 pub mod common;
+pub mod compare;
 pub mod connection;
 pub mod cost;
 pub mod error;
@@ -48,6 +49,7 @@ mod validate;
 pub use channel::{GraphPaths, neighbours};
 pub use collective::{Algorithm, Collective, Protocol};
 pub use common::{Base, Buffers, Channels, Common, GraphSummary, MAX_CHANNELS, Nvls, P2pChannels};
+pub use compare::{ChoiceDifference, Chosen, Comparison, Difference, compare};
 pub use connection::{EndPoint, NeighbourPath};
 pub use cost::CostTable;
 pub use error::Error;

@@ -84,7 +84,7 @@ fn files_that_are_no_plans() {
     }
     let said = refused(&["rank", "topologies", "-r", "0"]);
     assert!(
-        said.err.contains("is a folder; expected a plan"),
+        said.err.contains("is a folder without a topology.xml"),
         "{}",
         said.err
     );
