@@ -10,7 +10,7 @@ use clap_complete::Shell;
 use plan::Collective;
 use plan::program::{Schedule, Transfer};
 
-use crate::output::Format;
+use crate::output::{Format, RankFormat};
 use compare::{
     COST_EXAMPLES, CostArguments, DIFF_EXAMPLES, DiffArguments, EditArguments, WHAT_IF_EXAMPLES,
     WhatIfArguments,
@@ -33,6 +33,10 @@ Examples:
   topo plan topology.xml --hosts 2             two such machines joined by their network
   topo plan a.xml b.xml                        two different machines in one job
   topo plan gb200.xml --hosts 18 --nvlink-domain
+  topo plan topology.xml --gpus 0-3,6          a job that uses some GPUs only
+  topo plan topology.xml --hosts 2 --rank-order round-robin
+  topo plan topology.xml --hosts 2 --connections
+                                               how the bytes travel between neighbours, and why
   topo plan topology.xml -o plan.json          write the plan, for other tools and for later
   topo plan topology.xml --format nccl-graph   what NCCL reads through NCCL_GRAPH_FILE
   topo plan topology.xml --set NCCL_CROSS_NIC=0 --set NCCL_P2P_LEVEL=SYS
@@ -43,6 +47,14 @@ Examples:
 
 NCCL's variables are taken from the environment, as NCCL takes them; --set comes on top.
 Exit status: 0 when there is a plan, 2 when there is none or the command line is wrong.";
+
+const RANK_EXAMPLES: &str = "\
+Examples:
+  topo plan topology.xml --hosts 16384 -o plan.json
+  topo rank plan.json --rank 77777
+  topo rank plan.json --rank 0 --format json   for other tools
+
+Only this rank is worked out, so it takes no longer for a large job than for a small one.";
 
 const SHOW_EXAMPLES: &str = "\
 Examples:
@@ -93,6 +105,9 @@ pub enum Command {
     /// Show what NCCL would do on a machine: rings, trees, bandwidths, and how it found them
     #[command(after_help = PLAN_EXAMPLES)]
     Plan(PlanArguments),
+    /// Show what one rank of a planned job does: its GPU, neighbours on every channel, connections
+    #[command(after_help = RANK_EXAMPLES)]
+    Rank(RankArguments),
     /// Show a machine as NCCL sees it, or one path through it
     #[command(after_help = SHOW_EXAMPLES)]
     Show(ShowArguments),
@@ -138,6 +153,13 @@ pub struct JobArguments {
     /// The network reduces (SHARP) and its plug-in is there
     #[arg(long)]
     pub collnet: bool,
+    /// Use only these GPUs of every host, by device number, such as 0-3,6
+    #[arg(long, value_name = "LIST")]
+    pub gpus: Option<String>,
+    /// Which GPU each rank runs on: host (host after host), round-robin (dealt to the hosts in turn), a list of GPUs in rank
+    /// order (counted host after host, as 0-7,15-8), or @FILE with such a list
+    #[arg(long, value_name = "ORDER", default_value = "host")]
+    pub rank_order: String,
     /// What the machines lose.
     #[command(flatten)]
     pub edits: EditArguments,
@@ -155,12 +177,29 @@ pub struct PlanArguments {
     /// Tell the whole search: each attempt, what was relaxed next and why
     #[arg(long)]
     pub explain: bool,
+    /// Tell how the bytes travel between neighbours: directly, through shared memory or over which NICs, and why
+    #[arg(long)]
+    pub connections: bool,
     /// What to print
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,
     /// Write the plan (JSON) to a file
     #[arg(short, long, value_name = "PLAN")]
     pub output: Option<PathBuf>,
+}
+
+/// Arguments of `topo rank`.
+#[derive(Debug, Args)]
+pub struct RankArguments {
+    /// Plan, as topo plan -o writes it, or - for standard input
+    #[arg(value_name = "PLAN")]
+    pub plan: PathBuf,
+    /// The rank
+    #[arg(short, long, value_name = "R")]
+    pub rank: u32,
+    /// What to print
+    #[arg(long, value_enum, default_value_t = RankFormat::Text)]
+    pub format: RankFormat,
 }
 
 /// Arguments of `topo show`.

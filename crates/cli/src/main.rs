@@ -3,7 +3,7 @@
 //! Everything outside enters and leaves here: arguments, environment, files, the terminal. What a command says is made by
 //! plain functions that return text; `main` prints it.
 //!
-//! In reading order: [`arguments`], [`environment`], [`input`], [`job`], [`edits`], [`plan`], [`show`], [`why`],
+//! In reading order: [`arguments`], [`environment`], [`input`], [`job`], [`edits`], [`plan`], [`rank`], [`show`], [`why`],
 //! [`cost`], [`what_if`], [`diff`], [`program`], [`sizes`], [`render`], [`output`],
 //! [`exit`].
 
@@ -17,9 +17,12 @@ mod exit;
 mod generate;
 mod input;
 mod job;
+mod numbers;
 mod output;
 mod plan;
 mod program;
+mod rank;
+mod rank_order;
 mod render;
 mod show;
 mod sizes;
@@ -42,6 +45,7 @@ fn main() -> ExitCode {
     let mut output = Output::default();
     let done = match &arguments.command {
         Command::Plan(arguments) => plan::run(arguments, &environment, &mut output),
+        Command::Rank(arguments) => rank::run(arguments, &environment, &mut output),
         Command::Show(arguments) => show::run(arguments, &environment, &mut output),
         Command::Cost(arguments) => cost::run(arguments, &environment, &mut output),
         Command::WhatIf(arguments) => what_if::run(arguments, &environment, &mut output),

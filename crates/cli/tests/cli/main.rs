@@ -6,6 +6,7 @@ mod jobs;
 mod mistakes;
 mod pages;
 mod programs;
+mod ranks;
 mod renumber;
 mod surroundings;
 
