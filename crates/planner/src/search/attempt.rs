@@ -12,9 +12,12 @@ use super::thousandths::Thousandths;
 use super::walk::{AttemptPorts, PERFECT};
 use super::wiring::{Neighbour, Route, Wiring};
 
+/// For each GPU those that it may go on to.
+type Onward = Vec<Vec<Neighbour>>;
+
 /// The GPUs that each GPU may go on to, for the limits that were tried.
 #[derive(Default)]
-pub(super) struct Nearby(Vec<((u16, bool), Vec<Vec<Neighbour>>)>);
+pub(super) struct Nearby(Vec<((u16, bool), Onward)>);
 
 impl Nearby {
     fn of(&mut self, wiring: &Wiring, memo: &Memo, attempt: &Record) -> &[Vec<Neighbour>] {
