@@ -1,5 +1,6 @@
 //! A program as a page: its lanes, step by step, in NCCL's words.
 
+use plan::Collective;
 use plan::program::{Buffer, Connection, Lane, Operand, Pieces, Program, Step, Transfer};
 use plan::verify::VerifiedProgram;
 
@@ -33,7 +34,7 @@ fn head(verified: &VerifiedProgram, transfer: Transfer, look: Look) -> String {
     let program = verified.program();
     let of = match program.collective {
         collective if collective.has_root() => format!(", root {}", program.root),
-        plan::Collective::SendRecv => format!(", from rank {}", program.root),
+        Collective::SendRecv => format!(", from rank {}", program.root),
         _ => String::new(),
     };
     let title = format!(
@@ -159,8 +160,17 @@ fn operand_text(program: &Program, channel: u16, operand: &Operand) -> String {
         // A single block needs no number.
         let single = match buffer {
             Buffer::Scratch => program.scratch_blocks < 2,
-            _ => !program.collective.splits_message(),
-        };
+            Buffer::Input => matches!(
+                program.collective,
+                Collective::AllGather | Collective::Gather
+            ),
+            Buffer::Output => {
+                matches!(
+                    program.collective,
+                    Collective::ReduceScatter | Collective::Scatter
+                )
+            }
+        } || (buffer != Buffer::Scratch && !program.collective.splits_message());
         if single {
             name.to_owned()
         } else {
@@ -176,7 +186,7 @@ fn operand_text(program: &Program, channel: u16, operand: &Operand) -> String {
         } => format!("rank {rank}'s {}", block(*buffer, *at)),
         Operand::Fifo(there) => {
             let mut name = format!("FIFO {}", there.peer);
-            if there.port > 0 && program.collective != plan::Collective::SendRecv {
+            if there.port > 0 && program.collective != Collective::SendRecv {
                 name.push_str(&format!(" (port {})", there.port));
             }
             if there.channel != channel {
