@@ -49,3 +49,6 @@ pub use mapping::{Handle, Mapping};
 pub use segment::{Item, Segment};
 pub use signal::{Signal, SignalCount};
 pub use wait::{Interrupted, Patience, Waiter};
+
+#[cfg(all(test, loom))]
+mod model_tests;
