@@ -27,6 +27,8 @@
 //! # Ok::<(), shared_memory::Error>(())
 //! ```
 
+#[cfg(not(loom))]
+pub mod arena;
 pub mod bell;
 pub mod board;
 pub mod error;
@@ -34,17 +36,23 @@ pub mod fifo;
 #[cfg(not(loom))]
 pub mod mapping;
 #[cfg(not(loom))]
+pub mod process_memory;
+#[cfg(not(loom))]
 pub mod segment;
 pub mod signal;
 mod sync;
 pub mod wait;
 
+#[cfg(not(loom))]
+pub use arena::{Arena, ArenaBuffer};
 pub use bell::Bell;
 pub use board::{Board, Descriptor, Place};
 pub use error::Error;
 pub use fifo::Protocol;
 #[cfg(not(loom))]
 pub use mapping::{Handle, Mapping};
+#[cfg(not(loom))]
+pub use process_memory::{ProcessMemory, ProcessMemoryError};
 #[cfg(not(loom))]
 pub use segment::{Item, Segment};
 pub use signal::{Signal, SignalCount};
