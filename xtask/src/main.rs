@@ -1,5 +1,6 @@
 //! What a developer of the project runs: `cargo xtask …`.
 
+mod loom;
 mod replay;
 mod scale;
 mod timing;
@@ -22,6 +23,8 @@ struct Arguments {
 enum Chore {
     /// Record what the planner says about machines without answers of NCCL
     Bless(BlessArguments),
+    /// Check the memory order of what ranks share with the model checker loom
+    Loom,
     /// Plan every golden case of a folder again and compare with what NCCL decided
     Replay(replay::Arguments),
     /// Time and measure joining many equal hosts
@@ -44,6 +47,7 @@ struct BlessArguments {
 fn main() -> ExitCode {
     let done = match Arguments::parse().chore {
         Chore::Bless(arguments) => run_bless(&arguments),
+        Chore::Loom => loom::run(),
         Chore::Replay(arguments) => replay::run(&arguments),
         Chore::Scale(arguments) => scale::run(&arguments),
         Chore::Tidy => run_tidy(),

@@ -19,18 +19,19 @@ pub struct Patience {
 impl Patience {
     /// For so many ranks on a host where this process may use so many cores.
     ///
-    /// With a core for everyone, what is awaited is being made at this moment, and spinning is the shortest way. With
-    /// fewer cores the one that makes it may need the very core that spins.
+    /// With a core for everyone, what is awaited is being made at this moment: looking again and again is the shortest
+    /// way, first for about as long as changing threads takes twice (10 µs), then with chances for others, who may need
+    /// the core after all, for milliseconds. With fewer cores the one that makes it may need the very core that spins.
     pub const fn new(ranks: usize, cores: usize) -> Self {
         if ranks <= cores {
             Self {
-                spins: 4000,
-                yields: 200,
+                spins: 300,
+                yields: 5000,
             }
         } else {
             Self {
                 spins: 20,
-                yields: 100,
+                yields: 200,
             }
         }
     }

@@ -1,143 +1,184 @@
-//! Which function a reduction is.
+//! Which loops a reduction uses.
 
 use half::{bf16, f16};
 use plan::{ElementType, Reduction};
 
-use super::copy::copy_step;
 use super::element::Element;
-use super::kernel::{ANY, Plain, Scaled, reduce};
 use super::number::{Maximum, Minimum, Operation, Product, Sum};
 use super::vectors::Vectors;
-use super::{Kernel, MOST_OPERANDS};
 
-/// The functions of a reduction.
-pub struct Kernels {
-    pub plain: [Kernel; MOST_OPERANDS],
-    pub scaled: [Kernel; MOST_OPERANDS],
+/// The loops of a reduction, each over so many elements (the last argument) at addresses of any alignment.
+///
+/// All are unsafe in the same way: the elements must be there, the first argument's may be written, and no two arguments
+/// overlap. `wide` stands for elements as they are reduced.
+#[derive(Debug, Clone, Copy)]
+pub struct Loops {
+    /// To, one, other: reduces two sources.
+    pub pair: unsafe fn(*mut u8, *const u8, *const u8, usize),
+    /// Wide, source: begins.
+    pub widen: unsafe fn(*mut u8, *const u8, usize),
+    /// Wide, source: reduces one more source.
+    pub accumulate: unsafe fn(*mut u8, *const u8, usize),
+    /// Wide, source, factor: adds a source that is multiplied first.
+    pub accumulate_multiplied: unsafe fn(*mut u8, *const u8, u64, usize),
+    /// Wide, factor.
+    pub multiply: unsafe fn(*mut u8, u64, usize),
+    /// Wide, divisor.
+    pub divide: unsafe fn(*mut u8, u32, usize),
+    /// To, wide: ends.
+    pub narrow: unsafe fn(*mut u8, *const u8, usize),
 }
 
-/// Bytes of a block: one cache line.
-const BLOCK_BYTES: usize = 64;
-
-pub fn kernels(operation: Reduction, element: ElementType, vectors: Vectors) -> Kernels {
-    const fn block<E>() -> usize {
-        BLOCK_BYTES / size_of::<E>()
-    }
+/// The loops of an operation on elements of a type.
+pub fn loops(operation: Reduction, element: ElementType, vectors: Vectors) -> Loops {
     match element {
-        ElementType::I8 => of_type::<i8, { block::<i8>() }>(operation, vectors),
-        ElementType::U8 => of_type::<u8, { block::<u8>() }>(operation, vectors),
-        ElementType::I32 => of_type::<i32, { block::<i32>() }>(operation, vectors),
-        ElementType::U32 => of_type::<u32, { block::<u32>() }>(operation, vectors),
-        ElementType::I64 => of_type::<i64, { block::<i64>() }>(operation, vectors),
-        ElementType::U64 => of_type::<u64, { block::<u64>() }>(operation, vectors),
-        ElementType::F16 => of_type::<f16, { block::<f16>() }>(operation, vectors),
-        ElementType::Bf16 => of_type::<bf16, { block::<bf16>() }>(operation, vectors),
-        ElementType::F32 => of_type::<f32, { block::<f32>() }>(operation, vectors),
-        ElementType::F64 => of_type::<f64, { block::<f64>() }>(operation, vectors),
+        ElementType::I8 => of_type::<i8>(operation, vectors),
+        ElementType::U8 => of_type::<u8>(operation, vectors),
+        ElementType::I32 => of_type::<i32>(operation, vectors),
+        ElementType::U32 => of_type::<u32>(operation, vectors),
+        ElementType::I64 => of_type::<i64>(operation, vectors),
+        ElementType::U64 => of_type::<u64>(operation, vectors),
+        ElementType::F16 => of_type::<f16>(operation, vectors),
+        ElementType::Bf16 => of_type::<bf16>(operation, vectors),
+        ElementType::F32 => of_type::<f32>(operation, vectors),
+        ElementType::F64 => of_type::<f64>(operation, vectors),
     }
 }
 
-fn of_type<E: Element, const N: usize>(operation: Reduction, vectors: Vectors) -> Kernels {
-    let plain = match operation {
+fn of_type<E: Element>(operation: Reduction, vectors: Vectors) -> Loops {
+    match operation {
         Reduction::Sum | Reduction::Average | Reduction::PreMultipliedSum => {
-            plain::<E, Sum, N>(vectors)
+            of_operation::<E, Sum>(vectors)
         }
-        Reduction::Product => plain::<E, Product, N>(vectors),
-        Reduction::Minimum => plain::<E, Minimum, N>(vectors),
-        Reduction::Maximum => plain::<E, Maximum, N>(vectors),
-    };
-    let scaled = match operation {
-        Reduction::Average | Reduction::PreMultipliedSum => scaled::<E, N>(vectors),
-        // Has nothing to multiply or divide, whatever a step says.
-        _ => plain,
-    };
-    Kernels { plain, scaled }
+        Reduction::Product => of_operation::<E, Product>(vectors),
+        Reduction::Minimum => of_operation::<E, Minimum>(vectors),
+        Reduction::Maximum => of_operation::<E, Maximum>(vectors),
+    }
 }
 
-fn plain<E: Element, O: Operation, const N: usize>(vectors: Vectors) -> [Kernel; MOST_OPERANDS] {
-    let copy = match size_of::<E>() {
-        1 => copy_step::<1>,
-        2 => copy_step::<2>,
-        4 => copy_step::<4>,
-        _ => copy_step::<8>,
-    };
-    let [two, more] = match vectors {
-        Vectors::Basic => basic::plain::<E, O, N>(),
+fn of_operation<E: Element, O: Operation>(vectors: Vectors) -> Loops {
+    match vectors {
+        Vectors::Basic => basic::loops::<E, O>(),
         #[cfg(target_arch = "x86_64")]
-        Vectors::Wide => wide::plain::<E, O, N>(),
+        Vectors::Wide => wide::loops::<E, O>(),
         #[cfg(target_arch = "x86_64")]
-        Vectors::Widest => widest::plain::<E, O, N>(),
+        Vectors::Widest => widest::loops::<E, O>(),
         #[cfg(not(target_arch = "x86_64"))]
-        _ => basic::plain::<E, O, N>(),
-    };
-    [copy, two, more, more]
-}
-
-fn scaled<E: Element, const N: usize>(vectors: Vectors) -> [Kernel; MOST_OPERANDS] {
-    let any = match vectors {
-        Vectors::Basic => basic::scaled::<E, N>(),
-        #[cfg(target_arch = "x86_64")]
-        Vectors::Wide => wide::scaled::<E, N>(),
-        #[cfg(target_arch = "x86_64")]
-        Vectors::Widest => widest::scaled::<E, N>(),
-        #[cfg(not(target_arch = "x86_64"))]
-        _ => basic::scaled::<E, N>(),
-    };
-    [any; MOST_OPERANDS]
+        _ => basic::loops::<E, O>(),
+    }
 }
 
 /// The loops, compiled for some instructions.
 macro_rules! compiled {
-    ($name:ident, $instructions:ident $(, $feature:literal)?) => {
+    ($name:ident, $vector:ident $(, $feature:literal)?) => {
         mod $name {
-            use super::super::element::Element;
-            use super::super::kernel::Scaling;
+            use std::slice::{from_raw_parts as slice, from_raw_parts_mut as slice_mut};
+
+            use super::super::element::{self, Element, Loose};
             use super::super::number::Operation;
-            use super::super::vectors::$instructions;
-            use super::super::{Kernel, Scale, Step};
-            use super::{ANY, Plain, Scaled, Sum, reduce};
+            use super::super::vectors::$vector;
+            use super::Loops;
 
-            /// # Safety
-            /// As [`reduce`].
             $(#[target_feature(enable = $feature)])?
-            unsafe fn run<E, O, S, const SOURCES: usize, const N: usize>(
-                step: &Step<'_>,
-                scale: &Scale,
-            ) where
-                E: Element,
-                O: Operation,
-                S: Scaling,
-            {
-                // SAFETY: the caller's promise.
-                unsafe { reduce::<E, O, S, $instructions, SOURCES, N>(step, scale) };
+            fn pair<E: Element, O: Operation>(
+                to: &mut [Loose<E>],
+                one: &[Loose<E>],
+                other: &[Loose<E>],
+            ) {
+                E::pair::<O, $vector>(to, one, other);
             }
 
-            /// For two sources and for any number of them.
-            pub fn plain<E: Element, O: Operation, const N: usize>() -> [Kernel; 2] {
-                [
-                    |step, scale| {
-                        // SAFETY: this is what a `Kernel` promises, and it was chosen for this processor.
-                        unsafe { run::<E, O, Plain, 2, N>(step, scale) }
-                    },
-                    |step, scale| {
-                        // SAFETY: as above.
-                        unsafe { run::<E, O, Plain, ANY, N>(step, scale) }
-                    },
-                ]
+            $(#[target_feature(enable = $feature)])?
+            fn widen<E: Element>(wide: &mut [Loose<E::Wide>], source: &[Loose<E>]) {
+                E::widen_all::<$vector>(wide, source);
             }
 
-            /// For any number of sources.
-            pub fn scaled<E: Element, const N: usize>() -> Kernel {
-                |step, scale| {
-                    // SAFETY: as above.
-                    unsafe { run::<E, Sum, Scaled, ANY, N>(step, scale) }
+            $(#[target_feature(enable = $feature)])?
+            fn accumulate<E: Element, O: Operation>(
+                wide: &mut [Loose<E::Wide>],
+                source: &[Loose<E>],
+            ) {
+                E::accumulate::<O, $vector>(wide, source, |source| source);
+            }
+
+            $(#[target_feature(enable = $feature)])?
+            fn accumulate_multiplied<E: Element>(
+                wide: &mut [Loose<E::Wide>],
+                source: &[Loose<E>],
+                factor: E::Wide,
+            ) {
+                element::accumulate_multiplied::<E, $vector>(wide, source, factor);
+            }
+
+            $(#[target_feature(enable = $feature)])?
+            fn multiply<E: Element>(wide: &mut [Loose<E::Wide>], factor: E::Wide) {
+                element::multiply(wide, factor);
+            }
+
+            $(#[target_feature(enable = $feature)])?
+            fn divide<E: Element>(wide: &mut [Loose<E::Wide>], by: u32) {
+                element::divide(wide, by);
+            }
+
+            $(#[target_feature(enable = $feature)])?
+            fn narrow<E: Element>(to: &mut [Loose<E>], wide: &[Loose<E::Wide>]) {
+                E::narrow_all::<$vector>(to, wide);
+            }
+
+            // All of these are called as `Loops` says, and are chosen only if the processor has the instructions.
+            #[allow(unused_unsafe, reason = "without special instructions the loops are safe to call")]
+            pub fn loops<E: Element, O: Operation>() -> Loops {
+                Loops {
+                    pair: |to, one, other, count| {
+                        // SAFETY: as said above.
+                        unsafe {
+                            let (one, other) = (slice(one.cast(), count), slice(other.cast(), count));
+                            pair::<E, O>(slice_mut(to.cast(), count), one, other);
+                        }
+                    },
+                    widen: |wide, source, count| {
+                        // SAFETY: as said above.
+                        unsafe {
+                            widen::<E>(slice_mut(wide.cast(), count), slice(source.cast(), count));
+                        }
+                    },
+                    accumulate: |wide, source, count| {
+                        // SAFETY: as said above.
+                        unsafe {
+                            let source = slice(source.cast(), count);
+                            accumulate::<E, O>(slice_mut(wide.cast(), count), source);
+                        }
+                    },
+                    accumulate_multiplied: |wide, source, factor, count| {
+                        let factor = E::from_low_bytes(factor).widen();
+                        // SAFETY: as said above.
+                        unsafe {
+                            let source = slice(source.cast(), count);
+                            accumulate_multiplied::<E>(slice_mut(wide.cast(), count), source, factor);
+                        }
+                    },
+                    multiply: |wide, factor, count| {
+                        let factor = E::from_low_bytes(factor).widen();
+                        // SAFETY: as said above.
+                        unsafe { multiply::<E>(slice_mut(wide.cast(), count), factor) };
+                    },
+                    divide: |wide, by, count| {
+                        // SAFETY: as said above.
+                        unsafe { divide::<E>(slice_mut(wide.cast(), count), by) };
+                    },
+                    narrow: |to, wide, count| {
+                        // SAFETY: as said above.
+                        unsafe {
+                            narrow::<E>(slice_mut(to.cast(), count), slice(wide.cast(), count));
+                        }
+                    },
                 }
             }
         }
     };
 }
 
-compiled!(basic, Basic);
+compiled!(basic, Plain);
 #[cfg(target_arch = "x86_64")]
 compiled!(wide, F16c, "avx2,f16c");
 #[cfg(target_arch = "x86_64")]

@@ -2,6 +2,8 @@
 
 use half::f16;
 
+use super::element::Loose;
+
 /// Sets of vector instructions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Vectors {
@@ -50,27 +52,30 @@ impl Vectors {
     }
 }
 
+/// 16-bit floats that are converted at once.
+pub const LANES: usize = 8;
+
 /// Vector instructions as a type, for what the compiler does not find by itself.
-pub trait Instructions {
+pub trait Vector {
     /// 16-bit floats as 32-bit ones.
-    fn widen<const N: usize>(block: [f16; N]) -> [f32; N];
+    fn widen(narrow: &[Loose<f16>; LANES]) -> [f32; LANES];
 
     /// 32-bit floats rounded to the nearest 16-bit ones.
-    fn narrow<const N: usize>(block: [f32; N]) -> [f16; N];
+    fn narrow(wide: [f32; LANES]) -> [Loose<f16>; LANES];
 }
 
 /// No special instructions.
-pub struct Basic;
+pub struct Plain;
 
-impl Instructions for Basic {
+impl Vector for Plain {
     #[inline(always)]
-    fn widen<const N: usize>(block: [f16; N]) -> [f32; N] {
-        block.map(f16::to_f32_const)
+    fn widen(narrow: &[Loose<f16>; LANES]) -> [f32; LANES] {
+        narrow.map(|narrow| narrow.get().to_f32_const())
     }
 
     #[inline(always)]
-    fn narrow<const N: usize>(block: [f32; N]) -> [f16; N] {
-        block.map(f16::from_f32_const)
+    fn narrow(wide: [f32; LANES]) -> [Loose<f16>; LANES] {
+        wide.map(|wide| Loose(f16::from_f32_const(wide)))
     }
 }
 
@@ -79,41 +84,30 @@ impl Instructions for Basic {
 pub struct F16c;
 
 #[cfg(target_arch = "x86_64")]
-impl Instructions for F16c {
+impl Vector for F16c {
     #[inline(always)]
-    fn widen<const N: usize>(block: [f16; N]) -> [f32; N] {
+    fn widen(narrow: &[Loose<f16>; LANES]) -> [f32; LANES] {
         use std::arch::x86_64::{_mm_loadu_si128, _mm256_cvtph_ps, _mm256_storeu_ps};
-        const { assert!(N % 8 == 0 || N == 1) };
-        if N == 1 {
-            return block.map(f16::to_f32_const);
-        }
-        let mut wide = [0.0; N];
-        for (wide, narrow) in wide.chunks_exact_mut(8).zip(block.chunks_exact(8)) {
-            // SAFETY: eight elements are 16 bytes narrow and 32 bytes wide; `Vectors::are_here` found F16C.
-            unsafe {
-                let narrow = _mm_loadu_si128(narrow.as_ptr().cast());
-                _mm256_storeu_ps(wide.as_mut_ptr(), _mm256_cvtph_ps(narrow));
-            }
+        let mut wide = [0.0; LANES];
+        // SAFETY: eight elements are 16 bytes narrow and 32 bytes wide; `Vectors::are_here` found F16C.
+        unsafe {
+            let narrow = _mm_loadu_si128(narrow.as_ptr().cast());
+            _mm256_storeu_ps(wide.as_mut_ptr(), _mm256_cvtph_ps(narrow));
         }
         wide
     }
 
     #[inline(always)]
-    fn narrow<const N: usize>(block: [f32; N]) -> [f16; N] {
+    fn narrow(wide: [f32; LANES]) -> [Loose<f16>; LANES] {
         use std::arch::x86_64::{
             _MM_FROUND_TO_NEAREST_INT, _mm_storeu_si128, _mm256_cvtps_ph, _mm256_loadu_ps,
         };
-        if N == 1 {
-            return block.map(f16::from_f32_const);
-        }
-        let mut narrow = [f16::ZERO; N];
-        for (narrow, wide) in narrow.chunks_exact_mut(8).zip(block.chunks_exact(8)) {
-            // SAFETY: as in `widen`.
-            unsafe {
-                let wide = _mm256_loadu_ps(wide.as_ptr());
-                let rounded = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(wide);
-                _mm_storeu_si128(narrow.as_mut_ptr().cast(), rounded);
-            }
+        let mut narrow = [Loose(f16::ZERO); LANES];
+        // SAFETY: as in `widen`.
+        unsafe {
+            let wide = _mm256_loadu_ps(wide.as_ptr());
+            let rounded = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(wide);
+            _mm_storeu_si128(narrow.as_mut_ptr().cast(), rounded);
         }
         narrow
     }
