@@ -307,6 +307,10 @@ fn every_type_operation_and_number_of_operands_is_right() {
                 for destinations in 1..=4 {
                     for elements in lengths {
                         number += 1;
+                        // More than a block takes time, and is the same for most.
+                        if elements > 4096 && number % 7 != 0 {
+                            continue;
+                        }
                         let case = Case {
                             operation,
                             element,

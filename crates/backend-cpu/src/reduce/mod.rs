@@ -188,6 +188,16 @@ impl Reduce {
         }
     }
 
+    /// The only destination, if it can be reduced in: it is no source, and is as wide as what is reduced.
+    fn direct_destination(&self, step: &Step<'_>) -> Option<*mut u8> {
+        match *step.destinations {
+            [to] if self.is_wide() && step.stream & 1 == 0 => {
+                (!step.sources.contains(&to.cast_const())).then_some(to)
+            }
+            _ => None,
+        }
+    }
+
     /// Any step, block by block: all sources into a block of our own, then that to all destinations. All sources of a
     /// block are read before it is stored, so a source may be a destination.
     ///
@@ -203,17 +213,26 @@ impl Reduce {
         let loops = &self.loops;
         let block = BLOCK_BYTES / self.wide_bytes;
         let pre_multiply = step.pre_multiply & self.multiplied;
+        let direct = self.direct_destination(step);
         let mut done = 0;
         while done < step.elements {
             let now = block.min(step.elements - done);
             let start = done * self.element_bytes;
+            let wide = direct.map_or(wide, |direct| direct.wrapping_add(start));
             // SAFETY: the range is within the step's; a block has room for so many elements.
             unsafe {
-                (loops.widen)(wide, step.sources[0].add(start), now);
-                if pre_multiply & 1 != 0 {
-                    (loops.multiply)(wide, self.factor, now);
+                let mut begun = 1;
+                if self.is_wide() && pre_multiply & 3 == 0 && step.sources.len() > 1 {
+                    let (one, other) = (step.sources[0].add(start), step.sources[1].add(start));
+                    (loops.pair)(wide, one, other, now);
+                    begun = 2;
+                } else {
+                    (loops.widen)(wide, step.sources[0].add(start), now);
+                    if pre_multiply & 1 != 0 {
+                        (loops.multiply)(wide, self.factor, now);
+                    }
                 }
-                for (index, source) in step.sources.iter().enumerate().skip(1) {
+                for (index, source) in step.sources.iter().enumerate().skip(begun) {
                     if pre_multiply >> index & 1 == 0 {
                         (loops.accumulate)(wide, source.add(start), now);
                     } else {
@@ -228,8 +247,10 @@ impl Reduce {
                     (loops.narrow)(narrow, wide, now);
                     result = narrow;
                 }
-                let bytes = now * self.element_bytes;
-                store(step.destinations, step.stream, start, result, bytes);
+                if direct.is_none() {
+                    let bytes = now * self.element_bytes;
+                    store(step.destinations, step.stream, start, result, bytes);
+                }
             }
             done += now;
         }

@@ -27,11 +27,12 @@ macro_rules! floats {
             }
             #[inline(always)]
             fn minimum(self, other: Self) -> Self {
-                self.min(other)
+                // Spelled out, for some loops would call the C library for `min`.
+                if self < other || other.is_nan() { self } else { other }
             }
             #[inline(always)]
             fn maximum(self, other: Self) -> Self {
-                self.max(other)
+                if self > other || other.is_nan() { self } else { other }
             }
             #[inline(always)]
             fn divide(self, by: u32) -> Self {
