@@ -1,17 +1,29 @@
 //! The command line.
 
+pub mod compare;
+
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
+use plan::Collective;
+use plan::program::{Schedule, Transfer};
 
 use crate::output::Format;
+use compare::{
+    COST_EXAMPLES, CostArguments, DIFF_EXAMPLES, DiffArguments, EditArguments, WHAT_IF_EXAMPLES,
+    WhatIfArguments,
+};
 
 const EXAMPLES: &str = "\
 Examples:
   topo plan topology.xml                       what NCCL would do on this machine
   topo plan topology.xml --explain             and how it came to that, attempt by attempt
   topo show topology.xml --path GPU0 NIC3      why these two are so far apart
+  topo cost topology.xml                       which algorithm and protocol for which size, and how fast
+  topo what-if topology.xml                    what each single failure would cost
+  topo diff before.xml after.xml               what changed, if anything
 
 A topology file is what NCCL writes with NCCL_TOPO_DUMP_FILE=topology.xml.";
 
@@ -24,6 +36,7 @@ Examples:
   topo plan topology.xml -o plan.json          write the plan, for other tools and for later
   topo plan topology.xml --format nccl-graph   what NCCL reads through NCCL_GRAPH_FILE
   topo plan topology.xml --set NCCL_CROSS_NIC=0 --set NCCL_P2P_LEVEL=SYS
+  topo plan topology.xml --without mlx5_3 --degrade GPU2:GPU5=50%
   topo plan topology.xml --explain | less
   topo plan topology.xml --format quiet        one line, for scripts
   ssh node1 cat /tmp/topology.xml | topo plan -
@@ -42,6 +55,18 @@ Examples:
 Devices: GPU0 by device number, NIC3 or NET3 by the net plug-in's number, mlx5_3 by name,
 CPU1 by NUMA node, or a PCI bus id.";
 
+const PROGRAM_EXAMPLES: &str = "\
+Examples:
+  topo program plan.json --collective all-reduce --algorithm tree --rank 3
+  topo program topologies/dgx-h100 --collective all-gather --algorithm ring --channels 1
+  topo program --ranks 4 --collective all-reduce --algorithm mesh
+  topo program --ranks 4 --collective all-reduce --algorithm two-phase-mesh --transfer direct
+  topo program plan.json --collective send-recv --root 2 --to 5 --rank 5
+
+Steps have NCCL's names: recvReduceSend takes what comes from a FIFO, reduces it with what is
+local, and sends the result on.
+Exit status: 0 when there is a program, 2 when there is none or the command line is wrong.";
+
 const COMPLETIONS_EXAMPLES: &str = "\
 Examples:
   topo completions bash > ~/.local/share/bash-completion/completions/topo
@@ -55,7 +80,7 @@ Examples:
 
 /// Plan a machine's NCCL channels offline, and say why they are what they are
 #[derive(Debug, Parser)]
-#[command(name = "topo", version, after_help = EXAMPLES, disable_help_subcommand = true, max_term_width = 100)]
+#[command(name = "topo", version, after_help = EXAMPLES, max_term_width = 100)]
 pub struct Arguments {
     /// What to do.
     #[command(subcommand)]
@@ -71,6 +96,18 @@ pub enum Command {
     /// Show a machine as NCCL sees it, or one path through it
     #[command(after_help = SHOW_EXAMPLES)]
     Show(ShowArguments),
+    /// Show which algorithm and protocol NCCL takes for which message size, and the predicted time
+    #[command(after_help = COST_EXAMPLES)]
+    Cost(CostArguments),
+    /// List every single failure with the channels and the speed that remain, worst first
+    #[command(name = "what-if", after_help = WHAT_IF_EXAMPLES)]
+    WhatIf(WhatIfArguments),
+    /// Compare two machines, settings or plans by what a job would notice
+    #[command(after_help = DIFF_EXAMPLES)]
+    Diff(DiffArguments),
+    /// Show what one rank does for a collective, step by step, and prove that it is right
+    #[command(after_help = PROGRAM_EXAMPLES)]
+    Program(ProgramArguments),
     /// Print the completions of a shell
     #[command(after_help = COMPLETIONS_EXAMPLES)]
     Completions {
@@ -87,7 +124,7 @@ pub enum Command {
 }
 
 /// Which job: machines, how many of each, and NCCL's variables.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct JobArguments {
     /// Topology files, one per host in rank order: files, folders that hold topology.xml, or - for standard input
     #[arg(value_name = "FILE", required = true)]
@@ -101,6 +138,9 @@ pub struct JobArguments {
     /// The network reduces (SHARP) and its plug-in is there
     #[arg(long)]
     pub collnet: bool,
+    /// What the machines lose.
+    #[command(flatten)]
+    pub edits: EditArguments,
     /// NCCL's variables.
     #[command(flatten)]
     pub variables: Variables,
@@ -137,14 +177,66 @@ pub struct ShowArguments {
     pub variables: Variables,
 }
 
-/// Variables given on the command line.
+/// Arguments of `topo program`.
 #[derive(Debug, Args)]
+#[command(mut_arg("files", |files| files.required(false).required_unless_present("ranks").conflicts_with("ranks")))]
+pub struct ProgramArguments {
+    /// The job: a plan (of topo plan -o) or topology files.
+    #[command(flatten)]
+    pub job: JobArguments,
+    /// Instead of a file: a machine without a plan, with so many ranks
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub ranks: Option<u32>,
+    /// What all ranks do together
+    #[arg(long, value_parser = collective())]
+    pub collective: Collective,
+    /// By which algorithm
+    #[arg(long, visible_alias = "schedule", value_parser = schedule())]
+    pub algorithm: Option<Schedule>,
+    /// How a mesh moves data: through FIFOs, or by reading and writing the peers' buffers
+    #[arg(long, default_value = "fifo", value_parser = transfer())]
+    pub transfer: Transfer,
+    /// Whose program
+    #[arg(long, value_name = "RANK", default_value_t = 0)]
+    pub rank: u32,
+    /// The rank that has or gets the message; of send-recv the one that sends
+    #[arg(long, value_name = "RANK", default_value_t = 0)]
+    pub root: u32,
+    /// The rank that receives, of send-recv; by default the next one
+    #[arg(long, value_name = "RANK")]
+    pub to: Option<u32>,
+    /// Only so many of the channels
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub channels: Option<u32>,
+    /// The output is the input, or a block of it
+    #[arg(long)]
+    pub in_place: bool,
+}
+
+fn collective() -> impl TypedValueParser<Value = Collective> {
+    let names = PossibleValuesParser::new(Collective::ALL.map(Collective::command_name));
+    names.try_map(|name| Collective::from_command_name(&name).ok_or("no such collective"))
+}
+
+fn schedule() -> impl TypedValueParser<Value = Schedule> {
+    PossibleValuesParser::new(Schedule::ALL.map(Schedule::name))
+        .try_map(|name| name.parse::<Schedule>())
+}
+
+fn transfer() -> impl TypedValueParser<Value = Transfer> {
+    PossibleValuesParser::new(Transfer::ALL.map(Transfer::name))
+        .try_map(|name| name.parse::<Transfer>())
+}
+
+/// Variables given on the command line.
+#[derive(Debug, Clone, Args)]
 pub struct Variables {
     /// Set one of NCCL's variables, over the environment (repeatable)
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = variable)]
     pub set: Vec<(String, String)>,
 }
 
+/// Reads NAME=VALUE.
 fn variable(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),

@@ -2,16 +2,20 @@
 
 pub mod branch;
 pub mod channels;
+pub mod cost;
+pub mod differences;
 pub mod document;
 pub mod grid;
 pub mod joined;
 pub mod matrix;
 pub mod path;
+pub mod program;
 pub mod settings;
 pub mod summary;
 pub mod table;
 pub mod trail;
 pub mod tree;
+pub mod what_if;
 pub mod words;
 
 use topology::PathType;

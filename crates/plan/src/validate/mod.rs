@@ -1,0 +1,219 @@
+//! Whether the parts of a plan fit together, so that whoever reads a plan need not ask again.
+
+mod joined;
+
+use std::collections::BTreeSet;
+
+use crate::channel::{GraphPaths, neighbours};
+use crate::common::MAX_CHANNELS;
+use crate::connection::EndPoint;
+use crate::error::Error;
+use crate::graph::{Graph, GraphKind};
+use crate::machine::{Group, Machine};
+use crate::plan::Plan;
+use crate::trail::Trail;
+
+pub(crate) fn plan(plan: &Plan) -> Result<(), Error> {
+    for (index, machine) in plan.machines.iter().enumerate() {
+        check_machine(&format!("machines[{index}]"), machine)?;
+    }
+    let (mut next, mut machines) = (0u64, 0u64);
+    for (index, run) in plan.hosts.iter().enumerate() {
+        let at = || format!("hosts[{index}]");
+        let Some(machine) = plan.machines.get(run.machine as usize) else {
+            return Err(wrong(at(), format!("there is no machine {}", run.machine)));
+        };
+        if u64::from(run.first_rank) != next {
+            return Err(wrong(
+                at(),
+                format!("the first rank is {}, but should be {next}", run.first_rank),
+            ));
+        }
+        if machine.gpus.is_empty() {
+            return Err(wrong(at(), format!("machine {} has no GPU", run.machine)));
+        }
+        next += machine.gpus.len() as u64 * u64::from(run.count);
+        machines += u64::from(run.count);
+        // Ranks are signed 32-bit numbers in NCCL.
+        if next.max(machines) > i32::MAX as u64 {
+            return Err(wrong(
+                at(),
+                "there are more ranks than NCCL can number".to_owned(),
+            ));
+        }
+    }
+    joined::check(plan)
+}
+
+fn check_machine(at: &str, machine: &Machine) -> Result<(), Error> {
+    for (index, gpu) in machine.gpus.iter().enumerate() {
+        if gpu.rank as usize != index {
+            return Err(wrong(
+                format!("{at}.gpus[{index}]"),
+                format!("its rank is {}, but should be {index}", gpu.rank),
+            ));
+        }
+    }
+    let mut nets = BTreeSet::new();
+    for (index, nic) in machine.nics.iter().enumerate() {
+        let at = format!("{at}.nics[{index}]");
+        finite(&at, "speed", nic.speed)?;
+        if nic.id < 0 || !nets.insert(nic.id) {
+            return Err(wrong(
+                at,
+                format!("the id {} is negative or used twice", nic.id),
+            ));
+        }
+    }
+    let mut ranks = BTreeSet::new();
+    for (index, group) in machine.groups.iter().enumerate() {
+        let at = format!("{at}.groups[{index}]");
+        if group.ranks.is_empty() {
+            return Err(wrong(at, "the group has no GPUs".to_owned()));
+        }
+        for &rank in &group.ranks {
+            if usize::try_from(rank).is_ok_and(|rank| rank < machine.gpus.len())
+                && ranks.insert(rank)
+            {
+                continue;
+            }
+            return Err(wrong(
+                at,
+                format!("rank {rank} is not in the machine, or in two groups"),
+            ));
+        }
+        check_group(&at, group, &nets)?;
+    }
+    Ok(())
+}
+
+fn check_group(at: &str, group: &Group, nets: &BTreeSet<i64>) -> Result<(), Error> {
+    finite(at, "max_bw", group.max_bw)?;
+    finite(at, "total_bw", group.total_bw)?;
+    once(at, "graphs", group.graphs.iter().map(|graph| graph.kind))?;
+    once(at, "paths", group.paths.iter().map(|paths| paths.kind))?;
+    once(at, "trails", group.trails.iter().map(|trail| trail.kind))?;
+    let ranks: BTreeSet<i32> = group.ranks.iter().copied().collect();
+    for graph in &group.graphs {
+        check_graph(&format!("{at}.graphs[{}]", graph.kind), graph, &ranks, nets)?;
+    }
+    for paths in &group.paths {
+        let at = format!("{at}.paths[{}]", paths.kind);
+        let Some(graph) = group.graph(paths.kind) else {
+            return Err(wrong(at, "there is no such graph".to_owned()));
+        };
+        check_paths(&at, paths, graph)?;
+    }
+    for trail in &group.trails {
+        check_trail(&format!("{at}.trails[{}]", trail.kind), trail)?;
+    }
+    Ok(())
+}
+
+fn check_graph(
+    at: &str,
+    graph: &Graph,
+    ranks: &BTreeSet<i32>,
+    nets: &BTreeSet<i64>,
+) -> Result<(), Error> {
+    finite(at, "bw_intra", graph.bw_intra)?;
+    finite(at, "bw_inter", graph.bw_inter)?;
+    finite(at, "latency_inter", graph.latency_inter)?;
+    if graph.channels.len() > MAX_CHANNELS as usize {
+        let found = graph.channels.len();
+        return Err(wrong(
+            at.to_owned(),
+            format!("it has {found} channels, but NCCL has {MAX_CHANNELS} at most"),
+        ));
+    }
+    for (index, channel) in graph.channels.iter().enumerate() {
+        let at = || format!("{at}.channels[{index}]");
+        if channel.ranks.is_empty() {
+            return Err(wrong(at(), "the channel has no ranks".to_owned()));
+        }
+        if let Some(rank) = channel.ranks.iter().find(|rank| !ranks.contains(rank)) {
+            return Err(wrong(at(), format!("rank {rank} is not in the group")));
+        }
+        let named = channel
+            .nets
+            .iter()
+            .flatten()
+            .find(|net| **net >= 0 && !nets.contains(net));
+        if let Some(net) = named {
+            return Err(wrong(
+                at(),
+                format!("the machine has no network port with id {net}"),
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn check_paths(at: &str, paths: &GraphPaths, graph: &Graph) -> Result<(), Error> {
+    if paths.channels.len() != graph.channels.len() {
+        return Err(wrong(
+            at.to_owned(),
+            format!(
+                "there are paths of {} channels, but {} channels",
+                paths.channels.len(),
+                graph.channels.len()
+            ),
+        ));
+    }
+    for (index, (hops, channel)) in paths.channels.iter().zip(&graph.channels).enumerate() {
+        let at = format!("{at}.channels[{index}]");
+        for hop in hops {
+            finite(&at, "bw", hop.bw)?;
+        }
+        let stated: Vec<(EndPoint, EndPoint)> = hops.iter().map(|hop| (hop.from, hop.to)).collect();
+        if stated != neighbours(graph.pattern, channel) {
+            return Err(wrong(at, "the paths do not follow the channel".to_owned()));
+        }
+    }
+    Ok(())
+}
+
+fn check_trail(at: &str, trail: &Trail) -> Result<(), Error> {
+    for (index, attempt) in trail.attempts.iter().enumerate() {
+        let at = format!("{at}.attempts[{index}]");
+        let best = &attempt.best;
+        for (name, number) in [
+            ("bw_intra", attempt.bw_intra),
+            ("bw_inter", attempt.bw_inter),
+            ("best.bw_intra", best.bw_intra),
+            ("best.bw_inter", best.bw_inter),
+        ] {
+            finite(&at, name, number)?;
+        }
+    }
+    Ok(())
+}
+
+/// JSON has no infinities; a plan with one could not be read back.
+fn finite(at: &str, name: &str, number: f32) -> Result<(), Error> {
+    if number.is_finite() {
+        Ok(())
+    } else {
+        Err(wrong(
+            format!("{at}.{name}"),
+            format!("{number} is not a finite number"),
+        ))
+    }
+}
+
+fn once(at: &str, name: &str, kinds: impl Iterator<Item = GraphKind>) -> Result<(), Error> {
+    let mut seen = BTreeSet::new();
+    for kind in kinds {
+        if !seen.insert(kind) {
+            return Err(wrong(
+                format!("{at}.{name}"),
+                format!("{kind} is listed twice"),
+            ));
+        }
+    }
+    Ok(())
+}
+
+pub(crate) const fn wrong(at: String, problem: String) -> Error {
+    Error::Inconsistent { at, problem }
+}
