@@ -161,7 +161,7 @@ macro_rules! reference_of {
                 })
                 .unwrap();
             if $case.finish && $case.operation == Reduction::Average {
-                result = result / $load($case.ranks as u8 as _);
+                result /= $load($case.ranks as u8 as _);
             }
             let stored: $element = $store(result);
             output.extend(stored.to_ne_bytes());

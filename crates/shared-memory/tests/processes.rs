@@ -166,7 +166,7 @@ fn peer_handle(segment: &Segment) -> Handle {
 fn buffers_are_read_where_they_are() {
     let name = "buffers_are_read_where_they_are";
     const BYTES: usize = 3 << 20;
-    let pattern = |seed: usize| (0..BYTES).map(move |place| (place * seed >> 3) as u8);
+    let pattern = |seed: usize| (0..BYTES).map(move |place| ((place * seed) >> 3) as u8);
     if is_peer(name) {
         allow_peers();
         let own = Segment::shared("own", &items()).unwrap();
