@@ -1,5 +1,6 @@
 //! What a developer of the project runs: `cargo xtask …`.
 
+mod loom;
 mod measure;
 mod replay;
 mod scale;
@@ -25,6 +26,8 @@ enum Chore {
     Bless(BlessArguments),
     /// Run a command and print its seconds and its peak memory in MB
     Measure(measure::Arguments),
+    /// Check the memory order of what ranks share with the model checker loom
+    Loom,
     /// Plan every golden case of a folder again and compare with what NCCL decided
     Replay(replay::Arguments),
     /// Measure jobs of many equal hosts: planning, the plan's file, one rank's view
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
     let done = match Arguments::parse().chore {
         Chore::Bless(arguments) => run_bless(&arguments),
         Chore::Measure(arguments) => measure::run(&arguments),
+        Chore::Loom => loom::run(),
         Chore::Replay(arguments) => replay::run(&arguments),
         Chore::Scale(arguments) => scale::run(&arguments),
         Chore::Tidy => run_tidy(),
