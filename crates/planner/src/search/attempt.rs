@@ -6,35 +6,12 @@ use topology::PathType;
 use super::Searcher;
 use super::layout::{Asked, Layout, Uses, Which};
 use super::memo::{Memo, Speed};
+use super::nearby::Nearby;
 use super::record::Record;
 use super::residual::{PortsLeft, Residual};
 use super::thousandths::Thousandths;
 use super::walk::{AttemptPorts, PERFECT};
-use super::wiring::{Neighbour, Route, Wiring};
-
-/// The GPUs that each GPU may go on to, for the limits that were tried.
-#[derive(Default)]
-pub(super) struct Nearby(Vec<((u16, bool), Vec<Vec<Neighbour>>)>);
-
-impl Nearby {
-    fn of(&mut self, wiring: &Wiring, memo: &Memo, attempt: &Record) -> &[Vec<Neighbour>] {
-        let both_ways = attempt.uses_both_ways();
-        let limits = (memo.intra_class(attempt.type_intra), both_ways);
-        let known = self.0.iter().position(|(known, _)| *known == limits);
-        let at = known.unwrap_or_else(|| {
-            let allowed = |list: &Vec<Neighbour>| {
-                list.iter()
-                    .filter(|neighbour| neighbour.route.is_within(attempt.type_intra, both_ways))
-                    .copied()
-                    .collect()
-            };
-            self.0
-                .push((limits, wiring.neighbours.iter().map(allowed).collect()));
-            self.0.len() - 1
-        });
-        &self.0[at].1
-    }
-}
+use super::wiring::{Route, Wiring};
 
 /// What a layout depends on.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -68,7 +45,7 @@ struct Known {
 /// The routes that an attempt may use, each with what it is used for.
 fn allowed<'a>(
     wiring: &'a Wiring,
-    nearby: &'a [Vec<Neighbour>],
+    nearby: &'a Nearby,
     attempt: &Record,
 ) -> impl Iterator<Item = (Which, &'a Route)> {
     let (both_ways, worst) = (attempt.uses_both_ways(), attempt.type_inter);
@@ -81,8 +58,7 @@ fn allowed<'a>(
     let entries = entries.iter().map(|route| (Which::Inter, route));
     let exits = exits.iter().map(move |route| (leaving, route));
     nearby
-        .iter()
-        .flatten()
+        .all()
         .map(|next| (Which::Intra, &next.route))
         .chain(
             entries
@@ -96,7 +72,7 @@ impl Layouts {
     fn of(
         &mut self,
         wiring: &Wiring,
-        nearby: &[Vec<Neighbour>],
+        nearby: &Nearby,
         memo: &Memo,
         links: &Thousandths,
         ports: &PortsLeft,
@@ -179,7 +155,7 @@ impl Searcher<'_> {
         current.channels = 0;
         let in_integers = self.thousandths.agrees(current);
         let known = if in_integers {
-            let nearby = self.nearby.of(&self.wiring, &self.memo, current);
+            let nearby = self.nearby.within(&self.wiring, &self.memo, current);
             Some(self.layouts.of(
                 &self.wiring,
                 nearby,
@@ -202,7 +178,7 @@ impl Searcher<'_> {
             return false;
         }
         self.prepare_ports(current.type_inter);
-        let nearby = self.nearby.of(&self.wiring, &self.memo, current);
+        let nearby = self.nearby.within(&self.wiring, &self.memo, current);
         self.before.1.clone_from(&self.scratch.ports_left);
         let mut changed = false;
         let layout = known.and_then(|at| self.layouts.layouts[at].layout.as_ref());

@@ -9,6 +9,7 @@ mod fingerprint;
 mod known_ends;
 mod layout;
 mod memo;
+mod nearby;
 mod nets;
 mod packed;
 mod record;
@@ -26,9 +27,10 @@ use topology::{CpuArch, CpuVendor};
 
 use crate::error::Error;
 use crate::view::View;
-use attempt::{Layouts, Nearby};
+use attempt::Layouts;
 use known_ends::KnownEnds;
 use memo::Memo;
+use nearby::AllNearby;
 use nets::PortOrder;
 use packed::Packed;
 use record::Record;
@@ -68,7 +70,7 @@ pub struct Searcher<'a> {
     amd: bool,
     ports_for: Option<u16>,
     memo: Memo,
-    nearby: Nearby,
+    nearby: AllNearby,
     before: (Floats, PortsLeft),
     warnings: Vec<topology::Warning>,
 }
@@ -91,7 +93,7 @@ impl<'a> Searcher<'a> {
             }),
             packed: Packed::default(),
             layouts: Layouts::default(),
-            nearby: Nearby::default(),
+            nearby: AllNearby::default(),
             warnings: Vec::new(),
             before: (floats.clone(), ports_left.clone()),
             floats,
@@ -100,7 +102,7 @@ impl<'a> Searcher<'a> {
                 rail_per_host: view.routing().settings().mnnvl_rail_per_host,
                 ports: AttemptPorts::default(),
                 ports_left,
-                used: vec![false; wiring.gpus * record::MAX_CHANNELS],
+                used: vec![0; wiring.words * record::MAX_CHANNELS],
                 keys: Vec::new(),
                 port_keys: vec![0; wiring.gpus * record::MAX_CHANNELS],
                 known_ends: KnownEnds::default(),

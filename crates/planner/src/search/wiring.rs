@@ -72,10 +72,14 @@ pub(super) struct Port {
 #[derive(Debug)]
 pub(super) struct Wiring {
     pub gpus: usize,
+    /// Words for a bit of each GPU.
+    pub words: usize,
     pub has_nvs: bool,
     pub ports: Vec<Port>,
     /// For each GPU the others, best connected first: widest, fewest links, nearest in number.
     pub neighbours: Vec<Vec<Neighbour>>,
+    /// For each GPU and each other one its place in `neighbours`.
+    ranks: Vec<u16>,
     /// For each port and GPU the part of the GPU's sorting key that does not change: see [`Wiring::port_key`].
     port_keys: Vec<u64>,
     /// For each GPU its PCI link up and the one back down to it.
@@ -133,12 +137,15 @@ impl Wiring {
         let nvs_to_gpu = all(nvs.as_slice(), &gpu_nodes);
         let gpu_to_nvs = all(&gpu_nodes, nvs.as_slice());
         let charges = compiler.charges;
+        let neighbours = neighbours(gpu_nodes.len(), &gpu_to_gpu);
         let uplink: Vec<_> = gpu_nodes.iter().map(|gpu| uplink(system, *gpu)).collect();
         Self {
             private_uplinks: are_private(system.link_count(), &uplink, &gpu_to_gpu, &charges),
             gpus: gpu_nodes.len(),
+            words: gpu_nodes.len().div_ceil(64),
             has_nvs: nvs.is_some(),
-            neighbours: neighbours(gpu_nodes.len(), &gpu_to_gpu),
+            ranks: ranks(&neighbours),
+            neighbours,
             port_keys: port_to_gpu
                 .chunks(gpu_nodes.len().max(1))
                 .flat_map(port_keys)
@@ -163,15 +170,26 @@ impl Wiring {
     }
 
     /// Sorts GPUs on the way to a port: the widest path from the port first, then the widest PCI link (`pci_bw`, whole
-    /// GB/s, -1 is none), then the fewest links. The lowest bits are free for a [neighbour](Wiring::neighbour_of).
+    /// GB/s, -1 is none), then the fewest links. The lowest bits are free for the rank of a
+    /// [neighbour](Wiring::neighbour_of).
     pub fn port_key(&self, port: u32, gpu: usize, pci_bw: i32) -> u64 {
         self.port_keys[port as usize * self.gpus + gpu]
             | u64::from(inverse(pci_bw)) << (2 * PLACE_BITS)
     }
 
-    /// The neighbour that stands in a key.
-    pub const fn neighbour_of(key: u64) -> usize {
-        (key & ((1 << PLACE_BITS) - 1)) as usize
+    /// The neighbour of a GPU whose rank stands in a key.
+    pub fn neighbour_of(&self, gpu: u32, key: u64) -> u32 {
+        self.neighbours[gpu as usize][(key & ((1 << PLACE_BITS) - 1)) as usize].gpu
+    }
+
+    /// For each other GPU its place among the neighbours of a GPU.
+    pub fn ranks_of(&self, gpu: u32) -> &[u16] {
+        &self.ranks[gpu as usize * self.gpus..][..self.gpus]
+    }
+
+    /// The routes from a GPU to each GPU.
+    pub fn routes_of(&self, gpu: u32) -> &[Route] {
+        &self.gpu_to_gpu[gpu as usize * self.gpus..][..self.gpus]
     }
 
     pub fn port_to_gpu(&self, port: u32, gpu: u32) -> &Route {
@@ -391,6 +409,17 @@ fn neighbours(gpus: usize, routes: &[Route]) -> Vec<Vec<Neighbour>> {
             others
         })
         .collect()
+}
+
+fn ranks(neighbours: &[Vec<Neighbour>]) -> Vec<u16> {
+    let gpus = neighbours.len();
+    let mut ranks = vec![0; gpus * gpus];
+    for (list, ranks) in neighbours.iter().zip(ranks.chunks_mut(gpus.max(1))) {
+        for (rank, neighbour) in list.iter().enumerate() {
+            ranks[neighbour.gpu as usize] = rank as u16;
+        }
+    }
+    ranks
 }
 
 fn uplink(system: &System, gpu: NodeId) -> Option<(u32, u32)> {

@@ -3,7 +3,7 @@
 use plan::Pattern;
 
 use super::super::residual::Residual;
-use super::super::wiring::{NONE, Neighbour, Wiring};
+use super::super::wiring::{NONE, Route};
 use super::{NEVER, Order, Walk, Which};
 
 impl<R: Residual> Walk<'_, R> {
@@ -25,13 +25,13 @@ impl<R: Residual> Walk<'_, R> {
     /// The best connected GPUs first.
     fn go_on_to_nearest(&mut self, gpu: u32, step: u32) {
         let nearby = self.nearby;
-        for neighbour in &nearby[gpu as usize] {
+        for neighbour in nearby.of(gpu) {
             if !self.is_used(neighbour.gpu)
                 && self
                     .residual
                     .take(self.wiring, &neighbour.route, &self.amounts.intra)
             {
-                self.step_along(neighbour, step, NEVER);
+                self.step_along(&neighbour.route, neighbour.gpu, step, NEVER);
             }
         }
     }
@@ -52,49 +52,50 @@ impl<R: Residual> Walk<'_, R> {
     /// The GPUs that lie best on the way to the port first.
     fn go_on_to_port(&mut self, gpu: u32, step: u32, back: u32) {
         let wiring = self.wiring;
-        let nearby = self.nearby;
-        let neighbours = &nearby[gpu as usize];
         if !wiring.private_uplinks {
             self.sort_for_port();
         }
         let first = self.keys.len();
         let keys = &mut *self.keys;
-        let used = &self.used[self.base..][..wiring.gpus];
         let port_keys = &self.port_keys[self.base..][..wiring.gpus];
-        for (number, neighbour) in neighbours.iter().enumerate() {
-            // What cannot be reached need not be sorted.
-            if used[neighbour.gpu as usize]
-                || !self
-                    .residual
-                    .may_have(&neighbour.route, &self.amounts.intra)
-            {
-                continue;
+        let (routes, ranks) = (wiring.routes_of(gpu), wiring.ranks_of(gpu));
+        let used = &self.used[self.base_word..][..wiring.words];
+        for (word, (near, used)) in self.nearby.mask(gpu).iter().zip(used).enumerate() {
+            let mut candidates = near & !used;
+            while candidates != 0 {
+                let other = word * 64 + candidates.trailing_zeros() as usize;
+                candidates &= candidates - 1;
+                // What cannot be reached need not be sorted.
+                if !self.residual.may_have(&routes[other], &self.amounts.intra) {
+                    continue;
+                }
+                let key = port_keys[other] | u64::from(ranks[other]);
+                keys.push(key);
+                // Insertion sort: there are few.
+                let sorted = &mut keys[first..];
+                let mut place = sorted.len() - 1;
+                while place > 0 && sorted[place - 1] > key {
+                    sorted[place] = sorted[place - 1];
+                    place -= 1;
+                }
+                sorted[place] = key;
             }
-            let key = port_keys[neighbour.gpu as usize] | number as u64;
-            keys.push(key);
-            // Insertion sort: there are few, and most are in order.
-            let sorted = &mut keys[first..];
-            let mut place = sorted.len() - 1;
-            while place > 0 && sorted[place - 1] > key {
-                sorted[place] = sorted[place - 1];
-                place -= 1;
-            }
-            sorted[place] = key;
         }
         // Far from the port, and with nothing to choose by, NCCL goes the other way round.
-        if keys.len() > first + 1
+        if self.keys.len() > first + 1
             && back != step + 1
-            && wiring.is_uniform(gpu, |other| used[other as usize])
+            && wiring.is_uniform(gpu, |other| self.is_used(other))
         {
-            keys[first..].reverse();
+            self.keys[first..].reverse();
         }
         for at in first..self.keys.len() {
-            let neighbour = &neighbours[Wiring::neighbour_of(self.keys[at])];
+            let other = wiring.neighbour_of(gpu, self.keys[at]);
+            let route = &routes[other as usize];
             if self
                 .residual
-                .take_known(self.wiring, &neighbour.route, &self.amounts.intra)
+                .take_known(wiring, route, &self.amounts.intra)
             {
-                self.step_along(neighbour, step, back);
+                self.step_along(route, other, step, back);
             }
         }
         self.keys.truncate(first);
@@ -133,14 +134,15 @@ impl<R: Residual> Walk<'_, R> {
     }
 
     /// A step whose bandwidth was taken; gives it back.
-    fn step_along(&mut self, neighbour: &Neighbour, step: u32, back: u32) {
-        let hops = neighbour.route.hops as i32;
+    #[inline]
+    fn step_along(&mut self, route: &Route, to: u32, step: u32, back: u32) {
+        let hops = route.hops as i32;
         self.current.hops += hops;
-        self.toggle(neighbour.gpu);
-        self.visit(neighbour.gpu, step + 1, back, Order::Free);
-        self.toggle(neighbour.gpu);
+        self.toggle(to);
+        self.visit(to, step + 1, back, Order::Free);
+        self.toggle(to);
         self.current.hops -= hops;
         self.residual
-            .give(self.wiring, &neighbour.route, &self.amounts.intra);
+            .give(self.wiring, route, &self.amounts.intra);
     }
 }
