@@ -45,7 +45,7 @@ struct Known {
 /// The routes that an attempt may use, each with what it is used for.
 fn allowed<'a>(
     wiring: &'a Wiring,
-    nearby: &'a Nearby,
+    nearby: &'a [Nearby],
     attempt: &Record,
 ) -> impl Iterator<Item = (Which, &'a Route)> {
     let (both_ways, worst) = (attempt.uses_both_ways(), attempt.type_inter);
@@ -58,7 +58,8 @@ fn allowed<'a>(
     let entries = entries.iter().map(|route| (Which::Inter, route));
     let exits = exits.iter().map(move |route| (leaving, route));
     nearby
-        .all()
+        .iter()
+        .flat_map(|nearby| &nearby.list)
         .map(|next| (Which::Intra, &next.route))
         .chain(
             entries
@@ -72,7 +73,7 @@ impl Layouts {
     fn of(
         &mut self,
         wiring: &Wiring,
-        nearby: &Nearby,
+        nearby: &[Nearby],
         memo: &Memo,
         links: &Thousandths,
         ports: &PortsLeft,

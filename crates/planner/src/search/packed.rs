@@ -99,8 +99,8 @@ impl Packed {
 
     /// What is left after a route, if there is enough.
     #[inline]
-    fn after(&self, route: &Route) -> (Words, bool) {
-        let needs = &self.needs[route.number as usize];
+    fn after(&self, route: u32) -> (Words, bool) {
+        let needs = &self.needs[route as usize];
         let mut left = self.left;
         let mut lacks = 0;
         for word in 0..WORDS {
@@ -118,7 +118,7 @@ impl Residual for Packed {
 
     #[inline]
     fn take(&mut self, _: &Wiring, route: &Route, (): &()) -> bool {
-        let (left, enough) = self.after(route);
+        let (left, enough) = self.after(route.number);
         if enough {
             self.left = left;
         }
@@ -126,13 +126,13 @@ impl Residual for Packed {
     }
 
     #[inline]
-    fn may_have(&self, route: &Route, (): &()) -> bool {
+    fn may_have(&self, route: u32, (): &()) -> bool {
         self.after(route).1
     }
 
     #[inline]
     fn take_known(&mut self, _: &Wiring, route: &Route, (): &()) -> bool {
-        self.left = self.after(route).0;
+        self.left = self.after(route.number).0;
         true
     }
 

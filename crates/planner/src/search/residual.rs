@@ -19,8 +19,8 @@ pub(super) trait Residual {
     /// Takes an amount on every link of a route; if a link has too little, takes nothing and answers no.
     fn take(&mut self, wiring: &Wiring, route: &Route, amount: &Self::Amount) -> bool;
 
-    /// Whether [`Residual::take`] could answer yes. No is certain.
-    fn may_have(&self, route: &Route, amount: &Self::Amount) -> bool;
+    /// Whether [`Residual::take`] could answer yes for the route with this number. No is certain.
+    fn may_have(&self, route: u32, amount: &Self::Amount) -> bool;
 
     /// As [`Residual::take`], where [`Residual::may_have`] said yes and nothing was taken since.
     fn take_known(&mut self, wiring: &Wiring, route: &Route, amount: &Self::Amount) -> bool;
@@ -105,7 +105,7 @@ impl Residual for Floats {
         true
     }
 
-    fn may_have(&self, _: &Route, _: &f32) -> bool {
+    fn may_have(&self, _: u32, _: &f32) -> bool {
         true
     }
 

@@ -229,7 +229,7 @@ impl Residual for Thousandths {
     }
 
     fn take(&mut self, wiring: &Wiring, route: &Route, amount: &Amount) -> bool {
-        self.may_have(route, amount) && self.take_known(wiring, route, amount)
+        self.may_have(route.number, amount) && self.take_known(wiring, route, amount)
     }
 
     fn take_known(&mut self, _: &Wiring, route: &Route, Amount(amount): &Amount) -> bool {
@@ -244,8 +244,8 @@ impl Residual for Thousandths {
     }
 
     #[inline]
-    fn may_have(&self, route: &Route, Amount(amount): &Amount) -> bool {
-        let (first, end) = self.spans[route.number as usize];
+    fn may_have(&self, route: u32, Amount(amount): &Amount) -> bool {
+        let (first, end) = self.spans[route as usize];
         let charges = &self.charges[first as usize..end as usize];
         charges
             .iter()

@@ -78,8 +78,6 @@ pub(super) struct Wiring {
     pub ports: Vec<Port>,
     /// For each GPU the others, best connected first: widest, fewest links, nearest in number.
     pub neighbours: Vec<Vec<Neighbour>>,
-    /// For each GPU and each other one its place in `neighbours`.
-    ranks: Vec<u16>,
     /// For each port and GPU the part of the GPU's sorting key that does not change: see [`Wiring::port_key`].
     port_keys: Vec<u64>,
     /// For each GPU its PCI link up and the one back down to it.
@@ -102,15 +100,8 @@ pub(super) struct Neighbour {
     pub gpu: u32,
     /// The route there.
     pub route: Route,
-    /// Distance in number.
-    offset: u32,
-}
-
-impl Neighbour {
-    /// By which GPUs are alike: bandwidth in whole GB/s, and links.
-    const fn quality(&self) -> (i32, u32) {
-        (self.route.bw as i32, self.route.hops)
-    }
+    /// GPUs of one class are equally well connected: bandwidth in whole GB/s, and links.
+    class: u32,
 }
 
 impl Wiring {
@@ -137,15 +128,13 @@ impl Wiring {
         let nvs_to_gpu = all(nvs.as_slice(), &gpu_nodes);
         let gpu_to_nvs = all(&gpu_nodes, nvs.as_slice());
         let charges = compiler.charges;
-        let neighbours = neighbours(gpu_nodes.len(), &gpu_to_gpu);
         let uplink: Vec<_> = gpu_nodes.iter().map(|gpu| uplink(system, *gpu)).collect();
         Self {
             private_uplinks: are_private(system.link_count(), &uplink, &gpu_to_gpu, &charges),
             gpus: gpu_nodes.len(),
             words: gpu_nodes.len().div_ceil(64),
             has_nvs: nvs.is_some(),
-            ranks: ranks(&neighbours),
-            neighbours,
+            neighbours: neighbours(gpu_nodes.len(), &gpu_to_gpu),
             port_keys: port_to_gpu
                 .chunks(gpu_nodes.len().max(1))
                 .flat_map(port_keys)
@@ -171,25 +160,20 @@ impl Wiring {
 
     /// Sorts GPUs on the way to a port: the widest path from the port first, then the widest PCI link (`pci_bw`, whole
     /// GB/s, -1 is none), then the fewest links. The lowest bits are free for the rank of a
-    /// [neighbour](Wiring::neighbour_of).
+    /// [neighbour](super::nearby::Nearby).
     pub fn port_key(&self, port: u32, gpu: usize, pci_bw: i32) -> u64 {
         self.port_keys[port as usize * self.gpus + gpu]
             | u64::from(inverse(pci_bw)) << (2 * PLACE_BITS)
     }
 
-    /// The neighbour of a GPU whose rank stands in a key.
-    pub fn neighbour_of(&self, gpu: u32, key: u64) -> u32 {
-        self.neighbours[gpu as usize][(key & ((1 << PLACE_BITS) - 1)) as usize].gpu
+    /// The rank that stands in a key.
+    pub const fn rank_in(key: u64) -> usize {
+        (key & ((1 << PLACE_BITS) - 1)) as usize
     }
 
-    /// For each other GPU its place among the neighbours of a GPU.
-    pub fn ranks_of(&self, gpu: u32) -> &[u16] {
-        &self.ranks[gpu as usize * self.gpus..][..self.gpus]
-    }
-
-    /// The routes from a GPU to each GPU.
-    pub fn routes_of(&self, gpu: u32) -> &[Route] {
-        &self.gpu_to_gpu[gpu as usize * self.gpus..][..self.gpus]
+    /// The numbers of the routes from a GPU to others begin here.
+    pub const fn first_route(&self, gpu: u32) -> u32 {
+        gpu * self.gpus as u32
     }
 
     pub fn port_to_gpu(&self, port: u32, gpu: u32) -> &Route {
@@ -241,7 +225,7 @@ impl Wiring {
         // They are in order, so the worst tells of all.
         let worst = others.next_back();
         best.zip(worst)
-            .is_none_or(|(best, worst)| best.quality() == worst.quality())
+            .is_none_or(|(best, worst)| best.class == worst.class)
     }
 
     /// The types of paths between GPUs and the switch, and between GPUs and ports, as bits.
@@ -390,36 +374,27 @@ const ENOUGH: f32 = 0.9;
 fn neighbours(gpus: usize, routes: &[Route]) -> Vec<Vec<Neighbour>> {
     (0..gpus)
         .map(|from| {
+            let quality = |route: &Route| (-(route.bw as i32), route.hops);
             let mut others: Vec<Neighbour> = (1..gpus)
                 .map(|offset| {
                     let gpu = (from + offset) % gpus;
-                    let route = routes[from * gpus + gpu];
                     Neighbour {
                         gpu: gpu as u32,
-                        route,
-                        offset: offset as u32,
+                        route: routes[from * gpus + gpu],
+                        class: 0,
                     }
                 })
                 .filter(|neighbour| neighbour.route.hops > 0)
                 .collect();
-            others.sort_unstable_by_key(|neighbour| {
-                let (bw, hops) = neighbour.quality();
-                (-bw, hops, neighbour.offset)
-            });
+            // Stable: the nearest in number stay in front.
+            others.sort_by_key(|neighbour| quality(&neighbour.route));
+            for at in 1..others.len() {
+                let same = quality(&others[at].route) == quality(&others[at - 1].route);
+                others[at].class = others[at - 1].class + u32::from(!same);
+            }
             others
         })
         .collect()
-}
-
-fn ranks(neighbours: &[Vec<Neighbour>]) -> Vec<u16> {
-    let gpus = neighbours.len();
-    let mut ranks = vec![0; gpus * gpus];
-    for (list, ranks) in neighbours.iter().zip(ranks.chunks_mut(gpus.max(1))) {
-        for (rank, neighbour) in list.iter().enumerate() {
-            ranks[neighbour.gpu as usize] = rank as u16;
-        }
-    }
-    ranks
 }
 
 fn uplink(system: &System, gpu: NodeId) -> Option<(u32, u32)> {

@@ -78,7 +78,7 @@ impl Scratch {
     pub fn walk<R: Residual>(
         &mut self,
         wiring: &Wiring,
-        nearby: &Nearby,
+        nearby: &[Nearby],
         residual: &mut R,
         current: &mut Record,
         best: &mut Record,
@@ -126,7 +126,8 @@ impl Scratch {
 /// One attempt on one kind of arithmetic.
 struct Walk<'a, R: Residual> {
     wiring: &'a Wiring,
-    nearby: &'a Nearby,
+    /// For each GPU those that it may go on to.
+    nearby: &'a [Nearby],
     ports: &'a AttemptPorts,
     inter: bool,
     rail_per_host: bool,

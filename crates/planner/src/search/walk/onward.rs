@@ -3,7 +3,7 @@
 use plan::Pattern;
 
 use super::super::residual::Residual;
-use super::super::wiring::{NONE, Route};
+use super::super::wiring::{NONE, Neighbour, Wiring};
 use super::{NEVER, Order, Walk, Which};
 
 impl<R: Residual> Walk<'_, R> {
@@ -25,13 +25,13 @@ impl<R: Residual> Walk<'_, R> {
     /// The best connected GPUs first.
     fn go_on_to_nearest(&mut self, gpu: u32, step: u32) {
         let nearby = self.nearby;
-        for neighbour in nearby.of(gpu) {
+        for neighbour in &nearby[gpu as usize].list {
             if !self.is_used(neighbour.gpu)
                 && self
                     .residual
                     .take(self.wiring, &neighbour.route, &self.amounts.intra)
             {
-                self.step_along(&neighbour.route, neighbour.gpu, step, NEVER);
+                self.step_along(neighbour, step, NEVER);
             }
         }
     }
@@ -55,21 +55,24 @@ impl<R: Residual> Walk<'_, R> {
         if !wiring.private_uplinks {
             self.sort_for_port();
         }
+        let nearby = self.nearby;
+        let nearby = &nearby[gpu as usize];
+        let first_route = wiring.first_route(gpu);
         let first = self.keys.len();
         let keys = &mut *self.keys;
-        let port_keys = &self.port_keys[self.base..][..wiring.gpus];
-        let (routes, ranks) = (wiring.routes_of(gpu), wiring.ranks_of(gpu));
-        let used = &self.used[self.base_word..][..wiring.words];
-        for (word, (near, used)) in self.nearby.mask(gpu).iter().zip(used).enumerate() {
+        let port_keys = &self.port_keys[self.base..];
+        let used = &self.used[self.base_word..];
+        for (word, (near, used)) in nearby.mask.iter().zip(used).enumerate() {
             let mut candidates = near & !used;
             while candidates != 0 {
                 let other = word * 64 + candidates.trailing_zeros() as usize;
                 candidates &= candidates - 1;
                 // What cannot be reached need not be sorted.
-                if !self.residual.may_have(&routes[other], &self.amounts.intra) {
+                let route = first_route + other as u32;
+                if !self.residual.may_have(route, &self.amounts.intra) {
                     continue;
                 }
-                let key = port_keys[other] | u64::from(ranks[other]);
+                let key = port_keys[other] | u64::from(nearby.ranks[other]);
                 keys.push(key);
                 // Insertion sort: there are few.
                 let sorted = &mut keys[first..];
@@ -81,21 +84,21 @@ impl<R: Residual> Walk<'_, R> {
                 sorted[place] = key;
             }
         }
+        let end = keys.len();
         // Far from the port, and with nothing to choose by, NCCL goes the other way round.
-        if self.keys.len() > first + 1
+        if end > first + 1
             && back != step + 1
             && wiring.is_uniform(gpu, |other| self.is_used(other))
         {
             self.keys[first..].reverse();
         }
-        for at in first..self.keys.len() {
-            let other = wiring.neighbour_of(gpu, self.keys[at]);
-            let route = &routes[other as usize];
+        for at in first..end {
+            let neighbour = &nearby.list[Wiring::rank_in(self.keys[at])];
             if self
                 .residual
-                .take_known(wiring, route, &self.amounts.intra)
+                .take_known(wiring, &neighbour.route, &self.amounts.intra)
             {
-                self.step_along(route, other, step, back);
+                self.step_along(neighbour, step, back);
             }
         }
         self.keys.truncate(first);
@@ -135,14 +138,14 @@ impl<R: Residual> Walk<'_, R> {
 
     /// A step whose bandwidth was taken; gives it back.
     #[inline]
-    fn step_along(&mut self, route: &Route, to: u32, step: u32, back: u32) {
-        let hops = route.hops as i32;
+    fn step_along(&mut self, neighbour: &Neighbour, step: u32, back: u32) {
+        let hops = neighbour.route.hops as i32;
         self.current.hops += hops;
-        self.toggle(to);
-        self.visit(to, step + 1, back, Order::Free);
-        self.toggle(to);
+        self.toggle(neighbour.gpu);
+        self.visit(neighbour.gpu, step + 1, back, Order::Free);
+        self.toggle(neighbour.gpu);
         self.current.hops -= hops;
         self.residual
-            .give(self.wiring, route, &self.amounts.intra);
+            .give(self.wiring, &neighbour.route, &self.amounts.intra);
     }
 }
