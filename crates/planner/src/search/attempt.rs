@@ -4,7 +4,7 @@ use plan::Pattern;
 use topology::PathType;
 
 use super::Searcher;
-use super::layout::{Asked, Layout, Uses, Which};
+use super::layout::{Ask, Asked, Layout, Uses, Which};
 use super::memo::{Memo, Speed};
 use super::nearby::Nearby;
 use super::record::Record;
@@ -38,6 +38,8 @@ pub(super) struct Layouts {
 struct Known {
     limits: Limits,
     bw: (f32, f32),
+    /// The place of the uses.
+    uses: usize,
     layout: Option<Layout>,
     speed: Speed,
 }
@@ -112,11 +114,18 @@ impl Layouts {
             self.layouts.push(Known {
                 limits,
                 bw,
+                uses: at,
                 layout,
                 speed,
             });
             self.layouts.len() - 1
         })
+    }
+
+    /// A layout, and what routes ask of it.
+    fn get(&self, at: usize) -> (Option<&Layout>, &[Ask]) {
+        let known = &self.layouts[at];
+        (known.layout.as_ref(), &self.uses[known.uses].1.asks)
     }
 
     fn number(&mut self, key: Vec<u64>) -> Speed {
@@ -129,21 +138,26 @@ impl Layouts {
 }
 
 impl Searcher<'_> {
-    /// Makes the lists of ports for an attempt that allows this path type.
+    /// The lists of ports for an attempt that allows this path type.
     fn prepare_ports(&mut self, type_inter: PathType) {
         let class = self.memo.inter_class(type_inter);
-        if !self.view.inter || self.ports_for == Some(class) {
-            return;
-        }
-        let routing = self.view.routing();
-        let select = |gpu| self.port_order.select(routing, Some(type_inter), gpu).ok();
-        self.scratch.ports = AttemptPorts {
-            all: select(None),
-            of_gpu: (0..self.wiring.gpus as u32)
-                .map(|gpu| select(Some(gpu)))
-                .collect(),
-        };
-        self.ports_for = Some(class);
+        let known = self.ports.iter().position(|(known, _)| *known == class);
+        self.ports_at = known.unwrap_or_else(|| {
+            let routing = self.view.routing();
+            let select = |gpu| self.port_order.select(routing, Some(type_inter), gpu).ok();
+            let ports = if self.view.inter {
+                AttemptPorts {
+                    all: select(None),
+                    of_gpu: (0..self.wiring.gpus as u32)
+                        .map(|gpu| select(Some(gpu)))
+                        .collect(),
+                }
+            } else {
+                AttemptPorts::default()
+            };
+            self.ports.push((class, ports));
+            self.ports.len() - 1
+        });
     }
 
     /// One attempt. Returns whether `best` was replaced.
@@ -182,20 +196,22 @@ impl Searcher<'_> {
         let nearby = self.nearby.within(&self.wiring, &self.memo, current);
         self.before.1.clone_from(&self.scratch.ports_left);
         let mut changed = false;
-        let layout = known.and_then(|at| self.layouts.layouts[at].layout.as_ref());
-        let packed = layout.filter(|layout| self.packed.lay_out(layout, &self.thousandths));
+        let known = known.map(|at| self.layouts.get(at));
+        let packed = known
+            .and_then(|(layout, asks)| Some((layout?, asks)))
+            .filter(|(layout, _)| self.packed.lay_out(layout, &self.thousandths));
         let (wiring, scratch) = (&self.wiring, &mut self.scratch);
-        let walked = if let Some(layout) = packed {
-            let allowed = allowed(wiring, nearby, current);
-            self.packed.prepare(layout, &self.thousandths, allowed);
-            scratch.walk(wiring, nearby, &mut self.packed, current, best, *budget)
+        let ports = &self.ports[self.ports_at].1;
+        let walked = if let Some((layout, asks)) = packed {
+            self.packed.prepare(layout, asks);
+            scratch.walk(wiring, nearby, ports, &mut self.packed, current, best, *budget)
         } else if in_integers {
             let links = &mut self.thousandths;
-            scratch.walk(wiring, nearby, links, current, best, *budget)
+            scratch.walk(wiring, nearby, ports, links, current, best, *budget)
         } else {
             self.before.0.clone_from(&self.floats);
             let links = &mut self.floats;
-            let walked = scratch.walk(wiring, nearby, links, current, best, *budget);
+            let walked = scratch.walk(wiring, nearby, ports, links, current, best, *budget);
             if self.before.0 != self.floats {
                 self.thousandths.follow(&self.floats);
                 changed = true;

@@ -21,7 +21,7 @@ pub(super) enum Which {
 const KINDS: usize = 9;
 
 /// Numbers a kind of amount.
-pub(super) const fn kind(which: Which, charge: u8) -> usize {
+const fn kind(which: Which, charge: u8) -> usize {
     which as usize * 3 + charge as usize
 }
 
@@ -32,6 +32,16 @@ pub(super) struct Uses {
     kinds: Vec<u16>,
     /// Links whose bandwidth must be known.
     shown: Vec<bool>,
+    /// What each route asks of links that have kinds.
+    pub asks: Vec<Ask>,
+}
+
+/// What a route asks of a link.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ask {
+    pub route: u32,
+    pub place: u16,
+    pub kind: u8,
 }
 
 impl Uses {
@@ -45,11 +55,17 @@ impl Uses {
         let mut kinds = vec![0; links.len()];
         // Links that are always used together, and for the same, have the same sum.
         let mut users = vec![Fingerprint::default(); links.len()];
+        let mut asks = Vec::new();
         for (which, route) in allowed {
             for (place, charge) in links.charges(route) {
                 let kind = kind(which, charge);
                 kinds[place] |= 1 << kind;
                 users[place].add(weight(route.number as usize * KINDS + kind), 1);
+                asks.push(Ask {
+                    route: route.number,
+                    place: place as u16,
+                    kind: kind as u8,
+                });
             }
         }
         let mut shown = vec![false; links.len()];
@@ -68,7 +84,8 @@ impl Uses {
                 kinds[pair[1]] = 0;
             }
         }
-        Self { kinds, shown }
+        asks.retain(|ask| kinds[usize::from(ask.place)] != 0);
+        Self { kinds, shown, asks }
     }
 }
 

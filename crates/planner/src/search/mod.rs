@@ -68,7 +68,9 @@ pub struct Searcher<'a> {
     sm_max: i32,
     /// The first CPU is an x86 AMD.
     amd: bool,
-    ports_for: Option<u16>,
+    /// Lists of ports, by the limits on them that matter, and which of them is in use.
+    ports: Vec<(u16, AttemptPorts)>,
+    ports_at: usize,
     memo: Memo,
     nearby: AllNearby,
     before: (Floats, PortsLeft),
@@ -100,7 +102,6 @@ impl<'a> Searcher<'a> {
             scratch: Scratch {
                 inter: view.inter,
                 rail_per_host: view.routing().settings().mnnvl_rail_per_host,
-                ports: AttemptPorts::default(),
                 ports_left,
                 used: vec![0; wiring.words * record::MAX_CHANNELS],
                 keys: Vec::new(),
@@ -114,7 +115,8 @@ impl<'a> Searcher<'a> {
                 .next()
                 .is_some_and(|(_, cpu)| cpu.arch == CpuArch::X86 && cpu.vendor == CpuVendor::Amd),
             port_order: PortOrder::new(view.routing()),
-            ports_for: None,
+            ports: Vec::new(),
+            ports_at: 0,
             wiring,
             view,
         }

@@ -4,7 +4,7 @@
 //! of a route is then one subtraction for each word: where a link has too little, its upper bit is gone.
 
 use super::fingerprint::{Fingerprint, weight};
-use super::layout::{Layout, Which, kind};
+use super::layout::{Ask, Layout};
 use super::residual::Residual;
 use super::thousandths::Thousandths;
 use super::wiring::{Route, Wiring};
@@ -80,20 +80,14 @@ impl Packed {
     }
 
     /// Prepares what routes take.
-    pub fn prepare<'r>(
-        &mut self,
-        layout: &Layout,
-        links: &Thousandths,
-        allowed: impl Iterator<Item = (Which, &'r Route)>,
-    ) {
-        for (which, route) in allowed {
-            let needs = &mut self.needs[route.number as usize];
-            *needs = [0; WORDS];
-            for (link, charge) in links.charges(route) {
-                let place = self.places[link];
-                let units = layout.fields[link].needs[kind(which, charge)];
-                needs[place.word as usize] += u64::from(units) << place.shift;
-            }
+    pub fn prepare(&mut self, layout: &Layout, asks: &[Ask]) {
+        self.needs.fill([0; WORDS]);
+        for ask in asks {
+            let link = usize::from(ask.place);
+            let place = &self.places[link];
+            let units = layout.fields[link].needs[usize::from(ask.kind)];
+            let needs = &mut self.needs[ask.route as usize];
+            needs[usize::from(place.word)] += u64::from(units) << place.shift;
         }
     }
 
@@ -144,6 +138,7 @@ impl Residual for Packed {
         }
     }
 
+    #[inline]
     fn whole(&self, up: u32, down: u32) -> i32 {
         let left = |link: u32| {
             let place = &self.places[self.place_of[link as usize] as usize];

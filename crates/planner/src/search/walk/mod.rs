@@ -52,7 +52,6 @@ pub(super) struct Scratch {
     pub inter: bool,
     /// `NCCL_MNNVL_RAIL_PER_HOST`.
     pub rail_per_host: bool,
-    pub ports: AttemptPorts,
     pub ports_left: PortsLeft,
     /// For each channel the GPUs that are on it, as bits.
     pub used: Vec<u64>,
@@ -74,11 +73,13 @@ pub(super) struct Walked {
 }
 
 impl Scratch {
+    #[allow(clippy::too_many_arguments, reason = "the parts of an attempt")]
     /// Walks until there is nothing left to try or the budget is spent.
     pub fn walk<R: Residual>(
         &mut self,
         wiring: &Wiring,
         nearby: &[Nearby],
+        ports: &AttemptPorts,
         residual: &mut R,
         current: &mut Record,
         best: &mut Record,
@@ -91,7 +92,7 @@ impl Scratch {
         let mut walk = Walk {
             wiring,
             nearby,
-            ports: &self.ports,
+            ports,
             inter: self.inter,
             rail_per_host: self.rail_per_host,
             both_ways: current.uses_both_ways(),
