@@ -3,8 +3,8 @@
 use plan::Pattern;
 use topology::PathType;
 
-use super::Searcher;
-use super::layout::{Ask, Asked, Layout, Uses, Which};
+use super::{Searcher, packed};
+use super::layout::{Asked, Layout, Uses, Which};
 use super::memo::{Memo, Speed};
 use super::nearby::Nearby;
 use super::record::Record;
@@ -12,6 +12,12 @@ use super::residual::{PortsLeft, Residual};
 use super::thousandths::Thousandths;
 use super::walk::{AttemptPorts, PERFECT};
 use super::wiring::{Route, Wiring};
+
+/// Words that hold the links of most attempts.
+pub(super) const FEW_WORDS: usize = 2;
+
+/// Words that hold the links of almost all attempts.
+pub(super) const MANY_WORDS: usize = 4;
 
 /// What a layout depends on.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -41,6 +47,8 @@ struct Known {
     /// The place of the uses.
     uses: usize,
     layout: Option<Layout>,
+    /// Words for what links have left.
+    words: usize,
     speed: Speed,
 }
 
@@ -108,24 +116,19 @@ impl Layouts {
                 of_port: attempt.bw_inter as i32,
             };
             let uses = &self.uses[at].1;
-            let mut layout = Layout::new(wiring, links, ports, uses, &asked, sorts);
+            let mut layout = Layout::new(links, ports, uses, &asked);
             let key = layout.as_mut().and_then(|layout| layout.key.take());
             let speed = key.map_or_else(|| Speed::exact(attempt), |key| self.number(key));
             self.layouts.push(Known {
                 limits,
                 bw,
                 uses: at,
+                words: layout.as_ref().map_or(usize::MAX, packed::words),
                 layout,
                 speed,
             });
             self.layouts.len() - 1
         })
-    }
-
-    /// A layout, and what routes ask of it.
-    fn get(&self, at: usize) -> (Option<&Layout>, &[Ask]) {
-        let known = &self.layouts[at];
-        (known.layout.as_ref(), &self.uses[known.uses].1.asks)
     }
 
     fn number(&mut self, key: Vec<u64>) -> Speed {
@@ -196,15 +199,21 @@ impl Searcher<'_> {
         let nearby = self.nearby.within(&self.wiring, &self.memo, current);
         self.before.1.clone_from(&self.scratch.ports_left);
         let mut changed = false;
-        let known = known.map(|at| self.layouts.get(at));
-        let packed = known
-            .and_then(|(layout, asks)| Some((layout?, asks)))
-            .filter(|(layout, _)| self.packed.lay_out(layout, &self.thousandths));
+        let packed = known.and_then(|at| {
+            let known = &self.layouts.layouts[at];
+            let uses = &self.layouts.uses[known.uses].1;
+            Some((known.layout.as_ref()?, uses, known.words))
+        });
         let (wiring, scratch) = (&self.wiring, &mut self.scratch);
         let ports = &self.ports[self.ports_at].1;
-        let walked = if let Some((layout, asks)) = packed {
-            self.packed.prepare(layout, asks);
-            scratch.walk(wiring, nearby, ports, &mut self.packed, current, best, *budget)
+        let walked = if let Some((layout, uses, ..=FEW_WORDS)) = packed {
+            let links = &mut self.few_words;
+            links.lay_out(layout, uses, &self.thousandths);
+            scratch.walk(wiring, nearby, ports, links, current, best, *budget)
+        } else if let Some((layout, uses, ..=MANY_WORDS)) = packed {
+            let links = &mut self.many_words;
+            links.lay_out(layout, uses, &self.thousandths);
+            scratch.walk(wiring, nearby, ports, links, current, best, *budget)
         } else if in_integers {
             let links = &mut self.thousandths;
             scratch.walk(wiring, nearby, ports, links, current, best, *budget)

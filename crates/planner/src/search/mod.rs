@@ -27,7 +27,7 @@ use topology::{CpuArch, CpuVendor};
 
 use crate::error::Error;
 use crate::view::View;
-use attempt::Layouts;
+use attempt::{FEW_WORDS, Layouts, MANY_WORDS};
 use known_ends::KnownEnds;
 use memo::Memo;
 use nearby::AllNearby;
@@ -61,7 +61,8 @@ pub struct Searcher<'a> {
     port_order: PortOrder,
     floats: Floats,
     thousandths: Thousandths,
-    packed: Packed,
+    few_words: Packed<FEW_WORDS>,
+    many_words: Packed<MANY_WORDS>,
     layouts: Layouts,
     scratch: Scratch,
     sm_min: i32,
@@ -93,7 +94,8 @@ impl<'a> Searcher<'a> {
             thousandths: Thousandths::new(&wiring, &floats, |link| {
                 wiring::never_binds(system, link)
             }),
-            packed: Packed::default(),
+            few_words: Packed::new(),
+            many_words: Packed::new(),
             layouts: Layouts::default(),
             nearby: AllNearby::default(),
             warnings: Vec::new(),

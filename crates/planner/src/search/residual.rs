@@ -28,8 +28,8 @@ pub(super) trait Residual {
     /// Gives back what [`Residual::take`] took.
     fn give(&mut self, wiring: &Wiring, route: &Route, amount: &Self::Amount);
 
-    /// What two links both have left, in whole GB/s.
-    fn whole(&self, up: u32, down: u32) -> i32;
+    /// What the PCI link of a GPU has left both ways, in whole GB/s; -1 if it has none.
+    fn uplink(&self, wiring: &Wiring, gpu: usize) -> i32;
 
     /// A fingerprint of what all links have left, if that comes back exactly when everything is given back.
     fn fingerprint(&mut self) -> Option<Fingerprint>;
@@ -117,8 +117,9 @@ impl Residual for Floats {
         self.walk(wiring.charges(route), route, -*bw);
     }
 
-    fn whole(&self, up: u32, down: u32) -> i32 {
-        (self.0[up as usize] as i32).min(self.0[down as usize] as i32)
+    fn uplink(&self, wiring: &Wiring, gpu: usize) -> i32 {
+        let whole = |link: u32| self.0[link as usize] as i32;
+        wiring.uplink[gpu].map_or(-1, |(up, down)| whole(up).min(whole(down)))
     }
 
     fn fingerprint(&mut self) -> Option<Fingerprint> {

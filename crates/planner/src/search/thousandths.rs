@@ -263,9 +263,9 @@ impl Residual for Thousandths {
         }
     }
 
-    fn whole(&self, up: u32, down: u32) -> i32 {
+    fn uplink(&self, wiring: &Wiring, gpu: usize) -> i32 {
         let left = |link: u32| self.left[self.place[link as usize] as usize];
-        left(up).min(left(down)) / 1000
+        wiring.uplink[gpu].map_or(-1, |(up, down)| left(up).min(left(down)) / 1000)
     }
 
     fn begin(&mut self) {

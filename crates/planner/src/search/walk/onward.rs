@@ -43,8 +43,7 @@ impl<R: Residual> Walk<'_, R> {
         let port = self.current.inter[self.current.channels][0];
         let keys = &mut self.port_keys[self.base..][..wiring.gpus];
         for (gpu, key) in keys.iter_mut().enumerate() {
-            let pci_bw =
-                wiring.uplink[gpu].map_or(-1, |(up, down)| self.residual.whole(up, down));
+            let pci_bw = self.residual.uplink(wiring, gpu);
             *key = wiring.port_key(port, gpu, pci_bw);
         }
     }
