@@ -3,7 +3,6 @@
 use plan::Pattern;
 use topology::PathType;
 
-use super::{Searcher, packed};
 use super::layout::{Asked, Layout, Uses, Which};
 use super::memo::{Memo, Speed};
 use super::nearby::Nearby;
@@ -12,6 +11,7 @@ use super::residual::{PortsLeft, Residual};
 use super::thousandths::Thousandths;
 use super::walk::{AttemptPorts, PERFECT};
 use super::wiring::{Route, Wiring};
+use super::{Searcher, packed};
 
 /// Words that hold the links of most attempts.
 pub(super) const FEW_WORDS: usize = 2;
@@ -97,9 +97,10 @@ impl Layouts {
             state: memo.state(),
         };
         let bw = (attempt.bw_intra, attempt.bw_inter);
-        let known = self.layouts.iter().position(|known| {
-            known.limits == limits && known.bw == bw
-        });
+        let known = self
+            .layouts
+            .iter()
+            .position(|known| known.limits == limits && known.bw == bw);
         known.unwrap_or_else(|| {
             let sorts = memo.inter() && !wiring.has_nvs;
             let at = self.uses.iter().position(|(known, _)| *known == limits);

@@ -95,7 +95,9 @@ impl Uses {
             shown[place_of(*down) as usize] = true;
         }
         // The one that has least stands for all.
-        let mut order: Vec<usize> = (0..links.len()).filter(|place| kinds[*place] != 0).collect();
+        let mut order: Vec<usize> = (0..links.len())
+            .filter(|place| kinds[*place] != 0)
+            .collect();
         order.sort_unstable_by_key(|place| (users[*place].0, links.left(*place), !shown[*place]));
         for pair in order.windows(2) {
             if users[pair[0]] == users[pair[1]] && !shown[pair[1]] {

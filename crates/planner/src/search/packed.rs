@@ -105,8 +105,11 @@ impl<const WORDS: usize> Packed<WORDS> {
             },
         };
         self.uplinks.clear();
-        self.uplinks
-            .extend(uses.uplinks.iter().map(|ends| ends.map(|ends| ends.map(place))));
+        self.uplinks.extend(
+            uses.uplinks
+                .iter()
+                .map(|ends| ends.map(|ends| ends.map(place))),
+        );
     }
 
     /// What is left after a route, if there is enough.

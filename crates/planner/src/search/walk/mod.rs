@@ -13,10 +13,10 @@ use topology::PathType;
 
 use super::known_ends::KnownEnds;
 use super::layout::Which;
+use super::nearby::Nearby;
 use super::record::Record;
 use super::residual::{PortsLeft, Residual};
 use super::seen::Seen;
-use super::nearby::Nearby;
 use super::wiring::{Route, Wiring};
 
 /// A budget that says: nothing better can be found.
@@ -234,9 +234,7 @@ impl<R: Residual> Walk<'_, R> {
         } else if step < self.last {
             self.go_on(gpu, step, back, order);
         } else if self.closes {
-            let route = self
-                .wiring
-                .gpu_to_gpu(gpu, self.current.intra[self.base]);
+            let route = self.wiring.gpu_to_gpu(gpu, self.current.intra[self.base]);
             if self.take(route, Which::Intra, self.current.type_intra) {
                 self.end();
                 self.give(route, Which::Intra);
