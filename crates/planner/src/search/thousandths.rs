@@ -228,7 +228,7 @@ impl Residual for Thousandths {
     }
 
     fn take(&mut self, wiring: &Wiring, route: &Route, amount: &Amount) -> bool {
-        self.may_have(route, amount) && self.take_known(wiring, route, amount)
+        self.may_have(route.number, amount) && self.take_known(wiring, route, amount)
     }
 
     fn take_known(&mut self, _: &Wiring, route: &Route, Amount(amount): &Amount) -> bool {
@@ -243,8 +243,8 @@ impl Residual for Thousandths {
     }
 
     #[inline]
-    fn may_have(&self, route: &Route, Amount(amount): &Amount) -> bool {
-        let (first, end) = self.spans[route.number as usize];
+    fn may_have(&self, route: u32, Amount(amount): &Amount) -> bool {
+        let (first, end) = self.spans[route as usize];
         let charges = &self.charges[first as usize..end as usize];
         charges
             .iter()
@@ -262,9 +262,9 @@ impl Residual for Thousandths {
         }
     }
 
-    fn whole(&self, up: u32, down: u32) -> i32 {
+    fn uplink(&self, wiring: &Wiring, gpu: usize) -> i32 {
         let left = |link: u32| self.left[self.place[link as usize] as usize];
-        left(up).min(left(down)) / 1000
+        wiring.uplink[gpu].map_or(-1, |(up, down)| left(up).min(left(down)) / 1000)
     }
 
     fn begin(&mut self) {

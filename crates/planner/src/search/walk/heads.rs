@@ -9,6 +9,7 @@ use super::Walk;
 
 impl<R: Residual> Walk<'_, R> {
     /// The channel stands at its head.
+    #[inline(never)]
     pub(super) fn exchange(&mut self, head: u32) {
         if self.current.pattern == Pattern::Nvls {
             self.through_switch(head);
