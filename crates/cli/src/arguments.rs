@@ -1,5 +1,7 @@
 //! The command line.
 
+pub mod compare;
+
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -8,13 +10,20 @@ use clap_complete::Shell;
 use plan::Collective;
 use plan::program::{Schedule, Transfer};
 
-use crate::output::Format;
+use crate::output::{Format, RankFormat};
+use compare::{
+    COST_EXAMPLES, CostArguments, DIFF_EXAMPLES, DiffArguments, EditArguments, WHAT_IF_EXAMPLES,
+    WhatIfArguments,
+};
 
 const EXAMPLES: &str = "\
 Examples:
   topo plan topology.xml                       what NCCL would do on this machine
   topo plan topology.xml --explain             and how it came to that, attempt by attempt
   topo show topology.xml --path GPU0 NIC3      why these two are so far apart
+  topo cost topology.xml                       which algorithm and protocol for which size, and how fast
+  topo what-if topology.xml                    what each single failure would cost
+  topo diff before.xml after.xml               what changed, if anything
 
 A topology file is what NCCL writes with NCCL_TOPO_DUMP_FILE=topology.xml.";
 
@@ -24,15 +33,28 @@ Examples:
   topo plan topology.xml --hosts 2             two such machines joined by their network
   topo plan a.xml b.xml                        two different machines in one job
   topo plan gb200.xml --hosts 18 --nvlink-domain
+  topo plan topology.xml --gpus 0-3,6          a job that uses some GPUs only
+  topo plan topology.xml --hosts 2 --rank-order round-robin
+  topo plan topology.xml --hosts 2 --connections
+                                               how the bytes travel between neighbours, and why
   topo plan topology.xml -o plan.json          write the plan, for other tools and for later
   topo plan topology.xml --format nccl-graph   what NCCL reads through NCCL_GRAPH_FILE
   topo plan topology.xml --set NCCL_CROSS_NIC=0 --set NCCL_P2P_LEVEL=SYS
+  topo plan topology.xml --without mlx5_3 --degrade GPU2:GPU5=50%
   topo plan topology.xml --explain | less
   topo plan topology.xml --format quiet        one line, for scripts
   ssh node1 cat /tmp/topology.xml | topo plan -
 
 NCCL's variables are taken from the environment, as NCCL takes them; --set comes on top.
 Exit status: 0 when there is a plan, 2 when there is none or the command line is wrong.";
+
+const RANK_EXAMPLES: &str = "\
+Examples:
+  topo plan topology.xml --hosts 16384 -o plan.json
+  topo rank plan.json --rank 77777
+  topo rank plan.json --rank 0 --format json   for other tools
+
+Only this rank is worked out, so it takes no longer for a large job than for a small one.";
 
 const SHOW_EXAMPLES: &str = "\
 Examples:
@@ -70,7 +92,7 @@ Examples:
 
 /// Plan a machine's NCCL channels offline, and say why they are what they are
 #[derive(Debug, Parser)]
-#[command(name = "topo", version, after_help = EXAMPLES, disable_help_subcommand = true, max_term_width = 100)]
+#[command(name = "topo", version, after_help = EXAMPLES, max_term_width = 100)]
 pub struct Arguments {
     /// What to do.
     #[command(subcommand)]
@@ -83,9 +105,21 @@ pub enum Command {
     /// Show what NCCL would do on a machine: rings, trees, bandwidths, and how it found them
     #[command(after_help = PLAN_EXAMPLES)]
     Plan(PlanArguments),
+    /// Show what one rank of a planned job does: its GPU, neighbours on every channel, connections
+    #[command(after_help = RANK_EXAMPLES)]
+    Rank(RankArguments),
     /// Show a machine as NCCL sees it, or one path through it
     #[command(after_help = SHOW_EXAMPLES)]
     Show(ShowArguments),
+    /// Show which algorithm and protocol NCCL takes for which message size, and the predicted time
+    #[command(after_help = COST_EXAMPLES)]
+    Cost(CostArguments),
+    /// List every single failure with the channels and the speed that remain, worst first
+    #[command(name = "what-if", after_help = WHAT_IF_EXAMPLES)]
+    WhatIf(WhatIfArguments),
+    /// Compare two machines, settings or plans by what a job would notice
+    #[command(after_help = DIFF_EXAMPLES)]
+    Diff(DiffArguments),
     /// Show what one rank does for a collective, step by step, and prove that it is right
     #[command(after_help = PROGRAM_EXAMPLES)]
     Program(ProgramArguments),
@@ -105,7 +139,7 @@ pub enum Command {
 }
 
 /// Which job: machines, how many of each, and NCCL's variables.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct JobArguments {
     /// Topology files, one per host in rank order: files, folders that hold topology.xml, or - for standard input
     #[arg(value_name = "FILE", required = true)]
@@ -119,6 +153,16 @@ pub struct JobArguments {
     /// The network reduces (SHARP) and its plug-in is there
     #[arg(long)]
     pub collnet: bool,
+    /// Use only these GPUs of every host, by device number, such as 0-3,6
+    #[arg(long, value_name = "LIST")]
+    pub gpus: Option<String>,
+    /// Which GPU each rank runs on: host (host after host), round-robin (dealt to the hosts in turn), a list of GPUs in rank
+    /// order (counted host after host, as 0-7,15-8), or @FILE with such a list
+    #[arg(long, value_name = "ORDER", default_value = "host")]
+    pub rank_order: String,
+    /// What the machines lose.
+    #[command(flatten)]
+    pub edits: EditArguments,
     /// NCCL's variables.
     #[command(flatten)]
     pub variables: Variables,
@@ -133,12 +177,29 @@ pub struct PlanArguments {
     /// Tell the whole search: each attempt, what was relaxed next and why
     #[arg(long)]
     pub explain: bool,
+    /// Tell how the bytes travel between neighbours: directly, through shared memory or over which NICs, and why
+    #[arg(long)]
+    pub connections: bool,
     /// What to print
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,
     /// Write the plan (JSON) to a file
     #[arg(short, long, value_name = "PLAN")]
     pub output: Option<PathBuf>,
+}
+
+/// Arguments of `topo rank`.
+#[derive(Debug, Args)]
+pub struct RankArguments {
+    /// Plan, as topo plan -o writes it, or - for standard input
+    #[arg(value_name = "PLAN")]
+    pub plan: PathBuf,
+    /// The rank
+    #[arg(short, long, value_name = "R")]
+    pub rank: u32,
+    /// What to print
+    #[arg(long, value_enum, default_value_t = RankFormat::Text)]
+    pub format: RankFormat,
 }
 
 /// Arguments of `topo show`.
@@ -207,13 +268,14 @@ fn transfer() -> impl TypedValueParser<Value = Transfer> {
 }
 
 /// Variables given on the command line.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct Variables {
     /// Set one of NCCL's variables, over the environment (repeatable)
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = variable)]
     pub set: Vec<(String, String)>,
 }
 
+/// Reads NAME=VALUE.
 fn variable(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),

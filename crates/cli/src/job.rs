@@ -1,27 +1,35 @@
 //! A job, planned: from the command line to the joined plan and its artifact.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use plan::nccl_graph::{self, GpuAddress, GraphFile};
 use plan::{CostTable, Fingerprint, Plan, Producer, RequestSummary, Setting};
 use planner::artifact::{self, Description};
-use planner::cluster::nvlink_domain;
+use planner::cluster::{gpu_devices, nvlink_domain, with_gpus};
 use planner::cost::{self, Profile};
 use planner::{Cluster, HostPlan, Joined, Settings};
-use topology::{BuildOptions, NodeType, System};
+use topology::NodeType;
 
 use crate::arguments::JobArguments;
+use crate::edits;
 use crate::environment::Environment;
-use crate::input::Machine;
+use crate::input::{Machine, Source};
 use crate::output::Output;
-use crate::render::{count, summary};
+use crate::render::{count, ranges, summary};
+use crate::{numbers, rank_order};
 
 /// Whose decisions are made.
 const PROFILE: &str = "nccl-2.30";
 
+/// Most GPUs that a list of GPUs may name.
+const MOST_GPUS: usize = 1 << 16;
+
 /// Largest graph file that is read, bytes.
 const GRAPH_FILE_LIMIT: u64 = 64 << 20;
+
+/// Most hosts of an NVLink domain: NCCL has room for so many GPUs in one, and a host has at least one.
+const MOST_DOMAIN_HOSTS: u64 = 640;
 
 /// A planned job.
 #[derive(Debug)]
@@ -49,11 +57,35 @@ impl Job {
         environment: &Environment,
         output: &mut Output,
     ) -> Result<Self> {
-        let mut settings = environment.settings(&arguments.variables, &mut output.warnings);
-        if let Some(file) = settings.graph_file.clone() {
-            settings.graphs = Some(read_graph_file(&file, output)?);
-        }
-        let hosts = read_hosts(arguments, output)?;
+        let machines = read_machines(arguments, output)?;
+        Self::of_machines(machines, arguments, environment, output)
+    }
+
+    /// Plans the job that these machines make.
+    pub fn of_machines(
+        machines: Vec<Machine>,
+        arguments: &JobArguments,
+        environment: &Environment,
+        output: &mut Output,
+    ) -> Result<Self> {
+        let settings = read_settings(arguments, environment, output)?;
+        let hosts = hosts(machines, arguments, output)?;
+        Self::of(hosts, arguments, settings, &Profile::nccl_2_30(), output)
+    }
+
+    /// Plans a job of these hosts, which were read and edited already, and prices it by these constants.
+    pub fn of(
+        hosts: Vec<(Machine, u32)>,
+        arguments: &JobArguments,
+        settings: Settings,
+        profile: &Profile,
+        output: &mut Output,
+    ) -> Result<Self> {
+        let hosts = if arguments.nvlink_domain {
+            join_domain(hosts, &settings, output)?
+        } else {
+            hosts
+        };
         let mut cluster = Cluster::new();
         let mut fingerprint = Fingerprint::new(PROFILE);
         let (mut machines, mut descriptions, mut gpus): (Vec<Machine>, Vec<_>, Vec<_>) =
@@ -69,9 +101,13 @@ impl Job {
                 Some(at) => at,
                 None => {
                     let system = machine.system(&settings)?;
+                    let mut summary = summary::machine(&system);
+                    if !machine.edits.is_empty() {
+                        summary.push_str(&format!("; edited: {}", machine.edits.join(" ")));
+                    }
                     descriptions.push(Description {
                         name: machine.name.clone(),
-                        summary: summary::machine(&system),
+                        summary,
                     });
                     gpus.push(system.count(NodeType::Gpu));
                     ids.push(cluster.add_machine(system));
@@ -80,6 +116,9 @@ impl Job {
                 }
             };
             cluster.place(ids[at], copies);
+        }
+        if let Some(order) = rank_order::parse(&arguments.rank_order, &cluster.gpu_runs())? {
+            cluster.order_ranks(order);
         }
         let mut joined = Joined::new(cluster.plan(arguments.collnet, &settings)?, &settings)?;
         for node in joined
@@ -92,11 +131,10 @@ impl Job {
                 .warnings
                 .extend(node.warnings.drain(..).map(|warning| warning.to_string()));
         }
-        let costs = cost::table(
-            &joined.cost_inputs(),
-            &settings.tuning,
-            &Profile::nccl_2_30(),
-        )?;
+        let costs = cost::table(&joined.cost_inputs(), &settings.tuning, profile)?;
+        output
+            .warnings
+            .extend(joined.notes().iter().map(ToString::to_string));
         let request = RequestSummary {
             hosts: joined.layout().hosts(),
             nvlink_domain: joined
@@ -118,16 +156,20 @@ impl Job {
         })
     }
 
-    /// The plan as the artifact that outlives the process.
-    pub fn artifact(&self) -> Plan {
-        let settings: Vec<Setting> = self
-            .settings
+    /// The settings that decide something.
+    pub fn deciding(&self) -> Vec<Setting> {
+        self.settings
             .deciding()
             .map(|(name, value)| Setting {
                 name: name.to_owned(),
                 value: value.to_owned(),
             })
-            .collect();
+            .collect()
+    }
+
+    /// The plan as the artifact that outlives the process.
+    pub fn artifact(&self) -> Plan {
+        let settings = self.deciding();
         let graphs = self
             .settings
             .graphs
@@ -138,8 +180,12 @@ impl Job {
             .clone()
             .settings(&settings)
             .request(&self.request)
-            .part("graph-file", graphs.unwrap_or_default().as_bytes())
-            .finish();
+            .part("graph-file", graphs.unwrap_or_default().as_bytes());
+        let fingerprint = match &self.joined.plan.order {
+            Some(order) => fingerprint.part("rank-order", format!("{order:?}").as_bytes()),
+            None => fingerprint,
+        }
+        .finish();
         let producer = Producer {
             name: "topo".to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -171,13 +217,15 @@ impl Job {
         &self.joined.plan.machines[machine].nodes[0]
     }
 
-    /// What the machine is called in the job.
+    /// What the job's machines are called, each once.
     pub fn name(&self) -> String {
-        self.descriptions
-            .iter()
-            .map(|machine| machine.name.as_str())
-            .collect::<Vec<_>>()
-            .join("+")
+        let mut names: Vec<&str> = Vec::new();
+        for machine in &self.descriptions {
+            if !names.contains(&machine.name.as_str()) {
+                names.push(&machine.name);
+            }
+        }
+        names.join("+")
     }
 
     /// Hosts of the job.
@@ -233,19 +281,74 @@ fn is_domain(nodes: &[HostPlan]) -> bool {
         .is_some_and(|node| node.view.system().hosts().len() > 1)
 }
 
-/// The machines of the job in host order, each with how many in a row.
-fn read_hosts(arguments: &JobArguments, output: &mut Output) -> Result<Vec<(Machine, u32)>> {
-    if arguments.files.len() > 1 && arguments.hosts > 1 {
+/// NCCL's settings for a job, with the graph file that they name.
+pub fn read_settings(
+    arguments: &JobArguments,
+    environment: &Environment,
+    output: &mut Output,
+) -> Result<Settings> {
+    let mut settings = environment.settings(&arguments.variables, &mut output.warnings);
+    if let Some(file) = settings.graph_file.clone() {
+        settings.graphs = Some(read_graph_file(&file, output)?);
+    }
+    Ok(settings)
+}
+
+/// Standard input can be one of the files only.
+pub fn refuse_input_twice(arguments: &JobArguments) -> Result<()> {
+    let from_input = |file: &&PathBuf| file.as_path() == Path::new("-");
+    if arguments.files.iter().filter(from_input).count() > 1 {
+        bail!("standard input (-) can be read once only; use --hosts for equal hosts, or files");
+    }
+    Ok(())
+}
+
+/// The machines that the arguments name.
+pub fn read_machines(arguments: &JobArguments, output: &mut Output) -> Result<Vec<Machine>> {
+    refuse_input_twice(arguments)?;
+    let files = arguments.files.iter();
+    files.map(|file| Machine::read(file, output)).collect()
+}
+
+/// The plan that the job's only file is, or the machines that its files are.
+pub fn read_plan(
+    arguments: &JobArguments,
+    output: &mut Output,
+) -> Result<Result<Box<Plan>, Vec<Machine>>> {
+    refuse_input_twice(arguments)?;
+    let mut machines = Vec::new();
+    for file in &arguments.files {
+        match Source::read(file, output)? {
+            Source::Plan(_, plan) if arguments.files.len() == 1 => return Ok(Ok(plan)),
+            Source::Plan(name, _) => {
+                bail!("{name} is a plan; expected it alone, or topology files only")
+            }
+            Source::Topology(machine) => machines.push(machine),
+        }
+    }
+    Ok(Err(machines))
+}
+
+/// The machines of the job in host order, each with how many in a row, edited as the arguments say.
+pub fn hosts(
+    machines: Vec<Machine>,
+    arguments: &JobArguments,
+    output: &mut Output,
+) -> Result<Vec<(Machine, u32)>> {
+    if machines.len() > 1 && arguments.hosts > 1 {
         bail!(
             "--hosts counts copies of one machine; with several files, name each file as often as it occurs"
         );
     }
+    let alone = machines.len() == 1 && arguments.hosts == 1;
     let mut hosts = Vec::new();
-    for file in &arguments.files {
-        let machine = Machine::read(file, output)?;
-        let recorded = recorded_hosts(&machine);
+    for mut machine in machines {
+        if let Some(list) = &arguments.gpus {
+            some_gpus(&mut machine, list)?;
+        }
+        let recorded = machine.recorded_hosts();
         if recorded > 1 {
-            if arguments.hosts > 1 || arguments.files.len() > 1 {
+            if !alone {
                 bail!(
                     "{} already holds an NVLink domain of {recorded} hosts (host_hash values); plan it alone",
                     machine.document.file
@@ -259,27 +362,82 @@ fn read_hosts(arguments: &JobArguments, output: &mut Output) -> Result<Vec<(Mach
         }
         hosts.push((machine, arguments.hosts));
     }
-    if arguments.nvlink_domain && recorded_hosts(&hosts[0].0) < 2 {
-        let documents = hosts
-            .iter()
-            .flat_map(|(machine, copies)| (0..*copies).map(|_| &machine.document));
-        let Some(document) = nvlink_domain(documents) else {
-            return Ok(hosts);
-        };
-        let name = hosts
-            .iter()
-            .map(|(machine, _)| machine.name.as_str())
-            .collect::<Vec<_>>()
-            .join("+");
-        return Ok(vec![(Machine { name, document }, 1)]);
-    }
-    Ok(hosts)
+    edits::apply(hosts, &arguments.edits.all())
 }
 
-/// How many hosts a file tells apart.
-fn recorded_hosts(machine: &Machine) -> usize {
-    System::from_document_with(&machine.document, BuildOptions::default())
-        .map_or(1, |system| system.hosts().len())
+/// Leaves a machine only the GPUs of a list.
+fn some_gpus(machine: &mut Machine, list: &str) -> Result<()> {
+    let document = &machine.document;
+    let there = gpu_devices(document);
+    let wanted = numbers::list(list, MOST_GPUS).with_context(|| format!("--gpus {list}"))?;
+    let mut devices: Vec<i32> = Vec::new();
+    for wanted in wanted {
+        let found = i32::try_from(wanted).ok().filter(|dev| there.contains(dev));
+        let Some(dev) = found else {
+            bail!(
+                "--gpus {list}: {} has no GPU{wanted}; it has GPU {}",
+                document.file,
+                ranges(&there, ", ")
+            );
+        };
+        if devices.contains(&dev) {
+            bail!("--gpus {list}: GPU{dev} is named twice");
+        }
+        devices.push(dev);
+    }
+    if devices.len() < there.len() {
+        machine.document = with_gpus(document, &devices);
+        machine.edits.push(format!("--gpus {list}"));
+    }
+    Ok(())
+}
+
+/// Makes one machine of hosts that share an NVLink domain.
+fn join_domain(
+    hosts: Vec<(Machine, u32)>,
+    settings: &Settings,
+    output: &mut Output,
+) -> Result<Vec<(Machine, u32)>> {
+    let is_recorded = |(machine, _): &(Machine, u32)| machine.recorded_hosts() > 1;
+    if hosts.first().is_some_and(is_recorded) {
+        return Ok(hosts);
+    }
+    if !settings.allow_nvlink_domains() {
+        output.warnings.push(
+            "--nvlink-domain: the settings forbid it (NCCL_MNNVL_ENABLE=0, or P2P switched off without \
+             NCCL_MNNVL_ENABLE=1), so the network joins the hosts"
+                .to_owned(),
+        );
+        return Ok(hosts);
+    }
+    let count: u64 = hosts.iter().map(|(_, copies)| u64::from(*copies)).sum();
+    if count > MOST_DOMAIN_HOSTS {
+        bail!(
+            "{count} hosts in one NVLink domain; NCCL's limit is {MOST_DOMAIN_HOSTS} GPUs (without --nvlink-domain \
+             the network joins the hosts)"
+        );
+    }
+    let documents = hosts
+        .iter()
+        .flat_map(|(machine, copies)| (0..*copies).map(|_| &machine.document));
+    let Some(document) = nvlink_domain(documents) else {
+        return Ok(hosts);
+    };
+    let name = hosts
+        .iter()
+        .map(|(machine, _)| machine.name.as_str())
+        .collect::<Vec<_>>()
+        .join("+");
+    let edits = hosts
+        .iter()
+        .flat_map(|(machine, _)| machine.edits.clone())
+        .collect();
+    let machine = Machine {
+        name,
+        document,
+        edits,
+    };
+    Ok(vec![(machine, 1)])
 }
 
 fn read_graph_file(file: &str, output: &mut Output) -> Result<GraphFile> {

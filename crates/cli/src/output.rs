@@ -9,6 +9,17 @@ pub struct Output {
     pub text: String,
     /// For standard error, each shown as `warning: …`.
     pub warnings: Vec<String>,
+    /// What was compared is not the same; the process says so by its status.
+    pub differs: bool,
+}
+
+/// The forms of what a rank does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum RankFormat {
+    /// Tables for people
+    Text,
+    /// Everything, as JSON
+    Json,
 }
 
 /// The forms of a plan.

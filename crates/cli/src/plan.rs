@@ -3,14 +3,15 @@
 use std::io::Write;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
+use plan::Plan;
 
 use crate::arguments::PlanArguments;
 use crate::device::Names;
 use crate::environment::Environment;
 use crate::job::Job;
 use crate::output::{Format, Output};
-use crate::render::{Look, channels, joined, matrix, settings, summary, trail};
+use crate::render::{Look, channels, connections, joined, matrix, settings, summary, trail};
 use crate::wiring::Wiring;
 
 /// Plans files and says what came of it.
@@ -35,33 +36,64 @@ pub fn run(
                 width: environment.width,
                 colour: environment.colour,
             };
+            let artifact = arguments.connections.then(|| job.artifact());
             for machine in 0..job.machines.len() {
                 if machine > 0 {
                     output.text.push('\n');
                 }
                 output
                     .text
-                    .push_str(&page(&job, machine, arguments.explain, look));
+                    .push_str(&page(&job, machine, arguments, artifact.as_ref(), look));
             }
         }
     }
     Ok(())
 }
 
-/// Writes a file so that it is there whole or not at all.
+/// Writes a file so that it is there whole or not at all. What is no ordinary file (a pipe, /dev/stdout) is written to.
 pub fn write_beside(path: &Path, text: &str) -> Result<()> {
     let cannot = || format!("cannot write {}", path.display());
+    if path == Path::new("-") {
+        bail!("cannot write `-`: name a file; --format json prints the plan");
+    }
+    // A link stays a link: what it leads to is replaced.
+    let path = &std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    if std::fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
+        return std::fs::write(path, text).with_context(cannot);
+    }
     let folder = path
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty())
         .unwrap_or(Path::new("."));
-    let mut file = tempfile::NamedTempFile::new_in(folder).with_context(cannot)?;
+    if path.is_dir() {
+        bail!("{}: it is a folder; expected a file's name", cannot());
+    }
+    if !folder.is_dir() {
+        bail!("{}: there is no folder {}", cannot(), folder.display());
+    }
+    let mut file = beside(folder).with_context(cannot)?;
     file.write_all(text.as_bytes()).with_context(cannot)?;
-    file.persist(path).with_context(cannot)?;
+    file.persist(path)
+        .map_err(|failed| failed.error)
+        .with_context(cannot)?;
     Ok(())
 }
 
-fn page(job: &Job, machine: usize, explain: bool, look: Look) -> String {
+/// A new file in a folder, with the rights that any new file has.
+fn beside(folder: &Path) -> std::io::Result<tempfile::NamedTempFile> {
+    let mut builder = tempfile::Builder::new();
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    builder.tempfile_in(folder)
+}
+
+fn page(
+    job: &Job,
+    machine: usize,
+    arguments: &PlanArguments,
+    artifact: Option<&Plan>,
+    look: Look,
+) -> String {
     let plan = job.node(machine);
     let routing = plan.view.routing();
     let names = Names::new(plan.view.system());
@@ -88,6 +120,13 @@ fn page(job: &Job, machine: usize, explain: bool, look: Look) -> String {
         "GB/s of each and of all; the worst paths they use",
         &graphs,
     );
+    if let Some(artifact) = artifact {
+        section(
+            "Connections",
+            "how the bytes travel, by what is equal",
+            &connections::page(artifact, machine, look),
+        );
+    }
     if machine + 1 == job.machines.len() {
         section(
             "Job",
@@ -95,7 +134,7 @@ fn page(job: &Job, machine: usize, explain: bool, look: Look) -> String {
             &joined::facts(&job.joined, look),
         );
     }
-    if explain {
+    if arguments.explain {
         let attempts = trail::long(&plan.trails, plan.view.inter, look);
         section("Search", "attempt by attempt", &attempts);
     } else {

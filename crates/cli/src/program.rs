@@ -1,16 +1,15 @@
 //! `topo program`: what one rank does for a collective, step by step.
 
 use anyhow::{Context, Result, bail, ensure};
+use plan::Collective;
 use plan::expand::Expansion;
 use plan::lower::{Request, SendRecv, lower, send_recv};
 use plan::program::{Channels, Program, Schedule, Transfer, transfer_channels};
 use plan::verify::verify;
-use plan::{Collective, Plan};
 
 use crate::arguments::ProgramArguments;
 use crate::environment::Environment;
-use crate::input;
-use crate::job::Job;
+use crate::job::{self, Job};
 use crate::output::Output;
 use crate::render::{Look, program};
 
@@ -103,18 +102,13 @@ fn channels(
     if let Some(ranks) = arguments.ranks {
         return Ok((Channels::plain(ranks, limit.unwrap_or(1))?, None));
     }
-    let planned = match arguments.job.files.as_slice() {
-        [file] => input::read_plan(file)?.map(|text| (file, text)),
-        _ => None,
+    let plan = match job::read_plan(&arguments.job, output)? {
+        Ok(plan) => *plan,
+        Err(machines) => {
+            Job::of_machines(machines, &arguments.job, environment, output)?.artifact()
+        }
     };
-    let expansion = match planned {
-        Some((file, text)) => Plan::from_json(&text)
-            .and_then(|plan| plan.expand())
-            .with_context(|| file.display().to_string())?,
-        None => Job::plan(&arguments.job, environment, output)?
-            .artifact()
-            .expand()?,
-    };
+    let expansion = plan.expand()?;
     let channels = Channels::of(&expansion)?;
     let channels = match limit {
         Some(limit) => channels.take(limit),

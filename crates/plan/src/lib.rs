@@ -12,7 +12,7 @@
 //! proves such programs together, and only then are they bound to a message and run.
 //!
 //! In reading order: [`graph`], [`trail`], [`connection`], [`channel`], [`transport`], [`machine`], [`order`], [`layout`],
-//! [`common`], [`expand`], [`fingerprint`], [`collective`], [`element`], [`cost`], [`Plan`], [`schema`], [`nccl_graph`],
+//! [`common`], [`expand`], [`fingerprint`], [`collective`], [`element`], [`cost`], [`Plan`], [`compare`], [`schema`], [`nccl_graph`],
 //! [`error`], [`program`], [`lower`], [`verify`].
 //!
 //! ```
@@ -30,6 +30,7 @@
 pub mod channel;
 pub mod collective;
 pub mod common;
+pub mod compare;
 pub mod connection;
 pub mod cost;
 pub mod element;
@@ -56,6 +57,7 @@ mod validate;
 pub use channel::{GraphPaths, neighbours};
 pub use collective::{Algorithm, Collective, Protocol};
 pub use common::{Base, Buffers, Channels, Common, GraphSummary, MAX_CHANNELS, Nvls, P2pChannels};
+pub use compare::{ChoiceDifference, Chosen, Comparison, Difference, compare};
 pub use connection::{EndPoint, NeighbourPath};
 pub use cost::CostTable;
 pub use element::{ElementType, Reduction};

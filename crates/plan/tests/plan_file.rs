@@ -249,6 +249,26 @@ fn changed_files_are_refused() {
     }
 }
 
+/// Whichever byte is damaged, the plan is refused or still the same (white space is no part of it).
+#[test]
+fn every_damaged_byte_is_noticed() {
+    let plan = plan_of(1);
+    let text = plan.to_json().unwrap();
+    let check = |damaged: String, at: usize| match Plan::from_json(&damaged) {
+        Ok(read) => assert_eq!(read, plan, "byte {at}:\n{damaged}"),
+        Err(error) => assert!(!error.to_string().is_empty()),
+    };
+    for at in 0..text.len() {
+        for replacement in ["", " ", "0", "1", "-", "\"", "}", "x", "\u{e9}"] {
+            let damaged = [&text[..at], replacement, &text[at + 1..]].concat();
+            check(damaged, at);
+        }
+        let mut flipped = text.clone().into_bytes();
+        flipped[at] ^= 0x20;
+        check(String::from_utf8(flipped).unwrap(), at);
+    }
+}
+
 #[test]
 fn contradictory_plans_are_refused_even_with_the_right_checksum() {
     let text = plan_of(1).to_json().unwrap();

@@ -45,7 +45,8 @@ pub enum Error {
     },
     /// The job leaves the host, but there is no network port to leave through.
     #[error(
-        "{gpu} reaches no network port, but the job needs the network ({why}); add the <net> entries of the NICs, or plan for one host"
+        "{gpu} reaches no network port, but the job needs the network ({why}); add the <net> entries of \
+         the NICs, or let all ranks reach each other without it (one host, with P2P or shared memory)"
     )]
     NoNet {
         /// The GPU.
@@ -64,6 +65,14 @@ pub enum Error {
     TooManyRanks {
         /// How many.
         ranks: u64,
+    },
+    /// One host of a job of different ones.
+    #[error("host {host}: {error}")]
+    OfHost {
+        /// The first host that is such a machine, counted over the job.
+        host: u32,
+        /// What is wrong with it.
+        error: Box<Error>,
     },
     /// The rank order does not fit the job.
     #[error(transparent)]

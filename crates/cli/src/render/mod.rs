@@ -2,17 +2,22 @@
 
 pub mod branch;
 pub mod channels;
+pub mod connections;
+pub mod cost;
+pub mod differences;
 pub mod document;
 pub mod grid;
 pub mod joined;
 pub mod matrix;
 pub mod path;
 pub mod program;
+pub mod rank;
 pub mod settings;
 pub mod summary;
 pub mod table;
 pub mod trail;
 pub mod tree;
+pub mod what_if;
 pub mod words;
 
 use topology::PathType;

@@ -25,7 +25,7 @@ const PCI_WITH_OVERHEAD: u32 = 2;
 
 /// One bandwidth for each kind of charge: the least that a link must have, and what is taken.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Amount([(i32, i32); 4]);
+pub(super) struct Amount(pub [(i32, i32); 4]);
 
 /// One link of a route.
 #[derive(Debug, Clone, Copy)]
@@ -46,10 +46,10 @@ pub(super) struct Thousandths {
     charges: Vec<Charge>,
     /// For each route its charges.
     spans: Vec<(u32, u32)>,
-    /// For each route whether all charges are plain, and for each kind of charge the sum of the links' weights.
-    weights: Vec<(bool, [Fingerprint; 3])>,
-    fingerprint: Fingerprint,
-    keeps_fingerprint: bool,
+    /// For each route and kind of charge the sum of the links' weights in fingerprints, and whether all charges are plain.
+    weights: Vec<([Fingerprint; 3], bool)>,
+    /// Kept up from when it is first asked for in an attempt.
+    fingerprint: Option<Fingerprint>,
     /// Links that routes use and that are no whole number of thousandths yet.
     uneven: Vec<u32>,
     /// Some link carries an eighth back.
@@ -87,8 +87,7 @@ impl Thousandths {
             charges: Vec::new(),
             spans: Vec::with_capacity(wiring.route_count()),
             weights: Vec::with_capacity(wiring.route_count()),
-            fingerprint: Fingerprint::default(),
-            keeps_fingerprint: true,
+            fingerprint: None,
             uneven: Vec::new(),
             has_eighths: false,
             impossible: false,
@@ -131,16 +130,15 @@ impl Thousandths {
             let plain = this.charges[first as usize..]
                 .iter()
                 .all(|charge| charge.kind == PLAIN as u8);
-            this.weights.push((plain, weights));
+            this.weights.push((weights, plain));
             this.spans.push((first, this.charges.len() as u32));
         }
         this.uneven = (0..links.len() as u32)
             .filter(|link| this.place[*link as usize] != NONE)
             .collect();
-        let mut next = this.binding as u32;
-        for place in this.place.iter_mut().filter(|place| **place == NONE) {
+        let others = this.place.iter_mut().filter(|place| **place == NONE);
+        for (place, next) in others.zip(this.binding as u32..) {
             *place = next;
-            next += 1;
         }
         this.follow(floats);
         this
@@ -151,24 +149,48 @@ impl Thousandths {
         for (place, bw) in self.place.iter().zip(floats.links()) {
             self.left[*place as usize] = (f64::from(*bw) * 1000.0).round() as i32;
         }
-        self.fingerprint = Fingerprint::default();
-        for (place, left) in self.left[..self.binding].iter().enumerate() {
-            self.fingerprint.add(weight(place), i64::from(*left));
-        }
         self.uneven
             .retain(|link| thousandths(floats.links()[*link as usize]).is_none());
     }
 
+    /// How many links there are.
+    pub const fn len(&self) -> usize {
+        self.left.len()
+    }
+
+    /// How many routes there are.
+    pub const fn route_count(&self) -> usize {
+        self.spans.len()
+    }
+
+    /// What the link at a place has left, thousandths of GB/s.
+    pub fn left(&self, place: usize) -> i32 {
+        self.left[place]
+    }
+
+    /// The place of each link.
+    pub fn places(&self) -> &[u32] {
+        &self.place
+    }
+
+    /// The places of the links of a route that can bind, each with its kind of charge.
+    pub fn charges(&self, route: &Route) -> impl Iterator<Item = (usize, u8)> {
+        let (first, end) = self.spans[route.number as usize];
+        self.charges[first as usize..end as usize]
+            .iter()
+            .map(|charge| (usize::from(charge.place), charge.kind))
+    }
+
+    /// What a route takes in fingerprints, if that is of interest.
     #[inline]
-    fn note(&mut self, route: &Route, amount: &[(i32, i32); 4], sign: i64) {
-        if !self.keeps_fingerprint {
-            return;
-        }
-        let (plain, weights) = &self.weights[route.number as usize];
+    fn change(&self, route: &Route, amount: &[(i32, i32); 4]) -> Fingerprint {
+        let (weights, plain) = &self.weights[route.number as usize];
+        let mut change = Fingerprint::default();
         let kinds = if *plain { 1 } else { weights.len() };
         for (weight, (_, taken)) in weights.iter().zip(amount).take(kinds) {
-            self.fingerprint.add(*weight, sign * i64::from(*taken));
+            change.add(*weight, *taken as u64);
         }
+        change
     }
 
     /// Whether an attempt goes the same way as on floats.
@@ -206,7 +228,7 @@ impl Residual for Thousandths {
     }
 
     fn take(&mut self, wiring: &Wiring, route: &Route, amount: &Amount) -> bool {
-        self.may_have(route, amount) && self.take_known(wiring, route, amount)
+        self.may_have(route.number, amount) && self.take_known(wiring, route, amount)
     }
 
     fn take_known(&mut self, _: &Wiring, route: &Route, Amount(amount): &Amount) -> bool {
@@ -214,17 +236,15 @@ impl Residual for Thousandths {
         for charge in &self.charges[first as usize..end as usize] {
             self.left[charge.place as usize] -= amount[charge.kind as usize & 3].1;
         }
-        self.note(route, amount, -1);
+        if let Some(before) = self.fingerprint {
+            self.fingerprint = Some(before.without(self.change(route, amount)));
+        }
         true
     }
 
-    fn keep_fingerprint(&mut self, keep: bool) {
-        self.keeps_fingerprint = keep;
-    }
-
     #[inline]
-    fn may_have(&self, route: &Route, Amount(amount): &Amount) -> bool {
-        let (first, end) = self.spans[route.number as usize];
+    fn may_have(&self, route: u32, Amount(amount): &Amount) -> bool {
+        let (first, end) = self.spans[route as usize];
         let charges = &self.charges[first as usize..end as usize];
         charges
             .iter()
@@ -237,14 +257,29 @@ impl Residual for Thousandths {
         for charge in &self.charges[first as usize..end as usize] {
             self.left[charge.place as usize] += amount[charge.kind as usize & 3].1;
         }
-        self.note(route, amount, 1);
+        if let Some(before) = self.fingerprint {
+            self.fingerprint = Some(before.with(self.change(route, amount)));
+        }
     }
 
-    fn whole(&self, link: u32) -> i32 {
-        self.left[self.place[link as usize] as usize] / 1000
+    fn uplink(&self, wiring: &Wiring, gpu: usize) -> i32 {
+        let left = |link: u32| self.left[self.place[link as usize] as usize];
+        wiring.uplink[gpu].map_or(-1, |(up, down)| left(up).min(left(down)) / 1000)
     }
 
-    fn fingerprint(&self) -> Option<Fingerprint> {
-        Some(self.fingerprint)
+    fn begin(&mut self) {
+        self.fingerprint = None;
+    }
+
+    fn fingerprint(&mut self) -> Option<Fingerprint> {
+        if self.fingerprint.is_none() {
+            let mut all = Fingerprint::default();
+            for (place, left) in self.left[..self.binding].iter().enumerate() {
+                // What is below zero counts from the end of all numbers, as does what is taken.
+                all.add(weight(place), i64::from(*left) as u64);
+            }
+            self.fingerprint = Some(all);
+        }
+        self.fingerprint
     }
 }
