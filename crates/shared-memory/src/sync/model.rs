@@ -1,0 +1,155 @@
+//! Words, sleeping and fences under the model checker loom.
+//!
+//! Data that is ordinary memory for real is made of relaxed atomics here: loom lets a reader see any value that the
+//! memory model allows, so data that is read too early or written too early shows as a wrong value. The kernel's
+//! sleeping is a condition variable without a timeout, so a lost wake-up shows as a deadlock.
+
+use std::ops::{Deref, Range};
+use std::sync::Arc;
+use std::time::Duration;
+
+use loom::sync::{Condvar, Mutex};
+
+pub use loom::sync::atomic::{AtomicU64, Ordering};
+
+/// Lets the other threads of the model run.
+pub fn pause() {
+    loom::thread::yield_now();
+}
+
+/// As [`pause`].
+pub fn yield_now() {
+    loom::thread::yield_now();
+}
+
+#[derive(Debug)]
+struct Memory {
+    words: Vec<AtomicU64>,
+    lock: Mutex<()>,
+    woken: Condvar,
+}
+
+/// A run of words.
+#[derive(Debug, Clone)]
+pub struct Words {
+    memory: Arc<Memory>,
+    first: usize,
+    count: usize,
+}
+
+impl Words {
+    /// New memory.
+    pub fn zeroed(count: usize) -> Self {
+        let words = (0..count).map(|_| AtomicU64::new(0)).collect();
+        let memory = Memory {
+            words,
+            lock: Mutex::new(()),
+            woken: Condvar::new(),
+        };
+        Self {
+            memory: Arc::new(memory),
+            first: 0,
+            count,
+        }
+    }
+
+    /// Some of these words.
+    pub fn part(&self, range: Range<usize>) -> Self {
+        assert!(range.end <= self.count);
+        Self {
+            memory: Arc::clone(&self.memory),
+            first: self.first + range.start,
+            count: range.end - range.start,
+        }
+    }
+
+    /// `count` words from `first`.
+    pub fn slice(&self, first: usize, count: usize) -> &[AtomicU64] {
+        &self.memory.words[self.first..self.first + self.count][first..first + count]
+    }
+
+    /// One word.
+    pub fn word(&self, index: usize) -> Word {
+        assert!(index < self.count);
+        Word {
+            memory: Arc::clone(&self.memory),
+            index: self.first + index,
+        }
+    }
+
+    /// The model has no addresses.
+    pub fn address(&self, _first: usize) -> *mut u8 {
+        std::ptr::null_mut()
+    }
+}
+
+/// One word.
+#[derive(Debug, Clone)]
+pub struct Word {
+    memory: Arc<Memory>,
+    index: usize,
+}
+
+impl Deref for Word {
+    type Target = AtomicU64;
+
+    fn deref(&self) -> &AtomicU64 {
+        &self.memory.words[self.index]
+    }
+}
+
+/// Stores bytes into words.
+///
+/// # Safety
+/// `bytes` bytes are readable at `source`.
+pub unsafe fn store_bytes(words: &[AtomicU64], source: *const u8, bytes: usize) {
+    // SAFETY: the caller's promise.
+    let source = unsafe { std::slice::from_raw_parts(source, bytes) };
+    for (word, bytes) in words.iter().zip(source.chunks(8)) {
+        let mut value = [0; 8];
+        value[..bytes.len()].copy_from_slice(bytes);
+        word.store(u64::from_ne_bytes(value), Ordering::Relaxed);
+    }
+}
+
+/// Loads bytes from words.
+///
+/// # Safety
+/// `bytes` bytes are writable at `destination`.
+pub unsafe fn load_bytes(words: &[AtomicU64], destination: *mut u8, bytes: usize) {
+    // SAFETY: the caller's promise.
+    let destination = unsafe { std::slice::from_raw_parts_mut(destination, bytes) };
+    for (word, bytes) in words.iter().zip(destination.chunks_mut(8)) {
+        let value = word.load(Ordering::Relaxed).to_ne_bytes();
+        bytes.copy_from_slice(&value[..bytes.len()]);
+    }
+}
+
+/// Sleeps while the word has this value.
+pub fn sleep(word: &Word, value: u32, _longest: Duration) {
+    let lock = word.memory.lock.lock().unwrap();
+    if word.load(Ordering::Relaxed) as u32 == value {
+        drop(word.memory.woken.wait(lock).unwrap());
+    }
+}
+
+/// Wakes the one that sleeps on the word.
+pub fn wake(word: &Word) {
+    let _lock = word.memory.lock.lock().unwrap();
+    word.memory.woken.notify_one();
+}
+
+/// Barriers on behalf of others are outside the model: both sides make their fences.
+pub fn has_asymmetric_fences() -> bool {
+    false
+}
+
+/// A fence.
+pub fn heavy_fence(_asymmetric: bool) {
+    loom::sync::atomic::fence(Ordering::SeqCst);
+}
+
+/// A fence.
+pub fn light_fence(_asymmetric: bool) {
+    loom::sync::atomic::fence(Ordering::SeqCst);
+}
