@@ -1,0 +1,111 @@
+//! Programs that were written and proved, kept for further sizes.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use plan::lower::{self, SendRecv};
+use plan::program::{BoundProgram, Channels, Message, Schedule, Transfer};
+use plan::verify::{self, Verified};
+use plan::Collective;
+use rustc_hash::FxHashMap;
+
+use crate::error::Error;
+use crate::request::{Request, Way};
+
+/// What programs depend on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct ProgramKey {
+    collective: Collective,
+    schedule: Schedule,
+    transfer: Transfer,
+    root: u32,
+    to: u32,
+    in_place: bool,
+    channels: u16,
+}
+
+impl ProgramKey {
+    pub fn of(request: &Request, way: &Way) -> Self {
+        Self {
+            collective: request.collective,
+            schedule: way.schedule,
+            transfer: way.transfer,
+            root: request.root,
+            to: request.to,
+            in_place: request.in_place,
+            channels: way.channels,
+        }
+    }
+}
+
+/// The programs of all ranks for one key.
+#[derive(Debug)]
+pub(crate) struct Proved {
+    verified: Verified,
+    collective: Collective,
+}
+
+impl Proved {
+    /// The program of a rank, bound to a message.
+    pub fn bind(&self, rank: u32, message: &Message) -> Result<BoundProgram, Error> {
+        let bound = self.verified.bind(rank, message);
+        bound.map_err(|error| Error::Program {
+            rank,
+            collective: self.collective,
+            why: error.to_string(),
+        })
+    }
+}
+
+/// Programs by what they depend on; ranks that are threads share them.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Programs {
+    known: Arc<Mutex<FxHashMap<ProgramKey, Arc<Proved>>>>,
+}
+
+impl Programs {
+    /// The programs for a key, written and proved when they are asked for first.
+    pub fn get(&self, key: &ProgramKey, all: &Channels, rank: u32) -> Result<Arc<Proved>, Error> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(proved) = known.get(key) {
+            return Ok(Arc::clone(proved));
+        }
+        let refused = |why: String| Error::Program {
+            rank,
+            collective: key.collective,
+            why,
+        };
+        let channels = all.take(usize::from(key.channels));
+        let programs = if key.collective == Collective::SendRecv {
+            let numbers: Vec<u16> = (0..channels.count()).collect();
+            lower::send_recv(&SendRecv {
+                ranks: channels.ranks(),
+                from: key.root,
+                to: key.to,
+                channels: &numbers,
+                transfer: key.transfer,
+                in_place: key.in_place,
+            })
+        } else {
+            lower::lower(&lower::Request {
+                collective: key.collective,
+                schedule: key.schedule,
+                transfer: key.transfer,
+                root: key.root,
+                in_place: key.in_place,
+                channels: &channels,
+            })
+        };
+        let programs = programs.map_err(|error| Error::Unsupported {
+            collective: key.collective,
+            ranks: channels.ranks(),
+            why: error.to_string(),
+        })?;
+        let verified = verify::verify(programs).map_err(|error| refused(error.to_string()))?;
+        let proved = Arc::new(Proved {
+            verified,
+            collective: key.collective,
+        });
+        known.insert(*key, Arc::clone(&proved));
+        Ok(proved)
+    }
+}
