@@ -30,12 +30,14 @@ pub mod element;
 pub mod error;
 pub mod fingerprint;
 pub mod graph;
+pub mod lower;
 pub mod machine;
 pub mod nccl_graph;
 pub mod program;
 pub mod rank;
 pub mod schema;
 pub mod trail;
+pub mod verify;
 
 mod json;
 // Private, for `use plan::*` would otherwise make the name `plan` ambiguous.

@@ -41,7 +41,7 @@ pub struct BoundProgram {
 pub struct BoundLane {
     /// Steps before the turns.
     pub prologue: Vec<BoundStep>,
-    /// Steps of a full turn; in turn t the strides of operands are added t times.
+    /// Steps of a full turn; in turn t, from 0, the strides of operands are added t times. Empty if there is no full turn.
     pub body: Vec<BoundStep>,
     /// Full turns.
     pub turns: u64,
@@ -51,7 +51,7 @@ pub struct BoundLane {
     pub epilogue: Vec<BoundStep>,
 }
 
-/// A bound step. A step of zero elements still takes and gives its FIFO slots and signals.
+/// A bound step. What would move no elements has no operands, at both ends of a FIFO: it only awaits and gives signals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BoundStep {
     /// Elements that are moved.

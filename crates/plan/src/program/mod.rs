@@ -12,12 +12,16 @@
 //! [`Program::pieces`] pieces. A step names blocks and a range of pieces; how long a piece is, and how many turns there
 //! are, is known only when a message size is bound.
 
+mod bind;
 mod bound;
+mod channels;
 mod operand;
 mod schedule;
 mod step;
 
+pub use bind::{ALIGNMENT_BYTES, BindError};
 pub use bound::{BoundLane, BoundOperand, BoundProgram, BoundStep, Message};
+pub use channels::{Channels, ChannelsError, Tree};
 pub use operand::{Buffer, Connection, Operand};
 pub use schedule::{Schedule, Transfer};
 pub use step::{Lane, Pieces, Step};
@@ -35,7 +39,7 @@ pub struct Program {
     pub ranks: u32,
     /// Whose program it is.
     pub rank: u32,
-    /// The rank that has or gets the message; 0 where there is no root.
+    /// The rank that has or gets the message, of a transfer the one that sends; 0 where there is no root.
     pub root: u32,
     /// Whether the output is (the rank's block of) the input.
     pub in_place: bool,
@@ -43,20 +47,11 @@ pub struct Program {
     pub channels: u16,
     /// Pieces that a window of a block is cut into.
     pub pieces: u16,
+    /// Most pieces that travel through a FIFO at once, in any rank's program; 0 if nothing does. With the size of a slot
+    /// it bounds the window, so that all ranks have the same windows.
+    pub fifo_pieces: u16,
     /// Blocks of scratch memory that each channel needs; a block of scratch holds one window.
     pub scratch_blocks: u16,
     /// What runs concurrently.
     pub lanes: Vec<Lane>,
-}
-
-impl Program {
-    /// Most pieces that travel through a FIFO at once; 0 if nothing does.
-    pub fn fifo_pieces(&self) -> u16 {
-        let steps = self.lanes.iter().flat_map(Lane::steps);
-        let through = steps.filter(|step| {
-            step.operands()
-                .any(|operand| matches!(operand, Operand::Fifo(_)))
-        });
-        through.map(|step| step.pieces.count).max().unwrap_or(0)
-    }
 }

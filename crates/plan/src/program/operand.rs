@@ -47,3 +47,39 @@ pub enum Operand {
     /// As a source, the next slot that the peer sent; as a destination, the next free slot towards the peer.
     Fifo(Connection),
 }
+
+impl Operand {
+    /// A block of one's own input.
+    pub const fn input(block: u32) -> Self {
+        Self::local(Buffer::Input, block)
+    }
+
+    /// A block of one's own output.
+    pub const fn output(block: u32) -> Self {
+        Self::local(Buffer::Output, block)
+    }
+
+    /// A block of one's own scratch memory.
+    pub const fn scratch(block: u32) -> Self {
+        Self::local(Buffer::Scratch, block)
+    }
+
+    /// A block of one's own.
+    pub const fn local(buffer: Buffer, block: u32) -> Self {
+        Self::Local { buffer, block }
+    }
+
+    /// A block of a peer.
+    pub const fn peer(rank: u32, buffer: Buffer, block: u32) -> Self {
+        Self::Peer {
+            rank,
+            buffer,
+            block,
+        }
+    }
+
+    /// Whether it is a FIFO.
+    pub const fn is_fifo(&self) -> bool {
+        matches!(self, Self::Fifo(_))
+    }
+}

@@ -1,6 +1,10 @@
 //! The algorithms for which programs are written.
 
 use std::fmt;
+use std::str::FromStr;
+
+use crate::Collective;
+use crate::collective::UnknownName;
 
 /// An algorithm that writes programs. Names are those of the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -55,9 +59,50 @@ impl Schedule {
     }
 }
 
+impl Schedule {
+    /// Whether programs are written for a collective by this algorithm, moving data in this way.
+    pub const fn serves(self, collective: Collective, transfer: Transfer) -> bool {
+        use Collective::{
+            AllGather, AllReduce, AllToAll, Broadcast, Gather, Reduce, ReduceScatter, Scatter,
+        };
+        match (self, transfer) {
+            (Self::Mesh, _) => true,
+            (Self::TwoPhaseMesh, _) => matches!(collective, AllReduce),
+            (_, Transfer::Direct) => false,
+            (Self::Ring, Transfer::Fifo) => matches!(
+                collective,
+                AllReduce | AllGather | ReduceScatter | Broadcast | Reduce
+            ),
+            (Self::Tree, Transfer::Fifo) => matches!(
+                collective,
+                AllReduce | Broadcast | Reduce | Gather | Scatter
+            ),
+            (Self::ReduceBroadcast | Self::HalvingDoubling, Transfer::Fifo) => {
+                matches!(collective, AllReduce)
+            }
+            (Self::Bruck, Transfer::Fifo) => matches!(collective, AllGather | AllToAll),
+            (Self::RecursiveDoubling, Transfer::Fifo) => matches!(collective, AllGather),
+            (Self::RecursiveHalving, Transfer::Fifo) => matches!(collective, ReduceScatter),
+        }
+    }
+}
+
 impl fmt::Display for Schedule {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.pad(self.name())
+    }
+}
+
+impl FromStr for Schedule {
+    type Err = UnknownName;
+
+    fn from_str(text: &str) -> Result<Self, UnknownName> {
+        let known = Self::ALL.into_iter().find(|known| known.name() == text);
+        known.ok_or_else(|| UnknownName {
+            kind: "algorithm",
+            found: text.to_owned(),
+            expected: Self::ALL.map(Self::name).join(" "),
+        })
     }
 }
 
@@ -68,4 +113,23 @@ pub enum Transfer {
     Fifo,
     /// By reading and writing the peers' buffers where they are.
     Direct,
+}
+
+impl Transfer {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Fifo, Self::Direct];
+
+    /// The name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Fifo => "fifo",
+            Self::Direct => "direct",
+        }
+    }
+}
+
+impl fmt::Display for Transfer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(self.name())
+    }
 }

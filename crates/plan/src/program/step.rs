@@ -45,6 +45,9 @@ impl Step {
     /// Most FIFOs among the sources, and among the destinations.
     pub const MOST_FIFOS: usize = 3;
 
+    /// Most signals that are awaited, and most that are given.
+    pub const MOST_SIGNALS: usize = 4;
+
     /// All sources and destinations.
     pub fn operands(&self) -> impl Iterator<Item = &Operand> {
         self.sources.iter().chain(&self.destinations)

@@ -1,0 +1,4 @@
+//! Programs: that all algorithms are proved, that faults are refused, and that bound programs compute what they should.
+
+mod cases;
+mod proved;
