@@ -46,3 +46,15 @@ impl<T: Element + fmt::Debug> fmt::Debug for Buffer<T> {
         f.debug_list().entries(self.iter()).finish()
     }
 }
+
+impl<T: Element> AsRef<[T]> for Buffer<T> {
+    fn as_ref(&self) -> &[T] {
+        self
+    }
+}
+
+impl<T: Element> AsMut<[T]> for Buffer<T> {
+    fn as_mut(&mut self) -> &mut [T] {
+        self
+    }
+}

@@ -4,12 +4,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use plan::lower::{self, SendRecv};
 use plan::program::{BoundProgram, Channels, Message, Schedule, Transfer};
-use plan::verify::{self, Verified};
+use plan::verify::{self, VerifiedProgram};
 use plan::Collective;
 use rustc_hash::FxHashMap;
 
 use crate::error::Error;
 use crate::request::{Request, Way};
+
+/// Slots of the FIFOs that programs run over.
+const FIFO_SLOTS: u32 = shared_memory::fifo::SLOTS as u32;
 
 /// What programs depend on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -40,19 +43,22 @@ impl ProgramKey {
 /// The programs of all ranks for one key.
 #[derive(Debug)]
 pub(crate) struct Proved {
-    verified: Verified,
+    /// By rank; none for ranks that take no part.
+    verified: Vec<VerifiedProgram>,
     collective: Collective,
 }
 
 impl Proved {
     /// The program of a rank, bound to a message.
     pub fn bind(&self, rank: u32, message: &Message) -> Result<BoundProgram, Error> {
-        let bound = self.verified.bind(rank, message);
-        bound.map_err(|error| Error::Program {
+        let refused = |why: String| Error::Program {
             rank,
             collective: self.collective,
-            why: error.to_string(),
-        })
+            why,
+        };
+        let own = self.verified.iter().find(|it| it.program().rank == rank);
+        let own = own.ok_or_else(|| refused("there is none for this rank".to_owned()))?;
+        own.bind(message).map_err(|error| refused(error.to_string()))
     }
 }
 
@@ -100,7 +106,7 @@ impl Programs {
             ranks: channels.ranks(),
             why: error.to_string(),
         })?;
-        let verified = verify::verify(programs).map_err(|error| refused(error.to_string()))?;
+        let verified = verify::verify(programs, FIFO_SLOTS).map_err(|error| refused(error.to_string()))?;
         let proved = Arc::new(Proved {
             verified,
             collective: key.collective,
