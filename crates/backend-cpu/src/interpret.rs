@@ -24,7 +24,12 @@ pub fn run(
     }
     let mut spins = 0;
     loop {
-        match pass_all(parts, surroundings.connections, surroundings.registered, surroundings.launch) {
+        match pass_all(
+            parts,
+            surroundings.connections,
+            surroundings.registered,
+            surroundings.launch,
+        ) {
             Pass::Done => return Ok(()),
             Pass::Went => spins = 0,
             Pass::Stuck if spins < surroundings.spins => {
@@ -55,10 +60,7 @@ enum Pass {
 
 /// Waits with the supervisor's help until a step was run.
 #[cold]
-fn wait(
-    parts: &mut [Part<'_, Program>],
-    surroundings: &mut Surroundings<'_>,
-) -> Result<(), Error> {
+fn wait(parts: &mut [Part<'_, Program>], surroundings: &mut Surroundings<'_>) -> Result<(), Error> {
     let (connections, registered) = (&mut *surroundings.connections, surroundings.registered);
     let launch = surroundings.launch;
     // Asked only when nothing goes on, so what is waited for does not change.
@@ -93,7 +95,8 @@ fn first_wait(parts: &[Part<'_, Program>], _connections: &Connections) -> Waitin
 
 #[cold]
 fn failed(parts: &[Part<'_, Program>]) -> Error {
-    let waiting = "a peer did not say where its buffers are, or another process's memory cannot be accessed";
+    let waiting =
+        "a peer did not say where its buffers are, or another process's memory cannot be accessed";
     let _ = parts;
     Error::Bootstrap {
         rank: 0,
@@ -339,7 +342,13 @@ impl<P: Wired> Wires<'_, P> {
     }
 
     /// Any step.
-    fn reduce(&mut self, step: &Step, turn: usize, bases: &[Base], reduce: &reduce::Reduce) -> bool {
+    fn reduce(
+        &mut self,
+        step: &Step,
+        turn: usize,
+        bases: &[Base],
+        reduce: &reduce::Reduce,
+    ) -> bool {
         let (source_count, destination_count) = (
             usize::from(step.source_count),
             usize::from(step.destination_count),
@@ -388,10 +397,14 @@ impl<P: Wired> Wires<'_, P> {
         } else {
             let elsewhere = |place: &Place| elsewhere(*place, turn, bases);
             let far_sources = std::array::from_fn(|at| {
-                (at < source_count).then(|| elsewhere(&step.sources[at])).flatten()
+                (at < source_count)
+                    .then(|| elsewhere(&step.sources[at]))
+                    .flatten()
             });
             let far_destinations = std::array::from_fn(|at| {
-                (at < destination_count).then(|| elsewhere(&step.destinations[at])).flatten()
+                (at < destination_count)
+                    .then(|| elsewhere(&step.destinations[at]))
+                    .flatten()
             });
             operands.stream = 0;
             // SAFETY: as above; what is elsewhere is in buffers that their ranks lent as long.

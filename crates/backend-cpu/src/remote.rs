@@ -1,6 +1,8 @@
 //! Steps whose operands are in other processes: the kernel copies them piece by piece into memory of this process, where
 //! they are reduced.
 
+use shared_memory::ProcessMemory;
+
 use crate::reduce::{MOST_OPERANDS, Reduce, Step};
 
 /// Memory of another process.
@@ -44,8 +46,7 @@ pub unsafe fn reduce(
                 Some(far) => {
                     let to = &mut fetched[at * PIECE_BYTES..][..bytes];
                     let from = far.address + offset as u64;
-                    // SAFETY: the other rank lent its buffer to this launch.
-                    if !unsafe { fetch(far.process, from, to) } {
+                    if ProcessMemory::new(far.process).read_into(from, to).is_err() {
                         return false;
                     }
                     to.as_ptr()
@@ -70,8 +71,11 @@ pub unsafe fn reduce(
         for (at, far) in far_destinations.iter().enumerate() {
             if let Some(far) = far {
                 let from = &made[at * PIECE_BYTES..][..bytes];
-                // SAFETY: the other rank lent its buffer to this launch.
-                if !unsafe { store(far.process, far.address + offset as u64, from) } {
+                let there = ProcessMemory::new(far.process);
+                // SAFETY: the bytes are borrowed, and the other rank lent its buffer to this launch.
+                let stored =
+                    unsafe { there.write(far.address + offset as u64, from.as_ptr(), bytes) };
+                if stored.is_err() {
                     return false;
                 }
             }
@@ -79,20 +83,4 @@ pub unsafe fn reduce(
         done += elements;
     }
     true
-}
-
-unsafe fn fetch(process: u32, from: u64, to: &mut [u8]) -> bool {
-    let local = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() };
-    let remote = libc::iovec { iov_base: from as *mut _, iov_len: to.len() };
-    // SAFETY: as the caller says.
-    let n = unsafe { libc::process_vm_readv(process as i32, &local, 1, &remote, 1, 0) };
-    n == to.len() as isize
-}
-
-unsafe fn store(process: u32, to: u64, from: &[u8]) -> bool {
-    let local = libc::iovec { iov_base: from.as_ptr().cast_mut().cast(), iov_len: from.len() };
-    let remote = libc::iovec { iov_base: to as *mut _, iov_len: from.len() };
-    // SAFETY: as the caller says.
-    let n = unsafe { libc::process_vm_writev(process as i32, &local, 1, &remote, 1, 0) };
-    n == from.len() as isize
 }

@@ -4,19 +4,19 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
-use shared_memory::Block;
+use shared_memory::ArenaBuffer;
 
 use crate::element::Element;
 
-/// Elements in memory that other ranks can reach, zero at first. It is used as a slice.
+/// Elements in memory that other ranks can reach. It is used as a slice; what it holds at first is not said.
 pub struct Buffer<T: Element> {
-    block: Block,
+    block: ArenaBuffer,
     elements: usize,
     of: PhantomData<T>,
 }
 
 impl<T: Element> Buffer<T> {
-    pub(crate) const fn new(block: Block, elements: usize) -> Self {
+    pub(crate) const fn new(block: ArenaBuffer, elements: usize) -> Self {
         Self {
             block,
             elements,

@@ -117,7 +117,8 @@ float! {
 /// Random bits of a place in a rank's input (the finalizer of splitmix64, public domain).
 #[inline]
 fn bits(seed: u64, rank: u32, index: u64) -> u64 {
-    let mut x = (index ^ seed).wrapping_add(u64::from(rank + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let mut x =
+        (index ^ seed).wrapping_add(u64::from(rank + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     x ^ (x >> 31)
@@ -231,7 +232,9 @@ mod tests {
         for rank in 0..3 {
             let mut input = vec![0_i32; 100];
             check.fill(rank, 0, &mut input);
-            sum.iter_mut().zip(input).for_each(|(sum, value)| *sum = sum.wrapping_add(value));
+            sum.iter_mut()
+                .zip(input)
+                .for_each(|(sum, value)| *sum = sum.wrapping_add(value));
         }
         assert_eq!(check.wrong(0, &sum), 0);
         sum[57] ^= 1 << 13;

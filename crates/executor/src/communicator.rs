@@ -107,7 +107,7 @@ impl<B: Backend> Communicator<B> {
         Ok(self.home.engine()?.neighbourhood())
     }
 
-    /// Memory for `elements` elements, all zero, that other ranks can reach. Collectives take any memory; this is the
+    /// Memory for `elements` elements that other ranks can reach; what it holds at first is not said. Collectives take any memory; this is the
     /// fastest when ranks are processes.
     ///
     /// # Errors

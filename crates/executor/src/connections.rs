@@ -199,7 +199,10 @@ impl Connections {
         }
         self.make_incoming(bootstrap, &new)?;
         let sends = bound.sends.iter().map(|it| end(it, slots, false));
-        let notifies = bound.notifies.iter().map(|it| end(it, Kind::Signals, false));
+        let notifies = bound
+            .notifies
+            .iter()
+            .map(|it| end(it, Kind::Signals, false));
         let (sends, notifies): (Vec<End>, Vec<End>) = (sends.collect(), notifies.collect());
         for end in sends.iter().chain(&notifies) {
             if !self.known.contains_key(end) {

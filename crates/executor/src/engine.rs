@@ -5,7 +5,7 @@ use std::sync::Arc;
 use plan::program::{Message, Transfer};
 use plan::{Collective, Reduction};
 use rustc_hash::FxHashMap;
-use shared_memory::{Block, Board, Descriptor};
+use shared_memory::{ArenaBuffer, Board, Descriptor};
 
 use crate::backend::{Backend, Neighbourhood, Order, Part, Surroundings};
 use crate::error::{Error, Failure};
@@ -56,7 +56,7 @@ impl<B: Backend> Engine<B> {
         self.own.bootstrap.rank()
     }
 
-    pub fn allocate(&self, bytes: usize) -> Result<Block, Error> {
+    pub fn allocate(&self, bytes: usize) -> Result<ArenaBuffer, Error> {
         let allocated = self.own.registered.allocate(bytes);
         allocated.map_err(|source| self.memory(source))
     }
@@ -90,7 +90,10 @@ impl<B: Backend> Engine<B> {
             why,
         };
         let way = way.ok_or_else(|| {
-            unsupported(format!("the {} backend knows no way", self.own.backend.name()))
+            unsupported(format!(
+                "the {} backend knows no way",
+                self.own.backend.name()
+            ))
         })?;
         // A peer's input would have to be multiplied by what only the peer knows.
         if request.collective.reduces()
@@ -158,8 +161,14 @@ impl<B: Backend> Engine<B> {
         if self.failure.is_some() {
             return Err(self.broken());
         }
-        // First all programs, for making one can move the list.
-        for (request, _) in &transfers {
+        // First all programs, for making one can move the list; and of those the ones that receive, for the ends that they
+        // make are what others wait for when they make theirs.
+        let own = self.rank();
+        let (receives, sends): (Vec<_>, Vec<_>) = transfers
+            .iter()
+            .map(|(request, _)| *request)
+            .partition(|request| request.to == own);
+        for request in receives.iter().chain(&sends) {
             self.find(request)?;
         }
         // Transfers between the same ranks share their FIFOs, so they keep their order: the first of each pair of ranks

@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use plan::Collective;
 use plan::lower::{self, SendRecv};
 use plan::program::{BoundProgram, Channels, Message, Schedule, Transfer};
 use plan::verify::{self, VerifiedProgram};
-use plan::Collective;
 use rustc_hash::FxHashMap;
 
 use crate::error::Error;
@@ -58,7 +58,8 @@ impl Proved {
         };
         let own = self.verified.iter().find(|it| it.program().rank == rank);
         let own = own.ok_or_else(|| refused("there is none for this rank".to_owned()))?;
-        own.bind(message).map_err(|error| refused(error.to_string()))
+        own.bind(message)
+            .map_err(|error| refused(error.to_string()))
     }
 }
 
@@ -106,7 +107,8 @@ impl Programs {
             ranks: channels.ranks(),
             why: error.to_string(),
         })?;
-        let verified = verify::verify(programs, FIFO_SLOTS).map_err(|error| refused(error.to_string()))?;
+        let verified =
+            verify::verify(programs, FIFO_SLOTS).map_err(|error| refused(error.to_string()))?;
         let proved = Arc::new(Proved {
             verified,
             collective: key.collective,

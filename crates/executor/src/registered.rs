@@ -6,13 +6,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use shared_memory::{Arena, Block, Descriptor, Handle, Mapping, Place};
+use shared_memory::{Arena, ArenaBuffer, Descriptor, Handle, Mapping, Place};
 
 use crate::bootstrap::{Bootstrap, Offer};
 use crate::error::Error;
 
 /// The number of the arena in descriptors; each rank has one.
 const ARENA: u32 = 0;
+
+/// Alignment of what is handed out, so that copies run along whole pages.
+const PAGE_BYTES: usize = 4096;
 
 /// Where a peer's memory is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +46,7 @@ pub struct Registered {
     arena: Arena,
     peers: Vec<Peer>,
     shared: bool,
-    scratch: Option<Block>,
+    scratch: Option<ArenaBuffer>,
     scratch_bytes: usize,
 }
 
@@ -63,11 +66,11 @@ impl Registered {
         let bytes = bytes.unwrap_or_else(|| (shared_memory::machine_bytes() / 2) as usize);
         let name = format!("buffers of rank {rank}");
         let made = if shared {
-            Arena::shared(&name, bytes)
+            Mapping::shared(&name, bytes)
         } else {
-            Arena::private(&name, bytes)
+            Mapping::private(&name, bytes)
         };
-        let arena = made.map_err(memory)?;
+        let arena = Arena::new(made.map_err(memory)?);
         if shared {
             let handle = arena.mapping().handle().map_err(memory)?;
             let text = handle.map_or_else(String::new, |handle| handle.to_string());
@@ -119,8 +122,8 @@ impl Registered {
     }
 
     /// Hands out memory.
-    pub(crate) fn allocate(&self, bytes: usize) -> Result<Block, shared_memory::Error> {
-        self.arena.allocate(bytes)
+    pub(crate) fn allocate(&self, bytes: usize) -> Result<ArenaBuffer, shared_memory::Error> {
+        self.arena.allocate(bytes, PAGE_BYTES)
     }
 
     /// Makes scratch memory at least so long. What was in it is lost.
@@ -129,17 +132,16 @@ impl Registered {
             self.scratch = None;
             self.scratch_bytes = 0;
             let bytes = bytes.next_power_of_two();
-            self.scratch = Some(self.arena.allocate(bytes)?);
+            self.scratch = Some(self.arena.allocate(bytes, PAGE_BYTES)?);
             self.scratch_bytes = bytes;
         }
         Ok(())
     }
 
     /// Where scratch memory begins.
-    pub(crate) fn scratch(&mut self) -> *mut u8 {
-        self.scratch
-            .as_mut()
-            .map_or(std::ptr::null_mut(), |block| block.as_bytes_mut().as_mut_ptr())
+    pub(crate) fn scratch(&self) -> *mut u8 {
+        let address = self.scratch.as_ref().map(ArenaBuffer::address);
+        address.unwrap_or(std::ptr::null_mut())
     }
 
     /// Length of scratch memory.

@@ -91,14 +91,15 @@ impl Bell {
     /// Sleeps until somebody rings, for `longest` at most, unless `poll` answers yes after the sleep was announced.
     /// Answers what `poll` did.
     pub(crate) fn sleep_unless(&self, poll: &mut impl FnMut() -> bool, longest: Duration) -> bool {
-        self.state.store(ASLEEP, Ordering::Relaxed);
+        // Exchanges rather than stores, so that what ringers exchange meanwhile has one place among them.
+        self.state.swap(ASLEEP, Ordering::Relaxed);
         heavy_fence(self.registered);
         if poll() || self.aborted() != 0 {
-            self.state.store(AWAKE, Ordering::Relaxed);
+            self.state.swap(AWAKE, Ordering::Relaxed);
             return true;
         }
         sleep(&self.state, ASLEEP as u32, longest);
-        self.state.store(AWAKE, Ordering::Relaxed);
+        self.state.swap(AWAKE, Ordering::Relaxed);
         false
     }
 }

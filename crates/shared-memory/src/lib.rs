@@ -27,6 +27,8 @@
 //! # Ok::<(), shared_memory::Error>(())
 //! ```
 
+#[cfg(not(loom))]
+pub mod arena;
 pub mod bell;
 pub mod board;
 pub mod error;
@@ -34,18 +36,27 @@ pub mod fifo;
 #[cfg(not(loom))]
 pub mod mapping;
 #[cfg(not(loom))]
+pub mod process_memory;
+#[cfg(not(loom))]
 pub mod segment;
 pub mod signal;
 mod sync;
 pub mod wait;
 
+#[cfg(not(loom))]
+pub use arena::{Arena, ArenaBuffer};
 pub use bell::Bell;
 pub use board::{Board, Descriptor, Place};
 pub use error::Error;
 pub use fifo::Protocol;
 #[cfg(not(loom))]
-pub use mapping::{Handle, Mapping};
+pub use mapping::{Handle, Mapping, machine_bytes};
+#[cfg(not(loom))]
+pub use process_memory::{ProcessMemory, ProcessMemoryError};
 #[cfg(not(loom))]
 pub use segment::{Item, Segment};
 pub use signal::{Signal, SignalCount};
 pub use wait::{Interrupted, Patience, Waiter};
+
+#[cfg(all(test, loom))]
+mod model_tests;

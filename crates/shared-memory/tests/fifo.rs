@@ -1,5 +1,7 @@
 //! The FIFOs in one thread and between two: what goes in comes out, once and in order.
 
+#![cfg(not(loom))]
+
 use proptest::prelude::*;
 use shared_memory::fifo::{
     FifoProtocol, LowLatency, LowLatency128, Receiver, SLOTS, Sender, Simple,

@@ -1,13 +1,14 @@
 //! Words, sleeping and fences under the model checker loom.
 //!
-//! Data that is ordinary memory for real is made of relaxed atomics here: loom lets a reader see any value that the
-//! memory model allows, so data that is read too early or written too early shows as a wrong value. The kernel's
-//! sleeping is a condition variable without a timeout, so a lost wake-up shows as a deadlock.
+//! Every word is an atomic and, apart from it, a cell for data that is ordinary memory for real. Loom stops at any two
+//! accesses to a cell that nothing puts in order, so data that is read or written too early is found even if its value
+//! is right. The kernel's sleeping is a condition variable without a timeout, so a lost wake-up shows as a deadlock.
 
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 use std::time::Duration;
 
+use loom::cell::UnsafeCell;
 use loom::sync::{Condvar, Mutex};
 
 pub use loom::sync::atomic::{AtomicU64, Ordering};
@@ -22,9 +23,24 @@ pub fn yield_now() {
     loom::thread::yield_now();
 }
 
+/// A word that is used as an atomic or as ordinary memory.
+#[derive(Debug)]
+pub struct Both {
+    atomic: AtomicU64,
+    data: UnsafeCell<u64>,
+}
+
+impl Deref for Both {
+    type Target = AtomicU64;
+
+    fn deref(&self) -> &AtomicU64 {
+        &self.atomic
+    }
+}
+
 #[derive(Debug)]
 struct Memory {
-    words: Vec<AtomicU64>,
+    words: Vec<Both>,
     lock: Mutex<()>,
     woken: Condvar,
 }
@@ -40,9 +56,12 @@ pub struct Words {
 impl Words {
     /// New memory.
     pub fn zeroed(count: usize) -> Self {
-        let words = (0..count).map(|_| AtomicU64::new(0)).collect();
+        let words = (0..count).map(|_| Both {
+            atomic: AtomicU64::new(0),
+            data: UnsafeCell::new(0),
+        });
         let memory = Memory {
-            words,
+            words: words.collect(),
             lock: Mutex::new(()),
             woken: Condvar::new(),
         };
@@ -64,7 +83,7 @@ impl Words {
     }
 
     /// `count` words from `first`.
-    pub fn slice(&self, first: usize, count: usize) -> &[AtomicU64] {
+    pub fn slice(&self, first: usize, count: usize) -> &[Both] {
         &self.memory.words[self.first..self.first + self.count][first..first + count]
     }
 
@@ -102,13 +121,15 @@ impl Deref for Word {
 ///
 /// # Safety
 /// `bytes` bytes are readable at `source`.
-pub unsafe fn store_bytes(words: &[AtomicU64], source: *const u8, bytes: usize) {
+pub unsafe fn store_bytes(words: &[Both], source: *const u8, bytes: usize) {
     // SAFETY: the caller's promise.
     let source = unsafe { std::slice::from_raw_parts(source, bytes) };
     for (word, bytes) in words.iter().zip(source.chunks(8)) {
         let mut value = [0; 8];
         value[..bytes.len()].copy_from_slice(bytes);
-        word.store(u64::from_ne_bytes(value), Ordering::Relaxed);
+        // SAFETY: loom stops where somebody else uses the cell.
+        word.data
+            .with_mut(|cell| unsafe { *cell = u64::from_ne_bytes(value) });
     }
 }
 
@@ -116,11 +137,12 @@ pub unsafe fn store_bytes(words: &[AtomicU64], source: *const u8, bytes: usize) 
 ///
 /// # Safety
 /// `bytes` bytes are writable at `destination`.
-pub unsafe fn load_bytes(words: &[AtomicU64], destination: *mut u8, bytes: usize) {
+pub unsafe fn load_bytes(words: &[Both], destination: *mut u8, bytes: usize) {
     // SAFETY: the caller's promise.
     let destination = unsafe { std::slice::from_raw_parts_mut(destination, bytes) };
     for (word, bytes) in words.iter().zip(destination.chunks_mut(8)) {
-        let value = word.load(Ordering::Relaxed).to_ne_bytes();
+        // SAFETY: loom stops where somebody else writes the cell.
+        let value = word.data.with(|cell| unsafe { *cell }).to_ne_bytes();
         bytes.copy_from_slice(&value[..bytes.len()]);
     }
 }
@@ -153,3 +175,8 @@ pub fn heavy_fence(_asymmetric: bool) {
 pub fn light_fence(_asymmetric: bool) {
     loom::sync::atomic::fence(Ordering::SeqCst);
 }
+
+// SAFETY: loom checks every use of the cells.
+unsafe impl Send for Both {}
+// SAFETY: as above.
+unsafe impl Sync for Both {}
