@@ -1,8 +1,11 @@
 //! What several tests share: [`machine`] folders, the [`expectation`] that a machine's folder holds, and [`golden`]
-//! answers of NCCL's own code with the comparison to them.
+//! answers of NCCL's own code with the comparison to them. [`elsewhere`] finds data that is not in the repository, [`random`] makes
+//! machines.
 
+pub mod elsewhere;
 pub mod expectation;
 pub mod golden;
 pub mod machine;
+pub mod random;
 
 pub use machine::{Expectation, Kind, Machine, Origin};
