@@ -122,7 +122,7 @@ impl<'a> Layout<'a> {
                 element_bytes: message.element_bytes,
             });
         }
-        let unit = if ALIGNMENT_BYTES % element == 0 {
+        let unit = if ALIGNMENT_BYTES.is_multiple_of(element) {
             ALIGNMENT_BYTES / element
         } else {
             1

@@ -508,7 +508,7 @@ fn check_limits(program: &Program, step: &Step, moves: bool) -> Result<(), Fault
             step.notifies.len(),
             limits()
         )
-    } else if !moves && !(sources.is_empty() && destinations.is_empty()) {
+    } else if !moves && step.operands().next().is_some() {
         "moves data outside of the turns; expected signals only".to_owned()
     } else if sources.is_empty() != destinations.is_empty() {
         "expected both sources and destinations, or neither".to_owned()

@@ -75,7 +75,7 @@ impl Sets {
     /// All ranks.
     pub fn all(&mut self) -> SetId {
         let mut set = vec![u64::MAX; self.words()];
-        if self.ranks % 64 != 0
+        if !self.ranks.is_multiple_of(64)
             && let Some(last) = set.last_mut()
         {
             *last = (1 << (self.ranks % 64)) - 1;

@@ -1,4 +1,7 @@
 //! Programs: that all algorithms are proved, that faults are refused, and that bound programs compute what they should.
 
 mod cases;
+mod computed;
+mod faults;
+mod interpreter;
 mod proved;
