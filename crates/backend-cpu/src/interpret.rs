@@ -40,7 +40,7 @@ pub fn run(
                 wait(parts, surroundings)?;
                 spins = 0;
             }
-            Pass::Failed => return Err(failed(parts)),
+            Pass::Failed => return Err(surroundings.supervisor.unreachable()),
         }
     }
 }
@@ -64,12 +64,12 @@ fn wait(parts: &mut [Part<'_, Program>], surroundings: &mut Surroundings<'_>) ->
     let (connections, registered) = (&mut *surroundings.connections, surroundings.registered);
     let launch = surroundings.launch;
     // Asked only when nothing goes on, so what is waited for does not change.
-    let waiting = std::cell::Cell::new(first_wait(parts, connections));
+    let waiting = std::cell::Cell::new(first_wait(parts));
     surroundings.supervisor.wait(
         &mut || {
             let stuck = pass_all(parts, connections, registered, launch) == Pass::Stuck;
             if stuck {
-                waiting.set(first_wait(parts, connections));
+                waiting.set(first_wait(parts));
             }
             !stuck
         },
@@ -78,7 +78,7 @@ fn wait(parts: &mut [Part<'_, Program>], surroundings: &mut Surroundings<'_>) ->
 }
 
 /// What the first lane that has not ended waits for.
-fn first_wait(parts: &[Part<'_, Program>], _connections: &Connections) -> Waiting {
+fn first_wait(parts: &[Part<'_, Program>]) -> Waiting {
     let lanes = parts.iter().flat_map(|part| {
         let lanes = part.program.lanes.iter();
         lanes.map(|lane| (&part.program.steps, lane))
@@ -91,17 +91,6 @@ fn first_wait(parts: &[Part<'_, Program>], _connections: &Connections) -> Waitin
         from: 0,
         channel: 0,
     })
-}
-
-#[cold]
-fn failed(parts: &[Part<'_, Program>]) -> Error {
-    let waiting =
-        "a peer did not say where its buffers are, or another process's memory cannot be accessed";
-    let _ = parts;
-    Error::Bootstrap {
-        rank: 0,
-        why: waiting.to_owned(),
-    }
 }
 
 #[inline]

@@ -6,18 +6,31 @@
 //! In reading order: [`reduce`], [`program`], [`interpret`], [`remote`], [`profile`].
 
 mod interpret;
+pub mod profile;
 mod program;
 pub mod reduce;
 mod remote;
 
+use std::sync::Arc;
+
 use executor::backend::{Backend, Neighbourhood, Order, Part, Surroundings};
 use executor::connections::SlotBytes;
 use executor::{Error, Request, Way};
+pub use profile::Profile;
 use program::Program;
 
 /// The CPU as a backend.
 #[derive(Debug, Clone, Default)]
-pub struct Cpu {}
+pub struct Cpu {
+    profile: Arc<Profile>,
+}
+
+impl Cpu {
+    /// A backend that chooses by a profile. All ranks take equal ones.
+    pub const fn new(profile: Arc<Profile>) -> Self {
+        Self { profile }
+    }
+}
 
 impl Backend for Cpu {
     type Program = Program;
@@ -27,43 +40,15 @@ impl Backend for Cpu {
     }
 
     fn slot_bytes(&self) -> SlotBytes {
-        SlotBytes {
-            ll: 16 << 10,
-            ll128: 64 << 10,
-            simple: 256 << 10,
-        }
+        self.profile.slot_bytes()
     }
 
     fn choose(&self, request: &Request, place: &Neighbourhood) -> Option<Way> {
-        use plan::program::{Schedule, Transfer};
-        let big = request.bytes(place.ranks) > 65536;
-        Some(Way {
-            schedule: if big && request.collective == plan::Collective::AllReduce {
-                Schedule::TwoPhaseMesh
-            } else {
-                Schedule::Mesh
-            },
-            transfer: if big
-                && request.collective != plan::Collective::SendRecv
-                && !(request.collective == plan::Collective::AllToAll && request.in_place)
-                && request.reduction != plan::Reduction::PreMultipliedSum
-            {
-                Transfer::Direct
-            } else {
-                Transfer::Fifo
-            },
-            protocol: if big {
-                plan::Protocol::Simple
-            } else {
-                plan::Protocol::Ll
-            },
-            channels: 1,
-            piece_bytes: 0,
-        })
+        self.profile.choose(request, *place)
     }
 
     fn prepare(&mut self, order: &Order<'_>) -> Result<Program, Error> {
-        Program::new(order, 4 << 20)
+        Ok(Program::new(order, self.profile.stream_bytes))
     }
 
     fn run(

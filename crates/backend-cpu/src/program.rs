@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
+use executor::Waiting;
 use executor::backend::Order;
 use executor::connections::Wiring;
-use executor::{Error, Waiting};
 use plan::program::{BoundLane, BoundOperand, BoundProgram, BoundStep, Buffer};
 use plan::{Protocol, Reduction};
 
@@ -150,7 +150,7 @@ struct Arithmetic {
 impl Program {
     /// Looks everything up. Messages of at least `stream_bytes` bytes are stored past the caches where nobody reads
     /// them soon.
-    pub fn new(order: &Order<'_>, stream_bytes: u64) -> Result<Self, Error> {
+    pub fn new(order: &Order<'_>, stream_bytes: u64) -> Self {
         let bound = order.bound;
         let streams = Streams::new(bound, stream_bytes);
         let mut steps = Vec::new();
@@ -166,7 +166,7 @@ impl Program {
             scalar: 0,
         };
         let bases = BUFFERS * (1 + bound.peers.len());
-        Ok(Self {
+        Self {
             protocol: order.protocol,
             lanes,
             steps: steps.into(),
@@ -175,7 +175,7 @@ impl Program {
             known: vec![0; bound.peers.len()].into(),
             reduce: arithmetic.reduce(),
             order: arithmetic,
-        })
+        }
     }
 
     /// Makes ready for a launch.

@@ -4,7 +4,7 @@
 //! plain functions that return text; `main` prints it.
 //!
 //! In reading order: [`arguments`], [`environment`], [`input`], [`job`], [`edits`], [`plan`], [`show`], [`why`],
-//! [`cost`], [`what_if`], [`diff`], [`sizes`], [`render`], [`output`],
+//! [`cost`], [`what_if`], [`diff`], [`run`], [`sizes`], [`render`], [`output`],
 //! [`exit`].
 
 mod arguments;
@@ -20,6 +20,7 @@ mod job;
 mod output;
 mod plan;
 mod render;
+mod run;
 mod show;
 mod sizes;
 mod suggest;
@@ -45,6 +46,8 @@ fn main() -> ExitCode {
         Command::Cost(arguments) => cost::run(arguments, &environment, &mut output),
         Command::WhatIf(arguments) => what_if::run(arguments, &environment, &mut output),
         Command::Diff(arguments) => diff::run(arguments, &environment, &mut output),
+        Command::Run(arguments) => run::run(arguments, &environment, &mut output),
+        Command::Calibrate(arguments) => run::calibrate::run(arguments, &mut output),
         Command::Completions { shell } => generate::completions(*shell, &mut output),
         Command::Man { directory } => generate::man(directory.as_deref(), &mut output),
     };

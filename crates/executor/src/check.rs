@@ -4,13 +4,19 @@
 //! in 64 bits by (ranks + 2) · ε · Σ|x|, where ε is the distance from 1 to the next number of the type; a product by
 //! (ranks + 2) · ε · Π|x|. Minimum, maximum and what is only moved must be equal to the bit.
 
+use std::ops::Range;
+
 use half::{bf16, f16};
 use plan::{Collective, Reduction};
 
+use crate::backend::Backend;
+use crate::communicator::Communicator;
 use crate::element::Element;
+use crate::error::Error;
+use crate::operation::Operation;
 
 /// A type with inputs to be checked.
-pub trait Sample: Element {
+pub trait Sample: Element + PartialEq {
     /// A value made of random bits. `narrow` asks for values whose product over many ranks stays in range.
     fn sample(bits: u64, narrow: bool) -> Self;
 
@@ -171,7 +177,7 @@ impl Check {
     }
 
     /// How many elements of a rank's output are wrong.
-    pub fn wrong<T: Sample + PartialEq>(&self, rank: u32, output: &[T]) -> usize {
+    pub fn wrong<T: Sample>(&self, rank: u32, output: &[T]) -> usize {
         let narrow = self.reduction == Reduction::Product;
         let value = |of: u32, index: usize| T::sample(bits(self.seed, of, index as u64), narrow);
         let count = self.count;
@@ -210,6 +216,92 @@ impl Check {
                 let blocks = output.chunks(count.max(1)).zip(0..);
                 blocks.map(|(block, from)| moved(from, own, block)).sum()
             }
+        }
+    }
+}
+
+/// The launches that a [`Check`] describes.
+impl Check {
+    /// Elements of the buffer with which a rank runs it in place, where its input is, and where its output.
+    pub fn in_place(&self, rank: u32) -> (usize, Range<usize>, Range<usize>) {
+        let own = rank as usize * self.count..(rank as usize + 1) * self.count;
+        let all = 0..self.count * self.ranks as usize;
+        let one = 0..self.count;
+        let (input, output) = match self.collective {
+            Collective::AllGather => (own, all),
+            Collective::ReduceScatter => (all, own),
+            Collective::AllToAll => (all.clone(), all),
+            Collective::Gather if rank == self.root => (own, all),
+            Collective::Scatter if rank == self.root => (all, own),
+            Collective::Broadcast | Collective::Scatter if rank != self.root => (0..0, one),
+            Collective::Gather | Collective::Reduce if rank != self.root => (one, 0..0),
+            _ => (one.clone(), one),
+        };
+        (input.end.max(output.end), input, output)
+    }
+
+    /// Runs it with two buffers of as many elements as [`Self::input_elements`] and [`Self::output_elements`] say.
+    ///
+    /// # Errors
+    /// What the launch meets.
+    pub fn launch<T: Sample, B: Backend>(
+        &self,
+        communicator: &mut Communicator<B>,
+        input: &[T],
+        output: &mut [T],
+    ) -> Result<(), Error> {
+        let operation = self.operation(communicator.rank());
+        match self.collective {
+            Collective::AllReduce => communicator.all_reduce(input, output, operation),
+            Collective::AllGather => communicator.all_gather(input, output),
+            Collective::ReduceScatter => communicator.reduce_scatter(input, output, operation),
+            Collective::Broadcast => communicator.broadcast(input, output, self.root),
+            Collective::Reduce => communicator.reduce(input, output, operation, self.root),
+            Collective::AllToAll => communicator.all_to_all(input, output),
+            Collective::Gather => communicator.gather(input, output, self.root),
+            Collective::Scatter => communicator.scatter(input, output, self.root),
+            Collective::SendRecv => {
+                let (rank, ranks) = (communicator.rank(), communicator.ranks());
+                let further = self.root % ranks;
+                let mut group = communicator.group_start();
+                group.send(input, (rank + further) % ranks)?;
+                group.receive(output, (rank + ranks - further) % ranks)?;
+                group.group_end()
+            }
+        }
+    }
+
+    /// Runs it with one buffer, as [`Self::in_place`] lays it out. Transfers have no such form.
+    ///
+    /// # Errors
+    /// What the launch meets.
+    pub fn launch_in_place<T: Sample, B: Backend>(
+        &self,
+        communicator: &mut Communicator<B>,
+        buffer: &mut [T],
+    ) -> Result<(), Error> {
+        let operation = self.operation(communicator.rank());
+        match self.collective {
+            Collective::AllReduce => communicator.all_reduce_in_place(buffer, operation),
+            Collective::AllGather => communicator.all_gather_in_place(buffer),
+            Collective::ReduceScatter => communicator.reduce_scatter_in_place(buffer, operation),
+            Collective::Broadcast => communicator.broadcast_in_place(buffer, self.root),
+            Collective::Reduce => communicator.reduce_in_place(buffer, operation, self.root),
+            Collective::AllToAll => communicator.all_to_all_in_place(buffer),
+            Collective::Gather => communicator.gather_in_place(buffer, self.root),
+            Collective::Scatter => communicator.scatter_in_place(buffer, self.root),
+            Collective::SendRecv => Err(Error::Unsupported {
+                collective: self.collective,
+                ranks: self.ranks,
+                why: "a transfer needs two buffers".to_owned(),
+            }),
+        }
+    }
+
+    fn operation<T: Sample>(&self, rank: u32) -> Operation<T> {
+        match self.reduction {
+            Reduction::PreMultipliedSum => Operation::pre_multiplied_sum(T::scalar(rank)),
+            reduction => reduction.into(),
         }
     }
 }

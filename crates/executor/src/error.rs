@@ -93,6 +93,16 @@ pub enum Error {
         /// What happened first.
         failure: Failure,
     },
+    /// A peer's buffers cannot be accessed.
+    #[error(
+        "rank {rank}: {collective} cannot access the buffers of another rank's process; take the transfer `fifo`, or buffers that the communicator hands out, or allow the kernel's process_vm_readv (capability SYS_PTRACE, kernel.yama.ptrace_scope=0)"
+    )]
+    Unreachable {
+        /// Who tried.
+        rank: u32,
+        /// In which collective.
+        collective: Collective,
+    },
     /// Shared memory could not be had.
     #[error("rank {rank}: {source}")]
     Memory {

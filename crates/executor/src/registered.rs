@@ -72,6 +72,7 @@ impl Registered {
         };
         let arena = Arena::new(made.map_err(memory)?);
         if shared {
+            shared_memory::process_memory::allow_peers();
             let handle = arena.mapping().handle().map_err(memory)?;
             let text = handle.map_or_else(String::new, |handle| handle.to_string());
             let offer = Offer {

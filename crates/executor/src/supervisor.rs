@@ -20,9 +20,13 @@ pub struct Supervisor<'a> {
 }
 
 impl Supervisor<'_> {
-    /// The own rank.
-    pub fn rank(&self) -> u32 {
-        self.bootstrap.rank()
+    /// The error of a peer's memory that cannot be accessed.
+    #[cold]
+    pub fn unreachable(&self) -> Error {
+        Error::Unreachable {
+            rank: self.bootstrap.rank(),
+            collective: self.collective,
+        }
     }
 
     /// Waits until `poll` answers yes, letting others run, then sleeping. `waiting` says for what, should it take too

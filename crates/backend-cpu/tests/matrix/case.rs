@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use backend_cpu::Cpu;
 use executor::check::{Check, Sample};
-use executor::{Communicator, Element, Error, Operation, Settings, Way};
+use executor::{Communicator, Settings, Way};
 use half::{bf16, f16};
 use plan::program::{Schedule, Transfer};
 use plan::{Collective, ElementType, Protocol, Reduction};
@@ -160,10 +160,7 @@ pub fn run(communicator: &mut Communicator<Cpu>, case: &Case) -> Result<(), Stri
     }
 }
 
-fn of_type<T: Sample + PartialEq>(
-    communicator: &mut Communicator<Cpu>,
-    case: &Case,
-) -> Result<(), String> {
+fn of_type<T: Sample>(communicator: &mut Communicator<Cpu>, case: &Case) -> Result<(), String> {
     let rank = communicator.rank();
     let check = Check {
         collective: case.collective,
@@ -175,97 +172,23 @@ fn of_type<T: Sample + PartialEq>(
     };
     // Twice, so that what the first launch leaves behind meets the second.
     for _ in 0..2 {
-        let mut input = vec![T::default(); check.input_elements(rank)];
-        check.fill(rank, 0, &mut input);
-        let operation = match case.reduction {
-            Reduction::PreMultipliedSum => Operation::pre_multiplied_sum(T::scalar(rank)),
-            reduction => reduction.into(),
-        };
-        let output = if case.in_place {
-            in_place(communicator, &check, &input, operation)
+        let (done, result) = if case.in_place {
+            let (elements, from, to) = check.in_place(rank);
+            let mut buffer = vec![T::default(); elements];
+            check.fill(rank, 0, &mut buffer[from]);
+            let done = check.launch_in_place(communicator, &mut buffer);
+            (done, buffer[to].to_vec())
         } else {
+            let mut input = vec![T::default(); check.input_elements(rank)];
+            check.fill(rank, 0, &mut input);
             let mut output = vec![T::default(); check.output_elements(rank)];
-            separate(communicator, &check, &input, &mut output, operation).map(|()| output)
+            (check.launch(communicator, &input, &mut output), output)
         };
-        let wrong = check.wrong(rank, &output.map_err(|error| error.to_string())?);
+        done.map_err(|error| error.to_string())?;
+        let wrong = check.wrong(rank, &result);
         if wrong > 0 {
             return Err(format!("{wrong} wrong elements"));
         }
     }
     Ok(())
-}
-
-fn separate<T: Element>(
-    communicator: &mut Communicator<Cpu>,
-    check: &Check,
-    input: &[T],
-    output: &mut [T],
-    operation: Operation<T>,
-) -> Result<(), Error> {
-    let (root, ranks, rank) = (check.root, communicator.ranks(), communicator.rank());
-    match check.collective {
-        Collective::AllReduce => communicator.all_reduce(input, output, operation),
-        Collective::AllGather => communicator.all_gather(input, output),
-        Collective::ReduceScatter => communicator.reduce_scatter(input, output, operation),
-        Collective::Broadcast => communicator.broadcast(input, output, root),
-        Collective::Reduce => communicator.reduce(input, output, operation, root),
-        Collective::AllToAll => communicator.all_to_all(input, output),
-        Collective::Gather => communicator.gather(input, output, root),
-        Collective::Scatter => communicator.scatter(input, output, root),
-        Collective::SendRecv => {
-            let mut group = communicator.group_start();
-            group.send(input, (rank + root) % ranks)?;
-            group.receive(output, (rank + ranks - root) % ranks)?;
-            group.group_end()
-        }
-    }
-}
-
-/// Runs it in place and gives the rank's output.
-fn in_place<T: Element>(
-    communicator: &mut Communicator<Cpu>,
-    check: &Check,
-    input: &[T],
-    operation: Operation<T>,
-) -> Result<Vec<T>, Error> {
-    let (rank, root, count) = (communicator.rank(), check.root, check.count);
-    let own = rank as usize * count..(rank as usize + 1) * count;
-    let mut buffer = match check.collective {
-        Collective::AllGather => vec![T::default(); check.output_elements(rank)],
-        Collective::Gather if rank == root => vec![T::default(); check.output_elements(rank)],
-        Collective::Broadcast | Collective::Scatter if rank != root => vec![T::default(); count],
-        _ => input.to_vec(),
-    };
-    match check.collective {
-        Collective::AllReduce => communicator.all_reduce_in_place(&mut buffer, operation)?,
-        Collective::AllGather => {
-            buffer[own].copy_from_slice(input);
-            communicator.all_gather_in_place(&mut buffer)?;
-        }
-        Collective::ReduceScatter => {
-            communicator.reduce_scatter_in_place(&mut buffer, operation)?;
-            buffer = buffer[own].to_vec();
-        }
-        Collective::Broadcast => communicator.broadcast_in_place(&mut buffer, root)?,
-        Collective::Reduce => {
-            communicator.reduce_in_place(&mut buffer, operation, root)?;
-            buffer.truncate(check.output_elements(rank));
-        }
-        Collective::AllToAll => communicator.all_to_all_in_place(&mut buffer)?,
-        Collective::Gather => {
-            if rank == root {
-                buffer[own].copy_from_slice(input);
-            }
-            communicator.gather_in_place(&mut buffer, root)?;
-            buffer.truncate(check.output_elements(rank));
-        }
-        Collective::Scatter => {
-            communicator.scatter_in_place(&mut buffer, root)?;
-            if rank == root {
-                buffer = buffer[own].to_vec();
-            }
-        }
-        Collective::SendRecv => {}
-    }
-    Ok(buffer)
 }

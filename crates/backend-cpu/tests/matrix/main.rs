@@ -8,7 +8,7 @@ mod case;
 use case::{Case, cases};
 
 /// Cases of the sample.
-const SAMPLE: usize = 1500;
+const SAMPLE: usize = 600;
 
 fn seed() -> u64 {
     let given = std::env::var("TOPO_MATRIX_SEED").ok();

@@ -9,6 +9,7 @@ pub mod grid;
 pub mod joined;
 pub mod matrix;
 pub mod path;
+pub mod run;
 pub mod settings;
 pub mod summary;
 pub mod table;

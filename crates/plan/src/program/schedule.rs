@@ -133,3 +133,16 @@ impl fmt::Display for Transfer {
         formatter.pad(self.name())
     }
 }
+
+impl FromStr for Transfer {
+    type Err = UnknownName;
+
+    fn from_str(text: &str) -> Result<Self, UnknownName> {
+        let known = Self::ALL.into_iter().find(|known| known.name() == text);
+        known.ok_or_else(|| UnknownName {
+            kind: "transfer",
+            found: text.to_owned(),
+            expected: Self::ALL.map(Self::name).join(" "),
+        })
+    }
+}
