@@ -1,5 +1,7 @@
 //! What a developer of the project runs: `cargo xtask …`.
 
+mod matrix;
+mod peers;
 mod replay;
 mod scale;
 mod timing;
@@ -22,6 +24,10 @@ struct Arguments {
 enum Chore {
     /// Record what the planner says about machines without answers of NCCL
     Bless(BlessArguments),
+    /// Run the whole correctness matrix of collectives
+    Matrix,
+    /// Time collectives beside Open MPI and MPICH, which are installed first
+    Peers(peers::Arguments),
     /// Plan every golden case of a folder again and compare with what NCCL decided
     Replay(replay::Arguments),
     /// Time and measure joining many equal hosts
@@ -44,6 +50,8 @@ struct BlessArguments {
 fn main() -> ExitCode {
     let done = match Arguments::parse().chore {
         Chore::Bless(arguments) => run_bless(&arguments),
+        Chore::Matrix => matrix::run(),
+        Chore::Peers(arguments) => peers::run(&arguments),
         Chore::Replay(arguments) => replay::run(&arguments),
         Chore::Scale(arguments) => scale::run(&arguments),
         Chore::Tidy => run_tidy(),

@@ -6,6 +6,7 @@ mod jobs;
 mod mistakes;
 mod pages;
 mod renumber;
+mod run;
 mod surroundings;
 
 use std::path::{Path, PathBuf};
