@@ -1,7 +1,9 @@
 //! What a developer of the project runs: `cargo xtask …`.
 
 mod loom;
+mod matrix;
 mod measure;
+mod peers;
 mod replay;
 mod scale;
 mod timing;
@@ -28,6 +30,10 @@ enum Chore {
     Measure(measure::Arguments),
     /// Check the memory order of what ranks share with the model checker loom
     Loom,
+    /// Run the whole correctness matrix of collectives
+    Matrix,
+    /// Time collectives beside Open MPI and MPICH, which are installed first
+    Peers(peers::Arguments),
     /// Plan every golden case of a folder again and compare with what NCCL decided
     Replay(replay::Arguments),
     /// Measure jobs of many equal hosts: planning, the plan's file, one rank's view
@@ -52,6 +58,8 @@ fn main() -> ExitCode {
         Chore::Bless(arguments) => run_bless(&arguments),
         Chore::Measure(arguments) => measure::run(&arguments),
         Chore::Loom => loom::run(),
+        Chore::Matrix => matrix::run(),
+        Chore::Peers(arguments) => peers::run(&arguments),
         Chore::Replay(arguments) => replay::run(&arguments),
         Chore::Scale(arguments) => scale::run(&arguments),
         Chore::Tidy => run_tidy(),

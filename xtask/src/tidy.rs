@@ -38,11 +38,12 @@ const ALL: &[&str] = &["*"];
 const ONLY_FOR_TESTS: [&str; 2] = ["test-support", "xtask"];
 
 /// Which way the arrows point.
-const RULES: [Rule; 9] = [
+const RULES: [Rule; 10] = [
     rule("topology", &[]),
     rule("plan", &["topology"]),
     rule("planner", &["topology", "plan"]),
     unsafe_rule("shared-memory", &[]),
+    rule("executor", &["plan", "shared-memory"]),
     unsafe_rule("backend-cpu", &["executor", "plan", "shared-memory"]),
     rule("test-support", &["topology", "plan", "planner"]),
     rule("cli", ALL),

@@ -1,6 +1,7 @@
 //! The command line.
 
 pub mod compare;
+pub mod run;
 
 use std::path::PathBuf;
 
@@ -16,6 +17,8 @@ use compare::{
     WhatIfArguments,
 };
 
+use run::{CALIBRATE_EXAMPLES, CalibrateArguments, RUN_EXAMPLES, RunArguments};
+
 const EXAMPLES: &str = "\
 Examples:
   topo plan topology.xml                       what NCCL would do on this machine
@@ -24,6 +27,7 @@ Examples:
   topo cost topology.xml                       which algorithm and protocol for which size, and how fast
   topo what-if topology.xml                    what each single failure would cost
   topo diff before.xml after.xml               what changed, if anything
+  topo run --ranks 4 all-reduce                run it, on the CPUs of this machine
 
 A topology file is what NCCL writes with NCCL_TOPO_DUMP_FILE=topology.xml.";
 
@@ -123,6 +127,12 @@ pub enum Command {
     /// Show what one rank does for a collective, step by step, and prove that it is right
     #[command(after_help = PROGRAM_EXAMPLES)]
     Program(ProgramArguments),
+    /// Run a collective on the ranks of this host, check every element, and time it
+    #[command(after_help = RUN_EXAMPLES)]
+    Run(Box<RunArguments>),
+    /// Measure this machine's CPU cost profile, by which topo run chooses
+    #[command(after_help = CALIBRATE_EXAMPLES)]
+    Calibrate(CalibrateArguments),
     /// Print the completions of a shell
     #[command(after_help = COMPLETIONS_EXAMPLES)]
     Completions {

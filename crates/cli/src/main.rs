@@ -4,7 +4,7 @@
 //! plain functions that return text; `main` prints it.
 //!
 //! In reading order: [`arguments`], [`environment`], [`input`], [`job`], [`edits`], [`plan`], [`rank`], [`show`], [`why`],
-//! [`cost`], [`what_if`], [`diff`], [`program`], [`sizes`], [`render`], [`output`],
+//! [`cost`], [`what_if`], [`diff`], [`program`], [`run`], [`sizes`], [`render`], [`output`],
 //! [`exit`].
 
 mod arguments;
@@ -24,6 +24,7 @@ mod program;
 mod rank;
 mod rank_order;
 mod render;
+mod run;
 mod show;
 mod sizes;
 mod suggest;
@@ -51,6 +52,8 @@ fn main() -> ExitCode {
         Command::WhatIf(arguments) => what_if::run(arguments, &environment, &mut output),
         Command::Diff(arguments) => diff::run(arguments, &environment, &mut output),
         Command::Program(arguments) => program::run(arguments, &environment, &mut output),
+        Command::Run(arguments) => run::run(arguments, &environment, &mut output),
+        Command::Calibrate(arguments) => run::calibrate::run(arguments, &mut output),
         Command::Completions { shell } => generate::completions(*shell, &mut output),
         Command::Man { directory } => generate::man(directory.as_deref(), &mut output),
     };

@@ -44,6 +44,14 @@ impl Arena {
         &self.shared.mapping
     }
 
+    /// Where in the arena some memory lies, bytes from its start; `None` if it is not all in there.
+    pub fn offset_of(&self, address: *const u8, bytes: usize) -> Option<usize> {
+        let mapping = &self.shared.mapping;
+        let offset = address.addr().checked_sub(mapping.base().as_ptr().addr())?;
+        let inside = offset <= mapping.bytes() && bytes <= mapping.bytes() - offset;
+        inside.then_some(offset)
+    }
+
     /// A buffer of so many bytes. Its alignment is a power of two, at most a page, and at least two cache lines, so that
     /// no two buffers share one.
     ///
@@ -110,6 +118,19 @@ impl ArenaBuffer {
             .base()
             .as_ptr()
             .wrapping_add(self.offset)
+    }
+
+    /// Its bytes. Peers may access them while they are lent to a launch, and at no other time.
+    pub fn as_bytes(&self) -> &[u8] {
+        // SAFETY: the range is this buffer's alone, is mapped as long as the arena lives, and was zero when it was mapped.
+        // Peers access it only during launches of its owner, to which it is lent then.
+        unsafe { std::slice::from_raw_parts(self.address(), self.bytes) }
+    }
+
+    /// Its bytes, to be written.
+    pub fn as_bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and it is borrowed mutably.
+        unsafe { std::slice::from_raw_parts_mut(self.address(), self.bytes) }
     }
 
     /// The arena that it belongs to.

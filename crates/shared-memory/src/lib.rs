@@ -50,7 +50,7 @@ pub use board::{Board, Descriptor, Place};
 pub use error::Error;
 pub use fifo::Protocol;
 #[cfg(not(loom))]
-pub use mapping::{Handle, Mapping};
+pub use mapping::{Handle, Mapping, machine_bytes};
 #[cfg(not(loom))]
 pub use process_memory::{ProcessMemory, ProcessMemoryError};
 #[cfg(not(loom))]

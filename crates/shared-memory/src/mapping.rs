@@ -271,10 +271,15 @@ fn identity(file: &OwnedFd) -> io::Result<(u64, u64, u64)> {
     Ok((stat.st_dev, stat.st_ino, stat.st_size as u64))
 }
 
+/// Bytes of memory and swap that this machine has.
+pub fn machine_bytes() -> u64 {
+    let info = rustix::system::sysinfo();
+    (info.totalram + info.totalswap) * u64::from(info.mem_unit)
+}
+
 /// Refuses what cannot fit, before the kernel kills somebody to make room.
 fn check_size(name: &str, bytes: usize) -> Result<(), Error> {
-    let info = rustix::system::sysinfo();
-    let machine_bytes = (info.totalram + info.totalswap) * u64::from(info.mem_unit);
+    let machine_bytes = machine_bytes();
     if bytes as u64 > machine_bytes {
         return Err(Error::TooLarge {
             name: name.to_owned(),

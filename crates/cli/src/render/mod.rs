@@ -12,6 +12,7 @@ pub mod matrix;
 pub mod path;
 pub mod program;
 pub mod rank;
+pub mod run;
 pub mod settings;
 pub mod summary;
 pub mod table;

@@ -8,6 +8,7 @@ mod pages;
 mod programs;
 mod ranks;
 mod renumber;
+mod run;
 mod surroundings;
 
 use std::path::{Path, PathBuf};
