@@ -30,10 +30,14 @@ const ALL: &[&str] = &["*"];
 const ONLY_FOR_TESTS: [&str; 2] = ["test-support", "xtask"];
 
 /// Which way the arrows point.
-const RULES: [Rule; 7] = [
+const RULES: [Rule; 8] = [
     rule("topology", &[]),
     rule("plan", &["topology"]),
     rule("planner", &["topology", "plan"]),
+    Rule {
+        may_be_unsafe: true,
+        ..rule("probe", &["topology"])
+    },
     rule("test-support", &["topology", "plan", "planner"]),
     rule("cli", ALL),
     rule("xtask", &["topology", "plan", "planner", "test-support"]),
