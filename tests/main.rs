@@ -1,1 +1,64 @@
-//! The tests that look at the project from outside.
+//! The tests that look at the project from outside. Each is made from data, so that new data is a new test.
+//!
+//! | module | what it holds true |
+//! |---|---|
+//! | [`machines`] | each folder of `topologies/` is planned as it expects: as NCCL answered, or as was blessed |
+//! | [`agreement`] | all golden cases agree with NCCL, section by section (where they are there) |
+//! | [`corpus`] | files of other people's machines load, or are refused so that one knows what to do (where they are there) |
+//! | [`house`] | the rules of the house that no compiler checks |
+//! | [`documents`] | what the documents say is so: pictures, tables, commands, links |
+//!
+//! What cannot run is shown as ignored, with the reason: `cargo test -p integration-tests`.
+
+mod agreement;
+mod corpus;
+mod documents;
+mod house;
+mod machines;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
+
+/// The top of the repository.
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// A test that always runs.
+fn test(
+    name: impl Into<String>,
+    run: impl FnOnce() -> anyhow::Result<()> + Send + 'static,
+) -> Trial {
+    Trial::test(name, || {
+        run().map_err(|error| Failed::from(format!("{error:#}")))
+    })
+}
+
+/// A test of which only the name is left, and why.
+fn not_run(name: &str, why: String) -> Trial {
+    Trial::ignorable_test(name, move || {
+        Ok(Completion::ignored_with(format!("not run: {why}")))
+    })
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let tests = [
+        machines::tests(),
+        agreement::tests(),
+        corpus::tests(),
+        house::tests(),
+        documents::tests(),
+    ];
+    match tests.into_iter().collect::<anyhow::Result<Vec<_>>>() {
+        Ok(tests) => {
+            libtest_mimic::run(&arguments, tests.into_iter().flatten().collect()).exit_code()
+        }
+        Err(error) => {
+            eprintln!("error: the tests cannot be listed: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

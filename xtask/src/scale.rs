@@ -64,7 +64,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     report("search of the distinct machines", lap(), "");
     let joined = Joined::new(plan, &settings)?;
     let layout = joined.layout();
-    let (ranks, channels) = (layout.ranks(), joined.channels.count());
+    let (ranks, channels) = (layout.ranks(), joined.expansion.channels());
     report(
         "join",
         lap(),
@@ -78,28 +78,31 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let last = ranks - 1;
     for channel in 0..channels {
         sum += joined
+            .expansion
             .ring_place(last, channel)
             .map_or(0, |place| u64::from(place.next));
         sum += joined
+            .expansion
             .tree_place(last, channel)
             .and_then(|place| place.up)
             .map_or(0, u64::from);
     }
     sum += joined
+        .expansion
         .nvls_place(last)
         .and_then(|place| place.head)
         .map_or(0, u64::from);
     report("one rank: rings, trees, NVLS", lap(), "");
     let mut connections = 0;
     for kind in [GraphKind::Ring, GraphKind::Tree] {
-        connections += joined.sends(last, kind)?.len();
+        connections += joined.expansion.sends(last, kind)?.len();
     }
     report(
         "one rank: connections",
         lap(),
         &format!("{connections} connections"),
     );
-    let rounds = joined.schedule(last).count();
+    let rounds = joined.expansion.schedule(last).count();
     report(
         "one rank: point-to-point schedule",
         lap(),
@@ -107,7 +110,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     );
 
     let rings: Vec<Vec<u32>> = (0..channels)
-        .map(|channel| joined.ring(channel).collect())
+        .map(|channel| joined.expansion.ring(channel).collect())
         .collect();
     report(
         "all rings, written out",
@@ -119,6 +122,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         for rank in 0..ranks {
             parents.push(
                 joined
+                    .expansion
                     .tree_place(rank, channel)
                     .and_then(|place| place.up)
                     .unwrap_or(u32::MAX),

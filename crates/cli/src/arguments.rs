@@ -1,17 +1,26 @@
 //! The command line.
 
+pub mod compare;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::output::Format;
+use compare::{
+    COST_EXAMPLES, CostArguments, DIFF_EXAMPLES, DiffArguments, EditArguments, WHAT_IF_EXAMPLES,
+    WhatIfArguments,
+};
 
 const EXAMPLES: &str = "\
 Examples:
   topo plan topology.xml                       what NCCL would do on this machine
   topo plan topology.xml --explain             and how it came to that, attempt by attempt
   topo show topology.xml --path GPU0 NIC3      why these two are so far apart
+  topo cost topology.xml                       which algorithm and protocol for which size, and how fast
+  topo what-if topology.xml                    what each single failure would cost
+  topo diff before.xml after.xml               what changed, if anything
 
 A topology file is what NCCL writes with NCCL_TOPO_DUMP_FILE=topology.xml.";
 
@@ -24,6 +33,7 @@ Examples:
   topo plan topology.xml -o plan.json          write the plan, for other tools and for later
   topo plan topology.xml --format nccl-graph   what NCCL reads through NCCL_GRAPH_FILE
   topo plan topology.xml --set NCCL_CROSS_NIC=0 --set NCCL_P2P_LEVEL=SYS
+  topo plan topology.xml --without mlx5_3 --degrade GPU2:GPU5=50%
   topo plan topology.xml --explain | less
   topo plan topology.xml --format quiet        one line, for scripts
   ssh node1 cat /tmp/topology.xml | topo plan -
@@ -55,7 +65,7 @@ Examples:
 
 /// Plan a machine's NCCL channels offline, and say why they are what they are
 #[derive(Debug, Parser)]
-#[command(name = "topo", version, after_help = EXAMPLES, disable_help_subcommand = true, max_term_width = 100)]
+#[command(name = "topo", version, after_help = EXAMPLES, max_term_width = 100)]
 pub struct Arguments {
     /// What to do.
     #[command(subcommand)]
@@ -71,6 +81,15 @@ pub enum Command {
     /// Show a machine as NCCL sees it, or one path through it
     #[command(after_help = SHOW_EXAMPLES)]
     Show(ShowArguments),
+    /// Show which algorithm and protocol NCCL takes for which message size, and the predicted time
+    #[command(after_help = COST_EXAMPLES)]
+    Cost(CostArguments),
+    /// List every single failure with the channels and the speed that remain, worst first
+    #[command(name = "what-if", after_help = WHAT_IF_EXAMPLES)]
+    WhatIf(WhatIfArguments),
+    /// Compare two machines, settings or plans by what a job would notice
+    #[command(after_help = DIFF_EXAMPLES)]
+    Diff(DiffArguments),
     /// Print the completions of a shell
     #[command(after_help = COMPLETIONS_EXAMPLES)]
     Completions {
@@ -87,7 +106,7 @@ pub enum Command {
 }
 
 /// Which job: machines, how many of each, and NCCL's variables.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct JobArguments {
     /// Topology files, one per host in rank order: files, folders that hold topology.xml, or - for standard input
     #[arg(value_name = "FILE", required = true)]
@@ -101,6 +120,9 @@ pub struct JobArguments {
     /// The network reduces (SHARP) and its plug-in is there
     #[arg(long)]
     pub collnet: bool,
+    /// What the machines lose.
+    #[command(flatten)]
+    pub edits: EditArguments,
     /// NCCL's variables.
     #[command(flatten)]
     pub variables: Variables,
@@ -138,13 +160,14 @@ pub struct ShowArguments {
 }
 
 /// Variables given on the command line.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct Variables {
     /// Set one of NCCL's variables, over the environment (repeatable)
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = variable)]
     pub set: Vec<(String, String)>,
 }
 
+/// Reads NAME=VALUE.
 fn variable(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),

@@ -3,10 +3,15 @@
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
+use anyhow::Context;
+
 use crate::output::Output;
 
 /// Something was wrong: the file, the machine, or the command line (clap's status too).
 const FAILED: u8 = 2;
+
+/// What was compared is not the same.
+const DIFFERS: u8 = 1;
 
 /// Most warnings that are shown; a broken file has hundreds of the same kind.
 const SHOWN_WARNINGS: usize = 10;
@@ -15,6 +20,7 @@ const SHOWN_WARNINGS: usize = 10;
 pub fn finish(done: anyhow::Result<()>, output: &Output) -> ExitCode {
     print_warnings(&output.warnings);
     match done.and_then(|()| print(&output.text)) {
+        Ok(()) if output.differs => ExitCode::from(DIFFERS),
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             report(&format!("error: {error:#}\n"));
@@ -31,7 +37,7 @@ fn print(text: &str) -> anyhow::Result<()> {
     {
         // The reader has seen enough, as in `topo plan … | head`.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        done => Ok(done?),
+        done => done.context("cannot write standard output"),
     }
 }
 

@@ -32,6 +32,7 @@ pub fn man(directory: Option<&Path>, output: &mut Output) -> Result<()> {
     pages.extend(
         command
             .get_subcommands()
+            .filter(|sub| sub.get_name() != "help")
             .map(|sub| (format!("topo-{}", sub.get_name()), sub)),
     );
     for (name, command) in pages {

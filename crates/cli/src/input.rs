@@ -4,6 +4,7 @@ use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
+use plan::Plan;
 use planner::Settings;
 use topology::xml::{Document, Limits};
 use topology::{BuildOptions, System};
@@ -18,38 +19,39 @@ const IN_FOLDER: &str = "topology.xml";
 const RCCL_VERSION: i32 = 2;
 
 /// A topology file that was read.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Machine {
     /// What the machine is called: its file, or the folder when the file is called topology.xml.
     pub name: String,
-    /// What stands in the file.
+    /// What stands in the file, edited.
     pub document: Document,
+    /// The edits, as the options that ask for them.
+    pub edits: Vec<String>,
 }
 
 impl Machine {
     /// Reads a file, a folder's topology.xml, or standard input (`-`). What is odd about it is added to the warnings.
     pub fn read(file: &Path, output: &mut Output) -> Result<Self> {
-        let (name, label, bytes) = if file == Path::new("-") {
-            let bytes =
-                read_limited(std::io::stdin().lock()).context("cannot read standard input")?;
-            (
-                "standard input".to_owned(),
-                "standard input".to_owned(),
-                bytes,
-            )
-        } else {
-            let path = resolve(file)?;
-            let opened = std::fs::File::open(&path);
-            let bytes = opened
-                .and_then(read_limited)
-                .with_context(|| format!("cannot read {}", path.display()))?;
-            (machine_name(&path), path.display().to_string(), bytes)
-        };
+        Self::parse(Bytes::read(file, Limits::default().bytes)?, output)
+    }
+
+    fn parse(read: Bytes, output: &mut Output) -> Result<Self> {
+        let Bytes { name, label, bytes } = read;
         let document = topology::xml::parse(&label, &bytes)?;
         output
             .warnings
             .extend(document.warnings.iter().map(ToString::to_string));
-        Ok(Self { name, document })
+        Ok(Self {
+            name,
+            document,
+            edits: Vec::new(),
+        })
+    }
+
+    /// How many hosts the file tells apart.
+    pub fn recorded_hosts(&self) -> usize {
+        System::from_document_with(&self.document, BuildOptions::default())
+            .map_or(1, |system| system.hosts().len())
     }
 
     /// Whether it is AMD's kind of file.
@@ -74,13 +76,70 @@ impl Machine {
     }
 }
 
-/// Reads at most a little more than the reader of topologies takes, so that /dev/zero ends too.
-fn read_limited(source: impl Read) -> std::io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    source
-        .take(Limits::default().bytes as u64 + 1)
-        .read_to_end(&mut bytes)?;
-    Ok(bytes)
+/// What a command was given to compare or to price.
+#[derive(Debug)]
+pub enum Source {
+    /// A plan, with what it is called.
+    Plan(String, Box<Plan>),
+    /// A topology file.
+    Topology(Machine),
+}
+
+impl Source {
+    /// Reads a plan or a topology file: JSON is the one, XML the other.
+    pub fn read(file: &Path, output: &mut Output) -> Result<Self> {
+        let read = Bytes::read(file, Plan::MAX_BYTES)?;
+        if read.is_json() {
+            let text = std::str::from_utf8(&read.bytes)
+                .with_context(|| format!("{} is no plan", read.label))?;
+            let plan = Plan::from_json(text).with_context(|| read.label.clone())?;
+            return Ok(Self::Plan(read.name, Box::new(plan)));
+        }
+        Machine::parse(read, output).map(Self::Topology)
+    }
+}
+
+/// A file's content.
+struct Bytes {
+    /// What the machine or plan is called.
+    name: String,
+    /// What the file is called in messages.
+    label: String,
+    bytes: Vec<u8>,
+}
+
+impl Bytes {
+    /// Reads a little more than `most` bytes, so that /dev/zero ends and what is too long is known to be.
+    fn read(file: &Path, most: usize) -> Result<Self> {
+        let read = |source: &mut dyn Read| -> std::io::Result<Vec<u8>> {
+            let mut bytes = Vec::new();
+            source.take(most as u64 + 1).read_to_end(&mut bytes)?;
+            Ok(bytes)
+        };
+        if file == Path::new("-") {
+            let name = "standard input".to_owned();
+            let bytes = read(&mut std::io::stdin().lock()).context("cannot read standard input")?;
+            return Ok(Self {
+                label: name.clone(),
+                name,
+                bytes,
+            });
+        }
+        let path = resolve(file)?;
+        let bytes = std::fs::File::open(&path)
+            .and_then(|mut file| read(&mut file))
+            .with_context(|| format!("cannot read {}", path.display()))?;
+        Ok(Self {
+            name: machine_name(&path),
+            label: path.display().to_string(),
+            bytes,
+        })
+    }
+
+    fn is_json(&self) -> bool {
+        let first = self.bytes.iter().find(|byte| !byte.is_ascii_whitespace());
+        first == Some(&b'{')
+    }
 }
 
 fn resolve(file: &Path) -> Result<PathBuf> {
@@ -89,9 +148,10 @@ fn resolve(file: &Path) -> Result<PathBuf> {
             let inside = file.join(IN_FOLDER);
             if !inside.is_file() {
                 bail!(
-                    "{} is a folder without a {IN_FOLDER}{}",
+                    "{} is a folder without a {IN_FOLDER}{}{}",
                     file.display(),
-                    question_for(&inside)
+                    question_for(&inside),
+                    machines_in(file)
                 );
             }
             Ok(inside)
@@ -105,6 +165,26 @@ fn resolve(file: &Path) -> Result<PathBuf> {
             ))
         }
         Err(error) => Err(error).with_context(|| format!("cannot read {}", file.display())),
+    }
+}
+
+/// Names folders inside that hold a machine.
+fn machines_in(folder: &Path) -> String {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut machines: Vec<PathBuf> = entries
+        .map(|entry| entry.path())
+        .filter(|path| path.join(IN_FOLDER).is_file())
+        .collect();
+    machines.sort();
+    match machines.as_slice() {
+        [] => String::new(),
+        [only] => format!("; {} has one", only.display()),
+        [first, .., last] => format!(
+            "; {} of the folders in it have one, from {} to {}",
+            machines.len(),
+            first.display(),
+            last.display()
+        ),
     }
 }
 

@@ -1,16 +1,18 @@
 //! A job, planned: from the command line to the joined plan and its artifact.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use plan::nccl_graph::{self, GpuAddress, GraphFile};
-use plan::{Fingerprint, Plan, Producer, RequestSummary, Setting};
+use plan::{CostTable, Fingerprint, Plan, Producer, RequestSummary, Setting};
 use planner::artifact::{self, Description};
 use planner::cluster::nvlink_domain;
+use planner::cost::{self, Profile};
 use planner::{Cluster, HostPlan, Joined, Settings};
-use topology::{BuildOptions, NodeType, System};
+use topology::NodeType;
 
 use crate::arguments::JobArguments;
+use crate::edits;
 use crate::environment::Environment;
 use crate::input::Machine;
 use crate::output::Output;
@@ -21,6 +23,9 @@ const PROFILE: &str = "nccl-2.30";
 
 /// Largest graph file that is read, bytes.
 const GRAPH_FILE_LIMIT: u64 = 64 << 20;
+
+/// Most hosts of an NVLink domain: NCCL has room for so many GPUs in one, and a host has at least one.
+const MOST_DOMAIN_HOSTS: u64 = 640;
 
 /// A planned job.
 #[derive(Debug)]
@@ -33,6 +38,8 @@ pub struct Job {
     gpus: Vec<usize>,
     /// What was planned.
     pub joined: Joined,
+    /// What collectives cost.
+    pub costs: CostTable,
     /// NCCL's settings.
     pub settings: Settings,
     request: RequestSummary,
@@ -46,11 +53,24 @@ impl Job {
         environment: &Environment,
         output: &mut Output,
     ) -> Result<Self> {
-        let mut settings = environment.settings(&arguments.variables, &mut output.warnings);
-        if let Some(file) = settings.graph_file.clone() {
-            settings.graphs = Some(read_graph_file(&file, output)?);
-        }
-        let hosts = read_hosts(arguments, output)?;
+        let settings = read_settings(arguments, environment, output)?;
+        let hosts = hosts(read_machines(arguments, output)?, arguments, output)?;
+        Self::of(hosts, arguments, settings, &Profile::nccl_2_30(), output)
+    }
+
+    /// Plans a job of these hosts, which were read and edited already, and prices it by these constants.
+    pub fn of(
+        hosts: Vec<(Machine, u32)>,
+        arguments: &JobArguments,
+        settings: Settings,
+        profile: &Profile,
+        output: &mut Output,
+    ) -> Result<Self> {
+        let hosts = if arguments.nvlink_domain {
+            join_domain(hosts, &settings, output)?
+        } else {
+            hosts
+        };
         let mut cluster = Cluster::new();
         let mut fingerprint = Fingerprint::new(PROFILE);
         let (mut machines, mut descriptions, mut gpus): (Vec<Machine>, Vec<_>, Vec<_>) =
@@ -66,9 +86,13 @@ impl Job {
                 Some(at) => at,
                 None => {
                     let system = machine.system(&settings)?;
+                    let mut summary = summary::machine(&system);
+                    if !machine.edits.is_empty() {
+                        summary.push_str(&format!("; edited: {}", machine.edits.join(" ")));
+                    }
                     descriptions.push(Description {
                         name: machine.name.clone(),
-                        summary: summary::machine(&system),
+                        summary,
                     });
                     gpus.push(system.count(NodeType::Gpu));
                     ids.push(cluster.add_machine(system));
@@ -89,6 +113,7 @@ impl Job {
                 .warnings
                 .extend(node.warnings.drain(..).map(|warning| warning.to_string()));
         }
+        let costs = cost::table(&joined.cost_inputs(), &settings.tuning, profile)?;
         let request = RequestSummary {
             hosts: joined.layout().hosts(),
             nvlink_domain: joined
@@ -103,22 +128,27 @@ impl Job {
             descriptions,
             gpus,
             joined,
+            costs,
             settings,
             request,
             fingerprint,
         })
     }
 
-    /// The plan as the artifact that outlives the process.
-    pub fn artifact(&self) -> Plan {
-        let settings: Vec<Setting> = self
-            .settings
+    /// The settings that decide something.
+    pub fn deciding(&self) -> Vec<Setting> {
+        self.settings
             .deciding()
             .map(|(name, value)| Setting {
                 name: name.to_owned(),
                 value: value.to_owned(),
             })
-            .collect();
+            .collect()
+    }
+
+    /// The plan as the artifact that outlives the process.
+    pub fn artifact(&self) -> Plan {
+        let settings = self.deciding();
         let graphs = self
             .settings
             .graphs
@@ -137,7 +167,8 @@ impl Job {
         };
         let mut plan = Plan::new(producer, PROFILE, fingerprint, self.request);
         plan.settings = settings;
-        (plan.machines, plan.hosts) = artifact::machines(&self.joined.plan, &self.descriptions);
+        let costs = self.costs.clone();
+        artifact::fill(&mut plan, &self.joined, costs, &self.descriptions);
         plan
     }
 
@@ -161,13 +192,15 @@ impl Job {
         &self.joined.plan.machines[machine].nodes[0]
     }
 
-    /// What the machine is called in the job.
+    /// What the job's machines are called, each once.
     pub fn name(&self) -> String {
-        self.descriptions
-            .iter()
-            .map(|machine| machine.name.as_str())
-            .collect::<Vec<_>>()
-            .join("+")
+        let mut names: Vec<&str> = Vec::new();
+        for machine in &self.descriptions {
+            if !names.contains(&machine.name.as_str()) {
+                names.push(&machine.name);
+            }
+        }
+        names.join("+")
     }
 
     /// Hosts of the job.
@@ -223,19 +256,52 @@ fn is_domain(nodes: &[HostPlan]) -> bool {
         .is_some_and(|node| node.view.system().hosts().len() > 1)
 }
 
-/// The machines of the job in host order, each with how many in a row.
-fn read_hosts(arguments: &JobArguments, output: &mut Output) -> Result<Vec<(Machine, u32)>> {
-    if arguments.files.len() > 1 && arguments.hosts > 1 {
+/// NCCL's settings for a job, with the graph file that they name.
+pub fn read_settings(
+    arguments: &JobArguments,
+    environment: &Environment,
+    output: &mut Output,
+) -> Result<Settings> {
+    let mut settings = environment.settings(&arguments.variables, &mut output.warnings);
+    if let Some(file) = settings.graph_file.clone() {
+        settings.graphs = Some(read_graph_file(&file, output)?);
+    }
+    Ok(settings)
+}
+
+/// Standard input can be one of the files only.
+pub fn refuse_input_twice(arguments: &JobArguments) -> Result<()> {
+    let from_input = |file: &&PathBuf| file.as_path() == Path::new("-");
+    if arguments.files.iter().filter(from_input).count() > 1 {
+        bail!("standard input (-) can be read once only; use --hosts for equal hosts, or files");
+    }
+    Ok(())
+}
+
+/// The machines that the arguments name.
+pub fn read_machines(arguments: &JobArguments, output: &mut Output) -> Result<Vec<Machine>> {
+    refuse_input_twice(arguments)?;
+    let files = arguments.files.iter();
+    files.map(|file| Machine::read(file, output)).collect()
+}
+
+/// The machines of the job in host order, each with how many in a row, edited as the arguments say.
+pub fn hosts(
+    machines: Vec<Machine>,
+    arguments: &JobArguments,
+    output: &mut Output,
+) -> Result<Vec<(Machine, u32)>> {
+    if machines.len() > 1 && arguments.hosts > 1 {
         bail!(
             "--hosts counts copies of one machine; with several files, name each file as often as it occurs"
         );
     }
+    let alone = machines.len() == 1 && arguments.hosts == 1;
     let mut hosts = Vec::new();
-    for file in &arguments.files {
-        let machine = Machine::read(file, output)?;
-        let recorded = recorded_hosts(&machine);
+    for machine in machines {
+        let recorded = machine.recorded_hosts();
         if recorded > 1 {
-            if arguments.hosts > 1 || arguments.files.len() > 1 {
+            if !alone {
                 bail!(
                     "{} already holds an NVLink domain of {recorded} hosts (host_hash values); plan it alone",
                     machine.document.file
@@ -249,27 +315,55 @@ fn read_hosts(arguments: &JobArguments, output: &mut Output) -> Result<Vec<(Mach
         }
         hosts.push((machine, arguments.hosts));
     }
-    if arguments.nvlink_domain && recorded_hosts(&hosts[0].0) < 2 {
-        let documents = hosts
-            .iter()
-            .flat_map(|(machine, copies)| (0..*copies).map(|_| &machine.document));
-        let Some(document) = nvlink_domain(documents) else {
-            return Ok(hosts);
-        };
-        let name = hosts
-            .iter()
-            .map(|(machine, _)| machine.name.as_str())
-            .collect::<Vec<_>>()
-            .join("+");
-        return Ok(vec![(Machine { name, document }, 1)]);
-    }
-    Ok(hosts)
+    edits::apply(hosts, &arguments.edits.all())
 }
 
-/// How many hosts a file tells apart.
-fn recorded_hosts(machine: &Machine) -> usize {
-    System::from_document_with(&machine.document, BuildOptions::default())
-        .map_or(1, |system| system.hosts().len())
+/// Makes one machine of hosts that share an NVLink domain.
+fn join_domain(
+    hosts: Vec<(Machine, u32)>,
+    settings: &Settings,
+    output: &mut Output,
+) -> Result<Vec<(Machine, u32)>> {
+    let is_recorded = |(machine, _): &(Machine, u32)| machine.recorded_hosts() > 1;
+    if hosts.first().is_some_and(is_recorded) {
+        return Ok(hosts);
+    }
+    if !settings.allow_nvlink_domains() {
+        output.warnings.push(
+            "--nvlink-domain: the settings forbid it (NCCL_MNNVL_ENABLE=0, or P2P switched off without \
+             NCCL_MNNVL_ENABLE=1), so the network joins the hosts"
+                .to_owned(),
+        );
+        return Ok(hosts);
+    }
+    let count: u64 = hosts.iter().map(|(_, copies)| u64::from(*copies)).sum();
+    if count > MOST_DOMAIN_HOSTS {
+        bail!(
+            "{count} hosts in one NVLink domain; NCCL's limit is {MOST_DOMAIN_HOSTS} GPUs (without --nvlink-domain \
+             the network joins the hosts)"
+        );
+    }
+    let documents = hosts
+        .iter()
+        .flat_map(|(machine, copies)| (0..*copies).map(|_| &machine.document));
+    let Some(document) = nvlink_domain(documents) else {
+        return Ok(hosts);
+    };
+    let name = hosts
+        .iter()
+        .map(|(machine, _)| machine.name.as_str())
+        .collect::<Vec<_>>()
+        .join("+");
+    let edits = hosts
+        .iter()
+        .flat_map(|(machine, _)| machine.edits.clone())
+        .collect();
+    let machine = Machine {
+        name,
+        document,
+        edits,
+    };
+    Ok(vec![(machine, 1)])
 }
 
 fn read_graph_file(file: &str, output: &mut Output) -> Result<GraphFile> {

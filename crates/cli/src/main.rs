@@ -3,11 +3,15 @@
 //! Everything outside enters and leaves here: arguments, environment, files, the terminal. What a command says is made by
 //! plain functions that return text; `main` prints it.
 //!
-//! In reading order: [`arguments`], [`environment`], [`input`], [`job`], [`plan`], [`show`], [`why`], [`render`], [`output`],
+//! In reading order: [`arguments`], [`environment`], [`input`], [`job`], [`edits`], [`plan`], [`show`], [`why`],
+//! [`cost`], [`what_if`], [`diff`], [`sizes`], [`render`], [`output`],
 //! [`exit`].
 
 mod arguments;
+mod cost;
 mod device;
+mod diff;
+mod edits;
 mod environment;
 mod exit;
 mod generate;
@@ -17,7 +21,9 @@ mod output;
 mod plan;
 mod render;
 mod show;
+mod sizes;
 mod suggest;
+mod what_if;
 mod why;
 mod wiring;
 
@@ -36,6 +42,9 @@ fn main() -> ExitCode {
     let done = match &arguments.command {
         Command::Plan(arguments) => plan::run(arguments, &environment, &mut output),
         Command::Show(arguments) => show::run(arguments, &environment, &mut output),
+        Command::Cost(arguments) => cost::run(arguments, &environment, &mut output),
+        Command::WhatIf(arguments) => what_if::run(arguments, &environment, &mut output),
+        Command::Diff(arguments) => diff::run(arguments, &environment, &mut output),
         Command::Completions { shell } => generate::completions(*shell, &mut output),
         Command::Man { directory } => generate::man(directory.as_deref(), &mut output),
     };

@@ -9,6 +9,8 @@ pub struct Output {
     pub text: String,
     /// For standard error, each shown as `warning: …`.
     pub warnings: Vec<String>,
+    /// What was compared is not the same; the process says so by its status.
+    pub differs: bool,
 }
 
 /// The forms of a plan.

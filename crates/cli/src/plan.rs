@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use crate::arguments::PlanArguments;
 use crate::device::Names;
@@ -48,17 +48,41 @@ pub fn run(
     Ok(())
 }
 
-/// Writes a file so that it is there whole or not at all.
+/// Writes a file so that it is there whole or not at all. What is no ordinary file (a pipe, /dev/stdout) is written to.
 pub fn write_beside(path: &Path, text: &str) -> Result<()> {
     let cannot = || format!("cannot write {}", path.display());
+    if path == Path::new("-") {
+        bail!("cannot write `-`: name a file; --format json prints the plan");
+    }
+    // A link stays a link: what it leads to is replaced.
+    let path = &std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    if std::fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
+        return std::fs::write(path, text).with_context(cannot);
+    }
     let folder = path
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty())
         .unwrap_or(Path::new("."));
-    let mut file = tempfile::NamedTempFile::new_in(folder).with_context(cannot)?;
+    if path.is_dir() {
+        bail!("{}: it is a folder; expected a file's name", cannot());
+    }
+    if !folder.is_dir() {
+        bail!("{}: there is no folder {}", cannot(), folder.display());
+    }
+    let mut file = beside(folder).with_context(cannot)?;
     file.write_all(text.as_bytes()).with_context(cannot)?;
-    file.persist(path).with_context(cannot)?;
+    file.persist(path)
+        .map_err(|failed| failed.error)
+        .with_context(cannot)?;
     Ok(())
+}
+
+/// A new file in a folder, with the rights that any new file has.
+fn beside(folder: &Path) -> std::io::Result<tempfile::NamedTempFile> {
+    let mut builder = tempfile::Builder::new();
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    builder.tempfile_in(folder)
 }
 
 fn page(job: &Job, machine: usize, explain: bool, look: Look) -> String {

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use plan::Gdr;
 use planner::Routing;
-use planner::routing::Gdr;
 use topology::{LinkId, LinkType, NodeId, NodeType, Path, PathTable, PathType, System};
 
 use crate::device::Names;
@@ -321,7 +321,7 @@ impl Why<'_> {
         let within = format!("{distance}{at} is within the limit, {limit} ({source})");
         let cannot = |text: &str| vec![format!("GPUDirect RDMA: impossible, {text}.")];
         let data = (self.system.gpu(gpu), self.system.net(net));
-        let mut verdicts = match (sends != Gdr::Disabled, receives != Gdr::Disabled, data) {
+        let mut verdicts = match (sends.is_direct(), receives.is_direct(), data) {
             (true, true, _) => vec![format!(
                 "GPUDirect RDMA: allowed. {within}. NCCL_NET_GDR_LEVEL=LOC would forbid it."
             )],

@@ -94,6 +94,44 @@ pub enum Error {
         /// What is wrong.
         problem: String,
     },
+    /// A plan of single machines.
+    #[error("the plan does not say how its hosts are joined; plan again")]
+    NotJoined,
+    /// Ranks count from 0.
+    #[error("the job has no rank {rank}; expected 0 to {last}", last = i64::from(*ranks) - 1)]
+    NoSuchRank {
+        /// Which was asked for.
+        rank: u32,
+        /// How many there are.
+        ranks: u32,
+    },
+    /// Channels count from 0.
+    #[error("the job has no channel {channel}; expected 0 to {last}", last = i64::from(*channels) - 1)]
+    NoSuchChannel {
+        /// Which was asked for.
+        channel: u32,
+        /// How many there are.
+        channels: u32,
+    },
+    /// Only the network is left between two ranks, and there is no port.
+    #[error(
+        "rank {rank} has no network port for channel {channel} of {use_of}; add the NICs of its host to the topology, and plan again",
+        use_of = kind.map_or_else(|| "point-to-point transfers".to_owned(), |kind| format!("the {kind} graph"))
+    )]
+    NoPort {
+        /// The rank.
+        rank: u32,
+        /// The graph; `None` for point-to-point transfers.
+        kind: Option<GraphKind>,
+        /// The channel.
+        channel: u32,
+    },
+    /// A plan without transports.
+    #[error("the plan does not say how rank {rank} is connected to its neighbours; plan again")]
+    NoConnections {
+        /// The rank.
+        rank: u32,
+    },
     /// A graph with a path type for which NCCL's graph files have no text.
     #[error(
         "NCCL's graph file cannot hold the {kind} graph: {attribute} is {path_type}, for which it has no text (NCCL itself fails to dump such a graph); leave the graph out"

@@ -1,14 +1,15 @@
 //! The plan of a communicator: which channels its collectives use, as an artifact that outlives the process.
 //!
 //! A [`Plan`] holds what the planner decided for a job: the [`Machine`]s it runs on, the [`Graph`] of each search with
-//! the path behind every hop, and the [`Trail`] that led there. It is written as JSON ([`Plan::to_json`]) that is equal
+//! the path behind every hop, the [`Trail`] that led there, what all ranks have in common ([`Common`]) and what
+//! collectives cost ([`CostTable`]). [`Plan::expand`] tells what any one rank does ([`RankView`]). It is written as JSON ([`Plan::to_json`]) that is equal
 //! to the byte for equal plans, and read back ([`Plan::from_json`]) only if it is whole, unchanged and of a version
 //! that this crate knows. [`nccl_graph`] exchanges graphs with NCCL itself (`NCCL_GRAPH_FILE`).
 //!
 //! Nothing here decides anything, reads a file or looks at a machine: values come in, values and text go out.
 //!
-//! In reading order: [`graph`], [`trail`], [`connection`], [`channel`], [`machine`], [`rank`], [`fingerprint`],
-//! [`collective`], [`cost`], [`Plan`], [`schema`], [`nccl_graph`], [`error`].
+//! In reading order: [`graph`], [`trail`], [`connection`], [`channel`], [`transport`], [`machine`], [`order`], [`layout`],
+//! [`common`], [`expand`], [`fingerprint`], [`collective`], [`cost`], [`Plan`], [`compare`], [`schema`], [`nccl_graph`], [`error`].
 //!
 //! ```
 //! use plan::{Fingerprint, Plan, Producer, RequestSummary};
@@ -24,16 +25,21 @@
 
 pub mod channel;
 pub mod collective;
+pub mod common;
+pub mod compare;
 pub mod connection;
 pub mod cost;
 pub mod error;
+pub mod expand;
 pub mod fingerprint;
 pub mod graph;
+pub mod layout;
 pub mod machine;
 pub mod nccl_graph;
-pub mod rank;
+pub mod order;
 pub mod schema;
 pub mod trail;
+pub mod transport;
 
 mod json;
 // Private, for `use plan::*` would otherwise make the name `plan` ambiguous.
@@ -42,12 +48,20 @@ mod validate;
 
 pub use channel::{GraphPaths, neighbours};
 pub use collective::{Algorithm, Collective, Protocol};
+pub use common::{Base, Buffers, Channels, Common, GraphSummary, MAX_CHANNELS, Nvls, P2pChannels};
+pub use compare::{ChoiceDifference, Chosen, Comparison, Difference, compare};
 pub use connection::{EndPoint, NeighbourPath};
 pub use cost::CostTable;
 pub use error::Error;
+pub use expand::{Expansion, NodeParts, RankView};
 pub use fingerprint::{Digest, Fingerprint};
 pub use graph::{Graph, GraphChannel, GraphKind, Pattern};
+pub use layout::{HostRun, Layout, NodePlace, RankPlace, Shape};
 pub use machine::{Group, Machine, MachineCpu, MachineGpu, MachineNic};
+pub use order::{OrderError, RankOrder};
 pub use plan::{Plan, Producer, RequestSummary, Setting};
-pub use rank::{HostRun, RankPlace};
 pub use trail::{Attempt, Duplication, End, Next, Summary, Trail};
+pub use transport::{
+    Connection, Gdr, NetEnd, NoGdr, NotDirect, NotShared, P2pPorts, PortUse, Rail, RailPort,
+    Transports, Way,
+};

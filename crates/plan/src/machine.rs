@@ -7,6 +7,7 @@ use topology::{CpuArch, CpuModel, CpuVendor};
 use crate::channel::GraphPaths;
 use crate::graph::{Graph, GraphKind};
 use crate::trail::Trail;
+use crate::transport::Transports;
 
 /// One kind of machine in the job, with what was found for it: a host, or several that form one NVLink domain.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -112,9 +113,29 @@ pub struct Group {
     pub paths: Vec<GraphPaths>,
     /// How each search went.
     pub trails: Vec<Trail>,
+    /// How bytes travel between the GPUs, and from them to network ports.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transports: Option<Transports>,
+}
+
+impl Machine {
+    /// The GPUs of one of its groups by their rank in the machine, ascending, with their device numbers.
+    pub fn members(&self, group: &Group) -> Vec<(u32, i32)> {
+        let members = group.members().into_iter();
+        members
+            .map(|gpu| (gpu, self.gpus.get(gpu as usize).map_or(-1, |gpu| gpu.dev)))
+            .collect()
+    }
 }
 
 impl Group {
+    /// The GPUs by their rank in the machine, ascending.
+    pub fn members(&self) -> Vec<u32> {
+        let mut members: Vec<u32> = self.ranks.iter().map(|rank| *rank as u32).collect();
+        members.sort_unstable();
+        members
+    }
+
     /// The graph of a search.
     pub fn graph(&self, kind: GraphKind) -> Option<&Graph> {
         self.graphs.iter().find(|graph| graph.kind == kind)

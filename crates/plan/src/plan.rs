@@ -3,17 +3,23 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::common::Common;
+use crate::cost::CostTable;
 use crate::error::Error;
+use crate::expand::{Expansion, RankView};
 use crate::fingerprint::Digest;
 use crate::json;
+use crate::layout::HostRun;
 use crate::machine::Machine;
-use crate::rank::HostRun;
+use crate::order::RankOrder;
 use crate::validate;
 
 /// What the planner decided for a communicator.
 ///
-/// A section that not every plan has (rings joined across hosts, connections, cost tables) is a further field of type
-/// `Option` that is neither written nor hashed while it is `None`, so that plans without it keep their bytes:
+/// What holds for many ranks is stored once: [`Plan::expand`] gives any one rank's part of it.
+///
+/// A section that not every plan has is a further field of type `Option` that is neither written nor hashed while it is
+/// `None`, so that plans without it keep their bytes:
 /// `#[serde(default, skip_serializing_if = "Option::is_none")]`. A change that old readers would misread raises
 /// [`Plan::VERSION`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -29,8 +35,17 @@ pub struct Plan {
     pub request: RequestSummary,
     /// NCCL's settings that were given, in the order given.
     pub settings: Vec<Setting>,
-    /// The machines of the job in rank order.
+    /// The machines of the job, in rank order unless there is another.
     pub hosts: Vec<HostRun>,
+    /// Which rank runs on which GPU, where ranks do not simply count host after host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rank_order: Option<RankOrder>,
+    /// What all ranks have in common once the hosts are joined.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub common: Option<Common>,
+    /// What collectives cost, and so which algorithm and protocol is chosen for a size.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub costs: Option<CostTable>,
     /// The different machines, with the channels that were found for each.
     pub machines: Vec<Machine>,
 }
@@ -89,6 +104,9 @@ impl Plan {
             request,
             settings: Vec::new(),
             hosts: Vec::new(),
+            rank_order: None,
+            common: None,
+            costs: None,
             machines: Vec::new(),
         }
     }
@@ -111,6 +129,33 @@ impl Plan {
         let plan = json::read(text)?;
         plan.validate()?;
         Ok(plan)
+    }
+
+    /// How many ranks the job has.
+    pub fn rank_count(&self) -> u64 {
+        let ranks = self.hosts.iter().map(|run| {
+            let machine = self.machines.get(run.machine as usize);
+            let gpus = machine.map_or(0, |machine| machine.gpus.len());
+            (gpus as u64).saturating_mul(u64::from(run.count))
+        });
+        ranks.fold(0, u64::saturating_add)
+    }
+
+    /// Who talks to whom, and how: what any one rank does.
+    ///
+    /// # Errors
+    /// The plan contradicts itself, or holds machines only and not how their hosts are joined.
+    pub fn expand(&self) -> Result<Expansion, Error> {
+        self.validate()?;
+        Expansion::of(self)
+    }
+
+    /// All that one rank does. Whoever asks for several ranks keeps the [`Expansion`].
+    ///
+    /// # Errors
+    /// As [`Plan::expand`]; or the job has no such rank.
+    pub fn rank_view(&self, rank: u32) -> Result<RankView, Error> {
+        self.expand()?.rank_view(rank)
     }
 
     /// SHA-256 of the plan's content. Equal plans have equal digests, so ranks can compare them.

@@ -4,8 +4,8 @@ mod common;
 
 use common::plan_of;
 use plan::{
-    Error, Fingerprint, Graph, GraphChannel, GraphKind, HostRun, Pattern, Plan, RequestSummary,
-    Setting, neighbours,
+    Error, Fingerprint, Graph, GraphChannel, GraphKind, Group, HostRun, Layout, Pattern, Plan,
+    RankOrder, RequestSummary, Setting, neighbours,
 };
 use proptest::prelude::*;
 
@@ -82,17 +82,18 @@ fn twelve_thousand_equal_hosts_take_the_space_of_one() {
     assert!(many.len() < one.len() + 16);
     let plan = Plan::from_json(&many).unwrap();
     assert_eq!(plan.rank_count(), 25_000);
-    let place = plan.place(24_999).unwrap();
+    let layout = Layout::of(&plan).unwrap();
+    let place = layout.rank(24_999).unwrap();
     assert_eq!(
         (
-            place.machine,
-            place.position,
-            place.first_rank,
-            place.gpu.rank
+            place.node.machine,
+            place.node.island,
+            place.host,
+            place.local
         ),
-        (0, 12_499, 24_998, 1)
+        (0, 12_499, 12_499, 1)
     );
-    assert_eq!(plan.place(25_000), None);
+    assert_eq!(layout.rank(25_000), None);
 }
 
 #[test]
@@ -100,31 +101,28 @@ fn ranks_are_found_across_runs_of_different_machines() {
     let mut plan = plan_of(2);
     let mut small = plan.machines[0].clone();
     small.gpus.truncate(1);
-    small.groups.clear();
+    small.groups[0] = Group {
+        ranks: vec![0],
+        graphs: Vec::new(),
+        paths: Vec::new(),
+        ..small.groups[0].clone()
+    };
     plan.machines.push(small);
-    plan.hosts = vec![
-        HostRun {
-            machine: 0,
-            count: 2,
-            first_rank: 0,
-        },
-        HostRun {
-            machine: 1,
-            count: 3,
-            first_rank: 4,
-        },
-        HostRun {
-            machine: 0,
-            count: 1,
-            first_rank: 7,
-        },
-    ];
-    let plan = Plan::from_json(&plan.to_json().unwrap()).unwrap();
-    let places: Vec<_> = (0..plan.rank_count() as u32)
-        .map(|rank| plan.place(rank).unwrap())
-        .map(|place| (place.machine, place.position, place.gpu.rank))
-        .collect();
-    let expected = [
+    plan.hosts = [(0, 2, 0), (1, 3, 4), (0, 1, 7)]
+        .map(|(machine, count, first_rank)| HostRun {
+            machine,
+            count,
+            first_rank,
+        })
+        .to_vec();
+    let places = |plan: &Plan| -> Vec<_> {
+        let layout = Layout::of(plan).unwrap();
+        (0..plan.rank_count() as u32)
+            .map(|rank| layout.rank(rank).unwrap())
+            .map(|place| (place.node.machine, place.node.island, place.local))
+            .collect()
+    };
+    let mut expected = vec![
         (0, 0, 0),
         (0, 0, 1),
         (0, 1, 0),
@@ -135,7 +133,14 @@ fn ranks_are_found_across_runs_of_different_machines() {
         (0, 5, 0),
         (0, 5, 1),
     ];
-    assert_eq!(places, expected);
+    let plan = Plan::from_json(&plan.to_json().unwrap()).unwrap();
+    assert_eq!(places(&plan), expected);
+    // A rank order is kept, too.
+    let mut turned = plan;
+    turned.rank_order = Some(RankOrder::new((0..9).rev()));
+    let turned = Plan::from_json(&turned.to_json().unwrap()).unwrap();
+    expected.reverse();
+    assert_eq!(places(&turned), expected);
 }
 
 #[test]
@@ -241,6 +246,26 @@ fn changed_files_are_refused() {
             "{error}"
         );
         assert!(!error.contains(" at line"), "{error}");
+    }
+}
+
+/// Whichever byte is damaged, the plan is refused or still the same (white space is no part of it).
+#[test]
+fn every_damaged_byte_is_noticed() {
+    let plan = plan_of(1);
+    let text = plan.to_json().unwrap();
+    let check = |damaged: String, at: usize| match Plan::from_json(&damaged) {
+        Ok(read) => assert_eq!(read, plan, "byte {at}:\n{damaged}"),
+        Err(error) => assert!(!error.to_string().is_empty()),
+    };
+    for at in 0..text.len() {
+        for replacement in ["", " ", "0", "1", "-", "\"", "}", "x", "\u{e9}"] {
+            let damaged = [&text[..at], replacement, &text[at + 1..]].concat();
+            check(damaged, at);
+        }
+        let mut flipped = text.clone().into_bytes();
+        flipped[at] ^= 0x20;
+        check(String::from_utf8(flipped).unwrap(), at);
     }
 }
 

@@ -1,12 +1,13 @@
 //! What was planned, as the artifact that outlives the process.
 
 use plan::{
-    EndPoint, Graph, GraphPaths, Group, HostRun, Machine, MachineCpu, MachineGpu, MachineNic,
-    NeighbourPath, neighbours,
+    CostTable, EndPoint, Graph, GraphPaths, Group, HostRun, Machine, MachineCpu, MachineGpu,
+    MachineNic, NeighbourPath, NodeParts, Plan, neighbours,
 };
 use topology::{BusId, CpuArch, CpuModel, CpuVendor, NcclId, NodeId, NodeType, System};
 
-use crate::cluster::{ClusterPlan, MachinePlan};
+use crate::cluster::MachinePlan;
+use crate::connect::Joined;
 use crate::host::HostPlan;
 
 /// What a machine is called, and what it is in one line.
@@ -18,12 +19,18 @@ pub struct Description {
     pub summary: String,
 }
 
-/// The machines of a job with what was found for each, and where they stand in the job. `descriptions` are in the order of
-/// [`ClusterPlan::machines`]; missing ones are left empty.
-pub fn machines(
-    cluster: &ClusterPlan,
-    descriptions: &[Description],
-) -> (Vec<Machine>, Vec<HostRun>) {
+/// Fills the sections of a plan from what was decided for a job. `descriptions` are in the order of
+/// [`ClusterPlan::machines`](crate::ClusterPlan::machines); missing ones are left empty.
+pub fn fill(plan: &mut Plan, joined: &Joined, costs: CostTable, descriptions: &[Description]) {
+    (plan.machines, plan.hosts) = machines(joined, descriptions);
+    plan.rank_order = joined.plan.order.clone();
+    plan.common = Some(joined.common().clone());
+    plan.costs = Some(costs);
+}
+
+/// The machines of a job with what was found for each, and where they stand in the job.
+fn machines(joined: &Joined, descriptions: &[Description]) -> (Vec<Machine>, Vec<HostRun>) {
+    let cluster = &joined.plan;
     let machines: Vec<Machine> = cluster
         .machines
         .iter()
@@ -34,7 +41,8 @@ pub fn machines(
                 name: String::new(),
                 summary: String::new(),
             });
-            describe(machine, name, summary)
+            let parts = &joined.expansion.machines()[index];
+            describe(machine, parts, name, summary)
         })
         .collect();
     let mut first_rank = 0;
@@ -53,7 +61,7 @@ pub fn machines(
     (machines, runs)
 }
 
-fn describe(machine: &MachinePlan, name: String, summary: String) -> Machine {
+fn describe(machine: &MachinePlan, parts: &[NodeParts], name: String, summary: String) -> Machine {
     let mut gpus: Vec<MachineGpu> = machine.nodes.iter().flat_map(describe_gpus).collect();
     gpus.sort_by_key(|gpu| gpu.rank);
     let system = machine.nodes.first().map(|node| node.view.system());
@@ -71,7 +79,12 @@ fn describe(machine: &MachinePlan, name: String, summary: String) -> Machine {
         },
         gpus,
         nics: system.map(describe_nics).unwrap_or_default(),
-        groups: machine.nodes.iter().map(describe_group).collect(),
+        groups: machine
+            .nodes
+            .iter()
+            .zip(parts)
+            .map(|(node, parts)| describe_group(node, parts))
+            .collect(),
     }
 }
 
@@ -128,7 +141,7 @@ fn describe_nics(system: &System) -> Vec<MachineNic> {
     nics
 }
 
-fn describe_group(node: &HostPlan) -> Group {
+fn describe_group(node: &HostPlan, parts: &NodeParts) -> Group {
     let system = node.view.system();
     Group {
         ranks: system.gpus().map(|(_, gpu)| gpu.rank).collect(),
@@ -138,6 +151,7 @@ fn describe_group(node: &HostPlan) -> Group {
         paths: node.graphs.iter().map(|graph| paths(node, graph)).collect(),
         graphs: node.graphs.clone(),
         trails: node.trails.clone(),
+        transports: Some(parts.transports().clone()),
     }
 }
 

@@ -45,7 +45,8 @@ pub enum Error {
     },
     /// The job leaves the host, but there is no network port to leave through.
     #[error(
-        "{gpu} reaches no network port, but the job needs the network ({why}); add the <net> entries of the NICs, or plan for one host"
+        "{gpu} reaches no network port, but the job needs the network ({why}); add the <net> entries of \
+         the NICs, or let all ranks reach each other without it (one host, with P2P or shared memory)"
     )]
     NoNet {
         /// The GPU.
@@ -65,14 +66,9 @@ pub enum Error {
         /// How many.
         ranks: u64,
     },
-    /// Ranks count from 0.
-    #[error("the job has no rank {rank}; expected 0 to {last}", last = ranks.saturating_sub(1))]
-    NoSuchRank {
-        /// Which was asked for.
-        rank: u32,
-        /// How many there are.
-        ranks: u32,
-    },
+    /// The rank order does not fit the job.
+    #[error(transparent)]
+    RankOrder(#[from] plan::OrderError),
     /// Hosts have different numbers of network ports, and that is not wanted.
     #[error(
         "hosts have between {least} and {most} network ports; NCCL_IGNORE_NET_MISMATCH=0 asks for equal numbers: \

@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
-use plan::GraphKind;
+use plan::expand::double_tree;
+use plan::{Connection, GraphKind, NotDirect, NotShared};
 use planner::cluster::nvlink_domain;
-use planner::connect::{Connection, NotDirect, NotShared, double_tree};
+
 use planner::{Cluster, Error, Joined, Settings};
 use proptest::prelude::*;
 use topology::xml::Document;
@@ -53,8 +54,8 @@ fn join(cluster: &Cluster, variables: &[(&str, &str)]) -> Result<Joined, Error> 
 
 fn check_rings(joined: &Joined) -> Result<(), TestCaseError> {
     let ranks = joined.layout().ranks();
-    for channel in 0..joined.channels.count() {
-        let ring: Vec<u32> = joined.ring(channel).collect();
+    for channel in 0..joined.common().channels.count() {
+        let ring: Vec<u32> = joined.expansion.ring(channel).collect();
         let mut sorted = ring.clone();
         sorted.sort_unstable();
         prop_assert!(
@@ -64,6 +65,7 @@ fn check_rings(joined: &Joined) -> Result<(), TestCaseError> {
         prop_assert_eq!(ring[0], 0);
         for (index, rank) in ring.iter().enumerate() {
             let place = joined
+                .expansion
                 .ring_place(*rank, channel)
                 .expect("a rank of the job");
             prop_assert_eq!(place.index as usize, index);
@@ -84,9 +86,14 @@ fn check_trees(joined: &Joined) -> Result<(), TestCaseError> {
             .node
             .node
     };
-    for channel in 0..joined.channels.count() {
+    for channel in 0..joined.common().channels.count() {
         let places: Vec<_> = (0..ranks)
-            .map(|rank| joined.tree_place(rank, channel).expect("a rank of the job"))
+            .map(|rank| {
+                joined
+                    .expansion
+                    .tree_place(rank, channel)
+                    .expect("a rank of the job")
+            })
             .collect();
         let roots: Vec<u32> = (0..ranks)
             .filter(|rank| places[*rank as usize].up.is_none())
@@ -105,13 +112,15 @@ fn check_trees(joined: &Joined) -> Result<(), TestCaseError> {
         prop_assert_eq!(reached, ranks, "channel {}", channel);
     }
     // The trees of a pair stand in channels c and c + searched.
-    let searched = joined.channels.searched;
-    if joined.layout().nodes().is_multiple_of(2) && joined.channels.count() >= 2 * searched {
+    let searched = joined.common().channels.searched;
+    if joined.layout().nodes().is_multiple_of(2) && joined.common().channels.count() >= 2 * searched
+    {
         for channel in 0..searched {
             let inner = |channel| -> Vec<u32> {
                 let mut nodes: Vec<u32> = (0..ranks)
                     .filter(|rank| {
                         let place = joined
+                            .expansion
                             .tree_place(*rank, channel)
                             .expect("a rank of the job");
                         place
@@ -138,7 +147,7 @@ fn check_trees(joined: &Joined) -> Result<(), TestCaseError> {
 fn check_schedule(joined: &Joined) -> Result<(), TestCaseError> {
     let ranks = joined.layout().ranks();
     let schedules: Vec<Vec<_>> = (0..ranks)
-        .map(|rank| joined.schedule(rank).collect())
+        .map(|rank| joined.expansion.schedule(rank).collect())
         .collect();
     for (rank, schedule) in schedules.iter().enumerate() {
         let mut met: Vec<u32> = schedule.iter().map(|round| round.send).collect();
@@ -161,6 +170,7 @@ fn check_schedule(joined: &Joined) -> Result<(), TestCaseError> {
 fn check_connections(joined: &Joined, rank: u32) -> Result<(), TestCaseError> {
     for kind in [GraphKind::Ring, GraphKind::Tree] {
         for (channel, peer, connection) in joined
+            .expansion
             .sends(rank, kind)
             .expect("planned jobs have connections")
         {
@@ -232,9 +242,15 @@ fn a_job_is_planned_once_per_machine() {
     let joined = join(&Cluster::equal(system("dgx-h100"), 16_384), &[]).expect("NCCL plans it");
     assert_eq!(joined.layout().ranks(), 131_072);
     assert_eq!(joined.plan.distinct().count(), 1);
-    let last = joined.ring_place(131_071, 0).expect("the last rank");
+    let last = joined
+        .expansion
+        .ring_place(131_071, 0)
+        .expect("the last rank");
     assert_eq!(
-        joined.ring_place(last.next, 0).map(|place| place.previous),
+        joined
+            .expansion
+            .ring_place(last.next, 0)
+            .map(|place| place.previous),
         Some(131_071)
     );
 }
@@ -243,10 +259,11 @@ fn a_job_is_planned_once_per_machine() {
 fn connections_say_why() {
     let first_send = |cluster: &Cluster, variables: &[(&str, &str)]| {
         let joined = join(cluster, variables).expect("NCCL plans it");
-        let next = joined.ring_place(0, 0).expect("rank 0").next;
+        let next = joined.expansion.ring_place(0, 0).expect("rank 0").next;
         (
             next,
             joined
+                .expansion
                 .connection(0, next, GraphKind::Ring, 0)
                 .expect("connected"),
         )
@@ -283,16 +300,17 @@ fn connections_say_why() {
         "{not_direct:?}"
     );
     let joined = join(&Cluster::equal(system("dgx-h100"), 2), &[]).expect("NCCL plans it");
-    let edges = joined.ring_edges(1).expect("ports");
+    let edges = joined.expansion.ring_edges(1).expect("ports");
     let send = edges
         .iter()
         .find(|edge| edge.sends)
         .expect("rank 1 leaves its host");
     assert_eq!(
-        (send.channel, send.peer, send.net.dev, send.net.proxy),
+        (send.channel, send.peer, send.net.net, send.net.proxy),
         (0, 9, 1, 1)
     );
     let connection = joined
+        .expansion
         .connection(1, 9, GraphKind::Ring, 0)
         .expect("connected");
     assert!(matches!(
@@ -327,7 +345,7 @@ fn hosts_of_one_nvlink_domain_are_one_node() {
         .collect();
     assert_eq!(places, [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2]);
     assert!(matches!(
-        joined.connection(3, 4, GraphKind::Ring, 0),
+        joined.expansion.connection(3, 4, GraphKind::Ring, 0),
         Ok(Connection::Direct {
             path: PathType::Nvl,
             ..
@@ -362,11 +380,11 @@ fn jobs_that_cannot_be() {
     ));
     let joined = join(&mixed, &[]).expect("NCCL plans it");
     assert!(matches!(
-        joined.connection(0, 12, GraphKind::Ring, 0),
-        Err(Error::NoSuchRank {
+        joined.expansion.connection(0, 12, GraphKind::Ring, 0),
+        Err(plan::Error::NoSuchRank {
             rank: 12,
             ranks: 12
         })
     ));
-    assert_eq!(joined.schedule(12).count(), 0);
+    assert_eq!(joined.expansion.schedule(12).count(), 0);
 }

@@ -4,12 +4,13 @@
 //! paths between its nodes. Everything here is a pure function of its input.
 //!
 //! In reading order: [`bus_id`], [`node`], [`link`], [`path`], [`bandwidth`], [`xml`], [`build`], [`system`],
-//! [`all_pairs`].
+//! [`all_pairs`], [`edit`].
 
 pub mod all_pairs;
 pub mod bandwidth;
 pub mod build;
 pub mod bus_id;
+pub mod edit;
 pub mod error;
 pub mod link;
 pub mod node;

@@ -265,12 +265,12 @@ impl System {
     pub fn without_gpus(&self, mut removed: impl FnMut(NodeId) -> bool) -> Self {
         let mut new_number = vec![None; self.node_count()];
         let mut kept = Vec::new();
-        for index in 0..self.node_count() {
+        for (index, number) in new_number.iter_mut().enumerate() {
             let node = NodeId(index as u32);
             if self.kind(node) == NodeType::Gpu && removed(node) {
                 continue;
             }
-            new_number[index] = Some(kept.len());
+            *number = Some(kept.len());
             kept.push(node);
         }
         let drafts = kept

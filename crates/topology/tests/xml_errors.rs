@@ -209,7 +209,7 @@ fn files_beyond_the_limits() {
     };
     check(
         " ".repeat(1001),
-        "f.xml: the file is too large for a topology; found 1001 bytes, expected at most 1000 bytes",
+        "f.xml: the file is too large for a topology; found more than 1000 bytes, expected at most 1000 bytes",
     );
     check(
         system("<cpu/><cpu/><cpu/><cpu/>"),

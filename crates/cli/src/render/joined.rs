@@ -8,7 +8,7 @@ use super::{Look, count};
 pub fn facts(joined: &Joined, look: Look) -> String {
     let mut text = String::new();
     let mut line = |name: &str, value: &str| text.push_str(&look.field(name, value));
-    let (nodes, channels) = (joined.layout().nodes() as usize, &joined.channels);
+    let (nodes, channels) = (joined.layout().nodes() as usize, &joined.common().channels);
     let repeated = if channels.count() == channels.searched {
         String::new()
     } else {
@@ -31,7 +31,7 @@ pub fn facts(joined: &Joined, look: Look) -> String {
         "trees",
         &format!(
             "{} deep{}",
-            joined.tree_depth(),
+            joined.expansion.tree_depth(),
             if nodes > 1 {
                 ", a double binary tree over the nodes"
             } else {
@@ -39,7 +39,7 @@ pub fn facts(joined: &Joined, look: Look) -> String {
             }
         ),
     );
-    if let Some(nvls) = joined.nvls {
+    if let Some(nvls) = joined.common().nvls {
         line(
             "nvls",
             &format!(
@@ -54,9 +54,9 @@ pub fn facts(joined: &Joined, look: Look) -> String {
         "p2p",
         &format!(
             "{}, {} per peer, chunks of {} KiB",
-            count(joined.p2p.channels as usize, "channel"),
-            joined.p2p.per_peer,
-            joined.p2p.chunk_size / 1024
+            count(joined.common().p2p.channels as usize, "channel"),
+            joined.common().p2p.per_peer,
+            joined.common().p2p.chunk_size / 1024
         ),
     );
     text

@@ -2,6 +2,8 @@
 
 pub mod branch;
 pub mod channels;
+pub mod cost;
+pub mod differences;
 pub mod document;
 pub mod grid;
 pub mod joined;
@@ -12,6 +14,7 @@ pub mod summary;
 pub mod table;
 pub mod trail;
 pub mod tree;
+pub mod what_if;
 pub mod words;
 
 use topology::PathType;

@@ -1,7 +1,11 @@
 //! The real binary, from the outside: what it prints where, and with which status it ends.
 
+mod artifacts;
+mod compare;
+mod jobs;
 mod mistakes;
 mod pages;
+mod renumber;
 mod surroundings;
 
 use std::path::{Path, PathBuf};
@@ -52,6 +56,14 @@ fn ok(arguments: &[&str]) -> Said {
     let said = run(arguments);
     assert_eq!(said.status, Some(0), "{arguments:?}: {}", said.err);
     said
+}
+
+/// A file that goes away with the test.
+fn file(name: &str, text: &str) -> (tempfile::TempDir, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(name);
+    std::fs::write(&path, text).unwrap();
+    (folder, path.display().to_string())
 }
 
 fn refused(arguments: &[&str]) -> Said {

@@ -95,6 +95,7 @@ fn machine() -> Machine {
             paths: vec![paths_of(&ring)],
             trails: vec![trail()],
             graphs: vec![ring],
+            transports: None,
         }],
     }
 }

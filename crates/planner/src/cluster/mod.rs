@@ -4,14 +4,14 @@
 //! one [`System`] describes: one host, or the hosts of one NVLink domain. A *node* is a set of ranks that reach each other
 //! without the network: normally an island, or a part of one where the network is faster than what joins its GPUs.
 //!
-//! Global ranks count island after island, and within an island host after host by device number.
+//! Global ranks count island after island, and within an island host after host by device number, unless the job has a
+//! [`RankOrder`] of its own.
 
 mod domain;
-mod layout;
 
 pub use domain::nvlink_domain;
-pub use layout::{Layout, NodePlace, RankPlace};
 
+use plan::{Layout, NodePlace, RankOrder, Shape};
 use topology::{NodeType, System};
 
 use crate::error::Error;
@@ -19,7 +19,6 @@ use crate::host::{HostPlan, plan_views};
 use crate::request::Request;
 use crate::settings::Settings;
 use crate::view::number_ranks;
-use layout::Shape;
 
 /// Most ranks of a job; NCCL numbers them with 32 bits and a sign.
 const MAX_RANKS: u64 = i32::MAX as u64;
@@ -34,6 +33,7 @@ pub struct Cluster {
     machines: Vec<System>,
     /// Machines in a row: which, and how many islands.
     runs: Vec<(MachineId, u32)>,
+    order: Option<RankOrder>,
 }
 
 impl Cluster {
@@ -63,6 +63,23 @@ impl Cluster {
             _ if islands > 0 => self.runs.push((machine, islands)),
             _ => {}
         }
+    }
+
+    /// Gives ranks to GPUs in another order than host after host.
+    pub fn order_ranks(&mut self, order: RankOrder) {
+        self.order = Some(order).filter(|order| !order.is_plain());
+    }
+
+    /// GPUs of the machines in a row: how many each has, and how many machines.
+    pub fn gpu_runs(&self) -> Vec<(u32, u32)> {
+        let gpus = |machine: &MachineId| {
+            self.system(*machine)
+                .map_or(0, |system| system.count(NodeType::Gpu))
+        };
+        self.runs
+            .iter()
+            .map(|(machine, count)| (gpus(machine) as u32, *count))
+            .collect()
     }
 
     /// Ranks in the whole job.
@@ -118,11 +135,13 @@ impl Cluster {
                 .map(|machine| machine.shape.clone())
                 .collect(),
             &runs,
-        );
+            self.order.as_ref(),
+        )?;
         Ok(ClusterPlan {
             layout,
             machines,
             runs,
+            order: self.order.clone(),
             collnet: collnet && settings.collnet_enable != Some(false),
         })
     }
@@ -199,6 +218,8 @@ pub struct ClusterPlan {
     pub machines: Vec<MachinePlan>,
     /// Machines in a row: which of `machines`, and how many islands.
     pub runs: Vec<(usize, u32)>,
+    /// Which rank runs on which GPU, where ranks do not count host after host.
+    pub order: Option<RankOrder>,
     /// Graphs for a network that reduces were searched.
     pub collnet: bool,
 }
@@ -212,7 +233,7 @@ impl ClusterPlan {
         &self.machines[place.machine as usize].nodes[place.index as usize]
     }
 
-    /// All distinct plans, those of the first rank first.
+    /// All distinct plans, machine after machine.
     pub fn distinct(&self) -> impl Iterator<Item = &HostPlan> {
         self.machines.iter().flat_map(|machine| &machine.nodes)
     }

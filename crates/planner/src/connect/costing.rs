@@ -1,9 +1,9 @@
 //! What the cost model has to know of a joined job.
 
-use plan::GraphKind;
+use plan::{GraphKind, GraphSummary};
 use topology::NodeType;
 
-use super::{GraphSummary, Joined};
+use super::Joined;
 use crate::cost::{CollnetInputs, GraphFigures, Inputs, Merged, NvlsInputs};
 
 impl From<&GraphSummary> for GraphFigures {
@@ -25,8 +25,9 @@ impl Joined {
     /// and its ports to be driven by the host.
     pub fn cost_inputs(&self) -> Inputs {
         let (facts, layout) = (&self.facts, self.layout());
+        let (expansion, common) = (&self.expansion, self.common());
         let graph = |kind| GraphFigures::from(facts.graph(kind));
-        let depth = self.direct_place(0).map_or(2, |place| place.depth);
+        let depth = expansion.direct_place(0).map_or(2, |place| place.depth);
         let switched = |plan: &crate::HostPlan| plan.view.system().count(NodeType::Nvs) > 0;
         Inputs {
             ranks: layout.ranks(),
@@ -43,16 +44,16 @@ impl Joined {
             collnet_chain: graph(GraphKind::CollnetChain),
             nvls_graph: graph(GraphKind::Nvls),
             max_tree_pattern: facts.max_tree_pattern,
-            channels: self.channels.count(),
-            nvls: self.nvls.map(|nvls| NvlsInputs {
+            channels: common.channels.count(),
+            nvls: common.nvls.map(|nvls| NvlsInputs {
                 channels: nvls.channels,
                 heads: nvls.heads,
                 chunk_bytes: nvls.chunk_size,
                 tree_chunk_bytes: nvls.tree_max_chunk_size,
             }),
-            collnet: self.collnet.then(|| CollnetInputs {
-                heads: self.collnet_heads(0).len() as u32,
-                chain: self.chains_reach_network(0),
+            collnet: common.collnet.then(|| CollnetInputs {
+                heads: expansion.collnet_heads(0).len() as u32,
+                chain: expansion.chains_reach_network(0),
                 depth,
                 gathers: true,
                 reduce_scatters: true,

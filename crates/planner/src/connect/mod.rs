@@ -1,60 +1,33 @@
 //! From the plans of single hosts to the plan of the job: rings and trees over all nodes, channel counts, buffers.
 //!
-//! [`Joined`] keeps what the distinct machines decided once, and answers questions about any rank by arithmetic, so a job
-//! of many equal hosts is as small as one of two. In reading order: [`summary`] (what ranks tell each other),
-//! [`channels`], [`rings`], [`trees`], [`nvls`], [`collnet`], [`p2p`], [`ports`], [`connections`],
-//! [`costing`] (what the cost model asks).
+//! [`Joined`] keeps what the distinct machines decided once, and so a job of many equal hosts is as small as one of two.
+//! Questions about any one rank are answered by its [`Expansion`], by arithmetic. In reading order: [`summary`] (what
+//! ranks tell each other), [`channels`], [`nvls`], [`p2p`], [`transports`] (how bytes leave a GPU), [`costing`] (what the
+//! cost model asks).
 
-pub mod channels;
-pub mod collnet;
-pub mod connections;
-pub mod costing;
-pub mod nvls;
-pub mod p2p;
-pub mod ports;
-pub mod rings;
+mod channels;
+mod costing;
+mod nvls;
+mod p2p;
 pub mod summary;
-pub mod trees;
+mod transports;
 
-mod chains;
+pub use summary::Facts;
 
-pub use channels::Channels;
-pub use collnet::{ChainPlace, DirectPlace};
-pub use connections::{Connection, NotDirect, NotShared, RingEdge};
-pub use nvls::{Nvls, NvlsPlace};
-pub use p2p::P2pChannels;
-pub use ports::NetEnd;
-pub use rings::RingPlace;
-pub use summary::{Facts, GraphSummary};
-pub use trees::{TreePlace, double_tree};
+use plan::{Buffers, Common, Expansion, GraphKind, Layout, NodeParts, NodePlace, Transports};
 
-use plan::GraphKind;
-
-use crate::cluster::{ClusterPlan, Layout, NodePlace};
+use crate::cluster::ClusterPlan;
 use crate::error::Error;
 use crate::host::HostPlan;
 use crate::settings::{Settings, Tuning};
-use chains::NodeChains;
 
-/// Bytes of one connection's buffers, by protocol.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Buffers {
-    /// LL.
-    pub ll: i64,
-    /// LL128.
-    pub ll128: i64,
-    /// Simple.
-    pub simple: i64,
-}
-
-impl Buffers {
-    fn new(tuning: &Tuning) -> Self {
-        let [ll, ll128, simple] = tuning.buffer_bytes;
-        Self {
-            ll: ll.unwrap_or(524_288),
-            ll128: ll128.unwrap_or(4_915_200),
-            simple: simple.unwrap_or(4_194_304),
-        }
+fn buffers(tuning: &Tuning) -> Buffers {
+    let [ll, ll128, simple] = tuning.buffer_bytes;
+    let [default_ll, default_ll128, default_simple] = crate::cost::tables::BUFFER_BYTES;
+    Buffers {
+        ll: ll.unwrap_or(default_ll),
+        ll128: ll128.unwrap_or(default_ll128),
+        simple: simple.unwrap_or(default_simple),
     }
 }
 
@@ -65,18 +38,8 @@ pub struct Joined {
     pub plan: ClusterPlan,
     /// What holds for all ranks.
     pub facts: Facts,
-    /// Channels of collectives.
-    pub channels: Channels,
-    /// NVLink SHARP, if all nodes have it.
-    pub nvls: Option<Nvls>,
-    /// The network reduces (CollNet).
-    pub collnet: bool,
-    /// Point-to-point transfers.
-    pub p2p: P2pChannels,
-    /// Buffers of each connection.
-    pub buffers: Buffers,
-    /// For each machine and each of its nodes the GPU orders of its channels.
-    chains: Vec<Vec<NodeChains>>,
+    /// Who talks to whom, and how: what any one rank does.
+    pub expansion: Expansion,
 }
 
 impl Joined {
@@ -97,20 +60,31 @@ impl Joined {
         let collnet = plan.collnet
             && facts.graph(GraphKind::CollnetChain).channels > 0
             && i64::from(nodes) >= connect.collnet_node_threshold;
-        let channels = Channels::new(&facts, nodes, ranks, collnet, connect);
-        let chains = chains::of_machines(&plan, searched)?;
-        let buffers = Buffers::new(&settings.tuning);
-        let p2p = P2pChannels::new(&facts, &plan.layout, channels.count(), buffers, connect);
-        let nvls = Nvls::new(&facts, &chains, nodes, connect);
-        Ok(Self {
-            plan,
-            facts,
+        let channels = channels::channels(&facts, nodes, ranks, collnet, connect);
+        let buffers = buffers(&settings.tuning);
+        let p2p = p2p::p2p_channels(&facts, &plan.layout, channels.count(), buffers, connect);
+        let mut parts = parts(&plan, searched)?;
+        let nvls = nvls::nvls(&facts, &parts, nodes, connect);
+        let merged = |kind| facts.graph(kind).channels;
+        for (parts, machine) in parts.iter_mut().zip(&plan.machines) {
+            for (part, host) in parts.iter_mut().zip(&machine.nodes) {
+                let found = transports::transports(host, part, merged)?;
+                part.set_transports(found);
+            }
+        }
+        let common = Common {
+            graphs: facts.graphs.to_vec(),
             channels,
             nvls,
             collnet,
             p2p,
             buffers,
-            chains,
+            shared_memory: !settings.shm_disable,
+        };
+        Ok(Self {
+            expansion: Expansion::new(plan.layout.clone(), parts, common),
+            plan,
+            facts,
         })
     }
 
@@ -119,12 +93,40 @@ impl Joined {
         &self.plan.layout
     }
 
+    /// What all ranks have in common.
+    pub const fn common(&self) -> &Common {
+        self.expansion.common()
+    }
+
     /// What a node's ranks decided on their own.
     pub fn node_plan(&self, node: NodePlace) -> &HostPlan {
         self.plan.node(node)
     }
+}
 
-    fn chains(&self, node: NodePlace) -> &NodeChains {
-        &self.chains[node.machine as usize][node.index as usize]
+/// What joining asks of the nodes of each machine.
+fn parts(plan: &ClusterPlan, searched: u32) -> Result<Vec<Vec<NodeParts>>, Error> {
+    let mut machines: Vec<Vec<NodeParts>> = plan.machines.iter().map(|_| Vec::new()).collect();
+    for (machine, first_node) in plan.layout.runs() {
+        let nodes = &mut machines[machine as usize];
+        if !nodes.is_empty() {
+            continue;
+        }
+        for (index, host) in plan.machines[machine as usize].nodes.iter().enumerate() {
+            let system = host.view.system();
+            let mut gpus: Vec<(u32, i32)> = system
+                .gpus()
+                .map(|(_, gpu)| (gpu.rank as u32, gpu.dev))
+                .collect();
+            gpus.sort_unstable();
+            let parts = NodeParts::new(&host.graphs, searched, &gpus, Transports::default());
+            nodes.push(parts.map_err(|broken| Error::BrokenChannel {
+                graph: broken.graph,
+                channel: broken.channel,
+                node: first_node + index as u32,
+                gpus: broken.gpus,
+            })?);
+        }
     }
+    Ok(machines)
 }

@@ -1,75 +1,48 @@
 //! What ranks tell each other, and what all of them conclude (NCCL's second all-gather).
 
-use plan::{Graph, GraphKind, Pattern};
+use plan::{Graph, GraphKind, GraphSummary, MAX_CHANNELS, Pattern};
 use topology::{CpuArch, CpuVendor, NodeType, PathType, bandwidth};
 
 use crate::cluster::ClusterPlan;
 use crate::error::Error;
 use crate::host::HostPlan;
-use crate::settings::{ConnectSettings, MAX_CHANNELS};
+use crate::settings::ConnectSettings;
 
 /// Parallel channels between two ranks where nothing speaks for more.
 const DEFAULT_PARTS: u32 = 2;
 
-/// A graph without its channels, as ranks compare it.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct GraphSummary {
-    /// Which family.
-    pub kind: GraphKind,
-    /// The pattern of the first rank's graph; patterns are not compared.
-    pub pattern: Pattern,
-    /// Channels, the fewest of all ranks.
-    pub channels: u32,
-    /// All channels have the same order, on all ranks.
-    pub same_channels: bool,
-    /// Bandwidth of each channel inside a node, GB/s, the least.
-    pub bw_intra: f32,
-    /// Bandwidth of each channel to the network, GB/s, the least.
-    pub bw_inter: f32,
-    /// Latency of the first rank's port, µs; it is not compared.
-    pub latency_inter: f32,
-    /// The worst path between GPUs.
-    pub type_intra: PathType,
-    /// The worst path between GPU and network port.
-    pub type_inter: PathType,
-    /// NICs: 0 the same in and out, 1 any, 2 in alternating pairs; the largest.
-    pub cross_nic: i32,
+fn summary_of(kind: GraphKind, plan: &HostPlan) -> GraphSummary {
+    let pattern = match kind {
+        GraphKind::Ring => Pattern::Ring,
+        GraphKind::Tree => Pattern::BalancedTree,
+        GraphKind::CollnetChain => Pattern::Tree,
+        GraphKind::CollnetDirect => Pattern::CollnetDirect,
+        GraphKind::Nvls => Pattern::Nvls,
+    };
+    let empty = Graph::empty(kind, pattern);
+    let graph = plan.graph(kind).unwrap_or(&empty);
+    GraphSummary {
+        kind,
+        pattern: graph.pattern,
+        channels: graph.channels.len() as u32,
+        same_channels: graph.same_channels,
+        bw_intra: graph.bw_intra,
+        bw_inter: graph.bw_inter,
+        latency_inter: graph.latency_inter,
+        type_intra: graph.type_intra,
+        type_inter: graph.type_inter,
+        cross_nic: graph.cross_nic,
+    }
 }
 
-impl GraphSummary {
-    fn of(kind: GraphKind, plan: &HostPlan) -> Self {
-        let pattern = match kind {
-            GraphKind::Ring => Pattern::Ring,
-            GraphKind::Tree => Pattern::BalancedTree,
-            GraphKind::CollnetChain => Pattern::Tree,
-            GraphKind::CollnetDirect => Pattern::CollnetDirect,
-            GraphKind::Nvls => Pattern::Nvls,
-        };
-        let empty = Graph::empty(kind, pattern);
-        let graph = plan.graph(kind).unwrap_or(&empty);
-        Self {
-            kind,
-            pattern: graph.pattern,
-            channels: graph.channels.len() as u32,
-            same_channels: graph.same_channels,
-            bw_intra: graph.bw_intra,
-            bw_inter: graph.bw_inter,
-            latency_inter: graph.latency_inter,
-            type_intra: graph.type_intra,
-            type_inter: graph.type_inter,
-            cross_nic: graph.cross_nic,
-        }
-    }
-
-    fn merge(&mut self, other: &Self) {
-        self.channels = self.channels.min(other.channels);
-        self.same_channels &= other.same_channels;
-        self.bw_intra = self.bw_intra.min(other.bw_intra);
-        self.bw_inter = self.bw_inter.min(other.bw_inter);
-        self.type_intra = self.type_intra.max(other.type_intra);
-        self.type_inter = self.type_inter.max(other.type_inter);
-        self.cross_nic = self.cross_nic.max(other.cross_nic);
-    }
+fn merge_graph(own: &mut GraphSummary, other: &GraphSummary) {
+    own.channels = own.channels.min(other.channels);
+    own.same_channels &= other.same_channels;
+    own.bw_intra = own.bw_intra.min(other.bw_intra);
+    own.bw_inter = own.bw_inter.min(other.bw_inter);
+    own.type_intra = own.type_intra.max(other.type_intra);
+    own.type_inter = own.type_inter.max(other.type_inter);
+    own.cross_nic = own.cross_nic.max(other.cross_nic);
 }
 
 /// What holds for all ranks of a job.
@@ -124,15 +97,15 @@ impl Facts {
     /// # Errors
     /// Hosts differ in what NCCL wants equal.
     pub(super) fn merge(plan: &ClusterPlan, settings: &ConnectSettings) -> Result<Self, Error> {
-        let mut merged: Option<Self> = None;
+        let first = plan.layout.rank(0).ok_or(Error::NoHosts)?;
+        let mut merged = Self::of(plan.node(first.node), settings);
+        // Merging the first view once more changes nothing.
         for host in plan.distinct() {
-            let own = Self::of(host, settings);
-            match &mut merged {
-                None => merged = Some(own),
-                Some(merged) => merged.add(&own),
-            }
+            merged.add(&Self::of(host, settings));
         }
-        let merged = merged.ok_or(Error::NoHosts)?;
+        let system = plan.node(first.node).view.system();
+        let gpu = system.gpu_of_rank(first.local as i32);
+        merged.sm_first = gpu.and_then(|gpu| system.gpu(gpu)).map_or(0, |gpu| gpu.sm);
         let least = plan
             .machines
             .iter()
@@ -160,10 +133,6 @@ impl Facts {
         let (system, routing) = (view.system(), view.routing());
         let gpus: Vec<_> = system.nodes(NodeType::Gpu).collect();
         let sms = || system.gpus().map(|(_, gpu)| gpu.sm);
-        let first = system
-            .gpus()
-            .min_by_key(|(_, gpu)| gpu.rank)
-            .map_or(0, |(_, gpu)| gpu.sm);
         let cpu = system.cpus().next().map(|(_, cpu)| cpu);
         let nets: Vec<NetUse> = gpus.iter().map(|gpu| NetUse::of(plan, *gpu)).collect();
         let pairs = || {
@@ -189,7 +158,7 @@ impl Facts {
             .iter()
             .filter(|_| view.inter)
             .map(|net| net.parts(settings));
-        let graphs = GraphKind::IN_SEARCH_ORDER.map(|kind| GraphSummary::of(kind, plan));
+        let graphs = GraphKind::IN_SEARCH_ORDER.map(|kind| summary_of(kind, plan));
         Self {
             max_tree_pattern: plan
                 .graph(GraphKind::Tree)
@@ -197,7 +166,7 @@ impl Facts {
             graphs,
             sm_min: sms().min().unwrap_or(0),
             sm_max: sms().max().unwrap_or(0),
-            sm_first: first,
+            sm_first: 0,
             cpu_arch: cpu.map(|cpu| cpu.arch),
             cpu_vendor: cpu.map(|cpu| cpu.vendor),
             min_net_bw: nets
@@ -219,7 +188,7 @@ impl Facts {
 
     fn add(&mut self, other: &Self) {
         for (graph, other) in self.graphs.iter_mut().zip(&other.graphs) {
-            graph.merge(other);
+            merge_graph(graph, other);
         }
         self.max_tree_pattern = self.max_tree_pattern.max(other.max_tree_pattern);
         self.sm_min = self.sm_min.min(other.sm_min);

@@ -12,7 +12,7 @@ use plan::{Algorithm, Collective, Protocol};
 use serde::{Deserialize, Serialize};
 use topology::PathType;
 
-use super::inputs::Inputs;
+use super::inputs::{GraphFigures, Inputs};
 use super::profile::{Hardware, Profile};
 
 /// An algorithm that the model judges. No name is one of NCCL's, so both can stand in one table.
@@ -127,7 +127,12 @@ impl AlphaBeta {
     /// A model of a joined communicator: α is the time of a ring's step with Simple over its slowest hop, β that of all
     /// channels together. γ is 0: NCCL's bandwidths contain the reduction. `None` without ring channels.
     pub fn of(inputs: &Inputs, profile: &Profile) -> Option<Self> {
-        let hardware = match (inputs.nodes, inputs.ring.type_intra) {
+        Self::of_ring(inputs.ranks, inputs.nodes, &inputs.ring, profile)
+    }
+
+    /// The same from the merged ring graph alone, as a plan keeps it.
+    pub fn of_ring(ranks: u32, nodes: u32, ring: &GraphFigures, profile: &Profile) -> Option<Self> {
+        let hardware = match (nodes, ring.type_intra) {
             (2.., _) => Hardware::Net,
             (_, PathType::Nvl) => Hardware::Nvlink,
             _ => Hardware::Pci,
@@ -136,14 +141,24 @@ impl AlphaBeta {
             .hardware_latency_us
             .of(hardware)
             .of(Algorithm::Ring, Protocol::Simple);
-        let inside = f64::from(inputs.ring.bw_intra);
-        let channel = if inputs.nodes > 1 {
-            inside.min(f64::from(inputs.ring.bw_inter))
+        let inside = f64::from(ring.bw_intra);
+        let channel = if nodes > 1 {
+            inside.min(f64::from(ring.bw_inter))
         } else {
             inside
         };
-        let gbps = channel * f64::from(inputs.ring.channels);
-        (gbps > 0.0).then(|| Self::new(inputs.ranks, alpha, 1.0 / (1000.0 * gbps), 0.0).ok())?
+        let gbps = channel * f64::from(ring.channels);
+        (gbps > 0.0).then(|| Self::new(ranks, alpha, 1.0 / (1000.0 * gbps), 0.0).ok())?
+    }
+
+    /// α: time of a message without its bytes, µs.
+    pub const fn alpha_us(&self) -> f64 {
+        self.alpha_us
+    }
+
+    /// 1/β: bandwidth of all channels together, GB/s; infinite when bytes take no time.
+    pub fn bandwidth(&self) -> f64 {
+        1.0 / (1000.0 * self.beta_us)
     }
 
     /// The same with a fixed number of pieces for chains.

@@ -1,6 +1,8 @@
 //! Reading cost profiles, strictly: a mistyped key or number must not silently change a prediction.
 
 use serde_json::{Map, Value};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
 
 use super::profile::{FORMAT, Profile};
 
@@ -13,49 +15,47 @@ const DIVISORS: [&str; 2] = ["efficiency.tree-ll-divisor", "latency.pat-overlap"
 /// Why a file is no cost profile.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProfileError {
-    /// The text is no TOML or JSON.
-    #[error("{file}: {message}; expected a cost profile in {syntax}")]
+    /// The text is no TOML.
+    #[error("{file}: {message}; expected a cost profile in TOML")]
     Syntax {
         /// The file.
         file: String,
-        /// `TOML` or `JSON`.
-        syntax: &'static str,
         /// What the parser says, with the place.
         message: String,
     },
     /// The format is another one.
-    #[error("{file}: format {found} cannot be read; expected {FORMAT}")]
+    #[error("{place}: format {found} cannot be read; expected {FORMAT}")]
     Format {
-        /// The file.
-        file: String,
+        /// The file and line.
+        place: String,
         /// The format it states.
         found: String,
     },
     /// A key that profiles do not have.
-    #[error("{file}: a cost profile has no key `{key}`{}", suggestion(.nearest))]
+    #[error("{place}: a cost profile has no key `{key}`{}", suggestion(.nearest))]
     UnknownKey {
-        /// The file.
-        file: String,
+        /// The file and line.
+        place: String,
         /// The key with those above it.
         key: String,
         /// The known key most like it.
         nearest: Option<String>,
     },
     /// A key that must be there.
-    #[error("{file}: `{key}` is missing; expected {expected}")]
+    #[error("{place}: `{key}` is missing; expected {expected}")]
     MissingKey {
-        /// The file.
-        file: String,
+        /// The file, and the line of the table that lacks it.
+        place: String,
         /// The key with those above it.
         key: String,
         /// What its value should be.
         expected: String,
     },
     /// A value that cannot be used.
-    #[error("{file}: `{key}` is {found}; expected {expected}")]
+    #[error("{place}: `{key}` is {found}; expected {expected}")]
     BadValue {
-        /// The file.
-        file: String,
+        /// The file and line.
+        place: String,
         /// The key with those above it.
         key: String,
         /// The value.
@@ -77,33 +77,22 @@ impl Profile {
     /// # Errors
     /// It is no cost profile.
     pub fn from_toml(file: &str, text: &str) -> Result<Self, ProfileError> {
-        let table = text
-            .parse::<toml::Table>()
-            .map_err(|error| ProfileError::Syntax {
-                file: file.to_owned(),
-                syntax: "TOML",
-                message: error.to_string().trim_end().to_owned(),
-            })?;
-        let reader = Reader { file };
-        reader.profile(reader.convert("", toml::Value::Table(table))?)
-    }
-
-    /// Reads a profile from JSON; `file` is its name for messages.
-    ///
-    /// # Errors
-    /// It is no cost profile.
-    pub fn from_json(file: &str, text: &str) -> Result<Self, ProfileError> {
-        let value = serde_json::from_str(text).map_err(|error| ProfileError::Syntax {
+        let syntax = |error: toml::de::Error| ProfileError::Syntax {
             file: file.to_owned(),
-            syntax: "JSON",
-            message: error.to_string(),
-        })?;
-        Reader { file }.profile(value)
+            message: error.to_string().trim_end().to_owned(),
+        };
+        let table = text.parse::<toml::Table>().map_err(syntax)?;
+        let spans = DeTable::parse(text).map_err(syntax)?.into_inner();
+        let reader = Reader { file, text, spans };
+        reader.profile(reader.convert("", toml::Value::Table(table))?)
     }
 }
 
 struct Reader<'a> {
     file: &'a str,
+    text: &'a str,
+    /// Where each key stands.
+    spans: DeTable<'a>,
 }
 
 fn join(outer: &str, key: &str) -> String {
@@ -128,9 +117,34 @@ fn kind(value: &Value) -> String {
 }
 
 impl Reader<'_> {
+    /// The file with the line of a key, or of the deepest table around it that is there.
+    fn place(&self, key: &str) -> String {
+        let mut table = Some(&self.spans);
+        let mut start = None;
+        for name in key.split(['.', '[']) {
+            let found = table.and_then(|table| {
+                table
+                    .iter()
+                    .find(|(known, _)| known.get_ref().as_ref() == name)
+            });
+            let Some((name, value)) = found else { break };
+            start = Some(Spanned::span(name).start);
+            table = match value.get_ref() {
+                DeValue::Table(table) => Some(table),
+                _ => None,
+            };
+        }
+        let Some(start) = start else {
+            return self.file.to_owned();
+        };
+        let before = self.text.as_bytes().iter().take(start);
+        let line = 1 + before.filter(|byte| **byte == b'\n').count();
+        format!("{}:{line}", self.file)
+    }
+
     fn bad(&self, key: &str, found: String, expected: String) -> ProfileError {
         ProfileError::BadValue {
-            file: self.file.to_owned(),
+            place: self.place(key),
             key: key.to_owned(),
             found,
             expected,
@@ -171,14 +185,13 @@ impl Reader<'_> {
     fn profile(&self, value: Value) -> Result<Profile, ProfileError> {
         let syntax = |error: serde_json::Error| ProfileError::Syntax {
             file: self.file.to_owned(),
-            syntax: "TOML or JSON",
             message: error.to_string(),
         };
         // Another format may have other keys, so it is looked at first.
         match value.get("format") {
             Some(format) if format.as_u64() != Some(u64::from(FORMAT)) => {
                 return Err(ProfileError::Format {
-                    file: self.file.to_owned(),
+                    place: self.place("format"),
                     found: format.to_string(),
                 });
             }
@@ -204,16 +217,17 @@ impl Reader<'_> {
         match (model, value) {
             (Value::Object(model), Value::Object(map)) => {
                 if let Some(name) = map.keys().find(|name| !model.contains_key(*name)) {
+                    let unknown = join(key, name);
                     return Err(ProfileError::UnknownKey {
-                        file: self.file.to_owned(),
-                        key: join(key, name),
+                        place: self.place(&unknown),
+                        key: unknown,
                         nearest: nearest(key, name, model, whole),
                     });
                 }
                 for (name, model) in model {
                     let key = join(key, name);
                     let value = map.get(name).ok_or_else(|| ProfileError::MissingKey {
-                        file: self.file.to_owned(),
+                        place: self.place(&key),
                         key: key.clone(),
                         expected: kind(model),
                     })?;
@@ -306,57 +320,57 @@ mod tests {
             (
                 "pat-overlap",
                 "pat-overlpa",
-                "x.toml: a cost profile has no key `latency.pat-overlpa`; did you mean `latency.pat-overlap`?",
+                "x.toml:136: a cost profile has no key `latency.pat-overlpa`; did you mean `latency.pat-overlap`?",
             ),
             (
                 "[threads]",
                 "[threds]",
-                "x.toml: a cost profile has no key `threds`; did you mean `threads`?",
+                "x.toml:143: a cost profile has no key `threds`; did you mean `threads`?",
             ),
             (
                 "format = 1",
                 "format = 2",
-                "x.toml: format 2 cannot be read; expected 1",
+                "x.toml:4: format 2 cannot be read; expected 1",
             ),
             (
                 "pat-overlap = 3.5",
                 "pat-overlap = 0",
-                "x.toml: `latency.pat-overlap` is 0; expected a number above 0, because it is divided by",
+                "x.toml:136: `latency.pat-overlap` is 0; expected a number above 0, because it is divided by",
             ),
             (
                 "ring-ll = 0.5",
                 "ring-ll = -0.5",
-                "x.toml: `efficiency.ring-ll` is -0.5; expected a finite number that is not negative",
+                "x.toml:98: `efficiency.ring-ll` is -0.5; expected a finite number that is not negative",
             ),
             (
                 "ring-ll = 0.5",
                 "ring-ll = nan",
-                "x.toml: `efficiency.ring-ll` is NaN; expected a finite number that is not negative",
+                "x.toml:98: `efficiency.ring-ll` is NaN; expected a finite number that is not negative",
             ),
             (
                 "ring-ll = 0.5",
                 "ring-ll = 1e300",
-                "x.toml: `efficiency.ring-ll` is 1e+300; expected a finite number that is not negative",
+                "x.toml:98: `efficiency.ring-ll` is 1e+300; expected a finite number that is not negative",
             ),
             (
                 "ring-ll = 0.5",
                 "ring-ll = \"fast\"",
-                "x.toml: `efficiency.ring-ll` is \"fast\"; expected a finite number that is not negative",
+                "x.toml:98: `efficiency.ring-ll` is \"fast\"; expected a finite number that is not negative",
             ),
             (
                 "ring-ll = 0.5\n",
                 "",
-                "x.toml: `efficiency.ring-ll` is missing; expected a finite number that is not negative",
+                "x.toml:97: `efficiency.ring-ll` is missing; expected a finite number that is not negative",
             ),
             (
                 "[6.8, 14.0, 8.4]",
                 "[6.8, 14.0]",
-                "x.toml: `base-latency-us.tree` is [6.8,14.0]; expected a list of 3 numbers",
+                "x.toml:19: `base-latency-us.tree` is [6.8,14.0]; expected a list of 3 numbers",
             ),
             (
                 "simple = 512",
                 "simple = 512.5",
-                "x.toml: `threads.simple` is 512.5; expected a whole number from 0 to 2147483647",
+                "x.toml:146: `threads.simple` is 512.5; expected a whole number from 0 to 2147483647",
             ),
         ] {
             assert_eq!(message(from, to), expected);
@@ -367,19 +381,5 @@ mod tests {
     #[test]
     fn whole_numbers_are_numbers_too() {
         assert_eq!(message("pat = [8.0, 8.0, 8.0]", "pat = [8, 8, 8]"), "read");
-    }
-
-    #[test]
-    fn json_says_the_same() {
-        let text = serde_json::to_string(&Profile::nccl_2_30()).unwrap_or_default();
-        assert_eq!(
-            Profile::from_json("x.json", &text),
-            Ok(Profile::nccl_2_30())
-        );
-        let error = Profile::from_json("x.json", "[]").map_err(|error| error.to_string());
-        assert_eq!(
-            error,
-            Err("x.json: `the file` is []; expected a table".to_owned())
-        );
     }
 }

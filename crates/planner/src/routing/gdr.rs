@@ -1,19 +1,9 @@
 //! Whether a NIC reads and writes GPU memory directly, and which GPU drives it.
 
+use plan::{Gdr, NoGdr};
 use topology::{NodeId, NodeType, PathType};
 
 use super::Routing;
-
-/// GPUDirect RDMA between a GPU and a port.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Gdr {
-    /// Data goes through host memory.
-    Disabled,
-    /// The NIC reaches GPU memory.
-    Default,
-    /// The NIC reaches GPU memory over PCI although the GPU has a C2C link to its CPU.
-    Pci,
-}
 
 /// First compute capability (× 10) that reads well over GPUDirect RDMA.
 const GDR_READ_SM: i32 = 80;
@@ -30,14 +20,14 @@ impl Routing {
 
     /// GPUDirect RDMA from (`read`, sending) or to (receiving) GPU memory.
     pub fn gdr(&self, gpu: NodeId, net: NodeId, read: bool) -> Gdr {
-        let (Some(gpu_data), Some(net_data)) = (self.system.gpu(gpu), self.system.net(net)) else {
-            return Gdr::Disabled;
+        if !self.system.net(net).is_some_and(|net| net.gdr) {
+            return Gdr::Host(NoGdr::Nic);
+        }
+        let Some(gpu_data) = self.system.gpu(gpu).filter(|gpu| gpu.gdr) else {
+            return Gdr::Host(NoGdr::Gpu);
         };
-        if !net_data.gdr
-            || !gpu_data.gdr
-            || gpu_data.mlopart.is_some() && !self.settings.gdr_partitions
-        {
-            return Gdr::Disabled;
+        if gpu_data.mlopart.is_some() && !self.settings.gdr_partitions {
+            return Gdr::Host(NoGdr::Partition);
         }
         if read {
             let allowed = self.settings.gdr_read.unwrap_or_else(|| {
@@ -46,7 +36,7 @@ impl Routing {
                     || self.has_nvlink_peer(gpu)
             });
             if !allowed {
-                return Gdr::Disabled;
+                return Gdr::Host(NoGdr::Read);
             }
         }
         let mut driver = gpu;
@@ -54,12 +44,16 @@ impl Routing {
         if distance == PathType::Pxn {
             match self.intermediate_gpu(gpu, net) {
                 Some(relay) => driver = relay,
-                None => return Gdr::Disabled,
+                None => return Gdr::Host(NoGdr::NoProxy),
             }
             distance = self.table.kind(driver, net);
         }
-        if distance > self.gdr_limit() {
-            return Gdr::Disabled;
+        let limit = self.gdr_limit();
+        if distance > limit {
+            return Gdr::Host(NoGdr::Path {
+                path: distance,
+                limit,
+            });
         }
         let over_c2c = self
             .local_cpu(driver)
@@ -67,7 +61,7 @@ impl Routing {
         if over_c2c && distance != PathType::P2c {
             Gdr::Pci
         } else {
-            Gdr::Default
+            Gdr::Direct
         }
     }
 

@@ -6,7 +6,6 @@ mod gdr;
 mod local;
 mod p2p;
 
-pub use gdr::Gdr;
 pub use local::Nearest;
 pub use p2p::P2p;
 
@@ -142,7 +141,7 @@ impl Routing {
                     choices.forget(gpu, net);
                 }
                 if self.table.kind(gpu, net) < PathType::Phb
-                    && self.gdr(gpu, net, false) == Gdr::Disabled
+                    && !self.gdr(gpu, net, false).is_direct()
                 {
                     let cpu = self.local_cpu(gpu)?;
                     self.divert(net, cpu, gpu);
@@ -170,7 +169,7 @@ impl Routing {
 
     fn pxn_pays(&self, gpu: NodeId, relay: NodeId, net: NodeId) -> bool {
         self.table.kind(relay, net) <= self.pxn_limit()
-            && self.gdr(relay, net, true) != Gdr::Disabled
+            && self.gdr(relay, net, true).is_direct()
             && self.table.kind(relay, gpu) <= PathType::Nvl
             && self.system.node(relay).id.system() == self.system.node(gpu).id.system()
             && (self.table.bw(relay, net) > self.table.bw(gpu, net)

@@ -1,4 +1,4 @@
-//! Fingerprints of states: sums of values times fixed random weights, so that a change is one addition.
+//! Fingerprints of states: sums of values times fixed random weights.
 //!
 //! Two different states have the same fingerprint with a probability of about 2⁻¹²⁸, which is less than that of the
 //! machine computing wrongly; they are taken for equal.
@@ -8,9 +8,19 @@
 pub(super) struct Fingerprint(pub u128);
 
 impl Fingerprint {
-    /// Notes that a value grew by `change`.
-    pub fn add(&mut self, weight: Self, change: i64) {
-        self.0 = self.0.wrapping_add(weight.0.wrapping_mul(change as u128));
+    /// Adds a value with a weight.
+    pub fn add(&mut self, weight: Self, value: u64) {
+        *self = self.with(weight.times(value));
+    }
+
+    /// What a value adds with this weight.
+    pub fn times(self, value: u64) -> Self {
+        Self(self.0.wrapping_mul(u128::from(value)))
+    }
+
+    /// The fingerprint without a part.
+    pub const fn without(self, part: Self) -> Self {
+        Self(self.0.wrapping_sub(part.0))
     }
 
     /// The fingerprint of two parts.

@@ -8,7 +8,7 @@ use plan::Pattern;
 use topology::PathType;
 
 use super::record::Record;
-use super::walk::Seen;
+use super::seen::Seen;
 
 /// Everything that the steps of a walk depend on, apart from the bandwidth that is left.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -20,13 +20,28 @@ pub(super) struct Signature {
     /// The types that the limits let through, of those that there are.
     intra: u16,
     inter: u16,
-    bw_intra: f32,
-    bw_inter: f32,
+    speed: Speed,
     min_channels: usize,
     max_channels: usize,
     hops: i32,
     /// Which state of the links and ports it began with.
     state: u32,
+}
+
+/// Which bandwidths an attempt asks for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Speed {
+    /// Inside the host and towards the network, GB/s.
+    Exact(f32, f32),
+    /// Any that make no difference to the walk: the number of a [layout](super::layout).
+    Like(usize),
+}
+
+impl Speed {
+    /// The bandwidths of an attempt, and no others.
+    pub const fn exact(attempt: &Record) -> Self {
+        Self::Exact(attempt.bw_intra, attempt.bw_inter)
+    }
 }
 
 /// How a walk ended.
@@ -63,6 +78,16 @@ impl Memo {
         }
     }
 
+    /// The job leaves the system.
+    pub const fn inter(&self) -> bool {
+        self.inter
+    }
+
+    /// Which state of links and ports there is.
+    pub const fn state(&self) -> u32 {
+        self.state
+    }
+
     /// The types at most as bad as a limit.
     const fn up_to(limit: PathType) -> u16 {
         (2 << limit as u16) - 1
@@ -78,7 +103,7 @@ impl Memo {
         self.intra_kinds & Self::up_to(limit)
     }
 
-    pub fn sign(&self, record: &Record) -> Signature {
+    pub fn sign(&self, record: &Record, speed: Speed) -> Signature {
         Signature {
             pattern: record.pattern,
             collnet: record.collnet,
@@ -87,8 +112,7 @@ impl Memo {
             same_channels: record.same_channels,
             intra: self.intra_class(record.type_intra),
             inter: self.inter_class(record.type_inter),
-            bw_intra: record.bw_intra,
-            bw_inter: record.bw_inter,
+            speed,
             min_channels: record.min_channels,
             max_channels: record.max_channels,
             hops: record.hops,

@@ -4,13 +4,17 @@
 //! one thing after another in a fixed order until nothing better can be expected. Effort is counted in steps, never in
 //! time, so the result depends on the input alone. Every attempt is noted in the [`Trail`].
 
+mod attempt;
 mod fingerprint;
 mod known_ends;
+mod layout;
 mod memo;
 mod nets;
+mod packed;
 mod record;
 mod relax;
 mod residual;
+mod seen;
 mod speeds;
 mod thousandths;
 mod walk;
@@ -18,18 +22,20 @@ mod wiring;
 
 use plan::nccl_graph::GpuAddress;
 use plan::{Graph, GraphChannel, GraphKind, Pattern, Trail};
-use topology::{CpuArch, CpuVendor, PathType};
+use topology::{CpuArch, CpuVendor};
 
 use crate::error::Error;
 use crate::view::View;
+use attempt::{Layouts, Nearby};
 use known_ends::KnownEnds;
 use memo::Memo;
 use nets::PortOrder;
+use packed::Packed;
 use record::Record;
 use residual::{Floats, PortsLeft};
 use thousandths::Thousandths;
-use walk::{AttemptPorts, PERFECT, Scratch};
-use wiring::{NONE, Neighbour, Wiring};
+use walk::{AttemptPorts, Scratch};
+use wiring::{NONE, Wiring};
 
 /// What to search for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +59,8 @@ pub struct Searcher<'a> {
     port_order: PortOrder,
     floats: Floats,
     thousandths: Thousandths,
+    packed: Packed,
+    layouts: Layouts,
     scratch: Scratch,
     sm_min: i32,
     sm_max: i32,
@@ -63,30 +71,6 @@ pub struct Searcher<'a> {
     nearby: Nearby,
     before: (Floats, PortsLeft),
     warnings: Vec<topology::Warning>,
-}
-
-/// The GPUs that each GPU may go on to, for the limits that were tried.
-#[derive(Default)]
-struct Nearby(Vec<((u16, bool), Vec<Vec<Neighbour>>)>);
-
-impl Nearby {
-    fn of(&mut self, wiring: &Wiring, memo: &Memo, attempt: &Record) -> &[Vec<Neighbour>] {
-        let both_ways = attempt.uses_both_ways();
-        let limits = (memo.intra_class(attempt.type_intra), both_ways);
-        let known = self.0.iter().position(|(known, _)| *known == limits);
-        let at = known.unwrap_or_else(|| {
-            let allowed = |list: &Vec<Neighbour>| {
-                list.iter()
-                    .filter(|neighbour| neighbour.route.is_within(attempt.type_intra, both_ways))
-                    .copied()
-                    .collect()
-            };
-            self.0
-                .push((limits, wiring.neighbours.iter().map(allowed).collect()));
-            self.0.len() - 1
-        });
-        &self.0[at].1
-    }
 }
 
 impl<'a> Searcher<'a> {
@@ -105,6 +89,8 @@ impl<'a> Searcher<'a> {
             thousandths: Thousandths::new(&wiring, &floats, |link| {
                 wiring::never_binds(system, link)
             }),
+            packed: Packed::default(),
+            layouts: Layouts::default(),
             nearby: Nearby::default(),
             warnings: Vec::new(),
             before: (floats.clone(), ports_left.clone()),
@@ -114,8 +100,9 @@ impl<'a> Searcher<'a> {
                 rail_per_host: view.routing().settings().mnnvl_rail_per_host,
                 ports: AttemptPorts::default(),
                 ports_left,
-                used: vec![0; wiring.gpus.div_ceil(64) * record::MAX_CHANNELS],
+                used: vec![false; wiring.gpus * record::MAX_CHANNELS],
                 keys: Vec::new(),
+                port_keys: vec![0; wiring.gpus * record::MAX_CHANNELS],
                 known_ends: KnownEnds::default(),
             },
             sm_min: sms().min().unwrap_or(0),
@@ -167,72 +154,6 @@ impl<'a> Searcher<'a> {
     /// What was odd about the graph file.
     pub fn into_warnings(self) -> Vec<topology::Warning> {
         self.warnings
-    }
-
-    /// Makes the lists of ports for an attempt that allows this path type.
-    fn prepare_ports(&mut self, type_inter: PathType) {
-        let class = self.memo.inter_class(type_inter);
-        if !self.view.inter || self.ports_for == Some(class) {
-            return;
-        }
-        let routing = self.view.routing();
-        let select = |gpu| self.port_order.select(routing, Some(type_inter), gpu).ok();
-        self.scratch.ports = AttemptPorts {
-            all: select(None),
-            of_gpu: (0..self.wiring.gpus as u32)
-                .map(|gpu| select(Some(gpu)))
-                .collect(),
-        };
-        self.ports_for = Some(class);
-    }
-
-    /// One attempt. Returns whether `best` was replaced.
-    fn attempt(&mut self, current: &mut Record, best: &mut Record, budget: &mut i32) -> bool {
-        current.channels = 0;
-        let signature = self.memo.sign(current);
-        if let Some(outcome) = self.memo.recall(&signature, current, best) {
-            *budget = outcome.budget_left;
-            current.hops = outcome.hops;
-            return false;
-        }
-        self.prepare_ports(current.type_inter);
-        let nearby = self.nearby.of(&self.wiring, &self.memo, current);
-        self.before.1.clone_from(&self.scratch.ports_left);
-        let (improved, seen);
-        let mut changed = false;
-        if self.thousandths.agrees(current) {
-            (improved, seen) = self.scratch.walk(
-                &self.wiring,
-                nearby,
-                &mut self.thousandths,
-                current,
-                best,
-                budget,
-            );
-        } else {
-            self.before.0.clone_from(&self.floats);
-            (improved, seen) = self.scratch.walk(
-                &self.wiring,
-                nearby,
-                &mut self.floats,
-                current,
-                best,
-                budget,
-            );
-            if self.before.0 != self.floats {
-                self.thousandths.follow(&self.floats);
-                changed = true;
-            }
-        }
-        changed |= self.before.1 != self.scratch.ports_left;
-        // A walk that stopped early did not see everything.
-        if *budget == PERFECT {
-            self.memo.changed(changed);
-        } else {
-            self.memo
-                .note(signature, changed, *budget, current.hops, seen);
-        }
-        improved
     }
 
     fn to_graph(&self, kind: GraphKind, record: &Record) -> Graph {

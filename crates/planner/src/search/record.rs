@@ -120,17 +120,26 @@ impl Record {
 
     /// Channels × bandwidth, by which solutions are compared, GB/s.
     pub fn product(&self) -> f32 {
-        self.product_as(self.pattern)
+        self.product_of(self.channels)
     }
 
-    /// The product that counts for a pattern: NVLS is compared by what it brings to the network.
+    /// The product with this many channels.
+    pub fn product_of(&self, channels: usize) -> f32 {
+        channels as f32 * self.bw_that_counts(self.pattern)
+    }
+
+    /// The product as it counts for another pattern.
     pub fn product_as(&self, pattern: Pattern) -> f32 {
-        let bw = if pattern == Pattern::Nvls {
+        self.channels as f32 * self.bw_that_counts(pattern)
+    }
+
+    /// NVLS is compared by what it brings to the network.
+    fn bw_that_counts(&self, pattern: Pattern) -> f32 {
+        if pattern == Pattern::Nvls {
             self.bw_inter
         } else {
             self.bw_intra
-        };
-        self.channels as f32 * bw
+        }
     }
 
     /// Whether this solution replaces `best`.

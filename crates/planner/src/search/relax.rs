@@ -261,21 +261,21 @@ impl<'s, 'a> Relaxation<'s, 'a> {
         } else {
             self.intra_types.1
         };
-        if tmp.type_intra < intra_limit && (!found || tmp.type_intra < best.type_intra) {
-            if let Some(worse) = tmp.type_intra.next().filter(|worse| *worse < PathType::Dis) {
-                tmp.type_intra = worse;
-                return Ok(Next::WorseIntraType);
-            }
+        if tmp.type_intra < intra_limit
+            && (!found || tmp.type_intra < best.type_intra)
+            && let Some(worse) = tmp.type_intra.next().filter(|worse| *worse < PathType::Dis)
+        {
+            tmp.type_intra = worse;
+            return Ok(Next::WorseIntraType);
         }
         tmp.type_intra = self.intra_types.0;
         if inter
             && tmp.type_inter < self.inter_types.1
             && (!found || tmp.type_inter < best.type_inter || tmp.type_inter < PathType::Pxn)
+            && let Some(worse) = tmp.type_inter.next().filter(|worse| *worse < PathType::Dis)
         {
-            if let Some(worse) = tmp.type_inter.next().filter(|worse| *worse < PathType::Dis) {
-                tmp.type_inter = worse;
-                return Ok(Next::WorseInterType);
-            }
+            tmp.type_inter = worse;
+            return Ok(Next::WorseInterType);
         }
         tmp.type_inter = self.inter_types.0;
         let pairs = matches!(best.pattern, Pattern::Ring | Pattern::BalancedTree);
@@ -284,12 +284,12 @@ impl<'s, 'a> Relaxation<'s, 'a> {
             return Ok(Next::CrossNic);
         }
         tmp.cross_nic = i32::from(self.cross_nic == 1);
-        if let Some(slower) = self.speeds.get(self.speed + 1) {
-            if !found || f64::from(*slower / best.bw_inter) > WORTH_TRYING {
-                self.speed += 1;
-                self.tmp.set_bw(*slower);
-                return Ok(Next::LessBandwidth);
-            }
+        if let Some(slower) = self.speeds.get(self.speed + 1)
+            && (!found || f64::from(*slower / best.bw_inter) > WORTH_TRYING)
+        {
+            self.speed += 1;
+            self.tmp.set_bw(*slower);
+            return Ok(Next::LessBandwidth);
         }
         Err(if found {
             End::NothingBetterBelow

@@ -5,6 +5,7 @@
 //! attempts on which both agree.
 
 use super::fingerprint::{Fingerprint, weight};
+use super::record::MAX_CHANNELS;
 use super::wiring::{Charge, NONE, Port, Route, Wiring};
 
 /// Where bandwidth is taken from, and given back to.
@@ -24,17 +25,17 @@ pub(super) trait Residual {
     /// As [`Residual::take`], where [`Residual::may_have`] said yes and nothing was taken since.
     fn take_known(&mut self, wiring: &Wiring, route: &Route, amount: &Self::Amount) -> bool;
 
-    /// Whether [`Residual::fingerprint`] will be asked for.
-    fn keep_fingerprint(&mut self, keep: bool);
-
     /// Gives back what [`Residual::take`] took.
     fn give(&mut self, wiring: &Wiring, route: &Route, amount: &Self::Amount);
 
-    /// What a link has left, in whole GB/s.
-    fn whole(&self, link: u32) -> i32;
+    /// What two links both have left, in whole GB/s.
+    fn whole(&self, up: u32, down: u32) -> i32;
 
     /// A fingerprint of what all links have left, if that comes back exactly when everything is given back.
-    fn fingerprint(&self) -> Option<Fingerprint>;
+    fn fingerprint(&mut self) -> Option<Fingerprint>;
+
+    /// Another attempt begins.
+    fn begin(&mut self);
 }
 
 /// What links have left, GB/s.
@@ -112,25 +113,26 @@ impl Residual for Floats {
         self.take(wiring, route, bw)
     }
 
-    fn keep_fingerprint(&mut self, _: bool) {}
-
     fn give(&mut self, wiring: &Wiring, route: &Route, bw: &f32) {
         self.walk(wiring.charges(route), route, -*bw);
     }
 
-    fn whole(&self, link: u32) -> i32 {
-        self.0[link as usize] as i32
+    fn whole(&self, up: u32, down: u32) -> i32 {
+        (self.0[up as usize] as i32).min(self.0[down as usize] as i32)
     }
 
-    fn fingerprint(&self) -> Option<Fingerprint> {
+    fn fingerprint(&mut self) -> Option<Fingerprint> {
         None
     }
+
+    fn begin(&mut self) {}
 }
 
 /// What ports have left, GB/s.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct PortsLeft {
     left: Vec<f32>,
+    weights: Vec<Fingerprint>,
     fingerprint: Fingerprint,
     /// Some port got back other than what was taken, by rounding.
     drifted: bool,
@@ -139,12 +141,17 @@ pub(super) struct PortsLeft {
 impl PortsLeft {
     pub fn new(ports: &[Port]) -> Self {
         let left: Vec<f32> = ports.iter().map(|port| port.bw).collect();
+        // Ports stand behind all links.
+        let weights: Vec<Fingerprint> = (0..ports.len())
+            .map(|port| weight(usize::MAX - port))
+            .collect();
         let mut fingerprint = Fingerprint::default();
-        for (number, left) in left.iter().enumerate() {
-            fingerprint.add(port_weight(number), i64::from(left.to_bits()));
+        for (weight, left) in weights.iter().zip(&left) {
+            fingerprint.add(*weight, u64::from(left.to_bits()));
         }
         Self {
             left,
+            weights,
             fingerprint,
             drifted: false,
         }
@@ -164,6 +171,22 @@ impl PortsLeft {
         self.drifted
     }
 
+    /// Writes how often each port has so many whole GB/s to give. Answers no if not all of that comes back exactly.
+    pub fn write_key(&self, bw: i32, key: &mut Vec<u64>) -> bool {
+        let mut exact = true;
+        key.extend(self.left.iter().map(|left| {
+            let (mut left, mut times) = (*left, 0);
+            while left >= bw as f32 && times < MAX_CHANNELS {
+                let after = left - bw as f32;
+                exact &= after + bw as f32 == left;
+                left = after;
+                times += 1;
+            }
+            times as u64
+        }));
+        exact
+    }
+
     /// Takes whole GB/s (negative gives back) from a port and from all that share its bandwidth.
     pub fn take(&mut self, port: &Port, bw: i32) {
         for shared in &port.shared {
@@ -171,13 +194,14 @@ impl PortsLeft {
             let after = *left - bw as f32;
             self.drifted |= after + bw as f32 != *left;
             let change = i64::from(after.to_bits()) - i64::from(left.to_bits());
-            self.fingerprint.add(port_weight(*shared as usize), change);
+            let weight = self.weights[*shared as usize];
+            // A change below zero is taken off.
+            if change < 0 {
+                self.fingerprint = self.fingerprint.without(weight.times(-change as u64));
+            } else {
+                self.fingerprint.add(weight, change as u64);
+            }
             *left = after;
         }
     }
-}
-
-/// Ports stand behind all links.
-fn port_weight(port: usize) -> Fingerprint {
-    weight(usize::MAX - port)
 }

@@ -25,7 +25,7 @@ const PCI_WITH_OVERHEAD: u32 = 2;
 
 /// One bandwidth for each kind of charge: the least that a link must have, and what is taken.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Amount([(i32, i32); 4]);
+pub(super) struct Amount(pub [(i32, i32); 4]);
 
 /// One link of a route.
 #[derive(Debug, Clone, Copy)]
@@ -46,10 +46,10 @@ pub(super) struct Thousandths {
     charges: Vec<Charge>,
     /// For each route its charges.
     spans: Vec<(u32, u32)>,
-    /// For each route whether all charges are plain, and for each kind of charge the sum of the links' weights.
-    weights: Vec<(bool, [Fingerprint; 3])>,
-    fingerprint: Fingerprint,
-    keeps_fingerprint: bool,
+    /// For each route and kind of charge the sum of the links' weights in fingerprints, and whether all charges are plain.
+    weights: Vec<([Fingerprint; 3], bool)>,
+    /// Kept up from when it is first asked for in an attempt.
+    fingerprint: Option<Fingerprint>,
     /// Links that routes use and that are no whole number of thousandths yet.
     uneven: Vec<u32>,
     /// Some link carries an eighth back.
@@ -87,8 +87,7 @@ impl Thousandths {
             charges: Vec::new(),
             spans: Vec::with_capacity(wiring.route_count()),
             weights: Vec::with_capacity(wiring.route_count()),
-            fingerprint: Fingerprint::default(),
-            keeps_fingerprint: true,
+            fingerprint: None,
             uneven: Vec::new(),
             has_eighths: false,
             impossible: false,
@@ -131,7 +130,7 @@ impl Thousandths {
             let plain = this.charges[first as usize..]
                 .iter()
                 .all(|charge| charge.kind == PLAIN as u8);
-            this.weights.push((plain, weights));
+            this.weights.push((weights, plain));
             this.spans.push((first, this.charges.len() as u32));
         }
         this.uneven = (0..links.len() as u32)
@@ -151,24 +150,48 @@ impl Thousandths {
         for (place, bw) in self.place.iter().zip(floats.links()) {
             self.left[*place as usize] = (f64::from(*bw) * 1000.0).round() as i32;
         }
-        self.fingerprint = Fingerprint::default();
-        for (place, left) in self.left[..self.binding].iter().enumerate() {
-            self.fingerprint.add(weight(place), i64::from(*left));
-        }
         self.uneven
             .retain(|link| thousandths(floats.links()[*link as usize]).is_none());
     }
 
+    /// How many links there are.
+    pub const fn len(&self) -> usize {
+        self.left.len()
+    }
+
+    /// How many routes there are.
+    pub const fn route_count(&self) -> usize {
+        self.spans.len()
+    }
+
+    /// What the link at a place has left, thousandths of GB/s.
+    pub fn left(&self, place: usize) -> i32 {
+        self.left[place]
+    }
+
+    /// The place of each link.
+    pub fn places(&self) -> &[u32] {
+        &self.place
+    }
+
+    /// The places of the links of a route that can bind, each with its kind of charge.
+    pub fn charges(&self, route: &Route) -> impl Iterator<Item = (usize, u8)> {
+        let (first, end) = self.spans[route.number as usize];
+        self.charges[first as usize..end as usize]
+            .iter()
+            .map(|charge| (usize::from(charge.place), charge.kind))
+    }
+
+    /// What a route takes in fingerprints, if that is of interest.
     #[inline]
-    fn note(&mut self, route: &Route, amount: &[(i32, i32); 4], sign: i64) {
-        if !self.keeps_fingerprint {
-            return;
-        }
-        let (plain, weights) = &self.weights[route.number as usize];
+    fn change(&self, route: &Route, amount: &[(i32, i32); 4]) -> Fingerprint {
+        let (weights, plain) = &self.weights[route.number as usize];
+        let mut change = Fingerprint::default();
         let kinds = if *plain { 1 } else { weights.len() };
         for (weight, (_, taken)) in weights.iter().zip(amount).take(kinds) {
-            self.fingerprint.add(*weight, sign * i64::from(*taken));
+            change.add(*weight, *taken as u64);
         }
+        change
     }
 
     /// Whether an attempt goes the same way as on floats.
@@ -214,12 +237,10 @@ impl Residual for Thousandths {
         for charge in &self.charges[first as usize..end as usize] {
             self.left[charge.place as usize] -= amount[charge.kind as usize & 3].1;
         }
-        self.note(route, amount, -1);
+        if let Some(before) = self.fingerprint {
+            self.fingerprint = Some(before.without(self.change(route, amount)));
+        }
         true
-    }
-
-    fn keep_fingerprint(&mut self, keep: bool) {
-        self.keeps_fingerprint = keep;
     }
 
     #[inline]
@@ -237,14 +258,29 @@ impl Residual for Thousandths {
         for charge in &self.charges[first as usize..end as usize] {
             self.left[charge.place as usize] += amount[charge.kind as usize & 3].1;
         }
-        self.note(route, amount, 1);
+        if let Some(before) = self.fingerprint {
+            self.fingerprint = Some(before.with(self.change(route, amount)));
+        }
     }
 
-    fn whole(&self, link: u32) -> i32 {
-        self.left[self.place[link as usize] as usize] / 1000
+    fn whole(&self, up: u32, down: u32) -> i32 {
+        let left = |link: u32| self.left[self.place[link as usize] as usize];
+        left(up).min(left(down)) / 1000
     }
 
-    fn fingerprint(&self) -> Option<Fingerprint> {
-        Some(self.fingerprint)
+    fn begin(&mut self) {
+        self.fingerprint = None;
+    }
+
+    fn fingerprint(&mut self) -> Option<Fingerprint> {
+        if self.fingerprint.is_none() {
+            let mut all = Fingerprint::default();
+            for (place, left) in self.left[..self.binding].iter().enumerate() {
+                // What is below zero counts from the end of all numbers, as does what is taken.
+                all.add(weight(place), i64::from(*left) as u64);
+            }
+            self.fingerprint = Some(all);
+        }
+        self.fingerprint
     }
 }

@@ -38,6 +38,10 @@ pub(super) struct Route {
 }
 
 impl Route {
+    fn of<'c>(&self, charges: &'c [Charge]) -> &'c [Charge] {
+        &charges[self.first as usize..(self.first + self.len) as usize]
+    }
+
     /// Whether the path, and the one back where that counts, is no worse than a type.
     pub fn is_within(&self, worst: PathType, both_ways: bool) -> bool {
         self.kind < PathType::Dis && self.kind <= worst && (!both_ways || self.back_kind <= worst)
@@ -76,6 +80,8 @@ pub(super) struct Wiring {
     port_keys: Vec<u64>,
     /// For each GPU its PCI link up and the one back down to it.
     pub uplink: Vec<Option<(u32, u32)>>,
+    /// The way between two GPUs crosses no PCI link of a third.
+    pub private_uplinks: bool,
     /// For each port the GPUs with the widest path to it; empty when it reaches none.
     pub closest_gpus: Vec<Vec<u32>>,
     gpu_to_gpu: Vec<Route>,
@@ -127,7 +133,9 @@ impl Wiring {
         let nvs_to_gpu = all(nvs.as_slice(), &gpu_nodes);
         let gpu_to_nvs = all(&gpu_nodes, nvs.as_slice());
         let charges = compiler.charges;
+        let uplink: Vec<_> = gpu_nodes.iter().map(|gpu| uplink(system, *gpu)).collect();
         Self {
+            private_uplinks: are_private(system.link_count(), &uplink, &gpu_to_gpu, &charges),
             gpus: gpu_nodes.len(),
             has_nvs: nvs.is_some(),
             neighbours: neighbours(gpu_nodes.len(), &gpu_to_gpu),
@@ -135,7 +143,7 @@ impl Wiring {
                 .chunks(gpu_nodes.len().max(1))
                 .flat_map(port_keys)
                 .collect(),
-            uplink: gpu_nodes.iter().map(|gpu| uplink(system, *gpu)).collect(),
+            uplink,
             closest_gpus: port_nodes
                 .iter()
                 .map(|port| closest_gpus(routing, *port))
@@ -155,11 +163,10 @@ impl Wiring {
     }
 
     /// Sorts GPUs on the way to a port: the widest path from the port first, then the widest PCI link (`pci_bw`, whole
-    /// GB/s, -1 is none), then the fewest links, then the order of `neighbour`, which stands in the lowest bits.
-    pub fn port_key(&self, port: u32, gpu: u32, pci_bw: i32, neighbour: usize) -> u64 {
-        self.port_keys[port as usize * self.gpus + gpu as usize]
+    /// GB/s, -1 is none), then the fewest links. The lowest bits are free for a [neighbour](Wiring::neighbour_of).
+    pub fn port_key(&self, port: u32, gpu: usize, pci_bw: i32) -> u64 {
+        self.port_keys[port as usize * self.gpus + gpu]
             | u64::from(inverse(pci_bw)) << (2 * PLACE_BITS)
-            | neighbour as u64
     }
 
     /// The neighbour that stands in a key.
@@ -173,6 +180,11 @@ impl Wiring {
 
     pub fn gpu_to_port(&self, gpu: u32, port: u32) -> &Route {
         &self.gpu_to_port[gpu as usize * self.ports.len() + port as usize]
+    }
+
+    /// All routes from ports to GPUs, and from GPUs to ports.
+    pub fn port_routes(&self) -> [&[Route]; 2] {
+        [&self.port_to_gpu, &self.gpu_to_port]
     }
 
     pub fn nvs_to_gpu(&self, gpu: u32) -> &Route {
@@ -207,8 +219,11 @@ impl Wiring {
         let mut others = self.neighbours[gpu as usize]
             .iter()
             .filter(|other| !skip(other.gpu));
-        let first = others.next().map(Neighbour::quality);
-        others.all(|other| Some(other.quality()) == first)
+        let best = others.next();
+        // They are in order, so the worst tells of all.
+        let worst = others.next_back();
+        best.zip(worst)
+            .is_none_or(|(best, worst)| best.quality() == worst.quality())
     }
 
     /// The types of paths between GPUs and the switch, and between GPUs and ports, as bits.
@@ -226,7 +241,7 @@ impl Wiring {
     }
 
     pub fn charges(&self, route: &Route) -> &[Charge] {
-        &self.charges[route.first as usize..(route.first + route.len) as usize]
+        route.of(&self.charges)
     }
 }
 
@@ -389,6 +404,31 @@ fn uplink(system: &System, gpu: NodeId) -> Option<(u32, u32)> {
                 .find(|link| system.target(*link) == device)?;
             Some((up.0, down.0))
         })
+}
+
+/// Whether each route between GPUs leaves the PCI links of other GPUs alone.
+fn are_private(
+    links: usize,
+    uplinks: &[Option<(u32, u32)>],
+    gpu_to_gpu: &[Route],
+    charges: &[Charge],
+) -> bool {
+    let mut owners = vec![None; links];
+    for (gpu, uplink) in uplinks.iter().enumerate() {
+        for link in uplink.iter().flat_map(|(up, down)| [*up, *down]) {
+            owners[link as usize] = Some(gpu);
+        }
+    }
+    let gpus = uplinks.len();
+    gpu_to_gpu.iter().enumerate().all(|(pair, route)| {
+        let is_end = |gpu| gpu == pair / gpus || gpu == pair % gpus;
+        route
+            .of(charges)
+            .iter()
+            .flat_map(|charge| [charge.link, charge.back])
+            .filter(|link| *link != NONE)
+            .all(|link| owners[link as usize].is_none_or(is_end))
+    })
 }
 
 fn closest_gpus(routing: &Routing, port: NodeId) -> Vec<u32> {

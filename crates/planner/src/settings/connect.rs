@@ -4,15 +4,14 @@
 use super::Settings;
 use super::parse::Reader;
 
-/// Most channels of a communicator (NCCL's `MAXCHANNELS`).
-pub const MAX_CHANNELS: u32 = 64;
+pub use plan::MAX_CHANNELS;
 
 /// Bytes of kernel arguments before the list of work, and bytes per channel in that list.
 const ARGUMENTS_HEAD: i64 = 32;
 const ARGUMENTS_PER_CHANNEL: i64 = 16;
 
 /// Names of the variables read here, except those that the search reads too.
-pub(super) const NAMES: [&str; 24] = [
+pub(super) const NAMES: [&str; 23] = [
     "NCCL_COLLNET_NODE_THRESHOLD",
     "NCCL_IGNORE_COLLNET_MISMATCH",
     "NCCL_IGNORE_NET_MISMATCH",
@@ -35,7 +34,6 @@ pub(super) const NAMES: [&str; 24] = [
     "NCCL_P2P_PER_CHANNEL_NET_BW",
     "NCCL_P2P_READ_ENABLE",
     "NCCL_P2P_SCHEDULE_GROUP_SIZE",
-    "NCCL_UNPACK_DOUBLE_NCHANNELS",
     "NCCL_WORK_ARGS_BYTES",
 ];
 
@@ -222,7 +220,6 @@ impl Reader {
             "NCCL_IGNORE_COLLNET_MISMATCH" => {
                 known.ignore_collnet_mismatch = self.number(name, value, 0) != 0
             }
-            "NCCL_UNPACK_DOUBLE_NCHANNELS" => drop(self.number(name, value, 1)),
             _ => return false,
         }
         true
@@ -232,6 +229,9 @@ impl Reader {
     fn positive(&mut self, name: &str, value: &str) -> Option<i64> {
         let number = self.number(name, value, i64::MIN);
         if number <= 0 {
+            if value.is_empty() {
+                return None;
+            }
             self.note(
                 name,
                 format!("{number} is too low; NCCL decides as if it were not set"),

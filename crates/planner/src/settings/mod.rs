@@ -9,8 +9,8 @@ mod parse;
 mod tuning;
 
 pub use connect::{ConnectSettings, MAX_CHANNELS};
-pub use names::PLANNING;
-pub use tuning::{TUNING, Tuning};
+pub use names::{Effect, effect, variables};
+pub use tuning::Tuning;
 
 use plan::nccl_graph::GraphFile;
 use topology::PathType;
@@ -69,6 +69,8 @@ pub struct Settings {
     pub netdevs_policy: NetDevsPolicy,
     /// `NCCL_CROSS_NIC`: 0 never, 1 always, 2 when it helps.
     pub cross_nic: i64,
+    /// `NCCL_MNNVL_ENABLE`: 0 no NVLink domains of several hosts, 1 always, 2 where P2P is not switched off.
+    pub mnnvl_enable: i64,
     /// `NCCL_MNNVL_SCATTER_NETS_ENABLE`: in an NVLink domain of several hosts, take ports GPU by GPU in turn.
     pub mnnvl_scatter_nets: bool,
     /// `NCCL_MNNVL_RAIL_PER_HOST`: ports of different hosts count as one rail when their PCI functions match.
@@ -77,8 +79,6 @@ pub struct Settings {
     pub nvls_enable: i64,
     /// `NCCL_COLLNET_ENABLE`; `None` leaves it to the job.
     pub collnet_enable: Option<bool>,
-    /// `NCCL_IGNORE_CPU_AFFINITY`.
-    pub ignore_cpu_affinity: bool,
     /// `NCCL_GRAPH_FILE`: where graphs stand that are taken instead of searched.
     pub graph_file: Option<String>,
     /// What stands there. Whoever has the file system reads it.
@@ -106,6 +106,15 @@ impl Settings {
         given.sort_unstable();
         given.into_iter()
     }
+
+    /// Whether hosts that could form one NVLink domain do (MNNVL).
+    pub fn allow_nvlink_domains(&self) -> bool {
+        match self.mnnvl_enable {
+            0 => false,
+            1 => true,
+            _ => self.p2p_level != Some(PathType::Loc),
+        }
+    }
 }
 
 impl Default for Settings {
@@ -126,11 +135,11 @@ impl Default for Settings {
             p2p_pxn_level: 2,
             netdevs_policy: NetDevsPolicy::Auto,
             cross_nic: 2,
+            mnnvl_enable: 2,
             mnnvl_scatter_nets: true,
             mnnvl_rail_per_host: false,
             nvls_enable: 2,
             collnet_enable: None,
-            ignore_cpu_affinity: false,
             graph_file: None,
             graphs: None,
             connect: ConnectSettings::default(),

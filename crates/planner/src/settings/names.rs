@@ -1,17 +1,31 @@
 //! The names of NCCL's variables.
 
-use super::{TUNING, connect};
+use super::{connect, tuning};
 
 /// Closest names that are still offered: a typing error, not another word.
 const LIKENESS: f64 = 0.85;
 
+/// What a variable changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Effect {
+    /// Paths, and what the search finds.
+    Search,
+    /// How hosts are joined: channel counts, chunk sizes, the point-to-point schedule.
+    Joining,
+    /// Bandwidths, latencies, threads and the choice for a message size.
+    Cost,
+    /// A decision of NCCL that is not modelled; the text says what is assumed instead.
+    NotModelled(&'static str),
+    /// No decision.
+    Nothing,
+}
+
 /// Variables that change what the search decides.
-pub const PLANNING: [&str; 25] = [
+const SEARCH: [&str; 22] = [
     "NCCL_COLLNET_ENABLE",
     "NCCL_CROSS_NIC",
     "NCCL_GRAPH_FILE",
-    "NCCL_IGNORE_CPU_AFFINITY",
-    "NCCL_IGNORE_DISABLED_P2P",
+    "NCCL_MNNVL_ENABLE",
     "NCCL_MNNVL_RAIL_PER_HOST",
     "NCCL_MNNVL_SCATTER_NETS_ENABLE",
     "NCCL_NETDEVS_POLICY",
@@ -29,13 +43,44 @@ pub const PLANNING: [&str; 25] = [
     "NCCL_PXN_C2C",
     "NCCL_PXN_DISABLE",
     "NCCL_SHM_DISABLE",
-    "NCCL_TOPO_FILE",
     "NCCL_TOPO_SPLIT_MLOPART",
-    "NCCL_MNNVL_ENABLE",
+];
+
+const VIRTUAL_NICS: &str = "virtual NICs are not modelled, because the net plug-in decides what they are: every <net> of the \
+                            file is planned as a NIC of its own; to plan a merged NIC, merge its <net> entries in the file";
+const DOMAIN: &str =
+    "which hosts form an NVLink domain is not asked of the devices: --nvlink-domain says it";
+
+/// Variables that change a decision of NCCL's, but not of the planner's, with what is assumed instead.
+const NOT_MODELLED: [(&str, &str); 12] = [
+    ("NCCL_CUMEM_ENABLE", "cuMem is taken to be available and on"),
+    (
+        "NCCL_IGNORE_CPU_AFFINITY",
+        "the processors that a process may use are not known: plans list the GPU's own, as the file has them",
+    ),
+    (
+        "NCCL_IGNORE_DISABLED_P2P",
+        "the file does not say between which GPUs the driver forbids P2P: it is taken to allow all of it",
+    ),
+    ("NCCL_MNNVL_CLIQUE_ID", DOMAIN),
+    ("NCCL_MNNVL_CROSS_CLIQUE", DOMAIN),
+    ("NCCL_MNNVL_UUID", DOMAIN),
+    (
+        "NCCL_MULTI_RANK_GPU_ENABLE",
+        "several ranks on one GPU are planned as the file has them",
+    ),
+    ("NCCL_NET_FORCE_MERGE", VIRTUAL_NICS),
+    ("NCCL_NET_MERGE_LEVEL", VIRTUAL_NICS),
+    ("NCCL_NET_MERGE_POLICY", VIRTUAL_NICS),
+    ("NCCL_TOPO_FILE", "the topology is the file that is planned"),
+    (
+        "NCCL_UNPACK_DOUBLE_NCHANNELS",
+        "the network is taken to be driven by the host, not by a device that unpacks",
+    ),
 ];
 
 /// Variables of NCCL that change neither the search, nor the joining of hosts, nor the cost model.
-const OTHERS: [&str; 78] = [
+const OTHERS: [&str; 75] = [
     "NCCL_CGA_CLUSTER_SIZE",
     "NCCL_CHECKS_DISABLE",
     "NCCL_CHECK_POINTERS",
@@ -46,7 +91,6 @@ const OTHERS: [&str; 78] = [
     "NCCL_CONF_FILE",
     "NCCL_CREATE_THREAD_CONTEXT",
     "NCCL_CTA_POLICY",
-    "NCCL_CUMEM_ENABLE",
     "NCCL_CUMEM_HOST_ENABLE",
     "NCCL_DEBUG",
     "NCCL_DEBUG_FILE",
@@ -90,16 +134,9 @@ const OTHERS: [&str; 78] = [
     "NCCL_LAUNCH_MODE",
     "NCCL_LAUNCH_ORDER_IMPLICIT",
     "NCCL_LOCAL_REGISTER",
-    "NCCL_MNNVL_CLIQUE_ID",
-    "NCCL_MNNVL_CROSS_CLIQUE",
-    "NCCL_MNNVL_UUID",
-    "NCCL_MULTI_RANK_GPU_ENABLE",
     "NCCL_NET",
     "NCCL_NET_FORCE_FLUSH",
-    "NCCL_NET_FORCE_MERGE",
     "NCCL_NET_GDR_READ_LEVEL",
-    "NCCL_NET_MERGE_LEVEL",
-    "NCCL_NET_MERGE_POLICY",
     "NCCL_NET_PLUGIN",
     "NCCL_NET_SHARED_BUFFERS",
     "NCCL_NET_SHARED_COMMS",
@@ -110,45 +147,72 @@ const OTHERS: [&str; 78] = [
     "NCCL_PROFILER_PLUGIN",
     "NCCL_RAS_ENABLE",
     "NCCL_RUNTIME_CONNECT",
+    "NCCL_SET_CPU_NAME",
+    "NCCL_SHM_USE_CUDA_MEMCPY",
     "NCCL_SOCKET_FAMILY",
     "NCCL_SOCKET_IFNAME",
     "NCCL_SOCKET_NTHREADS",
-    "NCCL_TUNER_PLUGIN",
-];
-
-/// Further variables that only writing or logging looks at.
-const WRITING: [&str; 5] = [
-    "NCCL_SET_CPU_NAME",
-    "NCCL_SHM_USE_CUDA_MEMCPY",
     "NCCL_TOPO_DUMP_FILE",
     "NCCL_TOPO_DUMP_FILE_RANK",
+    "NCCL_TUNER_PLUGIN",
     "NCCL_WORK_FIFO_BYTES",
 ];
 
-fn all() -> impl Iterator<Item = &'static str> {
-    PLANNING
+/// Every variable of NCCL 2.30 that is known, and what it changes.
+pub fn variables() -> impl Iterator<Item = (&'static str, Effect)> {
+    let with = |effect: Effect| move |name: &'static str| (name, effect);
+    let not_modelled = NOT_MODELLED
         .into_iter()
-        .chain(connect::NAMES)
-        .chain(TUNING)
-        .chain(OTHERS)
-        .chain(WRITING)
+        .map(|(name, assumed)| (name, Effect::NotModelled(assumed)));
+    SEARCH
+        .into_iter()
+        .map(with(Effect::Search))
+        .chain(connect::NAMES.into_iter().map(with(Effect::Joining)))
+        .chain(tuning::NAMES.into_iter().map(with(Effect::Cost)))
+        .chain(not_modelled)
+        .chain(OTHERS.into_iter().map(with(Effect::Nothing)))
+}
+
+/// What a variable changes; `None` if NCCL 2.30 does not have it.
+pub fn effect(name: &str) -> Option<Effect> {
+    variables()
+        .find(|(known, _)| *known == name)
+        .map(|(_, effect)| effect)
 }
 
 /// Whether a variable can change the search, the joining of hosts or the cost model.
 pub(super) fn decides(name: &str) -> bool {
-    is_known(name) && !OTHERS.contains(&name)
-}
-
-/// Whether NCCL 2.30 has this variable.
-pub(super) fn is_known(name: &str) -> bool {
-    all().any(|known| known == name)
+    matches!(
+        effect(name),
+        Some(Effect::Search | Effect::Joining | Effect::Cost)
+    )
 }
 
 /// The known name most like this one, if it could be a typing error.
 pub(super) fn nearest(name: &str) -> Option<&'static str> {
-    all()
-        .map(|known| (strsim::jaro_winkler(name, known), known))
+    variables()
+        .map(|(known, _)| (strsim::jaro_winkler(name, known), known))
         .filter(|(likeness, _)| *likeness >= LIKENESS)
         .max_by(|a, b| a.0.total_cmp(&b.0))
         .map(|(_, known)| known)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_known_once() {
+        let mut names: Vec<&str> = variables().map(|(name, _)| name).collect();
+        names.sort_unstable();
+        for pair in names.windows(2) {
+            assert!(pair[0] < pair[1], "{} is known twice", pair[0]);
+        }
+    }
+
+    #[test]
+    fn only_typing_errors_get_a_suggestion() {
+        assert_eq!(nearest("NCCL_CROS_NIC"), Some("NCCL_CROSS_NIC"));
+        assert_eq!(nearest("PATH"), None);
+    }
 }

@@ -2,7 +2,7 @@
 
 use topology::PathType;
 
-use super::{NetDevsPolicy, SettingNote, Settings, names};
+use super::{Effect, NetDevsPolicy, SettingNote, Settings, names};
 
 /// The old scale of path levels, 0 to 5.
 const OLD_LEVELS: [PathType; 6] = [
@@ -73,6 +73,7 @@ impl Reader {
             "NCCL_P2P_PXN_LEVEL" => settings.p2p_pxn_level = self.number(name, value, 2),
             "NCCL_NETDEVS_POLICY" => settings.netdevs_policy = self.netdevs_policy(name, value),
             "NCCL_CROSS_NIC" => settings.cross_nic = self.number(name, value, 2),
+            "NCCL_MNNVL_ENABLE" => settings.mnnvl_enable = self.number(name, value, 2),
             "NCCL_MNNVL_SCATTER_NETS_ENABLE" => {
                 settings.mnnvl_scatter_nets = self.number(name, value, 1) != 0
             }
@@ -83,18 +84,20 @@ impl Reader {
             "NCCL_COLLNET_ENABLE" => {
                 settings.collnet_enable = Some(self.number(name, value, 0) != 0)
             }
-            "NCCL_IGNORE_CPU_AFFINITY" => {
-                settings.ignore_cpu_affinity = self.number(name, value, 0) != 0
-            }
             "NCCL_GRAPH_FILE" => settings.graph_file = Some(value.to_owned()),
             _ if self.connect(settings, name, value) => {}
             _ if self.tuning(&mut settings.tuning, name, value) => {}
-            _ if names::is_known(name) => {}
-            _ if name.starts_with("NCCL_") => self.unknown(name),
-            _ => self.note(
-                name,
-                "is not an NCCL variable; it changes nothing".to_owned(),
-            ),
+            _ => match names::effect(name) {
+                Some(Effect::NotModelled(assumed)) => {
+                    self.note(name, format!("is not modelled: {assumed}"));
+                }
+                Some(_) => {}
+                None if name.starts_with("NCCL_") => self.unknown(name),
+                None => self.note(
+                    name,
+                    "is not an NCCL variable; it changes nothing".to_owned(),
+                ),
+            },
         }
     }
 
@@ -114,6 +117,13 @@ impl Reader {
     }
 
     pub(super) fn number(&mut self, name: &str, value: &str, default: i64) -> i64 {
+        if value.is_empty() {
+            self.note(
+                name,
+                "is empty; NCCL decides as if it were not set".to_owned(),
+            );
+            return default;
+        }
         match integer(value) {
             (_, Reading::Overflow) => {
                 self.note(

@@ -3,7 +3,7 @@
 use super::parse::{Reader, whitespace_integers};
 
 /// Variables that change bandwidths, latencies, threads and choices, but not the search.
-pub const TUNING: [&str; 11] = [
+pub(super) const NAMES: [&str; 11] = [
     "NCCL_ALGO",
     "NCCL_BUFFSIZE",
     "NCCL_LL128_BUFFSIZE",
@@ -158,6 +158,25 @@ mod tests {
             ["1024 is not in 160 to 640; NCCL takes 640"]
         );
         assert_eq!(read("NCCL_NTHREADS", "-2").1, [""; 0]);
+    }
+
+    #[test]
+    fn empty_is_unset() {
+        for name in [
+            "NCCL_NTHREADS",
+            "NCCL_MIN_CTAS",
+            "NCCL_CROSS_NIC",
+            "NCCL_MIN_NCHANNELS",
+        ] {
+            let (mut settings, notes) = read(name, "");
+            assert_eq!(
+                notes,
+                ["is empty; NCCL decides as if it were not set"],
+                "{name}"
+            );
+            (settings.in_force, settings.notes) = (Vec::new(), Vec::new());
+            assert_eq!(settings, Settings::default(), "{name}");
+        }
     }
 
     #[test]

@@ -53,7 +53,8 @@ fn plain(system: &System, node: NodeId) -> String {
         NodeData::Gpu(gpu) => format!("GPU{}", gpu.dev),
         NodeData::Dev(dev) => format!("DEV{}", dev.dev),
         NodeData::Net(net) => format!("NET{}", net.dev),
-        NodeData::Cpu(_) => format!("CPU{id}"),
+        // A NUMA node may be -1; ids have 56 bits.
+        NodeData::Cpu(_) => format!("CPU{}", (id << 8).cast_signed() >> 8),
         NodeData::Gin { dev, .. } => format!("GIN{dev}"),
         NodeData::Rma { dev, .. } => format!("RMA{dev}"),
         NodeData::Nvs => "NVS".to_owned(),

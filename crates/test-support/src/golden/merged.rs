@@ -1,11 +1,10 @@
 //! Comparing what the whole job decides.
 
-use plan::{GraphKind, Pattern};
+use plan::expand::{Above, TreePlace};
+use plan::{Gdr, GraphKind, Nvls, Pattern};
 use planner::Joined;
-use planner::connect::collnet::Above;
-use planner::connect::{Nvls, TreePlace};
-use planner::routing::Gdr;
 use serde_json::Value;
+use topology::{NcclId, NodeType};
 
 use super::compare::{self, Difference};
 
@@ -26,13 +25,13 @@ pub(super) fn check(
 }
 
 fn check_counts(joined: &Joined, nvlink_domain: bool, expected: &Value) -> Result<(), Difference> {
-    let (layout, facts, p2p) = (joined.layout(), &joined.facts, &joined.p2p);
-    let nvls = joined.nvls;
+    let (layout, facts, p2p) = (joined.layout(), &joined.facts, joined.common().p2p);
+    let nvls = joined.common().nvls;
     let numbers = [
         ("nRanks", i64::from(layout.ranks())),
         ("nNodes", i64::from(layout.nodes())),
-        ("nChannels", i64::from(joined.channels.count())),
-        ("collChannels", i64::from(joined.channels.count())),
+        ("nChannels", i64::from(joined.common().channels.count())),
+        ("collChannels", i64::from(joined.common().channels.count())),
         ("nvlsSupport", i64::from(nvls.is_some())),
         (
             "nvlsChannels",
@@ -57,7 +56,7 @@ fn check_counts(joined: &Joined, nvlink_domain: bool, expected: &Value) -> Resul
         compare::integer(name, mine, &expected[name])?;
     }
     compare::float("minNetBw", facts.min_net_bw, &expected["minNetBw"])?;
-    let buffers = joined.buffers;
+    let buffers = joined.common().buffers;
     integers(
         "buffSizes",
         [buffers.ll, buffers.ll128, buffers.simple],
@@ -139,19 +138,20 @@ const fn pattern_number(pattern: Pattern) -> i64 {
 }
 
 fn check_rings(joined: &Joined, expected: &Value) -> Result<(), Difference> {
-    let channels = joined.channels.count();
+    let channels = joined.common().channels.count();
     check_length("rings", channels, expected)?;
     for channel in 0..channels {
         let name = format!("rings[{channel}]");
         integers(
             &name,
-            joined.ring(channel).map(i64::from),
+            joined.expansion.ring(channel).map(i64::from),
             &expected[channel as usize],
         )?;
         // A single rank's place must agree with the whole ring.
-        let ring: Vec<u32> = joined.ring(channel).collect();
+        let ring: Vec<u32> = joined.expansion.ring(channel).collect();
         for (index, rank) in ring.iter().enumerate() {
             let place = joined
+                .expansion
                 .ring_place(*rank, channel)
                 .map(|place| (place.previous, place.next, place.index));
             let around = |step: usize| ring[(index + step) % ring.len()];
@@ -175,12 +175,13 @@ fn check_trees(joined: &Joined, expected: &Value) -> Result<(), Difference> {
         ("treeDown1", |place| place.down[1]),
         ("treeDown2", |place| place.down[2]),
     ];
-    let channels = joined.channels.count();
+    let channels = joined.common().channels.count();
     for (name, part) in parts {
         check_length(name, channels, &expected[name])?;
         for channel in 0..channels {
             let ranks = 0..joined.layout().ranks();
-            let mine = ranks.map(|rank| or_none(joined.tree_place(rank, channel).and_then(part)));
+            let mine = ranks
+                .map(|rank| or_none(joined.expansion.tree_place(rank, channel).and_then(part)));
             integers(
                 &format!("{name}[{channel}]"),
                 mine,
@@ -188,7 +189,7 @@ fn check_trees(joined: &Joined, expected: &Value) -> Result<(), Difference> {
             )?;
         }
     }
-    let depths = (0..channels).map(|_| i64::from(joined.tree_depth()));
+    let depths = (0..channels).map(|_| i64::from(joined.expansion.tree_depth()));
     integers("treeDepth", depths, &expected["treeDepth"])
 }
 
@@ -196,13 +197,15 @@ fn check_nvls(joined: &Joined, expected: &Value) -> Result<(), Difference> {
     let theirs = expected.as_array().map_or(&[][..], Vec::as_slice);
     let ranks = joined.layout().ranks();
     let mine = joined
+        .common()
         .nvls
         .filter(|nvls| nvls.channels > 0)
         .map_or(0, |_| ranks);
     check_length("nvls", mine, expected)?;
     for theirs in theirs {
         let rank = theirs["rank"].as_u64().unwrap_or(u64::MAX) as u32;
-        let (Some(nvls), Some(place)) = (joined.nvls, joined.nvls_place(rank)) else {
+        let (Some(nvls), Some(place)) = (joined.common().nvls, joined.expansion.nvls_place(rank))
+        else {
             return Err(Difference::new(
                 format!("nvls of rank {rank}"),
                 "none",
@@ -212,7 +215,7 @@ fn check_nvls(joined: &Joined, expected: &Value) -> Result<(), Difference> {
         let compared = || {
             compare::integer("nHeads", i64::from(nvls.heads), &theirs["nHeads"])?;
             compare::integer("headRank", or_none(place.head), &theirs["headRank"])?;
-            let out = if joined.collnet && place.head.is_some() {
+            let out = if joined.common().collnet && place.head.is_some() {
                 i64::from(ranks)
             } else {
                 -1
@@ -243,20 +246,20 @@ fn check_nvls(joined: &Joined, expected: &Value) -> Result<(), Difference> {
 fn check_collnet(joined: &Joined, expected: &Value) -> Result<(), Difference> {
     compare::integer(
         "collnetEnable",
-        i64::from(joined.collnet),
+        i64::from(joined.common().collnet),
         &expected["collnetEnable"],
     )?;
     compare::integer(
         "collNetChainSupport",
-        i64::from(joined.chains_reach_network(0)),
+        i64::from(joined.expansion.chains_reach_network(0)),
         &expected["collNetChainSupport"],
     )?;
-    if !joined.collnet {
+    if !joined.common().collnet {
         return Ok(());
     }
     let ranks = joined.layout().ranks();
-    for channel in 0..joined.channels.count() {
-        let place = |rank| joined.chain_place(rank, channel);
+    for channel in 0..joined.common().channels.count() {
+        let place = |rank| joined.expansion.chain_place(rank, channel);
         let up = |rank| match place(rank).and_then(|place| place.up) {
             None => -1,
             Some(Above::Network) => i64::from(ranks),
@@ -277,7 +280,7 @@ fn check_collnet(joined: &Joined, expected: &Value) -> Result<(), Difference> {
     }
     integers(
         "collnetHeads",
-        joined.collnet_heads(0).into_iter().map(i64::from),
+        joined.expansion.collnet_heads(0).into_iter().map(i64::from),
         &expected["collnetHeads"],
     )
 }
@@ -287,18 +290,20 @@ fn check_ring_nets(joined: &Joined, expected: &Value) -> Result<(), Difference> 
     let members: Vec<u32> = joined
         .layout()
         .node(0)
-        .map(|node| {
-            joined
-                .layout()
-                .members(node)
-                .iter()
-                .map(|local| node.first_rank + local)
-                .collect()
-        })
+        .map(|node| joined.layout().ranks_of(node))
         .unwrap_or_default();
+    let system = joined
+        .layout()
+        .node(0)
+        .map(|node| joined.node_plan(node).view.system());
+    let dev = |id: i64| {
+        let net =
+            system.and_then(|system| system.net(system.find(NodeType::Net, NcclId(id as u64))?));
+        net.map_or(-1, |net| i64::from(net.dev))
+    };
     let mut index = 0;
     for rank in members {
-        let edges = joined.ring_edges(rank).map_err(|error| {
+        let edges = joined.expansion.ring_edges(rank).map_err(|error| {
             Difference::new(
                 format!("ringNets of rank {rank}"),
                 error.to_string(),
@@ -318,12 +323,12 @@ fn check_ring_nets(joined: &Joined, expected: &Value) -> Result<(), Difference> 
                     if edge.sends { "send" } else { "recv" },
                     &theirs["dir"],
                 )?;
-                compare::text("netId", &format!("{:#x}", edge.net.id.0), &theirs["netId"])?;
-                compare::integer("netDev", i64::from(edge.net.dev), &theirs["netDev"])?;
+                compare::text("netId", &format!("{:#x}", edge.net.net), &theirs["netId"])?;
+                compare::integer("netDev", dev(edge.net.net), &theirs["netDev"])?;
                 compare::integer("proxyRank", i64::from(edge.net.proxy), &theirs["proxyRank"])?;
                 let gdr = match edge.net.gdr {
-                    Gdr::Disabled => 0,
-                    Gdr::Default => 1,
+                    Gdr::Host(_) => 0,
+                    Gdr::Direct => 1,
                     Gdr::Pci => 2,
                 };
                 compare::integer("gdr", gdr, &theirs["gdr"])
@@ -337,7 +342,7 @@ fn check_ring_nets(joined: &Joined, expected: &Value) -> Result<(), Difference> 
 
 fn check_schedule(joined: &Joined, expected: &Value) -> Result<(), Difference> {
     let theirs = expected.as_array().map_or(&[][..], Vec::as_slice);
-    let mine: Vec<_> = joined.schedule(0).collect();
+    let mine: Vec<_> = joined.expansion.schedule(0).collect();
     check_length("p2pScheduleRank0", mine.len() as u32, expected)?;
     for (index, (round, theirs)) in mine.iter().zip(theirs).enumerate() {
         let name = format!("p2pScheduleRank0[{index}]");

@@ -11,7 +11,7 @@ mod tuning;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use plan::{Graph, GraphKind};
+use plan::{CostTable, Graph, GraphKind};
 use planner::cluster::nvlink_domain;
 use planner::cost::{self, Profile};
 use planner::{Cluster, HostPlan, Joined, Request, Settings};
@@ -296,9 +296,14 @@ impl Case {
             &Profile::nccl_2_30(),
         );
         let table = table.map_err(|error| Difference::new("table", error.to_string(), "a table"));
+        // What goes into a plan must choose the same when it comes back.
+        let table = table.and_then(|table| {
+            let read = serde_json::to_string(&table).and_then(|text| serde_json::from_str(&text));
+            read.map_err(|error| Difference::new("table as JSON", error.to_string(), "a table"))
+        });
         judge(
             Section::Tuning,
-            table.and_then(|table| tuning::check(&table, &self.answer["tuning"])),
+            table.and_then(|table: CostTable| tuning::check(&table, &self.answer["tuning"])),
         );
         verdicts
     }

@@ -93,7 +93,7 @@ impl System {
 }
 
 /// Whether there is a GPU with a rank or a port with a device number at or below this element.
-fn is_used(element: &Element) -> bool {
+pub(crate) fn is_used(element: &Element) -> bool {
     match element.tag {
         Tag::Gpu => element.get("rank").is_some(),
         Tag::Net => element.get("dev").is_some(),

@@ -93,7 +93,7 @@ fn check_text<'a>(file: &Arc<str>, bytes: &'a [u8], limits: Limits) -> Result<&'
         return Err(Error::new(
             at(Position::default()),
             "the file is too large for a topology",
-            format!("{} bytes", bytes.len()),
+            format!("more than {} bytes", limits.bytes),
             format!("at most {} bytes", limits.bytes),
         ));
     }

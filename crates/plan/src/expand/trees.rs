@@ -1,9 +1,10 @@
 //! Double binary trees over the nodes, chains inside them.
 
-use plan::{GraphKind, Pattern};
+use serde::Serialize;
 
-use super::Joined;
-use crate::cluster::NodePlace;
+use super::Expansion;
+use crate::graph::Pattern;
+use crate::layout::NodePlace;
 
 /// Where a node hangs in one tree over nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -77,7 +78,7 @@ pub fn double_tree(nodes: u32, node: u32) -> [TreeLinks; 2] {
 }
 
 /// A rank's place in the tree of one channel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct TreePlace {
     /// The rank above; `None` for the root.
     pub up: Option<u32>,
@@ -101,41 +102,38 @@ enum Attachment {
     Child(usize),
 }
 
-impl Joined {
+impl Expansion {
     /// The rank of a node at which one of its tree links ends.
     fn attached(&self, node: NodePlace, searched: u32, attachment: Attachment) -> Option<u32> {
-        let pattern = self
-            .node_plan(node)
-            .graph(GraphKind::Tree)
-            .map_or(Pattern::Tree, |tree| tree.pattern);
-        let at = match (attachment, pattern) {
+        let tree = &self.parts(node).tree;
+        let at = match (attachment, tree.pattern) {
             (Attachment::Child(0), Pattern::BalancedTree | Pattern::SplitTree) => 1,
             (Attachment::Child(1), Pattern::SplitTree) => 1,
             _ => 0,
         };
-        let chain = self.chains(node).tree.order(searched);
+        let chain = tree.order(searched);
         chain
             .get(at)
             .or_else(|| chain.first())
-            .map(|local| node.first_rank + local)
+            .map(|local| self.layout.rank_at(node, *local))
     }
 
     /// A rank's neighbours in the tree of a channel; `None` beyond the last rank or channel.
     pub fn tree_place(&self, rank: u32, channel: u32) -> Option<TreePlace> {
-        let base = self.channels.base(channel)?;
-        let place = self.layout().rank(rank)?;
+        let base = self.common.channels.base(channel)?;
+        let place = self.layout.rank(rank)?;
         let node = place.node;
-        let tree = &self.chains(node).tree;
+        let tree = &self.parts(node).tree;
         let chain = tree.order(base.searched);
-        let at = tree.position(base.searched, place.position) as usize;
-        let own = |at: usize| chain.get(at).map(|local| node.first_rank + local);
+        let at = tree.position(base.searched, place.member) as usize;
+        let own = |at: usize| chain.get(at).map(|local| self.layout.rank_at(node, *local));
         let mut found = TreePlace {
             up: at.checked_sub(1).and_then(own),
             down: [own(at + 1), None, None],
         };
-        let links = double_tree(self.layout().nodes(), node.node)[usize::from(base.second_tree)];
+        let links = double_tree(self.layout.nodes(), node.node)[usize::from(base.second_tree)];
         let of_node = |node: u32, attachment| {
-            self.attached(self.layout().node(node)?, base.searched, attachment)
+            self.attached(self.layout.node(node)?, base.searched, attachment)
         };
         if let Some(parent) = links.parent
             && self.attached(node, base.searched, Attachment::Parent) == Some(rank)
@@ -155,7 +153,7 @@ impl Joined {
 
     /// Links between a leaf and the root of a tree, as NCCL's cost model counts them.
     pub fn tree_depth(&self) -> u32 {
-        let (ranks, nodes) = (self.layout().ranks(), self.layout().nodes());
+        let (ranks, nodes) = (self.layout.ranks().max(1), self.layout.nodes().max(1));
         ranks / nodes - 1 + nodes.ilog2()
     }
 }

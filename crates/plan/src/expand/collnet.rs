@@ -1,14 +1,17 @@
 //! Networks that reduce (CollNet, SHARP): chains towards the network, and heads that collect for it.
 
-use plan::GraphKind;
+use serde::Serialize;
 
-use super::Joined;
+use super::Expansion;
+use crate::graph::GraphKind;
+use crate::layout::NodePlace;
 
 /// Most ranks of a node for which heads collect directly.
 const MAX_DIRECT_RANKS: u32 = 8;
 
 /// A neighbour in a chain.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Above {
     /// The network.
     Network,
@@ -17,7 +20,7 @@ pub enum Above {
 }
 
 /// A rank's place in the chain of one channel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct ChainPlace {
     /// Towards the network; `None` where the rank is in no chain.
     pub up: Option<Above>,
@@ -26,7 +29,7 @@ pub struct ChainPlace {
 }
 
 /// A rank's place where heads collect for the network; the same in all channels.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DirectPlace {
     /// Which head the rank is.
     pub head: Option<u32>,
@@ -42,16 +45,16 @@ pub struct DirectPlace {
     pub depth: u32,
 }
 
-impl Joined {
+impl Expansion {
     /// A rank's place in the chain of a channel; `None` when the network does not reduce, or beyond the last rank or
     /// channel.
     pub fn chain_place(&self, rank: u32, channel: u32) -> Option<ChainPlace> {
-        if !self.collnet {
+        if !self.common.collnet {
             return None;
         }
-        let searched = self.channels.base(channel)?.searched;
-        let place = self.layout().rank(rank)?;
-        let chains = &self.chains(place.node).collnet_chain;
+        let searched = self.common.channels.base(channel)?.searched;
+        let place = self.layout.rank(rank)?;
+        let chains = &self.parts(place.node).collnet_chain;
         let chain = chains.order(searched);
         if chain.is_empty() {
             return Some(ChainPlace {
@@ -59,8 +62,12 @@ impl Joined {
                 down: None,
             });
         }
-        let at = chains.position(searched, place.position) as usize;
-        let own = |at: usize| chain.get(at).map(|local| place.node.first_rank + local);
+        let at = chains.position(searched, place.member) as usize;
+        let own = |at: usize| {
+            chain
+                .get(at)
+                .map(|local| self.layout.rank_at(place.node, *local))
+        };
         let up = at
             .checked_sub(1)
             .map_or(Some(Above::Network), |at| own(at).map(Above::Rank));
@@ -72,14 +79,14 @@ impl Joined {
 
     /// Links of a chain from the network to its end.
     pub fn chain_depth(&self) -> u32 {
-        self.layout().ranks() / self.layout().nodes()
+        self.layout.ranks() / self.layout.nodes().max(1)
     }
 
     /// Distinct first GPUs of a node's collnet-direct channels.
-    fn direct_heads(&self, node: crate::cluster::NodePlace) -> Vec<u32> {
-        let chains = &self.chains(node).collnet_direct;
+    fn direct_heads(&self, node: NodePlace) -> Vec<u32> {
+        let chains = &self.parts(node).collnet_direct;
         let mut heads = Vec::new();
-        for channel in 0..self.facts.graph(GraphKind::CollnetDirect).channels {
+        for channel in 0..self.common.graph_channels(GraphKind::CollnetDirect) {
             if let Some(head) = chains.order(channel).first()
                 && !heads.contains(head)
             {
@@ -92,50 +99,56 @@ impl Joined {
     /// The ranks of a rank's node that talk to the reducing network: the heads of NVLink SHARP where there is that,
     /// otherwise those that collect. Empty when the network does not reduce.
     pub fn collnet_heads(&self, rank: u32) -> Vec<u32> {
-        let Some(place) = self.layout().rank(rank).filter(|_| self.collnet) else {
+        let Some(place) = self.layout.rank(rank).filter(|_| self.common.collnet) else {
             return Vec::new();
         };
-        let heads = match self.nvls {
-            Some(nvls) => self.chains(place.node).nvls_heads[..nvls.heads as usize].to_vec(),
+        let heads = match self.common.nvls {
+            Some(nvls) => self
+                .parts(place.node)
+                .nvls_heads
+                .iter()
+                .take(nvls.heads as usize)
+                .copied()
+                .collect(),
             None => self.direct_heads(place.node),
         };
         heads
             .into_iter()
-            .map(|local| place.node.first_rank + local)
+            .map(|local| self.layout.rank_at(place.node, local))
             .collect()
     }
 
     /// Whether chains can be used: all of a node's begin at ranks that talk to the reducing network.
     pub fn chains_reach_network(&self, rank: u32) -> bool {
-        let Some(place) = self.layout().rank(rank).filter(|_| self.collnet) else {
+        let Some(place) = self.layout.rank(rank).filter(|_| self.common.collnet) else {
             return false;
         };
         let heads = self.collnet_heads(rank);
-        let chains = &self.chains(place.node).collnet_chain;
-        (0..self.facts.graph(GraphKind::CollnetChain).channels).all(|channel| {
+        let chains = &self.parts(place.node).collnet_chain;
+        (0..self.common.graph_channels(GraphKind::CollnetChain)).all(|channel| {
             chains
                 .order(channel)
                 .first()
-                .is_none_or(|local| heads.contains(&(place.node.first_rank + local)))
+                .is_none_or(|local| heads.contains(&self.layout.rank_at(place.node, *local)))
         })
     }
 
     /// A rank's place where heads collect; `None` when the network does not reduce, nodes are too large, or beyond the last
     /// rank.
     pub fn direct_place(&self, rank: u32) -> Option<DirectPlace> {
-        if !self.collnet || self.facts.max_local_ranks > MAX_DIRECT_RANKS {
+        if !self.common.collnet || self.layout.sizes().max().unwrap_or(0) > MAX_DIRECT_RANKS {
             return None;
         }
-        let place = self.layout().rank(rank)?;
+        let place = self.layout.rank(rank)?;
         let heads = self.direct_heads(place.node);
         if heads.is_empty() {
             return None;
         }
-        let global = |local: &u32| place.node.first_rank + local;
+        let global = |local: &u32| self.layout.rank_at(place.node, *local);
         let head = heads.iter().position(|head| *head == place.local);
         // NCCL takes the channel with the head's number, which is the head's own unless heads repeat.
         let row = head.map_or(&[][..], |head| {
-            self.chains(place.node).collnet_direct.order(head as u32)
+            self.parts(place.node).collnet_direct.order(head as u32)
         });
         let down: Vec<u32> = row
             .iter()
@@ -149,7 +162,7 @@ impl Joined {
             .collect();
         let mut rotated: Vec<u32> = heads.iter().map(global).collect();
         rotated.rotate_left(head.unwrap_or(0));
-        let local_ranks = self.layout().members(place.node).len() as u32;
+        let local_ranks = self.layout.members(place.node).len() as u32;
         Some(DirectPlace {
             head: head.map(|head| head as u32),
             shift: rank % local_ranks % heads.len() as u32,

@@ -1,8 +1,11 @@
 //! Whether the parts of a plan fit together, so that whoever reads a plan need not ask again.
 
+mod joined;
+
 use std::collections::BTreeSet;
 
 use crate::channel::{GraphPaths, neighbours};
+use crate::common::MAX_CHANNELS;
 use crate::connection::EndPoint;
 use crate::error::Error;
 use crate::graph::{Graph, GraphKind};
@@ -14,7 +17,7 @@ pub(crate) fn plan(plan: &Plan) -> Result<(), Error> {
     for (index, machine) in plan.machines.iter().enumerate() {
         check_machine(&format!("machines[{index}]"), machine)?;
     }
-    let mut next = 0u64;
+    let (mut next, mut machines) = (0u64, 0u64);
     for (index, run) in plan.hosts.iter().enumerate() {
         let at = || format!("hosts[{index}]");
         let Some(machine) = plan.machines.get(run.machine as usize) else {
@@ -26,16 +29,20 @@ pub(crate) fn plan(plan: &Plan) -> Result<(), Error> {
                 format!("the first rank is {}, but should be {next}", run.first_rank),
             ));
         }
+        if machine.gpus.is_empty() {
+            return Err(wrong(at(), format!("machine {} has no GPU", run.machine)));
+        }
         next += machine.gpus.len() as u64 * u64::from(run.count);
+        machines += u64::from(run.count);
         // Ranks are signed 32-bit numbers in NCCL.
-        if next > i32::MAX as u64 {
+        if next.max(machines) > i32::MAX as u64 {
             return Err(wrong(
                 at(),
                 "there are more ranks than NCCL can number".to_owned(),
             ));
         }
     }
-    Ok(())
+    joined::check(plan)
 }
 
 fn check_machine(at: &str, machine: &Machine) -> Result<(), Error> {
@@ -61,6 +68,9 @@ fn check_machine(at: &str, machine: &Machine) -> Result<(), Error> {
     let mut ranks = BTreeSet::new();
     for (index, group) in machine.groups.iter().enumerate() {
         let at = format!("{at}.groups[{index}]");
+        if group.ranks.is_empty() {
+            return Err(wrong(at, "the group has no GPUs".to_owned()));
+        }
         for &rank in &group.ranks {
             if usize::try_from(rank).is_ok_and(|rank| rank < machine.gpus.len())
                 && ranks.insert(rank)
@@ -109,6 +119,13 @@ fn check_graph(
     finite(at, "bw_intra", graph.bw_intra)?;
     finite(at, "bw_inter", graph.bw_inter)?;
     finite(at, "latency_inter", graph.latency_inter)?;
+    if graph.channels.len() > MAX_CHANNELS as usize {
+        let found = graph.channels.len();
+        return Err(wrong(
+            at.to_owned(),
+            format!("it has {found} channels, but NCCL has {MAX_CHANNELS} at most"),
+        ));
+    }
     for (index, channel) in graph.channels.iter().enumerate() {
         let at = || format!("{at}.channels[{index}]");
         if channel.ranks.is_empty() {
@@ -197,6 +214,6 @@ fn once(at: &str, name: &str, kinds: impl Iterator<Item = GraphKind>) -> Result<
     Ok(())
 }
 
-const fn wrong(at: String, problem: String) -> Error {
+pub(crate) const fn wrong(at: String, problem: String) -> Error {
     Error::Inconsistent { at, problem }
 }

@@ -1,0 +1,199 @@
+//! The commands that price and compare plans.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use plan::{Algorithm, Protocol};
+use topology::edit::Edit;
+
+use super::{JobArguments, Variables, variable};
+use crate::sizes::{Collectives, Sizes, collectives, sizes};
+
+/// Examples of `topo cost`.
+pub const COST_EXAMPLES: &str = "\
+Examples:
+  topo cost topology.xml                       what NCCL takes for an all-reduce of 1 KiB to 8 GiB
+  topo cost plan.json --collective all         a plan from topo plan -o, all collectives
+  topo cost topology.xml --hosts 16 --sizes 64K..1G --factor 4
+  topo cost topology.xml --sizes 1M,10M,100M --algorithm ring --protocol ll128,simple
+  topo cost topology.xml --set NCCL_ALGO=^NVLS what NCCL takes under this setting
+  topo cost topology.xml --table               bandwidth and latency of every way, and why some are not there
+  topo cost topology.xml --profile mine.toml   constants that were measured here
+  topo cost --built-in-profile > mine.toml     a file to start from
+  topo cost topology.xml --alpha-beta          algorithms that NCCL does not have, by the α–β model
+
+Sizes are those of the whole message in bytes; K, M, G and T are powers of 1024. ▸ marks a size at which the choice
+changes. Time and bandwidths are predictions of NCCL's own model, not measurements.";
+
+/// Examples of `topo what-if`.
+pub const WHAT_IF_EXAMPLES: &str = "\
+Examples:
+  topo what-if topology.xml                    each GPU, NIC, switch and NVLink fails once, worst first
+  topo what-if topology.xml --hosts 16         one of 16 hosts fails so
+  topo what-if topology.xml --only nic,nvlink --sizes 1M,8G
+  topo what-if topology.xml --format json      with every difference of the two plans
+
+Each row compares two whole plans, and is what topo plan gives with the options that stand in the row.";
+
+/// Examples of `topo diff`.
+pub const DIFF_EXAMPLES: &str = "\
+Examples:
+  topo diff before.xml after.xml               two machines
+  topo diff plan.json topology.xml             does the machine still give this plan?
+  topo diff topology.xml --set-b NCCL_CROSS_NIC=0
+  topo diff topology.xml --hosts 16 --without-b host3/mlx5_3
+  topo diff a.xml b.xml --format json
+
+Compared is what a job would notice. Bus ids, device and NUMA numbers and names do not count, nor do settings that
+change nothing.
+Exit status: 0 when the plans mean the same (nothing is printed), 1 when they differ, 2 when something is wrong.";
+
+/// What a machine loses before it is planned.
+#[derive(Debug, Clone, Default, Args)]
+pub struct EditArguments {
+    /// Plan without a device or a link: GPU5, mlx5_3, a PCI bus id, NVSwitch, GPU2:GPU5 (repeatable; host3/GPU5: only there)
+    #[arg(long, value_name = "DEVICE", value_parser = without)]
+    pub without: Vec<Edit>,
+    /// Plan with a slower link, by what remains: GPU2:GPU5=50%, GPU0:NVSwitch=17, mlx5_3=50% (repeatable)
+    #[arg(long, value_name = "LINK=SHARE", value_parser = degrade)]
+    pub degrade: Vec<Edit>,
+}
+
+impl EditArguments {
+    /// All of them.
+    pub fn all(&self) -> Vec<Edit> {
+        [&self.without[..], &self.degrade[..]].concat()
+    }
+}
+
+fn without(text: &str) -> Result<Edit, String> {
+    Edit::without(text).map_err(|error| error.to_string())
+}
+
+fn degrade(text: &str) -> Result<Edit, String> {
+    Edit::degrade(text).map_err(|error| error.to_string())
+}
+
+/// The forms of a comparison.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum TextOrJson {
+    /// Tables for people
+    Text,
+    /// JSON
+    Json,
+}
+
+/// Arguments of `topo cost`.
+#[derive(Debug, Args)]
+pub struct CostArguments {
+    /// The job: topology files, or one plan from `topo plan -o`.
+    #[command(flatten)]
+    pub job: JobArguments,
+    /// Collectives: all-reduce, all-gather, reduce-scatter, broadcast, reduce, or all; with --alpha-beta all-to-all, gather, scatter
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = collectives, default_value = "all-reduce")]
+    pub collective: Vec<Collectives>,
+    /// Message sizes: 64K, a list 1M,8M or a range 1K..8G
+    #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = sizes, default_value = "1K..8G")]
+    pub sizes: Vec<Sizes>,
+    /// From one size of a range to the next
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u64).range(2..))]
+    pub factor: u64,
+    /// Choose among these algorithms only
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub algorithm: Vec<Algorithm>,
+    /// Choose among these protocols only
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub protocol: Vec<Protocol>,
+    /// Cost profile with the model's constants (TOML); built in is nccl-2.30
+    #[arg(long, value_name = "PROFILE")]
+    pub profile: Option<PathBuf>,
+    /// Print the built-in cost profile, to start another one from
+    #[arg(long, exclusive = true)]
+    pub built_in_profile: bool,
+    /// Show bandwidth and latency of every algorithm and protocol instead of sizes
+    #[arg(long)]
+    pub table: bool,
+    /// Also judge the algorithms that NCCL does not have, by the α–β model
+    #[arg(long)]
+    pub alpha_beta: bool,
+    /// What to print
+    #[arg(long, value_enum, default_value_t = TextOrJson::Text)]
+    pub format: TextOrJson,
+}
+
+/// What may fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Failing {
+    /// Each GPU
+    Gpu,
+    /// Each network port
+    Nic,
+    /// Each PCI switch, and the NVSwitches together
+    Switch,
+    /// One NVLink of every pair that has some
+    Nvlink,
+}
+
+/// Arguments of `topo what-if`.
+#[derive(Debug, Args)]
+pub struct WhatIfArguments {
+    /// The job. Failures are those of its first host.
+    #[command(flatten)]
+    pub job: JobArguments,
+    /// Only these failures
+    #[arg(long, value_enum, value_name = "KIND", value_delimiter = ',')]
+    pub only: Vec<Failing>,
+    /// All-reduce sizes whose loss is predicted; the last one decides the order
+    #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = sizes, default_value = "64K,1G")]
+    pub sizes: Vec<Sizes>,
+    /// What to print
+    #[arg(long, value_enum, default_value_t = TextOrJson::Text)]
+    pub format: TextOrJson,
+}
+
+/// Arguments of `topo diff`.
+#[derive(Debug, Args)]
+pub struct DiffArguments {
+    /// Topology file, folder that holds topology.xml, or plan; - for standard input
+    #[arg(value_name = "A")]
+    pub first: PathBuf,
+    /// What to compare with; the same file when only settings or edits differ
+    #[arg(value_name = "B")]
+    pub second: Option<PathBuf>,
+    /// Hosts in the job, each like the file
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
+    pub hosts: u32,
+    /// All hosts form one NVLink domain (MNNVL, such as GB200 NVL72)
+    #[arg(long)]
+    pub nvlink_domain: bool,
+    /// The network reduces (SHARP) and its plug-in is there
+    #[arg(long)]
+    pub collnet: bool,
+    /// Variables of both.
+    #[command(flatten)]
+    pub variables: Variables,
+    /// Set one of NCCL's variables for A only
+    #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
+    pub set_a: Vec<(String, String)>,
+    /// Set one of NCCL's variables for B only
+    #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
+    pub set_b: Vec<(String, String)>,
+    /// Plan A without a device or a link
+    #[arg(long, value_name = "DEVICE", value_parser = without)]
+    pub without_a: Vec<Edit>,
+    /// Plan B without a device or a link
+    #[arg(long, value_name = "DEVICE", value_parser = without)]
+    pub without_b: Vec<Edit>,
+    /// Plan A with a slower link
+    #[arg(long, value_name = "LINK=SHARE", value_parser = degrade)]
+    pub degrade_a: Vec<Edit>,
+    /// Plan B with a slower link
+    #[arg(long, value_name = "LINK=SHARE", value_parser = degrade)]
+    pub degrade_b: Vec<Edit>,
+    /// Sizes for which choices are compared
+    #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = sizes, default_value = "1K..8G")]
+    pub sizes: Vec<Sizes>,
+    /// What to print
+    #[arg(long, value_enum, default_value_t = TextOrJson::Text)]
+    pub format: TextOrJson,
+}

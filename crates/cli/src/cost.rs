@@ -1,0 +1,347 @@
+//! `topo cost`: which algorithm and protocol is taken for which size, and how long that takes.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, anyhow, bail};
+use plan::cost::{Choice, CostModel, Estimate, NoChoice};
+use plan::{Algorithm, Collective, CostTable, GraphKind, Plan, Protocol, Setting};
+use planner::cost::profile::NCCL_2_30_TOML;
+use planner::cost::{AlphaBeta, Profile, Scheme};
+use serde::Serialize;
+
+use crate::arguments::JobArguments;
+use crate::arguments::compare::{CostArguments, TextOrJson};
+use crate::environment::Environment;
+use crate::input::Source;
+use crate::job::{self, Job};
+use crate::output::Output;
+use crate::render::{self, Look};
+use crate::sizes;
+
+/// Largest cost profile that is read, bytes.
+const PROFILE_LIMIT: u64 = 1 << 20;
+
+/// What is priced.
+#[derive(Debug)]
+pub struct Subject {
+    /// What it is called.
+    pub name: String,
+    /// Hosts and ranks.
+    pub hosts: u32,
+    /// Ranks.
+    pub ranks: u64,
+    /// Settings that decide something.
+    pub settings: Vec<Setting>,
+    /// What is odd about the settings.
+    pub notes: Vec<String>,
+    /// What collectives cost.
+    pub costs: CostTable,
+    /// The α–β model of the same job, where it is known.
+    pub alpha_beta: Option<AlphaBeta>,
+}
+
+/// One collective over all sizes.
+#[derive(Debug)]
+pub struct Sweep {
+    /// The collective.
+    pub collective: Collective,
+    /// What is taken for each size, or why nothing is.
+    pub choices: Vec<(u64, Result<Choice, NoChoice>)>,
+    /// The best algorithm of the α–β model for each size, and the next one.
+    pub schemes: Vec<(u64, Vec<Estimate<Scheme>>)>,
+}
+
+/// Prices a job or a plan.
+pub fn run(
+    arguments: &CostArguments,
+    environment: &Environment,
+    output: &mut Output,
+) -> Result<()> {
+    if arguments.built_in_profile {
+        output.text = NCCL_2_30_TOML.to_owned();
+        return Ok(());
+    }
+    let mut subject = read(arguments, environment, output)?;
+    restrict(
+        &mut subject.costs,
+        &arguments.algorithm,
+        &arguments.protocol,
+    );
+    let sizes =
+        sizes::expand(&arguments.sizes, arguments.factor).map_err(|problem| anyhow!(problem))?;
+    let mut collectives: Vec<Collective> = Vec::new();
+    for collective in arguments.collective.iter().flat_map(|given| &given.0) {
+        if !collectives.contains(collective) {
+            collectives.push(*collective);
+        }
+    }
+    let schemes = subject.alpha_beta.filter(|_| arguments.alpha_beta);
+    if arguments.alpha_beta && schemes.is_none() {
+        bail!(
+            "{} has no ring channels, from which the α–β model takes its figures",
+            subject.name
+        );
+    }
+    let sweeps: Vec<Sweep> = collectives
+        .iter()
+        .map(|collective| sweep(&subject, *collective, &sizes, schemes.as_ref()))
+        .collect();
+    // One collective without any choice may stand beside others; alone it leaves nothing to say.
+    if !arguments.table
+        && sweeps.iter().all(|sweep| {
+            sweep.schemes.is_empty() && sweep.choices.iter().all(|(_, choice)| choice.is_err())
+        })
+        && let Some(Err(problem)) = sweeps
+            .iter()
+            .find_map(|sweep| Some(&sweep.choices.first()?.1))
+    {
+        let hint = if Collective::TUNED.contains(&problem.collective) {
+            ""
+        } else {
+            "; --alpha-beta judges it by the α–β model"
+        };
+        bail!("{}: {problem}{hint}", subject.name);
+    }
+    let look = Look {
+        width: environment.width,
+        colour: environment.colour,
+    };
+    output.text = match (arguments.format, arguments.table) {
+        (TextOrJson::Text, false) => render::cost::page(&subject, &sweeps, look),
+        (TextOrJson::Text, true) => render::cost::table_page(&subject, &collectives, look),
+        (TextOrJson::Json, table) => json(&subject, &sweeps, table)?,
+    };
+    Ok(())
+}
+
+fn read(
+    arguments: &CostArguments,
+    environment: &Environment,
+    output: &mut Output,
+) -> Result<Subject> {
+    let profile = profile(arguments.profile.as_deref())?;
+    job::refuse_input_twice(&arguments.job)?;
+    let mut machines = Vec::new();
+    for file in &arguments.job.files {
+        match Source::read(file, output)? {
+            Source::Topology(machine) => machines.push(machine),
+            Source::Plan(name, plan) => {
+                refuse_job_options(&arguments.job, &name)?;
+                if arguments.profile.is_some() {
+                    bail!(
+                        "{name} is a plan, whose costs were computed when it was made; expected topology files with --profile"
+                    );
+                }
+                return of_plan(name, *plan, &profile);
+            }
+        }
+    }
+    let settings = job::read_settings(&arguments.job, environment, output)?;
+    let hosts = job::hosts(machines, &arguments.job, output)?;
+    let job = Job::of(hosts, &arguments.job, settings, &profile, output)?;
+    let inputs = job.joined.cost_inputs();
+    Ok(Subject {
+        name: job.name(),
+        hosts: job.hosts(),
+        ranks: u64::from(inputs.ranks),
+        settings: job.deciding(),
+        notes: render::settings::warnings(&job.settings).collect(),
+        alpha_beta: AlphaBeta::of(&inputs, &profile),
+        costs: job.costs,
+    })
+}
+
+fn of_plan(name: String, plan: Plan, profile: &Profile) -> Result<Subject> {
+    let costs = plan.costs.clone().with_context(|| {
+        format!("{name} is a plan without a cost table; expected one that topo plan -o wrote")
+    })?;
+    let ring = plan
+        .common
+        .as_ref()
+        .and_then(|common| common.graph(GraphKind::Ring));
+    let alpha_beta = ring.and_then(|ring| {
+        AlphaBeta::of_ring(costs.job.ranks, costs.job.nodes, &ring.into(), profile)
+    });
+    Ok(Subject {
+        hosts: plan.request.hosts,
+        ranks: plan.rank_count(),
+        settings: plan.settings,
+        notes: Vec::new(),
+        alpha_beta,
+        name,
+        costs,
+    })
+}
+
+/// A plan is a job already.
+pub fn refuse_job_options(arguments: &JobArguments, plan: &str) -> Result<()> {
+    let given = [
+        ("another file", arguments.files.len() > 1),
+        ("--hosts", arguments.hosts > 1),
+        ("--nvlink-domain", arguments.nvlink_domain),
+        ("--collnet", arguments.collnet),
+        ("--without", !arguments.edits.without.is_empty()),
+        ("--degrade", !arguments.edits.degrade.is_empty()),
+        ("--set", !arguments.variables.set.is_empty()),
+    ];
+    match given.iter().find(|(_, given)| *given) {
+        Some((option, _)) => bail!(
+            "{plan} is a plan, which {option} cannot change any more; expected topology files with it"
+        ),
+        None => Ok(()),
+    }
+}
+
+/// The cost profile of a file, or the built-in one.
+fn profile(file: Option<&Path>) -> Result<Profile> {
+    let Some(file) = file else {
+        return Ok(Profile::nccl_2_30());
+    };
+    let cannot = || format!("cannot read {}", file.display());
+    let size = std::fs::metadata(file).with_context(cannot)?.len();
+    if size > PROFILE_LIMIT {
+        bail!(
+            "{} has {size} bytes; a cost profile has at most {PROFILE_LIMIT}",
+            file.display()
+        );
+    }
+    let text = std::fs::read_to_string(file).with_context(cannot)?;
+    Ok(Profile::from_toml(&file.display().to_string(), &text)?)
+}
+
+/// Leaves only the ways that are asked for.
+fn restrict(costs: &mut CostTable, algorithms: &[Algorithm], protocols: &[Protocol]) {
+    costs.entries.retain(|entry| {
+        (algorithms.is_empty() || algorithms.contains(&entry.algorithm))
+            && (protocols.is_empty() || protocols.contains(&entry.protocol))
+    });
+}
+
+fn sweep(
+    subject: &Subject,
+    collective: Collective,
+    sizes: &[u64],
+    schemes: Option<&AlphaBeta>,
+) -> Sweep {
+    let best = |model: &AlphaBeta, bytes| {
+        let mut estimates = model.estimates(collective, bytes);
+        estimates.sort_by(|a, b| a.time_us.total_cmp(&b.time_us));
+        estimates
+    };
+    Sweep {
+        collective,
+        choices: sizes
+            .iter()
+            .map(|bytes| (*bytes, subject.costs.choose(collective, *bytes)))
+            .collect(),
+        schemes: schemes.map_or_else(Vec::new, |model| {
+            sizes
+                .iter()
+                .map(|bytes| (*bytes, best(model, *bytes)))
+                .collect()
+        }),
+    }
+}
+
+/// What stands in a row.
+#[derive(Serialize)]
+struct Row {
+    bytes: u64,
+    #[serde(flatten)]
+    taken: Option<Taken>,
+    /// Algorithm, protocol, channels or threads are others than at the size before.
+    changed: bool,
+    runner_up: Option<Timed>,
+    refused: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Taken {
+    algorithm: Algorithm,
+    protocol: Protocol,
+    channels: u32,
+    threads: u32,
+    time_us: f32,
+    algorithm_bandwidth_gbps: Option<f64>,
+    bus_bandwidth_gbps: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct Timed {
+    algorithm: Algorithm,
+    protocol: Protocol,
+    time_us: f64,
+}
+
+/// Whether another way is taken than at the size before.
+pub fn changes(choices: &[(u64, Result<Choice, NoChoice>)], at: usize) -> bool {
+    let way = |index: usize| {
+        let choice = choices.get(index)?.1.as_ref().ok()?;
+        Some((choice.algorithm, choice.protocol))
+    };
+    at > 0 && way(at) != way(at - 1)
+}
+
+fn row(choices: &[(u64, Result<Choice, NoChoice>)], at: usize) -> Row {
+    let (bytes, choice) = &choices[at];
+    Row {
+        bytes: *bytes,
+        changed: changes(choices, at),
+        taken: choice.as_ref().ok().map(|choice| Taken {
+            algorithm: choice.algorithm,
+            protocol: choice.protocol,
+            channels: choice.channels,
+            threads: choice.warps * 32,
+            time_us: choice.time_us,
+            algorithm_bandwidth_gbps: choice.algorithm_bandwidth,
+            bus_bandwidth_gbps: choice.bus_bandwidth,
+        }),
+        runner_up: choice.as_ref().ok().and_then(|choice| {
+            choice.runner_up.map(|next| Timed {
+                algorithm: next.way.0,
+                protocol: next.way.1,
+                time_us: next.time_us,
+            })
+        }),
+        refused: choice.as_ref().err().map(ToString::to_string),
+    }
+}
+
+fn json(subject: &Subject, sweeps: &[Sweep], table: bool) -> Result<String> {
+    let collectives: Vec<serde_json::Value> = sweeps
+        .iter()
+        .map(|sweep| {
+            let rows: Vec<Row> = (0..sweep.choices.len()).map(|at| row(&sweep.choices, at)).collect();
+            let mut value = serde_json::json!({
+                "collective": sweep.collective,
+                "sizes": if Collective::TUNED.contains(&sweep.collective) { rows } else { Vec::new() },
+            });
+            if !sweep.schemes.is_empty() {
+                value["alpha_beta"] = sweep
+                    .schemes
+                    .iter()
+                    .map(|(bytes, estimates)| {
+                        let estimates: Vec<serde_json::Value> = estimates
+                            .iter()
+                            .map(|estimate| serde_json::json!({"scheme": estimate.way, "time_us": estimate.time_us}))
+                            .collect();
+                        serde_json::json!({"bytes": bytes, "schemes": estimates})
+                    })
+                    .collect();
+            }
+            value
+        })
+        .collect();
+    let mut value = serde_json::json!({
+        "name": subject.name,
+        "hosts": subject.hosts,
+        "ranks": subject.ranks,
+        "profile": subject.costs.profile,
+        "settings": subject.settings,
+        "collectives": collectives,
+    });
+    if table {
+        value["table"] = serde_json::to_value(&subject.costs)?;
+    }
+    Ok(serde_json::to_string_pretty(&value)? + "\n")
+}

@@ -1,0 +1,272 @@
+//! What collectives cost, as tables.
+
+use plan::cost::Estimate;
+use plan::{Collective, CostTable, Protocol};
+use planner::cost::Scheme;
+
+use super::table::Columns;
+use super::{Look, count};
+use crate::cost::{Subject, Sweep, changes};
+use crate::sizes::short;
+
+/// Marks a size at which the choice changes.
+const CHANGE: &str = "▸";
+
+/// Sizes, choices and times.
+pub fn page(subject: &Subject, sweeps: &[Sweep], look: Look) -> String {
+    let mut text = head(subject, look);
+    for sweep in sweeps {
+        text.push('\n');
+        text.push_str(&look.title(
+            sweep.collective.name(),
+            "what NCCL takes for a message of this size",
+        ));
+        text.push_str(&choices(sweep, look));
+        if !sweep.schemes.is_empty() {
+            text.push('\n');
+            text.push_str(&look.title(
+                &format!("{} by the α–β model", sweep.collective),
+                &model(subject),
+            ));
+            text.push_str(&schemes(subject, sweep, look));
+        }
+    }
+    trim(&text)
+}
+
+fn trim(text: &str) -> String {
+    text.lines()
+        .map(|line| format!("{}\n", line.trim_end()))
+        .collect()
+}
+
+fn head(subject: &Subject, look: Look) -> String {
+    let mut text = format!("{}\n", look.heading(&subject.name));
+    let job = format!(
+        "{}, {}",
+        count(subject.hosts as usize, "host"),
+        count(subject.ranks as usize, "rank")
+    );
+    text.push_str(&look.field("job", &job));
+    text.push_str(&look.field("profile", &subject.costs.profile));
+    let settings: Vec<String> = subject
+        .settings
+        .iter()
+        .map(|setting| format!("{}={}", setting.name, setting.value))
+        .collect();
+    text.push_str(&if settings.is_empty() {
+        look.field("settings", "NCCL's defaults")
+    } else {
+        look.field("settings", &settings.join(" "))
+    });
+    for note in &subject.notes {
+        text.push_str(&look.notice(&super::wrap(note, super::FIELD, super::FIELD, look.width)));
+    }
+    text
+}
+
+/// µs with as many digits as matter.
+pub fn microseconds(time: f64) -> String {
+    let digits = match time {
+        100.0.. => 0,
+        10.0.. => 1,
+        _ => 2,
+    };
+    format!("{time:.digits$}")
+}
+
+fn bandwidth(bandwidth: Option<f64>) -> String {
+    bandwidth.map_or_else(String::new, |bandwidth| format!("{bandwidth:.2}"))
+}
+
+/// How much more something is, as a share of 1: `+12 %`, `-3.1 %`, or `×17` from ten times on.
+pub fn percent(more: f64) -> String {
+    match more * 100.0 {
+        percent if percent.abs() < 0.05 => "±0 %".to_owned(),
+        900.0.. => format!("×{:.0}", more + 1.0),
+        percent if percent.abs() >= 10.0 => format!("{percent:+.0} %"),
+        percent => format!("{percent:+.1} %"),
+    }
+}
+
+fn choices(sweep: &Sweep, look: Look) -> String {
+    if !Collective::TUNED.contains(&sweep.collective) {
+        return look
+            .faint("  NCCL makes it of point-to-point transfers: there is nothing to choose\n");
+    }
+    let headers = [
+        "",
+        "size",
+        "algorithm",
+        "protocol",
+        "channels",
+        "threads",
+        "time µs",
+        "alg GB/s",
+        "bus GB/s",
+        "runner-up",
+    ];
+    let mut table = Columns::new(look, &headers).right(&[1, 4, 5, 6, 7, 8]);
+    for (at, (bytes, choice)) in sweep.choices.iter().enumerate() {
+        let mark = if changes(&sweep.choices, at) {
+            CHANGE
+        } else {
+            ""
+        };
+        let mut row = vec![mark.to_owned(), short(*bytes)];
+        match choice {
+            Ok(choice) => {
+                let time = f64::from(choice.time_us);
+                let next = choice.runner_up.map_or_else(String::new, |next| {
+                    let (algorithm, protocol) = next.way;
+                    let more = if time > 0.0 {
+                        percent(next.time_us / time - 1.0)
+                    } else {
+                        String::new()
+                    };
+                    format!("{algorithm} {protocol} {more}")
+                });
+                row.extend([
+                    choice.algorithm.to_string(),
+                    choice.protocol.to_string(),
+                    choice.channels.to_string(),
+                    (choice.warps * 32).to_string(),
+                    microseconds(time),
+                    bandwidth(choice.algorithm_bandwidth),
+                    bandwidth(choice.bus_bandwidth),
+                    next,
+                ]);
+            }
+            Err(problem) => {
+                return look.notice(&super::wrap(&problem.to_string(), "  ", "  ", look.width));
+            }
+        }
+        table.row(row);
+    }
+    table.finish()
+}
+
+/// The model's figures.
+fn model(subject: &Subject) -> String {
+    subject.alpha_beta.map_or_else(String::new, |model| {
+        format!(
+            "algorithms that NCCL does not have; α {} µs per message, 1/β {:.1} GB/s over all channels",
+            model.alpha_us(),
+            model.bandwidth()
+        )
+    })
+}
+
+fn schemes(subject: &Subject, sweep: &Sweep, look: Look) -> String {
+    let headers = [
+        "",
+        "size",
+        "algorithm",
+        "time µs",
+        "alg GB/s",
+        "bus GB/s",
+        "runner-up",
+        "NCCL's choice µs",
+    ];
+    let mut table = Columns::new(look, &headers).right(&[1, 3, 4, 5, 7]);
+    let mut before: Option<Scheme> = None;
+    for (at, (bytes, estimates)) in sweep.schemes.iter().enumerate() {
+        let Some(best) = estimates.first() else {
+            continue;
+        };
+        let mark = if before.is_some_and(|before| before != best.way) {
+            CHANGE
+        } else {
+            ""
+        };
+        before = Some(best.way);
+        let next = estimates
+            .get(1)
+            .map_or_else(String::new, |next| more(best, next));
+        let nccl = sweep
+            .choices
+            .get(at)
+            .and_then(|(_, choice)| choice.as_ref().ok());
+        let alone = (best.time_us > 0.0).then(|| *bytes as f64 / best.time_us / 1000.0);
+        let factor = sweep.collective.bus_factor(subject.costs.job.ranks);
+        table.row(vec![
+            mark.to_owned(),
+            short(*bytes),
+            best.way.to_string(),
+            microseconds(best.time_us),
+            bandwidth(alone),
+            bandwidth(alone.map(|alone| alone * factor)),
+            next,
+            nccl.map_or_else(String::new, |choice| {
+                microseconds(f64::from(choice.time_us))
+            }),
+        ]);
+    }
+    table.finish()
+}
+
+fn more(best: &Estimate<Scheme>, next: &Estimate<Scheme>) -> String {
+    if best.time_us > 0.0 {
+        format!(
+            "{} {}",
+            next.way,
+            percent(next.time_us / best.time_us - 1.0)
+        )
+    } else {
+        next.way.to_string()
+    }
+}
+
+/// Bandwidth and latency of every way.
+pub fn table_page(subject: &Subject, collectives: &[Collective], look: Look) -> String {
+    let mut text = head(subject, look);
+    for collective in collectives {
+        text.push('\n');
+        text.push_str(&look.title(
+            collective.name(),
+            "message bytes per time without latency, and the time of an empty message",
+        ));
+        text.push_str(&ways(&subject.costs, *collective, look));
+    }
+    trim(&text)
+}
+
+fn ways(costs: &CostTable, collective: Collective, look: Look) -> String {
+    let entries: Vec<_> = costs
+        .entries
+        .iter()
+        .filter(|entry| entry.collective == collective)
+        .collect();
+    if entries.is_empty() {
+        return look.faint("  no algorithm to choose\n");
+    }
+    let mut table = Columns::new(
+        look,
+        &[
+            "algorithm",
+            "protocol",
+            "GB/s",
+            "latency µs",
+            "threads",
+            "remark",
+        ],
+    )
+    .right(&[2, 3, 4]);
+    for entry in entries {
+        let threads = costs.threads(entry.algorithm).most[entry.protocol as usize];
+        let (gbps, remark) = match entry.off {
+            None => (format!("{:.2}", entry.bandwidth), String::new()),
+            Some(off) => ("-".to_owned(), off.reason().to_owned()),
+        };
+        let protocol: Protocol = entry.protocol;
+        table.row(vec![
+            entry.algorithm.to_string(),
+            protocol.to_string(),
+            gbps,
+            microseconds(f64::from(entry.latency)),
+            threads.to_string(),
+            remark,
+        ]);
+    }
+    table.finish()
+}

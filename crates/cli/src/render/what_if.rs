@@ -1,0 +1,219 @@
+//! What single failures leave, as a table.
+
+use super::cost::microseconds;
+use super::table::Columns;
+use super::{Look, count, gbps, ranges, wrap};
+use crate::edits;
+use crate::sizes::short;
+use crate::what_if::{Figures, Report, Row};
+
+/// The whole page.
+pub fn page(report: &Report, look: Look) -> String {
+    let job = &report.job;
+    let mut text = format!("{}\n", look.heading(&job.name()));
+    text.push_str(&look.field(
+        "job",
+        &format!(
+            "{}, {}",
+            count(job.hosts() as usize, "host"),
+            count(report.whole.ranks as usize, "rank")
+        ),
+    ));
+    text.push_str(&look.field("whole", &whole(report)));
+    text.push('\n');
+    let failures: usize = report.rows.iter().map(|row| row.failures.len()).sum();
+    let remark = format!(
+        "worst first; loss is the share of its speed that an all-reduce of this size loses (below 0 it gains){}",
+        if job.hosts() > 1 {
+            ", when one host fails so"
+        } else {
+            ""
+        }
+    );
+    text.push_str(&look.title(&count(failures, "single failure"), &remark));
+    text.push_str(&table(report, look));
+    for row in report.rows.iter().filter(|row| row.left.is_err()) {
+        let Err(problem) = &row.left else { continue };
+        text.push('\n');
+        let sentence = format!("Without {} NCCL cannot start: {problem}", names(row));
+        text.push_str(&look.notice(&wrap(&sentence, "  ", "  ", look.width)));
+    }
+    if let Some(row) = report.rows.first() {
+        text.push('\n');
+        let hint = format!(
+            "The first row again, in full: topo plan … {}",
+            edits::option(&row.failures[0].edit)
+        );
+        text.push_str(&look.faint(&wrap(&hint, "  ", "  ", look.width)));
+    }
+    text.lines()
+        .map(|line| format!("{}\n", line.trim_end()))
+        .collect()
+}
+
+fn whole(report: &Report) -> String {
+    let figures = &report.whole;
+    let times = report
+        .sizes
+        .iter()
+        .zip(&figures.times)
+        .map(|(bytes, time)| {
+            let time = time.map_or("no way".to_owned(), |time| {
+                format!("{} µs", microseconds(f64::from(time)))
+            });
+            format!("{} in {time}", short(*bytes))
+        });
+    format!(
+        "{}, rings {}; all-reduce of {}",
+        count(figures.channels as usize, "channel"),
+        rings(figures),
+        times.collect::<Vec<_>>().join(", ")
+    )
+}
+
+fn rings(figures: &Figures) -> String {
+    let (channels, each) = figures.rings;
+    format!("{channels} × {} GB/s", gbps(each))
+}
+
+fn table(report: &Report, look: Look) -> String {
+    let losses: Vec<String> = report
+        .sizes
+        .iter()
+        .map(|bytes| format!("loss at {}", short(*bytes)))
+        .collect();
+    let mut headers = vec!["fails", "which", "ranks", "channels", "rings"];
+    headers.extend(losses.iter().map(String::as_str));
+    let right: Vec<usize> = (2..headers.len()).collect();
+    let mut table = Columns::new(look, &headers).right(&right);
+    for row in &report.rows {
+        let failure = &row.failures[0];
+        let kind = match failure.of {
+            Some(1) | None => failure.kind.name().to_owned(),
+            Some(of) => format!("one of {of} {}s", failure.kind),
+        };
+        let mut cells = vec![kind, names(row)];
+        match &row.left {
+            Ok(figures) => {
+                cells.extend([
+                    figures.ranks.to_string(),
+                    figures.channels.to_string(),
+                    rings(figures),
+                ]);
+                cells.extend(
+                    row.losses
+                        .iter()
+                        .map(|loss| loss.map_or("no way".to_owned(), percent)),
+                );
+            }
+            Err(_) => {
+                cells.extend(["-".to_owned(), "-".to_owned(), "cannot start".to_owned()]);
+                cells.extend(row.losses.iter().map(|_| "all".to_owned()));
+            }
+        }
+        table.row(cells);
+    }
+    table.finish()
+}
+
+fn percent(loss: f64) -> String {
+    match loss * 100.0 {
+        percent if percent.abs() < 0.05 => "none".to_owned(),
+        percent if percent.abs() >= 10.0 => format!("{percent:.0} %"),
+        percent => format!("{percent:.1} %"),
+    }
+}
+
+fn names(row: &Row) -> String {
+    let names: Vec<&str> = row
+        .failures
+        .iter()
+        .map(|failure| failure.name.as_str())
+        .collect();
+    shorten(&names).join(", ")
+}
+
+/// Names that differ in one number only are one: `GPU0-7:NVSwitch`.
+fn shorten(names: &[&str]) -> Vec<String> {
+    let mut left: Vec<&str> = names.to_vec();
+    let mut short = Vec::new();
+    while let Some(&first) = left.first() {
+        let mut best: Option<(&str, &str, Vec<i32>)> = None;
+        for (front, back) in numbers(first) {
+            let alike: Vec<i32> = left
+                .iter()
+                .filter_map(|name| between(name, front, back))
+                .collect();
+            if best
+                .as_ref()
+                .is_none_or(|(_, _, most)| alike.len() > most.len())
+            {
+                best = Some((front, back, alike));
+            }
+        }
+        match best {
+            Some((front, back, alike)) if alike.len() > 1 => {
+                left.retain(|name| between(name, front, back).is_none());
+                short.push(format!("{front}{}{back}", ranges(&alike, ",")));
+            }
+            _ => {
+                left.remove(0);
+                short.push(first.to_owned());
+            }
+        }
+    }
+    short
+}
+
+/// What stands before and behind each decimal number of a name. Bus ids hold no numbers.
+fn numbers(name: &str) -> Vec<(&str, &str)> {
+    if name.split('/').any(topology::BusId::is_well_formed) {
+        return Vec::new();
+    }
+    let is_digit = |at: usize| name.as_bytes().get(at).is_some_and(u8::is_ascii_digit);
+    let starts = (0..name.len()).filter(|at| is_digit(*at) && (*at == 0 || !is_digit(at - 1)));
+    starts
+        .map(|start| {
+            let end = (start..name.len())
+                .find(|at| !is_digit(*at))
+                .unwrap_or(name.len());
+            (&name[..start], &name[end..])
+        })
+        .collect()
+}
+
+/// The number between two texts, if that is all there is and is written as numbers are.
+fn between(name: &str, front: &str, back: &str) -> Option<i32> {
+    let digits = name.strip_prefix(front)?.strip_suffix(back)?;
+    let number: i32 = digits.parse().ok()?;
+    (number.to_string() == digits).then_some(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_differ_in_a_number_are_one() {
+        for (names, short) in [
+            (&["GPU0", "GPU1", "GPU2", "GPU5"][..], "GPU0-2,5"),
+            (&["mlx5_0", "mlx5_1", "mlx5_10"], "mlx5_0,1,10"),
+            (
+                &["GPU0:NVSwitch", "GPU1:NVSwitch", "GPU2:NVSwitch"],
+                "GPU0-2:NVSwitch",
+            ),
+            (
+                &["GPU0:GPU1", "GPU0:GPU3", "GPU2:GPU3"],
+                "GPU0:GPU1,3 | GPU2:GPU3",
+            ),
+            (
+                &["0000:15:01.0", "0000:25:01.0"],
+                "0000:15:01.0 | 0000:25:01.0",
+            ),
+            (&["NVSwitch"], "NVSwitch"),
+            (&["mlx5_00", "mlx5_1"], "mlx5_00 | mlx5_1"),
+        ] {
+            assert_eq!(shorten(names).join(" | "), short);
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Message sizes and collectives as people write them.
+
+use plan::Collective;
+
+/// Most sizes of one command.
+const MOST: usize = 10_000;
+
+/// Units by their letter: powers of 1024, as nccl-tests reads them.
+const UNITS: [(char, u32); 4] = [('K', 10), ('M', 20), ('G', 30), ('T', 40)];
+
+/// One size, or those from one to another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sizes {
+    from: u64,
+    to: u64,
+}
+
+/// Some collectives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Collectives(pub Vec<Collective>);
+
+/// Reads `64K` or `1K..8G`.
+pub fn sizes(text: &str) -> Result<Sizes, String> {
+    let (from, to) = text.split_once("..").unwrap_or((text, text));
+    let (from, to) = (size(from)?, size(to)?);
+    if from > to {
+        return Err(format!("{text} is empty; expected the smaller size first"));
+    }
+    Ok(Sizes { from, to })
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    let wrong = || {
+        format!(
+            "`{text}` is no size; expected bytes from 1 on, such as 64K or 1G (K, M, G, T are powers of 1024)"
+        )
+    };
+    let upper = text.to_ascii_uppercase();
+    let short = upper
+        .strip_suffix("IB")
+        .or_else(|| upper.strip_suffix('B'))
+        .unwrap_or(&upper);
+    let unit = UNITS
+        .iter()
+        .find_map(|(letter, shift)| Some((short.strip_suffix(*letter)?, *shift)));
+    let (digits, shift) = unit.unwrap_or((short, 0));
+    let number: u64 = digits.parse().map_err(|_| wrong())?;
+    let bytes = number.checked_mul(1 << shift).ok_or_else(wrong)?;
+    // The model counts in 63 bits.
+    if bytes == 0 || i64::try_from(bytes).is_err() {
+        return Err(wrong());
+    }
+    Ok(bytes)
+}
+
+/// All sizes of a command, ascending, each once; a range goes on by `factor`.
+pub fn expand(given: &[Sizes], factor: u64) -> Result<Vec<u64>, String> {
+    let mut all = Vec::new();
+    for range in given {
+        let sizes = std::iter::successors(Some(range.from), |size| size.checked_mul(factor));
+        all.extend(sizes.take_while(|size| *size <= range.to));
+        if all.len() > MOST {
+            return Err(format!(
+                "more than {MOST} sizes; expected fewer (a larger --factor)"
+            ));
+        }
+    }
+    all.sort_unstable();
+    all.dedup();
+    Ok(all)
+}
+
+/// A size as people write it, where that is exact: `64K`, `1G`, `1000`.
+pub fn short(bytes: u64) -> String {
+    let unit = UNITS
+        .iter()
+        .rev()
+        .find(|(_, shift)| bytes >= 1 << shift && bytes.is_multiple_of(1 << shift));
+    match unit {
+        Some((letter, shift)) => format!("{}{letter}", bytes >> shift),
+        None => bytes.to_string(),
+    }
+}
+
+/// Reads `all-reduce`, `AllReduce` or `all`.
+pub fn collectives(text: &str) -> Result<Collectives, String> {
+    if text.eq_ignore_ascii_case("all") {
+        return Ok(Collectives(Collective::TUNED.into_iter().rev().collect()));
+    }
+    let plain: String = text
+        .chars()
+        .filter(|letter| !matches!(letter, '-' | '_'))
+        .collect();
+    match plain.parse() {
+        Ok(collective) => Ok(Collectives(vec![collective])),
+        Err(_) => {
+            let names = Collective::ALL.map(kebab);
+            let near = crate::suggest::nearest(text, names.iter().map(String::as_str), 1);
+            Err(format!(
+                "no such collective{}; expected {} or all",
+                crate::suggest::question(&near).trim_end_matches('?'),
+                names.join(", ")
+            ))
+        }
+    }
+}
+
+/// `all-reduce` for AllReduce.
+pub fn kebab(collective: Collective) -> String {
+    let mut text = String::new();
+    for letter in collective.name().chars() {
+        if letter.is_ascii_uppercase() && !text.is_empty() {
+            text.push('-');
+        }
+        text.push(letter.to_ascii_lowercase());
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_and_written() {
+        for (text, bytes) in [
+            ("1", 1),
+            ("1K", 1024),
+            ("64k", 65536),
+            ("3MiB", 3 << 20),
+            ("8GB", 8 << 30),
+            ("1T", 1 << 40),
+        ] {
+            assert_eq!(size(text), Ok(bytes), "{text}");
+        }
+        for text in [
+            "",
+            "K",
+            "0",
+            "-1",
+            "1.5M",
+            "1X",
+            "99999999T",
+            "9223372036854775808",
+        ] {
+            assert!(size(text).is_err(), "{text}");
+        }
+        assert_eq!(
+            [1023, 1024, 1536, 1 << 20, 3 << 30].map(short),
+            ["1023", "1K", "1536", "1M", "3G"]
+        );
+    }
+
+    #[test]
+    fn ranges_go_on_by_the_factor() {
+        let expand = |texts: &[&str], factor| {
+            let sizes: Vec<Sizes> = texts.iter().map(|text| sizes(text).unwrap()).collect();
+            super::expand(&sizes, factor)
+        };
+        assert_eq!(
+            expand(&["1K..5K", "2K", "7"], 2),
+            Ok(vec![7, 1024, 2048, 4096])
+        );
+        assert_eq!(expand(&["1K..1M"], 32), Ok(vec![1024, 32768, 1 << 20]));
+        assert!(sizes("2K..1K").is_err());
+    }
+
+    #[test]
+    fn collectives_in_either_spelling() {
+        for text in ["all-reduce", "AllReduce", "all_reduce", "ALLREDUCE"] {
+            assert_eq!(
+                collectives(text),
+                Ok(Collectives(vec![Collective::AllReduce]))
+            );
+        }
+        assert_eq!(collectives("all").map(|all| all.0.len()), Ok(5));
+        assert!(
+            collectives("all-reduse").is_err_and(|error| error.contains("did you mean all-reduce"))
+        );
+        assert_eq!(kebab(Collective::ReduceScatter), "reduce-scatter");
+    }
+}

@@ -1,0 +1,179 @@
+//! What all ranks of a job have in common once its hosts are joined: stored once, whatever the number of ranks.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use topology::PathType;
+
+use crate::graph::{GraphKind, Pattern};
+
+/// Most channels of a communicator.
+pub const MAX_CHANNELS: u32 = 64;
+
+/// Peers that one batch of point-to-point work serves.
+const PEERS_PER_BATCH: u32 = 8;
+
+/// What all ranks have in common. With the machines and the hosts of the plan it gives every rank's neighbours
+/// ([`Expansion`](crate::Expansion)).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Common {
+    /// The graphs in search order, merged over all nodes.
+    pub graphs: Vec<GraphSummary>,
+    /// Channels of collectives.
+    pub channels: Channels,
+    /// NVLink SHARP, if all nodes have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nvls: Option<Nvls>,
+    /// The network reduces (CollNet).
+    pub collnet: bool,
+    /// Point-to-point transfers.
+    pub p2p: P2pChannels,
+    /// Buffers of each connection.
+    pub buffers: Buffers,
+    /// Ranks of one host that are in different nodes share the host's memory (not `NCCL_SHM_DISABLE`).
+    pub shared_memory: bool,
+}
+
+impl Common {
+    /// A merged graph.
+    pub fn graph(&self, kind: GraphKind) -> Option<&GraphSummary> {
+        self.graphs.iter().find(|graph| graph.kind == kind)
+    }
+
+    /// Channels of a merged graph; 0 where it was not found on all nodes.
+    pub fn graph_channels(&self, kind: GraphKind) -> u32 {
+        self.graph(kind).map_or(0, |graph| graph.channels)
+    }
+}
+
+/// A graph without its channels, as ranks compare it.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GraphSummary {
+    /// Which family.
+    pub kind: GraphKind,
+    /// The pattern of the first rank's graph; patterns are not compared.
+    pub pattern: Pattern,
+    /// Channels, the fewest of all ranks.
+    pub channels: u32,
+    /// All channels have the same order, on all ranks.
+    pub same_channels: bool,
+    /// Bandwidth of each channel inside a node, GB/s, the least.
+    pub bw_intra: f32,
+    /// Bandwidth of each channel to the network, GB/s, the least.
+    pub bw_inter: f32,
+    /// Latency of the first rank's port, µs; it is not compared.
+    pub latency_inter: f32,
+    /// The worst path between GPUs.
+    #[schemars(with = "crate::schema::PathTypeName")]
+    pub type_intra: PathType,
+    /// The worst path between GPU and network port.
+    #[schemars(with = "crate::schema::PathTypeName")]
+    pub type_inter: PathType,
+    /// NICs: 0 the same in and out, 1 any, 2 in alternating pairs; the largest.
+    pub cross_nic: i32,
+}
+
+/// The channels of a communicator, and which searched channel each of them repeats.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Channels {
+    /// Channels of the search, the same number for rings and trees.
+    pub searched: u32,
+    /// For each channel the base channel that it repeats: `searched` channels with the first tree of each pair, then
+    /// `searched` with the second. Rings of both halves are the same.
+    pub base: Vec<u8>,
+}
+
+/// Which searched channel a channel is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Base {
+    /// The searched channel.
+    pub searched: u32,
+    /// The channel has the second tree of the pair.
+    pub second_tree: bool,
+}
+
+impl Channels {
+    /// Number of channels.
+    pub const fn count(&self) -> u32 {
+        self.base.len() as u32
+    }
+
+    /// What a channel is made of; `None` beyond the last.
+    pub fn base(&self, channel: u32) -> Option<Base> {
+        let base = u32::from(*self.base.get(channel as usize)?);
+        let second_tree = base >= self.searched;
+        Some(Base {
+            searched: if second_tree {
+                base - self.searched
+            } else {
+                base
+            },
+            second_tree,
+        })
+    }
+}
+
+/// NVLink SHARP of a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Nvls {
+    /// Channels, as rank 0 decides; generations of GPUs differ.
+    pub channels: u32,
+    /// Chunk, bytes.
+    pub chunk_size: i64,
+    /// Largest chunk of the tree over nodes, bytes.
+    pub tree_max_chunk_size: i64,
+    /// Heads of each node; 0 switches NVLink SHARP off although the GPUs have it.
+    pub heads: u32,
+}
+
+impl Nvls {
+    /// The number that stands for the switch behind a head.
+    pub const fn pseudo_rank(ranks: u32, head: u32) -> u32 {
+        ranks + 1 + head
+    }
+}
+
+/// Channels, chunks and groups of point-to-point transfers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct P2pChannels {
+    /// Channels, a power of two.
+    pub channels: u32,
+    /// Channels between one pair of ranks, a power of two.
+    pub per_peer: u32,
+    /// Chunk, bytes.
+    pub chunk_size: i64,
+    /// Ranks of one node that take part in a round together; divides the size of every node.
+    pub group: u32,
+}
+
+impl P2pChannels {
+    /// The first channel of a round's transfers.
+    pub fn base_channel(&self, round: u32, nodes: u32) -> u32 {
+        let base = if nodes > 1 {
+            round / self.group * self.group.div_ceil(PEERS_PER_BATCH)
+                + round % self.group / PEERS_PER_BATCH
+        } else {
+            round
+        };
+        match self.channels.ilog2() {
+            0 => 0,
+            bits => (base % self.channels).reverse_bits() >> (32 - bits),
+        }
+    }
+}
+
+/// Bytes of one connection's buffers, by protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Buffers {
+    /// LL.
+    pub ll: i64,
+    /// LL128.
+    pub ll128: i64,
+    /// Simple.
+    pub simple: i64,
+}

@@ -1,0 +1,246 @@
+//! A plan without what stands for the same thing under another name.
+
+use serde_json::{Map, Value, json};
+
+use crate::error::Error;
+use crate::json;
+use crate::plan::Plan;
+
+/// What says who made the plan and for what, but not what came of it.
+const OF_PLAN: [&str; 5] = ["producer", "fingerprint", "settings", "request", "profile"];
+
+/// Names of a machine.
+const OF_MACHINE: [&str; 2] = ["name", "summary"];
+
+/// Names of a GPU.
+const OF_GPU: [&str; 2] = ["dev", "bus_id"];
+
+/// Names of a port.
+const OF_PORT: [&str; 5] = ["id", "dev", "name", "bus_id", "port"];
+
+/// Keys under which ports are named by their ids.
+const PORT_IDS: [&str; 3] = ["net", "nets", "own"];
+
+/// The plan as a tree of which all is meant.
+pub(super) fn value(plan: &Plan) -> Result<Value, Error> {
+    let mut value: Value = serde_json::from_str(&json::content(plan)?).unwrap_or_default();
+    drop_keys(&mut value, &OF_PLAN);
+    if let Some(costs) = value.get_mut("costs") {
+        canonical_costs(costs);
+    }
+    let machines = value.get_mut("machines").map(Value::take);
+    let mut distinct: Vec<Value> = Vec::new();
+    // Which of the distinct machines each machine is.
+    let mut number: Vec<usize> = Vec::new();
+    for mut machine in elements(machines) {
+        canonical_machine(&mut machine);
+        let known = distinct.iter().position(|known| *known == machine);
+        number.push(known.unwrap_or_else(|| {
+            distinct.push(machine);
+            distinct.len() - 1
+        }));
+    }
+    let runs = elements(value.get_mut("hosts").map(Value::take));
+    value["hosts"] = Value::Array(merge_runs(runs, &number));
+    value["machines"] = Value::Array(distinct);
+    Ok(keyed(value))
+}
+
+fn elements(value: Option<Value>) -> Vec<Value> {
+    match value {
+        Some(Value::Array(elements)) => elements,
+        _ => Vec::new(),
+    }
+}
+
+fn drop_keys(value: &mut Value, keys: &[&str]) {
+    if let Some(map) = value.as_object_mut() {
+        map.retain(|key, _| !keys.contains(&key.as_str()));
+    }
+}
+
+/// Runs of machines that turned out equal are one run.
+fn merge_runs(runs: Vec<Value>, number: &[usize]) -> Vec<Value> {
+    let mut merged: Vec<(usize, u64, Value)> = Vec::new();
+    for run in runs {
+        let machine = run["machine"].as_u64().unwrap_or(0) as usize;
+        let machine = number.get(machine).copied().unwrap_or(machine);
+        let count = run["count"].as_u64().unwrap_or(0);
+        match merged.last_mut() {
+            Some((last, total, _)) if *last == machine => *total += count,
+            _ => merged.push((machine, count, run["first_rank"].clone())),
+        }
+    }
+    merged
+        .into_iter()
+        .map(|(machine, count, first_rank)| {
+            json!({"machine": machine, "count": count, "first_rank": first_rank})
+        })
+        .collect()
+}
+
+/// A way that is unavailable is as good as none, whatever the reason.
+fn canonical_costs(costs: &mut Value) {
+    drop_keys(costs, &["profile"]);
+    if let Some(job) = costs.get_mut("job") {
+        drop_keys(job, &["restricted"]);
+    }
+    if let Some(entries) = costs.get_mut("entries").and_then(Value::as_array_mut) {
+        entries.retain(|entry| entry["bandwidth"].as_f64() > Some(0.0));
+    }
+}
+
+fn canonical_machine(machine: &mut Value) {
+    drop_keys(machine, &OF_MACHINE);
+    let mut ports = Vec::new();
+    for port in machine["nics"].as_array_mut().into_iter().flatten() {
+        ports.push(port["id"].as_i64());
+        drop_keys(port, &OF_PORT);
+    }
+    let mut numa = Vec::new();
+    for gpu in machine["gpus"].as_array_mut().into_iter().flatten() {
+        drop_keys(gpu, &OF_GPU);
+        if let Some(number) = gpu.get_mut("numa") {
+            *number = json!(first_place(&mut numa, number));
+        }
+    }
+    for group in machine["groups"].as_array_mut().into_iter().flatten() {
+        drop_keys(group, &["trails"]);
+        number_ports(group, &ports);
+        let members = members(group);
+        if let Some(transports) = group.get_mut("transports") {
+            *transports = canonical_transports(transports.take(), &members);
+        }
+    }
+}
+
+/// A kind with its fields beside it.
+fn flat(way: &Value) -> Value {
+    match way.as_object().and_then(|way| way.iter().next()) {
+        Some((kind, Value::Object(fields))) => {
+            let mut fields = fields.clone();
+            fields.insert("way".to_owned(), json!(kind));
+            Value::Object(fields)
+        }
+        _ => way.clone(),
+    }
+}
+
+/// The GPUs of a group by their rank in the machine, ascending.
+fn members(group: &Value) -> Vec<i64> {
+    let ranks = group["ranks"].as_array().into_iter().flatten();
+    let mut members: Vec<i64> = ranks.filter_map(Value::as_i64).collect();
+    members.sort_unstable();
+    members
+}
+
+/// Each way under its two GPUs instead of under a number, each use of a port under its GPU and port.
+fn canonical_transports(transports: Value, members: &[i64]) -> Value {
+    let list = |key: &str| elements(transports.get(key).cloned());
+    let ways = list("ways");
+    let mut between = Map::new();
+    for (row, from) in list("between").iter().zip(members) {
+        for (way, to) in row.as_array().into_iter().flatten().zip(members) {
+            if let Some(way) = ways
+                .get(way.as_u64().unwrap_or(u64::MAX) as usize)
+                .filter(|_| from != to)
+            {
+                between.insert(format!("{from}→{to}"), flat(way));
+            }
+        }
+    }
+    let mut ports = Map::new();
+    for mut port in list("ports") {
+        let name = format!("{}→NIC {}", port["gpu"], port["net"]);
+        drop_keys(&mut port, &["gpu", "net"]);
+        ports.insert(name, port);
+    }
+    let mut p2p = Map::new();
+    for mut own in list("p2p") {
+        let name = own["gpu"].to_string();
+        drop_keys(&mut own, &["gpu"]);
+        p2p.insert(name, own);
+    }
+    json!({"between": between, "ports": ports, "p2p": p2p})
+}
+
+/// The place of a value among those seen before, in order of first appearance.
+fn first_place(seen: &mut Vec<Value>, value: &Value) -> usize {
+    seen.iter()
+        .position(|known| known == value)
+        .unwrap_or_else(|| {
+            seen.push(value.clone());
+            seen.len() - 1
+        })
+}
+
+/// Names ports by their place in the machine's list.
+fn number_ports(value: &mut Value, ports: &[Option<i64>]) {
+    let place = |id: &mut Value| {
+        let known = ports
+            .iter()
+            .position(|port| port.is_some() && *port == id.as_i64());
+        if let Some(place) = known {
+            *id = json!(place);
+        }
+    };
+    match value {
+        Value::Object(map) => {
+            for (key, value) in map {
+                match value {
+                    Value::Array(ids) if PORT_IDS.contains(&key.as_str()) => {
+                        ids.iter_mut().for_each(place);
+                    }
+                    Value::Number(_) if PORT_IDS.contains(&key.as_str()) => place(value),
+                    value => number_ports(value, ports),
+                }
+            }
+        }
+        Value::Array(values) => values
+            .iter_mut()
+            .for_each(|value| number_ports(value, ports)),
+        _ => {}
+    }
+}
+
+/// What a list's element is known by, where that is not its place.
+fn key(element: &Value) -> Option<String> {
+    let text = |key: &str| element.get(key)?.as_str();
+    match (text("collective"), text("algorithm"), text("protocol")) {
+        (Some(collective), Some(algorithm), Some(protocol)) => {
+            Some(format!("{collective} {algorithm} {protocol}"))
+        }
+        (None, Some(algorithm), None) => Some(algorithm.to_owned()),
+        _ => text("kind").map(str::to_owned),
+    }
+}
+
+/// Lists whose elements are known by a key become maps, so that their order and what one of them lacks do not shift the
+/// others.
+fn keyed(value: Value) -> Value {
+    match value {
+        Value::Object(map) => map
+            .into_iter()
+            .map(|(key, value)| (key, keyed(value)))
+            .collect(),
+        Value::Array(values) => {
+            let values: Vec<Value> = values.into_iter().map(keyed).collect();
+            let keys: Option<Vec<String>> = values.iter().map(key).collect();
+            match keys {
+                Some(mut keys) if !keys.is_empty() => {
+                    let map: Map<String, Value> =
+                        keys.iter().cloned().zip(values.clone()).collect();
+                    keys.sort_unstable();
+                    keys.dedup();
+                    if keys.len() == values.len() {
+                        Value::Object(map)
+                    } else {
+                        Value::Array(values)
+                    }
+                }
+                _ => Value::Array(values),
+            }
+        }
+        other => other,
+    }
+}

@@ -1,0 +1,114 @@
+//! From what a plan stores once to what any one rank does: neighbours on every channel, by arithmetic.
+//!
+//! An [`Expansion`] is as small as the plan, and answers for any rank without looking at the others. In reading order:
+//! [`chains`] (what is kept of a node), [`rings`], [`trees`], [`nvls`], [`collnet`], [`schedule`] (point to point),
+//! [`connections`], [`view`] (all of it for one rank).
+
+pub mod chains;
+pub mod collnet;
+pub mod connections;
+pub mod nvls;
+pub mod rings;
+pub mod schedule;
+pub mod trees;
+pub mod view;
+
+pub use chains::{BrokenChannel, NodeParts};
+pub use collnet::{Above, ChainPlace, DirectPlace};
+pub use connections::RingEdge;
+pub use nvls::NvlsPlace;
+pub use rings::RingPlace;
+pub use schedule::Round;
+pub use trees::{TreeLinks, TreePlace, double_tree};
+pub use view::{ChannelView, CollnetView, Link, NvlsView, RankView, RingView, TreeView};
+
+use crate::common::Common;
+use crate::error::Error;
+use crate::layout::{Layout, NodePlace, RankPlace};
+use crate::plan::Plan;
+use crate::validate;
+
+/// Who talks to whom in a job, and how: every rank's neighbours on every channel.
+#[derive(Debug, Clone)]
+pub struct Expansion {
+    layout: Layout,
+    /// For each machine its nodes.
+    nodes: Vec<Vec<NodeParts>>,
+    common: Common,
+}
+
+impl Expansion {
+    /// From the parts of every node of every machine of the layout.
+    pub const fn new(layout: Layout, nodes: Vec<Vec<NodeParts>>, common: Common) -> Self {
+        Self {
+            layout,
+            nodes,
+            common,
+        }
+    }
+
+    /// Expands a plan.
+    ///
+    /// # Errors
+    /// The plan contradicts itself, or holds machines only and not how their hosts are joined.
+    pub fn of(plan: &Plan) -> Result<Self, Error> {
+        let common = plan.common.clone().ok_or(Error::NotJoined)?;
+        let layout = Layout::of(plan)?;
+        let searched = common.channels.searched;
+        let mut nodes = Vec::with_capacity(plan.machines.len());
+        for (index, machine) in plan.machines.iter().enumerate() {
+            let groups = machine.groups.iter().enumerate();
+            let parts = groups.map(|(group_index, group)| {
+                let transports = group.transports.clone().unwrap_or_default();
+                NodeParts::new(&group.graphs, searched, &machine.members(group), transports)
+                    .map_err(|broken| {
+                        validate::wrong(
+                            format!("machines[{index}].groups[{group_index}]"),
+                            broken.to_string(),
+                        )
+                    })
+            });
+            nodes.push(parts.collect::<Result<Vec<_>, _>>()?);
+        }
+        Ok(Self::new(layout, nodes, common))
+    }
+
+    /// Where ranks and nodes are.
+    pub const fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// What all ranks have in common.
+    pub const fn common(&self) -> &Common {
+        &self.common
+    }
+
+    /// What is kept of the nodes of each machine.
+    pub fn machines(&self) -> &[Vec<NodeParts>] {
+        &self.nodes
+    }
+
+    /// Channels of collectives.
+    pub const fn channels(&self) -> u32 {
+        self.common.channels.count()
+    }
+
+    /// What is kept of a node.
+    ///
+    /// # Panics
+    /// The place is of another job.
+    pub fn parts(&self, node: NodePlace) -> &NodeParts {
+        &self.nodes[node.machine as usize][node.index as usize]
+    }
+
+    /// Where a rank is.
+    ///
+    /// # Errors
+    /// The job has no such rank.
+    pub fn place(&self, rank: u32) -> Result<RankPlace, Error> {
+        self.layout.rank(rank).ok_or(Error::NoSuchRank {
+            rank,
+            ranks: self.layout.ranks(),
+        })
+    }
+}

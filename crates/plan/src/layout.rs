@@ -1,0 +1,491 @@
+//! Where the ranks, nodes and hosts of a job are, by arithmetic: nothing here grows with the number of equal hosts,
+//! unless the job has a rank order of its own.
+//!
+//! An *island* is one machine of the plan: one host, or the hosts of one NVLink domain. A *node* is a set of ranks that
+//! reach each other without the network: normally an island, or a part of one where the network is faster than what joins
+//! its GPUs. Nodes are numbered in the order of their lowest ranks.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+use crate::order::{OrderError, RankOrder};
+use crate::plan::Plan;
+
+/// Equal machines in a row. A job of thousands of equal hosts is one run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HostRun {
+    /// Which machine, as an index into the plan's `machines`.
+    pub machine: u32,
+    /// How many of them.
+    pub count: u32,
+    /// Rank of the first GPU of the first one. The ranks of a machine are consecutive, and so are its copies; a rank order
+    /// comes on top of that.
+    pub first_rank: u32,
+}
+
+/// How the GPUs of one island fall into nodes and hosts.
+#[derive(Debug, Clone)]
+pub struct Shape {
+    /// For each node its GPUs, ascending, counted from the island's first.
+    members: Vec<Vec<u32>>,
+    /// For each GPU its node and its position among that node's GPUs.
+    place_of: Vec<(u32, u32)>,
+    /// For each GPU its host within the island.
+    host_of: Vec<u32>,
+    hosts: u32,
+}
+
+impl Shape {
+    /// `members` are the GPUs of each node, ascending; together they are all of `host_of`, which names each GPU's host by
+    /// any number; hosts are numbered anew in that order.
+    pub fn new(members: Vec<Vec<u32>>, mut host_of: Vec<u32>) -> Self {
+        let mut names = host_of.clone();
+        names.sort_unstable();
+        names.dedup();
+        for host in &mut host_of {
+            *host = names.partition_point(|name| name < host) as u32;
+        }
+        let mut place_of = vec![(0, 0); host_of.len()];
+        for (node, gpus) in members.iter().enumerate() {
+            for (position, gpu) in gpus.iter().enumerate() {
+                if let Some(place) = place_of.get_mut(*gpu as usize) {
+                    *place = (node as u32, position as u32);
+                }
+            }
+        }
+        Self {
+            members,
+            place_of,
+            host_of,
+            hosts: names.len() as u32,
+        }
+    }
+
+    fn gpus(&self) -> u32 {
+        self.place_of.len() as u32
+    }
+}
+
+/// Equal islands in a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Run {
+    machine: u32,
+    islands: u32,
+    first_island: u32,
+    first_slot: u32,
+    first_node: u32,
+    first_host: u32,
+}
+
+/// What a rank order needs to be looked up in both directions.
+#[derive(Debug, Clone)]
+struct Ordered {
+    slot_of: Vec<u32>,
+    rank_of: Vec<u32>,
+    /// For each node, in the order of lowest ranks, its number when nodes are counted island after island.
+    plain_of: Vec<u32>,
+    /// The way back.
+    node_of: Vec<u32>,
+    /// Ranks before each node when ranks are counted node after node.
+    before: Vec<u32>,
+}
+
+/// Where the ranks and nodes of a job are.
+#[derive(Debug, Clone)]
+pub struct Layout {
+    shapes: Vec<Shape>,
+    runs: Vec<Run>,
+    ranks: u32,
+    nodes: u32,
+    hosts: u32,
+    ordered: Option<Box<Ordered>>,
+}
+
+/// Where a rank is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RankPlace {
+    /// Its number in the job.
+    pub rank: u32,
+    /// Its GPU, counted from the island's first ([`MachineGpu::rank`](crate::MachineGpu::rank)).
+    pub local: u32,
+    /// The position of that GPU among those of its node, which are in ascending order.
+    pub member: u32,
+    /// Its host, counted over the whole job.
+    pub host: u32,
+    /// Its node.
+    pub node: NodePlace,
+}
+
+/// Where a node is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NodePlace {
+    /// Its number in the job (NCCL's `node`).
+    pub node: u32,
+    /// Its island, counted over the whole job.
+    pub island: u32,
+    /// Which of the distinct machines the island is.
+    pub machine: u32,
+    /// Which of the island's nodes it is.
+    pub index: u32,
+    /// The first slot of the island: the rank of its first GPU when ranks count host after host.
+    first_slot: u32,
+}
+
+impl Layout {
+    /// From the machines' shapes and (machine, islands in a row). The caller sees to it that ranks fit 31 bits and that no
+    /// shape is empty.
+    ///
+    /// # Errors
+    /// The rank order does not give each rank a GPU of its own.
+    pub fn new(
+        shapes: Vec<Shape>,
+        runs: &[(usize, u32)],
+        order: Option<&RankOrder>,
+    ) -> Result<Self, OrderError> {
+        let mut layout = Self {
+            shapes,
+            runs: Vec::with_capacity(runs.len()),
+            ranks: 0,
+            nodes: 0,
+            hosts: 0,
+            ordered: None,
+        };
+        let mut islands = 0;
+        for (machine, count) in runs {
+            let shape = &layout.shapes[*machine];
+            layout.runs.push(Run {
+                machine: *machine as u32,
+                islands: *count,
+                first_island: islands,
+                first_slot: layout.ranks,
+                first_node: layout.nodes,
+                first_host: layout.hosts,
+            });
+            islands += count;
+            layout.ranks += count * shape.gpus();
+            layout.nodes += count * shape.members.len() as u32;
+            layout.hosts += count * shape.hosts;
+        }
+        // Runs without ranks would hide those that begin at the same rank.
+        layout.runs.retain(|run| run.islands > 0);
+        if let Some(order) = order.filter(|order| !order.is_plain()) {
+            let slots = order.slots(layout.ranks)?;
+            layout.ordered = Some(Box::new(Ordered::new(&layout, slots)));
+        }
+        Ok(layout)
+    }
+
+    /// The layout of a plan.
+    ///
+    /// # Errors
+    /// The plan contradicts itself.
+    pub fn of(plan: &Plan) -> Result<Self, Error> {
+        let shapes = plan.machines.iter().map(|machine| {
+            let members = machine.groups.iter().map(|group| group.members()).collect();
+            Shape::new(members, machine.gpus.iter().map(|gpu| gpu.host).collect())
+        });
+        let runs: Vec<(usize, u32)> = plan
+            .hosts
+            .iter()
+            .map(|run| (run.machine as usize, run.count))
+            .collect();
+        Self::new(shapes.collect(), &runs, plan.rank_order.as_ref()).map_err(|error| {
+            Error::Inconsistent {
+                at: "rank_order".to_owned(),
+                problem: error.to_string(),
+            }
+        })
+    }
+
+    /// Ranks in the job.
+    pub const fn ranks(&self) -> u32 {
+        self.ranks
+    }
+
+    /// Nodes in the job.
+    pub const fn nodes(&self) -> u32 {
+        self.nodes
+    }
+
+    /// Hosts in the job.
+    pub const fn hosts(&self) -> u32 {
+        self.hosts
+    }
+
+    /// Where a rank is; `None` for numbers beyond the job.
+    pub fn rank(&self, rank: u32) -> Option<RankPlace> {
+        if rank >= self.ranks {
+            return None;
+        }
+        let slot = match &self.ordered {
+            Some(ordered) => ordered.slot_of[rank as usize],
+            None => rank,
+        };
+        let (run, island, local) = self.slot(slot)?;
+        let shape = &self.shapes[run.machine as usize];
+        let (index, member) = *shape.place_of.get(local as usize)?;
+        Some(RankPlace {
+            rank,
+            local,
+            member,
+            host: run.first_host + island * shape.hosts + shape.host_of[local as usize],
+            node: self.place(run, island, index),
+        })
+    }
+
+    /// The run of a slot, which of its islands, which GPU of that.
+    fn slot(&self, slot: u32) -> Option<(Run, u32, u32)> {
+        let at = self.runs.partition_point(|run| run.first_slot <= slot);
+        let run = *self.runs.get(at.checked_sub(1)?)?;
+        let gpus = self.shapes[run.machine as usize].gpus();
+        let offset = slot - run.first_slot;
+        Some((run, offset.checked_div(gpus)?, offset.checked_rem(gpus)?))
+    }
+
+    fn place(&self, run: Run, island: u32, index: u32) -> NodePlace {
+        let shape = &self.shapes[run.machine as usize];
+        let plain = run.first_node + island * shape.members.len() as u32 + index;
+        NodePlace {
+            node: match &self.ordered {
+                Some(ordered) => ordered.node_of[plain as usize],
+                None => plain,
+            },
+            island: run.first_island + island,
+            machine: run.machine,
+            index,
+            first_slot: run.first_slot + island * shape.gpus(),
+        }
+    }
+
+    /// Where a node is; `None` for numbers beyond the job.
+    pub fn node(&self, node: u32) -> Option<NodePlace> {
+        if node >= self.nodes {
+            return None;
+        }
+        let plain = match &self.ordered {
+            Some(ordered) => ordered.plain_of[node as usize],
+            None => node,
+        };
+        let (run, island, index) = self.plain_node(plain)?;
+        Some(self.place(run, island, index))
+    }
+
+    fn plain_node(&self, plain: u32) -> Option<(Run, u32, u32)> {
+        let at = self.runs.partition_point(|run| run.first_node <= plain);
+        let run = *self.runs.get(at.checked_sub(1)?)?;
+        let per_island = self.shapes[run.machine as usize].members.len() as u32;
+        let offset = plain - run.first_node;
+        Some((
+            run,
+            offset.checked_div(per_island)?,
+            offset.checked_rem(per_island)?,
+        ))
+    }
+
+    /// The GPUs of a node, ascending, counted from its island's first.
+    ///
+    /// # Panics
+    /// The place is of another job.
+    pub fn members(&self, node: NodePlace) -> &[u32] {
+        &self.shapes[node.machine as usize].members[node.index as usize]
+    }
+
+    /// The rank that runs on a GPU of a node's island.
+    ///
+    /// # Panics
+    /// The place is of another job.
+    pub fn rank_at(&self, node: NodePlace, local: u32) -> u32 {
+        let slot = node.first_slot + local;
+        match &self.ordered {
+            Some(ordered) => ordered.rank_of[slot as usize],
+            None => slot,
+        }
+    }
+
+    /// The ranks of a node, ascending.
+    pub fn ranks_of(&self, node: NodePlace) -> Vec<u32> {
+        let members = self.members(node).iter();
+        let mut ranks: Vec<u32> = members.map(|local| self.rank_at(node, *local)).collect();
+        if self.ordered.is_some() {
+            ranks.sort_unstable();
+        }
+        ranks
+    }
+
+    /// The rank at a position among those of a node, in rank order; `None` beyond the last.
+    pub fn rank_by_position(&self, node: NodePlace, position: u32) -> Option<u32> {
+        match self.ordered {
+            Some(_) => self.ranks_of(node).get(position as usize).copied(),
+            None => {
+                let local = self.members(node).get(position as usize)?;
+                Some(self.rank_at(node, *local))
+            }
+        }
+    }
+
+    /// Position of a rank among those of its node, in rank order (NCCL's `localRank`).
+    pub fn position(&self, place: RankPlace) -> u32 {
+        if self.ordered.is_none() {
+            return place.member;
+        }
+        let members = self.members(place.node).iter();
+        members
+            .filter(|local| self.rank_at(place.node, **local) < place.rank)
+            .count() as u32
+    }
+
+    /// Number of ranks before a node when ranks are counted node after node.
+    pub fn ranks_before(&self, node: NodePlace) -> u32 {
+        if let Some(ordered) = &self.ordered {
+            return ordered.before[node.node as usize];
+        }
+        let members = &self.shapes[node.machine as usize].members[..node.index as usize];
+        node.first_slot + members.iter().map(|gpus| gpus.len() as u32).sum::<u32>()
+    }
+
+    /// The node of a rank when ranks are counted node after node, and which of the node's it is; `None` beyond the last.
+    pub fn counted(&self, rank: u32) -> Option<(NodePlace, u32)> {
+        if rank >= self.ranks {
+            return None;
+        }
+        if let Some(ordered) = &self.ordered {
+            let node = ordered.before.partition_point(|before| *before <= rank) - 1;
+            return Some((self.node(node as u32)?, rank - ordered.before[node]));
+        }
+        let (run, island, mut rest) = self.slot(rank)?;
+        for (index, members) in self.shapes[run.machine as usize].members.iter().enumerate() {
+            match rest.checked_sub(members.len() as u32) {
+                Some(more) => rest = more,
+                None => return Some((self.place(run, island, index as u32), rest)),
+            }
+        }
+        None
+    }
+
+    /// Sizes of all distinct nodes, in ranks, machine after machine.
+    pub fn sizes(&self) -> impl Iterator<Item = u32> + '_ {
+        let members = self.shapes.iter().flat_map(|shape| &shape.members);
+        members.map(|gpus| gpus.len() as u32)
+    }
+
+    /// Equal islands in a row: (machine, first node's number when nodes are counted island after island).
+    pub fn runs(&self) -> impl ExactSizeIterator<Item = (u32, u32)> + '_ {
+        self.runs.iter().map(|run| (run.machine, run.first_node))
+    }
+}
+
+impl Ordered {
+    fn new(layout: &Layout, slot_of: Vec<u32>) -> Self {
+        let mut rank_of = vec![0; slot_of.len()];
+        let mut plain_of = Vec::with_capacity(layout.nodes as usize);
+        let mut node_of = vec![u32::MAX; layout.nodes as usize];
+        let mut before = Vec::with_capacity(layout.nodes as usize);
+        let mut sum = 0;
+        for (rank, slot) in slot_of.iter().enumerate() {
+            rank_of[*slot as usize] = rank as u32;
+            let Some((run, island, local)) = layout.slot(*slot) else {
+                continue;
+            };
+            let shape = &layout.shapes[run.machine as usize];
+            let index = shape.place_of[local as usize].0;
+            let plain = run.first_node + island * shape.members.len() as u32 + index;
+            let number = &mut node_of[plain as usize];
+            if *number == u32::MAX {
+                *number = plain_of.len() as u32;
+                plain_of.push(plain);
+                before.push(sum);
+                sum += shape.members[index as usize].len() as u32;
+            }
+        }
+        Self {
+            slot_of,
+            rank_of,
+            plain_of,
+            node_of,
+            before,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two islands of three ranks in nodes {0, 2} and {1}, then one of two hosts with one rank each in one node.
+    fn layout(order: Option<&RankOrder>) -> Layout {
+        let split = Shape::new(vec![vec![0, 2], vec![1]], vec![0; 3]);
+        let domain = Shape::new(vec![vec![0, 1]], vec![0, 4]);
+        Layout::new(vec![split, domain], &[(0, 2), (1, 1)], order).expect("an order that fits")
+    }
+
+    /// What holds for every layout.
+    fn check(layout: &Layout) {
+        assert_eq!((layout.ranks(), layout.nodes(), layout.hosts()), (8, 5, 4));
+        assert_eq!(layout.rank(8), None);
+        assert_eq!(layout.node(5), None);
+        assert_eq!(layout.counted(8), None);
+        let mut lowest = Vec::new();
+        for node in (0..5).filter_map(|node| layout.node(node)) {
+            let ranks = layout.ranks_of(node);
+            lowest.push(ranks[0]);
+            for (position, rank) in ranks.iter().enumerate() {
+                let place = layout.rank(*rank).expect("a rank of the job");
+                assert_eq!(place.node, node);
+                assert_eq!(layout.rank_at(node, place.local), *rank);
+                assert_eq!(layout.position(place) as usize, position);
+                let counted = layout.ranks_before(node) + position as u32;
+                assert_eq!(layout.counted(counted), Some((node, position as u32)));
+            }
+        }
+        assert!(lowest.is_sorted(), "{lowest:?}");
+    }
+
+    #[test]
+    fn places() {
+        let layout = layout(None);
+        check(&layout);
+        let seen: Vec<_> = (0..8)
+            .filter_map(|rank| layout.rank(rank))
+            .map(|place| (place.node.node, place.member, place.host))
+            .collect();
+        assert_eq!(
+            seen,
+            [
+                (0, 0, 0),
+                (1, 0, 0),
+                (0, 1, 0),
+                (2, 0, 1),
+                (3, 0, 1),
+                (2, 1, 1),
+                (4, 0, 2),
+                (4, 1, 3)
+            ]
+        );
+        let before: Vec<u32> = (0..5)
+            .filter_map(|node| layout.node(node))
+            .map(|node| layout.ranks_before(node))
+            .collect();
+        assert_eq!(before, [0, 2, 3, 5, 6]);
+    }
+
+    #[test]
+    fn places_in_another_order() {
+        let order = RankOrder::new([7, 2, 4, 0, 1, 3, 6, 5]);
+        let layout = layout(Some(&order));
+        check(&layout);
+        // Rank 0 is the last GPU, so the last machine's node is node 0.
+        let first = layout.rank(0).expect("rank 0");
+        assert_eq!(
+            (first.node.machine, first.node.node, first.host, first.local),
+            (1, 0, 3, 1)
+        );
+        assert_eq!(layout.ranks_of(first.node), [0, 6]);
+        let second = layout.rank(1).expect("rank 1");
+        assert_eq!(
+            (second.node.node, layout.ranks_of(second.node)),
+            (1, vec![1, 3])
+        );
+    }
+}

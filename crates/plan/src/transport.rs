@@ -1,0 +1,261 @@
+//! How bytes travel between two ranks: directly, through shared memory, or over the network, and why.
+//!
+//! A plan stores this once per group of a machine ([`Transports`]); the [`Connection`] of two ranks of the job follows
+//! from it.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use topology::PathType;
+
+/// Why two GPUs do not talk directly.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum NotDirect {
+    /// They are in different hosts without a common NVLink domain.
+    OtherHost,
+    /// They are in different nodes of one host: the sender planned without the receiver.
+    OtherNode,
+    /// The path between them is worse than what is allowed.
+    Path {
+        /// Their path.
+        #[schemars(with = "crate::schema::PathTypeName")]
+        path: PathType,
+        /// The worst that is allowed (`NCCL_P2P_LEVEL`).
+        #[schemars(with = "crate::schema::PathTypeName")]
+        limit: PathType,
+    },
+    /// A GPU in between would have to relay, which copies by the driver cannot (`NCCL_P2P_USE_CUDA_MEMCPY`).
+    Relay,
+    /// Both reach a close NIC with more bandwidth than each other.
+    NetworkFaster,
+}
+
+/// Why two ranks do not share host memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum NotShared {
+    /// They are in different hosts.
+    OtherHost,
+    /// It is switched off (`NCCL_SHM_DISABLE`).
+    Disabled,
+    /// Both reach a close NIC with more bandwidth than each other.
+    NetworkFaster,
+}
+
+/// Why a NIC does not reach the memory of a GPU, so that bytes go through the host's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum NoGdr {
+    /// The port or its driver cannot.
+    Nic,
+    /// The GPU or its driver cannot.
+    Gpu,
+    /// The rank runs on a part of a GPU.
+    Partition,
+    /// Reading GPU memory is slow on GPUs before sm 80, or `NCCL_NET_GDR_READ` forbids it.
+    Read,
+    /// The path is worse than what is allowed.
+    Path {
+        /// From the GPU, or from the one that drives the port for it.
+        #[schemars(with = "crate::schema::PathTypeName")]
+        path: PathType,
+        /// The worst that is allowed (`NCCL_NET_GDR_LEVEL`).
+        #[schemars(with = "crate::schema::PathTypeName")]
+        limit: PathType,
+    },
+    /// No rank runs on the GPU that would have to drive the port.
+    NoProxy,
+}
+
+/// GPUDirect RDMA between a GPU and a port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Gdr {
+    /// The NIC reaches GPU memory.
+    Direct,
+    /// The NIC reaches GPU memory over PCI although the GPU has a C2C link to its CPU.
+    Pci,
+    /// Bytes go through host memory.
+    Host(NoGdr),
+}
+
+impl Gdr {
+    /// Whether the NIC reaches GPU memory.
+    pub const fn is_direct(self) -> bool {
+        !matches!(self, Self::Host(_))
+    }
+}
+
+/// How bytes travel between two GPUs of one group.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Way {
+    /// GPU to GPU.
+    Direct {
+        /// The GPU that relays, by its rank in the machine.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        via: Option<u32>,
+        /// The receiver reads instead of the sender writing.
+        read: bool,
+        /// The path.
+        #[schemars(with = "crate::schema::PathTypeName")]
+        path: PathType,
+        /// Its bandwidth, GB/s.
+        bw: f32,
+    },
+    /// Through memory of the host.
+    SharedMemory {
+        /// Why not directly.
+        not_direct: NotDirect,
+        /// The path between the GPUs.
+        #[schemars(with = "crate::schema::PathTypeName")]
+        path: PathType,
+        /// Its bandwidth, GB/s.
+        bw: f32,
+    },
+    /// Over the network.
+    Network {
+        /// Why not directly.
+        not_direct: NotDirect,
+        /// Why not through the host's memory.
+        not_shared: NotShared,
+    },
+}
+
+/// How a GPU uses a network port.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PortUse {
+    /// The GPU, by its rank in the machine.
+    pub gpu: u32,
+    /// The port ([`MachineNic::id`](crate::MachineNic::id)).
+    pub net: i64,
+    /// The GPU whose rank drives the port when this one sends (PXN); left out where it does so itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proxy: Option<u32>,
+    /// The path to it.
+    #[serde(rename = "type")]
+    #[schemars(with = "crate::schema::PathTypeName")]
+    pub path_type: PathType,
+    /// Bandwidth of the path, GB/s.
+    pub bw: f32,
+    /// Whether the NIC reads GPU memory when sending.
+    pub send: Gdr,
+    /// Whether the NIC writes GPU memory when receiving.
+    pub receive: Gdr,
+}
+
+/// Ports of a GPU for point-to-point transfers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct P2pPorts {
+    /// The GPU, by its rank in the machine.
+    pub gpu: u32,
+    /// Its own ports, on which it receives: that of channel 0, 1 … and then over again.
+    pub own: Vec<i64>,
+    /// The ports on which it sends to GPUs with a twin here, where those are others than its own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rails: Vec<Rail>,
+}
+
+/// The ports on which a GPU sends to a GPU of another node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Rail {
+    /// Device number of the receiver's GPU.
+    pub dev: i32,
+    /// That of channel 0, 1 … and then over again.
+    pub ports: Vec<RailPort>,
+}
+
+/// A port on which a GPU sends, and who drives it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RailPort {
+    /// The port.
+    pub net: i64,
+    /// The GPU whose rank drives it (PXN); left out where the sender does so itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proxy: Option<u32>,
+}
+
+/// How bytes leave the GPUs of a group.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Transports {
+    /// The different ways between two GPUs of the group.
+    pub ways: Vec<Way>,
+    /// For each GPU of the group, ascending, the way to each of them, as indexes into `ways`.
+    pub between: Vec<Vec<u16>>,
+    /// How GPUs use the ports on which they may send or receive, by GPU and port.
+    pub ports: Vec<PortUse>,
+    /// Ports for point-to-point transfers, by GPU; those without ports are left out.
+    pub p2p: Vec<P2pPorts>,
+}
+
+impl Transports {
+    /// How a GPU uses a port.
+    pub fn port(&self, gpu: u32, net: i64) -> Option<&PortUse> {
+        let at = self
+            .ports
+            .binary_search_by_key(&(gpu, net), |port| (port.gpu, port.net));
+        self.ports.get(at.ok()?)
+    }
+
+    /// Ports of a GPU for point-to-point transfers.
+    pub fn p2p(&self, gpu: u32) -> Option<&P2pPorts> {
+        let at = self.p2p.binary_search_by_key(&gpu, |ports| ports.gpu);
+        self.p2p.get(at.ok()?)
+    }
+}
+
+/// One side of a connection over the network.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct NetEnd {
+    /// The port ([`MachineNic::id`](crate::MachineNic::id)).
+    pub net: i64,
+    /// The rank whose proxy drives the port: the rank itself, or with PXN the one beside the port.
+    pub proxy: u32,
+    /// Whether the NIC reaches the GPU's memory.
+    pub gdr: Gdr,
+    /// The path from the GPU to the port.
+    #[serde(rename = "type")]
+    pub path_type: PathType,
+    /// Bandwidth of that path, GB/s.
+    pub bw: f32,
+}
+
+/// How bytes travel from one rank to another.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Connection {
+    /// GPU to GPU.
+    Direct {
+        /// The rank on the GPU that relays.
+        via: Option<u32>,
+        /// The receiver reads instead of the sender writing.
+        read: bool,
+        /// The path.
+        path: PathType,
+        /// Its bandwidth, GB/s.
+        bw: f32,
+    },
+    /// Through memory of the host.
+    SharedMemory {
+        /// Why not directly.
+        not_direct: NotDirect,
+        /// The path between the GPUs and its bandwidth, GB/s, where the sender's view holds both.
+        path: Option<(PathType, f32)>,
+    },
+    /// Over the network.
+    Network {
+        /// Why not directly.
+        not_direct: NotDirect,
+        /// Why not through the host's memory.
+        not_shared: NotShared,
+        /// The sender's port.
+        sender: NetEnd,
+        /// The receiver's port.
+        receiver: NetEnd,
+    },
+}

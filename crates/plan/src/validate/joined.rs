@@ -1,0 +1,277 @@
+//! The parts of a plan that say how hosts are joined.
+
+use std::collections::BTreeSet;
+
+use super::{finite, once, wrong};
+use crate::common::{Channels, Common, MAX_CHANNELS};
+use crate::cost::CostTable;
+use crate::error::Error;
+use crate::expand::Expansion;
+use crate::graph::GraphKind;
+use crate::layout::Layout;
+use crate::machine::{Group, Machine};
+use crate::plan::Plan;
+use crate::transport::{Transports, Way};
+
+pub(super) fn check(plan: &Plan) -> Result<(), Error> {
+    for (index, machine) in plan.machines.iter().enumerate() {
+        let grouped: usize = machine.groups.iter().map(|group| group.ranks.len()).sum();
+        require(
+            grouped == machine.gpus.len(),
+            &format!("machines[{index}].groups"),
+            || format!("they hold {grouped} of {} GPUs", machine.gpus.len()),
+        )?;
+        for (group_index, group) in machine.groups.iter().enumerate() {
+            let at = format!("machines[{index}].groups[{group_index}].transports");
+            if let Some(transports) = &group.transports {
+                check_transports(&at, machine, group, transports)?;
+            }
+        }
+    }
+    let layout = Layout::of(plan)?;
+    if let Some(common) = &plan.common {
+        for (index, machine) in plan.machines.iter().enumerate() {
+            for (group_index, group) in machine.groups.iter().enumerate() {
+                let at = format!("machines[{index}].groups[{group_index}]");
+                check_common_to(&at, group, common)?;
+            }
+        }
+        check_common(common)?;
+        // What is left: whether every channel holds every GPU of its node once.
+        Expansion::of(plan)?;
+    }
+    match &plan.costs {
+        Some(costs) => check_costs(costs, &layout, plan.common.as_ref()),
+        None => Ok(()),
+    }
+}
+
+fn require(holds: bool, at: &str, problem: impl FnOnce() -> String) -> Result<(), Error> {
+    if holds {
+        Ok(())
+    } else {
+        Err(wrong(at.to_owned(), problem()))
+    }
+}
+
+fn check_transports(
+    at: &str,
+    machine: &Machine,
+    group: &Group,
+    transports: &Transports,
+) -> Result<(), Error> {
+    let gpus = group.ranks.len();
+    let in_machine = |gpu: u32| (gpu as usize) < machine.gpus.len();
+    let in_group = |gpu: u32| i32::try_from(gpu).is_ok_and(|gpu| group.ranks.contains(&gpu));
+    let is_net = |net: i64| machine.nics.iter().any(|nic| nic.id == net);
+    for (index, way) in transports.ways.iter().enumerate() {
+        let at = format!("{at}.ways[{index}]");
+        match way {
+            Way::Direct { via, bw, .. } => {
+                finite(&at, "bw", *bw)?;
+                require(via.is_none_or(in_group), &at, || {
+                    "the GPU in between is not in the group".to_owned()
+                })?;
+            }
+            Way::SharedMemory { bw, .. } => finite(&at, "bw", *bw)?,
+            Way::Network { .. } => {}
+        }
+    }
+    let square =
+        transports.between.len() == gpus && transports.between.iter().all(|row| row.len() == gpus);
+    let at_between = format!("{at}.between");
+    require(square, &at_between, || {
+        format!("expected {gpus} rows of {gpus} GPUs each")
+    })?;
+    let mut indexes = transports.between.iter().flatten();
+    let beyond = indexes.find(|way| usize::from(**way) >= transports.ways.len());
+    require(beyond.is_none(), &at_between, || {
+        format!("there is no way {}", beyond.copied().unwrap_or_default())
+    })?;
+    for (index, port) in transports.ports.iter().enumerate() {
+        let at = format!("{at}.ports[{index}]");
+        finite(&at, "bw", port.bw)?;
+        require(
+            in_group(port.gpu) && port.proxy.is_none_or(in_machine) && is_net(port.net),
+            &at,
+            || "a GPU is not in the group, or the machine has no such port".to_owned(),
+        )?;
+    }
+    let sorted = transports
+        .ports
+        .is_sorted_by(|a, b| (a.gpu, a.net) < (b.gpu, b.net))
+        && transports.p2p.is_sorted_by(|a, b| a.gpu < b.gpu);
+    require(sorted, at, || {
+        "ports are not in the order of GPUs and ports, or listed twice".to_owned()
+    })?;
+    for (index, ports) in transports.p2p.iter().enumerate() {
+        let at = format!("{at}.p2p[{index}]");
+        let rails = ports.rails.iter().flat_map(|rail| &rail.ports);
+        let proxies = rails.clone().filter_map(|port| port.proxy);
+        let nets = ports.own.iter().copied();
+        let known = |net| transports.port(ports.gpu, net).is_some();
+        require(
+            !ports.own.is_empty()
+                && ports.rails.iter().all(|rail| !rail.ports.is_empty())
+                && nets.chain(rails.map(|port| port.net)).all(known)
+                && proxies.into_iter().all(in_machine),
+            &at,
+            || "it names no port, or one that is not among the group's `ports`".to_owned(),
+        )?;
+    }
+    Ok(())
+}
+
+/// What the common part takes for granted of every group.
+fn check_common_to(at: &str, group: &Group, common: &Common) -> Result<(), Error> {
+    require(group.transports.is_some(), at, || {
+        "it has no transports".to_owned()
+    })?;
+    for merged in &common.graphs {
+        let own = group.graph(merged.kind);
+        let own = own.map_or(0, |graph| graph.channels.len());
+        require(merged.channels as usize <= own, at, || {
+            format!(
+                "its {} graph has {own} channels, but all nodes have {}",
+                merged.kind, merged.channels
+            )
+        })?;
+    }
+    if let Some(nvls) = common.nvls {
+        let graph = group.graph(GraphKind::Nvls);
+        let channels = graph.map_or(&[][..], |graph| graph.channels.as_slice());
+        let heads: BTreeSet<i32> = channels
+            .iter()
+            .filter_map(|channel| channel.ranks.first().copied())
+            .collect();
+        require(nvls.heads as usize <= heads.len(), at, || {
+            format!(
+                "it has {} NVLS heads, but all nodes have {}",
+                heads.len(),
+                nvls.heads
+            )
+        })?;
+    }
+    let size = group.ranks.len() as u32;
+    let whole = size.checked_rem(common.p2p.group) == Some(0);
+    require(whole, at, || {
+        format!(
+            "its {size} GPUs do not fall into rounds of {} for point-to-point transfers",
+            common.p2p.group
+        )
+    })
+}
+
+fn check_common(common: &Common) -> Result<(), Error> {
+    let at = "common";
+    once(at, "graphs", common.graphs.iter().map(|graph| graph.kind))?;
+    for graph in &common.graphs {
+        let at = format!("{at}.graphs[{}]", graph.kind);
+        finite(&at, "bw_intra", graph.bw_intra)?;
+        finite(&at, "bw_inter", graph.bw_inter)?;
+        finite(&at, "latency_inter", graph.latency_inter)?;
+    }
+    let Channels { searched, base } = &common.channels;
+    let rings = common.graph_channels(GraphKind::Ring);
+    let trees = common.graph_channels(GraphKind::Tree);
+    require(
+        *searched == rings && *searched == trees,
+        "common.channels.searched",
+        || format!("it is {searched}, but there are {rings} rings and {trees} trees"),
+    )?;
+    let at_base = "common.channels.base";
+    require(base.len() <= MAX_CHANNELS as usize, at_base, || {
+        format!(
+            "there are {} channels, but NCCL has {MAX_CHANNELS} at most",
+            base.len()
+        )
+    })?;
+    let beyond = base.iter().find(|base| u32::from(**base) / 2 >= *searched);
+    require(beyond.is_none(), at_base, || {
+        format!(
+            "there is no channel {}, only twice {searched}",
+            beyond.copied().unwrap_or_default()
+        )
+    })?;
+    if let Some(nvls) = common.nvls {
+        require(
+            nvls.channels <= MAX_CHANNELS,
+            "common.nvls.channels",
+            || {
+                format!(
+                    "it is {}, but NCCL has {MAX_CHANNELS} at most",
+                    nvls.channels
+                )
+            },
+        )?;
+    }
+    let p2p = common.p2p;
+    require(
+        p2p.channels.is_power_of_two() && p2p.channels <= MAX_CHANNELS,
+        "common.p2p.channels",
+        || {
+            format!(
+                "it is {}; expected a power of two up to {MAX_CHANNELS}",
+                p2p.channels
+            )
+        },
+    )?;
+    require(
+        p2p.per_peer.is_power_of_two(),
+        "common.p2p.per_peer",
+        || format!("it is {}; expected a power of two", p2p.per_peer),
+    )
+}
+
+fn check_costs(costs: &CostTable, layout: &Layout, common: Option<&Common>) -> Result<(), Error> {
+    let job = &costs.job;
+    let expected = [
+        ("ranks", job.ranks, Some(layout.ranks())),
+        ("nodes", job.nodes, Some(layout.nodes())),
+        (
+            "channels",
+            job.channels,
+            common.map(|common| common.channels.count()),
+        ),
+    ];
+    for (name, found, expected) in expected {
+        require(
+            expected.is_none_or(|expected| found == expected),
+            &format!("costs.job.{name}"),
+            || {
+                format!(
+                    "it is {found}, but should be {}",
+                    expected.unwrap_or_default()
+                )
+            },
+        )?;
+    }
+    let mut seen = BTreeSet::new();
+    for (index, entry) in costs.entries.iter().enumerate() {
+        let at = format!("costs.entries[{index}]");
+        finite(&at, "bandwidth", entry.bandwidth)?;
+        finite(&at, "latency", entry.latency)?;
+        require(
+            seen.insert((entry.collective, entry.algorithm, entry.protocol)),
+            &at,
+            || {
+                format!(
+                    "{} with {} and {} is listed twice",
+                    entry.collective, entry.algorithm, entry.protocol
+                )
+            },
+        )?;
+    }
+    let correction = &costs.tree_correction;
+    for factor in [&correction.ll, &correction.ll128, &correction.simple]
+        .into_iter()
+        .flatten()
+    {
+        finite("costs", "tree_correction", *factor)?;
+    }
+    finite(
+        "costs.latency_factors",
+        "ring_simple",
+        costs.latency_factors.ring_simple as f32,
+    )
+}

@@ -1,0 +1,213 @@
+//! How bytes leave the GPUs of one node: to each other directly, through shared memory or over the network, and to the
+//! ports on which its channels leave.
+
+use plan::{
+    GraphKind, NodeParts, NotDirect, NotShared, P2pPorts, PortUse, Rail, RailPort, Transports, Way,
+};
+use topology::{NcclId, NodeId, NodeType, PathType};
+
+use crate::error::Error;
+use crate::host::HostPlan;
+use crate::routing::Routing;
+use crate::settings::MAX_CHANNELS;
+
+/// What a node's ranks decide, for its GPUs in ascending order of rank. `merged` is the number of channels of each graph
+/// that are left after the nodes' graphs were compared.
+///
+/// # Errors
+/// NVLink relays through a GPU without a rank.
+pub(super) fn transports(
+    host: &HostPlan,
+    parts: &NodeParts,
+    merged: impl Fn(GraphKind) -> u32,
+) -> Result<Transports, Error> {
+    let routing = host.view.routing();
+    let system = routing.system();
+    let mut gpus: Vec<(u32, NodeId)> = system
+        .gpus()
+        .map(|(node, gpu)| (gpu.rank as u32, node))
+        .collect();
+    gpus.sort_unstable();
+    let mut found = Transports::default();
+    for (_, from) in &gpus {
+        let mut row = Vec::with_capacity(gpus.len());
+        for (_, to) in &gpus {
+            let way = way(routing, *from, *to)?;
+            let known = found.ways.iter().position(|known| *known == way);
+            let index = known.unwrap_or_else(|| {
+                found.ways.push(way);
+                found.ways.len() - 1
+            });
+            row.push(index as u16);
+        }
+        found.between.push(row);
+    }
+    found.p2p = gpus
+        .iter()
+        .filter_map(|(rank, gpu)| p2p_ports(routing, *rank, *gpu))
+        .collect();
+    let everyone = found
+        .ways
+        .iter()
+        .any(|way| matches!(way, Way::Network { .. }));
+    let members: Vec<u32> = gpus.iter().map(|(rank, _)| *rank).collect();
+    let mut uses = parts.net_uses(merged, everyone, &members);
+    for ports in &found.p2p {
+        let rails = ports.rails.iter().flat_map(|rail| &rail.ports);
+        let nets = ports.own.iter().copied().chain(rails.map(|port| port.net));
+        uses.extend(nets.map(|net| (ports.gpu, net)));
+    }
+    uses.sort_unstable();
+    uses.dedup();
+    found.ports = uses
+        .into_iter()
+        .filter_map(|(rank, net)| {
+            let at = members.binary_search(&rank).ok()?;
+            let port = system.find(NodeType::Net, NcclId(net as u64))?;
+            Some(port_use(routing, rank, gpus.get(at)?.1, net, port))
+        })
+        .collect();
+    Ok(found)
+}
+
+/// How bytes travel between two GPUs of the node, as the sender decides.
+fn way(routing: &Routing, from: NodeId, to: NodeId) -> Result<Way, Error> {
+    let p2p = routing.p2p(from, to)?;
+    let path = routing.table().path(from, to);
+    let not_direct = if !p2p.ok {
+        if routing.host_of(from) != routing.host_of(to) && path.kind <= p2p.limit {
+            NotDirect::OtherHost
+        } else {
+            NotDirect::Path {
+                path: path.kind,
+                limit: p2p.limit,
+            }
+        }
+    } else if p2p.relay.is_some() && routing.settings().p2p_use_cuda_memcpy {
+        NotDirect::Relay
+    } else if p2p.relay.is_none() && routing.net_faster(from, to) {
+        NotDirect::NetworkFaster
+    } else {
+        let via = p2p.relay.and_then(|relay| routing.system().gpu(relay));
+        return Ok(Way::Direct {
+            via: via.map(|relay| relay.rank as u32),
+            read: routing.settings().connect.p2p_read.unwrap_or(p2p.read),
+            path: path.kind,
+            bw: path.bw,
+        });
+    };
+    let not_shared = if routing.host_of(from) != routing.host_of(to) {
+        NotShared::OtherHost
+    } else if routing.settings().shm_disable {
+        NotShared::Disabled
+    } else if routing.net_faster(from, to) {
+        NotShared::NetworkFaster
+    } else {
+        return Ok(Way::SharedMemory {
+            not_direct,
+            path: path.kind,
+            bw: path.bw,
+        });
+    };
+    Ok(Way::Network {
+        not_direct,
+        not_shared,
+    })
+}
+
+fn port_use(routing: &Routing, rank: u32, gpu: NodeId, net: i64, port: NodeId) -> PortUse {
+    let driver = routing.intermediate_gpu(gpu, port).unwrap_or(gpu);
+    let path = routing.table().path(gpu, port);
+    PortUse {
+        gpu: rank,
+        net,
+        proxy: proxy(routing, gpu, driver),
+        path_type: path.kind,
+        bw: path.bw,
+        send: routing.gdr(gpu, port, true),
+        receive: routing.gdr(gpu, port, false),
+    }
+}
+
+/// The rank of the GPU that drives a port, where it is another one.
+fn proxy(routing: &Routing, gpu: NodeId, driver: NodeId) -> Option<u32> {
+    let driver = Some(driver).filter(|driver| *driver != gpu)?;
+    routing.system().gpu(driver).map(|gpu| gpu.rank as u32)
+}
+
+/// The ports of a GPU for point-to-point transfers: its own, and (PXN) those that the peers' rails end at, driven by the
+/// ranks beside them. `None` for a GPU without ports.
+fn p2p_ports(routing: &Routing, rank: u32, gpu: NodeId) -> Option<P2pPorts> {
+    let own = routing.local_nets(gpu).ok()?;
+    let id = |port: &NodeId| routing.system().node(*port).id.0 as i64;
+    let mut rails = Vec::new();
+    let mut seen = Vec::new();
+    for (twin, data) in routing.system().gpus() {
+        // Of ranks that share a GPU the first one counts.
+        if routing.host_of(twin) != routing.host_of(gpu) || seen.contains(&data.dev) {
+            continue;
+        }
+        let dev = data.dev;
+        seen.push(dev);
+        let Ok(theirs) = routing.local_nets(twin) else {
+            continue;
+        };
+        // Both lists begin anew after their length.
+        let length = lcm(own.len(), theirs.len()).min(MAX_CHANNELS as usize);
+        let ports: Vec<RailPort> = (0..length)
+            .map(|channel| {
+                let (own, rail) = (own[channel % own.len()], theirs[channel % theirs.len()]);
+                let (net, driver) = rail_port(routing, gpu, own, rail);
+                RailPort {
+                    net: id(&net),
+                    proxy: proxy(routing, gpu, driver),
+                }
+            })
+            .collect();
+        let plain = ports.iter().enumerate().all(|(channel, port)| {
+            port.proxy.is_none() && port.net == id(&own[channel % own.len()])
+        });
+        if !plain {
+            rails.push(Rail { dev, ports });
+        }
+    }
+    Some(P2pPorts {
+        gpu: rank,
+        own: own.iter().map(id).collect(),
+        rails,
+    })
+}
+
+/// The port for a peer whose twin in this node has the port `rail`, and the GPU that drives it.
+fn rail_port(routing: &Routing, gpu: NodeId, own: NodeId, rail: NodeId) -> (NodeId, NodeId) {
+    let settings = routing.settings();
+    let level = if settings.pxn_disable {
+        0
+    } else {
+        settings.p2p_pxn_level
+    };
+    // Without crossing NICs the peer's rail is taken even where nobody beside it can drive it.
+    let unrelayed = if settings.cross_nic == 0 { rail } else { own };
+    match level {
+        1 if routing.table().kind(gpu, rail) <= PathType::Pxn => {
+            (rail, routing.intermediate_gpu(gpu, rail).unwrap_or(gpu))
+        }
+        2 => {
+            let driver = routing.local_gpu(rail).filter(|driver| {
+                routing.table().kind(*driver, gpu) <= PathType::Nvl
+                    && routing.table().kind(*driver, rail) <= routing.pxn_limit()
+                    && routing.gdr(*driver, rail, false).is_direct()
+            });
+            driver.map_or((unrelayed, gpu), |driver| (rail, driver))
+        }
+        _ => (unrelayed, gpu),
+    }
+}
+
+const fn lcm(a: usize, b: usize) -> usize {
+    let (mut x, mut y) = (a, b);
+    while y != 0 {
+        (x, y) = (y, x % y);
+    }
+    a / x * b
+}

@@ -1,0 +1,240 @@
+//! One attempt: whether its outcome is known already, and if not, on which arithmetic it is walked.
+
+use plan::Pattern;
+use topology::PathType;
+
+use super::Searcher;
+use super::layout::{Asked, Layout, Uses, Which};
+use super::memo::{Memo, Speed};
+use super::record::Record;
+use super::residual::{PortsLeft, Residual};
+use super::thousandths::Thousandths;
+use super::walk::{AttemptPorts, PERFECT};
+use super::wiring::{Neighbour, Route, Wiring};
+
+/// The GPUs that each GPU may go on to, for the limits that were tried.
+#[derive(Default)]
+pub(super) struct Nearby(Vec<((u16, bool), Vec<Vec<Neighbour>>)>);
+
+impl Nearby {
+    fn of(&mut self, wiring: &Wiring, memo: &Memo, attempt: &Record) -> &[Vec<Neighbour>] {
+        let both_ways = attempt.uses_both_ways();
+        let limits = (memo.intra_class(attempt.type_intra), both_ways);
+        let known = self.0.iter().position(|(known, _)| *known == limits);
+        let at = known.unwrap_or_else(|| {
+            let allowed = |list: &Vec<Neighbour>| {
+                list.iter()
+                    .filter(|neighbour| neighbour.route.is_within(attempt.type_intra, both_ways))
+                    .copied()
+                    .collect()
+            };
+            self.0
+                .push((limits, wiring.neighbours.iter().map(allowed).collect()));
+            self.0.len() - 1
+        });
+        &self.0[at].1
+    }
+}
+
+/// What a layout depends on.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Limits {
+    intra: u16,
+    inter: u16,
+    both_ways: bool,
+    balanced: bool,
+    /// Which state of the links and ports there is.
+    state: u32,
+}
+
+/// The layouts of attempts so far.
+#[derive(Debug, Default)]
+pub(super) struct Layouts {
+    uses: Vec<(Limits, Uses)>,
+    layouts: Vec<Known>,
+    /// Keys, each once.
+    keys: Vec<Vec<u64>>,
+}
+
+/// A layout, and for what.
+#[derive(Debug)]
+struct Known {
+    limits: Limits,
+    bw: (f32, f32),
+    layout: Option<Layout>,
+    speed: Speed,
+}
+
+/// The routes that an attempt may use, each with what it is used for.
+fn allowed<'a>(
+    wiring: &'a Wiring,
+    nearby: &'a [Vec<Neighbour>],
+    attempt: &Record,
+) -> impl Iterator<Item = (Which, &'a Route)> {
+    let (both_ways, worst) = (attempt.uses_both_ways(), attempt.type_inter);
+    let leaving = if attempt.pattern == Pattern::BalancedTree {
+        Which::HalfInter
+    } else {
+        Which::Inter
+    };
+    let [entries, exits] = wiring.port_routes();
+    let entries = entries.iter().map(|route| (Which::Inter, route));
+    let exits = exits.iter().map(move |route| (leaving, route));
+    nearby
+        .iter()
+        .flatten()
+        .map(|next| (Which::Intra, &next.route))
+        .chain(
+            entries
+                .chain(exits)
+                .filter(move |(_, route)| route.is_within(worst, both_ways)),
+        )
+}
+
+impl Layouts {
+    /// The place of the layout for an attempt.
+    fn of(
+        &mut self,
+        wiring: &Wiring,
+        nearby: &[Vec<Neighbour>],
+        memo: &Memo,
+        links: &Thousandths,
+        ports: &PortsLeft,
+        attempt: &Record,
+    ) -> usize {
+        let limits = Limits {
+            intra: memo.intra_class(attempt.type_intra),
+            inter: memo.inter_class(attempt.type_inter),
+            both_ways: attempt.uses_both_ways(),
+            balanced: attempt.pattern == Pattern::BalancedTree,
+            state: memo.state(),
+        };
+        let bw = (attempt.bw_intra, attempt.bw_inter);
+        let known = self
+            .layouts
+            .iter()
+            .position(|known| known.limits == limits && known.bw == bw);
+        known.unwrap_or_else(|| {
+            let sorts = memo.inter() && !wiring.has_nvs;
+            let at = self.uses.iter().position(|(known, _)| *known == limits);
+            let at = at.unwrap_or_else(|| {
+                let allowed = allowed(wiring, nearby, attempt);
+                let uses = Uses::new(wiring, links, allowed, sorts);
+                self.uses.push((limits, uses));
+                self.uses.len() - 1
+            });
+            let asked = Asked {
+                intra: Thousandths::amount(attempt.bw_intra),
+                inter: Thousandths::amount(attempt.bw_inter),
+                half_inter: Thousandths::amount(attempt.bw_inter / 2.0),
+                of_port: attempt.bw_inter as i32,
+            };
+            let uses = &self.uses[at].1;
+            let mut layout = Layout::new(wiring, links, ports, uses, &asked, sorts);
+            let key = layout.as_mut().and_then(|layout| layout.key.take());
+            let speed = key.map_or_else(|| Speed::exact(attempt), |key| self.number(key));
+            self.layouts.push(Known {
+                limits,
+                bw,
+                layout,
+                speed,
+            });
+            self.layouts.len() - 1
+        })
+    }
+
+    fn number(&mut self, key: Vec<u64>) -> Speed {
+        let known = self.keys.iter().position(|known| *known == key);
+        Speed::Like(known.unwrap_or_else(|| {
+            self.keys.push(key);
+            self.keys.len() - 1
+        }))
+    }
+}
+
+impl Searcher<'_> {
+    /// Makes the lists of ports for an attempt that allows this path type.
+    fn prepare_ports(&mut self, type_inter: PathType) {
+        let class = self.memo.inter_class(type_inter);
+        if !self.view.inter || self.ports_for == Some(class) {
+            return;
+        }
+        let routing = self.view.routing();
+        let select = |gpu| self.port_order.select(routing, Some(type_inter), gpu).ok();
+        self.scratch.ports = AttemptPorts {
+            all: select(None),
+            of_gpu: (0..self.wiring.gpus as u32)
+                .map(|gpu| select(Some(gpu)))
+                .collect(),
+        };
+        self.ports_for = Some(class);
+    }
+
+    /// One attempt. Returns whether `best` was replaced.
+    pub(super) fn attempt(
+        &mut self,
+        current: &mut Record,
+        best: &mut Record,
+        budget: &mut i32,
+    ) -> bool {
+        current.channels = 0;
+        let in_integers = self.thousandths.agrees(current);
+        let known = if in_integers {
+            let nearby = self.nearby.of(&self.wiring, &self.memo, current);
+            Some(self.layouts.of(
+                &self.wiring,
+                nearby,
+                &self.memo,
+                &self.thousandths,
+                &self.scratch.ports_left,
+                current,
+            ))
+        } else {
+            None
+        };
+        let speed = known.map_or_else(
+            || Speed::exact(current),
+            |at| self.layouts.layouts[at].speed,
+        );
+        let signature = self.memo.sign(current, speed);
+        if let Some(outcome) = self.memo.recall(&signature, current, best) {
+            *budget = outcome.budget_left;
+            current.hops = outcome.hops;
+            return false;
+        }
+        self.prepare_ports(current.type_inter);
+        let nearby = self.nearby.of(&self.wiring, &self.memo, current);
+        self.before.1.clone_from(&self.scratch.ports_left);
+        let mut changed = false;
+        let layout = known.and_then(|at| self.layouts.layouts[at].layout.as_ref());
+        let packed = layout.filter(|layout| self.packed.lay_out(layout, &self.thousandths));
+        let (wiring, scratch) = (&self.wiring, &mut self.scratch);
+        let walked = if let Some(layout) = packed {
+            let allowed = allowed(wiring, nearby, current);
+            self.packed.prepare(layout, &self.thousandths, allowed);
+            scratch.walk(wiring, nearby, &mut self.packed, current, best, *budget)
+        } else if in_integers {
+            let links = &mut self.thousandths;
+            scratch.walk(wiring, nearby, links, current, best, *budget)
+        } else {
+            self.before.0.clone_from(&self.floats);
+            let links = &mut self.floats;
+            let walked = scratch.walk(wiring, nearby, links, current, best, *budget);
+            if self.before.0 != self.floats {
+                self.thousandths.follow(&self.floats);
+                changed = true;
+            }
+            walked
+        };
+        changed |= self.before.1 != self.scratch.ports_left;
+        *budget = walked.budget_left;
+        // A walk that stopped early did not see everything.
+        if *budget == PERFECT {
+            self.memo.changed(changed);
+        } else {
+            self.memo
+                .note(signature, changed, *budget, current.hops, walked.seen);
+        }
+        walked.improved
+    }
+}

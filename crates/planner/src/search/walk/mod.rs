@@ -1,0 +1,268 @@
+//! One attempt: all ways to string channels under given constraints, until the budget of steps runs out.
+//!
+//! A walk is a depth-first recursion through [`Walk::visit`], which is a step. Where a channel begins stands in
+//! [`begin`], where it goes on in [`onward`], where it leaves in [`leave`]; graphs of heads have [`heads`].
+
+mod begin;
+mod heads;
+mod leave;
+mod onward;
+
+use plan::Pattern;
+use topology::PathType;
+
+use super::known_ends::KnownEnds;
+use super::layout::Which;
+use super::record::Record;
+use super::residual::{PortsLeft, Residual};
+use super::seen::Seen;
+use super::wiring::{Neighbour, Route, Wiring};
+
+/// A budget that says: nothing better can be found.
+pub(super) const PERFECT: i32 = -1;
+
+/// No step of a channel.
+const NEVER: u32 = u32::MAX;
+
+/// In which order GPUs are tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Order {
+    /// By position.
+    Pci,
+    /// As in the channel before.
+    Replay,
+    /// Best first.
+    Free,
+}
+
+/// The ports that an attempt may use.
+#[derive(Debug, Default)]
+pub(super) struct AttemptPorts {
+    /// For starting a channel; `None` if a GPU reaches no port.
+    pub all: Option<Vec<u32>>,
+    /// For leaving from each GPU.
+    pub of_gpu: Vec<Option<Vec<u32>>>,
+}
+
+/// What attempts share: what they may use, and their buffers.
+#[derive(Debug)]
+pub(super) struct Scratch {
+    /// The job leaves the system.
+    pub inter: bool,
+    /// `NCCL_MNNVL_RAIL_PER_HOST`.
+    pub rail_per_host: bool,
+    pub ports: AttemptPorts,
+    pub ports_left: PortsLeft,
+    /// For each channel which GPUs are on it.
+    pub used: Vec<bool>,
+    /// Sorted candidates of all open steps, one list after the other.
+    pub keys: Vec<u64>,
+    /// For each channel in which order GPUs lie on the way to its port.
+    pub port_keys: Vec<u64>,
+    pub known_ends: KnownEnds,
+}
+
+/// How a walk ended.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Walked {
+    /// What is left of the budget, or [`PERFECT`].
+    pub budget_left: i32,
+    /// The best solution was replaced.
+    pub improved: bool,
+    pub seen: Seen,
+}
+
+impl Scratch {
+    /// Walks until there is nothing left to try or the budget is spent.
+    pub fn walk<R: Residual>(
+        &mut self,
+        wiring: &Wiring,
+        nearby: &[Vec<Neighbour>],
+        residual: &mut R,
+        current: &mut Record,
+        best: &mut Record,
+        budget: i32,
+    ) -> Walked {
+        // Where a port loses bandwidth on the way, nothing comes back exactly.
+        let lossless = wiring.closest_gpus.iter().all(|gpus| !gpus.is_empty());
+        self.known_ends.clear(lossless && !current.same_channels);
+        residual.begin();
+        let mut walk = Walk {
+            wiring,
+            nearby,
+            ports: &self.ports,
+            inter: self.inter,
+            rail_per_host: self.rail_per_host,
+            both_ways: current.uses_both_ways(),
+            closes: !self.inter && current.pattern == Pattern::Ring,
+            has_heads: matches!(current.pattern, Pattern::Nvls | Pattern::CollnetDirect),
+            last: wiring.gpus as u32 - 1,
+            base: 0,
+            residual,
+            ports_left: &mut self.ports_left,
+            amounts: Amounts::of(current),
+            current,
+            best,
+            used: &mut self.used,
+            keys: &mut self.keys,
+            port_keys: &mut self.port_keys,
+            sorts: self.inter && !wiring.has_nvs && wiring.private_uplinks,
+            known_ends: &mut self.known_ends,
+            budget,
+            improved: false,
+            seen: Seen::NOTHING,
+        };
+        walk.next_channel();
+        Walked {
+            budget_left: walk.budget,
+            improved: walk.improved,
+            seen: walk.seen,
+        }
+    }
+}
+
+/// One attempt on one kind of arithmetic.
+struct Walk<'a, R: Residual> {
+    wiring: &'a Wiring,
+    /// For each GPU those that it may go on to, best connected first.
+    nearby: &'a [Vec<Neighbour>],
+    ports: &'a AttemptPorts,
+    inter: bool,
+    rail_per_host: bool,
+    both_ways: bool,
+    /// Channels return to their first GPU.
+    closes: bool,
+    /// A channel is one GPU, the head, and what all others exchange with it.
+    has_heads: bool,
+    /// The last step of a channel.
+    last: u32,
+    /// Where the GPUs of the channel begin in `used` and in the record.
+    base: usize,
+    residual: &'a mut R,
+    ports_left: &'a mut PortsLeft,
+    amounts: Amounts<R>,
+    current: &'a mut Record,
+    best: &'a mut Record,
+    used: &'a mut [bool],
+    keys: &'a mut Vec<u64>,
+    port_keys: &'a mut [u64],
+    /// The order of GPUs is prepared for each channel.
+    sorts: bool,
+    known_ends: &'a mut KnownEnds,
+    /// Steps left.
+    budget: i32,
+    improved: bool,
+    seen: Seen,
+}
+
+/// What an attempt asks for, ready to be taken.
+struct Amounts<R: Residual> {
+    intra: R::Amount,
+    inter: R::Amount,
+    half_inter: R::Amount,
+}
+
+impl<R: Residual> Amounts<R> {
+    const fn get(&self, which: Which) -> &R::Amount {
+        match which {
+            Which::Intra => &self.intra,
+            Which::Inter => &self.inter,
+            Which::HalfInter => &self.half_inter,
+        }
+    }
+
+    fn of(record: &Record) -> Self {
+        Self {
+            intra: R::amount(record.bw_intra),
+            inter: R::amount(record.bw_inter),
+            half_inter: R::amount(record.bw_inter / 2.0),
+        }
+    }
+}
+
+impl<R: Residual> Walk<'_, R> {
+    fn first_of_channel(&self, channel: usize) -> u32 {
+        self.current.intra[channel * self.wiring.gpus]
+    }
+
+    fn toggle(&mut self, gpu: u32) {
+        let used = &mut self.used[self.base + gpu as usize];
+        *used = !*used;
+    }
+
+    fn is_used(&self, gpu: u32) -> bool {
+        self.used[self.base + gpu as usize]
+    }
+
+    /// Takes an amount along a route that is no worse than `worst`.
+    fn take(&mut self, route: &Route, which: Which, worst: PathType) -> bool {
+        if !self.allows(route, worst)
+            || !self
+                .residual
+                .take(self.wiring, route, self.amounts.get(which))
+        {
+            return false;
+        }
+        self.current.hops += route.hops as i32;
+        true
+    }
+
+    fn give(&mut self, route: &Route, which: Which) {
+        self.residual
+            .give(self.wiring, route, self.amounts.get(which));
+        self.current.hops -= route.hops as i32;
+    }
+
+    fn allows(&self, route: &Route, worst: PathType) -> bool {
+        route.is_within(worst, self.both_ways)
+    }
+
+    /// A step: the channel stands at a GPU. `back` is the step at which it leaves through a port.
+    fn visit(&mut self, gpu: u32, step: u32, back: u32, order: Order) {
+        if self.budget <= 0 {
+            return;
+        }
+        self.budget -= 1;
+        self.current.intra[self.base + step as usize] = gpu;
+        if step == back {
+            self.leave(gpu, step, order);
+        } else if self.has_heads {
+            self.exchange(gpu);
+        } else if step < self.last {
+            self.go_on(gpu, step, back, order);
+        } else if self.closes {
+            let route = self.wiring.gpu_to_gpu(gpu, self.current.intra[self.base]);
+            if self.take(route, Which::Intra, self.current.type_intra) {
+                self.end();
+                self.give(route, Which::Intra);
+            }
+        } else {
+            self.end();
+        }
+    }
+
+    /// The last step of a channel: it is complete.
+    fn end(&mut self) {
+        if self.budget <= 0 {
+            return;
+        }
+        self.budget -= 1;
+        self.current.channels += 1;
+        if self.current.channels >= self.current.min_channels {
+            self.seen.note(self.current);
+        }
+        if self.current.better_than(self.best, self.wiring.gpus) {
+            self.best.assign(self.current, self.wiring.gpus);
+            self.improved = true;
+            if self.current.channels == self.current.max_channels {
+                self.budget = PERFECT;
+            }
+        }
+        if self.current.channels < self.current.max_channels {
+            self.base += self.wiring.gpus;
+            self.next_channel();
+            self.base -= self.wiring.gpus;
+        }
+        self.current.channels -= 1;
+    }
+}

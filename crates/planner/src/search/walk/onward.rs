@@ -1,0 +1,145 @@
+//! Where a channel goes on to.
+
+use plan::Pattern;
+
+use super::super::residual::Residual;
+use super::super::wiring::{NONE, Neighbour, Wiring};
+use super::{NEVER, Order, Walk, Which};
+
+impl<R: Residual> Walk<'_, R> {
+    /// The channel goes on to the next GPU.
+    pub(super) fn go_on(&mut self, gpu: u32, step: u32, back: u32, order: Order) {
+        match order {
+            Order::Pci => self.step_to(gpu, step + 1, step, back, order),
+            Order::Replay => {
+                let before = self.base - self.wiring.gpus;
+                let next = self.current.intra[before + step as usize + 1];
+                self.step_to(gpu, next, step, back, order);
+            }
+            Order::Free if self.wiring.has_nvs => self.go_on_by_switch(gpu, step, back),
+            Order::Free if back == NEVER => self.go_on_to_nearest(gpu, step),
+            Order::Free => self.go_on_to_port(gpu, step, back),
+        }
+    }
+
+    /// The best connected GPUs first.
+    fn go_on_to_nearest(&mut self, gpu: u32, step: u32) {
+        let nearby = self.nearby;
+        for neighbour in &nearby[gpu as usize] {
+            if !self.is_used(neighbour.gpu)
+                && self
+                    .residual
+                    .take(self.wiring, &neighbour.route, &self.amounts.intra)
+            {
+                self.step_along(neighbour, step, NEVER);
+            }
+        }
+    }
+
+    /// Prepares the order of GPUs on the way to the port of the channel. What GPUs that are not yet on the channel have
+    /// left on their PCI links does not change while it goes on.
+    pub(super) fn sort_for_port(&mut self) {
+        let wiring = self.wiring;
+        let port = self.current.inter[self.current.channels][0];
+        let keys = &mut self.port_keys[self.base..][..wiring.gpus];
+        for (gpu, key) in keys.iter_mut().enumerate() {
+            let pci_bw = wiring.uplink[gpu].map_or(-1, |(up, down)| self.residual.whole(up, down));
+            *key = wiring.port_key(port, gpu, pci_bw);
+        }
+    }
+
+    /// The GPUs that lie best on the way to the port first.
+    fn go_on_to_port(&mut self, gpu: u32, step: u32, back: u32) {
+        let wiring = self.wiring;
+        let nearby = self.nearby;
+        let neighbours = &nearby[gpu as usize];
+        if !wiring.private_uplinks {
+            self.sort_for_port();
+        }
+        let first = self.keys.len();
+        let keys = &mut *self.keys;
+        let used = &self.used[self.base..][..wiring.gpus];
+        let port_keys = &self.port_keys[self.base..][..wiring.gpus];
+        for (number, neighbour) in neighbours.iter().enumerate() {
+            // What cannot be reached need not be sorted.
+            if used[neighbour.gpu as usize]
+                || !self
+                    .residual
+                    .may_have(&neighbour.route, &self.amounts.intra)
+            {
+                continue;
+            }
+            let key = port_keys[neighbour.gpu as usize] | number as u64;
+            keys.push(key);
+            // Insertion sort: there are few, and most are in order.
+            let sorted = &mut keys[first..];
+            let mut place = sorted.len() - 1;
+            while place > 0 && sorted[place - 1] > key {
+                sorted[place] = sorted[place - 1];
+                place -= 1;
+            }
+            sorted[place] = key;
+        }
+        // Far from the port, and with nothing to choose by, NCCL goes the other way round.
+        if keys.len() > first + 1
+            && back != step + 1
+            && wiring.is_uniform(gpu, |other| used[other as usize])
+        {
+            keys[first..].reverse();
+        }
+        for at in first..self.keys.len() {
+            let neighbour = &neighbours[Wiring::neighbour_of(self.keys[at])];
+            if self
+                .residual
+                .take_known(self.wiring, &neighbour.route, &self.amounts.intra)
+            {
+                self.step_along(neighbour, step, back);
+            }
+        }
+        self.keys.truncate(first);
+    }
+
+    /// With an NVSwitch all GPUs are alike, and only the neighbours in number are tried.
+    fn go_on_by_switch(&mut self, gpu: u32, step: u32, back: u32) {
+        let wiring = self.wiring;
+        let gpus = wiring.gpus as u32;
+        let (before, after) = ((gpu + gpus - 1) % gpus, (gpu + 1) % gpus);
+        let wanted = match self.current.pattern {
+            Pattern::Ring => [before, after],
+            Pattern::SplitTree | Pattern::BalancedTree => [after, before],
+            _ => [after, NONE],
+        };
+        let wanted = if wanted[0] == wanted[1] {
+            &wanted[..1]
+        } else {
+            &wanted[..]
+        };
+        for wish in wanted {
+            if *wish != NONE && !self.is_used(*wish) && wiring.gpu_to_gpu(gpu, *wish).hops > 0 {
+                self.step_to(gpu, *wish, step, back, Order::Free);
+            }
+        }
+    }
+
+    fn step_to(&mut self, from: u32, to: u32, step: u32, back: u32, order: Order) {
+        let route = self.wiring.gpu_to_gpu(from, to);
+        if self.take(route, Which::Intra, self.current.type_intra) {
+            self.toggle(to);
+            self.visit(to, step + 1, back, order);
+            self.toggle(to);
+            self.give(route, Which::Intra);
+        }
+    }
+
+    /// A step whose bandwidth was taken; gives it back.
+    fn step_along(&mut self, neighbour: &Neighbour, step: u32, back: u32) {
+        let hops = neighbour.route.hops as i32;
+        self.current.hops += hops;
+        self.toggle(neighbour.gpu);
+        self.visit(neighbour.gpu, step + 1, back, Order::Free);
+        self.toggle(neighbour.gpu);
+        self.current.hops -= hops;
+        self.residual
+            .give(self.wiring, &neighbour.route, &self.amounts.intra);
+    }
+}

@@ -1,0 +1,52 @@
+//! Test data that is not part of the repository: named by a variable, or in a folder `shared` beside the checkout.
+//!
+//! A test that needs it and does not find it is not run, and says so by name.
+
+use std::path::{Path, PathBuf};
+
+/// All golden cases: `cases/*.json` and `topologies/*.xml`.
+///
+/// # Errors
+/// They are not there; the text says where they were looked for.
+pub fn golden() -> Result<PathBuf, String> {
+    find("TOPO_GOLDEN", "golden", "cases")
+}
+
+/// Files of other people's machines: `nccl/*.xml`, `rccl/*.xml` and `graphs/*.xml`.
+///
+/// # Errors
+/// They are not there; the text says where they were looked for.
+pub fn corpus() -> Result<PathBuf, String> {
+    find("TOPO_CORPUS", "corpus", "nccl")
+}
+
+fn find(variable: &str, name: &str, part: &str) -> Result<PathBuf, String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let root = root.canonicalize().unwrap_or(root);
+    let beside = root.parent().unwrap_or(&root).join("shared").join(name);
+    let named = std::env::var_os(variable).map(PathBuf::from);
+    let folder = named.as_ref().unwrap_or(&beside);
+    if folder.join(part).is_dir() {
+        return Ok(folder.clone());
+    }
+    Err(match named {
+        Some(folder) => format!(
+            "{variable} names {}, which has no folder {part}",
+            folder.display()
+        ),
+        None => format!("{variable} is not set, and there is no shared/{name} beside the checkout"),
+    })
+}
+
+/// The files of a folder whose names end so, by name.
+///
+/// # Errors
+/// The folder cannot be read.
+pub fn files(folder: &Path, extension: &str) -> std::io::Result<Vec<PathBuf>> {
+    let mut paths = std::fs::read_dir(folder)?
+        .map(|entry| Ok(entry?.path()))
+        .collect::<std::io::Result<Vec<PathBuf>>>()?;
+    paths.retain(|path| path.extension().is_some_and(|found| found == extension));
+    paths.sort();
+    Ok(paths)
+}

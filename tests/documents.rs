@@ -1,0 +1,266 @@
+//! What the documents say is so.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail, ensure};
+use libtest_mimic::Trial;
+use planner::Settings;
+use planner::settings::{Effect, variables};
+use test_support::elsewhere;
+use test_support::golden::Case;
+use test_support::{Expectation, Machine};
+
+use crate::{not_run, root, test};
+
+pub fn tests() -> Result<Vec<Trial>> {
+    let agreement = match elsewhere::golden() {
+        Ok(golden) => test("documents::agreement_of_the_readme", move || {
+            let cases = Case::list(&golden)?.len();
+            let line = format!("{cases} cases, 0 differ");
+            ensure!(
+                read("README.md")?.lines().any(|other| other == line),
+                "README.md does not say `{line}`"
+            );
+            Ok(())
+        }),
+        Err(why) => not_run("documents::agreement_of_the_readme", why),
+    };
+    Ok(vec![
+        agreement,
+        test("documents::pictures_in_the_readme", pictures),
+        test("documents::commands_of_the_readme", commands),
+        test("documents::links_lead_somewhere", links),
+        test("documents::every_setting_is_explained", settings),
+        test("documents::defaults_are_the_programs", defaults),
+        test("documents::every_machine_is_listed", machines),
+    ])
+}
+
+fn read(name: &str) -> Result<String> {
+    let path = root().join(name);
+    std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))
+}
+
+/// The program's page that stands in README.md is an excerpt of the page that the program's tests compare: the lines
+/// stand there in the same order, and `…` stands for lines left out.
+fn pictures() -> Result<()> {
+    let (readme, page) = (
+        read("README.md")?,
+        read("crates/cli/tests/expected/plan-dgx-h100.txt")?,
+    );
+    let shown = readme
+        .split("```text\n$ topo plan topologies/dgx-h100\n")
+        .nth(1)
+        .and_then(|rest| rest.split("```").next())
+        .context("README.md shows no page")?;
+    let mut rest = page.lines();
+    let mut skipping = false;
+    for line in shown.lines() {
+        if line.trim() == "…" {
+            skipping = true;
+        }
+        // An empty line after what is left out may be any.
+        if line.trim() == "…" || skipping && line.is_empty() {
+            continue;
+        }
+        let found = if skipping {
+            rest.find(|other| *other == line)
+        } else {
+            rest.next()
+        };
+        ensure!(
+            found == Some(line),
+            "README.md shows a line that the program does not print there: {line:?} (it prints {found:?})"
+        );
+        skipping = false;
+    }
+    ensure!(
+        shown.lines().count() > 20,
+        "README.md shows too little of the page"
+    );
+    Ok(())
+}
+
+/// Continuous integration runs what README.md tells people to run, and nothing else.
+fn commands() -> Result<()> {
+    let readme = read("README.md")?;
+    let ci = read(".ci/run")?;
+    let run: Vec<&str> = ci
+        .lines()
+        .filter(|line| line.starts_with("cargo "))
+        .collect();
+    ensure!(run.len() == 1, ".ci/run has {} commands", run.len());
+    for line in run {
+        ensure!(
+            readme.lines().any(|other| other == format!("    {line}")),
+            "README.md does not name the command of .ci/run: {line}"
+        );
+    }
+    // As many answers of NCCL are in the repository as README.md says.
+    let answers: usize = Machine::all()?
+        .iter()
+        .map(|machine| Ok(machine.answers()?.len()))
+        .sum::<Result<_>>()?;
+    ensure!(
+        readme.contains(&format!("{answers} of its answers")),
+        "README.md does not say that {answers} of the golden answers are here"
+    );
+    Ok(())
+}
+
+/// Every link to a file of the repository leads to one.
+fn links() -> Result<()> {
+    let mut pages: Vec<PathBuf> = vec!["topologies/README.md".into()];
+    for folder in ["", "docs"] {
+        for entry in std::fs::read_dir(root().join(folder))? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == "md") {
+                pages.push(PathBuf::from(folder).join(path.file_name().unwrap_or_default()));
+            }
+        }
+    }
+    let mut broken = Vec::new();
+    for page in pages {
+        let text = read(&page.to_string_lossy())?;
+        let folder = root().join(&page);
+        let folder = folder.parent().context("a page is in a folder")?;
+        for target in text
+            .split("](")
+            .skip(1)
+            .filter_map(|rest| rest.split(')').next())
+        {
+            let file = target.split('#').next().unwrap_or_default();
+            if !file.is_empty() && !file.contains("://") && !folder.join(file).exists() {
+                broken.push(format!("{}: there is no {file}", page.display()));
+            }
+        }
+    }
+    ensure!(broken.is_empty(), "{}", broken.join("\n"));
+    Ok(())
+}
+
+/// The rows of docs/settings.md: the heading they stand under, the name, the second column.
+fn rows() -> Result<Vec<(String, String, String)>> {
+    let text = read("docs/settings.md")?;
+    let mut heading = "";
+    let mut rows = Vec::new();
+    for line in text.lines() {
+        heading = line.strip_prefix("## ").unwrap_or(heading);
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        if let [_, name, second, ..] = cells.as_slice()
+            && let Some(name) = name
+                .strip_prefix("`NCCL_")
+                .and_then(|name| name.strip_suffix('`'))
+        {
+            rows.push((
+                heading.to_owned(),
+                format!("NCCL_{name}"),
+                (*second).to_owned(),
+            ));
+        }
+    }
+    Ok(rows)
+}
+
+fn settings() -> Result<()> {
+    let mut listed: BTreeMap<String, String> = BTreeMap::new();
+    for (heading, name, _) in rows()? {
+        ensure!(
+            listed.insert(name.clone(), heading).is_none(),
+            "docs/settings.md explains {name} twice"
+        );
+    }
+    for (name, effect) in variables() {
+        let heading = match effect {
+            Effect::Search => Some("Paths and search"),
+            Effect::Joining => Some("Joining hosts"),
+            Effect::Cost => Some("Cost model"),
+            Effect::NotModelled(_) => Some("Not modelled"),
+            Effect::Nothing => None,
+        };
+        let found = listed.remove(name);
+        ensure!(
+            found.as_deref() == heading,
+            "{name} stands under {found:?} in docs/settings.md; expected {heading:?}"
+        );
+    }
+    ensure!(
+        listed.is_empty(),
+        "docs/settings.md explains what there is not: {listed:?}"
+    );
+    Ok(())
+}
+
+/// Setting a variable to its stated default changes nothing and is not remarked on.
+fn defaults() -> Result<()> {
+    for (heading, name, default) in rows()? {
+        if heading == "Not modelled" || default == "unset" {
+            continue;
+        }
+        let Some(value) = default
+            .strip_prefix('`')
+            .and_then(|value| value.strip_suffix('`'))
+        else {
+            bail!(
+                "docs/settings.md: the default of {name} is {default}; expected `VALUE` or unset"
+            );
+        };
+        let read = Settings::from_variables([(name.clone(), value.to_owned())]);
+        ensure!(read.notes.is_empty(), "{name}={value}: {:?}", read.notes);
+        let plain = Settings::default();
+        let same_channels = read.connect.fewest_channels() == plain.connect.fewest_channels()
+            && read.connect.most_channels() == plain.connect.most_channels()
+            && read.connect.ctas() == plain.connect.ctas();
+        let limits = ["NCHANNELS", "NRINGS", "CTAS"]
+            .iter()
+            .any(|part| name.ends_with(part));
+        let bare = Settings {
+            in_force: Vec::new(),
+            ..read
+        };
+        // A limit that is set to its default is set, and limits nothing.
+        ensure!(
+            bare == plain || limits && same_channels,
+            "{name}={value} is not the default"
+        );
+    }
+    Ok(())
+}
+
+/// topologies/README.md lists every folder once, under the heading of its kind.
+fn machines() -> Result<()> {
+    let text = read("topologies/README.md")?;
+    let mut heading = "";
+    let mut listed: BTreeMap<String, String> = BTreeMap::new();
+    for line in text.lines() {
+        heading = line.strip_prefix("## ").unwrap_or(heading);
+        let name = line
+            .strip_prefix("| `")
+            .and_then(|rest| rest.split('`').next());
+        if let Some(name) = name.filter(|_| heading != "Machines" && !heading.is_empty()) {
+            ensure!(
+                listed.insert(name.to_owned(), heading.to_owned()).is_none(),
+                "{name} is listed twice"
+            );
+        }
+    }
+    for machine in Machine::all()? {
+        let expected = match (machine.origin.kind, machine.origin.expectation) {
+            (test_support::Kind::Generated, _) => "Generated, with answers of NCCL",
+            (_, Expectation::Nccl) => "Models with answers of NCCL",
+            (_, Expectation::Blessed) => "Models with blessed answers",
+        };
+        let found = listed.remove(&machine.name);
+        ensure!(
+            found.as_deref() == Some(expected),
+            "{} stands under {found:?} in topologies/README.md; expected {expected}",
+            machine.name
+        );
+    }
+    ensure!(
+        listed.is_empty(),
+        "topologies/README.md lists what there is not: {listed:?}"
+    );
+    Ok(())
+}

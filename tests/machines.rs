@@ -1,0 +1,75 @@
+//! Each folder of `topologies/` is planned as it expects.
+
+use anyhow::{Result, ensure};
+use libtest_mimic::Trial;
+use test_support::golden::Section;
+use test_support::{Expectation, Machine};
+use xtask::bless;
+
+use crate::test;
+
+/// One test for each machine.
+pub fn tests() -> Result<Vec<Trial>> {
+    let machines = Machine::all()?.into_iter();
+    Ok(machines
+        .map(|machine| {
+            test(
+                format!("machines::{}", machine.name),
+                move || match machine.origin.expectation {
+                    Expectation::Nccl => as_nccl_answered(&machine),
+                    Expectation::Blessed => as_blessed(&machine),
+                },
+            )
+        })
+        .collect())
+}
+
+/// All sections of all answers agree.
+fn as_nccl_answered(machine: &Machine) -> Result<()> {
+    let mut differing = Vec::new();
+    for case in machine.cases()? {
+        let verdicts = case.replay();
+        // Of a case that NCCL refuses there is nothing else to compare.
+        let planned = verdicts
+            .iter()
+            .any(|(section, _)| *section == Section::Graphs);
+        ensure!(
+            planned
+                || verdicts
+                    .iter()
+                    .all(|(section, _)| *section == Section::Refusal),
+            "{}: only {} sections were compared",
+            case.name,
+            verdicts.len()
+        );
+        differing.extend(verdicts.into_iter().filter_map(|(section, difference)| {
+            Some(format!(
+                "{}: {}: {}",
+                case.name,
+                section.name(),
+                difference?
+            ))
+        }));
+    }
+    ensure!(
+        differing.is_empty(),
+        "differs from NCCL:\n{}",
+        differing.join("\n")
+    );
+    Ok(())
+}
+
+/// The recorded files are what the planner says now.
+fn as_blessed(machine: &Machine) -> Result<()> {
+    let diffs: Vec<String> = bless::stale(machine)?
+        .iter()
+        .map(bless::Stale::diff)
+        .collect();
+    ensure!(
+        diffs.is_empty(),
+        "{}\n{}",
+        bless::HOW_TO_BLESS,
+        diffs.join("\n")
+    );
+    Ok(())
+}
