@@ -142,7 +142,7 @@ fn target(remote: &str) -> String {
 }
 
 /// The indices of the GPUs in use, in the order of their ranks.
-fn in_use(answers: &Answers, options: &Options) -> Vec<u32> {
+pub(crate) fn in_use(answers: &Answers, options: &Options) -> Vec<u32> {
     let all = || (0..answers.devices.len() as u32).collect::<Vec<_>>();
     let visible = options
         .visible_devices

@@ -5,6 +5,8 @@
 //! of them is a pure function: [`Probe::of`] gives a document, what the machine consists of, and [`Finding`]s. There is
 //! always a result; what is missing or odd becomes a finding.
 //!
+//! Beside it stand [`complete`] (files of cloud vendors) and [`guest`] (files of virtual machines).
+//!
 //! What it does not: plan, print, ask the environment.
 //!
 //! ```
@@ -17,10 +19,13 @@
 //! assert_eq!(probe.findings.len(), 1);
 //! ```
 //!
-//! In reading order: [`sysfs`], [`privacy`], [`machine`], [`nvml`], [`gpu`], [`net`], [`tree`], [`record`], [`finding`].
+//! In reading order: [`sysfs`], [`privacy`], [`machine`], [`nvml`], [`gpu`], [`net`], [`tree`], [`record`], [`finding`],
+//! [`complete`], [`guest`].
 
+pub mod complete;
 pub mod finding;
 pub mod gpu;
+pub mod guest;
 pub mod machine;
 pub mod net;
 pub mod nvml;

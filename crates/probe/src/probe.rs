@@ -1,5 +1,6 @@
 //! One probe: from what was read to the topology.
 
+use serde::{Deserialize, Serialize};
 use topology::xml::Document;
 
 use crate::finding::{self, Finding};
@@ -14,7 +15,8 @@ use crate::{Addresses, tree};
 const NAME: &str = "this machine";
 
 /// What is to be probed.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub struct Options {
     /// The GPUs in use, by NVML's index, in the order of their ranks; all that are visible when none are named.
     pub gpus: Option<Vec<u32>>,
@@ -43,6 +45,8 @@ pub struct Probe {
     pub gpus: Vec<Gpu>,
     /// The network devices.
     pub nets: Vec<Net>,
+    /// What was probed: as asked for, with the GPUs that are meant.
+    pub options: Options,
     /// What was not found or looks wrong.
     pub findings: Vec<Finding>,
 }
@@ -56,19 +60,25 @@ impl Probe {
         options: &Options,
     ) -> Self {
         let mut answers = answers;
+        let mut options = options.clone();
+        if options.gpus.is_some() || options.visible_devices.is_some() {
+            // UUIDs mean nothing any more once they are hidden.
+            options.gpus = Some(gpu::in_use(&answers, &options));
+            options.visible_devices = None;
+        }
         sysfs.with_privacy(|privacy| nvml::hide(&mut answers, privacy));
         let detail = if options.all_devices {
             Detail::Everything
         } else {
             Detail::Topology
         };
-        let gpus = gpu::list(&answers, options);
+        let gpus = gpu::list(&answers, &options);
         let ends = gpus.iter().flat_map(|gpu| {
             let targets = gpu.nvlinks.iter().map(|(target, _)| target);
             targets.chain([&gpu.bus_id]).cloned()
         });
         let machine = Machine::read(sysfs, detail, addresses, ends);
-        let nets = net::list(&machine, options);
+        let nets = net::list(&machine, &options);
         let parts = tree::Parts::new(sysfs, &machine, &gpus, &nets);
         let document = Document::from_root(NAME, parts.root(options.all_devices));
         let mut probe = Self {
@@ -77,6 +87,7 @@ impl Probe {
             answers,
             gpus,
             nets,
+            options,
             findings: Vec::new(),
         };
         probe.findings = finding::of_probe(&probe);

@@ -1,20 +1,23 @@
 //! Recordings: folders that hold what was read of a machine, and nothing else of it.
 //!
-//! Such a folder has `sys/` and `proc/` as the machine has them, `nvml.json` with the driver's answers and
-//! `addresses.json` with the names of the interfaces that have an address.
+//! Such a folder has `sys/` and `proc/` as the machine has them, `nvml.json` with the driver's answers, `addresses.json` with
+//! the names of the interfaces that have an address, and `options.json` with what was asked for.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::Addresses;
 use crate::nvml::Answers;
 use crate::sysfs::{Seen, Sysfs};
+use crate::{Addresses, Options, Probe};
 
 /// The driver's answers.
 const NVML: &str = "nvml.json";
 
 /// Interfaces with an address.
 const ADDRESSES: &str = "addresses.json";
+
+/// What was asked for.
+const OPTIONS: &str = "options.json";
 
 /// Most bytes of a document that are read.
 const DOCUMENT_LIMIT: u64 = 16 << 20;
@@ -57,6 +60,8 @@ pub struct Recording {
     pub answers: Answers,
     /// Interfaces with an address, where that was recorded.
     pub addresses: Option<Addresses>,
+    /// What was asked for.
+    pub options: Options,
 }
 
 impl Recording {
@@ -73,6 +78,7 @@ impl Recording {
             sysfs: Sysfs::new(folder),
             answers: answers.unwrap_or_else(|| Answers::none("no answers were recorded")),
             addresses: document(&folder.join(ADDRESSES))?,
+            options: document(&folder.join(OPTIONS))?.unwrap_or_default(),
         })
     }
 }
@@ -101,14 +107,14 @@ fn document<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Option<T>, Re
     })
 }
 
-/// Writes what was read through `sysfs`, which must have been made to record, and the answers that were used.
+/// Writes what was read through `sysfs`, which must have been made to record, and what was used beside it.
 ///
 /// # Errors
 /// The folder is not empty, or a file cannot be written.
 pub fn save(
     folder: &Path,
     sysfs: &Sysfs,
-    answers: &Answers,
+    probe: &Probe,
     addresses: Option<&Addresses>,
 ) -> Result<(), RecordError> {
     let failed = |path: &Path| {
@@ -146,7 +152,8 @@ pub fn save(
         })?;
         fs::write(&path, text + "\n").map_err(failed(&path))
     };
-    write(NVML, serde_json::to_string_pretty(answers))?;
+    write(NVML, serde_json::to_string_pretty(&probe.answers))?;
+    write(OPTIONS, serde_json::to_string_pretty(&probe.options))?;
     if let Some(addresses) = addresses {
         write(ADDRESSES, serde_json::to_string_pretty(addresses))?;
     }

@@ -1,7 +1,6 @@
-//! Probes fake machines, recorded trees and damaged ones.
+//! Probes fake machines, whole and damaged.
 
 mod common;
-mod corpus;
 mod damage;
 mod findings;
 mod machines;

@@ -14,7 +14,7 @@ fn record(from: &Path, answers: Answers, options: &Options, identifiers: bool, t
     let sysfs = Sysfs::recording(from, identifiers);
     let addresses = Addresses::from_iter(["eth0".to_owned()]);
     let probe = Probe::of(&sysfs, answers, Some(&addresses), options);
-    save(to, &sysfs, &probe.answers, Some(&addresses)).unwrap();
+    save(to, &sysfs, &probe, Some(&addresses)).unwrap();
     probe
 }
 
@@ -72,7 +72,6 @@ fn nothing_private_is_kept() {
         "a088:c203:00ab",
         "0000:ab00:03c2:88a0",
     ];
-    let guid = fs::read_to_string;
     let machine = OnDisk::new(&fake);
     let found = |identifiers: bool| {
         let folder = temporary();
@@ -98,7 +97,6 @@ fn nothing_private_is_kept() {
         kept.contains("1111-2222-3333") && !kept.contains("secret") && !kept.contains("5e:c4:e7"),
         "{kept}"
     );
-    assert!(guid(machine.folder.path().join("proc/sys/kernel/hostname")).is_ok());
 }
 
 fn collect(folder: &Path, text: &mut String) {
@@ -115,6 +113,42 @@ fn collect(folder: &Path, text: &mut String) {
     }
 }
 
+/// GPUs that were named by UUID are still meant when UUIDs are hidden.
+#[test]
+fn gpus_in_use_are_recorded() {
+    let fake = fake("dgx-1v");
+    let machine = OnDisk::new(&fake);
+    let options = Options {
+        visible_devices: Some("GPU-00000003,5,99,1".to_owned()),
+        ..Options::default()
+    };
+    let folder = temporary();
+    let recorded = record(
+        machine.folder.path(),
+        answers(&fake),
+        &options,
+        false,
+        folder.path(),
+    );
+    assert_eq!(recorded.options.gpus, Some(vec![3, 5]));
+    let options = probe::record::Recording::open(folder.path())
+        .unwrap()
+        .options;
+    assert_eq!(options, recorded.options);
+    let ranks: Vec<(u32, u32)> = recorded
+        .gpus
+        .iter()
+        .filter_map(|gpu| Some((gpu.rank?, gpu.index)))
+        .collect();
+    assert_eq!(ranks, [(0, 3), (1, 5)]);
+    assert!(
+        probe_folder(folder.path(), &options)
+            .document
+            .root
+            .same_as(&recorded.document.root)
+    );
+}
+
 #[test]
 fn recordings_are_refused() {
     let folder = temporary();
@@ -128,6 +162,7 @@ fn recordings_are_refused() {
         "{error}"
     );
     let sysfs = Sysfs::recording("/nowhere", false);
-    let saved = save(folder.path(), &sysfs, &Answers::none("none"), None);
+    let probe = Probe::of(&sysfs, Answers::none("none"), None, &Options::default());
+    let saved = save(folder.path(), &sysfs, &probe, None);
     assert!(matches!(saved, Err(RecordError::NotEmpty(_))));
 }

@@ -1,24 +1,16 @@
 //! Trees of `/sys` that others recorded: every device must be read as the recording says.
 //!
-//! The trees are not part of the project. `TOPO_CORPUS` names the folder that holds `sysfs/*.tar.bz2`; without it, a
-//! folder `shared/corpus` beside the project is tried.
+//! The trees are not part of the project.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use libtest_mimic::{Arguments, Completion, Trial};
 use probe::machine::Detail;
 use probe::nvml::Answers;
 use probe::{Machine, Options, Probe, Sysfs};
-
-use crate::common::temporary;
-
-fn corpus() -> Option<PathBuf> {
-    let named = std::env::var_os("TOPO_CORPUS").map(PathBuf::from);
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus");
-    let folder = named.unwrap_or(beside).join("sysfs");
-    folder.is_dir().then_some(folder)
-}
+use test_support::elsewhere::{self, files};
 
 /// The folder with `sys` in an unpacked archive.
 fn root(folder: &Path) -> PathBuf {
@@ -28,44 +20,61 @@ fn root(folder: &Path) -> PathBuf {
     entries.find(|path| path.join("sys").is_dir()).unwrap()
 }
 
-#[test]
-fn recorded_trees() {
-    let Some(corpus) = corpus() else {
-        println!(
-            "not run: recorded_trees: no corpus; set TOPO_CORPUS to a folder with sysfs/*.tar.bz2"
-        );
-        return;
+fn main() -> std::process::ExitCode {
+    let arguments = Arguments::from_args();
+    let tests = match elsewhere::corpus() {
+        Ok(corpus) => files(&corpus.join("sysfs"), "bz2")
+            .unwrap_or_default()
+            .into_iter()
+            .map(trial)
+            .collect(),
+        Err(why) => vec![not_run("sysfs".to_owned(), why)],
     };
-    let mut archives: Vec<PathBuf> = fs::read_dir(corpus)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .collect();
-    archives.retain(|path| path.to_string_lossy().ends_with(".tar.bz2"));
-    archives.sort();
-    let mut devices = 0;
-    for archive in &archives {
-        let name = archive.file_name().unwrap().to_string_lossy().into_owned();
-        let folder = temporary();
-        let unpacked = Command::new("tar")
-            .arg("xjf")
-            .arg(archive)
-            .arg("-C")
-            .arg(folder.path())
-            .arg("--exclude=*/msi_irqs")
-            .status();
-        if !unpacked.is_ok_and(|status| status.success()) {
-            println!("not run: {name}: tar and bzip2 are needed to unpack it");
-            continue;
-        }
-        let count = check(&root(folder.path()), &name);
-        println!("{name}: {count} functions");
-        devices += count;
-    }
-    assert!(archives.is_empty() || devices > 0);
+    libtest_mimic::run(&arguments, tests).exit_code()
 }
 
-/// Checks a tree device by device, and gives how many there were.
-fn check(root: &Path, name: &str) -> usize {
+fn not_run(name: String, why: String) -> Trial {
+    Trial::ignorable_test(name, move || {
+        Ok(Completion::ignored_with(format!("not run: {why}")))
+    })
+}
+
+fn trial(archive: PathBuf) -> Trial {
+    let name = archive
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
+    let test = name.clone();
+    Trial::ignorable_test(name, move || {
+        // Thousands of small files are better kept in memory.
+        let memory = Path::new("/dev/shm");
+        let folder = if memory.is_dir() {
+            tempfile::tempdir_in(memory)?
+        } else {
+            tempfile::tempdir()?
+        };
+        let mut tar = Command::new("tar");
+        tar.arg("xjf")
+            .arg(&archive)
+            .arg("-C")
+            .arg(folder.path())
+            .args(
+                ["msi_irqs", "power", "system/cpu", "virtual", "memory*"]
+                    .map(|name| format!("--exclude=*/{name}")),
+            );
+        if !tar.status().is_ok_and(|status| status.success()) {
+            return Ok(Completion::ignored_with(
+                "not run: tar and bzip2 are needed to unpack it",
+            ));
+        }
+        check(&root(folder.path()), &test);
+        Ok(Completion::Completed)
+    })
+}
+
+/// Checks a tree device by device.
+fn check(root: &Path, name: &str) {
     let text = |path: PathBuf| {
         fs::read_to_string(path)
             .ok()
@@ -179,5 +188,4 @@ fn check(root: &Path, name: &str) -> usize {
             }
         }
     }
-    count
 }
