@@ -8,6 +8,7 @@ use planner::cost::Profile;
 use topology::edit::Edit;
 
 use crate::arguments::compare::{DiffArguments, EditArguments, TextOrJson};
+use crate::arguments::machine::AssumeArguments;
 use crate::arguments::{JobArguments, Variables};
 use crate::cost::refuse_job_options;
 use crate::environment::Environment;
@@ -104,6 +105,7 @@ fn read(
         hosts: arguments.hosts,
         nvlink_domain: arguments.nvlink_domain,
         collnet: arguments.collnet,
+        assume: AssumeArguments::default(),
         edits: EditArguments {
             without: side.without.to_vec(),
             degrade: side.degrade.to_vec(),

@@ -4,25 +4,33 @@
 //! plain functions that return text; `main` prints it.
 //!
 //! In reading order: [`arguments`], [`environment`], [`input`], [`job`], [`edits`], [`plan`], [`show`], [`why`],
-//! [`cost`], [`what_if`], [`diff`], [`sizes`], [`render`], [`output`],
+//! [`cost`], [`what_if`], [`diff`], [`sizes`], [`live`], [`probing`], [`doctor`], [`price`], [`matrix`], [`complete`], [`vm`],
+//! [`render`], [`output`],
 //! [`exit`].
 
 mod arguments;
+mod complete;
 mod cost;
 mod device;
 mod diff;
+mod doctor;
 mod edits;
 mod environment;
 mod exit;
 mod generate;
 mod input;
 mod job;
+mod live;
+mod matrix;
 mod output;
 mod plan;
+mod price;
+mod probing;
 mod render;
 mod show;
 mod sizes;
 mod suggest;
+mod vm;
 mod what_if;
 mod why;
 mod wiring;
@@ -45,6 +53,11 @@ fn main() -> ExitCode {
         Command::Cost(arguments) => cost::run(arguments, &environment, &mut output),
         Command::WhatIf(arguments) => what_if::run(arguments, &environment, &mut output),
         Command::Diff(arguments) => diff::run(arguments, &environment, &mut output),
+        Command::Probe(arguments) => probing::run(arguments, &environment, &mut output),
+        Command::Doctor(arguments) => doctor::run(arguments, &environment, &mut output),
+        Command::Matrix(arguments) => matrix::run(arguments, &environment, &mut output),
+        Command::Complete(arguments) => complete::run(arguments, &mut output),
+        Command::Vm(arguments) => vm::run(arguments, &environment, &mut output),
         Command::Completions { shell } => generate::completions(*shell, &mut output),
         Command::Man { directory } => generate::man(directory.as_deref(), &mut output),
     };

@@ -6,10 +6,18 @@ use topology::bandwidth;
 use topology::xml::{Document, Element, Tag, c_int};
 use topology::{BusId, NodeType};
 
+use super::effect::{At, Edit, Effect};
 use super::{Finding, Rule};
 
 /// A link of this bandwidth (GB/s) or less is no link of a server: 2.5 GT/s with one lane.
 const IMPOSSIBLE: f32 = 0.25;
+
+/// What such a link is taken to be in truth.
+const REAL_SPEED: &str = "32.0 GT/s PCIe";
+const REAL_WIDTH: &str = "16";
+
+/// Devices that are named of many.
+const NAMED: usize = 4;
 
 /// GPUs from which on a machine has switches, or several CPUs with their own ports.
 const MANY_GPUS: usize = 4;
@@ -19,10 +27,12 @@ pub(super) fn check(document: &Document) -> Vec<Finding> {
         document,
         gpus: BTreeMap::new(),
         switches: Vec::new(),
+        impossible: Vec::new(),
         findings: Vec::new(),
     };
     checks.collect(&document.root, None);
     checks.element(&document.root, None);
+    checks.impossible_links();
     checks.nvlinks();
     checks.flat();
     checks.incomplete();
@@ -36,6 +46,8 @@ struct Checks<'d> {
     gpus: BTreeMap<(String, BusId), &'d Element>,
     /// Bus ids of all functions.
     switches: Vec<BusId>,
+    /// Impossible links: bus id, what was seen, the devices behind it.
+    impossible: Vec<(String, String, Vec<String>)>,
     findings: Vec<Finding>,
 }
 
@@ -124,15 +136,54 @@ impl<'d> Checks<'d> {
         if bw > IMPOSSIBLE || !leads_to_device(pci) {
             return;
         }
-        self.findings.push(Finding::new(
+        let seen = format!("{speed} x{width} ({bw} GB/s)");
+        self.impossible
+            .push((here.bus_id.to_owned(), seen, devices(pci)));
+    }
+
+    /// All links that an emulated bridge shows, in one: mending one of them alone helps nobody.
+    fn impossible_links(&mut self) {
+        let Some((first, seen, _)) = self.impossible.first() else {
+            return;
+        };
+        let others = match self.impossible.len() - 1 {
+            0 => String::new(),
+            others => format!(" and {others} more"),
+        };
+        let mut behind: Vec<&String> = Vec::new();
+        for device in self.impossible.iter().flat_map(|(_, _, devices)| devices) {
+            if !behind.contains(&device) {
+                behind.push(device);
+            }
+        }
+        let named: Vec<&str> = behind
+            .iter()
+            .take(NAMED)
+            .map(|device| device.as_str())
+            .collect();
+        let more = if behind.len() > NAMED { " …" } else { "" };
+        let finding = Finding::new(
             Rule::ImpossibleLink,
-            self.place(pci, here),
-            format!(
-                "{speed} x{width} ({bw} GB/s) in front of {}",
-                devices(pci).join(", ")
-            ),
-            "the link of the hardware, such as 32.0 GT/s PCIe x16",
-        ));
+            format!("{first}{others}"),
+            format!("{seen} in front of {}{more}", named.join(", ")),
+            format!("the link of the hardware, such as {REAL_SPEED} x{REAL_WIDTH}"),
+        );
+        let edit = |bus_id: &String, attribute, value: &str| Edit {
+            at: At::Pci(bus_id.clone()),
+            attribute,
+            value: value.to_owned(),
+        };
+        let mended = self.impossible.iter().flat_map(|(bus_id, ..)| {
+            [
+                edit(bus_id, "link_speed", REAL_SPEED),
+                edit(bus_id, "link_width", REAL_WIDTH),
+            ]
+        });
+        let effect = Effect {
+            now: Vec::new(),
+            mended: mended.collect(),
+        };
+        self.findings.push(finding.with_effect(effect));
     }
 
     fn dangling(&mut self, here: &Above<'_>, kind: &str, target: &str) {
