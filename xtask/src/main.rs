@@ -1,5 +1,7 @@
 //! What a developer of the project runs: `cargo xtask …`.
 
+mod loom;
+mod measure;
 mod replay;
 mod scale;
 mod timing;
@@ -22,9 +24,13 @@ struct Arguments {
 enum Chore {
     /// Record what the planner says about machines without answers of NCCL
     Bless(BlessArguments),
+    /// Run a command and print its seconds and its peak memory in MB
+    Measure(measure::Arguments),
+    /// Check the memory order of what ranks share with the model checker loom
+    Loom,
     /// Plan every golden case of a folder again and compare with what NCCL decided
     Replay(replay::Arguments),
-    /// Time and measure joining many equal hosts
+    /// Measure jobs of many equal hosts: planning, the plan's file, one rank's view
     Scale(scale::Arguments),
     /// Check the rules of the house: dependencies between crates, unsafe code, length of files, documentation
     Tidy,
@@ -44,6 +50,8 @@ struct BlessArguments {
 fn main() -> ExitCode {
     let done = match Arguments::parse().chore {
         Chore::Bless(arguments) => run_bless(&arguments),
+        Chore::Measure(arguments) => measure::run(&arguments),
+        Chore::Loom => loom::run(),
         Chore::Replay(arguments) => replay::run(&arguments),
         Chore::Scale(arguments) => scale::run(&arguments),
         Chore::Tidy => run_tidy(),

@@ -15,6 +15,7 @@ use crate::environment::Environment;
 use crate::input::Source;
 use crate::job::{self, Job};
 use crate::output::Output;
+use crate::rank_order;
 use crate::render::{Look, differences, settings};
 use crate::sizes;
 
@@ -106,6 +107,8 @@ fn read(
         nvlink_domain: arguments.nvlink_domain,
         collnet: arguments.collnet,
         assume: AssumeArguments::default(),
+        gpus: None,
+        rank_order: rank_order::HOST.to_owned(),
         edits: EditArguments {
             without: side.without.to_vec(),
             degrade: side.degrade.to_vec(),

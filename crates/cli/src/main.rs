@@ -3,9 +3,9 @@
 //! Everything outside enters and leaves here: arguments, environment, files, the terminal. What a command says is made by
 //! plain functions that return text; `main` prints it.
 //!
-//! In reading order: [`arguments`], [`environment`], [`input`], [`job`], [`edits`], [`plan`], [`show`], [`why`],
-//! [`cost`], [`what_if`], [`diff`], [`sizes`], [`live`], [`probing`], [`doctor`], [`price`], [`matrix`], [`complete`], [`vm`],
-//! [`render`], [`output`],
+//! In reading order: [`arguments`], [`environment`], [`input`], [`job`], [`edits`], [`plan`], [`rank`], [`show`], [`why`],
+//! [`cost`], [`what_if`], [`diff`], [`program`], [`sizes`], [`live`], [`probing`], [`doctor`], [`price`], [`matrix`],
+//! [`complete`], [`vm`], [`render`], [`output`],
 //! [`exit`].
 
 mod arguments;
@@ -22,10 +22,14 @@ mod input;
 mod job;
 mod live;
 mod matrix;
+mod numbers;
 mod output;
 mod plan;
 mod price;
 mod probing;
+mod program;
+mod rank;
+mod rank_order;
 mod render;
 mod show;
 mod sizes;
@@ -49,6 +53,7 @@ fn main() -> ExitCode {
     let mut output = Output::default();
     let done = match &arguments.command {
         Command::Plan(arguments) => plan::run(arguments, &environment, &mut output),
+        Command::Rank(arguments) => rank::run(arguments, &environment, &mut output),
         Command::Show(arguments) => show::run(arguments, &environment, &mut output),
         Command::Cost(arguments) => cost::run(arguments, &environment, &mut output),
         Command::WhatIf(arguments) => what_if::run(arguments, &environment, &mut output),
@@ -58,6 +63,7 @@ fn main() -> ExitCode {
         Command::Matrix(arguments) => matrix::run(arguments, &environment, &mut output),
         Command::Complete(arguments) => complete::run(arguments, &mut output),
         Command::Vm(arguments) => vm::run(arguments, &environment, &mut output),
+        Command::Program(arguments) => program::run(arguments, &environment, &mut output),
         Command::Completions { shell } => generate::completions(*shell, &mut output),
         Command::Man { directory } => generate::man(directory.as_deref(), &mut output),
     };

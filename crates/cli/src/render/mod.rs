@@ -2,6 +2,7 @@
 
 pub mod branch;
 pub mod channels;
+pub mod connections;
 pub mod cost;
 pub mod differences;
 pub mod document;
@@ -11,6 +12,8 @@ pub mod joined;
 pub mod machine;
 pub mod matrix;
 pub mod path;
+pub mod program;
+pub mod rank;
 pub mod settings;
 pub mod summary;
 pub mod table;

@@ -6,6 +6,8 @@ mod jobs;
 mod machines;
 mod mistakes;
 mod pages;
+mod programs;
+mod ranks;
 mod renumber;
 mod surroundings;
 

@@ -3,38 +3,21 @@
 use plan::Pattern;
 use topology::PathType;
 
-use super::Searcher;
 use super::layout::{Asked, Layout, Uses, Which};
 use super::memo::{Memo, Speed};
+use super::nearby::Nearby;
 use super::record::Record;
 use super::residual::{PortsLeft, Residual};
 use super::thousandths::Thousandths;
 use super::walk::{AttemptPorts, PERFECT};
-use super::wiring::{Neighbour, Route, Wiring};
+use super::wiring::{Route, Wiring};
+use super::{Searcher, packed};
 
-/// The GPUs that each GPU may go on to, for the limits that were tried.
-#[derive(Default)]
-pub(super) struct Nearby(Vec<((u16, bool), Vec<Vec<Neighbour>>)>);
+/// Words that hold the links of most attempts.
+pub(super) const FEW_WORDS: usize = 2;
 
-impl Nearby {
-    fn of(&mut self, wiring: &Wiring, memo: &Memo, attempt: &Record) -> &[Vec<Neighbour>] {
-        let both_ways = attempt.uses_both_ways();
-        let limits = (memo.intra_class(attempt.type_intra), both_ways);
-        let known = self.0.iter().position(|(known, _)| *known == limits);
-        let at = known.unwrap_or_else(|| {
-            let allowed = |list: &Vec<Neighbour>| {
-                list.iter()
-                    .filter(|neighbour| neighbour.route.is_within(attempt.type_intra, both_ways))
-                    .copied()
-                    .collect()
-            };
-            self.0
-                .push((limits, wiring.neighbours.iter().map(allowed).collect()));
-            self.0.len() - 1
-        });
-        &self.0[at].1
-    }
-}
+/// Words that hold the links of almost all attempts.
+pub(super) const MANY_WORDS: usize = 4;
 
 /// What a layout depends on.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -61,14 +44,18 @@ pub(super) struct Layouts {
 struct Known {
     limits: Limits,
     bw: (f32, f32),
+    /// The place of the uses.
+    uses: usize,
     layout: Option<Layout>,
+    /// Words for what links have left.
+    words: usize,
     speed: Speed,
 }
 
 /// The routes that an attempt may use, each with what it is used for.
 fn allowed<'a>(
     wiring: &'a Wiring,
-    nearby: &'a [Vec<Neighbour>],
+    nearby: &'a [Nearby],
     attempt: &Record,
 ) -> impl Iterator<Item = (Which, &'a Route)> {
     let (both_ways, worst) = (attempt.uses_both_ways(), attempt.type_inter);
@@ -82,7 +69,7 @@ fn allowed<'a>(
     let exits = exits.iter().map(move |route| (leaving, route));
     nearby
         .iter()
-        .flatten()
+        .flat_map(|nearby| &nearby.list)
         .map(|next| (Which::Intra, &next.route))
         .chain(
             entries
@@ -96,7 +83,7 @@ impl Layouts {
     fn of(
         &mut self,
         wiring: &Wiring,
-        nearby: &[Vec<Neighbour>],
+        nearby: &[Nearby],
         memo: &Memo,
         links: &Thousandths,
         ports: &PortsLeft,
@@ -130,12 +117,14 @@ impl Layouts {
                 of_port: attempt.bw_inter as i32,
             };
             let uses = &self.uses[at].1;
-            let mut layout = Layout::new(wiring, links, ports, uses, &asked, sorts);
+            let mut layout = Layout::new(links, ports, uses, &asked);
             let key = layout.as_mut().and_then(|layout| layout.key.take());
             let speed = key.map_or_else(|| Speed::exact(attempt), |key| self.number(key));
             self.layouts.push(Known {
                 limits,
                 bw,
+                uses: at,
+                words: layout.as_ref().map_or(usize::MAX, packed::words),
                 layout,
                 speed,
             });
@@ -153,21 +142,26 @@ impl Layouts {
 }
 
 impl Searcher<'_> {
-    /// Makes the lists of ports for an attempt that allows this path type.
+    /// The lists of ports for an attempt that allows this path type.
     fn prepare_ports(&mut self, type_inter: PathType) {
         let class = self.memo.inter_class(type_inter);
-        if !self.view.inter || self.ports_for == Some(class) {
-            return;
-        }
-        let routing = self.view.routing();
-        let select = |gpu| self.port_order.select(routing, Some(type_inter), gpu).ok();
-        self.scratch.ports = AttemptPorts {
-            all: select(None),
-            of_gpu: (0..self.wiring.gpus as u32)
-                .map(|gpu| select(Some(gpu)))
-                .collect(),
-        };
-        self.ports_for = Some(class);
+        let known = self.ports.iter().position(|(known, _)| *known == class);
+        self.ports_at = known.unwrap_or_else(|| {
+            let routing = self.view.routing();
+            let select = |gpu| self.port_order.select(routing, Some(type_inter), gpu).ok();
+            let ports = if self.view.inter {
+                AttemptPorts {
+                    all: select(None),
+                    of_gpu: (0..self.wiring.gpus as u32)
+                        .map(|gpu| select(Some(gpu)))
+                        .collect(),
+                }
+            } else {
+                AttemptPorts::default()
+            };
+            self.ports.push((class, ports));
+            self.ports.len() - 1
+        });
     }
 
     /// One attempt. Returns whether `best` was replaced.
@@ -180,7 +174,7 @@ impl Searcher<'_> {
         current.channels = 0;
         let in_integers = self.thousandths.agrees(current);
         let known = if in_integers {
-            let nearby = self.nearby.of(&self.wiring, &self.memo, current);
+            let nearby = self.nearby.within(&self.wiring, &self.memo, current);
             Some(self.layouts.of(
                 &self.wiring,
                 nearby,
@@ -203,23 +197,31 @@ impl Searcher<'_> {
             return false;
         }
         self.prepare_ports(current.type_inter);
-        let nearby = self.nearby.of(&self.wiring, &self.memo, current);
+        let nearby = self.nearby.within(&self.wiring, &self.memo, current);
         self.before.1.clone_from(&self.scratch.ports_left);
         let mut changed = false;
-        let layout = known.and_then(|at| self.layouts.layouts[at].layout.as_ref());
-        let packed = layout.filter(|layout| self.packed.lay_out(layout, &self.thousandths));
+        let packed = known.and_then(|at| {
+            let known = &self.layouts.layouts[at];
+            let uses = &self.layouts.uses[known.uses].1;
+            Some((known.layout.as_ref()?, uses, known.words))
+        });
         let (wiring, scratch) = (&self.wiring, &mut self.scratch);
-        let walked = if let Some(layout) = packed {
-            let allowed = allowed(wiring, nearby, current);
-            self.packed.prepare(layout, &self.thousandths, allowed);
-            scratch.walk(wiring, nearby, &mut self.packed, current, best, *budget)
+        let ports = &self.ports[self.ports_at].1;
+        let walked = if let Some((layout, uses, ..=FEW_WORDS)) = packed {
+            let links = &mut self.few_words;
+            links.lay_out(layout, uses, &self.thousandths);
+            scratch.walk(wiring, nearby, ports, links, current, best, *budget)
+        } else if let Some((layout, uses, ..=MANY_WORDS)) = packed {
+            let links = &mut self.many_words;
+            links.lay_out(layout, uses, &self.thousandths);
+            scratch.walk(wiring, nearby, ports, links, current, best, *budget)
         } else if in_integers {
             let links = &mut self.thousandths;
-            scratch.walk(wiring, nearby, links, current, best, *budget)
+            scratch.walk(wiring, nearby, ports, links, current, best, *budget)
         } else {
             self.before.0.clone_from(&self.floats);
             let links = &mut self.floats;
-            let walked = scratch.walk(wiring, nearby, links, current, best, *budget);
+            let walked = scratch.walk(wiring, nearby, ports, links, current, best, *budget);
             if self.before.0 != self.floats {
                 self.thousandths.follow(&self.floats);
                 changed = true;

@@ -21,17 +21,46 @@ pub(super) enum Which {
 const KINDS: usize = 9;
 
 /// Numbers a kind of amount.
-pub(super) const fn kind(which: Which, charge: u8) -> usize {
+const fn kind(which: Which, charge: u8) -> usize {
     which as usize * 3 + charge as usize
 }
 
 /// What the routes that are allowed may ask of each link.
 #[derive(Debug)]
 pub(super) struct Uses {
-    /// For each link the kinds of amounts, as bits. Links that cannot be the first to lack bandwidth have none.
-    kinds: Vec<u16>,
-    /// Links whose bandwidth must be known.
-    shown: Vec<bool>,
+    /// The links that can be the first to lack bandwidth, and those whose bandwidth shows.
+    links: Vec<Used>,
+    /// What each route asks of them.
+    pub asks: Vec<Ask>,
+    /// For each GPU its PCI link up and the one back down to it, if GPUs are sorted by what these have left.
+    pub uplinks: Vec<Option<[End; 2]>>,
+}
+
+/// A link that is used.
+#[derive(Debug)]
+struct Used {
+    place: u32,
+    /// Kinds of amounts, as bits.
+    kinds: u16,
+    /// GPUs are sorted by what it has left.
+    shown: bool,
+}
+
+/// What a route asks of a link.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ask {
+    pub route: u32,
+    /// The place of the field.
+    pub field: u16,
+    pub kind: u8,
+}
+
+/// A PCI link of a GPU.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct End {
+    pub place: u32,
+    /// The place of the field, if anything is asked of the link.
+    pub field: Option<u16>,
 }
 
 impl Uses {
@@ -45,20 +74,25 @@ impl Uses {
         let mut kinds = vec![0; links.len()];
         // Links that are always used together, and for the same, have the same sum.
         let mut users = vec![Fingerprint::default(); links.len()];
+        let mut asks = Vec::new();
         for (which, route) in allowed {
             for (place, charge) in links.charges(route) {
                 let kind = kind(which, charge);
                 kinds[place] |= 1 << kind;
                 users[place].add(weight(route.number as usize * KINDS + kind), 1);
+                asks.push(Ask {
+                    route: route.number,
+                    field: place as u16,
+                    kind: kind as u8,
+                });
             }
         }
+        let place_of = |link: u32| links.places()[link as usize];
         let mut shown = vec![false; links.len()];
-        if sorts {
-            for (up, down) in wiring.uplink.iter().flatten() {
-                for link in [up, down] {
-                    shown[links.places()[*link as usize] as usize] = true;
-                }
-            }
+        let sorted_by = if sorts { &wiring.uplink[..] } else { &[] };
+        for (up, down) in sorted_by.iter().flatten() {
+            shown[place_of(*up) as usize] = true;
+            shown[place_of(*down) as usize] = true;
         }
         // The one that has least stands for all.
         let mut order: Vec<usize> = (0..links.len())
@@ -70,12 +104,39 @@ impl Uses {
                 kinds[pair[1]] = 0;
             }
         }
-        Self { kinds, shown }
+        let mut fields = vec![None; links.len()];
+        let mut used = Vec::new();
+        for place in (0..links.len()).filter(|place| kinds[*place] != 0) {
+            fields[place] = Some(used.len() as u16);
+            used.push(Used {
+                place: place as u32,
+                kinds: kinds[place],
+                shown: shown[place],
+            });
+        }
+        asks.retain_mut(|ask| match fields[usize::from(ask.field)] {
+            Some(field) => {
+                ask.field = field;
+                true
+            }
+            None => false,
+        });
+        let end = |link| {
+            let place = place_of(link);
+            let field = fields[place as usize];
+            End { place, field }
+        };
+        let ends = |uplink: &Option<(u32, u32)>| uplink.map(|(up, down)| [end(up), end(down)]);
+        Self {
+            links: used,
+            asks,
+            uplinks: sorted_by.iter().map(ends).collect(),
+        }
     }
 }
 
 /// One link.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Field {
     /// Units left.
     pub left: u32,
@@ -89,7 +150,7 @@ pub(super) struct Field {
 /// All links of an attempt.
 #[derive(Debug)]
 pub(super) struct Layout {
-    /// For each link that can bind its field; a link that no route uses has no units.
+    /// The links of [`Uses`].
     pub fields: Vec<Field>,
     /// Equal for attempts that walk the same way; `None` when that cannot be told.
     pub key: Option<Vec<u64>>,
@@ -116,37 +177,19 @@ impl Asked {
 }
 
 impl Layout {
-    /// Lays out an attempt. `sorts` says that it sorts GPUs by what their PCI links have left. `None` if some amount and
-    /// some link do not go together in whole units.
-    pub fn new(
-        wiring: &Wiring,
-        links: &Thousandths,
-        ports: &PortsLeft,
-        uses: &Uses,
-        asked: &Asked,
-        sorts: bool,
-    ) -> Option<Self> {
+    /// Lays out an attempt. `None` if some amount and some link do not go together in whole units.
+    pub fn new(links: &Thousandths, ports: &PortsLeft, uses: &Uses, asked: &Asked) -> Option<Self> {
         let amounts = asked.amounts();
-        let mut fields = Vec::with_capacity(uses.kinds.len());
-        let mut key = Vec::with_capacity(2 * uses.kinds.len());
-        for (place, used) in uses.kinds.iter().enumerate() {
-            let left = links.left(place);
-            let mut field = Field {
-                rest: left,
-                ..Field::default()
-            };
-            if *used != 0 {
-                field.fill(left, *used, &amounts)?;
-                let simple = field.simplified(*used);
-                simple.write_key(*used, &mut key);
-                if !uses.shown[place] {
-                    field = simple;
-                }
-            }
-            fields.push(field);
+        let mut fields = Vec::with_capacity(uses.links.len());
+        let mut key = Vec::with_capacity(2 * uses.links.len());
+        for used in &uses.links {
+            let field = Field::new(links.left(used.place as usize), used.kinds, &amounts)?;
+            let simple = field.simplified(used.kinds);
+            simple.write_key(used.kinds, &mut key);
+            fields.push(if used.shown { field } else { simple });
         }
         let comparable = ports.write_key(asked.of_port, &mut key)
-            && (!sorts || write_order_key(wiring, links, uses, &amounts, &mut key));
+            && write_order_key(links, uses, &amounts, &mut key);
         Some(Self {
             fields,
             key: comparable.then_some(key),
@@ -160,25 +203,29 @@ fn kinds(set: u16) -> impl Iterator<Item = usize> {
 }
 
 impl Field {
-    fn fill(&mut self, left: i32, used: u16, amounts: &[(i32, i32); KINDS]) -> Option<()> {
+    fn new(left: i32, used: u16, amounts: &[(i32, i32); KINDS]) -> Option<Self> {
         let unit = kinds(used).fold(0, |unit, kind| gcd(unit, amounts[kind].1));
         if unit < 1 || left < 0 {
             return None;
         }
-        (self.unit, self.rest) = (unit, left % unit);
-        self.left = (left / unit) as u32;
+        let mut field = Self {
+            left: (left / unit) as u32,
+            needs: [0; KINDS],
+            unit,
+            rest: left % unit,
+        };
         for kind in kinds(used) {
             let (least, taken) = amounts[kind];
             // Rounding may ask for a thousandth more or less than is taken. In units that makes no difference, unless a
             // link can have exactly that much left.
-            if least > taken && self.rest < least - taken
-                || least < taken && self.rest >= unit - (taken - least)
+            if least > taken && field.rest < least - taken
+                || least < taken && field.rest >= unit - (taken - least)
             {
                 return None;
             }
-            self.needs[kind] = ((taken / unit) as u32).min(self.left + 1);
+            field.needs[kind] = ((taken / unit) as u32).min(field.left + 1);
         }
-        Some(())
+        Some(field)
     }
 
     /// The same as far as it makes a difference: what can be used up at most, and in which steps.
@@ -232,7 +279,6 @@ impl Field {
 
 /// Writes what the order of GPUs by their PCI links depends on. Answers no if it depends on the bandwidth itself.
 fn write_order_key(
-    wiring: &Wiring,
     links: &Thousandths,
     uses: &Uses,
     amounts: &[(i32, i32); KINDS],
@@ -240,19 +286,17 @@ fn write_order_key(
 ) -> bool {
     /// What shows in whole GB/s, thousandths.
     const SHOWS: i32 = 1000;
-    let places = || {
-        let ends = wiring.uplink.iter().flatten();
-        ends.flat_map(|(up, down)| [*up, *down])
-            .map(|link| links.places()[link as usize] as usize)
-    };
-    let Some(first) = places().next() else {
+    let ends = || uses.uplinks.iter().flatten().flatten();
+    let Some(first) = ends().next() else {
         return true;
     };
-    let all_used = places().fold(0, |all, place| all | uses.kinds[place]);
-    let unit = kinds(all_used).fold(0, |unit, kind| gcd(unit, amounts[kind].1));
-    key.extend(kinds(all_used).map(|kind| (amounts[kind].1 / unit.max(1)) as u64));
+    let shown = uses.links.iter().filter(|used| used.shown);
+    let asked = shown.fold(0, |all, used| all | used.kinds);
+    let unit = kinds(asked).fold(0, |unit, kind| gcd(unit, amounts[kind].1));
+    key.extend(kinds(asked).map(|kind| (amounts[kind].1 / unit.max(1)) as u64));
     // From the same start, the one that more units were taken of has less.
-    unit >= SHOWS && places().all(|place| links.left(place) == links.left(first))
+    let start = |end: &End| links.left(end.place as usize);
+    (asked == 0 || unit >= SHOWS) && ends().all(|end| start(end) == start(first))
 }
 
 const fn gcd(mut a: i32, mut b: i32) -> i32 {

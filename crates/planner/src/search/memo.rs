@@ -13,6 +13,8 @@ use super::seen::Seen;
 /// Everything that the steps of a walk depend on, apart from the bandwidth that is left.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Signature {
+    /// First, because attempts differ in it most.
+    speed: Speed,
     pattern: Pattern,
     collnet: bool,
     cross_nic: i32,
@@ -20,7 +22,6 @@ pub(super) struct Signature {
     /// The types that the limits let through, of those that there are.
     intra: u16,
     inter: u16,
-    speed: Speed,
     min_channels: usize,
     max_channels: usize,
     hops: i32,

@@ -9,6 +9,7 @@ mod fingerprint;
 mod known_ends;
 mod layout;
 mod memo;
+mod nearby;
 mod nets;
 mod packed;
 mod record;
@@ -26,9 +27,10 @@ use topology::{CpuArch, CpuVendor};
 
 use crate::error::Error;
 use crate::view::View;
-use attempt::{Layouts, Nearby};
+use attempt::{FEW_WORDS, Layouts, MANY_WORDS};
 use known_ends::KnownEnds;
 use memo::Memo;
+use nearby::AllNearby;
 use nets::PortOrder;
 use packed::Packed;
 use record::Record;
@@ -59,16 +61,19 @@ pub struct Searcher<'a> {
     port_order: PortOrder,
     floats: Floats,
     thousandths: Thousandths,
-    packed: Packed,
+    few_words: Packed<FEW_WORDS>,
+    many_words: Packed<MANY_WORDS>,
     layouts: Layouts,
     scratch: Scratch,
     sm_min: i32,
     sm_max: i32,
     /// The first CPU is an x86 AMD.
     amd: bool,
-    ports_for: Option<u16>,
+    /// Lists of ports, by the limits on them that matter, and which of them is in use.
+    ports: Vec<(u16, AttemptPorts)>,
+    ports_at: usize,
     memo: Memo,
-    nearby: Nearby,
+    nearby: AllNearby,
     before: (Floats, PortsLeft),
     warnings: Vec<topology::Warning>,
 }
@@ -89,18 +94,18 @@ impl<'a> Searcher<'a> {
             thousandths: Thousandths::new(&wiring, &floats, |link| {
                 wiring::never_binds(system, link)
             }),
-            packed: Packed::default(),
+            few_words: Packed::new(),
+            many_words: Packed::new(),
             layouts: Layouts::default(),
-            nearby: Nearby::default(),
+            nearby: AllNearby::default(),
             warnings: Vec::new(),
             before: (floats.clone(), ports_left.clone()),
             floats,
             scratch: Scratch {
                 inter: view.inter,
                 rail_per_host: view.routing().settings().mnnvl_rail_per_host,
-                ports: AttemptPorts::default(),
                 ports_left,
-                used: vec![false; wiring.gpus * record::MAX_CHANNELS],
+                used: vec![0; wiring.words * record::MAX_CHANNELS],
                 keys: Vec::new(),
                 port_keys: vec![0; wiring.gpus * record::MAX_CHANNELS],
                 known_ends: KnownEnds::default(),
@@ -112,7 +117,8 @@ impl<'a> Searcher<'a> {
                 .next()
                 .is_some_and(|(_, cpu)| cpu.arch == CpuArch::X86 && cpu.vendor == CpuVendor::Amd),
             port_order: PortOrder::new(view.routing()),
-            ports_for: None,
+            ports: Vec::new(),
+            ports_at: 0,
             wiring,
             view,
         }

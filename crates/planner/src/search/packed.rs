@@ -4,103 +4,118 @@
 //! of a route is then one subtraction for each word: where a link has too little, its upper bit is gone.
 
 use super::fingerprint::{Fingerprint, weight};
-use super::layout::{Layout, Which, kind};
+use super::layout::{End, Field, Layout, Uses};
 use super::residual::Residual;
 use super::thousandths::Thousandths;
 use super::wiring::{Route, Wiring};
 
-/// Words for all links.
-const WORDS: usize = 4;
-
-type Words = [u64; WORDS];
-
 /// Where a link is.
 #[derive(Debug, Clone, Copy)]
 struct Place {
-    word: u8,
-    shift: u8,
+    word: usize,
+    shift: u32,
     mask: u64,
     /// Thousandths of GB/s in a unit, and what is left besides.
     unit: i32,
     rest: i32,
 }
 
-/// The links of one attempt.
-#[derive(Debug, Default)]
-pub(super) struct Packed {
-    left: Words,
-    /// The upper bits.
-    guards: Words,
-    /// What each route takes.
-    needs: Vec<Words>,
-    places: Vec<Place>,
-    /// For each link its place.
-    place_of: Vec<u32>,
+/// The bits that a link needs, with the upper one.
+const fn bits(field: &Field) -> u32 {
+    u32::BITS - field.left.leading_zeros() + 1
 }
 
-impl Packed {
-    /// Lays links out in words. Answers no if they do not fit.
-    pub fn lay_out(&mut self, layout: &Layout, links: &Thousandths) -> bool {
-        (self.left, self.guards) = Default::default();
+/// How many words the links of an attempt need.
+pub(super) fn words(layout: &Layout) -> usize {
+    let (mut words, mut next) = (1, 0);
+    for field in &layout.fields {
+        let bits = bits(field);
+        if next + bits > u64::BITS {
+            (words, next) = (words + 1, 0);
+        }
+        next += bits;
+    }
+    words
+}
+
+/// The links of one attempt.
+#[derive(Debug)]
+pub(super) struct Packed<const WORDS: usize> {
+    left: [u64; WORDS],
+    /// The upper bits.
+    guards: [u64; WORDS],
+    /// What each route takes.
+    needs: Vec<[u64; WORDS]>,
+    places: Vec<Place>,
+    /// For each GPU its PCI link up and the one back down to it, if it has any.
+    uplinks: Vec<Option<[Place; 2]>>,
+}
+
+impl<const WORDS: usize> Packed<WORDS> {
+    pub const fn new() -> Self {
+        Self {
+            left: [0; WORDS],
+            guards: [0; WORDS],
+            needs: Vec::new(),
+            places: Vec::new(),
+            uplinks: Vec::new(),
+        }
+    }
+
+    /// Lays out the links of an attempt that need no more [`words`] than there are.
+    pub fn lay_out(&mut self, layout: &Layout, uses: &Uses, links: &Thousandths) {
+        (self.left, self.guards) = ([0; WORDS], [0; WORDS]);
         self.places.clear();
-        let (mut word, mut next) = (0, 0);
+        let (mut word, mut shift) = (0, 0);
         for field in &layout.fields {
-            let mut place = Place {
+            let bits = bits(field);
+            if shift + bits > u64::BITS {
+                (word, shift) = (word + 1, 0);
+            }
+            let guard = 1 << (bits - 1);
+            self.left[word] |= (u64::from(field.left) | guard) << shift;
+            self.guards[word] |= guard << shift;
+            self.places.push(Place {
+                word,
+                shift,
+                mask: guard - 1,
+                unit: field.unit,
+                rest: field.rest,
+            });
+            shift += bits;
+        }
+        self.needs.clear();
+        self.needs.resize(links.route_count(), [0; WORDS]);
+        for ask in &uses.asks {
+            let field = usize::from(ask.field);
+            let place = &self.places[field];
+            let units = layout.fields[field].needs[usize::from(ask.kind)];
+            self.needs[ask.route as usize][place.word] += u64::from(units) << place.shift;
+        }
+        let places = &self.places;
+        let place = |end: End| match end.field {
+            Some(field) => places[usize::from(field)],
+            // Nothing is ever taken of it.
+            None => Place {
                 word: 0,
                 shift: 0,
                 mask: 0,
-                unit: field.unit,
-                rest: field.rest,
-            };
-            if field.unit > 0 {
-                let bits = u32::BITS - field.left.leading_zeros();
-                if next + bits + 1 > u64::BITS {
-                    (word, next) = (word + 1, 0);
-                }
-                if word == WORDS {
-                    return false;
-                }
-                place.word = word as u8;
-                place.shift = next as u8;
-                place.mask = (1 << bits) - 1;
-                self.left[word] |= u64::from(field.left) << next;
-                self.guards[word] |= 1 << (next + bits);
-                next += bits + 1;
-            }
-            self.places.push(place);
-        }
-        for (left, guards) in self.left.iter_mut().zip(self.guards) {
-            *left |= guards;
-        }
-        if self.place_of.is_empty() {
-            self.place_of = links.places().to_vec();
-            self.needs = vec![[0; WORDS]; links.route_count()];
-        }
-        true
-    }
-
-    /// Prepares what routes take.
-    pub fn prepare<'r>(
-        &mut self,
-        layout: &Layout,
-        links: &Thousandths,
-        allowed: impl Iterator<Item = (Which, &'r Route)>,
-    ) {
-        for (which, route) in allowed {
-            let needs = &mut self.needs[route.number as usize];
-            *needs = [0; WORDS];
-            for (link, charge) in links.charges(route) {
-                let place = self.places[link];
-                let units = layout.fields[link].needs[kind(which, charge)];
-                needs[place.word as usize] += u64::from(units) << place.shift;
-            }
-        }
+                unit: 0,
+                rest: links.left(end.place as usize),
+            },
+        };
+        self.uplinks.clear();
+        self.uplinks.extend(
+            uses.uplinks
+                .iter()
+                .map(|ends| ends.map(|ends| ends.map(place))),
+        );
     }
 
     /// What is left after a route, if there is enough.
     #[inline]
-    fn after(&self, route: &Route) -> (Words, bool) {
-        let needs = &self.needs[route.number as usize];
+    fn after(&self, route: u32) -> ([u64; WORDS], bool) {
+        let needs = &self.needs[route as usize];
         let mut left = self.left;
         let mut lacks = 0;
         for word in 0..WORDS {
@@ -109,16 +124,22 @@ impl Packed {
         }
         (left, lacks == 0)
     }
+
+    #[inline]
+    fn thousandths(&self, place: Place) -> i32 {
+        let units = self.left[place.word] >> place.shift & place.mask;
+        units as i32 * place.unit + place.rest
+    }
 }
 
-impl Residual for Packed {
+impl<const WORDS: usize> Residual for Packed<WORDS> {
     type Amount = ();
 
     fn amount(_: f32) {}
 
     #[inline]
     fn take(&mut self, _: &Wiring, route: &Route, (): &()) -> bool {
-        let (left, enough) = self.after(route);
+        let (left, enough) = self.after(route.number);
         if enough {
             self.left = left;
         }
@@ -126,13 +147,13 @@ impl Residual for Packed {
     }
 
     #[inline]
-    fn may_have(&self, route: &Route, (): &()) -> bool {
+    fn may_have(&self, route: u32, (): &()) -> bool {
         self.after(route).1
     }
 
     #[inline]
     fn take_known(&mut self, _: &Wiring, route: &Route, (): &()) -> bool {
-        self.left = self.after(route).0;
+        self.left = self.after(route.number).0;
         true
     }
 
@@ -144,13 +165,12 @@ impl Residual for Packed {
         }
     }
 
-    fn whole(&self, up: u32, down: u32) -> i32 {
-        let left = |link: u32| {
-            let place = &self.places[self.place_of[link as usize] as usize];
-            let units = self.left[place.word as usize] >> place.shift & place.mask;
-            units as i32 * place.unit + place.rest
-        };
-        left(up).min(left(down)) / 1000
+    #[inline]
+    fn uplink(&self, _: &Wiring, gpu: usize) -> i32 {
+        match self.uplinks[gpu] {
+            Some([up, down]) => self.thousandths(up).min(self.thousandths(down)) / 1000,
+            None => -1,
+        }
     }
 
     fn begin(&mut self) {}

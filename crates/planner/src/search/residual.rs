@@ -19,8 +19,8 @@ pub(super) trait Residual {
     /// Takes an amount on every link of a route; if a link has too little, takes nothing and answers no.
     fn take(&mut self, wiring: &Wiring, route: &Route, amount: &Self::Amount) -> bool;
 
-    /// Whether [`Residual::take`] could answer yes. No is certain.
-    fn may_have(&self, route: &Route, amount: &Self::Amount) -> bool;
+    /// Whether [`Residual::take`] could answer yes for the route with this number. No is certain.
+    fn may_have(&self, route: u32, amount: &Self::Amount) -> bool;
 
     /// As [`Residual::take`], where [`Residual::may_have`] said yes and nothing was taken since.
     fn take_known(&mut self, wiring: &Wiring, route: &Route, amount: &Self::Amount) -> bool;
@@ -28,8 +28,8 @@ pub(super) trait Residual {
     /// Gives back what [`Residual::take`] took.
     fn give(&mut self, wiring: &Wiring, route: &Route, amount: &Self::Amount);
 
-    /// What two links both have left, in whole GB/s.
-    fn whole(&self, up: u32, down: u32) -> i32;
+    /// What the PCI link of a GPU has left both ways, in whole GB/s; -1 if it has none.
+    fn uplink(&self, wiring: &Wiring, gpu: usize) -> i32;
 
     /// A fingerprint of what all links have left, if that comes back exactly when everything is given back.
     fn fingerprint(&mut self) -> Option<Fingerprint>;
@@ -105,7 +105,7 @@ impl Residual for Floats {
         true
     }
 
-    fn may_have(&self, _: &Route, _: &f32) -> bool {
+    fn may_have(&self, _: u32, _: &f32) -> bool {
         true
     }
 
@@ -117,8 +117,9 @@ impl Residual for Floats {
         self.walk(wiring.charges(route), route, -*bw);
     }
 
-    fn whole(&self, up: u32, down: u32) -> i32 {
-        (self.0[up as usize] as i32).min(self.0[down as usize] as i32)
+    fn uplink(&self, wiring: &Wiring, gpu: usize) -> i32 {
+        let whole = |link: u32| self.0[link as usize] as i32;
+        wiring.uplink[gpu].map_or(-1, |(up, down)| whole(up).min(whole(down)))
     }
 
     fn fingerprint(&mut self) -> Option<Fingerprint> {

@@ -136,10 +136,9 @@ impl Thousandths {
         this.uneven = (0..links.len() as u32)
             .filter(|link| this.place[*link as usize] != NONE)
             .collect();
-        let mut next = this.binding as u32;
-        for place in this.place.iter_mut().filter(|place| **place == NONE) {
+        let others = this.place.iter_mut().filter(|place| **place == NONE);
+        for (place, next) in others.zip(this.binding as u32..) {
             *place = next;
-            next += 1;
         }
         this.follow(floats);
         this
@@ -229,7 +228,7 @@ impl Residual for Thousandths {
     }
 
     fn take(&mut self, wiring: &Wiring, route: &Route, amount: &Amount) -> bool {
-        self.may_have(route, amount) && self.take_known(wiring, route, amount)
+        self.may_have(route.number, amount) && self.take_known(wiring, route, amount)
     }
 
     fn take_known(&mut self, _: &Wiring, route: &Route, Amount(amount): &Amount) -> bool {
@@ -244,8 +243,8 @@ impl Residual for Thousandths {
     }
 
     #[inline]
-    fn may_have(&self, route: &Route, Amount(amount): &Amount) -> bool {
-        let (first, end) = self.spans[route.number as usize];
+    fn may_have(&self, route: u32, Amount(amount): &Amount) -> bool {
+        let (first, end) = self.spans[route as usize];
         let charges = &self.charges[first as usize..end as usize];
         charges
             .iter()
@@ -263,9 +262,9 @@ impl Residual for Thousandths {
         }
     }
 
-    fn whole(&self, up: u32, down: u32) -> i32 {
+    fn uplink(&self, wiring: &Wiring, gpu: usize) -> i32 {
         let left = |link: u32| self.left[self.place[link as usize] as usize];
-        left(up).min(left(down)) / 1000
+        wiring.uplink[gpu].map_or(-1, |(up, down)| left(up).min(left(down)) / 1000)
     }
 
     fn begin(&mut self) {

@@ -72,6 +72,8 @@ pub(super) struct Port {
 #[derive(Debug)]
 pub(super) struct Wiring {
     pub gpus: usize,
+    /// Words for a bit of each GPU.
+    pub words: usize,
     pub has_nvs: bool,
     pub ports: Vec<Port>,
     /// For each GPU the others, best connected first: widest, fewest links, nearest in number.
@@ -98,15 +100,8 @@ pub(super) struct Neighbour {
     pub gpu: u32,
     /// The route there.
     pub route: Route,
-    /// Distance in number.
-    offset: u32,
-}
-
-impl Neighbour {
-    /// By which GPUs are alike: bandwidth in whole GB/s, and links.
-    const fn quality(&self) -> (i32, u32) {
-        (self.route.bw as i32, self.route.hops)
-    }
+    /// GPUs of one class are equally well connected: bandwidth in whole GB/s, and links.
+    class: u32,
 }
 
 impl Wiring {
@@ -137,6 +132,7 @@ impl Wiring {
         Self {
             private_uplinks: are_private(system.link_count(), &uplink, &gpu_to_gpu, &charges),
             gpus: gpu_nodes.len(),
+            words: gpu_nodes.len().div_ceil(64),
             has_nvs: nvs.is_some(),
             neighbours: neighbours(gpu_nodes.len(), &gpu_to_gpu),
             port_keys: port_to_gpu
@@ -163,15 +159,21 @@ impl Wiring {
     }
 
     /// Sorts GPUs on the way to a port: the widest path from the port first, then the widest PCI link (`pci_bw`, whole
-    /// GB/s, -1 is none), then the fewest links. The lowest bits are free for a [neighbour](Wiring::neighbour_of).
+    /// GB/s, -1 is none), then the fewest links. The lowest bits are free for the rank of a
+    /// [neighbour](super::nearby::Nearby).
     pub fn port_key(&self, port: u32, gpu: usize, pci_bw: i32) -> u64 {
         self.port_keys[port as usize * self.gpus + gpu]
             | u64::from(inverse(pci_bw)) << (2 * PLACE_BITS)
     }
 
-    /// The neighbour that stands in a key.
-    pub const fn neighbour_of(key: u64) -> usize {
+    /// The rank that stands in a key.
+    pub const fn rank_in(key: u64) -> usize {
         (key & ((1 << PLACE_BITS) - 1)) as usize
+    }
+
+    /// The numbers of the routes from a GPU to others begin here.
+    pub const fn first_route(&self, gpu: u32) -> u32 {
+        gpu * self.gpus as u32
     }
 
     pub fn port_to_gpu(&self, port: u32, gpu: u32) -> &Route {
@@ -223,7 +225,7 @@ impl Wiring {
         // They are in order, so the worst tells of all.
         let worst = others.next_back();
         best.zip(worst)
-            .is_none_or(|(best, worst)| best.quality() == worst.quality())
+            .is_none_or(|(best, worst)| best.class == worst.class)
     }
 
     /// The types of paths between GPUs and the switch, and between GPUs and ports, as bits.
@@ -372,22 +374,24 @@ const ENOUGH: f32 = 0.9;
 fn neighbours(gpus: usize, routes: &[Route]) -> Vec<Vec<Neighbour>> {
     (0..gpus)
         .map(|from| {
+            let quality = |route: &Route| (-(route.bw as i32), route.hops);
             let mut others: Vec<Neighbour> = (1..gpus)
                 .map(|offset| {
                     let gpu = (from + offset) % gpus;
-                    let route = routes[from * gpus + gpu];
                     Neighbour {
                         gpu: gpu as u32,
-                        route,
-                        offset: offset as u32,
+                        route: routes[from * gpus + gpu],
+                        class: 0,
                     }
                 })
                 .filter(|neighbour| neighbour.route.hops > 0)
                 .collect();
-            others.sort_unstable_by_key(|neighbour| {
-                let (bw, hops) = neighbour.quality();
-                (-bw, hops, neighbour.offset)
-            });
+            // Stable: the nearest in number stay in front.
+            others.sort_by_key(|neighbour| quality(&neighbour.route));
+            for at in 1..others.len() {
+                let same = quality(&others[at].route) == quality(&others[at - 1].route);
+                others[at].class = others[at - 1].class + u32::from(!same);
+            }
             others
         })
         .collect()

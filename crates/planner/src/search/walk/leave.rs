@@ -7,6 +7,7 @@ use super::{NEVER, Order, Walk, Which};
 
 impl<R: Residual> Walk<'_, R> {
     /// The channel goes out through a port.
+    #[inline(never)]
     pub(super) fn leave(&mut self, gpu: u32, step: u32, order: Order) {
         let ports = self.ports;
         let Some(Some(ports)) = ports.of_gpu.get(gpu as usize) else {

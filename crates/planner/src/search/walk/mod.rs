@@ -13,10 +13,11 @@ use topology::PathType;
 
 use super::known_ends::KnownEnds;
 use super::layout::Which;
+use super::nearby::Nearby;
 use super::record::Record;
 use super::residual::{PortsLeft, Residual};
 use super::seen::Seen;
-use super::wiring::{Neighbour, Route, Wiring};
+use super::wiring::{Route, Wiring};
 
 /// A budget that says: nothing better can be found.
 pub(super) const PERFECT: i32 = -1;
@@ -51,10 +52,9 @@ pub(super) struct Scratch {
     pub inter: bool,
     /// `NCCL_MNNVL_RAIL_PER_HOST`.
     pub rail_per_host: bool,
-    pub ports: AttemptPorts,
     pub ports_left: PortsLeft,
-    /// For each channel which GPUs are on it.
-    pub used: Vec<bool>,
+    /// For each channel the GPUs that are on it, as bits.
+    pub used: Vec<u64>,
     /// Sorted candidates of all open steps, one list after the other.
     pub keys: Vec<u64>,
     /// For each channel in which order GPUs lie on the way to its port.
@@ -73,11 +73,13 @@ pub(super) struct Walked {
 }
 
 impl Scratch {
+    #[allow(clippy::too_many_arguments, reason = "the parts of an attempt")]
     /// Walks until there is nothing left to try or the budget is spent.
     pub fn walk<R: Residual>(
         &mut self,
         wiring: &Wiring,
-        nearby: &[Vec<Neighbour>],
+        nearby: &[Nearby],
+        ports: &AttemptPorts,
         residual: &mut R,
         current: &mut Record,
         best: &mut Record,
@@ -90,7 +92,7 @@ impl Scratch {
         let mut walk = Walk {
             wiring,
             nearby,
-            ports: &self.ports,
+            ports,
             inter: self.inter,
             rail_per_host: self.rail_per_host,
             both_ways: current.uses_both_ways(),
@@ -98,6 +100,7 @@ impl Scratch {
             has_heads: matches!(current.pattern, Pattern::Nvls | Pattern::CollnetDirect),
             last: wiring.gpus as u32 - 1,
             base: 0,
+            base_word: 0,
             residual,
             ports_left: &mut self.ports_left,
             amounts: Amounts::of(current),
@@ -124,8 +127,8 @@ impl Scratch {
 /// One attempt on one kind of arithmetic.
 struct Walk<'a, R: Residual> {
     wiring: &'a Wiring,
-    /// For each GPU those that it may go on to, best connected first.
-    nearby: &'a [Vec<Neighbour>],
+    /// For each GPU those that it may go on to.
+    nearby: &'a [Nearby],
     ports: &'a AttemptPorts,
     inter: bool,
     rail_per_host: bool,
@@ -136,14 +139,15 @@ struct Walk<'a, R: Residual> {
     has_heads: bool,
     /// The last step of a channel.
     last: u32,
-    /// Where the GPUs of the channel begin in `used` and in the record.
+    /// Where the GPUs of the channel begin in the record, and in `used`.
     base: usize,
+    base_word: usize,
     residual: &'a mut R,
     ports_left: &'a mut PortsLeft,
     amounts: Amounts<R>,
     current: &'a mut Record,
     best: &'a mut Record,
-    used: &'a mut [bool],
+    used: &'a mut [u64],
     keys: &'a mut Vec<u64>,
     port_keys: &'a mut [u64],
     /// The order of GPUs is prepared for each channel.
@@ -186,12 +190,11 @@ impl<R: Residual> Walk<'_, R> {
     }
 
     fn toggle(&mut self, gpu: u32) {
-        let used = &mut self.used[self.base + gpu as usize];
-        *used = !*used;
+        self.used[self.base_word + gpu as usize / 64] ^= 1 << (gpu % 64);
     }
 
     fn is_used(&self, gpu: u32) -> bool {
-        self.used[self.base + gpu as usize]
+        self.used[self.base_word + gpu as usize / 64] & 1 << (gpu % 64) != 0
     }
 
     /// Takes an amount along a route that is no worse than `worst`.
@@ -242,6 +245,7 @@ impl<R: Residual> Walk<'_, R> {
     }
 
     /// The last step of a channel: it is complete.
+    #[inline(never)]
     fn end(&mut self) {
         if self.budget <= 0 {
             return;
@@ -260,8 +264,10 @@ impl<R: Residual> Walk<'_, R> {
         }
         if self.current.channels < self.current.max_channels {
             self.base += self.wiring.gpus;
+            self.base_word += self.wiring.words;
             self.next_channel();
             self.base -= self.wiring.gpus;
+            self.base_word -= self.wiring.words;
         }
         self.current.channels -= 1;
     }

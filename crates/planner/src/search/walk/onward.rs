@@ -25,7 +25,7 @@ impl<R: Residual> Walk<'_, R> {
     /// The best connected GPUs first.
     fn go_on_to_nearest(&mut self, gpu: u32, step: u32) {
         let nearby = self.nearby;
-        for neighbour in &nearby[gpu as usize] {
+        for neighbour in &nearby[gpu as usize].list {
             if !self.is_used(neighbour.gpu)
                 && self
                     .residual
@@ -43,7 +43,7 @@ impl<R: Residual> Walk<'_, R> {
         let port = self.current.inter[self.current.channels][0];
         let keys = &mut self.port_keys[self.base..][..wiring.gpus];
         for (gpu, key) in keys.iter_mut().enumerate() {
-            let pci_bw = wiring.uplink[gpu].map_or(-1, |(up, down)| self.residual.whole(up, down));
+            let pci_bw = self.residual.uplink(wiring, gpu);
             *key = wiring.port_key(port, gpu, pci_bw);
         }
     }
@@ -51,47 +51,51 @@ impl<R: Residual> Walk<'_, R> {
     /// The GPUs that lie best on the way to the port first.
     fn go_on_to_port(&mut self, gpu: u32, step: u32, back: u32) {
         let wiring = self.wiring;
-        let nearby = self.nearby;
-        let neighbours = &nearby[gpu as usize];
         if !wiring.private_uplinks {
             self.sort_for_port();
         }
+        let nearby = self.nearby;
+        let nearby = &nearby[gpu as usize];
+        let first_route = wiring.first_route(gpu);
         let first = self.keys.len();
         let keys = &mut *self.keys;
-        let used = &self.used[self.base..][..wiring.gpus];
-        let port_keys = &self.port_keys[self.base..][..wiring.gpus];
-        for (number, neighbour) in neighbours.iter().enumerate() {
-            // What cannot be reached need not be sorted.
-            if used[neighbour.gpu as usize]
-                || !self
-                    .residual
-                    .may_have(&neighbour.route, &self.amounts.intra)
-            {
-                continue;
+        let port_keys = &self.port_keys[self.base..];
+        let used = &self.used[self.base_word..];
+        for (word, (near, used)) in nearby.mask.iter().zip(used).enumerate() {
+            let mut candidates = near & !used;
+            while candidates != 0 {
+                let other = word * 64 + candidates.trailing_zeros() as usize;
+                candidates &= candidates - 1;
+                // What cannot be reached need not be sorted.
+                let route = first_route + other as u32;
+                if !self.residual.may_have(route, &self.amounts.intra) {
+                    continue;
+                }
+                let key = port_keys[other] | u64::from(nearby.ranks[other]);
+                keys.push(key);
+                // Insertion sort: there are few.
+                let sorted = &mut keys[first..];
+                let mut place = sorted.len() - 1;
+                while place > 0 && sorted[place - 1] > key {
+                    sorted[place] = sorted[place - 1];
+                    place -= 1;
+                }
+                sorted[place] = key;
             }
-            let key = port_keys[neighbour.gpu as usize] | number as u64;
-            keys.push(key);
-            // Insertion sort: there are few, and most are in order.
-            let sorted = &mut keys[first..];
-            let mut place = sorted.len() - 1;
-            while place > 0 && sorted[place - 1] > key {
-                sorted[place] = sorted[place - 1];
-                place -= 1;
-            }
-            sorted[place] = key;
         }
+        let end = keys.len();
         // Far from the port, and with nothing to choose by, NCCL goes the other way round.
-        if keys.len() > first + 1
+        if end > first + 1
             && back != step + 1
-            && wiring.is_uniform(gpu, |other| used[other as usize])
+            && wiring.is_uniform(gpu, |other| self.is_used(other))
         {
-            keys[first..].reverse();
+            self.keys[first..].reverse();
         }
-        for at in first..self.keys.len() {
-            let neighbour = &neighbours[Wiring::neighbour_of(self.keys[at])];
+        for at in first..end {
+            let neighbour = &nearby.list[Wiring::rank_in(self.keys[at])];
             if self
                 .residual
-                .take_known(self.wiring, &neighbour.route, &self.amounts.intra)
+                .take_known(wiring, &neighbour.route, &self.amounts.intra)
             {
                 self.step_along(neighbour, step, back);
             }
@@ -132,6 +136,7 @@ impl<R: Residual> Walk<'_, R> {
     }
 
     /// A step whose bandwidth was taken; gives it back.
+    #[inline]
     fn step_along(&mut self, neighbour: &Neighbour, step: u32, back: u32) {
         let hops = neighbour.route.hops as i32;
         self.current.hops += hops;

@@ -1,0 +1,5 @@
+//! Runs programs on CPUs.
+//!
+//! In reading order: [`reduce`].
+
+pub mod reduce;

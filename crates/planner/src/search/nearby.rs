@@ -1,0 +1,56 @@
+//! The GPUs that each GPU may go on to.
+
+use super::memo::Memo;
+use super::record::Record;
+use super::wiring::{Neighbour, Wiring};
+
+/// The GPUs within the limits of an attempt that one GPU may go on to.
+#[derive(Debug)]
+pub(super) struct Nearby {
+    /// Best connected first.
+    pub list: Vec<Neighbour>,
+    /// The same as bits.
+    pub mask: Vec<u64>,
+    /// For each GPU its place in `list`.
+    pub ranks: Vec<u16>,
+}
+
+impl Nearby {
+    fn new(wiring: &Wiring, all: &[Neighbour], attempt: &Record) -> Self {
+        let both_ways = attempt.uses_both_ways();
+        let is_allowed =
+            |neighbour: &&Neighbour| neighbour.route.is_within(attempt.type_intra, both_ways);
+        let list: Vec<Neighbour> = all.iter().filter(is_allowed).copied().collect();
+        let mut mask = vec![0; wiring.words];
+        let mut ranks = vec![0; wiring.gpus];
+        for (rank, neighbour) in list.iter().enumerate() {
+            mask[neighbour.gpu as usize / 64] |= 1 << (neighbour.gpu % 64);
+            ranks[neighbour.gpu as usize] = rank as u16;
+        }
+        Self { list, mask, ranks }
+    }
+}
+
+/// Types that are let through, and whether both ways count.
+type Limits = (u16, bool);
+
+/// The lists for all limits that were tried.
+#[derive(Debug, Default)]
+pub(super) struct AllNearby(Vec<(Limits, Vec<Nearby>)>);
+
+impl AllNearby {
+    pub fn within(&mut self, wiring: &Wiring, memo: &Memo, attempt: &Record) -> &[Nearby] {
+        let limits = (
+            memo.intra_class(attempt.type_intra),
+            attempt.uses_both_ways(),
+        );
+        let known = self.0.iter().position(|(known, _)| *known == limits);
+        let at = known.unwrap_or_else(|| {
+            let of_each = wiring.neighbours.iter();
+            let nearby = of_each.map(|all| Nearby::new(wiring, all, attempt));
+            self.0.push((limits, nearby.collect()));
+            self.0.len() - 1
+        });
+        &self.0[at].1
+    }
+}
