@@ -38,10 +38,11 @@ const ALL: &[&str] = &["*"];
 const ONLY_FOR_TESTS: [&str; 2] = ["test-support", "xtask"];
 
 /// Which way the arrows point.
-const RULES: [Rule; 10] = [
+const RULES: [Rule; 11] = [
     rule("topology", &[]),
     rule("plan", &["topology"]),
     rule("planner", &["topology", "plan"]),
+    unsafe_rule("probe", &["topology"]),
     unsafe_rule("shared-memory", &[]),
     rule("executor", &["plan", "shared-memory"]),
     unsafe_rule("backend-cpu", &["executor", "plan", "shared-memory"]),
@@ -55,7 +56,7 @@ const RULES: [Rule; 10] = [
 const MOST_LINES: usize = 600;
 
 /// Files that are longer nevertheless. Take a file from here when it was split.
-const LONG_FILES: [&str; 1] = ["crates/planner/src/search/walk.rs"];
+const LONG_FILES: [&str; 0] = [];
 
 /// Written so that this file does not complain of itself.
 const UNSAFE: &str = concat!("un", "safe");

@@ -1,6 +1,7 @@
 //! The command line.
 
 pub mod compare;
+pub mod machine;
 pub mod run;
 
 use std::path::PathBuf;
@@ -16,6 +17,10 @@ use compare::{
     COST_EXAMPLES, CostArguments, DIFF_EXAMPLES, DiffArguments, EditArguments, WHAT_IF_EXAMPLES,
     WhatIfArguments,
 };
+use machine::{
+    AssumeArguments, COMPLETE_EXAMPLES, CompleteArguments, DOCTOR_EXAMPLES, DoctorArguments,
+    MATRIX_EXAMPLES, MatrixArguments, PROBE_EXAMPLES, ProbeArguments, VM_EXAMPLES, VmArguments,
+};
 
 use run::{CALIBRATE_EXAMPLES, CalibrateArguments, RUN_EXAMPLES, RunArguments};
 
@@ -28,8 +33,10 @@ Examples:
   topo what-if topology.xml                    what each single failure would cost
   topo diff before.xml after.xml               what changed, if anything
   topo run --ranks 4 all-reduce                run it, on the CPUs of this machine
+  topo probe > topology.xml                    the file of this machine
+  topo doctor                                  what is wrong with this machine
 
-A topology file is what NCCL writes with NCCL_TOPO_DUMP_FILE=topology.xml.";
+A topology file is what topo probe writes, or NCCL with NCCL_TOPO_DUMP_FILE=topology.xml.";
 
 const PLAN_EXAMPLES: &str = "\
 Examples:
@@ -44,6 +51,7 @@ Examples:
   topo plan topology.xml -o plan.json          write the plan, for other tools and for later
   topo plan topology.xml --format nccl-graph   what NCCL reads through NCCL_GRAPH_FILE
   topo plan topology.xml --set NCCL_CROSS_NIC=0 --set NCCL_P2P_LEVEL=SYS
+  topo plan vendor.xml --assume h100-sxm       a cloud vendor's file, which has no GPUs and NICs
   topo plan topology.xml --without mlx5_3 --degrade GPU2:GPU5=50%
   topo plan topology.xml --explain | less
   topo plan topology.xml --format quiet        one line, for scripts
@@ -124,6 +132,21 @@ pub enum Command {
     /// Compare two machines, settings or plans by what a job would notice
     #[command(after_help = DIFF_EXAMPLES)]
     Diff(DiffArguments),
+    /// Write the topology of this machine, as NCCL would dump it, and say what looks wrong
+    #[command(after_help = PROBE_EXAMPLES)]
+    Probe(ProbeArguments),
+    /// Check a machine or a topology file
+    #[command(after_help = DOCTOR_EXAMPLES)]
+    Doctor(DoctorArguments),
+    /// Draw what nvidia-smi topo -m draws, of a machine or a file
+    #[command(after_help = MATRIX_EXAMPLES)]
+    Matrix(MatrixArguments),
+    /// Add GPUs and NICs to a file of a cloud vendor
+    #[command(after_help = COMPLETE_EXAMPLES)]
+    Complete(CompleteArguments),
+    /// Write the file of a virtual machine from that of its host
+    #[command(after_help = VM_EXAMPLES)]
+    Vm(VmArguments),
     /// Show what one rank does for a collective, step by step, and prove that it is right
     #[command(after_help = PROGRAM_EXAMPLES)]
     Program(ProgramArguments),
@@ -163,6 +186,9 @@ pub struct JobArguments {
     /// The network reduces (SHARP) and its plug-in is there
     #[arg(long)]
     pub collnet: bool,
+    /// What is assumed of the machines.
+    #[command(flatten)]
+    pub assume: AssumeArguments,
     /// Use only these GPUs of every host, by device number, such as 0-3,6
     #[arg(long, value_name = "LIST")]
     pub gpus: Option<String>,

@@ -8,6 +8,7 @@ use planner::cost::Profile;
 use topology::edit::Edit;
 
 use crate::arguments::compare::{DiffArguments, EditArguments, TextOrJson};
+use crate::arguments::machine::AssumeArguments;
 use crate::arguments::{JobArguments, Variables};
 use crate::cost::refuse_job_options;
 use crate::environment::Environment;
@@ -105,6 +106,7 @@ fn read(
         hosts: arguments.hosts,
         nvlink_domain: arguments.nvlink_domain,
         collnet: arguments.collnet,
+        assume: AssumeArguments::default(),
         gpus: None,
         rank_order: rank_order::HOST.to_owned(),
         edits: EditArguments {

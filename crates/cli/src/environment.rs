@@ -17,6 +17,8 @@ const LEAST_WIDTH: usize = 60;
 pub struct Environment {
     /// Variables that begin with `NCCL_`, by name.
     pub nccl: Vec<(String, String)>,
+    /// `CUDA_VISIBLE_DEVICES`.
+    pub visible_devices: Option<String>,
     /// Standard output may be coloured.
     pub colour: bool,
     /// Columns to fill.
@@ -46,6 +48,7 @@ impl Environment {
         let columns = columns.or_else(|| text("COLUMNS").parse().ok());
         Self {
             nccl,
+            visible_devices: std::env::var("CUDA_VISIBLE_DEVICES").ok(),
             colour: terminal && text("NO_COLOR").is_empty() && text("TERM") != "dumb",
             width: columns.unwrap_or(DEFAULT_WIDTH).max(LEAST_WIDTH),
         }

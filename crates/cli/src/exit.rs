@@ -10,7 +10,7 @@ use crate::output::Output;
 /// Something was wrong: the file, the machine, or the command line (clap's status too).
 const FAILED: u8 = 2;
 
-/// What was compared is not the same.
+/// What was compared is not the same, or something was found.
 const DIFFERS: u8 = 1;
 
 /// Most warnings that are shown; a broken file has hundreds of the same kind.
@@ -19,6 +19,7 @@ const SHOWN_WARNINGS: usize = 10;
 /// Prints what a command said, and gives the process's status.
 pub fn finish(done: anyhow::Result<()>, output: &Output) -> ExitCode {
     print_warnings(&output.warnings);
+    report(&output.notes);
     match done.and_then(|()| print(&output.text)) {
         Ok(()) if output.differs => ExitCode::from(DIFFERS),
         Ok(()) => ExitCode::SUCCESS,

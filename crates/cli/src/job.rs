@@ -11,7 +11,11 @@ use planner::cost::{self, Profile};
 use planner::{Cluster, HostPlan, Joined, Settings};
 use topology::NodeType;
 
+use probe::complete::Missing;
+use topology::xml::{Element, Tag};
+
 use crate::arguments::JobArguments;
+use crate::complete::explain;
 use crate::edits;
 use crate::environment::Environment;
 use crate::input::{Machine, Source};
@@ -307,7 +311,39 @@ pub fn refuse_input_twice(arguments: &JobArguments) -> Result<()> {
 pub fn read_machines(arguments: &JobArguments, output: &mut Output) -> Result<Vec<Machine>> {
     refuse_input_twice(arguments)?;
     let files = arguments.files.iter();
-    files.map(|file| Machine::read(file, output)).collect()
+    let assumptions = arguments.assume.all();
+    files
+        .map(|file| {
+            let mut machine = Machine::read(file, output)?;
+            if machine.is_rccl() {
+                return Ok(machine);
+            }
+            machine.document = probe::complete::complete(&machine.document, &assumptions);
+            let missing = Missing::of(&machine.document);
+            if !missing.is_empty() {
+                let text = explain(&machine.document, &missing);
+                // Without any GPU there is nothing to plan; otherwise what is there can be.
+                if !has_gpu(&machine.document.root) && !missing.gpus.is_empty() {
+                    bail!("{text}");
+                }
+                output.warnings.push(text);
+            } else if !has_gpu(&machine.document.root) {
+                bail!(
+                    "{} has no GPU to plan for; `topo run --ranks N` runs collectives on the processors of a machine",
+                    machine.document.file
+                );
+            }
+            Ok(machine)
+        })
+        .collect()
+}
+
+/// Whether a GPU of the file is used by a rank.
+fn has_gpu(element: &Element) -> bool {
+    match element.tag {
+        Tag::Gpu => element.get("rank").is_some(),
+        _ => element.children.iter().any(has_gpu),
+    }
 }
 
 /// The plan that the job's only file is, or the machines that its files are.

@@ -4,22 +4,29 @@
 //! plain functions that return text; `main` prints it.
 //!
 //! In reading order: [`arguments`], [`environment`], [`input`], [`job`], [`edits`], [`plan`], [`rank`], [`show`], [`why`],
-//! [`cost`], [`what_if`], [`diff`], [`program`], [`run`], [`sizes`], [`render`], [`output`],
+//! [`cost`], [`what_if`], [`diff`], [`program`], [`run`], [`sizes`], [`live`], [`probing`], [`doctor`], [`price`], [`matrix`],
+//! [`complete`], [`vm`], [`render`], [`output`],
 //! [`exit`].
 
 mod arguments;
+mod complete;
 mod cost;
 mod device;
 mod diff;
+mod doctor;
 mod edits;
 mod environment;
 mod exit;
 mod generate;
 mod input;
 mod job;
+mod live;
+mod matrix;
 mod numbers;
 mod output;
 mod plan;
+mod price;
+mod probing;
 mod program;
 mod rank;
 mod rank_order;
@@ -28,6 +35,7 @@ mod run;
 mod show;
 mod sizes;
 mod suggest;
+mod vm;
 mod what_if;
 mod why;
 mod wiring;
@@ -51,6 +59,11 @@ fn main() -> ExitCode {
         Command::Cost(arguments) => cost::run(arguments, &environment, &mut output),
         Command::WhatIf(arguments) => what_if::run(arguments, &environment, &mut output),
         Command::Diff(arguments) => diff::run(arguments, &environment, &mut output),
+        Command::Probe(arguments) => probing::run(arguments, &environment, &mut output),
+        Command::Doctor(arguments) => doctor::run(arguments, &environment, &mut output),
+        Command::Matrix(arguments) => matrix::run(arguments, &environment, &mut output),
+        Command::Complete(arguments) => complete::run(arguments, &mut output),
+        Command::Vm(arguments) => vm::run(arguments, &environment, &mut output),
         Command::Program(arguments) => program::run(arguments, &environment, &mut output),
         Command::Run(arguments) => run::run(arguments, &environment, &mut output),
         Command::Calibrate(arguments) => run::calibrate::run(arguments, &mut output),

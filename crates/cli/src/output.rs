@@ -9,7 +9,9 @@ pub struct Output {
     pub text: String,
     /// For standard error, each shown as `warning: …`.
     pub warnings: Vec<String>,
-    /// What was compared is not the same; the process says so by its status.
+    /// For standard error, as it is.
+    pub notes: String,
+    /// What was compared is not the same, or something was found; the process says so by its status.
     pub differs: bool,
 }
 

@@ -1,5 +1,7 @@
 //! How GPUs and NICs are wired, as `nvidia-smi topo -m` tells it: by the tree in the file, before any rule of NCCL.
 
+use std::collections::BTreeMap;
+
 use topology::bandwidth::class_kind;
 use topology::xml::{Document, Element, Tag, c_int};
 use topology::{BusId, NodeType};
@@ -25,6 +27,8 @@ pub struct Device {
     chain: Vec<usize>,
     /// The PCI domain of the first of them.
     domain: u64,
+    /// The host bridge above the first of them, where it is known.
+    host_bridge: Option<String>,
     bus_id: BusId,
     /// NVLinks to other GPUs.
     nvlinks: Vec<(BusId, i32)>,
@@ -42,7 +46,13 @@ pub struct Wiring {
 impl Wiring {
     /// Reads the tree.
     pub fn new(document: &Document) -> Self {
+        Self::with_host_bridges(document, &BTreeMap::new())
+    }
+
+    /// Reads the tree of a machine whose host bridges are known, by bus id of what is below them.
+    pub fn with_host_bridges(document: &Document, bridges: &BTreeMap<BusId, String>) -> Self {
         let mut walk = Walk {
+            bridges,
             devices: Vec::new(),
             functions: 0,
         };
@@ -58,6 +68,7 @@ impl Wiring {
                 cpu: index,
                 chain: Vec::new(),
                 domain: 0,
+                host_bridge: None,
                 bus_id: BusId::default(),
                 nvlinks: Vec::new(),
                 switch_links: 0,
@@ -119,11 +130,11 @@ impl Device {
             .count();
         if shared == 0 {
             // Two domains are surely two host bridges. Of one domain the file does not tell, and NCCL does not ask.
-            return if self.domain == other.domain {
-                "PHB"
-            } else {
-                "NODE"
+            let same = match (&self.host_bridge, &other.host_bridge) {
+                (Some(own), Some(others)) => own == others,
+                _ => self.domain == other.domain,
             };
+            return if same { "PHB" } else { "NODE" };
         }
         let bridges_above = |chain: &[usize]| chain.len().saturating_sub(1).saturating_sub(shared);
         // The last one that both share is a bridge, too, unless it is the function of both.
@@ -143,12 +154,13 @@ impl Device {
     }
 }
 
-struct Walk {
+struct Walk<'b> {
+    bridges: &'b BTreeMap<BusId, String>,
     devices: Vec<Device>,
     functions: usize,
 }
 
-impl Walk {
+impl Walk<'_> {
     fn enter(&mut self, element: &Element, place: &Device) {
         for child in &element.children {
             match child.tag {
@@ -157,6 +169,7 @@ impl Walk {
                     deeper.bus_id = BusId::parse(child.get("busid").unwrap_or_default());
                     if deeper.chain.is_empty() {
                         deeper.domain = deeper.bus_id.0 >> 20;
+                        deeper.host_bridge = self.bridges.get(&deeper.bus_id).cloned();
                     }
                     deeper.chain.push(self.functions);
                     self.functions += 1;

@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use test_support::elsewhere::{self, files};
+use topology::xml::Element;
 
 /// Something was wrong with the file, and was said.
 const REFUSED: i32 = 2;
@@ -38,7 +39,140 @@ fn list(corpus: &Path) -> Vec<Trial> {
         );
         tests.push(Trial::test(name, move || graph(&file)));
     }
+    for (name, assume) in VENDOR_FILES {
+        let file = corpus.join(format!("nccl/{name}.xml"));
+        tests.push(Trial::ignorable_test(
+            format!("vendor::{name}"),
+            move || vendor(name, &file, assume),
+        ));
+    }
+    for (name, machine) in MATRICES {
+        let file = corpus.join(format!("smi-topo/{name}.txt"));
+        tests.push(Trial::ignorable_test(
+            format!("matrix::{name}"),
+            move || matrix(&file, machine),
+        ));
+    }
     tests
+}
+
+/// Files of vendors, with what completes them to the file that NCCL's answers were computed for.
+const VENDOR_FILES: [(&str, &[&str]); 12] = [
+    (
+        "azure-ndv2-topo",
+        &["--assume-gpu", "sm=70", "--assume-nic", "speed=200000"],
+    ),
+    ("azure-ndv4-topo", &["--assume", "a100-sxm"]),
+    ("azure-nhc-ndv4-topo", &["--assume", "a100-sxm"]),
+    ("azure-ndv5-topo", &["--assume", "h100-sxm"]),
+    (
+        "aws-p4d-24xl-topo",
+        &["--assume", "a100-sxm", "--assume-nic", "speed=100000"],
+    ),
+    (
+        "aws-p4d-24xl-topo-v538adb",
+        &["--assume", "a100-sxm", "--assume-nic", "speed=100000"],
+    ),
+    (
+        "aws-p4de-24xl-topo",
+        &["--assume", "a100-sxm", "--assume-nic", "speed=100000"],
+    ),
+    (
+        "oci-topo-flattened",
+        &["--assume", "a100-sxm", "--assume-nic", "speed=100000"],
+    ),
+    (
+        "oci-topo-flattened-b4",
+        &["--assume", "a100-sxm", "--assume-nic", "speed=100000"],
+    ),
+    ("nebius-h100-v1", &["--assume", "h100-sxm"]),
+    ("mlperf-dgxa100-bert", &["--assume", "a100-sxm"]),
+    ("mlperf-dgxa100-minimal-v0.7", &["--assume", "a100-sxm"]),
+];
+
+/// Matrices that nvidia-smi drew, with the project's machine that is wired alike.
+const MATRICES: [(&str, &str); 5] = [
+    ("a100-8gpu-NV12", "dgx-a100"),
+    ("h100-8gpu-NV18", "dgx-h100"),
+    ("hgx-8gpu-NV18-10nic-node-pix", "dgx-h100"),
+    ("8x4090-2switch-1nic", "pcie-8gpu-switch-per-socket"),
+    ("workstation-2gpu-PHB", "workstation-2gpu"),
+];
+
+/// `topo complete` gives what stands in the golden topology.
+fn vendor(name: &str, file: &Path, assume: &[&str]) -> Result<Completion, Failed> {
+    let golden = match elsewhere::golden() {
+        Ok(golden) => golden,
+        Err(why) => return Ok(Completion::ignored_with(format!("not run: {why}"))),
+    };
+    let output = Command::new(env!("CARGO_BIN_EXE_topo"))
+        .arg("complete")
+        .arg(file)
+        .args(assume)
+        .output()?;
+    if !output.status.success() {
+        return Err(Failed::from(String::from_utf8(output.stderr)?));
+    }
+    let expected = std::fs::read(golden.join(format!("topologies/{name}.xml")))?;
+    let (expected, found) = (plain(&expected)?, plain(&output.stdout)?);
+    match expected
+        .lines()
+        .zip(found.lines())
+        .find(|(expected, found)| expected != found)
+    {
+        None if expected == found => Ok(Completion::Completed),
+        different => Err(Failed::from(format!("{different:?}"))),
+    }
+}
+
+/// A topology without what is not assumed, its attributes in the order of their names.
+fn plain(text: &[u8]) -> Result<String, Failed> {
+    fn simplify(element: &mut Element) {
+        let said = |name: &str| !matches!(name, "host_hash" | "latency" | "coll");
+        element.attributes.retain(|attribute| said(&attribute.name));
+        element.attributes.sort_by(|a, b| a.name.cmp(&b.name));
+        element.children.iter_mut().for_each(simplify);
+    }
+    let mut document =
+        topology::xml::parse("file", text).map_err(|error| Failed::from(error.to_string()))?;
+    simplify(&mut document.root);
+    Ok(topology::xml::write(&document))
+}
+
+/// `topo matrix` says of each pair of GPUs what nvidia-smi says.
+fn matrix(file: &Path, machine: &str) -> Result<Completion, Failed> {
+    let machine = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../topologies")
+        .join(machine);
+    let output = Command::new(env!("CARGO_BIN_EXE_topo"))
+        .arg("matrix")
+        .arg(machine)
+        .env("COLUMNS", "400")
+        .output()?;
+    let gpus = |text: &str| -> Vec<Vec<String>> {
+        let rows = text.lines().map(|line| {
+            line.split_whitespace()
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        });
+        let rows: Vec<Vec<String>> = rows
+            .filter(|row| row.len() > 2 && row[0].starts_with("GPU") && !row[1].starts_with("GPU"))
+            .collect();
+        let count = rows.len();
+        rows.into_iter()
+            .map(|row| row.into_iter().skip(1).take(count).collect())
+            .collect()
+    };
+    let (expected, found) = (
+        gpus(&std::fs::read_to_string(file)?),
+        gpus(&String::from_utf8(output.stdout)?),
+    );
+    if expected.is_empty() || expected != found {
+        return Err(Failed::from(format!(
+            "expected {expected:?}\nfound {found:?}"
+        )));
+    }
+    Ok(Completion::Completed)
 }
 
 /// `show`, `plan` and a plan of two hosts end with an answer, or with one error that names the file or a device.

@@ -226,6 +226,7 @@ fn read_plan(
         gpus: None,
         rank_order: "host".to_owned(),
         edits: EditArguments::default(),
+        assume: crate::arguments::machine::AssumeArguments::default(),
         variables: arguments.variables.clone(),
     };
     match Source::read(file, output)? {

@@ -3,6 +3,7 @@
 mod artifacts;
 mod compare;
 mod jobs;
+mod machines;
 mod mistakes;
 mod pages;
 mod programs;

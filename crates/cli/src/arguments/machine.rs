@@ -1,0 +1,263 @@
+//! The commands that read machines, and those that write files for machines.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use probe::complete::{AssumedGpu, AssumedNic, Assumptions, PRESETS};
+
+use super::Variables;
+use super::compare::TextOrJson;
+use crate::suggest;
+
+/// Examples of `topo probe`.
+pub const PROBE_EXAMPLES: &str = "\
+Examples:
+  topo probe > topology.xml                    this machine, as NCCL would dump it
+  topo probe --gpus 0,1                        as a job on two of its GPUs would see it
+  topo probe --format text                     what is in it, for people
+  topo probe --record machine/                 also save what was read, for a bug report
+  topo probe --from machine/                   the recorded machine, anywhere else
+  topo probe | topo plan -                     what NCCL would do here
+
+CUDA_VISIBLE_DEVICES, NCCL_IB_HCA, NCCL_IB_DISABLE and NCCL_SOCKET_IFNAME are respected. What was not found or looks
+wrong is said on standard error.
+Exit status: 0 when there is a topology, 2 when the command line or a recording is wrong.";
+
+/// Examples of `topo doctor`.
+pub const DOCTOR_EXAMPLES: &str = "\
+Examples:
+  topo doctor                                  check this machine
+  topo doctor topology.xml                     check what a file alone can tell
+  topo doctor machine/                         check a recording
+  topo doctor --format json                    for a node health check
+
+Exit status: 0 when there is nothing to say, 1 when there are findings, 2 when something is wrong.";
+
+/// Examples of `topo matrix`.
+pub const MATRIX_EXAMPLES: &str = "\
+Examples:
+  topo matrix                                  this machine, as nvidia-smi topo -m draws it
+  topo matrix topology.xml                     a machine from its file
+  topo matrix machine/                         a recorded machine";
+
+/// Examples of `topo complete`.
+pub const COMPLETE_EXAMPLES: &str = "\
+Examples:
+  topo complete ndv5-topo.xml --assume h100-sxm > topology.xml
+  topo complete p4d.xml --assume-gpu sm=80,nvswitch-links=12 --assume-nic speed=100000
+  topo complete nebius.xml --assume-gpu sm=90,nvswitch-links=18
+
+Files of cloud vendors hold only the PCI tree, since NCCL adds GPUs and NICs on the machine. Without --assume it is
+said what is missing.";
+
+/// Examples of `topo vm`.
+pub const VM_EXAMPLES: &str = "\
+Examples:
+  topo vm host.xml --map guest-bus-ids.txt > guest.xml
+  topo vm host.xml --map guest-bus-ids.txt --devices | topo plan -
+
+The map has a line for each device of the guest: its bus id on the host, then its bus id in the guest.
+  0000:1b:00.0 0000:05:00.0
+  0000:18:00.0 0000:06:00.0
+The file goes to /var/run/nvidia-topologyd/virtualTopology.xml in the guest, or is named by NCCL_TOPO_FILE. It is written
+only when NCCL plans the guest as it plans those devices of the host.";
+
+/// Which machine is read.
+#[derive(Debug, Clone, Default, Args)]
+pub struct SourceArguments {
+    /// Read DIR/sys and DIR/proc instead of this machine's, and ask no driver
+    #[arg(long, value_name = "DIR", conflicts_with = "from")]
+    pub sysfs_root: Option<PathBuf>,
+    /// Replay a recording
+    #[arg(long, value_name = "DIR")]
+    pub from: Option<PathBuf>,
+}
+
+/// The forms of a probe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ProbeFormat {
+    /// The topology, as NCCL writes it
+    Xml,
+    /// Topology, devices and findings
+    Json,
+    /// Devices as tables for people
+    Text,
+}
+
+/// Arguments of `topo probe`.
+#[derive(Debug, Args)]
+pub struct ProbeArguments {
+    /// The machine.
+    #[command(flatten)]
+    pub source: SourceArguments,
+    /// Use these GPUs only, by the driver's numbers, in the order of their ranks
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub gpus: Option<Vec<u32>>,
+    /// Also write GPUs, NICs and other devices that no driver offers
+    #[arg(long)]
+    pub all_devices: bool,
+    /// Save what was read into a new folder
+    #[arg(long, value_name = "DIR", conflicts_with = "from")]
+    pub record: Option<PathBuf>,
+    /// Record guids, UUIDs and serial numbers as they are
+    #[arg(long, requires = "record")]
+    pub with_identifiers: bool,
+    /// What to print
+    #[arg(long, value_enum, default_value_t = ProbeFormat::Xml)]
+    pub format: ProbeFormat,
+}
+
+/// Arguments of `topo doctor`.
+#[derive(Debug, Args)]
+pub struct DoctorArguments {
+    /// Topology file, a folder that holds topology.xml, a recording, or - for standard input; this machine if absent
+    #[arg(value_name = "FILE|DIR", conflicts_with_all = ["sysfs_root", "from"])]
+    pub file: Option<PathBuf>,
+    /// The machine.
+    #[command(flatten)]
+    pub source: SourceArguments,
+    /// What to print
+    #[arg(long, value_enum, default_value_t = TextOrJson::Text)]
+    pub format: TextOrJson,
+    /// NCCL's variables.
+    #[command(flatten)]
+    pub variables: Variables,
+}
+
+/// Arguments of `topo matrix`.
+#[derive(Debug, Args)]
+pub struct MatrixArguments {
+    /// Topology file, a folder that holds topology.xml, a recording, or - for standard input; this machine if absent
+    #[arg(value_name = "FILE|DIR", conflicts_with_all = ["sysfs_root", "from"])]
+    pub file: Option<PathBuf>,
+    /// The machine.
+    #[command(flatten)]
+    pub source: SourceArguments,
+}
+
+/// What is assumed where a file says nothing.
+#[derive(Debug, Clone, Default, Args)]
+pub struct AssumeArguments {
+    /// GPUs and NICs of a known machine, where the file has none: h100-sxm, a100-sxm …
+    #[arg(long, value_name = "NAME", value_parser = preset)]
+    pub assume: Option<Assumptions>,
+    /// GPUs where the file has none: sm=90,nvswitch-links=18,gdr=1
+    #[arg(long, value_name = "KEY=VALUE,…", value_parser = assumed_gpu)]
+    pub assume_gpu: Option<AssumedGpu>,
+    /// NICs where the file has none: speed=400000,gdr=1 (Mb/s)
+    #[arg(long, value_name = "KEY=VALUE,…", value_parser = assumed_nic)]
+    pub assume_nic: Option<AssumedNic>,
+}
+
+impl AssumeArguments {
+    /// All together; what is said of GPUs or NICs alone comes over the name.
+    pub fn all(&self) -> Assumptions {
+        let named = self.assume.unwrap_or_default();
+        Assumptions {
+            gpu: self.assume_gpu.or(named.gpu),
+            nic: self.assume_nic.or(named.nic),
+        }
+    }
+}
+
+/// Arguments of `topo complete`.
+#[derive(Debug, Args)]
+pub struct CompleteArguments {
+    /// Topology file, a folder that holds topology.xml, or - for standard input
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// What is assumed.
+    #[command(flatten)]
+    pub assume: AssumeArguments,
+    /// Write the completed file here instead of to standard output
+    #[arg(short, long, value_name = "XML")]
+    pub output: Option<PathBuf>,
+}
+
+/// Arguments of `topo vm`.
+#[derive(Debug, Args)]
+pub struct VmArguments {
+    /// The host's topology file, complete, as `topo probe` or NCCL writes it
+    #[arg(value_name = "HOST")]
+    pub host: PathBuf,
+    /// Bus ids of the guest's devices on the host and in the guest
+    #[arg(long, value_name = "MAP")]
+    pub map: PathBuf,
+    /// Also write GPUs, NVLinks and network devices, to plan the guest without it
+    #[arg(long)]
+    pub devices: bool,
+    /// Write the file here instead of to standard output
+    #[arg(short, long, value_name = "XML")]
+    pub output: Option<PathBuf>,
+    /// NCCL's variables.
+    #[command(flatten)]
+    pub variables: Variables,
+}
+
+fn preset(name: &str) -> Result<Assumptions, String> {
+    Assumptions::preset(name).ok_or_else(|| {
+        let known = || PRESETS.iter().map(|(name, ..)| *name);
+        let near = suggest::nearest(name, known(), 1);
+        let known: Vec<&str> = known().collect();
+        format!("expected {}{}", known.join(", "), suggest::question(&near))
+    })
+}
+
+fn assumed_gpu(text: &str) -> Result<AssumedGpu, String> {
+    let keys = ["sm", "nvswitch-links", "gdr"];
+    let [sm, links, gdr] = numbers(text, keys)?;
+    let sm = sm.ok_or("expected sm=N, the compute capability × 10, such as sm=90")?;
+    if !(20..=200).contains(&sm) {
+        return Err(format!(
+            "sm={sm} is no compute capability × 10; expected a number such as 90"
+        ));
+    }
+    let nvswitch_links = links.unwrap_or(0);
+    if nvswitch_links > 64 {
+        return Err(format!(
+            "nvswitch-links={nvswitch_links} is more than any GPU has; expected a number such as 18"
+        ));
+    }
+    Ok(AssumedGpu {
+        sm,
+        nvswitch_links,
+        gdr: gdr.unwrap_or(1) != 0,
+    })
+}
+
+fn assumed_nic(text: &str) -> Result<AssumedNic, String> {
+    let [speed, gdr] = numbers(text, ["speed", "gdr"])?;
+    match speed {
+        Some(speed @ 1..=10_000_000) => Ok(AssumedNic {
+            speed,
+            gdr: gdr.unwrap_or(1) != 0,
+        }),
+        _ => Err("expected speed=N in Mb/s, such as speed=400000".to_owned()),
+    }
+}
+
+/// Reads KEY=VALUE pairs of these keys.
+fn numbers<const N: usize>(text: &str, keys: [&str; N]) -> Result<[Option<i32>; N], String> {
+    let mut values = [None; N];
+    for pair in text.split(',') {
+        let (key, value) = pair
+            .split_once('=')
+            .ok_or_else(|| format!("`{pair}` is no KEY=VALUE"))?;
+        let Some(at) = keys.iter().position(|known| *known == key.trim()) else {
+            let near = suggest::nearest(key, keys.into_iter(), 1);
+            return Err(format!(
+                "unknown key `{key}`; expected {}{}",
+                keys.join(", "),
+                suggest::question(&near)
+            ));
+        };
+        let number = value
+            .trim()
+            .parse::<i32>()
+            .ok()
+            .filter(|number| *number >= 0);
+        values[at] =
+            Some(number.ok_or_else(|| format!("{key} is `{value}`; expected a whole number"))?);
+    }
+    Ok(values)
+}

@@ -1,0 +1,69 @@
+//! `topo complete`: adds GPUs and NICs to files that leave them to NCCL.
+
+use anyhow::{Result, bail};
+use probe::complete::{self, Assumptions, Missing};
+use topology::xml::Document;
+
+use crate::arguments::machine::CompleteArguments;
+use crate::input::Machine;
+use crate::output::Output;
+use crate::plan::write_beside;
+
+/// Bus ids that are named of many.
+const NAMED: usize = 3;
+
+/// Completes a file.
+pub fn run(arguments: &CompleteArguments, output: &mut Output) -> Result<()> {
+    let machine = Machine::read(&arguments.file, output)?;
+    let assumptions = arguments.assume.all();
+    let missing = Missing::of(&machine.document);
+    if assumptions == Assumptions::default() && !missing.is_empty() {
+        bail!("{}", explain(&machine.document, &missing));
+    }
+    let completed = complete::complete(&machine.document, &assumptions);
+    let left = Missing::of(&completed);
+    if !left.is_empty() {
+        output.warnings.push(explain(&completed, &left));
+    }
+    let text = topology::xml::write(&completed);
+    match &arguments.output {
+        Some(path) => write_beside(path, &text)?,
+        None => output.text = text,
+    }
+    Ok(())
+}
+
+/// What a file lacks, and how to say it.
+pub fn explain(document: &Document, missing: &Missing) -> String {
+    let list = |bus_ids: &[String], kind: &str, tag: &str| {
+        let mut named: Vec<&str> = bus_ids.iter().take(NAMED).map(String::as_str).collect();
+        if bus_ids.len() > NAMED {
+            named.push("…");
+        }
+        (!bus_ids.is_empty()).then(|| {
+            format!(
+                "{} without <{tag}> ({})",
+                crate::render::count(bus_ids.len(), kind),
+                named.join(", ")
+            )
+        })
+    };
+    let lists = [
+        list(&missing.gpus, "GPU", "gpu"),
+        list(&missing.nics, "NIC", "net"),
+    ];
+    let lists: Vec<String> = lists.into_iter().flatten().collect();
+    let mut how = Vec::new();
+    if !missing.gpus.is_empty() {
+        how.push("--assume-gpu sm=90,nvswitch-links=18");
+    }
+    if !missing.nics.is_empty() {
+        how.push("--assume-nic speed=400000");
+    }
+    format!(
+        "{} leaves to NCCL what it finds on the machine: {}; say what they are, such as {}, or name the machine with --assume h100-sxm",
+        document.file,
+        lists.join(", "),
+        how.join(" "),
+    )
+}

@@ -1,0 +1,150 @@
+//! A probed machine: its GPUs, network devices and other devices.
+
+use probe::Probe;
+
+use super::table::Columns;
+use super::{Look, count};
+
+/// The page.
+pub fn page(probe: &Probe, look: Look) -> String {
+    let mut text = look.title("This machine", &summary(probe));
+    if !probe.gpus.is_empty() {
+        text.push('\n');
+        text.push_str(&look.title("GPUs", "as the driver names them"));
+        text.push_str(&gpus(probe, look));
+    }
+    if !probe.nets.is_empty() {
+        text.push('\n');
+        text.push_str(&look.title("Network", "as NCCL's own transports list it"));
+        text.push_str(&nets(probe, look));
+    }
+    let others = others(probe, look);
+    if !others.is_empty() {
+        text.push('\n');
+        text.push_str(&look.title(
+            "Other devices",
+            "GPUs, accelerators and adapters that a job would not use",
+        ));
+        text.push_str(&others);
+    }
+    text
+}
+
+fn summary(probe: &Probe) -> String {
+    let processor = &probe.machine.processor;
+    let nodes = probe
+        .machine
+        .numa_nodes
+        .iter()
+        .filter(|node| node.has_processors())
+        .count();
+    let mut parts = vec![processor.arch.clone()];
+    parts.extend(
+        processor
+            .vendor
+            .clone()
+            .map(|vendor| vendor.trim().to_owned()),
+    );
+    parts.push(count(nodes, "NUMA node"));
+    parts.push(count(probe.machine.pci.len(), "PCI function") + " read");
+    if processor.hypervisor {
+        parts.push("virtual".to_owned());
+    }
+    if let Some(driver) = probe.answers.driver.value() {
+        parts.push(format!("NVIDIA driver {driver}"));
+    }
+    parts.retain(|part| !part.is_empty());
+    parts.join(", ")
+}
+
+fn gpus(probe: &Probe, look: Look) -> String {
+    let mut columns = Columns::new(
+        look,
+        &[
+            "", "rank", "bus id", "name", "sm", "link", "NVLinks", "NUMA",
+        ],
+    );
+    for gpu in &probe.gpus {
+        let link = match (gpu.generation, gpu.width) {
+            (Some(generation), Some(width)) => format!("gen {generation} x{width}"),
+            _ => "?".to_owned(),
+        };
+        columns.row(vec![
+            format!("GPU{}", gpu.index),
+            gpu.rank
+                .map_or_else(|| "–".to_owned(), |rank| rank.to_string()),
+            gpu.bus_id.clone(),
+            gpu.name.clone(),
+            gpu.sm.to_string(),
+            link,
+            gpu.nvlink_count().to_string(),
+            numa(probe, &gpu.bus_id),
+        ]);
+    }
+    columns.finish()
+}
+
+fn nets(probe: &Probe, look: Look) -> String {
+    let mut columns = Columns::new(
+        look,
+        &["", "name", "bus id", "port", "Gb/s", "GPUDirect", "NUMA"],
+    );
+    for net in &probe.nets {
+        let bus_id = net.bus_id.clone();
+        columns.row(vec![
+            format!("NIC{}", net.dev),
+            net.name.clone(),
+            bus_id.clone().unwrap_or_else(|| "–".to_owned()),
+            net.port.to_string(),
+            (f64::from(net.speed) / 1000.0).to_string(),
+            if net.direct_access { "yes" } else { "no" }.to_owned(),
+            bus_id.map_or_else(|| "–".to_owned(), |bus_id| numa(probe, &bus_id)),
+        ]);
+    }
+    columns.finish()
+}
+
+fn others(probe: &Probe, look: Look) -> String {
+    let mut columns = Columns::new(
+        look,
+        &["bus id", "class", "vendor:device", "driver", "link", "NUMA"],
+    );
+    let mut any = false;
+    for function in probe
+        .machine
+        .pci
+        .iter()
+        .filter(|function| !function.class.starts_with("0x06"))
+    {
+        let known = probe.gpus.iter().any(|gpu| gpu.bus_id == function.bus_id)
+            || probe
+                .nets
+                .iter()
+                .any(|net| net.bus_id.as_ref() == Some(&function.bus_id));
+        if known {
+            continue;
+        }
+        any = true;
+        let link = match (&function.link.current_speed, &function.link.current_width) {
+            (Some(speed), Some(width)) => format!("{speed} x{width}"),
+            _ => "–".to_owned(),
+        };
+        columns.row(vec![
+            function.bus_id.clone(),
+            function.class.clone(),
+            format!("{}:{}", function.vendor, function.device),
+            function.driver.clone().unwrap_or_else(|| "–".to_owned()),
+            link,
+            numa(probe, &function.bus_id),
+        ]);
+    }
+    if any { columns.finish() } else { String::new() }
+}
+
+fn numa(probe: &Probe, bus_id: &str) -> String {
+    let function = probe.machine.pci.get(bus_id);
+    match function.map(probe::machine::PciFunction::numa) {
+        Some(node) if node >= 0 => node.to_string(),
+        _ => "–".to_owned(),
+    }
+}

@@ -1,0 +1,73 @@
+//! `topo vm`: a guest's file from its host's.
+
+use anyhow::{Context, Result, bail};
+use plan::Graph;
+use planner::{Request, Settings, plan_host};
+use probe::guest::{BusIdMap, guest};
+use topology::System;
+use topology::xml::Document;
+
+use crate::arguments::machine::VmArguments;
+use crate::environment::Environment;
+use crate::input::Machine;
+use crate::live::read_text;
+use crate::output::Output;
+use crate::plan::write_beside;
+use crate::render::count;
+
+/// Makes the file, if NCCL plans the guest as it plans those devices of the host.
+pub fn run(arguments: &VmArguments, environment: &Environment, output: &mut Output) -> Result<()> {
+    let host = Machine::read(&arguments.host, output)?;
+    let map = BusIdMap::parse(
+        &arguments.map.display().to_string(),
+        &read_text(&arguments.map)?,
+    )?;
+    let settings = environment.settings(&arguments.variables, &mut output.warnings);
+    let made = guest(&host.document, &map)?;
+    let mut checked = Vec::new();
+    for hosts in [1, 2] {
+        let on_host = graphs(&made.host, hosts, &settings);
+        let in_guest = graphs(&made.complete, hosts, &settings);
+        match (on_host, in_guest) {
+            (Ok(one), Ok(other)) if one == other => checked.push(hosts),
+            // What NCCL refuses on the host it may refuse in the guest.
+            (Err(_), Err(_)) => {}
+            (Ok(_), Ok(_)) => bail!(
+                "NCCL would plan {} of this guest otherwise than of the host's devices: the order of bus ids differs; \
+                 give the guest bus ids in the order of the host's",
+                count(hosts as usize, "machine")
+            ),
+            (Err(error), _) => {
+                return Err(error).context("the host's devices alone cannot be planned");
+            }
+            (_, Err(error)) => return Err(error).context("the guest cannot be planned"),
+        }
+    }
+    if checked.is_empty() {
+        let error = graphs(&made.host, 1, &settings).err();
+        output.warnings.push(format!(
+            "not checked: NCCL plans neither the host's devices nor the guest{}",
+            error.map_or_else(String::new, |error| format!(" ({error:#})"))
+        ));
+    }
+    let document = if arguments.devices {
+        &made.complete
+    } else {
+        &made.file
+    };
+    let text = topology::xml::write(document);
+    match &arguments.output {
+        Some(path) => write_beside(path, &text)?,
+        None => output.text = text,
+    }
+    Ok(())
+}
+
+fn graphs(document: &Document, hosts: u32, settings: &Settings) -> Result<Vec<Graph>> {
+    let request = Request {
+        hosts,
+        settings: settings.clone(),
+        ..Request::default()
+    };
+    Ok(plan_host(System::from_document(document)?, &request)?.graphs)
+}

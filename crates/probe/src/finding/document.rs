@@ -1,0 +1,379 @@
+//! Checks that need only a topology file.
+
+use std::collections::BTreeMap;
+
+use topology::bandwidth;
+use topology::xml::{Document, Element, Tag, c_int};
+use topology::{BusId, NodeType};
+
+use super::effect::{At, Edit, Effect};
+use super::{Finding, Rule};
+
+/// A link of this bandwidth (GB/s) or less is no link of a server: 2.5 GT/s with one lane.
+const IMPOSSIBLE: f32 = 0.25;
+
+/// What such a link is taken to be in truth.
+const REAL_SPEED: &str = "32.0 GT/s PCIe";
+const REAL_WIDTH: &str = "16";
+
+/// Devices that are named of many.
+const NAMED: usize = 4;
+
+/// GPUs from which on a machine has switches, or several CPUs with their own ports.
+const MANY_GPUS: usize = 4;
+
+pub(super) fn check(document: &Document) -> Vec<Finding> {
+    let mut checks = Checks {
+        document,
+        gpus: BTreeMap::new(),
+        switches: Vec::new(),
+        impossible: Vec::new(),
+        findings: Vec::new(),
+    };
+    checks.collect(&document.root, None);
+    checks.element(&document.root, None);
+    checks.impossible_links();
+    checks.nvlinks();
+    checks.flat();
+    checks.incomplete();
+    checks.warnings();
+    checks.findings
+}
+
+struct Checks<'d> {
+    document: &'d Document,
+    /// `<gpu>` by host and the bus id of its function.
+    gpus: BTreeMap<(String, BusId), &'d Element>,
+    /// Bus ids of all functions.
+    switches: Vec<BusId>,
+    /// Impossible links: bus id, what was seen, the devices behind it.
+    impossible: Vec<(String, String, Vec<String>)>,
+    findings: Vec<Finding>,
+}
+
+impl<'d> Checks<'d> {
+    fn collect(&mut self, element: &'d Element, above: Option<&Above<'_>>) {
+        let here = Above::enter(element, above);
+        if element.tag == Tag::Pci {
+            self.switches.push(BusId::parse(here.bus_id));
+        }
+        if element.tag == Tag::Gpu {
+            self.gpus
+                .insert((here.host.to_owned(), BusId::parse(here.bus_id)), element);
+        }
+        for child in &element.children {
+            self.collect(child, Some(&here));
+        }
+    }
+
+    fn element(&mut self, element: &'d Element, above: Option<&Above<'_>>) {
+        let here = Above::enter(element, above);
+        self.missing(element, &here);
+        match element.tag {
+            Tag::Pci => self.link(element, &here),
+            Tag::Pcilink => {
+                let target = element.get("target").unwrap_or_default();
+                if !self.switches.contains(&BusId::parse(target)) {
+                    self.dangling(&here, "pcilink", target);
+                }
+            }
+            _ => {}
+        }
+        for child in &element.children {
+            self.element(child, Some(&here));
+        }
+    }
+
+    /// Attributes that NCCL requires.
+    fn missing(&mut self, element: &Element, here: &Above<'_>) {
+        let x86 = element.get("arch") == Some("x86_64");
+        let models = x86
+            && matches!(
+                element.get("vendor"),
+                Some("GenuineIntel" | "CentaurHauls" | "  Shanghai  ")
+            );
+        let required: &[(&str, bool)] = match element.tag {
+            Tag::Cpu => &[
+                ("numaid", true),
+                ("arch", true),
+                ("vendor", x86),
+                ("familyid", models),
+                ("modelid", models),
+            ],
+            Tag::Pci => &[
+                ("busid", true),
+                ("class", true),
+                ("link_speed", true),
+                ("link_width", true),
+            ],
+            Tag::Gpu => &[("dev", true), ("sm", true), ("gdr", true), ("rank", true)],
+            Tag::Nvlink => &[("count", true), ("tclass", true)],
+            Tag::Net => &[("dev", true)],
+            Tag::Pcilink => &[("target", true)],
+            _ => &[],
+        };
+        let missing: Vec<&str> = required
+            .iter()
+            .filter(|(name, needed)| *needed && element.get(name).is_none())
+            .map(|(name, _)| *name)
+            .collect();
+        if !missing.is_empty() {
+            self.findings.push(Finding::new(
+                Rule::MissingAttribute,
+                self.place(element, here),
+                format!("<{}> without {}", element.tag.name(), missing.join(", ")),
+                "all attributes that NCCL requires",
+            ));
+        }
+    }
+
+    /// A link that an emulated bridge shows.
+    fn link(&mut self, pci: &Element, here: &Above<'_>) {
+        let (Some(speed), Some(width)) = (pci.get("link_speed"), pci.get("link_width")) else {
+            return;
+        };
+        let bw = bandwidth::pci(speed, c_int(width));
+        if bw > IMPOSSIBLE || !leads_to_device(pci) {
+            return;
+        }
+        let seen = format!("{speed} x{width} ({bw} GB/s)");
+        self.impossible
+            .push((here.bus_id.to_owned(), seen, devices(pci)));
+    }
+
+    /// All links that an emulated bridge shows, in one: mending one of them alone helps nobody.
+    fn impossible_links(&mut self) {
+        let Some((first, seen, _)) = self.impossible.first() else {
+            return;
+        };
+        let others = match self.impossible.len() - 1 {
+            0 => String::new(),
+            others => format!(" and {others} more"),
+        };
+        let mut behind: Vec<&String> = Vec::new();
+        for device in self.impossible.iter().flat_map(|(_, _, devices)| devices) {
+            if !behind.contains(&device) {
+                behind.push(device);
+            }
+        }
+        let named: Vec<&str> = behind
+            .iter()
+            .take(NAMED)
+            .map(|device| device.as_str())
+            .collect();
+        let more = if behind.len() > NAMED { " …" } else { "" };
+        let finding = Finding::new(
+            Rule::ImpossibleLink,
+            format!("{first}{others}"),
+            format!("{seen} in front of {}{more}", named.join(", ")),
+            format!("the link of the hardware, such as {REAL_SPEED} x{REAL_WIDTH}"),
+        );
+        let edit = |bus_id: &String, attribute, value: &str| Edit {
+            at: At::Pci(bus_id.clone()),
+            attribute,
+            value: value.to_owned(),
+        };
+        let mended = self.impossible.iter().flat_map(|(bus_id, ..)| {
+            [
+                edit(bus_id, "link_speed", REAL_SPEED),
+                edit(bus_id, "link_width", REAL_WIDTH),
+            ]
+        });
+        let effect = Effect {
+            now: Vec::new(),
+            mended: mended.collect(),
+        };
+        self.findings.push(finding.with_effect(effect));
+    }
+
+    fn dangling(&mut self, here: &Above<'_>, kind: &str, target: &str) {
+        self.findings.push(Finding::new(
+            Rule::Dangling,
+            here.bus_id,
+            format!("{kind} to {target}"),
+            "a device of this file",
+        ));
+    }
+
+    /// NVLinks between GPUs must be there on both sides.
+    fn nvlinks(&mut self) {
+        let mut counts: BTreeMap<(&str, BusId, BusId), i32> = BTreeMap::new();
+        let gpus = std::mem::take(&mut self.gpus);
+        for ((host, own), gpu) in &gpus {
+            for link in gpu.children(Tag::Nvlink) {
+                let is_gpu =
+                    bandwidth::class_kind(link.get("tclass").unwrap_or_default()) == NodeType::Gpu;
+                if !is_gpu || link.get("tclass").is_none() {
+                    continue;
+                }
+                let text = link.get("target").unwrap_or_default();
+                let target = BusId::parse(text);
+                if gpus.contains_key(&(host.clone(), target)) {
+                    *counts.entry((host, *own, target)).or_default() +=
+                        link.get("count").map_or(0, c_int);
+                } else {
+                    self.findings.push(Finding::new(
+                        Rule::Dangling,
+                        gpu_label(gpu, *own),
+                        format!("nvlink to {text}"),
+                        "a GPU of this file",
+                    ));
+                }
+            }
+        }
+        for ((host, own, target), count) in &counts {
+            let back = counts.get(&(*host, *target, *own)).copied().unwrap_or(0);
+            if own < target && back != *count || own > target && back == 0 {
+                let label = |bus_id: &BusId| {
+                    gpus.get(&((*host).to_owned(), *bus_id))
+                        .map_or_else(|| bus_id.to_string(), |gpu| gpu_label(gpu, *bus_id))
+                };
+                self.findings.push(Finding::new(
+                    Rule::NvlinkAsymmetric,
+                    format!("{} and {}", label(own), label(target)),
+                    format!("{count} one way, {back} the other"),
+                    "the same number both ways",
+                ));
+            }
+        }
+        self.gpus = gpus;
+    }
+
+    /// A virtual machine that shows no switches.
+    fn flat(&mut self) {
+        let cpus: Vec<&Element> = self.document.root.children(Tag::Cpu).collect();
+        let [cpu] = cpus.as_slice() else { return };
+        let switches = cpu
+            .children(Tag::Pci)
+            .any(|pci| pci.children(Tag::Pci).next().is_some());
+        let gpus = cpu.children(Tag::Pci).filter(|pci| is_gpu(pci)).count();
+        if !switches && gpus >= MANY_GPUS {
+            self.findings.push(Finding::new(
+                Rule::Flat,
+                format!("CPU{}", cpu.get("numaid").unwrap_or("?")),
+                format!("{gpus} GPUs and no switch"),
+                "the switches and NUMA nodes of the hardware",
+            ));
+        }
+    }
+
+    /// Files of cloud vendors hold only the PCI tree.
+    fn incomplete(&mut self) {
+        let (mut gpus, mut nics) = (Vec::new(), Vec::new());
+        bare(&self.document.root, &mut gpus, &mut nics);
+        let mut say = |missing: &[&str], kind: &str, tag: &str| {
+            if let [first, rest @ ..] = missing {
+                let others = match rest.len() {
+                    0 => String::new(),
+                    others => format!(" and {others} more"),
+                };
+                self.findings.push(Finding::new(
+                    Rule::Incomplete,
+                    format!("{first}{others}"),
+                    format!("{kind} without <{tag}>"),
+                    "a file as NCCL dumps it",
+                ));
+            }
+        };
+        say(&gpus, "GPUs", "gpu");
+        say(&nics, "NICs", "net");
+    }
+
+    /// What the reader of topologies says, but for what is said here.
+    fn warnings(&mut self) {
+        for warning in &self.document.warnings {
+            let said = warning.place.element.as_deref() == Some("nvlink")
+                && warning.place.attribute.as_deref() == Some("target");
+            if !said {
+                self.findings.push(Finding::new(
+                    Rule::ReadOtherwise,
+                    warning.place.to_string(),
+                    warning.message.clone(),
+                    "what NCCL reads as it is meant",
+                ));
+            }
+        }
+    }
+
+    fn place(&self, element: &Element, here: &Above<'_>) -> String {
+        match (here.bus_id, element.position.line) {
+            ("", 0) => element.tag.name().to_owned(),
+            ("", line) => format!("{}:{line}", self.document.file),
+            (bus_id, _) => bus_id.to_owned(),
+        }
+    }
+}
+
+/// What is above an element.
+struct Above<'e> {
+    host: &'e str,
+    bus_id: &'e str,
+}
+
+impl<'e> Above<'e> {
+    fn enter(element: &'e Element, above: Option<&Above<'e>>) -> Self {
+        let own =
+            |name: &str, from: Option<&'e str>| element.get(name).or(from).unwrap_or_default();
+        Self {
+            host: own("host_hash", above.map(|above| above.host)),
+            bus_id: own("busid", above.map(|above| above.bus_id)),
+        }
+    }
+}
+
+fn is_gpu(pci: &Element) -> bool {
+    pci.get("class")
+        .is_some_and(|class| class.starts_with("0x03"))
+}
+
+fn gpu_label(gpu: &Element, bus_id: BusId) -> String {
+    gpu.get("dev")
+        .map_or_else(|| bus_id.to_string(), |dev| format!("GPU{dev}"))
+}
+
+fn leads_to_device(pci: &Element) -> bool {
+    pci.children.iter().any(|child| {
+        matches!(child.tag, Tag::Gpu | Tag::Nic)
+            || child.tag == Tag::Pci && (is_gpu(child) || leads_to_device(child))
+    }) || is_gpu(pci)
+}
+
+/// The GPUs and ports at and below a function.
+fn devices(pci: &Element) -> Vec<String> {
+    let mut names = Vec::new();
+    for child in &pci.children {
+        match child.tag {
+            Tag::Gpu => names.push(
+                child
+                    .get("dev")
+                    .map_or_else(|| "a GPU".to_owned(), |dev| format!("GPU{dev}")),
+            ),
+            Tag::Net => names.push(child.get("name").unwrap_or("a NIC").to_owned()),
+            _ => names.extend(devices(child)),
+        }
+    }
+    if names.is_empty() {
+        names.push("a GPU".to_owned());
+    }
+    names
+}
+
+/// Functions of GPUs and NICs without their elements.
+fn bare<'d>(element: &'d Element, gpus: &mut Vec<&'d str>, nics: &mut Vec<&'d str>) {
+    if element.tag == Tag::Pci {
+        let class = element.get("class").unwrap_or_default();
+        let bus_id = element.get("busid").unwrap_or_default();
+        if class.starts_with("0x03") && element.children(Tag::Gpu).next().is_none() {
+            gpus.push(bus_id);
+        }
+        let has_net = element
+            .children(Tag::Nic)
+            .any(|nic| nic.children(Tag::Net).next().is_some());
+        if class.starts_with("0x02") && !has_net {
+            nics.push(bus_id);
+        }
+    }
+    for child in &element.children {
+        bare(child, gpus, nics);
+    }
+}

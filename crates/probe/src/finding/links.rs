@@ -1,0 +1,135 @@
+//! Links of PCI Express below their best.
+
+use std::collections::BTreeSet;
+
+use super::effect::{At, Edit, Effect};
+use super::{Finding, Rule};
+use crate::gpu;
+use crate::machine::PciFunction;
+use crate::probe::Probe;
+use crate::tree::{GENERATIONS, gigatransfers};
+
+/// More lanes than any link has; the kernel writes 63 or 255 where it does not know.
+const MOST_LANES: u32 = 32;
+
+/// Speed and width of a link, now and at best; none where it is not known.
+#[derive(Default)]
+struct State {
+    speed: Option<(String, String)>,
+    width: Option<(u32, u32)>,
+}
+
+pub(super) fn check(probe: &Probe) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut seen = BTreeSet::new();
+    for used in probe.used_functions() {
+        let mut way: Vec<&str> = used.bridges().collect();
+        way.push(&used.bus_id);
+        // Root port and upstream port are the ends of a link, so are a switch's downstream port and what is below it.
+        for pair in way.chunks(2).filter(|pair| pair.len() == 2) {
+            let (port, device) = (
+                probe.machine.pci.get(pair[0]),
+                probe.machine.pci.get(pair[1]),
+            );
+            if let (Some(port), Some(device)) = (port, device)
+                && seen.insert(device.bus_id.clone())
+            {
+                findings.extend(check_link(probe, port, device));
+            }
+        }
+    }
+    findings
+}
+
+fn check_link(probe: &Probe, port: &PciFunction, device: &PciFunction) -> Vec<Finding> {
+    let state = gpu_state(probe, device).unwrap_or_else(|| kernel_state(port, device));
+    let label = probe.label(&device.bus_id);
+    let edit = |attribute, value: String| Edit {
+        at: At::Pci(device.bus_id.clone()),
+        attribute,
+        value,
+    };
+    let mut findings = Vec::new();
+    if let Some((now, best)) = state.width.filter(|(now, best)| now < best) {
+        let effect = Effect {
+            now: vec![edit("link_width", now.to_string())],
+            mended: vec![edit("link_width", best.to_string())],
+        };
+        let finding = Finding::new(
+            Rule::Width,
+            label.clone(),
+            format!("x{now}"),
+            format!("x{best}"),
+        );
+        findings.push(finding.with_effect(effect));
+    }
+    if let Some((now, best)) = state.speed
+        && gigatransfers(&now) < gigatransfers(&best)
+    {
+        let effect = Effect {
+            now: vec![edit("link_speed", written(&now))],
+            mended: vec![edit("link_speed", written(&best))],
+        };
+        findings.push(Finding::new(Rule::Speed, label, now, best).with_effect(effect));
+    }
+    findings
+}
+
+/// A speed in the words that NCCL knows; older kernels say less.
+fn written(speed: &str) -> String {
+    let same = |generation: &&&str| gigatransfers(generation) == gigatransfers(speed);
+    GENERATIONS
+        .iter()
+        .find(same)
+        .map_or_else(|| speed.to_owned(), |known| (*known).to_owned())
+}
+
+/// What the driver says of a GPU's link. The link of an idle GPU is slowed down on purpose.
+fn gpu_state(probe: &Probe, device: &PciFunction) -> Option<State> {
+    let own = probe.gpus.iter().find(|gpu| gpu.bus_id == device.bus_id)?;
+    let answers = probe.answers.devices.get(own.index as usize)?;
+    let pair = |now: Option<&u32>, best: Option<&u32>| Some((*now?, *best?));
+    let speed = pair(
+        answers.link_generation.value(),
+        answers.max_link_generation.value(),
+    );
+    let text = |generation: u32| {
+        let at = (generation as usize).checked_sub(1)?;
+        GENERATIONS.get(at).map(|text| (*text).to_owned())
+    };
+    Some(State {
+        speed: speed
+            .filter(|_| !gpu::is_idle(answers))
+            .and_then(|(now, best)| Some((text(now)?, text(best)?))),
+        width: pair(answers.link_width.value(), answers.max_link_width.value()),
+    })
+}
+
+fn kernel_state(port: &PciFunction, device: &PciFunction) -> State {
+    let lanes = |text: Option<&String>| {
+        let lanes = text?.parse::<u32>().ok()?;
+        (1..=MOST_LANES).contains(&lanes).then_some(lanes)
+    };
+    let width = || {
+        let best = lanes(device.link.max_width.as_ref())?.min(lanes(port.link.max_width.as_ref())?);
+        Some((lanes(device.link.current_width.as_ref())?, best))
+    };
+    let speed = || {
+        let (own, above) = (
+            device.link.max_speed.as_ref()?,
+            port.link.max_speed.as_ref()?,
+        );
+        let best = if gigatransfers(above)? < gigatransfers(own)? {
+            above
+        } else {
+            own
+        };
+        let now = device.link.current_speed.as_ref()?;
+        gigatransfers(now)?;
+        Some((now.clone(), best.clone()))
+    };
+    State {
+        speed: speed(),
+        width: width(),
+    }
+}

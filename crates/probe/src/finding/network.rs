@@ -1,0 +1,142 @@
+//! Network ports.
+
+use std::collections::BTreeMap;
+
+use super::effect::{At, Edit, Effect};
+use super::{Finding, Rule};
+use crate::machine::{Adapter, Port};
+use crate::probe::Probe;
+
+pub(super) fn check(probe: &Probe) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut twins: BTreeMap<[String; 3], Vec<(&Adapter, &Port)>> = BTreeMap::new();
+    for adapter in &probe.machine.adapters {
+        let function = adapter
+            .bus_id
+            .as_deref()
+            .and_then(|bus_id| probe.machine.pci.get(bus_id));
+        let kind = function.map(|function| {
+            [
+                &function.vendor,
+                &function.device,
+                &function.subsystem_device,
+            ]
+            .map(String::clone)
+        });
+        let kind = kind.unwrap_or_default();
+        twins
+            .entry(kind)
+            .or_default()
+            .extend(adapter.ports.iter().map(|port| (adapter, port)));
+    }
+    for ports in twins.values() {
+        compare(ports, &mut findings);
+    }
+    virtual_functions(probe, &mut findings);
+    direct_access(probe, &mut findings);
+    findings
+}
+
+/// Compares the ports of adapters of one kind.
+fn compare(ports: &[(&Adapter, &Port)], findings: &mut Vec<Finding>) {
+    let active = || ports.iter().filter(|(_, port)| port.is_active());
+    let fastest = active().filter_map(|(_, port)| port.rate).max();
+    for (adapter, port) in ports {
+        let name = format!("{} port {}", adapter.name, port.number);
+        if !port.is_active() && active().next().is_some() {
+            let seen = format!("{}, cable {}", words(&port.state), words(&port.cable));
+            findings.push(Finding::new(
+                Rule::PortDown,
+                name,
+                seen,
+                "ACTIVE, as its twins",
+            ));
+        } else if let (Some(rate), Some(fastest)) =
+            (port.rate.filter(|_| port.is_active()), fastest)
+            && rate < fastest
+        {
+            let mended = vec![Edit {
+                at: At::Net(adapter.name.clone()),
+                attribute: "speed",
+                value: fastest.to_string(),
+            }];
+            let gigabits = |rate: i32| format!("{} Gb/s", f64::from(rate) / 1000.0);
+            let finding = Finding::new(Rule::PortSlow, name, gigabits(rate), gigabits(fastest));
+            findings.push(finding.with_effect(Effect {
+                now: Vec::new(),
+                mended,
+            }));
+        }
+    }
+}
+
+/// `1: DOWN` without its number.
+fn words(state: &str) -> &str {
+    match state.split_once(':') {
+        Some((_, words)) => words.trim(),
+        None if state.is_empty() => "unknown",
+        None => state,
+    }
+}
+
+/// Virtual functions that are used beside the function they belong to.
+fn virtual_functions(probe: &Probe, findings: &mut Vec<Finding>) {
+    let adapters = || {
+        let active = probe
+            .machine
+            .adapters
+            .iter()
+            .filter(|adapter| adapter.ports.iter().any(Port::is_active));
+        active.filter_map(|adapter| Some((adapter, adapter.bus_id.as_deref()?)))
+    };
+    for (adapter, bus_id) in adapters() {
+        let parent = probe
+            .machine
+            .pci
+            .get(bus_id)
+            .and_then(|function| function.physical_function.as_deref());
+        if let Some((other, _)) = adapters().find(|(_, other)| Some(*other) == parent) {
+            findings.push(Finding::new(
+                Rule::VirtualFunction,
+                adapter.name.clone(),
+                format!("a virtual function of {}, both active", other.name),
+                "one of them",
+            ));
+        }
+    }
+}
+
+/// Adapters that could reach GPU memory, but for the kernel.
+fn direct_access(probe: &Probe, findings: &mut Vec<Finding>) {
+    let rdma = probe.nets.iter().any(|net| net.rdma);
+    let used = || probe.gpus.iter().filter(|gpu| gpu.rank.is_some());
+    let able = used().any(|gpu| gpu.direct_access);
+    if !rdma || used().next().is_none() {
+        return;
+    }
+    if !able {
+        let name = used().next().map_or("", |gpu| gpu.name.as_str());
+        findings.push(Finding::new(
+            Rule::DirectAccess,
+            "all GPUs",
+            format!("{name} does not let adapters reach its memory"),
+            "a data centre or workstation GPU",
+        ));
+    } else if !probe.machine.direct.is_possible() {
+        let mended = vec![Edit {
+            at: At::Nets,
+            attribute: "gdr",
+            value: "1".to_owned(),
+        }];
+        let finding = Finding::new(
+            Rule::DirectAccess,
+            "all NICs",
+            probe.machine.direct.reason(),
+            "peer memory or DMA-BUF",
+        );
+        findings.push(finding.with_effect(Effect {
+            now: Vec::new(),
+            mended,
+        }));
+    }
+}

@@ -1,0 +1,205 @@
+//! The rules and their ids. An id is never given to another rule.
+
+use serde::Serializer;
+
+/// A rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Rule {
+    /// A link has fewer lanes than it could have.
+    Width,
+    /// A link is slower than it could be.
+    Speed,
+    /// The NUMA node of a device is unknown.
+    Numa,
+    /// NVLinks are missing.
+    NvlinkMissing,
+    /// Two GPUs disagree on the links between them.
+    NvlinkAsymmetric,
+    /// Access Control Services send traffic between devices through the root complex.
+    AccessControl,
+    /// The IOMMU translates.
+    Iommu,
+    /// A network port is down.
+    PortDown,
+    /// A network port is slower than its twins.
+    PortSlow,
+    /// A virtual function and its parent are both used.
+    VirtualFunction,
+    /// Network adapters cannot reach GPU memory.
+    DirectAccess,
+    /// A GPU has no NIC near it.
+    FarNic,
+    /// There is no driver.
+    NoDriver,
+    /// The driver did not answer.
+    NoAnswer,
+    /// A GPU has no driver.
+    GpuWithoutDriver,
+    /// A GPU is partitioned.
+    Partitioned,
+    /// A link that no hardware has.
+    ImpossibleLink,
+    /// A link leads nowhere.
+    Dangling,
+    /// A required attribute is missing.
+    MissingAttribute,
+    /// All devices sit directly below one CPU.
+    Flat,
+    /// GPUs cannot reach each other's memory.
+    NoPeerAccess,
+    /// The NVLink fabric is not ready.
+    Fabric,
+    /// A file of the kernel holds nonsense.
+    Garbage,
+    /// The file lacks devices that NCCL adds at run time.
+    Incomplete,
+    /// NCCL reads an attribute differently from what it says.
+    ReadOtherwise,
+}
+
+impl Rule {
+    /// All rules, in the order of their ids.
+    pub const ALL: [Self; 25] = [
+        Self::Width,
+        Self::Speed,
+        Self::Numa,
+        Self::NvlinkMissing,
+        Self::NvlinkAsymmetric,
+        Self::AccessControl,
+        Self::Iommu,
+        Self::PortDown,
+        Self::PortSlow,
+        Self::VirtualFunction,
+        Self::DirectAccess,
+        Self::FarNic,
+        Self::NoDriver,
+        Self::NoAnswer,
+        Self::GpuWithoutDriver,
+        Self::Partitioned,
+        Self::ImpossibleLink,
+        Self::Dangling,
+        Self::MissingAttribute,
+        Self::Flat,
+        Self::NoPeerAccess,
+        Self::Fabric,
+        Self::Garbage,
+        Self::Incomplete,
+        Self::ReadOtherwise,
+    ];
+
+    /// The id: `T001` and so on.
+    pub fn id(self) -> String {
+        format!("T{:03}", self as usize + 1)
+    }
+
+    /// What is wrong, in a few words.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Width => "PCIe link narrower than it could be",
+            Self::Speed => "PCIe link slower than it could be",
+            Self::Numa => "NUMA node unknown",
+            Self::NvlinkMissing => "NVLinks missing or down",
+            Self::NvlinkAsymmetric => "NVLinks asymmetric",
+            Self::AccessControl => "ACS redirects peer-to-peer traffic",
+            Self::Iommu => "IOMMU translates",
+            Self::PortDown => "network port down",
+            Self::PortSlow => "network port slower than its twins",
+            Self::VirtualFunction => "virtual function and its parent both used",
+            Self::DirectAccess => "GPUDirect RDMA impossible",
+            Self::FarNic => "no NIC near a GPU",
+            Self::NoDriver => "no NVIDIA driver",
+            Self::NoAnswer => "the driver did not answer",
+            Self::GpuWithoutDriver => "GPU without the NVIDIA driver",
+            Self::Partitioned => "GPU partitioned (MIG)",
+            Self::ImpossibleLink => "impossible link",
+            Self::Dangling => "link to a device that is not there",
+            Self::MissingAttribute => "required attribute missing",
+            Self::Flat => "all devices flat below one CPU",
+            Self::NoPeerAccess => "GPUs cannot reach each other",
+            Self::Fabric => "NVLink fabric not ready",
+            Self::Garbage => "unreadable value",
+            Self::Incomplete => "devices without a gpu or net element",
+            Self::ReadOtherwise => "read otherwise by NCCL",
+        }
+    }
+
+    /// What to do about it.
+    pub const fn advice(self) -> &'static str {
+        match self {
+            Self::Width => {
+                "reseat the card or its riser, then look for errors with `lspci -vv` and in the firmware's bifurcation"
+            }
+            Self::Speed => {
+                "check the slot's speed in the firmware and the card's seat; retrain with `setpci` or reboot"
+            }
+            Self::Numa => {
+                "update the firmware (ACPI _PXM); in a virtual machine give the guest its NUMA nodes, or use `topo vm`"
+            }
+            Self::NvlinkMissing => {
+                "`nvidia-smi nvlink -s` and -e; reset the GPU, then have its bridge or baseboard checked"
+            }
+            Self::NvlinkAsymmetric => {
+                "both GPUs must name the same number of links; probe again, or mend the file"
+            }
+            Self::AccessControl => {
+                "switch ACS off in the firmware, or clear the bits: `setpci -s DEVICE ECAP_ACS+0x6.w=0000`"
+            }
+            Self::Iommu => "boot with `iommu=pt`, or switch the IOMMU off where no guest needs it",
+            Self::PortDown => {
+                "check cable, transceiver and switch port, or leave the port out with NCCL_IB_HCA"
+            }
+            Self::PortSlow => "check cable, transceiver and the switch port's speed",
+            Self::VirtualFunction => "use either: leave one out with NCCL_IB_HCA",
+            Self::DirectAccess => {
+                "load nvidia_peermem, or use the open kernel modules on Linux 5.12 or newer (DMA-BUF)"
+            }
+            Self::FarNic => "check that the NIC is seated, visible in the container and up",
+            Self::NoDriver => {
+                "install or load the NVIDIA driver; in a container start it with the GPUs"
+            }
+            Self::NoAnswer => "look for Xid errors in `dmesg`; reset the GPU or reboot",
+            Self::GpuWithoutDriver => {
+                "bind it to the driver `nvidia`; look for Xid 79 (fallen off the bus) in `dmesg`"
+            }
+            Self::Partitioned => {
+                "`nvidia-smi -mig 0` for jobs of several GPUs: parts of GPUs have neither NVLink nor peer access"
+            }
+            Self::ImpossibleLink => {
+                "an emulated bridge: write the file from the host's with `topo vm`, or correct speed and width by hand"
+            }
+            Self::Dangling => "correct the bus id, or remove the link",
+            Self::MissingAttribute => "add the attribute; NCCL refuses the file without it",
+            Self::Flat => {
+                "a virtual machine hides its switches: write the file from the host's with `topo vm`"
+            }
+            Self::NoPeerAccess => {
+                "look at ACS and IOMMU, and for NVreg_ settings of the driver that switch peer access off"
+            }
+            Self::Fabric => {
+                "start nvidia-fabricmanager of the driver's version (IMEX on racks), then look at its log"
+            }
+            Self::Garbage => "look at the file; a driver or a hypervisor wrote it",
+            Self::Incomplete => {
+                "`topo complete FILE` adds them, or plan with --assume, --assume-gpu and --assume-nic"
+            }
+            Self::ReadOtherwise => "write what is meant in NCCL's words",
+        }
+    }
+}
+
+/// Writes a rule as its id.
+pub(super) fn serialize_id<S: Serializer>(rule: &Rule, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&rule.id())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_follow_the_order() {
+        for (number, rule) in Rule::ALL.into_iter().enumerate() {
+            assert_eq!(rule.id(), format!("T{:03}", number + 1));
+        }
+    }
+}

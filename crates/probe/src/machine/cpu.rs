@@ -1,0 +1,126 @@
+//! The processor and the NUMA nodes.
+
+use serde::Serialize;
+
+use crate::sysfs::Sysfs;
+
+/// The folder of NUMA nodes.
+const NODES: &str = "sys/devices/system/node";
+
+/// The family from which on the processor adds an extended family.
+const EXTENDED_FAMILY: i32 = 15;
+
+/// The processor, in NCCL's words.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Processor {
+    /// `x86_64`, `arm64` or `ppc64`; the kernel's name for others.
+    pub arch: String,
+    /// The vendor, on x86.
+    pub vendor: Option<String>,
+    /// NCCL's family number, on x86.
+    pub family: Option<i32>,
+    /// NCCL's model number, on x86.
+    pub model: Option<i32>,
+    /// The machine is virtual.
+    pub hypervisor: bool,
+}
+
+/// A NUMA node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct NumaNode {
+    /// Its number.
+    pub number: i32,
+    /// Its processors, as the kernel's mask.
+    pub cpumap: String,
+}
+
+impl NumaNode {
+    /// Whether it has processors; memory of GPUs forms nodes without.
+    pub fn has_processors(&self) -> bool {
+        self.cpumap
+            .chars()
+            .any(|digit| digit.is_ascii_hexdigit() && digit != '0')
+    }
+}
+
+/// The mask of a node's processors. NCCL looks for node 4294967295 when the node is unknown and finds nothing.
+pub fn numa_nodes(sysfs: &Sysfs) -> Vec<NumaNode> {
+    let names = sysfs.names(NODES);
+    let numbers = names
+        .iter()
+        .filter_map(|name| name.strip_prefix("node")?.parse::<u16>().ok())
+        .filter(|number| sysfs.exists(&format!("{NODES}/node{number}")));
+    let mut nodes: Vec<NumaNode> = numbers
+        .map(|number| NumaNode {
+            number: i32::from(number),
+            cpumap: sysfs
+                .text(&format!("{NODES}/node{number}/cpumap"))
+                .unwrap_or_default(),
+        })
+        .collect();
+    nodes.sort_by_key(|node| node.number);
+    nodes
+}
+
+/// Reads the first processor of `/proc/cpuinfo`.
+pub fn processor(sysfs: &Sysfs) -> Processor {
+    let text = sysfs.text("proc/cpuinfo").unwrap_or_default();
+    let first = text.split("\n\n").next().unwrap_or_default();
+    let field = |name: &str| {
+        first.lines().find_map(|line| {
+            let (key, value) = line.split_once(':')?;
+            (key.trim() == name).then(|| value.trim().to_owned())
+        })
+    };
+    // Twelve letters, some of which may be blanks.
+    let vendor = first.lines().find_map(|line| {
+        let (key, value) = line.split_once(':')?;
+        (key.trim() == "vendor_id").then(|| value.strip_prefix(' ').unwrap_or(value).to_owned())
+    });
+    let arch = match (&vendor, field("CPU implementer"), field("cpu")) {
+        (Some(_), ..) => "x86_64".to_owned(),
+        (_, Some(_), _) => "arm64".to_owned(),
+        (_, _, Some(cpu)) if cpu.starts_with("POWER") => "ppc64".to_owned(),
+        _ if !sysfs.is_live() => String::new(),
+        _ => nccl_arch(std::env::consts::ARCH).to_owned(),
+    };
+    let number = |name: &str| field(name).and_then(|text| text.parse().ok());
+    Processor {
+        hypervisor: field("flags")
+            .is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor")),
+        family: number("cpu family").map(nccl_family),
+        model: number("model"),
+        arch,
+        vendor,
+    }
+}
+
+/// NCCL puts the extended family 4 bits up, where Linux adds it.
+const fn nccl_family(linux: i32) -> i32 {
+    if linux < EXTENDED_FAMILY || linux > EXTENDED_FAMILY + 0xff {
+        linux
+    } else {
+        EXTENDED_FAMILY + ((linux - EXTENDED_FAMILY) << 4)
+    }
+}
+
+fn nccl_arch(rust: &str) -> &str {
+    match rust {
+        "aarch64" => "arm64",
+        "powerpc64" => "ppc64",
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn families_as_nccl_counts_them() {
+        // EPYC Rome is family 23 to Linux and 143 to NCCL, Milan 25 and 175; Xeons are 6 to both.
+        for (linux, nccl) in [(6, 6), (15, 15), (23, 143), (25, 175)] {
+            assert_eq!(nccl_family(linux), nccl);
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! What GPUDirect RDMA needs of the kernel.
+
+use serde::Serialize;
+
+use crate::sysfs::Sysfs;
+
+/// Files that exist while a module lets network adapters reach GPU memory.
+const PEER_MEMORY: [&str; 3] = [
+    "sys/module/nvidia_peermem/version",
+    "sys/kernel/mm/memory_peers/nv_mem/version",
+    "sys/kernel/mm/memory_peers/nv_mem_nc/version",
+];
+
+/// The kernel that can share DMA buffers with RDMA devices.
+const DMA_BUF_KERNEL: (u32, u32) = (5, 12);
+
+/// What there is.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct DirectAccess {
+    /// `nvidia_peermem` (or the older `nv_peer_mem`) is loaded.
+    pub peer_memory: bool,
+    /// The kernel's version.
+    pub kernel: Option<String>,
+    /// The NVIDIA driver's kernel modules are the open ones, which DMA buffers need.
+    pub open_modules: Option<bool>,
+}
+
+impl DirectAccess {
+    /// Whether the kernel and the driver can share GPU memory as DMA buffers.
+    pub fn dma_buf(&self) -> bool {
+        self.kernel_is_new_enough() && self.open_modules == Some(true)
+    }
+
+    /// Whether network adapters can reach GPU memory.
+    pub fn is_possible(&self) -> bool {
+        self.peer_memory || self.dma_buf()
+    }
+
+    fn kernel_is_new_enough(&self) -> bool {
+        let mut numbers = self
+            .kernel
+            .iter()
+            .flat_map(|kernel| kernel.split(['.', '-']))
+            .map_while(|number| number.parse::<u32>().ok());
+        match (numbers.next(), numbers.next()) {
+            (Some(major), Some(minor)) => (major, minor) >= DMA_BUF_KERNEL,
+            _ => false,
+        }
+    }
+
+    /// Why network adapters cannot reach GPU memory.
+    pub fn reason(&self) -> String {
+        let kernel = self.kernel.as_deref().unwrap_or("unknown");
+        let buffers = if !self.kernel_is_new_enough() {
+            format!("kernel {kernel} is older than 5.12 (DMA-BUF)")
+        } else {
+            "the driver's kernel modules are not the open ones (DMA-BUF)".to_owned()
+        };
+        format!("nvidia_peermem is not loaded, and {buffers}")
+    }
+}
+
+/// Reads what there is.
+pub fn read(sysfs: &Sysfs) -> DirectAccess {
+    let driver = sysfs.text("proc/driver/nvidia/version");
+    DirectAccess {
+        // Without `any`: a recording must hold all of them.
+        peer_memory: PEER_MEMORY.map(|path| sysfs.exists(path)).contains(&true),
+        kernel: sysfs.text("proc/sys/kernel/osrelease"),
+        open_modules: driver.map(|text| text.contains("Open Kernel Module")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons() {
+        let direct = |kernel: &str, open| DirectAccess {
+            peer_memory: false,
+            kernel: Some(kernel.to_owned()),
+            open_modules: open,
+        };
+        assert!(direct("6.8.0-45-generic", Some(true)).is_possible());
+        assert!(!direct("5.4.0", Some(true)).is_possible());
+        assert!(direct("5.4.0", Some(true)).reason().contains("5.4.0"));
+        assert!(direct("5.15.0", Some(false)).reason().contains("open ones"));
+        assert!(!direct("garbage", None).is_possible());
+    }
+}

@@ -1,0 +1,205 @@
+//! The network devices that NCCL's own transports would list, in their order.
+
+use serde::Serialize;
+
+use crate::Options;
+use crate::machine::bus_id::first_function;
+use crate::machine::{Adapter, Machine, Port};
+
+/// Most queue pairs of recent ConnectX adapters. The kernel's files do not tell the number of the adapter at hand.
+const RDMA_CONNECTIONS: i32 = 131_072;
+
+/// Most connections of a socket device in NCCL.
+const SOCKET_CONNECTIONS: i32 = 65_536;
+
+/// The speed that NCCL takes for a socket device of unknown speed, Mb/s.
+const SOCKET_SPEED: i32 = 10_000;
+
+/// Most socket devices that NCCL lists.
+const MOST_SOCKETS: usize = 16;
+
+/// A network device as NCCL lists it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Net {
+    /// Its name.
+    pub name: String,
+    /// Its number.
+    pub dev: usize,
+    /// The PCI function that it sits on; none for devices without.
+    pub bus_id: Option<String>,
+    /// Mb/s.
+    pub speed: i32,
+    /// Port number.
+    pub port: i32,
+    /// Guid.
+    pub guid: u64,
+    /// Most connections.
+    pub connections: i32,
+    /// It reaches GPU memory.
+    pub direct_access: bool,
+    /// It speaks RDMA.
+    pub rdma: bool,
+}
+
+/// Lists the devices: RDMA ports that are up, or else interfaces.
+pub fn list(machine: &Machine, options: &Options) -> Vec<Net> {
+    let mut nets = Vec::new();
+    if !options.ib_disable {
+        nets = rdma(machine, options, Port::is_verbs);
+        if nets.is_empty() {
+            // Adapters that need a plug-in of their maker (EFA) say so by an unspecified link layer.
+            nets = rdma(machine, options, |port| !port.is_verbs());
+        }
+    }
+    if nets.is_empty() {
+        nets = sockets(machine, options);
+    }
+    for (dev, net) in nets.iter_mut().enumerate() {
+        net.dev = dev;
+        if !net.rdma {
+            net.guid = dev as u64;
+        }
+    }
+    nets
+}
+
+fn rdma(machine: &Machine, options: &Options, speaks: impl Fn(&Port) -> bool) -> Vec<Net> {
+    let filter = Filter::new(options.ib_hca.as_deref().unwrap_or_default());
+    let mut nets: Vec<Net> = Vec::new();
+    for adapter in &machine.adapters {
+        for port in adapter
+            .ports
+            .iter()
+            .filter(|port| port.is_active() && speaks(port))
+        {
+            if !filter.takes(&adapter.name, Some(port.number)) {
+                continue;
+            }
+            let bus_id = merged_function(machine, adapter);
+            // Functions of one board are its ports: each one before counts.
+            let before = match &bus_id {
+                Some(bus_id) => nets
+                    .iter()
+                    .filter(|net| net.bus_id.as_ref() == Some(bus_id))
+                    .count(),
+                None => 0,
+            };
+            nets.push(Net {
+                name: adapter.name.clone(),
+                dev: 0,
+                speed: port.rate.unwrap_or(0),
+                port: port.number.saturating_add(before as i32),
+                guid: adapter.guid,
+                connections: RDMA_CONNECTIONS,
+                direct_access: machine.direct.is_possible(),
+                rdma: true,
+                bus_id,
+            });
+        }
+    }
+    nets
+}
+
+/// The function that stands for all ports of a board: its first.
+fn merged_function(machine: &Machine, adapter: &Adapter) -> Option<String> {
+    let own = adapter.bus_id.as_ref()?;
+    let first = first_function(own);
+    // Guests see functions without the first one.
+    let stands = machine.pci.get(&first).is_some() || machine.pci.get(own).is_none();
+    Some(if stands { first } else { own.clone() })
+}
+
+fn sockets(machine: &Machine, options: &Options) -> Vec<Net> {
+    let filter = options.socket_ifname.as_deref().map(Filter::new);
+    let usable = machine.interfaces.iter().filter(|interface| {
+        interface.is_up()
+            && match &filter {
+                Some(filter) => filter.takes(&interface.name, None),
+                None => {
+                    !interface.is_loopback
+                        && !["docker", "virbr"]
+                            .iter()
+                            .any(|prefix| interface.name.starts_with(prefix))
+                }
+            }
+    });
+    let nets = usable.take(MOST_SOCKETS).map(|interface| Net {
+        name: interface.name.clone(),
+        dev: 0,
+        bus_id: interface.bus_id.clone(),
+        speed: interface.speed.unwrap_or(SOCKET_SPEED),
+        port: 0,
+        guid: 0,
+        connections: SOCKET_CONNECTIONS,
+        direct_access: false,
+        rdma: false,
+    });
+    nets.collect()
+}
+
+/// A list of names, as `NCCL_IB_HCA` and `NCCL_SOCKET_IFNAME` write it: `^` in front leaves out, `=` takes whole names
+/// only, and a name may end in `:port`.
+struct Filter {
+    leaves_out: bool,
+    whole: bool,
+    names: Vec<(String, Option<i32>)>,
+}
+
+impl Filter {
+    fn new(text: &str) -> Self {
+        let leaves_out = text.starts_with('^');
+        let text = text.trim_start_matches('^');
+        let whole = text.starts_with('=');
+        let text = text.trim_start_matches('=');
+        let name = |text: &str| match text.split_once(':') {
+            Some((name, port)) => (name.to_owned(), port.parse().ok()),
+            None => (text.to_owned(), None),
+        };
+        Self {
+            leaves_out,
+            whole,
+            names: text
+                .split(',')
+                .filter(|text| !text.is_empty())
+                .map(name)
+                .collect(),
+        }
+    }
+
+    fn takes(&self, name: &str, port: Option<i32>) -> bool {
+        let same = |(wanted, number): &(String, Option<i32>)| {
+            let named = if self.whole {
+                name == wanted
+            } else {
+                name.starts_with(wanted.as_str())
+            };
+            named && (number.is_none() || port.is_none() || *number == port)
+        };
+        self.names.is_empty() || self.names.iter().any(same) != self.leaves_out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn filters() {
+        for (text, name, taken) in [
+            ("", "mlx5_0", true),
+            ("mlx5", "mlx5_0", true),
+            ("=mlx5_1", "mlx5_10", false),
+            ("mlx5_1", "mlx5_10", true),
+            ("^mlx5_1", "mlx5_10", false),
+            ("^=mlx5_1", "mlx5_10", true),
+            ("mlx5_0:2", "mlx5_0", false),
+            ("mlx5_0:1,mlx5_3", "mlx5_3", true),
+        ] {
+            assert_eq!(
+                Filter::new(text).takes(name, Some(1)),
+                taken,
+                "{text} {name}"
+            );
+        }
+    }
+}

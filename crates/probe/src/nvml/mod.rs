@@ -1,0 +1,151 @@
+//! What the NVIDIA driver says of its GPUs, through its management library (NVML).
+//!
+//! [`Nvml`] is the set of calls, each answered with plain data or with the name of what went wrong. [`ask`] makes all
+//! calls and keeps the [`Answers`], which can be written to a file and which answer the same calls again.
+
+mod answers;
+mod library;
+mod raw;
+
+pub use answers::{
+    Answer, Answers, C2cLink, Device, Fabric, Failure, MigMode, NvlinkAnswers, Pci, PeerStatus,
+};
+pub use library::Library;
+
+use crate::privacy::Privacy;
+
+/// Most GPUs that are asked. No machine has more than a few dozen.
+const MOST_GPUS: u32 = 256;
+
+/// Most C2C links that are asked for one GPU.
+const MOST_C2C_LINKS: u32 = 64;
+
+/// The compute capability (× 10) from which GPUs have C2C links, and tell the state of NVLinks by a field.
+const HOPPER: i32 = 90;
+
+/// The calls. GPUs are named by NVML's index, links by their number on the GPU.
+pub trait Nvml {
+    /// The driver's version.
+    fn driver(&self) -> Answer<String>;
+    /// How many GPUs there are.
+    fn count(&self) -> Answer<u32>;
+    /// The name of the product.
+    fn name(&self, gpu: u32) -> Answer<String>;
+    /// The brand: `GeForce`, `Tesla` …
+    fn brand(&self, gpu: u32) -> Answer<String>;
+    /// The UUID.
+    fn uuid(&self, gpu: u32) -> Answer<String>;
+    /// Bus id and ids of the PCI function.
+    fn pci(&self, gpu: u32) -> Answer<Pci>;
+    /// Compute capability × 10.
+    fn compute_capability(&self, gpu: u32) -> Answer<i32>;
+    /// PCI Express generation now.
+    fn link_generation(&self, gpu: u32) -> Answer<u32>;
+    /// Highest PCI Express generation of GPU and slot.
+    fn max_link_generation(&self, gpu: u32) -> Answer<u32>;
+    /// PCI Express lanes now.
+    fn link_width(&self, gpu: u32) -> Answer<u32>;
+    /// Most PCI Express lanes of GPU and slot.
+    fn max_link_width(&self, gpu: u32) -> Answer<u32>;
+    /// The performance state: 0 is full speed, 8 and above are idle.
+    fn performance_state(&self, gpu: u32) -> Answer<u32>;
+    /// Whether it is partitioned, and the UUIDs of its parts.
+    fn mig(&self, gpu: u32) -> Answer<MigMode>;
+    /// Whether an NVLink can carry traffic between GPUs.
+    fn nvlink_p2p(&self, gpu: u32, link: u32) -> Answer<bool>;
+    /// Whether an NVLink is up, by its state (GPUs before Hopper) or by the field of the same meaning.
+    fn nvlink_up(&self, gpu: u32, link: u32, by_field: bool) -> Answer<bool>;
+    /// The bus id at the other end of an NVLink, as NVML writes it.
+    fn nvlink_remote(&self, gpu: u32, link: u32) -> Answer<String>;
+    /// How many C2C links there are.
+    fn c2c_count(&self, gpu: u32) -> Answer<u32>;
+    /// A C2C link.
+    fn c2c(&self, gpu: u32, link: u32) -> C2cLink;
+    /// Whether one GPU may read and write another's memory: `Ok`, or why not.
+    fn peer(&self, gpu: u32, other: u32) -> PeerStatus;
+    /// Membership in an NVLink fabric.
+    fn fabric(&self, gpu: u32) -> Answer<Fabric>;
+}
+
+/// The most NVLinks of a GPU with this compute capability × 10.
+pub const fn most_nvlinks(sm: i32) -> u32 {
+    match sm {
+        ..60 => 0,
+        60..70 => 4,
+        70..80 => 6,
+        80..90 => 12,
+        _ => 18,
+    }
+}
+
+/// Makes all calls.
+pub fn ask(nvml: &dyn Nvml) -> Answers {
+    let count = nvml.count();
+    let gpus = count.value().copied().unwrap_or(0).min(MOST_GPUS);
+    let devices = (0..gpus).map(|gpu| device(nvml, gpu, gpus)).collect();
+    Answers {
+        driver: nvml.driver(),
+        count,
+        devices,
+    }
+}
+
+fn device(nvml: &dyn Nvml, gpu: u32, gpus: u32) -> Device {
+    let compute_capability = nvml.compute_capability(gpu);
+    let sm = compute_capability.value().copied().unwrap_or(0);
+    let hopper = sm >= HOPPER;
+    let nvlink = |link| NvlinkAnswers {
+        p2p: nvml.nvlink_p2p(gpu, link),
+        up: nvml.nvlink_up(gpu, link, hopper),
+        remote: nvml.nvlink_remote(gpu, link),
+    };
+    let c2c_count = if hopper {
+        nvml.c2c_count(gpu)
+    } else {
+        Answer::Value(0)
+    };
+    let c2c_links = c2c_count.value().copied().unwrap_or(0).min(MOST_C2C_LINKS);
+    Device {
+        name: nvml.name(gpu),
+        brand: nvml.brand(gpu),
+        uuid: nvml.uuid(gpu),
+        pci: nvml.pci(gpu),
+        link_generation: nvml.link_generation(gpu),
+        max_link_generation: nvml.max_link_generation(gpu),
+        link_width: nvml.link_width(gpu),
+        max_link_width: nvml.max_link_width(gpu),
+        performance_state: nvml.performance_state(gpu),
+        mig: nvml.mig(gpu),
+        nvlinks: (0..most_nvlinks(sm)).map(nvlink).collect(),
+        c2c: (0..c2c_links).map(|link| nvml.c2c(gpu, link)).collect(),
+        c2c_count,
+        peers: (0..gpus)
+            .map(|other| {
+                if other == gpu {
+                    PeerStatus::same()
+                } else {
+                    nvml.peer(gpu, other)
+                }
+            })
+            .collect(),
+        fabric: nvml.fabric(gpu),
+        compute_capability,
+    }
+}
+
+/// Replaces what identifies the machine.
+pub(crate) fn hide(answers: &mut Answers, privacy: &mut Privacy) {
+    for device in &mut answers.devices {
+        if let Answer::Value(uuid) = &mut device.uuid {
+            *uuid = privacy.uuid(uuid);
+        }
+        if let Answer::Value(mig) = &mut device.mig {
+            for part in &mut mig.parts {
+                *part = privacy.uuid(part);
+            }
+        }
+        if let Answer::Value(fabric) = &mut device.fabric {
+            fabric.cluster = privacy.uuid(&fabric.cluster);
+        }
+    }
+}

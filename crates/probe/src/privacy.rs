@@ -1,0 +1,165 @@
+//! What identifies a machine, and what stands for it in a recording.
+//!
+//! Host names and MAC addresses are never read. Guids, serial numbers and UUIDs are replaced by counters: equal ones stay
+//! equal and different ones different, which is all that planning asks of them.
+
+use std::collections::BTreeMap;
+
+/// Extended capabilities of PCI Express begin here in the config space.
+const EXTENDED: usize = 0x100;
+
+/// The extended capability that holds a device's serial number.
+const SERIAL_NUMBER: u16 = 0x0003;
+
+/// Replaces identifiers.
+#[derive(Debug, Default)]
+pub struct Privacy {
+    keep: bool,
+    guids: BTreeMap<String, usize>,
+    uuids: BTreeMap<String, usize>,
+}
+
+impl Privacy {
+    /// Keeps identifiers when they were asked for.
+    pub fn new(keep: bool) -> Self {
+        Self {
+            keep,
+            ..Self::default()
+        }
+    }
+
+    /// What a recording holds instead of a file's content.
+    pub fn file(&mut self, path: &str, bytes: Vec<u8>) -> Vec<u8> {
+        let name = path.rsplit('/').next().unwrap_or(path);
+        match name {
+            // One processor is enough.
+            "cpuinfo" => first_block(bytes),
+            "version" if path == "proc/driver/nvidia/version" => without_builder(bytes),
+            _ if self.keep => bytes,
+            "node_guid" | "sys_image_guid" => {
+                let text = String::from_utf8_lossy(&bytes).trim().to_owned();
+                format!("{}\n", self.guid(&text)).into_bytes()
+            }
+            "config" => without_serial_number(bytes),
+            _ => bytes,
+        }
+    }
+
+    /// What stands for a guid, written as sysfs writes it.
+    fn guid(&mut self, text: &str) -> String {
+        if text.chars().all(|c| matches!(c, '0' | ':')) {
+            return text.to_owned();
+        }
+        let next = self.guids.len() + 1;
+        let number = *self.guids.entry(text.to_owned()).or_insert(next);
+        format!("0000:0000:{:04x}:{:04x}", number >> 16, number & 0xffff)
+    }
+
+    /// What stands for a UUID with a prefix such as `GPU-`.
+    pub fn uuid(&mut self, text: &str) -> String {
+        let (prefix, digits) = match text.split_once('-') {
+            Some((prefix @ ("GPU" | "MIG"), digits)) => (format!("{prefix}-"), digits),
+            _ => (String::new(), text),
+        };
+        if self.keep || digits.chars().all(|c| matches!(c, '0' | '-')) {
+            return text.to_owned();
+        }
+        let next = self.uuids.len() + 1;
+        let number = *self.uuids.entry(text.to_owned()).or_insert(next);
+        format!("{prefix}{number:08x}-0000-0000-0000-000000000000")
+    }
+}
+
+/// The text up to the first empty line.
+fn first_block(bytes: Vec<u8>) -> Vec<u8> {
+    let end = bytes.windows(2).position(|pair| pair == b"\n\n");
+    match end {
+        Some(end) => bytes[..=end].to_vec(),
+        None => bytes,
+    }
+}
+
+/// The driver's version without who built it where.
+fn without_builder(bytes: Vec<u8>) -> Vec<u8> {
+    let text = String::from_utf8_lossy(&bytes);
+    let line = text.lines().next().unwrap_or_default();
+    let line = line.split("Release Build").next().unwrap_or_default();
+    let line = line.split('(').next().unwrap_or_default().trim_end();
+    format!("{line}\n").into_bytes()
+}
+
+/// A config space whose serial number is zero.
+fn without_serial_number(mut bytes: Vec<u8>) -> Vec<u8> {
+    if let Some(at) = extended_capability(&bytes, SERIAL_NUMBER) {
+        let end = bytes.len().min(at + 12);
+        if let Some(serial) = bytes.get_mut(at + 4..end) {
+            serial.fill(0);
+        }
+    }
+    bytes
+}
+
+/// Where an extended capability begins in a config space.
+pub(crate) fn extended_capability(config: &[u8], wanted: u16) -> Option<usize> {
+    let word = |at: usize| {
+        let bytes = config.get(at..at + 4)?;
+        Some(u32::from_le_bytes(bytes.try_into().ok()?))
+    };
+    let mut at = EXTENDED;
+    // Each capability takes at least 8 bytes, so a longer chain goes round in circles.
+    for _ in 0..(4096 - EXTENDED) / 8 {
+        let header = word(at)?;
+        if header == 0 || header == u32::MAX {
+            return None;
+        }
+        if header as u16 == wanted {
+            return Some(at);
+        }
+        at = (header >> 20) as usize & !3;
+        if at < EXTENDED {
+            return None;
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn guids_stay_different() {
+        let mut privacy = Privacy::new(false);
+        let mut hidden = |text: &str| {
+            let bytes = privacy.file("sys/class/infiniband/mlx5_0/sys_image_guid", text.into());
+            String::from_utf8(bytes).unwrap()
+        };
+        assert_eq!(hidden("e8eb:d303:0055:ad78\n"), "0000:0000:0000:0001\n");
+        assert_eq!(hidden("e8eb:d303:0055:ad7c\n"), "0000:0000:0000:0002\n");
+        assert_eq!(hidden("e8eb:d303:0055:ad78\n"), "0000:0000:0000:0001\n");
+        assert_eq!(hidden("0000:0000:0000:0000\n"), "0000:0000:0000:0000\n");
+    }
+
+    #[test]
+    fn serial_numbers_are_cleared() {
+        let mut config = vec![0u8; 0x120];
+        config[0x100..0x104].copy_from_slice(&0x1101_0001u32.to_le_bytes());
+        config[0x110..0x114].copy_from_slice(&0x0001_0003u32.to_le_bytes());
+        config[0x114..0x11c].fill(0xab);
+        let hidden = Privacy::new(false).file("config", config.clone());
+        assert!(hidden[0x114..0x11c].iter().all(|byte| *byte == 0));
+        assert_eq!(hidden[..0x114], config[..0x114]);
+        let kept = Privacy::new(true).file("config", config.clone());
+        assert_eq!(kept, config);
+    }
+
+    #[test]
+    fn builders_are_not_named() {
+        let text = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.82.07  Release Build  (root@node17)\nGCC";
+        let hidden = Privacy::new(true).file("proc/driver/nvidia/version", text.into());
+        assert_eq!(
+            String::from_utf8(hidden).unwrap(),
+            "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.82.07\n"
+        );
+    }
+}

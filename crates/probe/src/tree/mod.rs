@@ -1,0 +1,183 @@
+//! The document: what each rank would find, put together as NCCL puts it together.
+
+mod attributes;
+mod fuse;
+mod place;
+
+use std::collections::BTreeMap;
+
+pub use attributes::{GENERATIONS, gigatransfers};
+
+use topology::xml::{Element, Tag};
+
+use crate::gpu::Gpu;
+use crate::machine::pci::BRIDGE;
+use crate::machine::{Machine, PciFunction};
+use crate::net::Net;
+use crate::sysfs::Sysfs;
+
+/// Where Broadcom switches tell which of them are linked.
+const SWITCH_LINKS: &str = "sys/kernel/pci_switch_link/virtual_switch_links";
+
+/// The vendor of these switches.
+const BROADCOM: &str = "0x1000";
+
+/// Longest value that NCCL reads.
+const LONGEST_VALUE: usize = 253;
+
+/// What the tree is made of.
+#[derive(Debug)]
+pub struct Parts<'a> {
+    machine: &'a Machine,
+    gpus: &'a [Gpu],
+    nets: &'a [Net],
+    /// Links between switches, by bus id.
+    switch_links: BTreeMap<String, Vec<String>>,
+}
+
+impl<'a> Parts<'a> {
+    /// Collects the parts.
+    pub fn new(sysfs: &Sysfs, machine: &'a Machine, gpus: &'a [Gpu], nets: &'a [Net]) -> Self {
+        let switches = machine
+            .pci
+            .iter()
+            .filter(|function| function.vendor == BROADCOM && function.is_bridge());
+        let links = switches.map(|switch| {
+            let folder = format!("{SWITCH_LINKS}/{}", switch.bus_id);
+            let mut targets = sysfs.names(&folder);
+            targets.retain(|target| {
+                machine.pci.get(target).is_some() && sysfs.exists(&format!("{folder}/{target}"))
+            });
+            (switch.bus_id.clone(), targets)
+        });
+        Self {
+            machine,
+            gpus,
+            nets,
+            switch_links: links.filter(|(_, targets)| !targets.is_empty()).collect(),
+        }
+    }
+
+    /// The `<system>` element: every rank's GPU and all network devices, fused in the order of ranks.
+    pub fn root(&self, all_devices: bool) -> Element {
+        let mut ranked: Vec<&Gpu> = self.gpus.iter().filter(|gpu| gpu.rank.is_some()).collect();
+        ranked.sort_by_key(|gpu| gpu.rank);
+        let mut root = new_system();
+        for gpu in &ranked {
+            let mut own = new_system();
+            self.add_gpu(&mut own, gpu);
+            self.add_nets(&mut own);
+            fuse::into(&mut root, own);
+        }
+        if ranked.is_empty() {
+            self.add_nets(&mut root);
+            // Nobody would trim them: a machine without GPUs still has processors to show.
+            for node in self
+                .machine
+                .numa_nodes
+                .iter()
+                .filter(|node| node.has_processors())
+            {
+                place::cpu(&mut root, &node.number.to_string(), || {
+                    attributes::cpu(self.machine, node.number)
+                });
+            }
+            if root.children.is_empty() {
+                place::cpu(&mut root, "-1", || attributes::cpu(self.machine, -1));
+            }
+            root.children
+                .sort_by_key(|cpu| cpu.get("numaid").map_or(-1, topology::xml::c_int));
+        }
+        if all_devices {
+            for function in self
+                .machine
+                .pci
+                .iter()
+                .filter(|function| is_end_point(function))
+            {
+                place::pci(&mut root, self, &function.bus_id);
+            }
+        }
+        plain(&mut root);
+        root
+    }
+
+    fn add_gpu(&self, root: &mut Element, gpu: &Gpu) {
+        let element = attributes::gpu(gpu, |target| {
+            self.machine
+                .pci
+                .get(target)
+                .map(|function| function.class.clone())
+        });
+        let pci = place::pci(root, self, &gpu.bus_id);
+        pci.children.push(element);
+    }
+
+    fn add_nets(&self, root: &mut Element) {
+        for net in self.nets {
+            let element = attributes::net(net);
+            let parent = match &net.bus_id {
+                Some(bus_id) => place::pci(root, self, bus_id),
+                None => place::first_cpu(root, || attributes::cpu(self.machine, 0)),
+            };
+            let nic = match parent
+                .children
+                .iter()
+                .position(|child| child.tag == Tag::Nic)
+            {
+                Some(at) => &mut parent.children[at],
+                None => {
+                    parent.children.push(Element::new(Tag::Nic));
+                    let last = parent.children.len() - 1;
+                    &mut parent.children[last]
+                }
+            };
+            // Devices are known by name: a second port of one name takes the place of the first.
+            match nic
+                .children
+                .iter_mut()
+                .find(|known| known.get("name") == Some(&net.name))
+            {
+                Some(known) => *known = element,
+                None => nic.children.push(element),
+            }
+        }
+    }
+
+    /// The element of a PCI function, without its children but with its links to other switches.
+    fn pci_element(&self, bus_id: &str) -> Element {
+        let gpu = self.gpus.iter().find(|gpu| gpu.bus_id == bus_id);
+        let mut element = attributes::pci(self.machine, bus_id, gpu);
+        for target in self.switch_links.get(bus_id).into_iter().flatten() {
+            let mut link = Element::new(Tag::Pcilink);
+            link.set("target", target.clone());
+            element.children.push(link);
+        }
+        element
+    }
+}
+
+/// Takes out of all values what NCCL's reader, or any other, would stumble over. The kernel writes none of it.
+fn plain(element: &mut Element) {
+    for attribute in &mut element.attributes {
+        let odd = |c: char| {
+            !c.is_ascii() || c.is_ascii_control() || matches!(c, '"' | '\'' | '<' | '>' | '&')
+        };
+        if attribute.value.contains(odd) {
+            attribute.value.retain(|c| !odd(c));
+        }
+        attribute.value.truncate(LONGEST_VALUE);
+    }
+    element.children.iter_mut().for_each(plain);
+}
+
+fn new_system() -> Element {
+    let mut system = Element::new(Tag::System);
+    system.set("version", "1");
+    system
+}
+
+/// Whether a function is a device rather than a part of the way to one.
+fn is_end_point(function: &PciFunction) -> bool {
+    !function.class.starts_with(&BRIDGE[..4]) && !function.class.is_empty()
+}

@@ -1,0 +1,78 @@
+//! Finds the place of a device, and makes what is missing above it.
+
+use topology::xml::{Element, Tag};
+
+use super::{Parts, attributes};
+
+/// Longest way from a device up to its CPU that is followed.
+const DEEPEST: usize = 32;
+
+/// The `<pci>` of a bus id, wherever it stands; it is made with all its ancestors where it is missing.
+pub fn pci<'r>(root: &'r mut Element, parts: &Parts<'_>, bus_id: &str) -> &'r mut Element {
+    let (chain, numa) = way_up(parts, bus_id);
+    let mut element = cpu(root, &numa.to_string(), || {
+        attributes::cpu(parts.machine, numa)
+    });
+    for bus_id in chain.iter().rev() {
+        element = child(element, bus_id, || parts.pci_element(bus_id));
+    }
+    element
+}
+
+/// The functions from a device up to the one below its CPU, and the CPU's NUMA node.
+fn way_up(parts: &Parts<'_>, bus_id: &str) -> (Vec<String>, i32) {
+    let mut chain = vec![bus_id.to_owned()];
+    let mut numa = -1;
+    let mut at = parts.machine.pci.get(bus_id);
+    while let Some(function) = at {
+        numa = function.numa();
+        let Some(parent) = function.parent().filter(|_| chain.len() < DEEPEST) else {
+            break;
+        };
+        chain.push(parent.to_owned());
+        at = parts.machine.pci.get(parent);
+    }
+    (chain, numa)
+}
+
+/// The child of this bus id; a new one goes before the first child with a greater one.
+fn child<'r>(
+    parent: &'r mut Element,
+    bus_id: &str,
+    make: impl FnOnce() -> Element,
+) -> &'r mut Element {
+    let own = |child: &Element| child.tag == Tag::Pci && child.get("busid") == Some(bus_id);
+    let at = parent.children.iter().position(own).unwrap_or_else(|| {
+        let greater = |child: &Element| child.get("busid").is_some_and(|other| other > bus_id);
+        let at = parent
+            .children
+            .iter()
+            .position(greater)
+            .unwrap_or(parent.children.len());
+        parent.children.insert(at, make());
+        at
+    });
+    &mut parent.children[at]
+}
+
+/// The `<cpu>` of a NUMA node; a new one goes to the end.
+pub fn cpu<'r>(
+    root: &'r mut Element,
+    numa: &str,
+    make: impl FnOnce() -> Element,
+) -> &'r mut Element {
+    let own = |child: &Element| child.get("numaid") == Some(numa);
+    let at = root.children.iter().position(own).unwrap_or_else(|| {
+        root.children.push(make());
+        root.children.len() - 1
+    });
+    &mut root.children[at]
+}
+
+/// The first `<cpu>`, where devices go that sit nowhere.
+pub fn first_cpu(root: &mut Element, make: impl FnOnce() -> Element) -> &mut Element {
+    if root.children.is_empty() {
+        root.children.push(make());
+    }
+    &mut root.children[0]
+}

@@ -1,0 +1,7 @@
+//! Probes fake machines, whole and damaged.
+
+mod common;
+mod damage;
+mod findings;
+mod machines;
+mod recording;

@@ -1,0 +1,94 @@
+//! Fake machines: a folder with `sys/` and `proc/` and the driver's answers, made so that a probe of it must find a given
+//! topology.
+//!
+//! The tree is laid out as Linux lays out real ones: each device below a root complex and a root port, switches as an
+//! upstream port with downstream ports.
+
+mod nvml;
+mod tree;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+use topology::xml::Document;
+
+/// A machine that exists as files only.
+#[derive(Debug, Clone, Default)]
+pub struct FakeMachine {
+    /// Files by path, such as `proc/cpuinfo`.
+    pub files: BTreeMap<String, Vec<u8>>,
+    /// Symbolic links by path, with their targets as paths from the root of the tree.
+    pub links: BTreeMap<String, String>,
+    /// The driver's answers, as `nvml.json` holds them.
+    pub nvml: Value,
+    /// The GPUs' indices in the order of their ranks.
+    pub ranks: Vec<u32>,
+}
+
+impl FakeMachine {
+    /// The machine of a topology.
+    ///
+    /// # Errors
+    /// The topology is not one that a probe could give; the error says why.
+    pub fn of(document: &Document) -> Result<Self> {
+        let mut machine = Self::default();
+        tree::build(&mut machine, document)?;
+        nvml::build(&mut machine, document)?;
+        Ok(machine)
+    }
+
+    /// Sets a file's text.
+    pub fn file(&mut self, path: impl Into<String>, text: impl Into<String>) {
+        self.files
+            .insert(path.into(), (text.into() + "\n").into_bytes());
+    }
+
+    /// Sets a link.
+    pub fn link(&mut self, path: impl Into<String>, target: impl Into<String>) {
+        self.links.insert(path.into(), target.into());
+    }
+
+    /// The folder of a PCI function.
+    pub fn function(&self, bus_id: &str) -> Result<String> {
+        let link = self.links.get(&format!("sys/bus/pci/devices/{bus_id}"));
+        link.cloned()
+            .with_context(|| format!("no function {bus_id}"))
+    }
+
+    /// The function that is the port above another one.
+    pub fn port(&self, bus_id: &str) -> Result<String> {
+        let folder = self.function(bus_id)?;
+        let port = folder.rsplit('/').nth(1).map(str::to_owned);
+        port.with_context(|| format!("{bus_id} has no port"))
+    }
+
+    /// Writes the machine into a folder, as a recording.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub fn write(&self, folder: &Path) -> Result<()> {
+        let make = |path: &Path| -> Result<()> {
+            let parent = path.parent().context("a path without a folder")?;
+            std::fs::create_dir_all(parent).with_context(|| format!("making {}", parent.display()))
+        };
+        for (path, bytes) in &self.files {
+            let path = folder.join(path);
+            make(&path)?;
+            std::fs::write(&path, bytes).with_context(|| format!("writing {}", path.display()))?;
+        }
+        for (path, target) in &self.links {
+            let up = "../".repeat(path.matches('/').count());
+            let full = folder.join(path);
+            make(&full)?;
+            std::os::unix::fs::symlink(format!("{up}{target}"), &full)
+                .with_context(|| format!("linking {}", full.display()))?;
+        }
+        std::fs::write(
+            folder.join("nvml.json"),
+            serde_json::to_string_pretty(&self.nvml)? + "\n",
+        )?;
+        Ok(())
+    }
+}
