@@ -341,7 +341,7 @@ fn failures_that_stop_the_job_say_so() {
     );
     assert!(
         page.contains(
-            "Without NIC0 NCCL cannot start: GPU0 (0009:01:00.0) reaches no network port"
+            "Without NIC0 NCCL cannot start: host 0: GPU0 (0009:01:00.0) reaches no network port"
         ),
         "{page}"
     );

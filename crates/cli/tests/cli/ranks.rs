@@ -90,7 +90,7 @@ fn files_that_are_no_plans() {
     );
     let said = refused(&["rank", "no-such-plan.json", "-r", "0"]);
     assert!(
-        said.err.contains("cannot read no-such-plan.json"),
+        said.err.contains("no-such-plan.json: no such file"),
         "{}",
         said.err
     );

@@ -163,7 +163,7 @@ pub const SEEDS: &[Seed] = &[
             // The signal is taken in the end instead, so that the numbers fit.
             let lane = &mut programs[1].lanes[0];
             let wait = lane.prologue[1].waits.remove(0);
-            lane.epilogue[1].waits.push(wait);
+            lane.epilogue[0].waits.push(wait);
         },
         refused: |fault| matches!(fault, Fault::TooEarly { peer: 2, .. }),
         names: &["rank 1", "block 0 of rank 2's input"],
