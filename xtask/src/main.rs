@@ -1,5 +1,9 @@
 //! What a developer of the project runs: `cargo xtask …`.
 
+mod loom;
+mod matrix;
+mod measure;
+mod peers;
 mod replay;
 mod scale;
 mod timing;
@@ -22,9 +26,17 @@ struct Arguments {
 enum Chore {
     /// Record what the planner says about machines without answers of NCCL
     Bless(BlessArguments),
+    /// Run a command and print its seconds and its peak memory in MB
+    Measure(measure::Arguments),
+    /// Check the memory order of what ranks share with the model checker loom
+    Loom,
+    /// Run the whole correctness matrix of collectives
+    Matrix,
+    /// Time collectives beside Open MPI and MPICH, which are installed first
+    Peers(peers::Arguments),
     /// Plan every golden case of a folder again and compare with what NCCL decided
     Replay(replay::Arguments),
-    /// Time and measure joining many equal hosts
+    /// Measure jobs of many equal hosts: planning, the plan's file, one rank's view
     Scale(scale::Arguments),
     /// Check the rules of the house: dependencies between crates, unsafe code, length of files, documentation
     Tidy,
@@ -44,6 +56,10 @@ struct BlessArguments {
 fn main() -> ExitCode {
     let done = match Arguments::parse().chore {
         Chore::Bless(arguments) => run_bless(&arguments),
+        Chore::Measure(arguments) => measure::run(&arguments),
+        Chore::Loom => loom::run(),
+        Chore::Matrix => matrix::run(),
+        Chore::Peers(arguments) => peers::run(&arguments),
         Chore::Replay(arguments) => replay::run(&arguments),
         Chore::Scale(arguments) => scale::run(&arguments),
         Chore::Tidy => run_tidy(),

@@ -1,24 +1,119 @@
-//! `cargo xtask scale FILE`: what joining many equal hosts costs.
+//! `cargo xtask scale FILE`: what a job of many equal hosts costs, from the topology file to one rank's view.
+//!
+//! Rows come from whole processes of `topo` beside this program (build it first: `cargo build --release`).
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
-use plan::GraphKind;
+use anyhow::{Context, Result, ensure};
+use plan::{GraphKind, Plan};
 use planner::{Cluster, Joined, Settings};
 use topology::System;
+
+use crate::measure;
+
+/// Ranks whose views are worked out to time one.
+const SAMPLE: u32 = 1000;
 
 #[derive(clap::Args)]
 pub struct Arguments {
     /// The topology file of one host
     topology: PathBuf,
-    /// How many of them
-    #[arg(long, default_value_t = 16_384)]
-    hosts: u32,
-    /// Place this second machine after each of the first
+    /// How many of them, one row each
+    #[arg(long, value_delimiter = ',', default_values_t = [128, 1024, 8192, 16_384])]
+    hosts: Vec<u32>,
+    /// Runs of each process, of which the fastest counts
+    #[arg(long, default_value_t = 5)]
+    runs: u32,
+    /// Time the phases of planning inside this process instead
     #[arg(long)]
+    phases: bool,
+    /// With --phases: place this second machine after each of the first
+    #[arg(long, requires = "phases")]
     alternate: Option<PathBuf>,
+}
+
+pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+    if arguments.phases {
+        for hosts in &arguments.hosts {
+            phases(arguments, *hosts)?;
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let topo = std::env::current_exe()?.with_file_name("topo");
+    ensure!(
+        topo.is_file(),
+        "{} is not there; build it: cargo build --release",
+        topo.display()
+    );
+    println!(
+        "| hosts | ranks | `topo plan -o` | memory | plan file | `topo rank` | memory | one more rank |"
+    );
+    println!("|---:|---:|---:|---:|---:|---:|---:|---:|");
+    for hosts in &arguments.hosts {
+        row(&topo, arguments, *hosts)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// One row of the table: planning, the file, the view of the last rank, and the time of a view once the plan is read.
+fn row(topo: &Path, arguments: &Arguments, hosts: u32) -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("plan.json");
+    let command = |parts: &[&std::ffi::OsStr]| -> Vec<OsString> {
+        std::iter::once(topo.as_os_str())
+            .chain(parts.iter().copied())
+            .map(OsString::from)
+            .collect()
+    };
+    let hosts_text = hosts.to_string();
+    let planned = measure::best_of(
+        arguments.runs,
+        &command(&[
+            "plan".as_ref(),
+            arguments.topology.as_os_str(),
+            "--hosts".as_ref(),
+            hosts_text.as_ref(),
+            "--format".as_ref(),
+            "quiet".as_ref(),
+            "-o".as_ref(),
+            file.as_os_str(),
+        ]),
+    )?;
+    let text = std::fs::read_to_string(&file)?;
+    let expansion = Plan::from_json(&text)?.expand()?;
+    let ranks = expansion.layout().ranks();
+    let last = (ranks - 1).to_string();
+    let viewed = measure::best_of(
+        arguments.runs,
+        &command(&[
+            "rank".as_ref(),
+            file.as_os_str(),
+            "--rank".as_ref(),
+            last.as_ref(),
+        ]),
+    )?;
+    let start = Instant::now();
+    let mut links = 0;
+    for index in 0..SAMPLE {
+        // Spread over the job, and over the places in a host.
+        let rank = (u64::from(index) * u64::from(ranks) / u64::from(SAMPLE)) as u32 + index % 8;
+        links += expansion.rank_view(rank.min(ranks - 1))?.channels.len();
+    }
+    ensure!(links > 0, "ranks without channels");
+    let view = start.elapsed() / SAMPLE;
+    println!(
+        "| {hosts} | {ranks} | {:.1} ms | {:.1} MB | {:.1} KB | {:.1} ms | {:.1} MB | {:.1} µs |",
+        planned.seconds * 1e3,
+        planned.megabytes,
+        text.len() as f64 / 1024.0,
+        viewed.seconds * 1e3,
+        viewed.megabytes,
+        view.as_secs_f64() * 1e6
+    );
+    Ok(())
 }
 
 /// Most memory this process has used so far, MB; 0 where the system does not tell.
@@ -45,14 +140,15 @@ fn read(path: &std::path::Path) -> Result<System> {
     )?)?)
 }
 
-pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+/// Times joining, step by step.
+fn phases(arguments: &Arguments, hosts: u32) -> Result<()> {
     let mut cluster = Cluster::new();
     let machine = cluster.add_machine(read(&arguments.topology)?);
     match &arguments.alternate {
-        None => cluster.place(machine, arguments.hosts),
+        None => cluster.place(machine, hosts),
         Some(other) => {
             let other = cluster.add_machine(read(other)?);
-            for host in 0..arguments.hosts {
+            for host in 0..hosts {
                 cluster.place(if host % 2 == 0 { machine } else { other }, 1);
             }
         }
@@ -134,5 +230,5 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         lap(),
         &format!("{} entries, check {sum}", parents.len()),
     );
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }

@@ -23,6 +23,14 @@ const fn rule(name: &'static str, may_use: &'static [&'static str]) -> Rule {
     }
 }
 
+const fn unsafe_rule(name: &'static str, may_use: &'static [&'static str]) -> Rule {
+    Rule {
+        name,
+        may_use,
+        may_be_unsafe: true,
+    }
+}
+
 /// Stands for all crates but those that only tests may use.
 const ALL: &[&str] = &["*"];
 
@@ -30,10 +38,13 @@ const ALL: &[&str] = &["*"];
 const ONLY_FOR_TESTS: [&str; 2] = ["test-support", "xtask"];
 
 /// Which way the arrows point.
-const RULES: [Rule; 7] = [
+const RULES: [Rule; 10] = [
     rule("topology", &[]),
     rule("plan", &["topology"]),
     rule("planner", &["topology", "plan"]),
+    unsafe_rule("shared-memory", &[]),
+    rule("executor", &["plan", "shared-memory"]),
+    unsafe_rule("backend-cpu", &["executor", "plan", "shared-memory"]),
     rule("test-support", &["topology", "plan", "planner"]),
     rule("cli", ALL),
     rule("xtask", &["topology", "plan", "planner", "test-support"]),

@@ -1,17 +1,23 @@
 //! The command line.
 
 pub mod compare;
+pub mod run;
 
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
+use plan::Collective;
+use plan::program::{Schedule, Transfer};
 
-use crate::output::Format;
+use crate::output::{Format, RankFormat};
 use compare::{
     COST_EXAMPLES, CostArguments, DIFF_EXAMPLES, DiffArguments, EditArguments, WHAT_IF_EXAMPLES,
     WhatIfArguments,
 };
+
+use run::{CALIBRATE_EXAMPLES, CalibrateArguments, RUN_EXAMPLES, RunArguments};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -21,6 +27,7 @@ Examples:
   topo cost topology.xml                       which algorithm and protocol for which size, and how fast
   topo what-if topology.xml                    what each single failure would cost
   topo diff before.xml after.xml               what changed, if anything
+  topo run --ranks 4 all-reduce                run it, on the CPUs of this machine
 
 A topology file is what NCCL writes with NCCL_TOPO_DUMP_FILE=topology.xml.";
 
@@ -30,6 +37,10 @@ Examples:
   topo plan topology.xml --hosts 2             two such machines joined by their network
   topo plan a.xml b.xml                        two different machines in one job
   topo plan gb200.xml --hosts 18 --nvlink-domain
+  topo plan topology.xml --gpus 0-3,6          a job that uses some GPUs only
+  topo plan topology.xml --hosts 2 --rank-order round-robin
+  topo plan topology.xml --hosts 2 --connections
+                                               how the bytes travel between neighbours, and why
   topo plan topology.xml -o plan.json          write the plan, for other tools and for later
   topo plan topology.xml --format nccl-graph   what NCCL reads through NCCL_GRAPH_FILE
   topo plan topology.xml --set NCCL_CROSS_NIC=0 --set NCCL_P2P_LEVEL=SYS
@@ -41,6 +52,14 @@ Examples:
 NCCL's variables are taken from the environment, as NCCL takes them; --set comes on top.
 Exit status: 0 when there is a plan, 2 when there is none or the command line is wrong.";
 
+const RANK_EXAMPLES: &str = "\
+Examples:
+  topo plan topology.xml --hosts 16384 -o plan.json
+  topo rank plan.json --rank 77777
+  topo rank plan.json --rank 0 --format json   for other tools
+
+Only this rank is worked out, so it takes no longer for a large job than for a small one.";
+
 const SHOW_EXAMPLES: &str = "\
 Examples:
   topo show topology.xml                       the tree of CPUs, switches, GPUs and NICs
@@ -51,6 +70,18 @@ Examples:
 
 Devices: GPU0 by device number, NIC3 or NET3 by the net plug-in's number, mlx5_3 by name,
 CPU1 by NUMA node, or a PCI bus id.";
+
+const PROGRAM_EXAMPLES: &str = "\
+Examples:
+  topo program plan.json --collective all-reduce --algorithm tree --rank 3
+  topo program topologies/dgx-h100 --collective all-gather --algorithm ring --channels 1
+  topo program --ranks 4 --collective all-reduce --algorithm mesh
+  topo program --ranks 4 --collective all-reduce --algorithm two-phase-mesh --transfer direct
+  topo program plan.json --collective send-recv --root 2 --to 5 --rank 5
+
+Steps have NCCL's names: recvReduceSend takes what comes from a FIFO, reduces it with what is
+local, and sends the result on.
+Exit status: 0 when there is a program, 2 when there is none or the command line is wrong.";
 
 const COMPLETIONS_EXAMPLES: &str = "\
 Examples:
@@ -78,6 +109,9 @@ pub enum Command {
     /// Show what NCCL would do on a machine: rings, trees, bandwidths, and how it found them
     #[command(after_help = PLAN_EXAMPLES)]
     Plan(PlanArguments),
+    /// Show what one rank of a planned job does: its GPU, neighbours on every channel, connections
+    #[command(after_help = RANK_EXAMPLES)]
+    Rank(RankArguments),
     /// Show a machine as NCCL sees it, or one path through it
     #[command(after_help = SHOW_EXAMPLES)]
     Show(ShowArguments),
@@ -90,6 +124,15 @@ pub enum Command {
     /// Compare two machines, settings or plans by what a job would notice
     #[command(after_help = DIFF_EXAMPLES)]
     Diff(DiffArguments),
+    /// Show what one rank does for a collective, step by step, and prove that it is right
+    #[command(after_help = PROGRAM_EXAMPLES)]
+    Program(ProgramArguments),
+    /// Run a collective on the ranks of this host, check every element, and time it
+    #[command(after_help = RUN_EXAMPLES)]
+    Run(Box<RunArguments>),
+    /// Measure this machine's CPU cost profile, by which topo run chooses
+    #[command(after_help = CALIBRATE_EXAMPLES)]
+    Calibrate(CalibrateArguments),
     /// Print the completions of a shell
     #[command(after_help = COMPLETIONS_EXAMPLES)]
     Completions {
@@ -120,6 +163,13 @@ pub struct JobArguments {
     /// The network reduces (SHARP) and its plug-in is there
     #[arg(long)]
     pub collnet: bool,
+    /// Use only these GPUs of every host, by device number, such as 0-3,6
+    #[arg(long, value_name = "LIST")]
+    pub gpus: Option<String>,
+    /// Which GPU each rank runs on: host (host after host), round-robin (dealt to the hosts in turn), a list of GPUs in rank
+    /// order (counted host after host, as 0-7,15-8), or @FILE with such a list
+    #[arg(long, value_name = "ORDER", default_value = "host")]
+    pub rank_order: String,
     /// What the machines lose.
     #[command(flatten)]
     pub edits: EditArguments,
@@ -137,12 +187,29 @@ pub struct PlanArguments {
     /// Tell the whole search: each attempt, what was relaxed next and why
     #[arg(long)]
     pub explain: bool,
+    /// Tell how the bytes travel between neighbours: directly, through shared memory or over which NICs, and why
+    #[arg(long)]
+    pub connections: bool,
     /// What to print
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,
     /// Write the plan (JSON) to a file
     #[arg(short, long, value_name = "PLAN")]
     pub output: Option<PathBuf>,
+}
+
+/// Arguments of `topo rank`.
+#[derive(Debug, Args)]
+pub struct RankArguments {
+    /// Plan, as topo plan -o writes it, or - for standard input
+    #[arg(value_name = "PLAN")]
+    pub plan: PathBuf,
+    /// The rank
+    #[arg(short, long, value_name = "R")]
+    pub rank: u32,
+    /// What to print
+    #[arg(long, value_enum, default_value_t = RankFormat::Text)]
+    pub format: RankFormat,
 }
 
 /// Arguments of `topo show`.
@@ -157,6 +224,57 @@ pub struct ShowArguments {
     /// NCCL's variables.
     #[command(flatten)]
     pub variables: Variables,
+}
+
+/// Arguments of `topo program`.
+#[derive(Debug, Args)]
+#[command(mut_arg("files", |files| files.required(false).required_unless_present("ranks").conflicts_with("ranks")))]
+pub struct ProgramArguments {
+    /// The job: a plan (of topo plan -o) or topology files.
+    #[command(flatten)]
+    pub job: JobArguments,
+    /// Instead of a file: a machine without a plan, with so many ranks
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub ranks: Option<u32>,
+    /// What all ranks do together
+    #[arg(long, value_parser = collective())]
+    pub collective: Collective,
+    /// By which algorithm
+    #[arg(long, visible_alias = "schedule", value_parser = schedule())]
+    pub algorithm: Option<Schedule>,
+    /// How a mesh moves data: through FIFOs, or by reading and writing the peers' buffers
+    #[arg(long, default_value = "fifo", value_parser = transfer())]
+    pub transfer: Transfer,
+    /// Whose program
+    #[arg(long, value_name = "RANK", default_value_t = 0)]
+    pub rank: u32,
+    /// The rank that has or gets the message; of send-recv the one that sends
+    #[arg(long, value_name = "RANK", default_value_t = 0)]
+    pub root: u32,
+    /// The rank that receives, of send-recv; by default the next one
+    #[arg(long, value_name = "RANK")]
+    pub to: Option<u32>,
+    /// Only so many of the channels
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub channels: Option<u32>,
+    /// The output is the input, or a block of it
+    #[arg(long)]
+    pub in_place: bool,
+}
+
+fn collective() -> impl TypedValueParser<Value = Collective> {
+    let names = PossibleValuesParser::new(Collective::ALL.map(Collective::command_name));
+    names.try_map(|name| Collective::from_command_name(&name).ok_or("no such collective"))
+}
+
+fn schedule() -> impl TypedValueParser<Value = Schedule> {
+    PossibleValuesParser::new(Schedule::ALL.map(Schedule::name))
+        .try_map(|name| name.parse::<Schedule>())
+}
+
+fn transfer() -> impl TypedValueParser<Value = Transfer> {
+    PossibleValuesParser::new(Transfer::ALL.map(Transfer::name))
+        .try_map(|name| name.parse::<Transfer>())
 }
 
 /// Variables given on the command line.

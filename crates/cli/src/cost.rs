@@ -15,6 +15,7 @@ use crate::environment::Environment;
 use crate::input::Source;
 use crate::job::{self, Job};
 use crate::output::Output;
+use crate::rank_order;
 use crate::render::{self, Look};
 use crate::sizes;
 
@@ -180,6 +181,8 @@ pub fn refuse_job_options(arguments: &JobArguments, plan: &str) -> Result<()> {
         ("--hosts", arguments.hosts > 1),
         ("--nvlink-domain", arguments.nvlink_domain),
         ("--collnet", arguments.collnet),
+        ("--gpus", arguments.gpus.is_some()),
+        ("--rank-order", arguments.rank_order != rank_order::HOST),
         ("--without", !arguments.edits.without.is_empty()),
         ("--degrade", !arguments.edits.degrade.is_empty()),
         ("--set", !arguments.variables.set.is_empty()),

@@ -14,6 +14,7 @@ use crate::environment::Environment;
 use crate::input::Source;
 use crate::job::{self, Job};
 use crate::output::Output;
+use crate::rank_order;
 use crate::render::{Look, differences, settings};
 use crate::sizes;
 
@@ -104,6 +105,8 @@ fn read(
         hosts: arguments.hosts,
         nvlink_domain: arguments.nvlink_domain,
         collnet: arguments.collnet,
+        gpus: None,
+        rank_order: rank_order::HOST.to_owned(),
         edits: EditArguments {
             without: side.without.to_vec(),
             degrade: side.degrade.to_vec(),

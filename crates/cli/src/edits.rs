@@ -12,7 +12,7 @@ const OFFERED: usize = 3;
 /// Makes the edits. One that names a host is made there alone, the others on every host that has the device. A file that
 /// holds several hosts is edited as a whole: its hosts are those of the job.
 pub fn apply(hosts: Vec<(Machine, u32)>, edits: &[Edit]) -> Result<Vec<(Machine, u32)>> {
-    edits.iter().try_fold(hosts, |hosts, edit| one(hosts, edit))
+    edits.iter().try_fold(hosts, one)
 }
 
 fn one(mut hosts: Vec<(Machine, u32)>, edit: &Edit) -> Result<Vec<(Machine, u32)>> {

@@ -99,6 +99,14 @@ impl Source {
     }
 }
 
+/// Reads a plan from a file, or from standard input (`-`).
+pub fn plan(file: &Path) -> Result<Plan> {
+    let read = Bytes::read(file, Plan::MAX_BYTES)?;
+    // What is no text is shown as far as it goes, in the message that it is no plan.
+    let text = String::from_utf8_lossy(&read.bytes);
+    Plan::from_json(&text).with_context(|| read.label)
+}
+
 /// A file's content.
 struct Bytes {
     /// What the machine or plan is called.

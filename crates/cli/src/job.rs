@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use plan::nccl_graph::{self, GpuAddress, GraphFile};
 use plan::{CostTable, Fingerprint, Plan, Producer, RequestSummary, Setting};
 use planner::artifact::{self, Description};
-use planner::cluster::nvlink_domain;
+use planner::cluster::{gpu_devices, nvlink_domain, with_gpus};
 use planner::cost::{self, Profile};
 use planner::{Cluster, HostPlan, Joined, Settings};
 use topology::NodeType;
@@ -14,12 +14,16 @@ use topology::NodeType;
 use crate::arguments::JobArguments;
 use crate::edits;
 use crate::environment::Environment;
-use crate::input::Machine;
+use crate::input::{Machine, Source};
 use crate::output::Output;
-use crate::render::{count, summary};
+use crate::render::{count, ranges, summary};
+use crate::{numbers, rank_order};
 
 /// Whose decisions are made.
 const PROFILE: &str = "nccl-2.30";
+
+/// Most GPUs that a list of GPUs may name.
+const MOST_GPUS: usize = 1 << 16;
 
 /// Largest graph file that is read, bytes.
 const GRAPH_FILE_LIMIT: u64 = 64 << 20;
@@ -53,8 +57,19 @@ impl Job {
         environment: &Environment,
         output: &mut Output,
     ) -> Result<Self> {
+        let machines = read_machines(arguments, output)?;
+        Self::of_machines(machines, arguments, environment, output)
+    }
+
+    /// Plans the job that these machines make.
+    pub fn of_machines(
+        machines: Vec<Machine>,
+        arguments: &JobArguments,
+        environment: &Environment,
+        output: &mut Output,
+    ) -> Result<Self> {
         let settings = read_settings(arguments, environment, output)?;
-        let hosts = hosts(read_machines(arguments, output)?, arguments, output)?;
+        let hosts = hosts(machines, arguments, output)?;
         Self::of(hosts, arguments, settings, &Profile::nccl_2_30(), output)
     }
 
@@ -102,6 +117,9 @@ impl Job {
             };
             cluster.place(ids[at], copies);
         }
+        if let Some(order) = rank_order::parse(&arguments.rank_order, &cluster.gpu_runs())? {
+            cluster.order_ranks(order);
+        }
         let mut joined = Joined::new(cluster.plan(arguments.collnet, &settings)?, &settings)?;
         for node in joined
             .plan
@@ -114,6 +132,9 @@ impl Job {
                 .extend(node.warnings.drain(..).map(|warning| warning.to_string()));
         }
         let costs = cost::table(&joined.cost_inputs(), &settings.tuning, profile)?;
+        output
+            .warnings
+            .extend(joined.notes().iter().map(ToString::to_string));
         let request = RequestSummary {
             hosts: joined.layout().hosts(),
             nvlink_domain: joined
@@ -159,8 +180,12 @@ impl Job {
             .clone()
             .settings(&settings)
             .request(&self.request)
-            .part("graph-file", graphs.unwrap_or_default().as_bytes())
-            .finish();
+            .part("graph-file", graphs.unwrap_or_default().as_bytes());
+        let fingerprint = match &self.joined.plan.order {
+            Some(order) => fingerprint.part("rank-order", format!("{order:?}").as_bytes()),
+            None => fingerprint,
+        }
+        .finish();
         let producer = Producer {
             name: "topo".to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -285,6 +310,25 @@ pub fn read_machines(arguments: &JobArguments, output: &mut Output) -> Result<Ve
     files.map(|file| Machine::read(file, output)).collect()
 }
 
+/// The plan that the job's only file is, or the machines that its files are.
+pub fn read_plan(
+    arguments: &JobArguments,
+    output: &mut Output,
+) -> Result<Result<Box<Plan>, Vec<Machine>>> {
+    refuse_input_twice(arguments)?;
+    let mut machines = Vec::new();
+    for file in &arguments.files {
+        match Source::read(file, output)? {
+            Source::Plan(_, plan) if arguments.files.len() == 1 => return Ok(Ok(plan)),
+            Source::Plan(name, _) => {
+                bail!("{name} is a plan; expected it alone, or topology files only")
+            }
+            Source::Topology(machine) => machines.push(machine),
+        }
+    }
+    Ok(Err(machines))
+}
+
 /// The machines of the job in host order, each with how many in a row, edited as the arguments say.
 pub fn hosts(
     machines: Vec<Machine>,
@@ -298,7 +342,10 @@ pub fn hosts(
     }
     let alone = machines.len() == 1 && arguments.hosts == 1;
     let mut hosts = Vec::new();
-    for machine in machines {
+    for mut machine in machines {
+        if let Some(list) = &arguments.gpus {
+            some_gpus(&mut machine, list)?;
+        }
         let recorded = machine.recorded_hosts();
         if recorded > 1 {
             if !alone {
@@ -316,6 +363,33 @@ pub fn hosts(
         hosts.push((machine, arguments.hosts));
     }
     edits::apply(hosts, &arguments.edits.all())
+}
+
+/// Leaves a machine only the GPUs of a list.
+fn some_gpus(machine: &mut Machine, list: &str) -> Result<()> {
+    let document = &machine.document;
+    let there = gpu_devices(document);
+    let wanted = numbers::list(list, MOST_GPUS).with_context(|| format!("--gpus {list}"))?;
+    let mut devices: Vec<i32> = Vec::new();
+    for wanted in wanted {
+        let found = i32::try_from(wanted).ok().filter(|dev| there.contains(dev));
+        let Some(dev) = found else {
+            bail!(
+                "--gpus {list}: {} has no GPU{wanted}; it has GPU {}",
+                document.file,
+                ranges(&there, ", ")
+            );
+        };
+        if devices.contains(&dev) {
+            bail!("--gpus {list}: GPU{dev} is named twice");
+        }
+        devices.push(dev);
+    }
+    if devices.len() < there.len() {
+        machine.document = with_gpus(document, &devices);
+        machine.edits.push(format!("--gpus {list}"));
+    }
+    Ok(())
 }
 
 /// Makes one machine of hosts that share an NVLink domain.

@@ -3,8 +3,8 @@
 //! Everything outside enters and leaves here: arguments, environment, files, the terminal. What a command says is made by
 //! plain functions that return text; `main` prints it.
 //!
-//! In reading order: [`arguments`], [`environment`], [`input`], [`job`], [`edits`], [`plan`], [`show`], [`why`],
-//! [`cost`], [`what_if`], [`diff`], [`sizes`], [`render`], [`output`],
+//! In reading order: [`arguments`], [`environment`], [`input`], [`job`], [`edits`], [`plan`], [`rank`], [`show`], [`why`],
+//! [`cost`], [`what_if`], [`diff`], [`program`], [`run`], [`sizes`], [`render`], [`output`],
 //! [`exit`].
 
 mod arguments;
@@ -17,9 +17,14 @@ mod exit;
 mod generate;
 mod input;
 mod job;
+mod numbers;
 mod output;
 mod plan;
+mod program;
+mod rank;
+mod rank_order;
 mod render;
+mod run;
 mod show;
 mod sizes;
 mod suggest;
@@ -41,10 +46,14 @@ fn main() -> ExitCode {
     let mut output = Output::default();
     let done = match &arguments.command {
         Command::Plan(arguments) => plan::run(arguments, &environment, &mut output),
+        Command::Rank(arguments) => rank::run(arguments, &environment, &mut output),
         Command::Show(arguments) => show::run(arguments, &environment, &mut output),
         Command::Cost(arguments) => cost::run(arguments, &environment, &mut output),
         Command::WhatIf(arguments) => what_if::run(arguments, &environment, &mut output),
         Command::Diff(arguments) => diff::run(arguments, &environment, &mut output),
+        Command::Program(arguments) => program::run(arguments, &environment, &mut output),
+        Command::Run(arguments) => run::run(arguments, &environment, &mut output),
+        Command::Calibrate(arguments) => run::calibrate::run(arguments, &mut output),
         Command::Completions { shell } => generate::completions(*shell, &mut output),
         Command::Man { directory } => generate::man(directory.as_deref(), &mut output),
     };

@@ -13,6 +13,15 @@ pub struct Output {
     pub differs: bool,
 }
 
+/// The forms of what a rank does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum RankFormat {
+    /// Tables for people
+    Text,
+    /// Everything, as JSON
+    Json,
+}
+
 /// The forms of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {

@@ -4,13 +4,14 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use plan::Plan;
 
 use crate::arguments::PlanArguments;
 use crate::device::Names;
 use crate::environment::Environment;
 use crate::job::Job;
 use crate::output::{Format, Output};
-use crate::render::{Look, channels, joined, matrix, settings, summary, trail};
+use crate::render::{Look, channels, connections, joined, matrix, settings, summary, trail};
 use crate::wiring::Wiring;
 
 /// Plans files and says what came of it.
@@ -35,13 +36,14 @@ pub fn run(
                 width: environment.width,
                 colour: environment.colour,
             };
+            let artifact = arguments.connections.then(|| job.artifact());
             for machine in 0..job.machines.len() {
                 if machine > 0 {
                     output.text.push('\n');
                 }
                 output
                     .text
-                    .push_str(&page(&job, machine, arguments.explain, look));
+                    .push_str(&page(&job, machine, arguments, artifact.as_ref(), look));
             }
         }
     }
@@ -85,7 +87,13 @@ fn beside(folder: &Path) -> std::io::Result<tempfile::NamedTempFile> {
     builder.tempfile_in(folder)
 }
 
-fn page(job: &Job, machine: usize, explain: bool, look: Look) -> String {
+fn page(
+    job: &Job,
+    machine: usize,
+    arguments: &PlanArguments,
+    artifact: Option<&Plan>,
+    look: Look,
+) -> String {
     let plan = job.node(machine);
     let routing = plan.view.routing();
     let names = Names::new(plan.view.system());
@@ -112,6 +120,13 @@ fn page(job: &Job, machine: usize, explain: bool, look: Look) -> String {
         "GB/s of each and of all; the worst paths they use",
         &graphs,
     );
+    if let Some(artifact) = artifact {
+        section(
+            "Connections",
+            "how the bytes travel, by what is equal",
+            &connections::page(artifact, machine, look),
+        );
+    }
     if machine + 1 == job.machines.len() {
         section(
             "Job",
@@ -119,7 +134,7 @@ fn page(job: &Job, machine: usize, explain: bool, look: Look) -> String {
             &joined::facts(&job.joined, look),
         );
     }
-    if explain {
+    if arguments.explain {
         let attempts = trail::long(&plan.trails, plan.view.inter, look);
         section("Search", "attempt by attempt", &attempts);
     } else {

@@ -29,7 +29,8 @@ pub fn sizes(text: &str) -> Result<Sizes, String> {
     Ok(Sizes { from, to })
 }
 
-fn size(text: &str) -> Result<u64, String> {
+/// Reads `64K`.
+pub fn size(text: &str) -> Result<u64, String> {
     let wrong = || {
         format!(
             "`{text}` is no size; expected bytes from 1 on, such as 64K or 1G (K, M, G, T are powers of 1024)"
@@ -103,6 +104,23 @@ pub fn collectives(text: &str) -> Result<Collectives, String> {
             ))
         }
     }
+}
+
+/// Reads `all-reduce` or `AllReduce`: one of all that can be run.
+pub fn collective(text: &str) -> Result<Collective, String> {
+    let plain: String = text
+        .chars()
+        .filter(|letter| !matches!(letter, '-' | '_'))
+        .collect();
+    plain.parse().map_err(|_| {
+        let names = Collective::ALL.map(kebab);
+        let near = crate::suggest::nearest(text, names.iter().map(String::as_str), 1);
+        format!(
+            "`{text}` is no collective{}; expected one of {}",
+            crate::suggest::question(&near).trim_end_matches('?'),
+            names.join(", ")
+        )
+    })
 }
 
 /// `all-reduce` for AllReduce.

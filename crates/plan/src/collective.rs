@@ -27,6 +27,8 @@ pub enum Collective {
     Gather = 6,
     /// From one rank a piece to each. NCCL makes it of point-to-point transfers.
     Scatter = 7,
+    /// One rank's data to one other: a transfer by itself, of which groups are made.
+    SendRecv = 8,
 }
 
 impl Collective {
@@ -40,7 +42,7 @@ impl Collective {
     ];
 
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Broadcast,
         Self::Reduce,
         Self::AllGather,
@@ -49,6 +51,7 @@ impl Collective {
         Self::AllToAll,
         Self::Gather,
         Self::Scatter,
+        Self::SendRecv,
     ];
 
     /// NCCL's name.
@@ -62,7 +65,30 @@ impl Collective {
             Self::AllToAll => "AllToAll",
             Self::Gather => "Gather",
             Self::Scatter => "Scatter",
+            Self::SendRecv => "SendRecv",
         }
+    }
+
+    /// The name on the command line.
+    pub const fn command_name(self) -> &'static str {
+        match self {
+            Self::Broadcast => "broadcast",
+            Self::Reduce => "reduce",
+            Self::AllGather => "all-gather",
+            Self::ReduceScatter => "reduce-scatter",
+            Self::AllReduce => "all-reduce",
+            Self::AllToAll => "all-to-all",
+            Self::Gather => "gather",
+            Self::Scatter => "scatter",
+            Self::SendRecv => "send-recv",
+        }
+    }
+
+    /// The collective with a name of the command line.
+    pub fn from_command_name(name: &str) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|known| known.command_name() == name)
     }
 
     /// Bytes that the busiest link must carry per byte of message, at best: bus bandwidth is algorithm bandwidth times
@@ -71,7 +97,7 @@ impl Collective {
     pub fn bus_factor(self, ranks: u32) -> f64 {
         let ranks = f64::from(ranks.max(1));
         match self {
-            Self::Broadcast | Self::Reduce => 1.0,
+            Self::Broadcast | Self::Reduce | Self::SendRecv => 1.0,
             Self::AllReduce => 2.0 * (ranks - 1.0) / ranks,
             Self::AllGather
             | Self::ReduceScatter
@@ -83,7 +109,23 @@ impl Collective {
 
     /// Whether ranks hold or receive only a piece of the message, one per rank.
     pub const fn splits_message(self) -> bool {
-        !matches!(self, Self::Broadcast | Self::Reduce | Self::AllReduce)
+        !matches!(
+            self,
+            Self::Broadcast | Self::Reduce | Self::AllReduce | Self::SendRecv
+        )
+    }
+
+    /// Whether the operation is applied: whether data of several ranks becomes one.
+    pub const fn reduces(self) -> bool {
+        matches!(self, Self::AllReduce | Self::ReduceScatter | Self::Reduce)
+    }
+
+    /// Whether one rank has or gets the whole message.
+    pub const fn has_root(self) -> bool {
+        matches!(
+            self,
+            Self::Broadcast | Self::Reduce | Self::Gather | Self::Scatter
+        )
     }
 }
 
@@ -157,7 +199,10 @@ impl Algorithm {
                 )
             }
             Collective::AllReduce => !matches!(self, Self::Pat),
-            Collective::AllToAll | Collective::Gather | Collective::Scatter => false,
+            Collective::AllToAll
+            | Collective::Gather
+            | Collective::Scatter
+            | Collective::SendRecv => false,
         }
     }
 }

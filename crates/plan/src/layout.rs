@@ -170,6 +170,9 @@ impl Layout {
         }
         // Runs without ranks would hide those that begin at the same rank.
         layout.runs.retain(|run| run.islands > 0);
+        if let Some(order) = order {
+            order.check_length(layout.ranks)?;
+        }
         if let Some(order) = order.filter(|order| !order.is_plain()) {
             let slots = order.slots(layout.ranks)?;
             layout.ordered = Some(Box::new(Ordered::new(&layout, slots)));

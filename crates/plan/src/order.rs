@@ -112,9 +112,21 @@ impl RankOrder {
     /// Whether ranks simply count host after host.
     pub fn is_plain(&self) -> bool {
         match self.0.as_slice() {
-            [] => true,
             [run] => run.first == 0 && (run.step == 1 || run.count == 1),
             _ => false,
+        }
+    }
+
+    /// Checks that the order has as many entries as the job has ranks.
+    ///
+    /// # Errors
+    /// It has not.
+    pub fn check_length(&self, ranks: u32) -> Result<(), OrderError> {
+        let found = self.0.iter().map(|run| u64::from(run.count)).sum();
+        if found == u64::from(ranks) {
+            Ok(())
+        } else {
+            Err(OrderError::Length { found, ranks })
         }
     }
 
@@ -126,10 +138,7 @@ impl RankOrder {
         if ranks > MAX_ORDERED_RANKS {
             return Err(OrderError::TooManyRanks { ranks });
         }
-        let found = self.0.iter().map(|run| u64::from(run.count)).sum();
-        if found != u64::from(ranks) {
-            return Err(OrderError::Length { found, ranks });
-        }
+        self.check_length(ranks)?;
         let mut slots: Vec<u32> = Vec::with_capacity(ranks as usize);
         let mut rank_of = vec![u32::MAX; ranks as usize];
         let mut repeated = None;

@@ -3,6 +3,8 @@
 //! A plan stores this once per group of a machine ([`Transports`]); the [`Connection`] of two ranks of the job follows
 //! from it.
 
+use std::fmt;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use topology::PathType;
@@ -258,4 +260,55 @@ pub enum Connection {
         /// The receiver's port.
         receiver: NetEnd,
     },
+}
+
+impl fmt::Display for NotDirect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OtherHost => f.write_str("the GPUs are in different hosts"),
+            Self::OtherNode => f.write_str("the GPUs are in different nodes of the host"),
+            Self::Path { path, limit } => {
+                write!(f, "{path} is farther than {limit} (NCCL_P2P_LEVEL)")
+            }
+            Self::Relay => f.write_str(
+                "a GPU in between cannot relay what the driver copies (NCCL_P2P_USE_CUDA_MEMCPY)",
+            ),
+            Self::NetworkFaster => f.write_str("the network is faster"),
+        }
+    }
+}
+
+impl fmt::Display for NotShared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::OtherHost => "the hosts share no memory",
+            Self::Disabled => "shared memory is off (NCCL_SHM_DISABLE)",
+            Self::NetworkFaster => "the network is faster",
+        })
+    }
+}
+
+impl fmt::Display for NoGdr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nic => f.write_str("the NIC has no GPUDirect RDMA"),
+            Self::Gpu => f.write_str("the GPU has no GPUDirect RDMA"),
+            Self::Partition => f.write_str("the rank runs on a part of a GPU"),
+            Self::Read => f.write_str("reading GPU memory is off (NCCL_NET_GDR_READ)"),
+            Self::Path { path, limit } => {
+                write!(f, "{path} is farther than {limit} (NCCL_NET_GDR_LEVEL)")
+            }
+            Self::NoProxy => f.write_str("no rank runs on the GPU beside the NIC"),
+        }
+    }
+}
+
+impl fmt::Display for Gdr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Direct => f.write_str("GDR"),
+            Self::Pci => f.write_str("GDR over PCI"),
+            Self::Host(why) => write!(f, "no GDR: {why}"),
+        }
+    }
 }

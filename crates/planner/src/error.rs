@@ -66,6 +66,14 @@ pub enum Error {
         /// How many.
         ranks: u64,
     },
+    /// One host of a job of different ones.
+    #[error("host {host}: {error}")]
+    OfHost {
+        /// The first host that is such a machine, counted over the job.
+        host: u32,
+        /// What is wrong with it.
+        error: Box<Error>,
+    },
     /// The rank order does not fit the job.
     #[error(transparent)]
     RankOrder(#[from] plan::OrderError),

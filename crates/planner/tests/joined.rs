@@ -1,56 +1,15 @@
 //! What holds for every job, whatever its machines: rings visit every rank, trees span all of them, schedules match.
 
-use std::path::PathBuf;
+mod common;
 
+use common::{artifact_of, document, join, machines, settings, system};
 use plan::expand::double_tree;
-use plan::{Connection, GraphKind, NotDirect, NotShared};
+use plan::{Connection, Expansion, GraphKind, NotDirect, NotShared, Plan, RankOrder, RankView};
 use planner::cluster::nvlink_domain;
 
-use planner::{Cluster, Error, Joined, Settings};
+use planner::{Cluster, Error, Joined};
 use proptest::prelude::*;
-use topology::xml::Document;
 use topology::{PathType, System};
-
-fn folder() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../topologies")
-}
-
-/// The machines with a topology file, by name.
-fn machines() -> Vec<String> {
-    let mut names: Vec<String> = std::fs::read_dir(folder())
-        .into_iter()
-        .flatten()
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| path.join("topology.xml").is_file())
-        .filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned()))
-        .collect();
-    names.sort();
-    assert!(!names.is_empty(), "no machines in {}", folder().display());
-    names
-}
-
-fn document(name: &str) -> Document {
-    let path = folder().join(name).join("topology.xml");
-    let bytes = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    topology::xml::parse(name, &bytes).unwrap_or_else(|error| panic!("{name}: {error}"))
-}
-
-fn system(name: &str) -> System {
-    System::from_document(&document(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
-}
-
-fn settings(variables: &[(&str, &str)]) -> Settings {
-    Settings::from_variables(
-        variables
-            .iter()
-            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned())),
-    )
-}
-
-fn join(cluster: &Cluster, variables: &[(&str, &str)]) -> Result<Joined, Error> {
-    let settings = settings(variables);
-    Joined::new(cluster.plan(false, &settings)?, &settings)
-}
 
 fn check_rings(joined: &Joined) -> Result<(), TestCaseError> {
     let ranks = joined.layout().ranks();
@@ -201,6 +160,95 @@ fn check_connections(joined: &Joined, rank: u32) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+/// Which order ranks have: host after host, dealt in turn, or shuffled.
+#[derive(Debug, Clone, Copy)]
+enum Order {
+    Plain,
+    Dealt,
+    Shuffled(u64),
+}
+
+fn order() -> impl Strategy<Value = Order> {
+    prop_oneof![
+        Just(Order::Plain),
+        Just(Order::Dealt),
+        any::<u64>().prop_map(Order::Shuffled),
+    ]
+}
+
+fn cluster(runs: &[(prop::sample::Index, u32)], order: Order) -> Cluster {
+    let names = machines();
+    let mut cluster = Cluster::new();
+    for (machine, hosts) in runs {
+        let machine = cluster.add_machine(system(machine.get::<String>(&names)));
+        cluster.place(machine, *hosts);
+    }
+    match order {
+        Order::Plain => {}
+        Order::Dealt => cluster.order_ranks(RankOrder::round_robin(&cluster.gpu_runs())),
+        Order::Shuffled(seed) => {
+            let mut slots: Vec<u32> = (0..cluster.ranks() as u32).collect();
+            slots.sort_by_key(|slot| (u64::from(*slot) ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+            cluster.order_ranks(RankOrder::new(slots));
+        }
+    }
+    cluster
+}
+
+/// Each rank's view, from the file alone, is its part of the whole; and neighbours tell the same of what joins them.
+fn check_views(joined: &Joined, read: &Expansion) -> Result<(), TestCaseError> {
+    let ranks = joined.layout().ranks();
+    let views: Vec<RankView> = (0..ranks)
+        .map(|rank| read.rank_view(rank))
+        .collect::<Result<_, _>>()
+        .map_err(|error| TestCaseError::fail(error.to_string()))?;
+    for channel in 0..joined.common().channels.count() {
+        let ring: Vec<u32> = joined.expansion.ring(channel).collect();
+        for (rank, view) in views.iter().enumerate() {
+            let rank = rank as u32;
+            let view = &view.channels[channel as usize];
+            let peer = |other: u32| &views[other as usize].channels[channel as usize];
+            if let Some(own) = view.ring {
+                prop_assert_eq!(ring[own.index as usize], rank);
+                prop_assert_eq!(own.next.peer, ring[(own.index as usize + 1) % ring.len()]);
+                let there = peer(own.next.peer).ring.expect("a ring of several ranks");
+                prop_assert_eq!(there.previous.peer, rank);
+                prop_assert_eq!(there.previous.receive, own.next.send);
+            } else {
+                prop_assert_eq!(ranks, 1);
+            }
+            let whole = joined.expansion.tree_place(rank, channel).expect("a rank");
+            prop_assert_eq!(view.tree.up.map(|link| link.peer), whole.up);
+            prop_assert_eq!(
+                view.tree.down.map(|down| down.map(|link| link.peer)),
+                whole.down
+            );
+            if let Some(up) = view.tree.up {
+                let below = peer(up.peer).tree.down.into_iter().flatten();
+                let back = below.into_iter().find(|link| link.peer == rank);
+                prop_assert_eq!(
+                    back.map(|link| (link.send, link.receive)),
+                    Some((up.receive, up.send))
+                );
+            }
+        }
+    }
+    for (rank, view) in views.iter().enumerate() {
+        let rank = rank as u32;
+        let nvls = joined.expansion.nvls_place(rank);
+        prop_assert_eq!(
+            view.nvls.as_ref().map(|view| view.head),
+            nvls.map(|place| place.head)
+        );
+        prop_assert_eq!(
+            view.collnet.as_ref().map(|view| view.place.clone()),
+            joined.expansion.direct_place(rank)
+        );
+        prop_assert!(read.schedule(rank).eq(joined.expansion.schedule(rank)));
+    }
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -208,13 +256,9 @@ proptest! {
     fn every_job_is_connected(
         runs in proptest::collection::vec((any::<prop::sample::Index>(), 1u32..20), 1..3),
         rank in any::<prop::sample::Index>(),
+        order in order(),
     ) {
-        let names = machines();
-        let mut cluster = Cluster::new();
-        for (machine, hosts) in &runs {
-            let machine = cluster.add_machine(system(machine.get::<String>(&names)));
-            cluster.place(machine, *hosts);
-        }
+        let cluster = cluster(&runs, order);
         match join(&cluster, &[]) {
             // NCCL refuses such a job too; the message says why.
             Err(error) => prop_assert!(!error.to_string().is_empty()),
@@ -225,6 +269,26 @@ proptest! {
                 check_connections(&joined, rank.index(joined.layout().ranks() as usize) as u32)?;
             }
         }
+    }
+
+    #[test]
+    fn a_plan_file_says_what_the_joined_job_says(
+        runs in proptest::collection::vec((any::<prop::sample::Index>(), 1u32..6), 1..3),
+        order in order(),
+        collnet in any::<bool>(),
+    ) {
+        let cluster = cluster(&runs, order);
+        let Ok(joined) = cluster
+            .plan(collnet, &settings(&[]))
+            .and_then(|plan| Joined::new(plan, &settings(&[])))
+        else {
+            return Ok(());
+        };
+        let plan = artifact_of(&joined);
+        let text = plan.to_json().expect("a plan without contradictions");
+        let read = Plan::from_json(&text).expect("the plan as it was written");
+        prop_assert_eq!(&read, &plan);
+        check_views(&joined, &read.expand().expect("a whole plan"))?;
     }
 
     #[test]

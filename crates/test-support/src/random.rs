@@ -10,8 +10,11 @@ const MOST_GPUS: usize = 10;
 /// Most network ports of a machine.
 const MOST_PORTS: usize = 12;
 
-/// Processors: architecture, vendor, family, model.
-const PROCESSORS: [(&str, Option<(&str, &str, &str)>); 9] = [
+/// Vendor, family and model, which only x86 has.
+type Model = (&'static str, &'static str, &'static str);
+
+/// Processors: architecture and model.
+const PROCESSORS: [(&str, Option<Model>); 9] = [
     ("x86_64", Some(("GenuineIntel", "6", "79"))),
     ("x86_64", Some(("GenuineIntel", "6", "85"))),
     ("x86_64", Some(("GenuineIntel", "6", "143"))),

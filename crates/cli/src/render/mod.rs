@@ -2,6 +2,7 @@
 
 pub mod branch;
 pub mod channels;
+pub mod connections;
 pub mod cost;
 pub mod differences;
 pub mod document;
@@ -9,6 +10,9 @@ pub mod grid;
 pub mod joined;
 pub mod matrix;
 pub mod path;
+pub mod program;
+pub mod rank;
+pub mod run;
 pub mod settings;
 pub mod summary;
 pub mod table;

@@ -5,7 +5,10 @@ mod compare;
 mod jobs;
 mod mistakes;
 mod pages;
+mod programs;
+mod ranks;
 mod renumber;
+mod run;
 mod surroundings;
 
 use std::path::{Path, PathBuf};

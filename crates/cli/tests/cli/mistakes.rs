@@ -58,6 +58,7 @@ fn mistyped_commands_and_flags_get_a_suggestion() {
     );
     refused(&["plan", "topologies/dgx-h100", "--hosts", "0"]);
     refused(&["plan", "topologies/dgx-h100", "--set", "NCCL_CROSS_NIC"]);
+    refused(&["rank", "topologies/dgx-h100"]);
     let said = refused(&[
         "plan",
         "topologies/dgx-h100",

@@ -47,6 +47,19 @@ fn whole_pages() {
         "explain-pcie-8gpu-nicsw.txt",
         &ok(&["plan", "topologies/pcie-8gpu-nicsw", "--explain"]).out,
     );
+    for (name, machine) in [
+        ("connections-dgx-1v.txt", "topologies/dgx-1v"),
+        (
+            "connections-pcie-8gpu-niccpu.txt",
+            "topologies/pcie-8gpu-niccpu",
+        ),
+        ("connections-dgx-h100.txt", "topologies/dgx-h100"),
+    ] {
+        let page = ok(&["plan", machine, "--hosts", "2", "--connections"]).out;
+        let (_, section) = page.split_once("\nConnections").unwrap();
+        let (section, _) = section.split_once("\nJob").unwrap();
+        expect(name, section);
+    }
     expect(
         "show-dgx-h100.txt",
         &ok(&["show", "topologies/dgx-h100"]).out,
@@ -68,6 +81,7 @@ fn every_machine_can_be_shown_and_fits_the_page() {
             (80, vec!["show"]),
             (80, vec!["plan"]),
             (120, vec!["plan", "--explain"]),
+            (80, vec!["plan", "--hosts", "2", "--connections"]),
         ] {
             let output = topo()
                 .args(arguments)

@@ -8,8 +8,10 @@
 //! [`RankOrder`] of its own.
 
 mod domain;
+mod subset;
 
 pub use domain::nvlink_domain;
+pub use subset::{gpu_devices, with_gpus};
 
 use plan::{Layout, NodePlace, RankOrder, Shape};
 use topology::{NodeType, System};
@@ -67,7 +69,7 @@ impl Cluster {
 
     /// Gives ranks to GPUs in another order than host after host.
     pub fn order_ranks(&mut self, order: RankOrder) {
-        self.order = Some(order).filter(|order| !order.is_plain());
+        self.order = Some(order);
     }
 
     /// GPUs of the machines in a row: how many each has, and how many machines.
@@ -115,6 +117,11 @@ impl Cluster {
         let mut number = vec![None; self.machines.len()];
         let mut machines = Vec::new();
         let mut runs = Vec::new();
+        let several = self
+            .runs
+            .iter()
+            .any(|(machine, _)| *machine != self.runs[0].0);
+        let mut host = 0;
         for (machine, count) in &self.runs {
             let Some(system) = self.system(*machine) else {
                 return Err(Error::UnknownMachine);
@@ -123,10 +130,18 @@ impl Cluster {
             let at = match *slot {
                 Some(at) => at,
                 None => {
-                    machines.push(MachinePlan::new(system, collnet, settings, ranks as usize)?);
+                    let planned = MachinePlan::new(system, collnet, settings, ranks as usize);
+                    machines.push(planned.map_err(|error| match several {
+                        true => Error::OfHost {
+                            host,
+                            error: Box::new(error),
+                        },
+                        false => error,
+                    })?);
                     *slot.insert(machines.len() - 1)
                 }
             };
+            host += system.hosts().len().max(1) as u32 * *count;
             runs.push((at, *count));
         }
         let layout = Layout::new(
@@ -141,7 +156,7 @@ impl Cluster {
             layout,
             machines,
             runs,
-            order: self.order.clone(),
+            order: self.order.clone().filter(|order| !order.is_plain()),
             collnet: collnet && settings.collnet_enable != Some(false),
         })
     }

@@ -7,11 +7,13 @@
 
 mod channels;
 mod costing;
+mod notes;
 mod nvls;
 mod p2p;
 pub mod summary;
 mod transports;
 
+pub use notes::Note;
 pub use summary::Facts;
 
 use plan::{Buffers, Common, Expansion, GraphKind, Layout, NodeParts, NodePlace, Transports};

@@ -136,10 +136,9 @@ impl Thousandths {
         this.uneven = (0..links.len() as u32)
             .filter(|link| this.place[*link as usize] != NONE)
             .collect();
-        let mut next = this.binding as u32;
-        for place in this.place.iter_mut().filter(|place| **place == NONE) {
+        let others = this.place.iter_mut().filter(|place| **place == NONE);
+        for (place, next) in others.zip(this.binding as u32..) {
             *place = next;
-            next += 1;
         }
         this.follow(floats);
         this

@@ -14,7 +14,7 @@ impl<R: Residual> Walk<'_, R> {
         if self.current.pattern == Pattern::Nvls {
             self.through_switch(head);
         } else {
-            self.to_all(head);
+            self.join_all(head);
         }
     }
 
@@ -30,7 +30,7 @@ impl<R: Residual> Walk<'_, R> {
     }
 
     /// CollNet direct: the head exchanges its part with every other GPU.
-    fn to_all(&mut self, head: u32) {
+    fn join_all(&mut self, head: u32) {
         let wiring = self.wiring;
         let gpus = wiring.gpus as u32;
         let share = (1.0 / f64::from(gpus - 1)) as f32;

@@ -1,0 +1,106 @@
+/* Times MPI's collectives the way `topo run --time` times ours: warm buffers, as many calls in a row as fill the
+ * given time, the slowest rank's average. Usage:
+ *
+ *     collectives COLLECTIVE FROM_BYTES TO_BYTES FACTOR MILLISECONDS
+ *
+ * Rank 0 prints one line per size: bytes, microseconds. Sizes are nccl-tests': of the large side for collectives that
+ * gather or scatter. A broadcast is answered by one of the last rank, so that it cannot begin before it arrived; half
+ * of the time of both is reported.
+ */
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, BROADCAST, ALL_TO_ALL, COLLECTIVES };
+static const char *const names[COLLECTIVES] = {"all-reduce", "all-gather", "reduce-scatter", "broadcast", "all-to-all"};
+
+static int rank, ranks;
+
+/* One call; a broadcast is two. */
+static void call(int collective, float *in, float *out, int count)
+{
+    switch (collective) {
+    case ALL_REDUCE:
+        MPI_Allreduce(in, out, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+        break;
+    case ALL_GATHER:
+        MPI_Allgather(in, count, MPI_FLOAT, out, count, MPI_FLOAT, MPI_COMM_WORLD);
+        break;
+    case REDUCE_SCATTER:
+        MPI_Reduce_scatter_block(in, out, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+        break;
+    case BROADCAST:
+        MPI_Bcast(out, count, MPI_FLOAT, 0, MPI_COMM_WORLD);
+        MPI_Bcast(out, count, MPI_FLOAT, ranks - 1, MPI_COMM_WORLD);
+        break;
+    case ALL_TO_ALL:
+        MPI_Alltoall(in, count, MPI_FLOAT, out, count, MPI_FLOAT, MPI_COMM_WORLD);
+        break;
+    }
+}
+
+/* Seconds of `times` calls on the slowest rank. */
+static double calls(int collective, float *in, float *out, int count, long times)
+{
+    MPI_Barrier(MPI_COMM_WORLD);
+    double begin = MPI_Wtime();
+    for (long i = 0; i < times; i++)
+        call(collective, in, out, count);
+    double own = MPI_Wtime() - begin, slowest = 0;
+    MPI_Allreduce(&own, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    return slowest;
+}
+
+int main(int argc, char **argv)
+{
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    int collective = COLLECTIVES;
+    if (argc == 6)
+        for (collective = 0; collective < COLLECTIVES; collective++)
+            if (strcmp(argv[1], names[collective]) == 0)
+                break;
+    if (collective == COLLECTIVES) {
+        if (rank == 0)
+            fprintf(stderr, "usage: %s COLLECTIVE FROM_BYTES TO_BYTES FACTOR MILLISECONDS\n", argv[0]);
+        MPI_Abort(MPI_COMM_WORLD, 2);
+    }
+    size_t from = strtoull(argv[2], NULL, 10), to = strtoull(argv[3], NULL, 10), factor = strtoull(argv[4], NULL, 10);
+    double seconds = strtod(argv[5], NULL) / 1000;
+    size_t most = to + 64 * sizeof(float);
+    float *in = aligned_alloc(4096, (most + 4095) / 4096 * 4096), *out = aligned_alloc(4096, (most + 4095) / 4096 * 4096);
+    if (!in || !out || factor < 2) {
+        fprintf(stderr, "not enough memory, or a factor below 2\n");
+        MPI_Abort(MPI_COMM_WORLD, 2);
+    }
+    memset(in, 0, most);
+    memset(out, 0, most);
+    for (size_t bytes = from; bytes <= to; bytes *= factor) {
+        int splits = collective != ALL_REDUCE && collective != BROADCAST;
+        size_t elements = bytes / sizeof(float) / (splits ? ranks : 1);
+        int count = (int)(elements ? elements : 1);
+        /* Growing batches until one takes a tenth of the time, then one that fills it. */
+        long times = 1;
+        double taken = calls(collective, in, out, count, 2);
+        taken = calls(collective, in, out, count, times);
+        while (taken < seconds / 10 && times < 1000000) {
+            times *= 2;
+            taken = calls(collective, in, out, count, times);
+        }
+        double best[3];
+        long fill = (long)(seconds / 3 * times / taken);
+        fill = fill < 1 ? 1 : fill;
+        for (int i = 0; i < 3; i++)
+            best[i] = calls(collective, in, out, count, fill) / fill;
+        double low = best[0] < best[1] ? best[0] : best[1], high = best[0] < best[1] ? best[1] : best[0];
+        double median = best[2] < low ? low : best[2] > high ? high : best[2];
+        if (rank == 0) {
+            printf("%zu %.3f\n", bytes, median * 1e6 / (collective == BROADCAST ? 2 : 1));
+            fflush(stdout);
+        }
+    }
+    MPI_Finalize();
+    return 0;
+}

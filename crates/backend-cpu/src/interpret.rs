@@ -1,0 +1,443 @@
+//! Running a program: lanes are polled in turn, and a step runs when everything that it needs is there.
+
+use executor::backend::{Part, Surroundings};
+use executor::connections::{Connections, Ends};
+use executor::registered::{Reach, Registered};
+use executor::{Error, Waiting};
+use plan::Protocol;
+use shared_memory::fifo::{FifoProtocol, LowLatency, LowLatency128, Receiver, Sender, Simple};
+use shared_memory::{Bell, Board, Signal, SignalCount};
+
+use crate::program::{BUFFERS, Base, Place, Program, Step};
+use crate::reduce::{self, MOST_OPERANDS};
+use crate::remote;
+
+/// Runs programs together until all have ended.
+pub fn run(
+    parts: &mut [Part<'_, Program>],
+    surroundings: &mut Surroundings<'_>,
+) -> Result<(), Error> {
+    for part in parts.iter_mut() {
+        let memory = &part.memory;
+        let (input, output) = (memory.input(), memory.output());
+        part.program.begin(input, output, part.scratch, part.scalar);
+    }
+    let mut spins = 0;
+    loop {
+        match pass_all(
+            parts,
+            surroundings.connections,
+            surroundings.registered,
+            surroundings.launch,
+        ) {
+            Pass::Done => return Ok(()),
+            Pass::Went => spins = 0,
+            Pass::Stuck if spins < surroundings.spins => {
+                spins += 1;
+                std::hint::spin_loop();
+            }
+            Pass::Stuck => {
+                wait(parts, surroundings)?;
+                spins = 0;
+            }
+            Pass::Failed => return Err(surroundings.supervisor.unreachable()),
+        }
+    }
+}
+
+/// How far a look at all lanes got.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Pass {
+    /// All lanes have ended.
+    Done,
+    /// At least one step was run.
+    Went,
+    /// No step could be run.
+    Stuck,
+    /// A peer's memory is not what was agreed.
+    Failed,
+}
+
+/// Waits with the supervisor's help until a step was run.
+#[cold]
+fn wait(parts: &mut [Part<'_, Program>], surroundings: &mut Surroundings<'_>) -> Result<(), Error> {
+    let (connections, registered) = (&mut *surroundings.connections, surroundings.registered);
+    let launch = surroundings.launch;
+    // Asked only when nothing goes on, so what is waited for does not change.
+    let waiting = std::cell::Cell::new(first_wait(parts));
+    surroundings.supervisor.wait(
+        &mut || {
+            let stuck = pass_all(parts, connections, registered, launch) == Pass::Stuck;
+            if stuck {
+                waiting.set(first_wait(parts));
+            }
+            !stuck
+        },
+        || waiting.get(),
+    )
+}
+
+/// What the first lane that has not ended waits for.
+fn first_wait(parts: &[Part<'_, Program>]) -> Waiting {
+    let lanes = parts.iter().flat_map(|part| {
+        let lanes = part.program.lanes.iter();
+        lanes.map(|lane| (&part.program.steps, lane))
+    });
+    let mut steps = lanes
+        .filter(|(_, lane)| !lane.is_done())
+        .map(|(steps, lane)| &steps[lane.at as usize]);
+    let waiting = steps.find_map(|step| step.waiting.first().copied());
+    waiting.unwrap_or(Waiting::Signal {
+        from: 0,
+        channel: 0,
+    })
+}
+
+#[inline]
+fn pass_all(
+    parts: &mut [Part<'_, Program>],
+    connections: &mut Connections,
+    registered: &Registered,
+    launch: u64,
+) -> Pass {
+    let mut all = Pass::Done;
+    for part in parts {
+        let program = &mut *part.program;
+        let pass = match program.protocol {
+            Protocol::Simple => pass::<Simple>(program, connections, registered, launch),
+            Protocol::Ll => pass::<LowLatency>(program, connections, registered, launch),
+            Protocol::Ll128 => pass::<LowLatency128>(program, connections, registered, launch),
+        };
+        all = match (all, pass) {
+            (Pass::Failed, _) | (_, Pass::Failed) => Pass::Failed,
+            (Pass::Went, _) | (_, Pass::Went) => Pass::Went,
+            (Pass::Stuck, _) | (_, Pass::Stuck) => Pass::Stuck,
+            (Pass::Done, Pass::Done) => Pass::Done,
+        };
+    }
+    all
+}
+
+/// A protocol whose ends a communicator has.
+trait Wired: FifoProtocol {
+    fn ends(connections: &mut Connections) -> Wires<'_, Self>;
+}
+
+/// The connections of one protocol.
+struct Wires<'a, P: FifoProtocol> {
+    ends: &'a mut Ends<P>,
+    signals: &'a mut [Signal],
+    counts: &'a mut [SignalCount],
+    bells: &'a [Bell],
+    boards: &'a [Board],
+}
+
+macro_rules! wired {
+    ($($protocol:ty, $field:ident;)*) => {
+        $(
+            impl Wired for $protocol {
+                #[inline(always)]
+                fn ends(connections: &mut Connections) -> Wires<'_, Self> {
+                    Wires {
+                        ends: &mut connections.$field,
+                        signals: &mut connections.signals,
+                        counts: &mut connections.signal_counts,
+                        bells: &connections.bells,
+                        boards: &connections.boards,
+                    }
+                }
+            }
+        )*
+    };
+}
+
+wired! {
+    Simple, simple;
+    LowLatency, low_latency;
+    LowLatency128, low_latency_128;
+}
+
+/// Runs what can be run of one program.
+#[inline]
+fn pass<P: Wired>(
+    program: &mut Program,
+    connections: &mut Connections,
+    registered: &Registered,
+    launch: u64,
+) -> Pass {
+    let mut wires = P::ends(connections);
+    let Program {
+        lanes,
+        steps,
+        peers,
+        bases,
+        known,
+        reduce,
+        ..
+    } = program;
+    let (mut went, mut done) = (false, true);
+    for lane in lanes {
+        while !lane.is_done() {
+            let step = &steps[lane.at as usize];
+            if !wires.is_ready(step) {
+                done = false;
+                break;
+            }
+            if step.reaches {
+                let mut reach = PeerBases {
+                    peers,
+                    bases,
+                    known,
+                    registered,
+                    launch,
+                };
+                if !reach.look_up(step, wires.boards) {
+                    return Pass::Failed;
+                }
+            }
+            let turn = lane.turn as usize;
+            if !wires.run(step, turn, bases, reduce) {
+                return Pass::Failed;
+            }
+            lane.advance();
+            went = true;
+        }
+    }
+    match (done, went) {
+        (true, _) => Pass::Done,
+        (_, true) => Pass::Went,
+        _ => Pass::Stuck,
+    }
+}
+
+/// Where peers' buffers are, looked up when a launch first needs them.
+struct PeerBases<'a> {
+    peers: &'a [u32],
+    bases: &'a mut [Base],
+    known: &'a mut [u64],
+    registered: &'a Registered,
+    launch: u64,
+}
+
+impl PeerBases<'_> {
+    /// Looks up the peers of a step, whose signals have come; answers whether all are there.
+    #[inline]
+    fn look_up(&mut self, step: &Step, boards: &[Board]) -> bool {
+        let sources = &step.sources[..usize::from(step.source_count)];
+        let destinations = &step.destinations[..usize::from(step.destination_count)];
+        sources.iter().chain(destinations).all(|place| match place {
+            Place::Memory { base, .. } if *base as usize >= BUFFERS => {
+                let peer = *base as usize / BUFFERS - 1;
+                self.known[peer] == self.launch || self.look_up_peer(peer, boards)
+            }
+            _ => true,
+        })
+    }
+
+    fn look_up_peer(&mut self, peer: usize, boards: &[Board]) -> bool {
+        let rank = self.peers[peer];
+        let Some(buffers) = boards[rank as usize].read(self.launch) else {
+            return false;
+        };
+        let bases = &mut self.bases[BUFFERS * (1 + peer)..][..BUFFERS];
+        for (base, buffer) in bases.iter_mut().zip(&buffers) {
+            *base = match self.registered.reach(rank, buffer) {
+                Reach::Here(pointer) => Base::Here(pointer),
+                Reach::Elsewhere { process, address } => Base::Elsewhere { process, address },
+            };
+        }
+        self.known[peer] = self.launch;
+        true
+    }
+}
+
+impl<P: Wired> Wires<'_, P> {
+    /// Whether everything that a step needs is there.
+    #[inline(always)]
+    fn is_ready(&mut self, step: &Step) -> bool {
+        for wait in &step.waits[..usize::from(step.wait_count)] {
+            if !self.counts[*wait as usize].has_come() {
+                return false;
+            }
+        }
+        for source in &step.sources[..usize::from(step.source_count)] {
+            if let Place::Fifo(place) = source
+                && !self.ends.receivers[*place as usize].is_complete(step.bytes)
+            {
+                return false;
+            }
+        }
+        for destination in &step.destinations[..usize::from(step.destination_count)] {
+            if let Place::Fifo(place) = destination
+                && !self.ends.senders[*place as usize].is_free()
+            {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Runs a step that is ready; answers whether the memory of other processes could be accessed.
+    #[inline(always)]
+    fn run(&mut self, step: &Step, turn: usize, bases: &[Base], reduce: &reduce::Reduce) -> bool {
+        for wait in &step.waits[..usize::from(step.wait_count)] {
+            self.counts[*wait as usize].try_take();
+        }
+        let mut reached = true;
+        if step.elements > 0 {
+            reached = self.data(step, turn, bases, reduce);
+        }
+        for source in &step.sources[..usize::from(step.source_count)] {
+            if let Place::Fifo(place) = source {
+                self.ends.receivers[*place as usize].release();
+            }
+        }
+        for notify in &step.notifies[..usize::from(step.notify_count)] {
+            self.signals[*notify as usize].notify();
+        }
+        for bell in &step.bells[..usize::from(step.bell_count)] {
+            self.bells[*bell as usize].ring();
+        }
+        reached
+    }
+
+    /// Moves and reduces the data of a step.
+    #[inline(always)]
+    fn data(&mut self, step: &Step, turn: usize, bases: &[Base], reduce: &reduce::Reduce) -> bool {
+        if step.moves && step.destination_count == 1 {
+            match (step.sources[0], step.destinations[0]) {
+                (source @ Place::Memory { .. }, Place::Fifo(to)) => {
+                    if let Some(source) = here(source, turn, bases) {
+                        let sender = &mut self.ends.senders[to as usize];
+                        // SAFETY: binding keeps places within the buffers, which are lent to this launch; a peer's
+                        // buffer is lent until it gets the signal that this launch gives later.
+                        unsafe { sender.send(source, step.bytes) };
+                        return true;
+                    }
+                }
+                (Place::Fifo(from), destination @ Place::Memory { .. }) => {
+                    if let Some(destination) = here(destination, turn, bases) {
+                        let receiver = &mut self.ends.receivers[from as usize];
+                        // SAFETY: as above; nobody else writes there, which verification proved. The slot is complete,
+                        // so each line is there already or is about to be seen.
+                        unsafe { receiver.read(0, destination, step.bytes, &mut || true) };
+                        return true;
+                    }
+                }
+                _ => {}
+            }
+        }
+        self.reduce(step, turn, bases, reduce)
+    }
+
+    /// Any step.
+    fn reduce(
+        &mut self,
+        step: &Step,
+        turn: usize,
+        bases: &[Base],
+        reduce: &reduce::Reduce,
+    ) -> bool {
+        let (source_count, destination_count) = (
+            usize::from(step.source_count),
+            usize::from(step.destination_count),
+        );
+        let mut sources = [std::ptr::null(); MOST_OPERANDS];
+        let mut destinations = [std::ptr::null_mut(); MOST_OPERANDS];
+        let mut all_here = true;
+        for (to, place) in sources.iter_mut().zip(&step.sources[..source_count]) {
+            *to = match place {
+                Place::Fifo(from) => self.ends.receivers[*from as usize].slot(step.bytes),
+                place => match here(*place, turn, bases) {
+                    Some(pointer) => pointer.cast_const(),
+                    None => {
+                        all_here = false;
+                        std::ptr::null()
+                    }
+                },
+            };
+        }
+        for (to, place) in destinations
+            .iter_mut()
+            .zip(&step.destinations[..destination_count])
+        {
+            *to = match place {
+                Place::Fifo(to) => self.ends.senders[*to as usize].slot(),
+                place => here(*place, turn, bases).unwrap_or_else(|| {
+                    all_here = false;
+                    std::ptr::null_mut()
+                }),
+            };
+        }
+        let mut operands = reduce::Step {
+            sources: &sources[..source_count],
+            destinations: &destinations[..destination_count],
+            elements: step.elements,
+            pre_multiply: step.pre_multiply,
+            finish: step.finish,
+            stream: step.stream,
+        };
+        let reached = if all_here {
+            // SAFETY: binding keeps places within the buffers, which are lent to this launch or, if they are a peer's,
+            // until it gets the signal that this launch gives later; slots are complete or free, and as long; that
+            // nobody else accesses them meanwhile, verification proved.
+            unsafe { reduce.run(&operands) };
+            true
+        } else {
+            let elsewhere = |place: &Place| elsewhere(*place, turn, bases);
+            let far_sources = std::array::from_fn(|at| {
+                (at < source_count)
+                    .then(|| elsewhere(&step.sources[at]))
+                    .flatten()
+            });
+            let far_destinations = std::array::from_fn(|at| {
+                (at < destination_count)
+                    .then(|| elsewhere(&step.destinations[at]))
+                    .flatten()
+            });
+            operands.stream = 0;
+            // SAFETY: as above; what is elsewhere is in buffers that their ranks lent as long.
+            unsafe { remote::reduce(reduce, &operands, &far_sources, &far_destinations) }
+        };
+        for place in &step.destinations[..destination_count] {
+            if let Place::Fifo(to) = place {
+                self.ends.senders[*to as usize].post_slot(step.bytes);
+            }
+        }
+        reached
+    }
+}
+
+/// The address of memory of this process.
+#[inline(always)]
+fn here(place: Place, turn: usize, bases: &[Base]) -> Option<*mut u8> {
+    match place {
+        Place::Memory {
+            base,
+            offset,
+            stride,
+        } => match bases[base as usize] {
+            Base::Here(base) => Some(base.wrapping_add(offset + turn * stride)),
+            Base::Elsewhere { .. } => None,
+        },
+        Place::Fifo(_) => None,
+    }
+}
+
+/// The process and address of memory of another process.
+fn elsewhere(place: Place, turn: usize, bases: &[Base]) -> Option<remote::Address> {
+    match place {
+        Place::Memory {
+            base,
+            offset,
+            stride,
+        } => match bases[base as usize] {
+            Base::Here(_) => None,
+            Base::Elsewhere { process, address } => Some(remote::Address {
+                process,
+                address: address + (offset + turn * stride) as u64,
+            }),
+        },
+        Place::Fifo(_) => None,
+    }
+}

@@ -1,0 +1,380 @@
+//! A bound program with everything looked up: steps in a row, places of connections, and the function that reduces.
+
+use std::ops::Range;
+
+use executor::Waiting;
+use executor::backend::Order;
+use executor::connections::Wiring;
+use plan::program::{BoundLane, BoundOperand, BoundProgram, BoundStep, Buffer};
+use plan::{Protocol, Reduction};
+
+use crate::reduce::{MOST_OPERANDS, Reduce};
+
+/// Most signals that a step awaits or gives.
+const MOST_SIGNALS: usize = 4;
+
+/// Most ranks that may have to be woken after a step: those it sent to, took from, and gave signals.
+const MOST_BELLS: usize = 2 * MOST_OPERANDS + MOST_SIGNALS;
+
+/// Buffers of a rank: input, output, scratch.
+pub const BUFFERS: usize = 3;
+
+/// A source or a destination.
+#[derive(Debug, Clone, Copy)]
+pub enum Place {
+    /// Memory.
+    Memory {
+        /// Which of the program's bases: the own buffers first, then those of each peer.
+        base: u32,
+        /// Bytes from there in the first turn.
+        offset: usize,
+        /// Bytes further per turn.
+        stride: usize,
+    },
+    /// A slot: place among the connections' ends.
+    Fifo(u32),
+}
+
+/// A step. The first of each array count.
+#[derive(Debug, Clone)]
+pub struct Step {
+    /// Elements that are moved; 0 if the step only has signals.
+    pub elements: usize,
+    /// Their bytes.
+    pub bytes: usize,
+    pub source_count: u8,
+    pub destination_count: u8,
+    pub wait_count: u8,
+    pub notify_count: u8,
+    pub bell_count: u8,
+    /// Bit i: source i is multiplied first.
+    pub pre_multiply: u8,
+    /// Bit i: destination i is stored past the caches.
+    pub stream: u8,
+    /// Whether the result is final.
+    pub finish: bool,
+    /// Whether a peer's memory is accessed.
+    pub reaches: bool,
+    /// Whether it only moves data: one source, nothing to multiply or divide.
+    pub moves: bool,
+    pub waits: [u32; MOST_SIGNALS],
+    pub notifies: [u32; MOST_SIGNALS],
+    pub sources: [Place; MOST_OPERANDS],
+    pub destinations: [Place; MOST_OPERANDS],
+    pub bells: [u32; MOST_BELLS],
+    /// For what each wait, source and destination waits, should that take too long.
+    pub waiting: Box<[Waiting]>,
+}
+
+/// A lane: where its steps are, and how far it got.
+#[derive(Debug, Clone)]
+pub struct Lane {
+    begin: u32,
+    body: Range<u32>,
+    end: u32,
+    turns: u64,
+    /// The next step.
+    pub at: u32,
+    /// The turn that it is in.
+    pub turn: u64,
+}
+
+impl Lane {
+    /// Back to the first step.
+    #[inline]
+    pub const fn restart(&mut self) {
+        self.at = self.begin;
+        self.turn = 0;
+    }
+
+    /// Whether all steps were run.
+    #[inline]
+    pub const fn is_done(&self) -> bool {
+        self.at == self.end
+    }
+
+    /// To the next step.
+    #[inline]
+    pub const fn advance(&mut self) {
+        self.at += 1;
+        if self.at == self.body.end && self.body.start < self.body.end && self.turn + 1 < self.turns
+        {
+            self.turn += 1;
+            self.at = self.body.start;
+        }
+    }
+}
+
+/// A program, ready to run.
+#[derive(Debug)]
+pub struct Program {
+    pub protocol: Protocol,
+    pub lanes: Box<[Lane]>,
+    pub steps: Box<[Step]>,
+    /// Ranks whose memory is accessed.
+    pub peers: Box<[u32]>,
+    /// Where buffers begin: the own ones, then those of each peer, known in [`Self::known`].
+    pub bases: Box<[Base]>,
+    /// Per peer: the launch for which its bases are known.
+    pub known: Box<[u64]>,
+    pub reduce: Reduce,
+    order: Arithmetic,
+}
+
+/// Where a buffer begins.
+#[derive(Debug, Clone, Copy)]
+pub enum Base {
+    /// In memory of this process.
+    Here(*mut u8),
+    /// In another process.
+    Elsewhere {
+        /// Which.
+        process: u32,
+        /// The address there.
+        address: u64,
+    },
+}
+
+// SAFETY: the addresses are set anew by each launch, by the thread that uses them.
+unsafe impl Send for Program {}
+
+/// From what [`Program::reduce`] was made.
+#[derive(Debug, Clone, Copy)]
+struct Arithmetic {
+    reduction: Reduction,
+    element: plan::ElementType,
+    ranks: u32,
+    scalar: u64,
+}
+
+impl Program {
+    /// Looks everything up. Messages of at least `stream_bytes` bytes are stored past the caches where nobody reads
+    /// them soon.
+    pub fn new(order: &Order<'_>, stream_bytes: u64) -> Self {
+        let bound = order.bound;
+        let streams = Streams::new(bound, stream_bytes);
+        let mut steps = Vec::new();
+        let lanes = bound
+            .lanes
+            .iter()
+            .map(|lane| layout(lane, order, &streams, &mut steps))
+            .collect();
+        let arithmetic = Arithmetic {
+            reduction: order.reduction.unwrap_or(Reduction::Sum),
+            element: order.element,
+            ranks: order.ranks,
+            scalar: 0,
+        };
+        let bases = BUFFERS * (1 + bound.peers.len());
+        Self {
+            protocol: order.protocol,
+            lanes,
+            steps: steps.into(),
+            peers: bound.peers.clone().into(),
+            bases: vec![Base::Here(std::ptr::null_mut()); bases].into(),
+            known: vec![0; bound.peers.len()].into(),
+            reduce: arithmetic.reduce(),
+            order: arithmetic,
+        }
+    }
+
+    /// Makes ready for a launch.
+    #[inline]
+    pub fn begin(&mut self, input: *const u8, output: *mut u8, scratch: *mut u8, scalar: u64) {
+        self.bases[0] = Base::Here(input.cast_mut());
+        self.bases[1] = Base::Here(output);
+        self.bases[2] = Base::Here(scratch);
+        for lane in &mut self.lanes {
+            lane.restart();
+        }
+        if self.order.reduction == Reduction::PreMultipliedSum && self.order.scalar != scalar {
+            self.order.scalar = scalar;
+            self.reduce = self.order.reduce();
+        }
+    }
+}
+
+impl Arithmetic {
+    fn reduce(&self) -> Reduce {
+        Reduce::new(self.reduction, self.element, self.scalar, self.ranks)
+    }
+}
+
+/// Which of the own and the peers' buffers are stored past the caches.
+struct Streams {
+    large: bool,
+    /// By buffer: whether the program reads it.
+    read: [bool; BUFFERS],
+}
+
+impl Streams {
+    fn new(bound: &BoundProgram, stream_bytes: u64) -> Self {
+        let mut read = [false; BUFFERS];
+        let mut stored = 0;
+        for lane in &bound.lanes {
+            let parts = [
+                (&lane.prologue, 1),
+                (&lane.body, lane.turns),
+                (&lane.last, 1),
+                (&lane.epilogue, 1),
+            ];
+            for (step, times) in parts
+                .into_iter()
+                .flat_map(|(steps, times)| steps.iter().map(move |step| (step, times)))
+            {
+                for source in &step.sources[..usize::from(step.source_count)] {
+                    if let BoundOperand::Local { buffer, .. } | BoundOperand::Peer { buffer, .. } =
+                        source
+                    {
+                        read[*buffer as usize] = true;
+                    }
+                }
+                let bytes = step.elements * u64::from(bound.element_bytes);
+                stored += bytes * u64::from(step.destination_count) * times;
+            }
+        }
+        let large = stored >= stream_bytes;
+        Self { large, read }
+    }
+
+    fn streams(&self, operand: &BoundOperand) -> bool {
+        match operand {
+            BoundOperand::Local { buffer, .. } | BoundOperand::Peer { buffer, .. } => {
+                // In place the input is the output, and is read before it is written: that is no reading again.
+                self.large && *buffer == Buffer::Output && !self.read[Buffer::Output as usize]
+            }
+            BoundOperand::None | BoundOperand::Fifo(_) => false,
+        }
+    }
+}
+
+fn layout(lane: &BoundLane, order: &Order<'_>, streams: &Streams, steps: &mut Vec<Step>) -> Lane {
+    let mut append = |part: &[BoundStep]| {
+        let begin = steps.len() as u32;
+        steps.extend(part.iter().map(|it| step(it, order, streams)));
+        begin..steps.len() as u32
+    };
+    let begin = append(&lane.prologue).start;
+    let body = append(&lane.body);
+    append(&lane.last);
+    let end = append(&lane.epilogue).end;
+    Lane {
+        begin,
+        body,
+        end,
+        turns: lane.turns,
+        at: begin,
+        turn: 0,
+    }
+}
+
+fn step(step: &BoundStep, order: &Order<'_>, streams: &Streams) -> Step {
+    let (bound, wiring): (&BoundProgram, &Wiring) = (order.bound, order.wiring);
+    let sources = &step.sources[..usize::from(step.source_count)];
+    let destinations = &step.destinations[..usize::from(step.destination_count)];
+    let waits = &step.waits[..usize::from(step.wait_count)];
+    let notifies = &step.notifies[..usize::from(step.notify_count)];
+    let (mut bells, mut waiting) = (Vec::new(), Vec::new());
+    for wait in waits {
+        let connection = bound.waits[usize::from(*wait)];
+        let (from, channel) = (connection.peer, connection.channel);
+        waiting.push(Waiting::Signal { from, channel });
+    }
+    for source in sources {
+        if let BoundOperand::Fifo(place) = source {
+            let connection = bound.receives[usize::from(*place)];
+            let (from, channel) = (connection.peer, connection.channel);
+            waiting.push(Waiting::Data { from, channel });
+            bells.push(from);
+        }
+    }
+    for destination in destinations {
+        if let BoundOperand::Fifo(place) = destination {
+            let connection = bound.sends[usize::from(*place)];
+            let (to, channel) = (connection.peer, connection.channel);
+            waiting.push(Waiting::Slot { to, channel });
+            bells.push(to);
+        }
+    }
+    bells.extend(
+        notifies
+            .iter()
+            .map(|it| bound.notifies[usize::from(*it)].peer),
+    );
+    bells.sort_unstable();
+    bells.dedup();
+    let multiplies = order.reduction == Some(Reduction::PreMultipliedSum);
+    let pre_multiply = |(index, source): (usize, &BoundOperand)| match source {
+        BoundOperand::Local {
+            buffer: Buffer::Input,
+            ..
+        } if multiplies => 1 << index,
+        _ => 0,
+    };
+    let pre_multiply: u8 = sources.iter().enumerate().map(pre_multiply).sum();
+    let stream = |(index, it): (usize, &BoundOperand)| u8::from(streams.streams(it)) << index;
+    let divides = step.finish && order.reduction == Some(Reduction::Average);
+    let peer = |it: &BoundOperand| matches!(it, BoundOperand::Peer { .. });
+    Step {
+        elements: step.elements as usize,
+        bytes: (step.elements * u64::from(bound.element_bytes)) as usize,
+        source_count: step.source_count,
+        destination_count: step.destination_count,
+        wait_count: step.wait_count,
+        notify_count: step.notify_count,
+        bell_count: bells.len() as u8,
+        pre_multiply,
+        stream: destinations.iter().enumerate().map(stream).sum(),
+        finish: step.finish,
+        reaches: sources.iter().chain(destinations).any(peer),
+        moves: sources.len() == 1 && pre_multiply == 0 && !divides,
+        waits: array(waits.iter().map(|it| wiring.waits[usize::from(*it)] as u32)),
+        notifies: array(
+            notifies
+                .iter()
+                .map(|it| wiring.notifies[usize::from(*it)] as u32),
+        ),
+        sources: places(sources, &wiring.receives),
+        destinations: places(destinations, &wiring.sends),
+        bells: array(bells.iter().copied()),
+        waiting: waiting.into(),
+    }
+}
+
+fn array<const N: usize>(values: impl Iterator<Item = u32>) -> [u32; N] {
+    let mut array = [0; N];
+    for (to, value) in array.iter_mut().zip(values) {
+        *to = value;
+    }
+    array
+}
+
+fn places(operands: &[BoundOperand], fifos: &[usize]) -> [Place; MOST_OPERANDS] {
+    let mut places = [Place::Fifo(0); MOST_OPERANDS];
+    for (to, operand) in places.iter_mut().zip(operands) {
+        *to = match *operand {
+            BoundOperand::None => Place::Fifo(0),
+            BoundOperand::Fifo(place) => Place::Fifo(fifos[usize::from(place)] as u32),
+            BoundOperand::Local {
+                buffer,
+                offset,
+                stride,
+            } => Place::Memory {
+                base: buffer as u32,
+                offset: offset as usize,
+                stride: stride as usize,
+            },
+            BoundOperand::Peer {
+                peer,
+                buffer,
+                offset,
+                stride,
+            } => Place::Memory {
+                base: (BUFFERS * (1 + usize::from(peer)) + buffer as usize) as u32,
+                offset: offset as usize,
+                stride: stride as usize,
+            },
+        };
+    }
+    places
+}

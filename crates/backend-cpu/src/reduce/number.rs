@@ -1,0 +1,124 @@
+//! The arithmetic of reductions.
+
+/// A number that is reduced. Integers wrap around.
+pub trait Number: Copy {
+    /// Their sum.
+    fn add(self, other: Self) -> Self;
+    /// Their product.
+    fn multiply(self, other: Self) -> Self;
+    /// The smaller; the number, if one is NaN.
+    fn minimum(self, other: Self) -> Self;
+    /// The larger; the number, if one is NaN.
+    fn maximum(self, other: Self) -> Self;
+    /// The quotient; integers are rounded towards zero. The divisor is never 0.
+    fn divide(self, by: u32) -> Self;
+}
+
+macro_rules! floats {
+    ($($float:ty),*) => {$(
+        impl Number for $float {
+            #[inline(always)]
+            fn add(self, other: Self) -> Self {
+                self + other
+            }
+            #[inline(always)]
+            fn multiply(self, other: Self) -> Self {
+                self * other
+            }
+            #[inline(always)]
+            fn minimum(self, other: Self) -> Self {
+                // Spelled out, for some loops would call the C library for `min`.
+                if self < other || other.is_nan() { self } else { other }
+            }
+            #[inline(always)]
+            fn maximum(self, other: Self) -> Self {
+                if self > other || other.is_nan() { self } else { other }
+            }
+            #[inline(always)]
+            fn divide(self, by: u32) -> Self {
+                self / by as $float
+            }
+        }
+    )*};
+}
+
+floats!(f32, f64);
+
+macro_rules! integers {
+    ($($integer:ty, $divide:expr;)*) => {$(
+        impl Number for $integer {
+            #[inline(always)]
+            fn add(self, other: Self) -> Self {
+                self.wrapping_add(other)
+            }
+            #[inline(always)]
+            fn multiply(self, other: Self) -> Self {
+                self.wrapping_mul(other)
+            }
+            #[inline(always)]
+            fn minimum(self, other: Self) -> Self {
+                self.min(other)
+            }
+            #[inline(always)]
+            fn maximum(self, other: Self) -> Self {
+                self.max(other)
+            }
+            #[inline(always)]
+            fn divide(self, by: u32) -> Self {
+                $divide(self, by)
+            }
+        }
+    )*};
+}
+
+/// The quotient of small integers, rounded towards zero, by floats: processors divide vectors of floats, but no vectors
+/// of integers. A quotient that is not whole stays away from the next whole number by 1/divisor at least, which is more
+/// than what the float rounds away.
+macro_rules! by_floats {
+    ($integer:ty, $float:ty) => {
+        |value: $integer, by: u32| {
+            // SAFETY: the divisor is 1 or more, so the quotient is no larger than the value.
+            unsafe { (value as $float / by as $float).to_int_unchecked::<$integer>() }
+        }
+    };
+}
+
+integers! {
+    i8, by_floats!(i8, f32);
+    u8, by_floats!(u8, f32);
+    i32, by_floats!(i32, f64);
+    u32, by_floats!(u32, f64);
+    i64, |value: i64, by: u32| value / i64::from(by);
+    u64, |value: u64, by: u32| value / u64::from(by);
+}
+
+/// An operation on two numbers.
+pub trait Operation {
+    /// Its result.
+    fn apply<N: Number>(one: N, other: N) -> N;
+}
+
+macro_rules! operations {
+    ($($(#[$doc:meta])* $name:ident: $method:ident;)*) => {$(
+        $(#[$doc])*
+        pub struct $name;
+
+        impl Operation for $name {
+            #[inline(always)]
+            fn apply<N: Number>(one: N, other: N) -> N {
+                one.$method(other)
+            }
+        }
+    )*};
+}
+
+operations! {
+    /// One plus the other.
+    Sum: add;
+    /// One times the other.
+    Product: multiply;
+    /// The smaller.
+    Minimum: minimum;
+    /// The larger.
+    Maximum: maximum;
+}

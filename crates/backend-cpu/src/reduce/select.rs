@@ -1,0 +1,185 @@
+//! Which loops a reduction uses.
+
+use half::{bf16, f16};
+use plan::{ElementType, Reduction};
+
+use super::element::Element;
+use super::number::{Maximum, Minimum, Operation, Product, Sum};
+use super::vectors::Vectors;
+
+/// The loops of a reduction, each over so many elements (the last argument) at addresses of any alignment.
+///
+/// All are unsafe in the same way: the elements must be there, the first argument's may be written, and no two arguments
+/// overlap. `wide` stands for elements as they are reduced.
+#[derive(Debug, Clone, Copy)]
+pub struct Loops {
+    /// To, one, other: reduces two sources.
+    pub pair: unsafe fn(*mut u8, *const u8, *const u8, usize),
+    /// Wide, source: begins.
+    pub widen: unsafe fn(*mut u8, *const u8, usize),
+    /// Wide, source: reduces one more source.
+    pub accumulate: unsafe fn(*mut u8, *const u8, usize),
+    /// Wide, source, factor: adds a source that is multiplied first.
+    pub accumulate_multiplied: unsafe fn(*mut u8, *const u8, u64, usize),
+    /// Wide, factor.
+    pub multiply: unsafe fn(*mut u8, u64, usize),
+    /// Wide, divisor.
+    pub divide: unsafe fn(*mut u8, u32, usize),
+    /// To, wide: ends.
+    pub narrow: unsafe fn(*mut u8, *const u8, usize),
+}
+
+/// The loops of an operation on elements of a type.
+pub fn loops(operation: Reduction, element: ElementType, vectors: Vectors) -> Loops {
+    match element {
+        ElementType::I8 => of_type::<i8>(operation, vectors),
+        ElementType::U8 => of_type::<u8>(operation, vectors),
+        ElementType::I32 => of_type::<i32>(operation, vectors),
+        ElementType::U32 => of_type::<u32>(operation, vectors),
+        ElementType::I64 => of_type::<i64>(operation, vectors),
+        ElementType::U64 => of_type::<u64>(operation, vectors),
+        ElementType::F16 => of_type::<f16>(operation, vectors),
+        ElementType::Bf16 => of_type::<bf16>(operation, vectors),
+        ElementType::F32 => of_type::<f32>(operation, vectors),
+        ElementType::F64 => of_type::<f64>(operation, vectors),
+    }
+}
+
+fn of_type<E: Element>(operation: Reduction, vectors: Vectors) -> Loops {
+    match operation {
+        Reduction::Sum | Reduction::Average | Reduction::PreMultipliedSum => {
+            of_operation::<E, Sum>(vectors)
+        }
+        Reduction::Product => of_operation::<E, Product>(vectors),
+        Reduction::Minimum => of_operation::<E, Minimum>(vectors),
+        Reduction::Maximum => of_operation::<E, Maximum>(vectors),
+    }
+}
+
+fn of_operation<E: Element, O: Operation>(vectors: Vectors) -> Loops {
+    match vectors {
+        Vectors::Basic => basic::loops::<E, O>(),
+        #[cfg(target_arch = "x86_64")]
+        Vectors::Wide => wide::loops::<E, O>(),
+        #[cfg(target_arch = "x86_64")]
+        Vectors::Widest => widest::loops::<E, O>(),
+        #[cfg(not(target_arch = "x86_64"))]
+        _ => basic::loops::<E, O>(),
+    }
+}
+
+/// The loops, compiled for some instructions.
+macro_rules! compiled {
+    ($name:ident, $vector:ident $(, $feature:literal)?) => {
+        mod $name {
+            use std::slice::{from_raw_parts as slice, from_raw_parts_mut as slice_mut};
+
+            use super::super::element::{self, Element, Loose};
+            use super::super::number::Operation;
+            use super::super::vectors::$vector;
+            use super::Loops;
+
+            $(#[target_feature(enable = $feature)])?
+            fn pair<E: Element, O: Operation>(
+                to: &mut [Loose<E>],
+                one: &[Loose<E>],
+                other: &[Loose<E>],
+            ) {
+                E::pair::<O, $vector>(to, one, other);
+            }
+
+            $(#[target_feature(enable = $feature)])?
+            fn widen<E: Element>(wide: &mut [Loose<E::Wide>], source: &[Loose<E>]) {
+                E::widen_all::<$vector>(wide, source);
+            }
+
+            $(#[target_feature(enable = $feature)])?
+            fn accumulate<E: Element, O: Operation>(
+                wide: &mut [Loose<E::Wide>],
+                source: &[Loose<E>],
+            ) {
+                E::accumulate::<O, $vector>(wide, source, |source| source);
+            }
+
+            $(#[target_feature(enable = $feature)])?
+            fn accumulate_multiplied<E: Element>(
+                wide: &mut [Loose<E::Wide>],
+                source: &[Loose<E>],
+                factor: E::Wide,
+            ) {
+                element::accumulate_multiplied::<E, $vector>(wide, source, factor);
+            }
+
+            $(#[target_feature(enable = $feature)])?
+            fn multiply<E: Element>(wide: &mut [Loose<E::Wide>], factor: E::Wide) {
+                element::multiply(wide, factor);
+            }
+
+            $(#[target_feature(enable = $feature)])?
+            fn divide<E: Element>(wide: &mut [Loose<E::Wide>], by: u32) {
+                element::divide(wide, by);
+            }
+
+            $(#[target_feature(enable = $feature)])?
+            fn narrow<E: Element>(to: &mut [Loose<E>], wide: &[Loose<E::Wide>]) {
+                E::narrow_all::<$vector>(to, wide);
+            }
+
+            // All of these are called as `Loops` says, and are chosen only if the processor has the instructions.
+            #[allow(unused_unsafe, reason = "without special instructions the loops are safe to call")]
+            pub fn loops<E: Element, O: Operation>() -> Loops {
+                Loops {
+                    pair: |to, one, other, count| {
+                        // SAFETY: as said above.
+                        unsafe {
+                            let (one, other) = (slice(one.cast(), count), slice(other.cast(), count));
+                            pair::<E, O>(slice_mut(to.cast(), count), one, other);
+                        }
+                    },
+                    widen: |wide, source, count| {
+                        // SAFETY: as said above.
+                        unsafe {
+                            widen::<E>(slice_mut(wide.cast(), count), slice(source.cast(), count));
+                        }
+                    },
+                    accumulate: |wide, source, count| {
+                        // SAFETY: as said above.
+                        unsafe {
+                            let source = slice(source.cast(), count);
+                            accumulate::<E, O>(slice_mut(wide.cast(), count), source);
+                        }
+                    },
+                    accumulate_multiplied: |wide, source, factor, count| {
+                        let factor = E::from_low_bytes(factor).widen();
+                        // SAFETY: as said above.
+                        unsafe {
+                            let source = slice(source.cast(), count);
+                            accumulate_multiplied::<E>(slice_mut(wide.cast(), count), source, factor);
+                        }
+                    },
+                    multiply: |wide, factor, count| {
+                        let factor = E::from_low_bytes(factor).widen();
+                        // SAFETY: as said above.
+                        unsafe { multiply::<E>(slice_mut(wide.cast(), count), factor) };
+                    },
+                    divide: |wide, by, count| {
+                        // SAFETY: as said above.
+                        unsafe { divide::<E>(slice_mut(wide.cast(), count), by) };
+                    },
+                    narrow: |to, wide, count| {
+                        // SAFETY: as said above.
+                        unsafe {
+                            narrow::<E>(slice_mut(to.cast(), count), slice(wide.cast(), count));
+                        }
+                    },
+                }
+            }
+        }
+    };
+}
+
+compiled!(basic, Plain);
+#[cfg(target_arch = "x86_64")]
+compiled!(wide, F16c, "avx2,f16c");
+#[cfg(target_arch = "x86_64")]
+compiled!(widest, F16c, "avx2,f16c,avx512f,avx512bw,avx512dq,avx512vl");

@@ -1,0 +1,178 @@
+//! Communicators from outside: mistakes, failures, and collectives in the background.
+
+use std::time::Duration;
+
+use backend_cpu::Cpu;
+use executor::{Communicator, Error, Reduction, Settings};
+
+fn settings(longest_wait: Duration) -> Settings {
+    Settings {
+        longest_wait,
+        buffer_bytes: Some(64 << 20),
+        ..Settings::default()
+    }
+}
+
+fn local(ranks: u32, longest_wait: Duration) -> Vec<Communicator<Cpu>> {
+    Communicator::local(ranks, &settings(longest_wait), |_| Cpu::default()).expect("threads meet")
+}
+
+const LONG: Duration = Duration::from_secs(60);
+
+/// Runs one function per rank, each in a thread of its own.
+fn on_all<T: Send>(
+    ranks: Vec<Communicator<Cpu>>,
+    run: impl Fn(Communicator<Cpu>) -> T + Sync,
+) -> Vec<T> {
+    std::thread::scope(|scope| {
+        let run = &run;
+        let threads: Vec<_> = ranks
+            .into_iter()
+            .map(|rank| scope.spawn(move || run(rank)))
+            .collect();
+        let join = |thread: std::thread::ScopedJoinHandle<'_, T>| thread.join().expect("no panic");
+        threads.into_iter().map(join).collect()
+    })
+}
+
+#[test]
+fn wrong_lengths_and_ranks_are_refused_before_anything_runs() {
+    let mut ranks = local(2, LONG);
+    let rank = &mut ranks[0];
+    let error = rank.all_reduce(&[1.0_f32; 3], &mut [0.0; 2], Reduction::Sum);
+    assert!(error.is_err_and(|error| error.to_string().contains("2 elements, expected 3")));
+    let error = rank.all_gather(&[1_u8; 3], &mut [0; 5]);
+    assert!(error.is_err_and(|error| error.to_string().contains("expected 6")));
+    let error = rank.broadcast(&[1_u8], &mut [0], 2);
+    assert!(error.is_err_and(|error| error.to_string().contains("rank 2 does not exist")));
+}
+
+#[test]
+fn a_rank_that_waits_too_long_says_for_whom() {
+    let results = on_all(local(2, Duration::from_millis(300)), |mut rank| {
+        // Rank 1 stays away, and keeps its communicator until rank 0 gave up.
+        if rank.rank() == 1 {
+            let mut buffer = [0_u64; 4];
+            while !matches!(
+                rank.receive(&mut buffer, 0),
+                Err(Error::Aborted { .. }
+                    | Error::Timeout { .. }
+                    | Error::Broken { .. }
+                    | Error::Bootstrap { .. })
+            ) {}
+            return None;
+        }
+        Some(
+            rank.receive(&mut [0_u64; 4], 1)
+                .map_err(|error| error.to_string()),
+        )
+    });
+    let waited = results.into_iter().flatten().next().expect("rank 0");
+    let problem = waited.expect_err("nobody sends");
+    assert!(
+        problem.contains("rank 0") && problem.contains("rank 1"),
+        "{problem}"
+    );
+}
+
+#[test]
+fn a_rank_that_leaves_is_named_at_once() {
+    let results = on_all(local(3, LONG), |mut rank| {
+        if rank.rank() == 2 {
+            return None;
+        }
+        let mut buffer = vec![1.0_f32; 1 << 20];
+        let done = rank.all_reduce_in_place(&mut buffer, Reduction::Sum);
+        // A communicator that failed stays failed.
+        let again = rank.all_reduce_in_place(&mut buffer, Reduction::Sum);
+        assert!(again.is_err());
+        Some(done.map_err(|error| error.to_string()))
+    });
+    for result in results.into_iter().flatten() {
+        let problem = result.expect_err("rank 2 is gone");
+        assert!(problem.contains("rank 2"), "{problem}");
+    }
+}
+
+#[test]
+fn several_in_the_background_come_in_order_and_mix_with_others() {
+    on_all(local(3, LONG), |mut rank| {
+        let own = rank.rank();
+        for round in 0..20_u32 {
+            let buckets: Vec<_> = (0..4_usize)
+                .map(|bucket| {
+                    let values = vec![own + round; 100 << (2 * bucket)];
+                    rank.start_all_reduce(values, Reduction::Sum)
+                })
+                .collect();
+            let mut gathered = [0_u32; 3];
+            // Waits for its turn behind those that were started.
+            rank.all_gather(&[own], &mut gathered).expect("all gather");
+            assert_eq!(gathered, [0, 1, 2]);
+            for bucket in buckets {
+                let values = bucket
+                    .and_then(executor::Pending::wait)
+                    .expect("all reduce");
+                assert!(values.iter().all(|value| *value == 3 + 3 * round));
+            }
+        }
+        let mut buffer = rank.buffer::<u16_of::Half>(6).expect("memory");
+        buffer.fill(u16_of::one());
+        let pending = rank
+            .start_all_reduce(buffer, Reduction::Sum)
+            .expect("started");
+        let buffer = pending.wait().expect("done");
+        assert!(buffer.iter().all(|value| value.to_f32() == 3.0));
+    });
+}
+
+/// 16-bit floats, so that buffers of types that Rust does not know are used too.
+mod u16_of {
+    pub type Half = half::f16;
+
+    pub const fn one() -> Half {
+        Half::ONE
+    }
+}
+
+#[test]
+fn groups_exchange_with_everyone_at_once_however_long_messages_are() {
+    on_all(local(4, LONG), |mut rank| {
+        let own = rank.rank();
+        for count in [0_usize, 1, 1000, 300_000] {
+            let sent: Vec<Vec<u32>> = (0..4).map(|to| vec![own * 10 + to; count]).collect();
+            let mut received: Vec<Vec<u32>> = vec![vec![0; count]; 4];
+            let mut twice = vec![0_u32; count];
+            let mut group = rank.group_start();
+            for (to, sent) in (0..4).zip(&sent) {
+                group.send(sent, to).expect("a rank");
+            }
+            // A second one to the next rank keeps its order behind the first.
+            group
+                .send(&sent[own as usize], (own + 1) % 4)
+                .expect("a rank");
+            for (from, received) in (0..4).zip(&mut received) {
+                group.receive(received, from).expect("a rank");
+            }
+            group.receive(&mut twice, (own + 3) % 4).expect("a rank");
+            group.group_end().expect("all are there");
+            for (from, received) in (0..4).zip(&received) {
+                assert!(received.iter().all(|value| *value == from * 10 + own));
+            }
+            let before = (own + 3) % 4;
+            assert!(twice.iter().all(|value| *value == before * 11));
+        }
+    });
+}
+
+#[test]
+fn many_ranks_on_few_cores_get_on() {
+    on_all(local(16, LONG), |mut rank| {
+        let mut sum = [0_u64];
+        for round in 0..200_u64 {
+            rank.all_reduce(&[round], &mut sum, Reduction::Sum)
+                .expect("all reduce");
+            assert_eq!(sum, [16 * round]);
+        }
+    });
+}

@@ -1,0 +1,138 @@
+//! The commands that run collectives.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use plan::program::{Schedule, Transfer};
+use plan::{ElementType, Protocol, Reduction};
+
+use super::Variables;
+use super::compare::TextOrJson;
+use crate::sizes::size;
+
+/// Examples of `topo run`.
+pub const RUN_EXAMPLES: &str = "\
+Examples:
+  topo run --ranks 4 all-reduce                four ranks of this machine, 8 bytes to 256 MiB, every element checked
+  topo run --ranks 4 all-reduce --processes    one process per rank
+  topo run plan.json all-reduce                the rings and trees of a plan from topo plan -o
+  topo run topology.xml all-gather             of a machine, which is planned first
+  topo run --ranks 2 all-reduce -b 1M -e 1M    one size
+  topo run --ranks 8 all-reduce --algorithm tree --protocol ll128 --type bf16 --op max
+  topo run --ranks 4 send-recv -n 100 -w 10    every rank to the next one; 100 timed launches after 10
+  topo run --ranks 2 all-reduce --format json  for scripts
+
+Collectives: all-reduce all-gather reduce-scatter broadcast reduce all-to-all gather scatter send-recv.
+Algorithms: ring tree reduce-broadcast halving-doubling mesh two-phase-mesh bruck recursive-doubling recursive-halving.
+Sizes are those of nccl-tests: of the larger side where a collective gathers or scatters. Bandwidths are theirs too.
+Exit status: 0 when all elements are right, 1 when some are wrong, 2 when something failed.";
+
+/// Examples of `topo calibrate`.
+pub const CALIBRATE_EXAMPLES: &str = "\
+Examples:
+  topo calibrate -o cpu.toml                   measure all algorithms here, for 2 and 4 ranks
+  topo run --ranks 4 all-reduce --profile cpu.toml
+  topo calibrate --ranks 2,8 --time 5          other numbers of ranks, 5 ms for each figure";
+
+/// Arguments of `topo run`.
+#[derive(Debug, Args)]
+pub struct RunArguments {
+    /// A plan or a topology file (or a folder that holds topology.xml, or -), then the collective; without a file, --ranks
+    #[arg(value_name = "[FILE] COLLECTIVE", required_unless_present = "member", num_args = 1..=2)]
+    pub what: Vec<String>,
+    /// Ranks, without a file
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub ranks: Option<u32>,
+    /// One process per rank, not one thread
+    #[arg(long)]
+    pub processes: bool,
+    /// Only this algorithm
+    #[arg(long, value_name = "NAME")]
+    pub algorithm: Option<Schedule>,
+    /// Only this protocol: LL, LL128, Simple
+    #[arg(long, value_name = "NAME")]
+    pub protocol: Option<Protocol>,
+    /// How meshes move data: fifo, or direct (from buffer to buffer)
+    #[arg(long, value_name = "NAME")]
+    pub transfer: Option<Transfer>,
+    /// Channels, at most those of the plan
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub channels: Option<u16>,
+    /// Type of the elements: i8 u8 i32 u32 i64 u64 f16 bf16 f32 f64, or nccl-tests' names
+    #[arg(short = 'd', long = "type", value_name = "TYPE", default_value = "f32")]
+    pub element: ElementType,
+    /// Operation: sum prod min max avg mulsum
+    #[arg(short, long, value_name = "OP", default_value = "sum")]
+    pub op: Reduction,
+    /// The rank that has or gets the message
+    #[arg(short, long, value_name = "RANK", default_value_t = 0)]
+    pub root: u32,
+    /// Smallest size, bytes
+    #[arg(short, long, value_name = "SIZE", value_parser = size, default_value = "8")]
+    pub begin: u64,
+    /// Largest size, bytes
+    #[arg(short, long, value_name = "SIZE", value_parser = size, default_value = "256M")]
+    pub end: u64,
+    /// From one size to the next
+    #[arg(short, long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u64).range(2..))]
+    pub factor: u64,
+    /// Timed launches of each size; as many as fill --time if not given
+    #[arg(short = 'n', long, alias = "iters", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub iterations: Option<u32>,
+    /// Launches before them
+    #[arg(
+        short,
+        long,
+        alias = "warmup_iters",
+        value_name = "N",
+        default_value_t = 3
+    )]
+    pub warmup: u32,
+    /// Time that is spent on each figure, ms
+    #[arg(long, value_name = "MS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=600_000))]
+    pub time: u64,
+    /// Check every element: 1 or 0
+    #[arg(short, long, value_name = "0|1", default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=1))]
+    pub check: u8,
+    /// Without the in-place half of the table
+    #[arg(long)]
+    pub no_in_place: bool,
+    /// Each broadcast is answered by one from the last rank, which cannot begin before; half of both is the time
+    #[arg(long)]
+    pub reply: bool,
+    /// Give up when a rank waits longer, s
+    #[arg(long, value_name = "S", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub timeout: u64,
+    /// CPU cost profile (TOML) by which ways are chosen, from topo calibrate
+    #[arg(long, value_name = "PROFILE")]
+    pub profile: Option<PathBuf>,
+    /// What to print
+    #[arg(long, value_enum, default_value_t = TextOrJson::Text)]
+    pub format: TextOrJson,
+    /// The same as --format json
+    #[arg(long)]
+    pub json: bool,
+    /// NCCL's variables.
+    #[command(flatten)]
+    pub variables: Variables,
+    /// This process is a rank that another one started; what to do comes through its standard input
+    #[arg(long, hide = true, exclusive = true)]
+    pub member: bool,
+}
+
+/// Arguments of `topo calibrate`.
+#[derive(Debug, Args)]
+pub struct CalibrateArguments {
+    /// Numbers of ranks that are measured
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "2,4", value_parser = clap::value_parser!(u32).range(2..=64))]
+    pub ranks: Vec<u32>,
+    /// Time that is spent on each figure, ms
+    #[arg(long, value_name = "MS", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub time: u64,
+    /// Name of the profile
+    #[arg(long, value_name = "NAME", default_value = "calibrated")]
+    pub name: String,
+    /// Write the profile to a file instead of printing it
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}

@@ -1,0 +1,128 @@
+//! `topo program`: what one rank does for a collective, step by step.
+
+use anyhow::{Context, Result, bail, ensure};
+use plan::Collective;
+use plan::expand::Expansion;
+use plan::lower::{Request, SendRecv, lower, send_recv};
+use plan::program::{Channels, Program, Schedule, Transfer, transfer_channels};
+use plan::verify::verify;
+
+use crate::arguments::ProgramArguments;
+use crate::environment::Environment;
+use crate::job::{self, Job};
+use crate::output::Output;
+use crate::render::{Look, program};
+
+/// Slots that every FIFO has at least. A ring receives and sends in one step, for which two are needed; no protocol has fewer.
+const FIFO_SLOTS: u32 = 2;
+
+/// Bytes of a transfer for which the channels are shown.
+const TRANSFER_BYTES: u64 = 1 << 20;
+
+/// Writes the programs of all ranks, proves them, and prints one.
+pub fn run(
+    arguments: &ProgramArguments,
+    environment: &Environment,
+    output: &mut Output,
+) -> Result<()> {
+    let (channels, expansion) = channels(arguments, environment, output)?;
+    let ranks = channels.ranks();
+    let rank = arguments.rank;
+    ensure!(
+        rank < ranks,
+        "there is no rank {rank}: expected one of 0 to {}",
+        ranks - 1
+    );
+    let collective = arguments.collective;
+    let programs = if collective == Collective::SendRecv {
+        let to = arguments.to.unwrap_or((arguments.root + 1) % ranks);
+        let planned = match &expansion {
+            Some(expansion) => transfer_channels(expansion, arguments.root, to, TRANSFER_BYTES)?,
+            None => (0..channels.count()).collect(),
+        };
+        send_recv(&SendRecv {
+            ranks,
+            from: arguments.root,
+            to,
+            channels: &planned,
+            transfer: arguments.transfer,
+            in_place: arguments.in_place,
+        })?
+    } else {
+        if arguments.to.is_some() {
+            bail!("--to is only for send-recv");
+        }
+        let Some(schedule) = arguments.algorithm else {
+            bail!(
+                "say by which --algorithm; {} has {}",
+                collective.command_name(),
+                algorithms(collective)
+            );
+        };
+        lower(&Request {
+            collective,
+            schedule,
+            transfer: arguments.transfer,
+            root: arguments.root,
+            in_place: arguments.in_place,
+            channels: &channels,
+        })?
+    };
+    let programs = verify(programs, FIFO_SLOTS)
+        .context("the programs were refused, which is a fault of topo itself")?;
+    let found = programs
+        .iter()
+        .find(|program| program.program().rank == rank);
+    let Some(found) = found else {
+        let taking: Vec<&Program> = programs.iter().map(|program| program.program()).collect();
+        let names: Vec<String> = taking
+            .iter()
+            .map(|program| program.rank.to_string())
+            .collect();
+        bail!(
+            "rank {rank} takes no part; expected one of {}",
+            names.join(" ")
+        );
+    };
+    let look = Look {
+        width: environment.width,
+        colour: environment.colour,
+    };
+    output.text = program::page(found, arguments.transfer, look);
+    Ok(())
+}
+
+/// The channels of a plan, of a topology that is planned first, or of a plain machine.
+fn channels(
+    arguments: &ProgramArguments,
+    environment: &Environment,
+    output: &mut Output,
+) -> Result<(Channels, Option<Expansion>)> {
+    let limit = arguments.channels.map(|channels| channels as usize);
+    if let Some(ranks) = arguments.ranks {
+        return Ok((Channels::plain(ranks, limit.unwrap_or(1))?, None));
+    }
+    let plan = match job::read_plan(&arguments.job, output)? {
+        Ok(plan) => *plan,
+        Err(machines) => {
+            Job::of_machines(machines, &arguments.job, environment, output)?.artifact()
+        }
+    };
+    let expansion = plan.expand()?;
+    let channels = Channels::of(&expansion)?;
+    let channels = match limit {
+        Some(limit) => channels.take(limit),
+        None => channels,
+    };
+    Ok((channels, Some(expansion)))
+}
+
+/// The names of the algorithms of a collective.
+fn algorithms(collective: Collective) -> String {
+    let serving = Schedule::ALL.into_iter().filter(|schedule| {
+        Transfer::ALL
+            .into_iter()
+            .any(|transfer| schedule.serves(collective, transfer))
+    });
+    serving.map(Schedule::name).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,365 @@
+//! How bytes travel between neighbours, grouped by what is equal.
+
+use plan::expand::Link;
+use plan::{
+    Connection, Gdr, Graph, GraphKind, Group, Machine, NetEnd, Pattern, Plan, PortUse, Transports,
+    Way,
+};
+
+use super::table::Columns;
+use super::{Look, gbps, ranges};
+
+/// What each group of a machine does, and what holds between hosts.
+pub fn page(plan: &Plan, machine: usize, look: Look) -> String {
+    let Some(machine) = plan.machines.get(machine) else {
+        return String::new();
+    };
+    let mut text = String::new();
+    for (index, group) in machine.groups.iter().enumerate() {
+        let Some(transports) = &group.transports else {
+            continue;
+        };
+        if machine.groups.len() > 1 {
+            let gpus: Vec<String> = group
+                .members()
+                .iter()
+                .map(|gpu| gpu_name(machine, *gpu))
+                .collect();
+            text.push_str(&look.title(&format!("Node {index}"), &gpus.join(" ")));
+        }
+        text.push_str(&between(machine, group, transports, look));
+        if group.inter {
+            text.push('\n');
+            text.push_str(&ports(plan, machine, group, transports, look));
+        }
+    }
+    text
+}
+
+/// Ways between GPUs, each with its pairs.
+fn between(machine: &Machine, group: &Group, transports: &Transports, look: Look) -> String {
+    let members = group.members();
+    if members.len() < 2 {
+        return look.faint("  one GPU, which has nobody beside it\n");
+    }
+    let mut table = Columns::new(look, &["way", "path", "GB/s", "from→to", "why"]).right(&[2]);
+    for (index, way) in transports.ways.iter().enumerate() {
+        let mut pairs = Vec::new();
+        let mut all = true;
+        for (row, from) in transports.between.iter().zip(&members) {
+            let of_way = row.iter().map(|way| usize::from(*way) == index);
+            let to: Vec<i32> = of_way
+                .zip(&members)
+                .filter(|(equal, to)| *equal && *to != from)
+                .map(|(_, to)| gpu_number(machine, *to))
+                .collect();
+            all &= to.len() + 1 == members.len();
+            if !to.is_empty() {
+                pairs.push(format!(
+                    "{}→{}",
+                    gpu_label(machine, *from),
+                    ranges(&to, ",")
+                ));
+            }
+        }
+        // A GPU reaches itself in its own way.
+        if pairs.is_empty() {
+            continue;
+        }
+        let pairs = if all {
+            "every GPU→every other".to_owned()
+        } else {
+            pairs.join(" ")
+        };
+        let mut row = words(machine, way);
+        row.insert(3, pairs);
+        table.row(row);
+    }
+    table.finish()
+}
+
+/// Way, path, bandwidth, reason.
+fn words(machine: &Machine, way: &Way) -> Vec<String> {
+    match way {
+        Way::Direct {
+            via,
+            read,
+            path,
+            bw,
+        } => {
+            let via = via.map_or(String::new(), |via| {
+                format!(" through {}", gpu_name(machine, via))
+            });
+            let reads = if *read { "the receiver reads" } else { "" };
+            vec![
+                format!("P2P{via}"),
+                path.to_string(),
+                gbps(*bw),
+                reads.to_owned(),
+            ]
+        }
+        Way::SharedMemory {
+            not_direct,
+            path,
+            bw,
+        } => vec![
+            "SHM".to_owned(),
+            path.to_string(),
+            gbps(*bw),
+            format!("no P2P: {not_direct}"),
+        ],
+        Way::Network {
+            not_direct,
+            not_shared,
+        } => vec![
+            "NET".to_owned(),
+            String::new(),
+            String::new(),
+            format!("no P2P: {not_direct}; no SHM: {not_shared}"),
+        ],
+    }
+}
+
+/// What a channel does at a port.
+#[derive(Debug, Default)]
+struct Uses {
+    enters: [Vec<i32>; 5],
+    leaves: [Vec<i32>; 5],
+}
+
+/// The ports of each GPU, who drives them, and which channels use them.
+fn ports(
+    plan: &Plan,
+    machine: &Machine,
+    group: &Group,
+    transports: &Transports,
+    look: Look,
+) -> String {
+    let mut table = Columns::new(
+        look,
+        &["GPU", "NIC", "path", "GB/s", "sends", "receives", "used by"],
+    )
+    .right(&[3]);
+    let mut rows: Vec<(Vec<u32>, Vec<String>)> = Vec::new();
+    for port in &transports.ports {
+        let used = used_by(plan, group, transports, port);
+        if used.is_empty() {
+            continue;
+        }
+        let sends = match port.proxy {
+            Some(proxy) => format!("{}, driven by {}", port.send, gpu_name(machine, proxy)),
+            None => port.send.to_string(),
+        };
+        let row = vec![
+            net_name(machine, port.net),
+            port.path_type.to_string(),
+            gbps(port.bw),
+            sends,
+            port.receive.to_string(),
+            used,
+        ];
+        match rows.iter_mut().find(|(_, known)| *known == row) {
+            Some((gpus, _)) => gpus.push(port.gpu),
+            None => rows.push((vec![port.gpu], row)),
+        }
+    }
+    for (gpus, cells) in rows {
+        let mut row = vec![gpu_names(machine, &gpus)];
+        row.extend(cells);
+        table.row(row);
+    }
+    table.finish()
+}
+
+/// `rings in 0, out 3; trees 0,1; p2p`.
+fn used_by(plan: &Plan, group: &Group, transports: &Transports, port: &PortUse) -> String {
+    let mut uses = Uses::default();
+    for graph in &group.graphs {
+        let merged = plan
+            .common
+            .as_ref()
+            .map_or(0, |common| common.graph_channels(graph.kind));
+        for (number, channel) in graph.channels.iter().take(merged as usize).enumerate() {
+            let [enter, leave] = channel.nets.unwrap_or([-1; 2]);
+            for (gpu, sends) in ends(graph, &channel.ranks) {
+                // The first GPU of a channel has the port where it enters, every other the one where it leaves.
+                let net = if Some(&gpu) == channel.ranks.first() {
+                    enter
+                } else {
+                    leave
+                };
+                if (gpu as u32, net) == (port.gpu, port.net) {
+                    let side = if sends {
+                        &mut uses.leaves
+                    } else {
+                        &mut uses.enters
+                    };
+                    side[graph.kind as usize].push(number as i32);
+                }
+            }
+        }
+    }
+    let mut parts = Vec::new();
+    for (kind, name) in [
+        (GraphKind::Ring, "rings"),
+        (GraphKind::Tree, "trees"),
+        (GraphKind::CollnetChain, "chains"),
+        (GraphKind::CollnetDirect, "heads"),
+        (GraphKind::Nvls, "nvls"),
+    ] {
+        let (enters, leaves) = (&uses.enters[kind as usize], &uses.leaves[kind as usize]);
+        match (enters.as_slice(), leaves.as_slice()) {
+            ([], []) => {}
+            (enters, leaves) if enters == leaves => {
+                parts.push(format!("{name} {}", ranges(enters, ",")));
+            }
+            (enters, []) => parts.push(format!("{name} in {}", ranges(enters, ","))),
+            ([], leaves) => parts.push(format!("{name} out {}", ranges(leaves, ","))),
+            (enters, leaves) => parts.push(format!(
+                "{name} in {}, out {}",
+                ranges(enters, ","),
+                ranges(leaves, ",")
+            )),
+        }
+    }
+    if let Some(p2p) = transports.p2p(port.gpu) {
+        let rails = || p2p.rails.iter();
+        let through = |ports: &[plan::RailPort]| ports.iter().any(|rail| rail.net == port.net);
+        let to: Vec<i32> = rails()
+            .filter(|rail| through(&rail.ports))
+            .map(|rail| rail.dev)
+            .collect();
+        if p2p.own.contains(&port.net) {
+            parts.push("p2p".to_owned());
+        } else if !to.is_empty() {
+            parts.push(format!("p2p to GPU {}", ranges(&to, ",")));
+        }
+    }
+    parts.join("; ")
+}
+
+/// The GPUs at which a channel meets the network, and whether they send (or receive) there.
+fn ends(graph: &Graph, gpus: &[i32]) -> Vec<(i32, bool)> {
+    let first = gpus.first().copied();
+    let others = match graph.pattern {
+        Pattern::Ring => {
+            let last = gpus.last().copied();
+            return first
+                .map(|gpu| (gpu, false))
+                .into_iter()
+                .chain(last.map(|gpu| (gpu, true)))
+                .collect();
+        }
+        Pattern::BalancedTree | Pattern::SplitTree => gpus.get(1).copied(),
+        _ => None,
+    };
+    let both = first.into_iter().chain(others);
+    both.flat_map(|gpu| [(gpu, false), (gpu, true)]).collect()
+}
+
+/// `GPU3`, or with its host where there are several.
+pub fn gpu_name(machine: &Machine, gpu: u32) -> String {
+    format!("GPU{}", gpu_label(machine, gpu)).replacen("GPUhost", "host", 1)
+}
+
+/// `GPU0,2-7`.
+fn gpu_names(machine: &Machine, gpus: &[u32]) -> String {
+    if machine.hosts == 1 {
+        let devs: Vec<i32> = gpus.iter().map(|gpu| gpu_number(machine, *gpu)).collect();
+        return format!("GPU{}", ranges(&devs, ","));
+    }
+    let names: Vec<String> = gpus.iter().map(|gpu| gpu_name(machine, *gpu)).collect();
+    names.join(" ")
+}
+
+fn gpu_label(machine: &Machine, gpu: u32) -> String {
+    match machine.gpus.get(gpu as usize) {
+        Some(found) if machine.hosts > 1 => format!("host{}/GPU{}", found.host, found.dev),
+        Some(found) => found.dev.to_string(),
+        None => format!("?{gpu}"),
+    }
+}
+
+/// A GPU in a list: its device number, or in an NVLink domain its rank in the machine.
+fn gpu_number(machine: &Machine, gpu: u32) -> i32 {
+    match machine.gpus.get(gpu as usize) {
+        Some(found) if machine.hosts == 1 => found.dev,
+        _ => gpu as i32,
+    }
+}
+
+/// `NIC3`, or with its host where there are several.
+pub fn net_name(machine: &Machine, net: i64) -> String {
+    match machine.nics.iter().find(|nic| nic.id == net) {
+        Some(nic) if machine.hosts > 1 => format!("host{}/NIC{}", nic.host, nic.dev),
+        Some(nic) => format!("NIC{}", nic.dev),
+        None => format!("net {net:#x}"),
+    }
+}
+
+/// How bytes travel from one rank (with its machine) to another in a few words.
+pub fn sentence(connection: &Connection, from: (u32, &Machine), to: &Machine) -> String {
+    match connection {
+        Connection::Direct {
+            via,
+            read,
+            path,
+            bw,
+        } => {
+            let via = via.map_or(String::new(), |via| format!(" through rank {via}"));
+            let read = if *read { ", read by the receiver" } else { "" };
+            format!("P2P{via}, {path} {} GB/s{read}", gbps(*bw))
+        }
+        Connection::SharedMemory { not_direct, path } => {
+            let path = path.map_or(String::new(), |(path, bw)| {
+                format!(", {path} {} GB/s", gbps(bw))
+            });
+            format!("SHM{path} (no P2P: {not_direct})")
+        }
+        Connection::Network {
+            not_direct,
+            not_shared,
+            sender,
+            receiver,
+        } => {
+            let proxy = if sender.proxy == from.0 {
+                String::new()
+            } else {
+                format!(" by rank {} (PXN)", sender.proxy)
+            };
+            let local = if *not_direct == plan::NotDirect::OtherHost {
+                String::new()
+            } else {
+                format!(" (no P2P: {not_direct}; no SHM: {not_shared})")
+            };
+            format!(
+                "NET, {}{proxy}→{}{local}",
+                end(from.1, sender),
+                end(to, receiver)
+            )
+        }
+    }
+}
+
+/// `NIC3 GDR`.
+fn end(machine: &Machine, end: &NetEnd) -> String {
+    let gdr = match end.gdr {
+        Gdr::Direct | Gdr::Pci => end.gdr.to_string(),
+        Gdr::Host(why) => format!("({why}: no GDR)"),
+    };
+    format!("{} {gdr}", net_name(machine, end.net))
+}
+
+/// Both directions of a link; once where they are alike.
+pub fn both_ways(link: &Link, rank: u32, own: &Machine, peer: &Machine) -> String {
+    let send = link.send.map(|way| sentence(&way, (rank, own), peer));
+    let receive = link
+        .receive
+        .map(|way| sentence(&way, (link.peer, peer), own));
+    match (send, receive) {
+        (Some(send), Some(receive)) if send == receive => send,
+        (Some(send), Some(receive)) => format!("out: {send}; in: {receive}"),
+        (Some(one), None) | (None, Some(one)) => one,
+        (None, None) => String::new(),
+    }
+}

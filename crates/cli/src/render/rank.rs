@@ -1,0 +1,347 @@
+//! What one rank does, on a page.
+
+use plan::cost::{CostModel, doubling};
+use plan::expand::{ChannelView, Link};
+use plan::{Collective, Expansion, Machine, NetEnd, Plan, RankView};
+
+use super::connections::{both_ways, net_name, sentence};
+use super::table::Columns;
+use super::{Look, count, gbps, ranges, words};
+
+/// Sizes for which the choice is shown, bytes.
+const SIZES: [u64; 2] = [1 << 10, 8 << 30];
+
+/// Rounds of the point-to-point schedule that are shown.
+const ROUNDS: usize = 8;
+
+/// The whole page.
+pub fn page(plan: &Plan, expansion: &Expansion, view: &RankView, look: Look) -> String {
+    let machine = &plan.machines[view.machine as usize];
+    let page = Page {
+        plan,
+        expansion,
+        view,
+        machine,
+        look,
+    };
+    let mut text = page.head();
+    page.section(&mut text, "Rings", page.rings());
+    page.section(&mut text, "Trees", page.trees());
+    page.section(&mut text, "CollNet chains", page.chains());
+    page.section(&mut text, "CollNet direct", page.collnet());
+    page.section(&mut text, "NVLS", page.nvls());
+    page.section(&mut text, "Point to point", page.p2p());
+    page.section(&mut text, "Choice by size", page.choices());
+    text.lines()
+        .map(|line| format!("{}\n", line.trim_end()))
+        .collect()
+}
+
+struct Page<'a> {
+    plan: &'a Plan,
+    expansion: &'a Expansion,
+    view: &'a RankView,
+    machine: &'a Machine,
+    look: Look,
+}
+
+impl Page<'_> {
+    fn section(&self, text: &mut String, title: &str, body: Option<String>) {
+        if let Some(body) = body {
+            text.push('\n');
+            text.push_str(&self.look.title(title, ""));
+            text.push_str(&body);
+        }
+    }
+
+    fn head(&self) -> String {
+        let (view, layout) = (self.view, self.expansion.layout());
+        let mut text = format!(
+            "{}\n",
+            self.look
+                .heading(&format!("Rank {} of {}", view.rank, layout.ranks()))
+        );
+        let mut line = |name: &str, value: &str| text.push_str(&self.look.field(name, value));
+        line(
+            "machine",
+            &format!("{}: {}", self.machine.name, self.machine.summary),
+        );
+        line(
+            "host",
+            &format!(
+                "{} of {}; node {} of {}, rank {} in it",
+                view.host,
+                layout.hosts(),
+                view.node,
+                layout.nodes(),
+                view.local_rank
+            ),
+        );
+        if let Some(gpu) = self.machine.gpus.get(view.gpu as usize) {
+            let numa = gpu
+                .numa
+                .map_or(String::new(), |numa| format!(", NUMA node {numa}"));
+            let near = gpu.cpu_affinity.as_deref().and_then(words::processors);
+            let near = near.map_or(String::new(), |near| format!(", processors {near}"));
+            line(
+                "GPU",
+                &format!("GPU{} ({}), sm {}{numa}{near}", gpu.dev, gpu.bus_id, gpu.sm),
+            );
+        }
+        let nics: Vec<String> = view.p2p_ports.iter().map(|end| self.port(end)).collect();
+        let nics = if nics.is_empty() {
+            "none".to_owned()
+        } else {
+            nics.join("; ")
+        };
+        line("NIC", &nics);
+        line(
+            "channels",
+            &format!("{} for collectives", self.expansion.channels()),
+        );
+        text
+    }
+
+    /// `NIC3 (mlx5_3), PIX 48 GB/s, GDR`.
+    fn port(&self, end: &NetEnd) -> String {
+        let nic = self.machine.nics.iter().find(|nic| nic.id == end.net);
+        let name = nic
+            .and_then(|nic| nic.name.as_ref())
+            .map_or(String::new(), |name| format!(" ({name})"));
+        format!(
+            "{}{name}, {} {} GB/s, {}",
+            net_name(self.machine, end.net),
+            end.path_type,
+            gbps(end.bw),
+            end.gdr
+        )
+    }
+
+    fn machine_of(&self, rank: u32) -> &Machine {
+        let place = self.expansion.layout().rank(rank);
+        let machine = place.and_then(|place| self.plan.machines.get(place.node.machine as usize));
+        machine.unwrap_or(self.machine)
+    }
+
+    fn way(&self, link: &Link) -> String {
+        both_ways(
+            link,
+            self.view.rank,
+            self.machine,
+            self.machine_of(link.peer),
+        )
+    }
+
+    /// Rows that are equal apart from the channel, once.
+    fn by_channel(
+        &self,
+        headers: &[&str],
+        row: impl Fn(&ChannelView) -> Option<Vec<String>>,
+    ) -> Option<String> {
+        let mut rows: Vec<(Vec<i32>, Vec<String>)> = Vec::new();
+        for channel in &self.view.channels {
+            let Some(cells) = row(channel) else {
+                continue;
+            };
+            let number = channel.channel as i32;
+            match rows.iter_mut().find(|(_, known)| *known == cells) {
+                Some((numbers, _)) => numbers.push(number),
+                None => rows.push((vec![number], cells)),
+            }
+        }
+        let mut table = Columns::new(self.look, headers);
+        if rows.is_empty() {
+            return None;
+        }
+        for (numbers, cells) in rows {
+            let mut row = vec![ranges(&numbers, " ")];
+            row.extend(cells);
+            table.row(row);
+        }
+        Some(table.finish())
+    }
+
+    fn rings(&self) -> Option<String> {
+        self.by_channel(&["channels", "from", "over", "to", "over"], |channel| {
+            let ring = channel.ring?;
+            Some(vec![
+                ring.previous.peer.to_string(),
+                self.way(&ring.previous),
+                ring.next.peer.to_string(),
+                self.way(&ring.next),
+            ])
+        })
+    }
+
+    fn cells(&self, link: Option<&Link>) -> [String; 2] {
+        link.map_or([String::new(), String::new()], |link| {
+            [link.peer.to_string(), self.way(link)]
+        })
+    }
+
+    fn trees(&self) -> Option<String> {
+        // One row for each neighbour: three children beside each other would not fit.
+        self.by_channel(&["channels", "up", "over", "down", "over"], |channel| {
+            let tree = channel.tree;
+            let [up, over] = self.cells(tree.up.as_ref());
+            let below: Vec<[String; 2]> = tree
+                .down
+                .iter()
+                .flatten()
+                .map(|link| self.cells(Some(link)))
+                .collect();
+            if up.is_empty() && below.is_empty() {
+                return None;
+            }
+            let join = |at: usize| {
+                let mut texts: Vec<&str> = below.iter().map(|cells| cells[at].as_str()).collect();
+                if at == 1 {
+                    texts.dedup();
+                }
+                texts.join(if at == 1 { "; " } else { " " })
+            };
+            let up = if up.is_empty() { "root".to_owned() } else { up };
+            Some(vec![up, over, join(0), join(1)])
+        })
+    }
+
+    fn chains(&self) -> Option<String> {
+        self.by_channel(&["channels", "up", "over", "down", "over"], |channel| {
+            let chain = channel.chain?;
+            let [mut up, mut over] = self.cells(chain.up.as_ref());
+            if let Some(end) = &chain.network {
+                (up, over) = ("network".to_owned(), self.port(end));
+            }
+            let [down, below] = self.cells(chain.down.as_ref());
+            Some(vec![up, over, down, below])
+        })
+    }
+
+    fn collnet(&self) -> Option<String> {
+        let collnet = self.view.collnet.as_ref()?;
+        let list = |ranks: &[u32]| {
+            let ranks: Vec<i32> = ranks.iter().map(|rank| *rank as i32).collect();
+            ranges(&ranks, " ")
+        };
+        let mut text = String::new();
+        let mut line = |name: &str, value: &str| text.push_str(&self.look.field(name, value));
+        line("heads", &list(&collnet.place.heads));
+        if let Some(head) = collnet.place.head {
+            let port = collnet.network.as_ref().map(|end| self.port(end));
+            line(
+                "network",
+                &format!("head {head}, {}", port.unwrap_or_default()),
+            );
+        }
+        for (name, links) in [("up", &collnet.up), ("down", &collnet.down)] {
+            if !links.is_empty() {
+                let peers: Vec<u32> = links.iter().map(|link| link.peer).collect();
+                let mut ways: Vec<String> = links.iter().map(|link| self.way(link)).collect();
+                ways.sort();
+                ways.dedup();
+                line(name, &format!("{}; {}", list(&peers), ways.join("; ")));
+            }
+        }
+        Some(text)
+    }
+
+    fn nvls(&self) -> Option<String> {
+        let nvls = self.view.nvls.as_ref()?;
+        let mut text = String::new();
+        let mut line = |name: &str, value: &str| text.push_str(&self.look.field(name, value));
+        let head = nvls.head.map_or_else(
+            || "this rank is none".to_owned(),
+            |head| format!("this rank is head {head}"),
+        );
+        line(
+            "heads",
+            &format!(
+                "{} per node, {head}; {}",
+                nvls.heads,
+                count(nvls.channels as usize, "channel")
+            ),
+        );
+        for (name, tree) in ["even", "odd"].into_iter().zip(&nvls.trees) {
+            let up = tree.up.as_ref().map_or_else(
+                || "root".to_owned(),
+                |link| format!("up {} over {}", link.peer, self.way(link)),
+            );
+            let down = tree
+                .down
+                .iter()
+                .flatten()
+                .map(|link| format!("; down {} over {}", link.peer, self.way(link)));
+            line(name, &format!("{up}{}", down.collect::<String>()));
+        }
+        Some(text)
+    }
+
+    fn p2p(&self) -> Option<String> {
+        let rank = self.view.rank;
+        let (layout, p2p) = (self.expansion.layout(), self.expansion.common().p2p);
+        if layout.ranks() < 2 {
+            return None;
+        }
+        // In the first round a rank meets itself.
+        let rounds = self
+            .expansion
+            .schedule(rank)
+            .enumerate()
+            .skip(1)
+            .take(ROUNDS);
+        let mut table = Columns::new(self.look, &["round", "sends to", "over", "receives from"]);
+        for (index, round) in rounds {
+            let channel = p2p.base_channel(index as u32, layout.nodes());
+            let over = match self.expansion.p2p_connection(rank, round.send, channel) {
+                Ok(way) => sentence(&way, (rank, self.machine), self.machine_of(round.send)),
+                Err(error) => error.to_string(),
+            };
+            table.row(vec![
+                index.to_string(),
+                round.send.to_string(),
+                over,
+                round.receive.to_string(),
+            ]);
+        }
+        let mut text = table.finish();
+        let more = (layout.ranks() as usize - 1).saturating_sub(ROUNDS);
+        if more > 0 {
+            text.push_str(
+                &self
+                    .look
+                    .faint(&format!("  and {}\n", count(more, "more round"))),
+            );
+        }
+        Some(text)
+    }
+
+    fn choices(&self) -> Option<String> {
+        let costs = self.plan.costs.as_ref()?;
+        let mut table = Columns::new(self.look, &["collective", "sizes", "algorithm", "protocol"]);
+        for collective in Collective::TUNED {
+            for range in costs.sweep(collective, doubling(SIZES[0], SIZES[1])) {
+                let sizes = if range.from_bytes == range.to_bytes {
+                    bytes(range.from_bytes)
+                } else {
+                    format!("{}–{}", bytes(range.from_bytes), bytes(range.to_bytes))
+                };
+                let (algorithm, protocol) = range.way.map_or_else(
+                    || ("none".to_owned(), String::new()),
+                    |(algorithm, protocol)| (algorithm.to_string(), protocol.to_string()),
+                );
+                table.row(vec![collective.to_string(), sizes, algorithm, protocol]);
+            }
+        }
+        Some(table.finish())
+    }
+}
+
+/// `64K`, `8G`.
+fn bytes(bytes: u64) -> String {
+    let (mut number, mut unit) = (bytes, 0);
+    while number >= 1024 && number % 1024 == 0 && unit < 3 {
+        number /= 1024;
+        unit += 1;
+    }
+    format!("{number}{}", ["", "K", "M", "G"][unit])
+}

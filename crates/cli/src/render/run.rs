@@ -1,0 +1,242 @@
+//! The page of `topo run`: the table that nccl-tests' users know, and what it comes to.
+
+use anyhow::Result;
+use plan::program::Transfer;
+use serde_json::json;
+
+use super::table::Columns;
+use super::{Look, count};
+use crate::run::{Report, Row, Timing};
+use crate::sizes;
+
+/// The page.
+pub fn page(report: &Report, look: Look) -> String {
+    let spec = &report.spec;
+    let mut text = look.title(
+        &format!("{} of {}", sizes::kebab(spec.collective), ranks(report)),
+        "",
+    );
+    text.push_str(&look.field("ranks", &places(report)));
+    if let Some(planned) = &report.planned {
+        text.push_str(&look.field(
+            "plan",
+            &format!(
+                "{}: its rings and trees; its own choice is for GPUs and stands beside",
+                planned.name
+            ),
+        ));
+    }
+    text.push('\n');
+    text.push_str(&table(report, look));
+    text.push('\n');
+    text.push_str(&summary(report, look));
+    text
+}
+
+fn ranks(report: &Report) -> String {
+    let spec = &report.spec;
+    let kind = if spec.processes {
+        "processes"
+    } else {
+        "threads"
+    };
+    let reduces = if spec.collective.reduces() {
+        format!(", {}", spec.op)
+    } else {
+        String::new()
+    };
+    format!("{} {kind}, {}{reduces}", spec.ranks, spec.element)
+}
+
+/// How ranks reach each other, and what the plan says of that.
+fn places(report: &Report) -> String {
+    let spec = &report.spec;
+    let own = if spec.processes {
+        "SHM: one process each, which map each other's buffers"
+    } else {
+        "P2P: threads of one process, which access each other's buffers"
+    };
+    let Some(planned) = &report.planned else {
+        return own.to_owned();
+    };
+    let transports: Vec<String> = planned
+        .transports
+        .iter()
+        .map(|(name, count)| format!("{name} for {count}"))
+        .collect();
+    let transports = transports.join(", ");
+    format!(
+        "{own} (along the first ring the plan has {transports} of {})",
+        spec.ranks
+    )
+}
+
+fn table(report: &Report, look: Look) -> String {
+    let spec = &report.spec;
+    let mut headers = vec!["size", "count"];
+    if spec.collective.has_root() {
+        headers.push("root");
+    }
+    headers.extend(["algorithm", "protocol", "ch"]);
+    let first_number = headers.len();
+    headers.extend(["µs", "alg GB/s", "bus GB/s", "wrong"]);
+    if spec.in_place {
+        headers.extend(["in place µs", "alg GB/s", "bus GB/s", "wrong"]);
+    }
+    headers.push("predicted");
+    let numbers = headers.len();
+    if report.planned.is_some() {
+        headers.push("plan");
+    }
+    let right: Vec<usize> = [0, 1]
+        .into_iter()
+        .chain(first_number - 1..numbers)
+        .collect();
+    let mut table = Columns::new(look, &headers).right(&right);
+    for (at, row) in report.rows.iter().enumerate() {
+        let mut cells = vec![sizes::short(row.bytes), row.count.to_string()];
+        if spec.collective.has_root() {
+            cells.push(spec.root.to_string());
+        }
+        cells.push(row.way.schedule.name().to_owned());
+        cells.push(protocol(row));
+        cells.push(row.way.channels.to_string());
+        cells.extend(figures(report, row, Some(row.separate)));
+        if spec.in_place {
+            cells.extend(figures(report, row, row.in_place));
+        }
+        cells.push(
+            row.predicted_us
+                .map_or_else(|| "–".to_owned(), |time| gbps(bus(report, row.bytes, time))),
+        );
+        if let Some(planned) = &report.planned {
+            let choice = planned.choices.get(at).cloned().flatten();
+            cells.push(choice.unwrap_or_else(|| "–".to_owned()));
+        }
+        table.row(cells);
+    }
+    table.finish()
+}
+
+fn protocol(row: &Row) -> String {
+    match row.way.transfer {
+        Transfer::Direct => "direct".to_owned(),
+        Transfer::Fifo => row.way.protocol.name().to_owned(),
+    }
+}
+
+fn figures(report: &Report, row: &Row, timing: Option<Timing>) -> [String; 4] {
+    let none = || "–".to_owned();
+    let Some(timing) = timing else {
+        return [none(), none(), none(), none()];
+    };
+    [
+        micros(timing.time_us),
+        gbps(algorithm(row.bytes, timing.time_us)),
+        gbps(bus(report, row.bytes, timing.time_us)),
+        timing.wrong.map_or_else(none, |wrong| wrong.to_string()),
+    ]
+}
+
+/// Bytes of the message per time, GB/s.
+fn algorithm(bytes: u64, time_us: f64) -> f64 {
+    bytes as f64 / time_us / 1000.0
+}
+
+/// What the busiest link would carry, GB/s, as nccl-tests reports it.
+fn bus(report: &Report, bytes: u64, time_us: f64) -> f64 {
+    algorithm(bytes, time_us) * report.spec.collective.bus_factor(report.spec.ranks)
+}
+
+fn micros(time_us: f64) -> String {
+    match time_us {
+        1000.0.. => format!("{time_us:.0}"),
+        100.0.. => format!("{time_us:.1}"),
+        _ => format!("{time_us:.2}"),
+    }
+}
+
+fn gbps(value: f64) -> String {
+    format!("{value:.2}")
+}
+
+fn average(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let values: Vec<f64> = values.collect();
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}
+
+fn summary(report: &Report, look: Look) -> String {
+    let rows = &report.rows;
+    let mut text = String::new();
+    let separate = average(
+        rows.iter()
+            .map(|row| bus(report, row.bytes, row.separate.time_us)),
+    );
+    let in_place = average(rows.iter().filter_map(|row| {
+        let timing = row.in_place?;
+        Some(bus(report, row.bytes, timing.time_us))
+    }));
+    let predicted = average(rows.iter().filter_map(|row| {
+        let time = row.predicted_us?;
+        Some(bus(report, row.bytes, time))
+    }));
+    let mut bandwidth = separate.map_or_else(String::new, |it| format!("{it:.2} GB/s"));
+    if let Some(in_place) = in_place {
+        bandwidth.push_str(&format!(", in place {in_place:.2} GB/s"));
+    }
+    match predicted {
+        Some(predicted) => bandwidth.push_str(&format!(", predicted {predicted:.2} GB/s")),
+        None => bandwidth
+            .push_str("; not predicted, for the cost profile knows no figures (topo calibrate)"),
+    }
+    text.push_str(&look.field("average", &format!("bus bandwidth {bandwidth}")));
+    let wrong: u64 = rows.iter().map(Row::wrong).sum();
+    let verdict = if !report.spec.check {
+        "not checked".to_owned()
+    } else if wrong == 0 {
+        "every element is right".to_owned()
+    } else {
+        look.notice(&format!("{} wrong", count(wrong as usize, "element")))
+    };
+    text.push_str(&look.field("check", &verdict));
+    text
+}
+
+/// The report as JSON.
+pub fn json(report: &Report) -> Result<String> {
+    let spec = &report.spec;
+    let placement = |timing: Timing, bytes: u64, way: &executor::Way| {
+        json!({
+            "algorithm": way.schedule.name(),
+            "transfer": way.transfer.name(),
+            "protocol": (way.transfer == Transfer::Fifo).then(|| way.protocol.name()),
+            "channels": way.channels,
+            "time_us": timing.time_us,
+            "algorithm_bandwidth_gbps": algorithm(bytes, timing.time_us),
+            "bus_bandwidth_gbps": bus(report, bytes, timing.time_us),
+            "wrong": timing.wrong,
+        })
+    };
+    let row = |(at, row): (usize, &Row)| {
+        let in_place = row.in_place.zip(row.way_in_place);
+        json!({
+            "bytes": row.bytes,
+            "count": row.count,
+            "out_of_place": placement(row.separate, row.bytes, &row.way),
+            "in_place": in_place.map(|(timing, way)| placement(timing, row.bytes, &way)),
+            "predicted_us": row.predicted_us,
+            "planned": report.planned.as_ref().and_then(|it| it.choices.get(at).cloned().flatten()),
+        })
+    };
+    let value = json!({
+        "collective": sizes::kebab(spec.collective),
+        "ranks": spec.ranks,
+        "processes": spec.processes,
+        "type": spec.element,
+        "op": spec.collective.reduces().then_some(&spec.op),
+        "root": spec.collective.has_root().then_some(spec.root),
+        "plan": report.planned.as_ref().map(|it| &it.name),
+        "rows": report.rows.iter().enumerate().map(row).collect::<Vec<_>>(),
+    });
+    Ok(serde_json::to_string_pretty(&value)? + "\n")
+}

@@ -1,0 +1,300 @@
+//! Which ranks there are, over which channels they talk, and what they are to do.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail};
+use backend_cpu::Profile;
+use executor::Settings;
+use plan::program::{Channels, Schedule, Transfer, Tree};
+use plan::{Collective, Connection, ElementType, Expansion, Plan, Protocol, Reduction};
+use serde::{Deserialize, Serialize};
+
+use crate::arguments::JobArguments;
+use crate::arguments::compare::EditArguments;
+use crate::arguments::run::RunArguments;
+use crate::environment::Environment;
+use crate::input::Source;
+use crate::job::{self, Job};
+use crate::output::Output;
+use crate::sizes;
+
+/// Largest cost profile that is read, bytes.
+const PROFILE_LIMIT: u64 = 4 << 20;
+
+/// Most ranks that are run on one host.
+const MOST_RANKS: u64 = 1024;
+
+/// What all ranks do. Processes get it as JSON.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Spec {
+    /// Ranks.
+    pub ranks: u32,
+    /// One process per rank.
+    pub processes: bool,
+    /// The collective.
+    pub collective: Collective,
+    /// Name of the only algorithm.
+    pub algorithm: Option<String>,
+    /// Name of the only transfer.
+    pub transfer: Option<String>,
+    /// The only protocol.
+    pub protocol: Option<Protocol>,
+    /// Channels.
+    pub channels: Option<u16>,
+    /// Name of the element type.
+    pub element: String,
+    /// Name of the operation.
+    pub op: String,
+    /// The root; of transfers, how far further each rank sends.
+    pub root: u32,
+    /// Sizes, bytes.
+    pub sizes: Vec<u64>,
+    /// Timed launches.
+    pub iterations: Option<u32>,
+    /// Launches before.
+    pub warmup: u32,
+    /// Time for each figure, ms.
+    pub time_ms: u64,
+    /// Whether elements are checked.
+    pub check: bool,
+    /// Whether it is run in place too.
+    pub in_place: bool,
+    /// Whether broadcasts are answered.
+    pub reply: bool,
+    /// How long a rank waits, s.
+    pub timeout_s: u64,
+    /// The plan's rings, one per channel; empty without a plan.
+    pub rings: Vec<Vec<u32>>,
+    /// The plan's trees: each rank's parent.
+    pub trees: Vec<Vec<Option<u32>>>,
+}
+
+/// What a plan says of the run.
+#[derive(Debug)]
+pub struct Planned {
+    /// What the plan is called.
+    pub name: String,
+    /// How its ranks reach each other, in NCCL's words, most frequent first.
+    pub transports: Vec<(&'static str, usize)>,
+    /// The choice for each size of the run, in words.
+    pub choices: Vec<Option<String>>,
+}
+
+impl Spec {
+    /// The element type.
+    pub fn element(&self) -> Result<ElementType> {
+        self.element.parse().map_err(|problem| anyhow!("{problem}"))
+    }
+
+    /// The operation.
+    pub fn reduction(&self) -> Result<Reduction> {
+        self.op.parse().map_err(|problem| anyhow!("{problem}"))
+    }
+
+    /// The only algorithm, if one is wanted.
+    pub fn schedule(&self) -> Result<Option<Schedule>> {
+        let name = self.algorithm.as_deref();
+        name.map(|name| name.parse().map_err(|problem| anyhow!("{problem}")))
+            .transpose()
+    }
+
+    /// The only transfer, if one is wanted.
+    pub fn transfer(&self) -> Result<Option<Transfer>> {
+        let name = self.transfer.as_deref();
+        name.map(|name| name.parse().map_err(|problem| anyhow!("{problem}")))
+            .transpose()
+    }
+
+    /// Settings of the communicator.
+    pub fn settings(&self) -> Result<Settings> {
+        let channels = if self.rings.is_empty() {
+            None
+        } else {
+            let trees = self.trees.iter().cloned();
+            let trees = trees.map(|parents| Tree { parents }).collect();
+            Some(Channels::new(self.ranks, self.rings.clone(), trees)?)
+        };
+        Ok(Settings {
+            channels,
+            longest_wait: Duration::from_secs(self.timeout_s),
+            ..Settings::default()
+        })
+    }
+}
+
+/// Reads the command line and the plan or topology that it names.
+pub fn read(
+    arguments: &RunArguments,
+    environment: &Environment,
+    output: &mut Output,
+) -> Result<(Spec, Option<Planned>)> {
+    let (file, collective) = match arguments.what.as_slice() {
+        [collective] => (None, collective),
+        [file, collective] => (Some(PathBuf::from(file)), collective),
+        _ => bail!("expected a collective, and before it a file or --ranks N"),
+    };
+    let collective = sizes::collective(collective).map_err(|problem| anyhow!(problem))?;
+    let plan = match (&file, arguments.ranks) {
+        (None, None) => bail!(
+            "expected a plan or a topology file before the collective, or --ranks N for ranks of this machine"
+        ),
+        (Some(file), Some(_)) => bail!(
+            "{} says how many ranks there are; expected it without --ranks",
+            file.display()
+        ),
+        (Some(file), None) => Some(read_plan(file, arguments, environment, output)?),
+        (None, Some(_)) => None,
+    };
+    let ranks = match &plan {
+        Some((name, plan)) => {
+            let ranks = plan.rank_count();
+            let fits = u32::try_from(ranks)
+                .ok()
+                .filter(|_| (1..=MOST_RANKS).contains(&ranks));
+            fits.with_context(|| {
+                format!("{name} has {ranks} ranks; expected 1 to {MOST_RANKS}, for all of them run on this host")
+            })?
+        }
+        None => arguments.ranks.unwrap_or(1),
+    };
+    let grows = std::iter::successors(Some(arguments.begin), |size| {
+        size.checked_mul(arguments.factor)
+    });
+    let all: Vec<u64> = grows.take_while(|size| *size <= arguments.end).collect();
+    if all.is_empty() {
+        bail!(
+            "--begin {} is more than --end {}",
+            sizes::short(arguments.begin),
+            sizes::short(arguments.end)
+        );
+    }
+    if arguments.root >= ranks {
+        bail!(
+            "--root {}: no such rank; expected one of 0 to {}",
+            arguments.root,
+            ranks - 1
+        );
+    }
+    if arguments.reply && collective != Collective::Broadcast {
+        bail!("--reply is for broadcast; all other collectives wait for each other anyway");
+    }
+    let mut spec = Spec {
+        ranks,
+        processes: arguments.processes,
+        collective,
+        algorithm: arguments.algorithm.map(|it| it.name().to_owned()),
+        transfer: arguments.transfer.map(|it| it.name().to_owned()),
+        protocol: arguments.protocol,
+        channels: arguments.channels,
+        element: arguments.element.name().to_owned(),
+        op: arguments.op.name().to_owned(),
+        root: match collective {
+            Collective::SendRecv => 1,
+            collective if collective.has_root() => arguments.root,
+            _ => 0,
+        },
+        sizes: all,
+        iterations: arguments.iterations,
+        warmup: arguments.warmup,
+        time_ms: arguments.time,
+        check: arguments.check == 1,
+        in_place: !arguments.no_in_place && collective != Collective::SendRecv,
+        reply: arguments.reply,
+        timeout_s: arguments.timeout,
+        rings: Vec::new(),
+        trees: Vec::new(),
+    };
+    let planned = match plan {
+        Some((name, plan)) => Some(take_plan(&mut spec, name, &plan)?),
+        None => None,
+    };
+    Ok((spec, planned))
+}
+
+fn read_plan(
+    file: &Path,
+    arguments: &RunArguments,
+    environment: &Environment,
+    output: &mut Output,
+) -> Result<(String, Plan)> {
+    let job_arguments = JobArguments {
+        files: vec![file.to_owned()],
+        hosts: 1,
+        nvlink_domain: false,
+        collnet: false,
+        gpus: None,
+        rank_order: "host".to_owned(),
+        edits: EditArguments::default(),
+        variables: arguments.variables.clone(),
+    };
+    match Source::read(file, output)? {
+        Source::Plan(name, plan) => Ok((name, *plan)),
+        Source::Topology(machine) => {
+            let settings = job::read_settings(&job_arguments, environment, output)?;
+            let hosts = job::hosts(vec![machine], &job_arguments, output)?;
+            let profile = planner::cost::Profile::nccl_2_30();
+            let job = Job::of(hosts, &job_arguments, settings, &profile, output)?;
+            Ok((job.name(), job.artifact()))
+        }
+    }
+}
+
+/// Takes rings, trees, transports and choices from a plan.
+fn take_plan(spec: &mut Spec, name: String, plan: &Plan) -> Result<Planned> {
+    let expansion = Expansion::of(plan)?;
+    let ranks = spec.ranks;
+    for channel in 0..expansion.channels() {
+        let ring: Vec<u32> = expansion.ring(channel).collect();
+        let parents: Vec<Option<u32>> = (0..ranks)
+            .map(|rank| expansion.tree_place(rank, channel)?.up)
+            .collect();
+        if ring.len() == ranks as usize {
+            spec.rings.push(ring);
+            spec.trees.push(parents);
+        }
+    }
+    let mut transports: Vec<(&'static str, usize)> = Vec::new();
+    if let Some(ring) = spec.rings.first() {
+        let next = ring.iter().cycle().skip(1);
+        for (from, to) in ring.iter().zip(next).filter(|(from, to)| from != to) {
+            let name = match expansion.p2p_connection(*from, *to, 0)? {
+                Connection::Direct { .. } => "P2P",
+                Connection::SharedMemory { .. } => "SHM",
+                Connection::Network { .. } => "NET",
+            };
+            match transports.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, count)) => *count += 1,
+                None => transports.push((name, 1)),
+            }
+        }
+    }
+    transports.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let choice = |bytes: &u64| {
+        let choice = plan.costs.as_ref()?.choose(spec.collective, *bytes).ok()?;
+        Some(format!("{} {}", choice.algorithm, choice.protocol))
+    };
+    let choices = spec.sizes.iter().map(choice).collect();
+    Ok(Planned {
+        name,
+        transports,
+        choices,
+    })
+}
+
+/// The CPU cost profile of a file, or the built-in one.
+pub fn profile(file: Option<&Path>) -> Result<Profile> {
+    let Some(file) = file else {
+        return Ok(Profile::default());
+    };
+    let cannot = || format!("cannot read {}", file.display());
+    let size = std::fs::metadata(file).with_context(cannot)?.len();
+    if size > PROFILE_LIMIT {
+        bail!(
+            "{} has {size} bytes; a CPU cost profile has at most {PROFILE_LIMIT}",
+            file.display()
+        );
+    }
+    let text = std::fs::read_to_string(file).with_context(cannot)?;
+    Ok(Profile::from_toml(&file.display().to_string(), &text)?)
+}

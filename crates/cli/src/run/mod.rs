@@ -1,0 +1,161 @@
+//! `topo run`: runs a collective on the ranks of this host, checks every element, and times it.
+//!
+//! In reading order: [`job`] (what ranks there are and what they do), [`measure`] (what each rank does), [`processes`]
+//! (ranks that are processes).
+
+pub mod calibrate;
+mod job;
+mod measure;
+mod processes;
+
+use std::io::{IsTerminal, Write};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, anyhow};
+use backend_cpu::{Cpu, Profile};
+use executor::Communicator;
+
+use crate::arguments::compare::TextOrJson;
+use crate::arguments::run::RunArguments;
+use crate::environment::Environment;
+use crate::output::Output;
+use crate::render::{self, Look};
+pub use job::{Planned, Spec};
+pub use measure::{Row, Timing};
+
+/// A finished run.
+#[derive(Debug)]
+pub struct Report {
+    /// What was run.
+    pub spec: Spec,
+    /// What the plan says, if there is one.
+    pub planned: Option<Planned>,
+    /// One row per size.
+    pub rows: Vec<Row>,
+}
+
+/// Runs a collective.
+pub fn run(arguments: &RunArguments, environment: &Environment, output: &mut Output) -> Result<()> {
+    if arguments.member {
+        return processes::member();
+    }
+    let (spec, planned) = job::read(arguments, environment, output)?;
+    let profile = Arc::new(job::profile(arguments.profile.as_deref())?);
+    let mut progress = Progress::new(spec.sizes.len());
+    let rows = if spec.processes {
+        processes::run(&spec, &profile, &mut |size| progress.show(size))?
+    } else {
+        threads(&spec, &profile, &mut |size| progress.show(size))?
+    };
+    progress.clear();
+    let report = Report {
+        spec,
+        planned,
+        rows,
+    };
+    let wrong: u64 = report.rows.iter().map(Row::wrong).sum();
+    output.differs = wrong > 0;
+    let look = Look {
+        width: environment.width,
+        colour: environment.colour,
+    };
+    output.text = if arguments.json || arguments.format == TextOrJson::Json {
+        render::run::json(&report)?
+    } else {
+        render::run::page(&report, look)
+    };
+    Ok(())
+}
+
+/// Runs all ranks as threads of this process. What goes on is told by rank 0.
+pub fn threads(
+    spec: &Spec,
+    profile: &Arc<Profile>,
+    progress: &mut (dyn FnMut(u64) + Send),
+) -> Result<Vec<Row>> {
+    let settings = spec.settings()?;
+    let backend = |_| Cpu::new(Arc::clone(profile));
+    let communicators = Communicator::local(spec.ranks, &settings, backend)?;
+    let mut progress = Some(progress);
+    let results: Vec<Result<Vec<Row>>> = std::thread::scope(|scope| {
+        let threads: Vec<_> = communicators
+            .into_iter()
+            .map(|mut communicator| {
+                let mut progress = progress.take();
+                scope.spawn(move || {
+                    measure::sweep(&mut communicator, spec, profile, &mut |size| {
+                        if let Some(progress) = &mut progress {
+                            progress(size);
+                        }
+                    })
+                })
+            })
+            .collect();
+        let joined = threads.into_iter().map(|thread| {
+            let panicked = || anyhow!("a rank's thread panicked, which is a fault of topo");
+            thread.join().map_err(|_| panicked())?
+        });
+        joined.collect()
+    });
+    first_of(results)
+}
+
+/// The rows of rank 0, or the error that tells most: not the one of a rank that only heard of it.
+fn first_of(results: Vec<Result<Vec<Row>>>) -> Result<Vec<Row>> {
+    let mut rows = None;
+    let mut heard = None;
+    for result in results {
+        match result {
+            Ok(of_rank) => {
+                rows.get_or_insert(of_rank);
+            }
+            Err(error) => {
+                let aborted = matches!(
+                    error.downcast_ref::<executor::Error>(),
+                    Some(executor::Error::Aborted { .. } | executor::Error::Broken { .. })
+                );
+                if !aborted {
+                    return Err(error);
+                }
+                heard.get_or_insert(error);
+            }
+        }
+    }
+    match heard {
+        Some(error) => Err(error),
+        None => rows.context("there is no rank 0"),
+    }
+}
+
+/// A line on the terminal that says how far a sweep is.
+struct Progress {
+    all: usize,
+    done: usize,
+    shown: bool,
+}
+
+impl Progress {
+    fn new(all: usize) -> Self {
+        Self {
+            all,
+            done: 0,
+            shown: std::io::stderr().is_terminal(),
+        }
+    }
+
+    fn show(&mut self, bytes: u64) {
+        self.done += 1;
+        if self.shown {
+            let size = crate::sizes::short(bytes);
+            let (done, all) = (self.done, self.all);
+            // Nobody is left to tell when standard error is closed.
+            let _ = write!(std::io::stderr(), "\r\u{1b}[K{done} of {all}: {size}");
+        }
+    }
+
+    fn clear(&self) {
+        if self.shown {
+            let _ = write!(std::io::stderr(), "\r\u{1b}[K");
+        }
+    }
+}

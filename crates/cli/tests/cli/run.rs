@@ -1,0 +1,174 @@
+//! `topo run` on this machine: threads, processes, plans, mistakes.
+
+use super::{FAILED, ok, run};
+
+/// What every run here has: few sizes, few launches.
+const SHORT: [&str; 6] = ["-n", "3", "-w", "1", "-f", "64"];
+
+fn short<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
+    [arguments, &SHORT[..]].concat()
+}
+
+#[test]
+fn every_collective_is_right_on_threads() {
+    for collective in [
+        "all-reduce",
+        "all-gather",
+        "reduce-scatter",
+        "broadcast",
+        "reduce",
+        "all-to-all",
+        "gather",
+        "scatter",
+        "send-recv",
+    ] {
+        let said = ok(&short(&["run", "--ranks", "3", collective, "-e", "1M"]));
+        assert!(said.out.contains("every element is right"), "{}", said.out);
+        assert!(said.out.starts_with(collective), "{}", said.out);
+    }
+}
+
+#[test]
+fn processes_are_right_too() {
+    for arguments in [
+        &["all-reduce", "--op", "avg", "--type", "bf16"][..],
+        &["all-reduce", "--algorithm", "ring", "--protocol", "ll128"],
+        &[
+            "all-reduce",
+            "--algorithm",
+            "two-phase-mesh",
+            "--transfer",
+            "direct",
+        ],
+        &["all-gather", "--type", "int8"],
+        &["broadcast", "--root", "2", "--reply"],
+        &["all-to-all", "--algorithm", "bruck"],
+        &["reduce", "--op", "mulsum", "--type", "i64", "--root", "1"],
+        &["send-recv"],
+    ] {
+        let all = [
+            &["run", "--ranks", "3", "--processes", "-e", "1M"],
+            arguments,
+        ]
+        .concat();
+        let said = ok(&short(&all));
+        assert!(said.out.contains("every element is right"), "{}", said.out);
+    }
+}
+
+#[test]
+fn a_topology_is_planned_and_its_choice_stands_beside() {
+    let said = ok(&short(&[
+        "run",
+        "topologies/dgx-h100",
+        "all-reduce",
+        "-e",
+        "1M",
+    ]));
+    assert!(said.out.contains("8 threads"), "{}", said.out);
+    assert!(said.out.contains("dgx-h100"), "{}", said.out);
+    assert!(said.out.contains("P2P for 8 of 8"), "{}", said.out);
+    // NCCL would take the switches, which no CPU has.
+    assert!(said.out.contains("NVLS"), "{}", said.out);
+}
+
+#[test]
+fn json_has_a_row_for_each_size() {
+    let said = ok(&short(&[
+        "run",
+        "--ranks",
+        "2",
+        "all-gather",
+        "-e",
+        "1M",
+        "--json",
+    ]));
+    let value: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+    let rows = value["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 3);
+    for row in rows {
+        assert!(row["out_of_place"]["time_us"].as_f64().unwrap() > 0.0);
+        assert_eq!(row["in_place"]["wrong"], 0);
+    }
+}
+
+#[test]
+fn mistakes_are_explained() {
+    for (arguments, expected) in [
+        (&["run", "all-reduce"][..], "--ranks N"),
+        (
+            &["run", "--ranks", "2", "all-reduse"],
+            "did you mean all-reduce",
+        ),
+        (
+            &["run", "--ranks", "2", "all-reduce", "--root", "2"],
+            "no such rank",
+        ),
+        (
+            &["run", "--ranks", "2", "all-reduce", "--algorithm", "rings"],
+            "ring tree",
+        ),
+        (
+            &["run", "--ranks", "2", "all-to-all", "--algorithm", "tree"],
+            "bruck",
+        ),
+        (
+            &["run", "--ranks", "2", "reduce", "--reply"],
+            "for broadcast",
+        ),
+        (
+            &["run", "--ranks", "2", "all-reduce", "-b", "2M", "-e", "1M"],
+            "more than",
+        ),
+        (
+            &["run", "topologies/dgx-h100", "all-reduce", "--ranks", "2"],
+            "without --ranks",
+        ),
+        (&["run", "--member"], "standard input"),
+    ] {
+        let said = run(arguments);
+        assert_eq!(said.status, Some(FAILED), "{arguments:?}");
+        assert!(said.err.contains(expected), "{arguments:?}: {}", said.err);
+    }
+}
+
+#[test]
+fn a_killed_process_ends_the_others_with_its_name() {
+    // The longest timeout, so that an end within the test's patience is not the timeout's.
+    let arguments = [
+        "run",
+        "--ranks",
+        "3",
+        "--processes",
+        "all-reduce",
+        "-b",
+        "1M",
+        "-e",
+        "1M",
+    ];
+    let slow = ["-n", "1000000", "--timeout", "3600"];
+    let child = super::topo()
+        .args(arguments)
+        .args(slow)
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Until both of the others are there, and this is one of them.
+    let victim = loop {
+        let children = format!("/proc/{0}/task/{0}/children", child.id());
+        let text = std::fs::read_to_string(children).unwrap();
+        let pids: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+        if let [_, second] = pids.as_slice() {
+            break second.clone();
+        }
+        std::thread::yield_now();
+    };
+    let killed = std::process::Command::new("kill")
+        .args(["-9", &victim])
+        .status();
+    assert!(killed.unwrap().success());
+    let said = super::said(child.wait_with_output().unwrap());
+    assert_eq!(said.status, Some(FAILED));
+    assert!(said.err.contains("rank 2"), "{}", said.err);
+}

@@ -1,0 +1,100 @@
+//! What carries programs out.
+
+use plan::program::BoundProgram;
+use plan::{ElementType, Protocol, Reduction};
+
+use crate::connections::{Connections, SlotBytes, Wiring};
+use crate::error::Error;
+use crate::memory::Memory;
+use crate::registered::Registered;
+use crate::request::{Request, Way};
+use crate::supervisor::Supervisor;
+
+/// Something that interprets bound programs: processors, GPUs, a simulation.
+pub trait Backend: Send + 'static {
+    /// A bound program with everything looked up that running it needs.
+    type Program: Send + 'static;
+
+    /// Its name, such as `cpu`.
+    fn name(&self) -> &'static str;
+
+    /// Sizes of the FIFO slots it works best with. All ranks must say the same.
+    fn slot_bytes(&self) -> SlotBytes;
+
+    /// The way it expects to be the fastest; `None` if it knows none. All ranks must choose the same.
+    fn choose(&self, request: &Request, place: &Neighbourhood) -> Option<Way>;
+
+    /// Looks up everything that running the program needs.
+    ///
+    /// # Errors
+    /// The backend cannot reduce this type so.
+    fn prepare(&mut self, order: &Order<'_>) -> Result<Self::Program, Error>;
+
+    /// Runs programs together, each with its memory, until all have ended.
+    ///
+    /// # Errors
+    /// The supervisor ended the waiting.
+    fn run(
+        &mut self,
+        parts: &mut [Part<'_, Self::Program>],
+        surroundings: &mut Surroundings<'_>,
+    ) -> Result<(), Error>;
+}
+
+/// What a choice may depend on besides the request; equal on all ranks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Neighbourhood {
+    /// Ranks of the communicator.
+    pub ranks: u32,
+    /// Whether all are threads of one process.
+    pub one_process: bool,
+    /// Channels that the plan has.
+    pub channels: u16,
+}
+
+/// A program to be prepared.
+#[derive(Debug, Clone, Copy)]
+pub struct Order<'a> {
+    /// The program.
+    pub bound: &'a BoundProgram,
+    /// The places of its connections.
+    pub wiring: &'a Wiring,
+    /// The protocol of its FIFOs.
+    pub protocol: Protocol,
+    /// Type of the elements.
+    pub element: ElementType,
+    /// How they are reduced; `None` if they are not.
+    pub reduction: Option<Reduction>,
+    /// The own rank.
+    pub rank: u32,
+    /// Ranks of the communicator.
+    pub ranks: u32,
+}
+
+/// A program and the memory that it works on.
+#[derive(Debug)]
+pub struct Part<'a, P> {
+    /// The program.
+    pub program: &'a mut P,
+    /// Its input and output.
+    pub memory: Memory<'a>,
+    /// Memory of the runtime, of as many bytes as the program said it needs.
+    pub scratch: *mut u8,
+    /// By what the input is multiplied first: the bytes of an element in the low bytes. Ignored by all operations but
+    /// [`Reduction::PreMultipliedSum`].
+    pub scalar: u64,
+}
+
+/// What a launch finds around it.
+pub struct Surroundings<'a> {
+    /// Ends of FIFOs and signals, at the places that the program's wiring says.
+    pub connections: &'a mut Connections,
+    /// The memory of peers.
+    pub registered: &'a Registered,
+    /// The number of the launch, by which peers' boards are read.
+    pub launch: u64,
+    /// How often to look for what is awaited before the supervisor's waiting is worth its cost.
+    pub spins: u32,
+    /// Waits when nothing goes on.
+    pub supervisor: Supervisor<'a>,
+}

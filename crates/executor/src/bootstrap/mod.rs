@@ -1,0 +1,55 @@
+//! How the ranks of a communicator find each other, and how they hear that one of them failed.
+//!
+//! What ranks tell each other before they are connected is little: where the memory is through which they will talk. A
+//! [`Bootstrap`] carries that: [`local`] for ranks that are threads, [`process`] for processes of one host. Ranks on
+//! several hosts need one more implementation, over sockets.
+
+pub mod local;
+pub mod process;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use shared_memory::Segment;
+
+use crate::error::{Error, Failure};
+
+/// What a rank offers to others under a name.
+#[derive(Debug, Clone, Default)]
+pub struct Offer {
+    /// What other processes need to know. No line breaks.
+    pub text: String,
+    /// The memory itself, for ranks of the same process.
+    pub segment: Option<Arc<Segment>>,
+}
+
+/// How ranks find each other. Used only when something is made or when a rank waits for long.
+pub trait Bootstrap: Send {
+    /// The own rank.
+    fn rank(&self) -> u32;
+
+    /// Ranks of the communicator.
+    fn ranks(&self) -> u32;
+
+    /// Whether a rank shares this process's memory.
+    fn shares_memory(&self, peer: u32) -> bool;
+
+    /// Offers something to whoever asks for the name.
+    ///
+    /// # Errors
+    /// The others cannot be reached.
+    fn publish(&mut self, name: &str, offer: Offer) -> Result<(), Error>;
+
+    /// What `from` offers under a name, waiting until it does.
+    ///
+    /// # Errors
+    /// It does not within the time, or it failed or left.
+    fn fetch(&mut self, from: u32, name: &str, longest: Duration) -> Result<Offer, Error>;
+
+    /// Tells all others that this rank failed, so that they give up.
+    fn fail(&mut self, failure: &Failure);
+
+    /// What made the communicator fail, if anything did. `waiting_for` is the rank that is waited for now: it counts as
+    /// a failure too if that one has left.
+    fn failure(&mut self, waiting_for: Option<u32>) -> Option<Failure>;
+}

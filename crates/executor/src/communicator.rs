@@ -1,0 +1,147 @@
+//! A rank among others.
+
+use plan::Collective;
+
+use crate::backend::{Backend, Neighbourhood};
+use crate::background::Home;
+use crate::bootstrap::Bootstrap;
+use crate::bootstrap::local::Local;
+use crate::buffer::Buffer;
+use crate::element::Element;
+use crate::error::Error;
+use crate::programs::Programs;
+use crate::request::{Request, Way};
+use crate::settings::Settings;
+use crate::starting::Starting;
+
+/// A rank's membership in a group of ranks that run collectives together.
+///
+/// All ranks call the same collectives in the same order, with equal counts, types, operations and roots.
+pub struct Communicator<B: Backend> {
+    pub(crate) rank: u32,
+    pub(crate) ranks: u32,
+    pub(crate) home: Home<B>,
+    pub(crate) way: Option<Way>,
+}
+
+impl<B: Backend> Communicator<B> {
+    /// One communicator for each of `ranks` ranks that are threads of this process, in rank order. Each is to be used
+    /// by a thread of its own. `backend` makes the backend of a rank.
+    ///
+    /// # Errors
+    /// There is no memory, or the settings are for another number of ranks.
+    pub fn local(
+        ranks: u32,
+        settings: &Settings,
+        mut backend: impl FnMut(u32) -> B,
+    ) -> Result<Vec<Self>, Error> {
+        let programs = Programs::default();
+        let mut starting = Vec::with_capacity(ranks as usize);
+        for (bootstrap, rank) in Local::all(ranks).into_iter().zip(0..) {
+            let bootstrap = Box::new(bootstrap);
+            starting.push(Starting::new(
+                backend(rank),
+                bootstrap,
+                programs.clone(),
+                settings,
+            )?);
+        }
+        let finished = starting.into_iter().zip(0..).map(|(starting, rank)| {
+            Ok(Self {
+                rank,
+                ranks,
+                home: Home::new(starting.finish()?),
+                way: None,
+            })
+        });
+        finished.collect()
+    }
+
+    /// The communicator of one rank that meets the others through a bootstrap.
+    ///
+    /// # Errors
+    /// The others do not come, or there is no memory.
+    pub fn join(
+        backend: B,
+        bootstrap: Box<dyn Bootstrap>,
+        settings: &Settings,
+    ) -> Result<Self, Error> {
+        let (rank, ranks) = (bootstrap.rank(), bootstrap.ranks());
+        let starting = Starting::new(backend, bootstrap, Programs::default(), settings)?;
+        Ok(Self {
+            rank,
+            ranks,
+            home: Home::new(starting.finish()?),
+            way: None,
+        })
+    }
+
+    /// The own rank.
+    pub const fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    /// Ranks of the communicator.
+    pub const fn ranks(&self) -> u32 {
+        self.ranks
+    }
+
+    /// Takes this way for all collectives from now on, or lets the backend choose again. All ranks must do the same.
+    pub const fn set_way(&mut self, way: Option<Way>) {
+        self.way = way;
+    }
+
+    /// The way that is taken for a request.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn way(&mut self, request: &Request) -> Result<Way, Error> {
+        self.home.engine()?.way(request)
+    }
+
+    /// What the backend's choice depends on.
+    ///
+    /// # Errors
+    /// The background thread is gone.
+    pub fn neighbourhood(&mut self) -> Result<Neighbourhood, Error> {
+        Ok(self.home.engine()?.neighbourhood())
+    }
+
+    /// Memory for `elements` elements that other ranks can reach; what it holds at first is not said. Collectives take any memory; this is the
+    /// fastest when ranks are processes.
+    ///
+    /// # Errors
+    /// There is not enough memory.
+    pub fn buffer<T: Element>(&mut self, elements: usize) -> Result<Buffer<T>, Error> {
+        let block = self.home.engine()?.allocate(elements * size_of::<T>())?;
+        Ok(Buffer::new(block, elements))
+    }
+
+    /// Checks a length.
+    pub(crate) const fn expect(
+        collective: Collective,
+        buffer: &'static str,
+        found: usize,
+        expected: usize,
+        why: &'static str,
+    ) -> Result<(), Error> {
+        if found == expected {
+            return Ok(());
+        }
+        Err(Error::Length {
+            collective,
+            buffer,
+            found,
+            expected,
+            why,
+        })
+    }
+
+    pub(crate) const fn expect_rank(&self, rank: u32) -> Result<(), Error> {
+        if rank < self.ranks {
+            return Ok(());
+        }
+        let ranks = self.ranks;
+        Err(Error::NoSuchRank { rank, ranks })
+    }
+}

@@ -1,0 +1,462 @@
+//! The connections of a rank: the ends of FIFOs and signals that its programs use, made when a program first needs them.
+//!
+//! A connection's memory belongs to whoever receives through it. The receiver makes it and offers it; the sender fetches
+//! the offer. Both do so while they bind the same program, receivers first, so nobody waits in a circle.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use plan::Protocol;
+use plan::program::Connection;
+use rustc_hash::FxHashMap;
+use shared_memory::fifo::{FifoProtocol, LowLatency, LowLatency128, Simple};
+use shared_memory::{Bell, Board, Handle, Item, Segment, Signal, SignalCount};
+
+use crate::bootstrap::{Bootstrap, Offer};
+use crate::error::Error;
+use crate::transport::Transport;
+
+/// The ends of the FIFOs of one protocol.
+#[derive(Debug)]
+pub struct Ends<P: FifoProtocol> {
+    /// Sending ends.
+    pub senders: Vec<P::Sender>,
+    /// Receiving ends.
+    pub receivers: Vec<P::Receiver>,
+}
+
+impl<P: FifoProtocol> Default for Ends<P> {
+    fn default() -> Self {
+        Self {
+            senders: Vec::new(),
+            receivers: Vec::new(),
+        }
+    }
+}
+
+/// Everything through which a rank talks to others.
+pub struct Connections {
+    /// FIFOs of the Simple protocol.
+    pub simple: Ends<Simple>,
+    /// FIFOs of the LL protocol.
+    pub low_latency: Ends<LowLatency>,
+    /// FIFOs of the LL128 protocol.
+    pub low_latency_128: Ends<LowLatency128>,
+    /// Signals to others.
+    pub signals: Vec<Signal>,
+    /// Signals from others.
+    pub signal_counts: Vec<SignalCount>,
+    /// By rank: whom to wake. One's own is among them.
+    pub bells: Vec<Bell>,
+    /// By rank: where the buffers of its launches are.
+    pub boards: Vec<Board>,
+    /// By rank: how it is reached.
+    pub transports: Vec<Transport>,
+    known: FxHashMap<End, usize>,
+    segments: FxHashMap<Handle, Arc<Segment>>,
+    own: Option<Arc<Segment>>,
+    rank: u32,
+    slot_bytes: SlotBytes,
+    longest: Duration,
+    made: usize,
+}
+
+/// Data bytes of a FIFO slot, by protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SlotBytes {
+    /// Of LL.
+    pub ll: u32,
+    /// Of LL128.
+    pub ll128: u32,
+    /// Of Simple.
+    pub simple: u32,
+}
+
+impl SlotBytes {
+    /// Of a protocol.
+    pub const fn of(&self, protocol: Protocol) -> u32 {
+        match protocol {
+            Protocol::Ll => self.ll,
+            Protocol::Ll128 => self.ll128,
+            Protocol::Simple => self.simple,
+        }
+    }
+}
+
+/// What flows through a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Kind {
+    Slots(Protocol),
+    Signals,
+}
+
+/// One end of a connection, as this rank names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct End {
+    connection: Connection,
+    kind: Kind,
+    incoming: bool,
+}
+
+/// Places of a bound program's connections in [`Connections`].
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Wiring {
+    /// Places of the receiving ends.
+    pub receives: Vec<usize>,
+    /// Places of the sending ends.
+    pub sends: Vec<usize>,
+    /// Places of the signals that are awaited.
+    pub waits: Vec<usize>,
+    /// Places of the signals that are given.
+    pub notifies: Vec<usize>,
+}
+
+/// What every rank offers at first: its bell and its board.
+const BASE: [Item; 2] = [Item::Bell, Item::Board { entries: 2 }];
+
+impl Connections {
+    /// Offers the own bell and board to the other ranks.
+    ///
+    /// # Errors
+    /// There is no memory, or the others cannot be reached.
+    pub(crate) fn begin(
+        bootstrap: &mut dyn Bootstrap,
+        slot_bytes: SlotBytes,
+        longest: Duration,
+    ) -> Result<Self, Error> {
+        let rank = bootstrap.rank();
+        let mut connections = Self {
+            simple: Ends::default(),
+            low_latency: Ends::default(),
+            low_latency_128: Ends::default(),
+            signals: Vec::new(),
+            signal_counts: Vec::new(),
+            bells: Vec::new(),
+            boards: Vec::new(),
+            transports: Vec::new(),
+            known: FxHashMap::default(),
+            segments: FxHashMap::default(),
+            own: None,
+            rank,
+            slot_bytes,
+            longest,
+            made: 0,
+        };
+        let segment = connections.make(bootstrap, "base", &BASE)?;
+        let offer = connections.offer(bootstrap, &segment, &BASE)?;
+        bootstrap.publish("base", offer)?;
+        connections.own = Some(segment);
+        Ok(connections)
+    }
+
+    /// Takes what the others offer.
+    ///
+    /// # Errors
+    /// One does not come in time.
+    pub(crate) fn meet(&mut self, bootstrap: &mut dyn Bootstrap) -> Result<(), Error> {
+        for peer in 0..bootstrap.ranks() {
+            let segment = match &self.own {
+                Some(own) if peer == self.rank => Arc::clone(own),
+                _ => {
+                    let offer = bootstrap.fetch(peer, "base", self.longest)?;
+                    self.open(peer, &offer)?
+                }
+            };
+            let fail = |source| self.memory(source);
+            let bell = segment.bell(0).map_err(fail)?;
+            let board = segment.board(1).map_err(fail)?;
+            self.bells.push(bell);
+            self.boards.push(board);
+            self.transports.push(Transport::to(bootstrap, peer));
+        }
+        Ok(())
+    }
+
+    /// The places of a program's connections; those that are new are made.
+    ///
+    /// # Errors
+    /// There is no memory, or a peer does not make its end.
+    pub fn wire(
+        &mut self,
+        bootstrap: &mut dyn Bootstrap,
+        protocol: Protocol,
+        bound: &plan::program::BoundProgram,
+    ) -> Result<Wiring, Error> {
+        let end = |connection: &Connection, kind, incoming| End {
+            connection: *connection,
+            kind,
+            incoming,
+        };
+        let slots = Kind::Slots(protocol);
+        let receives = bound.receives.iter().map(|it| end(it, slots, true));
+        let waits = bound.waits.iter().map(|it| end(it, Kind::Signals, true));
+        let (receives, waits): (Vec<End>, Vec<End>) = (receives.collect(), waits.collect());
+        let mut new: Vec<End> = Vec::new();
+        for end in receives.iter().chain(&waits) {
+            if !self.known.contains_key(end) && !new.contains(end) {
+                new.push(*end);
+            }
+        }
+        self.make_incoming(bootstrap, &new)?;
+        let sends = bound.sends.iter().map(|it| end(it, slots, false));
+        let notifies = bound
+            .notifies
+            .iter()
+            .map(|it| end(it, Kind::Signals, false));
+        let (sends, notifies): (Vec<End>, Vec<End>) = (sends.collect(), notifies.collect());
+        for end in sends.iter().chain(&notifies) {
+            if !self.known.contains_key(end) {
+                self.fetch_outgoing(bootstrap, *end)?;
+            }
+        }
+        let places = |ends: &[End]| ends.iter().map(|end| self.known[end]).collect();
+        Ok(Wiring {
+            receives: places(&receives),
+            sends: places(&sends),
+            waits: places(&waits),
+            notifies: places(&notifies),
+        })
+    }
+
+    /// Makes the memory of incoming connections and offers it.
+    fn make_incoming(&mut self, bootstrap: &mut dyn Bootstrap, new: &[End]) -> Result<(), Error> {
+        if new.is_empty() {
+            return Ok(());
+        }
+        let items: Vec<Item> = new.iter().map(|end| self.item(end.kind)).collect();
+        self.made += 1;
+        let segment = self.make(bootstrap, &format!("connections {}", self.made), &items)?;
+        let offer = self.offer(bootstrap, &segment, &items)?;
+        for (place, end) in new.iter().enumerate() {
+            let fail = |source| Error::Memory {
+                rank: self.rank,
+                source: Arc::new(source),
+            };
+            let index = match end.kind {
+                Kind::Signals => push(
+                    &mut self.signal_counts,
+                    segment.signal_count(place).map_err(fail)?,
+                ),
+                Kind::Slots(Protocol::Simple) => push(
+                    &mut self.simple.receivers,
+                    segment.receiver::<Simple>(place).map_err(fail)?,
+                ),
+                Kind::Slots(Protocol::Ll) => push(
+                    &mut self.low_latency.receivers,
+                    segment.receiver::<LowLatency>(place).map_err(fail)?,
+                ),
+                Kind::Slots(Protocol::Ll128) => push(
+                    &mut self.low_latency_128.receivers,
+                    segment.receiver::<LowLatency128>(place).map_err(fail)?,
+                ),
+            };
+            self.known.insert(*end, index);
+            let mut offer = offer.clone();
+            offer.text = format!("{place} {}", offer.text);
+            bootstrap.publish(&name(end.connection.peer, self.rank, end), offer)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the sending end of a connection that the peer made.
+    fn fetch_outgoing(&mut self, bootstrap: &mut dyn Bootstrap, end: End) -> Result<(), Error> {
+        let peer = end.connection.peer;
+        let name = name(self.rank, peer, &end);
+        let mut offer = bootstrap.fetch(peer, &name, self.longest)?;
+        let wrong = || Error::Bootstrap {
+            rank: self.rank,
+            why: format!("rank {peer} offers `{name}` in a form that this version does not know"),
+        };
+        let (place, rest) = offer.text.split_once(' ').ok_or_else(wrong)?;
+        let place: usize = place.parse().map_err(|_| wrong())?;
+        offer.text = rest.to_owned();
+        let segment = self.open(peer, &offer)?;
+        let fail = |source| Error::Memory {
+            rank: self.rank,
+            source: Arc::new(source),
+        };
+        let index = match end.kind {
+            Kind::Signals => push(&mut self.signals, segment.signal(place).map_err(fail)?),
+            Kind::Slots(Protocol::Simple) => push(
+                &mut self.simple.senders,
+                segment.sender::<Simple>(place).map_err(fail)?,
+            ),
+            Kind::Slots(Protocol::Ll) => push(
+                &mut self.low_latency.senders,
+                segment.sender::<LowLatency>(place).map_err(fail)?,
+            ),
+            Kind::Slots(Protocol::Ll128) => push(
+                &mut self.low_latency_128.senders,
+                segment.sender::<LowLatency128>(place).map_err(fail)?,
+            ),
+        };
+        self.known.insert(end, index);
+        Ok(())
+    }
+
+    fn item(&self, kind: Kind) -> Item {
+        let (protocol, named) = match kind {
+            Kind::Signals => return Item::Signal,
+            Kind::Slots(Protocol::Ll) => (Protocol::Ll, shared_memory::Protocol::LowLatency),
+            Kind::Slots(Protocol::Ll128) => {
+                (Protocol::Ll128, shared_memory::Protocol::LowLatency128)
+            }
+            Kind::Slots(Protocol::Simple) => (Protocol::Simple, shared_memory::Protocol::Simple),
+        };
+        Item::Fifo {
+            protocol: named,
+            slot_bytes: self.slot_bytes.of(protocol) as usize,
+        }
+    }
+
+    fn make(
+        &self,
+        bootstrap: &dyn Bootstrap,
+        what: &str,
+        items: &[Item],
+    ) -> Result<Arc<Segment>, Error> {
+        let name = format!("{what} of rank {}", self.rank);
+        let alone = (0..bootstrap.ranks()).all(|peer| bootstrap.shares_memory(peer));
+        let made = if alone {
+            Segment::private(&name, items)
+        } else {
+            Segment::shared(&name, items)
+        };
+        let segment = made.map_err(|source| self.memory(source))?;
+        Ok(Arc::new(segment))
+    }
+
+    /// What others need to open a segment: its handle, and what is in it.
+    fn offer(
+        &self,
+        bootstrap: &dyn Bootstrap,
+        segment: &Arc<Segment>,
+        items: &[Item],
+    ) -> Result<Offer, Error> {
+        let alone = (0..bootstrap.ranks()).all(|peer| bootstrap.shares_memory(peer));
+        let mut text = String::new();
+        if !alone {
+            let handle = segment.mapping().handle();
+            if let Some(handle) = handle.map_err(|source| self.memory(source))? {
+                text = handle.to_string();
+                for item in items {
+                    text.push(' ');
+                    text.push_str(&item_text(*item));
+                }
+            }
+        }
+        Ok(Offer {
+            text,
+            segment: Some(Arc::clone(segment)),
+        })
+    }
+
+    fn open(&mut self, peer: u32, offer: &Offer) -> Result<Arc<Segment>, Error> {
+        if let Some(segment) = &offer.segment {
+            return Ok(Arc::clone(segment));
+        }
+        let mut words = offer.text.split(' ');
+        let handle: Handle = words
+            .next()
+            .unwrap_or_default()
+            .parse()
+            .map_err(|source| self.memory(source))?;
+        if let Some(segment) = self.segments.get(&handle) {
+            return Ok(Arc::clone(segment));
+        }
+        let items: Option<Vec<Item>> = words.map(item_of).collect();
+        let items = items.ok_or_else(|| Error::Bootstrap {
+            rank: self.rank,
+            why: format!("rank {peer} offers memory in a form that this version does not know"),
+        })?;
+        let segment = Segment::open(&handle, &items).map_err(|source| self.memory(source))?;
+        let segment = Arc::new(segment);
+        self.segments.insert(handle, Arc::clone(&segment));
+        Ok(segment)
+    }
+
+    fn memory(&self, source: shared_memory::Error) -> Error {
+        Error::Memory {
+            rank: self.rank,
+            source: Arc::new(source),
+        }
+    }
+}
+
+fn push<T>(list: &mut Vec<T>, value: T) -> usize {
+    list.push(value);
+    list.len() - 1
+}
+
+/// The name under which the receiver offers a connection.
+fn name(from: u32, to: u32, end: &End) -> String {
+    let Connection { channel, port, .. } = end.connection;
+    let kind = match end.kind {
+        Kind::Slots(protocol) => protocol.name(),
+        Kind::Signals => "signals",
+    };
+    format!("{from}>{to}/{channel}/{port}/{kind}")
+}
+
+fn item_text(item: Item) -> String {
+    match item {
+        Item::Fifo {
+            protocol,
+            slot_bytes,
+        } => {
+            let protocol = match protocol {
+                shared_memory::Protocol::Simple => 's',
+                shared_memory::Protocol::LowLatency => 'l',
+                shared_memory::Protocol::LowLatency128 => 'm',
+            };
+            format!("{protocol}{slot_bytes}")
+        }
+        Item::Signal => "n".to_owned(),
+        Item::Bell => "b".to_owned(),
+        Item::Board { entries } => format!("d{entries}"),
+    }
+}
+
+fn item_of(text: &str) -> Option<Item> {
+    let (kind, number) = text.split_at_checked(1)?;
+    let fifo = |protocol| {
+        Some(Item::Fifo {
+            protocol,
+            slot_bytes: number.parse().ok()?,
+        })
+    };
+    match kind {
+        "s" => fifo(shared_memory::Protocol::Simple),
+        "l" => fifo(shared_memory::Protocol::LowLatency),
+        "m" => fifo(shared_memory::Protocol::LowLatency128),
+        "n" => Some(Item::Signal),
+        "b" => Some(Item::Bell),
+        "d" => Some(Item::Board {
+            entries: number.parse().ok()?,
+        }),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn items_survive_as_text() {
+        for item in [
+            Item::Signal,
+            Item::Bell,
+            Item::Board { entries: 2 },
+            Item::Fifo {
+                protocol: shared_memory::Protocol::LowLatency128,
+                slot_bytes: 640,
+            },
+        ] {
+            assert_eq!(item_of(&item_text(item)), Some(item));
+        }
+        assert_eq!(item_of("x1"), None);
+        assert_eq!(item_of("s"), None);
+        assert_eq!(item_of(""), None);
+    }
+}

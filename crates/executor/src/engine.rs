@@ -1,0 +1,333 @@
+//! Launching: from a request to a program that was prepared before, and running it.
+
+use std::sync::Arc;
+
+use plan::program::{Message, Transfer};
+use plan::{Collective, Reduction};
+use rustc_hash::FxHashMap;
+use shared_memory::{ArenaBuffer, Board, Descriptor};
+
+use crate::backend::{Backend, Neighbourhood, Order, Part, Surroundings};
+use crate::error::{Error, Failure};
+use crate::memory::Memory;
+use crate::programs::ProgramKey;
+use crate::registered::Registered;
+use crate::request::{Request, Way};
+use crate::starting::Parts;
+use crate::supervisor::Supervisor;
+
+/// Most prepared programs that are kept. A caller with more sizes than that prepares again.
+const MOST_PREPARED: usize = 4096;
+
+/// A program that can be run again and again.
+struct Prepared<P> {
+    program: P,
+    /// Whether peers access this rank's buffers, or it theirs.
+    direct: bool,
+}
+
+/// Everything that a rank needs to run collectives, owned by whichever thread runs them.
+pub(crate) struct Engine<B: Backend> {
+    own: Parts<B>,
+    prepared: Vec<Prepared<B::Program>>,
+    index: FxHashMap<Request, usize>,
+    /// The last request and its place, for most launches repeat it.
+    last: Option<(Request, usize)>,
+    /// Collectives that were launched. Equal on all ranks whenever they are in the same one.
+    launches: u64,
+    failure: Option<Failure>,
+}
+
+impl<B: Backend> Engine<B> {
+    pub fn new(own: Parts<B>) -> Self {
+        Self {
+            own,
+            prepared: Vec::new(),
+            index: FxHashMap::default(),
+            last: None,
+            launches: 0,
+            failure: None,
+        }
+    }
+
+    /// Memory that peers can reach.
+    /// The own rank.
+    pub fn rank(&self) -> u32 {
+        self.own.bootstrap.rank()
+    }
+
+    pub fn allocate(&self, bytes: usize) -> Result<ArenaBuffer, Error> {
+        let allocated = self.own.registered.allocate(bytes);
+        allocated.map_err(|source| self.memory(source))
+    }
+
+    fn memory(&self, source: shared_memory::Error) -> Error {
+        Error::Memory {
+            rank: self.own.bootstrap.rank(),
+            source: Arc::new(source),
+        }
+    }
+
+    /// What a choice depends on.
+    pub fn neighbourhood(&self) -> Neighbourhood {
+        let ranks = self.own.bootstrap.ranks();
+        Neighbourhood {
+            ranks,
+            one_process: !self.own.registered.is_shared(),
+            channels: self.own.channels.count(),
+        }
+    }
+
+    /// The way that is taken for a request.
+    pub fn way(&self, request: &Request) -> Result<Way, Error> {
+        let ranks = self.own.bootstrap.ranks();
+        let way = request
+            .way
+            .or_else(|| self.own.backend.choose(request, &self.neighbourhood()));
+        let unsupported = |why: String| Error::Unsupported {
+            collective: request.collective,
+            ranks,
+            why,
+        };
+        let way = way.ok_or_else(|| {
+            unsupported(format!(
+                "the {} backend knows no way",
+                self.own.backend.name()
+            ))
+        })?;
+        // A peer's input would have to be multiplied by what only the peer knows.
+        if request.collective.reduces()
+            && request.reduction == Reduction::PreMultipliedSum
+            && way.transfer == Transfer::Direct
+        {
+            return Err(unsupported(
+                "mulsum multiplies inputs before they are sent, so they cannot be read where they are; take the \
+                 transfer `fifo`"
+                    .to_owned(),
+            ));
+        }
+        Ok(way)
+    }
+
+    /// Runs one collective.
+    #[inline]
+    pub fn launch(
+        &mut self,
+        request: &Request,
+        memory: Memory<'_>,
+        scalar: u64,
+    ) -> Result<(), Error> {
+        let at = match &self.last {
+            Some((last, at)) if last == request => *at,
+            _ => self.find(request)?,
+        };
+        if self.failure.is_some() {
+            return Err(self.broken());
+        }
+        let own = &mut self.own;
+        let prepared = &mut self.prepared[at];
+        let scratch = own.registered.scratch();
+        self.launches += 1;
+        if prepared.direct {
+            let board = &own.connections.boards[own.bootstrap.rank() as usize];
+            publish(board, self.launches, &memory, scratch, &own.registered);
+        }
+        let mut part = [Part {
+            program: &mut prepared.program,
+            memory,
+            scratch,
+            scalar,
+        }];
+        let mut surroundings = Surroundings {
+            connections: &mut own.connections,
+            registered: &own.registered,
+            launch: self.launches,
+            spins: own.spins,
+            supervisor: Supervisor {
+                bootstrap: own.bootstrap.as_mut(),
+                waiter: &own.waiter,
+                collective: request.collective,
+                longest: own.longest,
+            },
+        };
+        match own.backend.run(&mut part, &mut surroundings) {
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.fail(error)),
+        }
+    }
+
+    /// Runs transfers together.
+    pub fn launch_group(&mut self, transfers: Vec<(Request, Memory<'_>)>) -> Result<(), Error> {
+        if self.failure.is_some() {
+            return Err(self.broken());
+        }
+        // First all programs, for making one can move the list; and of those the ones that receive, for the ends that they
+        // make are what others wait for when they make theirs.
+        let own = self.rank();
+        let (receives, sends): (Vec<_>, Vec<_>) = transfers
+            .iter()
+            .map(|(request, _)| *request)
+            .partition(|request| request.to == own);
+        for request in receives.iter().chain(&sends) {
+            self.find(request)?;
+        }
+        // Transfers between the same ranks share their FIFOs, so they keep their order: the first of each pair of ranks
+        // run together, then the second, and so on. Both ends count alike, so no end waits for what the other runs later.
+        let mut rounds: Vec<Vec<(usize, (u32, u32), Memory<'_>)>> = Vec::new();
+        for (request, memory) in transfers {
+            let place = self.find(&request)?;
+            let pair = (request.root, request.to);
+            let round = rounds
+                .iter()
+                .position(|round| round.iter().all(|(_, other, _)| *other != pair));
+            let at = round.unwrap_or_else(|| {
+                rounds.push(Vec::new());
+                rounds.len() - 1
+            });
+            rounds[at].push((place, pair, memory));
+        }
+        for mut round in rounds {
+            // Each pair of ranks has its own program, so no place occurs twice.
+            round.sort_by_key(|(place, ..)| *place);
+            let mut parts = Vec::with_capacity(round.len());
+            let mut programs = self.prepared.iter_mut().enumerate();
+            for (place, _, memory) in round {
+                if let Some((_, prepared)) = programs.find(|(at, _)| *at == place) {
+                    parts.push(Part {
+                        program: &mut prepared.program,
+                        memory,
+                        scratch: std::ptr::null_mut(),
+                        scalar: 0,
+                    });
+                }
+            }
+            let own = &mut self.own;
+            let mut surroundings = Surroundings {
+                connections: &mut own.connections,
+                registered: &own.registered,
+                launch: self.launches,
+                spins: own.spins,
+                supervisor: Supervisor {
+                    bootstrap: own.bootstrap.as_mut(),
+                    waiter: &own.waiter,
+                    collective: Collective::SendRecv,
+                    longest: own.longest,
+                },
+            };
+            let done = own.backend.run(&mut parts, &mut surroundings);
+            drop(parts);
+            if let Err(error) = done {
+                return Err(self.fail(error));
+            }
+        }
+        Ok(())
+    }
+
+    /// The place of the program for a request, which is prepared if it is new.
+    #[cold]
+    #[inline(never)]
+    fn find(&mut self, request: &Request) -> Result<usize, Error> {
+        if self.failure.is_some() {
+            return Err(self.broken());
+        }
+        let at = match self.index.get(request) {
+            Some(at) => *at,
+            None => {
+                let prepared = self.prepare(request)?;
+                if self.prepared.len() >= MOST_PREPARED {
+                    self.prepared.clear();
+                    self.index.clear();
+                }
+                self.prepared.push(prepared);
+                let at = self.prepared.len() - 1;
+                self.index.insert(*request, at);
+                at
+            }
+        };
+        self.last = Some((*request, at));
+        Ok(at)
+    }
+
+    fn prepare(&mut self, request: &Request) -> Result<Prepared<B::Program>, Error> {
+        let way = self.way(request)?;
+        let own = &mut self.own;
+        let (rank, ranks) = (own.bootstrap.rank(), own.bootstrap.ranks());
+        let key = ProgramKey::of(request, &way);
+        let programs = own.programs.get(&key, &own.channels, rank)?;
+        let message = Message {
+            count: request.count,
+            element_bytes: request.element.bytes(),
+            slot_bytes: own.backend.slot_bytes().of(way.protocol),
+            piece_bytes: way.piece_bytes,
+        };
+        let bound = programs.bind(rank, &message)?;
+        let reserved = own.registered.reserve_scratch(bound.scratch_bytes as usize);
+        reserved.map_err(|source| self.memory(source))?;
+        let own = &mut self.own;
+        let bootstrap = own.bootstrap.as_mut();
+        let wiring = own.connections.wire(bootstrap, way.protocol, &bound)?;
+        let program = own.backend.prepare(&Order {
+            bound: &bound,
+            wiring: &wiring,
+            protocol: way.protocol,
+            element: request.element,
+            reduction: request.collective.reduces().then_some(request.reduction),
+            rank,
+            ranks,
+        })?;
+        Ok(Prepared {
+            program,
+            direct: way.transfer == Transfer::Direct,
+        })
+    }
+
+    #[cold]
+    fn broken(&self) -> Error {
+        let rank = self.own.bootstrap.rank();
+        let unknown = || Failure {
+            rank,
+            what: "unknown".to_owned(),
+        };
+        let failure = self.failure.clone().unwrap_or_else(unknown);
+        Error::Broken { rank, failure }
+    }
+
+    /// Remembers that the communicator is no good any more, and tells the others.
+    #[cold]
+    fn fail(&mut self, error: Error) -> Error {
+        let rank = self.own.bootstrap.rank();
+        let failure = match &error {
+            Error::Aborted { failure, .. } => failure.clone(),
+            other => {
+                let what = other.to_string();
+                let failure = Failure { rank, what };
+                self.own.bootstrap.fail(&failure);
+                failure
+            }
+        };
+        self.failure = Some(failure);
+        error
+    }
+}
+
+/// Tells peers where the buffers of a launch are.
+fn publish(
+    board: &Board,
+    launch: u64,
+    memory: &Memory<'_>,
+    scratch: *mut u8,
+    registered: &Registered,
+) {
+    let describe = |pointer: *const u8, bytes: usize| Descriptor {
+        place: registered.place(pointer, bytes),
+        bytes: bytes as u64,
+    };
+    board.publish(
+        launch,
+        &[
+            describe(memory.input(), memory.input_bytes()),
+            describe(memory.output().cast_const(), memory.output_bytes()),
+            describe(scratch.cast_const(), registered.scratch_bytes()),
+        ],
+    );
+}

@@ -1,0 +1,197 @@
+//! What can go wrong while ranks work together.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use plan::{Collective, ElementType, Reduction};
+use thiserror::Error;
+
+/// An error of a communicator.
+#[derive(Debug, Clone, Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A buffer has another length than the collective needs.
+    #[error("{collective}: {buffer} has {found} elements, expected {expected}: {why}")]
+    Length {
+        /// The collective.
+        collective: Collective,
+        /// Which buffer.
+        buffer: &'static str,
+        /// Its elements.
+        found: usize,
+        /// The elements needed.
+        expected: usize,
+        /// How they are counted.
+        why: &'static str,
+    },
+    /// A rank that the communicator does not have.
+    #[error("rank {rank} does not exist: the communicator has {ranks} ranks, numbered from 0")]
+    NoSuchRank {
+        /// The rank that was named.
+        rank: u32,
+        /// Ranks of the communicator.
+        ranks: u32,
+    },
+    /// Nothing carries the collective out as asked.
+    #[error("{collective} on {ranks} ranks: {why}")]
+    Unsupported {
+        /// The collective.
+        collective: Collective,
+        /// Ranks of the communicator.
+        ranks: u32,
+        /// What is missing, and what to ask for instead.
+        why: String,
+    },
+    /// The backend cannot reduce this type so.
+    #[error("the {backend} backend has no {reduction} of {element}")]
+    NoReduction {
+        /// Name of the backend.
+        backend: &'static str,
+        /// The type.
+        element: ElementType,
+        /// The operation.
+        reduction: Reduction,
+    },
+    /// A program was refused by verification, so it was not run.
+    #[error("rank {rank}: the program of {collective} is not right: {why}")]
+    Program {
+        /// Whose program.
+        rank: u32,
+        /// The collective.
+        collective: Collective,
+        /// What the verification found.
+        why: String,
+    },
+    /// A rank waited too long.
+    #[error(
+        "rank {rank}: {collective} waited {} s {waiting}; the other rank may have stopped, or runs another collective",
+        waited.as_secs_f32()
+    )]
+    Timeout {
+        /// Who waited.
+        rank: u32,
+        /// In which collective.
+        collective: Collective,
+        /// For what.
+        waiting: Waiting,
+        /// How long.
+        waited: Duration,
+    },
+    /// Another rank failed, so this one gave up.
+    #[error("rank {rank} gave up: {failure}")]
+    Aborted {
+        /// Who gave up.
+        rank: u32,
+        /// What happened first.
+        failure: Failure,
+    },
+    /// The communicator failed before and cannot be used any more.
+    #[error("rank {rank}: the communicator failed before ({failure}); make a new one")]
+    Broken {
+        /// Whose communicator.
+        rank: u32,
+        /// What happened first.
+        failure: Failure,
+    },
+    /// A peer's buffers cannot be accessed.
+    #[error(
+        "rank {rank}: {collective} cannot access the buffers of another rank's process; take the transfer `fifo`, or buffers that the communicator hands out, or allow the kernel's process_vm_readv (capability SYS_PTRACE, kernel.yama.ptrace_scope=0)"
+    )]
+    Unreachable {
+        /// Who tried.
+        rank: u32,
+        /// In which collective.
+        collective: Collective,
+    },
+    /// Shared memory could not be had.
+    #[error("rank {rank}: {source}")]
+    Memory {
+        /// Who asked.
+        rank: u32,
+        /// What went wrong.
+        source: Arc<shared_memory::Error>,
+    },
+    /// The ranks could not exchange what they need to find each other.
+    #[error("rank {rank}: bootstrap: {why}")]
+    Bootstrap {
+        /// Who asked.
+        rank: u32,
+        /// What went wrong.
+        why: String,
+    },
+    /// The thread that carries out collectives in the background is gone.
+    #[error("rank {rank}: the background thread {what}")]
+    Background {
+        /// Whose thread.
+        rank: u32,
+        /// What happened to it.
+        what: String,
+    },
+}
+
+/// What a rank waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Waiting {
+    /// Data of a peer.
+    Data {
+        /// The sender.
+        from: u32,
+        /// On which channel.
+        channel: u16,
+    },
+    /// A free slot towards a peer.
+    Slot {
+        /// The receiver.
+        to: u32,
+        /// On which channel.
+        channel: u16,
+    },
+    /// A peer's signal.
+    Signal {
+        /// Who should give it.
+        from: u32,
+        /// On which channel.
+        channel: u16,
+    },
+}
+
+impl Waiting {
+    /// The rank that is waited for.
+    pub const fn peer(self) -> u32 {
+        match self {
+            Self::Data { from, .. } | Self::Signal { from, .. } => from,
+            Self::Slot { to, .. } => to,
+        }
+    }
+}
+
+impl std::fmt::Display for Waiting {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Data { from, channel } => {
+                write!(f, "for data of rank {from} on channel {channel}")
+            }
+            Self::Slot { to, channel } => {
+                write!(f, "for a free slot to rank {to} on channel {channel}")
+            }
+            Self::Signal { from, channel } => {
+                write!(f, "for a signal of rank {from} on channel {channel}")
+            }
+        }
+    }
+}
+
+/// What made a communicator fail, as every rank hears of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// The rank where it happened.
+    pub rank: u32,
+    /// What happened.
+    pub what: String,
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "rank {}: {}", self.rank, self.what)
+    }
+}

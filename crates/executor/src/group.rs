@@ -1,0 +1,135 @@
+//! Transfers between pairs of ranks that run together.
+
+use plan::{Collective, Reduction};
+
+use crate::backend::Backend;
+use crate::communicator::Communicator;
+use crate::element::Element;
+use crate::error::Error;
+use crate::memory::Memory;
+use crate::request::Request;
+
+/// Transfers that are collected from [`Communicator::group_start`] on and run together by [`Group::group_end`].
+///
+/// Sends and receives between the same two ranks match in the order in which they were added.
+#[must_use = "nothing is sent before `group_end`"]
+pub struct Group<'a, B: Backend> {
+    communicator: &'a mut Communicator<B>,
+    transfers: Vec<(Request, Memory<'a>)>,
+    /// Sends to the own rank that have no receive yet, and the other way round.
+    own_sends: Vec<(Request, &'a [u8])>,
+    own_receives: Vec<(Request, &'a mut [u8])>,
+}
+
+impl<B: Backend> Communicator<B> {
+    /// Begins a group of transfers. One by one, two ranks that both send first would wait for each other when messages
+    /// are long; in a group all transfers go on at the same time.
+    pub const fn group_start(&mut self) -> Group<'_, B> {
+        Group {
+            communicator: self,
+            transfers: Vec::new(),
+            own_sends: Vec::new(),
+            own_receives: Vec::new(),
+        }
+    }
+
+    /// Sends to another rank. Returns when the buffer may be used again, which for long messages is when they were
+    /// received.
+    ///
+    /// # Errors
+    /// There is no such rank, or the transfer failed.
+    pub fn send<T: Element>(&mut self, input: &[T], to: u32) -> Result<(), Error> {
+        let mut group = self.group_start();
+        group.send(input, to)?;
+        group.group_end()
+    }
+
+    /// Receives from another rank, which sends as many elements.
+    ///
+    /// # Errors
+    /// There is no such rank, or the transfer failed.
+    pub fn receive<T: Element>(&mut self, output: &mut [T], from: u32) -> Result<(), Error> {
+        let mut group = self.group_start();
+        group.receive(output, from)?;
+        group.group_end()
+    }
+}
+
+impl<'a, B: Backend> Group<'a, B> {
+    fn request<T: Element>(&self, count: usize, from: u32, to: u32) -> Request {
+        Request {
+            collective: Collective::SendRecv,
+            element: T::TYPE,
+            reduction: Reduction::Sum,
+            root: from,
+            to,
+            in_place: false,
+            count: count as u64,
+            way: self.communicator.way,
+        }
+    }
+
+    /// Adds a send. To the own rank, a receive of the same group takes it.
+    ///
+    /// # Errors
+    /// There is no such rank.
+    pub fn send<T: Element>(&mut self, input: &'a [T], to: u32) -> Result<(), Error> {
+        self.communicator.expect_rank(to)?;
+        let from = self.communicator.rank;
+        let request = self.request::<T>(input.len(), from, to);
+        if to == from {
+            self.own_sends.push((request, bytemuck::cast_slice(input)));
+        } else {
+            let memory = Memory::separate::<T>(input, &mut []);
+            self.transfers.push((request, memory));
+        }
+        Ok(())
+    }
+
+    /// Adds a receive.
+    ///
+    /// # Errors
+    /// There is no such rank.
+    pub fn receive<T: Element>(&mut self, output: &'a mut [T], from: u32) -> Result<(), Error> {
+        self.communicator.expect_rank(from)?;
+        let to = self.communicator.rank;
+        let request = self.request::<T>(output.len(), from, to);
+        if to == from {
+            self.own_receives
+                .push((request, bytemuck::cast_slice_mut(output)));
+        } else {
+            let memory = Memory::separate::<T>(&[], output);
+            self.transfers.push((request, memory));
+        }
+        Ok(())
+    }
+
+    /// Runs all transfers together and returns when they are done.
+    ///
+    /// # Errors
+    /// A send to the own rank has no receive of the same length, or a transfer failed.
+    pub fn group_end(self) -> Result<(), Error> {
+        let (sends, receives) = (self.own_sends.len(), self.own_receives.len());
+        Communicator::<B>::expect(
+            Collective::SendRecv,
+            "the list of receives from the own rank",
+            receives,
+            sends,
+            "each send to the own rank needs a receive in the same group",
+        )?;
+        for ((_, input), (_, output)) in self.own_sends.into_iter().zip(self.own_receives) {
+            Communicator::<B>::expect(
+                Collective::SendRecv,
+                "the receive from the own rank, in bytes,",
+                output.len(),
+                input.len(),
+                "a receive is as long as its send",
+            )?;
+            output.copy_from_slice(input);
+        }
+        self.communicator
+            .home
+            .engine()?
+            .launch_group(self.transfers)
+    }
+}

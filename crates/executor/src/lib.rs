@@ -1,0 +1,82 @@
+//! Ranks that run collectives together: communicators, how their ranks find each other, and what carries programs out.
+//!
+//! A [`Communicator`] is one rank's membership in a group of ranks. A collective is launched in three steps, of which
+//! the first two happen once for each kind of message: a *way* is chosen (algorithm, protocol, channels), the program of
+//! that way is written, proved and bound to the message, and a [`Backend`] runs it. Later launches of the same kind only
+//! run.
+//!
+//! ```
+//! use backend_cpu::Cpu;
+//! use executor::{Communicator, Reduction, Settings};
+//!
+//! let ranks = Communicator::local(2, &Settings::default(), |_| Cpu::default())?;
+//! std::thread::scope(|scope| {
+//!     for mut communicator in ranks {
+//!         scope.spawn(move || -> Result<(), executor::Error> {
+//!             // What this rank brings.
+//!             let gradients = vec![1.0_f32 + communicator.rank() as f32; 1000];
+//!             let mut sums = vec![0.0; 1000];
+//!             communicator.all_reduce(&gradients, &mut sums, Reduction::Sum)?;
+//!             assert!(sums.iter().all(|sum| *sum == 3.0));
+//!
+//!             // Two buckets in the background, while this thread does something else.
+//!             let first = communicator.start_all_reduce(vec![1_i32; 10], Reduction::Sum)?;
+//!             let second = communicator.start_all_reduce(vec![2_i32; 10], Reduction::Maximum)?;
+//!             assert_eq!(first.wait()?, [2; 10]);
+//!             assert_eq!(second.wait()?, [2; 10]);
+//!
+//!             // Transfers between pairs of ranks: to the next one, from the one before.
+//!             let (me, mut from_other) = ([communicator.rank()], [0]);
+//!             let other = 1 - communicator.rank();
+//!             let mut group = communicator.group_start();
+//!             group.send(&me, other)?;
+//!             group.receive(&mut from_other, other)?;
+//!             group.group_end()?;
+//!             assert_eq!(from_other, [other]);
+//!             Ok(())
+//!         });
+//!     }
+//! });
+//! # Ok::<(), executor::Error>(())
+//! ```
+//!
+//! Ranks that are processes join through a [`bootstrap::process`] instead.
+//!
+//! In reading order: [`communicator`], [`collectives`], [`group`], [`background`], [`request`], [`engine`], [`backend`],
+//! [`memory`], [`registered`], [`connections`], [`transport`], [`supervisor`], [`bootstrap`], [`check`], [`error`].
+
+pub mod backend;
+mod background;
+pub mod bootstrap;
+mod buffer;
+pub mod check;
+mod collectives;
+mod communicator;
+pub mod connections;
+mod element;
+mod engine;
+pub mod error;
+mod group;
+pub mod memory;
+mod operation;
+mod programs;
+pub mod registered;
+mod request;
+mod settings;
+mod starting;
+pub mod supervisor;
+pub mod transport;
+
+pub use backend::Backend;
+pub use background::Pending;
+pub use buffer::Buffer;
+pub use communicator::Communicator;
+pub use element::Element;
+pub use error::{Error, Failure, Waiting};
+pub use group::Group;
+pub use memory::Memory;
+pub use operation::Operation;
+pub use plan::Reduction;
+pub use request::{Request, Way};
+pub use settings::Settings;
+pub use transport::Transport;

@@ -1,0 +1,71 @@
+//! The memory of a launch: where its input and output are, kept borrowed while it runs.
+
+use std::marker::PhantomData;
+use std::ops::Range;
+
+use crate::element::Element;
+
+/// Input and output of a launch. Backends take the addresses; whoever makes one of these has lent the memory for `'a`.
+#[derive(Debug)]
+pub struct Memory<'a> {
+    input: *const u8,
+    input_bytes: usize,
+    output: *mut u8,
+    output_bytes: usize,
+    lent: PhantomData<&'a mut [u8]>,
+}
+
+impl<'a> Memory<'a> {
+    /// Two buffers.
+    pub const fn separate<T: Element>(input: &'a [T], output: &'a mut [T]) -> Self {
+        Self {
+            input: input.as_ptr().cast(),
+            input_bytes: size_of_val(input),
+            output: output.as_mut_ptr().cast(),
+            output_bytes: size_of_val(output),
+            lent: PhantomData,
+        }
+    }
+
+    /// Two ranges of elements of one buffer, which may overlap.
+    ///
+    /// # Panics
+    /// A range is not in the buffer.
+    pub fn of_one<T: Element>(
+        buffer: &'a mut [T],
+        input: Range<usize>,
+        output: Range<usize>,
+    ) -> Self {
+        assert!(input.end <= buffer.len() && output.end <= buffer.len());
+        let base: *mut u8 = buffer.as_mut_ptr().cast();
+        let bytes = |range: &Range<usize>| range.len() * size_of::<T>();
+        Self {
+            // In range, as was asserted, so nothing wraps.
+            input: base.wrapping_add(input.start * size_of::<T>()),
+            input_bytes: bytes(&input),
+            output: base.wrapping_add(output.start * size_of::<T>()),
+            output_bytes: bytes(&output),
+            lent: PhantomData,
+        }
+    }
+
+    /// Where the input begins. It may be read for `'a`, up to [`Self::input_bytes`].
+    pub const fn input(&self) -> *const u8 {
+        self.input
+    }
+
+    /// Length of the input, bytes.
+    pub const fn input_bytes(&self) -> usize {
+        self.input_bytes
+    }
+
+    /// Where the output begins. It may be read and written for `'a`, up to [`Self::output_bytes`].
+    pub const fn output(&self) -> *mut u8 {
+        self.output
+    }
+
+    /// Length of the output, bytes.
+    pub const fn output_bytes(&self) -> usize {
+        self.output_bytes
+    }
+}

@@ -1,0 +1,192 @@
+//! Memory that the runtime hands out, which peers can reach.
+//!
+//! Among threads all memory is reachable. A process hands out parts of one arena that the others map, so that their
+//! accesses need no help of the kernel; everything else is reached by the kernel's reads and writes of processes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use shared_memory::{Arena, ArenaBuffer, Descriptor, Handle, Mapping, Place};
+
+use crate::bootstrap::{Bootstrap, Offer};
+use crate::error::Error;
+
+/// The number of the arena in descriptors; each rank has one.
+const ARENA: u32 = 0;
+
+/// Alignment of what is handed out, so that copies run along whole pages.
+const PAGE_BYTES: usize = 4096;
+
+/// Where a peer's memory is found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// At this address of the own process.
+    Here(*mut u8),
+    /// At an address of another process.
+    Elsewhere {
+        /// The process.
+        process: u32,
+        /// The address there.
+        address: u64,
+    },
+}
+
+/// The memory of peers.
+#[derive(Debug)]
+enum Peer {
+    /// The same address space.
+    Thread,
+    /// Another process, with its arena mapped here.
+    Process { process: u32, arena: Arc<Mapping> },
+}
+
+/// What a rank hands out, and how it reaches what others handed out.
+#[derive(Debug)]
+pub struct Registered {
+    arena: Arena,
+    peers: Vec<Peer>,
+    shared: bool,
+    scratch: Option<ArenaBuffer>,
+    scratch_bytes: usize,
+}
+
+impl Registered {
+    /// Offers the own arena.
+    pub(crate) fn begin(
+        bootstrap: &mut dyn Bootstrap,
+        bytes: Option<usize>,
+    ) -> Result<Self, Error> {
+        let (rank, ranks) = (bootstrap.rank(), bootstrap.ranks());
+        let memory = |source| Error::Memory {
+            rank,
+            source: Arc::new(source),
+        };
+        let shared = !(0..ranks).all(|peer| bootstrap.shares_memory(peer));
+        // Pages are taken when they are used, so this is only a bound.
+        let bytes = bytes.unwrap_or_else(|| (shared_memory::machine_bytes() / 2) as usize);
+        let name = format!("buffers of rank {rank}");
+        let made = if shared {
+            Mapping::shared(&name, bytes)
+        } else {
+            Mapping::private(&name, bytes)
+        };
+        let arena = Arena::new(made.map_err(memory)?);
+        if shared {
+            shared_memory::process_memory::allow_peers();
+            let handle = arena.mapping().handle().map_err(memory)?;
+            let text = handle.map_or_else(String::new, |handle| handle.to_string());
+            let offer = Offer {
+                text,
+                segment: None,
+            };
+            bootstrap.publish("buffers", offer)?;
+        }
+        Ok(Self {
+            arena,
+            peers: Vec::new(),
+            shared,
+            scratch: None,
+            scratch_bytes: 0,
+        })
+    }
+
+    /// Opens the arenas of the others.
+    pub(crate) fn meet(
+        &mut self,
+        bootstrap: &mut dyn Bootstrap,
+        longest: Duration,
+    ) -> Result<(), Error> {
+        let rank = bootstrap.rank();
+        let memory = |source| Error::Memory {
+            rank,
+            source: Arc::new(source),
+        };
+        for peer in 0..bootstrap.ranks() {
+            if bootstrap.shares_memory(peer) {
+                self.peers.push(Peer::Thread);
+                continue;
+            }
+            let offer = bootstrap.fetch(peer, "buffers", longest)?;
+            let handle: Handle = offer.text.parse().map_err(memory)?;
+            let mapping = Mapping::open(&handle).map_err(memory)?;
+            self.peers.push(Peer::Process {
+                process: handle.process,
+                arena: Arc::new(mapping),
+            });
+        }
+        Ok(())
+    }
+
+    /// Whether what is handed out is mapped by other processes.
+    pub const fn is_shared(&self) -> bool {
+        self.shared
+    }
+
+    /// Hands out memory.
+    pub(crate) fn allocate(&self, bytes: usize) -> Result<ArenaBuffer, shared_memory::Error> {
+        self.arena.allocate(bytes, PAGE_BYTES)
+    }
+
+    /// Makes scratch memory at least so long. What was in it is lost.
+    pub(crate) fn reserve_scratch(&mut self, bytes: usize) -> Result<(), shared_memory::Error> {
+        if bytes > self.scratch_bytes {
+            self.scratch = None;
+            self.scratch_bytes = 0;
+            let bytes = bytes.next_power_of_two();
+            self.scratch = Some(self.arena.allocate(bytes, PAGE_BYTES)?);
+            self.scratch_bytes = bytes;
+        }
+        Ok(())
+    }
+
+    /// Where scratch memory begins.
+    pub(crate) fn scratch(&self) -> *mut u8 {
+        let address = self.scratch.as_ref().map(ArenaBuffer::address);
+        address.unwrap_or(std::ptr::null_mut())
+    }
+
+    /// Length of scratch memory.
+    pub(crate) const fn scratch_bytes(&self) -> usize {
+        self.scratch_bytes
+    }
+
+    /// How peers find memory of this rank.
+    pub(crate) fn place(&self, pointer: *const u8, bytes: usize) -> Place {
+        let offset = if self.shared {
+            self.arena.offset_of(pointer, bytes)
+        } else {
+            None
+        };
+        match offset {
+            Some(offset) => Place::Registered {
+                allocation: ARENA,
+                offset: offset as u64,
+            },
+            None => Place::Address(pointer.expose_provenance() as u64),
+        }
+    }
+
+    /// How this rank finds memory of a peer.
+    pub fn reach(&self, peer: u32, descriptor: &Descriptor) -> Reach {
+        match (&self.peers[peer as usize], descriptor.place) {
+            (Peer::Process { arena, .. }, Place::Registered { offset, .. }) => {
+                Reach::Here(arena.base().as_ptr().wrapping_add(offset as usize))
+            }
+            (Peer::Process { process, .. }, Place::Address(address)) => Reach::Elsewhere {
+                process: *process,
+                address,
+            },
+            (Peer::Thread, Place::Address(address)) => {
+                // The address of memory that a thread of this process lent for as long as the launch lasts.
+                Reach::Here(std::ptr::with_exposed_provenance_mut(address as usize))
+            }
+            (Peer::Thread, Place::Registered { offset, .. }) => Reach::Here(
+                self.arena
+                    .mapping()
+                    .base()
+                    .as_ptr()
+                    .wrapping_add(offset as usize),
+            ),
+        }
+    }
+}

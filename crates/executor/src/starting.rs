@@ -1,0 +1,105 @@
+//! Meeting the other ranks, in two halves, so that ranks which are made by one thread can meet too.
+
+use std::time::Duration;
+
+use plan::program::Channels;
+use shared_memory::{Patience, Waiter};
+
+use crate::backend::Backend;
+use crate::bootstrap::Bootstrap;
+use crate::connections::Connections;
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::programs::Programs;
+use crate::registered::Registered;
+use crate::settings::Settings;
+
+/// Channels of a communicator without a plan: both trees of a double binary tree.
+const PLAIN_CHANNELS: usize = 2;
+
+/// A rank that has offered what the others need, and not yet taken what they offer.
+pub(crate) struct Starting<B: Backend> {
+    backend: B,
+    bootstrap: Box<dyn Bootstrap>,
+    connections: Connections,
+    registered: Registered,
+    programs: Programs,
+    channels: Channels,
+    patience: Patience,
+    longest: Duration,
+}
+
+impl<B: Backend> Starting<B> {
+    /// The first half.
+    pub fn new(
+        backend: B,
+        mut bootstrap: Box<dyn Bootstrap>,
+        programs: Programs,
+        settings: &Settings,
+    ) -> Result<Self, Error> {
+        let (rank, ranks) = (bootstrap.rank(), bootstrap.ranks());
+        let longest = settings.longest_wait;
+        let refused = |why: String| Error::Bootstrap { rank, why };
+        let plain = || Channels::plain(ranks, PLAIN_CHANNELS);
+        let channels = settings.channels.clone().map_or_else(plain, Ok);
+        let channels = channels.map_err(|error| refused(error.to_string()))?;
+        if channels.ranks() != ranks {
+            let planned = channels.ranks();
+            return Err(refused(format!(
+                "the plan is for {planned} ranks, and there are {ranks}"
+            )));
+        }
+        let connections = Connections::begin(bootstrap.as_mut(), backend.slot_bytes(), longest)?;
+        let registered = Registered::begin(bootstrap.as_mut(), settings.buffer_bytes)?;
+        let cores = settings.cores.unwrap_or_else(|| {
+            std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+        });
+        Ok(Self {
+            backend,
+            bootstrap,
+            connections,
+            registered,
+            programs,
+            channels,
+            patience: Patience::new(ranks as usize, cores),
+            longest,
+        })
+    }
+
+    /// The second half.
+    pub fn finish(mut self) -> Result<Engine<B>, Error> {
+        self.connections.meet(self.bootstrap.as_mut())?;
+        self.registered
+            .meet(self.bootstrap.as_mut(), self.longest)?;
+        let bell = self.connections.bells[self.bootstrap.rank() as usize].clone();
+        // The backend spins by itself.
+        let patience = Patience {
+            spins: 0,
+            ..self.patience
+        };
+        Ok(Engine::new(Parts {
+            backend: self.backend,
+            bootstrap: self.bootstrap,
+            connections: self.connections,
+            registered: self.registered,
+            programs: self.programs,
+            channels: self.channels,
+            waiter: Waiter::new(bell, patience),
+            spins: self.patience.spins,
+            longest: self.longest,
+        }))
+    }
+}
+
+/// What an engine is made of.
+pub(crate) struct Parts<B: Backend> {
+    pub backend: B,
+    pub bootstrap: Box<dyn Bootstrap>,
+    pub connections: Connections,
+    pub registered: Registered,
+    pub programs: Programs,
+    pub channels: Channels,
+    pub waiter: Waiter,
+    pub spins: u32,
+    pub longest: Duration,
+}

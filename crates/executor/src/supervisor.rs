@@ -1,0 +1,72 @@
+//! Waiting that ends: when another rank failed, when one left, when it took too long.
+
+use std::time::{Duration, Instant};
+
+use plan::Collective;
+use shared_memory::{Interrupted, Waiter};
+
+use crate::bootstrap::Bootstrap;
+use crate::error::{Error, Waiting};
+
+/// How long a rank sleeps before it looks whether others are still there.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Watches over a launch that does not get on.
+pub struct Supervisor<'a> {
+    pub(crate) bootstrap: &'a mut dyn Bootstrap,
+    pub(crate) waiter: &'a Waiter,
+    pub(crate) collective: Collective,
+    pub(crate) longest: Duration,
+}
+
+impl Supervisor<'_> {
+    /// The error of a peer's memory that cannot be accessed.
+    #[cold]
+    pub fn unreachable(&self) -> Error {
+        Error::Unreachable {
+            rank: self.bootstrap.rank(),
+            collective: self.collective,
+        }
+    }
+
+    /// Waits until `poll` answers yes, letting others run, then sleeping. `waiting` says for what, should it take too
+    /// long.
+    ///
+    /// # Errors
+    /// Another rank failed or left, or the time is over.
+    #[cold]
+    pub fn wait(
+        &mut self,
+        poll: &mut dyn FnMut() -> bool,
+        waiting: impl Fn() -> Waiting,
+    ) -> Result<(), Error> {
+        let mut began = None;
+        loop {
+            // The first look needs no clock but the one for its own end.
+            let now = Instant::now();
+            let since = *began.get_or_insert(now);
+            match self.waiter.wait_until(&mut *poll, Some(now + LOOK)) {
+                Ok(()) => return Ok(()),
+                Err(Interrupted::Aborted { .. } | Interrupted::Deadline) => {}
+            }
+            let rank = self.bootstrap.rank();
+            let waiting = waiting();
+            if let Some(failure) = self.bootstrap.failure(Some(waiting.peer())) {
+                // What it sent before it left may have come meanwhile.
+                if poll() {
+                    return Ok(());
+                }
+                return Err(Error::Aborted { rank, failure });
+            }
+            let waited = since.elapsed();
+            if waited > self.longest {
+                return Err(Error::Timeout {
+                    rank,
+                    collective: self.collective,
+                    waiting,
+                    waited,
+                });
+            }
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! What messages are made of, and how they are reduced.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::collective::UnknownName;
+
+/// Type of the elements of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ElementType {
+    /// 8-bit integer.
+    I8 = 0,
+    /// 8-bit integer without sign.
+    U8 = 1,
+    /// 32-bit integer.
+    I32 = 2,
+    /// 32-bit integer without sign.
+    U32 = 3,
+    /// 64-bit integer.
+    I64 = 4,
+    /// 64-bit integer without sign.
+    U64 = 5,
+    /// 16-bit floating-point number (IEEE 754 binary16).
+    F16 = 6,
+    /// 16-bit floating-point number with the exponent of a 32-bit one.
+    Bf16 = 7,
+    /// 32-bit floating-point number.
+    F32 = 8,
+    /// 64-bit floating-point number.
+    F64 = 9,
+}
+
+impl ElementType {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; 10] = [
+        Self::I8,
+        Self::U8,
+        Self::I32,
+        Self::U32,
+        Self::I64,
+        Self::U64,
+        Self::F16,
+        Self::Bf16,
+        Self::F32,
+        Self::F64,
+    ];
+
+    /// The name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::I8 => "i8",
+            Self::U8 => "u8",
+            Self::I32 => "i32",
+            Self::U32 => "u32",
+            Self::I64 => "i64",
+            Self::U64 => "u64",
+            Self::F16 => "f16",
+            Self::Bf16 => "bf16",
+            Self::F32 => "f32",
+            Self::F64 => "f64",
+        }
+    }
+
+    /// The name that nccl-tests uses.
+    pub const fn nccl_name(self) -> &'static str {
+        match self {
+            Self::I8 => "int8",
+            Self::U8 => "uint8",
+            Self::I32 => "int32",
+            Self::U32 => "uint32",
+            Self::I64 => "int64",
+            Self::U64 => "uint64",
+            Self::F16 => "half",
+            Self::Bf16 => "bfloat16",
+            Self::F32 => "float",
+            Self::F64 => "double",
+        }
+    }
+
+    /// Bytes of one element.
+    pub const fn bytes(self) -> u32 {
+        match self {
+            Self::I8 | Self::U8 => 1,
+            Self::F16 | Self::Bf16 => 2,
+            Self::I32 | Self::U32 | Self::F32 => 4,
+            Self::I64 | Self::U64 | Self::F64 => 8,
+        }
+    }
+
+    /// Whether its sums are rounded.
+    pub const fn is_float(self) -> bool {
+        matches!(self, Self::F16 | Self::Bf16 | Self::F32 | Self::F64)
+    }
+}
+
+/// How the ranks' elements become one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Reduction {
+    /// Their sum; integers wrap around.
+    Sum = 0,
+    /// Their product; integers wrap around.
+    Product = 1,
+    /// The smallest.
+    Minimum = 2,
+    /// The largest.
+    Maximum = 3,
+    /// Their sum divided by the number of ranks; integers are rounded towards zero.
+    Average = 4,
+    /// The sum after each rank's elements were multiplied by a number that the rank gives.
+    PreMultipliedSum = 5,
+}
+
+impl Reduction {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; 6] = [
+        Self::Sum,
+        Self::Product,
+        Self::Minimum,
+        Self::Maximum,
+        Self::Average,
+        Self::PreMultipliedSum,
+    ];
+
+    /// The name on the command line, which is that of nccl-tests.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Sum => "sum",
+            Self::Product => "prod",
+            Self::Minimum => "min",
+            Self::Maximum => "max",
+            Self::Average => "avg",
+            Self::PreMultipliedSum => "mulsum",
+        }
+    }
+}
+
+impl fmt::Display for ElementType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl fmt::Display for Reduction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for ElementType {
+    type Err = UnknownName;
+
+    /// Takes the names of nccl-tests too.
+    fn from_str(text: &str) -> Result<Self, UnknownName> {
+        let known = Self::ALL.into_iter().find(|known| {
+            known.name().eq_ignore_ascii_case(text) || known.nccl_name().eq_ignore_ascii_case(text)
+        });
+        known.ok_or_else(|| UnknownName {
+            kind: "element type",
+            found: text.to_owned(),
+            expected: Self::ALL.map(Self::name).join(" "),
+        })
+    }
+}
+
+impl FromStr for Reduction {
+    type Err = UnknownName;
+
+    fn from_str(text: &str) -> Result<Self, UnknownName> {
+        let known = Self::ALL
+            .into_iter()
+            .find(|known| known.name().eq_ignore_ascii_case(text));
+        known.ok_or_else(|| UnknownName {
+            kind: "operation",
+            found: text.to_owned(),
+            expected: Self::ALL.map(Self::name).join(" "),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_nccl_tests_are_known() {
+        assert_eq!("bfloat16".parse(), Ok(ElementType::Bf16));
+        assert_eq!("F32".parse(), Ok(ElementType::F32));
+        assert_eq!("mulsum".parse(), Ok(Reduction::PreMultipliedSum));
+        assert!("float128".parse::<ElementType>().is_err());
+    }
+}

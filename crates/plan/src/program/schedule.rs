@@ -1,0 +1,148 @@
+//! The algorithms for which programs are written.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::Collective;
+use crate::collective::UnknownName;
+
+/// An algorithm that writes programs. Names are those of the command line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Schedule {
+    /// The plan's rings; for a root, the pipelined chain that is a ring without its last link.
+    Ring,
+    /// The plan's (double binary) trees.
+    Tree,
+    /// A reduce to one rank, then a broadcast from it.
+    ReduceBroadcast,
+    /// Recursive halving, then recursive doubling.
+    HalvingDoubling,
+    /// Everyone with everyone in one phase.
+    Mesh,
+    /// Everyone with everyone in two phases: each rank reduces its piece of all inputs, then all get all pieces.
+    TwoPhaseMesh,
+    /// Bruck: twice the data in each round, for any number of ranks.
+    Bruck,
+    /// Exchange with partners at distance 1, 2, 4 …, twice the data in each round.
+    RecursiveDoubling,
+    /// Exchange with partners at distance p/2, p/4 …, half the data in each round.
+    RecursiveHalving,
+}
+
+impl Schedule {
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::Ring,
+        Self::Tree,
+        Self::ReduceBroadcast,
+        Self::HalvingDoubling,
+        Self::Mesh,
+        Self::TwoPhaseMesh,
+        Self::Bruck,
+        Self::RecursiveDoubling,
+        Self::RecursiveHalving,
+    ];
+
+    /// The name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ring => "ring",
+            Self::Tree => "tree",
+            Self::ReduceBroadcast => "reduce-broadcast",
+            Self::HalvingDoubling => "halving-doubling",
+            Self::Mesh => "mesh",
+            Self::TwoPhaseMesh => "two-phase-mesh",
+            Self::Bruck => "bruck",
+            Self::RecursiveDoubling => "recursive-doubling",
+            Self::RecursiveHalving => "recursive-halving",
+        }
+    }
+}
+
+impl Schedule {
+    /// Whether programs are written for a collective by this algorithm, moving data in this way.
+    pub const fn serves(self, collective: Collective, transfer: Transfer) -> bool {
+        use Collective::{
+            AllGather, AllReduce, AllToAll, Broadcast, Gather, Reduce, ReduceScatter, Scatter,
+        };
+        match (self, transfer) {
+            (Self::Mesh, _) => true,
+            (Self::TwoPhaseMesh, _) => matches!(collective, AllReduce),
+            (_, Transfer::Direct) => false,
+            (Self::Ring, Transfer::Fifo) => matches!(
+                collective,
+                AllReduce | AllGather | ReduceScatter | Broadcast | Reduce
+            ),
+            (Self::Tree, Transfer::Fifo) => matches!(
+                collective,
+                AllReduce | Broadcast | Reduce | Gather | Scatter
+            ),
+            (Self::ReduceBroadcast | Self::HalvingDoubling, Transfer::Fifo) => {
+                matches!(collective, AllReduce)
+            }
+            (Self::Bruck, Transfer::Fifo) => matches!(collective, AllGather | AllToAll),
+            (Self::RecursiveDoubling, Transfer::Fifo) => matches!(collective, AllGather),
+            (Self::RecursiveHalving, Transfer::Fifo) => matches!(collective, ReduceScatter),
+        }
+    }
+}
+
+impl fmt::Display for Schedule {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(self.name())
+    }
+}
+
+impl FromStr for Schedule {
+    type Err = UnknownName;
+
+    fn from_str(text: &str) -> Result<Self, UnknownName> {
+        let known = Self::ALL.into_iter().find(|known| known.name() == text);
+        known.ok_or_else(|| UnknownName {
+            kind: "algorithm",
+            found: text.to_owned(),
+            expected: Self::ALL.map(Self::name).join(" "),
+        })
+    }
+}
+
+/// How a mesh moves data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Transfer {
+    /// Through FIFOs, by whatever protocol the launch uses.
+    Fifo,
+    /// By reading and writing the peers' buffers where they are.
+    Direct,
+}
+
+impl Transfer {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Fifo, Self::Direct];
+
+    /// The name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Fifo => "fifo",
+            Self::Direct => "direct",
+        }
+    }
+}
+
+impl FromStr for Transfer {
+    type Err = UnknownName;
+
+    fn from_str(text: &str) -> Result<Self, UnknownName> {
+        let known = Self::ALL.into_iter().find(|known| known.name() == text);
+        known.ok_or_else(|| UnknownName {
+            kind: "transfer",
+            found: text.to_owned(),
+            expected: Self::ALL.map(Self::name).join(" "),
+        })
+    }
+}
+
+impl fmt::Display for Transfer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(self.name())
+    }
+}

@@ -1,0 +1,73 @@
+//! What must have happened before what: vector clocks over the order of steps in a lane, FIFO slots and signals.
+//!
+//! That a FIFO has room again orders nothing here: how much room there is depends on the protocol, and what is proved must
+//! hold for every depth.
+
+use std::rc::Rc;
+
+/// What a lane knew when it sent something: per lane, how many of its steps had been done.
+pub type Known = Option<Rc<[u32]>>;
+
+/// A step of a lane, counted over all turns from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Epoch {
+    pub lane: u32,
+    pub clock: u32,
+}
+
+/// The clocks of all lanes; none where nothing can race.
+#[derive(Debug)]
+pub struct Clocks {
+    lanes: Option<Vec<Vec<u32>>>,
+}
+
+impl Clocks {
+    pub fn new(lanes: usize, needed: bool) -> Self {
+        let clock = |lane: usize| {
+            let mut clock = vec![0; lanes];
+            // That the launch has begun.
+            clock[lane] = 1;
+            clock
+        };
+        Self {
+            lanes: needed.then(|| (0..lanes).map(clock).collect()),
+        }
+    }
+
+    /// A lane takes its next step.
+    pub fn tick(&mut self, lane: u32) {
+        if let Some(lanes) = &mut self.lanes {
+            lanes[lane as usize][lane as usize] += 1;
+        }
+    }
+
+    /// A lane learns what another knew.
+    pub fn learn(&mut self, lane: u32, known: &Known) {
+        if let (Some(lanes), Some(known)) = (&mut self.lanes, known) {
+            let clock = &mut lanes[lane as usize];
+            for (own, known) in clock.iter_mut().zip(known.iter()) {
+                *own = (*own).max(*known);
+            }
+        }
+    }
+
+    /// What a lane knows now, to be sent along.
+    pub fn known(&self, lane: u32) -> Known {
+        let lanes = self.lanes.as_ref()?;
+        Some(Rc::from(lanes[lane as usize].as_slice()))
+    }
+
+    /// The step that a lane is at; none where nothing can race.
+    pub fn now(&self, lane: u32) -> Option<Epoch> {
+        let lanes = self.lanes.as_ref()?;
+        let clock = lanes[lane as usize][lane as usize];
+        Some(Epoch { lane, clock })
+    }
+
+    /// Whether a step was before the one that a lane is at.
+    pub fn before(&self, earlier: Epoch, lane: u32) -> bool {
+        self.lanes
+            .as_ref()
+            .is_none_or(|lanes| lanes[lane as usize][earlier.lane as usize] >= earlier.clock)
+    }
+}

@@ -1,0 +1,87 @@
+//! What is unequal in a job, and what NCCL makes of it.
+
+use std::fmt;
+
+use super::Joined;
+
+/// Hosts differ in something that NCCL accepts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Note {
+    /// Numbers of network ports.
+    Nets {
+        /// Fewest ports of a host.
+        least: usize,
+        /// Most ports of a host.
+        most: usize,
+    },
+    /// Compute capabilities (× 10) of GPUs.
+    Gpus {
+        /// Lowest.
+        least: i32,
+        /// Highest.
+        most: i32,
+    },
+    /// Numbers of ranks of a node.
+    Ranks {
+        /// Fewest.
+        least: u32,
+        /// Most.
+        most: u32,
+    },
+    /// Processors of several vendors or architectures.
+    Processors,
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nets { least, most } => write!(
+                f,
+                "hosts have between {least} and {most} network ports: NCCL goes on with as many channels as all hosts have \
+                 (NCCL_IGNORE_NET_MISMATCH=0 makes it an error)"
+            ),
+            Self::Gpus { least, most } => write!(
+                f,
+                "GPUs are of sm {least} to sm {most}: NCCL takes channels and costs that suit the lowest{}",
+                if *least < 90 {
+                    ", and does without LL128 unless NCCL_PROTO asks for it"
+                } else {
+                    ""
+                }
+            ),
+            Self::Ranks { least, most } => write!(
+                f,
+                "nodes have between {least} and {most} ranks: NCCL's costs and tree depths take the average"
+            ),
+            Self::Processors => {
+                f.write_str("hosts have different processors: NCCL takes their vendor as mixed when it estimates costs")
+            }
+        }
+    }
+}
+
+impl Joined {
+    /// What is unequal in the job though NCCL accepts it.
+    pub fn notes(&self) -> Vec<Note> {
+        let facts = &self.facts;
+        let ports = || self.plan.machines.iter().map(|machine| machine.ports);
+        let least = ports().map(|(least, _)| least).min().unwrap_or(0);
+        let most = ports().map(|(_, most)| most).max().unwrap_or(0);
+        let mut notes = Vec::new();
+        if least != most {
+            notes.push(Note::Nets { least, most });
+        }
+        let (least, most) = (facts.sm_min, facts.sm_max);
+        if least != most {
+            notes.push(Note::Gpus { least, most });
+        }
+        let (least, most) = (facts.min_local_ranks, facts.max_local_ranks);
+        if least != most {
+            notes.push(Note::Ranks { least, most });
+        }
+        if facts.cpu_arch.is_none() || facts.cpu_vendor.is_none() {
+            notes.push(Note::Processors);
+        }
+        notes
+    }
+}

@@ -1,0 +1,179 @@
+//! Plans that contradict themselves are refused, whatever part it is.
+
+mod common;
+
+use common::{artifact_of, join, system};
+use plan::{Error, Plan, RankOrder, Way};
+use planner::Cluster;
+
+fn sound() -> Plan {
+    let cluster = Cluster::equal(system("dgx-h100"), 4);
+    artifact_of(&join(&cluster, &[]).expect("NCCL plans it"))
+}
+
+/// Why the plan is refused after a change: written, read, and asked for a rank.
+fn refusal(change: impl FnOnce(&mut Plan)) -> String {
+    let mut plan = sound();
+    change(&mut plan);
+    let Err(error @ Error::Inconsistent { .. }) = plan.to_json() else {
+        panic!("taken as it is");
+    };
+    assert_eq!(plan.expand().err(), Some(error.clone()));
+    error.to_string()
+}
+
+macro_rules! common {
+    ($plan:ident) => {
+        $plan.common.as_mut().expect("joined")
+    };
+}
+
+macro_rules! transports {
+    ($plan:ident) => {
+        $plan.machines[0].groups[0]
+            .transports
+            .as_mut()
+            .expect("transports")
+    };
+}
+
+#[test]
+fn contradictions_are_refused_with_their_place() {
+    let cases: Vec<(&str, String)> = vec![
+        (
+            "common.channels.base: there is no channel 200",
+            refusal(|plan| common!(plan).channels.base[0] = 200),
+        ),
+        (
+            "common.channels.base: there are 65 channels",
+            refusal(|plan| common!(plan).channels.base.resize(65, 0)),
+        ),
+        (
+            "common.channels.searched: it is 3",
+            refusal(|plan| common!(plan).channels.searched = 3),
+        ),
+        (
+            "common.p2p.channels: it is 3",
+            refusal(|plan| common!(plan).p2p.channels = 3),
+        ),
+        (
+            "common.p2p.per_peer: it is 0",
+            refusal(|plan| common!(plan).p2p.per_peer = 0),
+        ),
+        (
+            "do not fall into rounds of 0",
+            refusal(|plan| common!(plan).p2p.group = 0),
+        ),
+        (
+            "do not fall into rounds of 3",
+            refusal(|plan| common!(plan).p2p.group = 3),
+        ),
+        (
+            "8 NVLS heads, but all nodes have 9",
+            refusal(|plan| common!(plan).nvls.as_mut().expect("NVLS").heads = 9),
+        ),
+        (
+            "common.nvls.channels: it is 65",
+            refusal(|plan| common!(plan).nvls.as_mut().expect("NVLS").channels = 65),
+        ),
+        (
+            "its ring graph has 8 channels, but all nodes have 9",
+            refusal(|plan| common!(plan).graphs[0].channels = 9),
+        ),
+        (
+            "common.graphs[ring].bw_intra: inf",
+            refusal(|plan| common!(plan).graphs[0].bw_intra = f32::INFINITY),
+        ),
+        (
+            "machines[0].groups[0]: it has no transports",
+            refusal(|plan| plan.machines[0].groups[0].transports = None),
+        ),
+        (
+            "machines[0].groups: they hold 0 of 8 GPUs",
+            refusal(|plan| plan.machines[0].groups.clear()),
+        ),
+        (
+            "transports.between: there is no way 7",
+            refusal(|plan| transports!(plan).between[0][1] = 7),
+        ),
+        (
+            "transports.between: expected 8 rows of 8 GPUs",
+            refusal(|plan| transports!(plan).between[3].truncate(2)),
+        ),
+        (
+            "transports.ways[0]: the GPU in between",
+            refusal(|plan| {
+                let ways = &mut transports!(plan).ways;
+                let Way::Direct { via, .. } = &mut ways[0] else {
+                    panic!("NVLink")
+                };
+                *via = Some(8);
+            }),
+        ),
+        (
+            "transports.ports[0]: a GPU is not in the group",
+            refusal(|plan| transports!(plan).ports[0].net = 99),
+        ),
+        (
+            "ports are not in the order",
+            refusal(|plan| transports!(plan).ports.swap(0, 1)),
+        ),
+        (
+            "transports.p2p[0]: it names no port",
+            refusal(|plan| transports!(plan).p2p[0].own.clear()),
+        ),
+        (
+            "transports.p2p[0]: it names no port",
+            refusal(|plan| transports!(plan).p2p[0].rails[0].ports[0].net = 99),
+        ),
+        (
+            "does not hold each of the 8 GPUs once",
+            refusal(|plan| {
+                let group = &mut plan.machines[0].groups[0];
+                group.graphs[0].channels[0].ranks[1] = 0;
+                group.paths.clear();
+            }),
+        ),
+        (
+            "rank_order: the rank order has 3 entries",
+            refusal(|plan| plan.rank_order = Some(RankOrder::new(0..3))),
+        ),
+        (
+            "rank_order: the rank order names GPU 1 twice",
+            refusal(|plan| {
+                plan.rank_order = Some(RankOrder::new((0..31).chain([1])));
+            }),
+        ),
+        (
+            "costs.job.ranks: it is 7, but should be 32",
+            refusal(|plan| {
+                plan.costs.as_mut().expect("costs").job.ranks = 7;
+            }),
+        ),
+        (
+            "is listed twice",
+            refusal(|plan| {
+                let entries = &mut plan.costs.as_mut().expect("costs").entries;
+                entries.push(entries[0]);
+            }),
+        ),
+    ];
+    for (expected, found) in cases {
+        assert!(found.contains(expected), "{expected}: {found}");
+    }
+}
+
+#[test]
+fn a_plan_of_machines_alone_has_no_ranks_to_show() {
+    let mut plan = sound();
+    plan.common = None;
+    let read = Plan::from_json(&plan.to_json().expect("machines are a plan")).expect("a plan");
+    assert_eq!(read.rank_view(0).err(), Some(Error::NotJoined));
+    assert!(matches!(
+        sound().rank_view(32),
+        Err(Error::NoSuchRank {
+            rank: 32,
+            ranks: 32
+        })
+    ));
+}

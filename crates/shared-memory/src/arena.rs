@@ -1,0 +1,163 @@
+//! Buffers out of one piece of memory, so that a peer who maps it once reaches all of them.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::error::Error;
+use crate::mapping::Mapping;
+use crate::sync::LINE_BYTES;
+
+/// Memory from which buffers are taken and to which they return.
+#[derive(Debug, Clone)]
+pub struct Arena {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    mapping: Mapping,
+    /// Free ranges: start to bytes; no two touch.
+    free: Mutex<BTreeMap<usize, usize>>,
+}
+
+/// A buffer in an arena; it returns there when dropped. New buffers hold what was there before.
+#[derive(Debug)]
+pub struct ArenaBuffer {
+    shared: Arc<Shared>,
+    offset: usize,
+    bytes: usize,
+    /// What was taken from the free ranges.
+    taken: (usize, usize),
+}
+
+impl Arena {
+    /// An arena of all the bytes of a mapping.
+    pub fn new(mapping: Mapping) -> Self {
+        let free = Mutex::new(BTreeMap::from([(0, mapping.bytes())]));
+        Self {
+            shared: Arc::new(Shared { mapping, free }),
+        }
+    }
+
+    /// The memory.
+    pub fn mapping(&self) -> &Mapping {
+        &self.shared.mapping
+    }
+
+    /// Where in the arena some memory lies, bytes from its start; `None` if it is not all in there.
+    pub fn offset_of(&self, address: *const u8, bytes: usize) -> Option<usize> {
+        let mapping = &self.shared.mapping;
+        let offset = address.addr().checked_sub(mapping.base().as_ptr().addr())?;
+        let inside = offset <= mapping.bytes() && bytes <= mapping.bytes() - offset;
+        inside.then_some(offset)
+    }
+
+    /// A buffer of so many bytes. Its alignment is a power of two, at most a page, and at least two cache lines, so that
+    /// no two buffers share one.
+    ///
+    /// # Errors
+    /// There is no free range so long.
+    ///
+    /// # Panics
+    /// The alignment is no power of two, or larger than a page of 4096 bytes.
+    pub fn allocate(&self, bytes: usize, alignment: usize) -> Result<ArenaBuffer, Error> {
+        assert!(alignment.is_power_of_two() && alignment <= 4096);
+        let alignment = alignment.max(LINE_BYTES);
+        let full = || Error::ArenaFull {
+            name: self.shared.mapping.name().to_owned(),
+            bytes,
+            arena_bytes: self.shared.mapping.bytes(),
+        };
+        let wanted = bytes
+            .max(1)
+            .checked_next_multiple_of(LINE_BYTES)
+            .ok_or_else(full)?;
+        let mut free = self
+            .shared
+            .free
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let fits = free.iter().find_map(|(&start, &length)| {
+            let offset = start.next_multiple_of(alignment);
+            (offset - start <= length && wanted <= length - (offset - start))
+                .then_some((start, length, offset))
+        });
+        let (start, length, offset) = fits.ok_or_else(full)?;
+        free.remove(&start);
+        if offset > start {
+            free.insert(start, offset - start);
+        }
+        let (end, taken_end) = (start + length, offset + wanted);
+        if taken_end < end {
+            free.insert(taken_end, end - taken_end);
+        }
+        Ok(ArenaBuffer {
+            shared: Arc::clone(&self.shared),
+            offset,
+            bytes,
+            taken: (offset, wanted),
+        })
+    }
+}
+
+impl ArenaBuffer {
+    /// Bytes from the arena's start, as a peer that maps the arena needs them.
+    pub fn offset(&self) -> usize {
+        self.offset
+    }
+
+    /// Length.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The first byte. Who reads and writes through it keeps order among threads and processes.
+    pub fn address(&self) -> *mut u8 {
+        self.shared
+            .mapping
+            .base()
+            .as_ptr()
+            .wrapping_add(self.offset)
+    }
+
+    /// Its bytes. Peers may access them while they are lent to a launch, and at no other time.
+    pub fn as_bytes(&self) -> &[u8] {
+        // SAFETY: the range is this buffer's alone, is mapped as long as the arena lives, and was zero when it was mapped.
+        // Peers access it only during launches of its owner, to which it is lent then.
+        unsafe { std::slice::from_raw_parts(self.address(), self.bytes) }
+    }
+
+    /// Its bytes, to be written.
+    pub fn as_bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and it is borrowed mutably.
+        unsafe { std::slice::from_raw_parts_mut(self.address(), self.bytes) }
+    }
+
+    /// The arena that it belongs to.
+    pub fn arena(&self) -> Arena {
+        Arena {
+            shared: Arc::clone(&self.shared),
+        }
+    }
+}
+
+impl Drop for ArenaBuffer {
+    fn drop(&mut self) {
+        let (mut start, mut bytes) = self.taken;
+        let mut free = self
+            .shared
+            .free
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some((&before, &length)) = free.range(..start).next_back()
+            && before + length == start
+        {
+            free.remove(&before);
+            (start, bytes) = (before, length + bytes);
+        }
+        if let Some(length) = free.remove(&(start + bytes)) {
+            bytes += length;
+        }
+        free.insert(start, bytes);
+    }
+}

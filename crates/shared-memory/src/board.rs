@@ -1,0 +1,114 @@
+//! Where the buffers of a rank's launches are, for peers that read and write them directly.
+//!
+//! A rank publishes before it gives the first signal of a launch, and a peer looks after it took that signal; a launch
+//! ends only when no peer needs its buffers any longer. So entries are never read while they are written.
+
+use crate::sync::{LINE_WORDS, Ordering, Words};
+
+/// Words of an entry: the launch, then three buffers of three words each, on a line of its own.
+pub(crate) const ENTRY_WORDS: usize = LINE_WORDS;
+
+/// Buffers of a launch: input, output, scratch.
+pub const BUFFERS: usize = 3;
+
+const _: () = assert!(BUFFERS * 3 < ENTRY_WORDS);
+
+/// Where a buffer is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Place {
+    /// At an address of the rank's process.
+    Address(u64),
+    /// In memory that the rank registered and its peers map.
+    Registered {
+        /// The number of the registration, counted by the rank.
+        allocation: u32,
+        /// Bytes from its start.
+        offset: u64,
+    },
+}
+
+/// A buffer of a launch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Descriptor {
+    /// Where it is.
+    pub place: Place,
+    /// Length, bytes.
+    pub bytes: u64,
+}
+
+impl Descriptor {
+    /// A buffer without bytes.
+    pub const EMPTY: Self = Self {
+        place: Place::Address(0),
+        bytes: 0,
+    };
+
+    fn to_words(self) -> [u64; 3] {
+        match self.place {
+            Place::Address(address) => [0, address, self.bytes],
+            Place::Registered { allocation, offset } => {
+                [1 + u64::from(allocation), offset, self.bytes]
+            }
+        }
+    }
+
+    fn from_words([kind, place, bytes]: [u64; 3]) -> Self {
+        let place = match kind {
+            0 => Place::Address(place),
+            _ => Place::Registered {
+                allocation: (kind - 1) as u32,
+                offset: place,
+            },
+        };
+        Self { place, bytes }
+    }
+}
+
+/// A rank's board.
+#[derive(Debug, Clone)]
+pub struct Board {
+    words: Words,
+    entries: usize,
+}
+
+impl Board {
+    pub(crate) fn new(words: &Words, entries: usize) -> Self {
+        Self {
+            words: words.clone(),
+            entries: entries.max(1),
+        }
+    }
+
+    #[inline]
+    fn first(&self, launch: u64) -> usize {
+        (launch % self.entries as u64) as usize * ENTRY_WORDS
+    }
+
+    /// Publishes the buffers of a launch, in place of those of the launch so many entries before. Launches count from 1.
+    #[inline]
+    pub fn publish(&self, launch: u64, buffers: &[Descriptor; BUFFERS]) {
+        let entry = self.words.slice(self.first(launch), ENTRY_WORDS);
+        for (to, buffer) in entry[1..].chunks_exact(3).zip(buffers) {
+            for (to, word) in to.iter().zip(buffer.to_words()) {
+                to.store(word, Ordering::Relaxed);
+            }
+        }
+        // Release: the buffers come before the number that says whose they are.
+        entry[0].store(launch, Ordering::Release);
+    }
+
+    /// The buffers of a launch; `None` if it did not publish yet, or later ones took its place.
+    #[inline]
+    pub fn read(&self, launch: u64) -> Option<[Descriptor; BUFFERS]> {
+        let entry = self.words.slice(self.first(launch), ENTRY_WORDS);
+        // Acquire: the buffers come with the number.
+        if entry[0].load(Ordering::Acquire) != launch {
+            return None;
+        }
+        let words =
+            |buffer: usize, word: usize| entry[1 + buffer * 3 + word].load(Ordering::Relaxed);
+        Some([0, 1, 2].map(|buffer| {
+            Descriptor::from_words([words(buffer, 0), words(buffer, 1), words(buffer, 2)])
+        }))
+    }
+}

@@ -1,0 +1,258 @@
+//! FIFOs of eight slots with one sender and one receiver, by three protocols behind one interface.
+//!
+//! | protocol | what says that data is there | data per 64 bytes | good for |
+//! |---|---|---|---|
+//! | [`Simple`] | a counter of posted slots, the *tail* | 64 | long messages; slots are plain memory |
+//! | [`LowLatency`] (LL) | 4 flag bytes beside every 4 data bytes | 32 | the shortest messages |
+//! | [`LowLatency128`] (LL128) | one flag word in every line | 56 | short and medium messages |
+//!
+//! In all of them the receiver counts the slots that it gave back, the *head*, which the sender reads only when it knows
+//! of no free slot. Slots carry no lengths: both sides know from their programs how many bytes each slot holds. A
+//! counter belongs to one protocol, counts over the whole life of the FIFO and is never reset.
+//!
+//! An end is used slot by slot. A sender asks [`Sender::is_free`], fills the slot, either at once through
+//! [`Sender::slot`] and [`Sender::post_slot`], or in parts through [`Sender::write`] and [`Sender::post`]. A receiver
+//! asks [`Receiver::is_complete`], reads by [`Receiver::slot`] or [`Receiver::read`], and calls [`Receiver::release`].
+
+mod credit;
+mod low_latency;
+mod low_latency_128;
+mod simple;
+mod staging;
+
+pub use low_latency::{LowLatency, LowLatencyReceiver, LowLatencySender};
+pub use low_latency_128::{
+    LowLatency128, LowLatency128Receiver, LowLatency128Sender, LowLatencyLine,
+};
+pub use simple::{Simple, SimpleReceiver, SimpleSender};
+
+use crate::sync::{LINE_WORDS, Words};
+
+/// Slots of a FIFO.
+pub const SLOTS: u64 = 8;
+
+/// The protocols of FIFOs; each has a type of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Protocol {
+    /// [`Simple`].
+    Simple,
+    /// [`LowLatency`], LL.
+    LowLatency,
+    /// [`LowLatency128`], LL128.
+    LowLatency128,
+}
+
+/// A protocol, as a type: what one slot looks like.
+pub trait FifoProtocol: Sized {
+    /// The protocol as a value.
+    const PROTOCOL: Protocol;
+    /// Offsets at which a slot is written or read in parts are multiples of this, bytes.
+    const GRAIN: usize;
+    /// The sending end.
+    type Sender: Sender;
+    /// The receiving end.
+    type Receiver: Receiver;
+
+    /// Words that a slot of `bytes` data bytes takes.
+    fn slot_words(bytes: usize) -> usize;
+
+    /// The sending end of the FIFO in zeroed words, from a step on that the receiver names too.
+    ///
+    /// The ends of one FIFO are given out once each; [`crate::Segment`] sees to that.
+    #[doc(hidden)]
+    fn sender(words: &Words, slot_bytes: usize, first_step: u64) -> Self::Sender;
+
+    /// The receiving end.
+    #[doc(hidden)]
+    fn receiver(words: &Words, slot_bytes: usize, first_step: u64) -> Self::Receiver;
+
+    /// Words that a FIFO takes.
+    fn fifo_words(slot_bytes: usize) -> usize {
+        Layout::new::<Self>(slot_bytes).words()
+    }
+}
+
+/// The sending end of a FIFO.
+///
+/// # Memory order
+/// What was written before a slot is posted is seen by the receiver after it found the slot complete, if it is in the
+/// slot; under [`Simple`] and [`LowLatency128`] also if it is elsewhere.
+pub trait Sender: Send {
+    /// Data bytes that a slot takes.
+    fn slot_bytes(&self) -> usize;
+
+    /// Steps posted so far.
+    fn step(&self) -> u64;
+
+    /// Whether a slot is free. Touches no shared memory while it knows of one.
+    fn is_free(&mut self) -> bool;
+
+    /// Memory of `slot_bytes` bytes whose first bytes [`Self::post_slot`] sends; aligned to 64 bytes.
+    ///
+    /// It may be written while a slot is free ([`Self::is_free`]) and not posted, and never be read by others.
+    fn slot(&mut self) -> *mut u8;
+
+    /// Posts the free slot with the first `bytes` bytes of [`Self::slot`].
+    ///
+    /// # Panics
+    /// No slot is known to be free, or a slot has not so many bytes.
+    fn post_slot(&mut self, bytes: usize);
+
+    /// Puts bytes into the free slot from `offset` on, which is a multiple of the protocol's grain.
+    ///
+    /// # Panics
+    /// No slot is known to be free, or they do not fit.
+    ///
+    /// # Safety
+    /// `bytes` bytes can be read at `source`.
+    unsafe fn write(&mut self, offset: usize, source: *const u8, bytes: usize);
+
+    /// Posts the free slot whose first `bytes` bytes were put by [`Self::write`].
+    ///
+    /// # Panics
+    /// As [`Self::write`].
+    fn post(&mut self, bytes: usize);
+
+    /// Sends a slot with these bytes.
+    ///
+    /// # Panics
+    /// As [`Self::write`].
+    ///
+    /// # Safety
+    /// As [`Self::write`].
+    #[inline]
+    unsafe fn send(&mut self, source: *const u8, bytes: usize) {
+        // SAFETY: the caller's promise is the same.
+        unsafe { self.write(0, source, bytes) };
+        self.post(bytes);
+    }
+
+    /// Sends a slot with these bytes if one is free, and tells whether it was.
+    ///
+    /// # Panics
+    /// A slot has not so many bytes.
+    #[inline]
+    fn try_send_from(&mut self, bytes: &[u8]) -> bool {
+        let free = self.is_free();
+        if free {
+            // SAFETY: the bytes are borrowed.
+            unsafe { self.send(bytes.as_ptr(), bytes.len()) };
+        }
+        free
+    }
+}
+
+/// What to do when a line has not come yet. Called again and again between looks at it.
+///
+/// Answering `false` ends the reading.
+pub trait Stall: FnMut() -> bool {}
+impl<F: FnMut() -> bool> Stall for F {}
+
+/// The receiving end of a FIFO.
+pub trait Receiver: Send {
+    /// Data bytes that a slot takes.
+    fn slot_bytes(&self) -> usize;
+
+    /// Steps released so far.
+    fn step(&self) -> u64;
+
+    /// Whether the next slot began to arrive, so that its sender is filling it right now.
+    fn has_begun(&mut self) -> bool;
+
+    /// Whether the next slot, of `bytes` bytes, is there. Touches one line of shared memory at most.
+    fn is_complete(&mut self, bytes: usize) -> bool;
+
+    /// Reads bytes of the next slot from `offset` on, which is a multiple of the protocol's grain. Where a line has not
+    /// come, asks `stall` until it has; answers whether all were read.
+    ///
+    /// # Panics
+    /// The range is not in a slot, or the protocol knows no lines and [`Self::is_complete`] did not answer yes.
+    ///
+    /// # Safety
+    /// `bytes` bytes can be written at `destination`.
+    unsafe fn read(
+        &mut self,
+        offset: usize,
+        destination: *mut u8,
+        bytes: usize,
+        stall: &mut impl Stall,
+    ) -> bool;
+
+    /// The `bytes` bytes of the next slot, of which [`Self::is_complete`] answered yes, in a row; aligned to 64 bytes.
+    ///
+    /// They may be read until the next call of [`Self::release`] or [`Self::slot`].
+    ///
+    /// # Panics
+    /// As [`Self::read`].
+    fn slot(&mut self, bytes: usize) -> *const u8;
+
+    /// Gives the slot back.
+    fn release(&mut self);
+
+    /// Takes a slot of `bytes` bytes if it is there, and tells whether it was.
+    ///
+    /// # Panics
+    /// A slot has not so many bytes.
+    ///
+    /// # Safety
+    /// As [`Self::read`].
+    #[inline]
+    unsafe fn try_receive(&mut self, destination: *mut u8, bytes: usize) -> bool {
+        if !self.is_complete(bytes) {
+            return false;
+        }
+        // SAFETY: the caller's promise is the same.
+        let read = unsafe { self.read(0, destination, bytes, &mut || true) };
+        debug_assert!(read);
+        self.release();
+        true
+    }
+
+    /// Takes a slot with as many bytes if it is there, and tells whether it was.
+    ///
+    /// # Panics
+    /// A slot has not so many bytes.
+    #[inline]
+    fn try_receive_into(&mut self, bytes: &mut [u8]) -> bool {
+        // SAFETY: the bytes are borrowed.
+        unsafe { self.try_receive(bytes.as_mut_ptr(), bytes.len()) }
+    }
+}
+
+/// Where the parts of a FIFO lie, in words.
+#[derive(Debug, Clone, Copy)]
+struct Layout {
+    /// From one slot to the next.
+    stride: usize,
+}
+
+impl Layout {
+    /// Slots that the receiver gave back; the receiver writes it.
+    const HEAD: usize = 0;
+    /// Slots that the sender posted, if the protocol counts them; the sender writes it.
+    const TAIL: usize = LINE_WORDS;
+    /// The first slot.
+    const DATA: usize = 2 * LINE_WORDS;
+
+    fn new<P: FifoProtocol>(slot_bytes: usize) -> Self {
+        let slot = P::slot_words(slot_bytes).next_multiple_of(LINE_WORDS);
+        // One line more, for lines whose addresses differ by a large power of two share few places in a cache.
+        Self {
+            stride: slot + LINE_WORDS,
+        }
+    }
+
+    fn words(self) -> usize {
+        Self::DATA + SLOTS as usize * self.stride
+    }
+
+    /// Where the slot of a step begins, from the first slot.
+    #[inline(always)]
+    fn start(self, step: u64) -> usize {
+        (step % SLOTS) as usize * self.stride
+    }
+
+    fn data(self, words: &Words) -> Words {
+        words.part(Self::DATA..Self::DATA + SLOTS as usize * self.stride)
+    }
+}

@@ -1,0 +1,62 @@
+//! What the ranks of one host share: memory, FIFOs, signals, and waiting for each other.
+//!
+//! A [`Segment`] is one piece of memory, of one process or mapped by several, laid out as a list of [`Item`]s that both
+//! sides know. Through it two ranks get the ends of a FIFO ([`fifo`]), of a signal ([`Signal`], [`SignalCount`]), a
+//! board of buffer addresses ([`Board`]), and a [`Bell`] that wakes a rank which sleeps ([`Waiter`]).
+//! [`process_memory`] reads and writes another process without sharing memory.
+//!
+//! Nothing here knows what a collective is. Each FIFO has one sender and one receiver; that there are no more is
+//! checked when an end is taken.
+//!
+//! In reading order: [`mapping`], [`arena`], [`segment`], [`fifo`], [`signal`], [`board`], [`bell`], [`wait`],
+//! [`process_memory`], [`error`]. `sync` is the only module that differs when the model checker loom looks for a
+//! wrong memory order (`cargo xtask loom`).
+//!
+//! ```
+//! use shared_memory::fifo::{LowLatency, Receiver, Sender};
+//! use shared_memory::{Item, Segment};
+//!
+//! let items = [Item::Fifo { protocol: shared_memory::Protocol::LowLatency, slot_bytes: 4096 }];
+//! let segment = Segment::private("example", &items)?;
+//! let mut sender = segment.sender::<LowLatency>(0)?;
+//! let mut receiver = segment.receiver::<LowLatency>(0)?;
+//! assert!(sender.try_send_from(b"eight by"));
+//! let mut message = [0; 8];
+//! assert!(receiver.try_receive_into(&mut message));
+//! assert_eq!(&message, b"eight by");
+//! # Ok::<(), shared_memory::Error>(())
+//! ```
+
+#[cfg(not(loom))]
+pub mod arena;
+pub mod bell;
+pub mod board;
+pub mod error;
+pub mod fifo;
+#[cfg(not(loom))]
+pub mod mapping;
+#[cfg(not(loom))]
+pub mod process_memory;
+#[cfg(not(loom))]
+pub mod segment;
+pub mod signal;
+mod sync;
+pub mod wait;
+
+#[cfg(not(loom))]
+pub use arena::{Arena, ArenaBuffer};
+pub use bell::Bell;
+pub use board::{Board, Descriptor, Place};
+pub use error::Error;
+pub use fifo::Protocol;
+#[cfg(not(loom))]
+pub use mapping::{Handle, Mapping, machine_bytes};
+#[cfg(not(loom))]
+pub use process_memory::{ProcessMemory, ProcessMemoryError};
+#[cfg(not(loom))]
+pub use segment::{Item, Segment};
+pub use signal::{Signal, SignalCount};
+pub use wait::{Interrupted, Patience, Waiter};
+
+#[cfg(all(test, loom))]
+mod model_tests;

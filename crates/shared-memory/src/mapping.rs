@@ -1,0 +1,300 @@
+//! Memory of this process, or of several.
+//!
+//! Shared memory has no name in any file system: it is a memory file (`memfd_create`), which other processes of the same
+//! user open through `/proc/PROCESS/fd/DESCRIPTOR`. It is gone with the last process that maps it, however that ends.
+
+use std::fmt;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::ptr::{self, NonNull};
+use std::str::FromStr;
+
+use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
+use rustix::io::Errno;
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+
+use crate::error::Error;
+
+/// Zeroed memory, unmapped when dropped.
+#[derive(Debug)]
+pub struct Mapping {
+    name: String,
+    base: NonNull<u8>,
+    bytes: usize,
+    /// The memory file, if other processes can open it.
+    file: Option<OwnedFd>,
+}
+
+// SAFETY: a mapping is only an address range; who reads and writes it must keep order among threads.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Memory of this process alone. `name` is for messages.
+    ///
+    /// # Errors
+    /// More bytes than the machine has, or the kernel refuses.
+    pub fn private(name: &str, bytes: usize) -> Result<Self, Error> {
+        check_size(name, bytes)?;
+        let length = bytes.max(1);
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: a new mapping at an address that the kernel chooses touches nothing that exists.
+        let base =
+            unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), length, protection, flags) }
+                .map_err(|errno| memory_error(name, "map", bytes, errno))?;
+        Ok(Self::new(name, base, bytes, None))
+    }
+
+    /// Memory that other processes can map too. `name` is for messages and shows in `/proc/PROCESS/maps`.
+    ///
+    /// Pages are taken when they are first used, or by [`Self::populate`].
+    ///
+    /// # Errors
+    /// More bytes than the machine has, or the kernel refuses.
+    pub fn shared(name: &str, bytes: usize) -> Result<Self, Error> {
+        check_size(name, bytes)?;
+        let fail = |action| move |errno| memory_error(name, action, bytes, errno);
+        // The kernel takes 249 bytes of name, and no NUL.
+        let shown: String = name
+            .chars()
+            .filter(char::is_ascii_graphic)
+            .take(200)
+            .collect();
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let file = rustix::fs::memfd_create(shown, flags).map_err(fail("make a file of"))?;
+        rustix::fs::ftruncate(&file, bytes as u64).map_err(fail("make a file of"))?;
+        // Nobody may shrink it later: touching pages that are gone would kill the others.
+        let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+        rustix::fs::fcntl_add_seals(&file, seals).map_err(fail("seal a file of"))?;
+        Self::map_file(name, file, bytes)
+    }
+
+    /// Maps what another process made with [`Self::shared`].
+    ///
+    /// # Errors
+    /// The process has ended or may not be looked into, or its descriptor is not the memory that the handle names.
+    pub fn open(handle: &Handle) -> Result<Self, Error> {
+        let path = handle.path();
+        let open = rustix::fs::open(path.as_str(), OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
+        let file = open.map_err(|errno| Error::Open {
+            process: handle.process,
+            path: path.clone(),
+            source: errno.into(),
+        })?;
+        let (device, inode, bytes) = identity(&file).map_err(|source| Error::Open {
+            process: handle.process,
+            path: path.clone(),
+            source,
+        })?;
+        if (device, inode, bytes) != (handle.device, handle.inode, handle.bytes) {
+            return Err(Error::Foreign {
+                process: handle.process,
+                path,
+                found: format!("file {device}:{inode} of {bytes} bytes"),
+                expected: format!(
+                    "file {}:{} of {} bytes",
+                    handle.device, handle.inode, handle.bytes
+                ),
+            });
+        }
+        let name = format!(
+            "process {} descriptor {}",
+            handle.process, handle.descriptor
+        );
+        Self::map_file(&name, file, bytes as usize)
+    }
+
+    fn map_file(name: &str, file: OwnedFd, bytes: usize) -> Result<Self, Error> {
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at an address that the kernel chooses touches nothing that exists.
+        let base = unsafe {
+            rustix::mm::mmap(
+                ptr::null_mut(),
+                bytes.max(1),
+                protection,
+                MapFlags::SHARED,
+                &file,
+                0,
+            )
+        }
+        .map_err(|errno| memory_error(name, "map", bytes, errno))?;
+        Ok(Self::new(name, base, bytes, Some(file)))
+    }
+
+    fn new(name: &str, base: *mut std::ffi::c_void, bytes: usize, file: Option<OwnedFd>) -> Self {
+        let base: NonNull<u8> =
+            NonNull::new(base.cast()).expect("the kernel maps nothing at address zero");
+        if bytes >= HUGE_PAGE_BYTES {
+            // Fewer page faults where the kernel has huge pages to give; it is no loss where it has none.
+            // SAFETY: the advice changes no contents.
+            let _ =
+                unsafe { rustix::mm::madvise(base.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
+        }
+        Self {
+            name: name.to_owned(),
+            base,
+            bytes,
+            file,
+        }
+    }
+
+    /// What the memory is for.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The first byte; aligned to the page size.
+    pub fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+
+    /// Length.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Takes all pages now, so that a lack of memory is an error here and no fault later.
+    ///
+    /// # Errors
+    /// There is not enough memory, or a container's limit is reached.
+    pub fn populate(&self) -> Result<(), Error> {
+        // SAFETY: populating changes no contents.
+        let done = unsafe {
+            rustix::mm::madvise(
+                self.base.as_ptr().cast(),
+                self.bytes,
+                Advice::LinuxPopulateWrite,
+            )
+        };
+        match done {
+            // Linux before 5.14 does not know it: pages come when they are used.
+            Ok(()) | Err(Errno::INVAL) => Ok(()),
+            Err(errno) => Err(memory_error(&self.name, "take", self.bytes, errno)),
+        }
+    }
+
+    /// By what another process opens this memory while this process lives; `None` for private memory.
+    ///
+    /// # Errors
+    /// The kernel does not tell the file's identity.
+    pub fn handle(&self) -> Result<Option<Handle>, Error> {
+        let Some(file) = &self.file else {
+            return Ok(None);
+        };
+        let (device, inode, bytes) = identity(file).map_err(|source| Error::Memory {
+            name: self.name.clone(),
+            action: "look at the file of",
+            bytes: self.bytes as u64,
+            source,
+        })?;
+        Ok(Some(Handle {
+            process: std::process::id(),
+            descriptor: file.as_raw_fd() as u32,
+            device,
+            inode,
+            bytes,
+        }))
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the range is ours, and whoever uses it keeps the mapping alive. A failure could only leak it.
+        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.bytes.max(1)) };
+    }
+}
+
+/// Size of a huge page where it matters, bytes.
+const HUGE_PAGE_BYTES: usize = 2 << 20;
+
+/// By what another process of the same user opens shared memory. Its text goes through the bootstrap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Handle {
+    /// The process that made it.
+    pub process: u32,
+    /// The descriptor in that process.
+    pub descriptor: u32,
+    /// Device of the file, so that a number used again is noticed.
+    pub device: u64,
+    /// Inode of the file.
+    pub inode: u64,
+    /// Length, bytes.
+    pub bytes: u64,
+}
+
+impl Handle {
+    fn path(&self) -> String {
+        format!("/proc/{}/fd/{}", self.process, self.descriptor)
+    }
+}
+
+impl fmt::Display for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            process,
+            descriptor,
+            device,
+            inode,
+            bytes,
+        } = self;
+        write!(f, "{process}:{descriptor}:{device}:{inode}:{bytes}")
+    }
+}
+
+impl FromStr for Handle {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let fail = || Error::Handle {
+            text: text.to_owned(),
+        };
+        let numbers: Result<Vec<u64>, _> = text.split(':').map(str::parse).collect();
+        let [process, descriptor, device, inode, bytes] = numbers
+            .map_err(|_| fail())?
+            .try_into()
+            .map_err(|_| fail())?;
+        Ok(Self {
+            process: u32::try_from(process).map_err(|_| fail())?,
+            descriptor: u32::try_from(descriptor).map_err(|_| fail())?,
+            device,
+            inode,
+            bytes,
+        })
+    }
+}
+
+/// Device, inode and bytes of a file.
+fn identity(file: &OwnedFd) -> io::Result<(u64, u64, u64)> {
+    let stat = rustix::fs::fstat(file)?;
+    Ok((stat.st_dev, stat.st_ino, stat.st_size as u64))
+}
+
+/// Bytes of memory and swap that this machine has.
+pub fn machine_bytes() -> u64 {
+    let info = rustix::system::sysinfo();
+    (info.totalram + info.totalswap) * u64::from(info.mem_unit)
+}
+
+/// Refuses what cannot fit, before the kernel kills somebody to make room.
+fn check_size(name: &str, bytes: usize) -> Result<(), Error> {
+    let machine_bytes = machine_bytes();
+    if bytes as u64 > machine_bytes {
+        return Err(Error::TooLarge {
+            name: name.to_owned(),
+            bytes: bytes as u64,
+            machine_bytes,
+        });
+    }
+    Ok(())
+}
+
+fn memory_error(name: &str, action: &'static str, bytes: usize, errno: Errno) -> Error {
+    Error::Memory {
+        name: name.to_owned(),
+        action,
+        bytes: bytes as u64,
+        source: errno.into(),
+    }
+}

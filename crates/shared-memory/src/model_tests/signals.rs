@@ -1,0 +1,88 @@
+//! What was written before a signal is seen after it, and no signal is lost or taken twice.
+
+use super::check;
+use crate::board::{Board, Descriptor, ENTRY_WORDS, Place};
+use crate::signal::{Signal, SignalCount};
+use crate::sync::{Ordering, Words, pause};
+
+#[test]
+fn data_comes_with_its_signal() {
+    check(3, || {
+        let words = Words::zeroed(3);
+        let (mut signal, data) = (Signal::new(words.word(0)), words.clone());
+        let mut count = SignalCount::new(words.word(0));
+        let thread = loom::thread::spawn(move || {
+            for number in 1..=2 {
+                data.slice(number, 1)[0].store(number as u64, Ordering::Relaxed);
+                signal.notify();
+            }
+        });
+        for number in 1..=2 {
+            while !count.try_take() {
+                pause();
+            }
+            let seen = words.slice(number, 1)[0].load(Ordering::Relaxed);
+            assert_eq!(seen, number as u64);
+        }
+        assert!(!count.try_take());
+        thread.join().unwrap();
+    });
+}
+
+fn buffers(launch: u64) -> [Descriptor; 3] {
+    [1, 2, 3].map(|number| Descriptor {
+        place: Place::Address(launch * 10 + number),
+        bytes: launch,
+    })
+}
+
+#[test]
+fn buffers_come_with_the_number_of_the_launch() {
+    check(3, || {
+        let words = Words::zeroed(ENTRY_WORDS);
+        let (owner, peer) = (Board::new(&words, 1), Board::new(&words, 1));
+        let thread = loom::thread::spawn(move || owner.publish(1, &buffers(1)));
+        let found = loop {
+            if let Some(found) = peer.read(1) {
+                break found;
+            }
+            pause();
+        };
+        assert_eq!(found, buffers(1));
+        thread.join().unwrap();
+    });
+}
+
+/// Launch after launch through one entry, kept apart by signals in both directions as programs have them.
+#[test]
+fn buffers_of_the_next_launch_wait_for_the_peer() {
+    check(2, || {
+        let words = Words::zeroed(ENTRY_WORDS + 2);
+        let (owner, peer) = (Board::new(&words, 1), Board::new(&words, 1));
+        let (mut ready, mut done) = (
+            Signal::new(words.word(ENTRY_WORDS)),
+            Signal::new(words.word(ENTRY_WORDS + 1)),
+        );
+        let (mut is_ready, mut is_done) = (
+            SignalCount::new(words.word(ENTRY_WORDS)),
+            SignalCount::new(words.word(ENTRY_WORDS + 1)),
+        );
+        let thread = loom::thread::spawn(move || {
+            for launch in 1..=2 {
+                owner.publish(launch, &buffers(launch));
+                ready.notify();
+                while !is_done.try_take() {
+                    pause();
+                }
+            }
+        });
+        for launch in 1..=2 {
+            while !is_ready.try_take() {
+                pause();
+            }
+            assert_eq!(peer.read(launch), Some(buffers(launch)));
+            done.notify();
+        }
+        thread.join().unwrap();
+    });
+}

@@ -1,0 +1,122 @@
+//! Nobody sleeps for ever beside something that was given.
+//!
+//! Sleeping has no timeout in the model, so a wake-up that is lost is a deadlock, which loom reports.
+
+use super::check;
+use crate::bell::{Bell, RING_WORDS};
+use crate::fifo::{FifoProtocol, LowLatency, Receiver, Sender, Simple};
+use crate::signal::{Signal, SignalCount};
+use crate::sync::Words;
+use crate::wait::{Interrupted, Patience, Waiter};
+
+/// Sleeps at once.
+const NONE: Patience = Patience {
+    spins: 0,
+    yields: 0,
+};
+
+#[test]
+fn a_signal_wakes() {
+    check(4, || {
+        let words = Words::zeroed(RING_WORDS + 1);
+        let waiter = Waiter::new(Bell::new(&words), NONE);
+        let bell = Bell::new(&words);
+        let mut signal = Signal::new(words.word(RING_WORDS));
+        let mut count = SignalCount::new(words.word(RING_WORDS));
+        let thread = loom::thread::spawn(move || {
+            for _ in 0..2 {
+                signal.notify();
+                bell.ring();
+            }
+        });
+        for _ in 0..2 {
+            waiter.wait_until(|| count.try_take(), None).unwrap();
+        }
+        thread.join().unwrap();
+    });
+}
+
+#[test]
+fn two_givers_wake() {
+    check(2, || {
+        let words = Words::zeroed(RING_WORDS + 2);
+        let waiter = Waiter::new(Bell::new(&words), NONE);
+        let threads = [0, 1].map(|number| {
+            let bell = Bell::new(&words);
+            let mut signal = Signal::new(words.word(RING_WORDS + number));
+            loom::thread::spawn(move || {
+                signal.notify();
+                bell.ring();
+            })
+        });
+        let mut counts = [0, 1].map(|number| SignalCount::new(words.word(RING_WORDS + number)));
+        let mut taken = 0;
+        while taken < 2 {
+            let mut poll = || {
+                let before = taken;
+                taken += counts
+                    .iter_mut()
+                    .filter_map(|count| count.try_take().then_some(()))
+                    .count();
+                taken > before
+            };
+            waiter.wait_until(&mut poll, None).unwrap();
+        }
+        for thread in threads {
+            thread.join().unwrap();
+        }
+    });
+}
+
+/// A message there and one back, with both ranks asleep when they wait.
+fn there_and_back<P: FifoProtocol>()
+where
+    P::Sender: 'static,
+    P::Receiver: 'static,
+{
+    let words = P::fifo_words(8);
+    let (there, back) = (Words::zeroed(words), Words::zeroed(words));
+    let bells = [Words::zeroed(RING_WORDS), Words::zeroed(RING_WORDS)];
+    let mut sender = P::sender(&there, 8, 0);
+    let mut receiver = P::receiver(&back, 8, 0);
+    let mut far_sender = P::sender(&back, 8, 0);
+    let mut far_receiver = P::receiver(&there, 8, 0);
+    let (near, far) = (
+        Waiter::new(Bell::new(&bells[0]), NONE),
+        Waiter::new(Bell::new(&bells[1]), NONE),
+    );
+    let (ring_near, ring_far) = (Bell::new(&bells[0]), Bell::new(&bells[1]));
+    let thread = loom::thread::spawn(move || {
+        let mut message = [0; 8];
+        far.wait_until(|| far_receiver.try_receive_into(&mut message), None)
+            .unwrap();
+        assert!(far_sender.try_send_from(&message));
+        ring_near.ring();
+    });
+    assert!(sender.try_send_from(&[5; 8]));
+    ring_far.ring();
+    let mut message = [0; 8];
+    near.wait_until(|| receiver.try_receive_into(&mut message), None)
+        .unwrap();
+    assert_eq!(message, [5; 8]);
+    thread.join().unwrap();
+}
+
+#[test]
+fn messages_wake() {
+    check(3, there_and_back::<Simple>);
+    check(3, there_and_back::<LowLatency>);
+}
+
+#[test]
+fn an_abort_wakes() {
+    check(4, || {
+        let words = Words::zeroed(RING_WORDS);
+        let waiter = Waiter::new(Bell::new(&words), NONE);
+        let bell = Bell::new(&words);
+        let thread = loom::thread::spawn(move || bell.abort(9));
+        let end = waiter.wait_until(|| false, None);
+        assert_eq!(end, Err(Interrupted::Aborted { reason: 9 }));
+        thread.join().unwrap();
+    });
+}

@@ -1,0 +1,207 @@
+//! Reading and writing the memory of another process, without sharing it.
+//!
+//! The kernel copies straight from one process to the other (`process_vm_readv`, `process_vm_writev`), if it allows to:
+//! both processes must belong to the same user, and a security module or a container may still refuse. So ask with
+//! [`ProcessMemory::probe`] first, and go through FIFOs where it fails.
+
+use std::io;
+
+use thiserror::Error;
+
+/// Why another process's memory was not read or written.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ProcessMemoryError {
+    /// The kernel does not allow it.
+    #[error(
+        "process {process}: the kernel does not allow access to its memory ({source}); see /proc/sys/kernel/yama/ptrace_scope, or the container's capability SYS_PTRACE"
+    )]
+    Refused {
+        /// The other process.
+        process: u32,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The process has ended.
+    #[error("process {process} has ended")]
+    Gone {
+        /// The other process.
+        process: u32,
+    },
+    /// There is no such memory, or it ends too early.
+    #[error("process {process}: no memory at {address:#x} ({done} of {bytes} bytes were copied)")]
+    NoMemory {
+        /// The other process.
+        process: u32,
+        /// Where it was asked for.
+        address: u64,
+        /// Bytes asked for.
+        bytes: usize,
+        /// Bytes that were there.
+        done: usize,
+    },
+    /// A probe found something else than the other process said.
+    #[error(
+        "process {process}: its memory at {address:#x} is not what it says; another namespace?"
+    )]
+    Other {
+        /// The other process.
+        process: u32,
+        /// Where it was asked for.
+        address: u64,
+    },
+    /// The kernel has no such call, or something else went wrong.
+    #[error("process {process}: cannot access its memory: {source}")]
+    System {
+        /// The other process.
+        process: u32,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+/// The memory of another process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProcessMemory {
+    process: u32,
+}
+
+/// Which way bytes go.
+#[derive(Debug, Clone, Copy)]
+enum Direction {
+    Read,
+    Write,
+}
+
+impl ProcessMemory {
+    /// The memory of the process of this number.
+    pub const fn new(process: u32) -> Self {
+        Self { process }
+    }
+
+    /// Checks that this process may read that one, by something that it says is in its memory.
+    ///
+    /// # Errors
+    /// It may not, or something else is there.
+    pub fn probe(&self, address: u64, expected: u64) -> Result<(), ProcessMemoryError> {
+        let mut found = [0; 8];
+        self.read_into(address, &mut found)?;
+        if u64::from_ne_bytes(found) != expected {
+            let process = self.process;
+            return Err(ProcessMemoryError::Other { process, address });
+        }
+        Ok(())
+    }
+
+    /// Reads bytes of the other process.
+    ///
+    /// # Errors
+    /// It may not be read, has ended, or has no such memory.
+    pub fn read_into(&self, address: u64, bytes: &mut [u8]) -> Result<(), ProcessMemoryError> {
+        // SAFETY: the bytes are borrowed.
+        unsafe { self.read(address, bytes.as_mut_ptr(), bytes.len()) }
+    }
+
+    /// Reads bytes of the other process.
+    ///
+    /// # Errors
+    /// As [`Self::read_into`]; some bytes may have been read then.
+    ///
+    /// # Safety
+    /// `bytes` bytes can be written at `destination`.
+    pub unsafe fn read(
+        &self,
+        address: u64,
+        destination: *mut u8,
+        bytes: usize,
+    ) -> Result<(), ProcessMemoryError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.transfer(Direction::Read, address, destination, bytes) }
+    }
+
+    /// Writes bytes of the other process.
+    ///
+    /// # Errors
+    /// As [`Self::read_into`]; some bytes may have been written then.
+    ///
+    /// # Safety
+    /// `bytes` bytes can be read at `source`, and the other process expects them at `address`.
+    pub unsafe fn write(
+        &self,
+        address: u64,
+        source: *const u8,
+        bytes: usize,
+    ) -> Result<(), ProcessMemoryError> {
+        // SAFETY: the caller's promise; the kernel only reads what is written elsewhere.
+        unsafe { self.transfer(Direction::Write, address, source.cast_mut(), bytes) }
+    }
+
+    /// # Safety
+    /// The local bytes can be written, or only read if that is the direction.
+    unsafe fn transfer(
+        &self,
+        direction: Direction,
+        address: u64,
+        local: *mut u8,
+        bytes: usize,
+    ) -> Result<(), ProcessMemoryError> {
+        let mut done = 0;
+        // The kernel moves less than 2 GiB at a time.
+        while done < bytes {
+            let length = (bytes - done).min(1 << 30);
+            let here = libc::iovec {
+                iov_base: local.wrapping_add(done).cast(),
+                iov_len: length,
+            };
+            let there = libc::iovec {
+                iov_base: (address as usize + done) as *mut libc::c_void,
+                iov_len: length,
+            };
+            let process = self.process as libc::pid_t;
+            // SAFETY: the local range is the caller's; the kernel checks the other one.
+            let moved = unsafe {
+                match direction {
+                    Direction::Read => libc::process_vm_readv(process, &here, 1, &there, 1, 0),
+                    Direction::Write => libc::process_vm_writev(process, &here, 1, &there, 1, 0),
+                }
+            };
+            match usize::try_from(moved) {
+                Ok(0) => return Err(self.no_memory(address, bytes, done)),
+                Ok(moved) => done += moved,
+                Err(_) => return Err(self.error(address, bytes, done)),
+            }
+        }
+        Ok(())
+    }
+
+    fn no_memory(&self, address: u64, bytes: usize, done: usize) -> ProcessMemoryError {
+        let process = self.process;
+        ProcessMemoryError::NoMemory {
+            process,
+            address,
+            bytes,
+            done,
+        }
+    }
+
+    /// What the kernel said just now.
+    fn error(&self, address: u64, bytes: usize, done: usize) -> ProcessMemoryError {
+        let source = io::Error::last_os_error();
+        let process = self.process;
+        match source.raw_os_error() {
+            Some(libc::EPERM | libc::EACCES) => ProcessMemoryError::Refused { process, source },
+            Some(libc::ESRCH) => ProcessMemoryError::Gone { process },
+            Some(libc::EFAULT) => self.no_memory(address, bytes, done),
+            _ => ProcessMemoryError::System { process, source },
+        }
+    }
+}
+
+/// Lets all processes of this user read and write this one's memory, where the security module Yama would let only its
+/// parents. Where there is no Yama, nothing happens.
+pub fn allow_peers() {
+    // SAFETY: sets an attribute of this process and touches no memory. Without Yama it fails, and nothing is needed.
+    unsafe {
+        libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY, 0, 0, 0);
+    }
+}

@@ -1,0 +1,336 @@
+//! One piece of memory laid out as a list of things that two ranks use.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::bell::{Bell, RING_WORDS};
+use crate::board::{Board, ENTRY_WORDS};
+use crate::error::Error;
+use crate::fifo::{FifoProtocol, LowLatency, LowLatency128, Protocol, Simple};
+use crate::mapping::{Handle, Mapping};
+use crate::signal::{Signal, SignalCount};
+use crate::sync::{LINE_BYTES, LINE_WORDS, Ordering, Words};
+
+/// One thing in a segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Item {
+    /// A FIFO.
+    Fifo {
+        /// How slots are handed over.
+        protocol: Protocol,
+        /// Data bytes that a slot takes.
+        slot_bytes: usize,
+    },
+    /// A counter of signals.
+    Signal,
+    /// The bell of the rank that owns the segment.
+    Bell,
+    /// The owner's board of buffer addresses.
+    Board {
+        /// Launches that can be on it at a time.
+        entries: usize,
+    },
+}
+
+impl Item {
+    fn words(self) -> usize {
+        let words = match self {
+            Self::Fifo {
+                protocol,
+                slot_bytes,
+            } => match protocol {
+                Protocol::Simple => Simple::fifo_words(slot_bytes),
+                Protocol::LowLatency => LowLatency::fifo_words(slot_bytes),
+                Protocol::LowLatency128 => LowLatency128::fifo_words(slot_bytes),
+            },
+            Self::Signal => LINE_WORDS,
+            Self::Bell => RING_WORDS,
+            Self::Board { entries } => entries.max(1) * ENTRY_WORDS,
+        };
+        words.next_multiple_of(LINE_WORDS)
+    }
+
+    /// Three numbers that tell items apart.
+    fn numbers(self) -> [u64; 3] {
+        match self {
+            Self::Fifo {
+                protocol,
+                slot_bytes,
+            } => [1, protocol as u64, slot_bytes as u64],
+            Self::Signal => [2, 0, 0],
+            Self::Bell => [3, 0, 0],
+            Self::Board { entries } => [4, entries as u64, 0],
+        }
+    }
+}
+
+impl fmt::Display for Item {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fifo {
+                protocol,
+                slot_bytes,
+            } => {
+                write!(f, "a {protocol:?} FIFO of {slot_bytes}-byte slots")
+            }
+            Self::Signal => f.write_str("a signal"),
+            Self::Bell => f.write_str("a bell"),
+            Self::Board { entries } => write!(f, "a board of {entries} entries"),
+        }
+    }
+}
+
+/// Memory laid out as a list of items, and who took which end.
+///
+/// Every rank owns one, which holds what others send it: FIFOs towards it, signals for it, its bell and its board. The
+/// others, if they are processes, map it by its [`Handle`] with the same list.
+#[derive(Debug)]
+pub struct Segment {
+    mapping: Arc<Mapping>,
+    items: Vec<(Item, Words)>,
+    /// Per item: the ends that were taken.
+    taken: Words,
+}
+
+/// Bits of the word that says which ends of an item were taken.
+const SENDING: u64 = 1;
+const RECEIVING: u64 = 2;
+
+impl Segment {
+    /// A segment within this process.
+    ///
+    /// # Errors
+    /// There is not enough memory.
+    pub fn private(name: &str, items: &[Item]) -> Result<Self, Error> {
+        Self::create(Mapping::private(name, Self::bytes(items))?, items)
+    }
+
+    /// A segment that other processes can open.
+    ///
+    /// # Errors
+    /// There is not enough memory.
+    pub fn shared(name: &str, items: &[Item]) -> Result<Self, Error> {
+        Self::create(Mapping::shared(name, Self::bytes(items))?, items)
+    }
+
+    /// Opens the segment of another process, which was made with the same items.
+    ///
+    /// # Errors
+    /// The memory cannot be opened, or was laid out otherwise.
+    pub fn open(handle: &Handle, items: &[Item]) -> Result<Self, Error> {
+        let segment = Self::new(Mapping::open(handle)?, items)?;
+        let header = segment.header();
+        if header.slice(0, 1)[0].load(Ordering::Acquire) != fingerprint(items) {
+            return Err(Error::Layout {
+                name: segment.mapping.name().to_owned(),
+            });
+        }
+        Ok(segment)
+    }
+
+    /// Bytes of a segment with these items.
+    pub fn bytes(items: &[Item]) -> usize {
+        let words: usize = items.iter().map(|item| item.words()).sum();
+        (LINE_WORDS + taken_words(items) + words) * 8
+    }
+
+    fn create(mapping: Mapping, items: &[Item]) -> Result<Self, Error> {
+        let segment = Self::new(mapping, items)?;
+        segment.header().slice(0, 1)[0].store(fingerprint(items), Ordering::Release);
+        Ok(segment)
+    }
+
+    fn new(mapping: Mapping, items: &[Item]) -> Result<Self, Error> {
+        if mapping.bytes() != Self::bytes(items) {
+            return Err(Error::Layout {
+                name: mapping.name().to_owned(),
+            });
+        }
+        let mapping = Arc::new(mapping);
+        let mut end = LINE_BYTES;
+        let mut next = |words: usize| {
+            let start = end;
+            end += words * 8;
+            Words::new(&mapping, start..end)
+        };
+        let taken = next(taken_words(items));
+        let items = items
+            .iter()
+            .map(|&item| (item, next(item.words())))
+            .collect();
+        Ok(Self {
+            mapping,
+            items,
+            taken,
+        })
+    }
+
+    fn header(&self) -> Words {
+        Words::new(&self.mapping, 0..LINE_BYTES)
+    }
+
+    /// The memory, for its name, its handle and its pages.
+    pub fn mapping(&self) -> &Mapping {
+        &self.mapping
+    }
+
+    /// The sending end of an item that is a FIFO of protocol `P`.
+    ///
+    /// # Errors
+    /// The item is something else, or the end was taken before.
+    pub fn sender<P: FifoProtocol>(&self, index: usize) -> Result<P::Sender, Error> {
+        self.sender_from::<P>(index, 0)
+    }
+
+    /// The receiving end of an item that is a FIFO of protocol `P`.
+    ///
+    /// # Errors
+    /// The item is something else, or the end was taken before.
+    pub fn receiver<P: FifoProtocol>(&self, index: usize) -> Result<P::Receiver, Error> {
+        self.receiver_from::<P>(index, 0)
+    }
+
+    /// As [`Self::sender`], but counting steps from `first_step`; the receiver must name the same.
+    ///
+    /// # Errors
+    /// As [`Self::sender`].
+    pub fn sender_from<P: FifoProtocol>(
+        &self,
+        index: usize,
+        first_step: u64,
+    ) -> Result<P::Sender, Error> {
+        let (slot_bytes, words) = self.fifo::<P>(index)?;
+        self.take(index, SENDING, "sending end")?;
+        Ok(P::sender(words, slot_bytes, first_step))
+    }
+
+    /// As [`Self::receiver`], but counting steps from `first_step`; the sender must name the same.
+    ///
+    /// # Errors
+    /// As [`Self::receiver`].
+    pub fn receiver_from<P: FifoProtocol>(
+        &self,
+        index: usize,
+        first_step: u64,
+    ) -> Result<P::Receiver, Error> {
+        let (slot_bytes, words) = self.fifo::<P>(index)?;
+        self.take(index, RECEIVING, "receiving end")?;
+        Ok(P::receiver(words, slot_bytes, first_step))
+    }
+
+    /// The end of a signal that gives signals.
+    ///
+    /// # Errors
+    /// The item is something else, or the end was taken before.
+    pub fn signal(&self, index: usize) -> Result<Signal, Error> {
+        let words = self
+            .item(index, "a signal", |item| {
+                (item == Item::Signal).then_some(())
+            })?
+            .1;
+        self.take(index, SENDING, "giving end")?;
+        Ok(Signal::new(words.word(0)))
+    }
+
+    /// The end of a signal that takes signals.
+    ///
+    /// # Errors
+    /// The item is something else, or the end was taken before.
+    pub fn signal_count(&self, index: usize) -> Result<SignalCount, Error> {
+        let words = self
+            .item(index, "a signal", |item| {
+                (item == Item::Signal).then_some(())
+            })?
+            .1;
+        self.take(index, RECEIVING, "taking end")?;
+        Ok(SignalCount::new(words.word(0)))
+    }
+
+    /// The bell. Any number of ranks may have it; one, the owner, sleeps on it.
+    ///
+    /// # Errors
+    /// The item is something else.
+    pub fn bell(&self, index: usize) -> Result<Bell, Error> {
+        let words = self
+            .item(index, "a bell", |item| (item == Item::Bell).then_some(()))?
+            .1;
+        Ok(Bell::new(words))
+    }
+
+    /// The board. Any number of ranks may have it; the owner alone publishes.
+    ///
+    /// # Errors
+    /// The item is something else.
+    pub fn board(&self, index: usize) -> Result<Board, Error> {
+        let entries = |item| match item {
+            Item::Board { entries } => Some(entries),
+            _ => None,
+        };
+        let (entries, words) = self.item(index, "a board", entries)?;
+        Ok(Board::new(words, entries))
+    }
+
+    fn fifo<P: FifoProtocol>(&self, index: usize) -> Result<(usize, &Words), Error> {
+        let expected = format!("a {:?} FIFO", P::PROTOCOL);
+        let (slot_bytes, words) = self.item(index, &expected, |item| match item {
+            Item::Fifo {
+                protocol,
+                slot_bytes,
+            } if protocol == P::PROTOCOL => Some(slot_bytes),
+            _ => None,
+        })?;
+        if P::fifo_words(slot_bytes) > self.items[index].0.words() {
+            // A type of this protocol with other lines than the segment is laid out for.
+            return Err(self.wrong_item(index, &expected));
+        }
+        Ok((slot_bytes, words))
+    }
+
+    fn item<T>(
+        &self,
+        index: usize,
+        expected: &str,
+        accept: impl Fn(Item) -> Option<T>,
+    ) -> Result<(T, &Words), Error> {
+        let found = self.items.get(index);
+        let accepted = found.and_then(|(item, words)| Some((accept(*item)?, words)));
+        accepted.ok_or_else(|| self.wrong_item(index, expected))
+    }
+
+    fn wrong_item(&self, index: usize, expected: &str) -> Error {
+        let found = self.items.get(index);
+        Error::Item {
+            name: self.mapping.name().to_owned(),
+            index,
+            found: found.map_or_else(|| "missing".to_owned(), |(item, _)| item.to_string()),
+            expected: expected.to_owned(),
+        }
+    }
+
+    /// Takes an end that only one may hold, in whichever process.
+    fn take(&self, index: usize, end: u64, name: &'static str) -> Result<(), Error> {
+        let before = self.taken.slice(index, 1)[0].fetch_or(end, Ordering::Relaxed);
+        if before & end != 0 {
+            let segment = self.mapping.name().to_owned();
+            return Err(Error::Taken {
+                name: segment,
+                index,
+                end: name,
+            });
+        }
+        Ok(())
+    }
+}
+
+fn taken_words(items: &[Item]) -> usize {
+    items.len().next_multiple_of(LINE_WORDS)
+}
+
+/// Tells lists of items apart (FNV-1a over their numbers); never 0, which is what empty memory holds.
+fn fingerprint(items: &[Item]) -> u64 {
+    let numbers = items.iter().flat_map(|item| item.numbers());
+    let bytes = numbers.flat_map(u64::to_le_bytes);
+    bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    }) | 1
+}

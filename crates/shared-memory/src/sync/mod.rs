@@ -1,0 +1,24 @@
+//! Atomic words of shared memory and what the kernel does with them, for real and under the model checker.
+
+#[cfg(not(loom))]
+mod kernel;
+#[cfg(loom)]
+mod model;
+#[cfg(not(loom))]
+mod real;
+
+#[cfg(not(loom))]
+pub use kernel::{has_asymmetric_fences, heavy_fence, light_fence, sleep, wake, yield_now};
+#[cfg(loom)]
+pub use model::{
+    AtomicU64, Ordering, Word, Words, has_asymmetric_fences, heavy_fence, light_fence, load_bytes,
+    pause, sleep, store_bytes, wake, yield_now,
+};
+#[cfg(not(loom))]
+pub use real::{AtomicU64, Ordering, Word, Words, load_bytes, pause, store_bytes};
+
+/// Bytes between two things that different cores write: two cache lines, for processors fetch lines in pairs.
+pub const LINE_BYTES: usize = 128;
+
+/// 8-byte words of such a line.
+pub const LINE_WORDS: usize = LINE_BYTES / 8;

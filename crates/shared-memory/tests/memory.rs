@@ -1,0 +1,110 @@
+//! Mappings and arenas: what they give, and what they refuse.
+
+#![cfg(not(loom))]
+
+use proptest::prelude::*;
+use shared_memory::{Arena, Error, Handle, Mapping};
+
+#[test]
+fn more_than_the_machine_has_is_refused() {
+    for make in [Mapping::private, Mapping::shared] {
+        let error = make("everything", usize::MAX / 4).unwrap_err();
+        assert!(matches!(error, Error::TooLarge { .. }), "{error}");
+        assert!(
+            error
+                .to_string()
+                .starts_with("shared memory \"everything\": 4611686018427387903 bytes")
+        );
+    }
+}
+
+#[test]
+fn memory_is_zeroed_and_can_be_taken_at_once() {
+    for make in [Mapping::private, Mapping::shared] {
+        let mapping = make("test", 3 << 20).unwrap();
+        mapping.populate().unwrap();
+        // SAFETY: nobody else uses it.
+        let bytes = unsafe { std::slice::from_raw_parts(mapping.base().as_ptr(), mapping.bytes()) };
+        assert!(bytes.iter().all(|&byte| byte == 0));
+    }
+    assert_eq!(Mapping::private("test", 0).unwrap().bytes(), 0);
+}
+
+#[test]
+fn a_handle_is_text_and_names_one_memory() {
+    let mapping = Mapping::shared("test", 5000).unwrap();
+    let handle = mapping.handle().unwrap().unwrap();
+    assert_eq!(handle.to_string().parse::<Handle>().unwrap(), handle);
+    let again = Mapping::open(&handle).unwrap();
+    // SAFETY: both are the same memory, used by this thread alone.
+    unsafe {
+        mapping.base().as_ptr().write_volatile(77);
+        assert_eq!(again.base().as_ptr().read_volatile(), 77);
+    }
+    let other = Handle {
+        inode: handle.inode + 1,
+        ..handle
+    };
+    let error = Mapping::open(&other).unwrap_err();
+    assert!(matches!(error, Error::Foreign { .. }), "{error}");
+    let none = Handle {
+        process: u32::MAX / 2,
+        ..handle
+    };
+    assert!(matches!(
+        Mapping::open(&none).unwrap_err(),
+        Error::Open { .. }
+    ));
+    for text in [
+        "",
+        "1:2:3:4",
+        "1:2:3:4:5:6",
+        "1:2:3:4:x",
+        "99999999999:2:3:4:5",
+    ] {
+        assert!(matches!(
+            text.parse::<Handle>().unwrap_err(),
+            Error::Handle { .. }
+        ));
+    }
+    assert_eq!(Mapping::private("test", 1).unwrap().handle().unwrap(), None);
+}
+
+#[test]
+fn a_full_arena_says_so() {
+    let arena = Arena::new(Mapping::private("small", 1024).unwrap());
+    let first = arena.allocate(600, 8).unwrap();
+    let error = arena.allocate(600, 8).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "arena \"small\": no 600 bytes in a row are left of 1024; make the arena larger or free buffers"
+    );
+    assert!(arena.allocate(usize::MAX, 8).is_err());
+    drop(first);
+    assert!(arena.allocate(1024, 8).is_ok());
+}
+
+proptest! {
+    /// Buffers never overlap, are aligned and inside; when all are back, the arena is whole again.
+    #[test]
+    fn buffers_are_apart(actions in prop::collection::vec((1..9000_usize, 0..13_u32, any::<bool>()), 1..80)) {
+        const BYTES: usize = 1 << 16;
+        let arena = Arena::new(Mapping::private("test", BYTES).unwrap());
+        let mut buffers = Vec::new();
+        for (bytes, alignment, frees) in actions {
+            if frees && !buffers.is_empty() {
+                buffers.swap_remove(bytes % buffers.len());
+            } else if let Ok(buffer) = arena.allocate(bytes, 1 << alignment) {
+                prop_assert_eq!(buffer.offset() % (1 << alignment), 0);
+                prop_assert!(buffer.offset() + buffer.bytes() <= BYTES);
+                buffers.push(buffer);
+            }
+            let mut ranges: Vec<_> =
+                buffers.iter().map(|buffer| (buffer.offset(), buffer.offset() + buffer.bytes())).collect();
+            ranges.sort_unstable();
+            prop_assert!(ranges.windows(2).all(|pair| pair[0].1 <= pair[1].0));
+        }
+        buffers.clear();
+        prop_assert!(arena.allocate(BYTES, 4096).is_ok());
+    }
+}

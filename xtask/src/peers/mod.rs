@@ -1,0 +1,233 @@
+//! `cargo xtask peers`: `topo run --processes` beside Open MPI and MPICH on this machine.
+//!
+//! All of them run the same collectives with the same sizes, one after the other in each round, so that what else the
+//! machine does meets all alike; the median over the rounds counts.
+
+mod install;
+mod report;
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+use install::Peer;
+use report::{Contest, Figures};
+
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Numbers of ranks
+    #[arg(long, value_delimiter = ',', default_value = "2,4")]
+    ranks: Vec<u32>,
+    /// Collectives
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "all-reduce,all-gather,broadcast,reduce-scatter,all-to-all"
+    )]
+    collectives: Vec<String>,
+    /// Rounds; the median counts
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// Smallest size, bytes
+    #[arg(long, default_value_t = 8)]
+    begin: u64,
+    /// Largest size, bytes
+    #[arg(long, default_value_t = 256 << 20)]
+    end: u64,
+    /// From one size to the next
+    #[arg(long, default_value_t = 4)]
+    factor: u64,
+    /// Time for each figure, ms
+    #[arg(long, default_value_t = 30)]
+    time: u64,
+    /// Longest run of one program, s; sizes that it did not reach are left out
+    #[arg(long, default_value_t = 60)]
+    timeout: u64,
+    /// Only these peers: openmpi-4, openmpi-5, mpich-5
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
+    /// The topo program; built if not given
+    #[arg(long)]
+    topo: Option<PathBuf>,
+    /// Write the figures as JSON
+    #[arg(short, long)]
+    output: Option<PathBuf>,
+}
+
+pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let topo = match &arguments.topo {
+        Some(topo) => topo.clone(),
+        None => build(&root)?,
+    };
+    let peers = install::all(&root, &arguments.only)?;
+    ensure!(!peers.is_empty(), "no peer could be installed");
+    let mut contests = Vec::new();
+    for ranks in &arguments.ranks {
+        for collective in &arguments.collectives {
+            let contest = contest(arguments, &topo, &peers, collective, *ranks)?;
+            print!("{}", contest.table());
+            contests.push(contest);
+        }
+    }
+    print!("{}", report::summary(&contests));
+    if let Some(path) = &arguments.output {
+        let text = serde_json::to_string_pretty(&report::json(&contests))?;
+        std::fs::write(path, text + "\n").with_context(|| format!("writing {}", path.display()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Builds the release program and gives its path.
+fn build(root: &Path) -> Result<PathBuf> {
+    let status = Command::new("cargo")
+        .args(["build", "--release", "-p", "topo"])
+        .current_dir(root)
+        .status()
+        .context("running cargo")?;
+    ensure!(status.success(), "topo cannot be built");
+    Ok(install::target(root).join("release/topo"))
+}
+
+fn contest(
+    arguments: &Arguments,
+    topo: &Path,
+    peers: &[Peer],
+    collective: &str,
+    ranks: u32,
+) -> Result<Contest> {
+    let mut own = Figures::default();
+    let mut others: Vec<(String, Figures, u64)> = peers
+        .iter()
+        .map(|peer| (peer.name.to_owned(), Figures::default(), arguments.end))
+        .collect();
+    for round in 0..arguments.rounds {
+        eprintln!(
+            "{collective}, {ranks} ranks: round {} of {}",
+            round + 1,
+            arguments.rounds
+        );
+        for turn in 0..=peers.len() {
+            // Each round begins with another one.
+            match (turn + round) % (peers.len() + 1) {
+                0 => own.add(&run_topo(arguments, topo, collective, ranks)?),
+                at => {
+                    let (_, figures, end) = &mut others[at - 1];
+                    let found = run_peer(arguments, &peers[at - 1], collective, ranks, *end)?;
+                    // What it did not reach once is not asked again.
+                    if let Some((largest, _)) = found.last() {
+                        *end = (*end).min(*largest);
+                    }
+                    figures.add(&found);
+                }
+            }
+        }
+    }
+    Ok(Contest {
+        collective: collective.to_owned(),
+        ranks,
+        own,
+        peers: others
+            .into_iter()
+            .map(|(name, figures, _)| (name, figures))
+            .collect(),
+    })
+}
+
+fn run_topo(
+    arguments: &Arguments,
+    topo: &Path,
+    collective: &str,
+    ranks: u32,
+) -> Result<Vec<(u64, f64)>> {
+    let mut command = Command::new(topo);
+    command.args(["run", collective, "--processes", "--json", "--no-in-place"]);
+    command.args(["--check", "0", "--ranks", &ranks.to_string()]);
+    command.args(["--time", &arguments.time.to_string()]);
+    command.args(["--begin", &arguments.begin.to_string()]);
+    command.args(["--end", &arguments.end.to_string()]);
+    command.args(["--factor", &arguments.factor.to_string()]);
+    if collective == "broadcast" {
+        command.arg("--reply");
+    }
+    let (text, ended) = capture(&mut command, Duration::from_secs(arguments.timeout * 4))?;
+    ensure!(ended, "topo run {collective} did not end in time or failed");
+    let value: Value = serde_json::from_str(&text).context("reading what topo run said")?;
+    let rows = value["rows"].as_array().context("topo run gave no rows")?;
+    // Sizes are named as they were asked for: a block has at least one element.
+    let asked = std::iter::successors(Some(arguments.begin), |size| {
+        size.checked_mul(arguments.factor)
+    });
+    let figure = |(row, size): (&Value, u64)| {
+        let time = row["out_of_place"]["time_us"].as_f64();
+        Ok((size, time.context("a row without a time")?))
+    };
+    rows.iter().zip(asked).map(figure).collect()
+}
+
+fn run_peer(
+    arguments: &Arguments,
+    peer: &Peer,
+    collective: &str,
+    ranks: u32,
+    end: u64,
+) -> Result<Vec<(u64, f64)>> {
+    let mut command = peer.command(ranks);
+    command.arg(collective);
+    for number in [arguments.begin, end, arguments.factor, arguments.time] {
+        command.arg(number.to_string());
+    }
+    let (text, _) = capture(&mut command, Duration::from_secs(arguments.timeout))?;
+    let line = |line: &str| {
+        let (bytes, time) = line.split_once(' ')?;
+        Some((bytes.parse().ok()?, time.trim().parse().ok()?))
+    };
+    Ok(text.lines().filter_map(line).collect())
+}
+
+/// What a program prints until it ends, or until the time is over; and whether it ended well.
+fn capture(command: &mut Command, longest: Duration) -> Result<(String, bool)> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .stdin(Stdio::null())
+        .spawn()
+        .with_context(|| format!("running {program}"))?;
+    let Some(mut stdout) = child.stdout.take() else {
+        bail!("{program} has no standard output");
+    };
+    let reader = std::thread::spawn(move || {
+        let mut text = String::new();
+        // What cannot be read is as good as not said.
+        let _ = stdout.read_to_string(&mut text);
+        text
+    });
+    let began = Instant::now();
+    let mut well = false;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            well = status.success();
+            break;
+        }
+        if began.elapsed() > longest {
+            // MPI's starters hand this on to their processes; a kill they could not.
+            let asked = Command::new("kill").arg(child.id().to_string()).status();
+            let _ = asked.context("asking a program to end")?;
+            let patience = Instant::now();
+            while child.try_wait()?.is_none() && patience.elapsed() < Duration::from_secs(10) {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            child.kill()?;
+            child.wait()?;
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let text = reader.join().unwrap_or_default();
+    Ok((text, well))
+}
