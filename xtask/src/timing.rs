@@ -1,8 +1,9 @@
-//! `cargo xtask timing DIR`: how long planning takes, beside what NCCL's own code took for the same case.
+//! `cargo xtask timing DIR`: how long planning takes, beside what NCCL's own code took for the same case. Both are processor
+//! time of one core, so other work on the computer does not count.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use test_support::golden::Case;
@@ -34,11 +35,20 @@ impl Phases {
     }
 }
 
+/// The processor time of this thread so far.
+fn processor_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
 fn run_once(case: &Case, bytes: &[u8]) -> Result<Phases> {
     let mut phases = Phases::default();
     let request = case.request();
-    let mut mark = Instant::now();
-    let mut lap = || std::mem::replace(&mut mark, Instant::now()).elapsed();
+    let mut mark = processor_time();
+    let mut lap = || {
+        let now = processor_time();
+        now - std::mem::replace(&mut mark, now)
+    };
     let document = topology::xml::parse(case.topology(), bytes)?;
     phases.parse = lap();
     let system = topology::System::from_document(&document)?;

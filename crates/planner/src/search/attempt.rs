@@ -53,7 +53,7 @@ struct Known {
 }
 
 /// The routes that an attempt may use, each with what it is used for.
-fn allowed<'a>(
+pub(super) fn allowed<'a>(
     wiring: &'a Wiring,
     nearby: &'a [Nearby],
     attempt: &Record,
@@ -78,9 +78,19 @@ fn allowed<'a>(
         )
 }
 
+/// What an attempt asks for.
+pub(super) fn asked(attempt: &Record) -> Asked {
+    Asked {
+        intra: Thousandths::amount(attempt.bw_intra),
+        inter: Thousandths::amount(attempt.bw_inter),
+        half_inter: Thousandths::amount(attempt.bw_inter / 2.0),
+        of_port: attempt.bw_inter as i32,
+    }
+}
+
 impl Layouts {
     /// The place of the layout for an attempt.
-    fn of(
+    pub(super) fn of(
         &mut self,
         wiring: &Wiring,
         nearby: &[Nearby],
@@ -110,12 +120,7 @@ impl Layouts {
                 self.uses.push((limits, uses));
                 self.uses.len() - 1
             });
-            let asked = Asked {
-                intra: Thousandths::amount(attempt.bw_intra),
-                inter: Thousandths::amount(attempt.bw_inter),
-                half_inter: Thousandths::amount(attempt.bw_inter / 2.0),
-                of_port: attempt.bw_inter as i32,
-            };
+            let asked = asked(attempt);
             let uses = &self.uses[at].1;
             let mut layout = Layout::new(links, ports, uses, &asked);
             let key = layout.as_mut().and_then(|layout| layout.key.take());
@@ -132,6 +137,11 @@ impl Layouts {
         })
     }
 
+    /// Which bandwidths walk like those of a layout.
+    pub(super) fn speed(&self, at: usize) -> Speed {
+        self.layouts[at].speed
+    }
+
     fn number(&mut self, key: Vec<u64>) -> Speed {
         let known = self.keys.iter().position(|known| *known == key);
         Speed::Like(known.unwrap_or_else(|| {
@@ -143,7 +153,7 @@ impl Layouts {
 
 impl Searcher<'_> {
     /// The lists of ports for an attempt that allows this path type.
-    fn prepare_ports(&mut self, type_inter: PathType) {
+    pub(super) fn prepare_ports(&mut self, type_inter: PathType) {
         let class = self.memo.inter_class(type_inter);
         let known = self.ports.iter().position(|(known, _)| *known == class);
         self.ports_at = known.unwrap_or_else(|| {
@@ -186,10 +196,7 @@ impl Searcher<'_> {
         } else {
             None
         };
-        let speed = known.map_or_else(
-            || Speed::exact(current),
-            |at| self.layouts.layouts[at].speed,
-        );
+        let speed = known.map_or_else(|| Speed::exact(current), |at| self.layouts.speed(at));
         let signature = self.memo.sign(current, speed);
         if let Some(outcome) = self.memo.recall(&signature, current, best) {
             *budget = outcome.budget_left;

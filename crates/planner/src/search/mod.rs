@@ -7,6 +7,8 @@
 mod attempt;
 mod fingerprint;
 mod known_ends;
+#[cfg(test)]
+mod laws;
 mod layout;
 mod memo;
 mod nearby;
