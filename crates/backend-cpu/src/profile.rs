@@ -338,10 +338,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_built_in_profile_is_whole() {
+    fn the_built_in_profile_is_read() {
         let profile = Profile::from_toml("default.toml", DEFAULT_TOML).map_err(|it| it.to_string());
         let profile = profile.expect("the file is right");
-        assert!(!profile.ways.is_empty());
+        assert_eq!(profile.format, FORMAT);
+        assert_eq!(profile.ways.is_empty(), profile.sizes.is_empty());
     }
 
     #[test]
