@@ -233,7 +233,11 @@ impl<B: Backend> Engine<B> {
         let at = match self.index.get(request) {
             Some(at) => *at,
             None => {
-                let prepared = self.prepare(request)?;
+                let prepared = match self.prepare(request) {
+                    Ok(prepared) => prepared,
+                    Err(error) if error.is_common() => return Err(error),
+                    Err(error) => return Err(self.fail(error)),
+                };
                 if self.prepared.len() >= MOST_PREPARED {
                     self.prepared.clear();
                     self.index.clear();
@@ -292,19 +296,19 @@ impl<B: Backend> Engine<B> {
         Error::Broken { rank, failure }
     }
 
-    /// Remembers that the communicator is no good any more, and tells the others.
+    /// Remembers that the communicator is no good any more, and tells the others. They hear what happened first, even
+    /// if this rank leaves before they look.
     #[cold]
     fn fail(&mut self, error: Error) -> Error {
         let rank = self.own.bootstrap.rank();
         let failure = match &error {
             Error::Aborted { failure, .. } => failure.clone(),
-            other => {
-                let what = other.to_string();
-                let failure = Failure { rank, what };
-                self.own.bootstrap.fail(&failure);
-                failure
-            }
+            other => Failure {
+                rank,
+                what: other.to_string(),
+            },
         };
+        self.own.bootstrap.fail(&failure);
         self.failure = Some(failure);
         error
     }

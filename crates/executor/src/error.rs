@@ -129,6 +129,20 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// Whether every rank meets it alike before anything is sent, so that the communicator stays whole.
+    pub(crate) const fn is_common(&self) -> bool {
+        matches!(
+            self,
+            Self::Length { .. }
+                | Self::NoSuchRank { .. }
+                | Self::Unsupported { .. }
+                | Self::NoReduction { .. }
+                | Self::Program { .. }
+        )
+    }
+}
+
 /// What a rank waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waiting {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use plan::program::{Schedule, Transfer};
 use plan::{ElementType, Protocol, Reduction};
 
@@ -33,6 +33,15 @@ Examples:
   topo calibrate -o cpu.toml                   measure all algorithms here, for 2 and 4 ranks
   topo run --ranks 4 all-reduce --profile cpu.toml
   topo calibrate --ranks 2,8 --time 5          other numbers of ranks, 5 ms for each figure";
+
+/// Where ranks run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Bind {
+    /// Each rank on a core of its own, if there are as many
+    Cores,
+    /// Where the kernel wants
+    None,
+}
 
 /// Arguments of `topo run`.
 #[derive(Debug, Args)]
@@ -100,6 +109,9 @@ pub struct RunArguments {
     /// Each broadcast is answered by one from the last rank, which cannot begin before; half of both is the time
     #[arg(long)]
     pub reply: bool,
+    /// Bind each rank to a core of its own, where there are enough, or leave that to the kernel
+    #[arg(long, value_enum, default_value_t = Bind::Cores)]
+    pub bind: Bind,
     /// Give up when a rank waits longer, s
     #[arg(long, value_name = "S", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub timeout: u64,

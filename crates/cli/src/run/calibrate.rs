@@ -138,6 +138,7 @@ fn spec(
         check: false,
         in_place: false,
         reply: collective == Collective::Broadcast,
+        bind: true,
         timeout_s: 60,
         rings: Vec::new(),
         trees: Vec::new(),

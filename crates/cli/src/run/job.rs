@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::arguments::JobArguments;
 use crate::arguments::compare::EditArguments;
-use crate::arguments::run::RunArguments;
+use crate::arguments::run::{Bind, RunArguments};
 use crate::environment::Environment;
 use crate::input::Source;
 use crate::job::{self, Job};
@@ -62,6 +62,8 @@ pub struct Spec {
     pub in_place: bool,
     /// Whether broadcasts are answered.
     pub reply: bool,
+    /// Whether each rank gets a core of its own, where there are enough.
+    pub bind: bool,
     /// How long a rank waits, s.
     pub timeout_s: u64,
     /// The plan's rings, one per channel; empty without a plan.
@@ -201,6 +203,7 @@ pub fn read(
         check: arguments.check == 1,
         in_place: !arguments.no_in_place && collective != Collective::SendRecv,
         reply: arguments.reply,
+        bind: arguments.bind == Bind::Cores,
         timeout_s: arguments.timeout,
         rings: Vec::new(),
         trees: Vec::new(),

@@ -3,6 +3,7 @@
 //! In reading order: [`job`] (what ranks there are and what they do), [`measure`] (what each rank does), [`processes`]
 //! (ranks that are processes).
 
+mod bind;
 pub mod calibrate;
 mod job;
 mod measure;
@@ -76,13 +77,18 @@ pub fn threads(
     let settings = spec.settings()?;
     let backend = |_| Cpu::new(Arc::clone(profile));
     let communicators = Communicator::local(spec.ranks, &settings, backend)?;
+    let cores = bind::cores();
     let mut progress = Some(progress);
     let results: Vec<Result<Vec<Row>>> = std::thread::scope(|scope| {
         let threads: Vec<_> = communicators
             .into_iter()
             .map(|mut communicator| {
                 let mut progress = progress.take();
+                let cores = &cores;
                 scope.spawn(move || {
+                    if spec.bind {
+                        bind::to_own_core(cores, communicator.rank(), spec.ranks);
+                    }
                     measure::sweep(&mut communicator, spec, profile, &mut |size| {
                         if let Some(progress) = &mut progress {
                             progress(size);

@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use backend_cpu::{Cpu, Profile};
 use executor::bootstrap::process::{Client, Server};
-use executor::{Communicator, Failure};
+use executor::{Communicator, Failure, Settings};
 use serde::{Deserialize, Serialize};
 
-use super::{Row, Spec, measure};
+use super::{Row, Spec, bind, measure};
 
 /// Longest order that is read, bytes.
 const LONGEST_ORDER: usize = 64 << 20;
@@ -126,9 +126,17 @@ fn member_of(
     profile: &Arc<Profile>,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Vec<Row>> {
+    // Before this process is bound to one of its cores, for all of them count.
+    let settings = Settings {
+        cores: Some(bind::cores().len().max(1)),
+        ..spec.settings()?
+    };
+    if spec.bind {
+        bind::to_own_core(&bind::cores(), rank, spec.ranks);
+    }
     let bootstrap = Box::new(Client::new(rank, spec.ranks, socket));
     let backend = Cpu::new(Arc::clone(profile));
-    let mut communicator = Communicator::join(backend, bootstrap, &spec.settings()?)?;
+    let mut communicator = Communicator::join(backend, bootstrap, &settings)?;
     measure::sweep(&mut communicator, spec, profile, progress)
 }
 
