@@ -225,7 +225,10 @@ impl Profile {
     pub fn choose(&self, request: &Request, place: Neighbourhood) -> Option<Way> {
         let model = self.of(place);
         let bytes = request.bytes(place.ranks);
-        let can = |estimate: &Estimate<Way>| serves(request, &estimate.way, place.ranks);
+        let can = |estimate: &Estimate<Way>| {
+            let reaches = place.one_host || estimate.way.transfer == Transfer::Fifo;
+            reaches && serves(request, &estimate.way, place.ranks)
+        };
         let estimates = model.estimates(request.collective, bytes).into_iter();
         let best = estimates
             .filter(can)

@@ -16,10 +16,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     println!(
-        "{ranks} ranks, {roots} roots: {:.2} s, {} at most, {:.1} s on the virtual clock",
+        "{ranks} ranks, {roots} roots: {:.2} s, {} at most",
         took.as_secs_f64(),
         peak.unwrap_or("unknown").trim(),
-        scale.virtual_time.as_secs_f64(),
     );
     println!(
         "each rank sent {} to {} parts and {} to {} other messages; roots sent {} messages; {} connections; at most {} \

@@ -15,7 +15,7 @@ pub enum Action<B> {
         /// The connection's number.
         conn: Conn,
         /// Where to.
-        to: SocketAddr,
+        to: Box<SocketAddr>,
         /// What for.
         kind: Kind,
     },

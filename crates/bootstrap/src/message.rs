@@ -28,13 +28,13 @@ pub struct CheckIn {
     pub ring: SocketAddr,
 }
 
-/// A message. `B` is what travels when all tell all: bytes, or in a simulation what stands for them.
+/// A message. Those that are rare are boxed, for there are many of the others. `B` is what travels when all tell all: bytes, or in a simulation what stands for them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Message<B> {
     /// To a root: here I am.
     CheckIn(Box<CheckIn>),
     /// From a root: where the next rank of the ring listens.
-    Next(SocketAddr),
+    Next(Box<SocketAddr>),
     /// To a root: the ring is closed, it is needed no more.
     Done,
     /// First on a ring or peer connection: who connects.
@@ -54,20 +54,10 @@ pub enum Message<B> {
     Failed(Box<Failure>),
     /// This rank is done and will not fail any more.
     Left(u32),
-    /// Asks for an offer.
-    Get {
-        /// The asker's number of the question.
-        ticket: u32,
-        /// Name of the offer.
-        name: String,
-    },
-    /// An offer.
-    Value {
-        /// The number of the question.
-        ticket: u32,
-        /// What is offered.
-        value: Vec<u8>,
-    },
+    /// Asks for an offer, by the asker's number of the question and its name.
+    Get(Box<(u32, String)>),
+    /// An offer, with the number of the question.
+    Value(Box<(u32, Vec<u8>)>),
 }
 
 impl Message<Vec<u8>> {

@@ -269,7 +269,7 @@ impl<B> Root<B> {
         if let Some(ring) = ring {
             self.actions.push_back(Action::Send {
                 conn: entry.conn,
-                message: Message::Next(ring),
+                message: Message::Next(Box::new(ring)),
             });
         }
     }

@@ -18,6 +18,9 @@ use crate::link::Kind;
 use crate::machine::{Action, STAGGER_RATE, STAGGER_THRESHOLD, Timing, group, root_of};
 use crate::message::{CheckIn, Conn, Message};
 
+/// Room for actions that is kept when there are none.
+const MOST_KEPT: usize = 64;
+
 /// Where a rank stands in its job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
@@ -175,7 +178,12 @@ impl<T: Table> Member<T> {
 
     /// What to do next.
     pub fn poll_action(&mut self) -> Option<Action<T::Block>> {
-        self.actions.pop_front()
+        let action = self.actions.pop_front();
+        if action.is_none() && self.actions.capacity() > MOST_KEPT {
+            // What came while a neighbour was not there yet goes on at once; its memory is not needed again.
+            self.actions = VecDeque::new();
+        }
+        action
     }
 
     /// Whether all have met, and told each other of themselves.
@@ -263,6 +271,7 @@ impl<T: Table> Member<T> {
 
     fn connect(&mut self, to: SocketAddr, kind: Kind) -> Conn {
         let conn = self.new_conn();
+        let to = Box::new(to);
         self.actions.push_back(Action::Connect { conn, to, kind });
         conn
     }
@@ -353,7 +362,7 @@ impl<T: Table> Member<T> {
             self.send(conn, Message::Hello(rank));
         }
         for (ticket, name) in queue {
-            self.send(conn, Message::Get { ticket, name });
+            self.send(conn, Message::Get(Box::new((ticket, name))));
         }
     }
 
@@ -384,7 +393,7 @@ impl<T: Table> Member<T> {
             return;
         };
         match (self.others[at].purpose.clone(), message) {
-            (Purpose::Root(_), Message::Next(next)) => self.connect_next(next),
+            (Purpose::Root(_), Message::Next(next)) => self.connect_next(*next),
             (Purpose::Root(_), Message::Failed(failure)) => self.fail_as(*failure, None),
             (Purpose::Unknown(Kind::Ring), Message::Hello(rank)) => {
                 self.others.remove(at);
@@ -393,16 +402,17 @@ impl<T: Table> Member<T> {
             (Purpose::Unknown(Kind::Peer), Message::Hello(rank)) => {
                 self.others[at].purpose = Purpose::Asker(rank);
             }
-            (Purpose::Asker(_), Message::Get { ticket, name }) => match self.offers.get(&name) {
+            (Purpose::Asker(_), Message::Get(question)) => match self.offers.get(&question.1) {
                 Some(value) => {
                     let value = value.clone();
-                    self.send(conn, Message::Value { ticket, value });
+                    self.send(conn, Message::Value(Box::new((question.0, value))));
                 }
-                None => self.askers.entry(name).or_default().push((conn, ticket)),
+                None => {
+                    let (ticket, name) = *question;
+                    self.askers.entry(name).or_default().push((conn, ticket));
+                }
             },
-            (Purpose::Peer(_), Message::Value { ticket, value }) => {
-                self.values.push((ticket, value));
-            }
+            (Purpose::Peer(_), Message::Value(answer)) => self.values.push(*answer),
             (purpose, _) => {
                 let rank = match purpose {
                     Purpose::Peer(rank) | Purpose::Asker(rank) => rank,

@@ -10,7 +10,7 @@ impl<T: Table> Member<T> {
     pub fn publish(&mut self, name: String, value: Vec<u8>) {
         for (conn, ticket) in self.askers.remove(&name).unwrap_or_default() {
             let value = value.clone();
-            self.send(conn, Message::Value { ticket, value });
+            self.send(conn, Message::Value(Box::new((ticket, value))));
         }
         let own = self.own_askers(&name);
         for ticket in own {
@@ -45,7 +45,7 @@ impl<T: Table> Member<T> {
         match known {
             Some(other) if other.open => {
                 let conn = other.conn;
-                self.send(conn, Message::Get { ticket, name });
+                self.send(conn, Message::Get(Box::new((ticket, name))));
             }
             Some(other) => other.queue.push((ticket, name)),
             None => {

@@ -15,8 +15,8 @@ use crate::message::{Conn, Message};
 use crate::root::Root;
 use crate::simulation::random::Random;
 
-/// Time that every message is on its way.
-const LATENCY: Duration = Duration::from_micros(50);
+/// Messages that a node takes before what it says to them is sent.
+const AT_A_TIME: usize = 64;
 
 /// What came of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,8 +25,6 @@ pub struct Scale {
     pub ranks: u32,
     /// Roots.
     pub roots: u32,
-    /// Time on the virtual clock until the last rank had met all others.
-    pub virtual_time: Duration,
     /// Connections that were opened and proved.
     pub connections: u64,
     /// Parts of the exchange that each rank sent; least and most over the ranks.
@@ -72,13 +70,6 @@ enum What {
     Message(Message<u32>),
 }
 
-struct Event {
-    at: Duration,
-    node: u32,
-    conn: Conn,
-    what: What,
-}
-
 /// A node's connections: by number, the node at the other end and its number there.
 type Ends = Vec<Option<(u32, Conn)>>;
 
@@ -86,8 +77,9 @@ struct Network<'a> {
     members: Vec<Member<Shared<'a>>>,
     roots: Vec<Root<u32>>,
     ends: Vec<Ends>,
-    /// In order of time, for all take equally long.
-    events: VecDeque<Event>,
+    /// What has come for each node. Messages of one connection stay in order; that is all that sockets promise.
+    inboxes: Vec<VecDeque<(Conn, What)>>,
+    on_way: usize,
     key: Key,
     random: Random,
     connections: u64,
@@ -149,7 +141,8 @@ pub fn run(ranks: u32, roots: u32, seed: u64) -> Result<Scale, Failure> {
             .map(|root| Root::new(ranks, roots, root, timing))
             .collect(),
         ends: vec![Vec::new(); nodes],
-        events: VecDeque::new(),
+        inboxes: (0..nodes).map(|_| VecDeque::new()).collect(),
+        on_way: 0,
         key: Key::of_secret(b"a simulation"),
         random: Random::new(seed),
         connections: 0,
@@ -158,7 +151,7 @@ pub fn run(ranks: u32, roots: u32, seed: u64) -> Result<Scale, Failure> {
         of_roots: 0,
         most: 0,
     };
-    let now = network.run()?;
+    network.run()?;
     let bounds = |counts: &[u32]| {
         (
             counts.iter().copied().min().unwrap_or(0),
@@ -168,7 +161,6 @@ pub fn run(ranks: u32, roots: u32, seed: u64) -> Result<Scale, Failure> {
     Ok(Scale {
         ranks,
         roots,
-        virtual_time: now,
         connections: network.connections,
         parts: bounds(&network.parts),
         others: bounds(&network.others),
@@ -178,39 +170,21 @@ pub fn run(ranks: u32, roots: u32, seed: u64) -> Result<Scale, Failure> {
 }
 
 impl Network<'_> {
-    fn run(&mut self) -> Result<Duration, Failure> {
-        let mut now = Duration::ZERO;
+    fn run(&mut self) -> Result<(), Failure> {
         let ranks = self.members.len() as u32;
-        // Ranks that come later, in order of their time.
-        let mut later: Vec<(Duration, u32)> = Vec::new();
         for rank in 0..ranks {
-            self.carry_out(rank, now);
+            // Ranks of large groups come later.
             let begins = self.members[rank as usize].next_deadline();
-            let begins = begins.filter(|at| *at < Timing::default().join);
-            later.extend(begins.map(|at| (at, rank)));
+            if let Some(begins) = begins.filter(|at| *at < Timing::default().join) {
+                self.members[rank as usize].tick(begins);
+            }
+            self.carry_out(rank);
         }
-        later.sort_unstable();
-        let mut later = later.into_iter().peekable();
-        let mut end = now;
-        loop {
-            let first = self.events.front().map(|event| event.at);
-            if let Some((at, rank)) =
-                later.next_if(|(at, _)| first.is_none_or(|first| *at <= first))
-            {
-                now = now.max(at);
-                self.members[rank as usize].tick(now);
-                self.carry_out(rank, now);
-                continue;
-            }
-            let Some(event) = self.events.pop_front() else {
-                break;
-            };
-            now = event.at;
-            let part = matches!(event.what, What::Message(Message::Block { .. }));
-            if part {
-                end = now;
-            }
-            self.happen(event, now);
+        // Round the ring and back again, each node doing all that has come for it.
+        let nodes = self.inboxes.len() as u32;
+        while self.on_way > 0 {
+            (0..nodes).for_each(|node| self.work(node));
+            (0..nodes).rev().for_each(|node| self.work(node));
         }
         for member in &self.members {
             if let Some(failure) = member.failure() {
@@ -221,14 +195,31 @@ impl Network<'_> {
                 return Err(Failure::new(table.own.rank, "it did not meet all others"));
             }
         }
-        Ok(end)
+        Ok(())
+    }
+
+    fn work(&mut self, node: u32) {
+        let mut inbox = std::mem::take(&mut self.inboxes[node as usize]);
+        self.on_way -= inbox.len();
+        for (at, (conn, what)) in inbox.drain(..).enumerate() {
+            self.happen(node, conn, what);
+            // As with sockets, of which many messages are read at a time.
+            if at % AT_A_TIME == 0 {
+                self.carry_out(node);
+            }
+        }
+        self.carry_out(node);
+    }
+
+    fn post(&mut self, node: u32, conn: Conn, what: What) {
+        self.inboxes[node as usize].push_back((conn, what));
+        self.on_way += 1;
+        self.most = self.most.max(self.on_way);
     }
 
     #[inline]
-    fn happen(&mut self, event: Event, now: Duration) {
-        let Event {
-            node, conn, what, ..
-        } = event;
+    fn happen(&mut self, node: u32, conn: Conn, what: What) {
+        let now = Duration::ZERO;
         let ranks = self.members.len() as u32;
         match what {
             What::Message(message) if node < ranks => {
@@ -249,15 +240,9 @@ impl Network<'_> {
                 };
                 self.join((node, conn), from);
                 self.join(from, (node, conn));
-                self.events.push_back(Event {
-                    at: now,
-                    node: from.0,
-                    conn: from.1,
-                    what: What::Connected,
-                });
+                self.post(from.0, from.1, What::Connected);
             }
         }
-        self.carry_out(node, now);
     }
 
     fn join(&mut self, (node, conn): (u32, Conn), to: (u32, Conn)) {
@@ -270,7 +255,7 @@ impl Network<'_> {
     }
 
     #[inline]
-    fn carry_out(&mut self, node: u32, now: Duration) {
+    fn carry_out(&mut self, node: u32) {
         let ranks = self.members.len() as u32;
         loop {
             let action = if node < ranks {
@@ -288,24 +273,14 @@ impl Network<'_> {
                     } else {
                         self.others[node as usize] += 1;
                     }
-                    if let Some(Some((to, conn))) = self.ends[node as usize].get(conn.0 as usize) {
-                        self.events.push_back(Event {
-                            at: now + LATENCY,
-                            node: *to,
-                            conn: *conn,
-                            what: What::Message(message),
-                        });
-                        self.most = self.most.max(self.events.len());
+                    let end = self.ends[node as usize].get(conn.0 as usize);
+                    if let Some(Some((to, conn))) = end {
+                        self.post(*to, *conn, What::Message(message));
                     }
                 }
                 Action::Connect { conn, to, kind } => {
                     self.prove(kind);
-                    self.events.push_back(Event {
-                        at: now + LATENCY,
-                        node: node_at(&to),
-                        conn,
-                        what: What::Accepted(kind, (node, conn)),
-                    });
+                    self.post(node_at(&to), conn, What::Accepted(kind, (node, conn)));
                 }
                 Action::Close { .. } => {}
             }

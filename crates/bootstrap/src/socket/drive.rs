@@ -242,7 +242,7 @@ impl Drive {
             let Some(action) = action else { return };
             match action {
                 Action::Connect { conn, to, kind } => {
-                    match Connection::connect(to, &self.key, kind) {
+                    match Connection::connect(*to, &self.key, kind) {
                         Ok(connection) => self.open.push((conn, connection)),
                         Err(error) => {
                             let ending = Ending::Refused(error.to_string());
