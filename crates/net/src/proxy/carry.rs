@@ -89,6 +89,7 @@ pub struct Outgoing {
 }
 
 impl Outgoing {
+    /// Carries these slots through these pipes; `checks` says whether each slot carries a checksum.
     pub fn new(slots: Box<dyn Outflow>, pipes: Vec<Box<dyn Pipe>>, checks: bool) -> Self {
         Self {
             slots,
@@ -101,6 +102,7 @@ impl Outgoing {
         }
     }
 
+    /// Its pipes.
     pub fn pipes(&self) -> &[Box<dyn Pipe>] {
         &self.pipes
     }
@@ -165,11 +167,12 @@ pub struct Incoming {
     header_read: usize,
     /// Bytes that each pipe brought of the slot that is on its way.
     read: Vec<usize>,
-    /// There is no room for the slot that is on its way.
-    pub held_up: bool,
+    /// Pipes of which more is awaited; none if there is no room for the slot that is on its way.
+    pub wanted: Vec<bool>,
 }
 
 impl Incoming {
+    /// Posts what these pipes bring.
     pub fn new(slots: Box<dyn Inflow>, pipes: Vec<Box<dyn Pipe>>) -> Self {
         Self {
             slots,
@@ -177,11 +180,12 @@ impl Incoming {
             header: [0; HEADER_BYTES],
             header_read: 0,
             read: vec![0; pipes.len()],
+            wanted: vec![false; pipes.len()],
             pipes,
-            held_up: false,
         }
     }
 
+    /// Its pipes.
     pub fn pipes(&self) -> &[Box<dyn Pipe>] {
         &self.pipes
     }
@@ -198,14 +202,17 @@ impl Incoming {
     pub fn go_on(&mut self) -> Result<usize, CarryError> {
         let mut posted = 0;
         let count = self.pipes.len();
-        self.held_up = false;
+        self.wanted.fill(false);
         loop {
             while self.header_read < HEADER_BYTES {
                 let rest = &mut self.header[self.header_read..];
                 match progress(self.pipes[0].read(rest))? {
                     Some(0) => return Err(CarryError::Ended),
                     Some(read) => self.header_read += read,
-                    None => return Ok(posted),
+                    None => {
+                        self.wanted[0] = true;
+                        return Ok(posted);
+                    }
                 }
             }
             let bytes = number(&self.header[4..8]) as usize;
@@ -218,7 +225,6 @@ impl Incoming {
                 ));
             }
             let Some(room) = self.slots.room(bytes) else {
-                self.held_up = true;
                 return Ok(posted);
             };
             let mut done = true;
@@ -229,7 +235,7 @@ impl Incoming {
                         Some(0) => return Err(CarryError::Ended),
                         Some(read) => self.read[at] += read,
                         None => {
-                            done = false;
+                            (self.wanted[at], done) = (true, false);
                             break;
                         }
                     }
