@@ -11,14 +11,13 @@ use bootstrap::socket::{Config, listen};
 use bootstrap::{Key, PeerInfo, Timing};
 use executor::bootstrap::{Bootstrap, Offer};
 use executor::{Error, Failure, Network, Route, Transport};
+use shared_memory::Bell;
 use shared_memory::fifo::relay::{Inflow, Outflow};
-use shared_memory::{Bell, Handle, Mapping};
 
 use crate::host::Host;
 use crate::proxy::thread::{Common, Proxy, Way, bell};
-
-/// Bytes of the memory by which ranks of a host find out whether they can share any.
-const TRIAL_BYTES: usize = 4096;
+use crate::reach::{Reached, agree, reached};
+use crate::regroup::Survivor;
 
 /// How a rank joins.
 #[derive(Debug)]
@@ -55,21 +54,6 @@ pub struct Options {
     pub nics: Vec<u32>,
 }
 
-/// How ranks are reached, for the head of a table.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reached {
-    /// Ranks of the own host, with which memory is shared.
-    pub shared: u32,
-    /// Ranks of other hosts.
-    pub far: u32,
-    /// Ranks of the own host with which memory cannot be shared, and why not.
-    pub fallen_back: Vec<(u32, String)>,
-    /// Interfaces and their addresses.
-    pub interfaces: Vec<(String, SocketAddr)>,
-    /// Names of all hosts, each once.
-    pub hosts: Vec<String>,
-}
-
 /// The bootstrap of a rank among ranks of several hosts.
 pub struct Hosts {
     rank: u32,
@@ -78,26 +62,53 @@ pub struct Hosts {
     transports: Vec<Transport>,
     reached: Reached,
     key: Key,
-    options: NetOptions,
+    generation: u64,
+    base: Arc<Base>,
+    gathering: TcpListener,
+    spare_cores: bool,
     /// Before the service, for what was posted is sent before this rank says that it is done.
     proxies: Vec<Proxy>,
     service: Option<Service>,
     listeners: Vec<TcpListener>,
     bell: Bell,
     alarms: Arc<[std::os::fd::OwnedFd]>,
-    linger: Duration,
-}
-
-struct NetOptions {
-    sockets: u16,
-    checks: bool,
-    nics: Vec<u32>,
-    join: Duration,
-    spare_cores: bool,
 }
 
 /// How long posting what is left may take at the end.
 const DRAIN_TIME: Duration = Duration::from_secs(5);
+
+/// What stays the same in every communicator that comes out of a job.
+#[derive(Debug)]
+pub(crate) struct Base {
+    interfaces: Vec<Interface>,
+    host: Host,
+    version: String,
+    fingerprint: [u8; 32],
+    device: String,
+    pub timing: Timing,
+    share_memory: bool,
+    sockets: u16,
+    checks: bool,
+    nics: Vec<u32>,
+}
+
+impl Base {
+    /// Listens on the first interface, at a free port.
+    pub fn listen(&self) -> std::io::Result<TcpListener> {
+        listen(self.interfaces[0].address)
+    }
+}
+
+/// What differs.
+pub(crate) struct Ring {
+    pub rank: u32,
+    pub ranks: u32,
+    pub key: Key,
+    pub meeting: Meeting,
+    pub roots: Vec<(u32, TcpListener)>,
+    pub listener: TcpListener,
+    pub generation: u64,
+}
 
 impl Hosts {
     /// Meets the other ranks, and finds out how each is reached.
@@ -107,50 +118,76 @@ impl Hosts {
     pub fn join(options: Options) -> Result<Self, Error> {
         let Options { rank, ranks, .. } = options;
         let refused = |why: String| Error::Bootstrap { rank, why };
-        let system = |error: std::io::Error| refused(error.to_string());
-        let all = interface::list().map_err(system)?;
-        let chosen = interface::choose(&all, &options.interfaces).map_err(refused)?;
-        let listener = listen(chosen[0].address).map_err(system)?;
-        let nics: Result<Vec<TcpListener>, _> =
-            chosen.iter().map(|it| listen(it.address)).collect();
+        let all = interface::list().map_err(|error| refused(error.to_string()))?;
+        let interfaces = interface::choose(&all, &options.interfaces).map_err(refused)?;
+        let base = Base {
+            interfaces,
+            host: options.host,
+            version: options.version,
+            fingerprint: options.fingerprint,
+            device: options.device,
+            timing: options.timing,
+            share_memory: options.share_memory,
+            sockets: options.sockets.clamp(1, 64),
+            checks: options.checks,
+            nics: options.nics,
+        };
+        let listener = base.listen().map_err(|error| refused(error.to_string()))?;
+        Self::meet(
+            Arc::new(base),
+            Ring {
+                rank,
+                ranks,
+                key: options.key,
+                meeting: options.meeting,
+                roots: options.roots,
+                listener,
+                generation: 0,
+            },
+        )
+    }
+
+    pub(crate) fn meet(base: Arc<Base>, ring: Ring) -> Result<Self, Error> {
+        let Ring { rank, ranks, .. } = ring;
+        let system = |error: std::io::Error| Error::Bootstrap {
+            rank,
+            why: error.to_string(),
+        };
+        let nics: std::io::Result<Vec<TcpListener>> = base
+            .interfaces
+            .iter()
+            .map(|it| listen(it.address))
+            .collect();
         let listeners = nics.map_err(system)?;
         let addresses: std::io::Result<Vec<SocketAddr>> =
             listeners.iter().map(TcpListener::local_addr).collect();
         let info = PeerInfo {
             rank,
-            version: options.version.clone(),
-            fingerprint: options.fingerprint,
-            host: options.host.identity,
-            host_name: options.host.name.clone(),
+            version: base.version.clone(),
+            fingerprint: base.fingerprint,
+            host: base.host.identity,
+            host_name: base.host.name.clone(),
             process: std::process::id(),
-            device: options.device.clone(),
-            address: chosen[0].address,
+            device: base.device.clone(),
+            address: base.interfaces[0].address,
             nics: addresses.map_err(system)?,
         };
+        // Those that go on after a failure gather where the rank listened before.
+        let gathering = ring.listener.try_clone().map_err(system)?;
         let service = Service::join(Config {
-            key: options.key.clone(),
+            key: ring.key.clone(),
             ranks,
-            meeting: options.meeting.clone(),
-            roots: options.roots,
-            listener,
+            meeting: ring.meeting,
+            roots: ring.roots,
+            listener: ring.listener,
             info,
-            timing: options.timing,
+            timing: base.timing,
         });
         let service = service.map_err(|error| of_service(rank, error))?;
         let infos = service.infos();
-        let infos = if infos.is_empty() {
-            return Err(refused("the ranks have not met".to_owned()));
-        } else {
-            infos
-        };
-        let (transports, fallen_back) = agree(
-            &service,
-            &infos,
-            rank,
-            options.share_memory,
-            options.timing.join,
-        )?;
-        let reached = reached(&infos, &transports, rank, fallen_back, &chosen);
+        let (transports, fallen_back) =
+            agree(&service, &infos, rank, base.share_memory, base.timing.join)?;
+        let reached = reached(&infos, &transports, rank, fallen_back, &base.interfaces);
         let (bell, alarms) = bell(listeners.len()).map_err(system)?;
         let here = transports.iter().filter(|it| **it != Transport::Net);
         let threads = here.count() * (1 + listeners.len());
@@ -161,20 +198,88 @@ impl Hosts {
             infos,
             transports,
             reached,
-            key: options.key,
-            options: NetOptions {
-                sockets: options.sockets.clamp(1, 64),
-                checks: options.checks,
-                nics: options.nics,
-                join: options.timing.join,
-                spare_cores: threads <= cores,
-            },
+            key: ring.key,
+            generation: ring.generation,
+            base,
+            gathering,
+            spare_cores: threads <= cores,
             proxies: Vec::new(),
             service: Some(service),
             listeners,
             bell,
             alarms,
-            linger: DRAIN_TIME,
+        })
+    }
+
+    /// The ranks of one colour as a communicator of their own, in the order of `order` and then of their ranks; none for a
+    /// colour below 0. All ranks call it together.
+    ///
+    /// # Errors
+    /// The others do not, or fail.
+    pub fn split(&mut self, colour: i32, order: i32) -> Result<Option<Self>, Error> {
+        let rank = self.rank;
+        let system = |error: std::io::Error| Error::Bootstrap {
+            rank,
+            why: error.to_string(),
+        };
+        let listener = self.base.listen().map_err(system)?;
+        let address = listener.local_addr().map_err(system)?;
+        let told = postcard::to_allocvec(&(colour, order, address)).unwrap_or_default();
+        let all = self.service()?.exchange(told, self.base.timing.join);
+        let all = all.map_err(|error| of_service(rank, error))?;
+        self.generation += 1;
+        if colour < 0 {
+            return Ok(None);
+        }
+        let mut members: Vec<(i32, u32, SocketAddr)> = Vec::new();
+        for (part, rank) in all.iter().zip(0..) {
+            let (theirs, order, address): (i32, i32, SocketAddr) = postcard::from_bytes(part)
+                .map_err(|_| Error::Bootstrap {
+                    rank: self.rank,
+                    why: format!("rank {rank} says nothing sensible of how to split"),
+                })?;
+            if theirs == colour {
+                members.push((order, rank, address));
+            }
+        }
+        members.sort_unstable_by_key(|(order, rank, _)| (*order, *rank));
+        let place = members
+            .iter()
+            .position(|(_, it, _)| *it == rank)
+            .unwrap_or(0);
+        let (_, _, next) = members[(place + 1) % members.len()];
+        let key = self.key.child(&format!("split {colour}"), self.generation);
+        let ring = Ring {
+            rank: place as u32,
+            ranks: members.len() as u32,
+            key,
+            meeting: Meeting::Known(next),
+            roots: Vec::new(),
+            listener,
+            generation: 0,
+        };
+        Self::meet(Arc::clone(&self.base), ring).map(Some)
+    }
+
+    /// By what this rank can go on should others fail. To be taken before the communicator is made.
+    ///
+    /// # Errors
+    /// There is no descriptor left.
+    pub fn survivor(&self) -> Result<Survivor, Error> {
+        let listener = self
+            .gathering
+            .try_clone()
+            .map_err(|error| Error::Bootstrap {
+                rank: self.rank,
+                why: error.to_string(),
+            })?;
+        Ok(Survivor {
+            rank: self.rank,
+            infos: self.infos.clone(),
+            key: self.key.clone(),
+            generation: self.generation,
+            base: Arc::clone(&self.base),
+            listener,
         })
     }
 
@@ -202,12 +307,12 @@ impl Hosts {
 
     /// The NIC of a route: what the plan says, or the channel's number.
     fn nic(&self, route: &Route, nics: usize) -> usize {
-        let named = self.options.nics.get(usize::from(route.channel));
+        let named = self.base.nics.get(usize::from(route.channel));
         named.map_or(usize::from(route.channel), |it| *it as usize) % nics.max(1)
     }
 }
 
-fn of_service(rank: u32, error: service::Error) -> Error {
+pub(crate) fn of_service(rank: u32, error: service::Error) -> Error {
     match error {
         service::Error::Failed(failure) => Error::Aborted {
             rank,
@@ -220,105 +325,6 @@ fn of_service(rank: u32, error: service::Error) -> Error {
             rank,
             why: other.to_string(),
         },
-    }
-}
-
-/// How each rank is reached, and the ranks of the own host with which memory cannot be shared. Two ranks share memory if
-/// both can open what the other made; all hear of all trials, so both ends of a pair say the same.
-fn agree(
-    service: &Service,
-    infos: &[PeerInfo],
-    rank: u32,
-    share: bool,
-    longest: Duration,
-) -> Result<(Vec<Transport>, Vec<(u32, String)>), Error> {
-    let of = |error| of_service(rank, error);
-    let own = infos[rank as usize].host;
-    let here = |peer: u32| infos[peer as usize].host == own && peer != rank;
-    // The memory lives until all have tried to open it.
-    let trial = if share {
-        shared_memory::process_memory::allow_peers();
-        let made = Mapping::shared("trial", TRIAL_BYTES);
-        made.and_then(|it| it.populate().map(|()| it))
-            .map_err(|error| error.to_string())
-    } else {
-        Err("NCCL_SHM_DISABLE is set".to_owned())
-    };
-    let handle = match &trial {
-        Ok(mapping) => match mapping.handle() {
-            Ok(Some(handle)) => format!("+{handle}"),
-            Ok(None) => "-its memory has no handle".to_owned(),
-            Err(error) => format!("-{error}"),
-        },
-        Err(why) => format!("-{why}"),
-    };
-    let handles = service.exchange(handle.into_bytes(), longest).map_err(of)?;
-    let mut problems: Vec<(u32, String)> = Vec::new();
-    for peer in (0..infos.len() as u32).filter(|peer| here(*peer)) {
-        let text = String::from_utf8_lossy(&handles[peer as usize]).into_owned();
-        if let Err(why) = &trial {
-            problems.push((peer, format!("rank {rank} cannot share memory: {why}")));
-            continue;
-        }
-        let opened = match text.strip_prefix('+') {
-            Some(handle) => handle
-                .parse::<Handle>()
-                .and_then(|handle| Mapping::open(&handle))
-                .map_err(|error| error.to_string()),
-            None => Err(format!(
-                "rank {peer} cannot share memory: {}",
-                text.trim_start_matches('-')
-            )),
-        };
-        problems.extend(opened.err().map(|why| (peer, why)));
-    }
-    let told = postcard::to_allocvec(&problems).unwrap_or_default();
-    let all = service.exchange(told, longest).map_err(of)?;
-    drop(trial);
-    let mut transports = vec![Transport::Net; infos.len()];
-    let mut fallen_back = Vec::new();
-    for peer in 0..infos.len() as u32 {
-        if peer == rank {
-            transports[peer as usize] = Transport::P2p;
-        } else if here(peer) {
-            let theirs: Vec<(u32, String)> =
-                postcard::from_bytes(&all[peer as usize]).unwrap_or_default();
-            let mine = problems.iter().find(|(other, _)| *other == peer);
-            let theirs = theirs.iter().find(|(other, _)| *other == rank);
-            match mine.or(theirs) {
-                Some((_, why)) => fallen_back.push((peer, why.clone())),
-                None => transports[peer as usize] = Transport::Shm,
-            }
-        }
-    }
-    Ok((transports, fallen_back))
-}
-
-fn reached(
-    infos: &[PeerInfo],
-    transports: &[Transport],
-    rank: u32,
-    fallen_back: Vec<(u32, String)>,
-    chosen: &[Interface],
-) -> Reached {
-    let count = |wanted: Transport| transports.iter().filter(|it| **it == wanted).count() as u32;
-    let mut hosts: Vec<(u64, String)> = Vec::new();
-    for info in infos {
-        if !hosts.iter().any(|(host, _)| *host == info.host) {
-            hosts.push((info.host, info.host_name.clone()));
-        }
-    }
-    let nics = &infos[rank as usize].nics;
-    Reached {
-        shared: count(Transport::Shm),
-        far: count(Transport::Net) - fallen_back.len() as u32,
-        fallen_back,
-        interfaces: chosen
-            .iter()
-            .zip(nics)
-            .map(|(it, nic)| (it.name.clone(), *nic))
-            .collect(),
-        hosts: hosts.into_iter().map(|(_, name)| name).collect(),
     }
 }
 
@@ -386,7 +392,7 @@ impl Network for Hosts {
             bell: self.bell.clone(),
             own_bell,
             alarms: Arc::clone(&self.alarms),
-            spare_cores: self.options.spare_cores,
+            spare_cores: self.spare_cores,
         };
         for (listener, nic) in self.listeners.drain(..).zip(0..) {
             match Proxy::start(&common, nic, listener) {
@@ -409,19 +415,15 @@ impl Network for Hosts {
         let to = theirs[self.nic(route, theirs.len())];
         let way = Way {
             to,
-            sockets: self.options.sockets,
-            checks: self.options.checks,
-            longest: self.options.join,
+            sockets: self.base.sockets,
+            checks: self.base.checks,
+            longest: self.base.timing.join,
         };
         let Some(proxy) = self.proxies.get(nic) else {
             return Err(self.no_proxy());
         };
-        proxy
-            .send(route, slots, &way)
-            .map_err(|failure| Error::Bootstrap {
-                rank: self.rank,
-                why: failure.to_string(),
-            })
+        let sent = proxy.send(route, slots, &way);
+        sent.map_err(|failure| of_service(self.rank, service::Error::Failed(failure)))
     }
 
     fn receive(&mut self, route: &Route, slots: Box<dyn Inflow>) -> Result<(), Error> {
@@ -452,7 +454,7 @@ impl Drop for Hosts {
             .as_ref()
             .is_some_and(|it| it.failure(None).is_some());
         if !failed {
-            let until = Instant::now() + self.linger;
+            let until = Instant::now() + DRAIN_TIME;
             for proxy in &self.proxies {
                 proxy.drain(until);
             }

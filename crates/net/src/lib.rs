@@ -10,7 +10,10 @@
 pub mod host;
 pub mod hosts;
 pub mod proxy;
+mod reach;
 pub mod regroup;
 
 pub use host::Host;
-pub use hosts::{Hosts, Options, Reached};
+pub use hosts::{Hosts, Options};
+pub use reach::Reached;
+pub use regroup::Survivor;

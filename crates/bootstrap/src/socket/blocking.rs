@@ -17,28 +17,16 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Connects, trying again while it is refused, until the time is over.
+    /// Connects.
     ///
     /// # Errors
-    /// It was refused until the end, or the other side knows another key.
+    /// Nobody listens there, or the other side knows another key or is too slow.
     pub fn open(to: SocketAddr, key: &Key, kind: Kind, longest: Duration) -> Result<Self, Ending> {
         let until = Instant::now() + longest;
-        loop {
-            let left = until
-                .saturating_duration_since(Instant::now())
-                .max(Duration::from_millis(1));
-            match TcpStream::connect_timeout(&to, left) {
-                Ok(stream) => {
-                    let nonce = nonce().map_err(|error| Ending::Broken(error.to_string()))?;
-                    let link = Link::connect(key, kind, nonce);
-                    return Self::prove(stream, link, until);
-                }
-                Err(error) if Instant::now() >= until => {
-                    return Err(Ending::Refused(error.to_string()));
-                }
-                Err(_) => std::thread::sleep(left.min(Duration::from_millis(20))),
-            }
-        }
+        let stream = TcpStream::connect_timeout(&to, longest.max(Duration::from_millis(1)))
+            .map_err(|error| Ending::Refused(error.to_string()))?;
+        let nonce = nonce().map_err(|error| Ending::Broken(error.to_string()))?;
+        Self::prove(stream, Link::connect(key, kind, nonce), until)
     }
 
     /// Takes a connection that came.

@@ -237,7 +237,9 @@ fn choose(
                     Transfer::Fifo => spec.protocol.is_none_or(|it| it == protocol),
                     Transfer::Direct => spec.protocol.is_none() && protocol == Protocol::Simple,
                 };
-                let wanted = protocol_fits && wanted_transfer.is_none_or(|it| it == transfer);
+                let reaches = place.one_host || transfer == Transfer::Fifo;
+                let wanted =
+                    protocol_fits && reaches && wanted_transfer.is_none_or(|it| it == transfer);
                 if !wanted || !profile::serves(request, &way, spec.ranks) {
                     continue;
                 }
