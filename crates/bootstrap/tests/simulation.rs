@@ -119,6 +119,19 @@ fn who_is_killed_or_stopped_before_all_have_met_is_named() {
 }
 
 #[test]
+fn without_faults_every_rank_succeeds() {
+    for seed in 0..100 {
+        let scenario = Scenario {
+            faults: Vec::new(),
+            ..Scenario::random(seed)
+        };
+        let outcomes = scenario.run().unwrap();
+        let done = |(outcome, _): &(Outcome, Duration)| *outcome == Outcome::Done;
+        assert!(outcomes.iter().all(done), "seed {seed}: {outcomes:?}");
+    }
+}
+
+#[test]
 fn strangers_change_nothing() {
     for rank in 0..4 {
         let heard = heard(4, 1, Duration::from_millis(250), Fault::Stranger(rank));

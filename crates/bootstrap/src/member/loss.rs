@@ -69,7 +69,8 @@ impl<T: Table> Member<T> {
             }
             // It may have ended because somebody took its address for a moment; or it is done with all others.
             _ if !open => self.retry.push((now + self.timing.retry, index)),
-            ending if self.stage == Stage::Meeting => {
+            // The root of the group before may be done earlier.
+            ending if self.stage == Stage::Meeting && self.is_own_root(index) => {
                 let what = format!(
                     "{}: the connection to the root {ending} before all ranks had met; the process that holds the root \
                      (rank {}) may have ended",
@@ -80,6 +81,13 @@ impl<T: Table> Member<T> {
             }
             _ => {}
         }
+    }
+
+    fn is_own_root(&self, index: usize) -> bool {
+        let Meeting::Roots(roots) = &self.place.meeting else {
+            return false;
+        };
+        root_of(self.place.ranks, roots.len() as u32, self.place.rank) as usize == index
     }
 
     /// The rank in whose process a root is.

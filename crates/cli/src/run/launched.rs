@@ -54,7 +54,7 @@ pub fn run(
     let profile = Arc::new(job::profile(arguments.profile.as_deref())?);
     let mut hosts = join(arguments, environment, launched, &spec, &profile, output)?;
     check_hosts(&spec, &hosts)?;
-    let reached = hosts.reached().clone();
+    let mut reached = hosts.reached().clone();
     let mut progress = Progress::new(if rank == 0 { spec.sizes.len() } else { 0 });
     // By their present ranks, the former ones.
     let mut members: Vec<u32> = (0..world).collect();
@@ -79,6 +79,7 @@ pub fn run(
         progress.clear();
         let (joined, left) = go_on(survivor, &failure)?;
         hosts = joined;
+        reached = hosts.reached().clone();
         let gone = |at: &usize| !left.contains(&(*at as u32));
         let gone: Vec<u32> = (0..members.len())
             .filter(gone)
