@@ -345,7 +345,7 @@ fn mpich() -> Result<Completion, Failed> {
     let program = if has("mpiexec.hydra") {
         PathBuf::from("mpiexec.hydra")
     } else {
-        peer("mpich5/bin/mpiexec.hydra")
+        peer("mpich/bin/mpiexec.hydra")
     };
     if program.is_absolute() && !program.is_file() {
         return not_run("MPICH's mpiexec.hydra is not installed");

@@ -34,7 +34,7 @@ struct Local {
 impl Pipe for Local {
     fn write(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
         let mut stream = self.stream.lock().unwrap();
-        let room = (256 << 10_usize).saturating_sub(stream.bytes.len());
+        let room = (256_usize << 10).saturating_sub(stream.bytes.len());
         let all = pieces.iter().flat_map(|piece| piece.iter().copied());
         let before = stream.bytes.len();
         stream.bytes.extend(all.take(room));
@@ -114,7 +114,10 @@ where
     );
     let mut incoming = Incoming::new(Box::new(far.sender::<P>(0).unwrap()), ins.collect());
     let lengths: Vec<usize> = (0..20)
-        .map(|_| random.below(1 << random.below(17)) as usize)
+        .map(|_| {
+            let most = 1 << random.below(17);
+            random.below(most) as usize
+        })
         .map(|length| length.min(SLOT_BYTES))
         .collect();
     let message = |at: usize| -> Vec<u8> {

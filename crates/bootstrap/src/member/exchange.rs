@@ -106,6 +106,9 @@ impl<T: Table> Member<T> {
 
     #[inline]
     pub(super) fn finish_exchange(&mut self) {
+        if self.failure.is_some() {
+            return;
+        }
         let ranks = self.place.ranks;
         let complete = |it: &&mut Exchange<T::Block>| it.from_next + it.from_previous == ranks - 1;
         if let Some(exchange) = self.exchange.as_mut().filter(complete) {

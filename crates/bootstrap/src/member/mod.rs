@@ -413,6 +413,9 @@ impl<T: Table> Member<T> {
                 }
             },
             (Purpose::Peer(_), Message::Value(answer)) => self.values.push(*answer),
+            (Purpose::Peer(_) | Purpose::Asker(_), Message::Left(rank)) => {
+                self.note_left(rank, None);
+            }
             (purpose, _) => {
                 let rank = match purpose {
                     Purpose::Peer(rank) | Purpose::Asker(rank) => rank,
@@ -535,6 +538,13 @@ impl<T: Table> Member<T> {
     /// This rank is done: the others need not wait for it, and its end is no failure.
     pub fn leave(&mut self) {
         let rank = self.place.rank;
+        // Round the ring the news may take longer than the end of these connections.
+        for other in &self.others {
+            if other.open && matches!(other.purpose, Purpose::Peer(_) | Purpose::Asker(_)) {
+                let (conn, message) = (other.conn, Message::Left(rank));
+                self.actions.push_back(Action::Send { conn, message });
+            }
+        }
         self.note_left(rank, None);
     }
 

@@ -174,9 +174,12 @@ impl Service {
             linger: timing.linger,
         };
         let mut state = service.shared.lock();
-        while !state.ready {
+        loop {
             if let Some(failure) = &state.failure {
                 return Err(Error::Failed(failure.clone()));
+            }
+            if state.ready {
+                break;
             }
             let waited = service.shared.changed.wait(state);
             state = waited.unwrap_or_else(PoisonError::into_inner);

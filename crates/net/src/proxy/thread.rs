@@ -25,6 +25,9 @@ const LOOKS: u32 = 200;
 /// The longest sleep. Nothing depends on it but the notice that the end has come.
 const LONGEST_SLEEP: Duration = Duration::from_millis(500);
 
+/// How long the news that a rank is done may take.
+const NEWS_TIME: Duration = Duration::from_secs(2);
+
 /// A socket that came and whose FIFO, or whose other sockets, did not yet.
 struct Early {
     route: Route,
@@ -133,6 +136,7 @@ impl Proxy {
             incoming: Vec::new(),
             receiving: BTreeMap::new(),
             early: Vec::new(),
+            ended: Vec::new(),
             looks: if common.spare_cores { LOOKS } else { 0 },
         };
         let thread = std::thread::Builder::new()
@@ -219,6 +223,8 @@ struct Worker {
     incoming: Vec<(Route, Incoming)>,
     receiving: BTreeMap<Route, Box<dyn Inflow>>,
     early: Vec<Early>,
+    /// Connections that ended between two slots, and when.
+    ended: Vec<(Route, Instant)>,
     looks: u32,
 }
 
@@ -319,9 +325,9 @@ impl Worker {
                 went |= slots > 0;
                 true
             }
-            Err(CarryError::Ended)
-                if it.is_between_slots() && self.shared.alarm.is_expected(route.from) =>
-            {
+            // The news that the other rank is done may come a little later than the end of its connections.
+            Err(CarryError::Ended) if it.is_between_slots() => {
+                self.ended.push((*route, Instant::now()));
                 false
             }
             Err(error) => {
@@ -332,6 +338,13 @@ impl Worker {
         if went {
             self.own_bell.ring();
         }
+        self.ended.retain(|(route, at)| {
+            let late = at.elapsed() >= NEWS_TIME;
+            if late {
+                over.push((*route, route.from, CarryError::Ended));
+            }
+            !late
+        });
         for (route, peer, error) in over {
             self.tell(&route, peer, &error);
         }
