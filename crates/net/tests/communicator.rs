@@ -77,7 +77,6 @@ fn wrong<T: Sample>(communicator: &mut Communicator<Cpu>, check: &Check) -> Resu
 
 /// Runs every collective by every algorithm and protocol that serves it, for some sizes.
 fn sweep(communicator: &mut Communicator<Cpu>) -> usize {
-    let profile = Profile::default();
     let mut launched = 0;
     for collective in Collective::ALL {
         for schedule in Schedule::ALL {
@@ -114,7 +113,6 @@ fn sweep(communicator: &mut Communicator<Cpu>) -> usize {
             }
         }
     }
-    let _ = profile;
     launched
 }
 
@@ -214,4 +212,36 @@ fn a_rank_that_leaves_early_is_named() {
     for what in heard.into_iter().flatten() {
         assert!(what.contains("rank 1"), "{what}");
     }
+}
+
+#[test]
+fn a_communicator_splits_by_colour_in_the_order_asked_for() {
+    let host = |rank: u32| (rank / 3).to_string();
+    each(options(5, host), |rank, hosts| {
+        let mut hosts = hosts.unwrap();
+        // Odd and even ranks apart, backwards; rank 4 stays out.
+        let colour = if rank == 4 { -1 } else { (rank % 2) as i32 };
+        let part = hosts.split(colour, -(rank as i32)).unwrap();
+        let part = part.map(|part| {
+            let backend = Cpu::new(Arc::new(Profile::default()));
+            let mut part = Communicator::join(backend, Box::new(part), &settings()).unwrap();
+            let mut all = vec![0; 2];
+            part.all_gather(&[rank], &mut all).unwrap();
+            all
+        });
+        let right = [
+            Some(vec![2, 0]),
+            Some(vec![3, 1]),
+            Some(vec![2, 0]),
+            Some(vec![3, 1]),
+            None,
+        ];
+        assert_eq!(part, right[rank as usize]);
+        // The whole goes on beside its parts.
+        let backend = Cpu::new(Arc::new(Profile::default()));
+        let mut whole = Communicator::join(backend, Box::new(hosts), &settings()).unwrap();
+        let mut sum = [rank];
+        whole.all_reduce_in_place(&mut sum, Reduction::Sum).unwrap();
+        assert_eq!(sum, [10]);
+    });
 }
