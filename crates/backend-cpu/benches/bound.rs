@@ -1,7 +1,8 @@
 //! How near a large all-reduce of threads comes to what the memory allows: `cargo bench -p backend-cpu --bench bound`.
 //!
 //! With n ranks and S bytes each, an all-reduce reads n·S bytes and writes n·S bytes at best, as much as copying n·S
-//! bytes does. Copies and all-reduces take turns, so that what else the machine does meets both alike; medians count.
+//! bytes does. Copies and all-reduces take turns, so that what else the machine does meets both alike; medians
+//! count, of the share that of each round's.
 
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
@@ -10,7 +11,7 @@ use backend_cpu::reduce::copy;
 use backend_cpu::{Cpu, Profile};
 use executor::{Communicator, Reduction, Settings};
 
-const ROUNDS: usize = 15;
+const ROUNDS: usize = 31;
 
 /// Elements (f32) of a rank's message.
 const SIZES: [usize; 3] = [4 << 20, 16 << 20, 64 << 20];
@@ -30,7 +31,7 @@ fn main() {
     println!("      S MiB    copy GB/s   bound µs   all-reduce µs   of the bound");
     for elements in SIZES {
         let bytes = 4.0 * elements as f64;
-        let (copied, reduced) = measure(elements, rounds);
+        let (copied, reduced, share) = measure(elements, rounds);
         // Both copy S bytes, so 2·S in all.
         let rate = 2.0 * bytes / copied;
         println!(
@@ -39,13 +40,13 @@ fn main() {
             rate / 1e9,
             copied * 1e6,
             reduced * 1e6,
-            100.0 * copied / reduced
+            100.0 * share
         );
     }
 }
 
-/// Median seconds of the slower rank for a copy of S bytes by each, and for an all-reduce.
-fn measure(elements: usize, rounds: usize) -> (f64, f64) {
+/// Median seconds of the slower rank for a copy of S bytes by each, for an all-reduce, and the median of their ratio.
+fn measure(elements: usize, rounds: usize) -> (f64, f64, f64) {
     let profile = Arc::new(Profile::default());
     let backend = |_| Cpu::new(Arc::clone(&profile));
     let communicators = Communicator::local(2, &Settings::default(), backend);
@@ -59,13 +60,20 @@ fn measure(elements: usize, rounds: usize) -> (f64, f64) {
         let join = |it: std::thread::ScopedJoinHandle<'_, Times>| it.join().expect("a rank");
         ranks.into_iter().map(join).collect()
     });
-    let slowest = |of: fn(&(f64, f64)) -> f64| {
-        let rounds = times[0].iter().zip(&times[1]);
-        let mut times: Vec<f64> = rounds.map(|(one, other)| of(one).max(of(other))).collect();
-        times.sort_by(f64::total_cmp);
-        times[times.len() / 2]
+    let rounds = times[0].iter().zip(&times[1]);
+    let slowest: Times = rounds
+        .map(|(one, other)| (one.0.max(other.0), one.1.max(other.1)))
+        .collect();
+    let median = |of: fn(&(f64, f64)) -> f64| {
+        let mut values: Vec<f64> = slowest.iter().map(of).collect();
+        values.sort_by(f64::total_cmp);
+        values[values.len() / 2]
     };
-    (slowest(|it| it.0), slowest(|it| it.1))
+    (
+        median(|it| it.0),
+        median(|it| it.1),
+        median(|it| it.0 / it.1),
+    )
 }
 
 fn of_rank(
