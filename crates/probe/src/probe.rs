@@ -66,7 +66,15 @@ impl Probe {
             options.gpus = Some(gpu::in_use(&answers, &options));
             options.visible_devices = None;
         }
-        sysfs.with_privacy(|privacy| nvml::hide(&mut answers, privacy));
+        let mut hidden = None;
+        sysfs.with_privacy(|privacy| {
+            nvml::hide(&mut answers, privacy);
+            hidden = addresses.map(|addresses| addresses.hidden(privacy));
+            for list in [&mut options.ib_hca, &mut options.socket_ifname] {
+                *list = list.as_deref().map(|text| privacy.list(text));
+            }
+        });
+        let addresses = hidden.as_ref().or(addresses);
         let detail = if options.all_devices {
             Detail::Everything
         } else {
@@ -79,7 +87,7 @@ impl Probe {
         });
         let machine = Machine::read(sysfs, detail, addresses, ends);
         let nets = net::list(&machine, &options);
-        let parts = tree::Parts::new(sysfs, &machine, &gpus, &nets);
+        let parts = tree::Parts::new(&machine, &gpus, &nets);
         let document = Document::from_root(NAME, parts.root(options.all_devices));
         let mut probe = Self {
             document,

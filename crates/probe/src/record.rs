@@ -155,6 +155,8 @@ pub fn save(
     write(NVML, serde_json::to_string_pretty(&probe.answers))?;
     write(OPTIONS, serde_json::to_string_pretty(&probe.options))?;
     if let Some(addresses) = addresses {
+        let hidden = sysfs.with_privacy(|privacy| addresses.hidden(privacy));
+        let addresses = hidden.as_ref().unwrap_or(addresses);
         write(ADDRESSES, serde_json::to_string_pretty(addresses))?;
     }
     Ok(())

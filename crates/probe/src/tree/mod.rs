@@ -4,8 +4,6 @@ mod attributes;
 mod fuse;
 mod place;
 
-use std::collections::BTreeMap;
-
 pub use attributes::{GENERATIONS, gigatransfers};
 
 use topology::xml::{Element, Tag};
@@ -14,13 +12,6 @@ use crate::gpu::Gpu;
 use crate::machine::pci::BRIDGE;
 use crate::machine::{Machine, PciFunction};
 use crate::net::Net;
-use crate::sysfs::Sysfs;
-
-/// Where Broadcom switches tell which of them are linked.
-const SWITCH_LINKS: &str = "sys/kernel/pci_switch_link/virtual_switch_links";
-
-/// The vendor of these switches.
-const BROADCOM: &str = "0x1000";
 
 /// Longest value that NCCL reads.
 const LONGEST_VALUE: usize = 253;
@@ -31,30 +22,15 @@ pub struct Parts<'a> {
     machine: &'a Machine,
     gpus: &'a [Gpu],
     nets: &'a [Net],
-    /// Links between switches, by bus id.
-    switch_links: BTreeMap<String, Vec<String>>,
 }
 
 impl<'a> Parts<'a> {
-    /// Collects the parts.
-    pub fn new(sysfs: &Sysfs, machine: &'a Machine, gpus: &'a [Gpu], nets: &'a [Net]) -> Self {
-        let switches = machine
-            .pci
-            .iter()
-            .filter(|function| function.vendor == BROADCOM && function.is_bridge());
-        let links = switches.map(|switch| {
-            let folder = format!("{SWITCH_LINKS}/{}", switch.bus_id);
-            let mut targets = sysfs.names(&folder);
-            targets.retain(|target| {
-                machine.pci.get(target).is_some() && sysfs.exists(&format!("{folder}/{target}"))
-            });
-            (switch.bus_id.clone(), targets)
-        });
+    /// Takes the parts.
+    pub const fn new(machine: &'a Machine, gpus: &'a [Gpu], nets: &'a [Net]) -> Self {
         Self {
             machine,
             gpus,
             nets,
-            switch_links: links.filter(|(_, targets)| !targets.is_empty()).collect(),
         }
     }
 
@@ -148,7 +124,8 @@ impl<'a> Parts<'a> {
     fn pci_element(&self, bus_id: &str) -> Element {
         let gpu = self.gpus.iter().find(|gpu| gpu.bus_id == bus_id);
         let mut element = attributes::pci(self.machine, bus_id, gpu);
-        for target in self.switch_links.get(bus_id).into_iter().flatten() {
+        let function = self.machine.pci.get(bus_id);
+        for target in function.iter().flat_map(|function| &function.switch_links) {
             let mut link = Element::new(Tag::Pcilink);
             link.set("target", target.clone());
             element.children.push(link);

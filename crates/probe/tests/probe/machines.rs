@@ -14,7 +14,6 @@ fn not_probed() -> BTreeMap<&'static str, &'static str> {
         ("random-00078", family),
         ("random-00118", family),
         ("random-00174", family),
-        ("workstation-2gpu", "a device without RDMA"),
     ])
 }
 
