@@ -29,10 +29,8 @@ impl Subject {
         environment: &Environment,
         output: &mut Output,
     ) -> Result<Self> {
-        let recording =
-            |path: &&Path| path.join("sys").is_dir() || path.join("nvml.json").is_file();
         match file {
-            Some(path) if recording(&path) => replay(path, None).map(Self::boxed),
+            Some(path) if Recording::is_one(path) => replay(path, None).map(Self::boxed),
             Some(path) => Machine::read(path, output).map(Self::File),
             None => probe_source(source, environment).map(Self::boxed),
         }
@@ -90,6 +88,11 @@ fn probe_source(source: &SourceArguments, environment: &Environment) -> Result<P
         addresses.as_ref(),
         &options(root, environment),
     ))
+}
+
+/// The topology of a recorded machine, for commands that take files.
+pub fn recorded(folder: &Path) -> Result<String> {
+    Ok(topology::xml::write(&replay(folder, None)?.document))
 }
 
 fn replay(folder: &Path, asked: Option<&dyn Fn(Options) -> Options>) -> Result<Probe> {

@@ -65,12 +65,17 @@ pub struct Recording {
 }
 
 impl Recording {
+    /// Whether a folder is a recording.
+    pub fn is_one(folder: &Path) -> bool {
+        folder.join("sys").is_dir() || folder.join(NVML).is_file()
+    }
+
     /// Opens a folder.
     ///
     /// # Errors
     /// It is no recording, or a document in it is damaged.
     pub fn open(folder: &Path) -> Result<Self, RecordError> {
-        if !folder.join("sys").is_dir() && !folder.join(NVML).is_file() {
+        if !Self::is_one(folder) {
             return Err(RecordError::NoRecording(folder.to_owned()));
         }
         let answers = document(&folder.join(NVML))?;

@@ -38,7 +38,8 @@ pub const MATRIX_EXAMPLES: &str = "\
 Examples:
   topo matrix                                  this machine, as nvidia-smi topo -m draws it
   topo matrix topology.xml                     a machine from its file
-  topo matrix machine/                         a recorded machine";
+  topo matrix machine/                         a recorded machine
+  topo matrix --format json                    for programs";
 
 /// Examples of `topo complete`.
 pub const COMPLETE_EXAMPLES: &str = "\
@@ -133,6 +134,9 @@ pub struct MatrixArguments {
     /// The machine.
     #[command(flatten)]
     pub source: SourceArguments,
+    /// What to print
+    #[arg(long, value_enum, default_value_t = TextOrJson::Text)]
+    pub format: TextOrJson,
 }
 
 /// What is assumed where a file says nothing.

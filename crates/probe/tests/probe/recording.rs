@@ -110,6 +110,54 @@ fn nothing_private_is_kept() {
     );
 }
 
+/// Folders with a recording of a real machine: beside it `topology.xml` and `findings.txt`, which the probe must give again.
+/// They stand in `tests/recordings`, or in a machine's folder of `topologies/`. A new test is a new folder;
+/// `TOPO_BLESS=1` writes what is expected.
+#[test]
+fn recorded_machines() {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings");
+    let mut folders = Vec::new();
+    for home in [own, test_support::Machine::home()] {
+        let entries = fs::read_dir(home).unwrap();
+        folders.extend(entries.map(|entry| entry.unwrap().path()));
+    }
+    folders.retain(|folder| folder.join("recording").is_dir());
+    folders.sort();
+    assert!(!folders.is_empty());
+    for folder in folders {
+        let recording = probe::record::Recording::open(&folder.join("recording")).unwrap();
+        let probe = Probe::of(
+            &recording.sysfs,
+            recording.answers,
+            recording.addresses.as_ref(),
+            &recording.options,
+        );
+        let findings = probe.findings.iter().map(|finding| {
+            let id = finding.rule.id();
+            format!(
+                "{id} {}: {}, expected {}\n",
+                finding.device, finding.seen, finding.expected
+            )
+        });
+        let found = [
+            ("topology.xml", topology::xml::write(&probe.document)),
+            ("findings.txt", findings.collect()),
+        ];
+        for (file, text) in found {
+            let path = folder.join(file);
+            if std::env::var_os("TOPO_BLESS").is_some() {
+                fs::write(&path, &text).unwrap();
+            }
+            assert_eq!(
+                fs::read_to_string(&path).unwrap(),
+                text,
+                "{}",
+                path.display()
+            );
+        }
+    }
+}
+
 /// An interface that is named after its address is the same interface under another name.
 #[test]
 fn names_after_addresses_are_replaced() {
