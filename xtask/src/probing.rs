@@ -1,6 +1,7 @@
 //! `cargo xtask probing`: how long `topo probe` takes as a whole process, beside `lstopo-no-graphics` of hwloc.
 //!
-//! Recorded machines lie on disk; the median of many runs counts. hwloc reads the same folders, and both read this machine.
+//! Recorded machines lie on disk; the median of many runs counts. Both read this machine, and trees that hold what hwloc
+//! needs.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -25,6 +26,9 @@ pub struct Arguments {
     /// The topo program; built with optimization if not given
     #[arg(long)]
     topo: Option<PathBuf>,
+    /// Also these trees, with sys and proc in them
+    #[arg(long, value_name = "DIR")]
+    tree: Vec<PathBuf>,
     /// Runs of each; the median counts
     #[arg(long, default_value_t = 31)]
     runs: usize,
@@ -49,24 +53,38 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         FakeMachine::of(&machine.document()?)?.write(folder.path())?;
         let (files, bytes) = size(folder.path())?;
         let ours = command(&topo, &["probe", "--from"], Some(folder.path()));
-        let theirs = command(
-            Path::new("lstopo-no-graphics"),
-            &["--if", "fsroot", "--of", "xml", "--input"],
-            Some(folder.path()),
-        );
+        let size = format!("{files:5} {:6.0}", bytes as f64 / 1000.0);
+        // hwloc asks for files that NCCL and topo do not look at.
+        row(name, &size, &ours, None, arguments.runs)?;
+    }
+    for tree in &arguments.tree {
+        let name = tree.file_name().unwrap_or(tree.as_os_str());
+        let ours = command(&topo, &["probe", "--sysfs-root"], Some(tree));
+        let theirs = lstopo(&["--if", "fsroot", "--input"], Some(tree));
+        let size = format!("{:>5} {:>6}", "–", "–");
         row(
-            name,
-            &format!("{files:5} {:6.0}", bytes as f64 / 1000.0),
+            &name.to_string_lossy(),
+            &size,
             &ours,
-            &theirs,
+            Some(&theirs),
             arguments.runs,
         )?;
     }
     let ours = command(&topo, &["probe"], None);
-    let theirs = command(Path::new("lstopo-no-graphics"), &["--of", "xml"], None);
     let live = format!("{:>5} {:>6}", "–", "–");
-    row("this machine", &live, &ours, &theirs, arguments.runs)?;
+    row(
+        "this machine",
+        &live,
+        &ours,
+        Some(&lstopo(&[], None)),
+        arguments.runs,
+    )?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn lstopo(arguments: &[&str], folder: Option<&Path>) -> Vec<OsString> {
+    let all = [&["--of", "xml"], arguments].concat();
+    command(Path::new("lstopo-no-graphics"), &all, folder)
 }
 
 fn command(program: &Path, arguments: &[&str], folder: Option<&Path>) -> Vec<OsString> {
@@ -77,21 +95,28 @@ fn command(program: &Path, arguments: &[&str], folder: Option<&Path>) -> Vec<OsS
 }
 
 /// Both programs by turns, so that what else the computer does meets both alike.
-fn row(name: &str, size: &str, ours: &[OsString], theirs: &[OsString], runs: usize) -> Result<()> {
+fn row(
+    name: &str,
+    size: &str,
+    ours: &[OsString],
+    theirs: Option<&[OsString]>,
+    runs: usize,
+) -> Result<()> {
     let (mut own, mut other) = (Vec::new(), Vec::new());
     let mut missing = None;
     for _ in 0..runs.max(1) {
         own.push(once(ours)?);
-        if missing.is_none() {
+        if let (Some(theirs), None) = (theirs, &missing) {
             match once(theirs) {
                 Ok(milliseconds) => other.push(milliseconds),
                 Err(error) => missing = Some(format!("{error:#}")),
             }
         }
     }
-    let theirs = match &missing {
-        None => format!("{:10.1}", median(&mut other)),
-        Some(_) => format!("{:>10}", "not run"),
+    let theirs = match (theirs, &missing) {
+        (None, _) => format!("{:>10}", "–"),
+        (_, None) => format!("{:10.1}", median(&mut other)),
+        (_, Some(_)) => format!("{:>10}", "not run"),
     };
     println!("{name:34} {size} {:10.1} {theirs}", median(&mut own));
     if let Some(why) = missing {
