@@ -19,9 +19,10 @@
 //! assert!(probe.findings.iter().any(|finding| finding.rule == Rule::NoDriver));
 //! ```
 //!
-//! In reading order: [`sysfs`], [`privacy`], [`machine`], [`nvml`], [`gpu`], [`net`], [`tree`], [`record`], [`finding`],
-//! [`complete`], [`guest`].
+//! In reading order: [`sysfs`], [`privacy`], [`machine`], [`nvml`], [`gpu`], [`net`], [`base`], [`tree`], [`record`],
+//! [`finding`], [`complete`], [`guest`].
 
+pub mod base;
 pub mod complete;
 pub mod finding;
 pub mod gpu;

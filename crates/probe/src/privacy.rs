@@ -97,8 +97,8 @@ impl Privacy {
     }
 
     /// What stands for a guid, written as sysfs writes it.
-    fn guid(&mut self, text: &str) -> String {
-        if text.chars().all(|c| matches!(c, '0' | ':')) {
+    pub(crate) fn guid(&mut self, text: &str) -> String {
+        if self.keep || text.chars().all(|c| matches!(c, '0' | ':')) {
             return text.to_owned();
         }
         let next = self.guids.len() + 1;

@@ -92,7 +92,7 @@ fn with_port(probe: &Probe, adapter: &Adapter, port: &Port, twin: &Port) -> Opti
     if nets.len() <= probe.nets.len() {
         return None;
     }
-    let parts = Parts::new(&machine, &probe.gpus, &nets);
+    let parts = Parts::new(&machine, &probe.gpus, &nets, probe.base.as_ref());
     Some(Box::new(parts.root(probe.options.all_devices)))
 }
 

@@ -36,7 +36,9 @@ pub(super) fn check(probe: &Probe) -> Vec<Finding> {
                 garbage(probe, function, &mut findings);
             }
         }
-        if used.numa() < 0 && (many_nodes || known_elsewhere) {
+        // A file says where its devices sit.
+        let told = probe.base.is_some();
+        if !told && used.numa() < 0 && (many_nodes || known_elsewhere) {
             findings.push(Finding::new(
                 Rule::Numa,
                 probe.label(&used.bus_id),

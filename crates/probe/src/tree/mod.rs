@@ -3,6 +3,7 @@
 mod attributes;
 mod fuse;
 mod place;
+mod trim;
 
 pub use attributes::{GENERATIONS, gigatransfers};
 
@@ -22,15 +23,23 @@ pub struct Parts<'a> {
     machine: &'a Machine,
     gpus: &'a [Gpu],
     nets: &'a [Net],
+    /// What stands in the file that NCCL begins with.
+    base: Option<&'a Element>,
 }
 
 impl<'a> Parts<'a> {
     /// Takes the parts.
-    pub const fn new(machine: &'a Machine, gpus: &'a [Gpu], nets: &'a [Net]) -> Self {
+    pub const fn new(
+        machine: &'a Machine,
+        gpus: &'a [Gpu],
+        nets: &'a [Net],
+        base: Option<&'a Element>,
+    ) -> Self {
         Self {
             machine,
             gpus,
             nets,
+            base,
         }
     }
 
@@ -40,9 +49,12 @@ impl<'a> Parts<'a> {
         ranked.sort_by_key(|gpu| gpu.rank);
         let mut root = new_system();
         for gpu in &ranked {
-            let mut own = new_system();
+            let mut own = self.base.cloned().unwrap_or_else(new_system);
             self.add_gpu(&mut own, gpu);
             self.add_nets(&mut own);
+            if self.base.is_some() {
+                trim::to(&mut own, &gpu.bus_id, self.nets);
+            }
             fuse::into(&mut root, own);
         }
         if ranked.is_empty() {
@@ -86,12 +98,28 @@ impl<'a> Parts<'a> {
                 .map(|function| function.class.clone())
         });
         let pci = place::pci(root, self, &gpu.bus_id);
-        pci.children.push(element);
+        let Some(known) = pci.children.iter_mut().find(|child| child.tag == Tag::Gpu) else {
+            pci.children.push(element);
+            return;
+        };
+        place::fill(known, &element);
+        known.set("rank", gpu.rank.unwrap_or(0).to_string());
+        for tag in [Tag::Nvlink, Tag::C2c] {
+            if known.children(tag).next().is_none() {
+                known.children.extend(element.children(tag).cloned());
+            }
+        }
     }
 
     fn add_nets(&self, root: &mut Element) {
         for net in self.nets {
             let element = attributes::net(net);
+            if let Some(known) = named(root, &net.name).filter(|_| self.base.is_some()) {
+                place::fill(known, &element);
+                known.set("dev", net.dev.to_string());
+                known.set("net", "1");
+                continue;
+            }
             let parent = match &net.bus_id {
                 Some(bus_id) => place::pci(root, self, bus_id),
                 None => place::first_cpu(root, || attributes::cpu(self.machine, 0)),
@@ -146,6 +174,15 @@ fn plain(element: &mut Element) {
         attribute.value.truncate(LONGEST_VALUE);
     }
     element.children.iter_mut().for_each(plain);
+}
+
+/// The `<net>` of this name, wherever it stands.
+fn named<'r>(element: &'r mut Element, name: &str) -> Option<&'r mut Element> {
+    if element.tag == Tag::Net && element.get("name") == Some(name) {
+        return Some(element);
+    }
+    let children = element.children.iter_mut();
+    children.filter_map(|child| named(child, name)).next()
 }
 
 fn new_system() -> Element {
