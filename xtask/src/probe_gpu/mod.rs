@@ -46,10 +46,13 @@ enum Step {
     NotRun(String),
 }
 
+/// What a step does.
+type Run = fn(&Bench) -> Result<Step>;
+
 /// Runs all steps.
 ///
 /// # Errors
-/// The folder cannot be written, or `topo` cannot be run.
+/// The folder cannot be made, or is not empty.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let topo = match &arguments.topo {
         Some(path) => path.clone(),
@@ -64,7 +67,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         python: arguments.python.clone(),
         folder: folder.clone(),
     };
-    let steps: [(&str, fn(&Bench) -> Result<Step>); 5] = [
+    let steps: [(&str, Run); 5] = [
         ("a topology, and what looks wrong", Bench::probe),
         ("a recording gives the same bytes", Bench::record),
         ("the recording is a machine to plan", Bench::plan),
@@ -73,7 +76,9 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     ];
     let mut differs = false;
     for (name, step) in steps {
-        match step(&bench).with_context(|| name.to_owned())? {
+        // One step that fails is no reason to leave out the others.
+        let ended = step(&bench).unwrap_or_else(|error| Step::Differs(vec![format!("{error:#}")]));
+        match ended {
             Step::Same(said) => println!("same     {name}: {said}"),
             Step::NotRun(why) => println!("not run  {name}: {why}"),
             Step::Differs(lines) => {
@@ -136,7 +141,9 @@ impl Bench {
         let first = findings.lines().find(|line| !line.trim().is_empty());
         let first = first.unwrap_or_default().trim();
         if gpus == 0 {
-            return Ok(Step::Differs(vec![format!("no GPU was found; {findings}")]));
+            return Ok(Step::Differs(vec![
+                "no GPU was found; findings.txt says why".to_owned(),
+            ]));
         }
         let found = findings.lines().filter(|line| line.starts_with("  T"));
         let rules = found.count();

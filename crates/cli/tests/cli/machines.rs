@@ -332,6 +332,16 @@ fn vendor_files_are_completed() {
             "{assume:?}"
         );
     }
+    // Some files do not even tell GPUs from switches.
+    let (_folder, vague) = file("vague.xml", &text.replace(" class=\"0x03", " kind=\"0x03"));
+    let vague = run(&["complete", &vague, "--assume-gpu", "sm=90"]);
+    assert!(
+        vague
+            .err
+            .contains("nothing was added: 8 PCI functions in it have no class"),
+        "{}",
+        vague.err
+    );
     let without_nics = run(&["complete", &path, "--assume-gpu", "sm=90"]);
     assert_eq!(without_nics.status, Some(0));
     assert!(

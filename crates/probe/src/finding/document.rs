@@ -59,10 +59,8 @@ struct Checks<'d> {
 impl<'d> Checks<'d> {
     fn collect(&mut self, element: &'d Element, above: Option<&Above<'_>>) {
         let here = Above::enter(element, above);
-        if element.tag == Tag::Pci {
-            if let Some(text) = element.get("busid") {
-                self.texts.insert(BusId::parse(text), text);
-            }
+        if let Some(text) = element.get("busid").filter(|_| element.tag == Tag::Pci) {
+            self.texts.insert(BusId::parse(text), text);
         }
         if element.tag == Tag::Gpu {
             self.gpus

@@ -110,9 +110,16 @@ fn places(value: &Value, at: String, found: &mut Vec<String>) {
     found.push(at);
 }
 
+/// NVLinks between GPUs, and C2C with NVLinks to switches.
 #[test]
 fn every_answer_fails_in_turn() {
-    let fake = fake("dgx-1v");
+    for name in ["dgx-1v", "gb200-nvl72-tray"] {
+        every_answer_of(name);
+    }
+}
+
+fn every_answer_of(name: &str) {
+    let fake = fake(name);
     let machine = OnDisk::new(&fake);
     let sysfs = Sysfs::new(machine.folder.path());
     let healthy = machine.probe();
