@@ -8,6 +8,7 @@ mod probe_gpu;
 mod probing;
 mod replay;
 mod scale;
+mod thread_sanitizer;
 mod timing;
 
 use std::path::Path;
@@ -44,6 +45,8 @@ enum Chore {
     Replay(replay::Arguments),
     /// Measure jobs of many equal hosts: planning, the plan's file, one rank's view
     Scale(scale::Arguments),
+    /// Run the tests of what ranks share under ThreadSanitizer
+    ThreadSanitizer,
     /// Check the rules of the house: dependencies between crates, unsafe code, length of files, documentation
     Tidy,
     /// Time planning beside what NCCL's own code took
@@ -70,6 +73,7 @@ fn main() -> ExitCode {
         Chore::Probing(arguments) => probing::run(&arguments),
         Chore::Replay(arguments) => replay::run(&arguments),
         Chore::Scale(arguments) => scale::run(&arguments),
+        Chore::ThreadSanitizer => thread_sanitizer::run(),
         Chore::Tidy => run_tidy(),
         Chore::Timing(arguments) => timing::run(&arguments),
     };
