@@ -4,8 +4,11 @@ mod loom;
 mod matrix;
 mod measure;
 mod peers;
+mod probe_gpu;
+mod probing;
 mod replay;
 mod scale;
+mod thread_sanitizer;
 mod timing;
 
 use std::path::Path;
@@ -34,10 +37,16 @@ enum Chore {
     Matrix,
     /// Time collectives beside Open MPI and MPICH, which are installed first
     Peers(peers::Arguments),
+    /// Compare `topo probe` with nvidia-smi and NCCL on a machine with GPUs; needs the built programs only
+    ProbeGpu(probe_gpu::Arguments),
+    /// Time `topo probe` on recorded machines beside hwloc's lstopo
+    Probing(probing::Arguments),
     /// Plan every golden case of a folder again and compare with what NCCL decided
     Replay(replay::Arguments),
     /// Measure jobs of many equal hosts: planning, the plan's file, one rank's view
     Scale(scale::Arguments),
+    /// Run the tests of what ranks share under ThreadSanitizer
+    ThreadSanitizer,
     /// Check the rules of the house: dependencies between crates, unsafe code, length of files, documentation
     Tidy,
     /// Time planning beside what NCCL's own code took
@@ -60,8 +69,11 @@ fn main() -> ExitCode {
         Chore::Loom => loom::run(),
         Chore::Matrix => matrix::run(),
         Chore::Peers(arguments) => peers::run(&arguments),
+        Chore::ProbeGpu(arguments) => probe_gpu::run(&arguments),
+        Chore::Probing(arguments) => probing::run(&arguments),
         Chore::Replay(arguments) => replay::run(&arguments),
         Chore::Scale(arguments) => scale::run(&arguments),
+        Chore::ThreadSanitizer => thread_sanitizer::run(),
         Chore::Tidy => run_tidy(),
         Chore::Timing(arguments) => timing::run(&arguments),
     };

@@ -39,6 +39,9 @@ pub(crate) struct Engine<B: Backend> {
     failure: Option<Failure>,
 }
 
+/// A transfer of a group: the place of its program, the sender and the receiver, and its memory.
+type Grouped<'a> = (usize, (u32, u32), Memory<'a>);
+
 impl<B: Backend> Engine<B> {
     pub fn new(own: Parts<B>) -> Self {
         Self {
@@ -182,7 +185,7 @@ impl<B: Backend> Engine<B> {
         }
         // Transfers between the same ranks share their FIFOs, so they keep their order: the first of each pair of ranks
         // run together, then the second, and so on. Both ends count alike, so no end waits for what the other runs later.
-        let mut rounds: Vec<Vec<(usize, (u32, u32), Memory<'_>)>> = Vec::new();
+        let mut rounds: Vec<Vec<Grouped<'_>>> = Vec::new();
         for (request, memory) in transfers {
             let place = self.find(&request)?;
             let pair = (request.root, request.to);

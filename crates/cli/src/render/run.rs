@@ -122,13 +122,13 @@ fn table(report: &Report, look: Look) -> String {
     if spec.collective.has_root() {
         headers.push("root");
     }
-    headers.extend(["algorithm", "protocol", "ch"]);
+    headers.extend(["algorithm", "proto", "ch"]);
     let first_number = headers.len();
     headers.extend(["µs", "algbw", "busbw", "wrong"]);
     if spec.in_place {
         headers.extend(["in place", "algbw", "busbw", "wrong"]);
     }
-    headers.push("predicted");
+    headers.push("pred.");
     let numbers = headers.len();
     if report.planned.is_some() {
         headers.push("plan");
