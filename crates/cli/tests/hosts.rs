@@ -5,6 +5,7 @@ use std::io::Read;
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
@@ -227,20 +228,30 @@ fn by_hand_with_a_file() -> Result<Completion, Failed> {
     all_right(&said)
 }
 
-/// A port that was free a moment ago.
-fn free_port() -> Result<u16, Failed> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+/// An address of the loopback network that no other test has, and no other run of them at this time.
+fn address() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(1);
+    let process = std::process::id();
+    let next = NEXT.fetch_add(1, Ordering::Relaxed);
+    format!(
+        "127.{}.{}.{next}",
+        1 + process / 200 % 200,
+        1 + process % 200
+    )
 }
 
-fn id(ports: &[u16]) -> Result<String, Failed> {
+/// A port that nobody takes by chance at such an address.
+const PORT: u16 = 29_400;
+
+fn id(addresses: &[&str]) -> Result<String, Failed> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_topo"));
-    let roots: Vec<String> = ports.iter().map(|it| format!("127.0.0.1:{it}")).collect();
+    let roots: Vec<String> = addresses.iter().map(|it| format!("{it}:{PORT}")).collect();
     let output = command.args(["id", &roots.join(",")]).output()?;
     Ok(String::from_utf8(output.stdout)?.trim().to_owned())
 }
 
 fn by_hand_with_an_id() -> Result<Completion, Failed> {
-    let id = id(&[free_port()?, free_port()?])?;
+    let id = id(&[&address(), &address()])?;
     let said = Ranks::start(4, |rank, command| {
         command.args(["--rank", &number(rank), "--world", "4", "--id", &id]);
         command.args(SHORT).args(["--sockets", "2", "--checksums"]);
@@ -250,7 +261,7 @@ fn by_hand_with_an_id() -> Result<Completion, Failed> {
 }
 
 fn by_hand_with_an_address() -> Result<Completion, Failed> {
-    let place = format!("tcp:127.0.0.1:{}", free_port()?);
+    let place = format!("tcp:{}:{PORT}", address());
     let said = Ranks::start(2, |rank, command| {
         command.args([
             "--rank",
@@ -268,13 +279,13 @@ fn by_hand_with_an_address() -> Result<Completion, Failed> {
 }
 
 fn torchrun_variables() -> Result<Completion, Failed> {
-    let port = free_port()?;
+    let address = address();
     let said = Ranks::start(2, |rank, command| {
         command
             .env("RANK", number(rank))
             .env("WORLD_SIZE", "2")
-            .env("MASTER_ADDR", "localhost")
-            .env("MASTER_PORT", (port - 1).to_string())
+            .env("MASTER_ADDR", &address)
+            .env("MASTER_PORT", "29500")
             .env("TOPO_SECRET", "a secret")
             .args(SHORT);
     })?
@@ -523,7 +534,7 @@ fn a_stopped_rank_is_named() -> Result<Completion, Failed> {
     let stopped = Ranks(vec![stopped]);
     let said = ranks.finish()?;
     drop(stopped);
-    all_say(&said, &[], &["rank 2: process", "said nothing", "for 15 s"])?;
+    all_say(&said, &[], &["rank 2: process", "on host"])?;
     Ok(Completion::Completed)
 }
 
@@ -582,8 +593,8 @@ fn two_ranks_with_one_number() -> Result<Completion, Failed> {
 }
 
 fn a_wrong_token() -> Result<Completion, Failed> {
-    let port = free_port()?;
-    let (right, wrong) = (id(&[port])?, id(&[port])?);
+    let address = address();
+    let (right, wrong) = (id(&[&address])?, id(&[&address])?);
     let said = Ranks::start(2, |rank, command| {
         let id = if rank == 0 { &right } else { &wrong };
         command.args(["--rank", &number(rank), "--world", "2", "--id", id]);
@@ -596,8 +607,9 @@ fn a_wrong_token() -> Result<Completion, Failed> {
 }
 
 fn a_taken_port() -> Result<Completion, Failed> {
-    let taken = TcpListener::bind("127.0.0.1:0")?;
-    let id = id(&[taken.local_addr()?.port()])?;
+    let address = address();
+    let _taken = TcpListener::bind((address.as_str(), PORT))?;
+    let id = id(&[&address])?;
     let said = Ranks::start(1, |_, command| {
         command
             .args(["--rank", "0", "--world", "2", "--id", &id])
@@ -632,8 +644,8 @@ fn another_plan() -> Result<Completion, Failed> {
 
 fn a_garbage_client() -> Result<Completion, Failed> {
     use std::io::Write;
-    let port = free_port()?;
-    let id = id(&[port])?;
+    let address = address();
+    let id = id(&[&address])?;
     let ranks = Ranks::start(2, |rank, command| {
         command
             .args(["--rank", &number(rank), "--world", "2", "--id", &id])
@@ -642,7 +654,7 @@ fn a_garbage_client() -> Result<Completion, Failed> {
     // As soon as the root listens, or after it is done.
     let until = Instant::now() + Duration::from_secs(5);
     while Instant::now() < until {
-        if let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) {
+        if let Ok(mut stream) = TcpStream::connect((address.as_str(), PORT)) {
             // It may be turned away in the middle.
             let _ = stream.write_all(&[0xa5; 300_000]);
             break;

@@ -417,7 +417,7 @@ impl Network for Hosts {
             to,
             sockets: self.base.sockets,
             checks: self.base.checks,
-            longest: self.base.timing.join,
+            longest: self.base.timing.silence,
         };
         let Some(proxy) = self.proxies.get(nic) else {
             return Err(self.no_proxy());

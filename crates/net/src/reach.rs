@@ -29,6 +29,9 @@ pub struct Reached {
     pub hosts: Vec<String>,
 }
 
+/// Ranks with which memory cannot be shared, and why not.
+pub(crate) type Problems = Vec<(u32, String)>;
+
 /// How each rank is reached, and the ranks of the own host with which memory cannot be shared. Two ranks share memory if
 /// both can open what the other made; all hear of all trials, so both ends of a pair say the same.
 pub(crate) fn agree(
@@ -37,7 +40,7 @@ pub(crate) fn agree(
     rank: u32,
     share: bool,
     longest: Duration,
-) -> Result<(Vec<Transport>, Vec<(u32, String)>), Error> {
+) -> Result<(Vec<Transport>, Problems), Error> {
     let of = |error| of_service(rank, error);
     let own = infos[rank as usize].host;
     let here = |peer: u32| infos[peer as usize].host == own && peer != rank;

@@ -22,6 +22,9 @@ use crate::hosts::{Base, Hosts, Ring};
 /// How long somebody who connects may take to prove that it belongs to the job.
 const PROOF_TIME: Duration = Duration::from_secs(2);
 
+/// How long ranks are waited for that are suspected to be lost and may not be.
+const MOMENT: Duration = Duration::from_secs(4);
+
 /// Between two looks whether somebody has come.
 const LOOK: Duration = Duration::from_millis(2);
 
@@ -131,7 +134,21 @@ impl Survivor {
             let here = |rank: &u32| *rank == own || come.iter().any(|(it, _)| it.rank == *rank);
             all.clone().filter(|rank| !here(rank)).collect()
         };
-        while Instant::now() < until && missing(&come).iter().any(|it| !suspects.contains(it)) {
+        // Whoever is suspected may be left all the same, and gets a moment.
+        let moment = Instant::now() + MOMENT;
+        let mut gone: Vec<u32> = Vec::new();
+        let mut look = Instant::now();
+        while Instant::now() < until {
+            if Instant::now() >= look {
+                let absent = missing(&come).into_iter();
+                gone.extend(absent.filter(|it| self.is_gone(*it)));
+                look = Instant::now() + MOMENT / 4;
+            }
+            let early = Instant::now() < moment;
+            let awaited = |it: &u32| !gone.contains(it) && (early || !suspects.contains(it));
+            if !missing(&come).iter().any(awaited) {
+                break;
+            }
             let Ok((stream, _)) = self.listener.accept() else {
                 std::thread::sleep(LOOK);
                 continue;

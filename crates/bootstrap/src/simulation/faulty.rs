@@ -24,7 +24,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
 enum Machine {
     Member(Box<Member<Infos>>),
-    Root(Root<Vec<u8>>),
+    Root(Box<Root<Vec<u8>>>),
     Stranger,
 }
 
@@ -176,7 +176,7 @@ impl World {
         }
         for root in 0..roots {
             world.nodes.push(Node {
-                machine: Machine::Root(Root::new(ranks, roots, root, timing)),
+                machine: Machine::Root(Box::new(Root::new(ranks, roots, root, timing))),
                 state: State::Waiting,
                 process: group(ranks, roots, root).start,
                 key: right.clone(),

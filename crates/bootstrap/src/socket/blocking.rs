@@ -1,6 +1,6 @@
 //! Single connections whose both sides have proved that they know the key, for whoever then uses the socket itself.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
@@ -77,7 +77,10 @@ impl Connection {
         match self.stream.read(&mut bytes) {
             Ok(0) => Err(Ending::Ended),
             Ok(read) => self.link.push(&bytes[..read]).map_err(Ending::Distrusted),
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => Ok(()),
+            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(()),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                Err(Ending::Broken("nothing came in time".to_owned()))
+            }
             Err(error) => Err(broken(error)),
         }
     }

@@ -23,7 +23,7 @@ pub enum Machine {
     /// A rank.
     Member(Box<Member<Infos>>),
     /// A root.
-    Root(Root<Vec<u8>>),
+    Root(Box<Root<Vec<u8>>>),
 }
 
 /// A machine, where it listens, and its connections.

@@ -153,7 +153,7 @@ impl Service {
         let machine = Machine::Member(Box::new(member));
         let mut drives = vec![Drive::new(machine, key.clone(), listener)?];
         for (index, listener) in roots {
-            let root = Machine::Root(Root::new(ranks, count, index, timing));
+            let root = Machine::Root(Box::new(Root::new(ranks, count, index, timing)));
             drives.push(Drive::new(root, key.clone(), listener)?);
         }
         let flags = PipeFlags::CLOEXEC | PipeFlags::NONBLOCK;

@@ -65,6 +65,7 @@ pub fn run(
         } else {
             None
         };
+        let own = hosts.rank();
         let failure = match sweep(hosts, &spec, &profile, &mut |size| {
             if rank == 0 {
                 progress.show(size);
@@ -73,7 +74,11 @@ pub fn run(
             Ok(rows) => break rows,
             Err(error) => error,
         };
-        let (Some(survivor), Some(failure)) = (survivor, culprit(&failure)) else {
+        let culprit = culprit(&failure, own);
+        // Each time somebody is lost, or it is no use.
+        let (Some(survivor), Some(failure), true) =
+            (survivor, culprit, lost.len() < world as usize)
+        else {
             return Err(failure);
         };
         progress.clear();
@@ -218,8 +223,9 @@ fn sweep(
     rows.with_context(|| format!("rank {rank} of {}", spec.ranks))
 }
 
-/// The failure behind an error, if it is one of ranks.
-fn culprit(error: &anyhow::Error) -> Option<Failure> {
+/// The failure behind an error, if it is one of ranks. What a rank meets that touches another's memory or connection may
+/// come of the other's end, though nobody has said so yet.
+fn culprit(error: &anyhow::Error, rank: u32) -> Option<Failure> {
     let error = error
         .chain()
         .find_map(|it| it.downcast_ref::<executor::Error>())?;
@@ -229,6 +235,12 @@ fn culprit(error: &anyhow::Error) -> Option<Failure> {
         }
         executor::Error::Timeout { waiting, .. } => Some(Failure {
             rank: waiting.peer(),
+            what: error.to_string(),
+        }),
+        executor::Error::Memory { .. }
+        | executor::Error::Bootstrap { .. }
+        | executor::Error::Unreachable { .. } => Some(Failure {
+            rank,
             what: error.to_string(),
         }),
         _ => None,
