@@ -15,6 +15,7 @@ use crate::registered::Registered;
 use crate::request::{Request, Way};
 use crate::starting::Parts;
 use crate::supervisor::Supervisor;
+use crate::transport::Transport;
 
 /// Most prepared programs that are kept. A caller with more sizes than that prepares again.
 const MOST_PREPARED: usize = 4096;
@@ -76,7 +77,8 @@ impl<B: Backend> Engine<B> {
         let ranks = self.own.bootstrap.ranks();
         Neighbourhood {
             ranks,
-            one_process: !self.own.registered.is_shared(),
+            one_process: self.own.connections.all_by(Transport::P2p),
+            one_host: !self.own.connections.any_by(Transport::Net),
             channels: self.own.channels.count(),
         }
     }
@@ -98,6 +100,13 @@ impl<B: Backend> Engine<B> {
                 self.own.backend.name()
             ))
         })?;
+        if way.transfer == Transfer::Direct && !self.neighbourhood().one_host {
+            return Err(unsupported(
+                "a direct transfer accesses the buffers of other ranks, and some are on other hosts; take the transfer \
+                 `fifo`"
+                    .to_owned(),
+            ));
+        }
         // A peer's input would have to be multiplied by what only the peer knows.
         if request.collective.reduces()
             && request.reduction == Reduction::PreMultipliedSum

@@ -1,11 +1,12 @@
-//! `topo run`: runs a collective on the ranks of this host, checks every element, and times it.
+//! `topo run`: runs a collective on the ranks of this host or of several, checks every element, and times it.
 //!
 //! In reading order: [`job`] (what ranks there are and what they do), [`measure`] (what each rank does), [`processes`]
-//! (ranks that are processes).
+//! (ranks that are processes), [`launched`] (ranks that others start).
 
 mod bind;
 pub mod calibrate;
 mod job;
+mod launched;
 mod measure;
 mod processes;
 
@@ -22,6 +23,7 @@ use crate::environment::Environment;
 use crate::output::Output;
 use crate::render::{self, Look};
 pub use job::{Planned, Spec};
+pub use launched::Joined;
 pub use measure::{Row, Timing};
 
 /// A finished run.
@@ -33,6 +35,8 @@ pub struct Report {
     pub planned: Option<Planned>,
     /// One row per size.
     pub rows: Vec<Row>,
+    /// How its ranks came together, if others started them.
+    pub joined: Option<Joined>,
 }
 
 /// Runs a collective.
@@ -40,7 +44,15 @@ pub fn run(arguments: &RunArguments, environment: &Environment, output: &mut Out
     if arguments.member {
         return processes::member();
     }
-    let (spec, planned) = job::read(arguments, environment, output)?;
+    if let Some(launched) = launched::detect(arguments, environment)? {
+        let report = launched::run(arguments, environment, &launched, output)?;
+        // The others have nothing to say that rank 0 does not.
+        return report.map_or(Ok(()), |report| {
+            show(&report, arguments, environment, output)
+        });
+    }
+    let among = job::Among::default();
+    let (spec, planned) = job::read(arguments, environment, output, among)?;
     let profile = Arc::new(job::profile(arguments.profile.as_deref())?);
     let mut progress = Progress::new(spec.sizes.len());
     let rows = if spec.processes {
@@ -53,7 +65,17 @@ pub fn run(arguments: &RunArguments, environment: &Environment, output: &mut Out
         spec,
         planned,
         rows,
+        joined: None,
     };
+    show(&report, arguments, environment, output)
+}
+
+fn show(
+    report: &Report,
+    arguments: &RunArguments,
+    environment: &Environment,
+    output: &mut Output,
+) -> Result<()> {
     let wrong: u64 = report.rows.iter().map(Row::wrong).sum();
     output.differs = wrong > 0;
     let look = Look {
@@ -61,9 +83,9 @@ pub fn run(arguments: &RunArguments, environment: &Environment, output: &mut Out
         colour: environment.colour,
     };
     output.text = if arguments.json || arguments.format == TextOrJson::Json {
-        render::run::json(&report)?
+        render::run::json(report)?
     } else {
-        render::run::page(&report, look)
+        render::run::page(report, look)
     };
     Ok(())
 }
