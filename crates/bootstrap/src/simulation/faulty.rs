@@ -17,19 +17,19 @@ use crate::simulation::random::Random;
 use crate::simulation::scenario::{Fault, Outcome, Scenario};
 
 /// Time that bytes are on their way when nothing is wrong.
-const LATENCY: Duration = Duration::from_micros(200);
+pub(super) const LATENCY: Duration = Duration::from_micros(200);
 
 /// After this the caller of a question that is not answered gives up.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
-enum Machine {
+pub(super) enum Machine {
     Member(Box<Member<Infos>>),
     Root(Box<Root<Vec<u8>>>),
     Stranger,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+pub(super) enum State {
     Waiting,
     Running,
     Stopped,
@@ -38,46 +38,46 @@ enum State {
 
 /// How far a member's work is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Work {
+pub(super) enum Work {
     Meeting,
     Exchanging,
     Asking(Duration),
     Leaving,
 }
 
-struct Node {
-    machine: Machine,
-    state: State,
+pub(super) struct Node {
+    pub machine: Machine,
+    pub state: State,
     /// The rank whose process it is in.
-    process: u32,
-    key: Key,
-    address: SocketAddr,
-    pipes: BTreeMap<Conn, usize>,
-    timer: Option<Duration>,
-    work: Work,
-    outcome: Option<(Outcome, Duration)>,
+    pub process: u32,
+    pub key: Key,
+    pub address: SocketAddr,
+    pub pipes: BTreeMap<Conn, usize>,
+    pub timer: Option<Duration>,
+    pub work: Work,
+    pub outcome: Option<(Outcome, Duration)>,
 }
 
 /// One side of a connection.
-struct Side {
-    node: usize,
-    conn: Option<Conn>,
-    link: Link,
-    told_open: bool,
+pub(super) struct Side {
+    pub node: usize,
+    pub conn: Option<Conn>,
+    pub link: Link,
+    pub told_open: bool,
     /// The other end closed it, or it broke: nothing more is to be told.
-    over: bool,
+    pub over: bool,
 }
 
-struct Pipe {
-    sides: [Side; 2],
-    delay: Duration,
-    stalled: bool,
-    alter: bool,
+pub(super) struct Pipe {
+    pub sides: [Side; 2],
+    pub delay: Duration,
+    pub stalled: bool,
+    pub alter: bool,
     /// When the last bytes in each direction arrive, for they stay in order.
-    last: [Duration; 2],
+    pub last: [Duration; 2],
 }
 
-enum Event {
+pub(super) enum Event {
     Bytes(usize, usize, Vec<u8>),
     /// The side hears that the connection ended.
     Ended(usize, usize, Ending),
@@ -88,17 +88,17 @@ enum Event {
 }
 
 pub(super) struct World {
-    nodes: Vec<Node>,
-    pipes: Vec<Pipe>,
-    events: BTreeMap<u64, Event>,
-    queue: BinaryHeap<Reverse<(Duration, u64)>>,
-    next: u64,
-    now: Duration,
-    random: Random,
-    ranks: u32,
+    pub nodes: Vec<Node>,
+    pub pipes: Vec<Pipe>,
+    pub events: BTreeMap<u64, Event>,
+    pub queue: BinaryHeap<Reverse<(Duration, u64)>>,
+    pub next: u64,
+    pub now: Duration,
+    pub random: Random,
+    pub ranks: u32,
 }
 
-fn address(node: usize) -> SocketAddr {
+pub(super) fn address(node: usize) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::from_bits(10 << 24 | node as u32), 1))
 }
 
@@ -208,7 +208,7 @@ impl World {
         world
     }
 
-    fn at(&mut self, at: Duration, event: Event) {
+    pub fn at(&mut self, at: Duration, event: Event) {
         self.events.insert(self.next, event);
         self.queue.push(Reverse((at, self.next)));
         self.next += 1;
@@ -513,7 +513,7 @@ impl World {
         }
     }
 
-    fn connect(&mut self, node: usize, conn: Conn, to: &SocketAddr, kind: Kind) {
+    pub fn connect(&mut self, node: usize, conn: Conn, to: &SocketAddr, kind: Kind) {
         let there = self.nodes.iter().position(|it| it.address == *to);
         let listens = |it: &usize| matches!(self.nodes[*it].state, State::Running | State::Stopped);
         let Some(there) = there.filter(listens) else {
@@ -552,88 +552,12 @@ impl World {
     }
 
     /// A node's process ends: the system closes its connections.
-    fn end(&mut self, node: usize) {
+    pub fn end(&mut self, node: usize) {
         self.nodes[node].state = State::Gone;
         for at in 0..self.pipes.len() {
             if self.pipes[at].sides.iter().any(|side| side.node == node) {
                 self.close(at, node);
             }
-        }
-    }
-
-    fn fault(&mut self, fault: Fault) {
-        let live = self.pipes.len() as u64;
-        let pick = |pipe: u64| (live > 0).then(|| (pipe % live.max(1)) as usize);
-        match fault {
-            Fault::Kill(rank) | Fault::Stop(rank) => {
-                for node in 0..self.nodes.len() {
-                    let it = &mut self.nodes[node];
-                    if it.process != rank || it.outcome.is_some() {
-                        continue;
-                    }
-                    if matches!(fault, Fault::Stop(_)) {
-                        it.state = State::Stopped;
-                    } else {
-                        self.end(node);
-                    }
-                }
-            }
-            Fault::Cut(pipe) => {
-                if let Some(at) = pick(pipe) {
-                    for side in 0..2 {
-                        let why = Ending::Broken("connection reset".to_owned());
-                        self.at(self.now + LATENCY, Event::Ended(at, side, why));
-                    }
-                }
-            }
-            Fault::Stall(pipe) => {
-                if let Some(at) = pick(pipe) {
-                    self.pipes[at].stalled = true;
-                }
-            }
-            Fault::Delay(pipe, by) => {
-                if let Some(at) = pick(pipe) {
-                    self.pipes[at].delay = Duration::from_millis(by);
-                }
-            }
-            Fault::Alter(pipe) => {
-                if let Some(at) = pick(pipe) {
-                    self.pipes[at].alter = true;
-                }
-            }
-            Fault::Oversized(pipe) => {
-                if let Some(at) = pick(pipe) {
-                    let bytes = vec![0xff; 64];
-                    self.at(self.now + LATENCY, Event::Bytes(at, 1, bytes));
-                }
-            }
-            Fault::Stranger(rank) => {
-                let node = self.nodes.len();
-                self.nodes.push(Node {
-                    machine: Machine::Stranger,
-                    state: State::Running,
-                    process: u32::MAX,
-                    key: Key::of_secret(b"a stranger"),
-                    address: address(node),
-                    pipes: BTreeMap::new(),
-                    timer: None,
-                    work: Work::Meeting,
-                    outcome: None,
-                });
-                let to = self.nodes[rank as usize].address;
-                self.connect(node, Conn(0), &to, Kind::Ring);
-                if let Some(at) = self.nodes[node].pipes.get(&Conn(0)).copied() {
-                    let mut garbage = self.random.bytes().to_vec();
-                    garbage.extend(self.random.bytes());
-                    self.at(self.now + LATENCY, Event::Bytes(at, 1, garbage));
-                }
-            }
-            Fault::Missing(_)
-            | Fault::Double(_)
-            | Fault::WrongToken(_)
-            | Fault::OtherPlan(_)
-            | Fault::SameDevice(_)
-            | Fault::LateRoots => {}
         }
     }
 }

@@ -5,6 +5,7 @@
 //! altered; strangers, doubles and missing ranks come in.
 
 mod faulty;
+mod harm;
 pub mod random;
 pub mod scale;
 pub mod scenario;

@@ -1,0 +1,200 @@
+//! What the others say when something happens to a rank.
+
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+use libtest_mimic::{Completion, Failed};
+
+use super::{LONG, PORT, Ranks, SHORT, address, all_right, all_say, check, folder, id, number};
+
+/// Four ranks on two hosts that are busy for long, once all have met.
+fn busy(place: &str, time: &str, more: &[&str]) -> Result<Ranks, Failed> {
+    let ranks = Ranks::start(4, |rank, command| {
+        command.args([
+            "--rank",
+            &number(rank),
+            "--world",
+            "4",
+            "--rendezvous",
+            place,
+        ]);
+        command
+            .args(["all-reduce", "-b", "64K", "-e", "64K", "--time", time])
+            .args(more);
+    })?;
+    // Rank 0 removes the file when all have met.
+    let file = PathBuf::from(place.trim_start_matches("file:"));
+    let until = Instant::now() + LONG;
+    for there in [true, false] {
+        while file.exists() != there {
+            check(Instant::now() < until, || {
+                "the ranks do not meet".to_owned()
+            })?;
+            std::thread::park_timeout(Duration::from_millis(2));
+        }
+    }
+    Ok(ranks)
+}
+
+fn signal(child: &Child, name: &str) -> Result<(), Failed> {
+    let done = Command::new("kill")
+        .args([name, &child.id().to_string()])
+        .status()?;
+    check(done.success(), || format!("kill {name} does not work"))
+}
+
+pub fn a_killed_rank_is_named() -> Result<Completion, Failed> {
+    for victim in [0, 3] {
+        let (_folder, place) = folder()?;
+        let ranks = busy(&place, "2000", &[])?;
+        signal(&ranks.0[victim], "-KILL")?;
+        let said = ranks.finish()?;
+        all_say(
+            &said,
+            &[victim],
+            &[&format!("rank {victim}: process"), "on host"],
+        )?;
+    }
+    Ok(Completion::Completed)
+}
+
+pub fn a_stopped_rank_is_named() -> Result<Completion, Failed> {
+    let (_folder, place) = folder()?;
+    let ranks = busy(&place, "60000", &[])?;
+    signal(&ranks.0[2], "-STOP")?;
+    let mut ranks = ranks;
+    let stopped = ranks.0.remove(2);
+    let stopped = Ranks(vec![stopped]);
+    let said = ranks.finish()?;
+    drop(stopped);
+    all_say(&said, &[], &["rank 2: process", "on host"])?;
+    Ok(Completion::Completed)
+}
+
+pub fn survivors_finish() -> Result<Completion, Failed> {
+    for victim in [0, 2] {
+        let (_folder, place) = folder()?;
+        let ranks = busy(&place, "2000", &["--survive"])?;
+        signal(&ranks.0[victim], "-KILL")?;
+        let said = ranks.finish()?;
+        let first = usize::from(victim == 0);
+        for (rank, it) in said.iter().enumerate().filter(|(rank, _)| *rank != victim) {
+            check(it.status == Some(0), || format!("rank {rank}: {}", it.err))?;
+            let table = it.out.contains("all-reduce of 3 processes")
+                && it.out.contains(&format!("rank {victim}: "))
+                && it.out.contains("every element is right");
+            check(table == (rank == first), || {
+                format!("rank {rank}: {}", it.out)
+            })?;
+        }
+    }
+    Ok(Completion::Completed)
+}
+
+pub fn a_missing_rank_is_named() -> Result<Completion, Failed> {
+    let (_folder, place) = folder()?;
+    let said = Ranks::start(2, |rank, command| {
+        command.args([
+            "--rank",
+            &number(rank),
+            "--world",
+            "3",
+            "--rendezvous",
+            &place,
+        ]);
+        command.args(SHORT).args(["--join-timeout", "3"]);
+    })?
+    .finish()?;
+    all_say(&said, &[], &["rank 2: it did not come within 3 s"])?;
+    Ok(Completion::Completed)
+}
+
+pub fn two_ranks_with_one_number() -> Result<Completion, Failed> {
+    let (_folder, place) = folder()?;
+    let said = Ranks::start(3, |rank, command| {
+        let rank = number(rank.min(1));
+        command.args(["--rank", &rank, "--world", "3", "--rendezvous", &place]);
+        command.args(SHORT);
+    })?
+    .finish()?;
+    all_say(
+        &said,
+        &[],
+        &["rank 1: two processes say that they are this rank"],
+    )?;
+    Ok(Completion::Completed)
+}
+
+pub fn a_wrong_token() -> Result<Completion, Failed> {
+    let address = address();
+    let (right, wrong) = (id(&[&address])?, id(&[&address])?);
+    let said = Ranks::start(2, |rank, command| {
+        let id = if rank == 0 { &right } else { &wrong };
+        command.args(["--rank", &number(rank), "--world", "2", "--id", id]);
+        command.args(SHORT).args(["--join-timeout", "3"]);
+    })?
+    .finish()?;
+    all_say(&said[..1], &[], &["rank 1: it did not come"])?;
+    all_say(&said[1..], &[], &["another token"])?;
+    Ok(Completion::Completed)
+}
+
+pub fn a_taken_port() -> Result<Completion, Failed> {
+    let address = address();
+    let _taken = TcpListener::bind((address.as_str(), PORT))?;
+    let id = id(&[&address])?;
+    let said = Ranks::start(1, |_, command| {
+        command
+            .args(["--rank", "0", "--world", "2", "--id", &id])
+            .args(SHORT);
+    })?
+    .finish()?;
+    all_say(&said, &[], &["rank 0 holds the root", "cannot listen"])?;
+    Ok(Completion::Completed)
+}
+
+pub fn another_plan() -> Result<Completion, Failed> {
+    let (_folder, place) = folder()?;
+    let said = Ranks::start(2, |rank, command| {
+        command.args([
+            "--rank",
+            &number(rank),
+            "--world",
+            "2",
+            "--rendezvous",
+            &place,
+        ]);
+        command.args(SHORT).args(["--channels", &number(rank + 1)]);
+    })?
+    .finish()?;
+    all_say(
+        &said,
+        &[],
+        &["runs something else", "give all ranks the same plan"],
+    )?;
+    Ok(Completion::Completed)
+}
+
+pub fn a_garbage_client() -> Result<Completion, Failed> {
+    use std::io::Write;
+    let address = address();
+    let id = id(&[&address])?;
+    let ranks = Ranks::start(2, |rank, command| {
+        command
+            .args(["--rank", &number(rank), "--world", "2", "--id", &id])
+            .args(SHORT);
+    })?;
+    // As soon as the root listens, or after it is done.
+    let until = Instant::now() + Duration::from_secs(5);
+    while Instant::now() < until {
+        if let Ok(mut stream) = TcpStream::connect((address.as_str(), PORT)) {
+            // It may be turned away in the middle.
+            let _ = stream.write_all(&[0xa5; 300_000]);
+            break;
+        }
+        std::thread::park_timeout(Duration::from_millis(1));
+    }
+    all_right(&ranks.finish()?)
+}
