@@ -27,7 +27,8 @@ constexpr u32 FREE = 5;
 // Looks at memory between two looks whether to give up.
 constexpr u32 LOOKS = 4096;
 
-// A step that is ready to be carried out.
+// A step that is ready to be carried out. Workers read it again and again instead of keeping it, for they have few
+// registers.
 struct Stage {
   u8* places[2 * MOST_OPERANDS];    // sources, then destinations; of FIFOs the slot
   u64 flags[2 * MOST_OPERANDS];     // of FIFOs the number of the step plus one, else 0
@@ -35,6 +36,9 @@ struct Stage {
   u64* words[4 * MOST_OPERANDS];    // what is told when the step is done; null if nothing
   u64 values[4 * MOST_OPERANDS];
   u64 bytes;
+  u64 scalar;
+  u32 operation;
+  u32 divisor;
   u32 source_count;
   u32 destination_count;
   u32 pre_multiply;

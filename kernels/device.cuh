@@ -17,8 +17,9 @@
 
 #define TOPO_DEVICE __device__ __forceinline__
 #define TOPO_UNROLL _Pragma("unroll")
+#define TOPO_ROLLED _Pragma("unroll 1")
 #define TOPO_ENTRY(name, body)                                                                          \
-  extern "C" __global__ void __launch_bounds__(512, 2)                                                  \
+  extern "C" __global__ void __launch_bounds__(448, 2)                                                  \
       name(const __grid_constant__ TOPO_NAMESPACE::Launch launch) {                                     \
     __shared__ TOPO_NAMESPACE::Shared shared;                                                           \
     body(launch, shared);                                                                               \

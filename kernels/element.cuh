@@ -10,6 +10,8 @@ template <class S, class Unsigned, class Divided>
 struct Integer {
   typedef S Storage;
   typedef S Wide;
+  // Eight elements in a word need so many registers that only few words may be under way.
+  static constexpr bool SMALL = sizeof(S) == 1;
   TOPO_DEVICE static S widen(S value) { return value; }
   TOPO_DEVICE static S narrow(S value) { return value; }
   TOPO_DEVICE static S add(S a, S b) { return (S)((Unsigned)a + (Unsigned)b); }
@@ -23,6 +25,7 @@ struct Integer {
 template <class F>
 struct Floating {
   typedef F Wide;
+  static constexpr bool SMALL = false;
   TOPO_DEVICE static F add(F a, F b) { return a + b; }
   TOPO_DEVICE static F multiply(F a, F b) { return a * b; }
   TOPO_DEVICE static F minimum(F a, F b) { return a < b || b != b ? a : b; }
@@ -66,6 +69,7 @@ struct Bf16 : Floating<float> {
 // Bytes that are only moved.
 struct Moved {
   typedef u8 Storage;
+  static constexpr bool SMALL = false;
 };
 
 }  // namespace TOPO_NAMESPACE

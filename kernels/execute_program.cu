@@ -25,11 +25,11 @@ TOPO_DEVICE void execute(const Launch& launch, Shared& shared) {
   } else if (role == POSTER) {
     post(shared, workers);
   } else if (part.protocol == SIMPLE) {
-    work<Simple, E>(part, shared, launch.abort, workers);
+    work<Simple, E>(shared, launch.abort, workers);
   } else if (part.protocol == LL) {
-    work<LowLatency, E>(part, shared, launch.abort, workers);
+    work<LowLatency, E>(shared, launch.abort, workers);
   } else {
-    work<LowLatency128, E>(part, shared, launch.abort, workers);
+    work<LowLatency128, E>(shared, launch.abort, workers);
   }
 }
 

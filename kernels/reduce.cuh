@@ -6,13 +6,6 @@
 
 namespace TOPO_NAMESPACE {
 
-// How the data of a step is reduced.
-struct Reduction {
-  u32 operation;
-  u32 divisor;
-  u64 scalar;
-};
-
 template <class E>
 union Word {
   static constexpr u32 COUNT = 8 / sizeof(typename E::Storage);
@@ -88,6 +81,16 @@ TOPO_DEVICE u64 divide_word<Moved>(u64 word, u32) {
 template <class E>
 TOPO_DEVICE Vector reduce_vector(u32 operation, Vector one, Vector other) {
   return Vector{reduce_word<E>(operation, one.low, other.low), reduce_word<E>(operation, one.high, other.high)};
+}
+
+template <class E>
+TOPO_DEVICE Vector multiply_vector(Vector value, u64 scalar) {
+  return Vector{multiply_word<E>(value.low, scalar), multiply_word<E>(value.high, scalar)};
+}
+
+template <class E>
+TOPO_DEVICE Vector divide_vector(Vector value, u32 by) {
+  return Vector{divide_word<E>(value.low, by), divide_word<E>(value.high, by)};
 }
 
 // `bytes` bytes at a place that is aligned for elements: 8, or fewer at the end of a buffer, where the rest is 0.

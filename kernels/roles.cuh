@@ -104,6 +104,9 @@ struct Waiter {
     }
     if (lane == 0) {
       stage.bytes = step.bytes;
+      stage.scalar = part.scalar;
+      stage.operation = part.operation;
+      stage.divisor = part.divisor;
       stage.source_count = step.source_count;
       stage.destination_count = step.destination_count;
       stage.pre_multiply = step.pre_multiply;
@@ -178,16 +181,15 @@ TOPO_DEVICE void post(Shared& shared, u32 workers) {
 
 // Moves data.
 template <class P, class E>
-TOPO_DEVICE void work(const Part& part, Shared& shared, const u32* abort, u32 workers) {
+TOPO_DEVICE void work(Shared& shared, const u32* abort, u32 workers) {
   const u32 worker = thread() - FIRST_WORKER;
-  const Reduction reduction = {part.operation, part.divisor, part.scalar};
   Patience patience(abort);
   for (u32 number = 0;; number++) {
     barrier_sync(READY + number % 2, WARP + workers);
     const Stage& stage = shared.stages[number % 2];
     const bool end = stage.end;
     if (TOPO_BUG == 1) barrier_arrive(DONE + number % 2, WARP + workers);
-    if (!end && stage.bytes != 0) P::template move<E>(stage, reduction, worker, workers, patience);
+    if (!end && stage.bytes != 0) P::template move<E>(stage, worker, workers, patience);
     if (TOPO_BUG != 1) barrier_arrive(DONE + number % 2, WARP + workers);
     if (end) return;
   }

@@ -49,6 +49,8 @@ fn main() {
                 .flag("-g")
                 .flag("-fno-omit-frame-pointer");
         }
-        build.cargo_metadata(true).compile(&format!("topo_kernels_bug_{bug}"));
+        build
+            .cargo_metadata(true)
+            .compile(&format!("topo_kernels_bug_{bug}"));
     }
 }

@@ -12,6 +12,7 @@
 
 #define TOPO_DEVICE inline
 #define TOPO_UNROLL
+#define TOPO_ROLLED
 #define TOPO_ENTRY(name, body)                                                                       \
   extern "C" void name(const TOPO_NAMESPACE::Launch* launch) {                                       \
     body(*launch, *static_cast<TOPO_NAMESPACE::Shared*>(                                             \

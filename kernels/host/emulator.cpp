@@ -280,11 +280,11 @@ std::string dump() {
         snprintf(line, sizeof line, "ended");
       else if (fiber.barrier != nullptr && fiber.barrier_number >= 0)
         snprintf(line, sizeof line, "at barrier %d", fiber.barrier_number);
-      else if (fiber.barrier != nullptr)
-        snprintf(line, sizeof line, "waiting for its warp");
       else if (fiber.what != nullptr)
         snprintf(line, sizeof line, "waiting for %s %llu at %p", fiber.what, (unsigned long long)fiber.value,
                  fiber.place);
+      else if (fiber.barrier != nullptr)
+        snprintf(line, sizeof line, "waiting for their warp");
       else
         snprintf(line, sizeof line, "running");
       auto [state, fresh] = states.try_emplace(line, 0u, thread);

@@ -43,7 +43,8 @@
 //! Ranks that are processes join through a [`bootstrap::process`] instead.
 //!
 //! In reading order: [`communicator`], [`collectives`], [`group`], [`background`], [`request`], [`engine`], [`backend`],
-//! [`memory`], [`registered`], [`connections`], [`transport`], [`supervisor`], [`bootstrap`], [`check`], [`error`].
+//! [`memory`], [`registered`], [`connections`], [`transport`], [`supervisor`], [`bootstrap`], [`check`], [`suite`],
+//! [`error`].
 
 pub mod backend;
 mod background;
@@ -64,6 +65,7 @@ pub mod registered;
 mod request;
 mod settings;
 mod starting;
+pub mod suite;
 pub mod supervisor;
 pub mod transport;
 

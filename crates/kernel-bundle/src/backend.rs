@@ -293,7 +293,8 @@ impl<M: Machine> Backend for Kernels<M> {
             Some(Reduction::Maximum) => 3,
             Some(Reduction::Sum | Reduction::Average | Reduction::PreMultipliedSum) | None => 0,
         };
-        let direct = !(bound.peers.is_empty() && bound.waits.is_empty() && bound.notifies.is_empty());
+        let direct =
+            !(bound.peers.is_empty() && bound.waits.is_empty() && bound.notifies.is_empty());
         let part = layout::Part {
             lanes: address,
             steps: address + steps_at,

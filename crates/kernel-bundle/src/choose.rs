@@ -28,9 +28,8 @@ pub fn serves(request: &Request, schedule: Schedule, transfer: Transfer, ranks: 
 /// The way of a request, with at most `most_channels` channels.
 pub fn way(request: &Request, place: &Neighbourhood, most_channels: u16) -> Way {
     let bytes = request.bytes(place.ranks);
-    let direct = |schedule| {
-        place.one_process && serves(request, schedule, Transfer::Direct, place.ranks)
-    };
+    let direct =
+        |schedule| place.one_process && serves(request, schedule, Transfer::Direct, place.ranks);
     let (schedule, transfer, protocol) = if bytes <= MOST_LL {
         (Schedule::Mesh, Transfer::Fifo, Protocol::Ll)
     } else if bytes <= MOST_LL128 {

@@ -1,7 +1,8 @@
 //! Connections in the machine's memory, made when a program first needs them.
 //!
-//! As in NCCL, slots and the count of posted slots (*tail*) lie with the receiver, the count of slots that were given back
-//! (*head*) with the sender: each polls its own memory. Both offer what they have, then fetch what the other has.
+//! A connection's memory lies with the receiver: the count of posted slots (*tail*), the count of slots that were given back
+//! (*head*), the slots. The receiver offers it and waits for nobody; the sender fetches the offer. NCCL has the head with the
+//! sender, which polls it; but then each would wait for the other while they bind different programs of a group.
 
 use executor::backend::OwnWiring;
 use executor::bootstrap::Offer;
@@ -21,6 +22,9 @@ const SLOTS: u64 = 8;
 
 /// Bytes between two counts, so that they share no cache line.
 const COUNT_BYTES: u64 = 128;
+
+/// Where the slots begin, behind tail and head, bytes.
+const SLOTS_AT: u64 = 2 * COUNT_BYTES;
 
 /// What flows through a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -60,13 +64,13 @@ fn stride(protocol: Protocol, slot_bytes: &SlotBytes) -> u64 {
     wire.next_multiple_of(COUNT_BYTES)
 }
 
-fn name(from: u32, to: u32, key: &Key, what: &str) -> String {
+fn name(from: u32, to: u32, key: &Key) -> String {
     let Connection { channel, port, .. } = key.connection;
     let kind = match key.kind {
         Kind::Slots(protocol) => protocol.name(),
         Kind::Signals => "signals",
     };
-    format!("device/{from}>{to}/{channel}/{port}/{kind}/{what}")
+    format!("device/{from}>{to}/{channel}/{port}/{kind}")
 }
 
 /// Makes the connections of a rank.
@@ -130,67 +134,61 @@ impl<M: Machine> Connector<'_, '_, M> {
         self.meet_boards()
     }
 
-    /// Makes the own memory of ends and offers it.
+    /// Makes the memory of receiving ends and offers it.
     fn offer(&mut self, new: &mut [New]) -> Result<(), Error> {
-        if new.is_empty() {
+        let options = &self.fleet.options;
+        let bytes = |key: &Key| match key.kind {
+            Kind::Slots(protocol) => SLOTS_AT + SLOTS * stride(protocol, &options.slot_bytes),
+            Kind::Signals => COUNT_BYTES,
+        };
+        for New { key, end } in new.iter_mut() {
+            if let Kind::Slots(protocol) = key.kind {
+                end.stride = stride(protocol, &options.slot_bytes);
+                end.step = options.first_step;
+                end.seen = options.first_step;
+            }
+        }
+        let incoming = || new.iter().filter(|new| new.key.incoming);
+        let all: u64 = incoming().map(|new| bytes(&new.key)).sum();
+        if all == 0 {
             return Ok(());
         }
-        let options = &self.fleet.options;
-        let bytes = |key: &Key| match (key.kind, key.incoming) {
-            (Kind::Slots(protocol), true) => {
-                COUNT_BYTES + SLOTS * stride(protocol, &options.slot_bytes)
-            }
-            _ => COUNT_BYTES,
-        };
-        let all = new.iter().map(|new| bytes(&new.key)).sum();
         let device = self.device();
         let allocated = self.fleet.machine.allocate(device, all);
         let (block, mut address) = allocated.map_err(|why| self.failed(why))?;
         self.fleet.keep(block);
         let rank = self.rank();
-        let first_step = options.first_step;
-        for New { key, end } in new.iter_mut() {
+        for New { key, end } in new.iter_mut().filter(|new| new.key.incoming) {
+            end.theirs = address;
+            if key.kind != Kind::Signals {
+                end.mine = address + COUNT_BYTES;
+                end.slots = address + SLOTS_AT;
+                self.begin_slots(key, end)?;
+            }
             let peer = key.connection.peer;
-            let first = match key.kind {
-                Kind::Slots(_) => first_step,
-                Kind::Signals => 0,
-            };
-            end.step = first;
-            end.seen = first;
-            if let Kind::Slots(protocol) = key.kind {
-                end.stride = stride(protocol, &options.slot_bytes);
-            }
-            // A sender of signals has nothing that the other end writes.
-            let offers = key.incoming || key.kind != Kind::Signals;
-            if offers {
-                end.theirs = address;
-                if first > 0 {
-                    let wrote = self
-                        .fleet
-                        .machine
-                        .write(device, address, &first.to_le_bytes());
-                    wrote.map_err(|why| self.failed(why))?;
-                }
-                let (from, to) = if key.incoming {
-                    (peer, rank)
-                } else {
-                    (rank, peer)
-                };
-                let what = if key.incoming { "receiver" } else { "sender" };
-                let offered = name(from, to, key, what);
-                self.publish(peer, &offered, address)?;
-            }
-            if key.incoming && matches!(key.kind, Kind::Slots(_)) {
-                end.slots = address + COUNT_BYTES;
-                if options.stale_flag != 0 && key.kind == Kind::Slots(Protocol::Ll) {
-                    let line = [0x5a5a_5a5a_u32, options.stale_flag];
-                    let lines = line.repeat((SLOTS * end.stride / 8) as usize);
-                    let bytes = bytemuck::cast_slice(&lines);
-                    let wrote = self.fleet.machine.write(device, end.slots, bytes);
-                    wrote.map_err(|why| self.failed(why))?;
-                }
-            }
+            self.publish(peer, &name(peer, rank, key), address)?;
             address += bytes(key);
+        }
+        Ok(())
+    }
+
+    /// Makes counts and slots look as if they had been used before, if the options say so.
+    fn begin_slots(&self, key: &Key, end: &End) -> Result<(), Error> {
+        let options = &self.fleet.options;
+        let machine = &self.fleet.machine;
+        let device = self.device();
+        let failed = |why| self.failed(why);
+        if options.first_step > 0 {
+            let first = options.first_step.to_le_bytes();
+            for count in [end.theirs, end.mine] {
+                machine.write(device, count, &first).map_err(failed)?;
+            }
+        }
+        if options.stale_flag != 0 && key.kind == Kind::Slots(Protocol::Ll) {
+            let half_line = [0x5a5a_5a5a_u32, options.stale_flag];
+            let lines = half_line.repeat((SLOTS * end.stride / 8) as usize);
+            let bytes = bytemuck::cast_slice(&lines);
+            machine.write(device, end.slots, bytes).map_err(failed)?;
         }
         Ok(())
     }
@@ -218,22 +216,16 @@ impl<M: Machine> Connector<'_, '_, M> {
         imported.map_err(|why| self.failed(why))
     }
 
-    /// Takes what the other ends offer.
+    /// Takes what the receivers offer.
     fn fetch(&mut self, new: &mut [New]) -> Result<(), Error> {
         let rank = self.rank();
-        for New { key, end } in new {
+        for New { key, end } in new.iter_mut().filter(|new| !new.key.incoming) {
             let peer = key.connection.peer;
-            if key.incoming {
-                if key.kind != Kind::Signals {
-                    // Where to say that slots were given back.
-                    end.mine = self.fetch_address(peer, &name(peer, rank, key, "sender"))?;
-                }
-            } else {
-                let receiver = self.fetch_address(peer, &name(rank, peer, key, "receiver"))?;
-                end.mine = receiver;
-                if key.kind != Kind::Signals {
-                    end.slots = receiver + COUNT_BYTES;
-                }
+            let receiver = self.fetch_address(peer, &name(rank, peer, key))?;
+            end.mine = receiver;
+            if key.kind != Kind::Signals {
+                end.theirs = receiver + COUNT_BYTES;
+                end.slots = receiver + SLOTS_AT;
             }
         }
         Ok(())
@@ -269,7 +261,10 @@ impl<M: Machine> Connector<'_, '_, M> {
         let rank = self.rank();
         if self.known.own_board.is_none() {
             let device = self.device();
-            let allocated = self.fleet.machine.allocate(device, size_of::<Board>() as u64);
+            let allocated = self
+                .fleet
+                .machine
+                .allocate(device, size_of::<Board>() as u64);
             let (block, address) = allocated.map_err(|why| self.failed(why))?;
             self.fleet.keep(block);
             self.known.own_board = Some(address);

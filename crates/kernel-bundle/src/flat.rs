@@ -100,12 +100,17 @@ impl Resolve<'_> {
                 .into_iter()
                 .any(|operand| operand.kind == OperandKind::Peer as u32),
         );
-        for (index, wait) in step.waits[..usize::from(step.wait_count)].iter().enumerate() {
+        for (index, wait) in step.waits[..usize::from(step.wait_count)]
+            .iter()
+            .enumerate()
+        {
             flat.waits[index] = self.places.awaited(&self.bound.waits[usize::from(*wait)]);
         }
         let notifies = &step.notifies[..usize::from(step.notify_count)];
         for (index, notify) in notifies.iter().enumerate() {
-            flat.notifies[index] = self.places.given(&self.bound.notifies[usize::from(*notify)]);
+            flat.notifies[index] = self
+                .places
+                .given(&self.bound.notifies[usize::from(*notify)]);
         }
         flat
     }

@@ -22,10 +22,10 @@ pub struct Options {
 }
 
 impl Options {
-    /// NCCL's slots (buffers of 512 KiB, 4800 KiB and 4 MiB in eight slots), and 14 warps that move data.
+    /// NCCL's slots (buffers of 512 KiB, 4800 KiB and 4 MiB in eight slots), and 12 warps that move data.
     pub const fn nccl() -> Self {
         Self {
-            threads: 512,
+            threads: 448,
             slot_bytes: SlotBytes {
                 ll: 32_768,
                 ll128: 576_000,

@@ -77,7 +77,10 @@ mod tests {
             );
         }
         let includes = text.lines().filter(|line| line.starts_with("#include"));
-        assert_eq!(includes.collect::<Vec<_>>(), ["#include \"host/device_host.h\""]);
+        assert_eq!(
+            includes.collect::<Vec<_>>(),
+            ["#include \"host/device_host.h\""]
+        );
         assert!(text.contains("TOPO_ELEMENTS(TOPO_ONE)"));
     }
 }

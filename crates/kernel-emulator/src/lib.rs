@@ -74,7 +74,9 @@ pub fn communicators(
     options: Options,
 ) -> Result<Vec<Communicator<Kernels<Emulator>>>, Error> {
     let fleet = Fleet::new(emulator, options, vec![0; ranks as usize]);
-    Communicator::local(ranks, settings, |rank| Kernels::new(Arc::clone(&fleet), rank))
+    Communicator::local(ranks, settings, |rank| {
+        Kernels::new(Arc::clone(&fleet), rank)
+    })
 }
 
 /// What a launch that has ended looks like: the emulator runs it when it is started.
@@ -162,7 +164,8 @@ impl Machine for Emulator {
                 let seed = self.seed.load(Ordering::Relaxed);
                 if seed != 0 {
                     // Every launch another order, the same in every run of the test.
-                    self.seed.store(seed.wrapping_add(1).max(1), Ordering::Relaxed);
+                    self.seed
+                        .store(seed.wrapping_add(1).max(1), Ordering::Relaxed);
                 }
                 let blocks = start.blocks();
                 native::emulate(start.kernel, self.bug, &launch, blocks, start.threads, seed)?;

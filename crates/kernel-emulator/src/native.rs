@@ -117,7 +117,9 @@ pub fn emulate(
                 text.to_string_lossy()
             ))
         }
-        _ => Err(format!("there is no memory for {blocks} blocks of {threads} threads")),
+        _ => Err(format!(
+            "there is no memory for {blocks} blocks of {threads} threads"
+        )),
     }
 }
 
@@ -136,7 +138,8 @@ unsafe impl Sync for Block {}
 impl Block {
     /// So many bytes, all 0, and their address.
     pub fn new(bytes: u64) -> Result<(Self, u64), String> {
-        let size = usize::try_from(bytes.max(1)).map_err(|_| format!("{bytes} bytes are too many"))?;
+        let size =
+            usize::try_from(bytes.max(1)).map_err(|_| format!("{bytes} bytes are too many"))?;
         let layout = Layout::from_size_align(size, ALIGNMENT).map_err(|error| error.to_string())?;
         // SAFETY: the size is not 0.
         let address = unsafe { alloc_zeroed(layout) };
