@@ -31,14 +31,15 @@ TOPO_DEVICE u32 thread() { return threadIdx.x; }
 TOPO_DEVICE u32 threads() { return blockDim.x; }
 TOPO_DEVICE u32 block() { return blockIdx.x; }
 
-// Waits until `count` threads have come to a barrier; all their memory accesses before are seen after.
+// Waits until `count` threads have come to a barrier; all their memory accesses before are seen after. Threads of a warp
+// may come one after the other, which the forms `bar` do not allow.
 TOPO_DEVICE void barrier_sync(u32 barrier, u32 count) {
-  asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(count) : "memory");
+  asm volatile("barrier.sync %0, %1;" ::"r"(barrier), "r"(count) : "memory");
 }
 
 // Comes to a barrier without waiting.
 TOPO_DEVICE void barrier_arrive(u32 barrier, u32 count) {
-  asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(count) : "memory");
+  asm volatile("barrier.arrive %0, %1;" ::"r"(barrier), "r"(count) : "memory");
 }
 
 // All 32 threads of the warp come to these.
@@ -102,6 +103,8 @@ TOPO_DEVICE bool load_line(const u8* place, u32 flag, u64& data) {
 // here together; those of one line are stored as a whole.
 TOPO_DEVICE void store_line_part(u8* place, u64 low, u64 high, bool active, bool carries) {
   (void)carries;
+  // Only threads that store together make one store of a line.
+  __syncwarp();
   if (active) {
     asm volatile("st.volatile.global.v2.u64 [%0], {%1, %2};" ::"l"(address_of(place)), "l"(low), "l"(high)
                  : "memory");

@@ -10,8 +10,9 @@ template <class S, class Unsigned, class Divided>
 struct Integer {
   typedef S Storage;
   typedef S Wide;
-  // Eight elements in a word need so many registers that only few words may be under way.
+  // Types whose arithmetic needs so many registers that only few words may be under way.
   static constexpr bool SMALL = sizeof(S) == 1;
+  static constexpr bool LARGE = false;
   TOPO_DEVICE static S widen(S value) { return value; }
   TOPO_DEVICE static S narrow(S value) { return value; }
   TOPO_DEVICE static S add(S a, S b) { return (S)((Unsigned)a + (Unsigned)b); }
@@ -26,6 +27,7 @@ template <class F>
 struct Floating {
   typedef F Wide;
   static constexpr bool SMALL = false;
+  static constexpr bool LARGE = sizeof(F) == 8;
   TOPO_DEVICE static F add(F a, F b) { return a + b; }
   TOPO_DEVICE static F multiply(F a, F b) { return a * b; }
   TOPO_DEVICE static F minimum(F a, F b) { return a < b || b != b ? a : b; }
@@ -70,6 +72,7 @@ struct Bf16 : Floating<float> {
 struct Moved {
   typedef u8 Storage;
   static constexpr bool SMALL = false;
+  static constexpr bool LARGE = false;
 };
 
 }  // namespace TOPO_NAMESPACE

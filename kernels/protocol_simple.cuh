@@ -8,7 +8,7 @@ namespace TOPO_NAMESPACE {
 // Vectors that a thread has under way: of one source, and of each of two where sources are reduced.
 constexpr u32 COPIED = 4;
 template <class E>
-constexpr u32 REDUCED = E::SMALL ? 2 : 3;
+constexpr u32 REDUCED = E::SMALL || E::LARGE ? 2 : 3;
 
 // The same place of each source and destination, and COUNT - 1 more, each `step` bytes behind the one before.
 template <class E, u32 COUNT>

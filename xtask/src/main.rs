@@ -1,10 +1,13 @@
 //! What a developer of the project runs: `cargo xtask …`.
 
+mod gpu_test;
+mod kernels;
 mod loom;
 mod matrix;
 mod measure;
 mod peers;
 mod replay;
+mod sanitize;
 mod scale;
 mod timing;
 
@@ -28,6 +31,10 @@ enum Chore {
     Bless(BlessArguments),
     /// Run a command and print its seconds and its peak memory in MB
     Measure(measure::Arguments),
+    /// Run every check that needs a GPU, and print the tables
+    GpuTest(gpu_test::Arguments),
+    /// Compile the GPU kernels for all architectures, which needs no GPU, and check what they need
+    Kernels(kernels::Arguments),
     /// Check the memory order of what ranks share with the model checker loom
     Loom,
     /// Run the whole correctness matrix of collectives
@@ -36,6 +43,8 @@ enum Chore {
     Peers(peers::Arguments),
     /// Plan every golden case of a folder again and compare with what NCCL decided
     Replay(replay::Arguments),
+    /// Run the kernels on the emulator under AddressSanitizer and ThreadSanitizer
+    Sanitize(sanitize::Arguments),
     /// Measure jobs of many equal hosts: planning, the plan's file, one rank's view
     Scale(scale::Arguments),
     /// Check the rules of the house: dependencies between crates, unsafe code, length of files, documentation
@@ -57,10 +66,13 @@ fn main() -> ExitCode {
     let done = match Arguments::parse().chore {
         Chore::Bless(arguments) => run_bless(&arguments),
         Chore::Measure(arguments) => measure::run(&arguments),
+        Chore::GpuTest(arguments) => gpu_test::run(&arguments),
+        Chore::Kernels(arguments) => kernels::run(&arguments),
         Chore::Loom => loom::run(),
         Chore::Matrix => matrix::run(),
         Chore::Peers(arguments) => peers::run(&arguments),
         Chore::Replay(arguments) => replay::run(&arguments),
+        Chore::Sanitize(arguments) => sanitize::run(&arguments),
         Chore::Scale(arguments) => scale::run(&arguments),
         Chore::Tidy => run_tidy(),
         Chore::Timing(arguments) => timing::run(&arguments),

@@ -51,7 +51,17 @@ const RULES: [Rule; 14] = [
     unsafe_rule("backend-cuda", &["executor", "plan", "kernel-bundle"]),
     rule("test-support", &["topology", "plan", "planner"]),
     rule("cli", ALL),
-    rule("xtask", &["topology", "plan", "planner", "test-support"]),
+    rule(
+        "xtask",
+        &[
+            "topology",
+            "plan",
+            "planner",
+            "kernel-bundle",
+            "backend-cuda",
+            "test-support",
+        ],
+    ),
     rule("tests", &[]),
 ];
 

@@ -153,6 +153,9 @@ pub enum Command {
     /// Run a collective on the ranks of this host, check every element, and time it
     #[command(after_help = RUN_EXAMPLES)]
     Run(Box<RunArguments>),
+    /// Run every check that needs a GPU, and print the tables
+    #[command(hide = true)]
+    GpuTest(run::GpuTestArguments),
     /// Measure this machine's CPU cost profile, by which topo run chooses
     #[command(after_help = CALIBRATE_EXAMPLES)]
     Calibrate(CalibrateArguments),

@@ -1,10 +1,12 @@
 //! `topo run`: runs a collective on the ranks of this host, checks every element, and times it.
 //!
 //! In reading order: [`job`] (what ranks there are and what they do), [`measure`] (what each rank does), [`processes`]
-//! (ranks that are processes).
+//! (ranks that are processes), [`cuda`] (ranks on GPUs), [`gpu_test`] (all checks that need a GPU).
 
 mod bind;
 pub mod calibrate;
+pub mod cuda;
+pub mod gpu_test;
 mod job;
 mod measure;
 mod processes;
@@ -43,7 +45,12 @@ pub fn run(arguments: &RunArguments, environment: &Environment, output: &mut Out
     let (spec, planned) = job::read(arguments, environment, output)?;
     let profile = Arc::new(job::profile(arguments.profile.as_deref())?);
     let mut progress = Progress::new(spec.sizes.len());
-    let rows = if spec.processes {
+    let mut gpus = String::new();
+    let rows = if arguments.backend == crate::arguments::run::BackendName::Cuda {
+        let (words, rows) = cuda::threads(&spec, &mut |size| progress.show(size))?;
+        gpus = words;
+        rows
+    } else if spec.processes {
         processes::run(&spec, &profile, &mut |size| progress.show(size))?
     } else {
         threads(&spec, &profile, &mut |size| progress.show(size))?
@@ -63,7 +70,7 @@ pub fn run(arguments: &RunArguments, environment: &Environment, output: &mut Out
     output.text = if arguments.json || arguments.format == TextOrJson::Json {
         render::run::json(&report)?
     } else {
-        render::run::page(&report, look)
+        format!("{gpus}{}", render::run::page(&report, look))
     };
     Ok(())
 }

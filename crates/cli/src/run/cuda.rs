@@ -1,0 +1,369 @@
+//! Ranks on GPUs: threads of this process, one or several on each GPU. Times are the devices' own.
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result, anyhow, bail};
+use backend_cuda::{Cuda, Options};
+use executor::check::{Check, Sample};
+use executor::{Communicator, Request, Settings, Way};
+use half::{bf16, f16};
+use kernel_bundle::{Fleet, Kernels, choose};
+use plan::program::{Channels, Schedule, Transfer};
+use plan::{ElementType, Protocol};
+
+use super::{Row, Spec, Timing};
+
+/// Channels of a communicator without a plan; as many as NCCL ever has.
+const PLAIN_CHANNELS: usize = 64;
+
+/// Most launches in a row.
+const MOST_LAUNCHES: u32 = 1 << 14;
+
+/// Batches of which the median is taken.
+const BATCHES: usize = 3;
+
+/// The communicator of a rank on a GPU.
+pub type Gpu = Communicator<Kernels<Cuda>>;
+
+/// GPUs and the ranks on them.
+pub struct Ranks {
+    /// What the ranks share.
+    pub fleet: Arc<Fleet<Cuda>>,
+    /// One for each rank.
+    pub communicators: Vec<Gpu>,
+}
+
+/// Opens GPUs for so many ranks: rank i on GPU i, from the first again when there are no more.
+pub fn open(ranks: u32, settings: &Settings) -> Result<Ranks> {
+    let devices = Cuda::count()?.min(ranks).max(1);
+    open_on(devices, ranks, settings)
+}
+
+/// Opens the first GPU for so many ranks.
+pub fn open_on_first(ranks: u32, settings: &Settings) -> Result<Ranks> {
+    open_on(1, ranks, settings)
+}
+
+fn open_on(devices: u32, ranks: u32, settings: &Settings) -> Result<Ranks> {
+    let options = Options {
+        devices: (0..devices).collect(),
+        ..Options::default()
+    };
+    let cuda = Cuda::open(&options)?;
+    let places = (0..ranks).map(|rank| rank % devices).collect();
+    let fleet = Fleet::new(cuda, kernel_bundle::Options::nccl(), places);
+    let mut settings = settings.clone();
+    if settings.channels.is_none() {
+        settings.channels = Some(Channels::plain(ranks, PLAIN_CHANNELS)?);
+    }
+    // The communicator's own memory is the host's, which ranks on GPUs do not use.
+    settings.buffer_bytes = Some(1 << 20);
+    let communicators = Communicator::local(ranks, &settings, |rank| {
+        Kernels::new(Arc::clone(&fleet), rank)
+    })?;
+    Ok(Ranks {
+        fleet,
+        communicators,
+    })
+}
+
+/// The GPUs in words, one a line.
+pub fn describe(cuda: &Cuda) -> String {
+    let mut text = String::new();
+    for (number, device) in cuda.devices().enumerate() {
+        let facts = &device.facts;
+        text.push_str(&format!(
+            "GPU {number}: {}, compute capability {}.{}, {} multiprocessors, up to {} MHz, memory up to {} MHz, driver for \
+             CUDA {}.{}; kernels {}, loaded in {:.1} ms\n",
+            facts.name,
+            facts.major,
+            facts.minor,
+            facts.multiprocessors,
+            facts.clock_mhz,
+            facts.memory_clock_mhz,
+            facts.driver / 1000,
+            facts.driver % 1000 / 10,
+            facts.kernels,
+            facts.kernels_ms,
+        ));
+    }
+    text
+}
+
+/// Runs all ranks on the GPUs of this machine. Answers the GPUs in words, and the rows.
+pub fn threads(spec: &Spec, progress: &mut (dyn FnMut(u64) + Send)) -> Result<(String, Vec<Row>)> {
+    if spec.processes {
+        bail!(
+            "--backend cuda runs ranks as threads of one process; expected it without --processes"
+        );
+    }
+    let ranks = open(spec.ranks, &spec.settings()?)?;
+    let words = describe(&ranks.fleet.machine);
+    Ok((words, threads_of(ranks, spec, progress)?))
+}
+
+/// Runs all ranks.
+pub fn threads_of(
+    ranks: Ranks,
+    spec: &Spec,
+    progress: &mut (dyn FnMut(u64) + Send),
+) -> Result<Vec<Row>> {
+    let fleet = &ranks.fleet;
+    let mut progress = Some(progress);
+    let results: Vec<Result<Vec<Row>>> = std::thread::scope(|scope| {
+        let threads: Vec<_> = ranks
+            .communicators
+            .into_iter()
+            .map(|mut communicator| {
+                let mut progress = progress.take();
+                scope.spawn(move || {
+                    sweep(&mut communicator, fleet, spec, &mut |size| {
+                        if let Some(progress) = &mut progress {
+                            progress(size);
+                        }
+                    })
+                })
+            })
+            .collect();
+        let joined = threads.into_iter().map(|thread| {
+            let panicked = || anyhow!("a rank's thread panicked, which is a fault of topo");
+            thread.join().map_err(|_| panicked())?
+        });
+        joined.collect()
+    });
+    together(results)
+}
+
+/// The rows of rank 0 with the wrong elements of all, or the error that tells most.
+fn together(results: Vec<Result<Vec<Row>>>) -> Result<Vec<Row>> {
+    let (rows, errors): (Vec<_>, Vec<_>) = results.into_iter().partition(Result::is_ok);
+    let mut errors: Vec<anyhow::Error> = errors.into_iter().filter_map(Result::err).collect();
+    errors.sort_by_key(|error| {
+        matches!(
+            error.downcast_ref::<executor::Error>(),
+            Some(executor::Error::Aborted { .. } | executor::Error::Broken { .. })
+        )
+    });
+    if let Some(error) = errors.into_iter().next() {
+        return Err(error);
+    }
+    let mut rows = rows.into_iter().flatten();
+    let mut all = rows.next().context("there is no rank 0")?;
+    for other in rows {
+        for (row, other) in all.iter_mut().zip(other) {
+            add(&mut row.separate, &other.separate);
+            if let (Some(row), Some(other)) = (&mut row.in_place, &other.in_place) {
+                add(row, other);
+            }
+        }
+    }
+    Ok(all)
+}
+
+fn add(to: &mut Timing, other: &Timing) {
+    to.wrong = to.wrong.zip(other.wrong).map(|(one, other)| one + other);
+    to.time_us = to.time_us.max(other.time_us);
+}
+
+fn sweep(
+    communicator: &mut Gpu,
+    fleet: &Fleet<Cuda>,
+    spec: &Spec,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Vec<Row>> {
+    match spec.element()? {
+        ElementType::I8 => of_type::<i8>(communicator, fleet, spec, progress),
+        ElementType::U8 => of_type::<u8>(communicator, fleet, spec, progress),
+        ElementType::I32 => of_type::<i32>(communicator, fleet, spec, progress),
+        ElementType::U32 => of_type::<u32>(communicator, fleet, spec, progress),
+        ElementType::I64 => of_type::<i64>(communicator, fleet, spec, progress),
+        ElementType::U64 => of_type::<u64>(communicator, fleet, spec, progress),
+        ElementType::F16 => of_type::<f16>(communicator, fleet, spec, progress),
+        ElementType::Bf16 => of_type::<bf16>(communicator, fleet, spec, progress),
+        ElementType::F32 => of_type::<f32>(communicator, fleet, spec, progress),
+        ElementType::F64 => of_type::<f64>(communicator, fleet, spec, progress),
+    }
+}
+
+fn of_type<T: Sample>(
+    communicator: &mut Gpu,
+    fleet: &Fleet<Cuda>,
+    spec: &Spec,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Vec<Row>> {
+    let reduction = spec.reduction()?;
+    let mut rows = Vec::with_capacity(spec.sizes.len());
+    for bytes in &spec.sizes {
+        progress(*bytes);
+        let blocks = if spec.collective.splits_message() {
+            u64::from(spec.ranks)
+        } else {
+            1
+        };
+        let count = (bytes / size_of::<T>() as u64 / blocks).max(1);
+        let check = Check {
+            collective: spec.collective,
+            reduction,
+            ranks: spec.ranks,
+            root: spec.root,
+            count: usize::try_from(count).unwrap_or(usize::MAX),
+            seed: *bytes,
+        };
+        let mut request = Request {
+            collective: spec.collective,
+            element: T::TYPE,
+            reduction,
+            root: spec.root,
+            to: 0,
+            in_place: false,
+            count,
+            way: None,
+        };
+        let way = way_of(communicator, spec, &request)?;
+        let mut bench = Bench {
+            communicator: &mut *communicator,
+            fleet,
+            spec,
+            check,
+        };
+        let separate = bench.separate::<T>(way)?;
+        let (mut way_in_place, mut in_place) = (None, None);
+        if spec.in_place {
+            request.in_place = true;
+            if let Ok(way) = way_of(bench.communicator, spec, &request) {
+                way_in_place = Some(way);
+                in_place = Some(bench.in_place::<T>(way)?);
+            }
+        }
+        rows.push(Row {
+            bytes: request.bytes(spec.ranks),
+            count,
+            way,
+            way_in_place,
+            separate,
+            in_place,
+            predicted_us: None,
+        });
+    }
+    Ok(rows)
+}
+
+/// The way for a request, within what the command line leaves.
+fn way_of(communicator: &mut Gpu, spec: &Spec, request: &Request) -> Result<Way> {
+    communicator.set_way(None);
+    let chosen = communicator.way(request)?;
+    let (schedule, transfer) = (spec.schedule()?, spec.transfer()?);
+    let place = communicator.neighbourhood()?;
+    let channels = spec.channels.unwrap_or(chosen.channels).min(place.channels);
+    let fits = |way: &Way| {
+        schedule.is_none_or(|wanted| wanted == way.schedule)
+            && transfer.is_none_or(|wanted| wanted == way.transfer)
+            && match way.transfer {
+                Transfer::Fifo => spec.protocol.is_none_or(|wanted| wanted == way.protocol),
+                Transfer::Direct => spec.protocol.is_none() && way.protocol == Protocol::Simple,
+            }
+            && choose::serves(request, way.schedule, way.transfer, spec.ranks)
+    };
+    let chosen = Way { channels, ..chosen };
+    if fits(&chosen) {
+        return Ok(chosen);
+    }
+    let others = Schedule::ALL.into_iter().flat_map(|schedule| {
+        let of_transfer = move |transfer| {
+            // The chosen protocol, or the one that takes messages of any size.
+            let protocols = [
+                chosen.protocol,
+                Protocol::Simple,
+                Protocol::Ll128,
+                Protocol::Ll,
+            ];
+            protocols.into_iter().map(move |protocol| Way {
+                schedule,
+                transfer,
+                protocol,
+                channels,
+                piece_bytes: 0,
+            })
+        };
+        Transfer::ALL.into_iter().rev().flat_map(of_transfer)
+    });
+    others.into_iter().find(fits).with_context(|| {
+        format!(
+            "{} cannot be carried out so; see --algorithm, --transfer and --protocol in topo run --help",
+            crate::sizes::kebab(spec.collective)
+        )
+    })
+}
+
+/// One size on one rank.
+pub struct Bench<'a> {
+    /// The rank.
+    pub communicator: &'a mut Gpu,
+    /// What all ranks share.
+    pub fleet: &'a Fleet<Cuda>,
+    /// What is asked for.
+    pub spec: &'a Spec,
+    /// What is run.
+    pub check: Check,
+}
+
+impl Bench<'_> {
+    /// With two buffers.
+    pub fn separate<T: Sample>(&mut self, way: Way) -> Result<Timing> {
+        self.communicator.set_way(Some(way));
+        let (check, rank) = (self.check, self.communicator.rank());
+        let mut input = vec![T::default(); check.input_elements(rank)];
+        check.fill(rank, 0, &mut input);
+        let mut output = vec![T::default(); check.output_elements(rank)];
+        check.launch(self.communicator, &input, &mut output)?;
+        let wrong = self.spec.check.then(|| check.wrong(rank, &output) as u64);
+        let time_us =
+            self.time(&mut |communicator| check.launch(communicator, &input, &mut output))?;
+        Ok(Timing { time_us, wrong })
+    }
+
+    /// With one buffer.
+    pub fn in_place<T: Sample>(&mut self, way: Way) -> Result<Timing> {
+        self.communicator.set_way(Some(way));
+        let (check, rank) = (self.check, self.communicator.rank());
+        let (elements, from, to) = check.in_place(rank);
+        let mut buffer = vec![T::default(); elements];
+        check.fill(rank, 0, &mut buffer[from]);
+        check.launch_in_place(self.communicator, &mut buffer)?;
+        let wrong = self
+            .spec
+            .check
+            .then(|| check.wrong(rank, &buffer[to]) as u64);
+        let time_us =
+            self.time(&mut |communicator| check.launch_in_place(communicator, &mut buffer))?;
+        Ok(Timing { time_us, wrong })
+    }
+
+    /// Time of a launch by the devices' clocks, µs: of many launches in a row, which the host does not wait for.
+    fn time(
+        &mut self,
+        launch: &mut dyn FnMut(&mut Gpu) -> Result<(), executor::Error>,
+    ) -> Result<f64> {
+        let mut batch = |times: u32| -> Result<f64> {
+            // All ranks say the same; whoever launches reads it after all ranks came.
+            self.fleet.set_repeat(times);
+            launch(self.communicator)?;
+            Ok(self.fleet.last_time_us() / f64::from(times))
+        };
+        let launches = match self.spec.iterations {
+            Some(iterations) => iterations,
+            None => {
+                let each = batch(self.spec.warmup.max(1))?.max(1.0);
+                let wanted = self.spec.time_ms as f64 * 1e3 / BATCHES as f64;
+                (wanted / each).clamp(1.0, f64::from(MOST_LAUNCHES)) as u32
+            }
+        };
+        let mut times = [0.0; BATCHES];
+        for time in &mut times {
+            *time = batch(launches)?;
+        }
+        self.fleet.set_repeat(1);
+        times.sort_by(f64::total_cmp);
+        Ok(times[BATCHES / 2])
+    }
+}
