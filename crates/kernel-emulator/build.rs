@@ -30,6 +30,7 @@ fn main() {
     }
     scheduler
         .file("../../kernels/host/emulator.cpp")
+        .file("../../kernels/host/layout.cpp")
         .compile("topo_emulator");
     for bug in 0..=BUGS {
         let mut build = compiler();

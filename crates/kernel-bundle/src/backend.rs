@@ -13,7 +13,7 @@ use crate::choose;
 use crate::connect::{Connected, Connector};
 use crate::entry::Kernel;
 use crate::flat::Flat;
-use crate::fleet::Fleet;
+use crate::fleet::{Fleet, Span};
 use crate::gang::{Deposit, Role};
 use crate::layout;
 use crate::machine::{Lent, Machine, Running, Start};
@@ -24,6 +24,12 @@ const WATCHING: Duration = Duration::from_secs(2);
 
 /// Looks at the end of a launch between two looks at the clock.
 const LOOKS: u32 = 256;
+
+/// Most bytes that one step moves: workers count vectors of 16 bytes, and lines, in 32 bits.
+const MOST_STEP_BYTES: u64 = 32 << 30;
+
+/// Bytes of the two times of a lane.
+const SPAN_BYTES: u64 = 16;
 
 /// Most channels that are chosen, NCCL's limit.
 const MOST_CHANNELS: u16 = 64;
@@ -45,6 +51,8 @@ pub struct Program<M: Machine> {
     /// Whether peers look where this rank's buffers are.
     direct: bool,
     waiting: Waiting,
+    /// Channels of its lanes, if their times are noted.
+    channels: Vec<u16>,
     _memory: M::Block,
 }
 
@@ -67,6 +75,26 @@ impl<M: Machine> Kernels<M> {
 
     fn device(&self) -> u32 {
         self.fleet.device(self.rank)
+    }
+
+    /// Reads when each lane began and ended.
+    fn note(&self, program: &Program<M>, launch: u64) -> Result<(), Error> {
+        let mut times = vec![[0_u64; 2]; program.channels.len()];
+        let bytes = bytemuck::cast_slice_mut(&mut times);
+        let (device, address) = (self.device(), program.part.profile);
+        let read = self.fleet.machine.read(device, address, bytes);
+        read.map_err(|why| self.failed(why))?;
+        let lanes = program.channels.iter().zip(0..).zip(&times);
+        let spans = lanes.map(|((channel, lane), [begin_ns, end_ns])| Span {
+            rank: self.rank,
+            launch,
+            channel: *channel,
+            lane,
+            begin_ns: *begin_ns,
+            end_ns: *end_ns,
+        });
+        self.fleet.note(spans);
+        Ok(())
     }
 
     fn reserve_scratch(&mut self, bytes: u64) -> Result<(), String> {
@@ -274,14 +302,26 @@ impl<M: Machine> Backend for Kernels<M> {
         self.reserve_scratch(bound.scratch_bytes)
             .map_err(|why| self.failed(why))?;
         let flat = Flat::new(bound, order.reduction, &self.connected);
+        if let Some(step) = flat.steps.iter().find(|step| step.bytes > MOST_STEP_BYTES) {
+            return Err(self.failed(format!(
+                "a step would move {} bytes, and kernels count at most {MOST_STEP_BYTES} in one; take more channels or \
+                 smaller pieces",
+                step.bytes
+            )));
+        }
         let lanes: &[u8] = bytemuck::cast_slice(&flat.lanes);
         let steps: &[u8] = bytemuck::cast_slice(&flat.steps);
         let device = self.device();
         let steps_at = (lanes.len() as u64).next_multiple_of(256);
+        let profile_at = (steps_at + steps.len() as u64).next_multiple_of(256);
+        let profile_bytes = match self.fleet.options.trace {
+            true => SPAN_BYTES * flat.lanes.len() as u64,
+            false => 0,
+        };
         let allocated = self
             .fleet
             .machine
-            .allocate(device, (steps_at + steps.len() as u64).max(1));
+            .allocate(device, profile_at + profile_bytes);
         let (memory, address) = allocated.map_err(|why| self.failed(why))?;
         for (at, bytes) in [(address, lanes), (address + steps_at, steps)] {
             let wrote = self.fleet.machine.write(device, at, bytes);
@@ -298,6 +338,10 @@ impl<M: Machine> Backend for Kernels<M> {
         let part = layout::Part {
             lanes: address,
             steps: address + steps_at,
+            profile: match profile_bytes {
+                0 => 0,
+                _ => address + profile_at,
+            },
             lane_count: u32::try_from(flat.lanes.len()).unwrap_or(u32::MAX),
             protocol: match order.protocol {
                 Protocol::Ll => 0,
@@ -321,6 +365,7 @@ impl<M: Machine> Backend for Kernels<M> {
                 from: peer,
                 channel: 0,
             },
+            channels: flat.channels,
             _memory: memory,
         })
     }
@@ -367,6 +412,9 @@ impl<M: Machine> Backend for Kernels<M> {
         deposit.peers.retain(|peer| *peer != rank);
         self.launch(deposit, waiting, surroundings)?;
         for (own, part) in lent.into_iter().zip(parts.iter()) {
+            if part.program.part.profile != 0 {
+                self.note(part.program, surroundings.launch)?;
+            }
             let done = self.fleet.machine.give_back(device, own, &part.memory);
             done.map_err(|why| self.failed(why))?;
         }

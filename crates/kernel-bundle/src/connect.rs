@@ -277,12 +277,10 @@ impl<M: Machine> Connector<'_, '_, M> {
         }
         for peer in &bound.peers {
             if !self.own.bootstrap.shares_memory(*peer) {
-                return Err(Error::Unsupported {
-                    collective: plan::Collective::AllReduce,
-                    ranks: self.own.bootstrap.ranks(),
-                    why: "ranks that are processes do not access each other's device buffers; take the transfer `fifo`"
+                return Err(self.failed(
+                    "ranks that are processes do not access each other's device buffers; take the transfer `fifo`"
                         .to_owned(),
-                });
+                ));
             }
             if !self.known.boards.contains_key(peer) {
                 let address = self.fetch_address(*peer, "device/board")?;

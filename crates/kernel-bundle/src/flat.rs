@@ -26,6 +26,8 @@ pub struct Flat {
     pub lanes: Vec<Lane>,
     /// Their steps.
     pub steps: Vec<Step>,
+    /// The channel of each lane.
+    pub channels: Vec<u16>,
 }
 
 impl Flat {
@@ -54,6 +56,7 @@ impl Flat {
             flat.steps.extend(steps.map(|step| resolve.step(step)));
             if flat.steps.len() > before {
                 flat.lanes.push(own);
+                flat.channels.push(lane.channel);
             }
         }
         flat

@@ -19,7 +19,29 @@ pub struct Options {
     pub first_step: u64,
     /// A flag that all lines of LL slots hold at first, as if they had been written that long ago; 0 is none.
     pub stale_flag: u32,
+    /// Whether it is noted when each lane of each launch begins and ends ([`Fleet::take_spans`]).
+    pub trace: bool,
 }
+
+/// When a lane of a launch began and ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span {
+    /// The rank.
+    pub rank: u32,
+    /// The number of its launch.
+    pub launch: u64,
+    /// The channel that the lane works for.
+    pub channel: u16,
+    /// The lane, from 0.
+    pub lane: u32,
+    /// When it began by the device's clock, ns.
+    pub begin_ns: u64,
+    /// When it ended, ns.
+    pub end_ns: u64,
+}
+
+/// Most spans that are kept.
+const MOST_SPANS: usize = 1 << 20;
 
 impl Options {
     /// NCCL's slots (buffers of 512 KiB, 4800 KiB and 4 MiB in eight slots), and 12 warps that move data.
@@ -33,6 +55,7 @@ impl Options {
             },
             first_step: 0,
             stale_flag: 0,
+            trace: false,
         }
     }
 }
@@ -49,6 +72,7 @@ pub struct Fleet<M: Machine> {
     blocks: Mutex<Vec<M::Block>>,
     repeat: AtomicU32,
     time_ns: AtomicU64,
+    spans: Mutex<Vec<Span>>,
 }
 
 impl<M: Machine> Fleet<M> {
@@ -63,6 +87,7 @@ impl<M: Machine> Fleet<M> {
             blocks: Mutex::default(),
             repeat: AtomicU32::new(1),
             time_ns: AtomicU64::new(0),
+            spans: Mutex::default(),
         })
     }
 
@@ -96,6 +121,18 @@ impl<M: Machine> Fleet<M> {
     pub(crate) fn set_time(&self, time_us: Option<f64>) {
         let time_ns = time_us.map_or(0, |time_us| (time_us * 1e3) as u64);
         self.time_ns.store(time_ns, Ordering::Relaxed);
+    }
+
+    /// What was noted of launches since the last call, if the options ask for it; of launches in a row the last one.
+    pub fn take_spans(&self) -> Vec<Span> {
+        let mut spans = self.spans.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut spans)
+    }
+
+    pub(crate) fn note(&self, spans: impl Iterator<Item = Span>) {
+        let mut all = self.spans.lock().unwrap_or_else(PoisonError::into_inner);
+        let room = MOST_SPANS.saturating_sub(all.len());
+        all.extend(spans.take(room));
     }
 
     /// Keeps memory until the last rank is gone.

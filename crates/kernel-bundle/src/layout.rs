@@ -1,4 +1,5 @@
-//! What the host tells the kernels: the structures of `kernels/arguments.h`.
+//! What the host tells the kernels: the structures of `kernels/arguments.h`. A test of the emulator compares them with what
+//! the other compiler makes of those.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -175,15 +176,10 @@ impl Default for Launch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::mem::offset_of;
 
     #[test]
     fn arguments_fit_a_kernel() {
         // What all devices take as arguments of a kernel, bytes.
         assert!(size_of::<Launch>() <= 4096);
-        // As `arguments.h` has them with 8-byte alignment; the emulator compares the rest with the compiler's.
-        assert_eq!(size_of::<Step>(), 16 + 8 * 32 + 64);
-        assert_eq!(offset_of!(Step, operands), 16);
-        assert_eq!(size_of::<Part>(), 88);
     }
 }

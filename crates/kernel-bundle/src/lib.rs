@@ -21,5 +21,5 @@ pub mod source;
 
 pub use backend::Kernels;
 pub use entry::Kernel;
-pub use fleet::{Fleet, Options};
+pub use fleet::{Fleet, Options, Span};
 pub use machine::{Lent, Machine, Running};

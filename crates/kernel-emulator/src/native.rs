@@ -171,3 +171,39 @@ pub fn read(address: u64, bytes: &mut [u8]) {
     // SAFETY: callers read blocks that they hold, when no kernel runs.
     unsafe { std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), bytes.len()) };
 }
+
+#[cfg(test)]
+mod tests {
+    use std::mem::{offset_of, size_of};
+
+    use kernel_bundle::layout::{Board, End, Lane, Launch, Operand, Part, Step};
+
+    // SAFETY: kernels/host/layout.cpp defines it so.
+    unsafe extern "C" {
+        fn topo_layout(numbers: *mut usize, room: usize) -> usize;
+    }
+
+    macro_rules! layout {
+        ($($type:ident: $($field:ident)*;)*) => {
+            [$(size_of::<$type>(), $(offset_of!($type, $field),)*)*]
+        };
+    }
+
+    #[test]
+    fn structures_are_as_the_other_compiler_has_them() {
+        let own = layout! {
+            End: slots stride theirs mine step seen;
+            Board: launch buffers;
+            Operand: kind buffer place offset stride;
+            Step: bytes source_count destination_count wait_count notify_count finish pre_multiply reaches operands
+                waits notifies;
+            Lane: first prologue body last epilogue turns;
+            Part: lanes steps buffers board launch scalar profile lane_count protocol operation divisor;
+            Launch: more abort count parts;
+        };
+        let mut theirs = [0; 128];
+        // SAFETY: there is room for as many numbers as is said.
+        let count = unsafe { topo_layout(theirs.as_mut_ptr(), theirs.len()) };
+        assert_eq!(own[..], theirs[..count]);
+    }
+}

@@ -81,6 +81,9 @@ pub struct RunArguments {
     /// What runs the programs
     #[arg(long, value_enum, default_value_t = BackendName::Cpu)]
     pub backend: BackendName,
+    /// Write when each channel of each launch began and ended on the GPUs, as a trace for Chrome or Perfetto
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
     /// Only this algorithm
     #[arg(long, value_name = "NAME")]
     pub algorithm: Option<Schedule>,

@@ -1,5 +1,6 @@
 //! Ranks on GPUs: threads of this process, one or several on each GPU. Times are the devices' own.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -7,7 +8,7 @@ use backend_cuda::{Cuda, Options};
 use executor::check::{Check, Sample};
 use executor::{Communicator, Request, Settings, Way};
 use half::{bf16, f16};
-use kernel_bundle::{Fleet, Kernels, choose};
+use kernel_bundle::{Fleet, Kernels, Span, choose};
 use plan::program::{Channels, Schedule, Transfer};
 use plan::{ElementType, Protocol};
 
@@ -34,24 +35,28 @@ pub struct Ranks {
 }
 
 /// Opens GPUs for so many ranks: rank i on GPU i, from the first again when there are no more.
-pub fn open(ranks: u32, settings: &Settings) -> Result<Ranks> {
+pub fn open(ranks: u32, settings: &Settings, trace: bool) -> Result<Ranks> {
     let devices = Cuda::count()?.min(ranks).max(1);
-    open_on(devices, ranks, settings)
+    open_on(devices, ranks, settings, trace)
 }
 
 /// Opens the first GPU for so many ranks.
 pub fn open_on_first(ranks: u32, settings: &Settings) -> Result<Ranks> {
-    open_on(1, ranks, settings)
+    open_on(1, ranks, settings, false)
 }
 
-fn open_on(devices: u32, ranks: u32, settings: &Settings) -> Result<Ranks> {
+fn open_on(devices: u32, ranks: u32, settings: &Settings, trace: bool) -> Result<Ranks> {
     let options = Options {
         devices: (0..devices).collect(),
         ..Options::default()
     };
     let cuda = Cuda::open(&options)?;
     let places = (0..ranks).map(|rank| rank % devices).collect();
-    let fleet = Fleet::new(cuda, kernel_bundle::Options::nccl(), places);
+    let launches = kernel_bundle::Options {
+        trace,
+        ..kernel_bundle::Options::nccl()
+    };
+    let fleet = Fleet::new(cuda, launches, places);
     let mut settings = settings.clone();
     if settings.channels.is_none() {
         settings.channels = Some(Channels::plain(ranks, PLAIN_CHANNELS)?);
@@ -65,6 +70,24 @@ fn open_on(devices: u32, ranks: u32, settings: &Settings) -> Result<Ranks> {
         fleet,
         communicators,
     })
+}
+
+/// Spans in the format of Chrome's tracing: a process per rank, a thread per lane, times in µs from the first.
+fn chrome_trace(spans: &[Span], spec: &Spec) -> String {
+    let first = spans.iter().map(|span| span.begin_ns).min().unwrap_or(0);
+    let us = |ns: u64| ns.saturating_sub(first) as f64 / 1e3;
+    let events = spans.iter().map(|span| {
+        serde_json::json!({
+            "name": format!("{} launch {} channel {}", crate::sizes::kebab(spec.collective), span.launch, span.channel),
+            "ph": "X",
+            "pid": span.rank,
+            "tid": span.lane,
+            "ts": us(span.begin_ns),
+            "dur": us(span.end_ns) - us(span.begin_ns),
+        })
+    });
+    let events: Vec<serde_json::Value> = events.collect();
+    serde_json::json!({ "traceEvents": events, "displayTimeUnit": "ns" }).to_string()
 }
 
 /// The GPUs in words, one a line.
@@ -91,15 +114,24 @@ pub fn describe(cuda: &Cuda) -> String {
 }
 
 /// Runs all ranks on the GPUs of this machine. Answers the GPUs in words, and the rows.
-pub fn threads(spec: &Spec, progress: &mut (dyn FnMut(u64) + Send)) -> Result<(String, Vec<Row>)> {
+pub fn threads(
+    spec: &Spec,
+    trace: Option<&Path>,
+    progress: &mut (dyn FnMut(u64) + Send),
+) -> Result<(String, Vec<Row>)> {
     if spec.processes {
         bail!(
             "--backend cuda runs ranks as threads of one process; expected it without --processes"
         );
     }
-    let ranks = open(spec.ranks, &spec.settings()?)?;
+    let ranks = open(spec.ranks, &spec.settings()?, trace.is_some())?;
     let words = describe(&ranks.fleet.machine);
-    Ok((words, threads_of(ranks, spec, progress)?))
+    let fleet = Arc::clone(&ranks.fleet);
+    let rows = threads_of(ranks, spec, progress)?;
+    if let Some(file) = trace {
+        crate::plan::write_beside(file, &chrome_trace(&fleet.take_spans(), spec))?;
+    }
+    Ok((words, rows))
 }
 
 /// Runs all ranks.
@@ -365,5 +397,42 @@ impl Bench<'_> {
         self.fleet.set_repeat(1);
         times.sort_by(f64::total_cmp);
         Ok(times[BATCHES / 2])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trace_begins_at_0() {
+        let spec: Spec = serde_json::from_value(serde_json::json!({
+            "ranks": 2, "processes": false, "collective": plan::Collective::AllReduce, "algorithm": null,
+            "transfer": null, "protocol": null, "channels": null, "element": "f32", "op": "sum", "root": 0,
+            "sizes": [8], "iterations": null, "warmup": 3, "time_ms": 30, "check": true, "in_place": true,
+            "reply": false, "bind": false, "timeout_s": 60, "rings": [], "trees": []
+        }))
+        .unwrap();
+        let span = Span {
+            rank: 1,
+            launch: 4,
+            channel: 2,
+            lane: 3,
+            begin_ns: 7_000,
+            end_ns: 9_500,
+        };
+        let early = Span {
+            begin_ns: 5_000,
+            ..span
+        };
+        let text = chrome_trace(&[span, early], &spec);
+        let trace: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let event = &trace["traceEvents"][0];
+        assert_eq!(
+            (event["ts"].as_f64(), event["dur"].as_f64()),
+            (Some(2.0), Some(2.5))
+        );
+        assert_eq!(event["name"], "all-reduce launch 4 channel 2");
+        assert_eq!(trace["traceEvents"][1]["ts"], 0.0);
     }
 }

@@ -47,7 +47,7 @@ pub fn run(
     _environment: &Environment,
     output: &mut Output,
 ) -> Result<()> {
-    let opened = cuda::open(1, &Settings::default()).context(
+    let opened = cuda::open_on_first(1, &Settings::default()).context(
         "nothing was run: every check of this command needs an NVIDIA GPU; copy this program to a machine that has one and run \
          `topo gpu-test` there",
     )?;

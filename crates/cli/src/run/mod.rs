@@ -14,12 +14,12 @@ mod processes;
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use backend_cpu::{Cpu, Profile};
 use executor::Communicator;
 
 use crate::arguments::compare::TextOrJson;
-use crate::arguments::run::RunArguments;
+use crate::arguments::run::{BackendName, RunArguments};
 use crate::environment::Environment;
 use crate::output::Output;
 use crate::render::{self, Look};
@@ -42,12 +42,17 @@ pub fn run(arguments: &RunArguments, environment: &Environment, output: &mut Out
     if arguments.member {
         return processes::member();
     }
+    if arguments.trace.is_some() && arguments.backend != BackendName::Cuda {
+        bail!("--trace is for GPUs; expected --backend cuda with it");
+    }
     let (spec, planned) = job::read(arguments, environment, output)?;
     let profile = Arc::new(job::profile(arguments.profile.as_deref())?);
     let mut progress = Progress::new(spec.sizes.len());
     let mut gpus = String::new();
-    let rows = if arguments.backend == crate::arguments::run::BackendName::Cuda {
-        let (words, rows) = cuda::threads(&spec, &mut |size| progress.show(size))?;
+    let rows = if arguments.backend == BackendName::Cuda {
+        let (words, rows) = cuda::threads(&spec, arguments.trace.as_deref(), &mut |size| {
+            progress.show(size)
+        })?;
         gpus = words;
         rows
     } else if spec.processes {

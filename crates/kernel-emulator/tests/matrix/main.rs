@@ -5,12 +5,13 @@
 
 mod bugs;
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use executor::Settings;
 use executor::connections::SlotBytes;
 use executor::suite::{self, Case};
-use kernel_bundle::Options;
+use executor::{Communicator, Memory, Request, Settings};
+use kernel_bundle::{Fleet, Kernels, Options};
 use kernel_emulator::{Bug, Emulator, communicators};
 use plan::{Collective, ElementType, Reduction};
 
@@ -109,6 +110,53 @@ fn sampled_matrix() {
 fn large_slots() {
     let all = suite::cases(&[2, 3], &[4099]);
     run_all(&suite::sample(&all, 6, 3), 0, &Options::nccl());
+}
+
+/// Memory by its addresses, and when each lane began and ended.
+#[test]
+fn addresses_and_times() {
+    let options = Options {
+        trace: true,
+        ..small(1)
+    };
+    let fleet = Fleet::new(Emulator::new(3, Bug::None), options, vec![0; 2]);
+    let made = Communicator::local(2, &settings(), |rank| {
+        Kernels::new(Arc::clone(&fleet), rank)
+    });
+    std::thread::scope(|scope| {
+        for mut communicator in made.expect("there is memory") {
+            scope.spawn(move || {
+                let input = vec![communicator.rank() + 1; 1000];
+                let mut output = vec![0_u32; 1000];
+                let request = Request {
+                    collective: Collective::AllReduce,
+                    element: ElementType::U32,
+                    reduction: Reduction::Sum,
+                    root: 0,
+                    to: 0,
+                    in_place: false,
+                    count: 1000,
+                    way: None,
+                };
+                let memory = Memory::at(
+                    input.as_ptr().cast(),
+                    4000,
+                    output.as_mut_ptr().cast(),
+                    4000,
+                );
+                communicator.run(&request, memory, 0).unwrap();
+                assert_eq!(output, [3; 1000]);
+            });
+        }
+    });
+    let spans = fleet.take_spans();
+    for rank in 0..2 {
+        let own = spans.iter().filter(|span| span.rank == rank);
+        assert!(own.clone().count() > 0);
+        for span in own {
+            assert!(span.launch == 1 && 0 < span.begin_ns && span.begin_ns <= span.end_ns);
+        }
+    }
 }
 
 /// Where the low halves of step numbers come round, with lines that were written one round before.
