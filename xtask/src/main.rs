@@ -6,6 +6,8 @@ mod loom;
 mod matrix;
 mod measure;
 mod peers;
+mod probe_gpu;
+mod probing;
 mod replay;
 mod sanitize;
 mod scale;
@@ -41,6 +43,10 @@ enum Chore {
     Matrix,
     /// Time collectives beside Open MPI and MPICH, which are installed first
     Peers(peers::Arguments),
+    /// Compare `topo probe` with nvidia-smi and NCCL on a machine with GPUs; needs the built programs only
+    ProbeGpu(probe_gpu::Arguments),
+    /// Time `topo probe` on recorded machines beside hwloc's lstopo
+    Probing(probing::Arguments),
     /// Plan every golden case of a folder again and compare with what NCCL decided
     Replay(replay::Arguments),
     /// Run the kernels on the emulator under AddressSanitizer and ThreadSanitizer
@@ -71,6 +77,8 @@ fn main() -> ExitCode {
         Chore::Loom => loom::run(),
         Chore::Matrix => matrix::run(),
         Chore::Peers(arguments) => peers::run(&arguments),
+        Chore::ProbeGpu(arguments) => probe_gpu::run(&arguments),
+        Chore::Probing(arguments) => probing::run(&arguments),
         Chore::Replay(arguments) => replay::run(&arguments),
         Chore::Sanitize(arguments) => sanitize::run(&arguments),
         Chore::Scale(arguments) => scale::run(&arguments),

@@ -244,7 +244,7 @@ pub struct RankArguments {
 /// Arguments of `topo show`.
 #[derive(Debug, Args)]
 pub struct ShowArguments {
-    /// Topology file, a folder that holds topology.xml, or - for standard input
+    /// Topology file, a folder that holds topology.xml, a recording, or - for standard input
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// Every hop between two devices, and why the path is what it is

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 use probe::complete::{self, Assumptions, Missing};
-use topology::xml::Document;
+use topology::xml::{Document, Element, Tag};
 
 use crate::arguments::machine::CompleteArguments;
 use crate::input::Machine;
@@ -21,6 +21,9 @@ pub fn run(arguments: &CompleteArguments, output: &mut Output) -> Result<()> {
         bail!("{}", explain(&machine.document, &missing));
     }
     let completed = complete::complete(&machine.document, &assumptions);
+    if assumptions != Assumptions::default() && completed.root.same_as(&machine.document.root) {
+        output.warnings.push(nothing_added(&machine.document));
+    }
     let left = Missing::of(&completed);
     if !left.is_empty() {
         output.warnings.push(explain(&completed, &left));
@@ -31,6 +34,23 @@ pub fn run(arguments: &CompleteArguments, output: &mut Output) -> Result<()> {
         None => output.text = text,
     }
     Ok(())
+}
+
+/// Why a file stays as it is.
+fn nothing_added(document: &Document) -> String {
+    fn without_class(element: &Element) -> usize {
+        let own = element.tag == Tag::Pci && element.get("class").is_none();
+        usize::from(own) + element.children.iter().map(without_class).sum::<usize>()
+    }
+    let why = match without_class(&document.root) {
+        0 => "every GPU and NIC in it has its element".to_owned(),
+        functions => format!(
+            "{} in it {} no class, so nobody can tell GPUs and NICs from switches",
+            crate::render::count(functions, "PCI function"),
+            if functions == 1 { "has" } else { "have" }
+        ),
+    };
+    format!("{}: nothing was added: {why}", document.file)
 }
 
 /// What a file lacks, and how to say it.

@@ -70,6 +70,12 @@ pub fn run(
     // What the reader says of a file is among the findings.
     output.warnings.clear();
     let settings = environment.settings(&arguments.variables, &mut output.warnings);
+    if let Subject::Probed(_) = subject {
+        // A probe reads the file, unlike commands that are given one.
+        output
+            .warnings
+            .retain(|remark| !remark.starts_with("NCCL_TOPO_FILE="));
+    }
     let (found, document) = match subject {
         Subject::File(machine) => (finding::of_document(&machine.document), machine.document),
         Subject::Probed(probe) => (probe.findings, probe.document),

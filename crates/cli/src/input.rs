@@ -6,9 +6,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow, bail};
 use plan::Plan;
 use planner::Settings;
+use probe::record::Recording;
 use topology::xml::{Document, Limits};
 use topology::{BuildOptions, System};
 
+use crate::live;
 use crate::output::Output;
 use crate::suggest;
 
@@ -30,7 +32,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Reads a file, a folder's topology.xml, or standard input (`-`). What is odd about it is added to the warnings.
+    /// Reads a file, a folder's topology.xml, a recording, or standard input (`-`). What is odd about it is added to the warnings.
     pub fn read(file: &Path, output: &mut Output) -> Result<Self> {
         Self::parse(Bytes::read(file, Limits::default().bytes)?, output)
     }
@@ -131,6 +133,13 @@ impl Bytes {
                 label: name.clone(),
                 name,
                 bytes,
+            });
+        }
+        if Recording::is_one(file) && !file.join(IN_FOLDER).is_file() {
+            return Ok(Self {
+                name: folder_name(file),
+                label: file.display().to_string(),
+                bytes: live::recorded(file)?.into_bytes(),
             });
         }
         let path = resolve(file)?;
@@ -240,11 +249,25 @@ fn machine_name(path: &Path) -> String {
         .file_stem()
         .map(|stem| stem.to_string_lossy().into_owned())
         .unwrap_or_default();
-    if path.file_name().is_some_and(|name| name == IN_FOLDER) {
-        let full = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        if let Some(folder) = full.parent().and_then(Path::file_name) {
-            return folder.to_string_lossy().into_owned();
+    match path.parent() {
+        Some(folder) if path.file_name().is_some_and(|name| name == IN_FOLDER) => {
+            Some(folder_name(folder))
+                .filter(|name| !name.is_empty())
+                .unwrap_or(stem)
         }
+        _ => stem,
     }
-    stem
+}
+
+/// A folder's name; empty if it has none.
+fn folder_name(folder: &Path) -> String {
+    let here = if folder.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        folder
+    };
+    let full = std::fs::canonicalize(here).unwrap_or_else(|_| folder.to_owned());
+    full.file_name()
+        .map(|name| name.to_string_lossy().into_owned())
+        .unwrap_or_default()
 }

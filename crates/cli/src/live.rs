@@ -1,11 +1,11 @@
 //! Machines that are read, not files: this one, a tree of files, a recording.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use probe::nvml::{self, Answers, Library};
 use probe::record::{self, Recording};
-use probe::{Addresses, Options, Probe, Sysfs};
+use probe::{Addresses, Options, Probe, Sysfs, base};
 
 use crate::arguments::machine::{ProbeArguments, SourceArguments};
 use crate::environment::Environment;
@@ -29,10 +29,8 @@ impl Subject {
         environment: &Environment,
         output: &mut Output,
     ) -> Result<Self> {
-        let recording =
-            |path: &&Path| path.join("sys").is_dir() || path.join("nvml.json").is_file();
         match file {
-            Some(path) if recording(&path) => replay(path, None).map(Self::boxed),
+            Some(path) if Recording::is_one(path) => replay(path, None).map(Self::boxed),
             Some(path) => Machine::read(path, output).map(Self::File),
             None => probe_source(source, environment).map(Self::boxed),
         }
@@ -67,7 +65,7 @@ pub fn probe(arguments: &ProbeArguments, environment: &Environment) -> Result<Pr
         &sysfs,
         answers,
         addresses.as_ref(),
-        &asked(options(root, environment)),
+        &asked(options(root, environment)?),
     );
     known_gpus(arguments, &probe)?;
     if let Some(folder) = &arguments.record {
@@ -88,8 +86,13 @@ fn probe_source(source: &SourceArguments, environment: &Environment) -> Result<P
         &sysfs,
         answers,
         addresses.as_ref(),
-        &options(root, environment),
+        &options(root, environment)?,
     ))
+}
+
+/// The topology of a recorded machine, for commands that take files.
+pub fn recorded(folder: &Path) -> Result<String> {
+    Ok(topology::xml::write(&replay(folder, None)?.document))
 }
 
 fn replay(folder: &Path, asked: Option<&dyn Fn(Options) -> Options>) -> Result<Probe> {
@@ -130,23 +133,34 @@ fn surroundings(root: Option<&Path>) -> (Answers, Option<Addresses>) {
     (answers, Some(Addresses::of_this_machine()))
 }
 
-/// What the environment says of this machine.
-fn options(root: Option<&Path>, environment: &Environment) -> Options {
+/// What the environment says of this machine, and the topology file that NCCL would begin with there.
+fn options(root: Option<&Path>, environment: &Environment) -> Result<Options> {
+    let guests = root.unwrap_or(Path::new("/")).join(base::PLACE);
+    let guests = guests.is_file().then_some(guests);
     if root.is_some() {
-        return Options::default();
+        return Ok(Options {
+            topology_file: guests.map(|path| read_text(&path)).transpose()?,
+            ..Options::default()
+        });
     }
     let variable = |name: &str| {
         let found = environment.nccl.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| value.clone())
     };
-    Options {
+    // NCCL goes on without a file that it does not find, and then does not look for the other.
+    let file = match variable("NCCL_TOPO_FILE").map(PathBuf::from) {
+        Some(named) => named.is_file().then_some(named),
+        None => guests,
+    };
+    Ok(Options {
         visible_devices: environment.visible_devices.clone(),
         ib_hca: variable("NCCL_IB_HCA"),
         ib_disable: variable("NCCL_IB_DISABLE")
             .is_some_and(|value| topology::xml::c_int(&value) != 0),
         socket_ifname: variable("NCCL_SOCKET_IFNAME"),
+        topology_file: file.map(|path| read_text(&path)).transpose()?,
         ..Options::default()
-    }
+    })
 }
 
 /// GPUs that were named must be there.

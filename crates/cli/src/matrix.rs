@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 
 use anyhow::{Result, bail};
 use probe::Probe;
+use serde_json::{Value, json};
 use topology::BusId;
 
+use crate::arguments::compare::TextOrJson;
 use crate::arguments::machine::MatrixArguments;
 use crate::environment::Environment;
 use crate::live::Subject;
 use crate::output::Output;
-use crate::render::{Look, matrix};
+use crate::render::{Look, matrix, words};
 use crate::wiring::Wiring;
 
 /// Draws a machine.
@@ -42,8 +44,35 @@ pub fn run(
         width: environment.width,
         colour: environment.colour,
     };
-    output.text = matrix::wiring(&wiring, look);
+    output.text = match arguments.format {
+        TextOrJson::Text => matrix::wiring(&wiring, look),
+        TextOrJson::Json => serde_json::to_string_pretty(&json(&wiring))? + "\n",
+    };
     Ok(())
+}
+
+/// The devices, and what the matrix says of each to each.
+fn json(wiring: &Wiring) -> Value {
+    let all = 0..wiring.devices.len();
+    let devices: Vec<Value> = wiring
+        .devices
+        .iter()
+        .map(|device| {
+            json!({
+                "label": device.label,
+                "kind": if device.is_gpu { "gpu" } else { "nic" },
+                "name": device.name,
+                "numa": (device.numa >= 0).then_some(device.numa),
+                "cpus": words::processors(&device.affinity),
+            })
+        })
+        .collect();
+    let row = |from: usize| -> Vec<String> {
+        let letters = all.clone().map(|to| wiring.letters(from, to));
+        letters.map(|letters| letters.trim().to_owned()).collect()
+    };
+    let matrix: Vec<Vec<String>> = all.clone().map(row).collect();
+    json!({"devices": devices, "matrix": matrix})
 }
 
 /// The host bridge above each PCI function.

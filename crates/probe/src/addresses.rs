@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
+use crate::privacy::Privacy;
+
 /// The names of interfaces with an address. The addresses themselves are not kept.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -17,6 +19,11 @@ impl Addresses {
             .iter()
             .filter(|(_, network)| !network.ip_networks().is_empty());
         Self(with_address.map(|(name, _)| name.clone()).collect())
+    }
+
+    /// The same with the names that stand for those that tell an address.
+    pub(crate) fn hidden(&self, privacy: &mut Privacy) -> Self {
+        Self(self.0.iter().map(|name| privacy.name(name)).collect())
     }
 
     /// Whether an interface has an address.

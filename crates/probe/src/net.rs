@@ -89,7 +89,7 @@ fn rdma(machine: &Machine, options: &Options, speaks: impl Fn(&Port) -> bool) ->
                 dev: 0,
                 speed: port.rate.unwrap_or(0),
                 port: port.number.saturating_add(before as i32),
-                guid: adapter.guid,
+                guid: adapter.guid.unwrap_or(0),
                 connections: RDMA_CONNECTIONS,
                 direct_access: machine.direct.is_possible(),
                 rdma: true,

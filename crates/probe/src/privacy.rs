@@ -1,7 +1,8 @@
 //! What identifies a machine, and what stands for it in a recording.
 //!
-//! Host names and MAC addresses are never read. Guids, serial numbers and UUIDs are replaced by counters: equal ones stay
-//! equal and different ones different, which is all that planning asks of them.
+//! Host names and MAC addresses are never read; where a device is named after its address (`enx5ec4e7000001`), the name is
+//! replaced. Guids, serial numbers and UUIDs are replaced by counters: equal ones stay equal and different ones different,
+//! which is all that planning asks of them.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +12,17 @@ const EXTENDED: usize = 0x100;
 /// The extended capability that holds a device's serial number.
 const SERIAL_NUMBER: u16 = 0x0003;
 
+/// Digits of a MAC address and of a guid, after which systemd and rdma-core name devices: `enx…`, `rocex…`.
+const ADDRESS_DIGITS: [usize; 2] = [12, 16];
+
 /// Replaces identifiers.
 #[derive(Debug, Default)]
 pub struct Privacy {
     keep: bool,
     guids: BTreeMap<String, usize>,
     uuids: BTreeMap<String, usize>,
+    /// What stands for names of devices.
+    names: BTreeMap<String, String>,
 }
 
 impl Privacy {
@@ -45,9 +51,54 @@ impl Privacy {
         }
     }
 
+    /// What stands for the name of a file or a device.
+    pub fn name(&mut self, name: &str) -> String {
+        let Some(digits) = address_digits(name).filter(|_| !self.keep) else {
+            return name.to_owned();
+        };
+        if let Some(known) = self.names.get(name) {
+            return known.clone();
+        }
+        let next = self.names.len() + 1;
+        let stem = &name[..name.len() - digits];
+        let hidden = format!("{stem}{next:0digits$x}");
+        self.names.insert(name.to_owned(), hidden.clone());
+        hidden
+    }
+
+    /// What stands for a path, part by part.
+    pub fn path(&mut self, path: &str) -> String {
+        let parts: Vec<String> = path.split('/').map(|part| self.name(part)).collect();
+        parts.join("/")
+    }
+
+    /// The path that stands behind one with replaced names.
+    pub fn real_path(&self, path: &str) -> String {
+        if self.names.is_empty() {
+            return path.to_owned();
+        }
+        let real = |part| {
+            let known = self.names.iter().find(|(_, hidden)| *hidden == part);
+            known.map_or(part, |(name, _)| name.as_str())
+        };
+        path.split('/').map(real).collect::<Vec<_>>().join("/")
+    }
+
+    /// What stands for a list of names, such as `NCCL_SOCKET_IFNAME`.
+    pub fn list(&mut self, text: &str) -> String {
+        let separators = |c: char| matches!(c, ',' | '^' | '=' | ':');
+        let mut hidden = String::new();
+        for part in text.split_inclusive(separators) {
+            let word = part.trim_end_matches(separators);
+            hidden.push_str(&self.name(word));
+            hidden.push_str(&part[word.len()..]);
+        }
+        hidden
+    }
+
     /// What stands for a guid, written as sysfs writes it.
-    fn guid(&mut self, text: &str) -> String {
-        if text.chars().all(|c| matches!(c, '0' | ':')) {
+    pub(crate) fn guid(&mut self, text: &str) -> String {
+        if self.keep || text.chars().all(|c| matches!(c, '0' | ':')) {
             return text.to_owned();
         }
         let next = self.guids.len() + 1;
@@ -68,6 +119,16 @@ impl Privacy {
         let number = *self.uuids.entry(text.to_owned()).or_insert(next);
         format!("{prefix}{number:08x}-0000-0000-0000-000000000000")
     }
+}
+
+/// How many digits of an address a name ends in, if it does.
+fn address_digits(name: &str) -> Option<usize> {
+    let (stem, digits) = name.rsplit_once('x')?;
+    let named_after_address = !stem.is_empty()
+        && stem.bytes().all(|letter| letter.is_ascii_lowercase())
+        && ADDRESS_DIGITS.contains(&digits.len())
+        && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    named_after_address.then_some(digits.len())
 }
 
 /// The text up to the first empty line.
@@ -138,6 +199,32 @@ mod tests {
         assert_eq!(hidden("e8eb:d303:0055:ad7c\n"), "0000:0000:0000:0002\n");
         assert_eq!(hidden("e8eb:d303:0055:ad78\n"), "0000:0000:0000:0001\n");
         assert_eq!(hidden("0000:0000:0000:0000\n"), "0000:0000:0000:0000\n");
+    }
+
+    #[test]
+    fn names_after_addresses_are_replaced() {
+        let mut privacy = Privacy::new(false);
+        let path = "sys/devices/pci0000:00/0000:02:00.0/net/enx5ec4e7000001";
+        let hidden = privacy.path(path);
+        assert_eq!(
+            hidden,
+            "sys/devices/pci0000:00/0000:02:00.0/net/enx000000000001"
+        );
+        assert_eq!(privacy.real_path(&hidden), path);
+        assert_eq!(
+            privacy.list("^=enx5ec4e7000001,eth0,rocexa088c20300ab0001:1"),
+            "^=enx000000000001,eth0,rocex0000000000000002:1"
+        );
+        for kept in [
+            "eth0",
+            "mlx5_0",
+            "enp1s0f0np0",
+            "br-5ec4e7000001",
+            "virtio2",
+        ] {
+            assert_eq!(privacy.name(kept), kept);
+        }
+        assert_eq!(Privacy::new(true).path(path), path);
     }
 
     #[test]

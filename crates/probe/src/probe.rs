@@ -1,7 +1,7 @@
 //! One probe: from what was read to the topology.
 
 use serde::{Deserialize, Serialize};
-use topology::xml::Document;
+use topology::xml::{Document, Element};
 
 use crate::finding::{self, Finding};
 use crate::gpu::{self, Gpu};
@@ -9,7 +9,7 @@ use crate::machine::{Detail, Machine, PciFunction};
 use crate::net::{self, Net};
 use crate::nvml::{self, Answers};
 use crate::sysfs::Sysfs;
-use crate::{Addresses, tree};
+use crate::{Addresses, base, tree};
 
 /// What a probed document is called in messages.
 const NAME: &str = "this machine";
@@ -30,6 +30,8 @@ pub struct Options {
     pub socket_ifname: Option<String>,
     /// Also write GPUs and NICs that no driver offers, as bare PCI functions.
     pub all_devices: bool,
+    /// The text of the topology file that NCCL begins with: of `NCCL_TOPO_FILE`, or the one that guests have.
+    pub topology_file: Option<String>,
 }
 
 /// What a probe gave.
@@ -47,6 +49,8 @@ pub struct Probe {
     pub nets: Vec<Net>,
     /// What was probed: as asked for, with the GPUs that are meant.
     pub options: Options,
+    /// The elements of the file that NCCL begins with.
+    pub(crate) base: Option<Element>,
     /// What was not found or looks wrong.
     pub findings: Vec<Finding>,
 }
@@ -66,7 +70,17 @@ impl Probe {
             options.gpus = Some(gpu::in_use(&answers, &options));
             options.visible_devices = None;
         }
-        sysfs.with_privacy(|privacy| nvml::hide(&mut answers, privacy));
+        let mut hidden = None;
+        sysfs.with_privacy(|privacy| {
+            nvml::hide(&mut answers, privacy);
+            hidden = addresses.map(|addresses| addresses.hidden(privacy));
+            let file = &mut options.topology_file;
+            *file = file.as_deref().map(|text| base::hidden(text, privacy));
+            for list in [&mut options.ib_hca, &mut options.socket_ifname] {
+                *list = list.as_deref().map(|text| privacy.list(text));
+            }
+        });
+        let addresses = hidden.as_ref().or(addresses);
         let detail = if options.all_devices {
             Detail::Everything
         } else {
@@ -79,7 +93,13 @@ impl Probe {
         });
         let machine = Machine::read(sysfs, detail, addresses, ends);
         let nets = net::list(&machine, &options);
-        let parts = tree::Parts::new(sysfs, &machine, &gpus, &nets);
+        let base = options.topology_file.as_deref().map(base::read);
+        let (base, unread) = match base {
+            Some(Ok(root)) => (Some(root), None),
+            Some(Err(why)) => (None, Some(why)),
+            None => (None, None),
+        };
+        let parts = tree::Parts::new(&machine, &gpus, &nets, base.as_ref());
         let document = Document::from_root(NAME, parts.root(options.all_devices));
         let mut probe = Self {
             document,
@@ -88,9 +108,11 @@ impl Probe {
             gpus,
             nets,
             options,
+            base: None,
             findings: Vec::new(),
         };
-        probe.findings = finding::of_probe(&probe);
+        probe.base = base;
+        probe.findings = finding::of_probe(&probe, unread);
         probe
     }
 

@@ -65,12 +65,17 @@ pub struct Recording {
 }
 
 impl Recording {
+    /// Whether a folder is a recording.
+    pub fn is_one(folder: &Path) -> bool {
+        folder.join("sys").is_dir() || folder.join(NVML).is_file()
+    }
+
     /// Opens a folder.
     ///
     /// # Errors
     /// It is no recording, or a document in it is damaged.
     pub fn open(folder: &Path) -> Result<Self, RecordError> {
-        if !folder.join("sys").is_dir() && !folder.join(NVML).is_file() {
+        if !Self::is_one(folder) {
             return Err(RecordError::NoRecording(folder.to_owned()));
         }
         let answers = document(&folder.join(NVML))?;
@@ -155,6 +160,8 @@ pub fn save(
     write(NVML, serde_json::to_string_pretty(&probe.answers))?;
     write(OPTIONS, serde_json::to_string_pretty(&probe.options))?;
     if let Some(addresses) = addresses {
+        let hidden = sysfs.with_privacy(|privacy| addresses.hidden(privacy));
+        let addresses = hidden.as_ref().unwrap_or(addresses);
         write(ADDRESSES, serde_json::to_string_pretty(addresses))?;
     }
     Ok(())

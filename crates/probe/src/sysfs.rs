@@ -86,7 +86,7 @@ impl Sysfs {
 
     /// A file's bytes.
     pub fn bytes(&self, path: &str) -> Option<Vec<u8>> {
-        let full = self.root.join(path);
+        let full = self.full(path);
         // A recording from elsewhere may hold anything: only plain files are opened.
         if !fs::metadata(&full).ok()?.is_file() {
             return None;
@@ -116,7 +116,7 @@ impl Sysfs {
 
     /// The names in a folder, sorted.
     pub fn names(&self, path: &str) -> Vec<String> {
-        let Ok(entries) = fs::read_dir(self.root.join(path)) else {
+        let Ok(entries) = fs::read_dir(self.full(path)) else {
             return Vec::new();
         };
         let mut names: Vec<String> = entries
@@ -126,17 +126,17 @@ impl Sysfs {
             .collect();
         names.sort();
         if let Some(log) = &self.log {
-            log.borrow_mut()
-                .seen
-                .entry(path.to_owned())
-                .or_insert(Seen::Folder);
+            let mut log = log.borrow_mut();
+            log.seen.entry(path.to_owned()).or_insert(Seen::Folder);
+            names = names.iter().map(|name| log.privacy.name(name)).collect();
+            names.sort();
         }
         names
     }
 
     /// Whether there is a folder or a file.
     pub fn exists(&self, path: &str) -> bool {
-        let found = fs::metadata(self.root.join(path));
+        let found = fs::metadata(self.full(path));
         if let (Some(log), Ok(found)) = (&self.log, &found)
             && found.is_dir()
         {
@@ -154,16 +154,28 @@ impl Sysfs {
 
     /// Where a symbolic link points to, as a path below the root. Links that leave the root lead nowhere.
     pub fn link(&self, path: &str) -> Option<String> {
-        let target = fs::read_link(self.root.join(path)).ok()?;
+        let mut target = fs::read_link(self.full(path)).ok()?;
+        if let Some(log) = &self.log {
+            target = log.borrow_mut().privacy.path(target.to_str()?).into();
+        }
         let resolved = resolve(path, &target)?;
         if let Some(log) = &self.log {
+            let is_folder = fs::metadata(self.full(&resolved)).is_ok_and(|found| found.is_dir());
             let mut log = log.borrow_mut();
             log.seen.insert(path.to_owned(), Seen::Link(target));
-            if fs::metadata(self.root.join(&resolved)).is_ok_and(|found| found.is_dir()) {
+            if is_folder {
                 log.seen.entry(resolved.clone()).or_insert(Seen::Folder);
             }
         }
         Some(resolved)
+    }
+
+    /// Where something is, whose path may have replaced names in it.
+    fn full(&self, path: &str) -> PathBuf {
+        match &self.log {
+            Some(log) => self.root.join(log.borrow().privacy.real_path(path)),
+            None => self.root.join(path),
+        }
     }
 
     /// Gives the rules by which identifiers of the machine are hidden, for answers that come from elsewhere.

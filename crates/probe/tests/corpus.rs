@@ -1,6 +1,7 @@
-//! Trees of `/sys` that others recorded: every device must be read as the recording says.
+//! Trees of `/sys` that others recorded: every device must be read as the recording says. Topologies that NCCL dumped on
+//! machines of others: the machine, laid out again as files and driver answers, must give the same file.
 //!
-//! The trees are not part of the project.
+//! None of these files are part of the project.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,8 +10,11 @@ use std::process::Command;
 use libtest_mimic::{Arguments, Completion, Trial};
 use probe::machine::Detail;
 use probe::nvml::Answers;
+use probe::record::Recording;
 use probe::{Machine, Options, Probe, Sysfs};
+use test_support::FakeMachine;
 use test_support::elsewhere::{self, files};
+use topology::xml::{Document, Element, c_unsigned_hexadecimal};
 
 /// The folder with `sys` in an unpacked archive.
 fn root(folder: &Path) -> PathBuf {
@@ -23,12 +27,18 @@ fn root(folder: &Path) -> PathBuf {
 fn main() -> std::process::ExitCode {
     let arguments = Arguments::from_args();
     let tests = match elsewhere::corpus() {
-        Ok(corpus) => files(&corpus.join("sysfs"), "bz2")
-            .unwrap_or_default()
-            .into_iter()
-            .map(trial)
-            .collect(),
-        Err(why) => vec![not_run("sysfs".to_owned(), why)],
+        Ok(corpus) => {
+            let trees = files(&corpus.join("sysfs"), "bz2").unwrap_or_default();
+            let mut tests: Vec<Trial> = trees.into_iter().map(trial).collect();
+            tests.extend(DUMPS.map(|(name, ordered)| {
+                dump(name, ordered, corpus.join(format!("nccl/{name}.xml")))
+            }));
+            tests
+        }
+        Err(why) => vec![
+            not_run("sysfs".to_owned(), why.clone()),
+            not_run("dumps".to_owned(), why),
+        ],
     };
     libtest_mimic::run(&arguments, tests).exit_code()
 }
@@ -37,6 +47,102 @@ fn not_run(name: String, why: String) -> Trial {
     Trial::ignorable_test(name, move || {
         Ok(Completion::ignored_with(format!("not run: {why}")))
     })
+}
+
+/// Files that NCCL wrote itself, whole, and whether its version puts siblings in the present order.
+const DUMPS: [(&str, bool); 7] = [
+    ("adpdit-topology", false),
+    ("gb10-spark-c2c", false),
+    ("gb300-nvl72-1tray.placeholders-filled", true),
+    ("ncclissue-2xA100pcie-roce-ubuntu2", true),
+    ("ncclissue-2xA100pcie-roce-ubuntu4", true),
+    ("panlichen-topo", false),
+    ("timez-2xA100pcie-nvl-normal", true),
+];
+
+/// Attributes that NCCL computes itself when it reads a file, or that no file of the kernel tells.
+const NOT_PROBED: [&str; 2] = ["host_hash", "maxconn"];
+
+/// Attributes that NCCL 2.30 writes, and older versions did not.
+const NEW: [&str; 3] = ["mlopart", "net", "gin"];
+
+/// NCCL's file comes back: elements, their order, attributes, their order and their text.
+fn dump(name: &str, ordered: bool, path: PathBuf) -> Trial {
+    let name = name.to_owned();
+    Trial::ignorable_test(format!("dump::{name}"), move || {
+        let document = topology::xml::parse(&name, &fs::read(&path)?)?;
+        let fake = match FakeMachine::of(&document) {
+            Ok(fake) => fake,
+            Err(why) => return Ok(Completion::ignored_with(format!("not run: {why:#}"))),
+        };
+        let folder = tempfile::tempdir()?;
+        fake.write(folder.path())?;
+        let recording = Recording::open(folder.path())?;
+        let options = Options {
+            gpus: Some(fake.ranks.clone()),
+            ..Options::default()
+        };
+        let probe = Probe::of(&recording.sysfs, recording.answers, None, &options);
+        let (mut theirs, mut ours) = (document.root, probe.document.root);
+        if !ordered {
+            sort(&mut theirs);
+            sort(&mut ours);
+        }
+        as_written_now(&mut theirs, &mut ours);
+        let text = |root| topology::xml::write(&Document::from_root(name.as_str(), root));
+        let (theirs, ours) = (text(theirs), text(ours));
+        let mut lines = theirs.lines().zip(ours.lines());
+        match lines.find(|(theirs, ours)| theirs != ours) {
+            Some((theirs, ours)) => Err(format!("NCCL wrote\n{theirs}\nfound\n{ours}").into()),
+            None if theirs != ours => Err("one file is longer".into()),
+            None => Ok(Completion::Completed),
+        }
+    })
+}
+
+/// Puts siblings in order.
+fn sort(element: &mut Element) {
+    element.children.sort_by_key(|child| {
+        let names = ["numaid", "busid", "target", "name"];
+        let name = names.iter().find_map(|name| child.get(name));
+        (child.tag, name.unwrap_or_default().to_owned())
+    });
+    element.children.iter_mut().for_each(sort);
+}
+
+/// Brings NCCL's file to the form of the present version, and leaves out what older ones did not write.
+fn as_written_now(theirs: &mut Element, ours: &mut Element) {
+    let probed = |name: &str| !NOT_PROBED.contains(&name);
+    theirs
+        .attributes
+        .retain(|attribute| probed(&attribute.name));
+    ours.attributes.retain(|attribute| {
+        let is_new = NEW.contains(&&*attribute.name) && theirs.get(&attribute.name).is_none();
+        probed(&attribute.name) && !is_new
+    });
+    for element in [&mut *theirs, &mut *ours] {
+        // Versions differ in leading zeros of what drivers tell, and a guid was filled in by hand.
+        for name in ["subsystem_vendor", "subsystem_device", "guid"] {
+            if let Some(number) = element.get(name).map(c_unsigned_hexadecimal) {
+                element.set(name, format!("{number:#x}"));
+            }
+        }
+    }
+    if let Some(latency) = theirs.get("latency").map(topology::xml::c_float) {
+        theirs.set("latency", latency.to_string());
+        // It moved forward in 2.27.
+        if theirs.attributes[2].name != "latency" {
+            let at = theirs
+                .attributes
+                .iter()
+                .position(|attribute| attribute.name == "latency");
+            let latency = theirs.attributes.remove(at.unwrap_or_default());
+            theirs.attributes.insert(2, latency);
+        }
+    }
+    for (theirs, ours) in theirs.children.iter_mut().zip(&mut ours.children) {
+        as_written_now(theirs, ours);
+    }
 }
 
 fn trial(archive: PathBuf) -> Trial {
@@ -71,6 +177,37 @@ fn trial(archive: PathBuf) -> Trial {
         check(&root(folder.path()), &test);
         Ok(Completion::Completed)
     })
+}
+
+/// The processor is what `/proc/cpuinfo` says, in NCCL's numbers, and there are as many nodes as folders.
+fn check_processor(machine: &Machine, root: &Path, name: &str) {
+    let cpuinfo = fs::read_to_string(root.join("proc/cpuinfo")).unwrap_or_default();
+    let says = |key: &str| {
+        let mut lines = cpuinfo.lines().map(|line| line.split_once(':'));
+        let found = lines.find_map(|pair| pair.filter(|(found, _)| found.trim() == key));
+        found.map(|(_, value)| value.trim().to_owned())
+    };
+    let processor = &machine.processor;
+    assert_eq!(processor.vendor, says("vendor_id"), "{name}");
+    let number = |key: &str| says(key).and_then(|text| text.parse::<i32>().ok());
+    if processor.arch == "x86_64" {
+        // Families up to 15 are the same numbers in NCCL; none of the trees has another.
+        assert_eq!(processor.family, number("cpu family"), "{name}");
+        assert_eq!(processor.model, number("model"), "{name}");
+    }
+    let nodes = fs::read_dir(root.join("sys/devices/system/node"));
+    let is_node = |entry: &fs::DirEntry| {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let number = name.strip_prefix("node").map(str::parse::<u32>);
+        matches!(number, Some(Ok(_)))
+    };
+    let count = nodes
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter(is_node)
+        .count();
+    assert_eq!(machine.numa_nodes.len(), count, "{name}");
 }
 
 /// Checks a tree device by device.
@@ -146,6 +283,7 @@ fn check(root: &Path, name: &str) {
         count += 1;
     }
     assert_eq!(machine.pci.len(), count, "{name}");
+    check_processor(&machine, root, name);
     for node in &machine.numa_nodes {
         let cpumap = text(root.join(format!(
             "sys/devices/system/node/node{}/cpumap",

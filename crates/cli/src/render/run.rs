@@ -79,9 +79,9 @@ fn table(report: &Report, look: Look) -> String {
     }
     headers.extend(["algorithm", "protocol", "ch"]);
     let first_number = headers.len();
-    headers.extend(["µs", "alg GB/s", "bus GB/s", "wrong"]);
+    headers.extend(["µs", "algbw", "busbw", "wrong"]);
     if spec.in_place {
-        headers.extend(["in place µs", "alg GB/s", "bus GB/s", "wrong"]);
+        headers.extend(["in place", "algbw", "busbw", "wrong"]);
     }
     headers.push("predicted");
     let numbers = headers.len();

@@ -15,12 +15,15 @@ pub fn cores() -> Vec<usize> {
     )
 }
 
-/// Binds the calling thread to a rank's own core, if there is one for every rank.
+/// Binds the calling thread to a rank's core. Where ranks are more than cores, neighbours share one: they talk most, and
+/// a rank that waits yields to the one it waits for.
 pub fn to_own_core(cores: &[usize], rank: u32, ranks: u32) {
-    if cores.len() < ranks as usize {
-        return;
-    }
-    if let Some(core) = cores.get(rank as usize) {
+    let place = if cores.len() < ranks as usize {
+        rank as usize * cores.len() / ranks as usize
+    } else {
+        rank as usize
+    };
+    if let Some(core) = cores.get(place) {
         let mut set = CpuSet::new();
         set.set(*core);
         // A container may forbid it; then the kernel places the rank.

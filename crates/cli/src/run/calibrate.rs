@@ -5,26 +5,15 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use backend_cpu::Profile;
-use backend_cpu::profile::{Measured, serves};
-use executor::{Request, Way};
-use plan::program::{Schedule, Transfer};
-use plan::{Collective, ElementType, Protocol, Reduction};
+use backend_cpu::profile::Measured;
+use plan::{Collective, ElementType, Reduction};
 
 use super::{Spec, processes, threads};
 use crate::arguments::run::CalibrateArguments;
 use crate::output::Output;
 
 /// Message sizes at which is measured: what fits one line, a page, the first, the second cache, and no cache.
-const SIZES: [u64; 8] = [
-    8,
-    256,
-    2048,
-    16 << 10,
-    128 << 10,
-    1 << 20,
-    8 << 20,
-    64 << 20,
-];
+const SIZES: [u64; 8] = [8, 64, 512, 4 << 10, 32 << 10, 256 << 10, 2 << 20, 16 << 20];
 
 /// Measures and prints or writes the profile.
 pub fn run(arguments: &CalibrateArguments, output: &mut Output) -> Result<()> {
@@ -36,31 +25,31 @@ pub fn run(arguments: &CalibrateArguments, output: &mut Output) -> Result<()> {
         ways: Vec::new(),
         ..base
     };
+    let basis = Arc::new(profile.clone());
     let mut progress = Steps::new(arguments);
     for ranks in &arguments.ranks {
         for one_process in [true, false] {
-            let basis = Arc::new(profile.clone());
             for collective in Collective::ALL {
-                for way in ways(collective, *ranks) {
-                    progress.show(collective, &way, *ranks);
-                    let spec = spec(arguments, collective, &way, *ranks, !one_process);
-                    let rows = if one_process {
-                        threads(&spec, &basis, &mut |_| {})?
-                    } else {
-                        processes::run(&spec, &basis, &mut |_| {})?
-                    };
-                    profile.ways.push(Measured {
-                        collective,
-                        algorithm: way.schedule.name().to_owned(),
-                        transfer: way.transfer.name().to_owned(),
-                        protocol: way.protocol,
-                        ranks: *ranks,
-                        threads: one_process,
-                        times_us: rows
-                            .iter()
-                            .map(|row| rounded(row.separate.time_us))
-                            .collect(),
-                    });
+                let spec = spec(arguments, collective, *ranks, !one_process);
+                let mut show = |bytes| progress.show(collective, *ranks, bytes);
+                let rows = if one_process {
+                    threads(&spec, &basis, &mut show)?
+                } else {
+                    processes::run(&spec, &basis, &mut show)?
+                };
+                let known = profile.ways.len();
+                // A way's sizes come one after the other, from the smallest on.
+                for row in &rows {
+                    let measured = Measured::new(collective, &row.way, *ranks, one_process);
+                    let same = |it: &&mut Measured| it.is_like(&measured);
+                    let time_us = rounded(row.separate.time_us);
+                    match profile.ways[known..].iter_mut().find(same) {
+                        Some(known) => known.times_us.push(time_us),
+                        None => profile.ways.push(Measured {
+                            times_us: vec![time_us],
+                            ..measured
+                        }),
+                    }
                 }
             }
         }
@@ -80,43 +69,9 @@ fn rounded(time_us: f64) -> f64 {
     (time_us * scale).round() / scale
 }
 
-/// All ways of a collective.
-fn ways(collective: Collective, ranks: u32) -> Vec<Way> {
-    let request = Request {
-        collective,
-        element: ElementType::F32,
-        reduction: Reduction::Sum,
-        root: 0,
-        to: 0,
-        in_place: false,
-        count: 1,
-        way: None,
-    };
-    let mut ways = Vec::new();
-    for schedule in Schedule::ALL {
-        for transfer in Transfer::ALL {
-            for protocol in Protocol::ALL {
-                let way = Way {
-                    schedule,
-                    transfer,
-                    protocol,
-                    channels: 1,
-                    piece_bytes: 0,
-                };
-                let once = transfer == Transfer::Fifo || protocol == Protocol::Simple;
-                if once && serves(&request, &way, ranks) {
-                    ways.push(way);
-                }
-            }
-        }
-    }
-    ways
-}
-
 fn spec(
     arguments: &CalibrateArguments,
     collective: Collective,
-    way: &Way,
     ranks: u32,
     processes: bool,
 ) -> Spec {
@@ -124,21 +79,22 @@ fn spec(
         ranks,
         processes,
         collective,
-        algorithm: Some(way.schedule.name().to_owned()),
-        transfer: Some(way.transfer.name().to_owned()),
-        protocol: (way.transfer == Transfer::Fifo).then_some(way.protocol),
+        algorithm: None,
+        transfer: None,
+        protocol: None,
         channels: None,
         element: ElementType::F32.name().to_owned(),
         op: Reduction::Sum.name().to_owned(),
         root: u32::from(collective == Collective::SendRecv),
         sizes: SIZES.to_vec(),
         iterations: None,
-        warmup: 2,
+        warmup: 1,
         time_ms: arguments.time,
         check: false,
         in_place: false,
         reply: collective == Collective::Broadcast,
         bind: true,
+        survey: true,
         timeout_s: 60,
         rings: Vec::new(),
         trees: Vec::new(),
@@ -166,25 +122,22 @@ struct Steps {
 
 impl Steps {
     fn new(arguments: &CalibrateArguments) -> Self {
-        let each = |ranks: &u32| -> usize {
-            let collectives = Collective::ALL.into_iter();
-            collectives.map(|it| 2 * ways(it, *ranks).len()).sum()
-        };
         Self {
-            all: arguments.ranks.iter().map(each).sum(),
+            all: 2 * Collective::ALL.len() * SIZES.len() * arguments.ranks.len(),
             done: 0,
             shown: std::io::stderr().is_terminal(),
         }
     }
 
-    fn show(&mut self, collective: Collective, way: &Way, ranks: u32) {
+    fn show(&mut self, collective: Collective, ranks: u32, bytes: u64) {
         self.done += 1;
         if self.shown {
             let (done, all) = (self.done, self.all);
             let _ = write!(
                 std::io::stderr(),
-                "\r\u{1b}[K{done} of {all}: {} {way}, {ranks} ranks",
-                crate::sizes::kebab(collective)
+                "\r\u{1b}[K{done} of {all}: {} of {ranks} ranks, {}",
+                crate::sizes::kebab(collective),
+                crate::sizes::short(bytes)
             );
         }
     }

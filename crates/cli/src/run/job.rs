@@ -64,6 +64,8 @@ pub struct Spec {
     pub reply: bool,
     /// Whether each rank gets a core of its own, where there are enough.
     pub bind: bool,
+    /// Whether every way is measured instead of the one that is chosen.
+    pub survey: bool,
     /// How long a rank waits, s.
     pub timeout_s: u64,
     /// The plan's rings, one per channel; empty without a plan.
@@ -204,6 +206,7 @@ pub fn read(
         in_place: !arguments.no_in_place && collective != Collective::SendRecv,
         reply: arguments.reply,
         bind: arguments.bind == Bind::Cores,
+        survey: false,
         timeout_s: arguments.timeout,
         rings: Vec::new(),
         trees: Vec::new(),

@@ -17,12 +17,12 @@ use super::Spec;
 const MOST_LAUNCHES: u64 = 1 << 20;
 
 /// Batches of which the median is taken.
-const BATCHES: usize = 3;
+const BATCHES: usize = 5;
 
 /// What was measured of one placement.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Timing {
-    /// Time of a launch on the slowest rank, µs; the median of some batches.
+    /// Time of a launch on the slowest rank, µs; the median of some batches, in a survey the least.
     pub time_us: f64,
     /// Wrong elements on all ranks; none if they were not checked.
     pub wrong: Option<u64>,
@@ -109,6 +109,7 @@ fn of_type<T: Sample>(
         spec,
     };
     let mut rows = Vec::with_capacity(spec.sizes.len());
+    let mut survey = Survey::default();
     for bytes in &spec.sizes {
         progress(*bytes);
         let check = check(*bytes);
@@ -122,6 +123,10 @@ fn of_type<T: Sample>(
             count: check.count as u64,
             way: None,
         };
+        if spec.survey {
+            rows.extend(survey.size(&mut bench, &request, &check)?);
+            continue;
+        }
         let way = choose(bench.communicator, spec, profile, &request)?;
         let predicted_us = profile.predict(&request, &way, bench.communicator.neighbourhood()?);
         let separate = bench.separate(&check, way)?;
@@ -145,6 +150,54 @@ fn of_type<T: Sample>(
         });
     }
     Ok(rows)
+}
+
+/// Messages from which on a way that is far behind does not come back, bytes.
+const LARGE: u64 = 32 << 10;
+
+/// How many times as long as the fastest a way may take to be measured at larger sizes too.
+const FAR_BEHIND: f64 = 4.0;
+
+/// Measures every way instead of the chosen one, and leaves out those that have fallen far behind.
+#[derive(Default)]
+struct Survey {
+    ways: Option<Vec<Way>>,
+}
+
+impl Survey {
+    fn size<T: Sample>(
+        &mut self,
+        bench: &mut Bench<'_, T>,
+        request: &Request,
+        check: &Check,
+    ) -> Result<Vec<Row>> {
+        let ranks = bench.spec.ranks;
+        let ways = self
+            .ways
+            .take()
+            .unwrap_or_else(|| profile::ways(request, ranks));
+        let mut rows = Vec::with_capacity(ways.len());
+        for way in ways {
+            rows.push(Row {
+                bytes: request.bytes(ranks),
+                count: request.count,
+                way,
+                way_in_place: None,
+                separate: bench.separate(check, way)?,
+                in_place: None,
+                predicted_us: None,
+            });
+        }
+        // All ranks have the slowest rank's times, so all drop the same.
+        let least = rows
+            .iter()
+            .map(|row: &Row| row.separate.time_us)
+            .fold(f64::INFINITY, f64::min);
+        let keeps =
+            |row: &&Row| request.bytes(ranks) < LARGE || row.separate.time_us <= FAR_BEHIND * least;
+        self.ways = Some(rows.iter().filter(keeps).map(|row| row.way).collect());
+        Ok(rows)
+    }
 }
 
 /// The way for a request, within what the command line leaves. All ranks choose the same.
@@ -311,12 +364,24 @@ fn time(
     let mut launches = 1_u64;
     let mut taken = batch(communicator, way, launches, launch)?;
     while taken < wanted / 10 && launches < MOST_LAUNCHES {
-        launches *= 2;
+        // Twice as many, or so many more that half of it suffices.
+        let missing = wanted.as_nanos() / 20 / taken.as_nanos().max(1);
+        let factor = u64::try_from(missing).unwrap_or(2).clamp(2, 64);
+        launches = (launches * factor).min(MOST_LAUNCHES);
         taken = batch(communicator, way, launches, launch)?;
     }
     let each = taken.as_secs_f64() / launches as f64;
     let fill = (wanted.as_secs_f64() / BATCHES as f64 / each) as u64;
     let fill = fill.clamp(1, MOST_LAUNCHES);
+    // A survey compares ways that are measured one after the other, so what disturbs one of them must not count.
+    if spec.survey {
+        let mut least = f64::INFINITY;
+        for _ in 0..BATCHES {
+            let taken = batch(communicator, way, fill, launch)?;
+            least = least.min(taken.as_secs_f64() * 1e6 / fill as f64);
+        }
+        return Ok(least);
+    }
     let mut batches = [0.0; BATCHES];
     for time in &mut batches {
         let taken = batch(communicator, way, fill, launch)?;

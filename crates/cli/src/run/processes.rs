@@ -44,7 +44,11 @@ impl Drop for Children {
 }
 
 /// Runs all ranks, and gives what rank 0 measured.
-pub fn run(spec: &Spec, profile: &Arc<Profile>, progress: &mut dyn FnMut(u64)) -> Result<Vec<Row>> {
+pub fn run(
+    spec: &Spec,
+    profile: &Arc<Profile>,
+    progress: &mut (dyn FnMut(u64) + Send),
+) -> Result<Vec<Row>> {
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let text = profile.to_toml()?;
     let mut children = Children(Vec::new());
@@ -72,7 +76,10 @@ pub fn run(spec: &Spec, profile: &Arc<Profile>, progress: &mut dyn FnMut(u64)) -
     }
     let server = Server::start(sockets).context("cannot start a thread")?;
     own.flush()?;
-    let result = member_of(own, 0, spec, profile, progress);
+    // On a thread of its own, which it may bind to a core without binding the processes that are started later.
+    let member = |progress| member_of(own, 0, spec, profile, progress);
+    let result = std::thread::scope(|scope| scope.spawn(|| member(progress)).join());
+    let result = result.unwrap_or_else(|_| Err(anyhow::anyhow!("rank 0 panicked")));
     let result = result.map_err(|error| match server.failure() {
         // What happened first says more than what came of it.
         Some(failure) => anyhow::anyhow!("{failure}"),
@@ -124,7 +131,7 @@ fn member_of(
     rank: u32,
     spec: &Spec,
     profile: &Arc<Profile>,
-    progress: &mut dyn FnMut(u64),
+    progress: &mut (dyn FnMut(u64) + Send),
 ) -> Result<Vec<Row>> {
     // Before this process is bound to one of its cores, for all of them count.
     let settings = Settings {

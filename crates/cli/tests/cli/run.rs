@@ -56,6 +56,84 @@ fn processes_are_right_too() {
     }
 }
 
+/// What serves each collective; a mesh can be direct too.
+const WAYS: [(&str, &[&str]); 9] = [
+    (
+        "all-reduce",
+        &[
+            "ring",
+            "tree",
+            "reduce-broadcast",
+            "halving-doubling",
+            "mesh",
+            "two-phase-mesh",
+        ],
+    ),
+    (
+        "all-gather",
+        &["ring", "bruck", "mesh", "recursive-doubling"],
+    ),
+    ("reduce-scatter", &["ring", "recursive-halving", "mesh"]),
+    ("broadcast", &["ring", "tree", "mesh"]),
+    ("reduce", &["ring", "tree", "mesh"]),
+    ("all-to-all", &["mesh", "bruck"]),
+    ("gather", &["mesh", "tree"]),
+    ("scatter", &["mesh", "tree"]),
+    ("send-recv", &["mesh"]),
+];
+
+#[test]
+fn a_sampled_matrix_of_processes_is_right() {
+    const TYPES: [&str; 10] = [
+        "i8", "u8", "i32", "u32", "i64", "u64", "f16", "bf16", "f32", "f64",
+    ];
+    const OPERATIONS: [&str; 6] = ["sum", "prod", "min", "max", "avg", "mulsum"];
+    let mut random = 2_026_u64;
+    let mut one_of = |choices: usize| {
+        // The high bits of Knuth's generator.
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (random >> 33) as usize % choices
+    };
+    // Each collective four times, with whatever comes.
+    for turn in 0..36 {
+        let (collective, algorithms) = WAYS[turn % WAYS.len()];
+        let algorithm = algorithms[one_of(algorithms.len())];
+        let ranks = ["1", "2", "3", "4", "5", "7"][one_of(6)];
+        let operation = OPERATIONS[one_of(OPERATIONS.len())];
+        let mut arguments = vec!["run", "--processes", "--ranks", ranks, collective];
+        arguments.extend(["--algorithm", algorithm, "--type", TYPES[one_of(10)]]);
+        if matches!(collective, "all-reduce" | "reduce-scatter" | "reduce") {
+            arguments.extend(["--op", operation]);
+        }
+        let may_be_direct =
+            algorithm.ends_with("mesh") && collective != "send-recv" && operation != "mulsum";
+        if may_be_direct && one_of(2) == 0 {
+            arguments.extend(["--transfer", "direct"]);
+            if collective == "all-to-all" {
+                arguments.push("--no-in-place");
+            }
+        } else {
+            let protocol = ["ll", "ll128", "simple"][one_of(3)];
+            arguments.extend(["--transfer", "fifo", "--protocol", protocol]);
+        }
+        // Sizes that divide nothing.
+        arguments.extend([
+            "-b",
+            ["1", "24", "77"][one_of(3)],
+            "-e",
+            "700001",
+            "-f",
+            "13",
+        ]);
+        arguments.extend(["-n", "3", "-w", "1"]);
+        let said = ok(&arguments);
+        let right = said.out.contains("every element is right");
+        assert!(right, "{}:\n{}", arguments.join(" "), said.out);
+    }
+}
+
 #[test]
 fn a_topology_is_planned_and_its_choice_stands_beside() {
     let said = ok(&short(&[

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use topology::bandwidth;
+use topology::error::Place;
 use topology::xml::{Document, Element, Tag, c_int};
 use topology::{BusId, NodeType};
 
@@ -26,12 +27,14 @@ pub(super) fn check(document: &Document) -> Vec<Finding> {
     let mut checks = Checks {
         document,
         gpus: BTreeMap::new(),
-        switches: Vec::new(),
+        texts: BTreeMap::new(),
         impossible: Vec::new(),
+        missing: Vec::new(),
         findings: Vec::new(),
     };
     checks.collect(&document.root, None);
     checks.element(&document.root, None);
+    checks.missing_attributes();
     checks.impossible_links();
     checks.nvlinks();
     checks.flat();
@@ -44,18 +47,20 @@ struct Checks<'d> {
     document: &'d Document,
     /// `<gpu>` by host and the bus id of its function.
     gpus: BTreeMap<(String, BusId), &'d Element>,
-    /// Bus ids of all functions.
-    switches: Vec<BusId>,
+    /// Bus ids of all functions, and how they are written.
+    texts: BTreeMap<BusId, &'d str>,
     /// Impossible links: bus id, what was seen, the devices behind it.
     impossible: Vec<(String, String, Vec<String>)>,
+    /// Missing attributes, and the elements that lack just these.
+    missing: Vec<(String, Vec<String>)>,
     findings: Vec<Finding>,
 }
 
 impl<'d> Checks<'d> {
     fn collect(&mut self, element: &'d Element, above: Option<&Above<'_>>) {
         let here = Above::enter(element, above);
-        if element.tag == Tag::Pci {
-            self.switches.push(BusId::parse(here.bus_id));
+        if let Some(text) = element.get("busid").filter(|_| element.tag == Tag::Pci) {
+            self.texts.insert(BusId::parse(text), text);
         }
         if element.tag == Tag::Gpu {
             self.gpus
@@ -73,7 +78,7 @@ impl<'d> Checks<'d> {
             Tag::Pci => self.link(element, &here),
             Tag::Pcilink => {
                 let target = element.get("target").unwrap_or_default();
-                if !self.switches.contains(&BusId::parse(target)) {
+                if !self.texts.contains_key(&BusId::parse(target)) {
                     self.dangling(&here, "pcilink", target);
                 }
             }
@@ -118,10 +123,22 @@ impl<'d> Checks<'d> {
             .map(|(name, _)| *name)
             .collect();
         if !missing.is_empty() {
+            let seen = format!("<{}> without {}", element.tag.name(), missing.join(", "));
+            let place = place(element, here);
+            match self.missing.iter_mut().find(|(known, _)| *known == seen) {
+                Some((_, places)) => places.push(place),
+                None => self.missing.push((seen, vec![place])),
+            }
+        }
+    }
+
+    /// Elements that lack the same are one finding: files of vendors lack it in all of their devices.
+    fn missing_attributes(&mut self) {
+        for (seen, places) in std::mem::take(&mut self.missing) {
             self.findings.push(Finding::new(
                 Rule::MissingAttribute,
-                self.place(element, here),
-                format!("<{}> without {}", element.tag.name(), missing.join(", ")),
+                first_of(&places),
+                seen,
                 "all attributes that NCCL requires",
             ));
         }
@@ -143,13 +160,14 @@ impl<'d> Checks<'d> {
 
     /// All links that an emulated bridge shows, in one: mending one of them alone helps nobody.
     fn impossible_links(&mut self) {
-        let Some((first, seen, _)) = self.impossible.first() else {
+        let Some((_, seen, _)) = self.impossible.first() else {
             return;
         };
-        let others = match self.impossible.len() - 1 {
-            0 => String::new(),
-            others => format!(" and {others} more"),
-        };
+        let places: Vec<&str> = self
+            .impossible
+            .iter()
+            .map(|(bus_id, ..)| bus_id.as_str())
+            .collect();
         let mut behind: Vec<&String> = Vec::new();
         for device in self.impossible.iter().flat_map(|(_, _, devices)| devices) {
             if !behind.contains(&device) {
@@ -164,7 +182,7 @@ impl<'d> Checks<'d> {
         let more = if behind.len() > NAMED { " …" } else { "" };
         let finding = Finding::new(
             Rule::ImpossibleLink,
-            format!("{first}{others}"),
+            first_of(&places),
             format!("{seen} in front of {}{more}", named.join(", ")),
             format!("the link of the hardware, such as {REAL_SPEED} x{REAL_WIDTH}"),
         );
@@ -180,8 +198,8 @@ impl<'d> Checks<'d> {
             ]
         });
         let effect = Effect {
-            now: Vec::new(),
             mended: mended.collect(),
+            ..Effect::default()
         };
         self.findings.push(finding.with_effect(effect));
     }
@@ -228,12 +246,27 @@ impl<'d> Checks<'d> {
                     gpus.get(&((*host).to_owned(), *bus_id))
                         .map_or_else(|| bus_id.to_string(), |gpu| gpu_label(gpu, *bus_id))
                 };
-                self.findings.push(Finding::new(
+                let finding = Finding::new(
                     Rule::NvlinkAsymmetric,
                     format!("{} and {}", label(own), label(target)),
                     format!("{count} one way, {back} the other"),
                     "the same number both ways",
-                ));
+                );
+                let mut mended = Vec::new();
+                if back > 0 {
+                    for (from, to) in [(own, target), (target, own)] {
+                        let texts = self.texts.get(from).zip(self.texts.get(to));
+                        mended.extend(texts.map(|(from, to)| Edit {
+                            at: At::Nvlink((*from).to_owned(), (*to).to_owned()),
+                            attribute: "count",
+                            value: back.max(*count).to_string(),
+                        }));
+                    }
+                }
+                self.findings.push(finding.with_effect(Effect {
+                    mended,
+                    ..Effect::default()
+                }));
             }
         }
         self.gpus = gpus;
@@ -262,14 +295,10 @@ impl<'d> Checks<'d> {
         let (mut gpus, mut nics) = (Vec::new(), Vec::new());
         bare(&self.document.root, &mut gpus, &mut nics);
         let mut say = |missing: &[&str], kind: &str, tag: &str| {
-            if let [first, rest @ ..] = missing {
-                let others = match rest.len() {
-                    0 => String::new(),
-                    others => format!(" and {others} more"),
-                };
+            if !missing.is_empty() {
                 self.findings.push(Finding::new(
                     Rule::Incomplete,
-                    format!("{first}{others}"),
+                    first_of(missing),
                     format!("{kind} without <{tag}>"),
                     "a file as NCCL dumps it",
                 ));
@@ -287,20 +316,44 @@ impl<'d> Checks<'d> {
             if !said {
                 self.findings.push(Finding::new(
                     Rule::ReadOtherwise,
-                    warning.place.to_string(),
+                    warned_at(&warning.place),
                     warning.message.clone(),
                     "what NCCL reads as it is meant",
                 ));
             }
         }
     }
+}
 
-    fn place(&self, element: &Element, here: &Above<'_>) -> String {
-        match (here.bus_id, element.position.line) {
-            ("", 0) => element.tag.name().to_owned(),
-            ("", line) => format!("{}:{line}", self.document.file),
-            (bus_id, _) => bus_id.to_owned(),
-        }
+/// What an element is called: by its bus id, or by where it stands.
+fn place(element: &Element, here: &Above<'_>) -> String {
+    match (here.bus_id, element.position.line) {
+        ("", 0) => element.tag.name().to_owned(),
+        ("", line) => format!("line {line}"),
+        (bus_id, _) => bus_id.to_owned(),
+    }
+}
+
+/// Where a warning's cause stands, without the file's name.
+fn warned_at(place: &Place) -> String {
+    let mut parts = Vec::new();
+    if place.position.line > 0 {
+        parts.push(format!("line {}", place.position.line));
+    }
+    parts.extend(place.element.as_ref().map(|element| format!("<{element}>")));
+    parts.extend(place.attribute.as_ref().map(ToString::to_string));
+    if parts.is_empty() {
+        parts.push(place.file.to_string());
+    }
+    parts.join(" ")
+}
+
+/// The first of several, and how many others there are.
+fn first_of<S: AsRef<str>>(places: &[S]) -> String {
+    let first = places.first().map_or("", AsRef::as_ref);
+    match places.len() {
+        0 | 1 => first.to_owned(),
+        count => format!("{first} and {} more", count - 1),
     }
 }
 

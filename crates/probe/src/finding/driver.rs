@@ -99,6 +99,7 @@ fn failed_calls(device: &Device) -> Vec<String> {
     };
     must("bus id", device.pci.failure());
     must("compute capability", device.compute_capability.failure());
+    must("brand", device.brand.failure());
     must("link generation", device.link_generation.failure());
     must("link width", device.link_width.failure());
     let real =

@@ -9,6 +9,8 @@ pub struct Effect {
     pub now: Vec<Edit>,
     /// What differs from the document once it is mended.
     pub mended: Vec<Edit>,
+    /// The document once it is mended, where more than attributes differ.
+    pub mended_root: Option<Box<Element>>,
 }
 
 /// An attribute that has another value.
@@ -38,7 +40,7 @@ pub enum At {
 impl Effect {
     /// Whether there is nothing to compare.
     pub const fn is_empty(&self) -> bool {
-        self.now.is_empty() && self.mended.is_empty()
+        self.now.is_empty() && self.mended.is_empty() && self.mended_root.is_none()
     }
 }
 
@@ -79,6 +81,9 @@ impl Effect {
 
     /// The document as it would be when this is mended.
     pub fn mended(&self, document: &Document) -> Document {
-        apply(document, &self.mended)
+        match &self.mended_root {
+            Some(root) => Document::from_root(document.file.clone(), (**root).clone()),
+            None => apply(document, &self.mended),
+        }
     }
 }

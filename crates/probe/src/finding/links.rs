@@ -54,6 +54,7 @@ fn check_link(probe: &Probe, port: &PciFunction, device: &PciFunction) -> Vec<Fi
         let effect = Effect {
             now: vec![edit("link_width", now.to_string())],
             mended: vec![edit("link_width", best.to_string())],
+            ..Effect::default()
         };
         let finding = Finding::new(
             Rule::Width,
@@ -69,6 +70,7 @@ fn check_link(probe: &Probe, port: &PciFunction, device: &PciFunction) -> Vec<Fi
         let effect = Effect {
             now: vec![edit("link_speed", written(&now))],
             mended: vec![edit("link_speed", written(&best))],
+            ..Effect::default()
         };
         findings.push(Finding::new(Rule::Speed, label, now, best).with_effect(effect));
     }

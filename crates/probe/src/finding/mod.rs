@@ -17,7 +17,7 @@ use topology::xml::Document;
 pub use effect::{At, Edit, Effect};
 pub use rule::Rule;
 
-use crate::Probe;
+use crate::{Probe, base};
 
 /// One thing to look at.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -62,8 +62,13 @@ impl Finding {
 }
 
 /// Checks a probed machine, its document included. Findings come in the order of their ids.
-pub(crate) fn of_probe(probe: &Probe) -> Vec<Finding> {
+/// `unread` says why the file that NCCL begins with could not be read.
+pub(crate) fn of_probe(probe: &Probe, unread: Option<String>) -> Vec<Finding> {
     let mut findings = driver::check(probe);
+    findings.extend(
+        unread
+            .map(|why| Finding::new(Rule::Garbage, base::NAME, why, "a topology that NCCL reads")),
+    );
     findings.extend(links::check(probe));
     findings.extend(values::check(probe));
     findings.extend(nvlink::check(probe));

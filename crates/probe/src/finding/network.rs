@@ -2,10 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use topology::xml::Element;
+
 use super::effect::{At, Edit, Effect};
 use super::{Finding, Rule};
 use crate::machine::{Adapter, Port};
+use crate::net;
 use crate::probe::Probe;
+use crate::tree::Parts;
 
 pub(super) fn check(probe: &Probe) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -30,7 +34,7 @@ pub(super) fn check(probe: &Probe) -> Vec<Finding> {
             .extend(adapter.ports.iter().map(|port| (adapter, port)));
     }
     for ports in twins.values() {
-        compare(ports, &mut findings);
+        compare(probe, ports, &mut findings);
     }
     virtual_functions(probe, &mut findings);
     direct_access(probe, &mut findings);
@@ -38,19 +42,20 @@ pub(super) fn check(probe: &Probe) -> Vec<Finding> {
 }
 
 /// Compares the ports of adapters of one kind.
-fn compare(ports: &[(&Adapter, &Port)], findings: &mut Vec<Finding>) {
+fn compare(probe: &Probe, ports: &[(&Adapter, &Port)], findings: &mut Vec<Finding>) {
     let active = || ports.iter().filter(|(_, port)| port.is_active());
-    let fastest = active().filter_map(|(_, port)| port.rate).max();
+    let best = active().max_by_key(|(_, port)| port.rate);
+    let fastest = best.and_then(|(_, port)| port.rate);
     for (adapter, port) in ports {
         let name = format!("{} port {}", adapter.name, port.number);
-        if !port.is_active() && active().next().is_some() {
+        if let (false, Some((_, twin))) = (port.is_active(), best) {
             let seen = format!("{}, cable {}", words(&port.state), words(&port.cable));
-            findings.push(Finding::new(
-                Rule::PortDown,
-                name,
-                seen,
-                "ACTIVE, as its twins",
-            ));
+            let finding = Finding::new(Rule::PortDown, name, seen, "ACTIVE, as its twins");
+            let effect = Effect {
+                mended_root: with_port(probe, adapter, port, twin),
+                ..Effect::default()
+            };
+            findings.push(finding.with_effect(effect));
         } else if let (Some(rate), Some(fastest)) =
             (port.rate.filter(|_| port.is_active()), fastest)
             && rate < fastest
@@ -63,11 +68,32 @@ fn compare(ports: &[(&Adapter, &Port)], findings: &mut Vec<Finding>) {
             let gigabits = |rate: i32| format!("{} Gb/s", f64::from(rate) / 1000.0);
             let finding = Finding::new(Rule::PortSlow, name, gigabits(rate), gigabits(fastest));
             findings.push(finding.with_effect(Effect {
-                now: Vec::new(),
                 mended,
+                ..Effect::default()
             }));
         }
     }
+}
+
+/// The topology with a port that is as its twin is; none if NCCL would not use it either way.
+fn with_port(probe: &Probe, adapter: &Adapter, port: &Port, twin: &Port) -> Option<Box<Element>> {
+    let mut machine = probe.machine.clone();
+    let known = machine.adapters.iter_mut();
+    let ports = known
+        .filter(|known| known.name == adapter.name)
+        .flat_map(|known| &mut known.ports);
+    for known in ports.filter(|known| known.number == port.number) {
+        *known = Port {
+            number: port.number,
+            ..twin.clone()
+        };
+    }
+    let nets = net::list(&machine, &probe.options);
+    if nets.len() <= probe.nets.len() {
+        return None;
+    }
+    let parts = Parts::new(&machine, &probe.gpus, &nets, probe.base.as_ref());
+    Some(Box::new(parts.root(probe.options.all_devices)))
 }
 
 /// `1: DOWN` without its number.
@@ -135,8 +161,8 @@ fn direct_access(probe: &Probe, findings: &mut Vec<Finding>) {
             "peer memory or DMA-BUF",
         );
         findings.push(finding.with_effect(Effect {
-            now: Vec::new(),
             mended,
+            ..Effect::default()
         }));
     }
 }

@@ -71,8 +71,8 @@ fn missing(probe: &Probe, gpu: &Gpu) -> Option<Finding> {
         format!("{expected} NVLinks"),
     );
     Some(finding.with_effect(Effect {
-        now: Vec::new(),
         mended,
+        ..Effect::default()
     }))
 }
 

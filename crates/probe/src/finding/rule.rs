@@ -168,7 +168,9 @@ impl Rule {
                 "an emulated bridge: write the file from the host's with `topo vm`, or correct speed and width by hand"
             }
             Self::Dangling => "correct the bus id, or remove the link",
-            Self::MissingAttribute => "add the attribute; NCCL refuses the file without it",
+            Self::MissingAttribute => {
+                "add the attribute: NCCL fills it in only on the machine itself, and refuses the file anywhere else"
+            }
             Self::Flat => {
                 "a virtual machine hides its switches: write the file from the host's with `topo vm`"
             }

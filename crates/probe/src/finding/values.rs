@@ -3,13 +3,15 @@
 use std::collections::BTreeSet;
 
 use super::{Finding, Rule};
-use crate::machine::PciFunction;
-use crate::machine::infiniband::Port;
+use crate::machine::{Adapter, PciFunction, Port};
 use crate::probe::Probe;
 use crate::tree::gigatransfers;
 
 /// Longest part of a value that is shown.
 const SHOWN: usize = 24;
+
+/// The kernel's states of a port.
+const STATES: [&str; 5] = ["NOP", "DOWN", "INIT", "ARMED", "ACTIVE"];
 
 pub(super) fn check(probe: &Probe) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -21,7 +23,9 @@ pub(super) fn check(probe: &Probe) -> Vec<Finding> {
         .filter(|node| node.has_processors())
         .count()
         > 1;
-    for used in probe.used_functions() {
+    let used = probe.used_functions();
+    let known_elsewhere = used.iter().any(|function| function.numa() >= 0);
+    for used in used {
         let own = std::iter::once(used.bus_id.as_str());
         for function in used
             .bridges()
@@ -32,7 +36,9 @@ pub(super) fn check(probe: &Probe) -> Vec<Finding> {
                 garbage(probe, function, &mut findings);
             }
         }
-        if many_nodes && used.numa() < 0 {
+        // A file says where its devices sit.
+        let told = probe.base.is_some();
+        if !told && used.numa() < 0 && (many_nodes || known_elsewhere) {
             findings.push(Finding::new(
                 Rule::Numa,
                 probe.label(&used.bus_id),
@@ -44,30 +50,111 @@ pub(super) fn check(probe: &Probe) -> Vec<Finding> {
         }
     }
     for adapter in &probe.machine.adapters {
-        let odd = |port: &&Port| port.is_active() && port.rate.is_none();
-        for port in adapter.ports.iter().filter(odd) {
+        adapter_values(adapter, &mut findings);
+    }
+    let interfaces = probe.machine.interfaces.iter();
+    for interface in interfaces.filter(|interface| !interface.has_state()) {
+        findings.push(Finding::new(
+            Rule::Garbage,
+            interface.name.clone(),
+            format!("operstate is {}", shown(&interface.state)),
+            "a state such as up",
+        ));
+    }
+    processors(probe, &mut findings);
+    findings
+}
+
+/// What files of an RDMA device hold.
+fn adapter_values(adapter: &Adapter, findings: &mut Vec<Finding>) {
+    if adapter.guid.is_none() && adapter.ports.iter().any(Port::is_active) {
+        findings.push(Finding::new(
+            Rule::Garbage,
+            adapter.name.clone(),
+            "sys_image_guid is no guid",
+            "a guid such as 0123:4567:89ab:cdef",
+        ));
+    }
+    for port in &adapter.ports {
+        let mut odd = |file: &str, text: &str, expected: &str| {
             findings.push(Finding::new(
                 Rule::Garbage,
                 format!("{} port {}", adapter.name, port.number),
-                "rate is no rate",
-                "a rate such as 400 Gb/sec (4X NDR)",
+                format!("{file} is {}", shown(text)),
+                expected,
+            ));
+        };
+        let known_state = STATES.iter().any(|state| port.state.contains(state));
+        let known_layer = port.is_verbs() || port.layer == "Unspecified";
+        if !known_state {
+            odd("state", &port.state, "a state such as 4: ACTIVE");
+        } else if port.is_active() && !known_layer {
+            odd(
+                "link_layer",
+                &port.layer,
+                "InfiniBand, Ethernet or Unspecified",
+            );
+        } else if port.is_active() && port.rate.is_none() {
+            odd("rate", "", "a rate such as 400 Gb/sec (4X NDR)");
+        }
+    }
+}
+
+/// The processor, and which processors a NUMA node has.
+fn processors(probe: &Probe, findings: &mut Vec<Finding>) {
+    for node in &probe.machine.numa_nodes {
+        let is_mask = |text: &str| {
+            !text.is_empty()
+                && text
+                    .split(',')
+                    .all(|word| !word.is_empty() && word.bytes().all(|b| b.is_ascii_hexdigit()))
+        };
+        if !is_mask(&node.cpumap) {
+            findings.push(Finding::new(
+                Rule::Garbage,
+                format!("NUMA node {}", node.number),
+                format!("cpumap is {}", shown(&node.cpumap)),
+                "a mask such as 00ff,000000ff",
             ));
         }
     }
-    findings
+    let processor = &probe.machine.processor;
+    let unnamed = processor.arch.is_empty();
+    let unnumbered =
+        processor.arch == "x86_64" && (processor.family.is_none() || processor.model.is_none());
+    if unnamed || unnumbered {
+        findings.push(Finding::new(
+            Rule::Garbage,
+            "the processor",
+            if unnamed {
+                "/proc/cpuinfo names none"
+            } else {
+                "/proc/cpuinfo has no family or model"
+            },
+            "vendor_id, cpu family and model, or CPU implementer, or POWER",
+        ));
+    }
+}
+
+/// A value as it is shown: not too long, and without what a terminal would obey.
+fn shown(text: &str) -> String {
+    if text.is_empty() {
+        return "empty or missing".to_owned();
+    }
+    let text: String = text
+        .chars()
+        .take(SHOWN)
+        .flat_map(char::escape_debug)
+        .collect();
+    format!("`{text}`")
 }
 
 fn garbage(probe: &Probe, function: &PciFunction, findings: &mut Vec<Finding>) {
     let mut odd = |file: &str, text: &str, expected: &str| {
-        let text: String = text
-            .chars()
-            .take(SHOWN)
-            .flat_map(char::escape_debug)
-            .collect();
         findings.push(Finding::new(
             Rule::Garbage,
             probe.label(&function.bus_id),
-            format!("{file} is `{text}`"),
+            format!("{file} is {}", shown(text)),
             expected,
         ));
     };
@@ -86,11 +173,14 @@ fn garbage(probe: &Probe, function: &PciFunction, findings: &mut Vec<Finding>) {
             odd(file, text, "a hexadecimal number");
         }
     }
-    for (file, text) in [
+    // The kernel makes both files, or none.
+    let board = [
         ("subsystem_vendor", &function.subsystem_vendor),
         ("subsystem_device", &function.subsystem_device),
-    ] {
-        if !text.is_empty() && !hexadecimal(text) {
+    ];
+    let is_there = board.iter().any(|(_, text)| !text.is_empty());
+    for (file, text) in board {
+        if is_there && !hexadecimal(text) {
             odd(file, text, "a hexadecimal number");
         }
     }
@@ -114,6 +204,18 @@ fn garbage(probe: &Probe, function: &PciFunction, findings: &mut Vec<Finding>) {
             && text.parse::<u8>().is_err()
         {
             odd(file, text, "a number of lanes");
+        }
+    }
+    // The kernel makes the four files together, or none.
+    let files = [
+        ("current_link_speed", &link.current_speed),
+        ("max_link_speed", &link.max_speed),
+        ("current_link_width", &link.current_width),
+        ("max_link_width", &link.max_width),
+    ];
+    if files.iter().any(|(_, text)| text.is_some()) {
+        for (file, _) in files.iter().filter(|(_, text)| text.is_none()) {
+            odd(file, "", "a value, as its neighbours have");
         }
     }
     if let Some(text) = &function.numa_node

@@ -15,8 +15,8 @@ pub struct Adapter {
     pub name: String,
     /// The PCI function behind it, if there is one.
     pub bus_id: Option<String>,
-    /// The guid of the board, as the number that NCCL writes.
-    pub guid: u64,
+    /// The guid of the board, as the number that NCCL writes; none where there is no such number.
+    pub guid: Option<u64>,
     /// Its ports, by number.
     pub ports: Vec<Port>,
 }
@@ -77,7 +77,7 @@ fn adapter(sysfs: &Sysfs, name: String) -> Adapter {
     ports.sort_by_key(|port| port.number);
     Adapter {
         bus_id: bus_id.filter(|name| is_bus_id(name)),
-        guid: guid.map_or(0, |text| nccl_guid(&text)),
+        guid: guid.and_then(|text| nccl_guid(&text)),
         name,
         ports,
     }
@@ -107,9 +107,9 @@ fn rate(text: &str) -> Option<i32> {
 }
 
 /// NCCL prints the eight bytes of the guid as the processor holds them, so the first one becomes the lowest.
-fn nccl_guid(text: &str) -> u64 {
+fn nccl_guid(text: &str) -> Option<u64> {
     let digits: String = text.chars().filter(|c| *c != ':').collect();
-    u64::from_str_radix(&digits, 16).map_or(0, u64::swap_bytes)
+    u64::from_str_radix(&digits, 16).ok().map(u64::swap_bytes)
 }
 
 /// A key by which `mlx5_2` comes before `mlx5_10`.
@@ -153,8 +153,11 @@ mod tests {
 
     #[test]
     fn guids_as_nccl_writes_them() {
-        assert_eq!(nccl_guid("e8eb:d303:0055:ad78"), 0x78ad_5500_03d3_ebe8);
-        assert_eq!(nccl_guid("garbage"), 0);
+        assert_eq!(
+            nccl_guid("e8eb:d303:0055:ad78"),
+            Some(0x78ad_5500_03d3_ebe8)
+        );
+        assert_eq!(nccl_guid("garbage"), None);
     }
 
     #[test]

@@ -33,7 +33,23 @@ pub struct Interface {
     pub has_address: Option<bool>,
 }
 
+/// The kernel's states of an interface (RFC 2863).
+const STATES: [&str; 7] = [
+    "up",
+    "down",
+    "unknown",
+    "dormant",
+    "lowerlayerdown",
+    "notpresent",
+    "testing",
+];
+
 impl Interface {
+    /// Whether its state is one.
+    pub fn has_state(&self) -> bool {
+        STATES.contains(&self.state.as_str())
+    }
+
     /// Whether it may carry data. Tunnels and the like never say `up`.
     pub fn is_up(&self) -> bool {
         matches!(self.state.as_str(), "up" | "unknown") && self.has_address != Some(false)
@@ -57,8 +73,12 @@ fn interface(sysfs: &Sysfs, name: String, addresses: Option<&Addresses>) -> Opti
     let target = sysfs.link(&entry).unwrap_or_default();
     let folder = if target.is_empty() { &entry } else { &target };
     let parent = target.rsplit('/').nth(2).unwrap_or_default();
-    // The class also holds the file `bonding_masters`.
-    let state = sysfs.text(&format!("{folder}/operstate"))?;
+    let state = sysfs.text(&format!("{folder}/operstate"));
+    // The class also holds the file `bonding_masters`, and a recording may hold a link to nothing.
+    if state.is_none() && (target.is_empty() || !sysfs.exists(folder)) {
+        return None;
+    }
+    let state = state.unwrap_or_default();
     let text = |file: &str| sysfs.text(&format!("{folder}/{file}")).unwrap_or_default();
     Some(Interface {
         index: text("ifindex").parse().unwrap_or(u32::MAX),

@@ -14,6 +14,12 @@ const DEVICES: &str = "sys/bus/pci/devices";
 /// PCI classes of devices that matter to a topology: network, display and 3D, accelerators, InfiniBand, coprocessors.
 const CLASSES: [&str; 5] = ["0x02", "0x03", "0x12", "0x0c06", "0x0b40"];
 
+/// Where Broadcom switches tell which of them are linked.
+const SWITCH_LINKS: &str = "sys/kernel/pci_switch_link/virtual_switch_links";
+
+/// The vendor of these switches.
+const BROADCOM: &str = "0x1000";
+
 /// PCI class of a bridge between PCI buses.
 pub const BRIDGE: &str = "0x060400";
 
@@ -68,6 +74,8 @@ pub struct PciFunction {
     pub iommu: Option<String>,
     /// Access Control Services of a bridge, where they can be seen.
     pub access_control: Option<AccessControl>,
+    /// Bus ids of the switches that a Broadcom switch is linked to.
+    pub switch_links: Vec<String>,
 }
 
 impl PciFunction {
@@ -150,11 +158,17 @@ impl PciTree {
                 needed.extend(chain.iter());
             }
         }
-        let functions = chains
+        let mut functions: BTreeMap<String, PciFunction> = chains
             .iter()
             .filter(|(name, _)| needed.contains(name))
             .map(|(name, (folder, chain))| (name.clone(), function(sysfs, name, folder, chain)))
             .collect();
+        let known: BTreeSet<String> = functions.keys().cloned().collect();
+        for function in functions.values_mut() {
+            function
+                .switch_links
+                .retain(|target| known.contains(target));
+        }
         Self { functions }
     }
 
@@ -217,10 +231,17 @@ fn function(sysfs: &Sysfs, name: &str, folder: &str, chain: &[String]) -> PciFun
     } else {
         None
     };
+    let vendor = text("vendor").unwrap_or_default();
+    let mut switch_links = Vec::new();
+    if vendor == BROADCOM && class.starts_with(&BRIDGE[..6]) {
+        let links = format!("{SWITCH_LINKS}/{name}");
+        switch_links = sysfs.names(&links);
+        switch_links.retain(|target| sysfs.exists(&format!("{links}/{target}")));
+    }
     PciFunction {
         bus_id: name.to_owned(),
         chain: chain.to_vec(),
-        vendor: text("vendor").unwrap_or_default(),
+        vendor,
         device: text("device").unwrap_or_default(),
         subsystem_vendor: text("subsystem_vendor").unwrap_or_default(),
         subsystem_device: text("subsystem_device").unwrap_or_default(),
@@ -236,6 +257,7 @@ fn function(sysfs: &Sysfs, name: &str, folder: &str, chain: &[String]) -> PciFun
         class,
         iommu,
         access_control,
+        switch_links,
     }
 }
 

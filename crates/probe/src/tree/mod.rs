@@ -3,8 +3,7 @@
 mod attributes;
 mod fuse;
 mod place;
-
-use std::collections::BTreeMap;
+mod trim;
 
 pub use attributes::{GENERATIONS, gigatransfers};
 
@@ -14,13 +13,6 @@ use crate::gpu::Gpu;
 use crate::machine::pci::BRIDGE;
 use crate::machine::{Machine, PciFunction};
 use crate::net::Net;
-use crate::sysfs::Sysfs;
-
-/// Where Broadcom switches tell which of them are linked.
-const SWITCH_LINKS: &str = "sys/kernel/pci_switch_link/virtual_switch_links";
-
-/// The vendor of these switches.
-const BROADCOM: &str = "0x1000";
 
 /// Longest value that NCCL reads.
 const LONGEST_VALUE: usize = 253;
@@ -31,30 +23,23 @@ pub struct Parts<'a> {
     machine: &'a Machine,
     gpus: &'a [Gpu],
     nets: &'a [Net],
-    /// Links between switches, by bus id.
-    switch_links: BTreeMap<String, Vec<String>>,
+    /// What stands in the file that NCCL begins with.
+    base: Option<&'a Element>,
 }
 
 impl<'a> Parts<'a> {
-    /// Collects the parts.
-    pub fn new(sysfs: &Sysfs, machine: &'a Machine, gpus: &'a [Gpu], nets: &'a [Net]) -> Self {
-        let switches = machine
-            .pci
-            .iter()
-            .filter(|function| function.vendor == BROADCOM && function.is_bridge());
-        let links = switches.map(|switch| {
-            let folder = format!("{SWITCH_LINKS}/{}", switch.bus_id);
-            let mut targets = sysfs.names(&folder);
-            targets.retain(|target| {
-                machine.pci.get(target).is_some() && sysfs.exists(&format!("{folder}/{target}"))
-            });
-            (switch.bus_id.clone(), targets)
-        });
+    /// Takes the parts.
+    pub const fn new(
+        machine: &'a Machine,
+        gpus: &'a [Gpu],
+        nets: &'a [Net],
+        base: Option<&'a Element>,
+    ) -> Self {
         Self {
             machine,
             gpus,
             nets,
-            switch_links: links.filter(|(_, targets)| !targets.is_empty()).collect(),
+            base,
         }
     }
 
@@ -64,9 +49,12 @@ impl<'a> Parts<'a> {
         ranked.sort_by_key(|gpu| gpu.rank);
         let mut root = new_system();
         for gpu in &ranked {
-            let mut own = new_system();
+            let mut own = self.base.cloned().unwrap_or_else(new_system);
             self.add_gpu(&mut own, gpu);
             self.add_nets(&mut own);
+            if self.base.is_some() {
+                trim::to(&mut own, &gpu.bus_id, self.nets);
+            }
             fuse::into(&mut root, own);
         }
         if ranked.is_empty() {
@@ -110,12 +98,28 @@ impl<'a> Parts<'a> {
                 .map(|function| function.class.clone())
         });
         let pci = place::pci(root, self, &gpu.bus_id);
-        pci.children.push(element);
+        let Some(known) = pci.children.iter_mut().find(|child| child.tag == Tag::Gpu) else {
+            pci.children.push(element);
+            return;
+        };
+        place::fill(known, &element);
+        known.set("rank", gpu.rank.unwrap_or(0).to_string());
+        for tag in [Tag::Nvlink, Tag::C2c] {
+            if known.children(tag).next().is_none() {
+                known.children.extend(element.children(tag).cloned());
+            }
+        }
     }
 
     fn add_nets(&self, root: &mut Element) {
         for net in self.nets {
             let element = attributes::net(net);
+            if let Some(known) = named(root, &net.name).filter(|_| self.base.is_some()) {
+                place::fill(known, &element);
+                known.set("dev", net.dev.to_string());
+                known.set("net", "1");
+                continue;
+            }
             let parent = match &net.bus_id {
                 Some(bus_id) => place::pci(root, self, bus_id),
                 None => place::first_cpu(root, || attributes::cpu(self.machine, 0)),
@@ -148,7 +152,8 @@ impl<'a> Parts<'a> {
     fn pci_element(&self, bus_id: &str) -> Element {
         let gpu = self.gpus.iter().find(|gpu| gpu.bus_id == bus_id);
         let mut element = attributes::pci(self.machine, bus_id, gpu);
-        for target in self.switch_links.get(bus_id).into_iter().flatten() {
+        let function = self.machine.pci.get(bus_id);
+        for target in function.iter().flat_map(|function| &function.switch_links) {
             let mut link = Element::new(Tag::Pcilink);
             link.set("target", target.clone());
             element.children.push(link);
@@ -169,6 +174,15 @@ fn plain(element: &mut Element) {
         attribute.value.truncate(LONGEST_VALUE);
     }
     element.children.iter_mut().for_each(plain);
+}
+
+/// The `<net>` of this name, wherever it stands.
+fn named<'r>(element: &'r mut Element, name: &str) -> Option<&'r mut Element> {
+    if element.tag == Tag::Net && element.get("name") == Some(name) {
+        return Some(element);
+    }
+    let children = element.children.iter_mut();
+    children.filter_map(|child| named(child, name)).next()
 }
 
 fn new_system() -> Element {

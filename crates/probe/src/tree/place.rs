@@ -1,22 +1,80 @@
 //! Finds the place of a device, and makes what is missing above it.
 
-use topology::xml::{Element, Tag};
+use topology::xml::{Element, Tag, c_int};
 
 use super::{Parts, attributes};
 
 /// Longest way from a device up to its CPU that is followed.
 const DEEPEST: usize = 32;
 
-/// The `<pci>` of a bus id, wherever it stands; it is made with all its ancestors where it is missing.
+/// The `<pci>` of a bus id, wherever it stands; it is made with all its ancestors where it is missing, and lacks nothing
+/// that the machine tells.
 pub fn pci<'r>(root: &'r mut Element, parts: &Parts<'_>, bus_id: &str) -> &'r mut Element {
     let (chain, numa) = way_up(parts, bus_id);
-    let mut element = cpu(root, &numa.to_string(), || {
-        attributes::cpu(parts.machine, numa)
-    });
-    for bus_id in chain.iter().rev() {
+    let known = chain.iter().position(|bus_id| holds(root, bus_id));
+    let missing = &chain[..known.unwrap_or(chain.len())];
+    let mut element = match known {
+        Some(at) => stored(root, parts, &chain[at]),
+        None => cpu(root, &numa.to_string(), || {
+            attributes::cpu(parts.machine, numa)
+        }),
+    };
+    for bus_id in missing.iter().rev() {
         element = child(element, bus_id, || parts.pci_element(bus_id));
     }
     element
+}
+
+fn is_pci(element: &Element, bus_id: &str) -> bool {
+    element.tag == Tag::Pci
+        && element
+            .get("busid")
+            .is_some_and(|own| own.eq_ignore_ascii_case(bus_id))
+}
+
+fn holds(element: &Element, bus_id: &str) -> bool {
+    is_pci(element, bus_id) || element.children.iter().any(|child| holds(child, bus_id))
+}
+
+/// The `<pci>` that stands somewhere. What is above it, and itself, is filled up.
+fn stored<'r>(element: &'r mut Element, parts: &Parts<'_>, bus_id: &str) -> &'r mut Element {
+    match element.tag {
+        Tag::Cpu => {
+            let numa = element.get("numaid").map_or(-1, c_int);
+            fill(element, &attributes::cpu(parts.machine, numa));
+        }
+        Tag::Pci => {
+            let own = element.get("busid").unwrap_or_default().to_owned();
+            let known = parts.pci_element(&own.to_lowercase());
+            fill(element, &known);
+            if parts.machine.pci.get(&own).is_some() {
+                element.set("class", known.get("class").unwrap_or_default());
+            }
+        }
+        _ => {}
+    }
+    if is_pci(element, bus_id) {
+        return element;
+    }
+    let below = element
+        .children
+        .iter()
+        .position(|child| holds(child, bus_id));
+    // `holds` said so.
+    stored(
+        &mut element.children[below.unwrap_or_default()],
+        parts,
+        bus_id,
+    )
+}
+
+/// Sets what is missing.
+pub fn fill(element: &mut Element, known: &Element) {
+    for attribute in &known.attributes {
+        if element.get(&attribute.name).is_none() {
+            element.set(attribute.name.clone(), attribute.value.clone());
+        }
+    }
 }
 
 /// The functions from a device up to the one below its CPU, and the CPU's NUMA node.
@@ -41,7 +99,7 @@ fn child<'r>(
     bus_id: &str,
     make: impl FnOnce() -> Element,
 ) -> &'r mut Element {
-    let own = |child: &Element| child.tag == Tag::Pci && child.get("busid") == Some(bus_id);
+    let own = |child: &Element| is_pci(child, bus_id);
     let at = parent.children.iter().position(own).unwrap_or_else(|| {
         let greater = |child: &Element| child.get("busid").is_some_and(|other| other > bus_id);
         let at = parent

@@ -49,27 +49,38 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
+/// A damaged file or answer never changes the topology unnoticed.
+fn check_noticed(probe: &Probe, healthy: &Probe, what: &str, unnoticed: &mut Vec<String>) {
+    check(probe);
+    let changed = !probe.document.root.same_as(&healthy.document.root);
+    if changed && probe.findings == healthy.findings {
+        unnoticed.push(what.to_owned());
+    }
+}
+
 #[test]
 fn every_file_in_turn() {
-    let machine = OnDisk::new(&fake("gh200"));
-    let healthy = machine.probe();
-    let files = files(machine.folder.path());
-    assert!(files.len() > 20);
-    for (number, file) in files.iter().enumerate() {
-        let content = fs::read(file).unwrap();
-        fs::write(file, DAMAGES[number % DAMAGES.len()]).unwrap();
-        check(&machine.probe());
-        fs::remove_file(file).unwrap();
-        check(&machine.probe());
-        fs::write(file, content).unwrap();
+    // An RDMA device below a processor, and interfaces without RDMA below a switch.
+    for name in ["gh200", "workstation-2gpu"] {
+        let machine = OnDisk::new(&fake(name));
+        let healthy = machine.probe();
+        let files = files(machine.folder.path());
+        assert!(files.len() > 20);
+        let mut unnoticed = Vec::new();
+        for (number, file) in files.iter().enumerate() {
+            let content = fs::read(file).unwrap();
+            let path = file.display().to_string();
+            fs::write(file, DAMAGES[number % DAMAGES.len()]).unwrap();
+            check_noticed(&machine.probe(), &healthy, &path, &mut unnoticed);
+            fs::remove_file(file).unwrap();
+            let path = format!("{path}, removed");
+            check_noticed(&machine.probe(), &healthy, &path, &mut unnoticed);
+            fs::write(file, content).unwrap();
+        }
+        assert!(unnoticed.is_empty(), "{}", unnoticed.join("\n"));
+        let again = machine.probe();
+        assert!(again.document.root.same_as(&healthy.document.root));
     }
-    assert!(
-        machine
-            .probe()
-            .document
-            .root
-            .same_as(&healthy.document.root)
-    );
 }
 
 #[test]
@@ -99,24 +110,33 @@ fn places(value: &Value, at: String, found: &mut Vec<String>) {
     found.push(at);
 }
 
+/// NVLinks between GPUs, and C2C with NVLinks to switches.
 #[test]
 fn every_answer_fails_in_turn() {
-    let fake = fake("dgx-1v");
+    for name in ["dgx-1v", "gb200-nvl72-tray"] {
+        every_answer_of(name);
+    }
+}
+
+fn every_answer_of(name: &str) {
+    let fake = fake(name);
     let machine = OnDisk::new(&fake);
     let sysfs = Sysfs::new(machine.folder.path());
+    let healthy = machine.probe();
     let mut found = Vec::new();
     places(&fake.nvml, String::new(), &mut found);
-    let mut failed = 0;
+    let (mut failed, mut unnoticed) = (0, Vec::new());
     for place in found {
         let mut damaged = fake.nvml.clone();
         *damaged.pointer_mut(&place).unwrap() = json!({"failed": "Unknown"});
         // Not every place holds an answer.
         if let Ok(answers) = serde_json::from_value::<Answers>(damaged) {
             let probe = Probe::of(&sysfs, answers, None, &machine.options);
-            check(&probe);
+            check_noticed(&probe, &healthy, &place, &mut unnoticed);
             failed += 1;
         }
     }
+    assert!(unnoticed.is_empty(), "{}", unnoticed.join("\n"));
     assert!(failed > 100, "only {failed} answers failed");
 }
 

@@ -9,11 +9,13 @@ use test_support::{FakeMachine, Machine};
 use crate::common::{OnDisk, fake};
 
 /// Machines in order.
-const CLEAN: [&str; 7] = [
+const CLEAN: [&str; 9] = [
     "dgx-1v",
     "dgx-2",
     "dgx-a100",
+    "dgx-a100-sharp",
     "dgx-h100",
+    "dgx-h100-sharp",
     "dgx-b200",
     "gb200-nvl72-tray",
     "pcie-8gpu-broadcom",
@@ -207,6 +209,7 @@ fn virtual_functions() {
             }
             let device = format!("{folder}/infiniband/mlx5_20");
             machine.link("sys/class/infiniband/mlx5_20", device.clone());
+            machine.file(format!("{device}/sys_image_guid"), "a088:c203:00ab:1234");
             machine.file(format!("{device}/ports/1/state"), "4: ACTIVE");
             machine.file(format!("{device}/ports/1/link_layer"), "InfiniBand");
             machine.file(format!("{device}/ports/1/rate"), "400 Gb/sec (4X NDR)");
@@ -345,6 +348,66 @@ fn files() {
     ] {
         assert_eq!(check(&inside), [rule], "{inside}");
     }
+}
+
+/// This file makes every rule fire.
+#[test]
+fn no_rule_is_left_out() {
+    let tests = include_str!("findings.rs");
+    for rule in Rule::ALL {
+        let name = format!("Rule::{rule:?}");
+        let followed = |at: usize| tests[at + name.len()..].starts_with([',', ')']);
+        let fired = tests.match_indices(&name).any(|(at, _)| followed(at));
+        assert!(fired, "no test makes {name} fire");
+    }
+}
+
+/// What a port that is down costs, and links that are there on one side only, is known.
+#[test]
+fn mended_machines() {
+    let healthy = OnDisk::new(&fake(MACHINE)).probe();
+    let down = OnDisk::new(&broken(|machine| {
+        let folder = machine.links["sys/class/infiniband/mlx5_5"].clone();
+        machine.file(format!("{folder}/ports/1/state"), "1: DOWN");
+    }));
+    let probe = down.probe();
+    let finding = |rule| probe.findings.iter().find(|finding| finding.rule == rule);
+    let mended = finding(Rule::PortDown)
+        .unwrap()
+        .effect
+        .mended(&probe.document);
+    assert!(mended.root.same_as(&healthy.document.root));
+    let text = topology::xml::write(&OnDisk::new(&fake("dgx-1v")).probe().document);
+    let link = "<nvlink target=\"0000:0b:00.0\" count=\"1\"";
+    assert!(text.contains(link), "{text}");
+    let document = topology::xml::parse("file.xml", text.as_bytes()).unwrap();
+    let one_way = text.replacen(link, &link.replace("\"1\"", "\"2\""), 1);
+    let one_way = topology::xml::parse("file.xml", one_way.as_bytes()).unwrap();
+    let findings = probe::finding::of_document(&one_way);
+    assert_eq!(findings.len(), 1, "{findings:?}");
+    let mended = findings[0].effect.mended(&one_way);
+    assert!(!mended.root.same_as(&document.root) && !mended.root.same_as(&one_way.root));
+    assert_eq!(probe::finding::of_document(&mended), []);
+}
+
+/// Elements that lack the same are told in one.
+#[test]
+fn files_of_vendors_are_told_shortly() {
+    let device = |number: u32| format!("<pci busid=\"0000:0{number}:00.0\" class=\"0x030200\"/>");
+    let devices: String = (1..4).map(device).collect();
+    let text =
+        format!("<system version=\"1\"><cpu numaid=\"0\" arch=\"arm64\">{devices}</cpu></system>");
+    let document = topology::xml::parse("file.xml", text.as_bytes()).unwrap();
+    let findings = probe::finding::of_document(&document);
+    let told: Vec<(Rule, &str)> = findings
+        .iter()
+        .map(|finding| (finding.rule, finding.device.as_str()))
+        .collect();
+    let all = "0000:01:00.0 and 2 more";
+    assert_eq!(
+        told,
+        [(Rule::MissingAttribute, all), (Rule::Incomplete, all)]
+    );
 }
 
 /// The table of docs/probing.md is the code's.

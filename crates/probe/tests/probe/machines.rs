@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use test_support::{FakeMachine, Machine};
+use topology::xml::{Document, Element, Tag};
 
-use crate::common::{OnDisk, comparable};
+use crate::common::{OnDisk, comparable, temporary};
 
 /// Machines that no probe could have given, with the reason.
 fn not_probed() -> BTreeMap<&'static str, &'static str> {
@@ -14,7 +15,6 @@ fn not_probed() -> BTreeMap<&'static str, &'static str> {
         ("random-00078", family),
         ("random-00118", family),
         ("random-00174", family),
-        ("workstation-2gpu", "a device without RDMA"),
     ])
 }
 
@@ -54,4 +54,104 @@ fn topologies_come_back() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(not_probed.is_empty(), "probed nevertheless: {not_probed:?}");
     assert!(probed > 20, "only {probed} machines were probed");
+}
+
+/// All functions of GPUs and NICs, directly below one CPU: what a careless guest shows of a machine.
+fn flat(document: &Document) -> Document {
+    fn collect(element: &Element, found: &mut Vec<Element>) {
+        let is_device = element
+            .children
+            .iter()
+            .any(|child| matches!(child.tag, Tag::Gpu | Tag::Nic));
+        if element.tag == Tag::Pci && is_device {
+            found.push(element.clone());
+        } else {
+            element
+                .children
+                .iter()
+                .for_each(|child| collect(child, found));
+        }
+    }
+    let mut cpu = document.root.children[0].clone();
+    let mut devices = Vec::new();
+    collect(&document.root, &mut devices);
+    cpu.children = devices;
+    let mut root = document.root.clone();
+    root.children = vec![cpu];
+    Document::from_root("flat", root)
+}
+
+/// The PCI tree alone, as clouds put it into their guests.
+fn bare(document: &Document) -> Document {
+    fn strip(element: &mut Element) {
+        element
+            .children
+            .retain(|child| matches!(child.tag, Tag::Cpu | Tag::Pci));
+        element.children.iter_mut().for_each(strip);
+    }
+    let mut root = document.root.clone();
+    strip(&mut root);
+    Document::from_root("bare", root)
+}
+
+/// NCCL begins with the file that a guest has, and so does a probe: what the guest hides comes back.
+#[test]
+fn guests_with_a_file() {
+    for name in ["dgx-h100", "dgx-a100", "azure-ndv5"] {
+        let document = Machine::named(name).unwrap().document().unwrap();
+        let fake = FakeMachine::of(&flat(&document)).unwrap();
+        let mut guest = OnDisk::new(&fake);
+        let without = guest.probe();
+        assert_ne!(comparable(&without.document), comparable(&document));
+        for file in [bare(&document), document.clone()] {
+            guest.options.topology_file = Some(topology::xml::write(&file));
+            let probe = guest.probe();
+            let (found, expected) = (comparable(&probe.document), comparable(&document));
+            assert_eq!(found, expected, "{name}");
+            assert_eq!(probe.findings, [], "{name}");
+        }
+        // Of two GPUs only what they use is left.
+        guest.options.gpus = Some(vec![1, 2]);
+        let two = topology::xml::write(&guest.probe().document);
+        let nets = topology::xml::write(&document).matches("<net ").count();
+        let count = |tag: &str| two.matches(tag).count();
+        assert_eq!((count("<gpu "), count("<net ")), (2, nets), "{name}");
+    }
+}
+
+/// A recording keeps the file, without what identifies the machine.
+#[test]
+fn files_of_guests_are_recorded() {
+    let document = Machine::named("dgx-h100").unwrap().document().unwrap();
+    let fake = FakeMachine::of(&flat(&document)).unwrap();
+    let machine = OnDisk::new(&fake);
+    let sysfs = probe::Sysfs::recording(machine.folder.path(), false);
+    let options = probe::Options {
+        topology_file: Some(topology::xml::write(&document)),
+        ..machine.options.clone()
+    };
+    let recorded = probe::Probe::of(&sysfs, crate::common::answers(&fake), None, &options);
+    let folder = temporary();
+    probe::record::save(folder.path(), &sysfs, &recorded, None).unwrap();
+    let kept = probe::record::Recording::open(folder.path())
+        .unwrap()
+        .options;
+    let file = kept.topology_file.as_deref().unwrap();
+    assert!(
+        !file.contains("host_hash") && !file.contains("a088c20300ab"),
+        "{file}"
+    );
+    let replayed = crate::common::probe_folder(folder.path(), &kept);
+    assert!(replayed.document.root.same_as(&recorded.document.root));
+    let broken = probe::Options {
+        topology_file: Some("<system".to_owned()),
+        ..options
+    };
+    let probe = crate::common::probe_folder(machine.folder.path(), &broken);
+    assert!(
+        probe
+            .findings
+            .iter()
+            .any(|finding| finding.rule == probe::Rule::Garbage)
+    );
 }

@@ -65,7 +65,15 @@ fn nothing_private_is_kept() {
     fake.link("sys/class/net/eth0", interface);
     fake.file(format!("{interface}/operstate"), "up");
     fake.file(format!("{interface}/address"), "5e:c4:e7:00:00:01");
+    // Named after its address.
+    let named = format!(
+        "{}/net/enx5ec4e7000001",
+        fake.function("0000:18:00.0").unwrap()
+    );
+    fake.link("sys/class/net/enx5ec4e7000001", named.clone());
+    fake.file(format!("{named}/operstate"), "up");
     let private = [
+        "5ec4e7",
         "secret",
         "5e:c4:e7",
         "1111-2222-3333",
@@ -94,9 +102,101 @@ fn nothing_private_is_kept() {
     // Asked for, identifiers are kept, but host names and addresses are still nobody's business.
     let kept = found(true);
     assert!(
-        kept.contains("1111-2222-3333") && !kept.contains("secret") && !kept.contains("5e:c4:e7"),
+        kept.contains("1111-2222-3333")
+            && kept.contains("5ec4e7")
+            && !kept.contains("secret")
+            && !kept.contains("5e:c4:e7"),
         "{kept}"
     );
+}
+
+/// Folders with a recording of a real machine: beside it `topology.xml` and `findings.txt`, which the probe must give again.
+/// They stand in `tests/recordings`, or in a machine's folder of `topologies/`. A new test is a new folder;
+/// `TOPO_BLESS=1` writes what is expected.
+#[test]
+fn recorded_machines() {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings");
+    let mut folders = Vec::new();
+    for home in [own, test_support::Machine::home()] {
+        let entries = fs::read_dir(home).unwrap();
+        folders.extend(entries.map(|entry| entry.unwrap().path()));
+    }
+    folders.retain(|folder| folder.join("recording").is_dir());
+    folders.sort();
+    assert!(!folders.is_empty());
+    for folder in folders {
+        let recording = probe::record::Recording::open(&folder.join("recording")).unwrap();
+        let probe = Probe::of(
+            &recording.sysfs,
+            recording.answers,
+            recording.addresses.as_ref(),
+            &recording.options,
+        );
+        let findings = probe.findings.iter().map(|finding| {
+            let id = finding.rule.id();
+            format!(
+                "{id} {}: {}, expected {}\n",
+                finding.device, finding.seen, finding.expected
+            )
+        });
+        let found = [
+            ("topology.xml", topology::xml::write(&probe.document)),
+            ("findings.txt", findings.collect()),
+        ];
+        for (file, text) in found {
+            let path = folder.join(file);
+            if std::env::var_os("TOPO_BLESS").is_some() {
+                fs::write(&path, &text).unwrap();
+            }
+            assert_eq!(
+                fs::read_to_string(&path).unwrap(),
+                text,
+                "{}",
+                path.display()
+            );
+        }
+    }
+}
+
+/// An interface that is named after its address is the same interface under another name.
+#[test]
+fn names_after_addresses_are_replaced() {
+    let mut fake = fake("pcie-8gpu-nonet");
+    for (number, name) in ["enx5ec4e7000002", "enx5ec4e7000001"].iter().enumerate() {
+        let folder = format!("sys/devices/virtual/net/{name}");
+        fake.link(format!("sys/class/net/{name}"), folder.clone());
+        fake.file(format!("{folder}/operstate"), "up");
+        fake.file(format!("{folder}/ifindex"), (number + 1).to_string());
+        fake.file(format!("{folder}/speed"), (1000 * (number + 1)).to_string());
+    }
+    let machine = OnDisk::new(&fake);
+    let sysfs = Sysfs::recording(machine.folder.path(), false);
+    let addresses = Addresses::from_iter(["enx5ec4e7000001".to_owned()]);
+    let options = Options {
+        socket_ifname: Some("=enx5ec4e7000001".to_owned()),
+        ..machine.options.clone()
+    };
+    let probe = Probe::of(&sysfs, answers(&fake), Some(&addresses), &options);
+    let found: Vec<(&str, i32)> = probe
+        .nets
+        .iter()
+        .map(|net| (net.name.as_str(), net.speed))
+        .collect();
+    assert_eq!(found.len(), 1);
+    assert!(
+        found[0].0.starts_with("enx00000000000") && found[0].1 == 2000,
+        "{found:?}"
+    );
+    let folder = temporary();
+    save(folder.path(), &sysfs, &probe, Some(&addresses)).unwrap();
+    let recorded = probe::record::Recording::open(folder.path())
+        .unwrap()
+        .options;
+    let replayed = probe_folder(folder.path(), &recorded);
+    assert_eq!(replayed.nets, probe.nets);
+    let mut text = String::new();
+    collect(folder.path(), &mut text);
+    assert!(!text.contains("5ec4e7"));
 }
 
 fn collect(folder: &Path, text: &mut String) {

@@ -19,6 +19,7 @@ pub fn build(machine: &mut FakeMachine, document: &Document) -> Result<()> {
         used,
         next: 0,
         direct: false,
+        kind: None,
     };
     let cpus: Vec<&Element> = document.root.children(Tag::Cpu).collect();
     let first = cpus.first().context("no <cpu>")?;
@@ -40,6 +41,8 @@ struct Layout<'m> {
     used: BTreeSet<String>,
     next: u32,
     direct: bool,
+    /// Whether the network devices speak RDMA, once one is known.
+    kind: Option<bool>,
 }
 
 fn bus_ids(element: &Element, used: &mut BTreeSet<String>) {
@@ -104,6 +107,15 @@ impl Layout<'_> {
                         format!("sys/devices/pci{domain}:{}", &root[domain.len() + 1..][..2]);
                     let port = self.port(&complex, child, numa, &root);
                     self.pci(child, &port, numa)?;
+                }
+                Tag::Nic => {
+                    for net in child.children(Tag::Net) {
+                        ensure!(
+                            c_int(net.get("port").unwrap_or_default()) == 0,
+                            "an RDMA device without a function"
+                        );
+                        self.interface(net, "sys/devices/virtual")?;
+                    }
                 }
                 _ => anyhow::bail!("a <{}> directly below a <cpu>", child.tag.name()),
             }
@@ -230,12 +242,44 @@ impl Layout<'_> {
         Ok(())
     }
 
+    /// An interface without RDMA, below a function or below none.
+    fn interface(&mut self, net: &Element, above: &str) -> Result<()> {
+        let get = |name| net.get(name).unwrap_or_default();
+        ensure!(
+            self.kind.replace(false) != Some(true),
+            "interfaces beside RDMA devices, of which NCCL lists one kind"
+        );
+        let (name, dev) = (get("name"), c_int(get("dev")));
+        ensure!(!name.is_empty(), "a <net> without a name");
+        let folder = format!("{above}/net/{name}");
+        self.machine
+            .link(format!("sys/class/net/{name}"), folder.clone());
+        // NCCL lists them in the order of their numbers, after the loopback interface.
+        let number = (dev + 2).to_string();
+        for (file, text) in [
+            ("ifindex", number.as_str()),
+            ("operstate", "up"),
+            ("type", "1"),
+            ("speed", get("speed")),
+        ] {
+            self.machine.file(format!("{folder}/{file}"), text);
+        }
+        Ok(())
+    }
+
     fn nic(&mut self, nic: &Element, folder: &str, bus_id: &str) -> Result<()> {
         for (number, net) in nic.children(Tag::Net).enumerate() {
             let get = |name| net.get(name).unwrap_or_default();
             let name = get("name");
             ensure!(!name.is_empty(), "a <net> without a name");
-            ensure!(c_int(get("port")) != 0, "a device without RDMA");
+            if c_int(get("port")) == 0 {
+                self.interface(net, folder)?;
+                continue;
+            }
+            ensure!(
+                self.kind.replace(true) != Some(false),
+                "interfaces beside RDMA devices, of which NCCL lists one kind"
+            );
             ensure!(
                 c_int(get("port")) == number as i32 + 1,
                 "ports of one board are not numbered 1, 2 …"
