@@ -1,5 +1,6 @@
 //! NVRTC, the compiler at run time. It needs no driver and no GPU, so kernels are built with it on any machine.
 
+use std::error::Error as _;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
 
@@ -66,7 +67,11 @@ impl Compiler {
                         version,
                     });
                 }
-                Err(error) => why = error.to_string(),
+                Err(error) => {
+                    // The loader's own words stand behind.
+                    let words = error.source().map(ToString::to_string);
+                    why = words.unwrap_or_else(|| format!("{}: {error}", candidate.display()));
+                }
             }
         }
         Err(why)

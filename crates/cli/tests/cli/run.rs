@@ -1,6 +1,6 @@
 //! `topo run` on this machine: threads, processes, plans, mistakes.
 
-use super::{FAILED, ok, run};
+use super::{FAILED, ok, refused, run};
 
 /// What every run here has: few sizes, few launches.
 const SHORT: [&str; 6] = ["-n", "3", "-w", "1", "-f", "64"];
