@@ -221,10 +221,9 @@ fn number_before(line: &str, words: &str) -> u32 {
     if !line.contains(words) {
         return 0;
     }
-    let number = before.split(|letter: char| !letter.is_ascii_digit());
-    number
-        .filter(|part| !part.is_empty())
-        .next_back()
+    let mut numbers = before.split(|letter: char| !letter.is_ascii_digit());
+    numbers
+        .rfind(|part| !part.is_empty())
         .and_then(|part| part.parse().ok())
         .unwrap_or(0)
 }

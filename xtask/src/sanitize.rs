@@ -77,6 +77,28 @@ fn test(sanitizer: &str, wanted: &[&str]) -> Result<Output> {
     let host = host
         .context("rustc does not say for what it compiles")?
         .to_owned();
+    // The compiler's runtime library of the sanitizer must be there before all others.
+    let library = format!(
+        "lib{}.so",
+        if sanitizer == "address" {
+            "asan"
+        } else {
+            "tsan"
+        }
+    );
+    let preload = Command::new("cc")
+        .arg(format!("-print-file-name={library}"))
+        .output()
+        .context("running cc")?;
+    let preload = String::from_utf8_lossy(&preload.stdout).trim().to_owned();
+    ensure!(
+        Path::new(&preload).is_absolute(),
+        "cc has no {library}; install GCC's sanitizers"
+    );
+    let runner = format!(
+        "CARGO_TARGET_{}_RUNNER",
+        host.to_uppercase().replace('-', "_")
+    );
     let cargo = std::env::var_os("CARGO").unwrap_or("cargo".into());
     let build = |extra: &[&str]| {
         let mut command = Command::new(&cargo);
@@ -86,7 +108,8 @@ fn test(sanitizer: &str, wanted: &[&str]) -> Result<Output> {
             .args(["--target", &host])
             .args(extra)
             .current_dir(&root)
-            .env("RUSTFLAGS", format!("-Clink-arg=-fsanitize={sanitizer}"))
+            .env("RUSTFLAGS", format!("-Clink-arg={preload}"))
+            .env(&runner, format!("env LD_PRELOAD={preload}"))
             .env("TOPO_SANITIZER", sanitizer)
             .env("CARGO_TARGET_DIR", target.join("sanitize").join(sanitizer));
         command

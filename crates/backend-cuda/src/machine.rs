@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cudarc::driver::{result, sys};
 use executor::Memory;
-use kernel_bundle::layout::{Launch, MOST_PARTS, Part};
+use kernel_bundle::layout::{Launch, MOST_PARTS};
 use kernel_bundle::machine::Start;
 use kernel_bundle::{Kernel, Lent, Machine, Running};
 
@@ -584,7 +584,7 @@ impl Cuda {
             let bytes = unsafe {
                 std::slice::from_raw_parts(
                     start.parts.as_ptr().cast::<u8>(),
-                    size_of::<Part>() * start.parts.len(),
+                    size_of_val(start.parts),
                 )
             };
             self.write(start.device, address, bytes)?;

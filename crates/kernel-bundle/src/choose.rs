@@ -25,7 +25,7 @@ pub fn serves(request: &Request, schedule: Schedule, transfer: Transfer, ranks: 
             || !(multiplies || overwritten || collective == Collective::SendRecv))
 }
 
-/// The way of a request, with at most `most_channels` channels.
+/// The way of a request, with at most `most_channels` blocks for each rank.
 pub fn way(request: &Request, place: &Neighbourhood, most_channels: u16) -> Way {
     let bytes = request.bytes(place.ranks);
     let direct =
@@ -42,6 +42,11 @@ pub fn way(request: &Request, place: &Neighbourhood, most_channels: u16) -> Way 
         (Schedule::Ring, Transfer::Fifo, Protocol::Simple)
     } else {
         (Schedule::Mesh, Transfer::Fifo, Protocol::Simple)
+    };
+    // Through FIFOs a channel may be two lanes, which are two blocks.
+    let most_channels = match transfer {
+        Transfer::Direct => most_channels,
+        Transfer::Fifo => most_channels / 2,
     };
     let wanted = u16::try_from(bytes.div_ceil(CHANNEL_BYTES).max(1)).unwrap_or(u16::MAX);
     Way {

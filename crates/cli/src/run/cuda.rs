@@ -251,7 +251,7 @@ fn of_type<T: Sample>(
             count,
             way: None,
         };
-        let way = way_of(communicator, spec, &request)?;
+        let way = choose_way(communicator, &Wanted::of(spec)?, &request)?;
         let mut bench = Bench {
             communicator: &mut *communicator,
             fleet,
@@ -262,7 +262,7 @@ fn of_type<T: Sample>(
         let (mut way_in_place, mut in_place) = (None, None);
         if spec.in_place {
             request.in_place = true;
-            if let Ok(way) = way_of(bench.communicator, spec, &request) {
+            if let Ok(way) = choose_way(bench.communicator, &Wanted::of(spec)?, &request) {
                 way_in_place = Some(way);
                 in_place = Some(bench.in_place::<T>(way)?);
             }
@@ -280,21 +280,47 @@ fn of_type<T: Sample>(
     Ok(rows)
 }
 
-/// The way for a request, within what the command line leaves.
-fn way_of(communicator: &mut Gpu, spec: &Spec, request: &Request) -> Result<Way> {
+/// What the command line leaves to choose.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Wanted {
+    /// The only algorithm.
+    pub schedule: Option<Schedule>,
+    /// The only transfer.
+    pub transfer: Option<Transfer>,
+    /// The only protocol.
+    pub protocol: Option<Protocol>,
+    /// Channels.
+    pub channels: Option<u16>,
+}
+
+impl Wanted {
+    fn of(spec: &Spec) -> Result<Self> {
+        Ok(Self {
+            schedule: spec.schedule()?,
+            transfer: spec.transfer()?,
+            protocol: spec.protocol,
+            channels: spec.channels,
+        })
+    }
+}
+
+/// The way for a request, within what is left.
+pub fn choose_way(communicator: &mut Gpu, wanted: &Wanted, request: &Request) -> Result<Way> {
     communicator.set_way(None);
     let chosen = communicator.way(request)?;
-    let (schedule, transfer) = (spec.schedule()?, spec.transfer()?);
     let place = communicator.neighbourhood()?;
-    let channels = spec.channels.unwrap_or(chosen.channels).min(place.channels);
+    let channels = wanted
+        .channels
+        .unwrap_or(chosen.channels)
+        .min(place.channels);
     let fits = |way: &Way| {
-        schedule.is_none_or(|wanted| wanted == way.schedule)
-            && transfer.is_none_or(|wanted| wanted == way.transfer)
+        wanted.schedule.is_none_or(|only| only == way.schedule)
+            && wanted.transfer.is_none_or(|only| only == way.transfer)
             && match way.transfer {
-                Transfer::Fifo => spec.protocol.is_none_or(|wanted| wanted == way.protocol),
-                Transfer::Direct => spec.protocol.is_none() && way.protocol == Protocol::Simple,
+                Transfer::Fifo => wanted.protocol.is_none_or(|only| only == way.protocol),
+                Transfer::Direct => wanted.protocol.is_none() && way.protocol == Protocol::Simple,
             }
-            && choose::serves(request, way.schedule, way.transfer, spec.ranks)
+            && choose::serves(request, way.schedule, way.transfer, place.ranks)
     };
     let chosen = Way { channels, ..chosen };
     if fits(&chosen) {
@@ -309,11 +335,16 @@ fn way_of(communicator: &mut Gpu, spec: &Spec, request: &Request) -> Result<Way>
                 Protocol::Ll128,
                 Protocol::Ll,
             ];
+            // Through FIFOs a channel may be two lanes, each of which is a block.
+            let fewer = match transfer {
+                Transfer::Fifo if wanted.channels.is_none() => channels.div_ceil(2),
+                _ => channels,
+            };
             protocols.into_iter().map(move |protocol| Way {
                 schedule,
                 transfer,
                 protocol,
-                channels,
+                channels: fewer,
                 piece_bytes: 0,
             })
         };
@@ -322,7 +353,7 @@ fn way_of(communicator: &mut Gpu, spec: &Spec, request: &Request) -> Result<Way>
     others.into_iter().find(fits).with_context(|| {
         format!(
             "{} cannot be carried out so; see --algorithm, --transfer and --protocol in topo run --help",
-            crate::sizes::kebab(spec.collective)
+            crate::sizes::kebab(request.collective)
         )
     })
 }
@@ -371,33 +402,68 @@ impl Bench<'_> {
         Ok(Timing { time_us, wrong })
     }
 
-    /// Time of a launch by the devices' clocks, µs: of many launches in a row, which the host does not wait for.
     fn time(
         &mut self,
         launch: &mut dyn FnMut(&mut Gpu) -> Result<(), executor::Error>,
     ) -> Result<f64> {
-        let mut batch = |times: u32| -> Result<f64> {
-            // All ranks say the same; whoever launches reads it after all ranks came.
-            self.fleet.set_repeat(times);
-            launch(self.communicator)?;
-            Ok(self.fleet.last_time_us() / f64::from(times))
+        let timed = Timed {
+            iterations: self.spec.iterations,
+            warmup: self.spec.warmup,
+            time_ms: self.spec.time_ms,
         };
-        let launches = match self.spec.iterations {
-            Some(iterations) => iterations,
-            None => {
-                let each = batch(self.spec.warmup.max(1))?.max(1.0);
-                let wanted = self.spec.time_ms as f64 * 1e3 / BATCHES as f64;
-                (wanted / each).clamp(1.0, f64::from(MOST_LAUNCHES)) as u32
-            }
-        };
-        let mut times = [0.0; BATCHES];
-        for time in &mut times {
-            *time = batch(launches)?;
-        }
-        self.fleet.set_repeat(1);
-        times.sort_by(f64::total_cmp);
-        Ok(times[BATCHES / 2])
+        time(self.fleet, &timed, &mut || launch(self.communicator))
     }
+}
+
+/// How long something is timed.
+#[derive(Debug, Clone, Copy)]
+pub struct Timed {
+    /// So many launches; as many as fill the time if not said.
+    pub iterations: Option<u32>,
+    /// Launches before.
+    pub warmup: u32,
+    /// The time, ms.
+    pub time_ms: u64,
+}
+
+impl Default for Timed {
+    fn default() -> Self {
+        Self {
+            iterations: None,
+            warmup: 3,
+            time_ms: 20,
+        }
+    }
+}
+
+/// Time of a launch by the devices' clocks, µs: of many launches in a row, which the host does not wait for. All ranks call
+/// this together and get the same.
+pub fn time(
+    fleet: &Fleet<Cuda>,
+    timed: &Timed,
+    launch: &mut dyn FnMut() -> Result<(), executor::Error>,
+) -> Result<f64> {
+    let mut batch = |times: u32| -> Result<f64> {
+        // All ranks say the same; whoever launches reads it after all ranks came.
+        fleet.set_repeat(times);
+        launch()?;
+        Ok(fleet.last_time_us() / f64::from(times))
+    };
+    let launches = match timed.iterations {
+        Some(iterations) => iterations,
+        None => {
+            let each = batch(timed.warmup.max(1))?.max(1.0);
+            let wanted = timed.time_ms as f64 * 1e3 / BATCHES as f64;
+            (wanted / each).clamp(1.0, f64::from(MOST_LAUNCHES)) as u32
+        }
+    };
+    let mut times = [0.0; BATCHES];
+    for time in &mut times {
+        *time = batch(launches)?;
+    }
+    fleet.set_repeat(1);
+    times.sort_by(f64::total_cmp);
+    Ok(times[BATCHES / 2])
 }
 
 #[cfg(test)]

@@ -1,17 +1,20 @@
 //! `topo gpu-test`: every check that needs a GPU, in one run that needs no compiler and no network: the correctness matrix,
 //! the tables of times beside what the memory allows, compute-sanitizer and PyTorch's NCCL where they are installed.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
-use executor::Settings;
+use backend_cuda::Cuda;
 use executor::suite::{self, Case};
+use executor::{Memory, Request, Settings};
+use kernel_bundle::{Fleet, Machine};
 use plan::program::Transfer;
-use plan::{Collective, Protocol};
+use plan::{Collective, ElementType, Protocol, Reduction};
 
-use super::{Row, Spec, cuda};
+use super::cuda;
 use crate::arguments::run::GpuTestArguments;
 use crate::environment::Environment;
 use crate::output::Output;
@@ -123,84 +126,145 @@ fn bound_us(collective: Collective, ranks: u32, bytes: u64, copy_gbs: f64) -> f6
     crossing / (2.0 * copy_gbs * 1e3)
 }
 
+/// What the tables show.
+const COLLECTIVES: [Collective; 3] = [
+    Collective::AllReduce,
+    Collective::AllGather,
+    Collective::Broadcast,
+];
+
+/// Time of a launch, µs; none where there is no such way, or it failed.
+type Figures = BTreeMap<(usize, u64, usize), Option<f64>>;
+
+fn lengths(end: u64) -> impl Iterator<Item = u64> {
+    let grows = std::iter::successors(Some(1_u64 << 10), |size| size.checked_mul(4));
+    grows.take_while(move |size| *size <= end)
+}
+
 fn tables(arguments: &GpuTestArguments, copy: f64) -> Result<()> {
-    for collective in [
-        Collective::AllReduce,
-        Collective::AllGather,
-        Collective::Broadcast,
-    ] {
-        for ranks in RANKS {
+    for ranks in RANKS {
+        let figures = measure(ranks, arguments.end)?;
+        for (at, collective) in COLLECTIVES.into_iter().enumerate() {
             say(&format!(
-                "\n{} of f32 on {ranks} ranks of one GPU: µs, and the share of the bound in percent\n",
+                "\n{} of f32 on {ranks} ranks of one GPU: µs, and of long messages the share of the bound\n",
                 sizes::kebab(collective)
             ));
-            let mut head = format!("  {:>8} {:>10}", "size", "bound µs");
+            let mut text = format!("  {:>8} {:>10}", "size", "bound µs");
             for (name, ..) in WAYS {
-                write!(head, " {name:>18}")?;
+                write!(text, " {name:>16}")?;
             }
-            say(&format!("{head}\n"));
-            let grows = std::iter::successors(Some(1_u64 << 10), |size| size.checked_mul(8));
-            for bytes in grows.take_while(|size| *size <= arguments.end) {
+            for bytes in lengths(arguments.end) {
                 let bound = bound_us(collective, ranks, bytes, copy);
-                let mut line = format!("  {:>8} {bound:>10.1}", sizes::short(bytes));
-                for (_, transfer, protocol) in WAYS {
-                    let cell = match one(collective, ranks, bytes, transfer, protocol) {
-                        Ok(row) => {
-                            let time = row.separate.time_us;
-                            let wrong = row.wrong();
-                            let mark = if wrong > 0 { " WRONG" } else { "" };
-                            if bytes >= LONG {
-                                format!("{time:.1} ({:.0}%){mark}", 100.0 * bound / time)
-                            } else {
-                                format!("{time:.1}{mark}")
-                            }
+                write!(text, "\n  {:>8} {bound:>10.1}", sizes::short(bytes))?;
+                for way in 0..WAYS.len() {
+                    let cell = match figures.get(&(at, bytes, way)) {
+                        Some(Some(time)) if bytes >= LONG => {
+                            format!("{time:.1} ({:.0} %)", 100.0 * bound / time)
                         }
-                        Err(_) => "-".to_owned(),
+                        Some(Some(time)) => format!("{time:.1}"),
+                        _ => "-".to_owned(),
                     };
-                    write!(line, " {cell:>18}")?;
+                    write!(text, " {cell:>16}")?;
                 }
-                say(&format!("{line}\n"));
             }
+            text.push('\n');
+            say(&text);
         }
     }
     Ok(())
 }
 
-/// One figure.
+/// Measures all figures for a number of ranks, on memory of the GPU that is never copied to the host.
+fn measure(ranks: u32, end: u64) -> Result<Figures> {
+    let settings = Settings {
+        longest_wait: Duration::from_secs(60),
+        ..Settings::default()
+    };
+    let opened = cuda::open_on_first(ranks, &settings)?;
+    let fleet = &opened.fleet;
+    let results: Vec<Result<Figures>> = std::thread::scope(|scope| {
+        let threads: Vec<_> = opened
+            .communicators
+            .into_iter()
+            .map(|mut communicator| scope.spawn(move || of_rank(&mut communicator, fleet, end)))
+            .collect();
+        let panicked = || anyhow!("a rank's thread panicked, which is a fault of topo");
+        let joined = threads.into_iter();
+        joined
+            .map(|thread| thread.join().map_err(|_| panicked())?)
+            .collect()
+    });
+    results.into_iter().next().context("there is no rank 0")?
+}
+
+fn of_rank(communicator: &mut cuda::Gpu, fleet: &Fleet<Cuda>, end: u64) -> Result<Figures> {
+    let allocate = || fleet.machine.allocate(0, end).map_err(|why| anyhow!(why));
+    let (_input, input) = allocate()?;
+    let (_output, output) = allocate()?;
+    let mut figures = Figures::new();
+    for (at, collective) in COLLECTIVES.into_iter().enumerate() {
+        for bytes in lengths(end) {
+            for (number, (_, transfer, protocol)) in WAYS.into_iter().enumerate() {
+                let time = one(
+                    communicator,
+                    fleet,
+                    collective,
+                    bytes,
+                    transfer,
+                    protocol,
+                    (input, output),
+                );
+                figures.insert((at, bytes, number), time.ok());
+            }
+        }
+    }
+    Ok(figures)
+}
+
+/// One figure. All ranks do the same, and read the same times.
 fn one(
+    communicator: &mut cuda::Gpu,
+    fleet: &Fleet<Cuda>,
     collective: Collective,
-    ranks: u32,
     bytes: u64,
     transfer: Option<Transfer>,
     protocol: Option<Protocol>,
-) -> Result<Row> {
-    let spec = Spec {
-        ranks,
-        processes: false,
+    (input, output): (u64, u64),
+) -> Result<f64> {
+    let (rank, ranks) = (communicator.rank(), communicator.ranks());
+    let all = u64::from(ranks);
+    let (count, input_bytes, output_bytes) = match collective {
+        Collective::AllGather => (bytes / 4 / all, bytes / all, bytes),
+        Collective::Broadcast if rank != 0 => (bytes / 4, 0, bytes),
+        _ => (bytes / 4, bytes, bytes),
+    };
+    let mut request = Request {
         collective,
-        algorithm: None,
-        transfer: transfer.map(|it| it.name().to_owned()),
+        element: ElementType::F32,
+        reduction: Reduction::Sum,
+        root: 0,
+        to: 0,
+        in_place: false,
+        count,
+        way: None,
+    };
+    let wanted = cuda::Wanted {
+        schedule: None,
+        transfer,
         protocol,
         channels: None,
-        element: "f32".to_owned(),
-        op: "sum".to_owned(),
-        root: 0,
-        sizes: vec![bytes],
-        iterations: None,
-        warmup: 3,
-        time_ms: 30,
-        // The matrix checks; filling and comparing gigabytes would take most of the time.
-        check: bytes <= 1 << 20,
-        in_place: false,
-        reply: false,
-        bind: false,
-        timeout_s: 60,
-        rings: Vec::new(),
-        trees: Vec::new(),
     };
-    let opened = cuda::open_on_first(ranks, &spec.settings()?)?;
-    let rows = cuda::threads_of(opened, &spec, &mut |_| {})?;
-    rows.into_iter().next().context("nothing was measured")
+    request.way = Some(cuda::choose_way(communicator, &wanted, &request)?);
+    let pointer = |address: u64| std::ptr::with_exposed_provenance_mut::<u8>(address as usize);
+    cuda::time(fleet, &cuda::Timed::default(), &mut || {
+        let memory = Memory::at(
+            pointer(input).cast_const(),
+            input_bytes as usize,
+            pointer(output),
+            output_bytes as usize,
+        );
+        communicator.run(&request, memory, 0)
+    })
 }
 
 /// Runs this program's small matrix under compute-sanitizer, where it is installed.
