@@ -285,10 +285,7 @@ fn sanitizer() {
             }
             Ok(ran) => {
                 let text = String::from_utf8_lossy(&ran.stdout);
-                let last = text
-                    .lines()
-                    .filter(|line| line.contains("====="))
-                    .next_back();
+                let last = text.lines().rfind(|line| line.contains("====="));
                 say(&format!(
                     "\ncompute-sanitizer {tool}: {} ({})\n",
                     last.unwrap_or("no summary").trim_matches(['=', ' ']),
