@@ -11,6 +11,7 @@ mod probing;
 mod replay;
 mod sanitize;
 mod scale;
+mod thread_sanitizer;
 mod timing;
 
 use std::path::Path;
@@ -53,6 +54,8 @@ enum Chore {
     Sanitize(sanitize::Arguments),
     /// Measure jobs of many equal hosts: planning, the plan's file, one rank's view
     Scale(scale::Arguments),
+    /// Run the tests of what ranks share under ThreadSanitizer
+    ThreadSanitizer,
     /// Check the rules of the house: dependencies between crates, unsafe code, length of files, documentation
     Tidy,
     /// Time planning beside what NCCL's own code took
@@ -82,6 +85,7 @@ fn main() -> ExitCode {
         Chore::Replay(arguments) => replay::run(&arguments),
         Chore::Sanitize(arguments) => sanitize::run(&arguments),
         Chore::Scale(arguments) => scale::run(&arguments),
+        Chore::ThreadSanitizer => thread_sanitizer::run(),
         Chore::Tidy => run_tidy(),
         Chore::Timing(arguments) => timing::run(&arguments),
     };

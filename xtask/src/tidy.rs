@@ -38,13 +38,15 @@ const ALL: &[&str] = &["*"];
 const ONLY_FOR_TESTS: [&str; 3] = ["kernel-emulator", "test-support", "xtask"];
 
 /// Which way the arrows point.
-const RULES: [Rule; 14] = [
+const RULES: [Rule; 16] = [
     rule("topology", &[]),
     rule("plan", &["topology"]),
     rule("planner", &["topology", "plan"]),
     unsafe_rule("probe", &["topology"]),
     unsafe_rule("shared-memory", &[]),
+    rule("bootstrap", &[]),
     rule("executor", &["plan", "shared-memory"]),
+    rule("net", &["bootstrap", "executor", "plan", "shared-memory"]),
     unsafe_rule("backend-cpu", &["executor", "plan", "shared-memory"]),
     rule("kernel-bundle", &["executor", "plan"]),
     unsafe_rule("kernel-emulator", &["executor", "plan", "kernel-bundle"]),

@@ -245,6 +245,10 @@ impl Profile {
     pub fn choose(&self, request: &Request, place: Neighbourhood) -> Option<Way> {
         let model = self.of(place);
         let bytes = request.bytes(place.ranks);
+        if !place.one_host {
+            // What was measured between ranks of one host says nothing of a network.
+            return Some(fallback(request, bytes));
+        }
         let can = |estimate: &Estimate<Way>| serves(request, &estimate.way, place.ranks);
         let estimates = model.estimates(request.collective, bytes).into_iter();
         let best = estimates
@@ -255,6 +259,9 @@ impl Profile {
 
     /// Predicted time of a way, µs; `None` if it was not measured.
     pub fn predict(&self, request: &Request, way: &Way, place: Neighbourhood) -> Option<f64> {
+        if !place.one_host {
+            return None;
+        }
         let bytes = request.bytes(place.ranks);
         let estimates = self.of(place).estimates(request.collective, bytes);
         let same = |it: &Estimate<Way>| {

@@ -229,7 +229,7 @@ fn reference(case: &Case, inputs: &[Vec<u8>]) -> Vec<u8> {
             inputs,
             f16::to_f32,
             f16::from_f32,
-            |bytes| f16::from_bits(bytes),
+            f16::from_bits,
             f16::to_bits,
         ),
         ElementType::Bf16 => sixteen_bits(
@@ -237,7 +237,7 @@ fn reference(case: &Case, inputs: &[Vec<u8>]) -> Vec<u8> {
             inputs,
             bf16::to_f32,
             bf16::from_f32,
-            |bytes| bf16::from_bits(bytes),
+            bf16::from_bits,
             bf16::to_bits,
         ),
     }

@@ -6,7 +6,8 @@
 //!
 //! [`Cuda`] is the [`Machine`](kernel_bundle::Machine); what a rank does with it is in [`kernel_bundle`].
 //!
-//! In reading order: [`error`], [`presence`], [`prebuilt`], [`compiler`], [`module`], [`device`], [`machine`].
+//! In reading order: [`error`], [`presence`], [`prebuilt`], [`compiler`], [`module`], [`device`], [`launch`],
+//! [`machine`].
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -27,6 +28,7 @@
 pub mod compiler;
 pub mod device;
 pub mod error;
+pub mod launch;
 pub mod machine;
 pub mod module;
 pub mod prebuilt;

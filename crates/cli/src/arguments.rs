@@ -1,6 +1,7 @@
 //! The command line.
 
 pub mod compare;
+pub mod join;
 pub mod machine;
 pub mod run;
 
@@ -17,11 +18,11 @@ use compare::{
     COST_EXAMPLES, CostArguments, DIFF_EXAMPLES, DiffArguments, EditArguments, WHAT_IF_EXAMPLES,
     WhatIfArguments,
 };
+use join::{ID_EXAMPLES, IdArguments};
 use machine::{
     AssumeArguments, COMPLETE_EXAMPLES, CompleteArguments, DOCTOR_EXAMPLES, DoctorArguments,
     MATRIX_EXAMPLES, MatrixArguments, PROBE_EXAMPLES, ProbeArguments, VM_EXAMPLES, VmArguments,
 };
-
 use run::{CALIBRATE_EXAMPLES, CalibrateArguments, RUN_EXAMPLES, RunArguments};
 
 const EXAMPLES: &str = "\
@@ -150,12 +151,15 @@ pub enum Command {
     /// Show what one rank does for a collective, step by step, and prove that it is right
     #[command(after_help = PROGRAM_EXAMPLES)]
     Program(ProgramArguments),
-    /// Run a collective on the ranks of this host, check every element, and time it
+    /// Run a collective on the ranks of this host or of several, check every element, and time it
     #[command(after_help = RUN_EXAMPLES)]
     Run(Box<RunArguments>),
     /// Run every check that needs a GPU, and print the tables
     #[command(hide = true)]
     GpuTest(run::GpuTestArguments),
+    /// Print a unique id, by which ranks on several hosts find each other
+    #[command(after_help = ID_EXAMPLES)]
+    Id(IdArguments),
     /// Measure this machine's CPU cost profile, by which topo run chooses
     #[command(after_help = CALIBRATE_EXAMPLES)]
     Calibrate(CalibrateArguments),

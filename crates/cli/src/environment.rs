@@ -1,5 +1,6 @@
 //! The only place where the environment and the terminal are asked.
 
+use std::collections::BTreeMap;
 use std::io::IsTerminal;
 
 use planner::Settings;
@@ -12,11 +13,37 @@ const DEFAULT_WIDTH: usize = 120;
 /// Narrower than this nothing fits any more.
 const LEAST_WIDTH: usize = 60;
 
+/// Variables that launchers set, by how they begin.
+const LAUNCHER_PREFIXES: [&str; 8] = [
+    "OMPI_COMM_WORLD_",
+    "PMIX_",
+    "PMI_",
+    "MPI_LOCAL",
+    "SLURM_",
+    "TORCHELASTIC_",
+    "MASTER_",
+    "TOPO_",
+];
+
+/// Others that they set, and NCCL's for where ranks meet.
+const LAUNCHER_NAMES: [&str; 8] = [
+    "RANK",
+    "WORLD_SIZE",
+    "LOCAL_RANK",
+    "LOCAL_WORLD_SIZE",
+    "JOB_COMPLETION_INDEX",
+    "HOSTNAME",
+    "NCCL_COMM_ID",
+    "NCCL_HOSTID",
+];
+
 /// What the surroundings say.
 #[derive(Debug, Clone)]
 pub struct Environment {
     /// Variables that begin with `NCCL_`, by name.
     pub nccl: Vec<(String, String)>,
+    /// Variables by which launchers tell ranks who they are, and those that say where ranks meet.
+    pub launcher: BTreeMap<String, String>,
     /// `CUDA_VISIBLE_DEVICES`.
     pub visible_devices: Option<String>,
     /// Standard output may be coloured.
@@ -39,6 +66,12 @@ impl Environment {
             .filter(|(name, _)| name.starts_with("NCCL_"))
             .collect();
         nccl.sort();
+        let launcher = std::env::vars_os().filter_map(|(name, value)| {
+            let name = name.into_string().ok()?;
+            let ours = LAUNCHER_NAMES.contains(&name.as_str())
+                || LAUNCHER_PREFIXES.iter().any(|it| name.starts_with(it));
+            ours.then(|| (name, value.to_string_lossy().into_owned()))
+        });
         let terminal = std::io::stdout().is_terminal();
         let columns = if terminal {
             terminal_size::terminal_size().map(|(width, _)| usize::from(width.0))
@@ -48,6 +81,7 @@ impl Environment {
         let columns = columns.or_else(|| text("COLUMNS").parse().ok());
         Self {
             nccl,
+            launcher: launcher.collect(),
             visible_devices: std::env::var("CUDA_VISIBLE_DEVICES").ok(),
             colour: terminal && text("NO_COLOR").is_empty() && text("TERM") != "dumb",
             width: columns.unwrap_or(DEFAULT_WIDTH).max(LEAST_WIDTH),

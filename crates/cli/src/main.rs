@@ -4,7 +4,7 @@
 //! plain functions that return text; `main` prints it.
 //!
 //! In reading order: [`arguments`], [`environment`], [`input`], [`job`], [`edits`], [`plan`], [`rank`], [`show`], [`why`],
-//! [`cost`], [`what_if`], [`diff`], [`program`], [`run`], [`sizes`], [`live`], [`probing`], [`doctor`], [`price`], [`matrix`],
+//! [`cost`], [`what_if`], [`diff`], [`program`], [`run`], [`join`], [`sizes`], [`live`], [`probing`], [`doctor`], [`price`], [`matrix`],
 //! [`complete`], [`vm`], [`render`], [`output`],
 //! [`exit`].
 
@@ -20,6 +20,7 @@ mod exit;
 mod generate;
 mod input;
 mod job;
+mod join;
 mod live;
 mod matrix;
 mod numbers;
@@ -67,6 +68,7 @@ fn main() -> ExitCode {
         Command::Program(arguments) => program::run(arguments, &environment, &mut output),
         Command::Run(arguments) => run::run(arguments, &environment, &mut output),
         Command::GpuTest(arguments) => run::gpu_test::run(arguments, &environment, &mut output),
+        Command::Id(arguments) => join::id(arguments, &mut output),
         Command::Calibrate(arguments) => run::calibrate::run(arguments, &mut output),
         Command::Completions { shell } => generate::completions(*shell, &mut output),
         Command::Man { directory } => generate::man(directory.as_deref(), &mut output),

@@ -58,6 +58,8 @@ pub struct Neighbourhood {
     pub ranks: u32,
     /// Whether all are threads of one process.
     pub one_process: bool,
+    /// Whether all can access each other's memory: none is on another host.
+    pub one_host: bool,
     /// Channels that the plan has.
     pub channels: u16,
 }

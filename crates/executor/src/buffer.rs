@@ -30,7 +30,7 @@ impl<T: Element> Deref for Buffer<T> {
 
     fn deref(&self) -> &[T] {
         // The block is aligned to a page and at least as long.
-        &bytemuck::cast_slice(&self.block.as_bytes()[..self.elements * size_of::<T>()])[..]
+        bytemuck::cast_slice(&self.block.as_bytes()[..self.elements * size_of::<T>()])
     }
 }
 

@@ -9,11 +9,12 @@ use std::time::Duration;
 use plan::Protocol;
 use plan::program::Connection;
 use rustc_hash::FxHashMap;
-use shared_memory::fifo::{FifoProtocol, LowLatency, LowLatency128, Simple};
+use shared_memory::fifo::{FifoProtocol, LowLatency, LowLatency128, Sender, Simple};
 use shared_memory::{Bell, Board, Handle, Item, Segment, Signal, SignalCount};
 
 use crate::bootstrap::{Bootstrap, Offer};
 use crate::error::Error;
+use crate::network::Route;
 use crate::transport::Transport;
 
 /// The ends of the FIFOs of one protocol.
@@ -145,6 +146,13 @@ impl Connections {
         let segment = connections.make(bootstrap, "base", &BASE)?;
         let offer = connections.offer(bootstrap, &segment, &BASE)?;
         bootstrap.publish("base", offer)?;
+        if let Some(network) = bootstrap.network() {
+            network.begin(
+                segment
+                    .bell(0)
+                    .map_err(|source| connections.memory(source))?,
+            );
+        }
         connections.own = Some(segment);
         Ok(connections)
     }
@@ -155,6 +163,12 @@ impl Connections {
     /// One does not come in time.
     pub(crate) fn meet(&mut self, bootstrap: &mut dyn Bootstrap) -> Result<(), Error> {
         for peer in 0..bootstrap.ranks() {
+            let transport = bootstrap.transport(peer);
+            self.transports.push(transport);
+            if transport == Transport::Net {
+                self.meet_far(bootstrap)?;
+                continue;
+            }
             let segment = match &self.own {
                 Some(own) if peer == self.rank => Arc::clone(own),
                 _ => {
@@ -167,9 +181,39 @@ impl Connections {
             let board = segment.board(1).map_err(fail)?;
             self.bells.push(bell);
             self.boards.push(board);
-            self.transports.push(Transport::to(bootstrap, peer));
         }
         Ok(())
+    }
+
+    /// A rank on another host: whoever carries slots there is to be woken, and no board of it is ever read.
+    fn meet_far(&mut self, bootstrap: &mut dyn Bootstrap) -> Result<(), Error> {
+        let network = bootstrap.network().ok_or_else(|| self.no_network())?;
+        self.bells.push(network.bell());
+        let own = self.own.as_ref().ok_or_else(|| self.no_network())?;
+        let board = own.board(1).map_err(|source| self.memory(source))?;
+        self.boards.push(board);
+        Ok(())
+    }
+
+    fn no_network(&self) -> Error {
+        Error::Bootstrap {
+            rank: self.rank,
+            why: "there is a rank on another host, and no network that leads there".to_owned(),
+        }
+    }
+
+    /// Whether all ranks are reached so.
+    pub fn all_by(&self, transport: Transport) -> bool {
+        self.transports.iter().all(|it| *it == transport)
+    }
+
+    /// Whether any rank is reached so.
+    pub fn any_by(&self, transport: Transport) -> bool {
+        self.transports.contains(&transport)
+    }
+
+    fn is_far(&self, end: &End) -> bool {
+        self.transports[end.connection.peer as usize] == Transport::Net
     }
 
     /// The places of a program's connections; those that are new are made.
@@ -197,7 +241,11 @@ impl Connections {
                 new.push(*end);
             }
         }
+        let (far, new): (Vec<End>, Vec<End>) = new.into_iter().partition(|end| self.is_far(end));
         self.make_incoming(bootstrap, &new)?;
+        for end in far {
+            self.make_far(bootstrap, end)?;
+        }
         let sends = bound.sends.iter().map(|it| end(it, slots, false));
         let notifies = bound
             .notifies
@@ -205,7 +253,12 @@ impl Connections {
             .map(|it| end(it, Kind::Signals, false));
         let (sends, notifies): (Vec<End>, Vec<End>) = (sends.collect(), notifies.collect());
         for end in sends.iter().chain(&notifies) {
-            if !self.known.contains_key(end) {
+            if self.known.contains_key(end) {
+                continue;
+            }
+            if self.is_far(end) {
+                self.make_far(bootstrap, *end)?;
+            } else {
                 self.fetch_outgoing(bootstrap, *end)?;
             }
         }
@@ -256,6 +309,63 @@ impl Connections {
             bootstrap.publish(&name(end.connection.peer, self.rank, end), offer)?;
         }
         Ok(())
+    }
+
+    /// Makes a FIFO of this process, of which the network has the other end.
+    fn make_far(&mut self, bootstrap: &mut dyn Bootstrap, end: End) -> Result<(), Error> {
+        let Kind::Slots(protocol) = end.kind else {
+            // Only direct transfers give signals, and those are refused when a rank is on another host.
+            return Err(self.no_network());
+        };
+        let index = match protocol {
+            Protocol::Simple => self.carry::<Simple>(bootstrap, end, protocol)?,
+            Protocol::Ll => self.carry::<LowLatency>(bootstrap, end, protocol)?,
+            Protocol::Ll128 => self.carry::<LowLatency128>(bootstrap, end, protocol)?,
+        };
+        self.known.insert(end, index);
+        Ok(())
+    }
+
+    fn carry<P: Ending>(
+        &mut self,
+        bootstrap: &mut dyn Bootstrap,
+        end: End,
+        protocol: Protocol,
+    ) -> Result<usize, Error> {
+        let Connection {
+            peer,
+            channel,
+            port,
+        } = end.connection;
+        let (from, to) = if end.incoming {
+            (peer, self.rank)
+        } else {
+            (self.rank, peer)
+        };
+        let route = Route {
+            from,
+            to,
+            channel,
+            port,
+            protocol,
+        };
+        let fail = |source| Error::Memory {
+            rank: self.rank,
+            source: Arc::new(source),
+        };
+        let name = format!("connection {from} to {to} by the network");
+        let segment = Segment::private(&name, &[self.item(end.kind)]).map_err(fail)?;
+        let mut sender = segment.sender::<P>(0).map_err(fail)?;
+        let receiver = segment.receiver::<P>(0).map_err(fail)?;
+        let network = bootstrap.network().ok_or_else(|| self.no_network())?;
+        Ok(if end.incoming {
+            network.receive(&route, Box::new(sender))?;
+            push(&mut P::ends(self).receivers, receiver)
+        } else {
+            sender.announce_lengths();
+            network.send(&route, Box::new(receiver))?;
+            push(&mut P::ends(self).senders, sender)
+        })
     }
 
     /// Takes the sending end of a connection that the peer made.
@@ -316,8 +426,7 @@ impl Connections {
         items: &[Item],
     ) -> Result<Arc<Segment>, Error> {
         let name = format!("{what} of rank {}", self.rank);
-        let alone = (0..bootstrap.ranks()).all(|peer| bootstrap.shares_memory(peer));
-        let made = if alone {
+        let made = if is_alone(bootstrap) {
             Segment::private(&name, items)
         } else {
             Segment::shared(&name, items)
@@ -333,9 +442,8 @@ impl Connections {
         segment: &Arc<Segment>,
         items: &[Item],
     ) -> Result<Offer, Error> {
-        let alone = (0..bootstrap.ranks()).all(|peer| bootstrap.shares_memory(peer));
         let mut text = String::new();
-        if !alone {
+        if !is_alone(bootstrap) {
             let handle = segment.mapping().handle();
             if let Some(handle) = handle.map_err(|source| self.memory(source))? {
                 text = handle.to_string();
@@ -381,6 +489,34 @@ impl Connections {
             source: Arc::new(source),
         }
     }
+}
+
+/// A protocol whose ends are kept.
+trait Ending: FifoProtocol<Sender: 'static, Receiver: 'static> {
+    fn ends(connections: &mut Connections) -> &mut Ends<Self>;
+}
+
+impl Ending for Simple {
+    fn ends(connections: &mut Connections) -> &mut Ends<Self> {
+        &mut connections.simple
+    }
+}
+
+impl Ending for LowLatency {
+    fn ends(connections: &mut Connections) -> &mut Ends<Self> {
+        &mut connections.low_latency
+    }
+}
+
+impl Ending for LowLatency128 {
+    fn ends(connections: &mut Connections) -> &mut Ends<Self> {
+        &mut connections.low_latency_128
+    }
+}
+
+/// Whether no other process maps this one's memory.
+fn is_alone(bootstrap: &dyn Bootstrap) -> bool {
+    (0..bootstrap.ranks()).all(|peer| bootstrap.transport(peer) != Transport::Shm)
 }
 
 fn push<T>(list: &mut Vec<T>, value: T) -> usize {

@@ -16,6 +16,7 @@ use crate::registered::Registered;
 use crate::request::{Request, Way};
 use crate::starting::Parts;
 use crate::supervisor::Supervisor;
+use crate::transport::Transport;
 
 /// Most prepared programs that are kept. A caller with more sizes than that prepares again.
 const MOST_PREPARED: usize = 4096;
@@ -38,6 +39,9 @@ pub(crate) struct Engine<B: Backend> {
     launches: u64,
     failure: Option<Failure>,
 }
+
+/// A transfer of a group: the place of its program, the sender and the receiver, and its memory.
+type Grouped<'a> = (usize, (u32, u32), Memory<'a>);
 
 impl<B: Backend> Engine<B> {
     pub fn new(own: Parts<B>) -> Self {
@@ -74,7 +78,8 @@ impl<B: Backend> Engine<B> {
         let ranks = self.own.bootstrap.ranks();
         Neighbourhood {
             ranks,
-            one_process: !self.own.registered.is_shared(),
+            one_process: self.own.connections.all_by(Transport::P2p),
+            one_host: !self.own.connections.any_by(Transport::Net),
             channels: self.own.channels.count(),
         }
     }
@@ -96,6 +101,13 @@ impl<B: Backend> Engine<B> {
                 self.own.backend.name()
             ))
         })?;
+        if way.transfer == Transfer::Direct && !self.neighbourhood().one_host {
+            return Err(unsupported(
+                "a direct transfer accesses the buffers of other ranks, and some are on other hosts; take the transfer \
+                 `fifo`"
+                    .to_owned(),
+            ));
+        }
         // A peer's input would have to be multiplied by what only the peer knows.
         if request.collective.reduces()
             && request.reduction == Reduction::PreMultipliedSum
@@ -174,7 +186,7 @@ impl<B: Backend> Engine<B> {
         }
         // Transfers between the same ranks share their FIFOs, so they keep their order: the first of each pair of ranks
         // run together, then the second, and so on. Both ends count alike, so no end waits for what the other runs later.
-        let mut rounds: Vec<Vec<(usize, (u32, u32), Memory<'_>)>> = Vec::new();
+        let mut rounds: Vec<Vec<Grouped<'_>>> = Vec::new();
         for (request, memory) in transfers {
             let place = self.find(&request)?;
             let pair = (request.root, request.to);

@@ -43,8 +43,8 @@
 //! Ranks that are processes join through a [`bootstrap::process`] instead.
 //!
 //! In reading order: [`communicator`], [`collectives`], [`group`], [`background`], [`request`], [`engine`], [`backend`],
-//! [`memory`], [`registered`], [`connections`], [`transport`], [`supervisor`], [`bootstrap`], [`check`], [`suite`],
-//! [`error`].
+//! [`memory`], [`registered`], [`connections`], [`transport`], [`network`],
+//! [`supervisor`], [`bootstrap`], [`check`], [`suite`], [`error`].
 
 pub mod backend;
 mod background;
@@ -59,6 +59,7 @@ mod engine;
 pub mod error;
 mod group;
 pub mod memory;
+pub mod network;
 mod operation;
 mod programs;
 pub mod registered;
@@ -77,6 +78,7 @@ pub use element::Element;
 pub use error::{Error, Failure, Waiting};
 pub use group::Group;
 pub use memory::Memory;
+pub use network::{Network, Route};
 pub use operation::Operation;
 pub use plan::Reduction;
 pub use request::{Request, Way};

@@ -10,6 +10,7 @@ use shared_memory::{Arena, ArenaBuffer, Descriptor, Handle, Mapping, Place};
 
 use crate::bootstrap::{Bootstrap, Offer};
 use crate::error::Error;
+use crate::transport::Transport;
 
 /// The number of the arena in descriptors; each rank has one.
 const ARENA: u32 = 0;
@@ -36,6 +37,8 @@ pub enum Reach {
 enum Peer {
     /// The same address space.
     Thread,
+    /// Another host: out of reach.
+    Far,
     /// Another process, with its arena mapped here.
     Process { process: u32, arena: Arc<Mapping> },
 }
@@ -61,7 +64,7 @@ impl Registered {
             rank,
             source: Arc::new(source),
         };
-        let shared = !(0..ranks).all(|peer| bootstrap.shares_memory(peer));
+        let shared = (0..ranks).any(|peer| bootstrap.transport(peer) == Transport::Shm);
         // Pages are taken when they are used, so this is only a bound.
         let bytes = bytes.unwrap_or_else(|| (shared_memory::machine_bytes() / 2) as usize);
         let name = format!("buffers of rank {rank}");
@@ -102,9 +105,16 @@ impl Registered {
             source: Arc::new(source),
         };
         for peer in 0..bootstrap.ranks() {
-            if bootstrap.shares_memory(peer) {
-                self.peers.push(Peer::Thread);
-                continue;
+            match bootstrap.transport(peer) {
+                Transport::P2p => {
+                    self.peers.push(Peer::Thread);
+                    continue;
+                }
+                Transport::Net => {
+                    self.peers.push(Peer::Far);
+                    continue;
+                }
+                Transport::Shm => {}
             }
             let offer = bootstrap.fetch(peer, "buffers", longest)?;
             let handle: Handle = offer.text.parse().map_err(memory)?;
@@ -176,6 +186,8 @@ impl Registered {
                 process: *process,
                 address,
             },
+            // Not asked: direct transfers are refused when there is such a peer.
+            (Peer::Far, _) => Reach::Here(std::ptr::null_mut()),
             (Peer::Thread, Place::Address(address)) => {
                 // The address of memory that a thread of this process lent for as long as the launch lasts.
                 Reach::Here(std::ptr::with_exposed_provenance_mut(address as usize))

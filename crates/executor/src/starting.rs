@@ -13,6 +13,7 @@ use crate::error::Error;
 use crate::programs::Programs;
 use crate::registered::Registered;
 use crate::settings::Settings;
+use crate::transport::Transport;
 
 /// Channels of a communicator without a plan: both trees of a double binary tree.
 const PLAIN_CHANNELS: usize = 2;
@@ -54,6 +55,10 @@ impl<B: Backend> Starting<B> {
         let cores = settings.cores.unwrap_or_else(|| {
             std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
         });
+        // Whoever shares this host's cores: its ranks, and what carries their slots to other hosts.
+        let far = (0..ranks).filter(|peer| bootstrap.transport(*peer) == Transport::Net);
+        let far = far.count() as u32;
+        let threads = (ranks - far) * if far > 0 { 2 } else { 1 };
         Ok(Self {
             backend,
             bootstrap,
@@ -61,7 +66,7 @@ impl<B: Backend> Starting<B> {
             registered,
             programs,
             channels,
-            patience: Patience::new(ranks as usize, cores),
+            patience: Patience::new(threads as usize, cores),
             longest,
         })
     }

@@ -4,6 +4,10 @@
 //! and looks for an announcement. One of them must see the other. The giver's fence would cost as much as the rest of a
 //! short message, so the sleeper makes it for everyone (`membarrier`), wherever the kernel offers that.
 
+#[cfg(not(loom))]
+use std::os::fd::OwnedFd;
+#[cfg(not(loom))]
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::sync::{
@@ -29,6 +33,9 @@ pub struct Bell {
     aborted: Word,
     /// Whether the kernel makes fences in this process too.
     registered: bool,
+    /// What is written to instead of waking a sleeper, if the owner sleeps on descriptors.
+    #[cfg(not(loom))]
+    alarms: Option<Arc<[OwnedFd]>>,
 }
 
 impl Bell {
@@ -38,7 +45,30 @@ impl Bell {
             fences: words.word(1),
             aborted: words.word(2),
             registered: has_asymmetric_fences(),
+            #[cfg(not(loom))]
+            alarms: None,
         }
+    }
+
+    /// The bell of threads of this process that sleep on descriptors (`eventfd`), because they wait for sockets too.
+    #[cfg(not(loom))]
+    pub fn with_alarms(self, alarms: Arc<[OwnedFd]>) -> Self {
+        let alarms = Some(alarms);
+        Self { alarms, ..self }
+    }
+
+    /// Says that its owner is about to sleep on its descriptor. After that it must look once more for what it waits for.
+    #[cfg(not(loom))]
+    pub fn announce_sleep(&self) {
+        self.own();
+        self.state.swap(ASLEEP, Ordering::Relaxed);
+        heavy_fence(self.registered);
+    }
+
+    /// Says that its only owner does not sleep any more.
+    #[cfg(not(loom))]
+    pub fn announce_waking(&self) {
+        self.state.swap(AWAKE, Ordering::Relaxed);
     }
 
     /// Wakes the owner if it sleeps. To be called after anything was given to it: slots posted or released, signals.
@@ -56,6 +86,14 @@ impl Bell {
     fn wake(&self) {
         // One of several ringers makes the call.
         if self.state.swap(AWAKE, Ordering::Relaxed) == ASLEEP {
+            #[cfg(not(loom))]
+            if let Some(alarms) = &self.alarms {
+                for alarm in alarms.iter() {
+                    // One that cannot count further is readable anyway.
+                    let _ = rustix::io::write(alarm, &1_u64.to_ne_bytes());
+                }
+                return;
+            }
             wake(&self.state);
         }
     }

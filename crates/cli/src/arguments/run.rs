@@ -8,6 +8,7 @@ use plan::{ElementType, Protocol, Reduction};
 
 use super::Variables;
 use super::compare::TextOrJson;
+use super::join::JoinArguments;
 use crate::sizes::size;
 
 /// Examples of `topo run`.
@@ -21,6 +22,8 @@ Examples:
   topo run --ranks 8 all-reduce --algorithm tree --protocol ll128 --type bf16 --op max
   topo run --ranks 4 send-recv -n 100 -w 10    every rank to the next one; 100 timed launches after 10
   topo run --ranks 2 all-reduce --format json  for scripts
+  mpirun -n 4 topo run all-reduce              ranks that a launcher starts: Open MPI, MPICH, torchrun, srun, Kubernetes
+  topo run all-reduce --rank 0 --world 2 --rendezvous file:/shared/job    one of two ranks, by hand
 
 Collectives: all-reduce all-gather reduce-scatter broadcast reduce all-to-all gather scatter send-recv.
 Algorithms: ring tree reduce-broadcast halving-doubling mesh two-phase-mesh bruck recursive-doubling recursive-halving.
@@ -156,6 +159,9 @@ pub struct RunArguments {
     /// NCCL's variables.
     #[command(flatten)]
     pub variables: Variables,
+    /// How it joins others.
+    #[command(flatten)]
+    pub join: JoinArguments,
     /// This process is a rank that another one started; what to do comes through its standard input
     #[arg(long, hide = true, exclusive = true)]
     pub member: bool,

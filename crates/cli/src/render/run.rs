@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::table::Columns;
 use super::{Look, count};
-use crate::run::{Report, Row, Timing};
+use crate::run::{Joined, Report, Row, Timing};
 use crate::sizes;
 
 /// The page.
@@ -17,6 +17,11 @@ pub fn page(report: &Report, look: Look) -> String {
         "",
     );
     text.push_str(&look.field("ranks", &places(report)));
+    if let Some(joined) = &report.joined {
+        for (name, line) in joined_lines(joined) {
+            text.push_str(&look.field(name, &line));
+        }
+    }
     if let Some(planned) = &report.planned {
         text.push_str(&look.field(
             "plan",
@@ -51,7 +56,9 @@ fn ranks(report: &Report) -> String {
 /// How ranks reach each other, and what the plan says of that.
 fn places(report: &Report) -> String {
     let spec = &report.spec;
-    let own = if spec.processes {
+    let own = if let Some(joined) = &report.joined {
+        &reached(joined)
+    } else if spec.processes {
         "SHM: one process each, which map each other's buffers"
     } else {
         "P2P: threads of one process, which access each other's buffers"
@@ -71,19 +78,57 @@ fn places(report: &Report) -> String {
     )
 }
 
+/// How rank 0 reaches the others.
+fn reached(joined: &Joined) -> String {
+    let reached = &joined.reached;
+    let interfaces: Vec<&str> = reached
+        .interfaces
+        .iter()
+        .map(|(name, _)| name.as_str())
+        .collect();
+    let shared = (reached.shared > 0).then(|| format!("SHM for {}", reached.shared));
+    let far = reached.far as usize + reached.fallen_back.len();
+    let far = (far > 0).then(|| format!("NET for {far}, TCP by {}", interfaces.join(", ")));
+    let ways: Vec<String> = [shared, far].into_iter().flatten().collect();
+    let ways = if ways.is_empty() {
+        "alone".to_owned()
+    } else {
+        ways.join(", ")
+    };
+    format!("started by {}; from rank 0 {ways}", joined.by)
+}
+
+fn joined_lines(joined: &Joined) -> Vec<(&'static str, String)> {
+    let reached = &joined.reached;
+    let mut lines = vec![("hosts", reached.hosts.join(", "))];
+    // One is enough to see why.
+    if let Some((rank, why)) = reached.fallen_back.first() {
+        let line = format!(
+            "NET instead of SHM for {}, as for rank {rank}: {why}",
+            count(reached.fallen_back.len(), "rank")
+        );
+        lines.push(("fallen back", line));
+    }
+    for (ranks, what) in &joined.lost {
+        let ranks: Vec<String> = ranks.iter().map(u32::to_string).collect();
+        lines.push(("lost", format!("rank {}: {what}", ranks.join(", "))));
+    }
+    lines
+}
+
 fn table(report: &Report, look: Look) -> String {
     let spec = &report.spec;
     let mut headers = vec!["size", "count"];
     if spec.collective.has_root() {
         headers.push("root");
     }
-    headers.extend(["algorithm", "protocol", "ch"]);
+    headers.extend(["algorithm", "proto", "ch"]);
     let first_number = headers.len();
     headers.extend(["µs", "algbw", "busbw", "wrong"]);
     if spec.in_place {
         headers.extend(["in place", "algbw", "busbw", "wrong"]);
     }
-    headers.push("predicted");
+    headers.push("pred.");
     let numbers = headers.len();
     if report.planned.is_some() {
         headers.push("plan");
@@ -232,6 +277,9 @@ pub fn json(report: &Report) -> Result<String> {
         "collective": sizes::kebab(spec.collective),
         "ranks": spec.ranks,
         "processes": spec.processes,
+        "launcher": report.joined.as_ref().map(|it| it.by),
+        "hosts": report.joined.as_ref().map(|it| &it.reached.hosts),
+        "lost": report.joined.as_ref().map(|it| it.lost.iter().flat_map(|(ranks, _)| ranks).collect::<Vec<_>>()),
         "type": spec.element,
         "op": spec.collective.reduces().then_some(&spec.op),
         "root": spec.collective.has_root().then_some(spec.root),

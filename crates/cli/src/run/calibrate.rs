@@ -98,6 +98,8 @@ fn spec(
         timeout_s: 60,
         rings: Vec::new(),
         trees: Vec::new(),
+        nodes: Vec::new(),
+        nics: Vec::new(),
     }
 }
 

@@ -7,8 +7,9 @@ use anyhow::{Context, Result, anyhow, bail};
 use backend_cpu::Profile;
 use executor::Settings;
 use plan::program::{Channels, Schedule, Transfer, Tree};
-use plan::{Collective, Connection, ElementType, Expansion, Plan, Protocol, Reduction};
+use plan::{Collective, Connection, ElementType, Expansion, GraphKind, Plan, Protocol, Reduction};
 use serde::{Deserialize, Serialize};
+use topology::edit::Edit;
 
 use crate::arguments::JobArguments;
 use crate::arguments::compare::EditArguments;
@@ -72,6 +73,21 @@ pub struct Spec {
     pub rings: Vec<Vec<u32>>,
     /// The plan's trees: each rank's parent.
     pub trees: Vec<Vec<Option<u32>>>,
+    /// By rank: its host in the plan; empty without a plan.
+    #[serde(default)]
+    pub nodes: Vec<u32>,
+    /// By channel: the NIC by which the plan leaves the first host; empty if it does not.
+    #[serde(default)]
+    pub nics: Vec<u32>,
+}
+
+/// The ranks that take part.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Among<'a> {
+    /// Ranks that others started; none if this process starts them.
+    pub world: Option<u32>,
+    /// Of them those that were lost meanwhile.
+    pub lost: &'a [u32],
 }
 
 /// What a plan says of the run.
@@ -132,6 +148,7 @@ pub fn read(
     arguments: &RunArguments,
     environment: &Environment,
     output: &mut Output,
+    among: Among<'_>,
 ) -> Result<(Spec, Option<Planned>)> {
     let (file, collective) = match arguments.what.as_slice() {
         [collective] => (None, collective),
@@ -139,7 +156,10 @@ pub fn read(
         _ => bail!("expected a collective, and before it a file or --ranks N"),
     };
     let collective = sizes::collective(collective).map_err(|problem| anyhow!(problem))?;
-    let plan = match (&file, arguments.ranks) {
+    let plan = match (&file, arguments.ranks.or(among.world)) {
+        (Some(file), Some(_)) if arguments.ranks.is_none() => {
+            Some(read_plan(file, arguments, environment, output, among.lost)?)
+        }
         (None, None) => bail!(
             "expected a plan or a topology file before the collective, or --ranks N for ranks of this machine"
         ),
@@ -147,7 +167,7 @@ pub fn read(
             "{} says how many ranks there are; expected it without --ranks",
             file.display()
         ),
-        (Some(file), None) => Some(read_plan(file, arguments, environment, output)?),
+        (Some(file), None) => Some(read_plan(file, arguments, environment, output, among.lost)?),
         (None, Some(_)) => None,
     };
     let ranks = match &plan {
@@ -160,8 +180,21 @@ pub fn read(
                 format!("{name} has {ranks} ranks; expected 1 to {MOST_RANKS}, for all of them run on this host")
             })?
         }
-        None => arguments.ranks.unwrap_or(1),
+        None => arguments.ranks.or(among.world).unwrap_or(1),
     };
+    if let Some(world) = among.world.filter(|world| *world != ranks) {
+        let named = plan.as_ref().map_or("--ranks", |(name, _)| name);
+        let without = plan.as_ref().is_some_and(|(_, plan)| {
+            plan.rank_count() + among.lost.len() as u64 == u64::from(world)
+        });
+        if !without {
+            bail!("{named} is for {ranks} ranks, but {world} were started; expected as many");
+        }
+    }
+    let left = among
+        .world
+        .map_or(0, |world| world - among.lost.len() as u32);
+    let (all_ranks, ranks) = (ranks, if left == 0 { ranks } else { left });
     let grows = std::iter::successors(Some(arguments.begin), |size| {
         size.checked_mul(arguments.factor)
     });
@@ -210,9 +243,18 @@ pub fn read(
         timeout_s: arguments.timeout,
         rings: Vec::new(),
         trees: Vec::new(),
+        nodes: Vec::new(),
+        nics: Vec::new(),
     };
     let planned = match plan {
-        Some((name, plan)) => Some(take_plan(&mut spec, name, &plan)?),
+        Some((name, plan)) => {
+            let planned = take_plan(&mut spec, all_ranks, name, &plan)?;
+            // A plan that was made for all loses those that are lost; one that was made anew never had them.
+            if all_ranks != spec.ranks {
+                lose(&mut spec, all_ranks, among.lost);
+            }
+            Some(planned)
+        }
         None => None,
     };
     Ok((spec, planned))
@@ -223,7 +265,12 @@ fn read_plan(
     arguments: &RunArguments,
     environment: &Environment,
     output: &mut Output,
+    lost: &[u32],
 ) -> Result<(String, Plan)> {
+    let without: Result<Vec<Edit>> = lost
+        .iter()
+        .map(|rank| Edit::without(&format!("GPU{rank}")).map_err(|error| anyhow!("{error}")))
+        .collect();
     let job_arguments = JobArguments {
         files: vec![file.to_owned()],
         hosts: 1,
@@ -231,7 +278,10 @@ fn read_plan(
         collnet: false,
         gpus: None,
         rank_order: "host".to_owned(),
-        edits: EditArguments::default(),
+        edits: EditArguments {
+            without: without?,
+            degrade: Vec::new(),
+        },
         assume: crate::arguments::machine::AssumeArguments::default(),
         variables: arguments.variables.clone(),
     };
@@ -248,9 +298,8 @@ fn read_plan(
 }
 
 /// Takes rings, trees, transports and choices from a plan.
-fn take_plan(spec: &mut Spec, name: String, plan: &Plan) -> Result<Planned> {
+fn take_plan(spec: &mut Spec, ranks: u32, name: String, plan: &Plan) -> Result<Planned> {
     let expansion = Expansion::of(plan)?;
-    let ranks = spec.ranks;
     for channel in 0..expansion.channels() {
         let ring: Vec<u32> = expansion.ring(channel).collect();
         let parents: Vec<Option<u32>> = (0..ranks)
@@ -260,6 +309,20 @@ fn take_plan(spec: &mut Spec, name: String, plan: &Plan) -> Result<Planned> {
             spec.rings.push(ring);
             spec.trees.push(parents);
         }
+    }
+    for rank in 0..ranks {
+        spec.nodes.push(expansion.place(rank)?.host);
+    }
+    for (channel, ring) in (0..).zip(&spec.rings) {
+        let next = ring.iter().cycle().skip(1);
+        let nets = ring.iter().zip(next).filter_map(|(from, to)| {
+            let connection = expansion.connection(*from, *to, GraphKind::Ring, channel);
+            match connection {
+                Ok(Connection::Network { sender, .. }) => u32::try_from(sender.net).ok(),
+                _ => None,
+            }
+        });
+        spec.nics.extend(nets.take(1));
     }
     let mut transports: Vec<(&'static str, usize)> = Vec::new();
     if let Some(ring) = spec.rings.first() {
@@ -287,6 +350,23 @@ fn take_plan(spec: &mut Spec, name: String, plan: &Plan) -> Result<Planned> {
         transports,
         choices,
     })
+}
+
+/// Takes ranks out of the rings and makes new trees in the order of what is left, binary ones.
+fn lose(spec: &mut Spec, all: u32, lost: &[u32]) {
+    let left: Vec<u32> = (0..all).filter(|rank| !lost.contains(rank)).collect();
+    let place = |rank: &u32| left.iter().position(|it| it == rank).map(|it| it as u32);
+    for (ring, parents) in spec.rings.iter_mut().zip(&mut spec.trees) {
+        *ring = ring.iter().filter_map(place).collect();
+        *parents = vec![None; ring.len()];
+        for (at, rank) in ring.iter().enumerate().skip(1) {
+            parents[*rank as usize] = Some(ring[(at - 1) / 2]);
+        }
+    }
+    let nodes = left
+        .iter()
+        .filter_map(|rank| spec.nodes.get(*rank as usize));
+    spec.nodes = nodes.copied().collect();
 }
 
 /// The CPU cost profile of a file, or the built-in one.

@@ -16,6 +16,9 @@ use super::Spec;
 /// Most launches in a row, so that a clock that is too coarse ends too.
 const MOST_LAUNCHES: u64 = 1 << 20;
 
+/// Channels between hosts where none are asked for: while one waits for the network, another has something to send.
+const NET_CHANNELS: u16 = 2;
+
 /// Batches of which the median is taken.
 const BATCHES: usize = 5;
 
@@ -211,7 +214,11 @@ fn choose(
     let place = communicator.neighbourhood()?;
     let channels = spec
         .channels
-        .unwrap_or(profile.channels)
+        .unwrap_or(if place.one_host {
+            profile.channels
+        } else {
+            NET_CHANNELS
+        })
         .min(place.channels);
     if schedule.is_none() && wanted_transfer.is_none() && spec.protocol.is_none() {
         communicator.set_way(None);
@@ -237,7 +244,9 @@ fn choose(
                     Transfer::Fifo => spec.protocol.is_none_or(|it| it == protocol),
                     Transfer::Direct => spec.protocol.is_none() && protocol == Protocol::Simple,
                 };
-                let wanted = protocol_fits && wanted_transfer.is_none_or(|it| it == transfer);
+                let reaches = place.one_host || transfer == Transfer::Fifo;
+                let wanted =
+                    protocol_fits && reaches && wanted_transfer.is_none_or(|it| it == transfer);
                 if !wanted || !profile::serves(request, &way, spec.ranks) {
                     continue;
                 }

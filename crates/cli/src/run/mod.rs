@@ -1,13 +1,15 @@
-//! `topo run`: runs a collective on the ranks of this host, checks every element, and times it.
+//! `topo run`: runs a collective on the ranks of this host or of several, checks every element, and times it.
 //!
 //! In reading order: [`job`] (what ranks there are and what they do), [`measure`] (what each rank does), [`processes`]
-//! (ranks that are processes), [`cuda`] (ranks on GPUs), [`gpu_test`] (all checks that need a GPU).
+//! (ranks that are processes), [`launched`] (ranks that others start), [`cuda`] (ranks on GPUs), [`gpu_test`] (all checks
+//! that need a GPU).
 
 mod bind;
 pub mod calibrate;
 pub mod cuda;
 pub mod gpu_test;
 mod job;
+mod launched;
 mod measure;
 mod processes;
 
@@ -24,6 +26,7 @@ use crate::environment::Environment;
 use crate::output::Output;
 use crate::render::{self, Look};
 pub use job::{Planned, Spec};
+pub use launched::Joined;
 pub use measure::{Row, Timing};
 
 /// A finished run.
@@ -35,6 +38,8 @@ pub struct Report {
     pub planned: Option<Planned>,
     /// One row per size.
     pub rows: Vec<Row>,
+    /// How its ranks came together, if others started them.
+    pub joined: Option<Joined>,
 }
 
 /// Runs a collective.
@@ -45,7 +50,20 @@ pub fn run(arguments: &RunArguments, environment: &Environment, output: &mut Out
     if arguments.trace.is_some() && arguments.backend != BackendName::Cuda {
         bail!("--trace is for GPUs; expected --backend cuda with it");
     }
-    let (spec, planned) = job::read(arguments, environment, output)?;
+    if let Some(launched) = launched::detect(arguments, environment)? {
+        if arguments.backend == BackendName::Cuda {
+            bail!(
+                "--backend cuda runs all ranks in one process; expected it without a launcher and on one host"
+            );
+        }
+        let report = launched::run(arguments, environment, &launched, output)?;
+        // The others have nothing to say that rank 0 does not.
+        return report.map_or(Ok(()), |report| {
+            show(&report, arguments, environment, output)
+        });
+    }
+    let among = job::Among::default();
+    let (spec, planned) = job::read(arguments, environment, output, among)?;
     let profile = Arc::new(job::profile(arguments.profile.as_deref())?);
     let mut progress = Progress::new(spec.sizes.len());
     let mut gpus = String::new();
@@ -65,7 +83,21 @@ pub fn run(arguments: &RunArguments, environment: &Environment, output: &mut Out
         spec,
         planned,
         rows,
+        joined: None,
     };
+    show(&report, arguments, environment, output)?;
+    if arguments.format == TextOrJson::Text && !arguments.json {
+        output.text.insert_str(0, &gpus);
+    }
+    Ok(())
+}
+
+fn show(
+    report: &Report,
+    arguments: &RunArguments,
+    environment: &Environment,
+    output: &mut Output,
+) -> Result<()> {
     let wrong: u64 = report.rows.iter().map(Row::wrong).sum();
     output.differs = wrong > 0;
     let look = Look {
@@ -73,9 +105,9 @@ pub fn run(arguments: &RunArguments, environment: &Environment, output: &mut Out
         colour: environment.colour,
     };
     output.text = if arguments.json || arguments.format == TextOrJson::Json {
-        render::run::json(&report)?
+        render::run::json(report)?
     } else {
-        format!("{gpus}{}", render::run::page(&report, look))
+        render::run::page(report, look)
     };
     Ok(())
 }

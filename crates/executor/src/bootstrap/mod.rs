@@ -1,8 +1,8 @@
 //! How the ranks of a communicator find each other, and how they hear that one of them failed.
 //!
 //! What ranks tell each other before they are connected is little: where the memory is through which they will talk. A
-//! [`Bootstrap`] carries that: [`local`] for ranks that are threads, [`process`] for processes of one host. Ranks on
-//! several hosts need one more implementation, over sockets.
+//! [`Bootstrap`] carries that: [`local`] for ranks that are threads, [`process`] for processes of one host. The crate `net`
+//! has one more, for processes of several hosts.
 
 pub mod local;
 pub mod process;
@@ -13,6 +13,8 @@ use std::time::Duration;
 use shared_memory::Segment;
 
 use crate::error::{Error, Failure};
+use crate::network::Network;
+use crate::transport::Transport;
 
 /// What a rank offers to others under a name.
 #[derive(Debug, Clone, Default)]
@@ -33,6 +35,20 @@ pub trait Bootstrap: Send {
 
     /// Whether a rank shares this process's memory.
     fn shares_memory(&self, peer: u32) -> bool;
+
+    /// How a rank is reached. Both ends say the same.
+    fn transport(&self, peer: u32) -> Transport {
+        if self.shares_memory(peer) {
+            Transport::P2p
+        } else {
+            Transport::Shm
+        }
+    }
+
+    /// What carries FIFOs to ranks that are reached by [`Transport::Net`]; there is one if there are such.
+    fn network(&mut self) -> Option<&mut dyn Network> {
+        None
+    }
 
     /// Offers something to whoever asks for the name.
     ///

@@ -3,12 +3,26 @@
 use super::{Layout, SLOTS};
 use crate::sync::{Ordering, Word, Words};
 
+/// The half of a length's word that says of which step it is.
+const TAG: u64 = 0xffff_ffff_0000_0000;
+
+const fn tag(step: u64) -> u64 {
+    (step + 1) << 32
+}
+
+/// Where lengths are announced: behind the tail, in the line that the sender writes.
+fn lengths(words: &Words) -> Words {
+    words.part(Layout::TAIL + 1..Layout::TAIL + 1 + SLOTS as usize)
+}
+
 /// The sender's view: how many slots it posted, and how many came back as far as it knows.
 #[derive(Debug)]
 pub struct SendCredit {
     head: Word,
     head_seen: u64,
     step: u64,
+    lengths: Words,
+    announces: bool,
 }
 
 impl SendCredit {
@@ -17,7 +31,14 @@ impl SendCredit {
             head: words.word(Layout::HEAD),
             head_seen: first_step,
             step: first_step,
+            lengths: lengths(words),
+            announces: false,
         }
+    }
+
+    /// From now on each slot's length stands beside the counters.
+    pub fn announce(&mut self) {
+        self.announces = true;
     }
 
     /// Steps posted so far, which is the number of the next one.
@@ -42,8 +63,18 @@ impl SendCredit {
     }
 
     #[inline(always)]
-    pub fn advance(&mut self) {
+    pub fn advance(&mut self, bytes: usize) {
+        if self.announces {
+            self.note(bytes);
+        }
         self.step += 1;
+    }
+
+    #[cold]
+    fn note(&self, bytes: usize) {
+        let word = &self.lengths.slice((self.step % SLOTS) as usize, 1)[0];
+        // Release: what was posted comes before its length.
+        word.store(tag(self.step) | bytes as u64, Ordering::Release);
     }
 }
 
@@ -52,6 +83,7 @@ impl SendCredit {
 pub struct ReceiveCredit {
     head: Word,
     step: u64,
+    lengths: Words,
 }
 
 impl ReceiveCredit {
@@ -61,7 +93,16 @@ impl ReceiveCredit {
         Self {
             head,
             step: first_step,
+            lengths: lengths(words),
         }
+    }
+
+    /// Length of the next slot, if the sender announced it.
+    pub fn announced(&self) -> Option<usize> {
+        let word = &self.lengths.slice((self.step % SLOTS) as usize, 1)[0];
+        // Acquire: what was posted comes with its length.
+        let value = word.load(Ordering::Acquire);
+        (value & TAG == tag(self.step)).then_some((value & !TAG) as usize)
     }
 
     /// Steps released so far, which is the number of the next one.

@@ -92,6 +92,10 @@ impl Sender for LowLatencySender {
         self.credit.step()
     }
 
+    fn announce_lengths(&mut self) {
+        self.credit.announce();
+    }
+
     #[inline]
     fn is_free(&mut self) -> bool {
         self.credit.is_free()
@@ -153,7 +157,7 @@ impl Sender for LowLatencySender {
         if bytes == 0 || cleans(step) {
             self.flags_only(step, bytes);
         }
-        self.credit.advance();
+        self.credit.advance(bytes);
     }
 }
 
@@ -204,6 +208,10 @@ impl Receiver for LowLatencyReceiver {
     #[inline]
     fn step(&self) -> u64 {
         self.credit.step()
+    }
+
+    fn announced(&self) -> Option<usize> {
+        self.credit.announced()
     }
 
     #[inline]

@@ -83,6 +83,10 @@ impl<const WORDS: usize> Sender for LowLatency128Sender<WORDS> {
         self.credit.step()
     }
 
+    fn announce_lengths(&mut self) {
+        self.credit.announce();
+    }
+
     #[inline]
     fn is_free(&mut self) -> bool {
         self.credit.is_free()
@@ -140,7 +144,7 @@ impl<const WORDS: usize> Sender for LowLatency128Sender<WORDS> {
             let line = self.data.slice(self.layout.start(step), WORDS);
             line[WORDS - 1].store(step + 1, Ordering::Release);
         }
-        self.credit.advance();
+        self.credit.advance(bytes);
     }
 }
 
@@ -173,6 +177,10 @@ impl<const WORDS: usize> Receiver for LowLatency128Receiver<WORDS> {
     #[inline]
     fn step(&self) -> u64 {
         self.credit.step()
+    }
+
+    fn announced(&self) -> Option<usize> {
+        self.credit.announced()
     }
 
     #[inline]

@@ -7,7 +7,8 @@
 //! | [`LowLatency128`] (LL128) | one flag word in every line | 56 | short and medium messages |
 //!
 //! In all of them the receiver counts the slots that it gave back, the *head*, which the sender reads only when it knows
-//! of no free slot. Slots carry no lengths: both sides know from their programs how many bytes each slot holds. A
+//! of no free slot. Slots carry no lengths: both sides know from their programs how many bytes each slot holds. Where the
+//! receiver knows no program, because it carries slots to another host ([`relay`]), the sender announces lengths. A
 //! counter belongs to one protocol, counts over the whole life of the FIFO and is never reset.
 //!
 //! An end is used slot by slot. A sender asks [`Sender::is_free`], fills the slot, either at once through
@@ -17,6 +18,7 @@
 mod credit;
 mod low_latency;
 mod low_latency_128;
+pub mod relay;
 mod simple;
 mod staging;
 
@@ -83,6 +85,9 @@ pub trait Sender: Send {
 
     /// Steps posted so far.
     fn step(&self) -> u64;
+
+    /// From now on says how long each slot is, for a receiver that does not know.
+    fn announce_lengths(&mut self);
 
     /// Whether a slot is free. Touches no shared memory while it knows of one.
     fn is_free(&mut self) -> bool;
@@ -155,6 +160,9 @@ pub trait Receiver: Send {
 
     /// Steps released so far.
     fn step(&self) -> u64;
+
+    /// Length of the next slot, bytes, if it was posted by a sender that announces lengths.
+    fn announced(&self) -> Option<usize>;
 
     /// Whether the next slot began to arrive, so that its sender is filling it right now.
     fn has_begun(&mut self) -> bool;

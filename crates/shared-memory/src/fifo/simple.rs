@@ -65,6 +65,10 @@ impl Sender for SimpleSender {
         self.credit.step()
     }
 
+    fn announce_lengths(&mut self) {
+        self.credit.announce();
+    }
+
     #[inline]
     fn is_free(&mut self) -> bool {
         self.credit.is_free()
@@ -78,7 +82,7 @@ impl Sender for SimpleSender {
     #[inline]
     fn post_slot(&mut self, bytes: usize) {
         assert!(self.credit.is_known_free() && bytes <= self.slot_bytes);
-        self.credit.advance();
+        self.credit.advance(bytes);
         // Release: the data comes before the count.
         self.tail.store(self.credit.step(), Ordering::Release);
     }
@@ -130,6 +134,10 @@ impl Receiver for SimpleReceiver {
     }
 
     /// As [`Self::is_complete`], for a slot comes whole.
+    fn announced(&self) -> Option<usize> {
+        self.credit.announced()
+    }
+
     #[inline]
     fn has_begun(&mut self) -> bool {
         self.is_complete(0)

@@ -1,0 +1,155 @@
+//! What every rank tells all others of itself, and whether it agrees with them.
+
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::failure::Failure;
+
+/// What a rank says of itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PeerInfo {
+    /// The rank.
+    pub rank: u32,
+    /// Version of the program.
+    pub version: String,
+    /// Fingerprint of what is to be run: the plan and everything that all ranks must agree on.
+    pub fingerprint: [u8; 32],
+    /// Tells hosts apart: ranks with the same can share memory.
+    pub host: u64,
+    /// Name of the host, for messages.
+    pub host_name: String,
+    /// Process id.
+    pub process: u32,
+    /// The device it drives, such as a bus id; empty if none that could be driven twice.
+    pub device: String,
+    /// Where it answers other ranks.
+    pub address: SocketAddr,
+    /// Where its NICs listen for data.
+    pub nics: Vec<SocketAddr>,
+}
+
+impl PeerInfo {
+    /// Where it is, in words.
+    pub fn place(&self) -> String {
+        format!("process {} on host {}", self.process, self.host_name)
+    }
+
+    /// Whether two ranks can be of one job.
+    ///
+    /// # Errors
+    /// Other versions, other plans, or the same device.
+    pub fn agrees(&self, other: &Self) -> Result<(), Failure> {
+        if self.fingerprint != other.fingerprint {
+            return Err(Failure::new(
+                other.rank,
+                format!(
+                    "{} runs something else (fingerprint {}) than rank {}, {} (fingerprint {}); give all ranks the same plan \
+                     and the same arguments",
+                    other.place(),
+                    short(&other.fingerprint),
+                    self.rank,
+                    self.place(),
+                    short(&self.fingerprint)
+                ),
+            ));
+        }
+        if self.version != other.version {
+            return Err(Failure::new(
+                other.rank,
+                format!(
+                    "{} runs topo {}, but rank {} topo {}; give all hosts the same version",
+                    other.place(),
+                    other.version,
+                    self.rank,
+                    self.version
+                ),
+            ));
+        }
+        if self.host == other.host && !self.device.is_empty() && self.device == other.device {
+            return Err(Failure::new(
+                other.rank,
+                format!(
+                    "{} drives {}, as does rank {}, {}; give each rank a device of its own",
+                    other.place(),
+                    other.device,
+                    self.rank,
+                    self.place()
+                ),
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// The first digits of a fingerprint.
+pub fn short(fingerprint: &[u8; 32]) -> String {
+    fingerprint[..6]
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}
+
+/// Where a rank keeps what the others said of themselves.
+pub trait Table {
+    /// What travels from rank to rank.
+    type Block: Clone;
+
+    /// Takes what `origin` says of itself.
+    ///
+    /// # Errors
+    /// It is not to be read, or does not agree with the own rank.
+    fn take(&mut self, origin: u32, block: &Self::Block) -> Result<(), Failure>;
+
+    /// What is known of a rank.
+    fn info(&self, rank: u32) -> Option<&PeerInfo>;
+}
+
+/// A table that keeps everything.
+#[derive(Debug, Clone)]
+pub struct Infos {
+    own: u32,
+    all: Vec<Option<PeerInfo>>,
+}
+
+impl Infos {
+    /// A table of the own rank alone.
+    pub fn new(own: PeerInfo, ranks: u32) -> Self {
+        let rank = own.rank;
+        let mut all = vec![None; ranks as usize];
+        if let Some(place) = all.get_mut(rank as usize) {
+            *place = Some(own);
+        }
+        Self { own: rank, all }
+    }
+
+    /// The own rank's, as it travels.
+    pub fn own_block(&self) -> Vec<u8> {
+        let own = &self.all[self.own as usize];
+        postcard::to_allocvec(own).unwrap_or_default()
+    }
+
+    /// All, if all are known.
+    pub fn all(&self) -> Option<Vec<PeerInfo>> {
+        self.all.iter().cloned().collect()
+    }
+}
+
+impl Table for Infos {
+    type Block = Vec<u8>;
+
+    fn take(&mut self, origin: u32, block: &Vec<u8>) -> Result<(), Failure> {
+        let wrong = || Failure::new(origin, "it says of itself what this version cannot read");
+        let info: Option<PeerInfo> = postcard::from_bytes(block).map_err(|_| wrong())?;
+        let info = info.filter(|it| it.rank == origin).ok_or_else(wrong)?;
+        if let Some(own) = &self.all[self.own as usize] {
+            own.agrees(&info)?;
+        }
+        self.all[origin as usize] = Some(info);
+        Ok(())
+    }
+
+    fn info(&self, rank: u32) -> Option<&PeerInfo> {
+        self.all.get(rank as usize)?.as_ref()
+    }
+}

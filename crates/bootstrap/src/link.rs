@@ -1,0 +1,433 @@
+//! One connection, as bytes in and bytes out: first both sides prove that they know the job's key, then come frames.
+//!
+//! | step | from | bytes |
+//! |---|---|---|
+//! | hello | connector | 8 of magic, 4 of version, 4 of kind, 32 random |
+//! | challenge | acceptor | 32 random, 32 of keyed hash over hello and challenge |
+//! | proof | connector | 32 of keyed hash over hello and challenge |
+//! | frame | both | 4 of length, the payload, 8 of keyed hash over direction, number and payload |
+//!
+//! Until the proof is right nothing that the other side sent is looked at, and what it sends is bounded. A frame that
+//! was altered, left out, repeated or moved has a wrong hash.
+
+use thiserror::Error;
+
+use crate::id::{KEY_BYTES, Key};
+
+/// Longest payload of a frame, bytes. What a rank says of itself, or offers, is far shorter.
+pub const LONGEST_FRAME: usize = 4 << 20;
+
+const MAGIC: [u8; 8] = *b"topo\0bs\x01";
+const VERSION: u32 = 1;
+const HELLO_BYTES: usize = 16 + KEY_BYTES;
+const CHALLENGE_BYTES: usize = 2 * KEY_BYTES;
+const TAG_BYTES: usize = 8;
+
+/// What a connection is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// A rank checks in with a root.
+    Root,
+    /// From a rank to the next one of the ring.
+    Ring,
+    /// From a rank to one whose offers it wants.
+    Peer,
+    /// Data of a FIFO between hosts.
+    Net,
+    /// Ranks that go on after a failure gather.
+    Regroup,
+}
+
+impl Kind {
+    const ALL: [Self; 5] = [Self::Root, Self::Ring, Self::Peer, Self::Net, Self::Regroup];
+
+    const fn number(self) -> u32 {
+        self as u32
+    }
+}
+
+/// Why a connection is not to be trusted.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum LinkError {
+    /// The first bytes are not this protocol's.
+    #[error("the other side does not speak topo's protocol")]
+    Foreign,
+    /// The other side knows another key.
+    #[error("the other side has another token: it belongs to another job, or was given another id")]
+    WrongToken,
+    /// A frame is longer than any that is sent.
+    #[error("a message of {bytes} bytes, more than the {LONGEST_FRAME} that are allowed")]
+    Oversized {
+        /// Its length.
+        bytes: usize,
+    },
+    /// A frame's hash is wrong.
+    #[error("a message was altered on its way")]
+    Altered,
+    /// A frame holds no message.
+    #[error("a message that this version does not know")]
+    Unknown,
+    /// A kind of connection that does not exist.
+    #[error("a connection of kind {number}, which this version does not know")]
+    Kind {
+        /// Its number.
+        number: u32,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// As acceptor.
+    AwaitsHello,
+    AwaitsProof([u8; HELLO_BYTES], [u8; KEY_BYTES]),
+    /// As connector.
+    AwaitsChallenge([u8; HELLO_BYTES]),
+    Open(Kind),
+}
+
+/// One side of a connection.
+#[derive(Debug)]
+pub struct Link {
+    key: Key,
+    session: Option<Key>,
+    state: State,
+    connector: bool,
+    nonce: [u8; KEY_BYTES],
+    incoming: Vec<u8>,
+    /// How much of `incoming` was taken.
+    taken: usize,
+    outgoing: Vec<u8>,
+    sent_frames: u64,
+    taken_frames: u64,
+}
+
+impl Link {
+    /// The side that connects.
+    pub fn connect(key: &Key, kind: Kind, nonce: [u8; KEY_BYTES]) -> Self {
+        let mut hello = [0; HELLO_BYTES];
+        hello[..8].copy_from_slice(&MAGIC);
+        hello[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        hello[12..16].copy_from_slice(&kind.number().to_le_bytes());
+        hello[16..].copy_from_slice(&nonce);
+        let mut link = Self::new(key, nonce, State::AwaitsChallenge(hello), true);
+        link.outgoing.extend(hello);
+        link
+    }
+
+    /// The side that accepts.
+    pub fn accept(key: &Key, nonce: [u8; KEY_BYTES]) -> Self {
+        Self::new(key, nonce, State::AwaitsHello, false)
+    }
+
+    fn new(key: &Key, nonce: [u8; KEY_BYTES], state: State, connector: bool) -> Self {
+        Self {
+            key: key.clone(),
+            session: None,
+            state,
+            connector,
+            nonce,
+            incoming: Vec::new(),
+            taken: 0,
+            outgoing: Vec::new(),
+            sent_frames: 0,
+            taken_frames: 0,
+        }
+    }
+
+    /// What the connection is for, once both sides have proved that they know the key.
+    pub const fn is_open(&self) -> Option<Kind> {
+        match self.state {
+            State::Open(kind) => Some(kind),
+            _ => None,
+        }
+    }
+
+    /// What is to be sent.
+    pub fn outgoing(&self) -> &[u8] {
+        &self.outgoing
+    }
+
+    /// Notes that so many bytes of [`Self::outgoing`] were sent.
+    pub fn sent(&mut self, bytes: usize) {
+        self.outgoing.drain(..bytes);
+    }
+
+    /// How many bytes must come before anything goes on. A caller that reads no more loses nothing when it uses the
+    /// connection for something else afterwards.
+    pub fn wanted(&self) -> usize {
+        let have = self.incoming.len() - self.taken;
+        let whole = match self.state {
+            State::AwaitsHello => HELLO_BYTES,
+            State::AwaitsProof(..) => KEY_BYTES,
+            State::AwaitsChallenge(_) => CHALLENGE_BYTES,
+            State::Open(_) => match self.frame_length() {
+                Some(length) => 4 + length.min(LONGEST_FRAME) + TAG_BYTES,
+                None => 4,
+            },
+        };
+        whole.saturating_sub(have)
+    }
+
+    fn frame_length(&self) -> Option<usize> {
+        let bytes = self.incoming.get(self.taken..self.taken + 4)?;
+        Some(u32::from_le_bytes(bytes.try_into().ok()?) as usize)
+    }
+
+    /// Takes bytes that came, and goes on with the proofs.
+    ///
+    /// # Errors
+    /// The other side is not to be trusted.
+    pub fn push(&mut self, bytes: &[u8]) -> Result<(), LinkError> {
+        if self.taken > 0 {
+            self.incoming.drain(..self.taken);
+            self.taken = 0;
+        }
+        self.incoming.extend_from_slice(bytes);
+        while self.is_open().is_none() && self.wanted() == 0 {
+            self.prove()?;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, bytes: usize) -> &[u8] {
+        let begin = self.taken;
+        self.taken += bytes;
+        &self.incoming[begin..self.taken]
+    }
+
+    fn prove(&mut self) -> Result<(), LinkError> {
+        let nonce = self.nonce;
+        let key = self.key.clone();
+        match self.state {
+            State::AwaitsHello => {
+                let mut hello = [0; HELLO_BYTES];
+                hello.copy_from_slice(self.take(HELLO_BYTES));
+                if hello[..8] != MAGIC {
+                    return Err(LinkError::Foreign);
+                }
+                self.outgoing.extend(nonce);
+                self.outgoing
+                    .extend(key.hash(&[b"challenge", &hello, &nonce]));
+                self.state = State::AwaitsProof(hello, nonce);
+            }
+            State::AwaitsChallenge(hello) => {
+                let mut challenge = [0; CHALLENGE_BYTES];
+                challenge.copy_from_slice(self.take(CHALLENGE_BYTES));
+                let (theirs, hash) = challenge.split_at(KEY_BYTES);
+                if !key.verify(&[b"challenge", &hello, theirs], hash) {
+                    return Err(LinkError::WrongToken);
+                }
+                self.outgoing.extend(key.hash(&[b"proof", &hello, theirs]));
+                self.open(&key, hello, theirs)?;
+            }
+            State::AwaitsProof(hello, nonce) => {
+                let mut proof = [0; KEY_BYTES];
+                proof.copy_from_slice(self.take(KEY_BYTES));
+                if !key.verify(&[b"proof", &hello, &nonce], &proof) {
+                    return Err(LinkError::WrongToken);
+                }
+                self.open(&key, hello, &nonce)?;
+            }
+            State::Open(_) => {}
+        }
+        Ok(())
+    }
+
+    fn open(&mut self, key: &Key, hello: [u8; HELLO_BYTES], nonce: &[u8]) -> Result<(), LinkError> {
+        let number = |at: usize| {
+            hello[at..at + 4]
+                .iter()
+                .rev()
+                .fold(0, |sum, byte| sum << 8 | u32::from(*byte))
+        };
+        let kind = Kind::ALL.into_iter().find(|it| it.number() == number(12));
+        let number = number(12);
+        let kind = kind.ok_or(LinkError::Kind { number })?;
+        self.session = Some(Key::new(key.hash(&[b"session", &hello, nonce])));
+        self.state = State::Open(kind);
+        Ok(())
+    }
+
+    /// Makes a frame of a payload.
+    ///
+    /// # Panics
+    /// The connection is not open, or the payload is longer than [`LONGEST_FRAME`].
+    pub fn send(&mut self, payload: &[u8]) {
+        assert!(payload.len() <= LONGEST_FRAME);
+        let session = self.session.as_ref().expect("the connection is open");
+        let tag = session.hash(&frame_parts(self.connector, self.sent_frames, payload).each());
+        self.sent_frames += 1;
+        self.outgoing.extend((payload.len() as u32).to_le_bytes());
+        self.outgoing.extend_from_slice(payload);
+        self.outgoing.extend(&tag[..TAG_BYTES]);
+    }
+
+    /// The payload of the next frame, if it has come whole.
+    ///
+    /// # Errors
+    /// The frame is not to be trusted.
+    pub fn next_frame(&mut self) -> Result<Option<Vec<u8>>, LinkError> {
+        let Some(length) = self.frame_length() else {
+            return Ok(None);
+        };
+        let Some(session) = self.session.clone() else {
+            return Ok(None);
+        };
+        if length > LONGEST_FRAME {
+            return Err(LinkError::Oversized { bytes: length });
+        }
+        if self.wanted() > 0 {
+            return Ok(None);
+        }
+        let (connector, number) = (!self.connector, self.taken_frames);
+        let frame = self.take(4 + length + TAG_BYTES);
+        let (payload, tag) = frame[4..].split_at(length);
+        if !session.verify(&frame_parts(connector, number, payload).each(), tag) {
+            return Err(LinkError::Altered);
+        }
+        let payload = payload.to_vec();
+        self.taken_frames += 1;
+        Ok(Some(payload))
+    }
+}
+
+/// What a frame's hash covers.
+struct FrameParts<'a> {
+    direction: [u8; 1],
+    number: [u8; 8],
+    payload: &'a [u8],
+}
+
+impl FrameParts<'_> {
+    fn each(&self) -> [&[u8]; 3] {
+        [&self.direction, &self.number, self.payload]
+    }
+}
+
+const fn frame_parts(connector: bool, number: u64, payload: &[u8]) -> FrameParts<'_> {
+    FrameParts {
+        direction: [connector as u8],
+        number: number.to_le_bytes(),
+        payload,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn pair(one: &Key, other: &Key) -> (Link, Link) {
+        (
+            Link::connect(one, Kind::Ring, [1; KEY_BYTES]),
+            Link::accept(other, [2; KEY_BYTES]),
+        )
+    }
+
+    /// Carries bytes both ways until there are none.
+    fn exchange(one: &mut Link, other: &mut Link) -> Result<(), LinkError> {
+        loop {
+            let (there, back) = (one.outgoing().to_vec(), other.outgoing().to_vec());
+            if there.is_empty() && back.is_empty() {
+                return Ok(());
+            }
+            one.sent(there.len());
+            other.sent(back.len());
+            other.push(&there)?;
+            one.push(&back)?;
+        }
+    }
+
+    #[test]
+    fn who_knows_the_key_is_let_in() {
+        let key = Key::of_secret(b"key");
+        let (mut one, mut other) = pair(&key, &key);
+        exchange(&mut one, &mut other).unwrap();
+        assert_eq!(
+            (one.is_open(), other.is_open()),
+            (Some(Kind::Ring), Some(Kind::Ring))
+        );
+        one.send(b"first");
+        one.send(b"");
+        exchange(&mut one, &mut other).unwrap();
+        assert_eq!(other.next_frame().unwrap().unwrap(), b"first");
+        assert_eq!(other.next_frame().unwrap().unwrap(), b"");
+        assert_eq!(other.next_frame().unwrap(), None);
+    }
+
+    #[test]
+    fn who_has_another_token_is_told_so() {
+        let (mut one, mut other) = pair(&Key::of_secret(b"a"), &Key::of_secret(b"b"));
+        assert_eq!(exchange(&mut one, &mut other), Err(LinkError::WrongToken));
+        assert_eq!(other.is_open(), None);
+    }
+
+    #[test]
+    fn a_frame_that_is_too_long_is_refused_before_it_came() {
+        let key = Key::of_secret(b"key");
+        let (mut one, mut other) = pair(&key, &key);
+        exchange(&mut one, &mut other).unwrap();
+        other.push(&u32::MAX.to_le_bytes()).unwrap();
+        let bytes = u32::MAX as usize;
+        assert_eq!(other.next_frame(), Err(LinkError::Oversized { bytes }));
+    }
+
+    proptest! {
+        /// A stranger gets nothing parsed, whatever it sends, in whatever pieces.
+        #[test]
+        fn garbage_never_opens(bytes in proptest::collection::vec(any::<u8>(), 0..400), magic: bool, piece in 1_usize..60) {
+            let mut link = Link::accept(&Key::of_secret(b"key"), [3; KEY_BYTES]);
+            let mut all = if magic { MAGIC.to_vec() } else { Vec::new() };
+            all.extend(bytes);
+            for piece in all.chunks(piece) {
+                if link.push(piece).is_err() {
+                    break;
+                }
+            }
+            prop_assert_eq!(link.is_open(), None);
+        }
+
+        /// One altered bit of anything that is sent is noticed by the side that receives it.
+        #[test]
+        fn altered_bits_are_noticed(at in 0_usize..200, bit in 0_u8..8, from_connector: bool) {
+            let key = Key::of_secret(b"key");
+            let (mut one, mut other) = pair(&key, &key);
+            let (mut there_seen, mut back_seen) = (0, 0);
+            let mut failed = false;
+            let mut frames = Vec::new();
+            let mut sent = false;
+            for _ in 0..8 {
+                let (mut there, mut back) = (one.outgoing().to_vec(), other.outgoing().to_vec());
+                one.sent(there.len());
+                other.sent(back.len());
+                let (bytes, seen) = if from_connector { (&mut there, there_seen) } else { (&mut back, back_seen) };
+                let hit = at.checked_sub(seen).filter(|at| *at < bytes.len());
+                if let Some(at) = hit {
+                    bytes[at] ^= 1 << bit;
+                }
+                there_seen += there.len();
+                back_seen += back.len();
+                failed |= other.push(&there).is_err() || one.push(&back).is_err();
+                if failed {
+                    break;
+                }
+                if one.is_open().is_some() && other.is_open().is_some() && !sent {
+                    one.send(b"there and back");
+                    other.send(b"back and there");
+                    sent = true;
+                }
+                for link in [&mut one, &mut other] {
+                    match link.next_frame() {
+                        Ok(frame) => frames.extend(frame),
+                        Err(_) => failed = true,
+                    }
+                }
+            }
+            let total = if from_connector { there_seen } else { back_seen };
+            // A length that grew leaves the frame waiting for bytes that do not come.
+            prop_assert!(failed || at >= total || frames.len() < 2);
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! What all tell all, round the ring.
+
+use super::{Exchange, Member, Place, Stage};
+use crate::failure::Failure;
+use crate::info::Table;
+use crate::message::Message;
+
+impl<T: Table> Member<T> {
+    /// Tells all others something, and hears what they tell. All ranks do so in the same order, one exchange at a time.
+    pub fn begin_exchange(&mut self, own: T::Block) {
+        let Place { rank, ranks, .. } = self.place;
+        let number = self.exchanges;
+        self.exchanges += 1;
+        let mut parts = Vec::new();
+        if number > 0 || ranks == 1 {
+            parts = vec![None; ranks as usize];
+            parts[rank as usize] = Some(own.clone());
+        }
+        self.exchange = Some(Exchange {
+            number,
+            from_previous: 0,
+            from_next: 0,
+            parts,
+        });
+        self.tell(false, number, rank, own.clone());
+        if ranks > 2 {
+            self.tell(true, number, rank, own);
+        }
+        for (of_next, exchange, origin, block) in std::mem::take(&mut self.early) {
+            self.part(of_next, exchange, origin, block);
+        }
+        self.finish_exchange();
+    }
+
+    /// What all told in the last exchange, by rank, once all have; but for the first, whose parts are in the table.
+    pub fn take_exchanged(&mut self) -> Option<Vec<T::Block>> {
+        self.finished.take()
+    }
+
+    #[inline]
+    fn tell(&mut self, backwards: bool, exchange: u32, origin: u32, block: T::Block) {
+        let side = if backwards {
+            &self.previous
+        } else {
+            &self.next
+        };
+        if let Some(side) = side {
+            let conn = side.conn;
+            self.send(
+                conn,
+                Message::Block {
+                    exchange,
+                    origin,
+                    block,
+                },
+            );
+        }
+    }
+
+    #[inline]
+    pub(super) fn part(&mut self, of_next: bool, number: u32, origin: u32, block: T::Block) {
+        let Place { rank, ranks, .. } = self.place;
+        let Some(exchange) = self.exchange.as_mut().filter(|it| it.number == number) else {
+            if self.failure.is_none() {
+                self.early.push((of_next, number, origin, block));
+            }
+            return;
+        };
+        let counter = if of_next {
+            &mut exchange.from_next
+        } else {
+            &mut exchange.from_previous
+        };
+        *counter += 1;
+        let distance = *counter;
+        let furthest = if of_next { (ranks - 1) / 2 } else { ranks / 2 };
+        let expected = if of_next {
+            let it = rank + distance;
+            if it >= ranks { it - ranks } else { it }
+        } else {
+            let it = rank + ranks - distance;
+            if it >= ranks { it - ranks } else { it }
+        };
+        if distance > furthest || origin != expected {
+            let neighbour = if of_next { rank + 1 } else { rank + ranks - 1 } % ranks;
+            let what = format!(
+                "{} passed rank {origin}'s part on where rank {expected}'s was due",
+                self.name(neighbour)
+            );
+            self.fail_as(Failure::new(neighbour, what), None);
+            return;
+        }
+        if number == 0 {
+            if let Err(failure) = self.table.take(origin, &block) {
+                self.fail_as(failure, None);
+                return;
+            }
+        } else {
+            exchange.parts[origin as usize] = Some(block.clone());
+        }
+        if distance < furthest {
+            self.tell(of_next, number, origin, block);
+        }
+        self.finish_exchange();
+    }
+
+    #[inline]
+    pub(super) fn finish_exchange(&mut self) {
+        if self.failure.is_some() {
+            return;
+        }
+        let ranks = self.place.ranks;
+        let complete = |it: &&mut Exchange<T::Block>| it.from_next + it.from_previous == ranks - 1;
+        if let Some(exchange) = self.exchange.as_mut().filter(complete) {
+            let parts = std::mem::take(&mut exchange.parts);
+            if exchange.number == 0 && ranks > 1 {
+                self.stage = Stage::Ready;
+            } else {
+                self.finished = parts.into_iter().collect();
+            }
+            self.exchange = None;
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Connections that end, neighbours that say nothing, time that is over: who is to blame.
+
+use std::time::Duration;
+
+use super::{Meeting, Member, Other, Place, Purpose, Side, Stage};
+use crate::failure::Failure;
+use crate::info::Table;
+use crate::machine::{Action, Ending, group, root_of};
+use crate::message::{Conn, Message};
+
+impl<T: Table> Member<T> {
+    /// A connection ended.
+    pub fn closed(&mut self, conn: Conn, ending: &Ending, now: Duration) {
+        let Place { rank, ranks, .. } = self.place;
+        for of_next in [true, false] {
+            let side = if of_next {
+                &mut self.next
+            } else {
+                &mut self.previous
+            };
+            if side.as_ref().is_some_and(|it| it.conn == conn) {
+                *side = None;
+                let neighbour = if of_next { rank + 1 } else { rank + ranks - 1 } % ranks;
+                if self.has_left(neighbour) || self.failure.is_some() {
+                    return;
+                }
+                let what = format!(
+                    "{}: its connection with rank {rank}, {}, {ending}",
+                    self.name(neighbour),
+                    self.place.name
+                );
+                self.fail_as(Failure::new(neighbour, what), None);
+                return;
+            }
+        }
+        let Some(at) = self.others.iter().position(|it| it.conn == conn) else {
+            return;
+        };
+        let other = self.others.remove(at);
+        match other.purpose {
+            Purpose::Root(index) => self.root_closed(index, other.open, ending, now),
+            Purpose::Peer(peer) if !self.has_left(peer) => {
+                let what = format!(
+                    "{}: the connection of rank {rank}, {}, to it {ending}",
+                    self.name(peer),
+                    self.place.name
+                );
+                self.fail_as(Failure::new(peer, what), None);
+            }
+            Purpose::Peer(_) | Purpose::Unknown(_) | Purpose::Asker(_) => {
+                for askers in self.askers.values_mut() {
+                    askers.retain(|(asker, _)| *asker != conn);
+                }
+            }
+        }
+    }
+
+    fn root_closed(&mut self, index: usize, open: bool, ending: &Ending, now: Duration) {
+        let rank = self.place.rank;
+        match ending {
+            // The root may not be there yet.
+            Ending::Refused(why) => {
+                self.last_refusal = Some(why.clone());
+                self.retry.push((now + self.timing.retry, index));
+            }
+            Ending::Distrusted(error) => {
+                let what = format!("{}: the root: {error}", self.place.name);
+                self.fail_as(Failure { rank, what }, None);
+            }
+            // It may have ended because somebody took its address for a moment; or it is done with all others.
+            _ if !open => self.retry.push((now + self.timing.retry, index)),
+            // The root of the group before may be done earlier.
+            ending if self.stage == Stage::Meeting && self.is_own_root(index) => {
+                let what = format!(
+                    "{}: the connection to the root {ending} before all ranks had met; the process that holds the root \
+                     (rank {}) may have ended",
+                    self.place.name,
+                    self.root_holder(index)
+                );
+                self.fail_as(Failure::new(self.root_holder(index), what), None);
+            }
+            _ => {}
+        }
+    }
+
+    fn is_own_root(&self, index: usize) -> bool {
+        let Meeting::Roots(roots) = &self.place.meeting else {
+            return false;
+        };
+        root_of(self.place.ranks, roots.len() as u32, self.place.rank) as usize == index
+    }
+
+    /// The rank in whose process a root is.
+    fn root_holder(&self, index: usize) -> u32 {
+        let Meeting::Roots(roots) = &self.place.meeting else {
+            return self.place.rank;
+        };
+        group(self.place.ranks, roots.len() as u32, index as u32).start
+    }
+
+    /// Time went by.
+    pub fn tick(&mut self, now: Duration) {
+        if self.failure.is_some() {
+            return;
+        }
+        if let Stage::Staggered(until) = self.stage
+            && now >= until
+        {
+            self.go_to_roots();
+        }
+        let (due, later): (Vec<_>, Vec<_>) = std::mem::take(&mut self.retry)
+            .into_iter()
+            .partition(|(at, _)| now >= *at);
+        self.retry = later;
+        for (_, index) in due {
+            self.go_to_root(index);
+        }
+        if !self.is_ready() && now >= self.patience() {
+            self.too_late();
+            return;
+        }
+        let (beat, silence) = (self.timing.beat, self.timing.silence);
+        let Place { rank, ranks, .. } = self.place;
+        let mut silent = None;
+        for (side, of_next) in [(&mut self.next, true), (&mut self.previous, false)] {
+            let Some(side) = side.as_mut().filter(|it| it.open) else {
+                continue;
+            };
+            let neighbour = if of_next { rank + 1 } else { rank + ranks - 1 } % ranks;
+            if now >= side.heard + silence {
+                silent = Some(neighbour);
+            }
+            if now >= side.said + beat {
+                side.said = now;
+                let (conn, message) = (side.conn, Message::Beat);
+                self.actions.push_back(Action::Send { conn, message });
+            }
+        }
+        if let Some(neighbour) = silent.filter(|it| !self.has_left(*it)) {
+            let what = format!(
+                "{}: it said nothing to rank {rank}, {}, for {} s; it was stopped, or its host cannot be reached",
+                self.name(neighbour),
+                self.place.name,
+                silence.as_secs_f32()
+            );
+            self.fail_as(Failure::new(neighbour, what), None);
+        }
+    }
+
+    /// The time to meet is over: who is to blame?
+    fn too_late(&mut self) {
+        let Place { rank, ranks, .. } = self.place;
+        let seconds = self.timing.join.as_secs_f32();
+        let name = self.place.name.clone();
+        let open = |side: &Option<Side>| side.as_ref().is_some_and(|it| it.open);
+        let before = (rank + ranks - 1) % ranks;
+        let after = (rank + 1) % ranks;
+        let (culprit, what) = if self.stage == Stage::Telling {
+            let exchange = self.exchange.as_ref();
+            let half = exchange.is_some_and(|it| it.from_previous < ranks / 2);
+            let culprit = if half { before } else { after };
+            (
+                culprit,
+                format!(
+                    "it did not pass on what others said to rank {rank}, {name}, within {seconds} s"
+                ),
+            )
+        } else if self.next.is_none() {
+            match (&self.last_refusal, &self.place.meeting) {
+                (Some(why), Meeting::Roots(roots)) if self.conns_to_root() == 0 => {
+                    let own = root_of(ranks, roots.len() as u32, rank);
+                    (
+                        self.root_holder(own as usize),
+                        format!(
+                            "no root answered {name} at {} within {seconds} s: {why}",
+                            roots[own as usize]
+                        ),
+                    )
+                }
+                _ => (
+                    after,
+                    format!(
+                        "the root named no address of it to rank {rank}, {name}, within {seconds} s"
+                    ),
+                ),
+            }
+        } else if !open(&self.next) {
+            (
+                after,
+                format!("it did not answer rank {rank}, {name}, within {seconds} s"),
+            )
+        } else {
+            (
+                before,
+                format!("it did not connect to rank {rank}, {name}, within {seconds} s"),
+            )
+        };
+        self.fail_as(Failure::new(culprit, what), None);
+    }
+
+    fn conns_to_root(&self) -> usize {
+        let open = |it: &&Other| matches!(it.purpose, Purpose::Root(_)) && it.open;
+        self.others.iter().filter(open).count()
+    }
+}

@@ -1,0 +1,572 @@
+//! A rank's side: it checks in with its root, closes the ring, tells all others of itself, and then stays: it answers
+//! questions, passes failures on, and notices when a neighbour says nothing any more.
+//!
+//! What all tell all goes round the ring in both directions at once: towards the next rank a part goes ⌊n/2⌋ steps far,
+//! towards the one before ⌊(n−1)/2⌋, so each rank sends n−1 parts and gets n−1.
+
+mod exchange;
+mod loss;
+mod offers;
+
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::failure::Failure;
+use crate::info::Table;
+use crate::link::Kind;
+use crate::machine::{Action, STAGGER_RATE, STAGGER_THRESHOLD, Timing, group, root_of};
+use crate::message::{CheckIn, Conn, Message};
+
+/// Room for actions that is kept when there are none.
+const MOST_KEPT: usize = 64;
+
+/// Where a rank stands in its job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The rank.
+    pub rank: u32,
+    /// Ranks of the job.
+    pub ranks: u32,
+    /// How the ring is found.
+    pub meeting: Meeting,
+    /// Where the rank before in the ring connects to.
+    pub listens: SocketAddr,
+    /// Version of the program.
+    pub version: String,
+    /// Host and process, for messages.
+    pub name: String,
+}
+
+/// How a rank finds the next one of the ring.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Meeting {
+    /// It asks a root.
+    Roots(Vec<SocketAddr>),
+    /// It knows, for the ranks met before in another communicator.
+    Known(SocketAddr),
+}
+
+/// How far a rank is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// It comes later, for the root has many ranks.
+    Staggered(Duration),
+    /// The ring is not closed.
+    Meeting,
+    /// The first exchange goes on.
+    Telling,
+    Ready,
+}
+
+/// A connection but the ring's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Purpose {
+    /// To a root, by its place in the list.
+    Root(usize),
+    /// To a rank whose offers are wanted.
+    Peer(u32),
+    /// Somebody connected and has not said who it is.
+    Unknown(Kind),
+    /// A rank that asks.
+    Asker(u32),
+}
+
+#[derive(Debug)]
+struct Other {
+    conn: Conn,
+    purpose: Purpose,
+    open: bool,
+    /// What is to be said once it is open.
+    queue: Vec<(u32, String)>,
+}
+
+/// A connection of the ring.
+#[derive(Debug)]
+struct Side {
+    conn: Conn,
+    open: bool,
+    heard: Duration,
+    said: Duration,
+}
+
+/// An exchange in which all tell all.
+#[derive(Debug)]
+struct Exchange<B> {
+    number: u32,
+    /// Parts that came from the rank before, and from the next one.
+    from_previous: u32,
+    from_next: u32,
+    /// What came, but for the first exchange, which goes into the table.
+    parts: Vec<Option<B>>,
+}
+
+/// A rank.
+#[derive(Debug)]
+pub struct Member<T: Table> {
+    place: Place,
+    timing: Timing,
+    table: T,
+    own: T::Block,
+    stage: Stage,
+    next: Option<Side>,
+    previous: Option<Side>,
+    others: Vec<Other>,
+    exchange: Option<Exchange<T::Block>>,
+    exchanges: u32,
+    finished: Option<Vec<T::Block>>,
+    /// Parts that came before this rank was there.
+    early: Vec<(bool, u32, u32, T::Block)>,
+    failure: Option<Failure>,
+    left: Vec<bool>,
+    gone: u32,
+    offers: HashMap<String, Vec<u8>>,
+    askers: HashMap<String, Vec<(Conn, u32)>>,
+    values: Vec<(u32, Vec<u8>)>,
+    /// When which root is tried again.
+    retry: Vec<(Duration, usize)>,
+    last_refusal: Option<String>,
+    conns: u32,
+    actions: VecDeque<Action<T::Block>>,
+}
+
+impl<T: Table> Member<T> {
+    /// A rank that begins now, at time zero.
+    pub fn new(place: Place, timing: Timing, table: T, own: T::Block) -> Self {
+        let ranks = place.ranks;
+        let mut member = Self {
+            stage: Stage::Meeting,
+            timing,
+            table,
+            own,
+            next: None,
+            previous: None,
+            others: Vec::new(),
+            exchange: None,
+            exchanges: 0,
+            finished: None,
+            early: Vec::new(),
+            failure: None,
+            left: Vec::new(),
+            gone: 0,
+            offers: HashMap::new(),
+            askers: HashMap::new(),
+            values: Vec::new(),
+            retry: Vec::new(),
+            last_refusal: None,
+            conns: 0,
+            actions: VecDeque::new(),
+            place,
+        };
+        match member.place.meeting.clone() {
+            _ if ranks == 1 => member.stage = Stage::Ready,
+            Meeting::Known(next) => member.connect_next(next),
+            Meeting::Roots(roots) => {
+                let roots = roots.len() as u32;
+                let group = group(ranks, roots, root_of(ranks, roots, member.place.rank));
+                if group.len() as u32 > STAGGER_THRESHOLD {
+                    let local = member.place.rank - group.start;
+                    let wait = Duration::from_secs(1) * local / STAGGER_RATE;
+                    member.stage = Stage::Staggered(wait);
+                } else {
+                    member.go_to_roots();
+                }
+            }
+        }
+        member
+    }
+
+    /// What to do next.
+    pub fn poll_action(&mut self) -> Option<Action<T::Block>> {
+        let action = self.actions.pop_front();
+        if action.is_none() && self.actions.capacity() > MOST_KEPT {
+            // What came while a neighbour was not there yet goes on at once; its memory is not needed again.
+            self.actions = VecDeque::new();
+        }
+        action
+    }
+
+    /// Whether all have met, and told each other of themselves.
+    pub const fn is_ready(&self) -> bool {
+        matches!(self.stage, Stage::Ready)
+    }
+
+    /// What made the job fail, if anything did.
+    pub const fn failure(&self) -> Option<&Failure> {
+        self.failure.as_ref()
+    }
+
+    /// Whether a rank said that it is done.
+    pub fn has_left(&self, rank: u32) -> bool {
+        self.left.get(rank as usize).copied().unwrap_or(false)
+    }
+
+    /// How many said that they are done.
+    pub const fn count_left(&self) -> u32 {
+        self.gone
+    }
+
+    /// The ranks that said that they are done.
+    pub fn all_left(&self) -> Vec<u32> {
+        let all = self.left.iter().zip(0..);
+        all.filter(|(left, _)| **left)
+            .map(|(_, rank)| rank)
+            .collect()
+    }
+
+    /// Whether nothing is to be waited for any more: all said that they are done, or the job failed.
+    pub const fn is_over(&self) -> bool {
+        self.gone >= self.place.ranks || self.failure.is_some()
+    }
+
+    /// What is known of the others.
+    pub const fn table(&self) -> &T {
+        &self.table
+    }
+
+    /// When [`Self::tick`] must be called, if nothing else happens.
+    pub fn next_deadline(&self) -> Option<Duration> {
+        if self.failure.is_some() {
+            return None;
+        }
+        let mut deadline = match self.stage {
+            Stage::Staggered(until) => Some(until),
+            Stage::Meeting | Stage::Telling => Some(self.patience()),
+            Stage::Ready => None,
+        };
+        let mut earlier = |at: Duration| {
+            if deadline.is_none_or(|it| at < it) {
+                deadline = Some(at);
+            }
+        };
+        for (at, _) in &self.retry {
+            earlier(*at);
+        }
+        for side in [&self.next, &self.previous].into_iter().flatten() {
+            if side.open {
+                earlier(side.said + self.timing.beat);
+                earlier(side.heard + self.timing.silence);
+            }
+        }
+        deadline
+    }
+
+    /// When this rank gives up. Roots know best who is missing, then those that miss a neighbour, then the others.
+    fn patience(&self) -> Duration {
+        let Timing { join, linger, .. } = self.timing;
+        match self.stage {
+            Stage::Telling => join + linger,
+            _ => join + linger / 2,
+        }
+    }
+
+    fn new_conn(&mut self) -> Conn {
+        self.conns += 1;
+        Conn(self.conns - 1)
+    }
+
+    fn send(&mut self, conn: Conn, message: Message<T::Block>) {
+        self.actions.push_back(Action::Send { conn, message });
+    }
+
+    fn connect(&mut self, to: SocketAddr, kind: Kind) -> Conn {
+        let conn = self.new_conn();
+        let to = Box::new(to);
+        self.actions.push_back(Action::Connect { conn, to, kind });
+        conn
+    }
+
+    fn other(&mut self, conn: Conn, purpose: Purpose, open: bool) -> &mut Other {
+        self.others.push(Other {
+            conn,
+            purpose,
+            open,
+            queue: Vec::new(),
+        });
+        let last = self.others.len() - 1;
+        &mut self.others[last]
+    }
+
+    /// Where a rank is, in words.
+    fn name(&self, rank: u32) -> String {
+        let info = self.table.info(rank);
+        info.map_or_else(|| "place not known yet".to_owned(), |info| info.place())
+    }
+
+    fn go_to_roots(&mut self) {
+        self.stage = Stage::Meeting;
+        let Place { rank, ranks, .. } = self.place;
+        let Meeting::Roots(roots) = &self.place.meeting else {
+            return;
+        };
+        let count = roots.len() as u32;
+        let own = root_of(ranks, count, rank);
+        self.go_to_root(own as usize);
+        if group(ranks, count, own).start == rank && count > 1 {
+            self.go_to_root(((own + count - 1) % count) as usize);
+        }
+    }
+
+    fn go_to_root(&mut self, index: usize) {
+        let Meeting::Roots(roots) = &self.place.meeting else {
+            return;
+        };
+        let to = roots[index];
+        let conn = self.connect(to, Kind::Root);
+        self.other(conn, Purpose::Root(index), false);
+    }
+
+    fn connect_next(&mut self, to: SocketAddr) {
+        if self.next.is_none() {
+            let conn = self.connect(to, Kind::Ring);
+            self.next = Some(Side {
+                conn,
+                open: false,
+                heard: Duration::ZERO,
+                said: Duration::ZERO,
+            });
+        }
+    }
+
+    /// An own connection is open.
+    pub fn connected(&mut self, conn: Conn, now: Duration) {
+        let rank = self.place.rank;
+        if let Some(next) = self.next.as_mut().filter(|it| it.conn == conn) {
+            (next.open, next.heard, next.said) = (true, now, now);
+            self.send(conn, Message::Hello(rank));
+            self.pass_failure_on(conn);
+            self.begin_telling();
+            return;
+        }
+        let Some(other) = self.others.iter_mut().find(|it| it.conn == conn) else {
+            return;
+        };
+        other.open = true;
+        let queue = std::mem::take(&mut other.queue);
+        let root = matches!(other.purpose, Purpose::Root(_));
+        if root {
+            let roots = match &self.place.meeting {
+                Meeting::Roots(roots) => roots.len() as u32,
+                Meeting::Known(_) => 0,
+            };
+            let check_in = CheckIn {
+                rank,
+                ranks: self.place.ranks,
+                roots,
+                version: self.place.version.clone(),
+                place: self.place.name.clone(),
+                ring: self.place.listens,
+            };
+            self.send(conn, Message::CheckIn(Box::new(check_in)));
+        } else {
+            self.send(conn, Message::Hello(rank));
+        }
+        for (ticket, name) in queue {
+            self.send(conn, Message::Get(Box::new((ticket, name))));
+        }
+    }
+
+    /// Somebody connected and knows the token.
+    pub fn accepted(&mut self, kind: Kind) -> Conn {
+        let conn = self.new_conn();
+        self.other(conn, Purpose::Unknown(kind), true);
+        conn
+    }
+
+    /// A message came.
+    pub fn received(&mut self, conn: Conn, message: Message<T::Block>, now: Duration) {
+        let of_next = self.next.as_ref().is_some_and(|it| it.conn == conn);
+        let of_previous = self.previous.as_ref().is_some_and(|it| it.conn == conn);
+        if of_next || of_previous {
+            let side = if of_next {
+                &mut self.next
+            } else {
+                &mut self.previous
+            };
+            if let Some(side) = side {
+                side.heard = now;
+            }
+            self.of_ring(of_next, message);
+            return;
+        }
+        let Some(at) = self.others.iter().position(|it| it.conn == conn) else {
+            return;
+        };
+        match (self.others[at].purpose.clone(), message) {
+            (Purpose::Root(_), Message::Next(next)) => self.connect_next(*next),
+            (Purpose::Root(_), Message::Failed(failure)) => self.fail_as(*failure, None),
+            (Purpose::Unknown(Kind::Ring), Message::Hello(rank)) => {
+                self.others.remove(at);
+                self.take_previous(conn, rank, now);
+            }
+            (Purpose::Unknown(Kind::Peer), Message::Hello(rank)) => {
+                self.others[at].purpose = Purpose::Asker(rank);
+            }
+            (Purpose::Asker(_), Message::Get(question)) => match self.offers.get(&question.1) {
+                Some(value) => {
+                    let value = value.clone();
+                    self.send(conn, Message::Value(Box::new((question.0, value))));
+                }
+                None => {
+                    let (ticket, name) = *question;
+                    self.askers.entry(name).or_default().push((conn, ticket));
+                }
+            },
+            (Purpose::Peer(_), Message::Value(answer)) => self.values.push(*answer),
+            (Purpose::Peer(_) | Purpose::Asker(_), Message::Left(rank)) => {
+                self.note_left(rank, None);
+            }
+            (purpose, _) => {
+                let rank = match purpose {
+                    Purpose::Peer(rank) | Purpose::Asker(rank) => rank,
+                    Purpose::Root(_) | Purpose::Unknown(_) => self.place.rank,
+                };
+                let what = "a message came that does not belong there".to_owned();
+                self.fail_as(Failure { rank, what }, None);
+            }
+        }
+    }
+
+    fn take_previous(&mut self, conn: Conn, rank: u32, now: Duration) {
+        let before = (self.place.rank + self.place.ranks - 1) % self.place.ranks;
+        if rank != before || self.previous.is_some() {
+            let what = format!(
+                "it says that it comes before rank {} in the ring, but that is rank {before}{}",
+                self.place.rank,
+                if rank == before {
+                    ", which is there already"
+                } else {
+                    ""
+                }
+            );
+            self.fail_as(Failure { rank, what }, None);
+            return;
+        }
+        self.previous = Some(Side {
+            conn,
+            open: true,
+            heard: now,
+            said: now,
+        });
+        self.pass_failure_on(conn);
+        self.begin_telling();
+    }
+
+    /// Who joins the ring late hears what happened before.
+    fn pass_failure_on(&mut self, conn: Conn) {
+        if let Some(failure) = self.failure.clone() {
+            self.send(conn, Message::Failed(Box::new(failure)));
+        }
+    }
+
+    /// A message of a neighbour.
+    #[inline]
+    fn of_ring(&mut self, of_next: bool, message: Message<T::Block>) {
+        match message {
+            Message::Block {
+                exchange,
+                origin,
+                block,
+            } => self.part(of_next, exchange, origin, block),
+            Message::Beat => {}
+            Message::Failed(failure) => self.fail_as(*failure, Some(of_next)),
+            Message::Left(rank) => self.note_left(rank, Some(of_next)),
+            _ => {
+                let Place { rank, ranks, .. } = self.place;
+                let rank = if of_next { rank + 1 } else { rank + ranks - 1 } % ranks;
+                let what = "a message came that does not belong on the ring".to_owned();
+                self.fail_as(Failure { rank, what }, None);
+            }
+        }
+    }
+
+    fn begin_telling(&mut self) {
+        let open = |side: &Option<Side>| side.as_ref().is_some_and(|it| it.open);
+        let closed = open(&self.next) && open(&self.previous);
+        if !closed || self.stage != Stage::Meeting || self.failure.is_some() {
+            return;
+        }
+        self.stage = Stage::Telling;
+        for other in &self.others {
+            if matches!(other.purpose, Purpose::Root(_)) {
+                let conn = other.conn;
+                if other.open {
+                    self.actions.push_back(Action::Send {
+                        conn,
+                        message: Message::Done,
+                    });
+                }
+                self.actions.push_back(Action::Close { conn });
+            }
+        }
+        self.others
+            .retain(|other| !matches!(other.purpose, Purpose::Root(_)));
+        self.retry.clear();
+        let own = self.own.clone();
+        self.begin_exchange(own);
+    }
+
+    /// Makes the job fail, and tells everyone.
+    pub fn fail(&mut self, failure: Failure) {
+        self.fail_as(failure, None);
+    }
+
+    /// A failure, and from which side of the ring it is known.
+    fn fail_as(&mut self, failure: Failure, from_next: Option<bool>) {
+        if self.failure.is_some() {
+            return;
+        }
+        let message = || Message::Failed(Box::new(failure.clone()));
+        for (side, of_next) in [(&self.next, true), (&self.previous, false)] {
+            if let Some(side) = side.as_ref().filter(|it| it.open)
+                && from_next != Some(of_next)
+            {
+                let (conn, message) = (side.conn, message());
+                self.actions.push_back(Action::Send { conn, message });
+            }
+        }
+        for other in &self.others {
+            if matches!(other.purpose, Purpose::Root(_)) && other.open {
+                let (conn, message) = (other.conn, message());
+                self.actions.push_back(Action::Send { conn, message });
+            }
+        }
+        self.failure = Some(failure);
+        self.early.clear();
+    }
+
+    /// This rank is done: the others need not wait for it, and its end is no failure.
+    pub fn leave(&mut self) {
+        let rank = self.place.rank;
+        // Round the ring the news may take longer than the end of these connections.
+        for other in &self.others {
+            if other.open && matches!(other.purpose, Purpose::Peer(_) | Purpose::Asker(_)) {
+                let (conn, message) = (other.conn, Message::Left(rank));
+                self.actions.push_back(Action::Send { conn, message });
+            }
+        }
+        self.note_left(rank, None);
+    }
+
+    fn note_left(&mut self, rank: u32, from_next: Option<bool>) {
+        if self.left.is_empty() {
+            self.left = vec![false; self.place.ranks as usize];
+        }
+        let Some(left) = self.left.get_mut(rank as usize) else {
+            return;
+        };
+        if std::mem::replace(left, true) {
+            return;
+        }
+        self.gone += 1;
+        for of_next in [true, false] {
+            let side = if of_next { &self.next } else { &self.previous };
+            if let Some(side) = side.as_ref().filter(|it| it.open)
+                && from_next != Some(of_next)
+            {
+                let (conn, message) = (side.conn, Message::Left(rank));
+                self.actions.push_back(Action::Send { conn, message });
+            }
+        }
+    }
+}

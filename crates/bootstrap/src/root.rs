@@ -1,0 +1,294 @@
+//! The root's side of meeting: ranks check in, and each hears where the next one of the ring listens.
+//!
+//! A job may have several roots, each for a group of ranks. The first rank of a group also registers with the root
+//! before, whose last rank needs its address.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::time::Duration;
+
+use crate::failure::Failure;
+use crate::machine::{Action, Ending, Timing, group};
+use crate::message::{CheckIn, Conn, Message};
+
+/// Most ranks that a message names.
+const MOST_NAMED: usize = 8;
+
+#[derive(Debug)]
+struct Entry {
+    conn: Conn,
+    check_in: CheckIn,
+    done: bool,
+    open: bool,
+}
+
+/// A root.
+#[derive(Debug)]
+pub struct Root<B> {
+    group: Range<u32>,
+    ranks: u32,
+    roots: u32,
+    timing: Timing,
+    entries: Vec<Option<Entry>>,
+    /// Where the first rank of the next group listens, if there are several.
+    beyond: Option<(SocketAddr, Conn)>,
+    come: u32,
+    done: u32,
+    failure: Option<Failure>,
+    ends: Option<Duration>,
+    conns: u32,
+    actions: VecDeque<Action<B>>,
+}
+
+impl<B> Root<B> {
+    /// The root of one group of ranks.
+    pub fn new(ranks: u32, roots: u32, index: u32, timing: Timing) -> Self {
+        let group = group(ranks, roots, index);
+        Self {
+            entries: group.clone().map(|_| None).collect(),
+            group,
+            ranks,
+            roots,
+            timing,
+            beyond: None,
+            come: 0,
+            done: 0,
+            failure: None,
+            ends: None,
+            conns: 0,
+            actions: VecDeque::new(),
+        }
+    }
+
+    /// What to do next.
+    pub fn poll_action(&mut self) -> Option<Action<B>> {
+        self.actions.pop_front()
+    }
+
+    /// Whether it is needed no more.
+    pub fn is_finished(&self, now: Duration) -> bool {
+        self.done as usize == self.entries.len() || self.ends.is_some_and(|ends| now >= ends)
+    }
+
+    /// When [`Self::tick`] must be called, if nothing else happens.
+    pub fn next_deadline(&self) -> Duration {
+        self.ends.unwrap_or(self.timing.join)
+    }
+
+    /// What made the job fail, if anything did.
+    pub const fn failure(&self) -> Option<&Failure> {
+        self.failure.as_ref()
+    }
+
+    /// A rank connected.
+    pub fn accepted(&mut self) -> Conn {
+        self.conns += 1;
+        Conn(self.conns - 1)
+    }
+
+    /// A message came.
+    pub fn received(&mut self, conn: Conn, message: Message<B>, now: Duration) {
+        match message {
+            Message::CheckIn(check_in) => self.check_in(conn, *check_in, now),
+            Message::Done => {
+                let entry = self.entries.iter_mut().flatten();
+                for entry in entry.filter(|it| it.conn == conn && !it.done) {
+                    entry.done = true;
+                    self.done += 1;
+                }
+            }
+            Message::Failed(failure) => self.fail(*failure, now),
+            _ => {
+                let what = "it says to a root what no root needs to know".to_owned();
+                let rank = self.rank_of(conn);
+                self.fail(Failure { rank, what }, now);
+            }
+        }
+    }
+
+    /// A connection ended.
+    pub fn closed(&mut self, conn: Conn, ending: &Ending, now: Duration) {
+        let mut lost = None;
+        for entry in self.entries.iter_mut().flatten() {
+            if entry.conn == conn {
+                entry.open = false;
+                if !entry.done {
+                    let CheckIn { rank, place, .. } = &entry.check_in;
+                    let what = format!("{place}: its connection to the root {ending}");
+                    lost = Some(Failure::new(*rank, what));
+                }
+            }
+        }
+        if let Some(failure) = lost {
+            self.fail(failure, now);
+        }
+    }
+
+    /// Time went by.
+    pub fn tick(&mut self, now: Duration) {
+        if self.failure.is_some() || now < self.timing.join || self.is_finished(now) {
+            return;
+        }
+        let missing: Vec<u32> = self
+            .group
+            .clone()
+            .zip(&self.entries)
+            .filter(|(_, entry)| entry.is_none())
+            .map(|(rank, _)| rank)
+            .collect();
+        let seconds = self.timing.join.as_secs_f32();
+        let failure = match missing.as_slice() {
+            [] if self.beyond.is_none() && self.roots > 1 => Failure::new(
+                self.group.end % self.ranks,
+                format!("it did not come within {seconds} s"),
+            ),
+            [] => {
+                let late = self.entries.iter().flatten().find(|it| !it.done);
+                let Some(late) = late else { return };
+                Failure::new(
+                    late.check_in.rank,
+                    format!(
+                        "{} came, but the ring was not closed within {seconds} s",
+                        late.check_in.place
+                    ),
+                )
+            }
+            [only] => Failure::new(*only, format!("it did not come within {seconds} s")),
+            [first, more @ ..] => {
+                let named: Vec<String> = more.iter().take(MOST_NAMED).map(u32::to_string).collect();
+                let dots = if more.len() > MOST_NAMED { ", …" } else { "" };
+                Failure::new(
+                    *first,
+                    format!(
+                        "it did not come within {seconds} s, and {} more did not: {}{dots}",
+                        more.len(),
+                        named.join(", ")
+                    ),
+                )
+            }
+        };
+        self.fail(failure, now);
+    }
+
+    fn rank_of(&self, conn: Conn) -> u32 {
+        let entries = self.entries.iter().flatten();
+        let mut found = entries.filter(|entry| entry.conn == conn);
+        found.next().map_or(u32::MAX, |entry| entry.check_in.rank)
+    }
+
+    fn check_in(&mut self, conn: Conn, new: CheckIn, now: Duration) {
+        if let Some(failure) = &self.failure {
+            // Who comes late hears of it at once.
+            let message = Message::Failed(Box::new(failure.clone()));
+            self.actions.push_back(Action::Send { conn, message });
+            return;
+        }
+        if let Err(failure) = self.agree(&new) {
+            let message = Message::Failed(Box::new(failure.clone()));
+            self.actions.push_back(Action::Send { conn, message });
+            self.fail(failure, now);
+            return;
+        }
+        if !self.group.contains(&new.rank) {
+            self.beyond = Some((new.ring, conn));
+            let last = self.group.end - 1;
+            self.answer(last);
+            return;
+        }
+        let place = (new.rank - self.group.start) as usize;
+        if let Some(before) = &self.entries[place] {
+            let failure = Failure::new(
+                new.rank,
+                format!(
+                    "two processes say that they are this rank: {}, and {}; give each a rank of its own",
+                    before.check_in.place, new.place
+                ),
+            );
+            let message = Message::Failed(Box::new(failure.clone()));
+            self.actions.push_back(Action::Send { conn, message });
+            self.fail(failure, now);
+            return;
+        }
+        let rank = new.rank;
+        self.entries[place] = Some(Entry {
+            conn,
+            check_in: new,
+            done: false,
+            open: true,
+        });
+        self.come += 1;
+        self.answer(rank);
+        let before = (rank + self.ranks - 1) % self.ranks;
+        if before != rank && self.group.contains(&before) {
+            self.answer(before);
+        }
+    }
+
+    /// Whether a rank belongs to the job of those that came before.
+    fn agree(&self, new: &CheckIn) -> Result<(), Failure> {
+        let fail = |what: String| Err(Failure::new(new.rank, format!("{} {what}", new.place)));
+        if (new.ranks, new.roots) != (self.ranks, self.roots) {
+            return fail(format!(
+                "says that there are {} ranks and {} roots, but the root knows of {} and {}; give all ranks the same",
+                new.ranks, new.roots, self.ranks, self.roots
+            ));
+        }
+        let beyond = self.group.end % self.ranks;
+        if !self.group.contains(&new.rank) && new.rank != beyond {
+            let Range { start, end } = self.group;
+            return fail(format!(
+                "came to the root of the ranks {start} to {}; give all ranks the same id",
+                end - 1
+            ));
+        }
+        let first = self.entries.iter().flatten().next();
+        if let Some(Entry { check_in, .. }) = first
+            && check_in.version != new.version
+        {
+            return fail(format!(
+                "runs topo {}, but {} runs {}; give all hosts the same version",
+                new.version, check_in.place, check_in.version
+            ));
+        }
+        Ok(())
+    }
+
+    /// Tells a rank where the next one listens, if both are known.
+    fn answer(&mut self, rank: u32) {
+        let at = |rank: u32| (rank - self.group.start) as usize;
+        let Some(entry) = &self.entries[at(rank)] else {
+            return;
+        };
+        let next = (rank + 1) % self.ranks;
+        let ring = if self.group.contains(&next) {
+            self.entries[at(next)].as_ref().map(|it| it.check_in.ring)
+        } else {
+            self.beyond.map(|(ring, _)| ring)
+        };
+        if let Some(ring) = ring {
+            self.actions.push_back(Action::Send {
+                conn: entry.conn,
+                message: Message::Next(Box::new(ring)),
+            });
+        }
+    }
+
+    fn fail(&mut self, failure: Failure, now: Duration) {
+        if self.failure.is_some() {
+            return;
+        }
+        for entry in self.entries.iter().flatten().filter(|entry| entry.open) {
+            self.actions.push_back(Action::Send {
+                conn: entry.conn,
+                message: Message::Failed(Box::new(failure.clone())),
+            });
+        }
+        if let Some((_, conn)) = self.beyond {
+            let message = Message::Failed(Box::new(failure.clone()));
+            self.actions.push_back(Action::Send { conn, message });
+        }
+        self.failure = Some(failure);
+        self.ends = Some(now + self.timing.linger);
+    }
+}

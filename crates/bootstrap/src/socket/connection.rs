@@ -1,0 +1,155 @@
+//! One socket with its [`Link`], never waiting.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+
+use crate::id::{Key, nonce};
+use crate::link::{Kind, Link};
+use crate::machine::Ending;
+
+/// How long the proofs may take. Whoever is slower is no rank.
+pub const PROOF_TIME: Duration = Duration::from_secs(10);
+
+/// Bytes that are read at a time.
+const READ_BYTES: usize = 64 << 10;
+
+/// A connection that is being made, or is open.
+#[derive(Debug)]
+pub struct Connection {
+    stream: TcpStream,
+    pub link: Link,
+    /// The kernel still connects.
+    connecting: bool,
+    /// Before then the proofs must be made.
+    pub proof_until: Instant,
+    /// It is closed once everything is sent.
+    pub closing: bool,
+}
+
+impl Connection {
+    /// Begins to connect.
+    ///
+    /// # Errors
+    /// The kernel refuses at once.
+    pub fn connect(to: SocketAddr, key: &Key, kind: Kind) -> io::Result<Self> {
+        let family = if to.is_ipv4() {
+            AddressFamily::INET
+        } else {
+            AddressFamily::INET6
+        };
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
+        let connecting = match rustix::net::connect(&socket, &to) {
+            Ok(()) => false,
+            Err(rustix::io::Errno::INPROGRESS) => true,
+            Err(error) => return Err(error.into()),
+        };
+        let stream = TcpStream::from(socket);
+        // Small messages are waited for.
+        let _ = stream.set_nodelay(true);
+        Ok(Self {
+            stream,
+            link: Link::connect(key, kind, nonce()?),
+            connecting,
+            proof_until: Instant::now() + PROOF_TIME,
+            closing: false,
+        })
+    }
+
+    /// Takes a connection that came.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn accept(stream: TcpStream, key: &Key) -> io::Result<Self> {
+        stream.set_nonblocking(true)?;
+        let _ = stream.set_nodelay(true);
+        Ok(Self {
+            stream,
+            link: Link::accept(key, nonce()?),
+            connecting: false,
+            proof_until: Instant::now() + PROOF_TIME,
+            closing: false,
+        })
+    }
+
+    /// The socket.
+    pub const fn stream(&self) -> &TcpStream {
+        &self.stream
+    }
+
+    /// Whether it waits to be writable.
+    pub fn wants_to_write(&self) -> bool {
+        self.connecting || !self.link.outgoing().is_empty()
+    }
+
+    /// Sends what it can.
+    ///
+    /// # Errors
+    /// The connection ended.
+    pub fn write(&mut self) -> Result<(), Ending> {
+        if self.connecting {
+            match sockopt::socket_error(&self.stream) {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) | Err(error) => {
+                    return Err(Ending::Refused(io::Error::from(error).to_string()));
+                }
+            }
+            // Without an error and without a peer it is not decided yet.
+            if self.stream.peer_addr().is_err() {
+                return Ok(());
+            }
+            self.connecting = false;
+        }
+        while !self.link.outgoing().is_empty() {
+            match self.stream.write(self.link.outgoing()) {
+                Ok(sent) => self.link.sent(sent),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => return Err(Ending::Broken(error.to_string())),
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what came.
+    ///
+    /// # Errors
+    /// The connection ended, or what came is not to be trusted.
+    pub fn read(&mut self) -> Result<(), Ending> {
+        if self.connecting {
+            return Ok(());
+        }
+        let mut bytes = vec![0; READ_BYTES];
+        loop {
+            match self.stream.read(&mut bytes) {
+                Ok(0) => return Err(Ending::Ended),
+                Ok(read) => {
+                    self.link.push(&bytes[..read]).map_err(Ending::Distrusted)?;
+                    if read < bytes.len() {
+                        return Ok(());
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(Ending::Broken(error.to_string())),
+            }
+        }
+    }
+
+    /// Forgets what came; answers whether more may come.
+    pub fn skip(&mut self) -> bool {
+        let mut bytes = [0; 4096];
+        loop {
+            match self.stream.read(&mut bytes) {
+                Ok(0) => return false,
+                Ok(_) => {}
+                Err(error) => {
+                    return matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted);
+                }
+            }
+        }
+    }
+}

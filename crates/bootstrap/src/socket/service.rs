@@ -1,0 +1,465 @@
+//! A thread that drives a rank's state machine, and what the rank's other threads say to it.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::pipe::{PipeFlags, pipe_with};
+use thiserror::Error;
+
+use super::drive::{Drive, Machine};
+use super::listen;
+use crate::failure::Failure;
+use crate::id::Key;
+use crate::info::{Infos, PeerInfo};
+use crate::machine::Timing;
+use crate::member::{Meeting, Member, Place};
+use crate::root::Root;
+
+/// What a rank needs to meet the others.
+#[derive(Debug)]
+pub struct Config {
+    /// What the ranks know.
+    pub key: Key,
+    /// Ranks.
+    pub ranks: u32,
+    /// How the ring is found.
+    pub meeting: Meeting,
+    /// Roots that are in this process: their places in the list, and where they listen.
+    pub roots: Vec<(u32, TcpListener)>,
+    /// Where this rank listens.
+    pub listener: TcpListener,
+    /// What it says of itself; its address is the listener's.
+    pub info: PeerInfo,
+    /// How long things may take.
+    pub timing: Timing,
+}
+
+/// Why a rank cannot meet the others, or does not hear of something.
+#[derive(Debug, Clone, Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The job failed.
+    #[error("{0}")]
+    Failed(Failure),
+    /// An offer did not come.
+    #[error("rank {from} did not offer `{name}` within {} s", longest.as_secs_f32())]
+    NoOffer {
+        /// Who should have offered it.
+        from: u32,
+        /// Its name.
+        name: String,
+        /// How long it was waited for.
+        longest: Duration,
+    },
+    /// The system gave no socket or thread.
+    #[error("{0}")]
+    System(Arc<io::Error>),
+}
+
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Self {
+        Self::System(Arc::new(error))
+    }
+}
+
+enum Command {
+    Publish(String, Vec<u8>),
+    Ask(u32, u32, String),
+    Exchange(Vec<u8>),
+    Fail(Failure),
+    Leave,
+    End,
+}
+
+#[derive(Default)]
+struct State {
+    commands: Vec<Command>,
+    ready: bool,
+    infos: Vec<PeerInfo>,
+    failure: Option<Failure>,
+    left: Vec<u32>,
+    everyone_left: bool,
+    values: Vec<(u32, Vec<u8>)>,
+    exchanged: Option<Vec<Vec<u8>>>,
+    tickets: u32,
+    strangers: u32,
+    ended: bool,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+    /// A byte in it wakes the thread.
+    wake: OwnedFd,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn command(&self, command: Command) {
+        self.lock().commands.push(command);
+        // A full pipe wakes as well.
+        let _ = rustix::io::write(&self.wake, &[1]);
+    }
+}
+
+/// A rank among others, over sockets.
+pub struct Service {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+    rank: u32,
+    linger: Duration,
+}
+
+impl Service {
+    /// Meets the others.
+    ///
+    /// # Errors
+    /// They do not come in time, or do not agree; the error names the culprit.
+    pub fn join(config: Config) -> Result<Self, Error> {
+        let Config {
+            key,
+            ranks,
+            meeting,
+            roots,
+            listener,
+            mut info,
+            timing,
+        } = config;
+        info.address = listener.local_addr()?;
+        let rank = info.rank;
+        let count = match &meeting {
+            Meeting::Roots(roots) => roots.len() as u32,
+            Meeting::Known(_) => 0,
+        };
+        let place = Place {
+            rank,
+            ranks,
+            meeting,
+            listens: info.address,
+            version: info.version.clone(),
+            name: info.place(),
+        };
+        let infos = Infos::new(info, ranks);
+        let own = infos.own_block();
+        let member = Member::new(place, timing, infos, own);
+        let machine = Machine::Member(Box::new(member));
+        let mut drives = vec![Drive::new(machine, key.clone(), listener)?];
+        for (index, listener) in roots {
+            let root = Machine::Root(Box::new(Root::new(ranks, count, index, timing)));
+            drives.push(Drive::new(root, key.clone(), listener)?);
+        }
+        let flags = PipeFlags::CLOEXEC | PipeFlags::NONBLOCK;
+        let (woken, wake) = pipe_with(flags).map_err(io::Error::from)?;
+        let shared = Arc::new(Shared {
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            wake,
+        });
+        let seen = Arc::clone(&shared);
+        let thread = std::thread::Builder::new()
+            .name(format!("bootstrap of rank {rank}"))
+            .spawn(move || serve(&seen, &woken, drives))?;
+        let service = Self {
+            shared,
+            thread: Some(thread),
+            rank,
+            linger: timing.linger,
+        };
+        let mut state = service.shared.lock();
+        loop {
+            if let Some(failure) = &state.failure {
+                return Err(Error::Failed(failure.clone()));
+            }
+            if state.ready {
+                break;
+            }
+            let waited = service.shared.changed.wait(state);
+            state = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+        drop(state);
+        Ok(service)
+    }
+
+    /// The own rank.
+    pub const fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    /// What all ranks say of themselves, in rank order.
+    pub fn infos(&self) -> Vec<PeerInfo> {
+        self.shared.lock().infos.clone()
+    }
+
+    /// Strangers that were turned away so far.
+    pub fn strangers(&self) -> u32 {
+        self.shared.lock().strangers
+    }
+
+    /// Offers something under a name.
+    pub fn publish(&self, name: &str, value: Vec<u8>) {
+        self.shared
+            .command(Command::Publish(name.to_owned(), value));
+    }
+
+    /// What a rank offers under a name, waiting until it does.
+    ///
+    /// # Errors
+    /// It does not in time, left, or failed.
+    pub fn fetch(&self, from: u32, name: &str, longest: Duration) -> Result<Vec<u8>, Error> {
+        let ticket = {
+            let mut state = self.shared.lock();
+            state.tickets += 1;
+            state.tickets
+        };
+        self.shared
+            .command(Command::Ask(ticket, from, name.to_owned()));
+        let take = |state: &mut State| {
+            let at = state.values.iter().position(|(it, _)| *it == ticket)?;
+            Some(state.values.swap_remove(at).1)
+        };
+        self.wait(Some(from), longest, take)?
+            .ok_or_else(|| Error::NoOffer {
+                from,
+                name: name.to_owned(),
+                longest,
+            })
+    }
+
+    /// Tells all others something and hears what they tell, in rank order. All ranks do so in the same order.
+    ///
+    /// # Errors
+    /// The job failed, or not all told in time.
+    pub fn exchange(&self, own: Vec<u8>, longest: Duration) -> Result<Vec<Vec<u8>>, Error> {
+        self.shared.command(Command::Exchange(own));
+        let all = self.wait(None, longest, |state| state.exchanged.take())?;
+        all.ok_or_else(|| {
+            let what = format!(
+                "it did not hear what all others said within {} s",
+                longest.as_secs_f32()
+            );
+            let failure = Failure::new(self.rank, what);
+            self.fail(failure.clone());
+            Error::Failed(failure)
+        })
+    }
+
+    /// Waits until something is there; nothing if the time is over.
+    fn wait<T>(
+        &self,
+        from: Option<u32>,
+        longest: Duration,
+        mut take: impl FnMut(&mut State) -> Option<T>,
+    ) -> Result<Option<T>, Error> {
+        let until = Instant::now() + longest;
+        let mut state = self.shared.lock();
+        loop {
+            if let Some(found) = take(&mut state) {
+                return Ok(Some(found));
+            }
+            if let Some(failure) = failure(&state, from) {
+                return Err(Error::Failed(failure));
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(None);
+            }
+            let waited = self.shared.changed.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Makes the job fail, and tells everyone.
+    pub fn fail(&self, failure: Failure) {
+        self.shared.command(Command::Fail(failure));
+    }
+
+    /// Something by which other threads make the job fail.
+    pub fn alarm(&self) -> Alarm {
+        Alarm(Arc::clone(&self.shared))
+    }
+
+    /// What made the job fail, if anything did; that a rank left, if it is waited for, counts too.
+    pub fn failure(&self, waiting_for: Option<u32>) -> Option<Failure> {
+        failure(&self.shared.lock(), waiting_for)
+    }
+}
+
+/// By which other threads make a job fail.
+#[derive(Clone)]
+pub struct Alarm(Arc<Shared>);
+
+impl Alarm {
+    /// Makes the job fail, and tells everyone.
+    pub fn fail(&self, failure: Failure) {
+        self.0.command(Command::Fail(failure));
+    }
+
+    /// Whether a rank said that it is done, or the job failed: then the end of its connections is no news.
+    pub fn is_expected(&self, rank: u32) -> bool {
+        let state = self.0.lock();
+        state.left.contains(&rank) || state.failure.is_some() || state.ended
+    }
+}
+
+fn failure(state: &State, waiting_for: Option<u32>) -> Option<Failure> {
+    if let Some(failure) = &state.failure {
+        return Some(failure.clone());
+    }
+    let rank = waiting_for.filter(|rank| state.left.contains(rank))?;
+    Some(Failure::new(rank, "it ended while others still needed it"))
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.fail(Failure::new(self.rank, "its thread panicked"));
+        }
+        self.shared.command(Command::Leave);
+        // The others leave soon too, unless one of them still works; it is not waited for long.
+        let until = Instant::now() + self.linger;
+        let mut state = self.shared.lock();
+        while !state.everyone_left && state.failure.is_none() && !state.ended {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            let waited = self.shared.changed.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        drop(state);
+        self.shared.command(Command::End);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// How long the end waits for what is still to be sent, and for roots that tell late ranks what happened.
+const END_TIME: Duration = Duration::from_secs(3);
+
+/// How long the end waits for the other sides to close. What they did not read of a connection that is closed with
+/// something unread on this side would be lost to them.
+const DRAIN_TIME: Duration = Duration::from_millis(300);
+
+fn serve(shared: &Shared, woken: &OwnedFd, mut drives: Vec<Drive>) {
+    let mut ends: Option<Instant> = None;
+    loop {
+        for drive in &mut drives {
+            drive.go_on();
+        }
+        // What was said meanwhile may be a reason to say something.
+        if take_commands(shared, &mut drives) {
+            ends.get_or_insert_with(|| Instant::now() + END_TIME);
+        }
+        for drive in &mut drives {
+            drive.go_on();
+        }
+        tell(shared, &mut drives);
+        // Roots that are done are closed, so that whoever comes too late is refused.
+        let root_done = |it: &Drive| matches!(it.machine, Machine::Root(_)) && it.is_finished();
+        drives.retain(|it| !(root_done(it) && it.is_flushed()));
+        if let Some(ends) = ends {
+            let done = drives.iter().all(|it| match it.machine {
+                Machine::Member(_) => it.is_flushed(),
+                Machine::Root(_) => false,
+            });
+            if done || Instant::now() >= ends {
+                break;
+            }
+        }
+        wait(woken, &drives, ends);
+    }
+    shared.lock().ended = true;
+    shared.changed.notify_all();
+    for drive in &drives {
+        drive.shut_down();
+    }
+    let until = Instant::now() + DRAIN_TIME;
+    while drives.iter_mut().any(|drive| !drive.drain()) && Instant::now() < until {
+        wait(woken, &drives, Some(until));
+    }
+}
+
+/// Does what other threads said; answers whether it is the end.
+fn take_commands(shared: &Shared, drives: &mut [Drive]) -> bool {
+    let commands = std::mem::take(&mut shared.lock().commands);
+    let mut end = false;
+    let Some(member) = drives.first_mut().and_then(Drive::member) else {
+        return true;
+    };
+    for command in commands {
+        match command {
+            Command::Publish(name, value) => member.publish(name, value),
+            Command::Ask(ticket, from, name) => member.ask(ticket, from, name),
+            Command::Exchange(own) => member.begin_exchange(own),
+            Command::Fail(failure) => member.fail(failure),
+            Command::Leave => member.leave(),
+            Command::End => end = true,
+        }
+    }
+    end
+}
+
+/// Tells other threads what came.
+fn tell(shared: &Shared, drives: &mut [Drive]) {
+    let strangers = drives.iter().map(|it| it.strangers).sum();
+    let Some(member) = drives.first_mut().and_then(Drive::member) else {
+        return;
+    };
+    let mut state = shared.lock();
+    state.strangers = strangers;
+    if member.is_ready() && !state.ready {
+        state.infos = member.table().all().unwrap_or_default();
+        state.ready = true;
+    }
+    state.values.extend(member.take_values());
+    if let Some(all) = member.take_exchanged() {
+        state.exchanged = Some(all);
+    }
+    if state.failure.is_none() {
+        state.failure = member.failure().cloned();
+    }
+    if member.count_left() as usize > state.left.len() {
+        state.left = member.all_left();
+        state.everyone_left = member.is_over();
+    }
+    drop(state);
+    shared.changed.notify_all();
+}
+
+fn wait(woken: &OwnedFd, drives: &[Drive], ends: Option<Instant>) {
+    let mut fds = vec![PollFd::from_borrowed_fd(woken.as_fd(), PollFlags::IN)];
+    for drive in drives {
+        drive.poll_fds(&mut fds);
+    }
+    let mut sleep = Duration::from_secs(10);
+    for drive in drives {
+        sleep = drive.sleep().map_or(sleep, |it| it.min(sleep));
+    }
+    if let Some(ends) = ends {
+        sleep = sleep.min(ends.saturating_duration_since(Instant::now()));
+    }
+    // A deadline in a fraction of a millisecond is not looked for again and again.
+    let sleep = sleep.max(Duration::from_millis(1));
+    let timeout = Timespec::try_from(sleep).ok();
+    // A signal only ends the sleep early.
+    let _ = poll(&mut fds, timeout.as_ref());
+    let mut bytes = [0; 256];
+    while matches!(rustix::io::read(woken, &mut bytes), Ok(1..)) {}
+}
+
+/// Meets in one process: for tests and for measuring.
+///
+/// # Errors
+/// There is no socket.
+pub fn loopback_listener() -> io::Result<TcpListener> {
+    listen(SocketAddr::from(([127, 0, 0, 1], 0)))
+}

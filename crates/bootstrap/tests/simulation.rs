@@ -1,0 +1,140 @@
+//! The state machines of the bootstrap, many at a time and under faults.
+
+use std::time::Duration;
+
+use bootstrap::simulation::scale;
+use bootstrap::simulation::scenario::{Fault, Outcome, Scenario};
+
+#[test]
+fn each_rank_sends_as_many_messages_as_there_are_others() {
+    for (ranks, roots) in [
+        (1, 1),
+        (2, 1),
+        (3, 2),
+        (8, 1),
+        (97, 16),
+        (600, 1),
+        (600, 16),
+    ] {
+        let scale = scale::run(ranks, roots, 1).unwrap();
+        // Every part goes round the ring once: ⌊n/2⌋ one way, ⌊(n−1)/2⌋ the other.
+        assert_eq!(scale.parts, (ranks - 1, ranks - 1), "{ranks} ranks");
+        if ranks == 1 {
+            continue;
+        }
+        // To the root and to the ring, and the first of a group to the root before.
+        let first = if roots > 1 { 5 } else { 3 };
+        assert_eq!(scale.others, (3, first), "{ranks} ranks, {roots} roots");
+        assert_eq!(scale.of_roots, u64::from(ranks));
+        let registered = if roots > 1 { u64::from(roots) } else { 0 };
+        assert_eq!(scale.connections, 2 * u64::from(ranks) + registered);
+        assert!(scale.most_on_way <= 6 * ranks as usize, "{scale:?}");
+    }
+}
+
+#[test]
+fn five_hundred_seeded_faults_end_in_success_or_a_named_error() {
+    let (mut done, mut failed, mut gone) = (0, 0, 0);
+    for seed in 0..500 {
+        let scenario = Scenario::random(seed);
+        let outcomes = scenario
+            .run()
+            .unwrap_or_else(|problem| panic!("seed {seed}: {problem}"));
+        for (outcome, at) in &outcomes {
+            assert!(*at <= scenario.deadline(), "seed {seed}");
+            match outcome {
+                Outcome::Done => done += 1,
+                Outcome::Failed(_) => failed += 1,
+                Outcome::Gone => gone += 1,
+            }
+        }
+        // The same seed gives the same run.
+        if seed % 50 == 0 {
+            assert_eq!(Ok(outcomes), scenario.run(), "seed {seed}");
+        }
+    }
+    // All three happen, or the faults would show nothing.
+    assert!(
+        done > 500 && failed > 500 && gone > 50,
+        "{done} {failed} {gone}"
+    );
+}
+
+/// Runs a job with one fault, and gives what all ranks but the culprit hear.
+fn heard(ranks: u32, roots: u32, at: Duration, fault: Fault) -> Vec<(u32, String)> {
+    let scenario = Scenario {
+        ranks,
+        roots,
+        faults: vec![(at, fault)],
+        seed: 3,
+    };
+    let outcomes = scenario.run().unwrap();
+    let failures = outcomes
+        .into_iter()
+        .filter_map(|(outcome, _)| match outcome {
+            Outcome::Failed(failure) => Some((failure.rank, failure.what)),
+            Outcome::Done | Outcome::Gone => None,
+        });
+    failures.collect()
+}
+
+#[test]
+fn the_culprit_is_named_by_everyone() {
+    let early = Duration::ZERO;
+    for (fault, words) in [
+        (Fault::Missing(5), "did not come within 60 s"),
+        (Fault::OtherPlan(5), "give all ranks the same plan"),
+        (Fault::SameDevice(5), "device 0, as does rank 0"),
+        (
+            Fault::Double(5),
+            "two processes say that they are this rank",
+        ),
+        (Fault::WrongToken(5), "did not come within 60 s"),
+    ] {
+        let heard = heard(8, 1, early, fault);
+        assert!(heard.len() >= 7, "{fault:?}: {heard:?}");
+        let about = heard
+            .iter()
+            .filter(|(rank, what)| *rank == 5 && what.contains(words));
+        // A rank with a wrong token, or another plan, hears of itself in other words.
+        let least = if matches!(fault, Fault::OtherPlan(_) | Fault::SameDevice(_)) {
+            1
+        } else {
+            7
+        };
+        assert!(about.count() >= least, "{fault:?}: {heard:?}");
+    }
+}
+
+#[test]
+fn who_is_killed_or_stopped_before_all_have_met_is_named() {
+    for fault in [Fault::Kill(3), Fault::Stop(3)] {
+        let heard = heard(8, 2, Duration::from_micros(300), fault);
+        assert_eq!(heard.len(), 7, "{fault:?}: {heard:?}");
+        assert!(
+            heard.iter().all(|(rank, _)| *rank == 3),
+            "{fault:?}: {heard:?}"
+        );
+    }
+}
+
+#[test]
+fn without_faults_every_rank_succeeds() {
+    for seed in 0..100 {
+        let scenario = Scenario {
+            faults: Vec::new(),
+            ..Scenario::random(seed)
+        };
+        let outcomes = scenario.run().unwrap();
+        let done = |(outcome, _): &(Outcome, Duration)| *outcome == Outcome::Done;
+        assert!(outcomes.iter().all(done), "seed {seed}: {outcomes:?}");
+    }
+}
+
+#[test]
+fn strangers_change_nothing() {
+    for rank in 0..4 {
+        let heard = heard(4, 1, Duration::from_millis(250), Fault::Stranger(rank));
+        assert_eq!(heard, []);
+    }
+}

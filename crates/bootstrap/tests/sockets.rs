@@ -1,0 +1,239 @@
+//! The state machines over real sockets of the loopback interface.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::thread;
+use std::time::Duration;
+
+use bootstrap::member::Meeting;
+use bootstrap::socket::service::{Error, loopback_listener};
+use bootstrap::socket::{Config, Service, blocking, listen};
+use bootstrap::{Failure, Key, Kind, PeerInfo, Timing};
+
+/// Generous, for a busy machine; nothing that succeeds waits so long.
+const LONG: Duration = Duration::from_secs(60);
+
+fn info(rank: u32) -> PeerInfo {
+    PeerInfo {
+        rank,
+        version: "1".to_owned(),
+        fingerprint: [1; 32],
+        host: u64::from(rank),
+        host_name: format!("host{rank}"),
+        process: rank,
+        device: String::new(),
+        address: SocketAddr::from(([0, 0, 0, 0], 0)),
+        nics: Vec::new(),
+    }
+}
+
+/// What each rank needs to meet the others; the roots are spread over the first ranks.
+fn configs(ranks: u32, roots: u32, timing: Timing) -> Vec<Config> {
+    let key = Key::of_secret(b"a test");
+    let listeners: Vec<_> = (0..roots).map(|_| loopback_listener().unwrap()).collect();
+    let addresses: Vec<_> = listeners
+        .iter()
+        .map(|it| it.local_addr().unwrap())
+        .collect();
+    let mut listeners = listeners.into_iter().zip(0..);
+    (0..ranks)
+        .map(|rank| Config {
+            key: key.clone(),
+            ranks,
+            meeting: Meeting::Roots(addresses.clone()),
+            roots: listeners
+                .next()
+                .map(|(listener, index)| (index, listener))
+                .into_iter()
+                .collect(),
+            listener: loopback_listener().unwrap(),
+            info: info(rank),
+            timing,
+        })
+        .collect()
+}
+
+fn short() -> Timing {
+    Timing {
+        join: Duration::from_secs(2),
+        ..Timing::default()
+    }
+}
+
+/// Lets all meet and do something.
+fn run<T: Send>(
+    configs: Vec<Config>,
+    work: impl Fn(u32, Result<Service, Error>) -> T + Sync,
+) -> Vec<T> {
+    let work = &work;
+    thread::scope(|scope| {
+        let threads: Vec<_> = configs
+            .into_iter()
+            .map(|config| {
+                let rank = config.info.rank;
+                scope.spawn(move || work(rank, Service::join(config)))
+            })
+            .collect();
+        threads.into_iter().map(|it| it.join().unwrap()).collect()
+    })
+}
+
+#[test]
+fn ranks_meet_exchange_and_offer() {
+    for (ranks, roots) in [(1, 1), (2, 1), (5, 2)] {
+        let names = run(configs(ranks, roots, Timing::default()), |rank, service| {
+            let service = service.unwrap();
+            let all = service.exchange(vec![rank as u8; 3], LONG).unwrap();
+            let right: Vec<Vec<u8>> = (0..ranks).map(|it| vec![it as u8; 3]).collect();
+            assert_eq!(all, right);
+            service.publish("mine", vec![rank as u8]);
+            for from in 0..ranks {
+                assert_eq!(service.fetch(from, "mine", LONG).unwrap(), [from as u8]);
+            }
+            let infos = service.infos();
+            service.exchange(Vec::new(), LONG).unwrap();
+            infos.into_iter().map(|it| it.host_name).collect::<Vec<_>>()
+        });
+        let right: Vec<String> = (0..ranks).map(|rank| format!("host{rank}")).collect();
+        assert!(names.iter().all(|it| *it == right), "{names:?}");
+    }
+}
+
+#[test]
+fn a_failure_reaches_everyone() {
+    let heard = run(configs(4, 1, Timing::default()), |rank, service| {
+        // It may come before the last has joined.
+        let service = match service {
+            Err(Error::Failed(failure)) => return failure,
+            service => service.unwrap(),
+        };
+        if rank == 2 {
+            service.fail(Failure::new(2, "its disk is full"));
+        }
+        match service.fetch(rank, "what nobody offers", LONG) {
+            Err(Error::Failed(failure)) => failure,
+            other => panic!("{other:?}"),
+        }
+    });
+    assert!(
+        heard
+            .iter()
+            .all(|it| *it == Failure::new(2, "its disk is full")),
+        "{heard:?}"
+    );
+}
+
+#[test]
+fn a_missing_rank_is_named() {
+    let mut all = configs(3, 1, short());
+    all.pop();
+    let heard = run(all, |_, service| service.err().unwrap().to_string());
+    for what in heard {
+        assert!(
+            what.contains("rank 2") && what.contains("did not come within 2 s"),
+            "{what}"
+        );
+    }
+}
+
+#[test]
+fn a_rank_with_another_token_is_told_so_and_the_others_miss_it() {
+    let mut all = configs(3, 1, short());
+    all[2].key = Key::of_secret(b"another job");
+    let heard = run(all, |_, service| service.err().unwrap().to_string());
+    assert!(heard[2].contains("another token"), "{}", heard[2]);
+    for what in &heard[..2] {
+        assert!(
+            what.contains("rank 2") && what.contains("did not come"),
+            "{what}"
+        );
+    }
+}
+
+#[test]
+fn two_processes_with_one_rank_are_both_named() {
+    let mut all = configs(3, 1, Timing::default());
+    all[2].info.rank = 1;
+    let heard = run(all, |_, service| service.err().unwrap().to_string());
+    for what in heard {
+        assert!(
+            what.contains("rank 1: two processes say that they are this rank"),
+            "{what}"
+        );
+    }
+}
+
+#[test]
+fn another_plan_is_refused() {
+    let mut all = configs(3, 1, Timing::default());
+    all[1].info.fingerprint = [2; 32];
+    let heard = run(all, |_, service| service.err().unwrap().to_string());
+    for what in heard {
+        assert!(what.contains("give all ranks the same plan"), "{what}");
+    }
+}
+
+#[test]
+fn strangers_are_turned_away() {
+    let all = configs(2, 1, Timing::default());
+    let addresses: Vec<SocketAddr> = all
+        .iter()
+        .flat_map(|it| it.roots.iter().map(|(_, it)| it).chain([&it.listener]))
+        .map(|it| it.local_addr().unwrap())
+        .collect();
+    let strangers: Vec<TcpStream> = addresses
+        .iter()
+        .map(|address| {
+            let mut stream = TcpStream::connect(address).unwrap();
+            stream
+                .write_all(b"GET / HTTP/1.1\r\nHost: a.host.that.speaks.something.else\r\n\r\n")
+                .unwrap();
+            stream
+        })
+        .collect();
+    let mut oversized = TcpStream::connect(addresses[0]).unwrap();
+    oversized
+        .write_all(&vec![0xff; 100_000])
+        .unwrap_or_default();
+    let silent = TcpStream::connect(addresses[0]).unwrap();
+    run(all, |_, service| {
+        let service = service.unwrap();
+        service.exchange(Vec::new(), LONG).unwrap();
+    });
+    for mut stranger in strangers {
+        // It is told nothing but that the connection is over.
+        let mut said = Vec::new();
+        let _ = stranger.read_to_end(&mut said);
+        assert_eq!(said, b"");
+    }
+    drop(silent);
+}
+
+#[test]
+fn a_taken_port_is_named() {
+    let first = loopback_listener().unwrap();
+    let address = first.local_addr().unwrap();
+    let error = listen(address).unwrap_err().to_string();
+    assert!(error.contains(&address.to_string()), "{error}");
+}
+
+#[test]
+fn a_socket_after_the_proofs_carries_anything() {
+    let listener = loopback_listener().unwrap();
+    let address = listener.local_addr().unwrap();
+    let key = Key::of_secret(b"a test");
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut one = blocking::Connection::open(address, &key, Kind::Net, LONG).unwrap();
+            one.send(b"first").unwrap();
+            one.into_stream().write_all(b"then raw bytes").unwrap();
+        });
+        let (stream, _) = listener.accept().unwrap();
+        let mut other = blocking::Connection::accept(stream, &key, LONG).unwrap();
+        assert_eq!(other.kind(), Kind::Net);
+        assert_eq!(other.receive(LONG).unwrap(), b"first");
+        let mut raw = Vec::new();
+        other.into_stream().read_to_end(&mut raw).unwrap();
+        assert_eq!(raw, b"then raw bytes");
+    });
+}

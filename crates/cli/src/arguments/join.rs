@@ -1,0 +1,72 @@
+//! How a rank that is a process of its own joins the others.
+
+use clap::{Args, ValueEnum};
+
+/// Who starts the ranks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Launcher {
+    /// Whoever's variables are in the environment
+    Auto,
+    /// Nobody: all ranks are of this process
+    None,
+    /// PyTorch's torchrun, or anyone who sets RANK and WORLD_SIZE
+    Torchrun,
+    /// Open MPI's mpirun
+    Openmpi,
+    /// MPICH's and Intel MPI's mpirun, or anyone who sets PMI_RANK and PMI_SIZE
+    Mpich,
+    /// Slurm's srun
+    Slurm,
+    /// An indexed job of Kubernetes
+    Kubernetes,
+}
+
+/// How a rank joins the others.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Ranks on several hosts (docs/hosts.md)")]
+pub struct JoinArguments {
+    /// This process is this rank; with --world
+    #[arg(long, value_name = "RANK", requires = "world")]
+    pub rank: Option<u32>,
+    /// Ranks of the job, each a process that somebody starts
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub world: Option<u32>,
+    /// The job's unique id, from topo id; rank 0 listens at its address
+    #[arg(long, value_name = "ID", conflicts_with = "rendezvous")]
+    pub id: Option<String>,
+    /// Where ranks meet: file:PATH (on a file system that all share) or tcp:HOST:PORT (rank 0 listens there)
+    #[arg(long, value_name = "WHERE")]
+    pub rendezvous: Option<String>,
+    /// Whose variables say which rank this is
+    #[arg(long, value_enum, default_value_t = Launcher::Auto)]
+    pub launcher: Launcher,
+    /// Give up when not all ranks have met within so many seconds
+    #[arg(long, value_name = "S", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub join_timeout: u64,
+    /// When ranks are lost, go on without them
+    #[arg(long)]
+    pub survive: bool,
+    /// Sockets of each connection between hosts
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub sockets: u16,
+    /// Checksums on everything that goes between hosts
+    #[arg(long)]
+    pub checksums: bool,
+}
+
+/// Arguments of `topo id`.
+#[derive(Debug, Args)]
+pub struct IdArguments {
+    /// Where the roots will listen: ADDRESS:PORT of rank 0's host; several, separated by commas, for thousands of ranks
+    #[arg(value_name = "ADDRESS:PORT", required = true, value_delimiter = ',')]
+    pub roots: Vec<std::net::SocketAddr>,
+}
+
+/// Examples of `topo id`.
+pub const ID_EXAMPLES: &str = "\
+Examples:
+  topo id 10.0.0.1:29500                       an id for ranks that are started by hand
+  topo run all-reduce --rank 0 --world 2 --id ID     on the host that has 10.0.0.1
+  topo run all-reduce --rank 1 --world 2 --id ID     on another
+
+The id holds a random token. Who knows it can join the job, so treat it as a password.";

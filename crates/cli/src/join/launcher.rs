@@ -1,0 +1,397 @@
+//! Which rank this process is, from the variables that launchers set.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, bail};
+
+use crate::arguments::join::{JoinArguments, Launcher};
+
+/// Variables of the environment, by name.
+pub type Variables = BTreeMap<String, String>;
+
+/// A rank, as its launcher started it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Launched {
+    /// Who started it, in words.
+    pub by: &'static str,
+    /// The rank.
+    pub rank: u32,
+    /// Ranks of the job.
+    pub world: u32,
+    /// Ranks of this host, if that is known.
+    pub local: Option<u32>,
+    /// What tells this job from others that may run at the same time; empty if unknown.
+    pub job: String,
+    /// Where rank 0 is, if the launcher says so: host and port.
+    pub master: Option<(String, u16)>,
+}
+
+/// Port at which rank 0 listens when the launcher names a host and no port.
+const PORT: u16 = 29_400;
+
+/// The rank that this process is; `None` if nobody started it as one.
+pub fn detect(
+    arguments: &JoinArguments,
+    variables: &Variables,
+    parent: u32,
+) -> Result<Option<Launched>> {
+    if arguments.launcher == Launcher::None {
+        return Ok(None);
+    }
+    let found = if let Some(rank) = arguments.rank {
+        let world = arguments.world.context("--rank needs --world")?;
+        Some(Launched {
+            by: "hand",
+            rank,
+            world,
+            local: None,
+            job: String::new(),
+            master: None,
+        })
+    } else {
+        let all: [(Launcher, Detect); 5] = [
+            (Launcher::Torchrun, torchrun),
+            (Launcher::Openmpi, open_mpi),
+            (Launcher::Mpich, mpich),
+            (Launcher::Slurm, slurm),
+            (Launcher::Kubernetes, kubernetes),
+        ];
+        let mut found = None;
+        for (launcher, detect) in all {
+            if arguments.launcher != Launcher::Auto && arguments.launcher != launcher {
+                continue;
+            }
+            found = detect(&Reader(variables), arguments.world, parent)?;
+            if found.is_some() {
+                break;
+            }
+            if arguments.launcher == launcher {
+                bail!(
+                    "--launcher {}: its variables are not in the environment",
+                    clap::ValueEnum::to_possible_value(&launcher)
+                        .map_or_else(String::new, |it| it.get_name().to_owned())
+                );
+            }
+        }
+        found
+    };
+    let Some(mut launched) = found else {
+        if arguments.world.is_some() {
+            bail!(
+                "--world is given, but neither --rank nor a launcher's variables say which rank this is"
+            );
+        }
+        return Ok(None);
+    };
+    if let Some(world) = arguments.world {
+        launched.world = world;
+    }
+    if launched.rank >= launched.world {
+        bail!(
+            "rank {} of {} by {}: expected 0 to {}",
+            launched.rank,
+            launched.world,
+            launched.by,
+            launched.world.saturating_sub(1)
+        );
+    }
+    Ok(Some(launched))
+}
+
+type Detect = fn(&Reader<'_>, Option<u32>, u32) -> Result<Option<Launched>>;
+
+struct Reader<'a>(&'a Variables);
+
+impl Reader<'_> {
+    fn text(&self, name: &str) -> Option<&str> {
+        let text = self.0.get(name)?.trim();
+        (!text.is_empty()).then_some(text)
+    }
+
+    fn number(&self, name: &str) -> Result<Option<u32>> {
+        let number = |text: &str| {
+            text.parse()
+                .with_context(|| format!("{name}={text}: expected a number"))
+        };
+        self.text(name).map(number).transpose()
+    }
+
+    fn needed(&self, name: &str, by: &str) -> Result<u32> {
+        let number = self.number(name)?;
+        number.with_context(|| format!("{by} set no {name}; give --rank and --world"))
+    }
+
+    fn master(&self, port: u16) -> Option<(String, u16)> {
+        Some((self.text("MASTER_ADDR")?.to_owned(), port))
+    }
+}
+
+fn torchrun(read: &Reader<'_>, _: Option<u32>, _: u32) -> Result<Option<Launched>> {
+    let Some(rank) = read.number("RANK")? else {
+        return Ok(None);
+    };
+    let by = "torchrun";
+    let port = read.number("MASTER_PORT")?;
+    // Its own store listens at the port that it names.
+    let port = port.and_then(|port| u16::try_from(port + 1).ok());
+    let restart = read.text("TORCHELASTIC_RESTART_COUNT").unwrap_or("0");
+    let run = read.text("TORCHELASTIC_RUN_ID").unwrap_or_default();
+    Ok(Some(Launched {
+        by,
+        rank,
+        world: read.needed("WORLD_SIZE", by)?,
+        local: read.number("LOCAL_WORLD_SIZE")?,
+        job: format!("torchrun {run} {restart}"),
+        master: read.master(port.unwrap_or(PORT)),
+    }))
+}
+
+fn open_mpi(read: &Reader<'_>, _: Option<u32>, parent: u32) -> Result<Option<Launched>> {
+    let Some(rank) = read.number("OMPI_COMM_WORLD_RANK")? else {
+        return Ok(None);
+    };
+    let by = "Open MPI";
+    let namespace = read.text("PMIX_NAMESPACE").map(str::to_owned);
+    Ok(Some(Launched {
+        by,
+        rank,
+        world: read.needed("OMPI_COMM_WORLD_SIZE", by)?,
+        local: read.number("OMPI_COMM_WORLD_LOCAL_SIZE")?,
+        job: format!(
+            "openmpi {}",
+            namespace.unwrap_or_else(|| parent.to_string())
+        ),
+        master: read.master(PORT),
+    }))
+}
+
+fn mpich(read: &Reader<'_>, _: Option<u32>, parent: u32) -> Result<Option<Launched>> {
+    let Some(rank) = read.number("PMI_RANK")? else {
+        return Ok(None);
+    };
+    let by = "MPICH";
+    Ok(Some(Launched {
+        by,
+        rank,
+        world: read.needed("PMI_SIZE", by)?,
+        local: read.number("MPI_LOCALNRANKS")?,
+        // Its ranks of one host have one parent, which has no other job.
+        job: format!("pmi {parent}"),
+        master: read.master(PORT),
+    }))
+}
+
+fn slurm(read: &Reader<'_>, _: Option<u32>, _: u32) -> Result<Option<Launched>> {
+    // A batch script has a rank too, but is no step.
+    let (Some(rank), Some(step)) = (read.number("SLURM_PROCID")?, read.number("SLURM_STEP_ID")?)
+    else {
+        return Ok(None);
+    };
+    let by = "srun";
+    let job = read.number("SLURM_JOB_ID")?.unwrap_or(0);
+    let world = match read.number("SLURM_STEP_NUM_TASKS")? {
+        Some(world) => world,
+        None => read.needed("SLURM_NTASKS", by)?,
+    };
+    let nodes = read
+        .text("SLURM_STEP_NODELIST")
+        .or_else(|| read.text("SLURM_NODELIST"));
+    let port = 20_000 + ((u64::from(job) * 16 + u64::from(step)) % 20_000) as u16;
+    let one_node = read.number("SLURM_STEP_NUM_NODES")? == Some(1);
+    Ok(Some(Launched {
+        by,
+        rank,
+        world,
+        local: one_node.then_some(world),
+        job: format!("slurm {job}.{step}"),
+        master: read
+            .master(port)
+            .or_else(|| Some((first_node(nodes?), port))),
+    }))
+}
+
+/// The first host of a list such as `gpu[003-007,9],login`.
+fn first_node(list: &str) -> String {
+    let Some((prefix, rest)) = list.split_once('[') else {
+        return list.split(',').next().unwrap_or_default().to_owned();
+    };
+    if let Some((first, _)) = prefix.split_once(',') {
+        return first.to_owned();
+    }
+    let (inside, after) = rest.split_once(']').unwrap_or((rest, ""));
+    let number = inside.split([',', '-']).next().unwrap_or_default();
+    let suffix = after.split(',').next().unwrap_or_default();
+    format!("{prefix}{number}{suffix}")
+}
+
+fn kubernetes(read: &Reader<'_>, world: Option<u32>, _: u32) -> Result<Option<Launched>> {
+    let Some(rank) = read.number("JOB_COMPLETION_INDEX")? else {
+        return Ok(None);
+    };
+    let by = "Kubernetes";
+    let world = match world {
+        Some(world) => world,
+        None => read.number("WORLD_SIZE")?.context(
+            "Kubernetes does not say how many ranks there are; give --world N, the job's completions",
+        )?,
+    };
+    // Pods of an indexed job are called JOB-INDEX; a headless service gives them names.
+    let job = read.text("HOSTNAME").and_then(|name| {
+        let (job, index) = name.split('.').next()?.rsplit_once('-')?;
+        (index == rank.to_string()).then(|| job.to_owned())
+    });
+    let named = job.clone().map(|job| {
+        let domain = read.text("TOPO_SUBDOMAIN");
+        let domain = domain.map_or_else(String::new, |it| format!(".{it}"));
+        (format!("{job}-0{domain}"), PORT)
+    });
+    Ok(Some(Launched {
+        by,
+        rank,
+        world,
+        local: None,
+        job: format!("kubernetes {}", job.unwrap_or_default()),
+        master: read.master(PORT).or(named),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Args, FromArgMatches};
+
+    use super::*;
+
+    fn arguments(given: &[&str]) -> JoinArguments {
+        let command = JoinArguments::augment_args(clap::Command::new("topo"));
+        let matches = command.get_matches_from([&["topo"], given].concat());
+        JoinArguments::from_arg_matches(&matches).unwrap()
+    }
+
+    fn found(given: &[&str], variables: &[(&str, &str)]) -> Result<Option<Launched>> {
+        let variables = variables
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        detect(&arguments(given), &variables.collect(), 77)
+    }
+
+    #[test]
+    fn each_launcher_is_known_by_its_variables() {
+        let torchrun = [
+            ("RANK", "3"),
+            ("WORLD_SIZE", "8"),
+            ("LOCAL_WORLD_SIZE", "4"),
+            ("MASTER_ADDR", "node0"),
+            ("MASTER_PORT", "29500"),
+            ("TORCHELASTIC_RUN_ID", "none"),
+        ];
+        let open_mpi = [
+            ("OMPI_COMM_WORLD_RANK", "1"),
+            ("OMPI_COMM_WORLD_SIZE", "2"),
+            ("OMPI_COMM_WORLD_LOCAL_SIZE", "2"),
+            ("PMIX_NAMESPACE", "prterun-host-5@1"),
+        ];
+        let mpich = [
+            ("PMI_RANK", "0"),
+            ("PMI_SIZE", "2"),
+            ("MPI_LOCALNRANKS", "1"),
+        ];
+        let slurm = [
+            ("SLURM_PROCID", "9"),
+            ("SLURM_NTASKS", "16"),
+            ("SLURM_JOB_ID", "12"),
+            ("SLURM_STEP_ID", "1"),
+            ("SLURM_STEP_NODELIST", "gpu[003-007,9],login"),
+        ];
+        let kubernetes = [("JOB_COMPLETION_INDEX", "2"), ("HOSTNAME", "my-job-2")];
+        for (given, variables, by, rank, world, local, master) in [
+            (
+                &[][..],
+                &torchrun[..],
+                "torchrun",
+                3,
+                8,
+                Some(4),
+                Some(("node0", 29501)),
+            ),
+            (&[], &open_mpi, "Open MPI", 1, 2, Some(2), None),
+            (&[], &mpich, "MPICH", 0, 2, Some(1), None),
+            (&[], &slurm, "srun", 9, 16, None, Some(("gpu003", 20193))),
+            (
+                &["--world", "4"],
+                &kubernetes,
+                "Kubernetes",
+                2,
+                4,
+                None,
+                Some(("my-job-0", PORT)),
+            ),
+            (
+                &["--rank", "1", "--world", "3"],
+                &torchrun,
+                "hand",
+                1,
+                3,
+                None,
+                None,
+            ),
+        ] {
+            let launched = found(given, variables).unwrap().unwrap();
+            let master = master.map(|(host, port)| (host.to_owned(), port));
+            assert_eq!(
+                (launched.by, launched.rank, launched.world),
+                (by, rank, world)
+            );
+            assert_eq!((launched.local, launched.master), (local, master), "{by}");
+        }
+    }
+
+    #[test]
+    fn without_a_launcher_there_is_none() {
+        assert_eq!(found(&[], &[]).unwrap(), None);
+        // A batch script of Slurm is no step.
+        let batch = [
+            ("SLURM_PROCID", "0"),
+            ("SLURM_NTASKS", "4"),
+            ("SLURM_JOB_ID", "1"),
+        ];
+        assert_eq!(found(&[], &batch).unwrap(), None);
+        let torchrun = [("RANK", "0"), ("WORLD_SIZE", "2")];
+        assert_eq!(found(&["--launcher", "none"], &torchrun).unwrap(), None);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for (given, variables, words) in [
+            (
+                &[][..],
+                &[("RANK", "2"), ("WORLD_SIZE", "2")][..],
+                "rank 2 of 2",
+            ),
+            (&[], &[("RANK", "one")], "RANK=one"),
+            (&[], &[("RANK", "0")], "WORLD_SIZE"),
+            (&[], &[("JOB_COMPLETION_INDEX", "0")], "--world N"),
+            (&["--world", "2"], &[], "which rank"),
+            (
+                &["--launcher", "slurm"],
+                &[("RANK", "0")],
+                "--launcher slurm",
+            ),
+        ] {
+            let error = found(given, variables).unwrap_err().to_string();
+            assert!(error.contains(words), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_first_node_of_a_list_is_found() {
+        for (list, first) in [
+            ("a", "a"),
+            ("a,b", "a"),
+            ("n[1-3]", "n1"),
+            ("n[07,9]-ib,x", "n07-ib"),
+            ("login,n[1-3]", "login"),
+        ] {
+            assert_eq!(first_node(list), first);
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! Ranks that others started, on one host or on several: this process is one of them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail};
+use backend_cpu::{Cpu, Profile};
+use bootstrap::Timing;
+use bootstrap::interface::Wanted;
+use bootstrap::member::Meeting;
+use executor::bootstrap::Bootstrap;
+use executor::{Communicator, Failure, Settings};
+use net::{Host, Hosts, Options, Reached, Survivor};
+use sha2::{Digest, Sha256};
+
+use super::{Progress, Report, Row, Spec, bind, job, measure};
+use crate::arguments::run::RunArguments;
+use crate::environment::Environment;
+use crate::join::launcher::{self, Launched};
+use crate::join::meeting;
+use crate::output::Output;
+
+/// How the ranks of a report came together.
+#[derive(Debug)]
+pub struct Joined {
+    /// Who started them.
+    pub by: &'static str,
+    /// How the others are reached from rank 0.
+    pub reached: Reached,
+    /// Ranks that were lost, with what happened to them.
+    pub lost: Vec<(Vec<u32>, String)>,
+}
+
+/// The rank that this process is, if somebody started it as one.
+pub fn detect(arguments: &RunArguments, environment: &Environment) -> Result<Option<Launched>> {
+    let parent = std::os::unix::process::parent_id();
+    launcher::detect(&arguments.join, &environment.launcher, parent)
+}
+
+/// Runs this rank. Rank 0 gives the report.
+pub fn run(
+    arguments: &RunArguments,
+    environment: &Environment,
+    launched: &Launched,
+    output: &mut Output,
+) -> Result<Option<Report>> {
+    let Launched { rank, world, .. } = *launched;
+    let among = job::Among {
+        world: Some(world),
+        lost: &[],
+    };
+    let (mut spec, mut planned) = job::read(arguments, environment, output, among)?;
+    spec.processes = true;
+    let profile = Arc::new(job::profile(arguments.profile.as_deref())?);
+    let mut hosts = join(arguments, environment, launched, &spec, &profile, output)?;
+    check_hosts(&spec, &hosts)?;
+    let mut reached = hosts.reached().clone();
+    let mut progress = Progress::new(if rank == 0 { spec.sizes.len() } else { 0 });
+    // By their present ranks, the former ones.
+    let mut members: Vec<u32> = (0..world).collect();
+    let mut lost: Vec<(Vec<u32>, String)> = Vec::new();
+    let rows = loop {
+        let survivor = if arguments.join.survive {
+            Some(hosts.survivor()?)
+        } else {
+            None
+        };
+        let own = hosts.rank();
+        let failure = match sweep(hosts, &spec, &profile, &mut |size| {
+            if rank == 0 {
+                progress.show(size);
+            }
+        }) {
+            Ok(rows) => break rows,
+            Err(error) => error,
+        };
+        let culprit = culprit(&failure, own);
+        // Each time somebody is lost, or it is no use.
+        let (Some(survivor), Some(failure), true) =
+            (survivor, culprit, lost.len() < world as usize)
+        else {
+            return Err(failure);
+        };
+        progress.clear();
+        let (joined, left) = go_on(survivor, &failure)?;
+        hosts = joined;
+        reached = hosts.reached().clone();
+        let gone = |at: &usize| !left.contains(&(*at as u32));
+        let gone: Vec<u32> = (0..members.len())
+            .filter(gone)
+            .map(|at| members[at])
+            .collect();
+        members = left.iter().map(|at| members[*at as usize]).collect();
+        lost.push((gone, failure.what));
+        let all: Vec<u32> = (0..world).filter(|it| !members.contains(it)).collect();
+        let among = job::Among {
+            world: Some(world),
+            lost: &all,
+        };
+        (spec, planned) = job::read(arguments, environment, &mut Output::default(), among)?;
+        spec.processes = true;
+        progress = Progress::new(if rank == 0 { spec.sizes.len() } else { 0 });
+    };
+    progress.clear();
+    if members.first() != Some(&rank) {
+        return Ok(None);
+    }
+    Ok(Some(Report {
+        spec,
+        planned,
+        rows,
+        joined: Some(Joined {
+            by: launched.by,
+            reached,
+            lost,
+        }),
+    }))
+}
+
+/// Meets the other ranks.
+fn join(
+    arguments: &RunArguments,
+    environment: &Environment,
+    launched: &Launched,
+    spec: &Spec,
+    profile: &Profile,
+    output: &mut Output,
+) -> Result<Hosts> {
+    let given = &arguments.join;
+    let nccl = |name: &str| {
+        let mut all = environment.nccl.iter().chain(&arguments.variables.set);
+        // The command line comes last and counts.
+        all.rfind(|(it, _)| it == name)
+            .map(|(_, value)| value.clone())
+    };
+    let interfaces = Wanted {
+        names: nccl("NCCL_SOCKET_IFNAME"),
+        family: nccl("NCCL_SOCKET_FAMILY"),
+    };
+    let longest = Duration::from_secs(given.join_timeout);
+    let found = meeting::find(given, &environment.launcher, launched, &interfaces, longest)?;
+    if found.weak && launched.rank == 0 {
+        output.warnings.push(
+            "the ranks know each other by the job's name only; set TOPO_SECRET for all of them, or use --id, on a network \
+             that strangers use too"
+                .to_owned(),
+        );
+    }
+    let number = |name: &str| nccl(name).and_then(|it| it.parse::<u16>().ok());
+    let sockets = match (
+        number("NCCL_SOCKET_NTHREADS"),
+        number("NCCL_NSOCKS_PERTHREAD"),
+    ) {
+        (None, None) => given.sockets,
+        (threads, each) => threads.unwrap_or(1).saturating_mul(each.unwrap_or(1)),
+    };
+    let hosts = Hosts::join(Options {
+        rank: launched.rank,
+        ranks: launched.world,
+        key: found.id.key.clone(),
+        meeting: Meeting::Roots(found.id.roots.clone()),
+        roots: found.roots,
+        interfaces,
+        host: Host::this(environment.launcher.get("NCCL_HOSTID").map(String::as_str)),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        fingerprint: fingerprint(spec, profile)?,
+        device: String::new(),
+        timing: Timing {
+            join: longest,
+            ..Timing::default()
+        },
+        share_memory: nccl("NCCL_SHM_DISABLE").is_none_or(|it| it == "0"),
+        sockets,
+        checks: given.checksums,
+        nics: spec.nics.clone(),
+    });
+    if let Some(file) = &found.file {
+        // All have read it, or never will.
+        let _ = std::fs::remove_file(file);
+    }
+    Ok(hosts?)
+}
+
+/// What all ranks must agree on: what is run, and by which profile.
+fn fingerprint(spec: &Spec, profile: &Profile) -> Result<[u8; 32]> {
+    let mut hash = Sha256::new();
+    hash.update(serde_json::to_vec(spec)?);
+    hash.update(profile.to_toml()?);
+    Ok(hash.finalize().into())
+}
+
+/// A plan that puts ranks on one host is for other machines if they are not.
+fn check_hosts(spec: &Spec, hosts: &Hosts) -> Result<()> {
+    let infos = hosts.infos();
+    for (rank, node) in spec.nodes.iter().enumerate() {
+        let first = spec.nodes.iter().position(|it| it == node).unwrap_or(rank);
+        if infos[first].host != infos[rank].host {
+            bail!(
+                "the plan is for other machines: it has the ranks {first} and {rank} on one host, but rank {first} is {} and \
+                 rank {rank} is {}; start the ranks in the plan's order, or plan these hosts",
+                infos[first].place(),
+                infos[rank].place()
+            );
+        }
+    }
+    Ok(())
+}
+
+fn sweep(
+    hosts: Hosts,
+    spec: &Spec,
+    profile: &Arc<Profile>,
+    progress: &mut (dyn FnMut(u64) + Send),
+) -> Result<Vec<Row>> {
+    let settings = Settings {
+        cores: Some(bind::cores().len().max(1)),
+        ..spec.settings()?
+    };
+    let rank = hosts.rank();
+    let backend = Cpu::new(Arc::clone(profile));
+    let mut communicator = Communicator::join(backend, Box::new(hosts), &settings)?;
+    let rows = measure::sweep(&mut communicator, spec, profile, progress);
+    rows.with_context(|| format!("rank {rank} of {}", spec.ranks))
+}
+
+/// The failure behind an error, if it is one of ranks. What a rank meets that touches another's memory or connection may
+/// come of the other's end, though nobody has said so yet.
+fn culprit(error: &anyhow::Error, rank: u32) -> Option<Failure> {
+    let error = error
+        .chain()
+        .find_map(|it| it.downcast_ref::<executor::Error>())?;
+    match error {
+        executor::Error::Aborted { failure, .. } | executor::Error::Broken { failure, .. } => {
+            Some(failure.clone())
+        }
+        executor::Error::Timeout { waiting, .. } => Some(Failure {
+            rank: waiting.peer(),
+            what: error.to_string(),
+        }),
+        executor::Error::Memory { .. }
+        | executor::Error::Bootstrap { .. }
+        | executor::Error::Unreachable { .. } => Some(Failure {
+            rank,
+            what: error.to_string(),
+        }),
+        _ => None,
+    }
+}
+
+fn go_on(survivor: Survivor, failure: &Failure) -> Result<(Hosts, Vec<u32>)> {
+    let went = survivor.regroup(failure.rank);
+    went.map_err(|error| anyhow!(error).context(format!("after {failure}")))
+}

@@ -1,0 +1,665 @@
+//! Ranks that others start: by hand, by launchers, in network namespaces, and in the presence of faults. What cannot run
+//! here is reported as not run, by name.
+
+use std::io::Read;
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
+
+/// Nothing that is right takes so long, on a busy machine either.
+const LONG: Duration = Duration::from_secs(120);
+
+const SHORT: [&str; 9] = ["all-reduce", "-b", "8", "-e", "256K", "-f", "64", "-n", "2"];
+
+type Test = fn() -> Result<Completion, Failed>;
+
+const TESTS: [(&str, Test); 19] = [
+    ("launchers::by_hand_with_a_file", by_hand_with_a_file),
+    ("launchers::by_hand_with_an_id", by_hand_with_an_id),
+    (
+        "launchers::by_hand_with_an_address",
+        by_hand_with_an_address,
+    ),
+    ("launchers::torchrun_variables", torchrun_variables),
+    ("launchers::torchrun", torchrun),
+    ("launchers::open_mpi", open_mpi),
+    ("launchers::mpich", mpich),
+    ("launchers::srun", srun),
+    ("launchers::a_plan_for_two_hosts", a_plan_for_two_hosts),
+    ("launchers::network_namespaces", network_namespaces),
+    ("faults::a_killed_rank_is_named", a_killed_rank_is_named),
+    ("faults::a_stopped_rank_is_named", a_stopped_rank_is_named),
+    ("faults::survivors_finish", survivors_finish),
+    ("faults::a_missing_rank_is_named", a_missing_rank_is_named),
+    (
+        "faults::two_ranks_with_one_number",
+        two_ranks_with_one_number,
+    ),
+    ("faults::a_wrong_token", a_wrong_token),
+    ("faults::a_taken_port", a_taken_port),
+    ("faults::another_plan", another_plan),
+    ("faults::a_garbage_client", a_garbage_client),
+];
+
+fn main() -> std::process::ExitCode {
+    let arguments = Arguments::from_args();
+    let trial = |(name, test): (&str, Test)| Trial::ignorable_test(name, test);
+    libtest_mimic::run(&arguments, TESTS.into_iter().map(trial).collect()).exit_code()
+}
+
+fn not_run(why: &str) -> Result<Completion, Failed> {
+    Ok(Completion::ignored_with(format!("not run: {why}")))
+}
+
+/// `topo`, with nothing in the environment that a launcher may have set, on the loopback interface.
+fn topo() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_topo"));
+    clean(&mut command);
+    command.args(["run"]);
+    command
+}
+
+fn clean(command: &mut Command) {
+    command
+        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy().into_owned();
+        let foreign = [
+            "NCCL_",
+            "OMPI_",
+            "PMI",
+            "SLURM_",
+            "TORCHELASTIC_",
+            "MASTER_",
+            "TOPO_",
+        ];
+        let names = [
+            "RANK",
+            "WORLD_SIZE",
+            "LOCAL_RANK",
+            "LOCAL_WORLD_SIZE",
+            "COLUMNS",
+        ];
+        if foreign.iter().any(|it| text.starts_with(it)) || names.contains(&text.as_str()) {
+            command.env_remove(name);
+        }
+    }
+    command
+        .env("NCCL_SOCKET_IFNAME", "=lo")
+        .env("NCCL_SOCKET_FAMILY", "AF_INET")
+        .env("COLUMNS", "200");
+}
+
+/// Processes that end with the test.
+struct Ranks(Vec<Child>);
+
+impl Drop for Ranks {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            // One that has ended already needs neither.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+struct Said {
+    out: String,
+    err: String,
+    status: Option<i32>,
+}
+
+impl Ranks {
+    /// Starts ranks, each with what `make` adds.
+    fn start(ranks: u32, make: impl Fn(u32, &mut Command)) -> Result<Self, Failed> {
+        let mut all = Self(Vec::new());
+        for rank in 0..ranks {
+            let mut command = topo();
+            // Two ranks on each host.
+            command.env("NCCL_HOSTID", format!("host{}", rank / 2));
+            make(rank, &mut command);
+            all.0.push(command.spawn()?);
+        }
+        Ok(all)
+    }
+
+    /// Waits for all, and gives what they said. What hangs is a failure.
+    fn finish(mut self) -> Result<Vec<Said>, Failed> {
+        let until = Instant::now() + LONG;
+        let mut said = Vec::new();
+        for (rank, child) in self.0.iter_mut().enumerate() {
+            let status = loop {
+                if let Some(status) = child.try_wait()? {
+                    break status;
+                }
+                if Instant::now() > until {
+                    return Err(format!("rank {rank} hangs").into());
+                }
+                std::thread::yield_now();
+                std::thread::park_timeout(Duration::from_millis(5));
+            };
+            let (mut out, mut err) = (String::new(), String::new());
+            if let Some(pipe) = &mut child.stdout {
+                pipe.read_to_string(&mut out)?;
+            }
+            if let Some(pipe) = &mut child.stderr {
+                pipe.read_to_string(&mut err)?;
+            }
+            said.push(Said {
+                out,
+                err,
+                status: status.code(),
+            });
+        }
+        Ok(said)
+    }
+}
+
+fn check(holds: bool, what: impl FnOnce() -> String) -> Result<(), Failed> {
+    if holds { Ok(()) } else { Err(what().into()) }
+}
+
+/// Rank 0 printed the table, and all elements were right.
+fn all_right(said: &[Said]) -> Result<Completion, Failed> {
+    for (rank, it) in said.iter().enumerate() {
+        check(it.status == Some(0), || format!("rank {rank}: {}", it.err))?;
+        let table = it.out.contains("every element is right");
+        check(table == (rank == 0), || format!("rank {rank}: {}", it.out))?;
+    }
+    Ok(Completion::Completed)
+}
+
+/// All ranks but those that were started to fail end with an error that says so.
+fn all_say(said: &[Said], but: &[usize], words: &[&str]) -> Result<(), Failed> {
+    for (rank, it) in said
+        .iter()
+        .enumerate()
+        .filter(|(rank, _)| !but.contains(rank))
+    {
+        let says = words.iter().all(|words| it.err.contains(words));
+        check(it.status == Some(2) && says, || {
+            format!("rank {rank} ended with {:?}: {}", it.status, it.err)
+        })?;
+    }
+    Ok(())
+}
+
+fn folder() -> Result<(tempfile::TempDir, String), Failed> {
+    let folder = tempfile::tempdir()?;
+    let place = format!("file:{}", folder.path().join("meeting").display());
+    Ok((folder, place))
+}
+
+fn number(of: u32) -> String {
+    of.to_string()
+}
+
+fn by_hand_with_a_file() -> Result<Completion, Failed> {
+    let (folder, place) = folder()?;
+    // One that another job left.
+    let left = format!("topo1-{}@127.0.0.1:1\n", "ab".repeat(32));
+    std::fs::write(folder.path().join("meeting"), left)?;
+    let said = Ranks::start(3, |rank, command| {
+        command.args([
+            "--rank",
+            &number(rank),
+            "--world",
+            "3",
+            "--rendezvous",
+            &place,
+        ]);
+        command.args(SHORT);
+    })?
+    .finish()?;
+    check(
+        said[0].out.contains("SHM for 1, NET for 1, TCP by lo"),
+        || said[0].out.clone(),
+    )?;
+    check(!folder.path().join("meeting").exists(), || {
+        "the file is left".to_owned()
+    })?;
+    all_right(&said)
+}
+
+/// An address of the loopback network that no other test has, and no other run of them at this time.
+fn address() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(1);
+    let process = std::process::id();
+    let next = NEXT.fetch_add(1, Ordering::Relaxed);
+    format!(
+        "127.{}.{}.{next}",
+        1 + process / 200 % 200,
+        1 + process % 200
+    )
+}
+
+/// A port that nobody takes by chance at such an address.
+const PORT: u16 = 29_400;
+
+fn id(addresses: &[&str]) -> Result<String, Failed> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_topo"));
+    let roots: Vec<String> = addresses.iter().map(|it| format!("{it}:{PORT}")).collect();
+    let output = command.args(["id", &roots.join(",")]).output()?;
+    Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+}
+
+fn by_hand_with_an_id() -> Result<Completion, Failed> {
+    let id = id(&[&address(), &address()])?;
+    let said = Ranks::start(4, |rank, command| {
+        command.args(["--rank", &number(rank), "--world", "4", "--id", &id]);
+        command.args(SHORT).args(["--sockets", "2", "--checksums"]);
+    })?
+    .finish()?;
+    all_right(&said)
+}
+
+fn by_hand_with_an_address() -> Result<Completion, Failed> {
+    let place = format!("tcp:{}:{PORT}", address());
+    let said = Ranks::start(2, |rank, command| {
+        command.args([
+            "--rank",
+            &number(rank),
+            "--world",
+            "2",
+            "--rendezvous",
+            &place,
+        ]);
+        command.args(SHORT);
+    })?
+    .finish()?;
+    check(said[0].err.contains("TOPO_SECRET"), || said[0].err.clone())?;
+    all_right(&said)
+}
+
+fn torchrun_variables() -> Result<Completion, Failed> {
+    let address = address();
+    let said = Ranks::start(2, |rank, command| {
+        command
+            .env("RANK", number(rank))
+            .env("WORLD_SIZE", "2")
+            .env("MASTER_ADDR", &address)
+            .env("MASTER_PORT", "29500")
+            .env("TOPO_SECRET", "a secret")
+            .args(SHORT);
+    })?
+    .finish()?;
+    check(said[0].out.contains("started by torchrun"), || {
+        said[0].out.clone()
+    })?;
+    all_right(&said)
+}
+
+/// Whether a program is there.
+fn has(program: &str) -> bool {
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&paths).any(|folder| folder.join(program).is_file())
+}
+
+/// Runs a launcher that starts two ranks here.
+fn launch(program: &Path, arguments: &[&str], by: &str) -> Result<Completion, Failed> {
+    let mut command = Command::new(program);
+    clean(&mut command);
+    command
+        .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+        .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+        .env("PRTE_ALLOW_RUN_AS_ROOT", "1")
+        .env("PRTE_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+        .args(arguments)
+        .arg(env!("CARGO_BIN_EXE_topo"))
+        .arg("run")
+        .args(SHORT);
+    let ended = Ranks(vec![command.spawn()?]).finish()?;
+    let Said { out, err, status } = &ended[0];
+    let well = *status == Some(0)
+        && out.contains(&format!("started by {by}"))
+        && out.contains("every element is right");
+    check(well, || format!("{status:?}\n{out}\n{err}"))?;
+    Ok(Completion::Completed)
+}
+
+/// Where `cargo xtask peers` installs what the system does not have.
+fn peer(path: &str) -> PathBuf {
+    let target = Path::new(env!("CARGO_BIN_EXE_topo")).ancestors().nth(2);
+    target.unwrap_or(Path::new(".")).join("peers").join(path)
+}
+
+fn torchrun() -> Result<Completion, Failed> {
+    if !has("torchrun") {
+        return not_run("torchrun is not installed");
+    }
+    let arguments = ["--nproc-per-node", "2", "--no-python"];
+    launch(Path::new("torchrun"), &arguments, "torchrun")
+}
+
+fn open_mpi() -> Result<Completion, Failed> {
+    // MPICH has a program of that name too.
+    let version = Command::new("mpirun").arg("--version").output();
+    let is_open = |it: &Output| String::from_utf8_lossy(&it.stdout).contains("Open MPI");
+    if !version.as_ref().is_ok_and(is_open) {
+        return not_run("Open MPI's mpirun is not installed");
+    }
+    launch(
+        Path::new("mpirun"),
+        &["--oversubscribe", "-n", "2"],
+        "Open MPI",
+    )
+}
+
+fn mpich() -> Result<Completion, Failed> {
+    let program = if has("mpiexec.hydra") {
+        PathBuf::from("mpiexec.hydra")
+    } else {
+        peer("mpich/bin/mpiexec.hydra")
+    };
+    if program.is_absolute() && !program.is_file() {
+        return not_run("MPICH's mpiexec.hydra is not installed");
+    }
+    launch(&program, &["-n", "2"], "MPICH")
+}
+
+fn srun() -> Result<Completion, Failed> {
+    let works = Command::new("srun").args(["-n", "1", "true"]).output();
+    if !works.is_ok_and(|it| it.status.success()) {
+        return not_run("there is no Slurm to run steps of");
+    }
+    launch(Path::new("srun"), &["-n", "2"], "srun")
+}
+
+fn a_plan_for_two_hosts() -> Result<Completion, Failed> {
+    let (folder, place) = folder()?;
+    let plan = folder.path().join("plan.json");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_topo"));
+    clean(&mut command);
+    let made = command
+        .args([
+            "plan",
+            "topologies/dgx-a100",
+            "--gpus",
+            "0,1",
+            "--hosts",
+            "2",
+            "-o",
+        ])
+        .arg(&plan)
+        .output()?;
+    if !made.status.success() {
+        return Err(String::from_utf8_lossy(&made.stderr).into_owned().into());
+    }
+    let said = Ranks::start(4, |rank, command| {
+        command.arg(&plan).args(SHORT);
+        command.args([
+            "--rank",
+            &number(rank),
+            "--world",
+            "4",
+            "--rendezvous",
+            &place,
+        ]);
+    })?
+    .finish()?;
+    all_right(&said)?;
+    // The same plan with its hosts' ranks apart.
+    let said = Ranks::start(4, |rank, command| {
+        command.env("NCCL_HOSTID", format!("host{}", rank % 2));
+        command.arg(&plan).args(SHORT);
+        command.args([
+            "--rank",
+            &number(rank),
+            "--world",
+            "4",
+            "--rendezvous",
+            &place,
+        ]);
+    })?
+    .finish()?;
+    all_say(&said, &[], &["the plan is for other machines"])?;
+    // And with too few ranks.
+    let said = Ranks::start(2, |rank, command| {
+        command.arg(&plan).args(SHORT);
+        command.args([
+            "--rank",
+            &number(rank),
+            "--world",
+            "2",
+            "--rendezvous",
+            &place,
+        ]);
+    })?
+    .finish()?;
+    all_say(&said, &[], &["4 ranks", "2 were started"])?;
+    Ok(Completion::Completed)
+}
+
+/// The exit status of the rehearsal where it cannot run.
+const MISSING: i32 = 77;
+
+fn network_namespaces() -> Result<Completion, Failed> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut command = Command::new(root.join("scripts/rehearse-hosts"));
+    clean(&mut command);
+    let name = format!("topo{}", std::process::id());
+    command
+        .env("NCCL_SOCKET_IFNAME", "eth")
+        .env("TOPO_SECRET", "a secret")
+        .args(["--hosts", "2", "--ranks", "2", "--name", &name, "--"])
+        .arg(env!("CARGO_BIN_EXE_topo"))
+        .args([
+            "run",
+            "all-reduce",
+            "-b",
+            "8",
+            "-e",
+            "1M",
+            "-f",
+            "64",
+            "-n",
+            "2",
+        ]);
+    let said = Ranks(vec![command.spawn()?]).finish()?;
+    let Said { out, err, status } = &said[0];
+    if *status == Some(MISSING) {
+        return not_run(err.trim().trim_start_matches("not run: "));
+    }
+    let well = *status == Some(0)
+        && out.contains("SHM for 1, NET for 2, TCP by eth0")
+        && out.contains("every element is right");
+    check(well, || format!("{status:?}\n{out}\n{err}"))?;
+    Ok(Completion::Completed)
+}
+
+/// Four ranks on two hosts that are busy for long, once all have met.
+fn busy(place: &str, time: &str, more: &[&str]) -> Result<Ranks, Failed> {
+    let ranks = Ranks::start(4, |rank, command| {
+        command.args([
+            "--rank",
+            &number(rank),
+            "--world",
+            "4",
+            "--rendezvous",
+            place,
+        ]);
+        command
+            .args(["all-reduce", "-b", "64K", "-e", "64K", "--time", time])
+            .args(more);
+    })?;
+    // Rank 0 removes the file when all have met.
+    let file = PathBuf::from(place.trim_start_matches("file:"));
+    let until = Instant::now() + LONG;
+    for there in [true, false] {
+        while file.exists() != there {
+            check(Instant::now() < until, || {
+                "the ranks do not meet".to_owned()
+            })?;
+            std::thread::park_timeout(Duration::from_millis(2));
+        }
+    }
+    Ok(ranks)
+}
+
+fn signal(child: &Child, name: &str) -> Result<(), Failed> {
+    let done = Command::new("kill")
+        .args([name, &child.id().to_string()])
+        .status()?;
+    check(done.success(), || format!("kill {name} does not work"))
+}
+
+fn a_killed_rank_is_named() -> Result<Completion, Failed> {
+    for victim in [0, 3] {
+        let (_folder, place) = folder()?;
+        let ranks = busy(&place, "2000", &[])?;
+        signal(&ranks.0[victim], "-KILL")?;
+        let said = ranks.finish()?;
+        all_say(
+            &said,
+            &[victim],
+            &[&format!("rank {victim}: process"), "on host"],
+        )?;
+    }
+    Ok(Completion::Completed)
+}
+
+fn a_stopped_rank_is_named() -> Result<Completion, Failed> {
+    let (_folder, place) = folder()?;
+    let ranks = busy(&place, "60000", &[])?;
+    signal(&ranks.0[2], "-STOP")?;
+    let mut ranks = ranks;
+    let stopped = ranks.0.remove(2);
+    let stopped = Ranks(vec![stopped]);
+    let said = ranks.finish()?;
+    drop(stopped);
+    all_say(&said, &[], &["rank 2: process", "on host"])?;
+    Ok(Completion::Completed)
+}
+
+fn survivors_finish() -> Result<Completion, Failed> {
+    for victim in [0, 2] {
+        let (_folder, place) = folder()?;
+        let ranks = busy(&place, "2000", &["--survive"])?;
+        signal(&ranks.0[victim], "-KILL")?;
+        let said = ranks.finish()?;
+        let first = usize::from(victim == 0);
+        for (rank, it) in said.iter().enumerate().filter(|(rank, _)| *rank != victim) {
+            check(it.status == Some(0), || format!("rank {rank}: {}", it.err))?;
+            let table = it.out.contains("all-reduce of 3 processes")
+                && it.out.contains(&format!("rank {victim}: "))
+                && it.out.contains("every element is right");
+            check(table == (rank == first), || {
+                format!("rank {rank}: {}", it.out)
+            })?;
+        }
+    }
+    Ok(Completion::Completed)
+}
+
+fn a_missing_rank_is_named() -> Result<Completion, Failed> {
+    let (_folder, place) = folder()?;
+    let said = Ranks::start(2, |rank, command| {
+        command.args([
+            "--rank",
+            &number(rank),
+            "--world",
+            "3",
+            "--rendezvous",
+            &place,
+        ]);
+        command.args(SHORT).args(["--join-timeout", "3"]);
+    })?
+    .finish()?;
+    all_say(&said, &[], &["rank 2: it did not come within 3 s"])?;
+    Ok(Completion::Completed)
+}
+
+fn two_ranks_with_one_number() -> Result<Completion, Failed> {
+    let (_folder, place) = folder()?;
+    let said = Ranks::start(3, |rank, command| {
+        let rank = number(rank.min(1));
+        command.args(["--rank", &rank, "--world", "3", "--rendezvous", &place]);
+        command.args(SHORT);
+    })?
+    .finish()?;
+    all_say(
+        &said,
+        &[],
+        &["rank 1: two processes say that they are this rank"],
+    )?;
+    Ok(Completion::Completed)
+}
+
+fn a_wrong_token() -> Result<Completion, Failed> {
+    let address = address();
+    let (right, wrong) = (id(&[&address])?, id(&[&address])?);
+    let said = Ranks::start(2, |rank, command| {
+        let id = if rank == 0 { &right } else { &wrong };
+        command.args(["--rank", &number(rank), "--world", "2", "--id", id]);
+        command.args(SHORT).args(["--join-timeout", "3"]);
+    })?
+    .finish()?;
+    all_say(&said[..1], &[], &["rank 1: it did not come"])?;
+    all_say(&said[1..], &[], &["another token"])?;
+    Ok(Completion::Completed)
+}
+
+fn a_taken_port() -> Result<Completion, Failed> {
+    let address = address();
+    let _taken = TcpListener::bind((address.as_str(), PORT))?;
+    let id = id(&[&address])?;
+    let said = Ranks::start(1, |_, command| {
+        command
+            .args(["--rank", "0", "--world", "2", "--id", &id])
+            .args(SHORT);
+    })?
+    .finish()?;
+    all_say(&said, &[], &["rank 0 holds the root", "cannot listen"])?;
+    Ok(Completion::Completed)
+}
+
+fn another_plan() -> Result<Completion, Failed> {
+    let (_folder, place) = folder()?;
+    let said = Ranks::start(2, |rank, command| {
+        command.args([
+            "--rank",
+            &number(rank),
+            "--world",
+            "2",
+            "--rendezvous",
+            &place,
+        ]);
+        command.args(SHORT).args(["--channels", &number(rank + 1)]);
+    })?
+    .finish()?;
+    all_say(
+        &said,
+        &[],
+        &["runs something else", "give all ranks the same plan"],
+    )?;
+    Ok(Completion::Completed)
+}
+
+fn a_garbage_client() -> Result<Completion, Failed> {
+    use std::io::Write;
+    let address = address();
+    let id = id(&[&address])?;
+    let ranks = Ranks::start(2, |rank, command| {
+        command
+            .args(["--rank", &number(rank), "--world", "2", "--id", &id])
+            .args(SHORT);
+    })?;
+    // As soon as the root listens, or after it is done.
+    let until = Instant::now() + Duration::from_secs(5);
+    while Instant::now() < until {
+        if let Ok(mut stream) = TcpStream::connect((address.as_str(), PORT)) {
+            // It may be turned away in the middle.
+            let _ = stream.write_all(&[0xa5; 300_000]);
+            break;
+        }
+        std::thread::park_timeout(Duration::from_millis(1));
+    }
+    all_right(&ranks.finish()?)
+}

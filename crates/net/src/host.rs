@@ -1,0 +1,65 @@
+//! What tells this host from others.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+/// This host, as ranks on it see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Host {
+    /// Equal for ranks that can share memory.
+    pub identity: u64,
+    /// Its name, for messages.
+    pub name: String,
+}
+
+impl Host {
+    /// This one. `named` (NCCL's `NCCL_HOSTID`) takes the place of everything that is looked at.
+    ///
+    /// Otherwise hosts are told apart by the kernel's boot, and on one kernel by the namespaces of processes and of the
+    /// network: ranks in different ones cannot open each other's memory, or stand for different hosts.
+    pub fn this(named: Option<&str>) -> Self {
+        let node = rustix::system::uname();
+        let name = node.nodename().to_string_lossy().into_owned();
+        if let Some(named) = named.filter(|it| !it.is_empty()) {
+            return Self {
+                identity: hash(named.as_bytes()),
+                name: format!("{name} ({named})"),
+            };
+        }
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        let namespace =
+            |kind: &str| fs::metadata(format!("/proc/self/ns/{kind}")).map_or(0, |it| it.ino());
+        let text = format!(
+            "{name} {} {} {}",
+            boot.trim(),
+            namespace("pid"),
+            namespace("net")
+        );
+        Self {
+            identity: hash(text.as_bytes()),
+            name,
+        }
+    }
+}
+
+/// FNV-1a, which is the same in every version of this program.
+fn hash(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_is_itself_and_can_be_named() {
+        assert_eq!(Host::this(None), Host::this(Some("")));
+        assert_ne!(
+            Host::this(Some("a")).identity,
+            Host::this(Some("b")).identity
+        );
+        assert!(Host::this(Some("a")).name.ends_with("(a)"));
+    }
+}

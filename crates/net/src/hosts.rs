@@ -1,0 +1,465 @@
+//! Joining ranks of several hosts, and the bootstrap of their communicator.
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bootstrap::interface::{self, Interface, Wanted};
+use bootstrap::member::Meeting;
+use bootstrap::socket::service::{self, Service};
+use bootstrap::socket::{Config, listen};
+use bootstrap::{Key, PeerInfo, Timing};
+use executor::bootstrap::{Bootstrap, Offer};
+use executor::{Error, Failure, Network, Route, Transport};
+use shared_memory::Bell;
+use shared_memory::fifo::relay::{Inflow, Outflow};
+
+use crate::host::Host;
+use crate::proxy::thread::{Common, Proxy, Way, bell};
+use crate::reach::{Reached, agree, reached};
+use crate::regroup::Survivor;
+
+/// How a rank joins.
+#[derive(Debug)]
+pub struct Options {
+    /// The own rank.
+    pub rank: u32,
+    /// Ranks.
+    pub ranks: u32,
+    /// What the ranks know.
+    pub key: Key,
+    /// How the ring is found.
+    pub meeting: Meeting,
+    /// Roots that are in this process.
+    pub roots: Vec<(u32, TcpListener)>,
+    /// Which interfaces are used.
+    pub interfaces: Wanted,
+    /// This host.
+    pub host: Host,
+    /// Version of the program.
+    pub version: String,
+    /// Fingerprint of everything that all ranks must agree on.
+    pub fingerprint: [u8; 32],
+    /// The device that this rank drives; empty if none.
+    pub device: String,
+    /// How long things may take.
+    pub timing: Timing,
+    /// Whether ranks of one host may share memory (NCCL's `NCCL_SHM_DISABLE` says no).
+    pub share_memory: bool,
+    /// Sockets of each connection between hosts.
+    pub sockets: u16,
+    /// Whether what goes between hosts carries checksums.
+    pub checks: bool,
+    /// By channel: the NIC that the plan names; by number of the channel if it names none.
+    pub nics: Vec<u32>,
+}
+
+/// The bootstrap of a rank among ranks of several hosts.
+pub struct Hosts {
+    rank: u32,
+    ranks: u32,
+    infos: Vec<PeerInfo>,
+    transports: Vec<Transport>,
+    reached: Reached,
+    key: Key,
+    generation: u64,
+    base: Arc<Base>,
+    gathering: TcpListener,
+    spare_cores: bool,
+    /// Before the service, for what was posted is sent before this rank says that it is done.
+    proxies: Vec<Proxy>,
+    service: Option<Service>,
+    listeners: Vec<TcpListener>,
+    bell: Bell,
+    alarms: Arc<[std::os::fd::OwnedFd]>,
+}
+
+/// How long posting what is left may take at the end.
+const DRAIN_TIME: Duration = Duration::from_secs(5);
+
+/// What stays the same in every communicator that comes out of a job.
+#[derive(Debug)]
+pub(crate) struct Base {
+    interfaces: Vec<Interface>,
+    host: Host,
+    version: String,
+    fingerprint: [u8; 32],
+    device: String,
+    pub timing: Timing,
+    share_memory: bool,
+    sockets: u16,
+    checks: bool,
+    nics: Vec<u32>,
+}
+
+impl Base {
+    /// Listens on the first interface, at a free port.
+    pub fn listen(&self) -> std::io::Result<TcpListener> {
+        listen(self.interfaces[0].address)
+    }
+}
+
+/// What differs.
+pub(crate) struct Ring {
+    pub rank: u32,
+    pub ranks: u32,
+    pub key: Key,
+    pub meeting: Meeting,
+    pub roots: Vec<(u32, TcpListener)>,
+    pub listener: TcpListener,
+    pub generation: u64,
+}
+
+impl Hosts {
+    /// Meets the other ranks, and finds out how each is reached.
+    ///
+    /// # Errors
+    /// They do not come, do not agree, or there is no interface; the error names the culprit.
+    pub fn join(options: Options) -> Result<Self, Error> {
+        let Options { rank, ranks, .. } = options;
+        let refused = |why: String| Error::Bootstrap { rank, why };
+        let all = interface::list().map_err(|error| refused(error.to_string()))?;
+        let interfaces = interface::choose(&all, &options.interfaces).map_err(refused)?;
+        let base = Base {
+            interfaces,
+            host: options.host,
+            version: options.version,
+            fingerprint: options.fingerprint,
+            device: options.device,
+            timing: options.timing,
+            share_memory: options.share_memory,
+            sockets: options.sockets.clamp(1, 64),
+            checks: options.checks,
+            nics: options.nics,
+        };
+        let listener = base.listen().map_err(|error| refused(error.to_string()))?;
+        Self::meet(
+            Arc::new(base),
+            Ring {
+                rank,
+                ranks,
+                key: options.key,
+                meeting: options.meeting,
+                roots: options.roots,
+                listener,
+                generation: 0,
+            },
+        )
+    }
+
+    pub(crate) fn meet(base: Arc<Base>, ring: Ring) -> Result<Self, Error> {
+        let Ring { rank, ranks, .. } = ring;
+        let system = |error: std::io::Error| Error::Bootstrap {
+            rank,
+            why: error.to_string(),
+        };
+        let nics: std::io::Result<Vec<TcpListener>> = base
+            .interfaces
+            .iter()
+            .map(|it| listen(it.address))
+            .collect();
+        let listeners = nics.map_err(system)?;
+        let addresses: std::io::Result<Vec<SocketAddr>> =
+            listeners.iter().map(TcpListener::local_addr).collect();
+        let info = PeerInfo {
+            rank,
+            version: base.version.clone(),
+            fingerprint: base.fingerprint,
+            host: base.host.identity,
+            host_name: base.host.name.clone(),
+            process: std::process::id(),
+            device: base.device.clone(),
+            address: base.interfaces[0].address,
+            nics: addresses.map_err(system)?,
+        };
+        // Those that go on after a failure gather where the rank listened before.
+        let gathering = ring.listener.try_clone().map_err(system)?;
+        let service = Service::join(Config {
+            key: ring.key.clone(),
+            ranks,
+            meeting: ring.meeting,
+            roots: ring.roots,
+            listener: ring.listener,
+            info,
+            timing: base.timing,
+        });
+        let service = service.map_err(|error| of_service(rank, error))?;
+        let infos = service.infos();
+        let (transports, fallen_back) =
+            agree(&service, &infos, rank, base.share_memory, base.timing.join)?;
+        let reached = reached(&infos, &transports, rank, fallen_back, &base.interfaces);
+        let (bell, alarms) = bell(listeners.len()).map_err(system)?;
+        let here = transports.iter().filter(|it| **it != Transport::Net);
+        let threads = here.count() * (1 + listeners.len());
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        Ok(Self {
+            rank,
+            ranks,
+            infos,
+            transports,
+            reached,
+            key: ring.key,
+            generation: ring.generation,
+            base,
+            gathering,
+            spare_cores: threads <= cores,
+            proxies: Vec::new(),
+            service: Some(service),
+            listeners,
+            bell,
+            alarms,
+        })
+    }
+
+    /// The ranks of one colour as a communicator of their own, in the order of `order` and then of their ranks; none for a
+    /// colour below 0. All ranks call it together.
+    ///
+    /// # Errors
+    /// The others do not, or fail.
+    pub fn split(&mut self, colour: i32, order: i32) -> Result<Option<Self>, Error> {
+        let rank = self.rank;
+        let system = |error: std::io::Error| Error::Bootstrap {
+            rank,
+            why: error.to_string(),
+        };
+        let listener = self.base.listen().map_err(system)?;
+        let address = listener.local_addr().map_err(system)?;
+        let told = postcard::to_allocvec(&(colour, order, address)).unwrap_or_default();
+        let all = self.service()?.exchange(told, self.base.timing.join);
+        let all = all.map_err(|error| of_service(rank, error))?;
+        self.generation += 1;
+        if colour < 0 {
+            return Ok(None);
+        }
+        let mut members: Vec<(i32, u32, SocketAddr)> = Vec::new();
+        for (part, rank) in all.iter().zip(0..) {
+            let (theirs, order, address): (i32, i32, SocketAddr) = postcard::from_bytes(part)
+                .map_err(|_| Error::Bootstrap {
+                    rank: self.rank,
+                    why: format!("rank {rank} says nothing sensible of how to split"),
+                })?;
+            if theirs == colour {
+                members.push((order, rank, address));
+            }
+        }
+        members.sort_unstable_by_key(|(order, rank, _)| (*order, *rank));
+        let place = members
+            .iter()
+            .position(|(_, it, _)| *it == rank)
+            .unwrap_or(0);
+        let (_, _, next) = members[(place + 1) % members.len()];
+        let key = self.key.child(&format!("split {colour}"), self.generation);
+        let ring = Ring {
+            rank: place as u32,
+            ranks: members.len() as u32,
+            key,
+            meeting: Meeting::Known(next),
+            roots: Vec::new(),
+            listener,
+            generation: 0,
+        };
+        Self::meet(Arc::clone(&self.base), ring).map(Some)
+    }
+
+    /// By what this rank can go on should others fail. To be taken before the communicator is made.
+    ///
+    /// # Errors
+    /// There is no descriptor left.
+    pub fn survivor(&self) -> Result<Survivor, Error> {
+        let listener = self
+            .gathering
+            .try_clone()
+            .map_err(|error| Error::Bootstrap {
+                rank: self.rank,
+                why: error.to_string(),
+            })?;
+        Ok(Survivor {
+            rank: self.rank,
+            infos: self.infos.clone(),
+            key: self.key.clone(),
+            generation: self.generation,
+            base: Arc::clone(&self.base),
+            listener,
+        })
+    }
+
+    /// How the others are reached.
+    pub const fn reached(&self) -> &Reached {
+        &self.reached
+    }
+
+    /// What all ranks say of themselves.
+    pub fn infos(&self) -> &[PeerInfo] {
+        &self.infos
+    }
+
+    /// The key of this communicator.
+    pub const fn key(&self) -> &Key {
+        &self.key
+    }
+
+    fn service(&self) -> Result<&Service, Error> {
+        self.service.as_ref().ok_or_else(|| Error::Bootstrap {
+            rank: self.rank,
+            why: "the communicator has ended".to_owned(),
+        })
+    }
+
+    /// The NIC of a route: what the plan says, or the channel's number.
+    fn nic(&self, route: &Route, nics: usize) -> usize {
+        let named = self.base.nics.get(usize::from(route.channel));
+        named.map_or(usize::from(route.channel), |it| *it as usize) % nics.max(1)
+    }
+}
+
+pub(crate) fn of_service(rank: u32, error: service::Error) -> Error {
+    match error {
+        service::Error::Failed(failure) => Error::Aborted {
+            rank,
+            failure: Failure {
+                rank: failure.rank,
+                what: failure.what,
+            },
+        },
+        other => Error::Bootstrap {
+            rank,
+            why: other.to_string(),
+        },
+    }
+}
+
+impl Bootstrap for Hosts {
+    fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    fn ranks(&self) -> u32 {
+        self.ranks
+    }
+
+    fn shares_memory(&self, peer: u32) -> bool {
+        peer == self.rank
+    }
+
+    fn transport(&self, peer: u32) -> Transport {
+        self.transports[peer as usize]
+    }
+
+    fn network(&mut self) -> Option<&mut dyn Network> {
+        let far = self.transports.contains(&Transport::Net);
+        far.then_some(self as &mut dyn Network)
+    }
+
+    fn publish(&mut self, name: &str, offer: Offer) -> Result<(), Error> {
+        self.service()?.publish(name, offer.text.into_bytes());
+        Ok(())
+    }
+
+    fn fetch(&mut self, from: u32, name: &str, longest: Duration) -> Result<Offer, Error> {
+        let value = self.service()?.fetch(from, name, longest);
+        let value = value.map_err(|error| of_service(self.rank, error))?;
+        Ok(Offer {
+            text: String::from_utf8_lossy(&value).into_owned(),
+            segment: None,
+        })
+    }
+
+    fn fail(&mut self, failure: &Failure) {
+        if let Some(service) = &self.service {
+            service.fail(bootstrap::Failure::new(failure.rank, failure.what.clone()));
+        }
+    }
+
+    fn failure(&mut self, waiting_for: Option<u32>) -> Option<Failure> {
+        let failure = self.service.as_ref()?.failure(waiting_for)?;
+        Some(Failure {
+            rank: failure.rank,
+            what: failure.what,
+        })
+    }
+}
+
+impl Network for Hosts {
+    fn begin(&mut self, own_bell: Bell) {
+        let Some(service) = &self.service else {
+            return;
+        };
+        let common = Common {
+            key: self.key.clone(),
+            rank: self.rank,
+            places: self.infos.iter().map(PeerInfo::place).collect(),
+            alarm: service.alarm(),
+            bell: self.bell.clone(),
+            own_bell,
+            alarms: Arc::clone(&self.alarms),
+            spare_cores: self.spare_cores,
+        };
+        for (listener, nic) in self.listeners.drain(..).zip(0..) {
+            match Proxy::start(&common, nic, listener) {
+                Ok(proxy) => self.proxies.push(proxy),
+                Err(error) => {
+                    let what = format!("the proxy of NIC {nic} cannot be started: {error}");
+                    service.fail(bootstrap::Failure::new(self.rank, what));
+                }
+            }
+        }
+    }
+
+    fn bell(&self) -> Bell {
+        self.bell.clone()
+    }
+
+    fn send(&mut self, route: &Route, slots: Box<dyn Outflow>) -> Result<(), Error> {
+        let nic = self.nic(route, self.proxies.len());
+        let theirs = &self.infos[route.to as usize].nics;
+        let to = theirs[self.nic(route, theirs.len())];
+        let way = Way {
+            to,
+            sockets: self.base.sockets,
+            checks: self.base.checks,
+            longest: self.base.timing.silence,
+        };
+        let Some(proxy) = self.proxies.get(nic) else {
+            return Err(self.no_proxy());
+        };
+        let sent = proxy.send(route, slots, &way);
+        sent.map_err(|failure| of_service(self.rank, service::Error::Failed(failure)))
+    }
+
+    fn receive(&mut self, route: &Route, slots: Box<dyn Inflow>) -> Result<(), Error> {
+        let nic = self.nic(route, self.proxies.len());
+        match self.proxies.get(nic) {
+            Some(proxy) => {
+                proxy.receive(route, slots);
+                Ok(())
+            }
+            None => Err(self.no_proxy()),
+        }
+    }
+}
+
+impl Hosts {
+    fn no_proxy(&self) -> Error {
+        Error::Bootstrap {
+            rank: self.rank,
+            why: "there is no proxy that could carry data to other hosts".to_owned(),
+        }
+    }
+}
+
+impl Drop for Hosts {
+    fn drop(&mut self) {
+        let failed = self
+            .service
+            .as_ref()
+            .is_some_and(|it| it.failure(None).is_some());
+        if !failed {
+            let until = Instant::now() + DRAIN_TIME;
+            for proxy in &self.proxies {
+                proxy.drain(until);
+            }
+        }
+        // Says that it is done, and waits for the others a little.
+        self.service = None;
+    }
+}

@@ -1,0 +1,19 @@
+//! Ranks on several hosts: they meet over sockets, those on one host share memory, and FIFOs between hosts are carried by
+//! proxies over TCP.
+//!
+//! [`Hosts::join`] meets the other ranks by a unique id and gives the [`Bootstrap`](executor::bootstrap::Bootstrap) of a
+//! communicator. The engine and the backend see FIFOs of their own process only; a thread per NIC ([`proxy`]) takes
+//! slots from them and brings what comes.
+//!
+//! In reading order: [`host`], [`hosts`], [`proxy`], [`regroup`].
+
+pub mod host;
+pub mod hosts;
+pub mod proxy;
+mod reach;
+pub mod regroup;
+
+pub use host::Host;
+pub use hosts::{Hosts, Options};
+pub use reach::Reached;
+pub use regroup::Survivor;

@@ -1,0 +1,115 @@
+//! Making the sockets of a connection: the sender connects, both prove that they know the key, and the sender says which
+//! FIFO it is about.
+
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use bootstrap::machine::Ending;
+use bootstrap::socket::blocking::Connection;
+use bootstrap::{Key, Kind};
+use executor::Route;
+use plan::Protocol;
+use serde::{Deserialize, Serialize};
+
+/// How long a stranger may take to prove that it belongs to the job.
+pub const PROOF_TIME: Duration = Duration::from_secs(10);
+
+/// What the sender says first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    from: u32,
+    to: u32,
+    channel: u16,
+    port: u8,
+    protocol: u8,
+    /// Which of the connection's sockets this is.
+    pub socket: u16,
+    /// How many there are.
+    pub sockets: u16,
+}
+
+impl Hello {
+    /// About one socket of a route.
+    pub const fn new(route: &Route, socket: u16, sockets: u16) -> Self {
+        Self {
+            from: route.from,
+            to: route.to,
+            channel: route.channel,
+            port: route.port,
+            protocol: match route.protocol {
+                Protocol::Ll => 0,
+                Protocol::Ll128 => 1,
+                Protocol::Simple => 2,
+            },
+            socket,
+            sockets,
+        }
+    }
+
+    /// The route, if this is a sensible hello to this rank.
+    pub fn route(&self, own: u32) -> Option<Route> {
+        let sensible = self.to == own && self.socket < self.sockets && self.sockets <= MOST_SOCKETS;
+        let protocol = match self.protocol {
+            0 => Protocol::Ll,
+            1 => Protocol::Ll128,
+            2 => Protocol::Simple,
+            _ => return None,
+        };
+        sensible.then_some(Route {
+            from: self.from,
+            to: self.to,
+            channel: self.channel,
+            port: self.port,
+            protocol,
+        })
+    }
+}
+
+/// Most sockets of one connection, as in NCCL.
+pub const MOST_SOCKETS: u16 = 64;
+
+/// A connection in words.
+pub fn words(route: &Route) -> String {
+    format!(
+        "the connection from rank {} to rank {} (channel {}, {})",
+        route.from, route.to, route.channel, route.protocol
+    )
+}
+
+/// Connects all sockets of a route.
+///
+/// # Errors
+/// The other side does not listen, or knows another key.
+pub fn connect(
+    route: &Route,
+    to: SocketAddr,
+    key: &Key,
+    sockets: u16,
+    longest: Duration,
+) -> Result<Vec<TcpStream>, Ending> {
+    let one = |socket| {
+        let mut connection = Connection::open(to, key, Kind::Net, longest)?;
+        let hello = postcard::to_allocvec(&Hello::new(route, socket, sockets)).unwrap_or_default();
+        connection.send(&hello)?;
+        let stream = connection.into_stream();
+        let nonblocking = stream.set_nonblocking(true);
+        nonblocking.map_err(|error| Ending::Broken(error.to_string()))?;
+        Ok(stream)
+    };
+    (0..sockets).map(one).collect()
+}
+
+/// Takes a socket that came.
+///
+/// # Errors
+/// Whoever connected does not belong to the job, or says something else than a rank would.
+pub fn accept(stream: TcpStream, key: &Key) -> Result<(Hello, TcpStream), Ending> {
+    let mut connection = Connection::accept(stream, key, PROOF_TIME)?;
+    let hello = connection.receive(PROOF_TIME)?;
+    let hello: Hello =
+        postcard::from_bytes(&hello).map_err(|error| Ending::Broken(error.to_string()))?;
+    let stream = connection.into_stream();
+    let nonblocking = stream.set_nonblocking(true);
+    nonblocking.map_err(|error| Ending::Broken(error.to_string()))?;
+    Ok((hello, stream))
+}

@@ -1,0 +1,116 @@
+//! Pipes that do worse than sockets, from a seed: they delay, stall, drop, cut, and alter what goes through.
+
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind, IoSlice};
+use std::net::TcpStream;
+
+use bootstrap::simulation::random::Random;
+
+use super::pipe::Pipe;
+
+/// What is done to a pipe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// Nothing.
+    None,
+    /// Writes take few bytes, and now and then none.
+    Trickle,
+    /// After so many bytes nothing goes through any more, and nobody hears of it.
+    Stall(u64),
+    /// After so many bytes the connection is cut.
+    Cut(u64),
+    /// A bit after so many bytes is altered.
+    Alter(u64),
+    /// So many bytes, after as many, are lost.
+    Drop(u64),
+}
+
+impl Fault {
+    /// A random one that hits within so many bytes.
+    pub const fn random(random: &mut Random, within: u64) -> Self {
+        let at = random.below(within);
+        match random.below(6) {
+            0 => Self::Trickle,
+            1 => Self::Stall(at),
+            2 => Self::Cut(at),
+            3 => Self::Alter(at),
+            4 => Self::Drop(at),
+            _ => Self::None,
+        }
+    }
+}
+
+/// A pipe around a pipe that does what its fault says to what is written.
+pub struct Faulty<P> {
+    inner: P,
+    fault: Fault,
+    random: Random,
+    written: u64,
+    /// What is still to be written.
+    queue: VecDeque<u8>,
+}
+
+impl<P: Pipe> Faulty<P> {
+    /// A pipe with a fault.
+    pub const fn new(inner: P, fault: Fault, seed: u64) -> Self {
+        Self {
+            inner,
+            fault,
+            random: Random::new(seed),
+            written: 0,
+            queue: VecDeque::new(),
+        }
+    }
+
+    fn pass(&mut self, byte: u8) {
+        let at = self.written;
+        self.written += 1;
+        match self.fault {
+            Fault::Alter(hit) if hit == at => self.queue.push_back(byte ^ 1),
+            Fault::Drop(hit) if (hit..hit * 2 + 1).contains(&at) => {}
+            Fault::Stall(hit) if at >= hit => {}
+            _ => self.queue.push_back(byte),
+        }
+    }
+}
+
+impl<P: Pipe> Pipe for Faulty<P> {
+    fn write(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        if self.fault == Fault::None {
+            return self.inner.write(pieces);
+        }
+        if let Fault::Cut(hit) = self.fault
+            && self.written >= hit
+        {
+            return Err(io::Error::new(ErrorKind::ConnectionReset, "cut by a fault"));
+        }
+        let all = pieces.iter().flat_map(|piece| piece.iter().copied());
+        let most = match self.fault {
+            Fault::Trickle => self.random.below(9) as usize,
+            _ => 64 << 10,
+        };
+        let taken: Vec<u8> = all.take(most).collect();
+        if self.queue.is_empty() {
+            taken.iter().for_each(|byte| self.pass(*byte));
+        }
+        let took = !taken.is_empty();
+        while !self.queue.is_empty() {
+            let (front, _) = self.queue.as_slices();
+            let written = self.inner.write(&[IoSlice::new(front)])?;
+            self.queue.drain(..written);
+        }
+        if took {
+            Ok(taken.len())
+        } else {
+            Err(ErrorKind::WouldBlock.into())
+        }
+    }
+
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.inner.read(into)
+    }
+
+    fn socket(&self) -> Option<&TcpStream> {
+        self.inner.socket()
+    }
+}

@@ -1,0 +1,420 @@
+//! The thread of a NIC.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use bootstrap::socket::service::Alarm;
+use bootstrap::{Failure, Key};
+use executor::Route;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use shared_memory::fifo::relay::{Inflow, Outflow};
+use shared_memory::{Bell, Item, Segment};
+
+use super::carry::{CarryError, Incoming, Outgoing};
+use super::connect::{self, words};
+use super::pipe::Pipe;
+
+/// Looks without success before the thread sleeps, if there are cores to spare.
+const LOOKS: u32 = 200;
+
+/// The longest sleep. Nothing depends on it but the notice that the end has come.
+const LONGEST_SLEEP: Duration = Duration::from_millis(500);
+
+/// How long the news that a rank is done may take.
+const NEWS_TIME: Duration = Duration::from_secs(2);
+
+/// A socket that came and whose FIFO, or whose other sockets, did not yet.
+struct Early {
+    route: Route,
+    socket: u16,
+    sockets: u16,
+    stream: TcpStream,
+}
+
+#[derive(Default)]
+struct Inbox {
+    outgoing: Vec<(Route, Outgoing)>,
+    receiving: Vec<(Route, Box<dyn Inflow>)>,
+    early: Vec<Early>,
+    ending: bool,
+    stopping: bool,
+}
+
+/// What a NIC's thread shares with those who give it work.
+struct Shared {
+    inbox: Mutex<Inbox>,
+    alarms: Arc<[OwnedFd]>,
+    own: usize,
+    key: Key,
+    rank: u32,
+    /// By rank: where it is, in words.
+    places: Arc<[String]>,
+    alarm: Alarm,
+    drained: Mutex<bool>,
+}
+
+impl Shared {
+    fn inbox(&self) -> MutexGuard<'_, Inbox> {
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wake(&self) {
+        // One that cannot count further is readable anyway.
+        let _ = rustix::io::write(&self.alarms[self.own], &1_u64.to_ne_bytes());
+    }
+}
+
+/// A NIC's thread.
+pub struct Proxy {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What all NICs' threads of a process have in common.
+pub struct Common {
+    /// What ranks know.
+    pub key: Key,
+    /// The own rank.
+    pub rank: u32,
+    /// By rank: where it is, in words.
+    pub places: Arc<[String]>,
+    /// Whom to tell of failures.
+    pub alarm: Alarm,
+    /// The bell that is rung when something is to be sent.
+    pub bell: Bell,
+    /// The rank's own bell.
+    pub own_bell: Bell,
+    /// Descriptors by which the threads are woken; one each.
+    pub alarms: Arc<[OwnedFd]>,
+    /// Whether there are cores to spare for looking without pause.
+    pub spare_cores: bool,
+}
+
+/// The bell of the threads of so many NICs, and their descriptors.
+///
+/// # Errors
+/// There is no memory, or no descriptor.
+pub fn bell(nics: usize) -> io::Result<(Bell, Arc<[OwnedFd]>)> {
+    let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+    let alarms: Result<Vec<OwnedFd>, _> = (0..nics).map(|_| eventfd(0, flags)).collect();
+    let alarms: Arc<[OwnedFd]> = alarms?.into();
+    let other = |error: shared_memory::Error| io::Error::other(error.to_string());
+    let segment = Segment::private("bell of the proxies", &[Item::Bell]).map_err(other)?;
+    let bell = segment.bell(0).map_err(other)?;
+    Ok((bell.with_alarms(Arc::clone(&alarms)), alarms))
+}
+
+impl Proxy {
+    /// Starts the thread of a NIC that listens there.
+    ///
+    /// # Errors
+    /// There is no thread.
+    pub fn start(common: &Common, nic: usize, listener: TcpListener) -> io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        let shared = Arc::new(Shared {
+            inbox: Mutex::default(),
+            alarms: Arc::clone(&common.alarms),
+            own: nic,
+            key: common.key.clone(),
+            rank: common.rank,
+            places: Arc::clone(&common.places),
+            alarm: common.alarm.clone(),
+            drained: Mutex::new(false),
+        });
+        let mut worker = Worker {
+            shared: Arc::clone(&shared),
+            listener,
+            bell: common.bell.clone(),
+            alone: common.alarms.len() == 1,
+            own_bell: common.own_bell.clone(),
+            outgoing: Vec::new(),
+            incoming: Vec::new(),
+            receiving: BTreeMap::new(),
+            early: Vec::new(),
+            ended: Vec::new(),
+            looks: if common.spare_cores { LOOKS } else { 0 },
+        };
+        let thread = std::thread::Builder::new()
+            .name(format!("proxy of NIC {nic}"))
+            .spawn(move || worker.run())?;
+        Ok(Self {
+            shared,
+            thread: Some(thread),
+        })
+    }
+
+    /// From now on carries what is posted to a FIFO.
+    ///
+    /// # Errors
+    /// The other host cannot be connected to; the text says why.
+    pub fn send(&self, route: &Route, slots: Box<dyn Outflow>, way: &Way) -> Result<(), Failure> {
+        let streams = connect::connect(route, way.to, &self.shared.key, way.sockets, way.longest);
+        let streams = streams.map_err(|ending| {
+            let place = &self.shared.places[route.to as usize];
+            let what = format!("{place}: {} to {} {ending}", words(route), way.to);
+            Failure::new(route.to, what)
+        })?;
+        let pipes = streams.into_iter().map(|it| Box::new(it) as Box<dyn Pipe>);
+        let outgoing = Outgoing::new(slots, pipes.collect(), way.checks);
+        self.shared.inbox().outgoing.push((*route, outgoing));
+        self.shared.wake();
+        Ok(())
+    }
+
+    /// From now on posts to a FIFO what comes by a route.
+    pub fn receive(&self, route: &Route, slots: Box<dyn Inflow>) {
+        self.shared.inbox().receiving.push((*route, slots));
+        self.shared.wake();
+    }
+
+    /// Sends everything that was posted, within some time.
+    pub fn drain(&self, until: Instant) {
+        self.shared.inbox().ending = true;
+        self.shared.wake();
+        let drained = || {
+            *self
+                .shared
+                .drained
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+        };
+        while !drained() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.shared.inbox().stopping = true;
+        self.shared.wake();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// How a connection is made.
+#[derive(Debug, Clone, Copy)]
+pub struct Way {
+    /// Where the receiver listens.
+    pub to: SocketAddr,
+    /// Sockets.
+    pub sockets: u16,
+    /// Whether slots carry checksums.
+    pub checks: bool,
+    /// How long connecting may take.
+    pub longest: Duration,
+}
+
+struct Worker {
+    shared: Arc<Shared>,
+    listener: TcpListener,
+    bell: Bell,
+    /// Whether this is the only thread that the bell wakes.
+    alone: bool,
+    own_bell: Bell,
+    outgoing: Vec<(Route, Outgoing)>,
+    incoming: Vec<(Route, Incoming)>,
+    receiving: BTreeMap<Route, Box<dyn Inflow>>,
+    early: Vec<Early>,
+    /// Connections that ended between two slots, and when.
+    ended: Vec<(Route, Instant)>,
+    looks: u32,
+}
+
+impl Worker {
+    fn run(&mut self) {
+        let mut looks = 0;
+        loop {
+            let ending = self.take_inbox();
+            let Some(ending) = ending else { return };
+            if self.go_on() {
+                looks = 0;
+                continue;
+            }
+            if ending && self.outgoing.iter_mut().all(|(_, it)| it.is_empty()) {
+                *self
+                    .shared
+                    .drained
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner) = true;
+            }
+            if looks < self.looks {
+                looks += 1;
+                std::hint::spin_loop();
+                continue;
+            }
+            self.bell.announce_sleep();
+            if self.go_on() {
+                looks = 0;
+            } else {
+                self.sleep();
+            }
+            if self.alone {
+                self.bell.announce_waking();
+            }
+        }
+    }
+
+    /// Takes new work; answers whether everything is to be sent now, or nothing if it is the end.
+    fn take_inbox(&mut self) -> Option<bool> {
+        let mut inbox = self.shared.inbox();
+        if inbox.stopping {
+            return None;
+        }
+        let new = !inbox.receiving.is_empty() || !inbox.early.is_empty();
+        self.outgoing.append(&mut inbox.outgoing);
+        self.receiving.extend(inbox.receiving.drain(..));
+        self.early.append(&mut inbox.early);
+        let ending = inbox.ending;
+        drop(inbox);
+        if new {
+            self.match_early();
+        }
+        Some(ending)
+    }
+
+    /// Joins sockets that came with the FIFOs that they are about.
+    fn match_early(&mut self) {
+        let routes: Vec<Route> = self.receiving.keys().copied().collect();
+        for route in routes {
+            let of = |it: &&Early| it.route == route;
+            let Some(sockets) = self.early.iter().find(of).map(|it| it.sockets) else {
+                continue;
+            };
+            if self.early.iter().filter(of).count() < usize::from(sockets) {
+                continue;
+            }
+            let (mut own, others): (Vec<Early>, Vec<Early>) = std::mem::take(&mut self.early)
+                .into_iter()
+                .partition(|it| it.route == route);
+            self.early = others;
+            own.sort_by_key(|it| it.socket);
+            let pipes = own
+                .into_iter()
+                .map(|it| Box::new(it.stream) as Box<dyn Pipe>);
+            if let Some(slots) = self.receiving.remove(&route) {
+                let incoming = Incoming::new(slots, pipes.collect());
+                self.incoming.push((route, incoming));
+            }
+        }
+    }
+
+    /// Everything goes on as far as it can; answers whether anything did.
+    fn go_on(&mut self) -> bool {
+        let mut went = false;
+        let mut over: Vec<(Route, u32, CarryError)> = Vec::new();
+        self.outgoing.retain_mut(|(route, it)| match it.go_on() {
+            Ok(slots) => {
+                went |= slots > 0;
+                true
+            }
+            Err(error) => {
+                over.push((*route, route.to, error));
+                false
+            }
+        });
+        self.incoming.retain_mut(|(route, it)| match it.go_on() {
+            Ok(slots) => {
+                went |= slots > 0;
+                true
+            }
+            // The news that the other rank is done may come a little later than the end of its connections.
+            Err(CarryError::Ended) if it.is_between_slots() => {
+                self.ended.push((*route, Instant::now()));
+                false
+            }
+            Err(error) => {
+                over.push((*route, route.from, error));
+                false
+            }
+        });
+        if went {
+            self.own_bell.ring();
+        }
+        self.ended.retain(|(route, at)| {
+            let late = at.elapsed() >= NEWS_TIME;
+            if late {
+                over.push((*route, route.from, CarryError::Ended));
+            }
+            !late
+        });
+        for (route, peer, error) in over {
+            self.tell(&route, peer, &error);
+        }
+        went
+    }
+
+    /// Makes the job fail, unless the other rank was to end anyway.
+    fn tell(&self, route: &Route, peer: u32, error: &CarryError) {
+        if self.shared.alarm.is_expected(peer) {
+            return;
+        }
+        let place = &self.shared.places[peer as usize];
+        let own = &self.shared.places[self.shared.rank as usize];
+        let what = format!("{place}: {} with {own} {error}", words(route));
+        self.shared.alarm.fail(Failure::new(peer, what));
+        self.own_bell.ring();
+    }
+
+    fn sleep(&self) {
+        let mut fds = vec![
+            PollFd::from_borrowed_fd(self.shared.alarms[self.shared.own].as_fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(self.listener.as_fd(), PollFlags::IN),
+        ];
+        for (_, outgoing) in &self.outgoing {
+            for (pipe, full) in outgoing.pipes().iter().zip(&outgoing.full) {
+                if let Some(socket) = pipe.socket().filter(|_| *full) {
+                    fds.push(PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::OUT));
+                }
+            }
+        }
+        for (_, incoming) in &self.incoming {
+            for (pipe, wanted) in incoming.pipes().iter().zip(&incoming.wanted) {
+                if let Some(socket) = pipe.socket().filter(|_| *wanted) {
+                    fds.push(PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::IN));
+                }
+            }
+        }
+        let timeout = Timespec::try_from(LONGEST_SLEEP).ok();
+        // A signal only ends the sleep early.
+        let _ = poll(&mut fds, timeout.as_ref());
+        let called = !fds[0].revents().is_empty();
+        let knocked = !fds[1].revents().is_empty();
+        if called {
+            let _ = rustix::io::read(&self.shared.alarms[self.shared.own], &mut [0; 8]);
+        }
+        if knocked {
+            self.accept();
+        }
+    }
+
+    /// Whoever connects proves itself on a thread of its own, so that a stranger holds nobody up.
+    fn accept(&self) {
+        while let Ok((stream, _)) = self.listener.accept() {
+            let shared = Arc::clone(&self.shared);
+            let thread = std::thread::Builder::new().name("proof of a connection".to_owned());
+            // Without a thread the connection is dropped, and its sender says so.
+            let _ = thread.spawn(move || {
+                let Ok((hello, stream)) = connect::accept(stream, &shared.key) else {
+                    return;
+                };
+                if let Some(route) = hello.route(shared.rank) {
+                    shared.inbox().early.push(Early {
+                        route,
+                        socket: hello.socket,
+                        sockets: hello.sockets,
+                        stream,
+                    });
+                    shared.wake();
+                }
+            });
+        }
+    }
+}

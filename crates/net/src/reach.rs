@@ -1,0 +1,133 @@
+//! How ranks reach each other: whether those of one host can share memory is tried, not taken for granted.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bootstrap::PeerInfo;
+use bootstrap::interface::Interface;
+use bootstrap::socket::service::Service;
+use executor::{Error, Transport};
+use shared_memory::{Handle, Mapping};
+
+use crate::hosts::of_service;
+
+/// Bytes of the memory by which ranks of a host find out whether they can share any.
+const TRIAL_BYTES: usize = 4096;
+
+/// How ranks are reached, for the head of a table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reached {
+    /// Ranks of the own host, with which memory is shared.
+    pub shared: u32,
+    /// Ranks of other hosts.
+    pub far: u32,
+    /// Ranks of the own host with which memory cannot be shared, and why not.
+    pub fallen_back: Vec<(u32, String)>,
+    /// Interfaces and their addresses.
+    pub interfaces: Vec<(String, SocketAddr)>,
+    /// Names of all hosts, each once.
+    pub hosts: Vec<String>,
+}
+
+/// Ranks with which memory cannot be shared, and why not.
+pub(crate) type Problems = Vec<(u32, String)>;
+
+/// How each rank is reached, and the ranks of the own host with which memory cannot be shared. Two ranks share memory if
+/// both can open what the other made; all hear of all trials, so both ends of a pair say the same.
+pub(crate) fn agree(
+    service: &Service,
+    infos: &[PeerInfo],
+    rank: u32,
+    share: bool,
+    longest: Duration,
+) -> Result<(Vec<Transport>, Problems), Error> {
+    let of = |error| of_service(rank, error);
+    let own = infos[rank as usize].host;
+    let here = |peer: u32| infos[peer as usize].host == own && peer != rank;
+    // The memory lives until all have tried to open it.
+    let trial = if share {
+        shared_memory::process_memory::allow_peers();
+        let made = Mapping::shared("trial", TRIAL_BYTES);
+        made.and_then(|it| it.populate().map(|()| it))
+            .map_err(|error| error.to_string())
+    } else {
+        Err("NCCL_SHM_DISABLE is set".to_owned())
+    };
+    let handle = match &trial {
+        Ok(mapping) => match mapping.handle() {
+            Ok(Some(handle)) => format!("+{handle}"),
+            Ok(None) => "-its memory has no handle".to_owned(),
+            Err(error) => format!("-{error}"),
+        },
+        Err(why) => format!("-{why}"),
+    };
+    let handles = service.exchange(handle.into_bytes(), longest).map_err(of)?;
+    let mut problems: Vec<(u32, String)> = Vec::new();
+    for peer in (0..infos.len() as u32).filter(|peer| here(*peer)) {
+        let text = String::from_utf8_lossy(&handles[peer as usize]).into_owned();
+        if let Err(why) = &trial {
+            problems.push((peer, format!("rank {rank} cannot share memory: {why}")));
+            continue;
+        }
+        let opened = match text.strip_prefix('+') {
+            Some(handle) => handle
+                .parse::<Handle>()
+                .and_then(|handle| Mapping::open(&handle))
+                .map_err(|error| error.to_string()),
+            None => Err(format!(
+                "rank {peer} cannot share memory: {}",
+                text.trim_start_matches('-')
+            )),
+        };
+        problems.extend(opened.err().map(|why| (peer, why)));
+    }
+    let told = postcard::to_allocvec(&problems).unwrap_or_default();
+    let all = service.exchange(told, longest).map_err(of)?;
+    drop(trial);
+    let mut transports = vec![Transport::Net; infos.len()];
+    let mut fallen_back = Vec::new();
+    for peer in 0..infos.len() as u32 {
+        if peer == rank {
+            transports[peer as usize] = Transport::P2p;
+        } else if here(peer) {
+            let theirs: Vec<(u32, String)> =
+                postcard::from_bytes(&all[peer as usize]).unwrap_or_default();
+            let mine = problems.iter().find(|(other, _)| *other == peer);
+            let theirs = theirs.iter().find(|(other, _)| *other == rank);
+            match mine.or(theirs) {
+                Some((_, why)) => fallen_back.push((peer, why.clone())),
+                None => transports[peer as usize] = Transport::Shm,
+            }
+        }
+    }
+    Ok((transports, fallen_back))
+}
+
+/// A summary of it.
+pub(crate) fn reached(
+    infos: &[PeerInfo],
+    transports: &[Transport],
+    rank: u32,
+    fallen_back: Vec<(u32, String)>,
+    chosen: &[Interface],
+) -> Reached {
+    let count = |wanted: Transport| transports.iter().filter(|it| **it == wanted).count() as u32;
+    let mut hosts: Vec<(u64, String)> = Vec::new();
+    for info in infos {
+        if !hosts.iter().any(|(host, _)| *host == info.host) {
+            hosts.push((info.host, info.host_name.clone()));
+        }
+    }
+    let nics = &infos[rank as usize].nics;
+    Reached {
+        shared: count(Transport::Shm),
+        far: count(Transport::Net) - fallen_back.len() as u32,
+        fallen_back,
+        interfaces: chosen
+            .iter()
+            .zip(nics)
+            .map(|(it, nic)| (it.name.clone(), *nic))
+            .collect(),
+        hosts: hosts.into_iter().map(|(_, name)| name).collect(),
+    }
+}

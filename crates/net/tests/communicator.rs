@@ -1,0 +1,247 @@
+//! Communicators over TCP: ranks of one process that take themselves for several hosts.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use backend_cpu::{Cpu, Profile};
+use bootstrap::interface::Wanted;
+use bootstrap::member::Meeting;
+use bootstrap::socket::service::loopback_listener;
+use bootstrap::{Key, Timing};
+use executor::check::{Check, Sample};
+use executor::{Communicator, Error, Reduction, Settings, Transport, Way};
+use net::{Host, Hosts, Options};
+use plan::program::{Schedule, Transfer};
+use plan::{Collective, Protocol};
+
+/// What each rank needs; `host` names the host of a rank.
+fn options(ranks: u32, host: impl Fn(u32) -> String) -> Vec<Options> {
+    let root = loopback_listener().unwrap();
+    let address = root.local_addr().unwrap();
+    let mut root = Some((0, root));
+    (0..ranks)
+        .map(|rank| Options {
+            rank,
+            ranks,
+            key: Key::of_secret(b"a test"),
+            meeting: Meeting::Roots(vec![address]),
+            roots: root.take().into_iter().collect(),
+            interfaces: Wanted {
+                names: Some("=lo".to_owned()),
+                family: Some("AF_INET".to_owned()),
+            },
+            host: Host::this(Some(&host(rank))),
+            version: "1".to_owned(),
+            fingerprint: [0; 32],
+            device: String::new(),
+            timing: Timing::default(),
+            share_memory: true,
+            sockets: 2,
+            checks: true,
+            nics: Vec::new(),
+        })
+        .collect()
+}
+
+fn settings() -> Settings {
+    Settings {
+        longest_wait: Duration::from_secs(120),
+        buffer_bytes: Some(16 << 20),
+        ..Settings::default()
+    }
+}
+
+fn each<T: Send>(
+    all: Vec<Options>,
+    work: impl Fn(u32, Result<Hosts, Error>) -> T + Sync,
+) -> Vec<T> {
+    let work = &work;
+    thread::scope(|scope| {
+        let threads: Vec<_> = all
+            .into_iter()
+            .map(|options| scope.spawn(move || work(options.rank, Hosts::join(options))))
+            .collect();
+        threads.into_iter().map(|it| it.join().unwrap()).collect()
+    })
+}
+
+fn wrong<T: Sample>(communicator: &mut Communicator<Cpu>, check: &Check) -> Result<usize, Error> {
+    let rank = communicator.rank();
+    let mut input = vec![T::default(); check.input_elements(rank)];
+    let mut output = vec![T::default(); check.output_elements(rank)];
+    check.fill(rank, 0, &mut input);
+    check.launch(communicator, &input, &mut output)?;
+    Ok(check.wrong(rank, &output))
+}
+
+/// Runs every collective by every algorithm and protocol that serves it, for some sizes.
+fn sweep(communicator: &mut Communicator<Cpu>) -> usize {
+    let mut launched = 0;
+    for collective in Collective::ALL {
+        for schedule in Schedule::ALL {
+            for protocol in Protocol::ALL {
+                if !schedule.serves(collective, Transfer::Fifo) {
+                    continue;
+                }
+                communicator.set_way(Some(Way {
+                    schedule,
+                    transfer: Transfer::Fifo,
+                    protocol,
+                    channels: 2,
+                    piece_bytes: 0,
+                }));
+                for count in [0, 1, 1023, 200_000] {
+                    let check = Check {
+                        collective,
+                        reduction: Reduction::Sum,
+                        ranks: communicator.ranks(),
+                        root: 1 % communicator.ranks(),
+                        count,
+                        seed: count as u64,
+                    };
+                    match wrong::<i32>(communicator, &check) {
+                        Ok(0) => launched += 1,
+                        Ok(wrong) => {
+                            panic!("{collective} {schedule} {protocol} {count}: {wrong} wrong")
+                        }
+                        // Some algorithms want a power of two of ranks.
+                        Err(Error::Unsupported { .. }) => {}
+                        Err(error) => panic!("{collective} {schedule} {protocol} {count}: {error}"),
+                    }
+                }
+            }
+        }
+    }
+    launched
+}
+
+#[test]
+fn every_algorithm_is_right_between_hosts_and_mixed() {
+    for (ranks, host) in [
+        (2, (|rank| rank.to_string()) as fn(u32) -> String),
+        (4, |rank| (rank / 2).to_string()),
+        (3, |rank| rank.to_string()),
+    ] {
+        let launched = each(options(ranks, host), |rank, hosts| {
+            let hosts = hosts.unwrap();
+            let reached = hosts.reached().clone();
+            assert_eq!(reached.fallen_back, []);
+            assert_eq!(reached.shared + reached.far + 1, ranks);
+            if ranks == 4 {
+                assert_eq!(reached.shared, 1, "rank {rank}");
+            }
+            let backend = Cpu::new(Arc::new(Profile::default()));
+            let mut communicator =
+                Communicator::join(backend, Box::new(hosts), &settings()).unwrap();
+            assert!(!communicator.neighbourhood().unwrap().one_host);
+            sweep(&mut communicator)
+        });
+        assert!(launched.iter().all(|it| *it >= 100), "{launched:?}");
+    }
+}
+
+#[test]
+fn ranks_that_cannot_share_memory_fall_back_to_the_network_and_say_why() {
+    let mut all = options(3, |_| "one".to_owned());
+    all[1].share_memory = false;
+    each(all, |rank, hosts| {
+        use executor::bootstrap::Bootstrap;
+        let hosts = hosts.unwrap();
+        let transports: Vec<Transport> = (0..3).map(|peer| hosts.transport(peer)).collect();
+        let (net, shm) = (Transport::Net, Transport::Shm);
+        let fallen_back = &hosts.reached().fallen_back;
+        if rank == 1 {
+            assert_eq!(transports, [net, Transport::P2p, net]);
+            assert_eq!(fallen_back.len(), 2);
+        } else {
+            assert_eq!(transports[1], net);
+            assert_eq!(transports[2 - rank as usize], shm);
+            assert_eq!(fallen_back.len(), 1);
+        }
+        assert!(
+            fallen_back[0].1.contains("NCCL_SHM_DISABLE"),
+            "{fallen_back:?}"
+        );
+        let backend = Cpu::new(Arc::new(Profile::default()));
+        let mut communicator = Communicator::join(backend, Box::new(hosts), &settings()).unwrap();
+        let mut sum = [rank];
+        communicator
+            .all_reduce_in_place(&mut sum, Reduction::Sum)
+            .unwrap();
+        assert_eq!(sum, [3]);
+    });
+}
+
+#[test]
+fn a_direct_transfer_between_hosts_is_refused() {
+    each(options(2, |rank| rank.to_string()), |_, hosts| {
+        let backend = Cpu::new(Arc::new(Profile::default()));
+        let mut communicator =
+            Communicator::join(backend, Box::new(hosts.unwrap()), &settings()).unwrap();
+        communicator.set_way(Some(Way {
+            schedule: Schedule::Mesh,
+            transfer: Transfer::Direct,
+            protocol: Protocol::Simple,
+            channels: 1,
+            piece_bytes: 0,
+        }));
+        let refused = communicator.all_reduce_in_place(&mut [1_i32], Reduction::Sum);
+        assert!(refused.unwrap_err().to_string().contains("on other hosts"));
+        communicator.set_way(None);
+        let mut one = [1_i32];
+        communicator
+            .all_reduce_in_place(&mut one, Reduction::Sum)
+            .unwrap();
+        assert_eq!(one, [2]);
+    });
+}
+
+#[test]
+fn a_rank_that_leaves_early_is_named() {
+    let heard = each(options(3, |rank| rank.to_string()), |rank, hosts| {
+        let backend = Cpu::new(Arc::new(Profile::default()));
+        let mut communicator =
+            Communicator::join(backend, Box::new(hosts.unwrap()), &settings()).unwrap();
+        if rank == 1 {
+            return None;
+        }
+        let failed = communicator.all_reduce_in_place(&mut [1_i32], Reduction::Sum);
+        Some(failed.unwrap_err().to_string())
+    });
+    for what in heard.into_iter().flatten() {
+        assert!(what.contains("rank 1"), "{what}");
+    }
+}
+
+#[test]
+fn a_communicator_splits_by_colour_in_the_order_asked_for() {
+    let host = |rank: u32| (rank / 3).to_string();
+    each(options(5, host), |rank, hosts| {
+        let mut hosts = hosts.unwrap();
+        // Odd and even ranks apart, backwards; rank 4 stays out.
+        let colour = if rank == 4 { -1 } else { (rank % 2) as i32 };
+        let part = hosts.split(colour, -(rank as i32)).unwrap();
+        let part = part.map(|part| {
+            let backend = Cpu::new(Arc::new(Profile::default()));
+            let mut part = Communicator::join(backend, Box::new(part), &settings()).unwrap();
+            let mut all = vec![0; 2];
+            part.all_gather(&[rank], &mut all).unwrap();
+            all
+        });
+        let right = [
+            Some(vec![2, 0]),
+            Some(vec![3, 1]),
+            Some(vec![2, 0]),
+            Some(vec![3, 1]),
+            None,
+        ];
+        assert_eq!(part, right[rank as usize]);
+        // The whole goes on beside its parts.
+        let backend = Cpu::new(Arc::new(Profile::default()));
+        let mut whole = Communicator::join(backend, Box::new(hosts), &settings()).unwrap();
+        let mut sum = [rank];
+        whole.all_reduce_in_place(&mut sum, Reduction::Sum).unwrap();
+        assert_eq!(sum, [10]);
+    });
+}
