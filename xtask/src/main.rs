@@ -50,7 +50,7 @@ enum Chore {
     Probing(probing::Arguments),
     /// Plan every golden case of a folder again and compare with what NCCL decided
     Replay(replay::Arguments),
-    /// Run the kernels on the emulator under AddressSanitizer and ThreadSanitizer
+    /// Run the kernels on the emulator under AddressSanitizer
     Sanitize(sanitize::Arguments),
     /// Measure jobs of many equal hosts: planning, the plan's file, one rank's view
     Scale(scale::Arguments),

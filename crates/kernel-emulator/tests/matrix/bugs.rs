@@ -145,9 +145,9 @@ fn a_deadlock_is_told() {
     }
 }
 
-/// On x86 stores keep their order, so only ThreadSanitizer shows it: this test must fail there.
+/// On x86 stores keep their order, so only ThreadSanitizer can show it.
 #[test]
-#[ignore = "fails under ThreadSanitizer, and must: `cargo xtask sanitize` runs it"]
+#[ignore = "shows something under ThreadSanitizer only: `cargo xtask sanitize thread` runs it"]
 fn a_weak_fence() {
     found(Bug::WeakFence, &[ring(Protocol::Simple)], &small(1));
 }
