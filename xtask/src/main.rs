@@ -1,5 +1,7 @@
 //! What a developer of the project runs: `cargo xtask …`.
 
+mod gpu_test;
+mod kernels;
 mod loom;
 mod matrix;
 mod measure;
@@ -7,6 +9,7 @@ mod peers;
 mod probe_gpu;
 mod probing;
 mod replay;
+mod sanitize;
 mod scale;
 mod thread_sanitizer;
 mod timing;
@@ -31,6 +34,10 @@ enum Chore {
     Bless(BlessArguments),
     /// Run a command and print its seconds and its peak memory in MB
     Measure(measure::Arguments),
+    /// Run every check that needs a GPU, and print the tables
+    GpuTest(gpu_test::Arguments),
+    /// Compile the GPU kernels for all architectures, which needs no GPU, and check what they need
+    Kernels(kernels::Arguments),
     /// Check the memory order of what ranks share with the model checker loom
     Loom,
     /// Run the whole correctness matrix of collectives
@@ -43,6 +50,8 @@ enum Chore {
     Probing(probing::Arguments),
     /// Plan every golden case of a folder again and compare with what NCCL decided
     Replay(replay::Arguments),
+    /// Run the kernels on the emulator under AddressSanitizer
+    Sanitize(sanitize::Arguments),
     /// Measure jobs of many equal hosts: planning, the plan's file, one rank's view
     Scale(scale::Arguments),
     /// Run the tests of what ranks share under ThreadSanitizer
@@ -66,12 +75,15 @@ fn main() -> ExitCode {
     let done = match Arguments::parse().chore {
         Chore::Bless(arguments) => run_bless(&arguments),
         Chore::Measure(arguments) => measure::run(&arguments),
+        Chore::GpuTest(arguments) => gpu_test::run(&arguments),
+        Chore::Kernels(arguments) => kernels::run(&arguments),
         Chore::Loom => loom::run(),
         Chore::Matrix => matrix::run(),
         Chore::Peers(arguments) => peers::run(&arguments),
         Chore::ProbeGpu(arguments) => probe_gpu::run(&arguments),
         Chore::Probing(arguments) => probing::run(&arguments),
         Chore::Replay(arguments) => replay::run(&arguments),
+        Chore::Sanitize(arguments) => sanitize::run(&arguments),
         Chore::Scale(arguments) => scale::run(&arguments),
         Chore::ThreadSanitizer => thread_sanitizer::run(),
         Chore::Tidy => run_tidy(),

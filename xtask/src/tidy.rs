@@ -35,10 +35,10 @@ const fn unsafe_rule(name: &'static str, may_use: &'static [&'static str]) -> Ru
 const ALL: &[&str] = &["*"];
 
 /// Crates that only tests and chores may use.
-const ONLY_FOR_TESTS: [&str; 2] = ["test-support", "xtask"];
+const ONLY_FOR_TESTS: [&str; 3] = ["kernel-emulator", "test-support", "xtask"];
 
 /// Which way the arrows point.
-const RULES: [Rule; 13] = [
+const RULES: [Rule; 16] = [
     rule("topology", &[]),
     rule("plan", &["topology"]),
     rule("planner", &["topology", "plan"]),
@@ -48,9 +48,22 @@ const RULES: [Rule; 13] = [
     rule("executor", &["plan", "shared-memory"]),
     rule("net", &["bootstrap", "executor", "plan", "shared-memory"]),
     unsafe_rule("backend-cpu", &["executor", "plan", "shared-memory"]),
+    rule("kernel-bundle", &["executor", "plan"]),
+    unsafe_rule("kernel-emulator", &["executor", "plan", "kernel-bundle"]),
+    unsafe_rule("backend-cuda", &["executor", "plan", "kernel-bundle"]),
     rule("test-support", &["topology", "plan", "planner"]),
     rule("cli", ALL),
-    rule("xtask", &["topology", "plan", "planner", "test-support"]),
+    rule(
+        "xtask",
+        &[
+            "topology",
+            "plan",
+            "planner",
+            "kernel-bundle",
+            "backend-cuda",
+            "test-support",
+        ],
+    ),
     rule("tests", &[]),
 ];
 

@@ -154,6 +154,9 @@ pub enum Command {
     /// Run a collective on the ranks of this host or of several, check every element, and time it
     #[command(after_help = RUN_EXAMPLES)]
     Run(Box<RunArguments>),
+    /// Run every check that needs a GPU, and print the tables
+    #[command(hide = true)]
+    GpuTest(run::GpuTestArguments),
     /// Print a unique id, by which ranks on several hosts find each other
     #[command(after_help = ID_EXAMPLES)]
     Id(IdArguments),

@@ -67,6 +67,7 @@ fn main() -> ExitCode {
         Command::Vm(arguments) => vm::run(arguments, &environment, &mut output),
         Command::Program(arguments) => program::run(arguments, &environment, &mut output),
         Command::Run(arguments) => run::run(arguments, &environment, &mut output),
+        Command::GpuTest(arguments) => run::gpu_test::run(arguments, &environment, &mut output),
         Command::Id(arguments) => join::id(arguments, &mut output),
         Command::Calibrate(arguments) => run::calibrate::run(arguments, &mut output),
         Command::Completions { shell } => generate::completions(*shell, &mut output),

@@ -1,8 +1,11 @@
 //! What carries programs out.
 
+use std::time::Duration;
+
 use plan::program::BoundProgram;
 use plan::{ElementType, Protocol, Reduction};
 
+use crate::bootstrap::Bootstrap;
 use crate::connections::{Connections, SlotBytes, Wiring};
 use crate::error::Error;
 use crate::memory::Memory;
@@ -23,6 +26,13 @@ pub trait Backend: Send + 'static {
 
     /// The way it expects to be the fastest; `None` if it knows none. All ranks must choose the same.
     fn choose(&self, request: &Request, place: &Neighbourhood) -> Option<Way>;
+
+    /// Makes the connections of a program in memory of the backend's own. `None`, as most say: its programs run over the
+    /// connections that the communicator makes in the host's memory.
+    fn wire(&mut self, own: &mut OwnWiring<'_>) -> Option<Result<(), Error>> {
+        let _ = own;
+        None
+    }
 
     /// Looks up everything that running the program needs.
     ///
@@ -52,6 +62,18 @@ pub struct Neighbourhood {
     pub one_host: bool,
     /// Channels that the plan has.
     pub channels: u16,
+}
+
+/// What a backend with memory of its own makes connections with.
+pub struct OwnWiring<'a> {
+    /// The program.
+    pub bound: &'a BoundProgram,
+    /// The protocol of its FIFOs.
+    pub protocol: Protocol,
+    /// Carries addresses to the peers and back. Whoever offers first and fetches then waits in no circle.
+    pub bootstrap: &'a mut dyn Bootstrap,
+    /// How long to wait for a peer.
+    pub longest: Duration,
 }
 
 /// A program to be prepared.

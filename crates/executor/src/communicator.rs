@@ -9,6 +9,7 @@ use crate::bootstrap::local::Local;
 use crate::buffer::Buffer;
 use crate::element::Element;
 use crate::error::Error;
+use crate::memory::Memory;
 use crate::programs::Programs;
 use crate::request::{Request, Way};
 use crate::settings::Settings;
@@ -97,6 +98,20 @@ impl<B: Backend> Communicator<B> {
     /// There is none.
     pub fn way(&mut self, request: &Request) -> Result<Way, Error> {
         self.home.engine()?.way(request)
+    }
+
+    /// Runs a request on memory that is named by its addresses: the general form of all collectives but transfers. The memory
+    /// has as many elements as the collective's own method would ask for. `scalar` is by what a pre-multiplied sum
+    /// multiplies ([`Element::bits`]).
+    ///
+    /// # Errors
+    /// As for the collectives.
+    pub fn run(&mut self, request: &Request, memory: Memory<'_>, scalar: u64) -> Result<(), Error> {
+        let request = Request {
+            way: request.way.or(self.way),
+            ..*request
+        };
+        self.home.engine()?.launch(&request, memory, scalar)
     }
 
     /// What the backend's choice depends on.

@@ -7,7 +7,8 @@ use plan::{Collective, Reduction};
 use rustc_hash::FxHashMap;
 use shared_memory::{ArenaBuffer, Board, Descriptor};
 
-use crate::backend::{Backend, Neighbourhood, Order, Part, Surroundings};
+use crate::backend::{Backend, Neighbourhood, Order, OwnWiring, Part, Surroundings};
+use crate::connections::Wiring;
 use crate::error::{Error, Failure};
 use crate::memory::Memory;
 use crate::programs::ProgramKey;
@@ -277,11 +278,26 @@ impl<B: Backend> Engine<B> {
             piece_bytes: way.piece_bytes,
         };
         let bound = programs.bind(rank, &message)?;
-        let reserved = own.registered.reserve_scratch(bound.scratch_bytes as usize);
-        reserved.map_err(|source| self.memory(source))?;
+        let wired = own.backend.wire(&mut OwnWiring {
+            bound: &bound,
+            protocol: way.protocol,
+            bootstrap: own.bootstrap.as_mut(),
+            longest: own.longest,
+        });
+        let wiring = match wired {
+            Some(wired) => {
+                wired?;
+                Wiring::default()
+            }
+            None => {
+                let reserved = own.registered.reserve_scratch(bound.scratch_bytes as usize);
+                reserved.map_err(|source| self.memory(source))?;
+                let own = &mut self.own;
+                let bootstrap = own.bootstrap.as_mut();
+                own.connections.wire(bootstrap, way.protocol, &bound)?
+            }
+        };
         let own = &mut self.own;
-        let bootstrap = own.bootstrap.as_mut();
-        let wiring = own.connections.wire(bootstrap, way.protocol, &bound)?;
         let program = own.backend.prepare(&Order {
             bound: &bound,
             wiring: &wiring,

@@ -119,6 +119,14 @@ pub enum Error {
         /// What went wrong.
         why: String,
     },
+    /// What runs the programs failed.
+    #[error("rank {rank}: {why}")]
+    Machine {
+        /// Whose program.
+        rank: u32,
+        /// What went wrong, and what to do.
+        why: String,
+    },
     /// The thread that carries out collectives in the background is gone.
     #[error("rank {rank}: the background thread {what}")]
     Background {

@@ -44,7 +44,7 @@
 //!
 //! In reading order: [`communicator`], [`collectives`], [`group`], [`background`], [`request`], [`engine`], [`backend`],
 //! [`memory`], [`registered`], [`connections`], [`transport`], [`network`],
-//! [`supervisor`], [`bootstrap`], [`check`], [`error`].
+//! [`supervisor`], [`bootstrap`], [`check`], [`suite`], [`error`].
 
 pub mod backend;
 mod background;
@@ -66,6 +66,7 @@ pub mod registered;
 mod request;
 mod settings;
 mod starting;
+pub mod suite;
 pub mod supervisor;
 pub mod transport;
 

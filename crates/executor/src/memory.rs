@@ -27,6 +27,23 @@ impl<'a> Memory<'a> {
         }
     }
 
+    /// Memory by its addresses, such as that of a GPU, which no slice can stand for. Whoever calls this lends it for `'a`:
+    /// as many bytes at the input may be read, and at the output be read and written, by whatever runs the programs.
+    pub const fn at(
+        input: *const u8,
+        input_bytes: usize,
+        output: *mut u8,
+        output_bytes: usize,
+    ) -> Self {
+        Self {
+            input,
+            input_bytes,
+            output,
+            output_bytes,
+            lent: PhantomData,
+        }
+    }
+
     /// Two ranges of elements of one buffer, which may overlap.
     ///
     /// # Panics

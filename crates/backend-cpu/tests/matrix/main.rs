@@ -3,9 +3,14 @@
 //! By default a sample is run, which differs from day to day only if `TOPO_MATRIX_SEED` says so. The whole matrix is
 //! `cargo xtask matrix`.
 
-mod case;
+use std::time::Duration;
 
-use case::{Case, cases};
+use backend_cpu::Cpu;
+use executor::suite::{self, COUNTS, Case};
+use executor::{Communicator, Settings};
+
+/// Numbers of ranks.
+const RANKS: [u32; 10] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 16];
 
 /// Cases of the sample.
 const SAMPLE: usize = 600;
@@ -17,27 +22,34 @@ fn seed() -> u64 {
         .unwrap_or(20_260_101)
 }
 
+/// Runs cases on as few communicators as there are numbers of ranks among neighbours.
+fn run_all(cases: &[Case]) {
+    for group in cases.chunk_by(|one, other| one.ranks == other.ranks) {
+        let settings = Settings {
+            longest_wait: Duration::from_secs(60),
+            buffer_bytes: Some(64 << 20),
+            ..Settings::default()
+        };
+        let ranks = group.first().map_or(1, |case| case.ranks);
+        let communicators = Communicator::local(ranks, &settings, |_| Cpu::default());
+        let communicators = communicators.expect("threads can always meet");
+        if let Err(problem) = suite::run(communicators, group) {
+            panic!("{problem}");
+        }
+    }
+}
+
 #[test]
 fn sampled_matrix_of_threads() {
-    let all = cases();
-    let mut random = seed();
-    let mut sample: Vec<&Case> = (0..SAMPLE)
-        .map(|_| {
-            // splitmix64
-            random = random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mut x = random;
-            x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            &all[((x ^ (x >> 31)) % all.len() as u64) as usize]
-        })
-        .collect();
-    sample.sort_by_key(|case| case.ranks);
-    case::run_all(&sample);
+    run_all(&suite::sample(
+        &suite::cases(&RANKS, &COUNTS),
+        SAMPLE,
+        seed(),
+    ));
 }
 
 #[test]
 #[ignore = "takes long; run it by `cargo xtask matrix`"]
 fn whole_matrix_of_threads() {
-    let all = cases();
-    case::run_all(&all.iter().collect::<Vec<_>>());
+    run_all(&suite::cases(&RANKS, &COUNTS));
 }

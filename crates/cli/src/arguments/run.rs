@@ -46,6 +46,29 @@ pub enum Bind {
     None,
 }
 
+/// What runs the programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum BackendName {
+    /// The processors of this machine
+    Cpu,
+    /// Its NVIDIA GPUs: rank i on GPU i, from the first again when there are more ranks
+    Cuda,
+}
+
+/// Arguments of `topo gpu-test`.
+#[derive(Debug, Args)]
+pub struct GpuTestArguments {
+    /// Only the matrix, with few cases: what compute-sanitizer can run in minutes
+    #[arg(long)]
+    pub small: bool,
+    /// Cases of the matrix for each number of ranks
+    #[arg(long, value_name = "N", default_value_t = 400)]
+    pub cases: usize,
+    /// Largest message of the tables
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "1G")]
+    pub end: u64,
+}
+
 /// Arguments of `topo run`.
 #[derive(Debug, Args)]
 pub struct RunArguments {
@@ -58,6 +81,12 @@ pub struct RunArguments {
     /// One process per rank, not one thread
     #[arg(long)]
     pub processes: bool,
+    /// What runs the programs
+    #[arg(long, value_enum, default_value_t = BackendName::Cpu)]
+    pub backend: BackendName,
+    /// Write when each channel of each launch began and ended on the GPUs, as a trace for Chrome or Perfetto
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
     /// Only this algorithm
     #[arg(long, value_name = "NAME")]
     pub algorithm: Option<Schedule>,

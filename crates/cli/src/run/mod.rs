@@ -1,10 +1,13 @@
 //! `topo run`: runs a collective on the ranks of this host or of several, checks every element, and times it.
 //!
 //! In reading order: [`job`] (what ranks there are and what they do), [`measure`] (what each rank does), [`processes`]
-//! (ranks that are processes), [`launched`] (ranks that others start).
+//! (ranks that are processes), [`launched`] (ranks that others start), [`cuda`] (ranks on GPUs), [`gpu_test`] (all checks
+//! that need a GPU).
 
 mod bind;
 pub mod calibrate;
+pub mod cuda;
+pub mod gpu_test;
 mod job;
 mod launched;
 mod measure;
@@ -13,12 +16,12 @@ mod processes;
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use backend_cpu::{Cpu, Profile};
 use executor::Communicator;
 
 use crate::arguments::compare::TextOrJson;
-use crate::arguments::run::RunArguments;
+use crate::arguments::run::{BackendName, RunArguments};
 use crate::environment::Environment;
 use crate::output::Output;
 use crate::render::{self, Look};
@@ -44,7 +47,15 @@ pub fn run(arguments: &RunArguments, environment: &Environment, output: &mut Out
     if arguments.member {
         return processes::member();
     }
+    if arguments.trace.is_some() && arguments.backend != BackendName::Cuda {
+        bail!("--trace is for GPUs; expected --backend cuda with it");
+    }
     if let Some(launched) = launched::detect(arguments, environment)? {
+        if arguments.backend == BackendName::Cuda {
+            bail!(
+                "--backend cuda runs all ranks in one process; expected it without a launcher and on one host"
+            );
+        }
         let report = launched::run(arguments, environment, &launched, output)?;
         // The others have nothing to say that rank 0 does not.
         return report.map_or(Ok(()), |report| {
@@ -55,7 +66,14 @@ pub fn run(arguments: &RunArguments, environment: &Environment, output: &mut Out
     let (spec, planned) = job::read(arguments, environment, output, among)?;
     let profile = Arc::new(job::profile(arguments.profile.as_deref())?);
     let mut progress = Progress::new(spec.sizes.len());
-    let rows = if spec.processes {
+    let mut gpus = String::new();
+    let rows = if arguments.backend == BackendName::Cuda {
+        let (words, rows) = cuda::threads(&spec, arguments.trace.as_deref(), &mut |size| {
+            progress.show(size)
+        })?;
+        gpus = words;
+        rows
+    } else if spec.processes {
         processes::run(&spec, &profile, &mut |size| progress.show(size))?
     } else {
         threads(&spec, &profile, &mut |size| progress.show(size))?
@@ -67,7 +85,11 @@ pub fn run(arguments: &RunArguments, environment: &Environment, output: &mut Out
         rows,
         joined: None,
     };
-    show(&report, arguments, environment, output)
+    show(&report, arguments, environment, output)?;
+    if arguments.format == TextOrJson::Text && !arguments.json {
+        output.text.insert_str(0, &gpus);
+    }
+    Ok(())
 }
 
 fn show(

@@ -1,6 +1,6 @@
 //! `topo run` on this machine: threads, processes, plans, mistakes.
 
-use super::{FAILED, ok, run};
+use super::{FAILED, ok, refused, run};
 
 /// What every run here has: few sizes, few launches.
 const SHORT: [&str; 6] = ["-n", "3", "-w", "1", "-f", "64"];
@@ -251,4 +251,30 @@ fn a_killed_process_ends_the_others_with_its_name() {
     let said = super::said(child.wait_with_output().unwrap());
     assert_eq!(said.status, Some(FAILED));
     assert!(said.err.contains("rank 2"), "{}", said.err);
+}
+
+/// What is missing, and how to go on; on a machine with a GPU, that it runs there.
+#[test]
+fn gpus_are_used_or_their_absence_is_explained() {
+    let arguments = [
+        "run",
+        "--ranks",
+        "2",
+        "all-reduce",
+        "--backend",
+        "cuda",
+        "-e",
+        "64",
+    ];
+    let said = run(&arguments);
+    if said.status == Some(0) {
+        assert!(said.out.starts_with("GPU 0: "), "{}", said.out);
+        return;
+    }
+    let said = refused(&arguments);
+    assert!(said.err.contains("--backend cpu"), "{}", said.err);
+    let test = refused(&["gpu-test"]);
+    assert!(test.err.contains("nothing was run"), "{}", test.err);
+    let trace = refused(&["run", "--ranks", "2", "all-reduce", "--trace", "t.json"]);
+    assert!(trace.err.contains("--backend cuda"), "{}", trace.err);
 }

@@ -226,6 +226,7 @@ impl<'a> Layout<'a> {
         let body = if share.turns > 0 { &lane.body[..] } else { &[] };
         let rest = if share.rest > 0 { &lane.body[..] } else { &[] };
         BoundLane {
+            channel: lane.channel,
             prologue: last.steps(&lane.prologue, bound),
             body: full.steps(body, bound),
             turns: share.turns,

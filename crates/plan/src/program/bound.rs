@@ -39,6 +39,8 @@ pub struct BoundProgram {
 /// A bound lane: the prologue, the body in each of `turns` full turns, the last turn's body, the epilogue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BoundLane {
+    /// The channel whose share of the message it works on.
+    pub channel: u16,
     /// Steps before the turns.
     pub prologue: Vec<BoundStep>,
     /// Steps of a full turn; in turn t, from 0, the strides of operands are added t times. Empty if there is no full turn.

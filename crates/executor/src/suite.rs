@@ -1,37 +1,53 @@
-//! One case of the matrix, and how it is run.
+//! The suite that every backend must pass: each collective by every way, type, operation, number of ranks and odd sizes, in
+//! place and not, each element checked.
+//!
+//! ```
+//! use backend_cpu::Cpu;
+//! use executor::{Communicator, Settings, suite};
+//!
+//! let cases = suite::cases(&[2], &[64]);
+//! let ranks = Communicator::local(2, &Settings::default(), |_| Cpu::default())?;
+//! suite::run(ranks, &suite::sample(&cases, 3, 1)).unwrap();
+//! # Ok::<(), executor::Error>(())
+//! ```
 
-use std::time::Duration;
-
-use backend_cpu::Cpu;
-use executor::check::{Check, Sample};
-use executor::{Communicator, Settings, Way};
 use half::{bf16, f16};
 use plan::program::{Schedule, Transfer};
 use plan::{Collective, ElementType, Protocol, Reduction};
 
-/// Numbers of ranks.
-const RANKS: [u32; 10] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 16];
+use crate::backend::Backend;
+use crate::check::{Check, Sample};
+use crate::communicator::Communicator;
+use crate::request::Way;
 
 /// Elements of a block: nothing, one, fewer than ranks, what divides nothing, and more than a slot of each protocol.
-const COUNTS: [usize; 9] = [0, 1, 2, 7, 64, 1023, 4099, 20_011, 150_001];
+pub const COUNTS: [usize; 9] = [0, 1, 2, 7, 64, 1023, 4099, 20_011, 150_001];
 
 /// One case.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Case {
+    /// What all ranks do together.
     pub collective: Collective,
+    /// How.
     pub way: Way,
+    /// Type of the elements.
     pub element: ElementType,
+    /// How they are reduced.
     pub reduction: Reduction,
+    /// Ranks.
     pub ranks: u32,
+    /// The root; of a transfer, how far further each rank sends.
     pub root: u32,
+    /// Elements of a block.
     pub count: usize,
+    /// Whether input and output are one buffer.
     pub in_place: bool,
 }
 
-/// All of them.
-pub fn cases() -> Vec<Case> {
+/// All of them, for some numbers of ranks and some counts.
+pub fn cases(all_ranks: &[u32], counts: &[usize]) -> Vec<Case> {
     let mut cases = Vec::new();
-    for ranks in RANKS {
+    for ranks in all_ranks.iter().copied() {
         for collective in Collective::ALL {
             for way in ways(collective) {
                 for (number, element) in ElementType::ALL.into_iter().enumerate() {
@@ -39,7 +55,7 @@ pub fn cases() -> Vec<Case> {
                         if !collective.reduces() && reduction != Reduction::Sum {
                             continue;
                         }
-                        for (size, count) in COUNTS.into_iter().enumerate() {
+                        for (size, count) in counts.iter().copied().enumerate() {
                             for in_place in [false, true] {
                                 let case = Case {
                                     collective,
@@ -70,7 +86,8 @@ pub fn cases() -> Vec<Case> {
     cases
 }
 
-fn ways(collective: Collective) -> Vec<Way> {
+/// All ways of a collective, each with one channel and with two, with long and with short pieces.
+pub fn ways(collective: Collective) -> Vec<Way> {
     let mut ways = Vec::new();
     for schedule in Schedule::ALL {
         for transfer in Transfer::ALL {
@@ -99,7 +116,8 @@ fn ways(collective: Collective) -> Vec<Way> {
 }
 
 impl Case {
-    fn exists(&self) -> bool {
+    /// Whether it can be run, and is worth it.
+    pub fn exists(&self) -> bool {
         let direct = self.way.transfer == Transfer::Direct;
         let own_scalars =
             self.collective.reduces() && self.reduction == Reduction::PreMultipliedSum;
@@ -113,54 +131,80 @@ impl Case {
     }
 }
 
-/// Runs cases on as few communicators as there are numbers of ranks among neighbours.
+/// So many cases, drawn at random but always alike for a seed, in the order of their numbers of ranks.
+pub fn sample(all: &[Case], size: usize, seed: u64) -> Vec<Case> {
+    let mut random = seed;
+    let mut drawn: Vec<Case> = (0..size)
+        .filter_map(|_| {
+            // splitmix64
+            random = random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mut x = random;
+            x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            let at = (x ^ (x >> 31)).checked_rem(all.len() as u64)?;
+            Some(all[at as usize])
+        })
+        .collect();
+    drawn.sort_by_key(|case| case.ranks);
+    drawn
+}
+
+/// Runs cases on the communicators of all ranks, each with a thread of its own.
 ///
-/// # Panics
-/// A case gives a wrong element or fails.
-pub fn run_all(cases: &[&Case]) {
-    for group in cases.chunk_by(|one, other| one.ranks == other.ranks) {
-        let Some(ranks) = group.first().map(|case| case.ranks) else {
-            continue;
-        };
-        let settings = Settings {
-            longest_wait: Duration::from_secs(60),
-            buffer_bytes: Some(64 << 20),
-            ..Settings::default()
-        };
-        let communicators = Communicator::local(ranks, &settings, |_| Cpu::default());
-        let communicators = communicators.expect("threads can always meet");
-        std::thread::scope(|scope| {
-            for mut communicator in communicators {
+/// # Errors
+/// The first case that gives a wrong element or fails, and where; what the rank says that tells most.
+pub fn run<B: Backend>(ranks: Vec<Communicator<B>>, cases: &[Case]) -> Result<(), String> {
+    let results: Vec<Result<(), String>> = std::thread::scope(|scope| {
+        let threads: Vec<_> = ranks
+            .into_iter()
+            .map(|mut communicator| {
                 scope.spawn(move || {
-                    for case in group {
-                        if let Err(problem) = run(&mut communicator, case) {
-                            panic!("rank {}: {case:?}: {problem}", communicator.rank());
-                        }
+                    for case in cases {
+                        run_rank(&mut communicator, case).map_err(|problem| {
+                            format!("rank {}: {case:?}: {problem}", communicator.rank())
+                        })?;
                     }
-                });
-            }
+                    Ok(())
+                })
+            })
+            .collect();
+        let joined = threads.into_iter().map(|thread| {
+            thread
+                .join()
+                .unwrap_or_else(|_| Err("a rank's thread panicked".to_owned()))
         });
-    }
+        joined.collect()
+    });
+    // Ranks that gave up only heard of it.
+    let mut errors: Vec<String> = results.into_iter().filter_map(Result::err).collect();
+    errors.sort_by_key(|error| error.contains("gave up"));
+    errors.into_iter().next().map_or(Ok(()), Err)
 }
 
 /// Runs one rank's part of a case.
-pub fn run(communicator: &mut Communicator<Cpu>, case: &Case) -> Result<(), String> {
+///
+/// # Errors
+/// Elements are wrong, or the launch fails.
+pub fn run_rank<B: Backend>(communicator: &mut Communicator<B>, case: &Case) -> Result<(), String> {
     communicator.set_way(Some(case.way));
     match case.element {
-        ElementType::I8 => of_type::<i8>(communicator, case),
-        ElementType::U8 => of_type::<u8>(communicator, case),
-        ElementType::I32 => of_type::<i32>(communicator, case),
-        ElementType::U32 => of_type::<u32>(communicator, case),
-        ElementType::I64 => of_type::<i64>(communicator, case),
-        ElementType::U64 => of_type::<u64>(communicator, case),
-        ElementType::F16 => of_type::<f16>(communicator, case),
-        ElementType::Bf16 => of_type::<bf16>(communicator, case),
-        ElementType::F32 => of_type::<f32>(communicator, case),
-        ElementType::F64 => of_type::<f64>(communicator, case),
+        ElementType::I8 => of_type::<i8, B>(communicator, case),
+        ElementType::U8 => of_type::<u8, B>(communicator, case),
+        ElementType::I32 => of_type::<i32, B>(communicator, case),
+        ElementType::U32 => of_type::<u32, B>(communicator, case),
+        ElementType::I64 => of_type::<i64, B>(communicator, case),
+        ElementType::U64 => of_type::<u64, B>(communicator, case),
+        ElementType::F16 => of_type::<f16, B>(communicator, case),
+        ElementType::Bf16 => of_type::<bf16, B>(communicator, case),
+        ElementType::F32 => of_type::<f32, B>(communicator, case),
+        ElementType::F64 => of_type::<f64, B>(communicator, case),
     }
 }
 
-fn of_type<T: Sample>(communicator: &mut Communicator<Cpu>, case: &Case) -> Result<(), String> {
+fn of_type<T: Sample, B: Backend>(
+    communicator: &mut Communicator<B>,
+    case: &Case,
+) -> Result<(), String> {
     let rank = communicator.rank();
     let check = Check {
         collective: case.collective,

@@ -1,0 +1,188 @@
+//! One GPU: its context, its stream, and what it is.
+
+use std::ffi::c_int;
+use std::sync::Mutex;
+
+use cudarc::driver::result;
+use cudarc::driver::sys::{self, CUdevice_attribute_enum as Attribute};
+
+use kernel_bundle::Kernel;
+
+use crate::error::{Driver, Error};
+use crate::module::{Module, Origin};
+
+/// What a GPU is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Facts {
+    /// Its name, such as `NVIDIA H200`.
+    pub name: String,
+    /// Compute capability, the first number.
+    pub major: i32,
+    /// The second.
+    pub minor: i32,
+    /// Multiprocessors.
+    pub multiprocessors: u32,
+    /// Memory, bytes.
+    pub memory_bytes: u64,
+    /// Highest clock of the multiprocessors, MHz.
+    pub clock_mhz: u32,
+    /// Highest clock of the memory, MHz.
+    pub memory_clock_mhz: u32,
+    /// The driver's version as CUDA's number, such as 13000.
+    pub driver: i32,
+    /// Where the kernels came from.
+    pub kernels: Origin,
+    /// How long it took to have them, ms.
+    pub kernels_ms: f64,
+}
+
+/// One GPU that is in use.
+#[derive(Debug)]
+pub struct Device {
+    pub(crate) number: u32,
+    device: sys::CUdevice,
+    context: sys::CUcontext,
+    pub(crate) stream: sys::CUstream,
+    pub(crate) module: Module,
+    /// Blocks that run at the same time, of what was asked for.
+    pub(crate) resident: Mutex<Vec<(Kernel, u32, u32)>>,
+    /// What it is.
+    pub facts: Facts,
+}
+
+// SAFETY: contexts and streams are handles that the driver lets any thread use.
+unsafe impl Send for Device {}
+// SAFETY: as above; the driver's functions are safe to call from several threads.
+unsafe impl Sync for Device {}
+
+/// GPUs of this machine.
+///
+/// # Errors
+/// The driver finds none.
+pub(crate) fn count() -> Result<u32, Error> {
+    let none = |why| Error::NoDevice { why };
+    result::init().map_err(|error| none(crate::error::words(error)))?;
+    let count = result::device::get_count().to(|| "counting GPUs".to_owned())?;
+    match u32::try_from(count) {
+        Ok(count) if count > 0 => Ok(count),
+        _ => Err(none("it counts 0".to_owned())),
+    }
+}
+
+impl Device {
+    /// Takes a GPU into use.
+    ///
+    /// # Errors
+    /// There is no such GPU, or it does not answer, or there are no kernels for it.
+    pub(crate) fn open(number: u32, options: &crate::Options) -> Result<Self, Error> {
+        let count = count()?;
+        if number >= count {
+            let device = number;
+            return Err(Error::NoSuchDevice { device, count });
+        }
+        let what = || format!("opening GPU {number}");
+        let device = result::device::get(number as c_int).to(what)?;
+        // SAFETY: the device is one that the driver gave.
+        let context = unsafe { result::primary_ctx::retain(device) }.to(what)?;
+        // SAFETY: the context is retained until this device is dropped.
+        unsafe { result::ctx::set_current(context) }.to(what)?;
+        let stream = result::stream::create(result::stream::StreamKind::NonBlocking).to(what)?;
+        let attribute = |attribute| {
+            // SAFETY: as above.
+            unsafe { result::device::get_attribute(device, attribute) }.to(what)
+        };
+        let major = attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
+        let minor = attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
+        let khz = |value: i32| u32::try_from(value / 1000).unwrap_or_default();
+        let name = result::device::get_name(device).to(what)?;
+        let mut driver = 0;
+        // SAFETY: the driver writes one number.
+        unsafe { sys::cuDriverGetVersion(&raw mut driver) }.to(what)?;
+        let began = std::time::Instant::now();
+        let (module, kernels) = Module::load(&name, major, minor, options)?;
+        let facts = Facts {
+            name,
+            major,
+            minor,
+            multiprocessors: u32::try_from(attribute(
+                Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
+            )?)
+            .unwrap_or_default(),
+            // SAFETY: as above.
+            memory_bytes: unsafe { result::device::total_mem(device) }.to(what)? as u64,
+            clock_mhz: khz(attribute(Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE)?),
+            memory_clock_mhz: khz(attribute(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE)?),
+            driver,
+            kernels,
+            kernels_ms: began.elapsed().as_secs_f64() * 1e3,
+        };
+        if attribute(Attribute::CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH)? == 0 {
+            return Err(Error::NoKernels {
+                device: facts.name,
+                major,
+                minor,
+                why: "it cannot run all blocks of a kernel at the same time by promise (cooperative launch); take another GPU"
+                    .to_owned(),
+            });
+        }
+        Ok(Self {
+            number,
+            device,
+            context,
+            stream,
+            module,
+            resident: Mutex::default(),
+            facts,
+        })
+    }
+
+    /// Makes calls of this thread go to this GPU.
+    pub(crate) fn enter(&self) -> Result<(), String> {
+        // SAFETY: the context is retained until this device is dropped.
+        let entered = unsafe { result::ctx::set_current(self.context) };
+        entered
+            .to(|| format!("using GPU {}", self.number))
+            .map_err(|error| error.to_string())
+    }
+
+    /// Lets kernels of this GPU access the memory of another one.
+    pub(crate) fn allow_peer(&self, peer: &Self) -> Result<(), Error> {
+        let what = || {
+            format!(
+                "letting GPU {} access the memory of GPU {}",
+                self.number, peer.number
+            )
+        };
+        let mut can = 0;
+        // SAFETY: both are devices that the driver gave; it writes one number.
+        unsafe { sys::cuDeviceCanAccessPeer(&raw mut can, self.device, peer.device) }.to(what)?;
+        if can == 0 {
+            return Err(Error::Driver {
+                what: what(),
+                why: "they cannot reach each other (nvidia-smi topo -p2p r shows which can); take GPUs that can, or one GPU"
+                    .to_owned(),
+            });
+        }
+        self.enter()
+            .map_err(|why| Error::Driver { what: what(), why })?;
+        // SAFETY: the peer's context is retained until it is dropped.
+        let allowed = unsafe { sys::cuCtxEnablePeerAccess(peer.context, 0) };
+        match allowed {
+            sys::CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED => Ok(()),
+            other => other.to(what),
+        }
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        // What cannot be given back is gone with the process.
+        if self.enter().is_ok() {
+            self.module.unload();
+            // SAFETY: nothing runs on the stream any more: every launch was waited for.
+            let _ = unsafe { result::stream::destroy(self.stream) };
+        }
+        // SAFETY: retained once, by `open`.
+        let _ = unsafe { result::primary_ctx::release(self.device) };
+    }
+}

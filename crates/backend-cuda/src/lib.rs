@@ -1,0 +1,39 @@
+//! Runs programs on NVIDIA GPUs.
+//!
+//! It builds without CUDA: the driver's library is loaded when [`Cuda::open`] is called, and its absence is an ordinary
+//! error ([`Error`]) that says what is missing. Kernels are in the binary, compiled ([`prebuilt`]); for a GPU that none of
+//! them fits, NVRTC compiles them ([`compiler`]), if it is there, and the result is kept in a folder.
+//!
+//! [`Cuda`] is the [`Machine`](kernel_bundle::Machine); what a rank does with it is in [`kernel_bundle`].
+//!
+//! In reading order: [`error`], [`presence`], [`prebuilt`], [`compiler`], [`module`], [`device`], [`launch`],
+//! [`machine`].
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//!
+//! use backend_cuda::{Cuda, Options};
+//! use executor::{Communicator, Reduction, Settings};
+//! use kernel_bundle::{Fleet, Kernels};
+//!
+//! // Two ranks on the first GPU.
+//! let cuda = Cuda::open(&Options::default())?;
+//! let fleet = Fleet::new(cuda, kernel_bundle::Options::nccl(), vec![0, 0]);
+//! let ranks = Communicator::local(2, &Settings::default(), |rank| {
+//!     Kernels::new(Arc::clone(&fleet), rank)
+//! })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+pub mod compiler;
+pub mod device;
+pub mod error;
+pub mod launch;
+pub mod machine;
+pub mod module;
+pub mod prebuilt;
+pub mod presence;
+
+pub use device::Device;
+pub use error::Error;
+pub use machine::{Cuda, Options};

@@ -1,0 +1,193 @@
+//! Kernels on a GPU: loaded from the binary, from the folder of what was compiled before, or compiled now.
+
+use std::ffi::CString;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use cudarc::driver::{result, sys};
+use kernel_bundle::{Kernel, source};
+use sha2::{Digest, Sha256};
+
+use crate::Options;
+use crate::compiler::{Compiler, OPTIONS};
+use crate::error::{Error, words};
+use crate::prebuilt;
+
+/// Where kernels came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// Machine code in this binary, by the name of its file.
+    Prebuilt(String),
+    /// Compiled before, by this NVRTC, and kept.
+    Kept(String),
+    /// Compiled now by this NVRTC.
+    Compiled(String),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Prebuilt(name) => write!(f, "prebuilt ({name})"),
+            Self::Kept(version) => write!(f, "compiled before by NVRTC {version}"),
+            Self::Compiled(version) => write!(f, "compiled now by NVRTC {version}"),
+        }
+    }
+}
+
+/// Loaded kernels.
+#[derive(Debug)]
+pub struct Module {
+    module: sys::CUmodule,
+    functions: Vec<(Kernel, sys::CUfunction)>,
+}
+
+impl Module {
+    /// Loads the kernels for the current device.
+    ///
+    /// # Errors
+    /// None of those in the binary can be loaded, and there is no compiler.
+    pub(crate) fn load(
+        device: &str,
+        major: i32,
+        minor: i32,
+        options: &Options,
+    ) -> Result<(Self, Origin), Error> {
+        let none = |why: String| Error::NoKernels {
+            device: device.to_owned(),
+            major,
+            minor,
+            why,
+        };
+        let mut tried = Vec::new();
+        if !options.compile {
+            for (target, image) in prebuilt::images(major, minor).map_err(none)? {
+                match Self::of_image(&image) {
+                    Ok(module) => return Ok((module, Origin::Prebuilt(target.file()))),
+                    Err(why) => tried.push(format!("{}: {why}", target.file())),
+                }
+            }
+        }
+        let compiler = Compiler::open(options.nvrtc.as_deref());
+        let compiler = match compiler {
+            Ok(compiler) => compiler,
+            Err(why) => {
+                tried.push(format!(
+                    "NVRTC, which would compile them, was not found ({why}); install it (pip install nvidia-cuda-nvrtc, or \
+                     the CUDA toolkit) and let LD_LIBRARY_PATH name its folder"
+                ));
+                return Err(none(tried.join("; ")));
+            }
+        };
+        let version = format!("{}.{}", compiler.version.0, compiler.version.1);
+        let text = source::text();
+        let mut flags = vec![format!("--gpu-architecture=sm_{major}{minor}")];
+        flags.extend(OPTIONS.map(str::to_owned));
+        let kept = options
+            .cache
+            .as_deref()
+            .map(|folder| kept_file(folder, &text, &flags, &version));
+        if let Some(image) = kept.as_ref().and_then(|file| std::fs::read(file).ok())
+            && let Ok(module) = Self::of_image(&image)
+        {
+            return Ok((module, Origin::Kept(version)));
+        }
+        let compiled = compiler.compile("execute_program.cu", &text, &flags);
+        let compiled = compiled.map_err(|why| {
+            tried.push(why);
+            none(tried.join("; "))
+        })?;
+        let module = Self::of_image(&compiled.cubin);
+        let module = module.map_err(|why| {
+            tried.push(format!("what NVRTC {version} compiled: {why}"));
+            none(tried.join("; "))
+        })?;
+        if let Some(file) = kept {
+            // A folder that cannot be written costs time at the next start, and nothing else.
+            let _ = keep(&file, &compiled.cubin);
+        }
+        Ok((module, Origin::Compiled(version)))
+    }
+
+    /// Loads an image and finds all kernels in it.
+    fn of_image(image: &[u8]) -> Result<Self, String> {
+        // SAFETY: the image is whole: it was unpacked without an error, or written by the compiler; PTX ends with a 0.
+        let module = unsafe { result::module::load_data(image.as_ptr().cast()) }.map_err(words)?;
+        let mut functions = Vec::new();
+        for kernel in Kernel::all() {
+            let name = CString::new(kernel.entry()).map_err(|error| error.to_string())?;
+            // SAFETY: the module was loaded just now.
+            let found = unsafe { result::module::get_function(module, name) };
+            let function = found
+                .map_err(|error| format!("{} is not in it: {}", kernel.entry(), words(error)))?;
+            // Whatever the driver puts off until a function is first used happens here: later another kernel may be
+            // running, and waiting.
+            // SAFETY: the function was found just now.
+            let asked = unsafe {
+                result::function::get_function_attribute(
+                    function,
+                    sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_NUM_REGS,
+                )
+            };
+            asked.map_err(words)?;
+            functions.push((kernel, function));
+        }
+        Ok(Self { module, functions })
+    }
+
+    /// A kernel.
+    pub(crate) fn function(&self, kernel: Kernel) -> Option<sys::CUfunction> {
+        let found = self.functions.iter().find(|(known, _)| *known == kernel);
+        found.map(|(_, function)| *function)
+    }
+
+    pub(crate) fn unload(&mut self) {
+        self.functions.clear();
+        // SAFETY: it is unloaded once, when its device is dropped, and nothing runs any more.
+        let _ = unsafe { result::module::unload(self.module) };
+    }
+}
+
+/// Where the kernels for these sources, options and this compiler are kept.
+fn kept_file(folder: &Path, text: &str, flags: &[String], version: &str) -> PathBuf {
+    let mut digest = Sha256::new();
+    for part in [text, &flags.join(" "), version] {
+        digest.update((part.len() as u64).to_le_bytes());
+        digest.update(part.as_bytes());
+    }
+    let digest = digest.finalize();
+    let name: String = digest[..16]
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    folder.join(format!("kernels-{name}.cubin"))
+}
+
+/// Writes a file beside its place, then moves it there.
+fn keep(file: &Path, image: &[u8]) -> std::io::Result<()> {
+    if let Some(folder) = file.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    let beside = file.with_extension(format!("{}.new", std::process::id()));
+    std::fs::write(&beside, image)?;
+    std::fs::rename(&beside, file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_depends_on_everything() {
+        let folder = Path::new("/cache");
+        let flags = |architecture: &str| vec![architecture.to_owned()];
+        let files = [
+            kept_file(folder, "a", &flags("sm_90"), "13.0"),
+            kept_file(folder, "b", &flags("sm_90"), "13.0"),
+            kept_file(folder, "a", &flags("sm_80"), "13.0"),
+            kept_file(folder, "a", &flags("sm_90"), "13.1"),
+        ];
+        for (at, file) in files.iter().enumerate() {
+            assert!(!files[..at].contains(file));
+        }
+    }
+}

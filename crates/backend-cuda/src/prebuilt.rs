@@ -1,0 +1,191 @@
+//! Kernels that are in the binary: compiled by `cargo xtask kernels`, kept compressed in `kernels/prebuilt`.
+
+use std::io::Read;
+
+use kernel_bundle::source;
+use sha2::{Digest, Sha256};
+
+/// What an image holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Form {
+    /// Machine code for one compute capability, and later ones of the same major number.
+    Cubin,
+    /// PTX, which the driver compiles for any compute capability that is not older.
+    Ptx,
+}
+
+/// Something that is built for each release.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Target {
+    /// Compute capability times ten, such as 90.
+    pub capability: u32,
+    /// What is built.
+    pub form: Form,
+    /// The version of the compiler: 13.0 is the newest whose PTX the drivers of the 580 series load; it knows no Volta.
+    pub compiler: &'static str,
+}
+
+const fn cubin(capability: u32) -> Target {
+    Target {
+        capability,
+        form: Form::Cubin,
+        compiler: "13.0.88",
+    }
+}
+
+/// All targets.
+pub const TARGETS: [Target; 9] = [
+    Target {
+        capability: 70,
+        form: Form::Cubin,
+        compiler: "12.9.86",
+    },
+    cubin(75),
+    cubin(80),
+    cubin(86),
+    cubin(89),
+    cubin(90),
+    cubin(100),
+    cubin(120),
+    Target {
+        capability: 75,
+        form: Form::Ptx,
+        compiler: "13.0.88",
+    },
+];
+
+impl Target {
+    /// The name of its file in `kernels/prebuilt`.
+    pub fn file(&self) -> String {
+        match self.form {
+            Form::Cubin => format!("sm_{}.cubin.zst", self.capability),
+            Form::Ptx => format!("compute_{}.ptx.zst", self.capability),
+        }
+    }
+
+    /// What the compiler is told.
+    pub fn option(&self) -> String {
+        let kind = match self.form {
+            Form::Cubin => "sm",
+            Form::Ptx => "compute",
+        };
+        format!("--gpu-architecture={kind}_{}", self.capability)
+    }
+
+    /// Whether a GPU with this compute capability can load it.
+    pub const fn fits(&self, major: i32, minor: i32) -> bool {
+        let own = self.capability as i32;
+        match self.form {
+            Form::Cubin => own / 10 == major && own % 10 <= minor,
+            Form::Ptx => own <= major * 10 + minor,
+        }
+    }
+}
+
+/// The images, in the order of [`TARGETS`], compressed.
+const IMAGES: [&[u8]; 9] = [
+    include_bytes!("../../../kernels/prebuilt/sm_70.cubin.zst"),
+    include_bytes!("../../../kernels/prebuilt/sm_75.cubin.zst"),
+    include_bytes!("../../../kernels/prebuilt/sm_80.cubin.zst"),
+    include_bytes!("../../../kernels/prebuilt/sm_86.cubin.zst"),
+    include_bytes!("../../../kernels/prebuilt/sm_89.cubin.zst"),
+    include_bytes!("../../../kernels/prebuilt/sm_90.cubin.zst"),
+    include_bytes!("../../../kernels/prebuilt/sm_100.cubin.zst"),
+    include_bytes!("../../../kernels/prebuilt/sm_120.cubin.zst"),
+    include_bytes!("../../../kernels/prebuilt/compute_75.ptx.zst"),
+];
+
+/// The SHA-256 of the sources that the images were built of, as `cargo xtask kernels` wrote it.
+pub const SOURCES: &str = include_str!("../../../kernels/prebuilt/sources.sha256");
+
+/// The SHA-256 of the sources as they are now, in hexadecimal digits.
+pub fn fingerprint() -> String {
+    let digest = Sha256::digest(source::text().as_bytes());
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Images that a GPU can load, the best first. Machine code begins with an ELF header, PTX ends with a 0.
+///
+/// # Errors
+/// An image in the binary is damaged.
+pub fn images(major: i32, minor: i32) -> Result<Vec<(Target, Vec<u8>)>, String> {
+    let mut fitting: Vec<(Target, &[u8])> = TARGETS
+        .into_iter()
+        .zip(IMAGES)
+        .filter(|(target, image)| target.fits(major, minor) && !image.is_empty())
+        .collect();
+    fitting.sort_by_key(|(target, _)| (target.form == Form::Ptx, u32::MAX - target.capability));
+    let unpacked = fitting.into_iter().map(|(target, image)| {
+        let mut bytes = unpack(image).map_err(|why| format!("{}: {why}", target.file()))?;
+        if target.form == Form::Ptx {
+            bytes.push(0);
+        }
+        Ok((target, bytes))
+    });
+    unpacked.collect()
+}
+
+/// The bytes of a compressed image.
+///
+/// # Errors
+/// It is damaged.
+pub fn unpack(image: &[u8]) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    let decoder = ruzstd::decoding::StreamingDecoder::new(image);
+    let mut decoder = decoder.map_err(|error| error.to_string())?;
+    decoder
+        .read_to_end(&mut bytes)
+        .map_err(|error| error.to_string())?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kernel_bundle::Kernel;
+
+    #[test]
+    fn the_newest_machine_code_comes_first() {
+        let fit = |major, minor| {
+            let images = images(major, minor).unwrap();
+            images
+                .iter()
+                .map(|(target, _)| target.file())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(fit(9, 0), ["sm_90.cubin.zst", "compute_75.ptx.zst"]);
+        assert_eq!(
+            fit(8, 7),
+            ["sm_86.cubin.zst", "sm_80.cubin.zst", "compute_75.ptx.zst"]
+        );
+        assert_eq!(fit(11, 0), ["compute_75.ptx.zst"]);
+        assert_eq!(fit(7, 0), ["sm_70.cubin.zst"]);
+        assert_eq!(fit(6, 1), [] as [&str; 0]);
+    }
+
+    #[test]
+    fn every_image_has_every_kernel() {
+        for (target, image) in TARGETS.iter().zip(IMAGES) {
+            let bytes = unpack(image).unwrap();
+            let text = String::from_utf8_lossy(&bytes);
+            for kernel in Kernel::all() {
+                assert!(
+                    text.contains(&kernel.entry()),
+                    "{}: {kernel:?}",
+                    target.file()
+                );
+            }
+            let elf = bytes.starts_with(b"\x7fELF");
+            assert_eq!(elf, target.form == Form::Cubin, "{}", target.file());
+        }
+    }
+
+    #[test]
+    fn images_are_of_these_sources() {
+        assert_eq!(
+            SOURCES.trim(),
+            fingerprint(),
+            "the kernels were changed; run `cargo xtask kernels`"
+        );
+    }
+}

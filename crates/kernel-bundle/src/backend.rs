@@ -1,0 +1,423 @@
+//! The backend: what one rank does with a machine.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use executor::backend::{Backend, Neighbourhood, Order, OwnWiring, Part, Surroundings};
+use executor::connections::SlotBytes;
+use executor::{Error, Request, Waiting, Way};
+use plan::program::BoundProgram;
+use plan::{Protocol, Reduction};
+
+use crate::choose;
+use crate::connect::{Connected, Connector};
+use crate::entry::Kernel;
+use crate::flat::Flat;
+use crate::fleet::{Fleet, Span};
+use crate::gang::{Deposit, Role};
+use crate::layout;
+use crate::machine::{Lent, Machine, Running, Start};
+
+/// How long the host looks for the end of a launch without sleeping. Launches that take longer are seen to end late by as
+/// much as the supervisor sleeps, which does not matter to them.
+const WATCHING: Duration = Duration::from_secs(2);
+
+/// Looks at the end of a launch between two looks at the clock.
+const LOOKS: u32 = 256;
+
+/// Most bytes that one step moves: workers count vectors of 16 bytes, and lines, in 32 bits.
+const MOST_STEP_BYTES: u64 = 32 << 30;
+
+/// Bytes of the two times of a lane.
+const SPAN_BYTES: u64 = 16;
+
+/// Most channels that are chosen, NCCL's limit.
+const MOST_CHANNELS: u16 = 64;
+
+/// One rank on a machine that runs kernels.
+pub struct Kernels<M: Machine> {
+    fleet: Arc<Fleet<M>>,
+    rank: u32,
+    connected: Connected,
+    scratch: Option<(M::Block, u64)>,
+    scratch_bytes: u64,
+}
+
+/// A program in the machine's memory.
+pub struct Program<M: Machine> {
+    part: layout::Part,
+    kernel: Kernel,
+    peers: Vec<u32>,
+    /// Whether peers look where this rank's buffers are.
+    direct: bool,
+    waiting: Waiting,
+    /// Channels of its lanes, if their times are noted.
+    channels: Vec<u16>,
+    _memory: M::Block,
+}
+
+impl<M: Machine> Kernels<M> {
+    /// A rank of a fleet.
+    pub fn new(fleet: Arc<Fleet<M>>, rank: u32) -> Self {
+        Self {
+            fleet,
+            rank,
+            connected: Connected::default(),
+            scratch: None,
+            scratch_bytes: 0,
+        }
+    }
+
+    fn failed(&self, why: String) -> Error {
+        let rank = self.rank;
+        Error::Machine { rank, why }
+    }
+
+    fn device(&self) -> u32 {
+        self.fleet.device(self.rank)
+    }
+
+    /// Reads when each lane began and ended.
+    fn note(&self, program: &Program<M>, launch: u64) -> Result<(), Error> {
+        let mut times = vec![[0_u64; 2]; program.channels.len()];
+        let bytes = bytemuck::cast_slice_mut(&mut times);
+        let (device, address) = (self.device(), program.part.profile);
+        let read = self.fleet.machine.read(device, address, bytes);
+        read.map_err(|why| self.failed(why))?;
+        let lanes = program.channels.iter().zip(0..).zip(&times);
+        let spans = lanes.map(|((channel, lane), [begin_ns, end_ns])| Span {
+            rank: self.rank,
+            launch,
+            channel: *channel,
+            lane,
+            begin_ns: *begin_ns,
+            end_ns: *end_ns,
+        });
+        self.fleet.note(spans);
+        Ok(())
+    }
+
+    fn reserve_scratch(&mut self, bytes: u64) -> Result<(), String> {
+        if bytes > self.scratch_bytes {
+            // No kernel of this rank is running. Peers learn of the new address by the next launch's board.
+            self.scratch = None;
+            self.scratch = Some(self.fleet.machine.allocate(self.device(), bytes)?);
+            self.scratch_bytes = bytes;
+        }
+        Ok(())
+    }
+
+    /// Deposits what is to be run and waits until it has run.
+    fn launch(
+        &self,
+        deposit: Deposit,
+        waiting: Waiting,
+        surroundings: &mut Surroundings<'_>,
+    ) -> Result<(), Error> {
+        let gang = &self.fleet.gang;
+        let before = gang.ended(self.rank);
+        match gang.join(deposit) {
+            Role::Leads(deposits) => {
+                let outcome = self.lead(&deposits, waiting, surroundings);
+                let told = match &outcome {
+                    Ok(()) => Ok(()),
+                    Err(error) => Err(error.to_string()),
+                };
+                gang.finish(&deposits, &told);
+                for other in deposits.iter().filter(|other| other.rank != self.rank) {
+                    surroundings.connections.bells[other.rank as usize].ring();
+                }
+                outcome
+            }
+            Role::Follows => {
+                let mut ended = || gang.ended(self.rank) != before;
+                let began = Instant::now();
+                let mut looks = 0_u32;
+                // Who leads may be watching for long, and rings only when the launch is over.
+                while !ended() && began.elapsed() < WATCHING {
+                    looks += 1;
+                    if looks > surroundings.spins {
+                        std::thread::yield_now();
+                    } else {
+                        std::hint::spin_loop();
+                    }
+                    if looks.is_multiple_of(LOOKS) && gang.is_given_up() {
+                        break;
+                    }
+                }
+                let missing = || {
+                    gang.missing(self.rank).map_or(waiting, |from| {
+                        let channel = 0;
+                        Waiting::Signal { from, channel }
+                    })
+                };
+                if let Err(error) = surroundings.supervisor.wait(&mut ended, missing) {
+                    gang.give_up();
+                    if !gang.withdraw(self.rank) {
+                        // The kernels use memory that is lent for this launch only: they must end first. They will,
+                        // for they look whether they should give up.
+                        while gang.ended(self.rank) == before {
+                            std::thread::yield_now();
+                        }
+                    }
+                    return Err(error);
+                }
+                match gang.outcome(self.rank) {
+                    Some(Err(why)) => Err(self.failed(why)),
+                    _ => Ok(()),
+                }
+            }
+        }
+    }
+
+    /// Launches what the ranks deposited, and watches over it.
+    fn lead(
+        &self,
+        deposits: &[Deposit],
+        waiting: Waiting,
+        surroundings: &mut Surroundings<'_>,
+    ) -> Result<(), Error> {
+        let fleet = &self.fleet;
+        let mut devices: Vec<u32> = deposits.iter().map(|deposit| deposit.device).collect();
+        devices.sort_unstable();
+        devices.dedup();
+        let mut of_device: Vec<(u32, Kernel, Vec<layout::Part>)> = Vec::new();
+        for device in devices {
+            let mut own = deposits
+                .iter()
+                .filter(|deposit| deposit.device == device)
+                .peekable();
+            let Some(first) = own.peek() else { continue };
+            let kernel = first.kernel;
+            let mut parts = Vec::new();
+            for deposit in own {
+                if deposit.kernel != kernel {
+                    return Err(self.failed(format!(
+                        "rank {} reduces {:?}, and rank {} {kernel:?}; all ranks call collectives with equal types",
+                        deposit.rank, deposit.kernel, deposits[0].rank
+                    )));
+                }
+                parts.extend(deposit.parts.iter().filter(|part| part.lane_count > 0));
+            }
+            if !parts.is_empty() {
+                of_device.push((device, kernel, parts));
+            }
+        }
+        let starts: Vec<Start<'_>> = of_device
+            .iter()
+            .map(|(device, kernel, parts)| Start {
+                device: *device,
+                kernel: *kernel,
+                parts,
+                threads: fleet.options.threads,
+            })
+            .collect();
+        let started = fleet.machine.start(&starts, fleet.repeat());
+        let mut running = started.map_err(|why| self.failed(why))?;
+        let began = Instant::now();
+        let mut looks = 0_u32;
+        let mut told = false;
+        let mut poll = |told: &mut bool| {
+            if fleet.gang.is_given_up() && !*told {
+                running.give_up();
+                *told = true;
+            }
+            running.poll()
+        };
+        loop {
+            if poll(&mut told).map_err(|why| self.failed(why))? {
+                break;
+            }
+            looks += 1;
+            if looks.is_multiple_of(LOOKS) && began.elapsed() > WATCHING {
+                let mut outcome = Ok(false);
+                let mut ended = || {
+                    outcome = poll(&mut told);
+                    !matches!(outcome, Ok(false))
+                };
+                let watched = surroundings.supervisor.wait(&mut ended, || waiting);
+                if let Err(error) = watched {
+                    fleet.gang.give_up();
+                    while matches!(poll(&mut told), Ok(false)) {
+                        std::thread::yield_now();
+                    }
+                    return Err(error);
+                }
+                outcome.map_err(|why| self.failed(why))?;
+                break;
+            }
+        }
+        if told {
+            return Err(self.failed("another rank gave up".to_owned()));
+        }
+        fleet.set_time(running.time_us());
+        Ok(())
+    }
+}
+
+/// Ranks that a program exchanges anything with.
+fn peers_of(bound: &BoundProgram) -> impl Iterator<Item = u32> {
+    let connections = bound.receives.iter().chain(&bound.sends);
+    let connections = connections.chain(&bound.waits).chain(&bound.notifies);
+    let peers = connections.map(|connection| connection.peer);
+    peers.chain(bound.peers.iter().copied())
+}
+
+impl<M: Machine> Backend for Kernels<M> {
+    type Program = Program<M>;
+
+    fn name(&self) -> &'static str {
+        self.fleet.machine.name()
+    }
+
+    fn slot_bytes(&self) -> SlotBytes {
+        self.fleet.options.slot_bytes
+    }
+
+    fn choose(&self, request: &Request, place: &Neighbourhood) -> Option<Way> {
+        // All ranks must choose alike, so what counts is the fullest device.
+        let beside = (0..place.ranks).map(|rank| self.fleet.ranks_beside(rank));
+        let beside = beside.max().unwrap_or(1).max(1);
+        let threads = self.fleet.options.threads;
+        let resident = self
+            .fleet
+            .machine
+            .resident_blocks(self.device(), Kernel::Move, threads);
+        let most = resident.unwrap_or(1) / beside;
+        let most = u16::try_from(most).unwrap_or(u16::MAX).min(MOST_CHANNELS);
+        Some(choose::way(request, place, most))
+    }
+
+    fn wire(&mut self, own: &mut OwnWiring<'_>) -> Option<Result<(), Error>> {
+        let mut connector = Connector {
+            fleet: &self.fleet,
+            own,
+            known: &mut self.connected,
+        };
+        Some(connector.connect())
+    }
+
+    fn prepare(&mut self, order: &Order<'_>) -> Result<Program<M>, Error> {
+        let bound = order.bound;
+        self.reserve_scratch(bound.scratch_bytes)
+            .map_err(|why| self.failed(why))?;
+        let flat = Flat::new(bound, order.reduction, &self.connected);
+        if let Some(step) = flat.steps.iter().find(|step| step.bytes > MOST_STEP_BYTES) {
+            return Err(self.failed(format!(
+                "a step would move {} bytes, and kernels count at most {MOST_STEP_BYTES} in one; take more channels or \
+                 smaller pieces",
+                step.bytes
+            )));
+        }
+        let lanes: &[u8] = bytemuck::cast_slice(&flat.lanes);
+        let steps: &[u8] = bytemuck::cast_slice(&flat.steps);
+        let device = self.device();
+        let steps_at = (lanes.len() as u64).next_multiple_of(256);
+        let profile_at = (steps_at + steps.len() as u64).next_multiple_of(256);
+        let profile_bytes = match self.fleet.options.trace {
+            true => SPAN_BYTES * flat.lanes.len() as u64,
+            false => 0,
+        };
+        let allocated = self
+            .fleet
+            .machine
+            .allocate(device, profile_at + profile_bytes);
+        let (memory, address) = allocated.map_err(|why| self.failed(why))?;
+        for (at, bytes) in [(address, lanes), (address + steps_at, steps)] {
+            let wrote = self.fleet.machine.write(device, at, bytes);
+            wrote.map_err(|why| self.failed(why))?;
+        }
+        let operation = match order.reduction {
+            Some(Reduction::Product) => 1,
+            Some(Reduction::Minimum) => 2,
+            Some(Reduction::Maximum) => 3,
+            Some(Reduction::Sum | Reduction::Average | Reduction::PreMultipliedSum) | None => 0,
+        };
+        let direct =
+            !(bound.peers.is_empty() && bound.waits.is_empty() && bound.notifies.is_empty());
+        let part = layout::Part {
+            lanes: address,
+            steps: address + steps_at,
+            profile: match profile_bytes {
+                0 => 0,
+                _ => address + profile_at,
+            },
+            lane_count: u32::try_from(flat.lanes.len()).unwrap_or(u32::MAX),
+            protocol: match order.protocol {
+                Protocol::Ll => 0,
+                Protocol::Ll128 => 1,
+                Protocol::Simple => 2,
+            },
+            operation,
+            divisor: order.ranks.max(1),
+            ..layout::Part::default()
+        };
+        let peer = peers_of(bound).next().unwrap_or(self.rank);
+        Ok(Program {
+            part,
+            kernel: match order.reduction {
+                Some(_) => Kernel::Reduce(order.element),
+                None => Kernel::Move,
+            },
+            peers: self.connected.local(peers_of(bound)),
+            direct,
+            waiting: Waiting::Signal {
+                from: peer,
+                channel: 0,
+            },
+            channels: flat.channels,
+            _memory: memory,
+        })
+    }
+
+    fn run(
+        &mut self,
+        parts: &mut [Part<'_, Program<M>>],
+        surroundings: &mut Surroundings<'_>,
+    ) -> Result<(), Error> {
+        let device = self.device();
+        let mut lent: Vec<Lent<M::Block>> = Vec::with_capacity(parts.len());
+        let mut deposit = Deposit {
+            rank: self.rank,
+            peers: Vec::new(),
+            device,
+            kernel: Kernel::Move,
+            parts: Vec::with_capacity(parts.len()),
+        };
+        let rank = self.rank;
+        let mut waiting = Waiting::Signal {
+            from: rank,
+            channel: 0,
+        };
+        for part in parts.iter() {
+            let of_caller = self.fleet.machine.lend(device, &part.memory);
+            let own = of_caller.map_err(|why| self.failed(why))?;
+            let scratch = self.scratch.as_ref().map_or(0, |(_, address)| *address);
+            let program = &part.program;
+            let board = self.connected.own_board();
+            deposit.kernel = program.kernel;
+            deposit.parts.push(layout::Part {
+                buffers: [own.input, own.output, scratch],
+                board: board.filter(|_| program.direct).unwrap_or_default(),
+                launch: surroundings.launch,
+                scalar: part.scalar,
+                ..program.part
+            });
+            deposit.peers.extend(&program.peers);
+            waiting = program.waiting;
+            lent.push(own);
+        }
+        deposit.peers.sort_unstable();
+        deposit.peers.dedup();
+        deposit.peers.retain(|peer| *peer != rank);
+        self.launch(deposit, waiting, surroundings)?;
+        for (own, part) in lent.into_iter().zip(parts.iter()) {
+            if part.program.part.profile != 0 {
+                self.note(part.program, surroundings.launch)?;
+            }
+            let done = self.fleet.machine.give_back(device, own, &part.memory);
+            done.map_err(|why| self.failed(why))?;
+        }
+        Ok(())
+    }
+}

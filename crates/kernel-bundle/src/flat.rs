@@ -1,0 +1,161 @@
+//! From a bound program to the flat steps that kernels walk.
+
+use plan::Reduction;
+use plan::program::{BoundOperand, BoundProgram, BoundStep, Buffer, Connection};
+
+use crate::layout::{Lane, MOST_OPERANDS, Operand, OperandKind, Step};
+
+/// Where a program's connections and its peers' boards are.
+pub trait Places {
+    /// Address of the end of a connection through which slots are received.
+    fn receiver(&self, connection: &Connection) -> u64;
+    /// Through which slots are sent.
+    fn sender(&self, connection: &Connection) -> u64;
+    /// On which signals are awaited.
+    fn awaited(&self, connection: &Connection) -> u64;
+    /// On which signals are given.
+    fn given(&self, connection: &Connection) -> u64;
+    /// Address of a rank's board.
+    fn board(&self, rank: u32) -> u64;
+}
+
+/// A program as kernels walk it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Flat {
+    /// Its lanes.
+    pub lanes: Vec<Lane>,
+    /// Their steps.
+    pub steps: Vec<Step>,
+    /// The channel of each lane.
+    pub channels: Vec<u16>,
+}
+
+impl Flat {
+    /// Resolves a program. Lanes without a step are left out.
+    pub fn new(bound: &BoundProgram, reduction: Option<Reduction>, places: &dyn Places) -> Self {
+        let mut flat = Self::default();
+        let resolve = Resolve {
+            bound,
+            reduction,
+            places,
+        };
+        for lane in &bound.lanes {
+            let count = |steps: &[BoundStep]| u32::try_from(steps.len()).unwrap_or(u32::MAX);
+            let own = Lane {
+                first: u32::try_from(flat.steps.len()).unwrap_or(u32::MAX),
+                prologue: count(&lane.prologue),
+                body: count(&lane.body),
+                last: count(&lane.last),
+                epilogue: count(&lane.epilogue),
+                padding: 0,
+                turns: lane.turns,
+            };
+            let before = flat.steps.len();
+            let steps = lane.prologue.iter().chain(&lane.body);
+            let steps = steps.chain(&lane.last).chain(&lane.epilogue);
+            flat.steps.extend(steps.map(|step| resolve.step(step)));
+            if flat.steps.len() > before {
+                flat.lanes.push(own);
+                flat.channels.push(lane.channel);
+            }
+        }
+        flat
+    }
+}
+
+struct Resolve<'a> {
+    bound: &'a BoundProgram,
+    reduction: Option<Reduction>,
+    places: &'a dyn Places,
+}
+
+impl Resolve<'_> {
+    fn step(&self, step: &BoundStep) -> Step {
+        let sources = &step.sources[..usize::from(step.source_count)];
+        let destinations = &step.destinations[..usize::from(step.destination_count)];
+        let mut flat = Step {
+            bytes: step.elements * u64::from(self.bound.element_bytes),
+            source_count: step.source_count,
+            destination_count: step.destination_count,
+            wait_count: step.wait_count,
+            notify_count: step.notify_count,
+            finish: u8::from(step.finish && self.reduction == Some(Reduction::Average)),
+            ..Step::default()
+        };
+        let multiplies = self.reduction == Some(Reduction::PreMultipliedSum);
+        for (index, source) in sources.iter().enumerate() {
+            let input = matches!(
+                source,
+                BoundOperand::Local {
+                    buffer: Buffer::Input,
+                    ..
+                }
+            );
+            flat.pre_multiply |= u8::from(multiplies && input) << index;
+            flat.operands[index] = self.operand(source, true);
+        }
+        for (index, destination) in destinations.iter().enumerate() {
+            flat.operands[MOST_OPERANDS + index] = self.operand(destination, false);
+        }
+        let reaches = flat.operands.iter();
+        flat.reaches = u8::from(
+            reaches
+                .into_iter()
+                .any(|operand| operand.kind == OperandKind::Peer as u32),
+        );
+        for (index, wait) in step.waits[..usize::from(step.wait_count)]
+            .iter()
+            .enumerate()
+        {
+            flat.waits[index] = self.places.awaited(&self.bound.waits[usize::from(*wait)]);
+        }
+        let notifies = &step.notifies[..usize::from(step.notify_count)];
+        for (index, notify) in notifies.iter().enumerate() {
+            flat.notifies[index] = self
+                .places
+                .given(&self.bound.notifies[usize::from(*notify)]);
+        }
+        flat
+    }
+
+    fn operand(&self, operand: &BoundOperand, source: bool) -> Operand {
+        match *operand {
+            BoundOperand::None => Operand::default(),
+            BoundOperand::Fifo(place) => {
+                let place = usize::from(place);
+                Operand {
+                    kind: OperandKind::Fifo as u32,
+                    place: if source {
+                        self.places.receiver(&self.bound.receives[place])
+                    } else {
+                        self.places.sender(&self.bound.sends[place])
+                    },
+                    ..Operand::default()
+                }
+            }
+            BoundOperand::Local {
+                buffer,
+                offset,
+                stride,
+            } => Operand {
+                kind: OperandKind::Local as u32,
+                buffer: buffer as u32,
+                place: 0,
+                offset,
+                stride,
+            },
+            BoundOperand::Peer {
+                peer,
+                buffer,
+                offset,
+                stride,
+            } => Operand {
+                kind: OperandKind::Peer as u32,
+                buffer: buffer as u32,
+                place: self.places.board(self.bound.peers[usize::from(peer)]),
+                offset,
+                stride,
+            },
+        }
+    }
+}

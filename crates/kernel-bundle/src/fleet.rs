@@ -1,0 +1,143 @@
+//! What the ranks of this process share: the machine, its memory, and the gang in which they are launched.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use executor::connections::SlotBytes;
+
+use crate::gang::Gang;
+use crate::machine::Machine;
+
+/// How kernels are launched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// Threads of a block: 64, and warps that move data.
+    pub threads: u32,
+    /// Data bytes of a slot, by protocol.
+    pub slot_bytes: SlotBytes,
+    /// Steps that connections have behind them when they are made, as if they had been used that often.
+    pub first_step: u64,
+    /// A flag that all lines of LL slots hold at first, as if they had been written that long ago; 0 is none.
+    pub stale_flag: u32,
+    /// Whether it is noted when each lane of each launch begins and ends ([`Fleet::take_spans`]).
+    pub trace: bool,
+}
+
+/// When a lane of a launch began and ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span {
+    /// The rank.
+    pub rank: u32,
+    /// The number of its launch.
+    pub launch: u64,
+    /// The channel that the lane works for.
+    pub channel: u16,
+    /// The lane, from 0.
+    pub lane: u32,
+    /// When it began by the device's clock, ns.
+    pub begin_ns: u64,
+    /// When it ended, ns.
+    pub end_ns: u64,
+}
+
+/// Most spans that are kept.
+const MOST_SPANS: usize = 1 << 20;
+
+impl Options {
+    /// NCCL's slots (buffers of 512 KiB, 4800 KiB and 4 MiB in eight slots), and 12 warps that move data.
+    pub const fn nccl() -> Self {
+        Self {
+            threads: 448,
+            slot_bytes: SlotBytes {
+                ll: 32_768,
+                ll128: 576_000,
+                simple: 524_288,
+            },
+            first_step: 0,
+            stale_flag: 0,
+            trace: false,
+        }
+    }
+}
+
+/// What the ranks of this process share.
+pub struct Fleet<M: Machine> {
+    /// What runs the kernels.
+    pub machine: M,
+    /// How they are launched.
+    pub options: Options,
+    pub(crate) gang: Gang,
+    devices: Vec<u32>,
+    /// Memory of connections: peers may use it as long as any rank is there.
+    blocks: Mutex<Vec<M::Block>>,
+    repeat: AtomicU32,
+    time_ns: AtomicU64,
+    spans: Mutex<Vec<Span>>,
+}
+
+impl<M: Machine> Fleet<M> {
+    /// A fleet whose rank i runs on device `devices[i]`.
+    pub fn new(machine: M, options: Options, devices: Vec<u32>) -> Arc<Self> {
+        let ranks = devices.len();
+        Arc::new(Self {
+            machine,
+            options,
+            gang: Gang::new(ranks),
+            devices,
+            blocks: Mutex::default(),
+            repeat: AtomicU32::new(1),
+            time_ns: AtomicU64::new(0),
+            spans: Mutex::default(),
+        })
+    }
+
+    /// The device of a rank.
+    pub fn device(&self, rank: u32) -> u32 {
+        let devices = &self.devices;
+        devices.get(rank as usize).copied().unwrap_or_default()
+    }
+
+    /// Ranks that share the device of this one.
+    pub fn ranks_beside(&self, rank: u32) -> u32 {
+        let own = self.device(rank);
+        let beside = self.devices.iter().filter(|device| **device == own);
+        u32::try_from(beside.count()).unwrap_or(u32::MAX)
+    }
+
+    /// Lets every launch be run so often in a row, to be timed. What reduces in place gives another result then.
+    pub fn set_repeat(&self, times: u32) {
+        self.repeat.store(times.max(1), Ordering::Relaxed);
+    }
+
+    pub(crate) fn repeat(&self) -> u32 {
+        self.repeat.load(Ordering::Relaxed)
+    }
+
+    /// How long the last launch took by the devices' clocks, µs, all its repetitions together; 0 if that was not measured.
+    pub fn last_time_us(&self) -> f64 {
+        self.time_ns.load(Ordering::Relaxed) as f64 / 1e3
+    }
+
+    pub(crate) fn set_time(&self, time_us: Option<f64>) {
+        let time_ns = time_us.map_or(0, |time_us| (time_us * 1e3) as u64);
+        self.time_ns.store(time_ns, Ordering::Relaxed);
+    }
+
+    /// What was noted of launches since the last call, if the options ask for it; of launches in a row the last one.
+    pub fn take_spans(&self) -> Vec<Span> {
+        let mut spans = self.spans.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut spans)
+    }
+
+    pub(crate) fn note(&self, spans: impl Iterator<Item = Span>) {
+        let mut all = self.spans.lock().unwrap_or_else(PoisonError::into_inner);
+        let room = MOST_SPANS.saturating_sub(all.len());
+        all.extend(spans.take(room));
+    }
+
+    /// Keeps memory until the last rank is gone.
+    pub(crate) fn keep(&self, block: M::Block) {
+        let mut blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
+        blocks.push(block);
+    }
+}

@@ -1,0 +1,209 @@
+//! The C++ side: kernels, the scheduler of fibers, and memory at plain addresses.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::ffi::{CStr, c_char, c_int};
+
+use kernel_bundle::Kernel;
+use kernel_bundle::layout::Launch;
+use plan::ElementType;
+
+use crate::Bug;
+
+/// Alignment of what is handed out, as on GPUs.
+const ALIGNMENT: usize = 256;
+
+/// Bytes of a report.
+const REPORT: usize = 8192;
+
+type Entry = unsafe extern "C" fn(*const Launch);
+
+macro_rules! entries {
+    ($($name:ident)*) => {
+        // SAFETY: build.rs compiles a function of this name and type for each.
+        unsafe extern "C" {
+            $(fn $name(launch: *const Launch);)*
+        }
+    };
+}
+
+entries! {
+    topo_run_move_bug_0 topo_run_i8_bug_0 topo_run_u8_bug_0 topo_run_i32_bug_0 topo_run_u32_bug_0 topo_run_i64_bug_0
+    topo_run_u64_bug_0 topo_run_f16_bug_0 topo_run_bf16_bug_0 topo_run_f32_bug_0 topo_run_f64_bug_0
+    topo_run_move_bug_1 topo_run_i32_bug_1 topo_run_move_bug_2 topo_run_i32_bug_2 topo_run_move_bug_3 topo_run_i32_bug_3
+    topo_run_move_bug_4 topo_run_i32_bug_4 topo_run_move_bug_5 topo_run_i32_bug_5 topo_run_move_bug_6 topo_run_i32_bug_6
+    topo_run_move_bug_7 topo_run_i32_bug_7 topo_run_move_bug_8 topo_run_i32_bug_8 topo_run_move_bug_9 topo_run_i32_bug_9
+    topo_run_move_bug_10 topo_run_i32_bug_10
+}
+
+// SAFETY: kernels/host/emulator.cpp defines it so.
+unsafe extern "C" {
+    fn topo_emulate(
+        kernel: Entry,
+        launch: *const Launch,
+        blocks: u32,
+        threads: u32,
+        seed: u64,
+        report: *mut c_char,
+        report_bytes: usize,
+    ) -> c_int;
+}
+
+fn entry(kernel: Kernel, bug: Bug) -> Option<Entry> {
+    let of_all: Entry = match kernel {
+        Kernel::Move => topo_run_move_bug_0,
+        Kernel::Reduce(ElementType::I8) => topo_run_i8_bug_0,
+        Kernel::Reduce(ElementType::U8) => topo_run_u8_bug_0,
+        Kernel::Reduce(ElementType::I32) => topo_run_i32_bug_0,
+        Kernel::Reduce(ElementType::U32) => topo_run_u32_bug_0,
+        Kernel::Reduce(ElementType::I64) => topo_run_i64_bug_0,
+        Kernel::Reduce(ElementType::U64) => topo_run_u64_bug_0,
+        Kernel::Reduce(ElementType::F16) => topo_run_f16_bug_0,
+        Kernel::Reduce(ElementType::Bf16) => topo_run_bf16_bug_0,
+        Kernel::Reduce(ElementType::F32) => topo_run_f32_bug_0,
+        Kernel::Reduce(ElementType::F64) => topo_run_f64_bug_0,
+    };
+    let (moves, reduces): (Entry, Entry) = match bug {
+        Bug::None => return Some(of_all),
+        Bug::EarlyDone => (topo_run_move_bug_1, topo_run_i32_bug_1),
+        Bug::NoCredit => (topo_run_move_bug_2, topo_run_i32_bug_2),
+        Bug::EarlyCredit => (topo_run_move_bug_3, topo_run_i32_bug_3),
+        Bug::WrongFlag => (topo_run_move_bug_4, topo_run_i32_bug_4),
+        Bug::NoFree => (topo_run_move_bug_5, topo_run_i32_bug_5),
+        Bug::NoTail => (topo_run_move_bug_6, topo_run_i32_bug_6),
+        Bug::NoSignal => (topo_run_move_bug_7, topo_run_i32_bug_7),
+        Bug::NoVote => (topo_run_move_bug_8, topo_run_i32_bug_8),
+        Bug::NoCleaning => (topo_run_move_bug_9, topo_run_i32_bug_9),
+        Bug::WeakFence => (topo_run_move_bug_10, topo_run_i32_bug_10),
+    };
+    match kernel {
+        Kernel::Move => Some(moves),
+        Kernel::Reduce(ElementType::I32) => Some(reduces),
+        Kernel::Reduce(_) => None,
+    }
+}
+
+/// Runs a kernel until all its threads have ended.
+pub fn emulate(
+    kernel: Kernel,
+    bug: Bug,
+    launch: &Launch,
+    blocks: u32,
+    threads: u32,
+    seed: u64,
+) -> Result<(), String> {
+    let entry = entry(kernel, bug).ok_or_else(|| {
+        format!("bugs are planted into the kernels of i32 only, not into {kernel:?}")
+    })?;
+    let mut report = vec![0_u8; REPORT];
+    // SAFETY: the launch's addresses are those of memory that its ranks hold until it has ended: what they lent, and blocks
+    // of this machine. The report is as long as is said, and ends with a 0.
+    let result = unsafe {
+        topo_emulate(
+            entry,
+            launch,
+            blocks,
+            threads,
+            seed,
+            report.as_mut_ptr().cast(),
+            report.len(),
+        )
+    };
+    match result {
+        0 => Ok(()),
+        1 => {
+            let text = CStr::from_bytes_until_nul(&report).unwrap_or_default();
+            Err(format!(
+                "no thread of any block gets on (seed {seed}):\n{}",
+                text.to_string_lossy()
+            ))
+        }
+        _ => Err(format!(
+            "there is no memory for {blocks} blocks of {threads} threads"
+        )),
+    }
+}
+
+/// Memory of kernels.
+#[derive(Debug)]
+pub struct Block {
+    address: *mut u8,
+    layout: Layout,
+}
+
+// SAFETY: it is memory and nothing else; who may access which part of it when is what kernels agree on.
+unsafe impl Send for Block {}
+// SAFETY: as above.
+unsafe impl Sync for Block {}
+
+impl Block {
+    /// So many bytes, all 0, and their address.
+    pub fn new(bytes: u64) -> Result<(Self, u64), String> {
+        let size =
+            usize::try_from(bytes.max(1)).map_err(|_| format!("{bytes} bytes are too many"))?;
+        let layout = Layout::from_size_align(size, ALIGNMENT).map_err(|error| error.to_string())?;
+        // SAFETY: the size is not 0.
+        let address = unsafe { alloc_zeroed(layout) };
+        if address.is_null() {
+            return Err(format!("there are no {bytes} bytes of memory"));
+        }
+        let plain = address.expose_provenance() as u64;
+        Ok((Self { address, layout }, plain))
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        // SAFETY: it was allocated with this layout.
+        unsafe { dealloc(self.address, self.layout) };
+    }
+}
+
+/// Writes at an address of a [`Block`] that is there.
+pub fn write(address: u64, bytes: &[u8]) {
+    let to = std::ptr::with_exposed_provenance_mut::<u8>(address as usize);
+    // SAFETY: callers write into blocks that they hold, before kernels see them.
+    unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
+}
+
+/// Reads at an address of a [`Block`] that is there.
+pub fn read(address: u64, bytes: &mut [u8]) {
+    let from = std::ptr::with_exposed_provenance::<u8>(address as usize);
+    // SAFETY: callers read blocks that they hold, when no kernel runs.
+    unsafe { std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), bytes.len()) };
+}
+
+#[cfg(test)]
+mod tests {
+    use std::mem::{offset_of, size_of};
+
+    use kernel_bundle::layout::{Board, End, Lane, Launch, Operand, Part, Step};
+
+    // SAFETY: kernels/host/layout.cpp defines it so.
+    unsafe extern "C" {
+        fn topo_layout(numbers: *mut usize, room: usize) -> usize;
+    }
+
+    macro_rules! layout {
+        ($($type:ident: $($field:ident)*;)*) => {
+            [$(size_of::<$type>(), $(offset_of!($type, $field),)*)*]
+        };
+    }
+
+    #[test]
+    fn structures_are_as_the_other_compiler_has_them() {
+        let own = layout! {
+            End: slots stride theirs mine step seen;
+            Board: launch buffers;
+            Operand: kind buffer place offset stride;
+            Step: bytes source_count destination_count wait_count notify_count finish pre_multiply reaches operands
+                waits notifies;
+            Lane: first prologue body last epilogue turns;
+            Part: lanes steps buffers board launch scalar profile lane_count protocol operation divisor;
+            Launch: more abort count parts;
+        };
+        let mut theirs = [0; 128];
+        // SAFETY: there is room for as many numbers as is said.
+        let count = unsafe { topo_layout(theirs.as_mut_ptr(), theirs.len()) };
+        assert_eq!(own[..], theirs[..count]);
+    }
+}

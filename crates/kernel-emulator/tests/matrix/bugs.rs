@@ -1,0 +1,153 @@
+//! The test of the test: bugs that are planted into the kernels are found.
+
+use executor::Way;
+use executor::suite::{self, Case};
+use kernel_bundle::Options;
+use kernel_emulator::{Bug, Emulator, communicators};
+use plan::program::{Schedule, Transfer};
+use plan::{Collective, ElementType, Protocol, Reduction};
+
+use super::{settings, small};
+
+/// Orders of threads that are tried.
+const SEEDS: u64 = 40;
+
+fn case(schedule: Schedule, transfer: Transfer, protocol: Protocol) -> Case {
+    Case {
+        collective: Collective::AllReduce,
+        way: Way {
+            schedule,
+            transfer,
+            protocol,
+            channels: 2,
+            piece_bytes: 0,
+        },
+        element: ElementType::I32,
+        reduction: Reduction::Sum,
+        ranks: 3,
+        root: 0,
+        count: 12_001,
+        in_place: false,
+    }
+}
+
+fn ring(protocol: Protocol) -> Case {
+    case(Schedule::Ring, Transfer::Fifo, protocol)
+}
+
+/// Nobody keeps the root of it from running ahead but the slots that it must wait for.
+fn chain(protocol: Protocol) -> Case {
+    Case {
+        collective: Collective::Broadcast,
+        ..ring(protocol)
+    }
+}
+
+/// How many of the orders of threads show a bug, and what the first says.
+fn found(bug: Bug, cases: &[Case], options: &Options) -> (u64, String) {
+    let mut first = String::new();
+    let mut count = 0;
+    let seeds = if bug == Bug::None { SEEDS / 5 } else { SEEDS };
+    for seed in 1..=seeds {
+        let emulator = Emulator::new(seed * 1000, bug);
+        let made = communicators(cases[0].ranks, &settings(), emulator, options.clone());
+        if let Err(problem) = suite::run(made.expect("there is memory"), cases) {
+            count += 1;
+            if first.is_empty() {
+                first = problem;
+            }
+            if bug != Bug::None {
+                break;
+            }
+        }
+    }
+    (count, first)
+}
+
+#[test]
+fn kernels_without_bugs_pass() {
+    for case in [
+        ring(Protocol::Simple),
+        ring(Protocol::Ll),
+        ring(Protocol::Ll128),
+        case(Schedule::TwoPhaseMesh, Transfer::Direct, Protocol::Simple),
+    ] {
+        assert_eq!(found(Bug::None, &[case], &small(2)), (0, String::new()));
+    }
+}
+
+#[test]
+fn planted_bugs_are_found() {
+    // Here signals also stand between reading a buffer and writing into it.
+    let direct = Case {
+        in_place: true,
+        ..case(Schedule::Mesh, Transfer::Direct, Protocol::Simple)
+    };
+    for (bug, case, said) in [
+        (Bug::EarlyDone, ring(Protocol::Simple), "wrong elements"),
+        (Bug::NoCredit, chain(Protocol::Simple), "wrong elements"),
+        (Bug::EarlyCredit, chain(Protocol::Simple), "wrong elements"),
+        (
+            Bug::WrongFlag,
+            ring(Protocol::Ll),
+            "no thread of any block gets on",
+        ),
+        (Bug::NoFree, ring(Protocol::Simple), ""),
+        (
+            Bug::NoTail,
+            ring(Protocol::Simple),
+            "no thread of any block gets on",
+        ),
+        (Bug::NoSignal, direct, "wrong elements"),
+        (Bug::NoVote, ring(Protocol::Ll128), ""),
+    ] {
+        let (count, first) = found(bug, &[case], &small(2));
+        assert!(count > 0, "{bug:?} was not found by {SEEDS} seeds");
+        assert!(first.contains(said), "{bug:?}: {first}");
+        println!("{bug:?}: {}", first.lines().next().unwrap_or_default());
+    }
+}
+
+/// Short messages leave most lines of a slot as they are, until a long one looks at them where flags come round.
+#[test]
+fn flags_that_are_not_cleaned_are_found() {
+    let options = Options {
+        first_step: 0x7fff_ffec,
+        stale_flag: 0x8000_0002,
+        ..small(2)
+    };
+    let one_line = Case {
+        count: 2,
+        way: Way {
+            channels: 1,
+            ..chain(Protocol::Ll).way
+        },
+        ..chain(Protocol::Ll)
+    };
+    let long = Case {
+        count: 2501,
+        ..one_line
+    };
+    // A case is two launches, and a short message one step.
+    let mut cases = vec![one_line; 10];
+    cases.push(long);
+    let (count, first) = found(Bug::NoCleaning, &cases, &options);
+    assert!(count > 0 && first.contains("wrong elements"), "{first}");
+    assert_eq!(found(Bug::None, &cases, &options), (0, String::new()));
+}
+
+/// A report says where the threads are.
+#[test]
+fn a_deadlock_is_told() {
+    let (_, problem) = found(Bug::NoTail, &[ring(Protocol::Simple)], &small(1));
+    for words in ["block 0:", "waiting for a count to come to", "at barrier"] {
+        assert!(problem.contains(words), "{problem}");
+    }
+}
+
+/// On x86 stores keep their order, so only ThreadSanitizer can show it.
+#[test]
+#[ignore = "shows something under ThreadSanitizer only: `cargo xtask sanitize thread` runs it"]
+fn a_weak_fence() {
+    found(Bug::WeakFence, &[ring(Protocol::Simple)], &small(1));
+}

@@ -1,0 +1,184 @@
+//! The suite that every backend must pass, on the kernels' own sources, in orders of threads that a seed decides.
+//!
+//! By default each way of each collective is run at least once, and a sample of everything; `TOPO_MATRIX_SEED` takes
+//! another one, `TOPO_MATRIX_SAMPLE` a larger one.
+
+mod bugs;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use executor::connections::SlotBytes;
+use executor::suite::{self, Case};
+use executor::{Communicator, Memory, Request, Settings};
+use kernel_bundle::{Fleet, Kernels, Options};
+use kernel_emulator::{Bug, Emulator, communicators};
+use plan::{Collective, ElementType, Reduction};
+
+/// Cases of the sample.
+const SAMPLE: usize = 60;
+
+/// Elements of a block.
+const COUNTS: [usize; 6] = [0, 1, 7, 64, 1023, 2501];
+
+fn from_environment(name: &str, otherwise: u64) -> u64 {
+    let given = std::env::var(name).ok();
+    given
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(otherwise)
+}
+
+/// Blocks of so many warps that move data, and slots so small that short messages fill all eight again and again.
+pub fn small(movers: u32) -> Options {
+    Options {
+        threads: 64 + 32 * movers,
+        slot_bytes: SlotBytes {
+            ll: 512,
+            ll128: 960,
+            simple: 1024,
+        },
+        ..Options::nccl()
+    }
+}
+
+/// Settings of all communicators here.
+pub fn settings() -> Settings {
+    Settings {
+        longest_wait: Duration::from_secs(60),
+        buffer_bytes: Some(64 << 20),
+        ..Settings::default()
+    }
+}
+
+/// Runs cases on as few communicators as there are numbers of ranks among neighbours.
+fn run_all(cases: &[Case], seed: u64, options: &Options) {
+    for group in cases.chunk_by(|one, other| one.ranks == other.ranks) {
+        let ranks = group.first().map_or(1, |case| case.ranks);
+        let emulator = Emulator::new(seed, Bug::None);
+        let made = communicators(ranks, &settings(), emulator, options.clone());
+        if let Err(problem) = suite::run(made.expect("there is memory"), group) {
+            panic!("seed {seed}: {problem}");
+        }
+    }
+}
+
+/// Every collective by every algorithm, transfer and protocol, on 2 to 8 ranks in turn, types and operations in turn.
+#[test]
+fn every_way() {
+    let seed = from_environment("TOPO_MATRIX_SEED", 7);
+    let mut cases = Vec::new();
+    let mut number = 0;
+    for collective in Collective::ALL {
+        for way in suite::ways(collective) {
+            number += 1;
+            let reduction = Reduction::ALL[number % Reduction::ALL.len()];
+            let wanted = Case {
+                collective,
+                way,
+                element: ElementType::ALL[number % ElementType::ALL.len()],
+                reduction: if collective.reduces() {
+                    reduction
+                } else {
+                    Reduction::Sum
+                },
+                ranks: 2 + (number % 7) as u32,
+                root: u32::from(collective.has_root() || collective == Collective::SendRecv),
+                count: [1023, 7, 401][number % 3],
+                in_place: number % 2 == 0,
+            };
+            // Ways with two channels and with short pieces take turns.
+            let turn = (way.channels == 2) == (number / 4 % 2 == 0);
+            if turn && wanted.exists() {
+                cases.push(wanted);
+            }
+        }
+    }
+    cases.sort_by_key(|case| case.ranks);
+    run_all(&cases, seed, &small(1));
+}
+
+#[test]
+fn sampled_matrix() {
+    let seed = from_environment("TOPO_MATRIX_SEED", 7);
+    let size = from_environment("TOPO_MATRIX_SAMPLE", SAMPLE as u64) as usize;
+    let all = suite::cases(&[1, 2, 3, 4, 5, 8], &COUNTS);
+    run_all(&suite::sample(&all, size, seed), seed, &small(2));
+}
+
+/// NCCL's own sizes of slots and blocks, in the plainest order of threads.
+#[test]
+fn large_slots() {
+    let all = suite::cases(&[2, 3], &[4099]);
+    run_all(&suite::sample(&all, 6, 3), 0, &Options::nccl());
+}
+
+/// Memory by its addresses, and when each lane began and ended.
+#[test]
+fn addresses_and_times() {
+    let options = Options {
+        trace: true,
+        ..small(1)
+    };
+    let fleet = Fleet::new(Emulator::new(3, Bug::None), options, vec![0; 2]);
+    let made = Communicator::local(2, &settings(), |rank| {
+        Kernels::new(Arc::clone(&fleet), rank)
+    });
+    std::thread::scope(|scope| {
+        for mut communicator in made.expect("there is memory") {
+            scope.spawn(move || {
+                let input = vec![communicator.rank() + 1; 1000];
+                let mut output = vec![0_u32; 1000];
+                let request = Request {
+                    collective: Collective::AllReduce,
+                    element: ElementType::U32,
+                    reduction: Reduction::Sum,
+                    root: 0,
+                    to: 0,
+                    in_place: false,
+                    count: 1000,
+                    way: None,
+                };
+                let memory = Memory::at(
+                    input.as_ptr().cast(),
+                    4000,
+                    output.as_mut_ptr().cast(),
+                    4000,
+                );
+                communicator.run(&request, memory, 0).unwrap();
+                assert_eq!(output, [3; 1000]);
+            });
+        }
+    });
+    let spans = fleet.take_spans();
+    for rank in 0..2 {
+        let own = spans.iter().filter(|span| span.rank == rank);
+        assert!(own.clone().count() > 0);
+        for span in own {
+            assert!(span.launch == 1 && 0 < span.begin_ns && span.begin_ns <= span.end_ns);
+        }
+    }
+}
+
+/// Where the low halves of step numbers come round, with lines that were written one round before.
+#[test]
+fn step_numbers_come_round() {
+    let all = suite::cases(&[3], &[12_001]);
+    let integers = all.into_iter().filter(|case| {
+        case.element == ElementType::I32
+            && case.way.protocol == plan::Protocol::Ll
+            && case.way.transfer == plan::program::Transfer::Fifo
+    });
+    let integers: Vec<Case> = integers.collect();
+    for (first_step, stale_flag) in [
+        (0x7fff_ffec, 0x8000_0002),
+        (0xffff_ffec, 0x0000_0003),
+        (0x1_7fff_fff3, 0x8000_0001),
+    ] {
+        let options = Options {
+            first_step,
+            stale_flag,
+            ..small(2)
+        };
+        run_all(&suite::sample(&integers, 6, first_step), 5, &options);
+    }
+}

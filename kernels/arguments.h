@@ -1,0 +1,104 @@
+// What the host tells the kernels. crates/kernel-bundle/src/layout.rs has the same structures; a test compares their sizes
+// and offsets.
+#pragma once
+
+namespace TOPO_NAMESPACE {
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef signed char i8;
+typedef int i32;
+typedef long long i64;
+
+// Slots of a FIFO.
+constexpr u32 SLOTS = 8;
+
+// Most sources, and most destinations, waits and notifies, of a step.
+constexpr u32 MOST_OPERANDS = 4;
+
+// Parts that fit into the arguments of a launch; more of them lie in device memory.
+constexpr u32 MOST_PARTS = 36;
+
+enum Protocol : u32 { LL = 0, LL128 = 1, SIMPLE = 2 };
+
+enum Operation : u32 { SUM = 0, PRODUCT = 1, MINIMUM = 2, MAXIMUM = 3 };
+
+enum OperandKind : u32 { NOTHING = 0, LOCAL = 1, PEER = 2, FIFO = 3 };
+
+// One end of a FIFO or of a signal. Only one block of a launch uses it; it outlives launches.
+struct End {
+  u8* slots;          // of a FIFO: its first slot
+  u64 stride;         // bytes from one slot to the next
+  u64* theirs;        // what the other end counts: posted slots or signals at a receiver, slots given back at a sender
+  u64* mine;          // where this end's count is told
+  u64 step;           // this end's count
+  u64 seen;           // the last that was seen of theirs
+};
+
+// Where the buffers of a rank are during a launch that lets peers access them.
+struct Board {
+  u64 launch;         // the number of the launch, written last
+  u8* buffers[3];     // input, output, scratch
+};
+
+struct Operand {
+  u32 kind;           // OperandKind
+  u32 buffer;         // 0 input, 1 output, 2 scratch
+  u64 place;          // of a FIFO its End, of a peer its Board
+  u64 offset;         // bytes from the start of the buffer
+  u64 stride;         // bytes further per turn
+};
+
+struct Step {
+  u64 bytes;          // that are moved
+  u8 source_count;
+  u8 destination_count;
+  u8 wait_count;
+  u8 notify_count;
+  u8 finish;          // whether the result is divided by `divisor`
+  u8 pre_multiply;    // bit i: source i is multiplied by the scalar
+  u8 reaches;         // whether an operand is a peer's
+  u8 padding;
+  Operand operands[2 * MOST_OPERANDS];  // sources, then destinations
+  End* waits[MOST_OPERANDS];
+  End* notifies[MOST_OPERANDS];
+};
+
+// Steps in a row: prologue, body (for each of `turns`), last turn, epilogue.
+struct Lane {
+  u32 first;          // index of the first step
+  u32 prologue;
+  u32 body;
+  u32 last;
+  u32 epilogue;
+  u32 padding;
+  u64 turns;
+};
+
+// A program of one rank, with the memory of a launch.
+struct Part {
+  const Lane* lanes;
+  const Step* steps;
+  u8* buffers[3];     // input, output, scratch
+  Board* board;       // own; null if no peer accesses this rank's buffers
+  u64 launch;         // number of the launch on the boards
+  u64 scalar;         // an element in the low bytes
+  u64* profile;       // two times per lane, ns; null if nobody asks
+  u32 lane_count;
+  u32 protocol;
+  u32 operation;
+  u32 divisor;
+};
+
+// The arguments of a kernel. Blocks are dealt to the parts in order, one per lane.
+struct Launch {
+  const Part* more;   // all parts, if they are not in `parts`
+  const u32* abort;   // not 0: give up
+  u32 count;          // of parts
+  u32 padding;
+  Part parts[MOST_PARTS];
+};
+
+}  // namespace TOPO_NAMESPACE

@@ -1,0 +1,70 @@
+// How the threads of a block work together.
+//
+// Warp 0 waits, warp 1 posts, all others move data. What a step needs is handed over in one of two places in shared
+// memory, so that the next step's waiting goes on while data is moved, and moving goes on while the last step is posted:
+//
+//   waiter:  polls for the step ─▶ FREE ─▶ writes the place ─▶ READY
+//   workers: READY ─▶ move ─▶ DONE
+//   poster:  DONE ─▶ tells the peers ─▶ FREE
+//
+// Every worker comes to READY, so what a step stored is seen by all workers in the next.
+#pragma once
+
+#include "reduce.cuh"
+
+namespace TOPO_NAMESPACE {
+
+constexpr u32 WARP = 32;
+constexpr u32 WAITER = 0;
+constexpr u32 POSTER = 1;
+constexpr u32 FIRST_WORKER = 2 * WARP;
+
+// Barriers, two of each. 0 is left to the compiler.
+constexpr u32 READY = 1;
+constexpr u32 DONE = 3;
+constexpr u32 FREE = 5;
+
+// Looks at memory between two looks whether to give up.
+constexpr u32 LOOKS = 4096;
+
+// A step that is ready to be carried out. Workers read it again and again instead of keeping it, for they have few
+// registers.
+struct Stage {
+  u8* places[2 * MOST_OPERANDS];    // sources, then destinations; of FIFOs the slot
+  u64 flags[2 * MOST_OPERANDS];     // of FIFOs the number of the step plus one, else 0
+  u64 strides[2 * MOST_OPERANDS];   // of FIFOs, bytes of a slot
+  u64* words[4 * MOST_OPERANDS];    // what is told when the step is done; null if nothing
+  u64 values[4 * MOST_OPERANDS];
+  u64 bytes;
+  u64 scalar;
+  u32 operation;
+  u32 divisor;
+  u32 source_count;
+  u32 destination_count;
+  u32 pre_multiply;
+  u32 finish;
+  u32 end;                          // no step, but the end of the lane
+};
+
+struct Shared {
+  Stage stages[2];
+};
+
+// Counts looks, and says now and then whether the host wants to end the launch.
+struct Patience {
+  const u32* abort;
+  u32 looks;
+  bool over;
+
+  TOPO_DEVICE explicit Patience(const u32* word) : abort(word), looks(0), over(false) {}
+
+  // After a look in vain; false if there should be no more.
+  TOPO_DEVICE bool more() {
+    looks++;
+    if (looks % LOOKS == 0 && load_volatile(abort) != 0) over = true;
+    spin_pause();
+    return !over;
+  }
+};
+
+}  // namespace TOPO_NAMESPACE

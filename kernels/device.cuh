@@ -1,0 +1,157 @@
+// What the machine offers to the kernels. The only file that knows which compiler reads it: NVIDIA's, for GPUs, or the
+// host's, for the emulator (host/device_host.h).
+#pragma once
+
+#ifndef TOPO_NAMESPACE
+#define TOPO_NAMESPACE topo
+#endif
+
+// A bug that is planted on purpose, to see whether the tests find it; 0 is none.
+#ifndef TOPO_BUG
+#define TOPO_BUG 0
+#endif
+
+#include "arguments.h"
+
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+
+#define TOPO_DEVICE __device__ __forceinline__
+#define TOPO_UNROLL _Pragma("unroll")
+#define TOPO_ROLLED _Pragma("unroll 1")
+#define TOPO_ENTRY(name, body)                                                                          \
+  extern "C" __global__ void __launch_bounds__(448, 2)                                                  \
+      name(const __grid_constant__ TOPO_NAMESPACE::Launch launch) {                                     \
+    __shared__ TOPO_NAMESPACE::Shared shared;                                                           \
+    body(launch, shared);                                                                               \
+  }
+
+namespace TOPO_NAMESPACE {
+
+TOPO_DEVICE u32 thread() { return threadIdx.x; }
+TOPO_DEVICE u32 threads() { return blockDim.x; }
+TOPO_DEVICE u32 block() { return blockIdx.x; }
+
+// Waits until `count` threads have come to a barrier; all their memory accesses before are seen after. Threads of a warp
+// may come one after the other, which the forms `bar` do not allow.
+TOPO_DEVICE void barrier_sync(u32 barrier, u32 count) {
+  asm volatile("barrier.sync %0, %1;" ::"r"(barrier), "r"(count) : "memory");
+}
+
+// Comes to a barrier without waiting.
+TOPO_DEVICE void barrier_arrive(u32 barrier, u32 count) {
+  asm volatile("barrier.arrive %0, %1;" ::"r"(barrier), "r"(count) : "memory");
+}
+
+// All 32 threads of the warp come to these.
+TOPO_DEVICE void warp_sync() { __syncwarp(); }
+TOPO_DEVICE bool warp_all(bool yes) { return __all_sync(0xffffffffu, yes); }
+
+TOPO_DEVICE u64 address_of(const void* pointer) { return __cvta_generic_to_global(pointer); }
+
+// What the writer wrote before its `store_release` is seen after this saw its value, by this thread and by all that
+// come to a barrier with it. `system` is all GPUs and processors.
+TOPO_DEVICE u64 load_acquire(const u64* word) {
+  u64 value;
+  asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(address_of(word)) : "memory");
+  return value;
+}
+
+TOPO_DEVICE void store_release(u64* word, u64 value) {
+  asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(address_of(word)), "l"(value) : "memory");
+}
+
+TOPO_DEVICE u32 load_volatile(const u32* word) {
+  u32 value;
+  asm volatile("ld.volatile.global.u32 %0, [%1];" : "=r"(value) : "l"(address_of(word)) : "memory");
+  return value;
+}
+
+// 16 bytes at an address that is a multiple of 16.
+struct Vector {
+  u64 low, high;
+};
+
+TOPO_DEVICE Vector load_vector(const u8* place) {
+  Vector value;
+  asm volatile("ld.global.v2.u64 {%0, %1}, [%2];" : "=l"(value.low), "=l"(value.high) : "l"(address_of(place)));
+  return value;
+}
+
+TOPO_DEVICE void store_vector(u8* place, Vector value) {
+  asm volatile("st.global.v2.u64 [%0], {%1, %2};" ::"l"(address_of(place)), "l"(value.low), "l"(value.high)
+               : "memory");
+}
+
+// An LL line: {data, flag, data, flag}, each half of which comes and goes as a whole.
+TOPO_DEVICE void store_line(u8* place, u64 data, u32 flag) {
+  asm volatile("st.volatile.global.v4.u32 [%0], {%1, %2, %3, %2};" ::"l"(address_of(place)), "r"((u32)data),
+               "r"(flag), "r"((u32)(data >> 32))
+               : "memory");
+}
+
+TOPO_DEVICE bool load_line(const u8* place, u32 flag, u64& data) {
+  u32 low, first, high, second;
+  asm volatile("ld.volatile.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(low), "=r"(first), "=r"(high), "=r"(second)
+               : "l"(address_of(place))
+               : "memory");
+  data = low | (u64)high << 32;
+  return first == flag && second == flag;
+}
+
+// A thread's 16 bytes of an LL128 line, whose last 8 are the flag where `carries` says so. All threads of the warp come
+// here together; those of one line are stored as a whole.
+TOPO_DEVICE void store_line_part(u8* place, u64 low, u64 high, bool active, bool carries) {
+  (void)carries;
+  // Only threads that store together make one store of a line.
+  __syncwarp();
+  if (active) {
+    asm volatile("st.volatile.global.v2.u64 [%0], {%1, %2};" ::"l"(address_of(place)), "l"(low), "l"(high)
+                 : "memory");
+  }
+}
+
+TOPO_DEVICE void load_line_part(const u8* place, u64& low, u64& high, bool carries) {
+  (void)carries;
+  asm volatile("ld.volatile.global.v2.u64 {%0, %1}, [%2];"
+               : "=l"(low), "=l"(high)
+               : "l"(address_of(place))
+               : "memory");
+}
+
+// Between two looks at what another thread writes.
+TOPO_DEVICE void spin_pause() {}
+
+// Where another order of threads may be tried; nothing on a GPU, which tries them all by itself.
+TOPO_DEVICE void schedule_point() {}
+
+// For what this thread waits, for a report; nothing on a GPU.
+TOPO_DEVICE void note(const char*, const void*, u64) {}
+
+// Time since an unknown beginning, equal for all blocks, ns.
+TOPO_DEVICE u64 clock_ns() {
+  u64 time;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(time));
+  return time;
+}
+
+TOPO_DEVICE float half_to_float(u16 bits) {
+  float value;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+  return value;
+}
+
+TOPO_DEVICE u16 float_to_half(float value) {
+  u16 bits;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+  return bits;
+}
+
+TOPO_DEVICE u32 float_bits(float value) { return __float_as_uint(value); }
+TOPO_DEVICE float bits_float(u32 bits) { return __uint_as_float(bits); }
+
+}  // namespace TOPO_NAMESPACE
+
+#else
+#include "host/device_host.h"
+#endif

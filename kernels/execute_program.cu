@@ -1,0 +1,49 @@
+// The kernels: each walks the lanes of bound programs, one block per lane.
+#include "roles.cuh"
+
+namespace TOPO_NAMESPACE {
+
+template <class E>
+TOPO_DEVICE void execute(const Launch& launch, Shared& shared) {
+  const Part* parts = launch.more != nullptr ? launch.more : launch.parts;
+  u32 lane = block();
+  u32 index = 0;
+  while (index < launch.count && lane >= parts[index].lane_count) lane -= parts[index++].lane_count;
+  if (index == launch.count) return;
+  const Part& part = parts[index];
+  const u32 workers = threads() - FIRST_WORKER;
+  const u32 role = thread() / WARP;
+  if (role == WAITER) {
+    const bool speaks = thread() % WARP == 0;
+    if (speaks && part.profile != nullptr) part.profile[2 * lane] = clock_ns();
+    if (speaks && lane == 0 && part.board != nullptr) {
+      for (u32 i = 0; i < 3; i++) part.board->buffers[i] = part.buffers[i];
+      store_release(&part.board->launch, part.launch);
+    }
+    Waiter(part, shared, launch.abort, workers).run(part.lanes[lane]);
+    if (speaks && part.profile != nullptr) part.profile[2 * lane + 1] = clock_ns();
+  } else if (role == POSTER) {
+    post(shared, workers);
+  } else if (part.protocol == SIMPLE) {
+    work<Simple, E>(shared, launch.abort, workers);
+  } else if (part.protocol == LL) {
+    work<LowLatency, E>(shared, launch.abort, workers);
+  } else {
+    work<LowLatency128, E>(shared, launch.abort, workers);
+  }
+}
+
+}  // namespace TOPO_NAMESPACE
+
+// Without a choice, all types of elements.
+#ifndef TOPO_ELEMENTS
+#define TOPO_ELEMENTS(entry) \
+  entry(move, Moved) entry(i8, I8) entry(u8, U8) entry(i32, I32) entry(u32, U32) entry(i64, I64) entry(u64, U64) \
+      entry(f16, F16) entry(bf16, Bf16) entry(f32, F32) entry(f64, F64)
+#endif
+
+#ifndef TOPO_NAME
+#define TOPO_NAME(name) topo_run_##name
+#endif
+#define TOPO_ONE(name, type) TOPO_ENTRY(TOPO_NAME(name), TOPO_NAMESPACE::execute<TOPO_NAMESPACE::type>)
+TOPO_ELEMENTS(TOPO_ONE)

@@ -1,0 +1,138 @@
+// device.cuh for the host's compiler.
+//
+// What this cannot show: threads of a warp that run in lockstep, scopes narrower than the system, the cost of anything, and
+// on processors that order stores themselves (x86) a fence that is missing; ThreadSanitizer shows that one.
+#pragma once
+
+#include <time.h>
+
+#include <cstring>
+
+#include "emulator.h"
+
+#define TOPO_DEVICE inline
+#define TOPO_UNROLL
+#define TOPO_ROLLED
+#define TOPO_ENTRY(name, body)                                                                       \
+  extern "C" void name(const TOPO_NAMESPACE::Launch* launch) {                                       \
+    body(*launch, *static_cast<TOPO_NAMESPACE::Shared*>(                                             \
+                      emulator::shared_memory(sizeof(TOPO_NAMESPACE::Shared))));                     \
+  }
+
+namespace TOPO_NAMESPACE {
+
+inline u32 thread() { return emulator::context().thread; }
+inline u32 threads() { return emulator::context().threads; }
+inline u32 block() { return emulator::context().block; }
+
+inline void barrier_sync(u32 barrier, u32 count) { emulator::barrier_sync(barrier, count); }
+inline void barrier_arrive(u32 barrier, u32 count) { emulator::barrier_arrive(barrier, count); }
+inline void warp_sync() { emulator::warp_vote(true); }
+inline bool warp_all(bool yes) { return emulator::warp_vote(yes); }
+
+constexpr int ACQUIRE = TOPO_BUG == 10 ? __ATOMIC_RELAXED : __ATOMIC_ACQUIRE;
+constexpr int RELEASE = TOPO_BUG == 10 ? __ATOMIC_RELAXED : __ATOMIC_RELEASE;
+
+inline u64 load_acquire(const u64* word) { return __atomic_load_n(word, ACQUIRE); }
+
+inline void store_release(u64* word, u64 value) {
+  __atomic_store_n(word, value, RELEASE);
+  emulator::stored();
+}
+
+inline u32 load_volatile(const u32* word) { return __atomic_load_n(word, __ATOMIC_RELAXED); }
+
+struct alignas(16) Vector {
+  u64 low, high;
+};
+
+inline Vector load_vector(const u8* place) { return *reinterpret_cast<const Vector*>(place); }
+inline void store_vector(u8* place, Vector value) { *reinterpret_cast<Vector*>(place) = value; }
+
+// Only halves of a line are stored as a whole; here the second half comes first now and then, and something between them.
+inline void store_line(u8* place, u64 data, u32 flag) {
+  u64* words = reinterpret_cast<u64*>(place);
+  const u64 high_flag = (u64)flag << 32;
+  __atomic_store_n(words + 1, (data >> 32) | high_flag, __ATOMIC_RELAXED);
+  emulator::point();
+  __atomic_store_n(words, (data & 0xffffffffu) | high_flag, __ATOMIC_RELAXED);
+  emulator::stored();
+}
+
+inline bool load_line(const u8* place, u32 flag, u64& data) {
+  const u64* words = reinterpret_cast<const u64*>(place);
+  const u64 low = __atomic_load_n(words, __ATOMIC_RELAXED);
+  const u64 high = __atomic_load_n(words + 1, __ATOMIC_RELAXED);
+  data = (low & 0xffffffffu) | high << 32;
+  return (u32)(low >> 32) == flag && (u32)(high >> 32) == flag;
+}
+
+// That a line is stored as a whole is a promise of GPUs. Here the flag is stored after everything else.
+inline void store_line_part(u8* place, u64 low, u64 high, bool active, bool carries) {
+  u64* words = reinterpret_cast<u64*>(place);
+  if (active) {
+    __atomic_store_n(words, low, __ATOMIC_RELAXED);
+    if (!carries) __atomic_store_n(words + 1, high, __ATOMIC_RELAXED);
+  }
+  emulator::warp_vote(true);
+  if (active && carries) __atomic_store_n(words + 1, high, __ATOMIC_RELEASE);
+  emulator::stored();
+}
+
+inline void load_line_part(const u8* place, u64& low, u64& high, bool carries) {
+  const u64* words = reinterpret_cast<const u64*>(place);
+  high = carries ? __atomic_load_n(words + 1, __ATOMIC_ACQUIRE) : __atomic_load_n(words + 1, __ATOMIC_RELAXED);
+  low = __atomic_load_n(words, __ATOMIC_RELAXED);
+}
+
+inline void spin_pause() { emulator::spun(); }
+inline void schedule_point() { emulator::point(); }
+inline void note(const char* what, const void* place, u64 value) { emulator::note(what, place, value); }
+
+inline u64 clock_ns() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (u64)now.tv_sec * 1000000000ull + (u64)now.tv_nsec;
+}
+
+inline u32 float_bits(float value) {
+  u32 bits;
+  memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+
+inline float bits_float(u32 bits) {
+  float value;
+  memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+inline float half_to_float(u16 bits) {
+  const u32 sign = (u32)(bits & 0x8000) << 16;
+  const u32 exponent = bits >> 10 & 31;
+  const u32 fraction = bits & 1023;
+  if (exponent == 31) return bits_float(sign | 0x7f800000u | fraction << 13);
+  if (exponent != 0) return bits_float(sign | (exponent + 112) << 23 | fraction << 13);
+  // A fraction of 2^-24; exact.
+  const float small = (float)fraction * 5.9604644775390625e-8f;
+  return bits_float(sign | float_bits(small));
+}
+
+// Rounded to the nearest, half to the even one, as the GPU does.
+inline u16 float_to_half(float value) {
+  const u32 bits = float_bits(value);
+  const u16 sign = (u16)(bits >> 16 & 0x8000);
+  const u32 size = bits & 0x7fffffffu;
+  if (size > 0x7f800000u) return (u16)(sign | 0x7fff);
+  // 65520 and more is nearer to infinity.
+  if (size >= 0x477ff000u) return (u16)(sign | 0x7c00);
+  if (size < 0x38800000u) {
+    // Below 2^-14 halves are multiples of 2^-24: adding a half rounds there.
+    const float shifted = bits_float(size) + 0.5f;
+    return (u16)(sign | (float_bits(shifted) - 0x3f000000u));
+  }
+  const u32 rounded = size + 0xfff + (size >> 13 & 1);
+  return (u16)(sign | (rounded - (112u << 23)) >> 13);
+}
+
+}  // namespace TOPO_NAMESPACE

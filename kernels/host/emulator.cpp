@@ -1,0 +1,426 @@
+// The scheduler of fibers. It is compiled without sanitizers and tells them what it does.
+#include "emulator.h"
+
+#include <sys/mman.h>
+
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#if !defined(__x86_64__)
+#include <ucontext.h>
+#endif
+
+#ifdef TOPO_ASAN
+extern "C" void __asan_unpoison_memory_region(void const volatile*, size_t);
+#endif
+#ifdef TOPO_TSAN
+extern "C" {
+void* __tsan_create_fiber(unsigned);
+void __tsan_destroy_fiber(void*);
+void __tsan_switch_to_fiber(void*, unsigned);
+void* __tsan_get_current_fiber();
+void __tsan_acquire(void*);
+void __tsan_release(void*);
+}
+#endif
+
+namespace emulator {
+namespace {
+
+constexpr uint32_t WARP = 32;
+constexpr uint32_t BARRIERS = 16;
+constexpr size_t STACK_BYTES = 64 << 10;
+// Passes over all fibers in which nobody gets on; more than a fiber is ever starved.
+constexpr uint32_t STUCK_PASSES = 2000;
+constexpr uint32_t LONGEST_STARVING = 256;
+
+struct Barrier {
+  uint32_t arrived = 0;
+  uint64_t generation = 0;
+  bool votes = true;
+  bool result = true;
+};
+
+struct Block {
+  Barrier barriers[BARRIERS];
+  std::vector<Barrier> warps;
+  std::unique_ptr<char[]> shared;
+};
+
+}  // namespace
+
+struct Fiber {
+  Context seen;
+#if defined(__x86_64__)
+  void* stack_pointer = nullptr;
+#else
+  ucontext_t machine;
+#endif
+  char* stack = nullptr;
+  Block* block = nullptr;
+  Barrier* barrier = nullptr;  // at which it waits
+  uint64_t generation = 0;
+  int barrier_number = -1;     // -1: of the warp
+  bool done = false;
+  uint32_t starved = 0;
+  const char* what = nullptr;
+  const void* place = nullptr;
+  uint64_t value = 0;
+#ifdef TOPO_TSAN
+  void* tsan = nullptr;
+#endif
+};
+
+namespace {
+
+struct Run {
+  void (*kernel)(const void*) = nullptr;
+  const void* launch = nullptr;
+  std::vector<Fiber> fibers;
+  std::vector<Block> blocks;
+  uint64_t random = 0;
+  bool fuzzes = false;
+  uint64_t progress = 0;
+  size_t live = 0;
+#if defined(__x86_64__)
+  void* stack_pointer = nullptr;
+#else
+  ucontext_t machine;
+#endif
+#ifdef TOPO_TSAN
+  void* tsan = nullptr;
+#endif
+};
+
+thread_local Run* run = nullptr;
+thread_local Context* current = nullptr;
+
+uint64_t next_random() {
+  // xorshift64*
+  uint64_t x = run->random;
+  x ^= x >> 12;
+  x ^= x << 25;
+  x ^= x >> 27;
+  run->random = x;
+  return x * 0x2545f4914f6cdd1dull >> 16;
+}
+
+// Stacks of this thread, kept for the next launch.
+struct Stacks {
+  std::vector<char*> all;
+  ~Stacks() {
+    for (char* stack : all) munmap(stack, STACK_BYTES);
+  }
+  char* take(size_t number) {
+    while (all.size() <= number) {
+      void* stack = mmap(nullptr, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      if (stack == MAP_FAILED) return nullptr;
+      all.push_back(static_cast<char*>(stack));
+    }
+    return all[number];
+  }
+};
+
+thread_local Stacks stacks;
+
+#if defined(__x86_64__)
+extern "C" void topo_switch(void** from, void* to);
+asm(R"(
+.text
+.p2align 4
+.globl topo_switch
+.hidden topo_switch
+.type topo_switch, @function
+topo_switch:
+  pushq %rbp
+  pushq %rbx
+  pushq %r12
+  pushq %r13
+  pushq %r14
+  pushq %r15
+  movq %rsp, (%rdi)
+  movq %rsi, %rsp
+  popq %r15
+  popq %r14
+  popq %r13
+  popq %r12
+  popq %rbx
+  popq %rbp
+  ret
+.size topo_switch, .-topo_switch
+)");
+#endif
+
+void leave() {
+  Fiber& fiber = *current->fiber;
+#ifdef TOPO_TSAN
+  __tsan_switch_to_fiber(run->tsan, 1);
+#endif
+#if defined(__x86_64__)
+  topo_switch(&fiber.stack_pointer, run->stack_pointer);
+#else
+  swapcontext(&fiber.machine, &run->machine);
+#endif
+}
+
+void resume(Fiber& fiber) {
+  current = &fiber.seen;
+#ifdef TOPO_TSAN
+  __tsan_switch_to_fiber(fiber.tsan, 1);
+#endif
+#if defined(__x86_64__)
+  topo_switch(&run->stack_pointer, fiber.stack_pointer);
+#else
+  swapcontext(&run->machine, &fiber.machine);
+#endif
+}
+
+void enter() {
+  run->kernel(run->launch);
+  Fiber& fiber = *current->fiber;
+  fiber.done = true;
+  run->live--;
+  run->progress++;
+#ifdef TOPO_TSAN
+  __tsan_release(run);
+#endif
+  leave();
+}
+
+bool prepare(Fiber& fiber, size_t number) {
+  fiber.stack = stacks.take(number);
+  if (fiber.stack == nullptr) return false;
+#ifdef TOPO_ASAN
+  __asan_unpoison_memory_region(fiber.stack, STACK_BYTES);
+#endif
+#if defined(__x86_64__)
+  void** top = reinterpret_cast<void**>(fiber.stack + STACK_BYTES);
+  // As after a call: the address to return to lies on a multiple of 16, and none is above it.
+  *--top = nullptr;
+  *--top = nullptr;
+  *--top = reinterpret_cast<void*>(enter);
+  for (int i = 0; i < 6; i++) *--top = nullptr;
+  fiber.stack_pointer = top;
+#else
+  getcontext(&fiber.machine);
+  fiber.machine.uc_stack.ss_sp = fiber.stack;
+  fiber.machine.uc_stack.ss_size = STACK_BYTES;
+  fiber.machine.uc_link = nullptr;
+  makecontext(&fiber.machine, enter, 0);
+#endif
+#ifdef TOPO_TSAN
+  fiber.tsan = __tsan_create_fiber(0);
+#endif
+  return true;
+}
+
+// Counts the running fiber in; true if it was the last.
+bool arrive(Barrier& barrier, uint32_t count) {
+#ifdef TOPO_TSAN
+  __tsan_release(&barrier);
+#endif
+  if (++barrier.arrived < count) return false;
+  barrier.arrived = 0;
+  barrier.generation++;
+  return true;
+}
+
+void wait(Barrier& barrier, uint64_t generation, int number) {
+  Fiber& fiber = *current->fiber;
+  if (barrier.generation == generation) {
+    fiber.barrier = &barrier;
+    fiber.generation = generation;
+    fiber.barrier_number = number;
+    leave();
+    fiber.barrier = nullptr;
+  }
+#ifdef TOPO_TSAN
+  __tsan_acquire(&barrier);
+#endif
+}
+
+// Every fiber that can go on goes on once.
+void pass() {
+  const size_t count = run->fibers.size();
+  const size_t first = run->fuzzes ? next_random() % count : 0;
+  const bool backwards = run->fuzzes && next_random() % 2 == 0;
+  for (size_t i = 0; i < count; i++) {
+    const size_t at = backwards ? (first + count - i) % count : (first + i) % count;
+    Fiber& fiber = run->fibers[at];
+    if (fiber.done) continue;
+    if (fiber.barrier != nullptr && fiber.barrier->generation == fiber.generation) continue;
+    if (run->fuzzes) {
+      if (fiber.starved > 0) {
+        fiber.starved--;
+        continue;
+      }
+      if (next_random() % 64 == 0) {
+        fiber.starved = 1 + next_random() % LONGEST_STARVING;
+        continue;
+      }
+    }
+    resume(fiber);
+  }
+}
+
+// Where the threads of each block are.
+std::string dump() {
+  std::string text;
+  char line[256];
+  const uint32_t threads = run->fibers.front().seen.threads;
+  for (size_t block = 0; block < run->blocks.size(); block++) {
+    std::map<std::string, std::pair<uint32_t, uint32_t>> states;  // how many, and the first
+    for (uint32_t thread = 0; thread < threads; thread++) {
+      const Fiber& fiber = run->fibers[block * threads + thread];
+      if (fiber.done)
+        snprintf(line, sizeof line, "ended");
+      else if (fiber.barrier != nullptr && fiber.barrier_number >= 0)
+        snprintf(line, sizeof line, "at barrier %d", fiber.barrier_number);
+      else if (fiber.what != nullptr)
+        snprintf(line, sizeof line, "waiting for %s %llu at %p", fiber.what, (unsigned long long)fiber.value,
+                 fiber.place);
+      else if (fiber.barrier != nullptr)
+        snprintf(line, sizeof line, "waiting for their warp");
+      else
+        snprintf(line, sizeof line, "running");
+      auto [state, fresh] = states.try_emplace(line, 0u, thread);
+      state->second.first++;
+    }
+    snprintf(line, sizeof line, "block %zu:", block);
+    text += line;
+    for (const auto& [state, who] : states) {
+      snprintf(line, sizeof line, " %u %s (thread %u …);", who.first, state.c_str(), who.second);
+      text += line;
+    }
+    text += '\n';
+    // Enough to see what goes on.
+    if (text.size() > 6000) {
+      text += "…\n";
+      break;
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+Context& context() { return *current; }
+
+void* shared_memory(size_t bytes) {
+  Block& block = *current->fiber->block;
+  if (!block.shared) {
+    // A GPU promises nothing of what is in it.
+    block.shared.reset(new char[bytes + 64]);
+    memset(block.shared.get(), 0xa5, bytes + 64);
+  }
+  const uintptr_t address = reinterpret_cast<uintptr_t>(block.shared.get());
+  return reinterpret_cast<void*>((address + 63) & ~static_cast<uintptr_t>(63));
+}
+
+void barrier_sync(uint32_t number, uint32_t count) {
+  Barrier& barrier = current->fiber->block->barriers[number];
+  const uint64_t generation = barrier.generation;
+  if (arrive(barrier, count)) run->progress++;
+  wait(barrier, generation, static_cast<int>(number));
+}
+
+void barrier_arrive(uint32_t number, uint32_t count) {
+  if (arrive(current->fiber->block->barriers[number], count)) run->progress++;
+  point();
+}
+
+bool warp_vote(bool yes) {
+  Barrier& barrier = current->fiber->block->warps[current->thread / WARP];
+  const uint64_t generation = barrier.generation;
+  barrier.votes = barrier.votes && yes;
+  if (arrive(barrier, WARP)) {
+    barrier.result = barrier.votes;
+    barrier.votes = true;
+  }
+  wait(barrier, generation, -1);
+  return barrier.result;
+}
+
+void stored() {
+  run->progress++;
+  if (run->fuzzes && next_random() % 2 == 0) leave();
+}
+
+void spun() {
+  leave();
+  current->fiber->what = nullptr;
+}
+
+void point() {
+  run->progress++;
+  if (run->fuzzes && next_random() % 8 == 0) leave();
+}
+
+void note(const char* what, const void* place, uint64_t value) {
+  Fiber& fiber = *current->fiber;
+  fiber.what = what;
+  fiber.place = place;
+  fiber.value = value;
+}
+
+}  // namespace emulator
+
+// Runs a kernel. 0: it ended. 1: nobody got on any more, and `report` says where everyone is. 2: no memory for stacks.
+extern "C" int topo_emulate(void (*kernel)(const void*), const void* launch, uint32_t blocks, uint32_t threads,
+                            uint64_t seed, char* report, size_t report_bytes) {
+  using namespace emulator;
+  Run own;
+  own.kernel = kernel;
+  own.launch = launch;
+  own.random = seed * 0x9e3779b97f4a7c15ull | 1;
+  own.fuzzes = seed != 0;
+  own.blocks.resize(blocks);
+  own.fibers.resize(static_cast<size_t>(blocks) * threads);
+  own.live = own.fibers.size();
+  run = &own;
+#ifdef TOPO_TSAN
+  own.tsan = __tsan_get_current_fiber();
+  static char launches;
+  __tsan_acquire(&launches);
+  __tsan_release(&own);
+#endif
+  int result = 0;
+  for (uint32_t block = 0; block < blocks; block++) {
+    own.blocks[block].warps.resize((threads + WARP - 1) / WARP);
+    for (uint32_t thread = 0; thread < threads; thread++) {
+      const size_t number = static_cast<size_t>(block) * threads + thread;
+      Fiber& fiber = own.fibers[number];
+      fiber.seen = Context{block, thread, threads, &fiber};
+      fiber.block = &own.blocks[block];
+      if (!prepare(fiber, number)) result = 2;
+    }
+  }
+#ifdef TOPO_TSAN
+  // Every fiber sees what came before the launch: it is created by this thread.
+#endif
+  uint32_t stuck = 0;
+  uint64_t progress = 0;
+  while (result == 0 && own.live > 0) {
+    pass();
+    stuck = own.progress == progress ? stuck + 1 : 0;
+    progress = own.progress;
+    if (stuck > STUCK_PASSES) {
+      const std::string text = dump();
+      snprintf(report, report_bytes, "%s", text.c_str());
+      result = 1;
+    }
+  }
+#ifdef TOPO_TSAN
+  __tsan_acquire(&own);
+  __tsan_release(&launches);
+  for (Fiber& fiber : own.fibers)
+    if (fiber.tsan != nullptr) __tsan_destroy_fiber(fiber.tsan);
+#endif
+  run = nullptr;
+  current = nullptr;
+  return result;
+}

@@ -1,0 +1,127 @@
+// Reducing words of 8 bytes, which hold 1 to 8 elements. The operation is known at run time only: it is the same for all
+// threads, and memory is slower than the branch.
+#pragma once
+
+#include "element.cuh"
+
+namespace TOPO_NAMESPACE {
+
+template <class E>
+union Word {
+  static constexpr u32 COUNT = 8 / sizeof(typename E::Storage);
+  u64 bits;
+  typename E::Storage elements[COUNT];
+};
+
+template <class E>
+TOPO_DEVICE u64 reduce_word(u32 operation, u64 one, u64 other) {
+  Word<E> a, b;
+  a.bits = one;
+  b.bits = other;
+  switch (operation) {
+    case PRODUCT:
+      TOPO_UNROLL
+      for (u32 i = 0; i < Word<E>::COUNT; i++)
+        a.elements[i] = E::narrow(E::multiply(E::widen(a.elements[i]), E::widen(b.elements[i])));
+      break;
+    case MINIMUM:
+      TOPO_UNROLL
+      for (u32 i = 0; i < Word<E>::COUNT; i++)
+        a.elements[i] = E::narrow(E::minimum(E::widen(a.elements[i]), E::widen(b.elements[i])));
+      break;
+    case MAXIMUM:
+      TOPO_UNROLL
+      for (u32 i = 0; i < Word<E>::COUNT; i++)
+        a.elements[i] = E::narrow(E::maximum(E::widen(a.elements[i]), E::widen(b.elements[i])));
+      break;
+    default:
+      TOPO_UNROLL
+      for (u32 i = 0; i < Word<E>::COUNT; i++)
+        a.elements[i] = E::narrow(E::add(E::widen(a.elements[i]), E::widen(b.elements[i])));
+  }
+  return a.bits;
+}
+
+// Each element times the scalar, which is an element in the low bytes.
+template <class E>
+TOPO_DEVICE u64 multiply_word(u64 word, u64 scalar) {
+  Word<E> a, factor;
+  a.bits = word;
+  factor.bits = scalar;
+  TOPO_UNROLL
+  for (u32 i = 0; i < Word<E>::COUNT; i++)
+    a.elements[i] = E::narrow(E::multiply(E::widen(a.elements[i]), E::widen(factor.elements[0])));
+  return a.bits;
+}
+
+template <class E>
+TOPO_DEVICE u64 divide_word(u64 word, u32 by) {
+  Word<E> a;
+  a.bits = word;
+  TOPO_UNROLL
+  for (u32 i = 0; i < Word<E>::COUNT; i++) a.elements[i] = E::narrow(E::divide(E::widen(a.elements[i]), by));
+  return a.bits;
+}
+
+template <>
+TOPO_DEVICE u64 reduce_word<Moved>(u32, u64 one, u64) {
+  return one;
+}
+
+template <>
+TOPO_DEVICE u64 multiply_word<Moved>(u64 word, u64) {
+  return word;
+}
+
+template <>
+TOPO_DEVICE u64 divide_word<Moved>(u64 word, u32) {
+  return word;
+}
+
+template <class E>
+TOPO_DEVICE Vector reduce_vector(u32 operation, Vector one, Vector other) {
+  return Vector{reduce_word<E>(operation, one.low, other.low), reduce_word<E>(operation, one.high, other.high)};
+}
+
+template <class E>
+TOPO_DEVICE Vector multiply_vector(Vector value, u64 scalar) {
+  return Vector{multiply_word<E>(value.low, scalar), multiply_word<E>(value.high, scalar)};
+}
+
+template <class E>
+TOPO_DEVICE Vector divide_vector(Vector value, u32 by) {
+  return Vector{divide_word<E>(value.low, by), divide_word<E>(value.high, by)};
+}
+
+// `bytes` bytes at a place that is aligned for elements: 8, or fewer at the end of a buffer, where the rest is 0.
+template <class E>
+TOPO_DEVICE u64 load_word(const u8* place, u64 bytes) {
+  if (bytes >= 8 && ((u64)place & 7) == 0) return *(const u64*)place;
+  if (bytes >= 8 && ((u64)place & 3) == 0) return ((const u32*)place)[0] | (u64)((const u32*)place)[1] << 32;
+  Word<E> word;
+  word.bits = 0;
+  TOPO_UNROLL
+  for (u32 i = 0; i < Word<E>::COUNT; i++)
+    if ((i + 1) * sizeof(typename E::Storage) <= bytes) word.elements[i] = ((const typename E::Storage*)place)[i];
+  return word.bits;
+}
+
+template <class E>
+TOPO_DEVICE void store_word(u8* place, u64 value, u64 bytes) {
+  if (bytes >= 8 && ((u64)place & 7) == 0) {
+    *(u64*)place = value;
+    return;
+  }
+  if (bytes >= 8 && ((u64)place & 3) == 0) {
+    ((u32*)place)[0] = (u32)value;
+    ((u32*)place)[1] = (u32)(value >> 32);
+    return;
+  }
+  Word<E> word;
+  word.bits = value;
+  TOPO_UNROLL
+  for (u32 i = 0; i < Word<E>::COUNT; i++)
+    if ((i + 1) * sizeof(typename E::Storage) <= bytes) ((typename E::Storage*)place)[i] = word.elements[i];
+}
+
+}  // namespace TOPO_NAMESPACE

@@ -1,0 +1,198 @@
+// The three roles of a block's threads (block.cuh).
+#pragma once
+
+#include "protocol_ll.cuh"
+#include "protocol_ll128.cuh"
+#include "protocol_simple.cuh"
+
+namespace TOPO_NAMESPACE {
+
+// Warp 0. Its threads look at the operands of a step side by side: 0 to 3 at the sources, 4 to 7 at the destinations, 8 to
+// 11 at the signals that are awaited, 12 to 15 at those that are given.
+struct Waiter {
+  const Part& part;
+  Shared& shared;
+  Patience patience;
+  u32 workers;
+  u32 issued;
+
+  TOPO_DEVICE Waiter(const Part& part, Shared& shared, const u32* abort, u32 workers)
+      : part(part), shared(shared), patience(abort), workers(workers), issued(0) {}
+
+  TOPO_DEVICE void run(const Lane& lane) {
+    u32 first = lane.first;
+    bool going = segment(first, lane.prologue, 1);
+    first += lane.prologue;
+    going = going && segment(first, lane.body, lane.turns);
+    first += lane.body;
+    going = going && segment(first, lane.last, 1);
+    first += lane.last;
+    going = going && segment(first, lane.epilogue, 1);
+    end();
+  }
+
+ private:
+  TOPO_DEVICE bool segment(u32 first, u32 count, u64 turns) {
+    if (count == 0) return true;
+    for (u64 turn = 0; turn < turns; turn++)
+      for (u32 step = 0; step < count; step++)
+        if (!issue(part.steps[first + step], turn)) return false;
+    return true;
+  }
+
+  // Waits for what a step needs and hands it to the workers; false if the launch is given up.
+  TOPO_DEVICE bool issue(const Step& step, u64 turn) {
+    const u32 lane = thread() % WARP;
+    const u32 index = lane % MOST_OPERANDS;
+    const bool source = lane < MOST_OPERANDS;
+    u8* place = nullptr;
+    u64 flag = 0, stride = 0, wanted = 0, value = 0;
+    u64* word = nullptr;
+    End* end = nullptr;
+    const Operand* peer = nullptr;
+    if (lane < 2 * MOST_OPERANDS) {
+      if (index < (source ? step.source_count : step.destination_count)) {
+        const Operand& operand = step.operands[lane];
+        if (operand.kind == FIFO) {
+          end = (End*)operand.place;
+          const u64 at = end->step;
+          place = end->slots + at % SLOTS * end->stride;
+          stride = end->stride;
+          flag = at + 1;
+          if (source)
+            wanted = part.protocol == SIMPLE ? at + 1 : 0;
+          else
+            wanted = at + 1 > SLOTS ? at + 1 - SLOTS : 0;
+          if (TOPO_BUG == 2 && !source) wanted = 0;
+          if (source || part.protocol == SIMPLE) {
+            word = end->mine;
+            value = at + 1;
+          }
+          if (TOPO_BUG == 3 && source) store_release(word, value);
+          if (TOPO_BUG == 6 && !source) word = nullptr;
+        } else if (operand.kind == LOCAL) {
+          place = part.buffers[operand.buffer] + operand.offset + turn * operand.stride;
+        } else {
+          peer = &operand;
+        }
+      }
+    } else if (lane < 3 * MOST_OPERANDS) {
+      if (index < step.wait_count) {
+        end = step.waits[index];
+        wanted = TOPO_BUG == 7 ? 0 : end->step + 1;
+      }
+    } else if (lane < 4 * MOST_OPERANDS && index < step.notify_count) {
+      end = step.notifies[index];
+      word = end->mine;
+      value = end->step + 1;
+    }
+    bool going = wait(end, wanted);
+    if (end != nullptr) end->step += 1;
+    // The next step may find the same end at another thread.
+    warp_sync();
+    if (going && step.reaches) going = look_up(peer, turn, place);
+    if (!going) return false;
+    Stage& stage = next_stage();
+    if (lane < 2 * MOST_OPERANDS) {
+      stage.places[lane] = place;
+      stage.flags[lane] = flag;
+      stage.strides[lane] = stride;
+    }
+    if (lane < 4 * MOST_OPERANDS) {
+      stage.words[lane] = word;
+      stage.values[lane] = value;
+    }
+    if (lane == 0) {
+      stage.bytes = step.bytes;
+      stage.scalar = part.scalar;
+      stage.operation = part.operation;
+      stage.divisor = part.divisor;
+      stage.source_count = step.source_count;
+      stage.destination_count = step.destination_count;
+      stage.pre_multiply = step.pre_multiply;
+      stage.finish = step.finish;
+      stage.end = 0;
+    }
+    hand_over();
+    return true;
+  }
+
+  // Until every thread's end has counted as far as wanted.
+  TOPO_DEVICE bool wait(End* end, u64 wanted) {
+    u64 seen = end != nullptr ? end->seen : 0;
+    for (;;) {
+      if (end != nullptr && seen < wanted) {
+        seen = load_acquire(end->theirs);
+        note("a count to come to", end->theirs, wanted);
+      }
+      if (warp_all(end == nullptr || seen >= wanted)) break;
+      if (warp_all(!patience.more())) return false;
+    }
+    if (end != nullptr) end->seen = seen;
+    return true;
+  }
+
+  // Where a peer's buffers are in this launch.
+  TOPO_DEVICE bool look_up(const Operand* peer, u64 turn, u8*& place) {
+    const Board* board = peer != nullptr ? (const Board*)peer->place : nullptr;
+    for (;;) {
+      const bool there = board == nullptr || load_acquire(&board->launch) == part.launch;
+      if (warp_all(there)) break;
+      note("a board to show launch", board, part.launch);
+      if (warp_all(!patience.more())) return false;
+    }
+    if (board != nullptr) place = board->buffers[peer->buffer] + peer->offset + turn * peer->stride;
+    return true;
+  }
+
+  TOPO_DEVICE Stage& next_stage() {
+    if (issued >= 2 && TOPO_BUG != 5) barrier_sync(FREE + issued % 2, 2 * WARP);
+    return shared.stages[issued % 2];
+  }
+
+  TOPO_DEVICE void hand_over() {
+    barrier_arrive(READY + issued % 2, WARP + workers);
+    issued++;
+  }
+
+  TOPO_DEVICE void end() {
+    Stage& stage = next_stage();
+    if (thread() % WARP == 0) {
+      stage.end = 1;
+      stage.bytes = 0;
+    }
+    hand_over();
+    // Nobody may be left at a barrier: the step before the end gives its stage back, too.
+    if (issued >= 2 && TOPO_BUG != 5) barrier_sync(FREE + issued % 2, 2 * WARP);
+  }
+};
+
+// Tells the peers of what was done.
+TOPO_DEVICE void post(Shared& shared, u32 workers) {
+  const u32 lane = thread() % WARP;
+  for (u32 number = 0;; number++) {
+    barrier_sync(DONE + number % 2, WARP + workers);
+    const Stage& stage = shared.stages[number % 2];
+    if (stage.end) return;
+    if (lane < 4 * MOST_OPERANDS && stage.words[lane] != nullptr) store_release(stage.words[lane], stage.values[lane]);
+    if (TOPO_BUG != 5) barrier_arrive(FREE + number % 2, 2 * WARP);
+  }
+}
+
+// Moves data.
+template <class P, class E>
+TOPO_DEVICE void work(Shared& shared, const u32* abort, u32 workers) {
+  const u32 worker = thread() - FIRST_WORKER;
+  Patience patience(abort);
+  for (u32 number = 0;; number++) {
+    barrier_sync(READY + number % 2, WARP + workers);
+    const Stage& stage = shared.stages[number % 2];
+    const bool end = stage.end;
+    if (TOPO_BUG == 1) barrier_arrive(DONE + number % 2, WARP + workers);
+    if (!end && stage.bytes != 0) P::template move<E>(stage, worker, workers, patience);
+    if (TOPO_BUG != 1) barrier_arrive(DONE + number % 2, WARP + workers);
+    if (end) return;
+  }
+}
+
+}  // namespace TOPO_NAMESPACE

@@ -1,0 +1,277 @@
+//! `cargo xtask kernels`: compiles the GPU kernels for all architectures, without a GPU, by NVRTC from Python wheels.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::Instant;
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use backend_cuda::compiler::{Compiler, OPTIONS};
+use backend_cuda::prebuilt::{self, Form, TARGETS, Target};
+use clap::Args;
+use kernel_bundle::source;
+
+/// Most registers of a thread: two blocks of 448 threads share the 65536 registers of a multiprocessor.
+const MOST_REGISTERS: u32 = 72;
+
+/// How much the images are compressed.
+const LEVEL: i32 = 19;
+
+/// Arguments of `cargo xtask kernels`.
+#[derive(Args)]
+pub struct Arguments {
+    /// Write nothing, and fail if what is kept differs from what the sources give
+    #[arg(long)]
+    check: bool,
+    /// Only these compute capabilities, such as 90,100
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<u32>,
+}
+
+/// What one kernel needs.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+struct Resources {
+    registers: u32,
+    stack_bytes: u32,
+    spill_bytes: u32,
+    shared_bytes: u32,
+}
+
+/// Compiles all targets.
+///
+/// # Errors
+/// The compiler cannot be installed, or refuses the sources.
+pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let kept = root.join("kernels/prebuilt");
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), Into::into);
+    let cache = target.join("nvrtc");
+    let text = source::text();
+    let mut report = String::new();
+    let mut problems = Vec::new();
+    let mut compilers: BTreeMap<&str, Compiler> = BTreeMap::new();
+    for target in TARGETS {
+        if !arguments.only.is_empty() && !arguments.only.contains(&target.capability) {
+            continue;
+        }
+        if !compilers.contains_key(target.compiler) {
+            let file = install(&cache, target.compiler)?;
+            let compiler = Compiler::open(Some(&file)).map_err(|why| anyhow!(why))?;
+            compilers.insert(target.compiler, compiler);
+        }
+        let compiler = &compilers[target.compiler];
+        let began = Instant::now();
+        let mut options = vec![target.option()];
+        options.extend(OPTIONS.map(str::to_owned));
+        if target.form == Form::Cubin {
+            options.extend(["-Xptxas".to_owned(), "-v".to_owned()]);
+        }
+        let compiled = compiler.compile("execute_program.cu", &text, &options);
+        let compiled = compiled.map_err(|why| anyhow!("{}: {why}", target.file()))?;
+        let image = match target.form {
+            Form::Cubin => &compiled.cubin,
+            Form::Ptx => &compiled.ptx,
+        };
+        let file = kept.join(target.file());
+        let same = fs::read(&file)
+            .ok()
+            .and_then(|bytes| prebuilt::unpack(&bytes).ok())
+            .is_some_and(|bytes| bytes == *image);
+        let packed = zstd::bulk::compress(image, LEVEL).context("compressing")?;
+        println!(
+            "{:20} {:>9} bytes, {:>7} compressed, {:>5.1} s, {}",
+            target.file(),
+            image.len(),
+            packed.len(),
+            began.elapsed().as_secs_f64(),
+            if same {
+                "as kept"
+            } else {
+                "differs from what is kept"
+            }
+        );
+        if target.form == Form::Cubin {
+            report_resources(&target, &compiled.log, &mut report, &mut problems)?;
+        }
+        if !same && arguments.check {
+            problems.push(format!(
+                "{}: the sources give something else",
+                target.file()
+            ));
+        }
+        if !same && !arguments.check {
+            write_beside(&file, &packed)?;
+        }
+    }
+    print!("{report}");
+    if arguments.only.is_empty() {
+        for (name, text) in [
+            ("resources.txt", report),
+            ("sources.sha256", format!("{}\n", prebuilt::fingerprint())),
+        ] {
+            let file = kept.join(name);
+            let same = fs::read_to_string(&file).is_ok_and(|before| before == text);
+            if !same && arguments.check {
+                problems.push(format!("{name}: not what the sources give"));
+            } else if !same {
+                write_beside(&file, text.as_bytes())?;
+            }
+        }
+    }
+    for problem in &problems {
+        println!("{problem}");
+    }
+    Ok(if problems.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// Writes a file beside its place, then moves it there.
+fn write_beside(file: &Path, bytes: &[u8]) -> Result<()> {
+    let beside = file.with_extension("new");
+    fs::write(&beside, bytes).with_context(|| format!("writing {}", beside.display()))?;
+    fs::rename(&beside, file).with_context(|| format!("writing {}", file.display()))
+}
+
+/// Installs a version of NVRTC from its Python wheel, if it is not there, and answers where its library is.
+fn install(cache: &Path, version: &str) -> Result<PathBuf> {
+    let folder = cache.join(version);
+    if let Some(library) = library(&folder) {
+        return Ok(library);
+    }
+    let package = if version.starts_with("12.") {
+        "nvidia-cuda-nvrtc-cu12"
+    } else {
+        "nvidia-cuda-nvrtc"
+    };
+    let beside = cache.join(format!("{version}.new"));
+    println!("installing {package} {version}");
+    let status = Command::new("python3")
+        .args(["-m", "pip", "install", "--quiet", "--no-deps"])
+        .args(["--disable-pip-version-check", "--root-user-action=ignore"])
+        .args([format!("{package}=={version}").as_str(), "--target"])
+        .arg(&beside)
+        .status()
+        .context("running python3 -m pip; the compiler is installed from a Python wheel")?;
+    ensure!(status.success(), "pip cannot install {package} {version}");
+    fs::rename(&beside, &folder).with_context(|| format!("moving to {}", folder.display()))?;
+    library(&folder).with_context(|| format!("{package} {version} has no libnvrtc.so"))
+}
+
+/// The library in a folder of wheels.
+fn library(folder: &Path) -> Option<PathBuf> {
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).ok()?.flatten() {
+            let path = entry.path();
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if path.is_dir() {
+                folders.push(path);
+            } else if name.starts_with("libnvrtc.so.") {
+                return Some(path);
+            }
+        }
+    }
+    None
+}
+
+/// Takes what the assembler says of each kernel's resources, and compares it with the budget.
+fn report_resources(
+    target: &Target,
+    log: &str,
+    report: &mut String,
+    problems: &mut Vec<String>,
+) -> Result<()> {
+    let kernels = resources(log);
+    if kernels.len() != kernel_bundle::Kernel::all().len() {
+        bail!(
+            "{}: the assembler tells of {} kernels, expected {}:\n{log}",
+            target.file(),
+            kernels.len(),
+            kernel_bundle::Kernel::all().len()
+        );
+    }
+    for (name, needs) in kernels {
+        writeln!(
+            report,
+            "sm_{:<4} {name:14} {:>3} registers {:>3} bytes of stack {:>3} spilled {:>5} shared",
+            target.capability,
+            needs.registers,
+            needs.stack_bytes,
+            needs.spill_bytes,
+            needs.shared_bytes
+        )?;
+        if needs.spill_bytes > 0 || needs.registers > MOST_REGISTERS {
+            problems.push(format!(
+                "sm_{} {name}: {} registers and {} spilled bytes; expected at most {MOST_REGISTERS} and none",
+                target.capability, needs.registers, needs.spill_bytes
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The number in front of some words.
+fn number_before(line: &str, words: &str) -> u32 {
+    let before = line.split(words).next().unwrap_or_default();
+    if !line.contains(words) {
+        return 0;
+    }
+    let mut numbers = before.split(|letter: char| !letter.is_ascii_digit());
+    numbers
+        .rfind(|part| !part.is_empty())
+        .and_then(|part| part.parse().ok())
+        .unwrap_or(0)
+}
+
+/// Reads what `ptxas -v` writes.
+fn resources(log: &str) -> BTreeMap<String, Resources> {
+    let mut all: BTreeMap<String, Resources> = BTreeMap::new();
+    let mut current = String::new();
+    for line in log.lines() {
+        if let Some((_, rest)) = line.split_once("Compiling entry function '") {
+            current = rest.split('\'').next().unwrap_or_default().to_owned();
+            all.insert(current.clone(), Resources::default());
+        }
+        let Some(own) = all.get_mut(&current) else {
+            continue;
+        };
+        if line.contains("bytes spill stores") {
+            own.stack_bytes = number_before(line, " bytes stack frame");
+            own.spill_bytes = number_before(line, " bytes spill stores")
+                + number_before(line, " bytes spill loads");
+        }
+        if line.contains(" registers") && line.contains("Used ") {
+            own.registers = number_before(line, " registers");
+            own.shared_bytes = number_before(line, " bytes smem");
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_of_the_assembler() {
+        let log = "\
+ptxas info    : Compiling entry function 'topo_run_f32' for 'sm_90'
+ptxas info    : Function properties for topo_run_f32
+ptxas         .     8 bytes stack frame, 12 bytes spill stores, 4 bytes spill loads
+ptxas info    : Used 70 registers, used 16 barriers, 8 bytes cumulative stack size, 992 bytes smem
+";
+        let needs = &resources(log)["topo_run_f32"];
+        let expected = Resources {
+            registers: 70,
+            stack_bytes: 8,
+            spill_bytes: 16,
+            shared_bytes: 992,
+        };
+        assert_eq!(*needs, expected);
+    }
+}
