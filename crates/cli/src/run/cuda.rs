@@ -476,7 +476,7 @@ mod tests {
             "ranks": 2, "processes": false, "collective": plan::Collective::AllReduce, "algorithm": null,
             "transfer": null, "protocol": null, "channels": null, "element": "f32", "op": "sum", "root": 0,
             "sizes": [8], "iterations": null, "warmup": 3, "time_ms": 30, "check": true, "in_place": true,
-            "reply": false, "bind": false, "timeout_s": 60, "rings": [], "trees": []
+            "reply": false, "bind": false, "survey": false, "timeout_s": 60, "rings": [], "trees": []
         }))
         .unwrap();
         let span = Span {
