@@ -390,6 +390,45 @@ fn connections_say_why() {
     ));
 }
 
+/// The ports, sender's and receiver's, on which a rank sends to the next of its ring.
+fn ring_ports(joined: &Joined, rank: u32, channel: u32) -> (u32, [(i64, PathType); 2]) {
+    let next = joined
+        .expansion
+        .ring_place(rank, channel)
+        .expect("a rank of the job")
+        .next;
+    match joined
+        .expansion
+        .connection(rank, next, GraphKind::Ring, channel)
+    {
+        Ok(Connection::Network {
+            sender, receiver, ..
+        }) => {
+            let port = |end: plan::NetEnd| (end.net, end.path_type);
+            (next, [port(sender), port(receiver)])
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn every_use_of_the_network_has_a_port() {
+    // One host, two of whose GPUs reach each other faster through the network: its graphs lead through no port, which NCCL
+    // reads as port 0.
+    let joined = join(&Cluster::equal(system("random-00162"), 1), &[]).expect("NCCL plans it");
+    assert_eq!(
+        ring_ports(&joined, 1, 0),
+        (2, [(0, PathType::Sys), (0, PathType::Sys)])
+    );
+    // Rings that alternate, whose pair does not begin and end at the same GPUs: on the second host GPU 0 leaves in channel
+    // 2 as in the chain of channel 3, by the port that channel 2 names.
+    let joined = join(&Cluster::equal(system("random-00184"), 2), &[]).expect("NCCL plans it");
+    assert_eq!(
+        ring_ports(&joined, 8, 2),
+        (2, [(4, PathType::Sys), (1, PathType::Phb)])
+    );
+}
+
 #[test]
 fn hosts_of_one_nvlink_domain_are_one_node() {
     let tray = document("gb200-nvl72-tray");

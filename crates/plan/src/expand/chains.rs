@@ -24,8 +24,8 @@ pub(crate) struct Chains {
     order: Vec<u32>,
     /// For each channel and each of the node's GPUs (by position among them) where it stands in the channel.
     position: Vec<u32>,
-    /// The ports of each channel; -1 is none.
-    nets: Vec<[i64; 2]>,
+    /// The ports of each channel, where the graph leads through any.
+    nets: Vec<Option<[i64; 2]>>,
     gpus: usize,
 }
 
@@ -69,7 +69,7 @@ impl Chains {
                 return Err(broken());
             }
             chains.position.extend(position);
-            chains.nets.push(found.nets.unwrap_or([-1, -1]));
+            chains.nets.push(found.nets);
         }
         Ok(chains)
     }
@@ -91,7 +91,7 @@ impl Chains {
     /// The port of a GPU: the first GPU of a channel has the one where the channel enters, every other the one where it
     /// leaves.
     fn net(&self, channel: u32, local: u32) -> Option<i64> {
-        let nets = self.nets.get(channel as usize)?;
+        let nets = self.nets.get(channel as usize)?.unwrap_or_default();
         let enters = self.order(channel).first() == Some(&local);
         Some(nets[usize::from(!enters)])
     }
@@ -181,7 +181,8 @@ impl NodeParts {
     }
 
     /// The port that a GPU of the node uses for a channel of a graph, of which `merged` channels are left after the nodes'
-    /// graphs were compared; `None` where the graph names none.
+    /// graphs were compared; `None` where the graph names none. In a graph that leads through no port that is port 0: NCCL
+    /// reads a record that was zeroed before the search, where GPUs of one node reach each other only through the network.
     pub fn net(&self, kind: GraphKind, channel: u32, merged: u32, local: u32) -> Option<i64> {
         let chains = match kind {
             GraphKind::Ring => &self.ring,
@@ -194,8 +195,7 @@ impl NodeParts {
                 return own().nth(at).map(|(_, net)| *net).filter(|net| *net >= 0);
             }
         };
-        let net = chains.net(channel.checked_rem(merged)?, local)?;
-        (net >= 0).then_some(net)
+        chains.net(channel.checked_rem(merged)?, local)
     }
 
     /// The GPUs of a node at whose ports bytes may leave or enter, with those ports. `everyone`: some GPUs of the node reach
@@ -220,10 +220,20 @@ impl NodeParts {
             };
             let channels = merged(kind);
             for channel in 0..channels.min(chains.nets.len() as u32) {
+                let leads_out = chains.nets[channel as usize].is_some();
                 let order = chains.order(channel);
-                let ends = [order.first(), order.get(1), order.last()];
+                // Rings that alternate follow the other channel of their pair on every second node, but keep their ports.
+                let paired = chains.order(channel ^ u32::from(chains.cross_nic == 2));
+                let ends = [
+                    order.first(),
+                    order.get(1),
+                    order.last(),
+                    paired.first(),
+                    paired.last(),
+                ];
+                let ends = ends.into_iter().flatten().filter(|_| leads_out);
                 let all = if everyone { members } else { &[] };
-                for gpu in ends.into_iter().flatten().chain(all) {
+                for gpu in ends.chain(all) {
                     uses.extend(
                         self.net(kind, channel, channels, *gpu)
                             .map(|net| (*gpu, net)),
