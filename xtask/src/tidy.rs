@@ -38,7 +38,7 @@ const ALL: &[&str] = &["*"];
 const ONLY_FOR_TESTS: [&str; 3] = ["kernel-emulator", "test-support", "xtask"];
 
 /// Which way the arrows point.
-const RULES: [Rule; 16] = [
+const RULES: [Rule; 17] = [
     rule("topology", &[]),
     rule("plan", &["topology"]),
     rule("planner", &["topology", "plan"]),
@@ -46,7 +46,17 @@ const RULES: [Rule; 16] = [
     unsafe_rule("shared-memory", &[]),
     rule("bootstrap", &[]),
     rule("executor", &["plan", "shared-memory"]),
-    rule("net", &["bootstrap", "executor", "plan", "shared-memory"]),
+    unsafe_rule("net-plugin", &[]),
+    rule(
+        "net",
+        &[
+            "bootstrap",
+            "executor",
+            "net-plugin",
+            "plan",
+            "shared-memory",
+        ],
+    ),
     unsafe_rule("backend-cpu", &["executor", "plan", "shared-memory"]),
     rule("kernel-bundle", &["executor", "plan"]),
     unsafe_rule("kernel-emulator", &["executor", "plan", "kernel-bundle"]),

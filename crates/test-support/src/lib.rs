@@ -1,12 +1,13 @@
 //! What several tests share: [`machine`] folders, the [`expectation`] that a machine's folder holds, and [`golden`]
 //! answers of NCCL's own code with the comparison to them. [`elsewhere`] finds data that is not in the repository, [`random`] makes
-//! machines, [`fake`] makes machines to probe.
+//! machines, [`fake`] makes machines to probe. [`net_plugin`] compiles a net plug-in.
 
 pub mod elsewhere;
 pub mod expectation;
 pub mod fake;
 pub mod golden;
 pub mod machine;
+pub mod net_plugin;
 pub mod random;
 
 pub use fake::FakeMachine;

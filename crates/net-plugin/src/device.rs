@@ -1,0 +1,62 @@
+//! What a plug-in says of a NIC.
+
+use crate::abi::{POINTER_CUDA, POINTER_DMABUF, POINTER_HOST};
+
+/// A NIC, or several that a plug-in uses as one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Device {
+    /// Its number, by which plans name it.
+    pub number: u32,
+    /// Its name, for people.
+    pub name: String,
+    /// Where it is in `/sys`, if it is a PCI device.
+    pub pci_path: Option<String>,
+    /// Tells cards apart; the ports and functions of one card have the same.
+    pub guid: u64,
+    /// Speed of its port, Mbit/s; 0 if that is not known.
+    pub speed_mbps: u32,
+    /// Its port.
+    pub port: i32,
+    /// Latency of the network, µs; 0 if that is not known.
+    pub latency_us: f32,
+    /// Which memory it reads and writes: 1 of the host, 2 of GPUs, 4 by DMA-BUF, as a sum.
+    pub pointers: u32,
+    /// Most communicators.
+    pub most_communicators: u32,
+    /// Most receives of a group.
+    pub most_receives: u32,
+    /// Longest message, bytes.
+    pub most_bytes: usize,
+    /// Whether what is received into a GPU's memory must be flushed.
+    pub force_flush: bool,
+    /// Its rail, if the plug-in says so (ABI v12).
+    pub rail: Option<i16>,
+    /// Its plane, if the plug-in says so (ABI v12).
+    pub plane: Option<i16>,
+}
+
+impl Device {
+    /// Whether it reads and writes memory of the host.
+    pub const fn takes_host_memory(&self) -> bool {
+        self.pointers & POINTER_HOST as u32 != 0
+    }
+
+    /// The kinds of memory that it takes, in words.
+    pub fn memory(&self) -> String {
+        let kinds = [
+            (POINTER_HOST, "host"),
+            (POINTER_CUDA, "CUDA"),
+            (POINTER_DMABUF, "DMA-BUF"),
+        ];
+        let names: Vec<&str> = kinds
+            .into_iter()
+            .filter(|(bit, _)| self.pointers & *bit as u32 != 0)
+            .map(|(_, name)| name)
+            .collect();
+        if names.is_empty() {
+            "none".to_owned()
+        } else {
+            names.join(", ")
+        }
+    }
+}

@@ -1,0 +1,686 @@
+//! A plug-in's functions, of whichever version, behind one set of calls.
+
+use std::ffi::{CStr, c_int, c_void};
+use std::ptr::{null, null_mut};
+use std::sync::{Mutex, PoisonError};
+
+use crate::abi::{
+    Accept, Close, Code, Config, ConnectV8, ConnectV10, ConnectV11, Deregister, Devices, Flush,
+    GetProperties, InitV8, InitV10, InitV11, ListenV8, ListenV11, MOST_BYTES, NO_ID,
+    NO_TRAFFIC_CLASS, POINTER_HOST, PropertiesV8, PropertiesV9, PropertiesV11, PropertiesV12,
+    ReceiveV8, ReceiveV9, ReceiveV10, Register, SendV8, SendV9, SendV10, Table, TableV8, TableV9,
+    TableV10, TableV11, TableV12, Test,
+};
+use crate::device::Device;
+use crate::error::{Error, Place};
+use crate::log;
+
+/// Versions that are known, the newest first.
+pub const VERSIONS: [u32; 5] = [12, 11, 10, 9, 8];
+
+pub type Pointer = *mut c_void;
+
+/// Tables up to v10 whose `init` was called: it is called once for a process.
+static STARTED: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+
+#[derive(Clone, Copy)]
+enum Init {
+    Plain(InitV8),
+    Profiled(InitV10),
+    Context(InitV11),
+}
+
+#[derive(Clone, Copy)]
+enum Properties {
+    V8(GetProperties<PropertiesV8>),
+    V9(GetProperties<PropertiesV9<4>>),
+    V11(GetProperties<PropertiesV11>),
+    V12(GetProperties<PropertiesV12>),
+}
+
+#[derive(Clone, Copy)]
+enum Listen {
+    Plain(ListenV8),
+    Context(ListenV11),
+}
+
+#[derive(Clone, Copy)]
+enum Connect {
+    Plain(ConnectV8),
+    Configured(ConnectV10),
+    Context(ConnectV11),
+}
+
+#[derive(Clone, Copy)]
+enum Send {
+    Short(SendV8),
+    Plain(SendV9),
+    Profiled(SendV10),
+}
+
+#[derive(Clone, Copy)]
+enum Receive {
+    Short(ReceiveV8),
+    Plain(ReceiveV9),
+    Profiled(ReceiveV10),
+}
+
+/// The functions of a table that are there.
+pub struct Functions {
+    pub place: Place,
+    pub name: String,
+    table: usize,
+    init: Init,
+    devices: Devices,
+    properties: Properties,
+    listen: Listen,
+    connect: Connect,
+    accept: Accept,
+    register: Register,
+    deregister: Deregister,
+    send: Send,
+    receive: Receive,
+    flush: Option<Flush>,
+    test: Test,
+    close_send: Close,
+    close_receive: Close,
+    close_listen: Close,
+    finalize: Option<Close>,
+}
+
+/// Events of a plug-in are nobody's concern here.
+unsafe extern "C" fn profile(
+    _event: *mut Pointer,
+    _kind: c_int,
+    _parent: Pointer,
+    _plugin: i64,
+    _details: Pointer,
+) -> Code {
+    0
+}
+
+impl Functions {
+    /// The functions of the table of a version at an address.
+    ///
+    /// # Safety
+    /// There is a table of that version, and it stays.
+    pub unsafe fn of(place: Place, table: *const c_void) -> Result<Self, Error> {
+        // SAFETY: the caller says that the table is there and of this version, and the casts name the version's type.
+        unsafe {
+            match place.version {
+                8 => {
+                    let all = &*table.cast::<TableV8>();
+                    let properties = Properties::V8;
+                    let kinds = (
+                        Init::Plain as fn(_) -> _,
+                        properties as fn(_) -> _,
+                        Listen::Plain as fn(_) -> _,
+                        Connect::Plain as fn(_) -> _,
+                        Send::Short as fn(_) -> _,
+                        Receive::Short as fn(_) -> _,
+                    );
+                    Self::common(place, table, all, kinds)
+                }
+                9 => {
+                    let all = &*table.cast::<TableV9>();
+                    let kinds = (
+                        Init::Plain as fn(_) -> _,
+                        Properties::V9 as fn(_) -> _,
+                        Listen::Plain as fn(_) -> _,
+                        Connect::Plain as fn(_) -> _,
+                        Send::Plain as fn(_) -> _,
+                        Receive::Plain as fn(_) -> _,
+                    );
+                    Self::common(place, table, &all.common, kinds)
+                }
+                10 => {
+                    let all = &*table.cast::<TableV10>();
+                    let kinds = (
+                        Init::Profiled as fn(_) -> _,
+                        Properties::V9 as fn(_) -> _,
+                        Listen::Plain as fn(_) -> _,
+                        Connect::Configured as fn(_) -> _,
+                        Send::Profiled as fn(_) -> _,
+                        Receive::Profiled as fn(_) -> _,
+                    );
+                    Self::common(place, table, &all.common, kinds)
+                }
+                11 => {
+                    let all = &*table.cast::<TableV11<PropertiesV11>>();
+                    Self::newest(place, table, all, Properties::V11)
+                }
+                _ => {
+                    let all = &*table.cast::<TableV12>();
+                    Self::newest(place, table, all, Properties::V12)
+                }
+            }
+        }
+    }
+
+    /// # Safety
+    /// As [`Self::of`].
+    unsafe fn newest<P: Copy>(
+        place: Place,
+        table: *const c_void,
+        all: &TableV11<P>,
+        properties: fn(GetProperties<P>) -> Properties,
+    ) -> Result<Self, Error> {
+        let kinds = (
+            Init::Context as fn(_) -> _,
+            properties,
+            Listen::Context as fn(_) -> _,
+            Connect::Context as fn(_) -> _,
+            Send::Profiled as fn(_) -> _,
+            Receive::Profiled as fn(_) -> _,
+        );
+        let finalize = all.finalize.ok_or_else(|| place.missing("finalize"))?;
+        // SAFETY: the caller's promise is the same.
+        let mut functions = unsafe { Self::common(place, table, &all.common, kinds) }?;
+        functions.finalize = Some(finalize);
+        Ok(functions)
+    }
+
+    /// # Safety
+    /// As [`Self::of`].
+    #[allow(
+        clippy::type_complexity,
+        reason = "one constructor for each function that differs"
+    )]
+    unsafe fn common<I: Copy, P, L: Copy, C: Copy, S: Copy, R: Copy>(
+        place: Place,
+        table: *const c_void,
+        all: &Table<I, P, L, C, S, R>,
+        kinds: (
+            fn(I) -> Init,
+            fn(GetProperties<P>) -> Properties,
+            fn(L) -> Listen,
+            fn(C) -> Connect,
+            fn(S) -> Send,
+            fn(R) -> Receive,
+        ),
+    ) -> Result<Self, Error> {
+        macro_rules! there {
+            ($field:ident, $name:literal) => {
+                all.$field.ok_or_else(|| place.missing($name))?
+            };
+        }
+        // SAFETY: a table's name ends, and stays with the table.
+        let name = unsafe { text(&place, "the table's name", all.name) }?;
+        let name = name.ok_or_else(|| place.absurd("the table", "no name; expected one"))?;
+        Ok(Self {
+            name,
+            table: table as usize,
+            init: kinds.0(there!(init, "init")),
+            devices: there!(devices, "devices"),
+            properties: kinds.1(there!(get_properties, "getProperties")),
+            listen: kinds.2(there!(listen, "listen")),
+            connect: kinds.3(there!(connect, "connect")),
+            accept: there!(accept, "accept"),
+            register: there!(register, "regMr"),
+            deregister: there!(deregister, "deregMr"),
+            send: kinds.4(there!(send, "isend")),
+            receive: kinds.5(there!(receive, "irecv")),
+            flush: all.flush,
+            test: there!(test, "test"),
+            close_send: there!(close_send, "closeSend"),
+            close_receive: there!(close_receive, "closeRecv"),
+            close_listen: there!(close_listen, "closeListen"),
+            finalize: None,
+            place,
+        })
+    }
+
+    /// Starts the plug-in for a communicator; gives its context, if the version knows one.
+    pub fn init(&self, communicator: u64) -> Result<usize, Error> {
+        let mut context = null_mut();
+        let logger = log::logger();
+        let code = match self.init {
+            Init::Context(init) => {
+                let mut config = config();
+                // SAFETY: all pointers are to what the function expects, and live until it returns.
+                unsafe { init(&mut context, communicator, &mut config, logger, profile) }
+            }
+            Init::Plain(_) | Init::Profiled(_) => {
+                let mut started = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
+                if started.contains(&self.table) {
+                    return Ok(0);
+                }
+                // SAFETY: functions are all that these take, and they stay.
+                let code = unsafe {
+                    match self.init {
+                        Init::Plain(init) => init(logger),
+                        Init::Profiled(init) => init(logger, profile),
+                        Init::Context(_) => 0,
+                    }
+                };
+                if code == 0 {
+                    started.push(self.table);
+                }
+                code
+            }
+        };
+        self.place.check("init", code)?;
+        Ok(context as usize)
+    }
+
+    /// Ends what [`Self::init`] began.
+    pub fn finalize(&self, context: usize) -> Result<(), Error> {
+        let Some(finalize) = self.finalize else {
+            return Ok(());
+        };
+        // SAFETY: the context is the plug-in's own, and used by nobody any more.
+        let code = unsafe { finalize(context as Pointer) };
+        self.place.check("finalize", code)
+    }
+
+    /// How many devices there are.
+    pub fn devices(&self) -> Result<c_int, Error> {
+        let mut count = 0;
+        // SAFETY: the function writes one number.
+        let code = unsafe { (self.devices)(&mut count) };
+        self.place.check("devices", code)?;
+        Ok(count)
+    }
+
+    /// What a device is.
+    pub fn properties(&self, number: c_int) -> Result<Device, Error> {
+        // SAFETY: all properties are pointers and numbers, for which zeros are right; each function fills in those of
+        // its version.
+        unsafe {
+            let (first, v9) = match self.properties {
+                Properties::V8(get) => {
+                    let mut it: PropertiesV8 = std::mem::zeroed();
+                    self.place.check("getProperties", get(number, &mut it))?;
+                    (it, None)
+                }
+                Properties::V9(get) => {
+                    let mut it: PropertiesV9<4> = std::mem::zeroed();
+                    self.place.check("getProperties", get(number, &mut it))?;
+                    (
+                        of_v9(&it),
+                        Some((it.force_flush, it.most_bytes, NO_ID, NO_ID)),
+                    )
+                }
+                Properties::V11(get) => {
+                    let mut it: PropertiesV11 = std::mem::zeroed();
+                    self.place.check("getProperties", get(number, &mut it))?;
+                    let it = it.common;
+                    (
+                        of_v9(&it),
+                        Some((it.force_flush, it.most_bytes, NO_ID, NO_ID)),
+                    )
+                }
+                Properties::V12(get) => {
+                    let mut it: PropertiesV12 = std::mem::zeroed();
+                    self.place.check("getProperties", get(number, &mut it))?;
+                    let (common, ids) = (it.common, (it.rail, it.plane));
+                    let more = (common.force_flush, common.most_bytes, ids.0, ids.1);
+                    (of_v9(&common), Some(more))
+                }
+            };
+            let (force_flush, most_bytes, rail, plane) =
+                v9.unwrap_or((0, MOST_BYTES, NO_ID, NO_ID));
+            let name = text(&self.place, "getProperties", first.name)?;
+            let name = name.ok_or_else(|| {
+                let what = format!("no name for device {number}; expected one");
+                self.place.absurd("getProperties", what)
+            })?;
+            let device = Device {
+                number: number as u32,
+                name,
+                pci_path: text(&self.place, "getProperties", first.pci_path)?,
+                guid: first.guid,
+                speed_mbps: first.speed.max(0) as u32,
+                port: first.port,
+                latency_us: first.latency,
+                pointers: first.pointers as u32,
+                most_communicators: first.most_communicators.max(0) as u32,
+                most_receives: first.most_receives.max(0) as u32,
+                most_bytes: if most_bytes == 0 {
+                    MOST_BYTES
+                } else {
+                    most_bytes
+                },
+                force_flush: force_flush != 0,
+                rail: (rail != NO_ID).then_some(rail),
+                plane: (plane != NO_ID).then_some(plane),
+            };
+            self.check_device(&device, &first)?;
+            Ok(device)
+        }
+    }
+
+    fn check_device(&self, device: &Device, raw: &PropertiesV8) -> Result<(), Error> {
+        let (number, name) = (device.number, &device.name);
+        let what = if raw.speed < 0 {
+            format!("a speed of {} Mbit/s; expected 0 or more", raw.speed)
+        } else if raw.latency < 0.0 || !raw.latency.is_finite() {
+            format!("a latency of {} µs; expected 0 or more", raw.latency)
+        } else if raw.most_communicators < 1 {
+            format!(
+                "room for {} connections; expected 1 or more",
+                raw.most_communicators
+            )
+        } else if raw.most_receives < 1 {
+            format!(
+                "groups of {} receives; expected 1 or more",
+                raw.most_receives
+            )
+        } else {
+            return Ok(());
+        };
+        let what = format!("for device {number} ({name}) {what}");
+        Err(self.place.absurd("getProperties", what))
+    }
+
+    /// Listens on a device, and fills in the handle by which others connect.
+    ///
+    /// # Safety
+    /// The handle has [`crate::abi::HANDLE_BYTES`] bytes.
+    pub unsafe fn listen(
+        &self,
+        context: usize,
+        device: u32,
+        handle: Pointer,
+    ) -> Result<Pointer, Error> {
+        let mut communicator = null_mut();
+        // SAFETY: the handle is large enough, and the result has a place.
+        let code = unsafe {
+            match self.listen {
+                Listen::Plain(listen) => listen(device as c_int, handle, &mut communicator),
+                Listen::Context(listen) => listen(
+                    context as Pointer,
+                    device as c_int,
+                    handle,
+                    &mut communicator,
+                ),
+            }
+        };
+        self.place.check("listen", code)?;
+        if communicator.is_null() {
+            return Err(self.place.absurd("listen", "no object; expected one"));
+        }
+        Ok(communicator)
+    }
+
+    /// Goes on connecting; null until it is done.
+    ///
+    /// # Safety
+    /// The handle is another rank's, at the same place in every call for one connection.
+    pub unsafe fn connect(
+        &self,
+        context: usize,
+        device: u32,
+        handle: Pointer,
+    ) -> Result<Pointer, Error> {
+        let (mut communicator, mut offload) = (null_mut(), null_mut());
+        let (to, offload): (*mut Pointer, *mut Pointer) = (&mut communicator, &mut offload);
+        let device = device as c_int;
+        // SAFETY: all results have their places; no offload is asked for.
+        let code = unsafe {
+            match self.connect {
+                Connect::Plain(connect) => connect(device, handle, to, offload),
+                Connect::Configured(connect) => connect(device, &mut config(), handle, to, offload),
+                Connect::Context(connect) => {
+                    connect(context as Pointer, device, handle, to, offload)
+                }
+            }
+        };
+        self.place.check("connect", code)?;
+        Ok(communicator)
+    }
+
+    /// Goes on accepting; null until somebody has connected.
+    ///
+    /// # Safety
+    /// The object came from [`Self::listen`] and is not closed.
+    pub unsafe fn accept(&self, listening: Pointer) -> Result<Pointer, Error> {
+        let (mut communicator, mut offload) = (null_mut(), null_mut());
+        // SAFETY: all results have their places; no offload is asked for.
+        let code = unsafe { (self.accept)(listening, &mut communicator, &mut offload) };
+        self.place.check("accept", code)?;
+        Ok(communicator)
+    }
+
+    /// Registers memory of the host.
+    ///
+    /// # Safety
+    /// The communicator is open, and the memory stays until it is given back.
+    pub unsafe fn register(
+        &self,
+        communicator: Pointer,
+        memory: *mut u8,
+        bytes: usize,
+    ) -> Result<Pointer, Error> {
+        let mut registration = null_mut();
+        // SAFETY: the caller's promise, and the result has its place.
+        let code = unsafe {
+            (self.register)(
+                communicator,
+                memory.cast(),
+                bytes,
+                POINTER_HOST,
+                &mut registration,
+            )
+        };
+        self.place.check("regMr", code)?;
+        Ok(registration)
+    }
+
+    /// # Safety
+    /// The registration is of this open communicator.
+    pub unsafe fn deregister(
+        &self,
+        communicator: Pointer,
+        registration: Pointer,
+    ) -> Result<(), Error> {
+        // SAFETY: the caller's promise.
+        let code = unsafe { (self.deregister)(communicator, registration) };
+        self.place.check("deregMr", code)
+    }
+
+    /// Sends; a null request is to be tried again.
+    ///
+    /// # Safety
+    /// The memory is registered, fits the device, and is not touched until the request is done.
+    pub unsafe fn send(
+        &self,
+        communicator: Pointer,
+        memory: *mut u8,
+        bytes: usize,
+        tag: c_int,
+        registration: Pointer,
+    ) -> Result<Pointer, Error> {
+        let mut request = null_mut();
+        let (memory, to): (Pointer, *mut Pointer) = (memory.cast(), &mut request);
+        // SAFETY: the caller's promise. A length fits into an int, for devices of v8 say that they take no more.
+        let code = unsafe {
+            match self.send {
+                Send::Short(send) => {
+                    send(communicator, memory, bytes as c_int, tag, registration, to)
+                }
+                Send::Plain(send) => send(communicator, memory, bytes, tag, registration, to),
+                Send::Profiled(send) => send(
+                    communicator,
+                    memory,
+                    bytes,
+                    tag,
+                    registration,
+                    null_mut(),
+                    to,
+                ),
+            }
+        };
+        self.place.check("isend", code)?;
+        Ok(request)
+    }
+
+    /// Receives one message; a null request is to be tried again.
+    ///
+    /// # Safety
+    /// As [`Self::send`].
+    pub unsafe fn receive(
+        &self,
+        communicator: Pointer,
+        memory: *mut u8,
+        bytes: usize,
+        tag: c_int,
+        registration: Pointer,
+    ) -> Result<Pointer, Error> {
+        let mut request = null_mut();
+        let (mut memories, mut registrations): ([Pointer; 1], _) =
+            ([memory.cast()], [registration]);
+        let (mut tags, mut parents) = ([tag], [null_mut()]);
+        let (memories, tags) = (memories.as_mut_ptr(), tags.as_mut_ptr());
+        let registrations: *mut Pointer = registrations.as_mut_ptr();
+        // SAFETY: the caller's promise; the arrays have one element each, as the count says.
+        let code = unsafe {
+            match self.receive {
+                Receive::Short(receive) => receive(
+                    communicator,
+                    1,
+                    memories,
+                    [bytes as c_int].as_mut_ptr(),
+                    tags,
+                    registrations,
+                    &mut request,
+                ),
+                Receive::Plain(receive) => receive(
+                    communicator,
+                    1,
+                    memories,
+                    [bytes].as_mut_ptr(),
+                    tags,
+                    registrations,
+                    &mut request,
+                ),
+                Receive::Profiled(receive) => receive(
+                    communicator,
+                    1,
+                    memories,
+                    [bytes].as_mut_ptr(),
+                    tags,
+                    registrations,
+                    parents.as_mut_ptr(),
+                    &mut request,
+                ),
+            }
+        };
+        self.place.check("irecv", code)?;
+        Ok(request)
+    }
+
+    /// Makes sure that what was received is seen; a null request needs nothing.
+    ///
+    /// # Safety
+    /// The memory was received by this communicator, and is registered.
+    pub unsafe fn flush(
+        &self,
+        communicator: Pointer,
+        memory: *mut u8,
+        bytes: usize,
+        registration: Pointer,
+    ) -> Result<Pointer, Error> {
+        let Some(flush) = self.flush else {
+            return Err(self.place.missing("iflush"));
+        };
+        let mut request = null_mut();
+        // SAFETY: the caller's promise; the arrays have one element each, as the count says.
+        let code = unsafe {
+            flush(
+                communicator,
+                1,
+                [memory.cast()].as_mut_ptr(),
+                [bytes as c_int].as_mut_ptr(),
+                [registration].as_mut_ptr(),
+                &mut request,
+            )
+        };
+        self.place.check("iflush", code)?;
+        Ok(request)
+    }
+
+    /// Looks whether a request is done; then it is gone, and this is the length of its message, bytes.
+    ///
+    /// # Safety
+    /// The request is under way.
+    pub unsafe fn test(&self, request: Pointer) -> Result<Option<c_int>, Error> {
+        let (mut done, mut bytes) = (0, 0);
+        // SAFETY: the results have their places; of one message there is one length.
+        let code = unsafe { (self.test)(request, &mut done, &mut bytes) };
+        self.place.check("test", code)?;
+        Ok((done != 0).then_some(bytes))
+    }
+
+    /// # Safety
+    /// The object came from [`Self::connect`]; nobody uses it any more.
+    pub unsafe fn close_send(&self, communicator: Pointer) -> Result<(), Error> {
+        // SAFETY: the caller's promise.
+        let code = unsafe { (self.close_send)(communicator) };
+        self.place.check("closeSend", code)
+    }
+
+    /// # Safety
+    /// The object came from [`Self::accept`]; nobody uses it any more.
+    pub unsafe fn close_receive(&self, communicator: Pointer) -> Result<(), Error> {
+        // SAFETY: the caller's promise.
+        let code = unsafe { (self.close_receive)(communicator) };
+        self.place.check("closeRecv", code)
+    }
+
+    /// # Safety
+    /// The object came from [`Self::listen`]; nobody uses it any more.
+    pub unsafe fn close_listen(&self, listening: Pointer) -> Result<(), Error> {
+        // SAFETY: the caller's promise.
+        let code = unsafe { (self.close_listen)(listening) };
+        self.place.check("closeListen", code)
+    }
+}
+
+const fn config() -> Config {
+    Config {
+        traffic_class: NO_TRAFFIC_CLASS,
+    }
+}
+
+/// What properties from v9 on have in common with those of v8.
+const fn of_v9<const N: usize>(it: &PropertiesV9<N>) -> PropertiesV8 {
+    PropertiesV8 {
+        name: it.name,
+        pci_path: it.pci_path,
+        guid: it.guid,
+        pointers: it.pointers,
+        registration_is_global: it.registration_is_global,
+        speed: it.speed,
+        port: it.port,
+        latency: it.latency,
+        most_communicators: it.most_communicators,
+        most_receives: it.most_receives,
+        offload: it.offload,
+        offload_version: it.offload_version,
+    }
+}
+
+/// A text of a plug-in; none if the pointer is null.
+///
+/// # Safety
+/// The text ends.
+unsafe fn text(
+    place: &Place,
+    function: &'static str,
+    at: *const std::ffi::c_char,
+) -> Result<Option<String>, Error> {
+    if at == null() {
+        return Ok(None);
+    }
+    // SAFETY: the caller's promise.
+    let text = unsafe { CStr::from_ptr(at) };
+    match text.to_str() {
+        Ok(text) => Ok(Some(text.to_owned())),
+        Err(_) => {
+            let shown = text.to_string_lossy();
+            let what = format!("the text `{shown}`, which is no UTF-8; expected UTF-8");
+            Err(place.absurd(function, what))
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! What plug-ins say: their logger, and what they warned of last.
+
+use std::cell::RefCell;
+use std::ffi::{CStr, c_char, c_int, c_ulong};
+use std::sync::{Once, OnceLock};
+
+use crate::abi::Logger;
+
+/// How grave a line is, as NCCL numbers it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// A version, or something that everybody should know.
+    Version,
+    /// Something is wrong.
+    Warning,
+    /// Something that helps to find what is wrong.
+    Information,
+    /// Every step.
+    Trace,
+}
+
+impl Level {
+    const fn of(number: c_int) -> Self {
+        match number {
+            ..=1 => Self::Version,
+            2 => Self::Warning,
+            3 => Self::Information,
+            _ => Self::Trace,
+        }
+    }
+}
+
+thread_local! {
+    /// What was warned of last in a call from this thread, for an error to quote.
+    static WARNING: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+static READER: OnceLock<fn(Level, &str)> = OnceLock::new();
+static CONNECTED: Once = Once::new();
+
+type Sink = extern "C" fn(c_int, c_ulong, *const c_char);
+
+unsafe extern "C" {
+    fn topo_net_plugin_set_sink(to: Sink);
+    fn topo_net_plugin_log(
+        level: c_int,
+        flags: c_ulong,
+        file: *const c_char,
+        line: c_int,
+        format: *const c_char,
+        ...
+    );
+}
+
+/// Whoever is told every line that a plug-in says from now on. The first who asks is told.
+pub fn read_lines(reader: fn(Level, &str)) {
+    // A second reader hears nothing, as promised.
+    let _ = READER.set(reader);
+}
+
+/// The function to be given to plug-ins.
+pub fn logger() -> Logger {
+    // SAFETY: the function only keeps the pointer, which stays valid.
+    CONNECTED.call_once(|| unsafe { topo_net_plugin_set_sink(sink) });
+    topo_net_plugin_log
+}
+
+extern "C" fn sink(level: c_int, _flags: c_ulong, text: *const c_char) {
+    // SAFETY: the C side passes a string of its own that ends.
+    let text = unsafe { CStr::from_ptr(text) }.to_string_lossy();
+    let text = text.trim();
+    let level = Level::of(level);
+    if level == Level::Warning {
+        WARNING.set(Some(text.to_owned()));
+    }
+    if let Some(reader) = READER.get() {
+        reader(level, text);
+    }
+}
+
+/// The last warning of this thread, which is taken: it is quoted once.
+pub fn last_warning() -> Option<String> {
+    WARNING.take()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_formatted_and_the_last_warning_quoted_once() {
+        let log = logger();
+        // SAFETY: the formats fit what they are given.
+        unsafe {
+            log(2, 16, c"a.c".as_ptr(), 1, c"early".as_ptr());
+            log(3, 16, c"a.c".as_ptr(), 2, c"only said".as_ptr());
+            log(
+                2,
+                16,
+                c"a.c".as_ptr(),
+                3,
+                c"device %d of %s: %.1f".as_ptr(),
+                c_int::from(7_i8),
+                c"mlx5_0".as_ptr(),
+                2.5_f64,
+            );
+        }
+        assert_eq!(last_warning().as_deref(), Some("device 7 of mlx5_0: 2.5"));
+        assert_eq!(last_warning(), None);
+    }
+}

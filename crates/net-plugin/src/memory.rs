@@ -1,0 +1,70 @@
+//! Memory that a NIC reads and writes: some slots of the same length, each at the beginning of a page.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::ptr::NonNull;
+
+/// What slots begin at multiples of, bytes.
+const PAGE_BYTES: usize = 4096;
+
+pub struct Memory {
+    start: NonNull<u8>,
+    layout: Layout,
+    stride: usize,
+    slot_bytes: usize,
+}
+
+// SAFETY: the memory belongs to this value alone; who reads and writes it is decided by its owner.
+unsafe impl Send for Memory {}
+
+impl Memory {
+    /// So many slots of so many bytes, all zeros.
+    ///
+    /// # Panics
+    /// They are more than an address space has room for.
+    pub fn new(slots: usize, slot_bytes: usize) -> Self {
+        let stride = slot_bytes.max(1).next_multiple_of(PAGE_BYTES);
+        let bytes = stride
+            .checked_mul(slots.max(1))
+            .expect("slots fit into memory");
+        let layout = Layout::from_size_align(bytes, PAGE_BYTES).expect("slots fit into memory");
+        // SAFETY: the layout has at least a page.
+        let start = unsafe { alloc_zeroed(layout) };
+        let start = NonNull::new(start).unwrap_or_else(|| handle_alloc_error(layout));
+        Self {
+            start,
+            layout,
+            stride,
+            slot_bytes,
+        }
+    }
+
+    pub fn start(&self) -> *mut u8 {
+        self.start.as_ptr()
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.layout.size()
+    }
+
+    pub fn slot_bytes(&self) -> usize {
+        self.slot_bytes
+    }
+
+    pub fn slot(&self, number: usize) -> *mut u8 {
+        let slots = self.layout.size() / self.stride;
+        // SAFETY: the offset is below the memory's size.
+        unsafe { self.start.as_ptr().add(number % slots * self.stride) }
+    }
+
+    /// Leaves the memory to a NIC that may still write to it.
+    pub fn leak(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: it was made with this layout.
+        unsafe { dealloc(self.start.as_ptr(), self.layout) };
+    }
+}

@@ -1,0 +1,188 @@
+//! A plug-in that is loaded and started, with its devices.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::connection::{Connecting, Handle, Listening};
+use crate::device::Device;
+use crate::error::Error;
+use crate::functions::Functions;
+use crate::library::{self, Wanted};
+
+/// More devices than any machine has.
+const MOST_DEVICES: i32 = 1024;
+
+/// A plug-in that can be used. What is made by it keeps it; it ends when nothing of it is left.
+#[derive(Clone)]
+pub struct Plugin(pub(crate) Arc<Inner>);
+
+pub(crate) struct Inner {
+    pub functions: Functions,
+    /// The plug-in's own; an address, or 0.
+    pub context: usize,
+    pub devices: Vec<Device>,
+    /// By device: communicators that there are.
+    used: Vec<AtomicU32>,
+}
+
+impl Plugin {
+    /// Loads what is wanted and starts it for a communicator of that number; nothing if nothing is wanted, or
+    /// nothing is named and none can be found.
+    ///
+    /// # Errors
+    /// It cannot be loaded or started, has no devices, or says something absurd of them.
+    pub fn load(wanted: &Wanted, communicator: u64) -> Result<Option<Self>, Error> {
+        let names = match wanted {
+            Wanted::Nothing => return Ok(None),
+            Wanted::Found => {
+                let found = library::find()?;
+                return found.map(|it| Self::start(it, communicator)).transpose();
+            }
+            Wanted::Named(names) => names,
+        };
+        let mut problems = Vec::new();
+        for name in names {
+            let started = library::open(name).and_then(|it| Self::start(it, communicator));
+            match started {
+                Ok(plugin) => return Ok(Some(plugin)),
+                Err(error) => problems.push(error),
+            }
+        }
+        Err(match problems.len() {
+            1 => problems.remove(0),
+            _ => {
+                let all: Vec<String> = problems.iter().map(ToString::to_string).collect();
+                Error::Name(format!("no net plug-in works: {}", all.join("; ")))
+            }
+        })
+    }
+
+    fn start(functions: Functions, communicator: u64) -> Result<Self, Error> {
+        let context = functions.init(communicator)?;
+        // From here on it is ended whatever happens.
+        let mut inner = Inner {
+            functions,
+            context,
+            devices: Vec::new(),
+            used: Vec::new(),
+        };
+        let functions = &inner.functions;
+        let count = functions.devices()?;
+        if count < 1 {
+            let what = match count {
+                0 => "no devices; expected one or more, so look whether the NICs and their drivers are there".to_owned(),
+                _ => format!("{count} devices; expected one or more"),
+            };
+            return Err(functions.place.absurd("devices", what));
+        }
+        if count > MOST_DEVICES {
+            let what = format!("{count} devices; expected {MOST_DEVICES} at most");
+            return Err(functions.place.absurd("devices", what));
+        }
+        let devices: Result<Vec<Device>, Error> =
+            (0..count).map(|it| functions.properties(it)).collect();
+        inner.devices = devices?;
+        inner.used = inner.devices.iter().map(|_| AtomicU32::new(0)).collect();
+        Ok(Self(Arc::new(inner)))
+    }
+
+    /// Its name, as it says itself.
+    pub fn name(&self) -> &str {
+        &self.0.functions.name
+    }
+
+    /// The version of the ABI by which it is used.
+    pub fn version(&self) -> u32 {
+        self.0.functions.place.version
+    }
+
+    /// The library's file.
+    pub fn path(&self) -> &str {
+        &self.0.functions.place.library
+    }
+
+    /// Its devices, at least one.
+    pub fn devices(&self) -> &[Device] {
+        &self.0.devices
+    }
+
+    /// Listens for one connection on a device; the sender needs the handle.
+    ///
+    /// # Errors
+    /// There is no such device, it takes no memory of the host or no more connections, or the plug-in fails.
+    pub fn listen(&self, device: u32) -> Result<(Listening, Handle), Error> {
+        let seat = self.seat("listen", device)?;
+        Listening::new(&self.0, seat, device)
+    }
+
+    /// Begins to connect from a device to whoever listens by that handle.
+    ///
+    /// # Errors
+    /// As [`Self::listen`].
+    pub fn connect(&self, device: u32, handle: &Handle) -> Result<Connecting, Error> {
+        let seat = self.seat("connect", device)?;
+        Ok(Connecting::new(&self.0, seat, device, handle))
+    }
+
+    /// A place for one more communicator on a device.
+    fn seat(&self, function: &'static str, number: u32) -> Result<Seat, Error> {
+        let place = &self.0.functions.place;
+        let Some(device) = self.0.devices.get(number as usize) else {
+            let what = format!(
+                "no device {number}; expected one below {}",
+                self.0.devices.len()
+            );
+            return Err(place.absurd(function, what));
+        };
+        if !device.takes_host_memory() {
+            let what = format!(
+                "device {number} ({}), which takes memory of the kinds {}; expected host among them",
+                device.name,
+                device.memory()
+            );
+            return Err(place.absurd(function, what));
+        }
+        let used = self.0.used[number as usize].fetch_add(1, Ordering::Relaxed);
+        let seat = Seat {
+            inner: Arc::clone(&self.0),
+            device: number as usize,
+        };
+        if used >= device.most_communicators {
+            let what = format!(
+                "room for {} connections on device {number} ({}), and all are taken; use fewer channels",
+                device.most_communicators, device.name
+            );
+            return Err(place.absurd(function, what));
+        }
+        Ok(seat)
+    }
+}
+
+impl std::fmt::Debug for Plugin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Plugin")
+            .field("name", &self.name())
+            .field("version", &self.version())
+            .field("path", &self.path())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // Nothing can be done about a plug-in that does not end well.
+        let _ = self.functions.finalize(self.context);
+    }
+}
+
+/// One of the communicators that a device has room for.
+pub(crate) struct Seat {
+    inner: Arc<Inner>,
+    device: usize,
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.inner.used[self.device].fetch_sub(1, Ordering::Relaxed);
+    }
+}
