@@ -46,9 +46,11 @@ fn signal(child: &Child, name: &str) -> Result<(), Failed> {
 }
 
 pub fn a_killed_rank_is_named() -> Result<Completion, Failed> {
-    for victim in [0, 3] {
+    // Once all have met: while they connect to each other, and when they are at work.
+    for (victim, after) in [(0, 0), (3, 0), (1, 20), (2, 60), (1, 200), (3, 700)] {
         let (_folder, place) = folder()?;
         let ranks = busy(&place, "2000", &[])?;
+        std::thread::sleep(Duration::from_millis(after));
         signal(&ranks.0[victim], "-KILL")?;
         let said = ranks.finish()?;
         all_say(
@@ -104,7 +106,7 @@ pub fn a_missing_rank_is_named() -> Result<Completion, Failed> {
             "--rendezvous",
             &place,
         ]);
-        command.args(SHORT).args(["--join-timeout", "6"]);
+        command.args(SHORT).args(["--join-timeout", "3"]);
     })?
     .finish()?;
     all_say(&said, &[], &["rank 2: it did not come within 3 s"])?;
@@ -133,7 +135,7 @@ pub fn a_wrong_token() -> Result<Completion, Failed> {
     let said = Ranks::start(2, |rank, command| {
         let id = if rank == 0 { &right } else { &wrong };
         command.args(["--rank", &number(rank), "--world", "2", "--id", id]);
-        command.args(SHORT).args(["--join-timeout", "6"]);
+        command.args(SHORT).args(["--join-timeout", "3"]);
     })?
     .finish()?;
     all_say(&said[..1], &[], &["rank 1: it did not come"])?;
