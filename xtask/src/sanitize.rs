@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Output};
 
 use anyhow::{Context, Result, ensure};
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 /// What the sanitizers exit with when they found something, unlike a test that failed.
 const FOUND: i32 = 66;
@@ -13,9 +13,28 @@ const FOUND: i32 = 66;
 /// Arguments of `cargo xtask sanitize`.
 #[derive(Args)]
 pub struct Arguments {
-    /// Which one: address or thread
-    #[arg(default_value = "address")]
-    sanitizer: String,
+    /// Which one
+    #[arg(value_enum, default_value_t)]
+    sanitizer: Sanitizer,
+}
+
+/// A sanitizer of clang.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+enum Sanitizer {
+    /// Accesses outside of what was allocated
+    #[default]
+    Address,
+    /// Data races
+    Thread,
+}
+
+impl Sanitizer {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Address => "address",
+            Self::Thread => "thread",
+        }
+    }
 }
 
 /// Runs the emulator's tests with each sanitizer.
@@ -23,25 +42,20 @@ pub struct Arguments {
 /// # Errors
 /// Cargo cannot be started.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let mut all_well = true;
-    for sanitizer in ["address", "thread"] {
-        if arguments.sanitizer != sanitizer {
-            continue;
-        }
-        let ran = test(sanitizer, &["--skip", "planted", "--skip", "deadlock"])?;
-        all_well &= told(sanitizer, "the kernels without bugs", ran.status.success());
-        if !ran.status.success() {
+    let sanitizer = arguments.sanitizer;
+    let ran = test(sanitizer, &["--skip", "planted", "--skip", "deadlock"])?;
+    let mut all_well = told(sanitizer, "the kernels without bugs", ran.status.success());
+    if !all_well {
+        println!("{}", tail(&ran));
+    }
+    if sanitizer == Sanitizer::Thread {
+        // The test of the test: a fence that is too weak must be found.
+        let ran = test(sanitizer, &["--ignored", "--exact", "bugs::a_weak_fence"])?;
+        let text = String::from_utf8_lossy(&ran.stderr);
+        let found = ran.status.code() != Some(0) && text.contains("data race");
+        all_well &= told(sanitizer, "a weak fence is found", found);
+        if !found {
             println!("{}", tail(&ran));
-        }
-        if sanitizer == "thread" {
-            // The test of the test: a fence that is too weak must be found.
-            let ran = test(sanitizer, &["--ignored", "--exact", "bugs::a_weak_fence"])?;
-            let text = String::from_utf8_lossy(&ran.stderr);
-            let found = ran.status.code() != Some(0) && text.contains("data race");
-            all_well &= told(sanitizer, "a weak fence is found", found);
-            if !found {
-                println!("{}", tail(&ran));
-            }
         }
     }
     Ok(if all_well {
@@ -51,8 +65,12 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     })
 }
 
-fn told(sanitizer: &str, what: &str, well: bool) -> bool {
-    println!("{sanitizer}: {what}: {}", if well { "yes" } else { "NO" });
+fn told(sanitizer: Sanitizer, what: &str, well: bool) -> bool {
+    println!(
+        "{}: {what}: {}",
+        sanitizer.name(),
+        if well { "yes" } else { "NO" }
+    );
     well
 }
 
@@ -63,7 +81,7 @@ fn tail(ran: &Output) -> String {
 }
 
 /// Builds the emulator's tests with a sanitizer and runs some.
-fn test(sanitizer: &str, wanted: &[&str]) -> Result<Output> {
+fn test(sanitizer: Sanitizer, wanted: &[&str]) -> Result<Output> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
     let host = Command::new("rustc")
@@ -76,14 +94,11 @@ fn test(sanitizer: &str, wanted: &[&str]) -> Result<Output> {
         .context("rustc does not say for what it compiles")?
         .to_owned();
     // The compiler's runtime library of the sanitizer must be there before all others.
-    let library = format!(
-        "lib{}.so",
-        if sanitizer == "address" {
-            "asan"
-        } else {
-            "tsan"
-        }
-    );
+    let library = match sanitizer {
+        Sanitizer::Address => "libasan.so",
+        Sanitizer::Thread => "libtsan.so",
+    };
+    let sanitizer = sanitizer.name();
     let preload = Command::new("cc")
         .arg(format!("-print-file-name={library}"))
         .output()

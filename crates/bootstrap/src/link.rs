@@ -62,6 +62,9 @@ pub enum LinkError {
         /// Its length.
         bytes: usize,
     },
+    /// A frame was to be sent before both sides had proved that they know the key.
+    #[error("a message came to be sent before both sides had proved that they belong to the job")]
+    NotOpen,
     /// A frame's hash is wrong.
     #[error("a message was altered on its way")]
     Altered,
@@ -251,16 +254,20 @@ impl Link {
 
     /// Makes a frame of a payload.
     ///
-    /// # Panics
+    /// # Errors
     /// The connection is not open, or the payload is longer than [`LONGEST_FRAME`].
-    pub fn send(&mut self, payload: &[u8]) {
-        assert!(payload.len() <= LONGEST_FRAME);
-        let session = self.session.as_ref().expect("the connection is open");
+    pub fn send(&mut self, payload: &[u8]) -> Result<(), LinkError> {
+        let bytes = payload.len();
+        if bytes > LONGEST_FRAME {
+            return Err(LinkError::Oversized { bytes });
+        }
+        let session = self.session.as_ref().ok_or(LinkError::NotOpen)?;
         let tag = session.hash(&frame_parts(self.connector, self.sent_frames, payload).each());
         self.sent_frames += 1;
         self.outgoing.extend((payload.len() as u32).to_le_bytes());
         self.outgoing.extend_from_slice(payload);
         self.outgoing.extend(&tag[..TAG_BYTES]);
+        Ok(())
     }
 
     /// The payload of the next frame, if it has come whole.
@@ -349,8 +356,8 @@ mod tests {
             (one.is_open(), other.is_open()),
             (Some(Kind::Ring), Some(Kind::Ring))
         );
-        one.send(b"first");
-        one.send(b"");
+        one.send(b"first").unwrap();
+        one.send(b"").unwrap();
         exchange(&mut one, &mut other).unwrap();
         assert_eq!(other.next_frame().unwrap().unwrap(), b"first");
         assert_eq!(other.next_frame().unwrap().unwrap(), b"");
@@ -362,6 +369,20 @@ mod tests {
         let (mut one, mut other) = pair(&Key::of_secret(b"a"), &Key::of_secret(b"b"));
         assert_eq!(exchange(&mut one, &mut other), Err(LinkError::WrongToken));
         assert_eq!(other.is_open(), None);
+    }
+
+    #[test]
+    fn what_cannot_be_sent_is_an_error() {
+        let key = Key::of_secret(b"key");
+        let (mut one, mut other) = pair(&key, &key);
+        assert_eq!(one.send(b"early"), Err(LinkError::NotOpen));
+        exchange(&mut one, &mut other).unwrap();
+        let bytes = LONGEST_FRAME + 1;
+        assert_eq!(
+            one.send(&vec![0; bytes]),
+            Err(LinkError::Oversized { bytes })
+        );
+        one.send(&vec![0; LONGEST_FRAME]).unwrap();
     }
 
     #[test]
@@ -414,8 +435,8 @@ mod tests {
                     break;
                 }
                 if one.is_open().is_some() && other.is_open().is_some() && !sent {
-                    one.send(b"there and back");
-                    other.send(b"back and there");
+                    one.send(b"there and back").unwrap();
+                    other.send(b"back and there").unwrap();
                     sent = true;
                 }
                 for link in [&mut one, &mut other] {

@@ -55,12 +55,12 @@ impl<B: Backend> Engine<B> {
         }
     }
 
-    /// Memory that peers can reach.
     /// The own rank.
     pub fn rank(&self) -> u32 {
         self.own.bootstrap.rank()
     }
 
+    /// Memory that peers can reach.
     pub fn allocate(&self, bytes: usize) -> Result<ArenaBuffer, Error> {
         let allocated = self.own.registered.allocate(bytes);
         allocated.map_err(|source| self.memory(source))
@@ -328,16 +328,8 @@ impl<B: Backend> Engine<B> {
     /// if this rank leaves before they look.
     #[cold]
     fn fail(&mut self, error: Error) -> Error {
-        let rank = self.own.bootstrap.rank();
-        let failure = match &error {
-            Error::Aborted { failure, .. } => failure.clone(),
-            other => Failure {
-                rank,
-                what: other.to_string(),
-            },
-        };
-        self.own.bootstrap.fail(&failure);
-        self.failure = Some(failure);
+        let error = error.give_up(self.own.bootstrap.as_mut());
+        self.failure = Some(error.failure(self.rank()));
         error
     }
 }

@@ -1,10 +1,18 @@
 //! What can go wrong while ranks work together.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use plan::{Collective, ElementType, Reduction};
 use thiserror::Error;
+
+use crate::bootstrap::Bootstrap;
+
+/// How long the news that another rank failed may take.
+const NEWS_TIME: Duration = Duration::from_secs(2);
+
+/// Between two looks whether it has come.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// An error of a communicator.
 #[derive(Debug, Clone, Error)]
@@ -85,6 +93,14 @@ pub enum Error {
         /// What happened first.
         failure: Failure,
     },
+    /// A rank cannot be reached, and nobody has said why.
+    #[error("rank {rank} gave up: {failure}")]
+    Disconnected {
+        /// Who gave up.
+        rank: u32,
+        /// Who cannot be reached, and how that was noticed.
+        failure: Failure,
+    },
     /// The communicator failed before and cannot be used any more.
     #[error("rank {rank}: the communicator failed before ({failure}); make a new one")]
     Broken {
@@ -148,6 +164,54 @@ impl Error {
                 | Self::NoReduction { .. }
                 | Self::Program { .. }
         )
+    }
+}
+
+impl Error {
+    /// What the others hear of it.
+    pub(crate) fn failure(&self, rank: u32) -> Failure {
+        match self {
+            Self::Aborted { failure, .. }
+            | Self::Broken { failure, .. }
+            | Self::Disconnected { failure, .. } => failure.clone(),
+            other => Failure {
+                rank,
+                what: other.to_string(),
+            },
+        }
+    }
+
+    /// Whether it may come of the end of another rank of which nobody has told yet: its memory is gone, its connections
+    /// are refused.
+    const fn may_be_an_echo(&self) -> bool {
+        matches!(
+            self,
+            Self::Disconnected { .. }
+                | Self::Unreachable { .. }
+                | Self::Memory { .. }
+                | Self::Bootstrap { .. }
+                | Self::Machine { .. }
+        )
+    }
+
+    /// The error that a rank gives up with, after it told the others: this one, or what it comes of if that is told
+    /// soon.
+    #[cold]
+    pub(crate) fn give_up(self, bootstrap: &mut dyn Bootstrap) -> Self {
+        let rank = bootstrap.rank();
+        let mut error = self;
+        if error.may_be_an_echo() {
+            let until = Instant::now() + NEWS_TIME;
+            while Instant::now() < until {
+                if let Some(failure) = bootstrap.failure(None) {
+                    error = Self::Aborted { rank, failure };
+                    break;
+                }
+                std::thread::sleep(LOOK);
+            }
+        }
+        bootstrap.fail(&error.failure(rank));
+        error
     }
 }
 

@@ -50,8 +50,13 @@ impl<B: Backend> Starting<B> {
                 "the plan is for {planned} ranks, and there are {ranks}"
             )));
         }
-        let connections = Connections::begin(bootstrap.as_mut(), backend.slot_bytes(), longest)?;
-        let registered = Registered::begin(bootstrap.as_mut(), settings.buffer_bytes)?;
+        let offered = Connections::begin(bootstrap.as_mut(), backend.slot_bytes(), longest)
+            .and_then(|connections| {
+                let registered = Registered::begin(bootstrap.as_mut(), settings.buffer_bytes)?;
+                Ok((connections, registered))
+            });
+        let (connections, registered) =
+            offered.map_err(|error| error.give_up(bootstrap.as_mut()))?;
         let cores = settings.cores.unwrap_or_else(|| {
             std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
         });
@@ -73,9 +78,12 @@ impl<B: Backend> Starting<B> {
 
     /// The second half.
     pub fn finish(mut self) -> Result<Engine<B>, Error> {
-        self.connections.meet(self.bootstrap.as_mut())?;
-        self.registered
-            .meet(self.bootstrap.as_mut(), self.longest)?;
+        let bootstrap = self.bootstrap.as_mut();
+        let met = self
+            .connections
+            .meet(bootstrap)
+            .and_then(|()| self.registered.meet(bootstrap, self.longest));
+        met.map_err(|error| error.give_up(bootstrap))?;
         let bell = self.connections.bells[self.bootstrap.rank() as usize].clone();
         // The backend spins by itself.
         let patience = Patience {

@@ -423,7 +423,13 @@ impl Network for Hosts {
             return Err(self.no_proxy());
         };
         let sent = proxy.send(route, slots, &way);
-        sent.map_err(|failure| of_service(self.rank, service::Error::Failed(failure)))
+        sent.map_err(|failure| Error::Disconnected {
+            rank: self.rank,
+            failure: Failure {
+                rank: failure.rank,
+                what: failure.what,
+            },
+        })
     }
 
     fn receive(&mut self, route: &Route, slots: Box<dyn Inflow>) -> Result<(), Error> {

@@ -501,8 +501,10 @@ impl World {
                     let pipe = &mut self.pipes[at];
                     let side =
                         usize::from(pipe.sides[1].node == node && pipe.sides[1].conn == Some(conn));
-                    pipe.sides[side].link.send(&message.encode());
-                    self.flush(at, side);
+                    match pipe.sides[side].link.send(&message.encode()) {
+                        Ok(()) => self.flush(at, side),
+                        Err(error) => self.distrust(at, side, error),
+                    }
                 }
             }
             Action::Close { conn } => {

@@ -90,7 +90,7 @@ impl Connection {
     /// # Errors
     /// The connection ended.
     pub fn send(&mut self, payload: &[u8]) -> Result<(), Ending> {
-        self.link.send(payload);
+        self.link.send(payload).map_err(Ending::Distrusted)?;
         self.flush()
     }
 

@@ -27,6 +27,8 @@ pub struct Connection {
     pub proof_until: Instant,
     /// It is closed once everything is sent.
     pub closing: bool,
+    /// How it ended when something was to be sent. The kernel tells why a connection was refused only once.
+    over: Option<Ending>,
 }
 
 impl Connection {
@@ -56,6 +58,7 @@ impl Connection {
             connecting,
             proof_until: Instant::now() + PROOF_TIME,
             closing: false,
+            over: None,
         })
     }
 
@@ -72,6 +75,7 @@ impl Connection {
             connecting: false,
             proof_until: Instant::now() + PROOF_TIME,
             closing: false,
+            over: None,
         })
     }
 
@@ -85,11 +89,30 @@ impl Connection {
         self.connecting || !self.link.outgoing().is_empty()
     }
 
+    /// Whether it ended, and [`Self::write`] says how.
+    pub const fn is_over(&self) -> bool {
+        self.over.is_some()
+    }
+
+    /// Puts a frame to what is to be sent.
+    pub fn send(&mut self, payload: &[u8]) {
+        if let Err(error) = self.link.send(payload) {
+            self.over.get_or_insert(Ending::Distrusted(error));
+        }
+    }
+
     /// Sends what it can.
     ///
     /// # Errors
     /// The connection ended.
     pub fn write(&mut self) -> Result<(), Ending> {
+        if self.over.is_none() {
+            self.over = self.try_write().err();
+        }
+        self.over.clone().map_or(Ok(()), Err)
+    }
+
+    fn try_write(&mut self) -> Result<(), Ending> {
         if self.connecting {
             match sockopt::socket_error(&self.stream) {
                 Ok(Ok(())) => {}

@@ -106,6 +106,9 @@ impl Drive {
             Machine::Member(member) => member.next_deadline(),
             Machine::Root(root) => Some(root.next_deadline()),
         };
+        if self.open.iter().any(|(_, it)| it.is_over()) {
+            return Some(Duration::ZERO);
+        }
         let mut sleep = deadline.map(|it| it.saturating_sub(now));
         let instant = Instant::now();
         let opening = |it: &&Connection| it.link.is_open().is_none();
@@ -255,7 +258,7 @@ impl Drive {
                 Action::Send { conn, message } => {
                     let connection = self.open.iter_mut().find(|(it, _)| *it == conn);
                     if let Some((_, connection)) = connection {
-                        connection.link.send(&message.encode());
+                        connection.send(&message.encode());
                     }
                 }
                 Action::Close { conn } => {
@@ -270,7 +273,7 @@ impl Drive {
 
     fn flush(&mut self) {
         self.open.retain_mut(|(_, connection)| {
-            // One that ended is heard of when it is read.
+            // One that ended is heard of when all go on next.
             let ended = connection.write().is_err();
             let done = ended || connection.link.outgoing().is_empty();
             !(connection.closing && done)

@@ -223,16 +223,15 @@ fn sweep(
     rows.with_context(|| format!("rank {rank} of {}", spec.ranks))
 }
 
-/// The failure behind an error, if it is one of ranks. What a rank meets that touches another's memory or connection may
-/// come of the other's end, though nobody has said so yet.
+/// The failure behind an error, if it is one of ranks.
 fn culprit(error: &anyhow::Error, rank: u32) -> Option<Failure> {
     let error = error
         .chain()
         .find_map(|it| it.downcast_ref::<executor::Error>())?;
     match error {
-        executor::Error::Aborted { failure, .. } | executor::Error::Broken { failure, .. } => {
-            Some(failure.clone())
-        }
+        executor::Error::Aborted { failure, .. }
+        | executor::Error::Broken { failure, .. }
+        | executor::Error::Disconnected { failure, .. } => Some(failure.clone()),
         executor::Error::Timeout { waiting, .. } => Some(Failure {
             rank: waiting.peer(),
             what: error.to_string(),

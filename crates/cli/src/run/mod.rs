@@ -4,14 +4,17 @@
 //! (ranks that are processes), [`launched`] (ranks that others start), [`cuda`] (ranks on GPUs), [`gpu_test`] (all checks
 //! that need a GPU).
 
+mod bench;
 mod bind;
 pub mod calibrate;
+mod choose;
 pub mod cuda;
 pub mod gpu_test;
 mod job;
 mod launched;
 mod measure;
 mod processes;
+mod survey;
 
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;

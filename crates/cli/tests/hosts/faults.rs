@@ -35,8 +35,6 @@ fn busy(place: &str, time: &str, more: &[&str]) -> Result<Ranks, Failed> {
             std::thread::park_timeout(Duration::from_millis(2));
         }
     }
-    // Nobody outside sees when their connections are made; a rank that is lost before is told of in other words.
-    std::thread::sleep(Duration::from_millis(700));
     Ok(ranks)
 }
 
@@ -48,19 +46,18 @@ fn signal(child: &Child, name: &str) -> Result<(), Failed> {
 }
 
 pub fn a_killed_rank_is_named() -> Result<Completion, Failed> {
-    for victim in [0, 3] {
+    // Once all have met: while they connect to each other, and when they are at work.
+    for (victim, after) in [(0, 0), (3, 0), (1, 20), (2, 60), (1, 200), (3, 700)] {
         let (_folder, place) = folder()?;
         let ranks = busy(&place, "2000", &[])?;
+        std::thread::sleep(Duration::from_millis(after));
         signal(&ranks.0[victim], "-KILL")?;
         let said = ranks.finish()?;
-        let left = || said.iter().enumerate().filter(|(rank, _)| *rank != victim);
-        for (rank, it) in left() {
-            check(it.status == Some(2), || format!("rank {rank}: {}", it.err))?;
-        }
-        let name = format!("rank {victim}: process");
-        check(left().any(|(_, it)| it.err.contains(&name)), || {
-            format!("nobody names rank {victim}")
-        })?;
+        all_say(
+            &said,
+            &[victim],
+            &[&format!("rank {victim}: process"), "on host"],
+        )?;
     }
     Ok(Completion::Completed)
 }

@@ -190,11 +190,6 @@ impl Incoming {
         &self.pipes
     }
 
-    /// Whether it ended between two slots, so that nothing is missing.
-    pub const fn is_between_slots(&self) -> bool {
-        self.header_read == 0
-    }
-
     /// Takes what has come; answers how many slots it posted.
     ///
     /// # Errors

@@ -25,7 +25,7 @@ const LOOKS: u32 = 200;
 /// The longest sleep. Nothing depends on it but the notice that the end has come.
 const LONGEST_SLEEP: Duration = Duration::from_millis(500);
 
-/// How long the news that a rank is done may take.
+/// How long the news that a rank is done, or that the job failed, may take.
 const NEWS_TIME: Duration = Duration::from_secs(2);
 
 /// A socket that came and whose FIFO, or whose other sockets, did not yet.
@@ -136,7 +136,7 @@ impl Proxy {
             incoming: Vec::new(),
             receiving: BTreeMap::new(),
             early: Vec::new(),
-            ended: Vec::new(),
+            over: Vec::new(),
             looks: if common.spare_cores { LOOKS } else { 0 },
         };
         let thread = std::thread::Builder::new()
@@ -223,8 +223,8 @@ struct Worker {
     incoming: Vec<(Route, Incoming)>,
     receiving: BTreeMap<Route, Box<dyn Inflow>>,
     early: Vec<Early>,
-    /// Connections that ended between two slots, and when.
-    ended: Vec<(Route, Instant)>,
+    /// Connections that are over for no reason of their own: the rank at their other end, how, and when.
+    over: Vec<(Route, u32, CarryError, Instant)>,
     looks: u32,
 }
 
@@ -310,42 +310,36 @@ impl Worker {
     fn go_on(&mut self) -> bool {
         let mut went = false;
         let mut over: Vec<(Route, u32, CarryError)> = Vec::new();
-        self.outgoing.retain_mut(|(route, it)| match it.go_on() {
-            Ok(slots) => {
-                went |= slots > 0;
-                true
-            }
-            Err(error) => {
-                over.push((*route, route.to, error));
-                false
-            }
-        });
-        self.incoming.retain_mut(|(route, it)| match it.go_on() {
-            Ok(slots) => {
-                went |= slots > 0;
-                true
-            }
-            // The news that the other rank is done may come a little later than the end of its connections.
-            Err(CarryError::Ended) if it.is_between_slots() => {
-                self.ended.push((*route, Instant::now()));
-                false
-            }
-            Err(error) => {
-                over.push((*route, route.from, error));
-                false
-            }
-        });
+        let mut on = |route: Route, peer: u32, result: Result<usize, CarryError>| {
+            let error = match result {
+                Ok(slots) => {
+                    went |= slots > 0;
+                    return true;
+                }
+                Err(error) => error,
+            };
+            over.push((route, peer, error));
+            false
+        };
+        self.outgoing
+            .retain_mut(|(route, it)| on(*route, route.to, it.go_on()));
+        self.incoming
+            .retain_mut(|(route, it)| on(*route, route.from, it.go_on()));
         if went {
             self.own_bell.ring();
         }
-        self.ended.retain(|(route, at)| {
-            let late = at.elapsed() >= NEWS_TIME;
-            if late {
-                over.push((*route, route.from, CarryError::Ended));
-            }
-            !late
-        });
         for (route, peer, error) in over {
+            if matches!(error, CarryError::Altered(_)) {
+                self.tell(&route, peer, &error);
+            } else {
+                // A rank closes its connections when it is done, and when it gave up because of another. The news of
+                // either may come a little later than the end of the connections.
+                self.over.push((route, peer, error, Instant::now()));
+            }
+        }
+        let late = |it: &mut (_, _, _, Instant)| it.3.elapsed() >= NEWS_TIME;
+        let untold: Vec<_> = self.over.extract_if(.., late).collect();
+        for (route, peer, error, _) in untold {
             self.tell(&route, peer, &error);
         }
         went

@@ -1,0 +1,167 @@
+//! Checking and timing one way at one size.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use backend_cpu::Cpu;
+use executor::check::{Check, Sample};
+use executor::{Buffer, Communicator, Reduction, Way};
+
+use super::Spec;
+use super::measure::Timing;
+
+/// Most launches in a row, so that a clock that is too coarse ends too.
+const MOST_LAUNCHES: u64 = 1 << 20;
+
+/// Batches of which the median is taken.
+const BATCHES: usize = 5;
+
+/// The buffers of a rank and how it times.
+pub struct Bench<'a, T: Sample> {
+    pub communicator: &'a mut Communicator<Cpu>,
+    pub spec: &'a Spec,
+    pub input: Buffer<T>,
+    pub output: Buffer<T>,
+}
+
+impl<T: Sample> Bench<'_, T> {
+    /// With two buffers: checks a launch, and times more.
+    pub fn separate(&mut self, check: &Check, way: Way) -> Result<Timing> {
+        let rank = self.communicator.rank();
+        let input = &mut self.input[..check.input_elements(rank)];
+        check.fill(rank, 0, input);
+        let output = &mut self.output[..check.output_elements(rank)];
+        output.fill(T::default());
+        self.communicator.set_way(Some(way));
+        check.launch(self.communicator, input, output)?;
+        let wrong = if self.spec.check {
+            check.wrong(rank, output)
+        } else {
+            0
+        };
+        let reply = self.spec.reply.then(|| Check {
+            root: check.ranks - 1,
+            ..*check
+        });
+        let time_us = time(self.communicator, self.spec, way, &mut |communicator| {
+            check.launch(communicator, input, output)?;
+            match &reply {
+                Some(reply) => reply.launch_in_place(communicator, output),
+                None => Ok(()),
+            }
+        })?;
+        self.timing(time_us, wrong)
+    }
+
+    /// As [`Self::separate`], in place.
+    pub fn in_place(&mut self, check: &Check, way: Way) -> Result<Timing> {
+        let rank = self.communicator.rank();
+        let (elements, from, to) = check.in_place(rank);
+        let buffer = &mut self.output[..elements];
+        buffer.fill(T::default());
+        check.fill(rank, 0, &mut buffer[from]);
+        self.communicator.set_way(Some(way));
+        check.launch_in_place(self.communicator, buffer)?;
+        let wrong = if self.spec.check {
+            check.wrong(rank, &buffer[to])
+        } else {
+            0
+        };
+        let last = Check {
+            root: check.ranks - 1,
+            ..*check
+        };
+        let reply = self.spec.reply;
+        let time_us = time(self.communicator, self.spec, way, &mut |communicator| {
+            check.launch_in_place(communicator, buffer)?;
+            if reply {
+                last.launch_in_place(communicator, buffer)?;
+            }
+            Ok(())
+        })?;
+        self.timing(time_us, wrong)
+    }
+
+    /// The slowest rank's time and everyone's wrong elements.
+    fn timing(&mut self, time_us: f64, wrong: usize) -> Result<Timing> {
+        self.communicator.set_way(None);
+        let mut wrong = [wrong as u64];
+        self.communicator
+            .all_reduce_in_place(&mut wrong, Reduction::Sum)?;
+        let launches = if self.spec.reply { 2.0 } else { 1.0 };
+        Ok(Timing {
+            time_us: time_us / launches,
+            wrong: self.spec.check.then_some(wrong[0]),
+        })
+    }
+}
+
+type Launch<'a> = dyn FnMut(&mut Communicator<Cpu>) -> Result<(), executor::Error> + 'a;
+
+/// Time of a launch on the slowest rank, µs.
+fn time(
+    communicator: &mut Communicator<Cpu>,
+    spec: &Spec,
+    way: Way,
+    launch: &mut Launch<'_>,
+) -> Result<f64> {
+    for _ in 0..spec.warmup {
+        launch(communicator)?;
+    }
+    if let Some(iterations) = spec.iterations {
+        let taken = batch(communicator, way, u64::from(iterations), launch)?;
+        return Ok(taken.as_secs_f64() * 1e6 / f64::from(iterations));
+    }
+    // Growing batches until one takes a tenth of the time, then some that fill it together.
+    let wanted = Duration::from_millis(spec.time_ms);
+    let mut launches = 1_u64;
+    let mut taken = batch(communicator, way, launches, launch)?;
+    while taken < wanted / 10 && launches < MOST_LAUNCHES {
+        // Twice as many, or so many more that half of it suffices.
+        let missing = wanted.as_nanos() / 20 / taken.as_nanos().max(1);
+        let factor = u64::try_from(missing).unwrap_or(2).clamp(2, 64);
+        launches = (launches * factor).min(MOST_LAUNCHES);
+        taken = batch(communicator, way, launches, launch)?;
+    }
+    let each = taken.as_secs_f64() / launches as f64;
+    let fill = (wanted.as_secs_f64() / BATCHES as f64 / each) as u64;
+    let fill = fill.clamp(1, MOST_LAUNCHES);
+    // A survey compares ways that are measured one after the other, so what disturbs one of them must not count.
+    if spec.survey {
+        let mut least = f64::INFINITY;
+        for _ in 0..BATCHES {
+            let taken = batch(communicator, way, fill, launch)?;
+            least = least.min(taken.as_secs_f64() * 1e6 / fill as f64);
+        }
+        return Ok(least);
+    }
+    let mut batches = [0.0; BATCHES];
+    for time in &mut batches {
+        let taken = batch(communicator, way, fill, launch)?;
+        *time = taken.as_secs_f64() * 1e6 / fill as f64;
+    }
+    batches.sort_by(f64::total_cmp);
+    Ok(batches[BATCHES / 2])
+}
+
+/// So many launches in a row, on the slowest rank. All ranks get the same time.
+fn batch(
+    communicator: &mut Communicator<Cpu>,
+    way: Way,
+    launches: u64,
+    launch: &mut Launch<'_>,
+) -> Result<Duration> {
+    communicator.set_way(None);
+    let mut together = [0_u64];
+    communicator.all_reduce_in_place(&mut together, Reduction::Maximum)?;
+    communicator.set_way(Some(way));
+    let began = Instant::now();
+    for _ in 0..launches {
+        launch(communicator)?;
+    }
+    let mut taken = [u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX)];
+    communicator.set_way(None);
+    communicator.all_reduce_in_place(&mut taken, Reduction::Maximum)?;
+    communicator.set_way(Some(way));
+    Ok(Duration::from_nanos(taken[0]))
+}

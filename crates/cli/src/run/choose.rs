@@ -1,0 +1,83 @@
+//! Which way is taken.
+
+use anyhow::{Context, Result};
+use backend_cpu::{Cpu, Profile, profile};
+use executor::{Communicator, Request, Way};
+use plan::Protocol;
+use plan::program::{Schedule, Transfer};
+
+use super::Spec;
+
+/// Channels between hosts where none are asked for: while one waits for the network, another has something to send.
+const NET_CHANNELS: u16 = 2;
+
+/// The way for a request, within what the command line leaves. All ranks choose the same.
+pub fn choose(
+    communicator: &mut Communicator<Cpu>,
+    spec: &Spec,
+    profile: &Profile,
+    request: &Request,
+) -> Result<Way> {
+    let (schedule, wanted_transfer) = (spec.schedule()?, spec.transfer()?);
+    let place = communicator.neighbourhood()?;
+    let channels = spec
+        .channels
+        .unwrap_or(if place.one_host {
+            profile.channels
+        } else {
+            NET_CHANNELS
+        })
+        .min(place.channels);
+    if schedule.is_none() && wanted_transfer.is_none() && spec.protocol.is_none() {
+        communicator.set_way(None);
+        let chosen = communicator.way(request)?;
+        return Ok(Way { channels, ..chosen });
+    }
+    let schedules = Schedule::ALL
+        .into_iter()
+        .filter(|it| schedule.is_none_or(|wanted| wanted == *it));
+    let mut best: Option<(f64, Way)> = None;
+    for schedule in schedules {
+        for transfer in Transfer::ALL {
+            for protocol in Protocol::ALL {
+                let way = Way {
+                    schedule,
+                    transfer,
+                    protocol,
+                    channels,
+                    piece_bytes: 0,
+                };
+                // A direct transfer has no protocol; it is listed once.
+                let protocol_fits = match transfer {
+                    Transfer::Fifo => spec.protocol.is_none_or(|it| it == protocol),
+                    Transfer::Direct => spec.protocol.is_none() && protocol == Protocol::Simple,
+                };
+                let reaches = place.one_host || transfer == Transfer::Fifo;
+                let wanted =
+                    protocol_fits && reaches && wanted_transfer.is_none_or(|it| it == transfer);
+                if !wanted || !profile::serves(request, &way, spec.ranks) {
+                    continue;
+                }
+                let time = profile.predict(request, &way, place);
+                let time = time.unwrap_or(f64::INFINITY);
+                if best.is_none_or(|(least, _)| time < least) {
+                    best = Some((time, way));
+                }
+            }
+        }
+    }
+    let (_, way) = best.with_context(|| {
+        let serving = Schedule::ALL.into_iter().filter(|schedule| {
+            let serves = |transfer| schedule.serves(spec.collective, transfer);
+            Transfer::ALL.into_iter().any(serves)
+        });
+        let names: Vec<&str> = serving.map(Schedule::name).collect();
+        format!(
+            "{} cannot be carried out so; expected one of the algorithms {}, with a protocol through FIFOs, or directly \
+             by mesh or two-phase-mesh",
+            crate::sizes::kebab(spec.collective),
+            names.join(", ")
+        )
+    })?;
+    Ok(way)
+}
