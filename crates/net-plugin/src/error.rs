@@ -73,6 +73,13 @@ pub enum Error {
     Name(String),
 }
 
+impl Error {
+    /// Whether the plug-in blames the other side or the network, not this side.
+    pub const fn is_remote(&self) -> bool {
+        matches!(self, Self::Failed { code: 6 | 8, .. })
+    }
+}
+
 /// A result of NCCL by its name.
 const fn name_of(code: i32) -> &'static str {
     match code {

@@ -11,9 +11,11 @@ use bootstrap::socket::{Config, listen};
 use bootstrap::{Key, PeerInfo, Timing};
 use executor::bootstrap::{Bootstrap, Offer};
 use executor::{Error, Failure, Network, Route, Transport};
+use net_plugin::Wanted as WantedPlugin;
 use shared_memory::Bell;
 use shared_memory::fifo::relay::{Inflow, Outflow};
 
+use crate::fabric::{self, Agreed, Fabric, Own};
 use crate::host::Host;
 use crate::proxy::thread::{Common, Proxy, Way, bell};
 use crate::reach::{Reached, agree, reached};
@@ -52,6 +54,8 @@ pub struct Options {
     pub checks: bool,
     /// By channel: the NIC that the plan names; by number of the channel if it names none.
     pub nics: Vec<u32>,
+    /// The net plug-in that carries what goes between hosts instead of sockets.
+    pub net_plugin: WantedPlugin,
 }
 
 /// The bootstrap of a rank among ranks of several hosts.
@@ -68,6 +72,8 @@ pub struct Hosts {
     spare_cores: bool,
     /// Before the service, for what was posted is sent before this rank says that it is done.
     proxies: Vec<Proxy>,
+    /// What carries instead of proxies, likewise before the service.
+    fabric: Option<Fabric>,
     service: Option<Service>,
     listeners: Vec<TcpListener>,
     bell: Bell,
@@ -90,6 +96,7 @@ pub(crate) struct Base {
     sockets: u16,
     checks: bool,
     nics: Vec<u32>,
+    plugin: Own,
 }
 
 impl Base {
@@ -131,6 +138,7 @@ impl Hosts {
             sockets: options.sockets.clamp(1, 64),
             checks: options.checks,
             nics: options.nics,
+            plugin: Own::new(options.net_plugin),
         };
         let listener = base.listen().map_err(|error| refused(error.to_string()))?;
         Self::meet(
@@ -185,18 +193,24 @@ impl Hosts {
         });
         let service = service.map_err(|error| of_service(rank, error))?;
         let infos = service.infos();
-        let (transports, fallen_back) =
-            agree(&service, &infos, rank, base.share_memory, base.timing.join)?;
-        let reached = reached(&infos, &transports, rank, fallen_back, &base.interfaces);
-        let (bell, alarms) = bell(listeners.len()).map_err(system)?;
-        let here = transports.iter().filter(|it| **it != Transport::Net);
-        let threads = here.count() * (1 + listeners.len());
+        let trial = agree(&service, &infos, rank, base.share_memory, base.timing.join)?;
+        let mut agreed = if trial.any_far {
+            fabric::agree(&base.plugin, &service, &infos, rank, base.timing.join)?
+        } else {
+            Agreed::default()
+        };
+        let reached = reached(&infos, &trial, rank, &agreed, &base.interfaces);
+        let fabric = agreed.fabric.take();
+        let nics = fabric.as_ref().map_or(listeners.len(), Fabric::threads);
+        let (bell, alarms) = bell(nics).map_err(system)?;
+        let here = trial.transports.iter().filter(|it| **it != Transport::Net);
+        let threads = here.count() * (1 + nics);
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Ok(Self {
             rank,
             ranks,
             infos,
-            transports,
+            transports: trial.transports,
             reached,
             key: ring.key,
             generation: ring.generation,
@@ -204,6 +218,7 @@ impl Hosts {
             gathering,
             spare_cores: threads <= cores,
             proxies: Vec::new(),
+            fabric,
             service: Some(service),
             listeners,
             bell,
@@ -394,6 +409,10 @@ impl Network for Hosts {
             alarms: Arc::clone(&self.alarms),
             spare_cores: self.spare_cores,
         };
+        if let Some(fabric) = &mut self.fabric {
+            fabric.begin(common, self.base.checks);
+            return;
+        }
         for (listener, nic) in self.listeners.drain(..).zip(0..) {
             match Proxy::start(&common, nic, listener) {
                 Ok(proxy) => self.proxies.push(proxy),
@@ -410,6 +429,9 @@ impl Network for Hosts {
     }
 
     fn send(&mut self, route: &Route, slots: Box<dyn Outflow>) -> Result<(), Error> {
+        if self.fabric.is_some() {
+            return self.send_by_fabric(route, slots);
+        }
         let nic = self.nic(route, self.proxies.len());
         let theirs = &self.infos[route.to as usize].nics;
         let to = theirs[self.nic(route, theirs.len())];
@@ -433,6 +455,9 @@ impl Network for Hosts {
     }
 
     fn receive(&mut self, route: &Route, slots: Box<dyn Inflow>) -> Result<(), Error> {
+        if self.fabric.is_some() {
+            return self.receive_by_fabric(route, slots);
+        }
         let nic = self.nic(route, self.proxies.len());
         match self.proxies.get(nic) {
             Some(proxy) => {
@@ -445,6 +470,27 @@ impl Network for Hosts {
 }
 
 impl Hosts {
+    /// The NIC of a plug-in for a route, the plug-in's threads, and the service by which handles travel.
+    fn fabric(&mut self, route: &Route) -> Result<(usize, &mut Fabric, &Service), Error> {
+        let devices = self.fabric.as_ref().map_or(1, Fabric::devices);
+        let device = self.nic(route, devices);
+        let none = self.no_proxy();
+        match (&mut self.fabric, &self.service) {
+            (Some(fabric), Some(service)) => Ok((device, fabric, service)),
+            _ => Err(none),
+        }
+    }
+
+    fn send_by_fabric(&mut self, route: &Route, slots: Box<dyn Outflow>) -> Result<(), Error> {
+        let (device, fabric, service) = self.fabric(route)?;
+        fabric.send(service, route, device, slots)
+    }
+
+    fn receive_by_fabric(&mut self, route: &Route, slots: Box<dyn Inflow>) -> Result<(), Error> {
+        let (device, fabric, service) = self.fabric(route)?;
+        fabric.receive(service, route, device, slots)
+    }
+
     fn no_proxy(&self) -> Error {
         Error::Bootstrap {
             rank: self.rank,
@@ -463,6 +509,9 @@ impl Drop for Hosts {
             let until = Instant::now() + DRAIN_TIME;
             for proxy in &self.proxies {
                 proxy.drain(until);
+            }
+            if let Some(fabric) = &self.fabric {
+                fabric.drain(until);
             }
         }
         // Says that it is done, and waits for the others a little.

@@ -9,6 +9,8 @@ use bootstrap::socket::service::Service;
 use executor::{Error, Transport};
 use shared_memory::{Handle, Mapping};
 
+use crate::fabric::Agreed;
+use crate::fabric::choose::Loaded;
 use crate::hosts::of_service;
 
 /// Bytes of the memory by which ranks of a host find out whether they can share any.
@@ -25,14 +27,28 @@ pub struct Reached {
     pub fallen_back: Vec<(u32, String)>,
     /// Interfaces and their addresses.
     pub interfaces: Vec<(String, SocketAddr)>,
+    /// The net plug-in that carries what goes over the network, if one does.
+    pub plugin: Option<Loaded>,
+    /// Why a net plug-in that was found is not used.
+    pub plugin_fallen_back: Option<String>,
     /// Names of all hosts, each once.
     pub hosts: Vec<String>,
 }
 
 /// Ranks with which memory cannot be shared, and why not.
-pub(crate) type Problems = Vec<(u32, String)>;
+type Problems = Vec<(u32, String)>;
 
-/// How each rank is reached, and the ranks of the own host with which memory cannot be shared. Two ranks share memory if
+/// What ranks find out together.
+pub(crate) struct Trial {
+    /// How each rank is reached.
+    pub transports: Vec<Transport>,
+    /// Ranks of the own host with which memory cannot be shared, and why not.
+    pub fallen_back: Problems,
+    /// Whether any rank reaches any other by the network; all ranks say the same.
+    pub any_far: bool,
+}
+
+/// How each rank is reached. Two ranks share memory if
 /// both can open what the other made; all hear of all trials, so both ends of a pair say the same.
 pub(crate) fn agree(
     service: &Service,
@@ -40,7 +56,7 @@ pub(crate) fn agree(
     rank: u32,
     share: bool,
     longest: Duration,
-) -> Result<(Vec<Transport>, Problems), Error> {
+) -> Result<Trial, Error> {
     let of = |error| of_service(rank, error);
     let own = infos[rank as usize].host;
     let here = |peer: u32| infos[peer as usize].host == own && peer != rank;
@@ -84,14 +100,19 @@ pub(crate) fn agree(
     let told = postcard::to_allocvec(&problems).unwrap_or_default();
     let all = service.exchange(told, longest).map_err(of)?;
     drop(trial);
+    let all: Vec<Problems> = all
+        .iter()
+        .map(|it| postcard::from_bytes(it).unwrap_or_default())
+        .collect();
+    let several_hosts = infos.iter().any(|it| it.host != infos[0].host);
+    let any_far = several_hosts || all.iter().any(|it| !it.is_empty());
     let mut transports = vec![Transport::Net; infos.len()];
     let mut fallen_back = Vec::new();
     for peer in 0..infos.len() as u32 {
         if peer == rank {
             transports[peer as usize] = Transport::P2p;
         } else if here(peer) {
-            let theirs: Vec<(u32, String)> =
-                postcard::from_bytes(&all[peer as usize]).unwrap_or_default();
+            let theirs = &all[peer as usize];
             let mine = problems.iter().find(|(other, _)| *other == peer);
             let theirs = theirs.iter().find(|(other, _)| *other == rank);
             match mine.or(theirs) {
@@ -100,17 +121,22 @@ pub(crate) fn agree(
             }
         }
     }
-    Ok((transports, fallen_back))
+    Ok(Trial {
+        transports,
+        fallen_back,
+        any_far,
+    })
 }
 
 /// A summary of it.
 pub(crate) fn reached(
     infos: &[PeerInfo],
-    transports: &[Transport],
+    trial: &Trial,
     rank: u32,
-    fallen_back: Vec<(u32, String)>,
+    agreed: &Agreed,
     chosen: &[Interface],
 ) -> Reached {
+    let (transports, fallen_back) = (&trial.transports, trial.fallen_back.clone());
     let count = |wanted: Transport| transports.iter().filter(|it| **it == wanted).count() as u32;
     let mut hosts: Vec<(u64, String)> = Vec::new();
     for info in infos {
@@ -128,6 +154,8 @@ pub(crate) fn reached(
             .zip(nics)
             .map(|(it, nic)| (it.name.clone(), *nic))
             .collect(),
+        plugin: agreed.loaded.clone(),
+        plugin_fallen_back: agreed.fallen_back.clone(),
         hosts: hosts.into_iter().map(|(_, name)| name).collect(),
     }
 }

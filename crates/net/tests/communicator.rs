@@ -11,7 +11,7 @@ use bootstrap::socket::service::loopback_listener;
 use bootstrap::{Key, Timing};
 use executor::check::{Check, Sample};
 use executor::{Communicator, Error, Reduction, Settings, Transport, Way};
-use net::{Host, Hosts, Options};
+use net::{Host, Hosts, Options, WantedPlugin};
 use plan::program::{Schedule, Transfer};
 use plan::{Collective, Protocol};
 
@@ -40,6 +40,7 @@ fn options(ranks: u32, host: impl Fn(u32) -> String) -> Vec<Options> {
             sockets: 2,
             checks: true,
             nics: Vec::new(),
+            net_plugin: WantedPlugin::Nothing,
         })
         .collect()
 }

@@ -209,11 +209,8 @@ impl Service {
             .command(Command::Publish(name.to_owned(), value));
     }
 
-    /// What a rank offers under a name, waiting until it does.
-    ///
-    /// # Errors
-    /// It does not in time, left, or failed.
-    pub fn fetch(&self, from: u32, name: &str, longest: Duration) -> Result<Vec<u8>, Error> {
+    /// Asks what a rank offers under a name. The answer comes to [`Alarm::answer`] once the rank offers it.
+    pub fn ask(&self, from: u32, name: &str) -> u32 {
         let ticket = {
             let mut state = self.shared.lock();
             state.tickets += 1;
@@ -221,11 +218,16 @@ impl Service {
         };
         self.shared
             .command(Command::Ask(ticket, from, name.to_owned()));
-        let take = |state: &mut State| {
-            let at = state.values.iter().position(|(it, _)| *it == ticket)?;
-            Some(state.values.swap_remove(at).1)
-        };
-        self.wait(Some(from), longest, take)?
+        ticket
+    }
+
+    /// What a rank offers under a name, waiting until it does.
+    ///
+    /// # Errors
+    /// It does not in time, left, or failed.
+    pub fn fetch(&self, from: u32, name: &str, longest: Duration) -> Result<Vec<u8>, Error> {
+        let ticket = self.ask(from, name);
+        self.wait(Some(from), longest, |state| state.answer(ticket))?
             .ok_or_else(|| Error::NoOffer {
                 from,
                 name: name.to_owned(),
@@ -292,7 +294,15 @@ impl Service {
     }
 }
 
-/// By which other threads make a job fail.
+impl State {
+    /// The answer to a question, which is taken.
+    fn answer(&mut self, ticket: u32) -> Option<Vec<u8>> {
+        let at = self.values.iter().position(|(it, _)| *it == ticket)?;
+        Some(self.values.swap_remove(at).1)
+    }
+}
+
+/// By which other threads make a job fail, and hear what was asked for.
 #[derive(Clone)]
 pub struct Alarm(Arc<Shared>);
 
@@ -300,6 +310,11 @@ impl Alarm {
     /// Makes the job fail, and tells everyone.
     pub fn fail(&self, failure: Failure) {
         self.0.command(Command::Fail(failure));
+    }
+
+    /// The answer to a question ([`Service::ask`]), if it has come. It is given once.
+    pub fn answer(&self, ticket: u32) -> Option<Vec<u8>> {
+        self.0.lock().answer(ticket)
     }
 
     /// Whether a rank said that it is done, or the job failed: then the end of its connections is no news.

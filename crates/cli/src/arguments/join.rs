@@ -52,6 +52,10 @@ pub struct JoinArguments {
     /// Checksums on everything that goes between hosts
     #[arg(long)]
     pub checksums: bool,
+    /// NCCL net plug-in that carries what goes between hosts: a library's path, its name, NAME of libnccl-net-NAME.so,
+    /// several separated by commas, or none; otherwise NCCL_NET_PLUGIN says it, or libnccl-net.so is used if it is there
+    #[arg(long, value_name = "NAME")]
+    pub net_plugin: Option<String>,
 }
 
 /// Arguments of `topo id`.

@@ -1,6 +1,7 @@
 //! The page of `topo run`: the table that nccl-tests' users know, and what it comes to.
 
 use anyhow::Result;
+use net::Reached;
 use plan::program::Transfer;
 use serde_json::json;
 
@@ -88,7 +89,11 @@ fn reached(joined: &Joined) -> String {
         .collect();
     let shared = (reached.shared > 0).then(|| format!("SHM for {}", reached.shared));
     let far = reached.far as usize + reached.fallen_back.len();
-    let far = (far > 0).then(|| format!("NET for {far}, TCP by {}", interfaces.join(", ")));
+    let by = match &reached.plugin {
+        Some(plugin) => format!("{} by {}", plugin.name, plugin.devices.join(", ")),
+        None => format!("TCP by {}", interfaces.join(", ")),
+    };
+    let far = (far > 0).then(|| format!("NET for {far}, {by}"));
     let ways: Vec<String> = [shared, far].into_iter().flatten().collect();
     let ways = if ways.is_empty() {
         "alone".to_owned()
@@ -98,9 +103,38 @@ fn reached(joined: &Joined) -> String {
     format!("started by {}; from rank 0 {ways}", joined.by)
 }
 
+/// What carries data between hosts, as a value.
+fn net(reached: &Reached) -> serde_json::Value {
+    let interfaces: Vec<&str> = reached.interfaces.iter().map(|it| it.0.as_str()).collect();
+    match &reached.plugin {
+        Some(plugin) => json!({
+            "by": "net plug-in",
+            "name": plugin.name,
+            "abi": plugin.version,
+            "library": plugin.path,
+            "devices": plugin.devices,
+        }),
+        None => json!({
+            "by": "TCP",
+            "devices": interfaces,
+            "fallen_back": reached.plugin_fallen_back,
+        }),
+    }
+}
+
 fn joined_lines(joined: &Joined) -> Vec<(&'static str, String)> {
     let reached = &joined.reached;
     let mut lines = vec![("hosts", reached.hosts.join(", "))];
+    if let Some(plugin) = &reached.plugin {
+        let line = format!("{}, ABI v{}, {}", plugin.name, plugin.version, plugin.path);
+        lines.push(("net plug-in", line));
+    }
+    if let Some(why) = &reached.plugin_fallen_back {
+        lines.push((
+            "fallen back",
+            format!("TCP instead of a net plug-in: {why}"),
+        ));
+    }
     // One is enough to see why.
     if let Some((rank, why)) = reached.fallen_back.first() {
         let line = format!(
@@ -279,6 +313,7 @@ pub fn json(report: &Report) -> Result<String> {
         "processes": spec.processes,
         "launcher": report.joined.as_ref().map(|it| it.by),
         "hosts": report.joined.as_ref().map(|it| &it.reached.hosts),
+        "net": report.joined.as_ref().map(|it| net(&it.reached)),
         "lost": report.joined.as_ref().map(|it| it.lost.iter().flat_map(|(ranks, _)| ranks).collect::<Vec<_>>()),
         "type": spec.element,
         "op": spec.collective.reduces().then_some(&spec.op),

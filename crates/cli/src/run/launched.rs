@@ -1,5 +1,6 @@
 //! Ranks that others started, on one host or on several: this process is one of them.
 
+use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +11,8 @@ use bootstrap::interface::Wanted;
 use bootstrap::member::Meeting;
 use executor::bootstrap::Bootstrap;
 use executor::{Communicator, Failure, Settings};
-use net::{Host, Hosts, Options, Reached, Survivor};
+use net::{Host, Hosts, Options, Reached, Survivor, WantedPlugin};
+use net_plugin::log::Level;
 use sha2::{Digest, Sha256};
 
 use super::{Progress, Report, Row, Spec, bind, job, measure};
@@ -173,12 +175,43 @@ fn join(
         sockets,
         checks: given.checksums,
         nics: spec.nics.clone(),
+        net_plugin: net_plugin(given.net_plugin.as_deref(), nccl)?,
     });
     if let Some(file) = &found.file {
         // All have read it, or never will.
         let _ = std::fs::remove_file(file);
     }
     Ok(hosts?)
+}
+
+/// The net plug-in that the command line asks for, or NCCL's variables do.
+fn net_plugin(given: Option<&str>, nccl: impl Fn(&str) -> Option<String>) -> Result<WantedPlugin> {
+    let debug = nccl("NCCL_DEBUG").unwrap_or_default().to_uppercase();
+    match debug.as_str() {
+        "WARN" => {
+            net_plugin::log::read_lines(|level, line| print_line(Level::Warning, level, line))
+        }
+        "INFO" => {
+            net_plugin::log::read_lines(|level, line| print_line(Level::Information, level, line));
+        }
+        "TRACE" => net_plugin::log::read_lines(|level, line| print_line(Level::Trace, level, line)),
+        _ => {}
+    }
+    let sockets = nccl("NCCL_NET").is_some_and(|it| it.eq_ignore_ascii_case("socket"));
+    let named = match given {
+        Some(given) => given.to_owned(),
+        None if sockets => return Ok(WantedPlugin::Nothing),
+        None => nccl("NCCL_NET_PLUGIN").unwrap_or_default(),
+    };
+    Ok(WantedPlugin::parse(&named)?)
+}
+
+/// A line of a plug-in, if it is grave enough.
+fn print_line(least: Level, level: Level, line: &str) {
+    if level <= least {
+        // Nobody is left to tell when standard error is closed.
+        let _ = writeln!(std::io::stderr(), "net plug-in: {line}");
+    }
 }
 
 /// What all ranks must agree on: what is run, and by which profile.

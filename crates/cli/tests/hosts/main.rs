@@ -104,6 +104,7 @@ fn clean(command: &mut Command) {
     command
         .env("NCCL_SOCKET_IFNAME", "=lo")
         .env("NCCL_SOCKET_FAMILY", "AF_INET")
+        .env("NCCL_NET_PLUGIN", "none")
         .env("COLUMNS", "200");
 }
 

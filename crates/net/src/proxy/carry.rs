@@ -12,7 +12,8 @@ use thiserror::Error;
 
 use super::pipe::Pipe;
 
-const HEADER_BYTES: usize = 16;
+/// Bytes of a slot that say what it is.
+pub(crate) const HEADER_BYTES: usize = 16;
 
 /// Shorter slots go through the first pipe alone, bytes.
 const LEAST_SPLIT: usize = 64 << 10;
@@ -40,7 +41,7 @@ fn part(bytes: usize, pipe: usize, pipes: usize) -> std::ops::Range<usize> {
     edge(pipe)..edge(pipe + 1)
 }
 
-fn header(step: u32, bytes: usize, checksum: u32) -> [u8; HEADER_BYTES] {
+pub(crate) fn header(step: u32, bytes: usize, checksum: u32) -> [u8; HEADER_BYTES] {
     let mut header = [0; HEADER_BYTES];
     header[..4].copy_from_slice(&step.to_le_bytes());
     header[4..8].copy_from_slice(&(bytes as u32).to_le_bytes());
@@ -50,7 +51,7 @@ fn header(step: u32, bytes: usize, checksum: u32) -> [u8; HEADER_BYTES] {
     header
 }
 
-fn number(bytes: &[u8]) -> u32 {
+pub(crate) fn number(bytes: &[u8]) -> u32 {
     bytes
         .iter()
         .rev()
@@ -58,7 +59,7 @@ fn number(bytes: &[u8]) -> u32 {
 }
 
 /// A checksum that is never 0, which stands for none.
-fn checksum(bytes: &[u8]) -> u32 {
+pub(crate) fn checksum(bytes: &[u8]) -> u32 {
     crc32fast::hash(bytes).max(1)
 }
 

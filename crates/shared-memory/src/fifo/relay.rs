@@ -4,6 +4,9 @@ use super::{Receiver, Sender};
 
 /// The end of a FIFO from which slots are carried away. Its sender announces lengths.
 pub trait Outflow: Send {
+    /// Most bytes of a slot.
+    fn most_bytes(&self) -> usize;
+
     /// The bytes of the next slot, if it is there.
     fn next(&mut self) -> Option<&[u8]>;
 
@@ -27,6 +30,10 @@ pub trait Inflow: Send {
 }
 
 impl<R: Receiver> Outflow for R {
+    fn most_bytes(&self) -> usize {
+        self.slot_bytes()
+    }
+
     fn next(&mut self) -> Option<&[u8]> {
         let bytes = self.announced()?;
         if bytes > self.slot_bytes() || !self.is_complete(bytes) {

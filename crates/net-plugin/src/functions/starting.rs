@@ -1,0 +1,214 @@
+//! Starting a plug-in, and what it says of its devices.
+
+use std::ffi::{CStr, c_int};
+use std::ptr::null_mut;
+use std::sync::{Mutex, PoisonError};
+
+use super::{Functions, Init, Pointer, Properties, config};
+use crate::abi::{
+    Code, MOST_BYTES, NO_ID, PropertiesV8, PropertiesV9, PropertiesV11, PropertiesV12,
+};
+use crate::device::Device;
+use crate::error::{Error, Place};
+use crate::log;
+
+/// Tables up to v10 whose `init` was called: it is called once for a process.
+static STARTED: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+
+/// Events of a plug-in are nobody's concern here.
+unsafe extern "C" fn profile(
+    _event: *mut Pointer,
+    _kind: c_int,
+    _parent: Pointer,
+    _plugin: i64,
+    _details: Pointer,
+) -> Code {
+    0
+}
+
+impl Functions {
+    /// Starts the plug-in for a communicator; gives its context, if the version knows one.
+    pub fn init(&self, communicator: u64) -> Result<usize, Error> {
+        let mut context = null_mut();
+        let logger = log::logger();
+        let code = match self.init {
+            Init::Context(init) => {
+                let mut config = config();
+                // SAFETY: all pointers are to what the function expects, and live until it returns.
+                unsafe { init(&mut context, communicator, &mut config, logger, profile) }
+            }
+            Init::Plain(_) | Init::Profiled(_) => {
+                let mut started = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
+                if started.contains(&self.table) {
+                    return Ok(0);
+                }
+                // SAFETY: functions are all that these take, and they stay.
+                let code = unsafe {
+                    match self.init {
+                        Init::Plain(init) => init(logger),
+                        Init::Profiled(init) => init(logger, profile),
+                        Init::Context(_) => 0,
+                    }
+                };
+                if code == 0 {
+                    started.push(self.table);
+                }
+                code
+            }
+        };
+        self.place.check("init", code)?;
+        Ok(context as usize)
+    }
+
+    /// Ends what [`Self::init`] began.
+    pub fn finalize(&self, context: usize) -> Result<(), Error> {
+        let Some(finalize) = self.finalize else {
+            return Ok(());
+        };
+        // SAFETY: the context is the plug-in's own, and used by nobody any more.
+        let code = unsafe { finalize(context as Pointer) };
+        self.place.check("finalize", code)
+    }
+
+    /// How many devices there are.
+    pub fn devices(&self) -> Result<c_int, Error> {
+        let mut count = 0;
+        // SAFETY: the function writes one number.
+        let code = unsafe { (self.devices)(&mut count) };
+        self.place.check("devices", code)?;
+        Ok(count)
+    }
+
+    /// What a device is.
+    pub fn properties(&self, number: c_int) -> Result<Device, Error> {
+        // SAFETY: all properties are pointers and numbers, for which zeros are right; each function fills in those of
+        // its version.
+        unsafe {
+            let (first, v9) = match self.properties {
+                Properties::V8(get) => {
+                    let mut it: PropertiesV8 = std::mem::zeroed();
+                    self.place.check("getProperties", get(number, &mut it))?;
+                    (it, None)
+                }
+                Properties::V9(get) => {
+                    let mut it: PropertiesV9<4> = std::mem::zeroed();
+                    self.place.check("getProperties", get(number, &mut it))?;
+                    (
+                        of_v9(&it),
+                        Some((it.force_flush, it.most_bytes, NO_ID, NO_ID)),
+                    )
+                }
+                Properties::V11(get) => {
+                    let mut it: PropertiesV11 = std::mem::zeroed();
+                    self.place.check("getProperties", get(number, &mut it))?;
+                    let it = it.common;
+                    (
+                        of_v9(&it),
+                        Some((it.force_flush, it.most_bytes, NO_ID, NO_ID)),
+                    )
+                }
+                Properties::V12(get) => {
+                    let mut it: PropertiesV12 = std::mem::zeroed();
+                    self.place.check("getProperties", get(number, &mut it))?;
+                    let (common, ids) = (it.common, (it.rail, it.plane));
+                    let more = (common.force_flush, common.most_bytes, ids.0, ids.1);
+                    (of_v9(&common), Some(more))
+                }
+            };
+            let (force_flush, most_bytes, rail, plane) =
+                v9.unwrap_or((0, MOST_BYTES, NO_ID, NO_ID));
+            let name = text(&self.place, "getProperties", first.name)?;
+            let name = name.ok_or_else(|| {
+                let what = format!("no name for device {number}; expected one");
+                self.place.absurd("getProperties", what)
+            })?;
+            let device = Device {
+                number: number as u32,
+                name,
+                pci_path: text(&self.place, "getProperties", first.pci_path)?,
+                guid: first.guid,
+                speed_mbps: first.speed.max(0) as u32,
+                port: first.port,
+                latency_us: first.latency,
+                pointers: first.pointers as u32,
+                most_communicators: first.most_communicators.max(0) as u32,
+                most_receives: first.most_receives.max(0) as u32,
+                most_bytes: if most_bytes == 0 {
+                    MOST_BYTES
+                } else {
+                    most_bytes
+                },
+                force_flush: force_flush != 0,
+                rail: (rail != NO_ID).then_some(rail),
+                plane: (plane != NO_ID).then_some(plane),
+            };
+            self.check_device(&device, &first)?;
+            Ok(device)
+        }
+    }
+
+    fn check_device(&self, device: &Device, raw: &PropertiesV8) -> Result<(), Error> {
+        let (number, name) = (device.number, &device.name);
+        let what = if raw.speed < 0 {
+            format!("a speed of {} Mbit/s; expected 0 or more", raw.speed)
+        } else if raw.latency < 0.0 || !raw.latency.is_finite() {
+            format!("a latency of {} µs; expected 0 or more", raw.latency)
+        } else if raw.most_communicators < 1 {
+            format!(
+                "room for {} connections; expected 1 or more",
+                raw.most_communicators
+            )
+        } else if raw.most_receives < 1 {
+            format!(
+                "groups of {} receives; expected 1 or more",
+                raw.most_receives
+            )
+        } else {
+            return Ok(());
+        };
+        let what = format!("for device {number} ({name}) {what}");
+        Err(self.place.absurd("getProperties", what))
+    }
+}
+
+/// What properties from v9 on have in common with those of v8.
+const fn of_v9<const N: usize>(it: &PropertiesV9<N>) -> PropertiesV8 {
+    PropertiesV8 {
+        name: it.name,
+        pci_path: it.pci_path,
+        guid: it.guid,
+        pointers: it.pointers,
+        registration_is_global: it.registration_is_global,
+        speed: it.speed,
+        port: it.port,
+        latency: it.latency,
+        most_communicators: it.most_communicators,
+        most_receives: it.most_receives,
+        offload: it.offload,
+        offload_version: it.offload_version,
+    }
+}
+
+/// A text of a plug-in; none if the pointer is null.
+///
+/// # Safety
+/// The text ends.
+pub unsafe fn text(
+    place: &Place,
+    function: &'static str,
+    at: *const std::ffi::c_char,
+) -> Result<Option<String>, Error> {
+    if at.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: the caller's promise.
+    let text = unsafe { CStr::from_ptr(at) };
+    match text.to_str() {
+        Ok(text) => Ok(Some(text.to_owned())),
+        Err(_) => {
+            let shown = text.to_string_lossy();
+            let what = format!("the text `{shown}`, which is no UTF-8; expected UTF-8");
+            Err(place.absurd(function, what))
+        }
+    }
+}

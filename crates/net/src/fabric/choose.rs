@@ -1,0 +1,149 @@
+//! Which net plug-in carries what goes between hosts: each rank loads what it is told to, and all must come to the same.
+
+use bootstrap::PeerInfo;
+use serde::{Deserialize, Serialize};
+
+/// A net plug-in, as a rank tells others of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Loaded {
+    /// Its name, as it says itself.
+    pub name: String,
+    /// The version of the ABI by which it is used.
+    pub version: u32,
+    /// The library's file.
+    pub path: String,
+    /// Names of its devices.
+    pub devices: Vec<String>,
+}
+
+impl Loaded {
+    fn words(&self) -> String {
+        format!("{} (ABI v{}, {})", self.name, self.version, self.path)
+    }
+}
+
+/// What a rank has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Says {
+    /// None, and none is wanted or found.
+    Nothing,
+    /// One that nobody named was found and does not work.
+    FallenBack(String),
+    /// One that was named does not work.
+    Failed(String),
+    /// This one.
+    Loaded(Loaded),
+}
+
+/// What all come to: whether the plug-in is used, and if not, why one that was found is not. The error says who stands
+/// against it, and is the same on every rank.
+pub(crate) fn decide(infos: &[PeerInfo], all: &[Says]) -> Result<Option<String>, String> {
+    let place = |rank: usize| format!("rank {rank}, {}", infos[rank].place());
+    let found = |wanted: fn(&Says) -> bool| all.iter().position(wanted);
+    for (rank, says) in all.iter().enumerate() {
+        if let Says::Failed(why) = says {
+            return Err(format!("{}: {why}", place(rank)));
+        }
+    }
+    let with = found(|it| matches!(it, Says::Loaded(_)));
+    let without = found(|it| !matches!(it, Says::Loaded(_)));
+    if let (Some(with), Some(without)) = (with, without) {
+        let Says::Loaded(loaded) = &all[with] else {
+            return Ok(None);
+        };
+        let why = match &all[without] {
+            Says::FallenBack(why) => format!(": {why}"),
+            _ => String::new(),
+        };
+        return Err(format!(
+            "{} has the net plug-in {}, but {} has none{why}; give all hosts the same one, or none to all \
+             (NCCL_NET_PLUGIN=none)",
+            place(with),
+            loaded.words(),
+            place(without)
+        ));
+    }
+    let Some(first) = with else {
+        let fallen_back = all.iter().find_map(|it| match it {
+            Says::FallenBack(why) => Some(why.clone()),
+            _ => None,
+        });
+        return Ok(fallen_back);
+    };
+    let Says::Loaded(own) = &all[first] else {
+        return Ok(None);
+    };
+    for (rank, says) in all.iter().enumerate() {
+        if let Says::Loaded(other) = says
+            && (&other.name, other.version) != (&own.name, own.version)
+        {
+            return Err(format!(
+                "{} has the net plug-in {}, but {} has {}; give all hosts the same build of one",
+                place(first),
+                own.words(),
+                place(rank),
+                other.words()
+            ));
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn info(rank: u32) -> PeerInfo {
+        let address = ([127, 0, 0, 1], 1).into();
+        PeerInfo {
+            rank,
+            version: String::new(),
+            fingerprint: [0; 32],
+            host: 0,
+            host_name: format!("h{rank}"),
+            process: 10 + rank,
+            device: String::new(),
+            address,
+            nics: vec![address],
+        }
+    }
+
+    fn loaded(name: &str, version: u32) -> Says {
+        Says::Loaded(Loaded {
+            name: name.to_owned(),
+            version,
+            path: "/l.so".to_owned(),
+            devices: Vec::new(),
+        })
+    }
+
+    #[test]
+    fn all_come_to_the_same_or_hear_who_does_not() {
+        let infos = [info(0), info(1), info(2)];
+        let decide = |all: [Says; 3]| decide(&infos, &all);
+        let a = || loaded("A", 9);
+        assert_eq!(decide([a(), a(), a()]), Ok(None));
+        let nothing = Says::Nothing;
+        assert_eq!(
+            decide([nothing.clone(), nothing.clone(), nothing.clone()]),
+            Ok(None)
+        );
+        let back = Says::FallenBack("no NIC".to_owned());
+        assert_eq!(
+            decide([nothing.clone(), back.clone(), nothing.clone()]),
+            Ok(Some("no NIC".to_owned()))
+        );
+        assert_eq!(
+            decide([a(), back, a()]).unwrap_err(),
+            "rank 0, process 10 on host h0 has the net plug-in A (ABI v9, /l.so), but rank 1, process 11 on host h1 has none: no \
+             NIC; give all hosts the same one, or none to all (NCCL_NET_PLUGIN=none)"
+        );
+        let other = decide([a(), a(), loaded("A", 12)]).unwrap_err();
+        assert!(other.contains("rank 2, process 12 on host h2 has A (ABI v12, /l.so); give all"));
+        let failed = decide([nothing, a(), Says::Failed("it is broken".to_owned())]);
+        assert_eq!(
+            failed.unwrap_err(),
+            "rank 2, process 12 on host h2: it is broken"
+        );
+    }
+}

@@ -1,0 +1,229 @@
+//! Fabrics: what goes between hosts by an NCCL net plug-in instead of sockets.
+//!
+//! In reading order: [`choose`] (whether all ranks have the same), [`carry`] (one FIFO), [`thread`] (driving all of them).
+
+pub mod carry;
+pub mod choose;
+pub mod thread;
+
+use std::io;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use bootstrap::PeerInfo;
+use bootstrap::socket::service::Service;
+use executor::{Error, Route};
+use net_plugin::{Plugin, Wanted};
+use shared_memory::fifo::relay::{Inflow, Outflow};
+
+use crate::hosts::of_service;
+use crate::proxy::connect::words;
+use crate::proxy::thread::Common;
+use choose::{Loaded, Says};
+use thread::Driver;
+
+/// Most threads of a rank; with more NICs each drives several.
+const MOST_THREADS: usize = 16;
+
+/// A plug-in of this process, which is loaded when the first rank on another host is met and stays for all communicators.
+#[derive(Debug)]
+pub(crate) struct Own {
+    wanted: Wanted,
+    loaded: OnceLock<Result<Option<Plugin>, net_plugin::Error>>,
+}
+
+impl Own {
+    pub const fn new(wanted: Wanted) -> Self {
+        Self {
+            wanted,
+            loaded: OnceLock::new(),
+        }
+    }
+
+    fn load(&self, communicator: u64) -> &Result<Option<Plugin>, net_plugin::Error> {
+        self.loaded
+            .get_or_init(|| Plugin::load(&self.wanted, communicator))
+    }
+
+    fn says(&self, communicator: u64) -> Says {
+        match self.load(communicator) {
+            Ok(None) => Says::Nothing,
+            Ok(Some(plugin)) => Says::Loaded(Loaded {
+                name: plugin.name().to_owned(),
+                version: plugin.version(),
+                path: plugin.path().to_owned(),
+                devices: plugin.devices().iter().map(|it| it.name.clone()).collect(),
+            }),
+            Err(error) if self.wanted == Wanted::Found => Says::FallenBack(error.to_string()),
+            Err(error) => Says::Failed(error.to_string()),
+        }
+    }
+}
+
+/// What ranks came to: the plug-in, or why one that was found is not used.
+#[derive(Debug, Default)]
+pub(crate) struct Agreed {
+    pub fabric: Option<Fabric>,
+    pub loaded: Option<Loaded>,
+    pub fallen_back: Option<String>,
+}
+
+/// Loads what is wanted, and finds out whether all ranks have the same. All call it together.
+pub(crate) fn agree(
+    own: &Own,
+    service: &Service,
+    infos: &[PeerInfo],
+    rank: u32,
+    longest: Duration,
+) -> Result<Agreed, Error> {
+    let refused = |why: String| Error::Bootstrap { rank, why };
+    let says = own.says(number(infos));
+    let told = postcard::to_allocvec(&says).unwrap_or_default();
+    let all = service.exchange(told, longest);
+    let all = all.map_err(|error| of_service(rank, error))?;
+    let all: Result<Vec<Says>, _> = all.iter().map(|it| postcard::from_bytes(it)).collect();
+    let all = all
+        .map_err(|_| refused("another rank says nothing sensible of its net plug-in".to_owned()))?;
+    let fallen_back = choose::decide(infos, &all).map_err(refused)?;
+    let Says::Loaded(loaded) = says else {
+        return Ok(Agreed {
+            fallen_back,
+            ..Agreed::default()
+        });
+    };
+    let plugin = own.load(0).clone().ok().flatten();
+    Ok(Agreed {
+        fabric: plugin.map(Fabric::new),
+        loaded: Some(loaded),
+        fallen_back: None,
+    })
+}
+
+/// A number of the communicator that its ranks agree on: where its first rank listens, by FNV-1a.
+fn number(infos: &[PeerInfo]) -> u64 {
+    let text = infos
+        .first()
+        .map(|it| format!("{} {}", it.address, it.process));
+    let text = text.unwrap_or_default();
+    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    hash.max(1)
+}
+
+/// A plug-in and the threads that drive its NICs.
+pub(crate) struct Fabric {
+    plugin: Plugin,
+    /// What the threads have in common, once it has begun.
+    common: Option<Common>,
+    checks: bool,
+    drivers: Vec<Option<Driver>>,
+}
+
+impl Fabric {
+    fn new(plugin: Plugin) -> Self {
+        let threads = plugin.devices().len().min(MOST_THREADS);
+        Self {
+            plugin,
+            common: None,
+            checks: false,
+            drivers: (0..threads).map(|_| None).collect(),
+        }
+    }
+
+    /// Most threads that there will be.
+    pub fn threads(&self) -> usize {
+        self.drivers.len()
+    }
+
+    /// NICs that there are.
+    pub fn devices(&self) -> usize {
+        self.plugin.devices().len()
+    }
+
+    /// Begins; threads start when there is something for them.
+    pub fn begin(&mut self, common: Common, checks: bool) {
+        self.common = Some(common);
+        self.checks = checks;
+    }
+
+    /// From now on carries what is posted to a FIFO from a NIC, once the receiver offers a handle.
+    pub fn send(
+        &mut self,
+        service: &Service,
+        route: &Route,
+        device: usize,
+        slots: Box<dyn Outflow>,
+    ) -> Result<(), Error> {
+        let driver = self.driver(route.from, device)?;
+        let ticket = service.ask(route.to, &offer(route));
+        driver.send(route, device as u32, slots, ticket);
+        Ok(())
+    }
+
+    /// From now on posts to a FIFO what comes by a route to a NIC, and offers the handle that the sender needs.
+    pub fn receive(
+        &mut self,
+        service: &Service,
+        route: &Route,
+        device: usize,
+        slots: Box<dyn Inflow>,
+    ) -> Result<(), Error> {
+        let listening = self.plugin.listen(device as u32);
+        let (listening, handle) = listening.map_err(|error| Error::Bootstrap {
+            rank: route.to,
+            why: format!("{} cannot be made: {error}", words(route)),
+        })?;
+        let driver = self.driver(route.to, device)?;
+        driver.receive(route, device as u32, slots, listening);
+        service.publish(&offer(route), handle.bytes().to_vec());
+        Ok(())
+    }
+
+    fn driver(&mut self, rank: u32, device: usize) -> Result<&Driver, Error> {
+        let at = device % self.drivers.len().max(1);
+        let (plugin, checks, common) = (&self.plugin, self.checks, &self.common);
+        if self.drivers[at].is_none() {
+            let started = match common {
+                Some(common) => Driver::start(common, at, plugin, checks),
+                None => Err(io::Error::other("the communicator has not begun")),
+            };
+            self.drivers[at] = Some(started.map_err(|error| Error::Bootstrap {
+                rank,
+                why: format!("the thread of NIC {device} cannot be started: {error}"),
+            })?);
+        }
+        let missing = || Error::Bootstrap {
+            rank,
+            why: format!("NIC {device} has no thread"),
+        };
+        self.drivers[at].as_ref().ok_or_else(missing)
+    }
+
+    /// Sends everything that was posted, within some time.
+    pub fn drain(&self, until: Instant) {
+        for driver in self.drivers.iter().flatten() {
+            driver.drain(until);
+        }
+    }
+}
+
+impl std::fmt::Debug for Fabric {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Fabric")
+            .field("plugin", &self.plugin)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The name under which the handle of a route is offered.
+fn offer(route: &Route) -> String {
+    let Route {
+        from,
+        to,
+        channel,
+        port,
+        protocol,
+    } = route;
+    format!("net plug-in {from} {to} {channel} {port} {protocol}")
+}

@@ -1,0 +1,429 @@
+//! The thread of a NIC of a net plug-in. Plug-ins have nothing to sleep on, so it looks again and again: at once while
+//! something goes on, then more and more rarely.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use bootstrap::Failure;
+use bootstrap::socket::service::Alarm;
+use executor::Route;
+use net_plugin::{Connecting, Handle, Listening, Plugin};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use shared_memory::Bell;
+use shared_memory::fifo::relay::{Inflow, Outflow};
+
+use super::carry::{CarryError, Incoming, Outgoing, shape};
+use crate::proxy::connect::words;
+use crate::proxy::thread::Common;
+
+/// Looks without success before others may have the core, if there are cores to spare.
+const LOOKS: u32 = 200;
+
+/// Looks after that before the thread naps.
+const YIELDS: u32 = 50;
+
+/// The first nap; each is twice as long as the one before.
+const SHORTEST_NAP: Duration = Duration::from_micros(20);
+
+/// The longest nap while something may come.
+const LONGEST_NAP: Duration = Duration::from_micros(500);
+
+/// The longest sleep when nothing can come.
+const LONGEST_SLEEP: Duration = Duration::from_millis(500);
+
+/// How long the end of a connection may take to come.
+const END_TIME: Duration = Duration::from_millis(500);
+
+/// What is to be sent from now on.
+struct Leaving {
+    route: Route,
+    device: u32,
+    slots: Box<dyn Outflow>,
+    /// The question for the other side's handle.
+    ticket: u32,
+}
+
+/// What is to be received from now on.
+struct Coming {
+    route: Route,
+    device: u32,
+    slots: Box<dyn Inflow>,
+    listening: Listening,
+}
+
+#[derive(Default)]
+struct Inbox {
+    leaving: Vec<Leaving>,
+    coming: Vec<Coming>,
+    ending: bool,
+    stopping: bool,
+}
+
+struct Shared {
+    inbox: Mutex<Inbox>,
+    drained: Mutex<bool>,
+    alarms: Arc<[OwnedFd]>,
+    own: usize,
+}
+
+impl Shared {
+    fn inbox(&self) -> MutexGuard<'_, Inbox> {
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn drained(&self) -> MutexGuard<'_, bool> {
+        self.drained.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wake(&self) {
+        // One that cannot count further is readable anyway.
+        let _ = rustix::io::write(&self.alarms[self.own], &1_u64.to_ne_bytes());
+    }
+}
+
+/// A NIC's thread.
+pub struct Driver {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Driver {
+    /// Starts the thread that has this number; `checks` says whether what it sends carries checksums.
+    ///
+    /// # Errors
+    /// There is no thread.
+    pub fn start(common: &Common, own: usize, plugin: &Plugin, checks: bool) -> io::Result<Self> {
+        let shared = Arc::new(Shared {
+            inbox: Mutex::default(),
+            drained: Mutex::new(false),
+            alarms: Arc::clone(&common.alarms),
+            own,
+        });
+        let mut worker = Worker {
+            shared: Arc::clone(&shared),
+            plugin: plugin.clone(),
+            rank: common.rank,
+            places: Arc::clone(&common.places),
+            alarm: common.alarm.clone(),
+            bell: common.bell.clone(),
+            alone: common.alarms.len() == 1,
+            own_bell: common.own_bell.clone(),
+            checks,
+            outgoing: Vec::new(),
+            incoming: Vec::new(),
+            ending: false,
+            looks: if common.spare_cores { LOOKS } else { 0 },
+        };
+        let thread = std::thread::Builder::new()
+            .name(format!("net plug-in {own}"))
+            .spawn(move || worker.run())?;
+        Ok(Self {
+            shared,
+            thread: Some(thread),
+        })
+    }
+
+    /// From now on carries what is posted to a FIFO to whoever answers the question.
+    pub fn send(&self, route: &Route, device: u32, slots: Box<dyn Outflow>, ticket: u32) {
+        self.shared.inbox().leaving.push(Leaving {
+            route: *route,
+            device,
+            slots,
+            ticket,
+        });
+        self.shared.wake();
+    }
+
+    /// From now on posts to a FIFO what comes by a route.
+    pub fn receive(
+        &self,
+        route: &Route,
+        device: u32,
+        slots: Box<dyn Inflow>,
+        listening: Listening,
+    ) {
+        self.shared.inbox().coming.push(Coming {
+            route: *route,
+            device,
+            slots,
+            listening,
+        });
+        self.shared.wake();
+    }
+
+    /// Sends everything that was posted, and the end, within some time.
+    pub fn drain(&self, until: Instant) {
+        self.shared.inbox().ending = true;
+        self.shared.wake();
+        while !*self.shared.drained() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.shared.inbox().stopping = true;
+        self.shared.wake();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// How far the sending end of a connection is. What waits in between is taken when it goes on.
+enum Out {
+    Asked(Option<Leaving>),
+    Connecting(Option<Leaving>, Connecting),
+    Open(Outgoing),
+}
+
+/// How far the receiving end is.
+enum In {
+    Listening(Option<Coming>),
+    Open(Incoming),
+}
+
+struct Worker {
+    shared: Arc<Shared>,
+    plugin: Plugin,
+    rank: u32,
+    places: Arc<[String]>,
+    alarm: Alarm,
+    bell: Bell,
+    /// Whether this is the only thread that the bell wakes.
+    alone: bool,
+    own_bell: Bell,
+    checks: bool,
+    outgoing: Vec<(Route, u32, Out)>,
+    incoming: Vec<(Route, u32, In)>,
+    ending: bool,
+    looks: u32,
+}
+
+impl Worker {
+    fn run(&mut self) {
+        let mut looks = 0;
+        let mut nap = SHORTEST_NAP;
+        while self.take_inbox() {
+            if self.go_on() {
+                (looks, nap) = (0, SHORTEST_NAP);
+                continue;
+            }
+            if self.ending && self.outgoing.iter_mut().all(|(_, _, it)| it.is_drained()) {
+                *self.shared.drained() = true;
+            }
+            looks += 1;
+            if looks <= self.looks {
+                std::hint::spin_loop();
+                continue;
+            }
+            if looks <= self.looks + YIELDS && self.may_go_on() {
+                std::thread::yield_now();
+                continue;
+            }
+            self.bell.announce_sleep();
+            if self.go_on() {
+                (looks, nap) = (0, SHORTEST_NAP);
+            } else if self.may_go_on() {
+                self.sleep(nap);
+                nap = (nap * 2).min(LONGEST_NAP);
+            } else {
+                self.sleep(LONGEST_SLEEP);
+            }
+            if self.alone {
+                self.bell.announce_waking();
+            }
+        }
+        if self.ending {
+            self.await_ends();
+        }
+    }
+
+    /// Takes new work; answers no if it is to stop.
+    fn take_inbox(&mut self) -> bool {
+        let mut inbox = self.shared.inbox();
+        self.ending = inbox.ending;
+        for it in inbox.leaving.drain(..) {
+            self.outgoing
+                .push((it.route, it.device, Out::Asked(Some(it))));
+        }
+        for it in inbox.coming.drain(..) {
+            self.incoming
+                .push((it.route, it.device, In::Listening(Some(it))));
+        }
+        !inbox.stopping
+    }
+
+    /// Whether something may come without anybody ringing.
+    fn may_go_on(&self) -> bool {
+        !self.incoming.is_empty()
+            || self.outgoing.iter().any(|(_, _, it)| match it {
+                Out::Open(outgoing) => outgoing.is_busy(),
+                Out::Asked(_) | Out::Connecting(..) => true,
+            })
+    }
+
+    /// Everything goes on as far as it can; answers whether anything did.
+    fn go_on(&mut self) -> bool {
+        let mut went = false;
+        let mut over: Vec<(Route, u32, CarryError)> = Vec::new();
+        let (ending, checks) = (self.ending, self.checks);
+        let (plugin, alarm) = (&self.plugin, &self.alarm);
+        self.outgoing.retain_mut(|(route, device, it)| {
+            let gone = it.go_on(plugin, alarm, ending, checks);
+            keep(gone, &mut went, |error| over.push((*route, *device, error)))
+        });
+        self.incoming.retain_mut(|(route, device, it)| {
+            keep(it.go_on(), &mut went, |error| {
+                over.push((*route, *device, error));
+            })
+        });
+        if went {
+            self.own_bell.ring();
+        }
+        for (route, device, error) in over {
+            self.tell(&route, device, &error);
+        }
+        went
+    }
+
+    /// Makes the job fail, unless the other rank was to end anyway.
+    fn tell(&self, route: &Route, device: u32, error: &CarryError) {
+        let peer = if route.from == self.rank {
+            route.to
+        } else {
+            route.from
+        };
+        if self.alarm.is_expected(peer) {
+            return;
+        }
+        let own_fault = matches!(error, CarryError::Plugin(error) if !error.is_remote());
+        let (culprit, other) = if own_fault {
+            (self.rank, peer)
+        } else {
+            (peer, self.rank)
+        };
+        let device = &self.plugin.devices()[device as usize].name;
+        let what = format!(
+            "{}: {} with {} over {device} {error}",
+            self.places[culprit as usize],
+            words(route),
+            self.places[other as usize],
+        );
+        self.alarm.fail(Failure::new(culprit, what));
+        self.own_bell.ring();
+    }
+
+    fn sleep(&self, longest: Duration) {
+        let alarm = &self.shared.alarms[self.shared.own];
+        let mut fds = [PollFd::from_borrowed_fd(alarm.as_fd(), PollFlags::IN)];
+        let timeout = Timespec::try_from(longest).ok();
+        // A signal only ends the sleep early.
+        let _ = poll(&mut fds, timeout.as_ref());
+        if !fds[0].revents().is_empty() {
+            let _ = rustix::io::read(alarm, &mut [0; 8]);
+        }
+    }
+
+    /// The others have said that they are done, so their ends are here or about to come.
+    fn await_ends(&mut self) {
+        let until = Instant::now() + END_TIME;
+        let open = |it: &In| matches!(it, In::Open(incoming) if !incoming.is_over());
+        while self.incoming.iter().any(|(_, _, it)| open(it)) && Instant::now() < until {
+            if !self.go_on() {
+                std::thread::sleep(SHORTEST_NAP);
+            }
+        }
+    }
+}
+
+/// Notes whether a connection went on; answers whether it is kept.
+fn keep(gone: Result<bool, CarryError>, went: &mut bool, over: impl FnOnce(CarryError)) -> bool {
+    match gone {
+        Ok(some) => {
+            *went |= some;
+            true
+        }
+        Err(error) => {
+            over(error);
+            false
+        }
+    }
+}
+
+impl Out {
+    fn go_on(
+        &mut self,
+        plugin: &Plugin,
+        alarm: &Alarm,
+        ending: bool,
+        checks: bool,
+    ) -> Result<bool, CarryError> {
+        match self {
+            Self::Asked(leaving) => {
+                let Some(it) = leaving.take() else {
+                    return Ok(false);
+                };
+                let Some(answer) = alarm.answer(it.ticket) else {
+                    *leaving = Some(it);
+                    return Ok(false);
+                };
+                let handle = Handle::of(&answer).ok_or(CarryError::Handle)?;
+                let connecting = plugin.connect(it.device, &handle)?;
+                *self = Self::Connecting(Some(it), connecting);
+                Ok(true)
+            }
+            Self::Connecting(leaving, connecting) => {
+                let Some(it) = leaving.as_ref() else {
+                    return Ok(false);
+                };
+                let shape = shape(it.slots.most_bytes(), it.route.from);
+                let Some(sending) = connecting.go_on(shape)? else {
+                    return Ok(false);
+                };
+                if let Some(it) = leaving.take() {
+                    *self = Self::Open(Outgoing::new(sending, it.slots, checks));
+                }
+                Ok(true)
+            }
+            Self::Open(outgoing) => outgoing.go_on(ending),
+        }
+    }
+
+    /// Whether nothing is left to be sent.
+    fn is_drained(&mut self) -> bool {
+        match self {
+            // What nobody connected to has nothing to end.
+            Self::Asked(leaving) | Self::Connecting(leaving, _) => {
+                leaving.as_mut().is_none_or(|it| it.slots.next().is_none())
+            }
+            Self::Open(outgoing) => outgoing.is_over(),
+        }
+    }
+}
+
+impl In {
+    fn go_on(&mut self) -> Result<bool, CarryError> {
+        match self {
+            Self::Listening(coming) => {
+                let Some(it) = coming.as_mut() else {
+                    return Ok(false);
+                };
+                let shape = shape(it.slots.most_bytes(), it.route.from);
+                let Some(receiving) = it.listening.accept(shape)? else {
+                    return Ok(false);
+                };
+                // The listening end is closed here, as it has served.
+                if let Some(Coming { slots, .. }) = coming.take() {
+                    *self = Self::Open(Incoming::new(receiving, slots));
+                }
+                Ok(true)
+            }
+            Self::Open(incoming) => incoming.go_on(),
+        }
+    }
+}
