@@ -127,11 +127,11 @@ fn joined_lines(joined: &Joined) -> Vec<(&'static str, String)> {
     let mut lines = vec![("hosts", reached.hosts.join(", "))];
     if let Some(plugin) = &reached.plugin {
         let line = format!("{}, ABI v{}, {}", plugin.name, plugin.version, plugin.path);
-        lines.push(("net plug-in", line));
+        lines.push(("plug-in", line));
     }
     if let Some(why) = &reached.plugin_fallen_back {
         lines.push((
-            "fallen back",
+            "fallback",
             format!("TCP instead of a net plug-in: {why}"),
         ));
     }
@@ -141,7 +141,7 @@ fn joined_lines(joined: &Joined) -> Vec<(&'static str, String)> {
             "NET instead of SHM for {}, as for rank {rank}: {why}",
             count(reached.fallen_back.len(), "rank")
         );
-        lines.push(("fallen back", line));
+        lines.push(("fallback", line));
     }
     for (ranks, what) in &joined.lost {
         let ranks: Vec<String> = ranks.iter().map(u32::to_string).collect();

@@ -2,6 +2,7 @@
 //! here is reported as not run, by name.
 
 mod faults;
+mod plugins;
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -18,7 +19,7 @@ const SHORT: [&str; 9] = ["all-reduce", "-b", "8", "-e", "256K", "-f", "64", "-n
 
 type Test = fn() -> Result<Completion, Failed>;
 
-const TESTS: [(&str, Test); 19] = [
+const TESTS: [(&str, Test); 30] = [
     ("launchers::by_hand_with_a_file", by_hand_with_a_file),
     ("launchers::by_hand_with_an_id", by_hand_with_an_id),
     (
@@ -53,6 +54,29 @@ const TESTS: [(&str, Test); 19] = [
     ("faults::a_taken_port", faults::a_taken_port),
     ("faults::another_plan", faults::another_plan),
     ("faults::a_garbage_client", faults::a_garbage_client),
+    ("plugins::version_8", plugins::version_8),
+    ("plugins::version_9", plugins::version_9),
+    ("plugins::version_10", plugins::version_10),
+    ("plugins::version_11", plugins::version_11),
+    ("plugins::version_12", plugins::version_12),
+    (
+        "plugins::every_protocol_and_json",
+        plugins::every_protocol_and_json,
+    ),
+    ("plugins::the_default_library", plugins::the_default_library),
+    (
+        "plugins::a_plugin_that_does_not_start",
+        plugins::a_plugin_that_does_not_start,
+    ),
+    ("plugins::ranks_that_disagree", plugins::ranks_that_disagree),
+    (
+        "plugins::a_failure_in_the_middle",
+        plugins::a_failure_in_the_middle,
+    ),
+    (
+        "plugins::messages_that_never_come",
+        plugins::messages_that_never_come,
+    ),
 ];
 
 fn main() -> std::process::ExitCode {

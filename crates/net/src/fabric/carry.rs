@@ -128,11 +128,6 @@ impl Outgoing {
         }
         Some(length + HEADER_BYTES)
     }
-
-    /// Whether nothing is left to be sent but the end.
-    pub fn is_empty(&mut self) -> bool {
-        self.ready.is_none() && self.sending.under_way() == 0 && self.slots.next().is_none()
-    }
 }
 
 /// The receiving half.

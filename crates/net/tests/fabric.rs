@@ -1,0 +1,210 @@
+//! Communicators over a net plug-in: ranks of one process that take themselves for several hosts.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use backend_cpu::{Cpu, Profile};
+use bootstrap::interface::Wanted;
+use bootstrap::member::Meeting;
+use bootstrap::socket::service::loopback_listener;
+use bootstrap::{Key, Timing};
+use executor::check::Check;
+use executor::{Communicator, Error, Reduction, Settings, Way};
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use net::{Host, Hosts, Options, WantedPlugin};
+use plan::program::{Schedule, Transfer};
+use plan::{Collective, Protocol};
+use test_support::net_plugin as loopback;
+
+type Test = fn(&Path) -> Result<(), Failed>;
+
+const TESTS: [(&str, Test); 3] = [
+    ("every_collective_is_right_v8", |folder| {
+        collectives(folder, 8)
+    }),
+    ("every_collective_is_right_v12", |folder| {
+        collectives(folder, 12)
+    }),
+    ("a_split_communicator_uses_it_too", splits),
+];
+
+fn main() -> std::process::ExitCode {
+    let arguments = Arguments::from_args();
+    let trial = |(name, test): (&'static str, Test)| {
+        Trial::ignorable_test(name, move || {
+            if !loopback::can_compile() {
+                return Ok(Completion::ignored_with("not run: there is no C compiler"));
+            }
+            let folder = tempfile::tempdir()?;
+            test(folder.path()).map(|()| Completion::Completed)
+        })
+    };
+    libtest_mimic::run(&arguments, TESTS.into_iter().map(trial).collect()).exit_code()
+}
+
+fn plugin(folder: &Path, version: u32) -> Result<PathBuf, Failed> {
+    let file = folder.join("libnccl-net-loopback.so");
+    loopback::compile(version, "", &[], &file).map_err(|it| it.to_string().into())
+}
+
+/// What each rank needs; each is on a host of its own.
+fn options(ranks: u32, plugin: &Path) -> Result<Vec<Options>, Failed> {
+    let root = loopback_listener()?;
+    let address = root.local_addr()?;
+    let mut root = Some((0, root));
+    let wanted = WantedPlugin::parse(&plugin.display().to_string())?;
+    let all = (0..ranks).map(|rank| Options {
+        rank,
+        ranks,
+        key: Key::of_secret(b"a test"),
+        meeting: Meeting::Roots(vec![address]),
+        roots: root.take().into_iter().collect(),
+        interfaces: Wanted {
+            names: Some("=lo".to_owned()),
+            family: Some("AF_INET".to_owned()),
+        },
+        host: Host::this(Some(&rank.to_string())),
+        version: "1".to_owned(),
+        fingerprint: [0; 32],
+        device: String::new(),
+        timing: Timing::default(),
+        share_memory: true,
+        sockets: 1,
+        checks: true,
+        // The plan names the second NIC for the first channel, and the other way round.
+        nics: vec![1, 0],
+        net_plugin: wanted.clone(),
+    });
+    Ok(all.collect())
+}
+
+fn each(
+    all: Vec<Options>,
+    work: impl Fn(Hosts) -> Result<(), String> + Sync,
+) -> Result<(), Failed> {
+    let work = &work;
+    let run = |options: Options| {
+        let rank = options.rank;
+        let hosts = Hosts::join(options).map_err(|it| it.to_string());
+        hosts
+            .and_then(work)
+            .map_err(|it| format!("rank {rank}: {it}"))
+    };
+    let results: Vec<Result<(), String>> = thread::scope(|scope| {
+        let threads: Vec<_> = all
+            .into_iter()
+            .map(|it| scope.spawn(move || run(it)))
+            .collect();
+        let panicked = || Err("a rank panicked".to_owned());
+        threads
+            .into_iter()
+            .map(|it| it.join().unwrap_or_else(|_| panicked()))
+            .collect()
+    });
+    results
+        .into_iter()
+        .collect::<Result<(), String>>()
+        .map_err(Failed::from)
+}
+
+fn join(hosts: Hosts) -> Result<Communicator<Cpu>, String> {
+    let settings = Settings {
+        longest_wait: Duration::from_secs(120),
+        buffer_bytes: Some(16 << 20),
+        ..Settings::default()
+    };
+    let backend = Cpu::new(Arc::new(Profile::default()));
+    Communicator::join(backend, Box::new(hosts), &settings).map_err(|it| it.to_string())
+}
+
+/// Every collective by every algorithm and protocol that serves it.
+fn sweep(communicator: &mut Communicator<Cpu>) -> Result<usize, String> {
+    let rank = communicator.rank();
+    let mut launched = 0;
+    for collective in Collective::ALL {
+        for schedule in Schedule::ALL {
+            for protocol in Protocol::ALL {
+                if !schedule.serves(collective, Transfer::Fifo) {
+                    continue;
+                }
+                communicator.set_way(Some(Way {
+                    schedule,
+                    transfer: Transfer::Fifo,
+                    protocol,
+                    channels: 2,
+                    piece_bytes: 0,
+                }));
+                for count in [0, 1023, 100_000] {
+                    let check = Check {
+                        collective,
+                        reduction: Reduction::Sum,
+                        ranks: communicator.ranks(),
+                        root: 1 % communicator.ranks(),
+                        count,
+                        seed: count as u64,
+                    };
+                    let mut input = vec![0_i32; check.input_elements(rank)];
+                    let mut output = vec![0_i32; check.output_elements(rank)];
+                    check.fill(rank, 0, &mut input);
+                    let name = format!("{collective} {schedule} {protocol} {count}");
+                    match check.launch(communicator, &input, &mut output) {
+                        Ok(()) => launched += 1,
+                        // Some algorithms want a power of two of ranks.
+                        Err(Error::Unsupported { .. }) => continue,
+                        Err(error) => return Err(format!("{name}: {error}")),
+                    }
+                    let wrong = check.wrong(rank, &output);
+                    if wrong > 0 {
+                        return Err(format!("{name}: {wrong} elements are wrong"));
+                    }
+                }
+            }
+        }
+    }
+    Ok(launched)
+}
+
+fn collectives(folder: &Path, version: u32) -> Result<(), Failed> {
+    let plugin = plugin(folder, version)?;
+    for ranks in [2, 3] {
+        each(options(ranks, &plugin)?, |hosts| {
+            let loaded = hosts.reached().plugin.clone();
+            if loaded.is_none_or(|it| it.version != version || it.devices != ["loop0", "loop1"]) {
+                return Err("another plug-in, or none".to_owned());
+            }
+            let launched = sweep(&mut join(hosts)?)?;
+            if launched < 75 {
+                return Err(format!("only {launched} launches"));
+            }
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+fn splits(folder: &Path) -> Result<(), Failed> {
+    let plugin = plugin(folder, 11)?;
+    each(options(4, &plugin)?, |mut hosts| {
+        use executor::bootstrap::Bootstrap;
+        let text = |error: Error| error.to_string();
+        let rank = hosts.rank();
+        let part = hosts.split((rank % 2) as i32, 0).map_err(text)?;
+        let part = part.ok_or("every rank has a part")?;
+        if part.reached().plugin.is_none() {
+            return Err("a part without the plug-in".to_owned());
+        }
+        let (mut part, mut whole) = (join(part)?, join(hosts)?);
+        let (mut of_part, mut of_whole) = ([rank], [rank]);
+        part.all_reduce_in_place(&mut of_part, Reduction::Sum)
+            .map_err(text)?;
+        whole
+            .all_reduce_in_place(&mut of_whole, Reduction::Sum)
+            .map_err(text)?;
+        if (of_part, of_whole) != ([2 + 2 * (rank % 2)], [6]) {
+            return Err(format!("{of_part:?} and {of_whole:?}"));
+        }
+        Ok(())
+    })
+}
