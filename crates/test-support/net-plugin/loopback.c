@@ -6,8 +6,9 @@
  * process a line about everything that was called goes to the file TOPO_LOOPBACK_REPORT.
  *
  * TOPO_LOOPBACK_<FUNCTION>=CODE[:AFTER] lets a function fail, after so many calls that do not. TOPO_LOOPBACK_STALL=AFTER
- * swallows all later messages. TOPO_LOOPBACK_DEVICES, TOPO_LOOPBACK_NAME, TOPO_LOOPBACK_LIMIT and TOPO_LOOPBACK_MEMORY
- * change what it says of itself; so do the same names without TOPO_LOOPBACK_ in -DSETTINGS="NAME=VALUE;...". */
+ * swallows all later messages, TOPO_LOOPBACK_KILL=AFTER ends the process there. TOPO_LOOPBACK_ with DEVICES, NAME, LIMIT,
+ * RECEIVES, SPEED, BYTES and MEMORY changes what it says of itself. The same names without TOPO_LOOPBACK_ can be in
+ * -DSETTINGS="NAME=VALUE;...". */
 
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -15,6 +16,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -430,6 +432,9 @@ static int send_common(void *of, void *data, size_t size, int tag, void *handle,
     request->data = data;
     request->size = size;
     request->head = (struct word){size, tag};
+    int killed = number("KILL", -1);
+    if (killed >= 0 && GET(sends) >= killed)
+        raise(SIGKILL);
     int after = number("STALL", -1);
     request->stalled = after >= 0 && GET(sends) >= after;
     append(communicator, request);

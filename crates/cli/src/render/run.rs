@@ -90,7 +90,10 @@ fn reached(joined: &Joined) -> String {
     let shared = (reached.shared > 0).then(|| format!("SHM for {}", reached.shared));
     let far = reached.far as usize + reached.fallen_back.len();
     let by = match &reached.plugin {
-        Some(plugin) => format!("{} by {}", plugin.name, plugin.devices.join(", ")),
+        Some(plugin) => {
+            let nics: Vec<&str> = plugin.devices.iter().map(|it| it.name.as_str()).collect();
+            format!("{} by {}", plugin.name, nics.join(", "))
+        }
         None => format!("TCP by {}", interfaces.join(", ")),
     };
     let far = (far > 0).then(|| format!("NET for {far}, {by}"));
@@ -105,14 +108,21 @@ fn reached(joined: &Joined) -> String {
 
 /// What carries data between hosts, as a value.
 fn net(reached: &Reached) -> serde_json::Value {
-    let interfaces: Vec<&str> = reached.interfaces.iter().map(|it| it.0.as_str()).collect();
+    let interfaces = reached.interfaces.iter();
+    let interfaces: Vec<_> = interfaces.map(|it| json!({ "name": it.0 })).collect();
     match &reached.plugin {
         Some(plugin) => json!({
             "by": "net plug-in",
             "name": plugin.name,
             "abi": plugin.version,
             "library": plugin.path,
-            "devices": plugin.devices,
+            "devices": plugin.devices.iter().map(|it| json!({
+                "name": it.name,
+                "pci_path": it.pci_path,
+                "speed_mbps": it.speed_mbps,
+                "rail": it.rail,
+                "plane": it.plane,
+            })).collect::<Vec<_>>(),
         }),
         None => json!({
             "by": "TCP",
@@ -130,10 +140,7 @@ fn joined_lines(joined: &Joined) -> Vec<(&'static str, String)> {
         lines.push(("plug-in", line));
     }
     if let Some(why) = &reached.plugin_fallen_back {
-        lines.push((
-            "fallback",
-            format!("TCP instead of a net plug-in: {why}"),
-        ));
+        lines.push(("fallback", format!("TCP instead of a net plug-in: {why}")));
     }
     // One is enough to see why.
     if let Some((rank, why)) = reached.fallen_back.first() {

@@ -19,7 +19,7 @@ const SHORT: [&str; 9] = ["all-reduce", "-b", "8", "-e", "256K", "-f", "64", "-n
 
 type Test = fn() -> Result<Completion, Failed>;
 
-const TESTS: [(&str, Test); 30] = [
+const TESTS: [(&str, Test); 31] = [
     ("launchers::by_hand_with_a_file", by_hand_with_a_file),
     ("launchers::by_hand_with_an_id", by_hand_with_an_id),
     (
@@ -76,6 +76,10 @@ const TESTS: [(&str, Test); 30] = [
     (
         "plugins::messages_that_never_come",
         plugins::messages_that_never_come,
+    ),
+    (
+        "plugins::a_killed_rank_and_those_that_are_left",
+        plugins::a_killed_rank_and_those_that_are_left,
     ),
 ];
 

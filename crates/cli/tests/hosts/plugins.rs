@@ -140,7 +140,8 @@ pub fn every_protocol_and_json() -> Result<Completion, Failed> {
                 && net["name"] == "Loopback"
                 && net["abi"] == 9
                 && net["library"] == plugin
-                && net["devices"][1] == "loop1",
+                && net["devices"][1]["name"] == "loop1"
+                && net["devices"][0]["speed_mbps"] == 100_000,
             || net.to_string(),
         )?;
         let wrong = value["rows"].as_array().map(|rows| {
@@ -339,6 +340,43 @@ pub fn messages_that_never_come() -> Result<Completion, Failed> {
         let well =
             line.contains("0 sending, 0 receiving, 0 registered") && line.ends_with("0 violations");
         check(well, || line.clone())?;
+    }
+    Ok(Completion::Completed)
+}
+
+pub fn a_killed_rank_and_those_that_are_left() -> Result<Completion, Failed> {
+    let Some(place) = Place::new(12)? else {
+        return not_run(NO_COMPILER);
+    };
+    for survive in [false, true] {
+        let said = place.run(3, |rank, command| {
+            command.env("NCCL_HOSTID", format!("host{rank}"));
+            command.args(["all-reduce", "-b", "64K", "-e", "64K", "-n", "200"]);
+            if survive {
+                command.arg("--survive");
+            }
+            if rank == 2 {
+                command.env("TOPO_LOOPBACK_KILL", "20");
+            }
+        })?;
+        check(said[2].status.is_none(), || {
+            "rank 2 was not killed".to_owned()
+        })?;
+        if !survive {
+            all_say(&said, &[2], &["rank 2: process"])?;
+            continue;
+        }
+        for (rank, it) in said[..2].iter().enumerate() {
+            check(it.status == Some(0), || format!("rank {rank}: {}", it.err))?;
+        }
+        for words in [
+            "all-reduce of 2 processes",
+            "Loopback by loop0, loop1",
+            "rank 2: ",
+            "every element is right",
+        ] {
+            check(said[0].out.contains(words), || said[0].out.clone())?;
+        }
     }
     Ok(Completion::Completed)
 }

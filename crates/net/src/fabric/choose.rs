@@ -1,6 +1,7 @@
 //! Which net plug-in carries what goes between hosts: each rank loads what it is told to, and all must come to the same.
 
 use bootstrap::PeerInfo;
+use net_plugin::Device;
 use serde::{Deserialize, Serialize};
 
 /// A net plug-in, as a rank tells others of it.
@@ -12,8 +13,35 @@ pub struct Loaded {
     pub version: u32,
     /// The library's file.
     pub path: String,
-    /// Names of its devices.
-    pub devices: Vec<String>,
+    /// Its NICs, in the order of their numbers.
+    pub devices: Vec<Nic>,
+}
+
+/// A NIC of a net plug-in, for people and programs that read reports.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Nic {
+    /// Its name.
+    pub name: String,
+    /// Where it is in `/sys`, if it is a PCI device.
+    pub pci_path: Option<String>,
+    /// Speed of its port, Mbit/s; 0 if that is not known.
+    pub speed_mbps: u32,
+    /// Its rail, if the plug-in says so.
+    pub rail: Option<i16>,
+    /// Its plane, if the plug-in says so.
+    pub plane: Option<i16>,
+}
+
+impl From<&Device> for Nic {
+    fn from(device: &Device) -> Self {
+        Self {
+            name: device.name.clone(),
+            pci_path: device.pci_path.clone(),
+            speed_mbps: device.speed_mbps,
+            rail: device.rail,
+            plane: device.plane,
+        }
+    }
 }
 
 impl Loaded {

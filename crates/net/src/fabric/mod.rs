@@ -19,7 +19,7 @@ use shared_memory::fifo::relay::{Inflow, Outflow};
 use crate::hosts::of_service;
 use crate::proxy::connect::words;
 use crate::proxy::thread::Common;
-use choose::{Loaded, Says};
+use choose::{Loaded, Nic, Says};
 use thread::Driver;
 
 /// Most threads of a rank; with more NICs each drives several.
@@ -52,7 +52,7 @@ impl Own {
                 name: plugin.name().to_owned(),
                 version: plugin.version(),
                 path: plugin.path().to_owned(),
-                devices: plugin.devices().iter().map(|it| it.name.clone()).collect(),
+                devices: plugin.devices().iter().map(Nic::from).collect(),
             }),
             Err(error) if self.wanted == Wanted::Found => Says::FallenBack(error.to_string()),
             Err(error) => Says::Failed(error.to_string()),
