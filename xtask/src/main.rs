@@ -41,7 +41,7 @@ enum Chore {
     /// Check the memory order of what ranks share with the model checker loom
     Loom,
     /// Run the whole correctness matrix of collectives
-    Matrix,
+    Matrix(matrix::Arguments),
     /// Time collectives beside Open MPI and MPICH, which are installed first
     Peers(peers::Arguments),
     /// Compare `topo probe` with nvidia-smi and NCCL on a machine with GPUs; needs the built programs only
@@ -78,7 +78,7 @@ fn main() -> ExitCode {
         Chore::GpuTest(arguments) => gpu_test::run(&arguments),
         Chore::Kernels(arguments) => kernels::run(&arguments),
         Chore::Loom => loom::run(),
-        Chore::Matrix => matrix::run(),
+        Chore::Matrix(arguments) => matrix::run(&arguments),
         Chore::Peers(arguments) => peers::run(&arguments),
         Chore::ProbeGpu(arguments) => probe_gpu::run(&arguments),
         Chore::Probing(arguments) => probing::run(&arguments),
