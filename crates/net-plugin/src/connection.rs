@@ -71,11 +71,14 @@ impl Listening {
         Ok((listening, handle))
     }
 
-    /// The receiving end, once the sender has connected. Not to be called again after that.
+    /// The receiving end, once the sender has connected. There is one, so nothing comes after it.
     ///
     /// # Errors
     /// The plug-in fails, or messages are too long for the device.
     pub fn accept(&mut self, shape: Shape) -> Result<Option<Receiving>, Error> {
+        if self.seat.is_none() {
+            return Ok(None);
+        }
         // SAFETY: the object is closed when this is dropped and not before.
         let object = unsafe { self.inner.functions.accept(self.object) }?;
         if object.is_null() {
@@ -123,11 +126,14 @@ impl Connecting {
         }
     }
 
-    /// The sending end, once it is connected. Not to be called again after that.
+    /// The sending end, once it is connected. There is one, so nothing comes after it.
     ///
     /// # Errors
     /// The plug-in fails, or messages are too long for the device.
     pub fn go_on(&mut self, shape: Shape) -> Result<Option<Sending>, Error> {
+        if self.seat.is_none() {
+            return Ok(None);
+        }
         let (functions, context) = (&self.inner.functions, self.inner.context);
         let handle: Pointer = (&raw mut *self.handle).cast();
         // SAFETY: the handle stays where it is.

@@ -333,6 +333,9 @@ fn limits_are_kept() -> Result<(), Failed> {
     )?;
     drop(kept);
     drop(connect(&plugin, small)?);
+    check(net_plugin::Handle::of(&[0; 127]).is_none(), || {
+        "a handle that is too short".to_owned()
+    })?;
     let outside = plugin.listen(2).err().map(|it| it.to_string());
     check(
         outside.is_some_and(|it| it.contains("no device 2; expected one below 2")),

@@ -133,10 +133,10 @@ impl Functions {
                 pointers: first.pointers as u32,
                 most_communicators: first.most_communicators.max(0) as u32,
                 most_receives: first.most_receives.max(0) as u32,
-                most_bytes: if most_bytes == 0 {
-                    MOST_BYTES
-                } else {
-                    most_bytes
+                // 0 says nothing; more than an int holds cannot be told by `test`.
+                most_bytes: match most_bytes {
+                    0 => MOST_BYTES,
+                    some => some.min(MOST_BYTES),
                 },
                 force_flush: force_flush != 0,
                 rail: (rail != NO_ID).then_some(rail),
