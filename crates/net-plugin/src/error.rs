@@ -53,7 +53,7 @@ pub enum Error {
         function: &'static str,
         /// What it returned.
         code: i32,
-        /// The last warning that it logged.
+        /// The last warnings that it logged.
         said: Option<String>,
     },
     /// A function gave something that makes no sense.
@@ -141,7 +141,7 @@ impl Place {
             version: self.version,
             function,
             code,
-            said: log::last_warning(),
+            said: log::last_warnings(),
         })
     }
 }

@@ -31,9 +31,12 @@ impl Level {
 }
 
 thread_local! {
-    /// What was warned of last in a call from this thread, for an error to quote.
-    static WARNING: RefCell<Option<String>> = const { RefCell::new(None) };
+    /// What was warned of last in calls from this thread, for an error to quote.
+    static WARNINGS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
+
+/// Warnings that are kept: often the first says why, and the last only that something failed.
+const KEPT: usize = 3;
 
 static READER: OnceLock<fn(Level, &str)> = OnceLock::new();
 static CONNECTED: Once = Once::new();
@@ -71,16 +74,22 @@ extern "C" fn sink(level: c_int, _flags: c_ulong, text: *const c_char) {
     let text = text.trim();
     let level = Level::of(level);
     if level == Level::Warning {
-        WARNING.set(Some(text.to_owned()));
+        WARNINGS.with_borrow_mut(|kept| {
+            if kept.len() == KEPT {
+                kept.remove(0);
+            }
+            kept.push(text.to_owned());
+        });
     }
     if let Some(reader) = READER.get() {
         reader(level, text);
     }
 }
 
-/// The last warning of this thread, which is taken: it is quoted once.
-pub fn last_warning() -> Option<String> {
-    WARNING.take()
+/// The last warnings of this thread, which are taken: they are quoted once.
+pub fn last_warnings() -> Option<String> {
+    let kept = WARNINGS.take();
+    (!kept.is_empty()).then(|| kept.join("; "))
 }
 
 #[cfg(test)]
@@ -88,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_formatted_and_the_last_warning_quoted_once() {
+    fn lines_are_formatted_and_warnings_quoted_once() {
         let log = logger();
         // SAFETY: the formats fit what they are given.
         unsafe {
@@ -105,7 +114,10 @@ mod tests {
                 2.5_f64,
             );
         }
-        assert_eq!(last_warning().as_deref(), Some("device 7 of mlx5_0: 2.5"));
-        assert_eq!(last_warning(), None);
+        assert_eq!(
+            last_warnings().as_deref(),
+            Some("early; device 7 of mlx5_0: 2.5")
+        );
+        assert_eq!(last_warnings(), None);
     }
 }
