@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use half::{bf16, f16};
-use plan::{Collective, Reduction};
+use plan::{Collective, ElementType, Reduction};
 
 use crate::backend::Backend;
 use crate::communicator::Communicator;
@@ -118,6 +118,31 @@ float! {
     bf16, f64::from, bf16::from_f64, bf16::EPSILON.to_f64();
     f32, f64::from, |value| value as f32, f64::from(f32::EPSILON);
     f64, |value| value, |value| value, f64::EPSILON;
+}
+
+/// What is done for each element type alike.
+pub trait ForType {
+    /// What comes of it.
+    type Output;
+
+    /// Does it for one type.
+    fn run<T: Sample>(self) -> Self::Output;
+}
+
+/// Does it for the type of that name.
+pub fn of_type<W: ForType>(element: ElementType, work: W) -> W::Output {
+    match element {
+        ElementType::I8 => work.run::<i8>(),
+        ElementType::U8 => work.run::<u8>(),
+        ElementType::I32 => work.run::<i32>(),
+        ElementType::U32 => work.run::<u32>(),
+        ElementType::I64 => work.run::<i64>(),
+        ElementType::U64 => work.run::<u64>(),
+        ElementType::F16 => work.run::<f16>(),
+        ElementType::Bf16 => work.run::<bf16>(),
+        ElementType::F32 => work.run::<f32>(),
+        ElementType::F64 => work.run::<f64>(),
+    }
 }
 
 /// Random bits of a place in a rank's input (the finalizer of splitmix64, public domain).
