@@ -37,7 +37,10 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
             println!("part {named}: wrong; `--from {part}` goes on here");
             return Ok(ExitCode::FAILURE);
         }
-        println!("part {named}: right, {:.0} s", began.elapsed().as_secs_f64());
+        println!(
+            "part {named}: right, {:.0} s",
+            began.elapsed().as_secs_f64()
+        );
     }
     Ok(ExitCode::SUCCESS)
 }

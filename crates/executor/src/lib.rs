@@ -64,6 +64,7 @@ mod operation;
 mod programs;
 pub mod registered;
 mod request;
+mod sample;
 mod settings;
 mod starting;
 pub mod suite;

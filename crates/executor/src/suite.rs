@@ -11,12 +11,11 @@
 //! # Ok::<(), executor::Error>(())
 //! ```
 
-use half::{bf16, f16};
 use plan::program::{Schedule, Transfer};
 use plan::{Collective, ElementType, Protocol, Reduction};
 
 use crate::backend::Backend;
-use crate::check::{Check, Sample};
+use crate::check::{self, Check, ForType, Sample};
 use crate::communicator::Communicator;
 use crate::request::Way;
 
@@ -187,21 +186,23 @@ pub fn run<B: Backend>(ranks: Vec<Communicator<B>>, cases: &[Case]) -> Result<()
 /// Elements are wrong, or the launch fails.
 pub fn run_rank<B: Backend>(communicator: &mut Communicator<B>, case: &Case) -> Result<(), String> {
     communicator.set_way(Some(case.way));
-    match case.element {
-        ElementType::I8 => of_type::<i8, B>(communicator, case),
-        ElementType::U8 => of_type::<u8, B>(communicator, case),
-        ElementType::I32 => of_type::<i32, B>(communicator, case),
-        ElementType::U32 => of_type::<u32, B>(communicator, case),
-        ElementType::I64 => of_type::<i64, B>(communicator, case),
-        ElementType::U64 => of_type::<u64, B>(communicator, case),
-        ElementType::F16 => of_type::<f16, B>(communicator, case),
-        ElementType::Bf16 => of_type::<bf16, B>(communicator, case),
-        ElementType::F32 => of_type::<f32, B>(communicator, case),
-        ElementType::F64 => of_type::<f64, B>(communicator, case),
+    check::of_type(case.element, OfCase { communicator, case })
+}
+
+struct OfCase<'a, B: Backend> {
+    communicator: &'a mut Communicator<B>,
+    case: &'a Case,
+}
+
+impl<B: Backend> ForType for OfCase<'_, B> {
+    type Output = Result<(), String>;
+
+    fn run<T: Sample>(self) -> Self::Output {
+        launch_twice::<T, B>(self.communicator, self.case)
     }
 }
 
-fn of_type<T: Sample, B: Backend>(
+fn launch_twice<T: Sample, B: Backend>(
     communicator: &mut Communicator<B>,
     case: &Case,
 ) -> Result<(), String> {

@@ -55,7 +55,9 @@ fn part_from_environment() -> (usize, usize) {
     let both = both.and_then(|(part, parts)| Some((part.parse().ok()?, parts.parse().ok()?)));
     match both {
         Some((part, parts)) if (1..=parts).contains(&part) => (part, parts),
-        _ => panic!("TOPO_MATRIX_PART is `{given}`, expected a part and their number, such as 3/40"),
+        _ => {
+            panic!("TOPO_MATRIX_PART is `{given}`, expected a part and their number, such as 3/40")
+        }
     }
 }
 

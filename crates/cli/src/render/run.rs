@@ -1,6 +1,7 @@
 //! The page of `topo run`: the table that nccl-tests' users know, and what it comes to.
 
 use anyhow::Result;
+use executor::Way;
 use net::Reached;
 use plan::program::Transfer;
 use serde_json::json;
@@ -157,7 +158,21 @@ fn joined_lines(joined: &Joined) -> Vec<(&'static str, String)> {
     lines
 }
 
+/// Both placements side by side, or one below the other where they do not fit.
 fn table(report: &Report, look: Look) -> String {
+    let in_place = report.spec.in_place;
+    let whole = columns(report, look, true, in_place);
+    if !in_place || whole.fits() {
+        return whole.finish();
+    }
+    format!(
+        "{}\n{}",
+        columns(report, look, true, false).finish(),
+        columns(report, look, false, true).finish()
+    )
+}
+
+fn columns(report: &Report, look: Look, separate: bool, in_place: bool) -> Columns {
     let spec = &report.spec;
     let mut headers = vec!["size", "count"];
     if spec.collective.has_root() {
@@ -165,13 +180,18 @@ fn table(report: &Report, look: Look) -> String {
     }
     headers.extend(["algorithm", "proto", "ch"]);
     let first_number = headers.len();
-    headers.extend(["µs", "algbw", "busbw", "wrong"]);
-    if spec.in_place {
+    if separate {
+        headers.extend(["µs", "algbw", "busbw", "wrong"]);
+    }
+    if in_place {
         headers.extend(["in place", "algbw", "busbw", "wrong"]);
     }
-    headers.push("pred.");
+    if separate {
+        headers.push("pred.");
+    }
     let numbers = headers.len();
-    if report.planned.is_some() {
+    let planned = report.planned.as_ref().filter(|_| separate);
+    if planned.is_some() {
         headers.push("plan");
     }
     let right: Vec<usize> = [0, 1]
@@ -184,30 +204,46 @@ fn table(report: &Report, look: Look) -> String {
         if spec.collective.has_root() {
             cells.push(spec.root.to_string());
         }
-        cells.push(row.way.schedule.name().to_owned());
-        cells.push(protocol(row));
-        cells.push(row.way.channels.to_string());
-        cells.extend(figures(report, row, Some(row.separate)));
-        if spec.in_place {
+        let way = if separate {
+            Some(row.way)
+        } else {
+            row.way_in_place
+        };
+        cells.extend(way.map_or_else(|| ["–"; 3].map(str::to_owned), in_words));
+        if separate {
+            cells.extend(figures(report, row, Some(row.separate)));
+        }
+        if in_place {
             cells.extend(figures(report, row, row.in_place));
         }
-        cells.push(
-            row.predicted_us
-                .map_or_else(|| "–".to_owned(), |time| gbps(bus(report, row.bytes, time))),
-        );
-        if let Some(planned) = &report.planned {
+        if separate {
+            cells.push(
+                row.predicted_us
+                    .map_or_else(|| "–".to_owned(), |time| gbps(bus(report, row.bytes, time))),
+            );
+        }
+        if let Some(planned) = planned {
             let choice = planned.choices.get(at).cloned().flatten();
             cells.push(choice.unwrap_or_else(|| "–".to_owned()));
         }
         table.row(cells);
     }
-    table.finish()
+    table
 }
 
-fn protocol(row: &Row) -> String {
-    match row.way.transfer {
+/// Algorithm, protocol and channels.
+fn in_words(way: Way) -> [String; 3] {
+    [
+        way.schedule.name().to_owned(),
+        protocol(way),
+        way.channels.to_string(),
+    ]
+}
+
+fn protocol(way: Way) -> String {
+    match way.transfer {
         Transfer::Direct => "direct".to_owned(),
-        Transfer::Fifo => row.way.protocol.name().to_owned(),
+        Transfer::Fifo => way.protocol.name().to_owned(),
     }
 }
 

@@ -37,6 +37,14 @@ impl Columns {
         self.table.add_row(cells);
     }
 
+    /// Whether no cell must be broken.
+    pub fn fits(&self) -> bool {
+        let widths = self.table.column_max_content_widths();
+        // A space on either side of a cell, and one before each line.
+        let all: usize = widths.iter().map(|width| usize::from(*width) + 2).sum();
+        all < self.look.width
+    }
+
     /// The text, indented by the padding of its first column.
     pub fn finish(self) -> String {
         let mut text = String::new();

@@ -1,16 +1,13 @@
-//! Which ranks there are, over which channels they talk, and what they are to do.
+//! Which ranks there are, and over which channels they talk.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use backend_cpu::Profile;
-use executor::Settings;
-use plan::program::{Channels, Schedule, Transfer, Tree};
-use plan::{Collective, Connection, ElementType, Expansion, GraphKind, Plan, Protocol, Reduction};
-use serde::{Deserialize, Serialize};
+use plan::{Collective, Connection, Expansion, GraphKind, Plan};
 use topology::edit::Edit;
 
+use super::Spec;
 use crate::arguments::JobArguments;
 use crate::arguments::compare::EditArguments;
 use crate::arguments::run::{Bind, RunArguments};
@@ -25,61 +22,6 @@ const PROFILE_LIMIT: u64 = 4 << 20;
 
 /// Most ranks that are run on one host.
 const MOST_RANKS: u64 = 1024;
-
-/// What all ranks do. Processes get it as JSON.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Spec {
-    /// Ranks.
-    pub ranks: u32,
-    /// One process per rank.
-    pub processes: bool,
-    /// The collective.
-    pub collective: Collective,
-    /// Name of the only algorithm.
-    pub algorithm: Option<String>,
-    /// Name of the only transfer.
-    pub transfer: Option<String>,
-    /// The only protocol.
-    pub protocol: Option<Protocol>,
-    /// Channels.
-    pub channels: Option<u16>,
-    /// Name of the element type.
-    pub element: String,
-    /// Name of the operation.
-    pub op: String,
-    /// The root; of transfers, how far further each rank sends.
-    pub root: u32,
-    /// Sizes, bytes.
-    pub sizes: Vec<u64>,
-    /// Timed launches.
-    pub iterations: Option<u32>,
-    /// Launches before.
-    pub warmup: u32,
-    /// Time for each figure, ms.
-    pub time_ms: u64,
-    /// Whether elements are checked.
-    pub check: bool,
-    /// Whether it is run in place too.
-    pub in_place: bool,
-    /// Whether broadcasts are answered.
-    pub reply: bool,
-    /// Whether each rank gets a core of its own, where there are enough.
-    pub bind: bool,
-    /// Whether every way is measured instead of the one that is chosen.
-    pub survey: bool,
-    /// How long a rank waits, s.
-    pub timeout_s: u64,
-    /// The plan's rings, one per channel; empty without a plan.
-    pub rings: Vec<Vec<u32>>,
-    /// The plan's trees: each rank's parent.
-    pub trees: Vec<Vec<Option<u32>>>,
-    /// By rank: its host in the plan; empty without a plan.
-    #[serde(default)]
-    pub nodes: Vec<u32>,
-    /// By channel: the NIC by which the plan leaves the first host; empty if it does not.
-    #[serde(default)]
-    pub nics: Vec<u32>,
-}
 
 /// The ranks that take part.
 #[derive(Debug, Clone, Copy, Default)]
@@ -99,48 +41,6 @@ pub struct Planned {
     pub transports: Vec<(&'static str, usize)>,
     /// The choice for each size of the run, in words.
     pub choices: Vec<Option<String>>,
-}
-
-impl Spec {
-    /// The element type.
-    pub fn element(&self) -> Result<ElementType> {
-        self.element.parse().map_err(|problem| anyhow!("{problem}"))
-    }
-
-    /// The operation.
-    pub fn reduction(&self) -> Result<Reduction> {
-        self.op.parse().map_err(|problem| anyhow!("{problem}"))
-    }
-
-    /// The only algorithm, if one is wanted.
-    pub fn schedule(&self) -> Result<Option<Schedule>> {
-        let name = self.algorithm.as_deref();
-        name.map(|name| name.parse().map_err(|problem| anyhow!("{problem}")))
-            .transpose()
-    }
-
-    /// The only transfer, if one is wanted.
-    pub fn transfer(&self) -> Result<Option<Transfer>> {
-        let name = self.transfer.as_deref();
-        name.map(|name| name.parse().map_err(|problem| anyhow!("{problem}")))
-            .transpose()
-    }
-
-    /// Settings of the communicator.
-    pub fn settings(&self) -> Result<Settings> {
-        let channels = if self.rings.is_empty() {
-            None
-        } else {
-            let trees = self.trees.iter().cloned();
-            let trees = trees.map(|parents| Tree { parents }).collect();
-            Some(Channels::new(self.ranks, self.rings.clone(), trees)?)
-        };
-        Ok(Settings {
-            channels,
-            longest_wait: Duration::from_secs(self.timeout_s),
-            ..Settings::default()
-        })
-    }
 }
 
 /// Reads the command line and the plan or topology that it names.

@@ -2,15 +2,14 @@
 
 use anyhow::Result;
 use backend_cpu::{Cpu, Profile};
-use executor::check::{Check, Sample};
-use executor::{Communicator, Request, Way};
-use half::{bf16, f16};
-use plan::ElementType;
+use executor::check::{self, ForType, Sample};
+use executor::{Communicator, Way};
 use serde::Serialize;
 
 use super::Spec;
 use super::bench::Bench;
 use super::choose::choose;
+use super::spec::request;
 use super::survey::Survey;
 
 /// What was measured of one placement.
@@ -56,17 +55,29 @@ pub fn sweep(
     profile: &Profile,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Vec<Row>> {
-    match spec.element()? {
-        ElementType::I8 => of_type::<i8>(communicator, spec, profile, progress),
-        ElementType::U8 => of_type::<u8>(communicator, spec, profile, progress),
-        ElementType::I32 => of_type::<i32>(communicator, spec, profile, progress),
-        ElementType::U32 => of_type::<u32>(communicator, spec, profile, progress),
-        ElementType::I64 => of_type::<i64>(communicator, spec, profile, progress),
-        ElementType::U64 => of_type::<u64>(communicator, spec, profile, progress),
-        ElementType::F16 => of_type::<f16>(communicator, spec, profile, progress),
-        ElementType::Bf16 => of_type::<bf16>(communicator, spec, profile, progress),
-        ElementType::F32 => of_type::<f32>(communicator, spec, profile, progress),
-        ElementType::F64 => of_type::<f64>(communicator, spec, profile, progress),
+    check::of_type(
+        spec.element()?,
+        Sweep {
+            communicator,
+            spec,
+            profile,
+            progress,
+        },
+    )
+}
+
+struct Sweep<'a> {
+    communicator: &'a mut Communicator<Cpu>,
+    spec: &'a Spec,
+    profile: &'a Profile,
+    progress: &'a mut dyn FnMut(u64),
+}
+
+impl ForType for Sweep<'_> {
+    type Output = Result<Vec<Row>>;
+
+    fn run<T: Sample>(self) -> Self::Output {
+        of_type::<T>(self.communicator, self.spec, self.profile, self.progress)
     }
 }
 
@@ -77,24 +88,7 @@ fn of_type<T: Sample>(
     progress: &mut dyn FnMut(u64),
 ) -> Result<Vec<Row>> {
     let rank = communicator.rank();
-    let reduction = spec.reduction()?;
-    let check = |bytes: u64| {
-        let blocks = if spec.collective.splits_message() {
-            u64::from(spec.ranks)
-        } else {
-            1
-        };
-        let count = (bytes / size_of::<T>() as u64 / blocks).max(1);
-        Check {
-            collective: spec.collective,
-            reduction,
-            ranks: spec.ranks,
-            root: spec.root,
-            count: usize::try_from(count).unwrap_or(usize::MAX),
-            seed: bytes,
-        }
-    };
-    let largest = check(spec.sizes.iter().copied().max().unwrap_or(1));
+    let largest = spec.check::<T>(spec.sizes.iter().copied().max().unwrap_or(1))?;
     let most_output = largest.output_elements(rank).max(largest.in_place(rank).0);
     let mut bench = Bench {
         input: communicator.buffer::<T>(largest.input_elements(rank))?,
@@ -106,17 +100,8 @@ fn of_type<T: Sample>(
     let mut survey = Survey::default();
     for bytes in &spec.sizes {
         progress(*bytes);
-        let check = check(*bytes);
-        let mut request = Request {
-            collective: spec.collective,
-            element: T::TYPE,
-            reduction,
-            root: spec.root,
-            to: 0,
-            in_place: false,
-            count: check.count as u64,
-            way: None,
-        };
+        let check = spec.check::<T>(*bytes)?;
+        let mut request = request::<T>(&check);
         if spec.survey {
             rows.extend(survey.size(&mut bench, &request, &check)?);
             continue;

@@ -1,8 +1,9 @@
 //! `topo run`: runs a collective on the ranks of this host or of several, checks every element, and times it.
 //!
-//! In reading order: [`job`] (what ranks there are and what they do), [`measure`] (what each rank does), [`processes`]
-//! (ranks that are processes), [`launched`] (ranks that others start), [`cuda`] (ranks on GPUs), [`gpu_test`] (all checks
-//! that need a GPU).
+//! In reading order: [`job`] (what ranks there are), [`spec`] (what they do), [`measure`] (what each rank does),
+//! [`choose`] (by which way), [`bench`] (checked and timed how), [`survey`] (every way, for [`calibrate`]), [`ranks`] (ranks
+//! that are threads), [`processes`] (ranks that are processes), [`launched`] (ranks that others start), [`cuda`] (ranks on
+//! GPUs), [`gpu_test`] (all checks that need a GPU).
 
 mod bench;
 mod bind;
@@ -14,12 +15,14 @@ mod job;
 mod launched;
 mod measure;
 mod processes;
+mod ranks;
+mod spec;
 mod survey;
 
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use backend_cpu::{Cpu, Profile};
 use executor::Communicator;
 
@@ -28,9 +31,10 @@ use crate::arguments::run::{BackendName, RunArguments};
 use crate::environment::Environment;
 use crate::output::Output;
 use crate::render::{self, Look};
-pub use job::{Planned, Spec};
+pub use job::Planned;
 pub use launched::Joined;
 pub use measure::{Row, Timing};
+pub use spec::Spec;
 
 /// A finished run.
 #[derive(Debug)]
@@ -125,59 +129,13 @@ pub fn threads(
     let backend = |_| Cpu::new(Arc::clone(profile));
     let communicators = Communicator::local(spec.ranks, &settings, backend)?;
     let cores = bind::cores();
-    let mut progress = Some(progress);
-    let results: Vec<Result<Vec<Row>>> = std::thread::scope(|scope| {
-        let threads: Vec<_> = communicators
-            .into_iter()
-            .map(|mut communicator| {
-                let mut progress = progress.take();
-                let cores = &cores;
-                scope.spawn(move || {
-                    if spec.bind {
-                        bind::to_own_core(cores, communicator.rank(), spec.ranks);
-                    }
-                    measure::sweep(&mut communicator, spec, profile, &mut |size| {
-                        if let Some(progress) = &mut progress {
-                            progress(size);
-                        }
-                    })
-                })
-            })
-            .collect();
-        let joined = threads.into_iter().map(|thread| {
-            let panicked = || anyhow!("a rank's thread panicked, which is a fault of topo");
-            thread.join().map_err(|_| panicked())?
-        });
-        joined.collect()
-    });
-    first_of(results)
-}
-
-/// The rows of rank 0, or the error that tells most: not the one of a rank that only heard of it.
-fn first_of(results: Vec<Result<Vec<Row>>>) -> Result<Vec<Row>> {
-    let mut rows = None;
-    let mut heard = None;
-    for result in results {
-        match result {
-            Ok(of_rank) => {
-                rows.get_or_insert(of_rank);
-            }
-            Err(error) => {
-                let aborted = matches!(
-                    error.downcast_ref::<executor::Error>(),
-                    Some(executor::Error::Aborted { .. } | executor::Error::Broken { .. })
-                );
-                if !aborted {
-                    return Err(error);
-                }
-                heard.get_or_insert(error);
-            }
+    let rows = ranks::run(communicators, progress, |communicator, progress| {
+        if spec.bind {
+            bind::to_own_core(&cores, communicator.rank(), spec.ranks);
         }
-    }
-    match heard {
-        Some(error) => Err(error),
-        None => rows.context("there is no rank 0"),
-    }
+        measure::sweep(communicator, spec, profile, progress)
+    })?;
+    rows.into_iter().next().context("there is no rank 0")
 }
 
 /// A line on the terminal that says how far a sweep is.

@@ -2,8 +2,9 @@
 //!
 //! NCCL walks a file in the order in which it stands there and looks devices up by their numbers, but never orders by
 //! bus id, NUMA number or port number. So any renumbering of these that keeps different numbers different leaves its
-//! decisions as they are. Two numbers are more than names and stay: a GPU's device number, by which NCCL numbers ranks
-//! and spreads GPUs over NICs, and the last digit of a GPU's bus id, which must be 0 or 4.
+//! decisions as they are. Three numbers are more than names and stay: a GPU's device number, by which NCCL numbers ranks
+//! and spreads GPUs over NICs, the last digit of a GPU's bus id, which must be 0 or 4, and port 0, which NCCL takes where
+//! GPUs of one host reach each other through the network.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -78,7 +79,7 @@ fn renumbered(document: &Document, seed: u64) -> Document {
         new_bus.insert(bus, new);
     }
     let mut shuffled = |numbers: BTreeSet<i32>| -> BTreeMap<i32, i32> {
-        let mut used = BTreeSet::new();
+        let mut used = BTreeSet::from([0]);
         let mut fresh = |random: &mut Random| loop {
             let number = (random.next() % 500) as i32;
             if used.insert(number) {
@@ -87,7 +88,10 @@ fn renumbered(document: &Document, seed: u64) -> Document {
         };
         numbers
             .into_iter()
-            .map(|number| (number, fresh(&mut random)))
+            .map(|number| match number {
+                0 => (0, 0),
+                other => (other, fresh(&mut random)),
+            })
             .collect()
     };
     let (new_numa, new_port) = (shuffled(numas), shuffled(ports));

@@ -1,0 +1,139 @@
+//! What all ranks do.
+
+use std::time::Duration;
+
+use anyhow::{Result, anyhow};
+use executor::check::{Check, Sample};
+use executor::{Request, Settings};
+use plan::program::{Channels, Schedule, Transfer, Tree};
+use plan::{Collective, ElementType, Protocol, Reduction};
+use serde::{Deserialize, Serialize};
+
+/// What all ranks do. Processes get it as JSON.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Spec {
+    /// Ranks.
+    pub ranks: u32,
+    /// One process per rank.
+    pub processes: bool,
+    /// The collective.
+    pub collective: Collective,
+    /// Name of the only algorithm.
+    pub algorithm: Option<String>,
+    /// Name of the only transfer.
+    pub transfer: Option<String>,
+    /// The only protocol.
+    pub protocol: Option<Protocol>,
+    /// Channels.
+    pub channels: Option<u16>,
+    /// Name of the element type.
+    pub element: String,
+    /// Name of the operation.
+    pub op: String,
+    /// The root; of transfers, how far further each rank sends.
+    pub root: u32,
+    /// Sizes, bytes.
+    pub sizes: Vec<u64>,
+    /// Timed launches.
+    pub iterations: Option<u32>,
+    /// Launches before.
+    pub warmup: u32,
+    /// Time for each figure, ms.
+    pub time_ms: u64,
+    /// Whether elements are checked.
+    pub check: bool,
+    /// Whether it is run in place too.
+    pub in_place: bool,
+    /// Whether broadcasts are answered.
+    pub reply: bool,
+    /// Whether each rank gets a core of its own, where there are enough.
+    pub bind: bool,
+    /// Whether every way is measured instead of the one that is chosen.
+    pub survey: bool,
+    /// How long a rank waits, s.
+    pub timeout_s: u64,
+    /// The plan's rings, one per channel; empty without a plan.
+    pub rings: Vec<Vec<u32>>,
+    /// The plan's trees: each rank's parent.
+    pub trees: Vec<Vec<Option<u32>>>,
+    /// By rank: its host in the plan; empty without a plan.
+    #[serde(default)]
+    pub nodes: Vec<u32>,
+    /// By channel: the NIC by which the plan leaves the first host; empty if it does not.
+    #[serde(default)]
+    pub nics: Vec<u32>,
+}
+
+impl Spec {
+    /// The element type.
+    pub fn element(&self) -> Result<ElementType> {
+        self.element.parse().map_err(|problem| anyhow!("{problem}"))
+    }
+
+    /// The operation.
+    pub fn reduction(&self) -> Result<Reduction> {
+        self.op.parse().map_err(|problem| anyhow!("{problem}"))
+    }
+
+    /// The only algorithm, if one is wanted.
+    pub fn schedule(&self) -> Result<Option<Schedule>> {
+        let name = self.algorithm.as_deref();
+        name.map(|name| name.parse().map_err(|problem| anyhow!("{problem}")))
+            .transpose()
+    }
+
+    /// The only transfer, if one is wanted.
+    pub fn transfer(&self) -> Result<Option<Transfer>> {
+        let name = self.transfer.as_deref();
+        name.map(|name| name.parse().map_err(|problem| anyhow!("{problem}")))
+            .transpose()
+    }
+
+    /// Settings of the communicator.
+    pub fn settings(&self) -> Result<Settings> {
+        let channels = if self.rings.is_empty() {
+            None
+        } else {
+            let trees = self.trees.iter().cloned();
+            let trees = trees.map(|parents| Tree { parents }).collect();
+            Some(Channels::new(self.ranks, self.rings.clone(), trees)?)
+        };
+        Ok(Settings {
+            channels,
+            longest_wait: Duration::from_secs(self.timeout_s),
+            ..Settings::default()
+        })
+    }
+
+    /// A message of so many bytes, or the next smaller one that there is, of this type.
+    pub fn check<T: Sample>(&self, bytes: u64) -> Result<Check> {
+        let blocks = if self.collective.splits_message() {
+            u64::from(self.ranks)
+        } else {
+            1
+        };
+        let count = (bytes / size_of::<T>() as u64 / blocks).max(1);
+        Ok(Check {
+            collective: self.collective,
+            reduction: self.reduction()?,
+            ranks: self.ranks,
+            root: self.root,
+            count: usize::try_from(count).unwrap_or(usize::MAX),
+            seed: bytes,
+        })
+    }
+}
+
+/// What is asked of the communicator for a message, with two buffers.
+pub fn request<T: Sample>(check: &Check) -> Request {
+    Request {
+        collective: check.collective,
+        element: T::TYPE,
+        reduction: check.reduction,
+        root: check.root,
+        to: 0,
+        in_place: false,
+        count: check.count as u64,
+        way: None,
+    }
+}
