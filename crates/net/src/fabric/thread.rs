@@ -34,6 +34,9 @@ const LONGEST_NAP: Duration = Duration::from_micros(500);
 /// The longest sleep when nothing can come.
 const LONGEST_SLEEP: Duration = Duration::from_millis(500);
 
+/// How long the news of why the other side failed may take.
+const NEWS_TIME: Duration = Duration::from_secs(2);
+
 /// How long the end of a connection may take to come.
 const END_TIME: Duration = Duration::from_millis(500);
 
@@ -114,6 +117,8 @@ impl Driver {
             checks,
             outgoing: Vec::new(),
             incoming: Vec::new(),
+            broken: (Vec::new(), Vec::new()),
+            late: Vec::new(),
             ending: false,
             looks: if common.spare_cores { LOOKS } else { 0 },
         };
@@ -200,6 +205,11 @@ struct Worker {
     checks: bool,
     outgoing: Vec<(Route, u32, Out)>,
     incoming: Vec<(Route, u32, In)>,
+    /// Those that failed. They are closed with all others, so that the other side hears of the failure before it finds
+    /// its connection closed.
+    broken: (Vec<Out>, Vec<In>),
+    /// Failures that are blamed on the other side, and when they came: what made it fail may still be told.
+    late: Vec<(Route, u32, CarryError, Instant)>,
     ending: bool,
     looks: u32,
 }
@@ -261,6 +271,7 @@ impl Worker {
     /// Whether something may come without anybody ringing.
     fn may_go_on(&self) -> bool {
         !self.incoming.is_empty()
+            || !self.late.is_empty()
             || self.outgoing.iter().any(|(_, _, it)| match it {
                 Out::Open(outgoing) => outgoing.is_busy(),
                 Out::Asked(_) | Out::Connecting(..) => true,
@@ -273,19 +284,30 @@ impl Worker {
         let mut over: Vec<(Route, u32, CarryError)> = Vec::new();
         let (ending, checks) = (self.ending, self.checks);
         let (plugin, alarm) = (&self.plugin, &self.alarm);
-        self.outgoing.retain_mut(|(route, device, it)| {
+        let sent = self.outgoing.extract_if(.., |(route, device, it)| {
             let gone = it.go_on(plugin, alarm, ending, checks);
-            keep(gone, &mut went, |error| over.push((*route, *device, error)))
+            is_over(gone, &mut went, |error| over.push((*route, *device, error)))
         });
-        self.incoming.retain_mut(|(route, device, it)| {
-            keep(it.go_on(), &mut went, |error| {
+        self.broken.0.extend(sent.map(|it| it.2));
+        let received = self.incoming.extract_if(.., |(route, device, it)| {
+            is_over(it.go_on(), &mut went, |error| {
                 over.push((*route, *device, error));
             })
         });
+        self.broken.1.extend(received.map(|it| it.2));
         if went {
             self.own_bell.ring();
         }
+        let remote = |error: &CarryError| matches!(error, CarryError::Plugin(it) if it.is_remote());
         for (route, device, error) in over {
+            if remote(&error) {
+                self.late.push((route, device, error, Instant::now()));
+            } else {
+                self.tell(&route, device, &error);
+            }
+        }
+        let told = self.late.extract_if(.., |it| it.3.elapsed() >= NEWS_TIME);
+        for (route, device, error, _) in told.collect::<Vec<_>>() {
             self.tell(&route, device, &error);
         }
         went
@@ -341,16 +363,16 @@ impl Worker {
     }
 }
 
-/// Notes whether a connection went on; answers whether it is kept.
-fn keep(gone: Result<bool, CarryError>, went: &mut bool, over: impl FnOnce(CarryError)) -> bool {
+/// Notes whether a connection went on; answers whether it is over.
+fn is_over(gone: Result<bool, CarryError>, went: &mut bool, over: impl FnOnce(CarryError)) -> bool {
     match gone {
         Ok(some) => {
             *went |= some;
-            true
+            false
         }
         Err(error) => {
             over(error);
-            false
+            true
         }
     }
 }
