@@ -65,6 +65,8 @@ pub struct Hosts {
     generation: u64,
     base: Arc<Base>,
     gathering: TcpListener,
+    /// Ranks that may want the same cores.
+    sharing: u32,
     spare_cores: bool,
     /// Before the service, for what was posted is sent before this rank says that it is done.
     proxies: Vec<Proxy>,
@@ -167,6 +169,8 @@ impl Hosts {
             fingerprint: base.fingerprint,
             host: base.host.identity,
             host_name: base.host.name.clone(),
+            machine: base.host.machine,
+            cores: base.host.cores.clone(),
             process: std::process::id(),
             device: base.device.clone(),
             address: base.interfaces[0].address,
@@ -189,8 +193,10 @@ impl Hosts {
             agree(&service, &infos, rank, base.share_memory, base.timing.join)?;
         let reached = reached(&infos, &transports, rank, fallen_back, &base.interfaces);
         let (bell, alarms) = bell(listeners.len()).map_err(system)?;
-        let here = transports.iter().filter(|it| **it != Transport::Net);
-        let threads = here.count() * (1 + listeners.len());
+        // Those that are called other hosts, in a rehearsal, want the same cores all the same.
+        let own = &infos[rank as usize];
+        let sharing = infos.iter().filter(|it| own.shares_cores(it)).count();
+        let threads = sharing * (1 + listeners.len());
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Ok(Self {
             rank,
@@ -202,6 +208,7 @@ impl Hosts {
             generation: ring.generation,
             base,
             gathering,
+            sharing: sharing as u32,
             spare_cores: threads <= cores,
             proxies: Vec::new(),
             service: Some(service),
@@ -343,6 +350,10 @@ impl Bootstrap for Hosts {
 
     fn transport(&self, peer: u32) -> Transport {
         self.transports[peer as usize]
+    }
+
+    fn sharing_cores(&self) -> u32 {
+        self.sharing
     }
 
     fn network(&mut self) -> Option<&mut dyn Network> {
