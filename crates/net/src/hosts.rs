@@ -65,8 +65,6 @@ pub struct Hosts {
     generation: u64,
     base: Arc<Base>,
     gathering: TcpListener,
-    /// Ranks that may want the same cores.
-    sharing: u32,
     spare_cores: bool,
     /// Before the service, for what was posted is sent before this rank says that it is done.
     proxies: Vec<Proxy>,
@@ -208,7 +206,6 @@ impl Hosts {
             generation: ring.generation,
             base,
             gathering,
-            sharing: sharing as u32,
             spare_cores: threads <= cores,
             proxies: Vec::new(),
             service: Some(service),
@@ -295,6 +292,15 @@ impl Hosts {
         &self.reached
     }
 
+    /// The ranks that may want the same cores as this one, itself among them: how many of them have lower ranks, and how
+    /// many there are.
+    pub fn place_among_sharing(&self) -> (u32, u32) {
+        let own = &self.infos[self.rank as usize];
+        let sharing = self.infos.iter().filter(|it| own.shares_cores(it));
+        let before = sharing.clone().filter(|it| it.rank < self.rank).count();
+        (before as u32, sharing.count() as u32)
+    }
+
     /// What all ranks say of themselves.
     pub fn infos(&self) -> &[PeerInfo] {
         &self.infos
@@ -353,7 +359,7 @@ impl Bootstrap for Hosts {
     }
 
     fn sharing_cores(&self) -> u32 {
-        self.sharing
+        self.place_among_sharing().1
     }
 
     fn network(&mut self) -> Option<&mut dyn Network> {
