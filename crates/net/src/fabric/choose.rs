@@ -129,6 +129,8 @@ mod tests {
             fingerprint: [0; 32],
             host: 0,
             host_name: format!("h{rank}"),
+            machine: 0,
+            cores: Vec::new(),
             process: 10 + rank,
             device: String::new(),
             address,
