@@ -19,6 +19,11 @@ pub struct PeerInfo {
     pub host: u64,
     /// Name of the host, for messages.
     pub host_name: String,
+    /// Tells machines apart, whatever is called a host: ranks with the same run on the same cores, as far as
+    /// `cores` says.
+    pub machine: u64,
+    /// The cores that it may use, a bit each; empty if it does not say.
+    pub cores: Vec<u8>,
     /// Process id.
     pub process: u32,
     /// The device it drives, such as a bus id; empty if none that could be driven twice.
@@ -33,6 +38,17 @@ impl PeerInfo {
     /// Where it is, in words.
     pub fn place(&self) -> String {
         format!("process {} on host {}", self.process, self.host_name)
+    }
+
+    /// Whether two ranks may want the same core.
+    pub fn shares_cores(&self, other: &Self) -> bool {
+        let overlap = self
+            .cores
+            .iter()
+            .zip(&other.cores)
+            .any(|(one, it)| one & it != 0);
+        let unsaid = self.cores.is_empty() || other.cores.is_empty();
+        self.machine == other.machine && (overlap || unsaid)
     }
 
     /// Whether two ranks can be of one job.

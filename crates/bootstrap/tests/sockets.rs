@@ -20,6 +20,8 @@ fn info(rank: u32) -> PeerInfo {
         fingerprint: [1; 32],
         host: u64::from(rank),
         host_name: format!("host{rank}"),
+        machine: 0,
+        cores: Vec::new(),
         process: rank,
         device: String::new(),
         address: SocketAddr::from(([0, 0, 0, 0], 0)),

@@ -60,10 +60,9 @@ impl<B: Backend> Starting<B> {
         let cores = settings.cores.unwrap_or_else(|| {
             std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
         });
-        // Whoever shares this host's cores: its ranks, and what carries their slots to other hosts.
-        let far = (0..ranks).filter(|peer| bootstrap.transport(*peer) == Transport::Net);
-        let far = far.count() as u32;
-        let threads = (ranks - far) * if far > 0 { 2 } else { 1 };
+        // Whoever shares these cores: ranks, and what carries their slots to other hosts.
+        let far = (0..ranks).any(|peer| bootstrap.transport(peer) == Transport::Net);
+        let threads = bootstrap.sharing_cores() * if far { 2 } else { 1 };
         Ok(Self {
             backend,
             bootstrap,

@@ -3,6 +3,8 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
+use rustix::thread::CpuSet;
+
 /// This host, as ranks on it see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Host {
@@ -10,6 +12,10 @@ pub struct Host {
     pub identity: u64,
     /// Its name, for messages.
     pub name: String,
+    /// Equal for ranks on one machine, in whatever namespaces.
+    pub machine: u64,
+    /// The cores that this process may use, a bit each; empty if the kernel does not say.
+    pub cores: Vec<u8>,
 }
 
 impl Host {
@@ -20,13 +26,17 @@ impl Host {
     pub fn this(named: Option<&str>) -> Self {
         let node = rustix::system::uname();
         let name = node.nodename().to_string_lossy().into_owned();
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        let machine = hash(boot.trim().as_bytes());
+        let cores = cores();
         if let Some(named) = named.filter(|it| !it.is_empty()) {
             return Self {
                 identity: hash(named.as_bytes()),
                 name: format!("{name} ({named})"),
+                machine,
+                cores,
             };
         }
-        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         let namespace =
             |kind: &str| fs::metadata(format!("/proc/self/ns/{kind}")).map_or(0, |it| it.ino());
         let text = format!(
@@ -38,8 +48,22 @@ impl Host {
         Self {
             identity: hash(text.as_bytes()),
             name,
+            machine,
+            cores,
         }
     }
+}
+
+fn cores() -> Vec<u8> {
+    let Ok(set) = rustix::thread::sched_getaffinity(None) else {
+        return Vec::new();
+    };
+    let mut bits = Vec::new();
+    for core in (0..CpuSet::MAX_CPU).filter(|core| set.is_set(*core)) {
+        bits.resize(core / 8 + 1, 0);
+        bits[core / 8] |= 1_u8 << (core % 8);
+    }
+    bits
 }
 
 /// FNV-1a, which is the same in every version of this program.
@@ -61,5 +85,16 @@ mod tests {
             Host::this(Some("b")).identity
         );
         assert!(Host::this(Some("a")).name.ends_with("(a)"));
+        assert_eq!(Host::this(Some("a")).machine, Host::this(None).machine);
+        let here = Host::this(None)
+            .cores
+            .iter()
+            .map(|it| it.count_ones())
+            .sum();
+        let allowed = std::thread::available_parallelism().unwrap().get() as u32;
+        assert!(
+            (allowed..=1024).contains(&here),
+            "{here} cores, {allowed} allowed"
+        );
     }
 }

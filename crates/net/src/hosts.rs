@@ -173,6 +173,8 @@ impl Hosts {
             fingerprint: base.fingerprint,
             host: base.host.identity,
             host_name: base.host.name.clone(),
+            machine: base.host.machine,
+            cores: base.host.cores.clone(),
             process: std::process::id(),
             device: base.device.clone(),
             address: base.interfaces[0].address,
@@ -204,8 +206,10 @@ impl Hosts {
             agree(&service, &infos, rank, base.share_memory, base.timing.join)?;
         let reached = reached(&infos, &transports, rank, fallen_back, &base.interfaces);
         let (bell, alarms) = bell(listeners.len()).map_err(system)?;
-        let here = transports.iter().filter(|it| **it != Transport::Net);
-        let threads = here.count() * (1 + listeners.len());
+        // Those that are called other hosts, in a rehearsal, want the same cores all the same.
+        let own = &infos[rank as usize];
+        let sharing = infos.iter().filter(|it| own.shares_cores(it)).count();
+        let threads = sharing * (1 + listeners.len());
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Ok(Self {
             rank,
@@ -309,6 +313,15 @@ impl Hosts {
         &self.reached
     }
 
+    /// The ranks that may want the same cores as this one, itself among them: how many of them have lower ranks, and how
+    /// many there are.
+    pub fn place_among_sharing(&self) -> (u32, u32) {
+        let own = &self.infos[self.rank as usize];
+        let sharing = self.infos.iter().filter(|it| own.shares_cores(it));
+        let before = sharing.clone().filter(|it| it.rank < self.rank).count();
+        (before as u32, sharing.count() as u32)
+    }
+
     /// What all ranks say of themselves.
     pub fn infos(&self) -> &[PeerInfo] {
         &self.infos
@@ -364,6 +377,10 @@ impl Bootstrap for Hosts {
 
     fn transport(&self, peer: u32) -> Transport {
         self.transports[peer as usize]
+    }
+
+    fn sharing_cores(&self) -> u32 {
+        self.place_among_sharing().1
     }
 
     fn network(&mut self) -> Option<&mut dyn Network> {

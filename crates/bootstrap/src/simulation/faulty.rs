@@ -136,6 +136,8 @@ impl World {
                 fingerprint: [u8::from(scenario.has(Fault::OtherPlan(rank))); 32],
                 host: if same { 0 } else { u64::from(rank / 2) },
                 host_name: format!("host{}", rank / 2),
+                machine: 0,
+                cores: Vec::new(),
                 process: node as u32,
                 device: format!("device {}", if same { 0 } else { rank % 2 }),
                 address: address(node),

@@ -112,6 +112,8 @@ pub fn run(ranks: u32, roots: u32, seed: u64) -> Result<Scale, Failure> {
             fingerprint: [7; 32],
             host: u64::from(rank / 8),
             host_name: format!("host{}", rank / 8),
+            machine: 0,
+            cores: Vec::new(),
             process: rank,
             device: format!("device {}", rank % 8),
             address: address(rank),

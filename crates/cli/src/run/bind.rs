@@ -23,10 +23,24 @@ pub fn to_own_core(cores: &[usize], rank: u32, ranks: u32) {
     } else {
         rank as usize
     };
-    if let Some(core) = cores.get(place) {
-        let mut set = CpuSet::new();
-        set.set(*core);
-        // A container may forbid it; then the kernel places the rank.
-        let _ = sched_setaffinity(None, &set);
+    to(cores.get(place..=place).unwrap_or_default());
+}
+
+/// Binds the calling thread, and those that it starts from now on, to a rank's share of the cores: one of as many equal
+/// parts as there are ranks, or the core of [`to_own_core`] where ranks are more.
+pub fn to_share(cores: &[usize], rank: u32, ranks: u32) {
+    let (rank, ranks) = (rank as usize, ranks.max(1) as usize);
+    let edge = |rank: usize| rank * cores.len() / ranks;
+    let share = edge(rank)..edge(rank + 1).max(edge(rank) + 1);
+    to(cores.get(share).unwrap_or_default());
+}
+
+fn to(cores: &[usize]) {
+    if cores.is_empty() {
+        return;
     }
+    let mut set = CpuSet::new();
+    cores.iter().for_each(|core| set.set(*core));
+    // A container may forbid it; then the kernel places the rank.
+    let _ = sched_setaffinity(None, &set);
 }

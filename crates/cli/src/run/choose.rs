@@ -36,6 +36,18 @@ pub fn choose(
     let schedules = Schedule::ALL
         .into_iter()
         .filter(|it| schedule.is_none_or(|wanted| wanted == *it));
+    // Of ways of which no time is known, the most like the one that would be taken freely.
+    communicator.set_way(None);
+    let usual = communicator.way(request).ok();
+    let unlike = |way: &Way| {
+        usual.map(|usual| {
+            (
+                way.transfer != usual.transfer,
+                way.protocol != usual.protocol,
+                way.schedule != usual.schedule,
+            )
+        })
+    };
     let mut best: Option<(f64, Way)> = None;
     for schedule in schedules {
         for transfer in Transfer::ALL {
@@ -60,7 +72,10 @@ pub fn choose(
                 }
                 let time = profile.predict(request, &way, place);
                 let time = time.unwrap_or(f64::INFINITY);
-                if best.is_none_or(|(least, _)| time < least) {
+                let better = best.is_none_or(|(least, kept)| {
+                    time < least || time == least && unlike(&way) < unlike(&kept)
+                });
+                if better {
                     best = Some((time, way));
                 }
             }

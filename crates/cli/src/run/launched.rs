@@ -54,6 +54,11 @@ pub fn run(
     let profile = Arc::new(job::profile(arguments.profile.as_deref())?);
     let mut hosts = join(arguments, environment, launched, &spec, &profile, output)?;
     check_hosts(&spec, &hosts)?;
+    if spec.bind {
+        // What carries its data to other hosts is started later, and shares its cores.
+        let (place, sharing) = hosts.place_among_sharing();
+        bind::to_share(&bind::cores(), place, sharing);
+    }
     let mut reached = hosts.reached().clone();
     let mut progress = Progress::new(if rank == 0 { spec.sizes.len() } else { 0 });
     // By their present ranks, the former ones.

@@ -45,6 +45,11 @@ pub trait Bootstrap: Send {
         }
     }
 
+    /// Ranks that may want the same cores as this one, itself among them.
+    fn sharing_cores(&self) -> u32 {
+        self.ranks()
+    }
+
     /// What carries FIFOs to ranks that are reached by [`Transport::Net`]; there is one if there are such.
     fn network(&mut self) -> Option<&mut dyn Network> {
         None
