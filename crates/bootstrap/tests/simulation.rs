@@ -130,6 +130,8 @@ fn in_a_ring() -> (Member<Infos>, Conn) {
         fingerprint: [0; 32],
         host: 0,
         host_name: "host".to_owned(),
+        machine: 0,
+        cores: Vec::new(),
         process: 1,
         device: String::new(),
         address,
