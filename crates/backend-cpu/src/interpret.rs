@@ -64,12 +64,12 @@ fn wait(parts: &mut [Part<'_, Program>], surroundings: &mut Surroundings<'_>) ->
     let (connections, registered) = (&mut *surroundings.connections, surroundings.registered);
     let launch = surroundings.launch;
     // Asked only when nothing goes on, so what is waited for does not change.
-    let waiting = std::cell::Cell::new(first_wait(parts));
+    let waiting = std::cell::Cell::new(first_wait(parts, connections));
     surroundings.supervisor.wait(
         &mut || {
             let stuck = pass_all(parts, connections, registered, launch) == Pass::Stuck;
             if stuck {
-                waiting.set(first_wait(parts));
+                waiting.set(first_wait(parts, connections));
             }
             !stuck
         },
@@ -77,19 +77,26 @@ fn wait(parts: &mut [Part<'_, Program>], surroundings: &mut Surroundings<'_>) ->
     )
 }
 
-/// What the first lane that has not ended waits for.
-fn first_wait(parts: &[Part<'_, Program>]) -> Waiting {
-    let lanes = parts.iter().flat_map(|part| {
-        let lanes = part.program.lanes.iter();
-        lanes.map(|lane| (&part.program.steps, lane))
+/// What the first lane that has not ended waits for. What has come already is not it: its sender may have ended since.
+fn first_wait(parts: &[Part<'_, Program>], connections: &mut Connections) -> Waiting {
+    let mut waits = parts.iter().filter_map(|part| match part.program.protocol {
+        Protocol::Simple => unmet_of::<Simple>(part.program, connections),
+        Protocol::Ll => unmet_of::<LowLatency>(part.program, connections),
+        Protocol::Ll128 => unmet_of::<LowLatency128>(part.program, connections),
     });
-    let mut steps = lanes
-        .filter(|(_, lane)| !lane.is_done())
-        .map(|(steps, lane)| &steps[lane.at as usize]);
-    let waiting = steps.find_map(|step| step.waiting.first().copied());
-    waiting.unwrap_or(Waiting::Signal {
+    waits.next().unwrap_or(Waiting::Signal {
         from: 0,
         channel: 0,
+    })
+}
+
+fn unmet_of<P: Wired>(program: &Program, connections: &mut Connections) -> Option<Waiting> {
+    let mut wires = P::ends(connections);
+    let mut lanes = program.lanes.iter().filter(|lane| !lane.is_done());
+    lanes.find_map(|lane| {
+        let step = &program.steps[lane.at as usize];
+        let at = wires.unmet(step)?;
+        step.waiting.get(at).copied()
     })
 }
 
@@ -255,26 +262,36 @@ impl<P: Wired> Wires<'_, P> {
     /// Whether everything that a step needs is there.
     #[inline(always)]
     fn is_ready(&mut self, step: &Step) -> bool {
+        self.unmet(step).is_none()
+    }
+
+    /// The first of what a step waits for ([`Step::waiting`]) that has not come.
+    #[inline(always)]
+    fn unmet(&mut self, step: &Step) -> Option<usize> {
+        let mut at = 0;
         for wait in &step.waits[..usize::from(step.wait_count)] {
             if !self.counts[*wait as usize].has_come() {
-                return false;
+                return Some(at);
             }
+            at += 1;
         }
         for source in &step.sources[..usize::from(step.source_count)] {
-            if let Place::Fifo(place) = source
-                && !self.ends.receivers[*place as usize].is_complete(step.bytes)
-            {
-                return false;
+            if let Place::Fifo(place) = source {
+                if !self.ends.receivers[*place as usize].is_complete(step.bytes) {
+                    return Some(at);
+                }
+                at += 1;
             }
         }
         for destination in &step.destinations[..usize::from(step.destination_count)] {
-            if let Place::Fifo(place) = destination
-                && !self.ends.senders[*place as usize].is_free()
-            {
-                return false;
+            if let Place::Fifo(place) = destination {
+                if !self.ends.senders[*place as usize].is_free() {
+                    return Some(at);
+                }
+                at += 1;
             }
         }
-        true
+        None
     }
 
     /// Runs a step that is ready; answers whether the memory of other processes could be accessed.

@@ -1,9 +1,12 @@
 //! The state machines of the bootstrap, many at a time and under faults.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
+use bootstrap::member::Meeting;
 use bootstrap::simulation::scale;
 use bootstrap::simulation::scenario::{Fault, Outcome, Scenario};
+use bootstrap::{Action, Conn, Ending, Infos, Member, PeerInfo, Place, Timing};
 
 #[test]
 fn each_rank_sends_as_many_messages_as_there_are_others() {
@@ -115,6 +118,88 @@ fn who_is_killed_or_stopped_before_all_have_met_is_named() {
             heard.iter().all(|(rank, _)| *rank == 3),
             "{fault:?}: {heard:?}"
         );
+    }
+}
+
+/// A rank of two whose ring is closed as far as it can see, at time zero.
+fn in_a_ring() -> (Member<Infos>, Conn) {
+    let address = SocketAddr::from(([127, 0, 0, 1], 1));
+    let info = PeerInfo {
+        rank: 0,
+        version: "1".to_owned(),
+        fingerprint: [0; 32],
+        host: 0,
+        host_name: "host".to_owned(),
+        machine: 0,
+        cores: Vec::new(),
+        process: 1,
+        device: String::new(),
+        address,
+        nics: Vec::new(),
+    };
+    let place = Place {
+        rank: 0,
+        ranks: 2,
+        meeting: Meeting::Known(address),
+        listens: address,
+        version: info.version.clone(),
+        name: info.place(),
+    };
+    let infos = Infos::new(info, 2);
+    let own = infos.own_block();
+    let mut member = Member::new(place, Timing::default(), infos, own);
+    let Some(Action::Connect { conn, .. }) = member.poll_action() else {
+        panic!("it does not connect to the next one");
+    };
+    member.connected(conn, Duration::ZERO);
+    (member, conn)
+}
+
+#[test]
+fn a_rank_that_was_stopped_blames_itself_and_one_that_was_not_its_neighbour() {
+    let second = Duration::from_secs;
+    let (mut stopped, conn) = in_a_ring();
+    stopped.tick(second(1));
+    stopped.tick(second(40));
+    // The other may have been stopped with it.
+    assert_eq!((stopped.failure(), stopped.own_stop()), (None, None));
+    stopped.closed(conn, &Ending::Ended, second(41));
+    let failure = stopped.failure().unwrap();
+    assert_eq!(stopped.own_stop().as_ref(), Some(failure));
+    assert_eq!(failure.rank, 0);
+    assert!(failure.what.contains("did not run for 39 s"), "{failure}");
+
+    let (mut awake, _) = in_a_ring();
+    for at in 1..=15 {
+        assert_eq!(awake.failure(), None);
+        awake.tick(second(at));
+    }
+    let failure = awake.failure().unwrap();
+    assert!(failure.rank == 1 && awake.own_stop().is_none(), "{failure}");
+
+    // After a stop the other has its time anew, and no more.
+    let (mut alone, _) = in_a_ring();
+    for at in 40..55 {
+        alone.tick(second(at));
+        assert_eq!(alone.failure(), None);
+    }
+    alone.tick(second(55));
+    assert_eq!(alone.failure().unwrap().rank, 1);
+}
+
+#[test]
+fn a_machine_may_sleep() {
+    for at in 1..50 {
+        let pause = |rank| (Duration::from_millis(at * 10), Fault::Pause(rank, 40_000));
+        let scenario = Scenario {
+            ranks: 6,
+            roots: 2,
+            faults: (0..6).map(pause).collect(),
+            seed: at,
+        };
+        for (outcome, _) in scenario.run().unwrap() {
+            assert_eq!(outcome, Outcome::Done, "after {at}0 ms");
+        }
     }
 }
 

@@ -183,15 +183,17 @@ impl Error {
 
     /// Whether it may come of the end of another rank of which nobody has told yet: its memory is gone, its connections
     /// are refused.
-    const fn may_be_an_echo(&self) -> bool {
-        matches!(
-            self,
+    fn may_be_an_echo(&self) -> bool {
+        use shared_memory::Error::{Foreign, Open};
+        match self {
+            // Memory that cannot be made is this rank's own trouble.
+            Self::Memory { source, .. } => matches!(**source, Open { .. } | Foreign { .. }),
             Self::Disconnected { .. }
-                | Self::Unreachable { .. }
-                | Self::Memory { .. }
-                | Self::Bootstrap { .. }
-                | Self::Machine { .. }
-        )
+            | Self::Unreachable { .. }
+            | Self::Bootstrap { .. }
+            | Self::Machine { .. } => true,
+            _ => false,
+        }
     }
 
     /// The error that a rank gives up with, after it told the others: this one, or what it comes of if that is told

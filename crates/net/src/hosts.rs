@@ -15,11 +15,12 @@ use net_plugin::Wanted as WantedPlugin;
 use shared_memory::Bell;
 use shared_memory::fifo::relay::{Inflow, Outflow};
 
+use crate::doorkeeper::Doorkeeper;
 use crate::fabric::{self, Agreed, Fabric, Own};
 use crate::host::Host;
 use crate::proxy::thread::{Common, Proxy, Way, bell};
 use crate::reach::{Reached, agree, reached};
-use crate::regroup::Survivor;
+use crate::regroup::{Home, Survivor};
 
 /// How a rank joins.
 #[derive(Debug)]
@@ -66,9 +67,13 @@ pub struct Hosts {
     transports: Vec<Transport>,
     reached: Reached,
     key: Key,
+    /// How often ranks have been lost, and how often it was split.
     generation: u64,
+    splits: u64,
     base: Arc<Base>,
-    gathering: TcpListener,
+    home: Arc<Home>,
+    /// By rank: which it was when all met.
+    members: Vec<u32>,
     spare_cores: bool,
     /// Before the service, for what was posted is sent before this rank says that it is done.
     proxies: Vec<Proxy>,
@@ -114,7 +119,8 @@ pub(crate) struct Ring {
     pub meeting: Meeting,
     pub roots: Vec<(u32, TcpListener)>,
     pub listener: TcpListener,
-    pub generation: u64,
+    /// Where this rank is found, which ranks its members were when all met, and how often ranks have been lost since.
+    pub home: Option<(Arc<Home>, Vec<u32>, u64)>,
 }
 
 impl Hosts {
@@ -150,7 +156,7 @@ impl Hosts {
                 meeting: options.meeting,
                 roots: options.roots,
                 listener,
-                generation: 0,
+                home: None,
             },
         )
     }
@@ -182,7 +188,7 @@ impl Hosts {
             address: base.interfaces[0].address,
             nics: addresses.map_err(system)?,
         };
-        // Those that go on after a failure gather where the rank listened before.
+        // Those that go on after a failure gather where the rank listens at first.
         let gathering = ring.listener.try_clone().map_err(system)?;
         let service = Service::join(Config {
             key: ring.key.clone(),
@@ -195,6 +201,15 @@ impl Hosts {
         });
         let service = service.map_err(|error| of_service(rank, error))?;
         let infos = service.infos();
+        let (home, members, generation) = ring.home.unwrap_or_else(|| {
+            let home = Home {
+                rank,
+                infos: infos.clone(),
+                key: ring.key.clone(),
+                listener: gathering,
+            };
+            (Arc::new(home), (0..ranks).collect(), 0)
+        });
         let trial = agree(&service, &infos, rank, base.share_memory, base.timing.join)?;
         let mut agreed = if trial.any_far {
             fabric::agree(&base.plugin, &service, &infos, rank, base.timing.join)?
@@ -217,9 +232,11 @@ impl Hosts {
             transports: trial.transports,
             reached,
             key: ring.key,
-            generation: ring.generation,
+            generation,
+            splits: 0,
             base,
-            gathering,
+            home,
+            members,
             spare_cores: threads <= cores,
             proxies: Vec::new(),
             fabric,
@@ -246,7 +263,7 @@ impl Hosts {
         let told = postcard::to_allocvec(&(colour, order, address)).unwrap_or_default();
         let all = self.service()?.exchange(told, self.base.timing.join);
         let all = all.map_err(|error| of_service(rank, error))?;
-        self.generation += 1;
+        self.splits += 1;
         if colour < 0 {
             return Ok(None);
         }
@@ -267,7 +284,7 @@ impl Hosts {
             .position(|(_, it, _)| *it == rank)
             .unwrap_or(0);
         let (_, _, next) = members[(place + 1) % members.len()];
-        let key = self.key.child(&format!("split {colour}"), self.generation);
+        let key = self.key.child(&format!("split {colour}"), self.splits);
         let ring = Ring {
             rank: place as u32,
             ranks: members.len() as u32,
@@ -275,30 +292,34 @@ impl Hosts {
             meeting: Meeting::Known(next),
             roots: Vec::new(),
             listener,
-            generation: 0,
+            home: None,
         };
         Self::meet(Arc::clone(&self.base), ring).map(Some)
     }
 
-    /// By what this rank can go on should others fail. To be taken before the communicator is made.
+    /// By what this rank can go on should others fail. To be taken before the communicator is made, and kept while it works.
     ///
     /// # Errors
-    /// There is no descriptor left.
+    /// There is no descriptor or thread left.
     pub fn survivor(&self) -> Result<Survivor, Error> {
-        let listener = self
-            .gathering
-            .try_clone()
-            .map_err(|error| Error::Bootstrap {
+        let (home, members) = (Arc::clone(&self.home), self.members.clone());
+        // At first nobody can be too late.
+        let doorkeeper = if self.generation == 0 {
+            None
+        } else {
+            let kept = Doorkeeper::start(Arc::clone(&home), members.clone(), self.generation);
+            Some(kept.map_err(|error| Error::Bootstrap {
                 rank: self.rank,
                 why: error.to_string(),
-            })?;
+            })?)
+        };
         Ok(Survivor {
-            rank: self.rank,
-            infos: self.infos.clone(),
-            key: self.key.clone(),
+            home,
+            members,
             generation: self.generation,
             base: Arc::clone(&self.base),
-            listener,
+            alarm: self.service()?.alarm(),
+            doorkeeper,
         })
     }
 
@@ -421,6 +442,7 @@ impl Network for Hosts {
             rank: self.rank,
             places: self.infos.iter().map(PeerInfo::place).collect(),
             alarm: service.alarm(),
+            timing: self.base.timing,
             bell: self.bell.clone(),
             own_bell,
             alarms: Arc::clone(&self.alarms),

@@ -5,8 +5,9 @@
 //! communicator. The engine and the backend see FIFOs of their own process only; a thread per NIC ([`proxy`]) takes
 //! slots from them and brings what comes.
 //!
-//! In reading order: [`host`], [`hosts`], [`proxy`], [`fabric`], [`regroup`].
+//! In reading order: [`host`], [`hosts`], [`proxy`], [`fabric`], [`regroup`] with its `doorkeeper`.
 
+mod doorkeeper;
 pub mod fabric;
 pub mod host;
 pub mod hosts;

@@ -1,9 +1,10 @@
 //! Going on after a failure: the ranks that are left gather at the lowest of them, and become a communicator of their own.
 //!
-//! Every rank still listens where it did when all met. The lowest rank that is not known to be lost waits until all
-//! others that are not have come, or have had their time; then it tells those that came who they are. A rank whose
-//! process is gone refuses connections, which proves that it is lost. If others are missing that may be alive, those that
-//! gathered go on only if they are more than half: otherwise two groups could both go on.
+//! Every rank listens for its whole life where it did when all met ([`Home`]). The lowest rank that is not known to be
+//! lost waits until all others that are not have come, or have had their time; then it tells those that came who they
+//! are. A rank whose process is gone refuses connections, which proves that it is lost. If others are missing that may be
+//! alive, those that gathered go on only if they are more than half: otherwise two groups could both go on. Whoever comes
+//! when the others have gone on without it is told so ([`doorkeeper`](crate::doorkeeper)).
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -13,10 +14,12 @@ use std::time::{Duration, Instant};
 use bootstrap::machine::Ending;
 use bootstrap::member::Meeting;
 use bootstrap::socket::blocking::Connection;
+use bootstrap::socket::service::Alarm;
 use bootstrap::{Key, Kind, PeerInfo};
-use executor::Error;
+use executor::{Error, Failure};
 use serde::{Deserialize, Serialize};
 
+use crate::doorkeeper::Doorkeeper;
 use crate::hosts::{Base, Hosts, Ring};
 
 /// How long somebody who connects may take to prove that it belongs to the job.
@@ -28,90 +31,140 @@ const MOMENT: Duration = Duration::from_secs(4);
 /// Between two looks whether somebody has come.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// A rank that can go on.
+/// Where a rank's process is found for its whole life, whatever communicator it is in.
 #[derive(Debug)]
+pub(crate) struct Home {
+    /// The rank that it was when all met.
+    pub rank: u32,
+    /// What all said of themselves then.
+    pub infos: Vec<PeerInfo>,
+    pub key: Key,
+    pub listener: TcpListener,
+}
+
+impl Home {
+    /// What those know that gather.
+    pub fn gather_key(&self) -> Key {
+        self.key.child("gather", 0)
+    }
+}
+
+/// A rank that can go on.
 pub struct Survivor {
-    pub(crate) rank: u32,
-    pub(crate) infos: Vec<PeerInfo>,
-    pub(crate) key: Key,
+    pub(crate) home: Arc<Home>,
+    /// By their present ranks, the first ranks of all members.
+    pub(crate) members: Vec<u32>,
     pub(crate) generation: u64,
     pub(crate) base: Arc<Base>,
-    pub(crate) listener: TcpListener,
+    pub(crate) alarm: Alarm,
+    pub(crate) doorkeeper: Option<Doorkeeper>,
 }
 
 /// Before a leader is asked again that turned this rank away.
 const AGAIN: Duration = Duration::from_millis(50);
 
-/// What a rank says when it comes.
+/// What a rank says when it comes. Ranks are those of the beginning.
 #[derive(Debug, Serialize, Deserialize)]
-struct Come {
-    rank: u32,
+pub(crate) struct Come {
+    pub rank: u32,
     /// Where the one before it in the new ring connects to.
     ring: SocketAddr,
+    /// How often it has gathered.
+    generation: u64,
 }
 
-/// Who goes on, by their ranks before, with where they listen now.
-type Gathered = Vec<(u32, SocketAddr)>;
+/// Who goes on, by their first ranks.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Gathered {
+    pub generation: u64,
+    /// With where they listen now.
+    pub members: Vec<(u32, SocketAddr)>,
+}
 
 impl Survivor {
+    /// What happened to this rank, if it did not run for so long that the others must have given it up. It is the one that
+    /// is lost then, and does not go on.
+    pub fn own_stop(&self) -> Option<Failure> {
+        let failure = self.alarm.own_stop()?;
+        Some(Failure {
+            rank: failure.rank,
+            what: failure.what,
+        })
+    }
+
     /// Gathers with the others that are left, and joins them. `lost` is the rank that is known to have failed. Gives the
-    /// new bootstrap, and the former ranks of its members in their new order.
+    /// new bootstrap, and by the ranks of its members those that they had when all met.
+    ///
+    /// Should another one be lost meanwhile, those that are left gather again.
     ///
     /// # Errors
-    /// Too few are left, or they do not find each other.
-    pub fn regroup(self, lost: u32) -> Result<(Hosts, Vec<u32>), Error> {
-        let rank = self.rank;
+    /// Too few are left, they do not find each other, or went on without this one.
+    pub fn regroup(mut self, lost: u32) -> Result<(Hosts, Vec<u32>), Error> {
+        self.doorkeeper = None;
+        let rank = self.home.rank;
         let refused = |why: String| Error::Bootstrap { rank, why };
-        let listener = self
-            .base
-            .listen()
-            .map_err(|error| refused(error.to_string()))?;
-        let ring = listener
-            .local_addr()
-            .map_err(|error| refused(error.to_string()))?;
-        let generation = self.generation + 1;
-        let key = self.key.child("regroup", generation);
-        let mut suspects = vec![lost];
+        let mut suspect = self.members.get(lost as usize).copied();
+        let mut failed = None;
+        for _ in 0..self.members.len() {
+            let listener = self.base.listen();
+            let listener = listener.map_err(|error| refused(error.to_string()))?;
+            let ring = listener.local_addr();
+            let ring = ring.map_err(|error| refused(error.to_string()))?;
+            let Gathered {
+                generation,
+                members,
+            } = self.gather(suspect, ring)?;
+            let place = members.iter().position(|(it, _)| *it == rank);
+            let place = place.ok_or_else(|| {
+                refused("the other ranks went on without this one, for it came too late".to_owned())
+            })?;
+            let (_, next) = members[(place + 1) % members.len()];
+            self.generation = generation;
+            self.members = members.iter().map(|(rank, _)| *rank).collect();
+            let ring = Ring {
+                rank: place as u32,
+                ranks: members.len() as u32,
+                key: self.home.key.child("regroup", generation),
+                meeting: Meeting::Known(next),
+                roots: Vec::new(),
+                listener,
+                home: Some((Arc::clone(&self.home), self.members.clone(), generation)),
+            };
+            match Hosts::meet(Arc::clone(&self.base), ring) {
+                Ok(hosts) => return Ok((hosts, self.members)),
+                Err(error) => {
+                    suspect = match &error {
+                        Error::Aborted { failure, .. } => {
+                            self.members.get(failure.rank as usize).copied()
+                        }
+                        _ => None,
+                    };
+                    failed = Some(error);
+                }
+            }
+        }
+        Err(failed.unwrap_or_else(|| refused("no rank is left".to_owned())))
+    }
+
+    /// Finds the one that leads, or leads.
+    fn gather(&self, suspect: Option<u32>, ring: SocketAddr) -> Result<Gathered, Error> {
+        let rank = self.home.rank;
         // A rank that others take for lost may itself be left.
-        suspects.retain(|it| *it != rank);
-        let mut gathered = None;
-        for leader in 0..self.infos.len() as u32 {
+        let mut suspects: Vec<u32> = suspect.into_iter().filter(|it| *it != rank).collect();
+        for leader in self.members.iter().copied() {
             if suspects.contains(&leader) {
                 continue;
             }
             if leader == rank {
-                gathered = Some(self.lead(&key, &suspects, ring)?);
-                break;
+                return self.lead(&suspects, ring);
             }
-            match self.follow(&key, leader, ring) {
-                Some(said) => {
-                    gathered = Some(said);
-                    break;
-                }
+            match self.follow(leader, ring) {
+                Some(said) => return Ok(said),
                 None => suspects.push(leader),
             }
         }
-        let gathered =
-            gathered.ok_or_else(|| refused("no other rank is left that leads".to_owned()))?;
-        let place = gathered.iter().position(|(it, _)| *it == rank);
-        let place = place.ok_or_else(|| {
-            refused("the other ranks went on without this one, for it came too late".to_owned())
-        })?;
-        let (_, next) = gathered[(place + 1) % gathered.len()];
-        let members: Vec<u32> = gathered.iter().map(|(rank, _)| *rank).collect();
-        let hosts = Hosts::meet(
-            Arc::clone(&self.base),
-            Ring {
-                rank: place as u32,
-                ranks: gathered.len() as u32,
-                key,
-                meeting: Meeting::Known(next),
-                roots: Vec::new(),
-                listener,
-                generation,
-            },
-        )?;
-        Ok((hosts, members))
+        let why = "no other rank is left that leads".to_owned();
+        Err(Error::Bootstrap { rank, why })
     }
 
     /// How long ranks are waited for that may not have noticed yet.
@@ -119,20 +172,18 @@ impl Survivor {
         2 * self.base.timing.silence
     }
 
-    fn lead(&self, key: &Key, suspects: &[u32], ring: SocketAddr) -> Result<Gathered, Error> {
-        let refused = |why: String| Error::Bootstrap {
-            rank: self.rank,
-            why,
-        };
-        let nonblocking = self.listener.set_nonblocking(true);
+    fn lead(&self, suspects: &[u32], ring: SocketAddr) -> Result<Gathered, Error> {
+        let own = self.home.rank;
+        let refused = |why: String| Error::Bootstrap { rank: own, why };
+        let (key, listener) = (self.home.gather_key(), &self.home.listener);
+        let nonblocking = listener.set_nonblocking(true);
         nonblocking.map_err(|error| refused(error.to_string()))?;
         let until = Instant::now() + self.patience();
         let mut come: Vec<(Come, Connection)> = Vec::new();
-        let own = self.rank;
-        let all = 0..self.infos.len() as u32;
         let missing = |come: &[(Come, Connection)]| -> Vec<u32> {
             let here = |rank: &u32| *rank == own || come.iter().any(|(it, _)| it.rank == *rank);
-            all.clone().filter(|rank| !here(rank)).collect()
+            let all = self.members.iter().copied();
+            all.filter(|rank| !here(rank)).collect()
         };
         // Whoever is suspected may be left all the same, and gets a moment.
         let moment = Instant::now() + MOMENT;
@@ -149,34 +200,31 @@ impl Survivor {
             if !missing(&come).iter().any(awaited) {
                 break;
             }
-            let Ok((stream, _)) = self.listener.accept() else {
+            let Ok((stream, _)) = listener.accept() else {
                 std::thread::sleep(LOOK);
                 continue;
             };
-            // Connections of the communicator that failed know another key.
-            let Ok(mut connection) = Connection::accept(stream, key, PROOF_TIME) else {
+            let Some((said, mut connection)) = hear(stream, &key) else {
                 continue;
             };
-            let said = connection.receive(PROOF_TIME).ok();
-            let said = said.and_then(|it| postcard::from_bytes::<Come>(&it).ok());
-            let Some(said) = said.filter(|it| connection.kind() == Kind::Regroup && it.rank != own)
-            else {
+            if said.rank == own || !self.members.contains(&said.rank) {
+                // It hears that they went on without it.
+                let _ = connection.send(&told(&self.present()));
                 continue;
-            };
+            }
             come.retain(|(it, _)| it.rank != said.rank);
             come.push((said, connection));
         }
         let missing = missing(&come);
-        let members = come.len() + 1;
+        let (members, all) = (come.len() + 1, self.members.len());
         let alive: Vec<u32> = missing
             .into_iter()
             .filter(|it| !self.is_gone(*it))
             .collect();
-        if !alive.is_empty() && members * 2 <= self.infos.len() {
+        if !alive.is_empty() && members * 2 <= all {
             return Err(refused(format!(
-                "{members} of {} ranks are left, and the others ({}) may be alive and only cut off; more than half must be \
-                 left to go on",
-                self.infos.len(),
+                "{members} of {all} ranks are left, and the others ({}) may be alive and only cut off; more than half must \
+                 be left to go on",
                 alive
                     .iter()
                     .map(u32::to_string)
@@ -184,10 +232,14 @@ impl Survivor {
                     .join(", ")
             )));
         }
-        let mut gathered: Gathered = come.iter().map(|(it, _)| (it.rank, it.ring)).collect();
-        gathered.push((own, ring));
-        gathered.sort_unstable_by_key(|(rank, _)| *rank);
-        let told = postcard::to_allocvec(&gathered).unwrap_or_default();
+        let theirs = come.iter().map(|(it, _)| it.generation);
+        let mut gathered = Gathered {
+            generation: theirs.fold(self.generation, u64::max) + 1,
+            members: come.iter().map(|(it, _)| (it.rank, it.ring)).collect(),
+        };
+        gathered.members.push((own, ring));
+        gathered.members.sort_unstable_by_key(|(rank, _)| *rank);
+        let told = told(&gathered);
         for (_, connection) in &mut come {
             // One that is lost meanwhile makes the new ring fail, and is named then.
             let _ = connection.send(&told);
@@ -195,18 +247,23 @@ impl Survivor {
         Ok(gathered)
     }
 
+    /// The members as they are, for whoever is none of them.
+    fn present(&self) -> Gathered {
+        present(&self.home, &self.members, self.generation)
+    }
+
     /// Whether a rank's process is gone for certain: its host answers, and nobody listens.
     fn is_gone(&self, rank: u32) -> bool {
-        let address = self.infos[rank as usize].address;
+        let address = self.home.infos[rank as usize].address;
         let connected = TcpStream::connect_timeout(&address, PROOF_TIME);
         connected.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
     }
 
     /// Goes to a leader; nothing if it is lost too.
-    fn follow(&self, key: &Key, leader: u32, ring: SocketAddr) -> Option<Gathered> {
+    fn follow(&self, leader: u32, ring: SocketAddr) -> Option<Gathered> {
         let until = Instant::now() + self.patience() + PROOF_TIME;
         while Instant::now() < until {
-            match self.ask(key, leader, ring, until) {
+            match self.ask(leader, ring, until) {
                 Ok(gathered) => return Some(gathered),
                 Err(Ending::Refused(_)) => return None,
                 // The leader may not have noticed yet, so that what failed still listens there.
@@ -216,23 +273,40 @@ impl Survivor {
         None
     }
 
-    fn ask(
-        &self,
-        key: &Key,
-        leader: u32,
-        ring: SocketAddr,
-        until: Instant,
-    ) -> Result<Gathered, Ending> {
-        let address = self.infos[leader as usize].address;
+    fn ask(&self, leader: u32, ring: SocketAddr, until: Instant) -> Result<Gathered, Ending> {
+        let address = self.home.infos[leader as usize].address;
+        let key = self.home.gather_key();
         let left = || until.saturating_duration_since(Instant::now());
-        let mut connection = Connection::open(address, key, Kind::Regroup, left())?;
+        let mut connection = Connection::open(address, &key, Kind::Regroup, left())?;
         let broken = |error: postcard::Error| Ending::Broken(error.to_string());
         let come = Come {
-            rank: self.rank,
+            rank: self.home.rank,
             ring,
+            generation: self.generation,
         };
         connection.send(&postcard::to_allocvec(&come).map_err(broken)?)?;
         let said = connection.receive(left())?;
         postcard::from_bytes(&said).map_err(broken)
     }
+}
+
+/// Who came, if it belongs to the job. Connections of a communicator know another key.
+pub(crate) fn hear(stream: TcpStream, key: &Key) -> Option<(Come, Connection)> {
+    let mut connection = Connection::accept(stream, key, PROOF_TIME).ok()?;
+    let said = connection.receive(PROOF_TIME).ok()?;
+    let come = postcard::from_bytes(&said).ok()?;
+    (connection.kind() == Kind::Regroup).then_some((come, connection))
+}
+
+/// The members of a communicator, for whoever is none of them.
+pub(crate) fn present(home: &Home, members: &[u32], generation: u64) -> Gathered {
+    let address = |rank: &u32| (*rank, home.infos[*rank as usize].address);
+    Gathered {
+        generation,
+        members: members.iter().map(address).collect(),
+    }
+}
+
+pub(crate) fn told(gathered: &Gathered) -> Vec<u8> {
+    postcard::to_allocvec(gathered).unwrap_or_default()
 }

@@ -1,6 +1,6 @@
 //! Communicators over TCP: ranks of one process that take themselves for several hosts.
 
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
 
@@ -244,5 +244,35 @@ fn a_communicator_splits_by_colour_in_the_order_asked_for() {
         let mut sum = [rank];
         whole.all_reduce_in_place(&mut sum, Reduction::Sum).unwrap();
         assert_eq!(sum, [10]);
+    });
+}
+
+#[test]
+fn a_rank_that_comes_too_late_hears_that_the_others_went_on() {
+    let barrier = Barrier::new(3);
+    each(options(3, |rank| rank.to_string()), |rank, hosts| {
+        let hosts = hosts.unwrap();
+        let survivor = hosts.survivor().unwrap();
+        barrier.wait();
+        drop(hosts);
+        if rank == 2 {
+            // Until the others have gathered.
+            barrier.wait();
+            let refused = survivor.regroup(0).err().unwrap().to_string();
+            assert!(refused.contains("went on without this one"), "{refused}");
+            barrier.wait();
+            return;
+        }
+        let (hosts, members) = survivor.regroup(2).unwrap();
+        assert_eq!(members, [0, 1]);
+        let survivor = hosts.survivor().unwrap();
+        barrier.wait();
+        barrier.wait();
+        let backend = Cpu::new(Arc::new(Profile::default()));
+        let mut left = Communicator::join(backend, Box::new(hosts), &settings()).unwrap();
+        let mut sum = [rank + 1];
+        left.all_reduce_in_place(&mut sum, Reduction::Sum).unwrap();
+        assert_eq!(sum, [3]);
+        drop(survivor);
     });
 }

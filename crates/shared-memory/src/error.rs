@@ -20,6 +20,18 @@ pub enum Error {
         /// Bytes of memory and swap that the machine has.
         machine_bytes: u64,
     },
+    /// More bytes than a file of this process may have.
+    #[error(
+        "shared memory {name:?}: {bytes} bytes asked for, but files of this process may have {limit} bytes (RLIMIT_FSIZE); raise it (ulimit -f)"
+    )]
+    FileLimit {
+        /// What the memory was for.
+        name: String,
+        /// Bytes asked for.
+        bytes: u64,
+        /// Bytes that are allowed.
+        limit: u64,
+    },
     /// The kernel gave no memory.
     #[error("shared memory {name:?}: cannot {action} {bytes} bytes: {source}")]
     Memory {

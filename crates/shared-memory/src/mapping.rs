@@ -12,6 +12,7 @@ use std::str::FromStr;
 use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
+use rustix::process::{Resource, getrlimit};
 
 use crate::error::Error;
 
@@ -62,6 +63,15 @@ impl Mapping {
             .filter(char::is_ascii_graphic)
             .take(200)
             .collect();
+        // Beyond this limit the kernel does not refuse, it kills.
+        let limit = getrlimit(Resource::Fsize).current;
+        if limit.is_some_and(|limit| bytes as u64 > limit) {
+            return Err(Error::FileLimit {
+                name: name.to_owned(),
+                bytes: bytes as u64,
+                limit: limit.unwrap_or_default(),
+            });
+        }
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let file = rustix::fs::memfd_create(shown, flags).map_err(fail("make a file of"))?;
         rustix::fs::ftruncate(&file, bytes as u64).map_err(fail("make a file of"))?;

@@ -1,9 +1,12 @@
 //! Communicators from outside: mistakes, failures, and collectives in the background.
 
+use std::sync::Mutex;
 use std::time::Duration;
 
 use backend_cpu::Cpu;
-use executor::{Communicator, Error, Reduction, Settings};
+use executor::{Communicator, Error, Reduction, Settings, Way};
+use plan::Protocol;
+use plan::program::{Schedule, Transfer};
 
 fn settings(longest_wait: Duration) -> Settings {
     Settings {
@@ -92,6 +95,45 @@ fn a_rank_that_leaves_is_named_at_once() {
         let problem = result.expect_err("rank 2 is gone");
         assert!(problem.contains("rank 2"), "{problem}");
     }
+}
+
+/// A rank that has done its part may leave, however far the others are: its data is there although the next rank, which
+/// waits for the one behind it, has not taken it yet.
+#[test]
+fn a_rank_that_is_done_may_leave() {
+    let way = Way {
+        schedule: Schedule::Ring,
+        transfer: Transfer::Fifo,
+        protocol: Protocol::Simple,
+        channels: 1,
+        piece_bytes: 4096,
+    };
+    // More than the FIFO of one rank holds, and no more than those of two do: 12 slots on the way 1 → 2 → 0.
+    let elements = 12 * 4096 / size_of::<u32>();
+    let (gone, left) = std::sync::mpsc::channel::<()>();
+    let (gone, left) = (Mutex::new(Some(gone)), Mutex::new(left));
+    let results = on_all(local(3, LONG), |mut rank| {
+        rank.set_way(Some(way));
+        let mut buffer = vec![rank.rank(); elements];
+        // The FIFOs are made when they are first needed, by both of their ends.
+        rank.reduce_in_place(&mut buffer, Reduction::Sum, 0)?;
+        let number = rank.rank();
+        buffer.fill(number);
+        if number == 0 {
+            let _ = left.lock().expect("no panic").recv();
+            // Long enough for rank 2 to look whether rank 1 is still there.
+            std::thread::sleep(Duration::from_millis(300));
+        }
+        rank.reduce_in_place(&mut buffer, Reduction::Sum, 0)?;
+        if number == 1 {
+            drop(rank);
+            drop(gone.lock().expect("no panic").take());
+        }
+        Ok::<_, Error>(if number == 0 { buffer } else { Vec::new() })
+    });
+    let results: Result<Vec<Vec<u32>>, Error> = results.into_iter().collect();
+    let results = results.expect("nobody fails");
+    assert!(results[0].iter().all(|sum| *sum == 3));
 }
 
 #[test]

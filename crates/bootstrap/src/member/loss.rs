@@ -9,8 +9,52 @@ use crate::machine::{Action, Ending, group, root_of};
 use crate::message::{Conn, Message};
 
 impl<T: Table> Member<T> {
+    /// A rank of a closed ring is told something at least once a beat. Had it nothing to do for so long that a neighbour is
+    /// given up, it was stopped itself, so it knows nothing of the others: they get their time from now on. If they were
+    /// stopped with it, as when a machine sleeps, all go on. If not, what comes next is that they gave it up.
+    pub(super) fn notice_a_stop(&mut self, now: Duration) {
+        let gap = now.saturating_sub(self.seen);
+        self.seen = now;
+        if gap < self.timing.silence {
+            return;
+        }
+        let sides = [&mut self.next, &mut self.previous];
+        for side in sides.into_iter().flatten().filter(|it| it.open) {
+            side.heard = now;
+            self.stopped = Some((now, gap));
+        }
+    }
+
+    /// What others are told, or hear, of a rank that was stopped.
+    pub(super) fn stop_of(&self, gap: Duration) -> Failure {
+        let what = format!(
+            "{}: it did not run for {:.0} s (it was stopped, or its host slept), so the others gave it up",
+            self.place.name,
+            gap.as_secs_f32()
+        );
+        Failure::new(self.place.rank, what)
+    }
+
+    /// A failure that this rank hears of from others, as it is to be told: soon after it was stopped, the end of its
+    /// connections and that others miss it come of that.
+    pub(super) fn heard_of(&mut self, failure: Failure, connection: bool) -> Failure {
+        let recent = |(at, _): &(Duration, Duration)| self.seen < *at + self.timing.silence;
+        let Some((_, gap)) = self.stopped.filter(recent) else {
+            return failure;
+        };
+        if self.failure.is_none() {
+            self.given_up = true;
+        }
+        if connection || failure.rank == self.place.rank {
+            self.stop_of(gap)
+        } else {
+            failure
+        }
+    }
+
     /// A connection ended.
     pub fn closed(&mut self, conn: Conn, ending: &Ending, now: Duration) {
+        self.notice_a_stop(now);
         let Place { rank, ranks, .. } = self.place;
         for of_next in [true, false] {
             let side = if of_next {
@@ -29,7 +73,8 @@ impl<T: Table> Member<T> {
                     self.name(neighbour),
                     self.place.name
                 );
-                self.fail_as(Failure::new(neighbour, what), None);
+                let failure = self.heard_of(Failure::new(neighbour, what), true);
+                self.fail_as(failure, None);
                 return;
             }
         }
@@ -45,7 +90,8 @@ impl<T: Table> Member<T> {
                     self.name(peer),
                     self.place.name
                 );
-                self.fail_as(Failure::new(peer, what), None);
+                let failure = self.heard_of(Failure::new(peer, what), true);
+                self.fail_as(failure, None);
             }
             Purpose::Peer(_) | Purpose::Unknown(_) | Purpose::Asker(_) => {
                 for askers in self.askers.values_mut() {
@@ -100,6 +146,7 @@ impl<T: Table> Member<T> {
 
     /// Time went by.
     pub fn tick(&mut self, now: Duration) {
+        self.notice_a_stop(now);
         if self.failure.is_some() {
             return;
         }

@@ -126,6 +126,12 @@ pub struct Member<T: Table> {
     /// When which root is tried again.
     retry: Vec<(Duration, usize)>,
     last_refusal: Option<String>,
+    /// When this rank was last told anything.
+    seen: Duration,
+    /// When it went on that had not run for so long that the others may have given it up, and how long that was.
+    stopped: Option<(Duration, Duration)>,
+    /// Whether they did.
+    given_up: bool,
     conns: u32,
     actions: VecDeque<Action<T::Block>>,
 }
@@ -154,6 +160,9 @@ impl<T: Table> Member<T> {
             values: Vec::new(),
             retry: Vec::new(),
             last_refusal: None,
+            seen: Duration::ZERO,
+            stopped: None,
+            given_up: false,
             conns: 0,
             actions: VecDeque::new(),
             place,
@@ -194,6 +203,12 @@ impl<T: Table> Member<T> {
     /// What made the job fail, if anything did.
     pub const fn failure(&self) -> Option<&Failure> {
         self.failure.as_ref()
+    }
+
+    /// What happened to this rank, if it did not run for so long that the others gave it up.
+    pub fn own_stop(&self) -> Option<Failure> {
+        let (_, gap) = self.stopped.filter(|_| self.given_up)?;
+        Some(self.stop_of(gap))
     }
 
     /// Whether a rank said that it is done.
@@ -330,6 +345,7 @@ impl<T: Table> Member<T> {
 
     /// An own connection is open.
     pub fn connected(&mut self, conn: Conn, now: Duration) {
+        self.notice_a_stop(now);
         let rank = self.place.rank;
         if let Some(next) = self.next.as_mut().filter(|it| it.conn == conn) {
             (next.open, next.heard, next.said) = (true, now, now);
@@ -375,6 +391,7 @@ impl<T: Table> Member<T> {
 
     /// A message came.
     pub fn received(&mut self, conn: Conn, message: Message<T::Block>, now: Duration) {
+        self.notice_a_stop(now);
         let of_next = self.next.as_ref().is_some_and(|it| it.conn == conn);
         let of_previous = self.previous.as_ref().is_some_and(|it| it.conn == conn);
         if of_next || of_previous {
@@ -469,7 +486,10 @@ impl<T: Table> Member<T> {
                 block,
             } => self.part(of_next, exchange, origin, block),
             Message::Beat => {}
-            Message::Failed(failure) => self.fail_as(*failure, Some(of_next)),
+            Message::Failed(failure) => {
+                let failure = self.heard_of(*failure, false);
+                self.fail_as(failure, Some(of_next));
+            }
             Message::Left(rank) => self.note_left(rank, Some(of_next)),
             _ => {
                 let Place { rank, ranks, .. } = self.place;

@@ -54,6 +54,8 @@ pub(super) struct Node {
     pub address: SocketAddr,
     pub pipes: BTreeMap<Conn, usize>,
     pub timer: Option<Duration>,
+    /// Until then it is stopped.
+    pub resumes: Duration,
     pub work: Work,
     pub outcome: Option<(Outcome, Duration)>,
 }
@@ -168,6 +170,7 @@ impl World {
                 address: address(node),
                 pipes: BTreeMap::new(),
                 timer: None,
+                resumes: Duration::ZERO,
                 work: Work::Meeting,
                 outcome: None,
             }
@@ -185,6 +188,7 @@ impl World {
                 address: address((ranks + root) as usize),
                 pipes: BTreeMap::new(),
                 timer: None,
+                resumes: Duration::ZERO,
                 work: Work::Meeting,
                 outcome: None,
             });
@@ -251,7 +255,29 @@ impl World {
         Ok(outcomes)
     }
 
+    /// The node that something happens to.
+    fn of(&self, event: &Event) -> Option<usize> {
+        match event {
+            Event::Bytes(pipe, side, _) | Event::Ended(pipe, side, _) => {
+                Some(self.pipes[*pipe].sides[*side].node)
+            }
+            Event::Refused(node, _) | Event::Timer(node) | Event::Start(node) => Some(*node),
+            Event::Fault(_) => None,
+        }
+    }
+
     fn happen(&mut self, event: Event) {
+        if let Some(node) = self.of(&event) {
+            let resumes = self.nodes[node].resumes;
+            if resumes > self.now {
+                // The system keeps everything for a process that is stopped, in order.
+                if matches!(event, Event::Timer(_)) && self.nodes[node].timer == Some(self.now) {
+                    self.nodes[node].timer = Some(resumes);
+                }
+                self.at(resumes, event);
+                return;
+            }
+        }
         match event {
             Event::Start(node) => {
                 if self.nodes[node].state == State::Waiting {

@@ -29,6 +29,11 @@ impl World {
                     }
                 }
             }
+            Fault::Pause(rank, by) => {
+                let resumes = self.now + Duration::from_millis(by);
+                let nodes = self.nodes.iter_mut().filter(|it| it.process == rank);
+                nodes.for_each(|it| it.resumes = resumes);
+            }
             Fault::Cut(pipe) => {
                 if let Some(at) = pick(pipe) {
                     for side in 0..2 {
@@ -68,6 +73,7 @@ impl World {
                     address: address(node),
                     pipes: BTreeMap::new(),
                     timer: None,
+                    resumes: Duration::ZERO,
                     work: Work::Meeting,
                     outcome: None,
                 });

@@ -14,6 +14,8 @@ pub enum Fault {
     Kill(u32),
     /// The process of a rank is stopped and never goes on.
     Stop(u32),
+    /// The process of a rank is stopped, and goes on so many milliseconds later.
+    Pause(u32, u64),
     /// A connection is cut: both ends hear of it.
     Cut(u64),
     /// A connection carries nothing any more, and nobody hears of it.
@@ -76,7 +78,7 @@ impl Scenario {
                 let at = if random.below(2) == 0 { at / 300 } else { at };
                 let rank = random.below(u64::from(ranks)) as u32;
                 let pipe = random.next();
-                let fault = match random.below(14) {
+                let fault = match random.below(15) {
                     0 => Fault::Kill(rank),
                     1 => Fault::Stop(rank),
                     2 => Fault::Cut(pipe),
@@ -90,6 +92,7 @@ impl Scenario {
                     10 => Fault::WrongToken(rank),
                     11 => Fault::OtherPlan(rank),
                     12 => Fault::SameDevice(rank.max(1)),
+                    13 => Fault::Pause(rank, random.below(40_000)),
                     _ => Fault::LateRoots,
                 };
                 (at, fault)

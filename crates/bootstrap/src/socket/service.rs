@@ -88,6 +88,7 @@ struct State {
     exchanged: Option<Vec<Vec<u8>>>,
     tickets: u32,
     strangers: u32,
+    own_stop: Option<Failure>,
     ended: bool,
 }
 
@@ -317,6 +318,11 @@ impl Alarm {
         self.0.lock().answer(ticket)
     }
 
+    /// What happened to this rank, if it did not run for so long that the others gave it up.
+    pub fn own_stop(&self) -> Option<Failure> {
+        self.0.lock().own_stop.clone()
+    }
+
     /// Whether a rank said that it is done, or the job failed: then the end of its connections is no news.
     pub fn is_expected(&self, rank: u32) -> bool {
         let state = self.0.lock();
@@ -441,6 +447,7 @@ fn tell(shared: &Shared, drives: &mut [Drive]) {
     }
     if state.failure.is_none() {
         state.failure = member.failure().cloned();
+        state.own_stop = member.own_stop();
     }
     if member.count_left() as usize > state.left.len() {
         state.left = member.all_left();

@@ -92,13 +92,9 @@ pub fn run(
         let (joined, left) = go_on(survivor, &failure)?;
         hosts = joined;
         reached = hosts.reached().clone();
-        let gone = |at: &usize| !left.contains(&(*at as u32));
-        let gone: Vec<u32> = (0..members.len())
-            .filter(gone)
-            .map(|at| members[at])
-            .collect();
-        members = left.iter().map(|at| members[*at as usize]).collect();
-        lost.push((gone, failure.what));
+        let gone = members.iter().filter(|it| !left.contains(it));
+        lost.push((gone.copied().collect(), failure.what));
+        members = left;
         let all: Vec<u32> = (0..world).filter(|it| !members.contains(it)).collect();
         let among = job::Among {
             world: Some(world),
@@ -285,6 +281,9 @@ fn culprit(error: &anyhow::Error, rank: u32) -> Option<Failure> {
 }
 
 fn go_on(survivor: Survivor, failure: &Failure) -> Result<(Hosts, Vec<u32>)> {
+    if let Some(failure) = survivor.own_stop() {
+        bail!("{failure}");
+    }
     let went = survivor.regroup(failure.rank);
     went.map_err(|error| anyhow!(error).context(format!("after {failure}")))
 }

@@ -9,17 +9,11 @@ use libtest_mimic::{Completion, Failed};
 
 use super::{LONG, PORT, Ranks, SHORT, address, all_right, all_say, check, folder, id, number};
 
-/// Four ranks on two hosts that are busy for long, once all have met.
-fn busy(place: &str, time: &str, more: &[&str]) -> Result<Ranks, Failed> {
-    let ranks = Ranks::start(4, |rank, command| {
-        command.args([
-            "--rank",
-            &number(rank),
-            "--world",
-            "4",
-            "--rendezvous",
-            place,
-        ]);
+/// Ranks, two on each host, that are busy for long, once all have met.
+pub fn busy(world: u32, place: &str, time: &str, more: &[&str]) -> Result<Ranks, Failed> {
+    let ranks = Ranks::start(world, |rank, command| {
+        command.args(["--rank", &number(rank), "--world", &number(world)]);
+        command.args(["--rendezvous", place]);
         command
             .args(["all-reduce", "-b", "64K", "-e", "64K", "--time", time])
             .args(more);
@@ -38,7 +32,7 @@ fn busy(place: &str, time: &str, more: &[&str]) -> Result<Ranks, Failed> {
     Ok(ranks)
 }
 
-fn signal(child: &Child, name: &str) -> Result<(), Failed> {
+pub fn signal(child: &Child, name: &str) -> Result<(), Failed> {
     let done = Command::new("kill")
         .args([name, &child.id().to_string()])
         .status()?;
@@ -49,7 +43,7 @@ pub fn a_killed_rank_is_named() -> Result<Completion, Failed> {
     // Once all have met: while they connect to each other, and when they are at work.
     for (victim, after) in [(0, 0), (3, 0), (1, 20), (2, 60), (1, 200), (3, 700)] {
         let (_folder, place) = folder()?;
-        let ranks = busy(&place, "2000", &[])?;
+        let ranks = busy(4, &place, "2000", &[])?;
         std::thread::sleep(Duration::from_millis(after));
         signal(&ranks.0[victim], "-KILL")?;
         let said = ranks.finish()?;
@@ -64,7 +58,7 @@ pub fn a_killed_rank_is_named() -> Result<Completion, Failed> {
 
 pub fn a_stopped_rank_is_named() -> Result<Completion, Failed> {
     let (_folder, place) = folder()?;
-    let ranks = busy(&place, "60000", &[])?;
+    let ranks = busy(4, &place, "60000", &[])?;
     signal(&ranks.0[2], "-STOP")?;
     let mut ranks = ranks;
     let stopped = ranks.0.remove(2);
@@ -72,26 +66,6 @@ pub fn a_stopped_rank_is_named() -> Result<Completion, Failed> {
     let said = ranks.finish()?;
     drop(stopped);
     all_say(&said, &[], &["rank 2: process", "on host"])?;
-    Ok(Completion::Completed)
-}
-
-pub fn survivors_finish() -> Result<Completion, Failed> {
-    for victim in [0, 2] {
-        let (_folder, place) = folder()?;
-        let ranks = busy(&place, "2000", &["--survive"])?;
-        signal(&ranks.0[victim], "-KILL")?;
-        let said = ranks.finish()?;
-        let first = usize::from(victim == 0);
-        for (rank, it) in said.iter().enumerate().filter(|(rank, _)| *rank != victim) {
-            check(it.status == Some(0), || format!("rank {rank}: {}", it.err))?;
-            let table = it.out.contains("all-reduce of 3 processes")
-                && it.out.contains(&format!("rank {victim}: "))
-                && it.out.contains("every element is right");
-            check(table == (rank == first), || {
-                format!("rank {rank}: {}", it.out)
-            })?;
-        }
-    }
     Ok(Completion::Completed)
 }
 

@@ -2,7 +2,10 @@
 //! here is reported as not run, by name.
 
 mod faults;
+mod liar;
+mod limits;
 mod plugins;
+mod survival;
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -19,7 +22,7 @@ const SHORT: [&str; 9] = ["all-reduce", "-b", "8", "-e", "256K", "-f", "64", "-n
 
 type Test = fn() -> Result<Completion, Failed>;
 
-const TESTS: [(&str, Test); 31] = [
+const TESTS: [(&str, Test); 41] = [
     ("launchers::by_hand_with_a_file", by_hand_with_a_file),
     ("launchers::by_hand_with_an_id", by_hand_with_an_id),
     (
@@ -41,7 +44,38 @@ const TESTS: [(&str, Test); 31] = [
         "faults::a_stopped_rank_is_named",
         faults::a_stopped_rank_is_named,
     ),
-    ("faults::survivors_finish", faults::survivors_finish),
+    ("survival::survivors_finish", survival::survivors_finish),
+    (
+        "survival::losses_one_after_the_other",
+        survival::losses_one_after_the_other,
+    ),
+    (
+        "survival::a_stopped_rank_stays_out",
+        survival::a_stopped_rank_stays_out,
+    ),
+    ("liar::an_oversized_message", liar::an_oversized_message),
+    ("liar::an_oversized_slot", liar::an_oversized_slot),
+    (
+        "liar::a_connection_that_stands_still",
+        liar::a_connection_that_stands_still,
+    ),
+    ("liar::garbage_at_every_port", liar::garbage_at_every_port),
+    (
+        "limits::another_namespace_of_processes",
+        limits::another_namespace_of_processes,
+    ),
+    (
+        "limits::another_namespace_of_users",
+        limits::another_namespace_of_users,
+    ),
+    (
+        "limits::shared_memory_is_full",
+        limits::shared_memory_is_full,
+    ),
+    (
+        "limits::no_shared_memory_at_all",
+        limits::no_shared_memory_at_all,
+    ),
     (
         "faults::a_missing_rank_is_named",
         faults::a_missing_rank_is_named,

@@ -4,8 +4,13 @@
 //! its bytes. Long slots are split over all pipes in equal parts; the header and short slots go through the first.
 //! A slot is given back when all its bytes are with the kernel, and read only when there is room for it, so a receiver
 //! that is slow holds the sender up.
+//!
+//! A sender that has nothing to send says so now and then by a header alone, a beat. A receiver that could take more and
+//! gets neither enough of a slot nor a beat for some time gives the connection up. While it has no room it awaits nothing,
+//! so a rank that computes for long is not taken for a connection that stands still. Time is what the caller says it is.
 
 use std::io::{self, ErrorKind, IoSlice};
+use std::time::Duration;
 
 use shared_memory::fifo::relay::{Inflow, Outflow};
 use thiserror::Error;
@@ -17,6 +22,12 @@ pub(crate) const HEADER_BYTES: usize = 16;
 
 /// Shorter slots go through the first pipe alone, bytes.
 const LEAST_SPLIT: usize = 64 << 10;
+
+/// The length in a beat. No slot is so long.
+const BEAT: usize = u32::MAX as usize;
+
+/// Fewer bytes of a slot than these are no progress: where some were lost, beats come in their place.
+const LEAST_PROGRESS: usize = 1 << 10;
 
 /// Why a connection cannot be carried further.
 #[derive(Debug, Error)]
@@ -30,6 +41,17 @@ pub enum CarryError {
     /// What came is not what was sent.
     #[error("brought bytes that are not those that were sent ({0})")]
     Altered(&'static str),
+    /// A slot that no sender of this job has.
+    #[error("brought a slot of {bytes} bytes, more than the {most} that fit")]
+    Oversized {
+        /// Its length.
+        bytes: usize,
+        /// Bytes of a slot of the FIFO.
+        most: usize,
+    },
+    /// Neither slots nor beats come.
+    #[error("brought nothing for {} s, although its sender says every second that it is there", .0.as_secs_f32())]
+    Stalled(Duration),
 }
 
 /// The bytes of a slot that go through a pipe.
@@ -87,14 +109,29 @@ pub struct Outgoing {
     written: Vec<usize>,
     /// Pipes that took no more.
     pub full: Vec<bool>,
+    /// The rest of a beat that is on its way.
+    beat: Vec<u8>,
+    /// Between two beats.
+    pace: Duration,
+    /// When the last slot or beat was sent.
+    said: Duration,
 }
 
 impl Outgoing {
-    /// Carries these slots through these pipes; `checks` says whether each slot carries a checksum.
-    pub fn new(slots: Box<dyn Outflow>, pipes: Vec<Box<dyn Pipe>>, checks: bool) -> Self {
+    /// Carries these slots through these pipes; `checks` says whether each slot carries a checksum, `pace` after how long
+    /// without a slot there is a beat.
+    pub fn new(
+        slots: Box<dyn Outflow>,
+        pipes: Vec<Box<dyn Pipe>>,
+        checks: bool,
+        pace: Duration,
+    ) -> Self {
         Self {
             slots,
             checks,
+            beat: Vec::new(),
+            pace,
+            said: Duration::ZERO,
             step: 0,
             header: None,
             written: vec![0; pipes.len()],
@@ -113,14 +150,37 @@ impl Outgoing {
         self.slots.next().is_none()
     }
 
-    /// Sends what it can; answers how many slots it gave back.
+    /// Sends the rest of a beat; answers whether nothing is left of it.
+    fn end_beat(&mut self) -> Result<bool, CarryError> {
+        while !self.beat.is_empty() {
+            match progress(self.pipes[0].write(&[IoSlice::new(&self.beat)]))? {
+                Some(written) => drop(self.beat.drain(..written)),
+                None => {
+                    self.full[0] = true;
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Sends what it can; answers how many slots it gave back. `now` is the time since some moment that stays the same.
     ///
     /// # Errors
     /// The connection is over.
-    pub fn go_on(&mut self) -> Result<usize, CarryError> {
+    pub fn go_on(&mut self, now: Duration) -> Result<usize, CarryError> {
         let mut sent = 0;
         let count = self.pipes.len();
-        while let Some(bytes) = self.slots.next() {
+        self.full[0] = false;
+        while self.end_beat()? {
+            let Some(bytes) = self.slots.next() else {
+                if now < self.said + self.pace {
+                    break;
+                }
+                self.said = now;
+                self.beat.extend(header(self.step, BEAT, 0));
+                continue;
+            };
             let (step, checks) = (self.step, self.checks);
             let header = *self.header.get_or_insert_with(|| {
                 let checksum = if checks { checksum(bytes) } else { 0 };
@@ -153,6 +213,7 @@ impl Outgoing {
             self.header = None;
             self.step = self.step.wrapping_add(1);
             self.slots.release();
+            self.said = now;
             sent += 1;
         }
         Ok(sent)
@@ -170,13 +231,25 @@ pub struct Incoming {
     read: Vec<usize>,
     /// Pipes of which more is awaited; none if there is no room for the slot that is on its way.
     pub wanted: Vec<bool>,
+    /// After how long without a sign of life the connection is given up.
+    silence: Duration,
+    /// Since when more has been awaited in vain.
+    since: Option<Duration>,
+    /// Bytes that came since then.
+    came: usize,
+    /// When it last went on.
+    seen: Duration,
 }
 
 impl Incoming {
-    /// Posts what these pipes bring.
-    pub fn new(slots: Box<dyn Inflow>, pipes: Vec<Box<dyn Pipe>>) -> Self {
+    /// Posts what these pipes bring; gives up after so long a silence.
+    pub fn new(slots: Box<dyn Inflow>, pipes: Vec<Box<dyn Pipe>>, silence: Duration) -> Self {
         Self {
             slots,
+            silence,
+            since: None,
+            came: 0,
+            seen: Duration::ZERO,
             step: 0,
             header: [0; HEADER_BYTES],
             header_read: 0,
@@ -191,11 +264,29 @@ impl Incoming {
         &self.pipes
     }
 
-    /// Takes what has come; answers how many slots it posted.
+    /// Takes what has come; answers how many slots it posted. `now` is the time since some moment that stays the same.
     ///
     /// # Errors
-    /// The connection is over, or brought something else than was sent.
-    pub fn go_on(&mut self) -> Result<usize, CarryError> {
+    /// The connection is over, stands still, or brought something else than was sent.
+    pub fn go_on(&mut self, now: Duration) -> Result<usize, CarryError> {
+        let posted = self.take()?;
+        // A process that did not run itself knows nothing of the other.
+        if now >= self.seen + self.silence {
+            self.since = None;
+        }
+        self.seen = now;
+        if !self.wanted.contains(&true) {
+            // This side is the one that is waited for.
+            self.since = None;
+        } else if posted > 0 || self.came >= LEAST_PROGRESS || self.since.is_none() {
+            (self.since, self.came) = (Some(now), 0);
+        } else if self.since.is_some_and(|it| now >= it + self.silence) {
+            return Err(CarryError::Stalled(self.silence));
+        }
+        Ok(posted)
+    }
+
+    fn take(&mut self) -> Result<usize, CarryError> {
         let mut posted = 0;
         let count = self.pipes.len();
         self.wanted.fill(false);
@@ -215,10 +306,17 @@ impl Incoming {
             if crc32fast::hash(&self.header[..12]) != number(&self.header[12..]) {
                 return Err(CarryError::Altered("the checksum of a header is wrong"));
             }
-            if number(&self.header[..4]) != self.step || bytes > self.slots.most_bytes() {
-                return Err(CarryError::Altered(
-                    "a slot came that is not due, or is too long",
-                ));
+            if number(&self.header[..4]) != self.step {
+                return Err(CarryError::Altered("a slot came that is not due"));
+            }
+            if bytes == BEAT {
+                self.header_read = 0;
+                self.since = None;
+                continue;
+            }
+            let most = self.slots.most_bytes();
+            if bytes > most {
+                return Err(CarryError::Oversized { bytes, most });
             }
             let Some(room) = self.slots.room(bytes) else {
                 return Ok(posted);
@@ -229,7 +327,10 @@ impl Incoming {
                 while self.read[at] < own.len() {
                     match progress(pipe.read(&mut own[self.read[at]..]))? {
                         Some(0) => return Err(CarryError::Ended),
-                        Some(read) => self.read[at] += read,
+                        Some(read) => {
+                            self.read[at] += read;
+                            self.came += read;
+                        }
                         None => {
                             (self.wanted[at], done) = (true, false);
                             break;

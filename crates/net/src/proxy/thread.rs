@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use bootstrap::socket::service::Alarm;
-use bootstrap::{Failure, Key};
+use bootstrap::{Failure, Key, Timing};
 use executor::Route;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use shared_memory::fifo::relay::{Inflow, Outflow};
@@ -24,6 +25,9 @@ const LOOKS: u32 = 200;
 
 /// The longest sleep. Nothing depends on it but the notice that the end has come.
 const LONGEST_SLEEP: Duration = Duration::from_millis(500);
+
+/// Most connections that are being proved at a time, each by a thread. Further ones are not accepted meanwhile.
+const MOST_UNPROVED: usize = 256;
 
 /// How long the news that a rank is done, or that the job failed, may take.
 const NEWS_TIME: Duration = Duration::from_secs(2);
@@ -55,7 +59,10 @@ struct Shared {
     /// By rank: where it is, in words.
     places: Arc<[String]>,
     alarm: Alarm,
+    timing: Timing,
     drained: Mutex<bool>,
+    /// Connections that came and are being proved.
+    proving: AtomicUsize,
 }
 
 impl Shared {
@@ -66,6 +73,23 @@ impl Shared {
     fn wake(&self) {
         // One that cannot count further is readable anyway.
         let _ = rustix::io::write(&self.alarms[self.own], &1_u64.to_ne_bytes());
+    }
+}
+
+/// A connection that is being proved. Its end wakes the NIC's thread.
+struct Proving(Arc<Shared>);
+
+impl Proving {
+    fn new(shared: &Arc<Shared>) -> Self {
+        shared.proving.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(shared))
+    }
+}
+
+impl Drop for Proving {
+    fn drop(&mut self) {
+        self.0.proving.fetch_sub(1, Ordering::Relaxed);
+        self.0.wake();
     }
 }
 
@@ -85,6 +109,8 @@ pub struct Common {
     pub places: Arc<[String]>,
     /// Whom to tell of failures.
     pub alarm: Alarm,
+    /// Between two beats of a connection, and without one.
+    pub timing: Timing,
     /// The bell that is rung when something is to be sent.
     pub bell: Bell,
     /// The rank's own bell.
@@ -124,7 +150,9 @@ impl Proxy {
             rank: common.rank,
             places: Arc::clone(&common.places),
             alarm: common.alarm.clone(),
+            timing: common.timing,
             drained: Mutex::new(false),
+            proving: AtomicUsize::new(0),
         });
         let mut worker = Worker {
             shared: Arc::clone(&shared),
@@ -137,6 +165,7 @@ impl Proxy {
             receiving: BTreeMap::new(),
             early: Vec::new(),
             over: Vec::new(),
+            began: Instant::now(),
             looks: if common.spare_cores { LOOKS } else { 0 },
         };
         let thread = std::thread::Builder::new()
@@ -160,7 +189,8 @@ impl Proxy {
             Failure::new(route.to, what)
         })?;
         let pipes = streams.into_iter().map(|it| Box::new(it) as Box<dyn Pipe>);
-        let outgoing = Outgoing::new(slots, pipes.collect(), way.checks);
+        let pace = self.shared.timing.beat;
+        let outgoing = Outgoing::new(slots, pipes.collect(), way.checks, pace);
         self.shared.inbox().outgoing.push((*route, outgoing));
         self.shared.wake();
         Ok(())
@@ -225,6 +255,7 @@ struct Worker {
     early: Vec<Early>,
     /// Connections that are over for no reason of their own: the rank at their other end, how, and when.
     over: Vec<(Route, u32, CarryError, Instant)>,
+    began: Instant,
     looks: u32,
 }
 
@@ -300,7 +331,8 @@ impl Worker {
                 .into_iter()
                 .map(|it| Box::new(it.stream) as Box<dyn Pipe>);
             if let Some(slots) = self.receiving.remove(&route) {
-                let incoming = Incoming::new(slots, pipes.collect());
+                let silence = self.shared.timing.silence;
+                let incoming = Incoming::new(slots, pipes.collect(), silence);
                 self.incoming.push((route, incoming));
             }
         }
@@ -321,19 +353,21 @@ impl Worker {
             over.push((route, peer, error));
             false
         };
+        let now = self.began.elapsed();
         self.outgoing
-            .retain_mut(|(route, it)| on(*route, route.to, it.go_on()));
+            .retain_mut(|(route, it)| on(*route, route.to, it.go_on(now)));
         self.incoming
-            .retain_mut(|(route, it)| on(*route, route.from, it.go_on()));
+            .retain_mut(|(route, it)| on(*route, route.from, it.go_on(now)));
         if went {
             self.own_bell.ring();
         }
         for (route, peer, error) in over {
-            if matches!(error, CarryError::Altered(_)) {
+            if matches!(error, CarryError::Altered(_) | CarryError::Oversized { .. }) {
                 self.tell(&route, peer, &error);
             } else {
                 // A rank closes its connections when it is done, and when it gave up because of another. The news of
-                // either may come a little later than the end of the connections.
+                // either may come a little later than the end of the connections. One that is stopped is silent in the
+                // ring too, which tells more.
                 self.over.push((route, peer, error, Instant::now()));
             }
         }
@@ -358,9 +392,14 @@ impl Worker {
     }
 
     fn sleep(&self) {
+        let knocks = if self.may_accept() {
+            PollFlags::IN
+        } else {
+            PollFlags::empty()
+        };
         let mut fds = vec![
             PollFd::from_borrowed_fd(self.shared.alarms[self.shared.own].as_fd(), PollFlags::IN),
-            PollFd::from_borrowed_fd(self.listener.as_fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(self.listener.as_fd(), knocks),
         ];
         for (_, outgoing) in &self.outgoing {
             for (pipe, full) in outgoing.pipes().iter().zip(&outgoing.full) {
@@ -389,13 +428,20 @@ impl Worker {
         }
     }
 
+    fn may_accept(&self) -> bool {
+        self.shared.proving.load(Ordering::Relaxed) < MOST_UNPROVED
+    }
+
     /// Whoever connects proves itself on a thread of its own, so that a stranger holds nobody up.
     fn accept(&self) {
-        while let Ok((stream, _)) = self.listener.accept() {
-            let shared = Arc::clone(&self.shared);
+        while self.may_accept()
+            && let Ok((stream, _)) = self.listener.accept()
+        {
+            let proving = Proving::new(&self.shared);
             let thread = std::thread::Builder::new().name("proof of a connection".to_owned());
             // Without a thread the connection is dropped, and its sender says so.
             let _ = thread.spawn(move || {
+                let shared = &proving.0;
                 let Ok((hello, stream)) = connect::accept(stream, &shared.key) else {
                     return;
                 };
@@ -406,7 +452,6 @@ impl Worker {
                         sockets: hello.sockets,
                         stream,
                     });
-                    shared.wake();
                 }
             });
         }

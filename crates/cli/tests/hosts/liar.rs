@@ -1,0 +1,432 @@
+//! Peers that know the token and lie, and strangers that find a data port.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::Child;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use backend_cpu::{Cpu, Profile};
+use bootstrap::interface::Wanted;
+use bootstrap::member::Meeting;
+use bootstrap::message::CheckIn;
+use bootstrap::socket::blocking::Connection;
+use bootstrap::{Kind, Message, PeerInfo, Timing, UniqueId};
+use executor::bootstrap::{Bootstrap, Offer};
+use executor::{Communicator, Error, Failure, Network, Reduction, Route, Settings, Transport, Way};
+use libtest_mimic::{Completion, Failed};
+use net::proxy::connect;
+use net::{Host, Hosts, Options, WantedPlugin};
+use plan::Protocol;
+use plan::program::{Schedule, Transfer};
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
+use shared_memory::Bell;
+use shared_memory::fifo::relay::{Inflow, Outflow};
+
+use super::faults::busy;
+use super::{LONG, Ranks, Said, address, all_right, all_say, check, folder, id};
+
+/// A rank with one peer, rank 1, that lies.
+fn lone_rank(id: &str) -> Result<Ranks, Failed> {
+    Ranks::start(1, |_, command| {
+        command.args(["--rank", "0", "--world", "2", "--id", id, "all-reduce"]);
+        command.args(["-b", "64K", "-e", "64K", "-n", "2", "--channels", "1"]);
+        command.args(["--algorithm", "ring", "--protocol", "simple"]);
+    })
+}
+
+/// From now on a process may have 1 GiB more than it has. Whoever believes a length that is more dies of it.
+fn limit(process: u32) -> Result<(), Failed> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
+    let data = status.lines().find_map(|it| it.strip_prefix("VmData:"));
+    let kib: u64 = data
+        .and_then(|it| it.trim().trim_end_matches(" kB").parse().ok())
+        .ok_or_else(|| lie("the kernel does not tell how much memory a process has"))?;
+    let most = Some((kib << 10) + (1 << 30));
+    let limits = Rlimit {
+        current: most,
+        maximum: most,
+    };
+    let process = Pid::from_raw(process as i32);
+    prlimit(process, Resource::Data, limits)?;
+    Ok(())
+}
+
+fn lie(what: impl std::fmt::Display) -> Failed {
+    format!("the liar: {what}").into()
+}
+
+fn send(connection: &mut Connection, message: &Message<Vec<u8>>) -> Result<(), Failed> {
+    connection.send(&message.encode()).map_err(lie)
+}
+
+fn receive(connection: &mut Connection) -> Result<Message<Vec<u8>>, Failed> {
+    loop {
+        let frame = connection.receive(LONG).map_err(lie)?;
+        match Message::decode(&frame).map_err(lie)? {
+            Message::Beat => {}
+            message => return Ok(message),
+        }
+    }
+}
+
+/// Connects as soon as somebody listens.
+fn open(to: SocketAddr, id: &UniqueId, kind: Kind) -> Result<Connection, Failed> {
+    let until = Instant::now() + LONG;
+    loop {
+        match Connection::open(to, &id.key, kind, LONG) {
+            Ok(connection) => return Ok(connection),
+            Err(ending) if Instant::now() > until => return Err(lie(ending)),
+            Err(_) => std::thread::park_timeout(Duration::from_millis(10)),
+        }
+    }
+}
+
+/// Checks in as rank 1, closes the ring, and says of itself what a rank says. Gives the connection to rank 0, the one
+/// from it, and what that one says of itself.
+fn join_the_ring(id: &UniqueId) -> Result<(Connection, Connection, PeerInfo), Failed> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let own = listener.local_addr()?;
+    let mut root = open(id.roots[0], id, Kind::Root)?;
+    let check_in = CheckIn {
+        rank: 1,
+        ranks: 2,
+        roots: 1,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        place: "process 1 on host liar".to_owned(),
+        ring: own,
+    };
+    send(&mut root, &Message::CheckIn(Box::new(check_in)))?;
+    let Message::Next(next) = receive(&mut root)? else {
+        return Err(lie("the root does not name rank 0's address"));
+    };
+    let mut to = open(*next, id, Kind::Ring)?;
+    send(&mut to, &Message::Hello(1))?;
+    let (stream, _) = listener.accept()?;
+    let mut from = Connection::accept(stream, &id.key, LONG).map_err(lie)?;
+    let info = loop {
+        if let Message::Block { block, .. } = receive(&mut from)? {
+            let info: Option<PeerInfo> = postcard::from_bytes(&block)?;
+            break info.ok_or_else(|| lie("rank 0 says nothing of itself"))?;
+        }
+    };
+    let mine = PeerInfo {
+        rank: 1,
+        host: 1,
+        host_name: "liar".to_owned(),
+        process: std::process::id(),
+        address: own,
+        nics: vec![own],
+        ..info.clone()
+    };
+    let block = Message::Block {
+        exchange: 0,
+        origin: 1,
+        block: postcard::to_allocvec(&Some(mine))?,
+    };
+    send(&mut to, &block)?;
+    Ok((to, from, info))
+}
+
+/// A frame of the bootstrap that would have 4 GiB.
+pub fn an_oversized_message() -> Result<Completion, Failed> {
+    let id = id(&[&address()])?;
+    let ranks = lone_rank(&id)?;
+    let (to, from, _) = join_the_ring(&id.parse()?)?;
+    limit(ranks.0[0].id())?;
+    let mut stream = to.into_stream();
+    stream.write_all(&u32::MAX.to_le_bytes())?;
+    // It is refused by its length, however much of it comes.
+    let _ = stream.write_all(&[0; 100_000]);
+    let said = ranks.finish()?;
+    drop(from);
+    all_say(
+        &said,
+        &[],
+        &[
+            "rank 1: process",
+            "on host liar: its connection with rank 0",
+            "a message of 4294967295 bytes, more than the 4194304 that are allowed",
+        ],
+    )?;
+    Ok(Completion::Completed)
+}
+
+/// What a rank does to the data that it should send.
+enum Lie {
+    /// Behind what it sends, once this is set, a slot that is far too long.
+    Long(Arc<AtomicBool>),
+    /// Nothing, over connections that stay open.
+    Silence,
+}
+
+/// A rank like any other that lies over its data connections.
+struct Liar {
+    hosts: Hosts,
+    lie: Lie,
+    silent: Vec<TcpStream>,
+}
+
+/// Bytes of a slot for which no FIFO has room.
+const LONG_SLOT: usize = 2 << 30;
+
+struct Lying {
+    slots: Box<dyn Outflow>,
+    now: Arc<AtomicBool>,
+    long: Option<Vec<u8>>,
+}
+
+impl Outflow for Lying {
+    fn most_bytes(&self) -> usize {
+        self.slots.most_bytes()
+    }
+
+    fn next(&mut self) -> Option<&[u8]> {
+        if self.long.is_none() && self.slots.next().is_none() && self.now.load(Ordering::Acquire) {
+            // Memory that is never touched.
+            self.long = Some(vec![0; LONG_SLOT]);
+        }
+        match &self.long {
+            Some(long) => Some(long),
+            None => self.slots.next(),
+        }
+    }
+
+    fn release(&mut self) {
+        self.slots.release();
+    }
+}
+
+impl Network for Liar {
+    fn begin(&mut self, bell: Bell) {
+        self.hosts.begin(bell);
+    }
+
+    fn bell(&self) -> Bell {
+        Network::bell(&self.hosts)
+    }
+
+    fn send(&mut self, route: &Route, slots: Box<dyn Outflow>) -> Result<(), Error> {
+        match &self.lie {
+            Lie::Long(now) => {
+                let slots = Lying {
+                    slots,
+                    now: Arc::clone(now),
+                    long: None,
+                };
+                Network::send(&mut self.hosts, route, Box::new(slots))
+            }
+            Lie::Silence => {
+                let to = self.hosts.infos()[route.to as usize].nics[0];
+                let streams = connect::connect(route, to, self.hosts.key(), 1, LONG);
+                self.silent.extend(streams.into_iter().flatten());
+                Ok(())
+            }
+        }
+    }
+
+    fn receive(&mut self, route: &Route, slots: Box<dyn Inflow>) -> Result<(), Error> {
+        Network::receive(&mut self.hosts, route, slots)
+    }
+}
+
+impl Bootstrap for Liar {
+    fn rank(&self) -> u32 {
+        self.hosts.rank()
+    }
+
+    fn ranks(&self) -> u32 {
+        self.hosts.ranks()
+    }
+
+    fn shares_memory(&self, peer: u32) -> bool {
+        self.hosts.shares_memory(peer)
+    }
+
+    fn transport(&self, peer: u32) -> Transport {
+        self.hosts.transport(peer)
+    }
+
+    fn network(&mut self) -> Option<&mut dyn Network> {
+        Some(self)
+    }
+
+    fn publish(&mut self, name: &str, offer: Offer) -> Result<(), Error> {
+        self.hosts.publish(name, offer)
+    }
+
+    fn fetch(&mut self, from: u32, name: &str, longest: Duration) -> Result<Offer, Error> {
+        self.hosts.fetch(from, name, longest)
+    }
+
+    fn fail(&mut self, failure: &Failure) {
+        self.hosts.fail(failure);
+    }
+
+    fn failure(&mut self, waiting_for: Option<u32>) -> Option<Failure> {
+        self.hosts.failure(waiting_for)
+    }
+}
+
+/// What rank 0 says to a peer that lies over its data connection.
+fn lied_to(long: bool) -> Result<Vec<Said>, Failed> {
+    // A first job tells what all ranks of such a job must agree on.
+    let first = id(&[&address()])?;
+    let ranks = lone_rank(&first)?;
+    let (_, _, info) = join_the_ring(&first.parse()?)?;
+    drop(ranks);
+    let second = id(&[&address()])?;
+    let ranks = lone_rank(&second)?;
+    let second: UniqueId = second.parse()?;
+    let hosts = Hosts::join(Options {
+        rank: 1,
+        ranks: 2,
+        key: second.key,
+        meeting: Meeting::Roots(second.roots),
+        roots: Vec::new(),
+        interfaces: Wanted {
+            names: Some("=lo".to_owned()),
+            family: Some("AF_INET".to_owned()),
+        },
+        host: Host::this(Some("liar")),
+        version: info.version,
+        fingerprint: info.fingerprint,
+        device: String::new(),
+        timing: Timing::default(),
+        share_memory: true,
+        sockets: 1,
+        checks: false,
+        nics: Vec::new(),
+        net_plugin: WantedPlugin::Nothing,
+    })?;
+    let now = Arc::new(AtomicBool::new(false));
+    let liar = Liar {
+        hosts,
+        lie: if long {
+            Lie::Long(Arc::clone(&now))
+        } else {
+            Lie::Silence
+        },
+        silent: Vec::new(),
+    };
+    let settings = Settings {
+        longest_wait: LONG,
+        ..Settings::default()
+    };
+    let backend = Cpu::new(Arc::new(Profile::default()));
+    let mut communicator = Communicator::join(backend, Box::new(liar), &settings)?;
+    communicator.set_way(Some(Way {
+        schedule: Schedule::Ring,
+        transfer: Transfer::Fifo,
+        protocol: Protocol::Simple,
+        channels: 1,
+        piece_bytes: 0,
+    }));
+    let mut elements = vec![1.0_f32; 16 << 10];
+    if long {
+        // The first time all is well, so that rank 0 has all the memory that it needs.
+        communicator.all_reduce_in_place(&mut elements, Reduction::Sum)?;
+        limit(ranks.0[0].id())?;
+        now.store(true, Ordering::Release);
+    }
+    // What was posted before still goes out.
+    let mut lies =
+        (0..100).map(|_| communicator.all_reduce_in_place(&mut elements, Reduction::Sum));
+    let failed = lies.any(|it| it.is_err());
+    check(failed, || "the liar gets answers".to_owned())?;
+    drop(communicator);
+    ranks.finish()
+}
+
+/// A slot of 2 GiB for a FIFO whose slots have far less.
+pub fn an_oversized_slot() -> Result<Completion, Failed> {
+    let said = lied_to(true)?;
+    all_say(
+        &said,
+        &[],
+        &[
+            "rank 1: process",
+            "the connection from rank 1 to rank 0 (channel 0, Simple)",
+            "brought a slot of 2147483648 bytes, more than the",
+        ],
+    )?;
+    Ok(Completion::Completed)
+}
+
+/// A connection that stands still while the ring lives.
+pub fn a_connection_that_stands_still() -> Result<Completion, Failed> {
+    let said = lied_to(false)?;
+    all_say(
+        &said,
+        &[],
+        &[
+            "rank 1: process",
+            "the connection from rank 1 to rank 0 (channel 0, Simple)",
+            "brought nothing for 15 s",
+        ],
+    )?;
+    Ok(Completion::Completed)
+}
+
+/// Where a process listens, by what the kernel says of its sockets.
+fn listens(child: &Child) -> Result<Vec<SocketAddr>, Failed> {
+    let process = format!("/proc/{}", child.id());
+    let mut sockets = Vec::new();
+    for entry in std::fs::read_dir(format!("{process}/fd"))? {
+        // One that is closed meanwhile listens no more.
+        let Ok(link) = std::fs::read_link(entry?.path()) else {
+            continue;
+        };
+        let link = link.to_string_lossy().into_owned();
+        let inode = link.strip_prefix("socket:[").map(str::to_owned);
+        sockets.extend(inode.map(|it| it.trim_end_matches(']').to_owned()));
+    }
+    let mut all = Vec::new();
+    for line in std::fs::read_to_string(format!("{process}/net/tcp"))?.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [_, local, _, state, _, _, _, _, _, inode, ..] = words[..] else {
+            continue;
+        };
+        // TCP_LISTEN.
+        if state == "0A" && sockets.iter().any(|it| it == inode) {
+            let (address, port) = local.split_once(':').unwrap_or_default();
+            let address = u32::from_str_radix(address, 16)?.to_ne_bytes();
+            all.push(SocketAddr::from((address, u16::from_str_radix(port, 16)?)));
+        }
+    }
+    Ok(all)
+}
+
+/// Garbage at every port at which ranks listen, while they work: for the bootstrap, and for data of other hosts.
+pub fn garbage_at_every_port() -> Result<Completion, Failed> {
+    let (_folder, place) = folder()?;
+    let ranks = busy(4, &place, "1500", &[])?;
+    let mut ports = 0;
+    for child in &ranks.0 {
+        let all = listens(child)?;
+        check(all.len() >= 2, || format!("a rank listens at {all:?} only"))?;
+        for address in all {
+            ports += 1;
+            for garbage in [
+                &b"GET / HTTP/1.1\r\n\r\n"[..],
+                &[0xa5; 300_000],
+                b"",
+                &[0; 47],
+            ] {
+                // It may be over already, or turn it away in the middle.
+                let Ok(mut stream) = TcpStream::connect(address) else {
+                    continue;
+                };
+                let _ = stream.write_all(garbage);
+                if garbage.len() >= 48 {
+                    let mut said = Vec::new();
+                    let _ = stream.read_to_end(&mut said);
+                    check(said.is_empty(), || format!("it is told {said:?}"))?;
+                }
+            }
+        }
+    }
+    check(ports >= 8, || format!("only {ports} ports"))?;
+    all_right(&ranks.finish()?)
+}

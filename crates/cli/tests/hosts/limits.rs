@@ -1,0 +1,98 @@
+//! Containers: ranks of one host that cannot open each other's memory, and limits on memory.
+
+use std::process::{Command, Stdio};
+
+use libtest_mimic::{Completion, Failed};
+
+use super::{Ranks, SHORT, Said, all_right, all_say, check, clean, folder, not_run, number};
+
+/// Lets a program start what a command would have started.
+fn through(command: &mut Command, program: &str, arguments: &[&str]) {
+    let mut outer = Command::new(program);
+    clean(&mut outer);
+    outer.args(arguments).arg(command.get_program());
+    outer.args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => outer.env(name, value),
+            None => outer.env_remove(name),
+        };
+    }
+    *command = outer;
+}
+
+/// Ranks of one host, one of them in a namespace of its own, use the network for that one, and the table says so.
+fn apart(unshare: &[&str]) -> Result<Completion, Failed> {
+    let mut tried = Command::new("unshare");
+    tried.args(unshare).arg("true").stdin(Stdio::null());
+    let works = tried.output();
+    if !works.is_ok_and(|it| it.status.success()) {
+        return not_run(&format!(
+            "unshare {} is not allowed here",
+            unshare.join(" ")
+        ));
+    }
+    let (_folder, place) = folder()?;
+    let said = Ranks::start(3, |rank, command| {
+        command.env("NCCL_HOSTID", "one host");
+        command.args(["--rank", &number(rank), "--world", "3"]);
+        command.args(["--rendezvous", &place]).args(SHORT);
+        if rank == 1 {
+            through(command, "unshare", unshare);
+        }
+    })?
+    .finish()?;
+    all_right(&said)?;
+    let table = &said[0].out;
+    let falls = table.contains("SHM for 1, NET for 1")
+        && table.contains("fallback")
+        && table.contains("shared memory of process");
+    check(falls, || table.clone())?;
+    Ok(Completion::Completed)
+}
+
+pub fn another_namespace_of_processes() -> Result<Completion, Failed> {
+    apart(&["--pid", "--fork", "--kill-child", "--mount-proc"])
+}
+
+pub fn another_namespace_of_users() -> Result<Completion, Failed> {
+    apart(&["--user"])
+}
+
+/// What a rank may have of a resource, by the shell's `ulimit`.
+fn limited(limit: &str) -> Result<Vec<Said>, Failed> {
+    let (_folder, place) = folder()?;
+    Ranks::start(3, |rank, command| {
+        command.env("NCCL_HOSTID", "one host");
+        command.args(["--rank", &number(rank), "--world", "3"]);
+        command.args(["--rendezvous", &place]).args(SHORT);
+        if rank == 1 {
+            let script = format!("{limit} && exec \"$0\" \"$@\"");
+            through(command, "bash", &["-c", &script]);
+        }
+    })?
+    .finish()
+}
+
+/// There is memory for the trial by which ranks find out whether they can share any, and not for what they need.
+pub fn shared_memory_is_full() -> Result<Completion, Failed> {
+    let said = limited("ulimit -f 16")?;
+    all_say(
+        &said,
+        &[],
+        &[
+            "rank 1: shared memory",
+            "files of this process may have 16384 bytes",
+        ],
+    )?;
+    Ok(Completion::Completed)
+}
+
+/// There is none at all: the network serves as well.
+pub fn no_shared_memory_at_all() -> Result<Completion, Failed> {
+    let said = limited("ulimit -f 0")?;
+    let table = &said[0].out;
+    let falls = table.contains("SHM for 1, NET for 1") && table.contains("RLIMIT_FSIZE");
+    check(falls, || table.clone())?;
+    all_right(&said)
+}
