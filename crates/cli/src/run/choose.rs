@@ -3,7 +3,6 @@
 use anyhow::{Context, Result};
 use backend_cpu::{Cpu, Profile, profile};
 use executor::{Communicator, Request, Way};
-use plan::Protocol;
 use plan::program::{Schedule, Transfer};
 
 use super::Spec;
@@ -33,9 +32,6 @@ pub fn choose(
         let chosen = communicator.way(request)?;
         return Ok(Way { channels, ..chosen });
     }
-    let schedules = Schedule::ALL
-        .into_iter()
-        .filter(|it| schedule.is_none_or(|wanted| wanted == *it));
     // Of ways of which no time is known, the most like the one that would be taken freely.
     communicator.set_way(None);
     let usual = communicator.way(request).ok();
@@ -49,36 +45,25 @@ pub fn choose(
         })
     };
     let mut best: Option<(f64, Way)> = None;
-    for schedule in schedules {
-        for transfer in Transfer::ALL {
-            for protocol in Protocol::ALL {
-                let way = Way {
-                    schedule,
-                    transfer,
-                    protocol,
-                    channels,
-                    piece_bytes: 0,
-                };
-                // A direct transfer has no protocol; it is listed once.
-                let protocol_fits = match transfer {
-                    Transfer::Fifo => spec.protocol.is_none_or(|it| it == protocol),
-                    Transfer::Direct => spec.protocol.is_none() && protocol == Protocol::Simple,
-                };
-                let reaches = place.one_host || transfer == Transfer::Fifo;
-                let wanted =
-                    protocol_fits && reaches && wanted_transfer.is_none_or(|it| it == transfer);
-                if !wanted || !profile::serves(request, &way, spec.ranks) {
-                    continue;
-                }
-                let time = profile.predict(request, &way, place);
-                let time = time.unwrap_or(f64::INFINITY);
-                let better = best.is_none_or(|(least, kept)| {
-                    time < least || time == least && unlike(&way) < unlike(&kept)
-                });
-                if better {
-                    best = Some((time, way));
-                }
-            }
+    for way in profile::ways(request, spec.ranks) {
+        let way = Way { channels, ..way };
+        let wanted = schedule.is_none_or(|it| it == way.schedule)
+            && wanted_transfer.is_none_or(|it| it == way.transfer)
+            && match way.transfer {
+                Transfer::Fifo => spec.protocol.is_none_or(|it| it == way.protocol),
+                // A direct transfer has no protocol, and reaches no other host.
+                Transfer::Direct => spec.protocol.is_none() && place.one_host,
+            };
+        if !wanted {
+            continue;
+        }
+        let time = profile.predict(request, &way, place);
+        let time = time.unwrap_or(f64::INFINITY);
+        let better = best.is_none_or(|(least, kept)| {
+            time < least || time == least && unlike(&way) < unlike(&kept)
+        });
+        if better {
+            best = Some((time, way));
         }
     }
     let (_, way) = best.with_context(|| {
