@@ -4,6 +4,7 @@
 //! while its request is under way; nobody reaches it then. Requests end in the order in which they began.
 
 use std::collections::VecDeque;
+use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::Arc;
 
@@ -209,6 +210,16 @@ impl End {
         Ok(end)
     }
 
+    /// Notes a request that the plug-in began; no, if it gave none.
+    fn begin(&mut self, request: *mut c_void) -> bool {
+        let began = !request.is_null();
+        if began {
+            self.requests.push_back(request);
+            self.begun += 1;
+        }
+        began
+    }
+
     /// The slot of the request after so many, and its length.
     fn slot(&self, number: usize) -> (*mut u8, usize) {
         match &self.memory {
@@ -295,12 +306,7 @@ impl Sending {
                 .functions
                 .send(end.object, slot, bytes, end.tag, end.registration)
         }?;
-        if request.is_null() {
-            return Ok(false);
-        }
-        end.requests.push_back(request);
-        end.begun += 1;
-        Ok(true)
+        Ok(end.begin(request))
     }
 
     /// Looks whether the oldest message is sent.
@@ -362,12 +368,7 @@ impl Receiving {
                 .functions
                 .receive(end.object, slot, bytes, end.tag, end.registration)
         }?;
-        if request.is_null() {
-            return Ok(false);
-        }
-        end.requests.push_back(request);
-        end.begun += 1;
-        Ok(true)
+        Ok(end.begin(request))
     }
 
     /// The oldest message, if it is here. The same is given until it is given back.

@@ -221,8 +221,7 @@ impl Hosts {
         let nics = fabric.as_ref().map_or(listeners.len(), Fabric::threads);
         let (bell, alarms) = bell(nics).map_err(system)?;
         // Those that are called other hosts, in a rehearsal, want the same cores all the same.
-        let own = &infos[rank as usize];
-        let sharing = infos.iter().filter(|it| own.shares_cores(it)).count();
+        let sharing = sharing(&infos, rank).count();
         let threads = sharing * (1 + nics);
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Ok(Self {
@@ -331,8 +330,7 @@ impl Hosts {
     /// The ranks that may want the same cores as this one, itself among them: how many of them have lower ranks, and how
     /// many there are.
     pub fn place_among_sharing(&self) -> (u32, u32) {
-        let own = &self.infos[self.rank as usize];
-        let sharing = self.infos.iter().filter(|it| own.shares_cores(it));
+        let sharing = sharing(&self.infos, self.rank);
         let before = sharing.clone().filter(|it| it.rank < self.rank).count();
         (before as u32, sharing.count() as u32)
     }
@@ -359,6 +357,12 @@ impl Hosts {
         let named = self.base.nics.get(usize::from(route.channel));
         named.map_or(usize::from(route.channel), |it| *it as usize) % nics.max(1)
     }
+}
+
+/// The ranks that may want the same cores as this one, itself among them.
+fn sharing(infos: &[PeerInfo], rank: u32) -> impl Iterator<Item = &PeerInfo> + Clone {
+    let own = &infos[rank as usize];
+    infos.iter().filter(move |it| own.shares_cores(it))
 }
 
 pub(crate) fn of_service(rank: u32, error: service::Error) -> Error {
