@@ -35,6 +35,7 @@ struct End {
   u64* mine;          // where this end's count is told
   u64 step;           // this end's count
   u64 seen;           // the last that was seen of theirs
+  u64* lengths;       // of a FIFO that the host carries away, where this end says how long each slot is; else null
 };
 
 // Where the buffers of a rank are during a launch that lets peers access them.
@@ -86,6 +87,7 @@ struct Part {
   u64 launch;         // number of the launch on the boards
   u64 scalar;         // an element in the low bytes
   u64* profile;       // two times per lane, ns; null if nobody asks
+  u64 window;         // what is taken from the addresses on the board: where the memory begins that other processes map
   u32 lane_count;
   u32 protocol;
   u32 operation;

@@ -68,6 +68,11 @@ struct Waiter {
             word = end->mine;
             value = at + 1;
           }
+          if (!source && end->lengths != nullptr) {
+            // The host takes the slot away, in whatever protocol, once it knows its number and its length.
+            word = end->lengths + at % SLOTS;
+            value = (at + 1) << 32 | step.bytes;
+          }
           if (TOPO_BUG == 3 && source) store_release(word, value);
           if (TOPO_BUG == 6 && !source) word = nullptr;
         } else if (operand.kind == LOCAL) {

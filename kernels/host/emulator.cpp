@@ -1,7 +1,9 @@
 // The scheduler of fibers. It is compiled without sanitizers and tells them what it does.
 #include "emulator.h"
 
+#include <sched.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #include <cstdio>
 #include <cstring>
@@ -267,6 +269,18 @@ void pass() {
   }
 }
 
+// Nobody here gets on, for they wait for kernels of other processes: lets those run.
+void let_others_run(uint32_t passes) {
+  constexpr uint32_t EAGER_PASSES = 1000;
+  constexpr long NAP_NS = 20000;
+  if (passes < EAGER_PASSES) {
+    sched_yield();
+  } else {
+    const timespec nap{0, NAP_NS};
+    nanosleep(&nap, nullptr);
+  }
+}
+
 // Where the threads of each block are.
 std::string dump() {
   std::string text;
@@ -370,8 +384,9 @@ void note(const char* what, const void* place, uint64_t value) {
 }  // namespace emulator
 
 // Runs a kernel. 0: it ended. 1: nobody got on any more, and `report` says where everyone is. 2: no memory for stacks.
+// A `foreign` one may wait for other processes, so it goes on until it ends, or is given up by its launch's word.
 extern "C" int topo_emulate(void (*kernel)(const void*), const void* launch, uint32_t blocks, uint32_t threads,
-                            uint64_t seed, char* report, size_t report_bytes) {
+                            uint64_t seed, bool foreign, char* report, size_t report_bytes) {
   using namespace emulator;
   Run own;
   own.kernel = kernel;
@@ -408,7 +423,9 @@ extern "C" int topo_emulate(void (*kernel)(const void*), const void* launch, uin
     pass();
     stuck = own.progress == progress ? stuck + 1 : 0;
     progress = own.progress;
-    if (stuck > STUCK_PASSES) {
+    if (foreign) {
+      if (stuck > 0) let_others_run(stuck);
+    } else if (stuck > STUCK_PASSES) {
       const std::string text = dump();
       snprintf(report, report_bytes, "%s", text.c_str());
       result = 1;

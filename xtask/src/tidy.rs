@@ -58,9 +58,15 @@ const RULES: [Rule; 17] = [
         ],
     ),
     unsafe_rule("backend-cpu", &["executor", "plan", "shared-memory"]),
-    rule("kernel-bundle", &["executor", "plan"]),
-    unsafe_rule("kernel-emulator", &["executor", "plan", "kernel-bundle"]),
-    unsafe_rule("backend-cuda", &["executor", "plan", "kernel-bundle"]),
+    rule("kernel-bundle", &["executor", "plan", "shared-memory"]),
+    unsafe_rule(
+        "kernel-emulator",
+        &["executor", "plan", "kernel-bundle", "shared-memory"],
+    ),
+    unsafe_rule(
+        "backend-cuda",
+        &["executor", "plan", "kernel-bundle", "shared-memory"],
+    ),
     rule("test-support", &["topology", "plan", "planner"]),
     rule("cli", ALL),
     rule(

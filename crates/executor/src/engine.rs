@@ -108,6 +108,9 @@ impl<B: Backend> Engine<B> {
                     .to_owned(),
             ));
         }
+        if let Some(why) = self.own.backend.refuses(&way) {
+            return Err(unsupported(why));
+        }
         // A peer's input would have to be multiplied by what only the peer knows.
         if request.collective.reduces()
             && request.reduction == Reduction::PreMultipliedSum
@@ -281,6 +284,7 @@ impl<B: Backend> Engine<B> {
         let wired = own.backend.wire(&mut OwnWiring {
             bound: &bound,
             protocol: way.protocol,
+            buffer_bytes: request.bytes(ranks),
             bootstrap: own.bootstrap.as_mut(),
             longest: own.longest,
         });

@@ -3,17 +3,20 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use executor::Transport;
 use executor::backend::{Backend, Neighbourhood, Order, OwnWiring, Part, Surroundings};
+use executor::bootstrap::Bootstrap;
 use executor::connections::SlotBytes;
 use executor::{Error, Request, Waiting, Way};
-use plan::program::BoundProgram;
+use plan::program::{BoundProgram, Transfer};
 use plan::{Protocol, Reduction};
 
-use crate::choose;
-use crate::connect::{Connected, Connector};
+use crate::choose::{self, Means};
+use crate::connect::{Connected, Connector, peers};
 use crate::entry::Kernel;
 use crate::flat::Flat;
-use crate::fleet::{Fleet, Span};
+use crate::foreign::Foreign;
+use crate::fleet::{Fleet, Reached, Span};
 use crate::gang::{Deposit, Role};
 use crate::layout;
 use crate::machine::{Lent, Machine, Running, Start};
@@ -24,6 +27,7 @@ const WATCHING: Duration = Duration::from_secs(2);
 
 /// Looks at the end of a launch between two looks at the clock.
 const LOOKS: u32 = 256;
+
 
 /// Most bytes that one step moves: workers count vectors of 16 bytes, and lines, in 32 bits.
 const MOST_STEP_BYTES: u64 = 32 << 30;
@@ -50,10 +54,25 @@ pub struct Program<M: Machine> {
     peers: Vec<u32>,
     /// Whether peers look where this rank's buffers are.
     direct: bool,
+    /// What is resolved again when memory of other processes moves.
+    again: Option<Again>,
+    /// Ranks of other processes among its peers.
+    foreign: Vec<u32>,
+    /// A rank that it reaches by a network, if there is one.
+    carried_to: Option<u32>,
     waiting: Waiting,
     /// Channels of its lanes, if their times are noted.
     channels: Vec<u16>,
     _memory: M::Block,
+}
+
+/// A program that accesses memory of other processes.
+struct Again {
+    bound: BoundProgram,
+    protocol: Protocol,
+    reduction: Option<Reduction>,
+    /// Where that memory was when it was resolved.
+    generation: u64,
 }
 
 impl<M: Machine> Kernels<M> {
@@ -95,6 +114,27 @@ impl<M: Machine> Kernels<M> {
         });
         self.fleet.note(spans);
         Ok(())
+    }
+
+    /// Resolves a program again if memory of other processes has moved since.
+    fn resolve_again(&mut self, program: &mut Program<M>) -> Result<(), Error> {
+        let generation = self.connected.boards.generation;
+        let Some(again) = &mut program.again else {
+            return Ok(());
+        };
+        if again.generation == generation {
+            return Ok(());
+        }
+        again.generation = generation;
+        self.connected.protocol = Some(again.protocol);
+        let flat = Flat::new(&again.bound, again.reduction, &self.connected);
+        let steps: &[u8] = bytemuck::cast_slice(&flat.steps);
+        // No kernel of this rank is running.
+        let wrote = self
+            .fleet
+            .machine
+            .write(self.device(), program.part.steps, steps);
+        wrote.map_err(|why| self.failed(why))
     }
 
     fn reserve_scratch(&mut self, bytes: u64) -> Result<(), String> {
@@ -178,6 +218,9 @@ impl<M: Machine> Kernels<M> {
         surroundings: &mut Surroundings<'_>,
     ) -> Result<(), Error> {
         let fleet = &self.fleet;
+        let foreign = deposits.iter().flat_map(|deposit| &deposit.foreign);
+        let mut foreign = Foreign::new(self.rank, foreign.copied());
+        let carried_to = deposits.iter().find_map(|deposit| deposit.carried_to);
         let mut devices: Vec<u32> = deposits.iter().map(|deposit| deposit.device).collect();
         devices.sort_unstable();
         devices.dedup();
@@ -210,9 +253,10 @@ impl<M: Machine> Kernels<M> {
                 kernel: *kernel,
                 parts,
                 threads: fleet.options.threads,
+                foreign: foreign.waits(),
             })
             .collect();
-        let started = fleet.machine.start(&starts, fleet.repeat());
+        let started = fleet.machine.start(&starts, fleet.times());
         let mut running = started.map_err(|why| self.failed(why))?;
         let began = Instant::now();
         let mut looks = 0_u32;
@@ -229,29 +273,49 @@ impl<M: Machine> Kernels<M> {
                 break;
             }
             looks += 1;
-            if looks.is_multiple_of(LOOKS) && began.elapsed() > WATCHING {
-                let mut outcome = Ok(false);
-                let mut ended = || {
-                    outcome = poll(&mut told);
-                    !matches!(outcome, Ok(false))
-                };
-                let watched = surroundings.supervisor.wait(&mut ended, || waiting);
-                if let Err(error) = watched {
-                    fleet.gang.give_up();
-                    while matches!(poll(&mut told), Ok(false)) {
-                        std::thread::yield_now();
-                    }
-                    return Err(error);
+            let outcome = if foreign.waits() {
+                // Kernels do not wake whoever carries what they send, so this does.
+                if let Some(peer) = carried_to {
+                    surroundings.connections.bells[peer as usize].ring();
                 }
-                outcome.map_err(|why| self.failed(why))?;
-                break;
+                if looks > surroundings.spins {
+                    std::thread::yield_now();
+                }
+                foreign.look(&mut surroundings.supervisor)
+            } else if looks.is_multiple_of(LOOKS) && began.elapsed() > WATCHING {
+                let mut ended = || !matches!(poll(&mut told), Ok(false));
+                surroundings.supervisor.wait(&mut ended, || waiting)
+            } else {
+                Ok(())
+            };
+            if let Err(error) = outcome {
+                fleet.gang.give_up();
+                while matches!(poll(&mut told), Ok(false)) {
+                    std::thread::yield_now();
+                }
+                return Err(error);
             }
         }
         if told {
             return Err(self.failed("another rank gave up".to_owned()));
         }
         fleet.set_time(running.time_us());
+        fleet.set_without_graph(running.without_graph());
         Ok(())
+    }
+}
+
+impl<M: Machine> Kernels<M> {
+    /// What the transports between ranks allow.
+    pub fn means(&self) -> Means {
+        let peers = &self.connected.peers;
+        Means {
+            direct: peers.all_p2p,
+            ll128: !peers.any_shm || self.fleet.machine.keeps_lines(),
+            blocks: u16::try_from(peers.blocks)
+                .unwrap_or(u16::MAX)
+                .min(MOST_CHANNELS),
+        }
     }
 }
 
@@ -275,17 +339,44 @@ impl<M: Machine> Backend for Kernels<M> {
     }
 
     fn choose(&self, request: &Request, place: &Neighbourhood) -> Option<Way> {
-        // All ranks must choose alike, so what counts is the fullest device.
-        let beside = (0..place.ranks).map(|rank| self.fleet.ranks_beside(rank));
-        let beside = beside.max().unwrap_or(1).max(1);
-        let threads = self.fleet.options.threads;
-        let resident = self
-            .fleet
-            .machine
-            .resident_blocks(self.device(), Kernel::Move, threads);
-        let most = resident.unwrap_or(1) / beside;
-        let most = u16::try_from(most).unwrap_or(u16::MAX).min(MOST_CHANNELS);
-        Some(choose::way(request, place, most))
+        Some(choose::way(request, place, &self.means()))
+    }
+
+    fn meet(&mut self, bootstrap: &mut dyn Bootstrap, longest: Duration) -> Result<(), Error> {
+        self.connected.peers = peers::meet(&self.fleet, bootstrap, longest)?;
+        let peers = &self.connected.peers;
+        let others = peers.all().filter(|(peer, _)| *peer != self.rank);
+        self.fleet
+            .note_reached(others.map(|(peer, transport)| Reached {
+                rank: self.rank,
+                peer,
+                transport,
+                fallen_back: peers.why_not_p2p(peer),
+            }));
+        Ok(())
+    }
+
+    fn refuses(&self, way: &Way) -> Option<String> {
+        let Means { direct, ll128, .. } = self.means();
+        let why = || match self.connected.peers.fallen_back.first() {
+            Some((peer, why)) => format!(" (rank {peer}: {why})"),
+            None => String::new(),
+        };
+        if way.transfer == Transfer::Direct && !direct {
+            return Some(format!(
+                "a direct transfer accesses the buffers of other ranks, and not all ranks reach each other by P2P{}; take the \
+                 transfer `fifo`",
+                why()
+            ));
+        }
+        let lines = way.transfer == Transfer::Fifo && way.protocol == Protocol::Ll128;
+        (lines && !ll128).then(|| {
+            format!(
+                "LL128 counts on lines of 128 bytes that arrive as a whole, and not all ranks of a host reach each other by \
+                 P2P{}; take the protocol LL or Simple",
+                why()
+            )
+        })
     }
 
     fn wire(&mut self, own: &mut OwnWiring<'_>) -> Option<Result<(), Error>> {
@@ -353,7 +444,17 @@ impl<M: Machine> Backend for Kernels<M> {
             ..layout::Part::default()
         };
         let peer = peers_of(bound).next().unwrap_or(self.rank);
+        let peers = &self.connected.peers;
+        let far = |peer: &u32| peers.transport(*peer) == Transport::Net;
         Ok(Program {
+            again: (direct && !peers.is_alone()).then(|| Again {
+                bound: bound.clone(),
+                protocol: order.protocol,
+                reduction: order.reduction,
+                generation: self.connected.boards.generation,
+            }),
+            foreign: self.connected.foreign(peers_of(bound)),
+            carried_to: peers_of(bound).find(far),
             part,
             kernel: match order.reduction {
                 Some(_) => Kernel::Reduce(order.element),
@@ -383,24 +484,42 @@ impl<M: Machine> Backend for Kernels<M> {
             device,
             kernel: Kernel::Move,
             parts: Vec::with_capacity(parts.len()),
+            foreign: Vec::new(),
+            carried_to: None,
         };
         let rank = self.rank;
         let mut waiting = Waiting::Signal {
             from: rank,
             channel: 0,
         };
-        for part in parts.iter() {
-            let of_caller = self.fleet.machine.lend(device, &part.memory);
-            let own = of_caller.map_err(|why| self.failed(why))?;
-            let scratch = self.scratch.as_ref().map_or(0, |(_, address)| *address);
+        for part in parts.iter_mut() {
+            self.resolve_again(part.program)?;
             let program = &part.program;
-            let board = self.connected.own_board();
+            // Where other processes find the buffers, if they access them.
+            let window = program.again.as_ref().and_then(|again| {
+                let buffers = self
+                    .connected
+                    .boards
+                    .behind_scratch(again.bound.scratch_bytes);
+                Some((self.connected.boards.window?.0, buffers?))
+            });
+            let at = window.map(|(_, buffers)| buffers);
+            let of_caller = self.fleet.machine.lend(device, &part.memory, at);
+            let own = of_caller.map_err(|why| self.failed(why))?;
+            let scratch = match window {
+                Some((window, _)) => window,
+                None => self.scratch.as_ref().map_or(0, |(_, address)| *address),
+            };
+            let board = self.connected.boards.own;
             deposit.kernel = program.kernel;
+            deposit.foreign.extend(&program.foreign);
+            deposit.carried_to = deposit.carried_to.or(program.carried_to);
             deposit.parts.push(layout::Part {
                 buffers: [own.input, own.output, scratch],
                 board: board.filter(|_| program.direct).unwrap_or_default(),
                 launch: surroundings.launch,
                 scalar: part.scalar,
+                window: window.map_or(0, |(window, _)| window),
                 ..program.part
             });
             deposit.peers.extend(&program.peers);

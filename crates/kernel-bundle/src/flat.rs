@@ -17,6 +17,8 @@ pub trait Places {
     fn given(&self, connection: &Connection) -> u64;
     /// Address of a rank's board.
     fn board(&self, rank: u32) -> u64;
+    /// What is added to what a rank's board says: where its memory begins here, if the board shows offsets.
+    fn window(&self, rank: u32) -> u64;
 }
 
 /// A program as kernels walk it.
@@ -153,7 +155,7 @@ impl Resolve<'_> {
                 kind: OperandKind::Peer as u32,
                 buffer: buffer as u32,
                 place: self.places.board(self.bound.peers[usize::from(peer)]),
-                offset,
+                offset: self.places.window(self.bound.peers[usize::from(peer)]) + offset,
                 stride,
             },
         }

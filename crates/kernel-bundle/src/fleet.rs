@@ -1,12 +1,14 @@
 //! What the ranks of this process share: the machine, its memory, and the gang in which they are launched.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use executor::Transport;
 use executor::connections::SlotBytes;
+use shared_memory::Mapping;
 
 use crate::gang::Gang;
-use crate::machine::Machine;
+use crate::machine::{Machine, Times};
 
 /// How kernels are launched.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,6 +23,10 @@ pub struct Options {
     pub stale_flag: u32,
     /// Whether it is noted when each lane of each launch begins and ends ([`Fleet::take_spans`]).
     pub trace: bool,
+    /// Whether devices may access each other's memory (NCCL's `NCCL_P2P_DISABLE` says no).
+    pub p2p: bool,
+    /// Whether connections may lie in memory of the host where they may not (`NCCL_SHM_DISABLE` says no).
+    pub shm: bool,
 }
 
 /// When a lane of a launch began and ended.
@@ -40,6 +46,19 @@ pub struct Span {
     pub end_ns: u64,
 }
 
+/// How a rank reaches another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reached {
+    /// The rank.
+    pub rank: u32,
+    /// The other one.
+    pub peer: u32,
+    /// How.
+    pub transport: Transport,
+    /// Why not by P2P, if both are on one host.
+    pub fallen_back: Option<String>,
+}
+
 /// Most spans that are kept.
 const MOST_SPANS: usize = 1 << 20;
 
@@ -56,6 +75,8 @@ impl Options {
             first_step: 0,
             stale_flag: 0,
             trace: false,
+            p2p: true,
+            shm: true,
         }
     }
 }
@@ -68,9 +89,13 @@ pub struct Fleet<M: Machine> {
     pub options: Options,
     pub(crate) gang: Gang,
     devices: Vec<u32>,
-    /// Memory of connections: peers may use it as long as any rank is there.
-    blocks: Mutex<Vec<M::Block>>,
+    /// Memory of connections: peers may use it as long as any rank is there. Where a device was told of memory of the host,
+    /// it forgets that before the memory goes.
+    blocks: Mutex<Vec<(M::Block, Option<Arc<Mapping>>)>>,
     repeat: AtomicU32,
+    graph: AtomicBool,
+    without_graph: Mutex<Option<String>>,
+    reached: Mutex<Vec<Reached>>,
     time_ns: AtomicU64,
     spans: Mutex<Vec<Span>>,
 }
@@ -86,6 +111,9 @@ impl<M: Machine> Fleet<M> {
             devices,
             blocks: Mutex::default(),
             repeat: AtomicU32::new(1),
+            graph: AtomicBool::new(false),
+            without_graph: Mutex::default(),
+            reached: Mutex::default(),
             time_ns: AtomicU64::new(0),
             spans: Mutex::default(),
         })
@@ -109,8 +137,45 @@ impl<M: Machine> Fleet<M> {
         self.repeat.store(times.max(1), Ordering::Relaxed);
     }
 
-    pub(crate) fn repeat(&self) -> u32 {
-        self.repeat.load(Ordering::Relaxed)
+    /// Lets what is run often in a row be asked of the devices once, as a graph.
+    pub fn set_graph(&self, graph: bool) {
+        self.graph.store(graph, Ordering::Relaxed);
+    }
+
+    /// Why there was no graph in some launch since the last call, though one was asked for.
+    pub fn take_without_graph(&self) -> Option<String> {
+        let mut why = self
+            .without_graph
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        why.take()
+    }
+
+    pub(crate) fn set_without_graph(&self, why: Option<String>) {
+        let mut known = self
+            .without_graph
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *known = known.take().or(why);
+    }
+
+    pub(crate) fn times(&self) -> Times {
+        Times {
+            count: self.repeat.load(Ordering::Relaxed),
+            graph: self.graph.load(Ordering::Relaxed),
+        }
+    }
+
+    /// How ranks of this process reach others, once they have met: in the order of ranks, then of peers.
+    pub fn reached(&self) -> Vec<Reached> {
+        let reached = self.reached.lock().unwrap_or_else(PoisonError::into_inner);
+        reached.clone()
+    }
+
+    pub(crate) fn note_reached(&self, all: impl Iterator<Item = Reached>) {
+        let mut reached = self.reached.lock().unwrap_or_else(PoisonError::into_inner);
+        reached.extend(all);
+        reached.sort_by_key(|it| (it.rank, it.peer));
     }
 
     /// How long the last launch took by the devices' clocks, µs, all its repetitions together; 0 if that was not measured.
@@ -135,9 +200,9 @@ impl<M: Machine> Fleet<M> {
         all.extend(spans.take(room));
     }
 
-    /// Keeps memory until the last rank is gone.
-    pub(crate) fn keep(&self, block: M::Block) {
+    /// Keeps memory until the last rank is gone, after that the memory of the host that it stands for.
+    pub(crate) fn keep(&self, block: M::Block, of: Option<Arc<Mapping>>) {
         let mut blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
-        blocks.push(block);
+        blocks.push((block, of));
     }
 }

@@ -25,6 +25,8 @@ pub struct End {
     pub step: u64,
     /// The last that was seen of theirs.
     pub seen: u64,
+    /// Address where the length of each slot is told, if the host carries them away; else 0.
+    pub lengths: u64,
 }
 
 /// Where the buffers of a rank are during a launch.
@@ -135,6 +137,8 @@ pub struct Part {
     pub scalar: u64,
     /// Address of two times per lane; 0 if nobody asks.
     pub profile: u64,
+    /// What is taken from the addresses on the board: where the memory begins that other processes map, or 0.
+    pub window: u64,
     /// Lanes.
     pub lane_count: u32,
     /// A [`plan::Protocol`], by number.

@@ -1,6 +1,5 @@
-//! The C++ side: kernels, the scheduler of fibers, and memory at plain addresses.
+//! The C++ side: kernels and the scheduler of fibers.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ffi::{CStr, c_char, c_int};
 
 use kernel_bundle::Kernel;
@@ -8,9 +7,6 @@ use kernel_bundle::layout::Launch;
 use plan::ElementType;
 
 use crate::Bug;
-
-/// Alignment of what is handed out, as on GPUs.
-const ALIGNMENT: usize = 256;
 
 /// Bytes of a report.
 const REPORT: usize = 8192;
@@ -43,6 +39,7 @@ unsafe extern "C" {
         blocks: u32,
         threads: u32,
         seed: u64,
+        foreign: bool,
         report: *mut c_char,
         report_bytes: usize,
     ) -> c_int;
@@ -90,6 +87,7 @@ pub fn emulate(
     blocks: u32,
     threads: u32,
     seed: u64,
+    foreign: bool,
 ) -> Result<(), String> {
     let entry = entry(kernel, bug).ok_or_else(|| {
         format!("bugs are planted into the kernels of i32 only, not into {kernel:?}")
@@ -104,6 +102,7 @@ pub fn emulate(
             blocks,
             threads,
             seed,
+            foreign,
             report.as_mut_ptr().cast(),
             report.len(),
         )
@@ -123,53 +122,29 @@ pub fn emulate(
     }
 }
 
-/// Memory of kernels.
-#[derive(Debug)]
-pub struct Block {
-    address: *mut u8,
-    layout: Layout,
-}
-
-// SAFETY: it is memory and nothing else; who may access which part of it when is what kernels agree on.
-unsafe impl Send for Block {}
-// SAFETY: as above.
-unsafe impl Sync for Block {}
-
-impl Block {
-    /// So many bytes, all 0, and their address.
-    pub fn new(bytes: u64) -> Result<(Self, u64), String> {
-        let size =
-            usize::try_from(bytes.max(1)).map_err(|_| format!("{bytes} bytes are too many"))?;
-        let layout = Layout::from_size_align(size, ALIGNMENT).map_err(|error| error.to_string())?;
-        // SAFETY: the size is not 0.
-        let address = unsafe { alloc_zeroed(layout) };
-        if address.is_null() {
-            return Err(format!("there are no {bytes} bytes of memory"));
-        }
-        let plain = address.expose_provenance() as u64;
-        Ok((Self { address, layout }, plain))
-    }
-}
-
-impl Drop for Block {
-    fn drop(&mut self) {
-        // SAFETY: it was allocated with this layout.
-        unsafe { dealloc(self.address, self.layout) };
-    }
-}
-
-/// Writes at an address of a [`Block`] that is there.
+/// Writes at an address of a block that is there.
 pub fn write(address: u64, bytes: &[u8]) {
     let to = std::ptr::with_exposed_provenance_mut::<u8>(address as usize);
     // SAFETY: callers write into blocks that they hold, before kernels see them.
     unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
 }
 
-/// Reads at an address of a [`Block`] that is there.
+/// Reads at an address of a block that is there.
 pub fn read(address: u64, bytes: &mut [u8]) {
     let from = std::ptr::with_exposed_provenance::<u8>(address as usize);
     // SAFETY: callers read blocks that they hold, when no kernel runs.
     unsafe { std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), bytes.len()) };
+}
+
+/// Copies between two places that do not overlap.
+pub fn copy(from: u64, to: u64, bytes: usize) {
+    let from = std::ptr::with_exposed_provenance::<u8>(from as usize);
+    let to = std::ptr::with_exposed_provenance_mut::<u8>(to as usize);
+    if bytes > 0 {
+        // SAFETY: one is memory that is lent for a launch, the other a part of a block that has room for it, and no kernel
+        // uses either now.
+        unsafe { std::ptr::copy_nonoverlapping(from, to, bytes) };
+    }
 }
 
 #[cfg(test)]
@@ -192,13 +167,13 @@ mod tests {
     #[test]
     fn structures_are_as_the_other_compiler_has_them() {
         let own = layout! {
-            End: slots stride theirs mine step seen;
+            End: slots stride theirs mine step seen lengths;
             Board: launch buffers;
             Operand: kind buffer place offset stride;
             Step: bytes source_count destination_count wait_count notify_count finish pre_multiply reaches operands
                 waits notifies;
             Lane: first prologue body last epilogue turns;
-            Part: lanes steps buffers board launch scalar profile lane_count protocol operation divisor;
+            Part: lanes steps buffers board launch scalar profile window lane_count protocol operation divisor;
             Launch: more abort count parts;
         };
         let mut theirs = [0; 128];

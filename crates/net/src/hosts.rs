@@ -398,6 +398,10 @@ impl Bootstrap for Hosts {
         self.transports[peer as usize]
     }
 
+    fn same_host(&self, peer: u32) -> bool {
+        self.infos[peer as usize].host == self.infos[self.rank as usize].host
+    }
+
     fn sharing_cores(&self) -> u32 {
         self.place_among_sharing().1
     }

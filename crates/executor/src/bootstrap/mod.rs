@@ -45,6 +45,11 @@ pub trait Bootstrap: Send {
         }
     }
 
+    /// Whether a rank is on this host, also if no memory can be shared with it.
+    fn same_host(&self, peer: u32) -> bool {
+        self.transport(peer) != Transport::Net
+    }
+
     /// Ranks that may want the same cores as this one, itself among them.
     fn sharing_cores(&self) -> u32 {
         self.ranks()
