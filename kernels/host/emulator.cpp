@@ -384,9 +384,9 @@ void note(const char* what, const void* place, uint64_t value) {
 }  // namespace emulator
 
 // Runs a kernel. 0: it ended. 1: nobody got on any more, and `report` says where everyone is. 2: no memory for stacks.
-// A `foreign` one may wait for other processes, so it goes on until it ends, or is given up by its launch's word.
+// One that may wait for other processes has a `foreign`, the word by which it is given up; it goes on until it ends.
 extern "C" int topo_emulate(void (*kernel)(const void*), const void* launch, uint32_t blocks, uint32_t threads,
-                            uint64_t seed, bool foreign, char* report, size_t report_bytes) {
+                            uint64_t seed, const uint32_t* foreign, char* report, size_t report_bytes) {
   using namespace emulator;
   Run own;
   own.kernel = kernel;
@@ -423,8 +423,8 @@ extern "C" int topo_emulate(void (*kernel)(const void*), const void* launch, uin
     pass();
     stuck = own.progress == progress ? stuck + 1 : 0;
     progress = own.progress;
-    if (foreign) {
-      if (stuck > 0) let_others_run(stuck);
+    if (foreign != nullptr) {
+      if (stuck > 0 && __atomic_load_n(foreign, __ATOMIC_RELAXED) == 0) let_others_run(stuck);
     } else if (stuck > STUCK_PASSES) {
       const std::string text = dump();
       snprintf(report, report_bytes, "%s", text.c_str());

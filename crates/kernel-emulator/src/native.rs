@@ -39,7 +39,7 @@ unsafe extern "C" {
         blocks: u32,
         threads: u32,
         seed: u64,
-        foreign: bool,
+        foreign: *const u32,
         report: *mut c_char,
         report_bytes: usize,
     ) -> c_int;
@@ -102,7 +102,11 @@ pub fn emulate(
             blocks,
             threads,
             seed,
-            foreign,
+            if foreign {
+                std::ptr::with_exposed_provenance(launch.abort as usize)
+            } else {
+                std::ptr::null()
+            },
             report.as_mut_ptr().cast(),
             report.len(),
         )
