@@ -6,8 +6,8 @@ use crate::error::Error;
 /// The driver's library.
 const LIBRARY: &str = "libcuda.so.1";
 
-/// Functions that this crate calls. All are in drivers since 11.0, most since long before.
-const SYMBOLS: [&str; 42] = [
+/// Functions that this crate calls. All are in drivers since 11.4, most since long before.
+const SYMBOLS: [&str; 65] = [
     "cuInit",
     "cuDriverGetVersion",
     "cuGetErrorName",
@@ -43,6 +43,29 @@ const SYMBOLS: [&str; 42] = [
     "cuPointerGetAttribute",
     "cuIpcGetMemHandle",
     "cuIpcOpenMemHandle_v2",
+    "cuIpcCloseMemHandle",
+    "cuMemcpyDtoD_v2",
+    "cuMemHostRegister_v2",
+    "cuMemHostUnregister",
+    "cuMemHostGetDevicePointer_v2",
+    "cuMemGetAllocationGranularity",
+    "cuMemCreate",
+    "cuMemRelease",
+    "cuMemAddressReserve",
+    "cuMemAddressFree",
+    "cuMemMap",
+    "cuMemUnmap",
+    "cuMemSetAccess",
+    "cuMemExportToShareableHandle",
+    "cuMemImportFromShareableHandle",
+    "cuDeviceGetUuid_v2",
+    "cuStreamBeginCapture_v2",
+    "cuStreamEndCapture",
+    "cuGraphInstantiateWithFlags",
+    "cuGraphUpload",
+    "cuGraphLaunch",
+    "cuGraphDestroy",
+    "cuGraphExecDestroy",
     "cuModuleLoadData",
     "cuModuleUnload",
     "cuModuleGetFunction",

@@ -1,6 +1,6 @@
 //! What the ranks of this process share: the machine, its memory, and the gang in which they are launched.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use executor::Transport;
@@ -93,7 +93,7 @@ pub struct Fleet<M: Machine> {
     /// it forgets that before the memory goes.
     blocks: Mutex<Vec<(M::Block, Option<Arc<Mapping>>)>>,
     repeat: AtomicU32,
-    graph: AtomicBool,
+    graph: AtomicU32,
     without_graph: Mutex<Option<String>>,
     reached: Mutex<Vec<Reached>>,
     time_ns: AtomicU64,
@@ -111,7 +111,7 @@ impl<M: Machine> Fleet<M> {
             devices,
             blocks: Mutex::default(),
             repeat: AtomicU32::new(1),
-            graph: AtomicBool::new(false),
+            graph: AtomicU32::new(0),
             without_graph: Mutex::default(),
             reached: Mutex::default(),
             time_ns: AtomicU64::new(0),
@@ -137,9 +137,13 @@ impl<M: Machine> Fleet<M> {
         self.repeat.store(times.max(1), Ordering::Relaxed);
     }
 
-    /// Lets what is run often in a row be asked of the devices once, as a graph.
-    pub fn set_graph(&self, graph: bool) {
-        self.graph.store(graph, Ordering::Relaxed);
+    /// Lets so many of the launches in a row be asked of the devices together, as a graph; 0 is none.
+    ///
+    /// What is launched again by a graph has the number of the first time, which peers' boards are compared with. That is
+    /// right: in a direct transfer all ranks give signals before and after they touch each other's memory, which keep the
+    /// runs of a graph apart; and a board shows the same addresses in all of them.
+    pub fn set_graph(&self, launches: u32) {
+        self.graph.store(launches, Ordering::Relaxed);
     }
 
     /// Why there was no graph in some launch since the last call, though one was asked for.

@@ -57,6 +57,9 @@ pub trait Machine: Send + Sync + 'static {
     /// It cannot be opened.
     fn import(&self, device: u32, word: &str) -> Result<u64, String>;
 
+    /// Whether a word may be opened by processes of other hosts, too.
+    fn spans_hosts(&self, word: &str) -> bool;
+
     /// Lets kernels of a device access memory of the host, until what is given back here is dropped; and its address for
     /// them.
     ///
@@ -124,8 +127,9 @@ pub trait Machine: Send + Sync + 'static {
 pub struct Times {
     /// So often.
     pub count: u32,
-    /// Whether that is asked of a device once, as a graph, where the machine has such.
-    pub graph: bool,
+    /// So many of them are asked of a device together, as a graph that is run again and again, where the machine has such; 0
+    /// is none.
+    pub graph: u32,
 }
 
 /// Where input and output lie in memory that stands for a caller's two buffers: as they lie there, if they overlap, for a

@@ -61,6 +61,7 @@ pub enum Bug {
 pub struct Emulator {
     seed: AtomicU64,
     bug: Bug,
+    fabric: bool,
     shared: Shared,
     worker: Worker,
 }
@@ -71,8 +72,17 @@ impl Emulator {
         Self {
             seed: AtomicU64::new(seed),
             bug,
+            fabric: false,
             shared: Shared::default(),
             worker: Worker::default(),
+        }
+    }
+
+    /// One whose memory also processes open that take themselves for another host, as GPUs do that a fabric joins.
+    pub fn with_fabric(self) -> Self {
+        Self {
+            fabric: true,
+            ..self
         }
     }
 
@@ -135,6 +145,10 @@ impl Machine for Emulator {
 
     fn import(&self, _device: u32, word: &str) -> Result<u64, String> {
         self.shared.import(word)
+    }
+
+    fn spans_hosts(&self, _word: &str) -> bool {
+        self.fabric
     }
 
     fn register_host(&self, _device: u32, memory: &Arc<Mapping>) -> Result<(Block, u64), String> {

@@ -14,6 +14,9 @@ use crate::entry::Kernel;
 use crate::fleet::Fleet;
 use crate::machine::Machine;
 
+/// What the words of a problem begin with if the ranks are on different hosts, where it is none.
+const FAR: &str = "far: ";
+
 /// Bytes of the memory by which ranks find out whether they can open each other's.
 const TRIAL_BYTES: u64 = 4096;
 
@@ -125,7 +128,7 @@ pub(crate) fn meet<M: Machine>(
         segment: None,
     };
     let trial = match fleet.options.p2p {
-        true => fleet.machine.allocate_for_peers(device, TRIAL_BYTES),
+        true => make_trial(fleet, rank),
         false => Err(disabled()),
     };
     let told = Told {
@@ -146,15 +149,19 @@ pub(crate) fn meet<M: Machine>(
             ))
         })?);
     }
-    let beside = all.clone().filter(|it| bootstrap.same_host(*it));
     let mut problems: Vec<(u32, String)> = Vec::new();
-    for peer in beside.filter(|it| *it != rank) {
+    for peer in all.clone().filter(|it| *it != rank) {
+        let far = !bootstrap.same_host(peer);
         let opened = match (&told.memory, &infos[peer as usize].memory) {
             (Err(why), _) => Err(format!("rank {rank} cannot: {why}")),
             (_, Err(why)) => Err(format!("rank {peer} cannot: {why}")),
-            (_, Ok(word)) => fleet.machine.import(device, word).map(|_| ()),
+            (_, Ok(word)) if far && !fleet.machine.spans_hosts(word) => {
+                Err("its memory cannot be opened from other hosts".to_owned())
+            }
+            (_, Ok(word)) => look(fleet, device, word, peer),
         };
-        problems.extend(opened.err().map(|why| (peer, why)));
+        let sign = if far { FAR } else { "" };
+        problems.extend(opened.err().map(|why| (peer, format!("{sign}{why}"))));
     }
     let lines = problems
         .iter()
@@ -177,8 +184,8 @@ pub(crate) fn meet<M: Machine>(
     }
     let mut peers = Peers {
         local,
-        all_p2p: all.clone().all(|it| bootstrap.same_host(it)) && of_all.iter().all(Vec::is_empty),
-        any_shm: of_all.iter().any(|it| !it.is_empty()),
+        all_p2p: of_all.iter().all(Vec::is_empty),
+        any_shm: of_all.iter().flatten().any(|(_, why)| !why.starts_with(FAR)),
         blocks: of_devices(&infos),
         ..Peers::default()
     };
@@ -189,23 +196,45 @@ pub(crate) fn meet<M: Machine>(
                 .find(|(it, _)| *it == with)
                 .map(|(_, why)| why.clone())
         };
-        let transport = if peer == rank {
-            Transport::P2p
-        } else if !bootstrap.same_host(peer) {
-            Transport::Net
-        } else if let Some(why) = why(rank, peer).or_else(|| why(peer, rank)) {
-            peers.fallen_back.push((peer, why));
-            match bootstrap.transport(peer) {
-                Transport::Net => Transport::Net,
-                _ => Transport::Shm,
-            }
-        } else {
-            Transport::P2p
-        };
-        peers.transports.push(transport);
+        let why = why(rank, peer).or_else(|| why(peer, rank));
+        peers.transports.push(match (&why, bootstrap.transport(peer)) {
+            (None, _) => Transport::P2p,
+            (_, Transport::Net) => Transport::Net,
+            _ => Transport::Shm,
+        });
+        let why = why.filter(|why| !why.starts_with(FAR));
+        peers.fallen_back.extend(why.map(|why| (peer, why)));
     }
     check_shm(fleet, rank, &peers)?;
     Ok(peers)
+}
+
+/// Memory for others to open, with the rank in it.
+fn make_trial<M: Machine>(fleet: &Fleet<M>, rank: u32) -> Result<(M::Block, u64), String> {
+    let device = fleet.device(rank);
+    let made = fleet.machine.allocate_for_peers(device, TRIAL_BYTES)?;
+    fleet
+        .machine
+        .write(device, made.1, &trial_value(rank).to_le_bytes())?;
+    Ok(made)
+}
+
+/// Opens what a peer made, and looks whether it is that.
+fn look<M: Machine>(fleet: &Fleet<M>, device: u32, word: &str, peer: u32) -> Result<(), String> {
+    let address = fleet.machine.import(device, word)?;
+    let mut value = [0; 8];
+    fleet.machine.read(device, address, &mut value)?;
+    if u64::from_le_bytes(value) == trial_value(peer) {
+        return Ok(());
+    }
+    Err(format!(
+        "what was opened as memory of rank {peer} holds something else"
+    ))
+}
+
+/// What a rank writes into memory that others are to open.
+const fn trial_value(rank: u32) -> u64 {
+    0x746f_706f_0000_0000 | rank as u64
 }
 
 fn disabled() -> String {

@@ -10,11 +10,12 @@ use bootstrap::{Key, Timing};
 use executor::suite::Case;
 use executor::{Error, Reduction, Transport, Way};
 use kernel_bundle::Options;
+use kernel_emulator::{Bug, Emulator};
 use net::{Host, Hosts, WantedPlugin};
 use plan::Protocol;
 use plan::program::{Schedule, Transfer};
 
-use super::{every_way, join, run, small, transports};
+use super::{every_way, join, join_on, run, small, transports};
 
 /// Where a rank is, and what it may.
 #[derive(Clone, Copy)]
@@ -223,4 +224,38 @@ fn a_rank_that_leaves_is_named() {
     for what in heard.into_iter().flatten() {
         assert!(what.contains("rank 1"), "{what}");
     }
+}
+
+/// Memory that a fabric joins is accessed from other hosts, too.
+#[test]
+fn p2p_between_hosts_that_a_fabric_joins() {
+    let results = each(&[on("a"), on("b")], |rank, hosts| {
+        let emulator = Emulator::new(11 + u64::from(rank), Bug::None).with_fabric();
+        let (fleet, mut communicator) = join_on(emulator, hosts, small()).unwrap();
+        assert_eq!(transports(&fleet), (vec![Transport::P2p], Vec::new()));
+        let all = every_way(2, false).into_iter();
+        let cases: Vec<Case> = all.skip(1).step_by(4).collect();
+        run(&mut communicator, &cases)
+    });
+    for result in results {
+        result.unwrap();
+    }
+}
+
+/// Threads of one process whose devices may not access each other's memory share that of the host.
+#[test]
+fn threads_without_p2p() {
+    let options = Options {
+        p2p: false,
+        ..small()
+    };
+    let settings = executor::Settings {
+        buffer_bytes: Some(1 << 20),
+        ..executor::Settings::default()
+    };
+    let emulator = Emulator::new(13, Bug::None);
+    let ranks = kernel_emulator::communicators(3, &settings, emulator, options).unwrap();
+    let all = every_way(3, false).into_iter();
+    let cases: Vec<Case> = all.step_by(3).collect();
+    executor::suite::run(ranks, &cases).unwrap();
 }

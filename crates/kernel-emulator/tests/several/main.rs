@@ -38,18 +38,24 @@ fn join(
     options: Options,
     seed: u64,
 ) -> Result<(Arc<Fleet<Emulator>>, Rank), Error> {
+    let seed = match seed {
+        0 => 0,
+        _ => seed + u64::from(bootstrap.rank()) * 1000,
+    };
+    join_on(Emulator::new(seed, Bug::None), bootstrap, options)
+}
+
+fn join_on(
+    emulator: Emulator,
+    bootstrap: Box<dyn Bootstrap>,
+    options: Options,
+) -> Result<(Arc<Fleet<Emulator>>, Rank), Error> {
     let (rank, ranks) = (bootstrap.rank(), bootstrap.ranks());
     let settings = Settings {
         longest_wait: Duration::from_secs(120),
         buffer_bytes: Some(1 << 20),
         ..Settings::default()
     };
-    let seed = if seed == 0 {
-        0
-    } else {
-        seed + u64::from(rank) * 1000
-    };
-    let emulator = Emulator::new(seed, Bug::None);
     let fleet = Fleet::new(emulator, options, vec![0; ranks as usize]);
     let backend = Kernels::new(Arc::clone(&fleet), rank);
     Ok((fleet, Communicator::join(backend, bootstrap, &settings)?))
