@@ -166,6 +166,8 @@ fn forbidden_dependencies(manifest: &Table, rule: &Rule) -> Vec<String> {
         .flatten()
         .filter_map(Value::as_table)
         .flatten()
+        // What is optional is in no program that was not asked for it.
+        .filter(|(_, value)| value.get("optional") != Some(&Value::Boolean(true)))
         .map(|(key, value)| {
             // A dependency may be renamed.
             value.get("package").and_then(Value::as_str).unwrap_or(key)

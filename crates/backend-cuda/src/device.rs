@@ -136,6 +136,11 @@ impl Device {
         })
     }
 
+    /// Its number, from 0.
+    pub const fn number(&self) -> u32 {
+        self.number
+    }
+
     /// What the driver says of one of its attributes.
     pub(crate) fn attribute(&self, attribute: Attribute) -> Result<i32, Error> {
         // SAFETY: the device is one that the driver gave.

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use executor::{Request, Way};
-use kernel_bundle::choose;
+use kernel_bundle::{Machine, choose};
 use plan::Protocol;
 use plan::program::{Schedule, Transfer};
 
@@ -35,7 +35,11 @@ impl Wanted {
 }
 
 /// The way for a request, within what is left.
-pub fn choose_way(communicator: &mut Gpu, wanted: &Wanted, request: &Request) -> Result<Way> {
+pub fn choose_way<M: Machine>(
+    communicator: &mut Gpu<M>,
+    wanted: &Wanted,
+    request: &Request,
+) -> Result<Way> {
     communicator.set_way(None);
     let chosen = communicator.way(request)?;
     let place = communicator.neighbourhood()?;
