@@ -11,6 +11,11 @@
 #define TOPO_BUG 0
 #endif
 
+// Whether the emulator's memory keeps no more order than a GPU promises.
+#ifndef TOPO_WEAK
+#define TOPO_WEAK 0
+#endif
+
 #include "arguments.h"
 
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
@@ -64,6 +69,18 @@ TOPO_DEVICE u32 load_volatile(const u32* word) {
   u32 value;
   asm volatile("ld.volatile.global.u32 %0, [%1];" : "=r"(value) : "l"(address_of(word)) : "memory");
   return value;
+}
+
+// Memory that other blocks see only after a `store_release`, and where this block sees what others stored only after a
+// `load_acquire`.
+template <class T>
+TOPO_DEVICE T load(const T* place) {
+  return *place;
+}
+
+template <class T>
+TOPO_DEVICE void store(T* place, T value) {
+  *place = value;
 }
 
 // 16 bytes at an address that is a multiple of 16.

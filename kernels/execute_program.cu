@@ -17,7 +17,7 @@ TOPO_DEVICE void execute(const Launch& launch, Shared& shared) {
     const bool speaks = thread() % WARP == 0;
     if (speaks && part.profile != nullptr) part.profile[2 * lane] = clock_ns();
     if (speaks && lane == 0 && part.board != nullptr) {
-      for (u32 i = 0; i < 3; i++) part.board->buffers[i] = part.buffers[i];
+      for (u32 i = 0; i < 3; i++) store(&part.board->buffers[i], part.buffers[i]);
       store_release(&part.board->launch, part.launch);
     }
     Waiter(part, shared, launch.abort, workers).run(part.lanes[lane]);

@@ -141,7 +141,7 @@ struct Waiter {
       note("a board to show launch", board, part.launch);
       if (warp_all(!patience.more())) return false;
     }
-    if (board != nullptr) place = board->buffers[peer->buffer] + peer->offset + turn * peer->stride;
+    if (board != nullptr) place = load(&board->buffers[peer->buffer]) + peer->offset + turn * peer->stride;
     return true;
   }
 

@@ -3,7 +3,8 @@
 //! The sources are those of the GPU, compiled by the host's C++ compiler. Each GPU thread is a fiber; one thread of this
 //! process runs all blocks of a launch, in an order that a seed decides: with a seed other than 0, threads are starved for
 //! a while, and others run after something was stored for which they wait. When nobody gets on any more, the launch fails
-//! and says where the threads of each block are.
+//! and says where the threads of each block are. Memory is the processor's, or one that keeps no more order than a GPU
+//! promises ([`Emulator::with_weak_memory`]).
 //!
 //! [`Emulator`] is the [`Machine`]; [`communicators`] makes ranks on it. [`Bug`]s can be planted into the kernels, to see
 //! whether tests find them.
@@ -41,9 +42,17 @@ pub enum Bug {
     NoVote = 8,
     /// Old LL flags are not cleaned before the numbers of steps come round.
     NoCleaning = 9,
-    /// Loads that acquire and stores that release do not: a weakened fence, which only ThreadSanitizer shows on a processor
-    /// that keeps the order of stores by itself.
+    /// Loads that acquire and stores that release do not: a weakened fence. On a processor that keeps the order of stores by
+    /// itself only weak memory shows it, as all that follow here, or ThreadSanitizer.
     WeakFence = 10,
+    /// Loads that acquire do not.
+    NoAcquire = 11,
+    /// Stores that release do not.
+    NoRelease = 12,
+    /// Who waits for an LL line looks at the flag of one half only.
+    OneFlag = 13,
+    /// The threads that store an LL128 line do not store it together.
+    SplitLine = 14,
 }
 
 /// The processor as a machine for kernels.
@@ -51,6 +60,7 @@ pub enum Bug {
 pub struct Emulator {
     seed: AtomicU64,
     bug: Bug,
+    weak: bool,
 }
 
 impl Emulator {
@@ -59,7 +69,16 @@ impl Emulator {
         Self {
             seed: AtomicU64::new(seed),
             bug,
+            weak: false,
         }
+    }
+
+    /// The same, with memory that keeps no more order than a GPU promises: what a block stores becomes visible to others
+    /// late and in any order, and what it once loaded it may see again, unless a release and an acquire stand between. Only
+    /// kernels that move, and those that reduce `i32` and `u8`, are compiled so.
+    #[must_use]
+    pub fn with_weak_memory(self) -> Self {
+        Self { weak: true, ..self }
     }
 }
 
@@ -168,7 +187,8 @@ impl Machine for Emulator {
                         .store(seed.wrapping_add(1).max(1), Ordering::Relaxed);
                 }
                 let blocks = start.blocks();
-                native::emulate(start.kernel, self.bug, &launch, blocks, start.threads, seed)?;
+                let variant = (self.bug, self.weak);
+                native::emulate(start.kernel, variant, &launch, blocks, start.threads, seed)?;
             }
         }
         Ok(Ended)

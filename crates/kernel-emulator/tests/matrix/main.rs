@@ -52,9 +52,13 @@ pub fn settings() -> Settings {
 
 /// Runs cases on as few communicators as there are numbers of ranks among neighbours.
 fn run_all(cases: &[Case], seed: u64, options: &Options) {
+    run_on(|| Emulator::new(seed, Bug::None), cases, seed, options);
+}
+
+fn run_on(emulator: impl Fn() -> Emulator, cases: &[Case], seed: u64, options: &Options) {
     for group in cases.chunk_by(|one, other| one.ranks == other.ranks) {
         let ranks = group.first().map_or(1, |case| case.ranks);
-        let emulator = Emulator::new(seed, Bug::None);
+        let emulator = emulator();
         let made = communicators(ranks, &settings(), emulator, options.clone());
         if let Err(problem) = suite::run(made.expect("there is memory"), group) {
             panic!("seed {seed}: {problem}");
@@ -103,6 +107,20 @@ fn sampled_matrix() {
     let size = from_environment("TOPO_MATRIX_SAMPLE", SAMPLE as u64) as usize;
     let all = suite::cases(&[1, 2, 3, 4, 5, 8], &COUNTS);
     run_all(&suite::sample(&all, size, seed), seed, &small(2));
+}
+
+/// On memory that keeps no more order than a GPU promises, with the types whose kernels are compiled for it.
+#[test]
+fn sampled_matrix_on_weak_memory() {
+    let seed = from_environment("TOPO_MATRIX_SEED", 7);
+    let size = from_environment("TOPO_MATRIX_SAMPLE", SAMPLE as u64) as usize;
+    let all = suite::cases(&[1, 2, 3, 4, 5, 8], &COUNTS).into_iter();
+    let compiled = [ElementType::I32, ElementType::U8];
+    let all = all.filter(|case| !case.collective.reduces() || compiled.contains(&case.element));
+    let all: Vec<Case> = all.collect();
+    let emulator = || Emulator::new(seed, Bug::None).with_weak_memory();
+    let sample = suite::sample(&all, size, seed);
+    run_on(emulator, &sample, seed, &small(2));
 }
 
 /// NCCL's own sizes of slots and blocks, in the plainest order of threads.
