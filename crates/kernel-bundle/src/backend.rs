@@ -28,7 +28,7 @@ const LOOKS: u32 = 256;
 /// Most bytes that one step moves: workers count vectors of 16 bytes, and lines, in 32 bits.
 const MOST_STEP_BYTES: u64 = 32 << 30;
 
-/// Bytes of the two times of a lane.
+/// Bytes of the two times of a block.
 const SPAN_BYTES: u64 = 16;
 
 /// Most channels that are chosen, NCCL's limit.
@@ -77,21 +77,22 @@ impl<M: Machine> Kernels<M> {
         self.fleet.device(self.rank)
     }
 
-    /// Reads when each lane began and ended.
+    /// Reads when each lane began and ended: when its first block began, and its last one ended.
     fn note(&self, program: &Program<M>, launch: u64) -> Result<(), Error> {
-        let mut times = vec![[0_u64; 2]; program.channels.len()];
+        let shares = program.part.shares.max(1) as usize;
+        let mut times = vec![[0_u64; 2]; program.channels.len() * shares];
         let bytes = bytemuck::cast_slice_mut(&mut times);
         let (device, address) = (self.device(), program.part.profile);
         let read = self.fleet.machine.read(device, address, bytes);
         read.map_err(|why| self.failed(why))?;
-        let lanes = program.channels.iter().zip(0..).zip(&times);
-        let spans = lanes.map(|((channel, lane), [begin_ns, end_ns])| Span {
+        let lanes = program.channels.iter().zip(0..).zip(times.chunks(shares));
+        let spans = lanes.map(|((channel, lane), blocks)| Span {
             rank: self.rank,
             launch,
             channel: *channel,
             lane,
-            begin_ns: *begin_ns,
-            end_ns: *end_ns,
+            begin_ns: blocks.iter().map(|[begin, _]| *begin).min().unwrap_or(0),
+            end_ns: blocks.iter().map(|[_, end]| *end).max().unwrap_or(0),
         });
         self.fleet.note(spans);
         Ok(())
@@ -275,15 +276,7 @@ impl<M: Machine> Backend for Kernels<M> {
     }
 
     fn choose(&self, request: &Request, place: &Neighbourhood) -> Option<Way> {
-        // All ranks must choose alike, so what counts is the fullest device.
-        let beside = (0..place.ranks).map(|rank| self.fleet.ranks_beside(rank));
-        let beside = beside.max().unwrap_or(1).max(1);
-        let threads = self.fleet.options.threads;
-        let resident = self
-            .fleet
-            .machine
-            .resident_blocks(self.device(), Kernel::Move, threads);
-        let most = resident.unwrap_or(1) / beside;
+        let most = self.fleet.blocks_of_rank(self.rank);
         let most = u16::try_from(most).unwrap_or(u16::MAX).min(MOST_CHANNELS);
         Some(choose::way(request, place, most))
     }
@@ -314,8 +307,9 @@ impl<M: Machine> Backend for Kernels<M> {
         let device = self.device();
         let steps_at = (lanes.len() as u64).next_multiple_of(256);
         let profile_at = (steps_at + steps.len() as u64).next_multiple_of(256);
+        let shares = self.fleet.shares(self.rank, bound);
         let profile_bytes = match self.fleet.options.trace {
-            true => SPAN_BYTES * flat.lanes.len() as u64,
+            true => SPAN_BYTES * flat.lanes.len() as u64 * u64::from(shares),
             false => 0,
         };
         let allocated = self
@@ -350,6 +344,7 @@ impl<M: Machine> Backend for Kernels<M> {
             },
             operation,
             divisor: order.ranks.max(1),
+            shares,
             ..layout::Part::default()
         };
         let peer = peers_of(bound).next().unwrap_or(self.rank);

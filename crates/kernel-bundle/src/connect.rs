@@ -30,7 +30,8 @@ const SLOTS_AT: u64 = 2 * COUNT_BYTES;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Kind {
     Slots(Protocol),
-    Signals,
+    /// Of so many blocks, each of which has its own count.
+    Signals(u32),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -47,6 +48,8 @@ pub struct Connected {
     boards: FxHashMap<u32, u64>,
     own_board: Option<u64>,
     protocol: Option<Protocol>,
+    /// Blocks that carry out each lane together.
+    shares: u32,
     /// Ranks of this process.
     local: Vec<u32>,
 }
@@ -68,7 +71,7 @@ fn name(from: u32, to: u32, key: &Key) -> String {
     let Connection { channel, port, .. } = key.connection;
     let kind = match key.kind {
         Kind::Slots(protocol) => protocol.name(),
-        Kind::Signals => "signals",
+        Kind::Signals(shares) => &format!("signals-{shares}"),
     };
     format!("device/{from}>{to}/{channel}/{port}/{kind}")
 }
@@ -109,7 +112,9 @@ impl<M: Machine> Connector<'_, '_, M> {
             self.known.local = local.collect();
         }
         let bound = self.own.bound;
+        self.known.shares = self.fleet.shares(self.rank(), bound);
         let slots = Kind::Slots(self.own.protocol);
+        let signals = Kind::Signals(self.known.shares);
         let key = |kind, incoming| {
             move |connection: &Connection| Key {
                 connection: *connection,
@@ -118,9 +123,9 @@ impl<M: Machine> Connector<'_, '_, M> {
             }
         };
         let keys = bound.receives.iter().map(key(slots, true));
-        let keys = keys.chain(bound.waits.iter().map(key(Kind::Signals, true)));
+        let keys = keys.chain(bound.waits.iter().map(key(signals, true)));
         let keys = keys.chain(bound.sends.iter().map(key(slots, false)));
-        let keys = keys.chain(bound.notifies.iter().map(key(Kind::Signals, false)));
+        let keys = keys.chain(bound.notifies.iter().map(key(signals, false)));
         let mut new: Vec<New> = Vec::new();
         for key in keys {
             if !self.known.ends.contains_key(&key) && new.iter().all(|other| other.key != key) {
@@ -139,7 +144,7 @@ impl<M: Machine> Connector<'_, '_, M> {
         let options = &self.fleet.options;
         let bytes = |key: &Key| match key.kind {
             Kind::Slots(protocol) => SLOTS_AT + SLOTS * stride(protocol, &options.slot_bytes),
-            Kind::Signals => COUNT_BYTES,
+            Kind::Signals(_) => COUNT_BYTES,
         };
         for New { key, end } in new.iter_mut() {
             if let Kind::Slots(protocol) = key.kind {
@@ -160,7 +165,7 @@ impl<M: Machine> Connector<'_, '_, M> {
         let rank = self.rank();
         for New { key, end } in new.iter_mut().filter(|new| new.key.incoming) {
             end.theirs = address;
-            if key.kind != Kind::Signals {
+            if matches!(key.kind, Kind::Slots(_)) {
                 end.mine = address + COUNT_BYTES;
                 end.slots = address + SLOTS_AT;
                 self.begin_slots(key, end)?;
@@ -223,7 +228,7 @@ impl<M: Machine> Connector<'_, '_, M> {
             let peer = key.connection.peer;
             let receiver = self.fetch_address(peer, &name(rank, peer, key))?;
             end.mine = receiver;
-            if key.kind != Kind::Signals {
+            if matches!(key.kind, Kind::Slots(_)) {
                 end.theirs = receiver + COUNT_BYTES;
                 end.slots = receiver + SLOTS_AT;
             }
@@ -236,7 +241,19 @@ impl<M: Machine> Connector<'_, '_, M> {
         if new.is_empty() {
             return Ok(());
         }
-        let ends: Vec<End> = new.iter().map(|new| new.end).collect();
+        let mut ends: Vec<End> = Vec::with_capacity(new.len());
+        let mut first = Vec::with_capacity(new.len());
+        for New { key, end } in new {
+            first.push(ends.len() as u64);
+            match key.kind {
+                Kind::Slots(_) => ends.push(*end),
+                // Each block tells its own count, and looks at those of all.
+                Kind::Signals(shares) => ends.extend((0..u64::from(shares)).map(|share| End {
+                    mine: end.mine + share * size_of::<u64>() as u64,
+                    ..*end
+                })),
+            }
+        }
         let bytes: &[u8] = bytemuck::cast_slice(&ends);
         let device = self.device();
         let allocated = self.fleet.machine.allocate(device, bytes.len() as u64);
@@ -244,7 +261,7 @@ impl<M: Machine> Connector<'_, '_, M> {
         self.fleet.keep(block);
         let wrote = self.fleet.machine.write(device, address, bytes);
         wrote.map_err(|why| self.failed(why))?;
-        for (new, at) in new.iter().zip(0_u64..) {
+        for (new, at) in new.iter().zip(first) {
             let address = address + at * size_of::<End>() as u64;
             self.known.ends.insert(new.key, address);
         }
@@ -327,11 +344,11 @@ impl Places for Connected {
     }
 
     fn awaited(&self, connection: &Connection) -> u64 {
-        self.end(connection, Some(Kind::Signals), true)
+        self.end(connection, Some(Kind::Signals(self.shares)), true)
     }
 
     fn given(&self, connection: &Connection) -> u64 {
-        self.end(connection, Some(Kind::Signals), false)
+        self.end(connection, Some(Kind::Signals(self.shares)), false)
     }
 
     fn board(&self, rank: u32) -> u64 {

@@ -4,8 +4,11 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use executor::connections::SlotBytes;
+use plan::program::BoundProgram;
 
+use crate::entry::Kernel;
 use crate::gang::Gang;
+use crate::layout::MOST_SHARES;
 use crate::machine::Machine;
 
 /// How kernels are launched.
@@ -19,6 +22,9 @@ pub struct Options {
     pub first_step: u64,
     /// A flag that all lines of LL slots hold at first, as if they had been written that long ago; 0 is none.
     pub stale_flag: u32,
+    /// Most blocks that carry out a lane together, 1 to 4. More blocks have more bytes under way, which a GPU with few ranks
+    /// on it needs to fill its memory; lanes that use FIFOs have one block.
+    pub most_shares: u32,
     /// Whether it is noted when each lane of each launch begins and ends ([`Fleet::take_spans`]).
     pub trace: bool,
 }
@@ -55,6 +61,7 @@ impl Options {
             },
             first_step: 0,
             stale_flag: 0,
+            most_shares: MOST_SHARES,
             trace: false,
         }
     }
@@ -102,6 +109,29 @@ impl<M: Machine> Fleet<M> {
         let own = self.device(rank);
         let beside = self.devices.iter().filter(|device| **device == own);
         u32::try_from(beside.count()).unwrap_or(u32::MAX)
+    }
+
+    /// Blocks that each rank may have at a time, seen from one of them. All ranks must decide alike, so what counts is the
+    /// fullest device.
+    pub fn blocks_of_rank(&self, rank: u32) -> u32 {
+        let ranks = u32::try_from(self.devices.len()).unwrap_or(u32::MAX);
+        let beside = (0..ranks).map(|rank| self.ranks_beside(rank)).max();
+        let threads = self.options.threads;
+        let resident = self
+            .machine
+            .resident_blocks(self.device(rank), Kernel::Move, threads);
+        resident.unwrap_or(1) / beside.unwrap_or(1).max(1)
+    }
+
+    /// Blocks that carry out each lane of a rank's program together: as many as the device has room for. Slots and their
+    /// counts are one block's, so FIFOs have one.
+    pub fn shares(&self, rank: u32, bound: &BoundProgram) -> u32 {
+        if !bound.receives.is_empty() || !bound.sends.is_empty() {
+            return 1;
+        }
+        let lanes = u32::try_from(bound.lanes.len()).unwrap_or(u32::MAX);
+        let room = self.blocks_of_rank(rank) / lanes.max(1);
+        room.min(self.options.most_shares).clamp(1, MOST_SHARES)
     }
 
     /// Lets every launch be run so often in a row, to be timed. What reduces in place gives another result then.

@@ -6,10 +6,13 @@ use bytemuck::{Pod, Zeroable};
 /// Most sources, and most destinations, waits and notifies, of a step.
 pub const MOST_OPERANDS: usize = 4;
 
+/// Most blocks that carry out a lane together.
+pub const MOST_SHARES: u32 = 4;
+
 /// Parts that fit into the arguments of a launch.
 pub const MOST_PARTS: usize = 36;
 
-/// One end of a FIFO or of a signal.
+/// One end of a FIFO or of a signal. Where several blocks carry out a lane, an end of a signal is as many of these in a row.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Pod, Zeroable)]
 pub struct End {
@@ -133,7 +136,7 @@ pub struct Part {
     pub launch: u64,
     /// An element in the low bytes.
     pub scalar: u64,
-    /// Address of two times per lane; 0 if nobody asks.
+    /// Address of two times per block; 0 if nobody asks.
     pub profile: u64,
     /// Lanes.
     pub lane_count: u32,
@@ -143,6 +146,10 @@ pub struct Part {
     pub operation: u32,
     /// By what results are divided.
     pub divisor: u32,
+    /// Blocks that carry out each lane together.
+    pub shares: u32,
+    /// Nothing.
+    pub padding: u32,
 }
 
 /// The arguments of a kernel.

@@ -91,9 +91,10 @@ pub struct Start<'a> {
 }
 
 impl Start<'_> {
-    /// Blocks: one per lane.
+    /// Blocks: one for each share of each lane.
     pub fn blocks(&self) -> u32 {
-        self.parts.iter().map(|part| part.lane_count).sum()
+        let blocks = self.parts.iter().map(|part| part.lane_count * part.shares);
+        blocks.sum()
     }
 }
 

@@ -43,7 +43,7 @@ pub enum Bug {
     /// Old LL flags are not cleaned before the numbers of steps come round.
     NoCleaning = 9,
     /// Loads that acquire and stores that release do not: a weakened fence. On a processor that keeps the order of stores by
-    /// itself only weak memory shows it, as all that follow here, or ThreadSanitizer.
+    /// itself only weak memory shows it, as the next four, or ThreadSanitizer.
     WeakFence = 10,
     /// Loads that acquire do not.
     NoAcquire = 11,
@@ -53,6 +53,8 @@ pub enum Bug {
     OneFlag = 13,
     /// The threads that store an LL128 line do not store it together.
     SplitLine = 14,
+    /// Of several blocks that carry out a lane, only the first one's signals are awaited.
+    OneShare = 15,
 }
 
 /// The processor as a machine for kernels.

@@ -32,7 +32,7 @@ entries! {
     topo_run_move_bug_1 topo_run_i32_bug_1 topo_run_move_bug_2 topo_run_i32_bug_2 topo_run_move_bug_3 topo_run_i32_bug_3
     topo_run_move_bug_4 topo_run_i32_bug_4 topo_run_move_bug_5 topo_run_i32_bug_5 topo_run_move_bug_6 topo_run_i32_bug_6
     topo_run_move_bug_7 topo_run_i32_bug_7 topo_run_move_bug_8 topo_run_i32_bug_8 topo_run_move_bug_9 topo_run_i32_bug_9
-    topo_run_move_bug_10 topo_run_i32_bug_10
+    topo_run_move_bug_10 topo_run_i32_bug_10 topo_run_move_bug_15 topo_run_i32_bug_15
     topo_run_move_weak_0 topo_run_u8_weak_0 topo_run_i32_weak_0 topo_run_move_weak_10 topo_run_i32_weak_10
     topo_run_move_weak_11 topo_run_i32_weak_11 topo_run_move_weak_12 topo_run_i32_weak_12
     topo_run_move_weak_13 topo_run_i32_weak_13 topo_run_move_weak_14 topo_run_i32_weak_14
@@ -85,6 +85,7 @@ fn entry(kernel: Kernel, bug: Bug, weak: bool) -> Option<Entry> {
         (Bug::NoVote, false) => (topo_run_move_bug_8, topo_run_i32_bug_8),
         (Bug::NoCleaning, false) => (topo_run_move_bug_9, topo_run_i32_bug_9),
         (Bug::WeakFence, false) => (topo_run_move_bug_10, topo_run_i32_bug_10),
+        (Bug::OneShare, false) => (topo_run_move_bug_15, topo_run_i32_bug_15),
         (Bug::None, true) => (topo_run_move_weak_0, topo_run_i32_weak_0),
         (Bug::WeakFence, true) => (topo_run_move_weak_10, topo_run_i32_weak_10),
         (Bug::NoAcquire, true) => (topo_run_move_weak_11, topo_run_i32_weak_11),
@@ -220,7 +221,7 @@ mod tests {
             Step: bytes source_count destination_count wait_count notify_count finish pre_multiply reaches operands
                 waits notifies;
             Lane: first prologue body last epilogue turns;
-            Part: lanes steps buffers board launch scalar profile lane_count protocol operation divisor;
+            Part: lanes steps buffers board launch scalar profile lane_count protocol operation divisor shares;
             Launch: more abort count parts;
         };
         let mut theirs = [0; 128];

@@ -7,7 +7,7 @@ use kernel_emulator::{Bug, Emulator, communicators};
 use plan::program::{Schedule, Transfer};
 use plan::{Collective, ElementType, Protocol, Reduction};
 
-use super::{settings, small};
+use super::{settings, shared_by, small};
 
 /// Orders of threads that are tried.
 const SEEDS: u64 = 40;
@@ -121,6 +121,21 @@ fn planted_bugs_are_found() {
         assert!(first.contains(said), "{bug:?}: {first}");
         println!("{bug:?}: {}", first.lines().next().unwrap_or_default());
     }
+}
+
+/// Where three blocks carry out a lane, what one of them stored is not awaited by waiting for another.
+#[test]
+fn signals_of_one_share_are_not_enough() {
+    let direct = Case {
+        in_place: true,
+        ..case(Schedule::Mesh, Transfer::Direct, Protocol::Simple)
+    };
+    let (count, first) = found(Bug::OneShare, &[direct], &shared_by(3, 1));
+    assert!(count > 0 && first.contains("wrong elements"), "{first}");
+    assert_eq!(
+        found(Bug::None, &[direct], &shared_by(3, 1)),
+        (0, String::new())
+    );
 }
 
 /// Short messages leave most lines of a slot as they are, until a long one looks at them where flags come round.
