@@ -103,6 +103,13 @@ pub enum BoundOperand {
         /// Bytes further per turn.
         stride: u64,
     },
+    /// The scratch memory of all ranks at once.
+    Multicast {
+        /// Bytes from its start in the first turn.
+        offset: u64,
+        /// Bytes further per turn.
+        stride: u64,
+    },
     /// A slot: place in [`BoundProgram::receives`] or [`BoundProgram::sends`].
     Fifo(u16),
 }

@@ -27,11 +27,13 @@ pub enum Schedule {
     RecursiveDoubling,
     /// Exchange with partners at distance p/2, p/4 …, half the data in each round.
     RecursiveHalving,
+    /// Multicast of the switch (NVLS): it reduces what it reads, and stores to all what is written.
+    Nvls,
 }
 
 impl Schedule {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Ring,
         Self::Tree,
         Self::ReduceBroadcast,
@@ -41,6 +43,7 @@ impl Schedule {
         Self::Bruck,
         Self::RecursiveDoubling,
         Self::RecursiveHalving,
+        Self::Nvls,
     ];
 
     /// The name on the command line.
@@ -55,6 +58,7 @@ impl Schedule {
             Self::Bruck => "bruck",
             Self::RecursiveDoubling => "recursive-doubling",
             Self::RecursiveHalving => "recursive-halving",
+            Self::Nvls => "nvls",
         }
     }
 }
@@ -66,6 +70,10 @@ impl Schedule {
             AllGather, AllReduce, AllToAll, Broadcast, Gather, Reduce, ReduceScatter, Scatter,
         };
         match (self, transfer) {
+            (Self::Nvls, Transfer::Direct) => {
+                matches!(collective, AllReduce | AllGather | ReduceScatter)
+            }
+            (Self::Nvls, Transfer::Fifo) => false,
             (Self::Mesh, _) => true,
             (Self::TwoPhaseMesh, _) => matches!(collective, AllReduce),
             (_, Transfer::Direct) => false,
