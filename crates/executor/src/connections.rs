@@ -14,7 +14,8 @@ use shared_memory::{Bell, Board, Handle, Item, Segment, Signal, SignalCount};
 
 use crate::bootstrap::{Bootstrap, Offer};
 use crate::error::Error;
-use crate::network::Route;
+use crate::network::{Base, HandedOver, Route};
+use crate::offered;
 use crate::transport::Transport;
 
 /// The ends of the FIFOs of one protocol.
@@ -56,6 +57,8 @@ pub struct Connections {
     known: FxHashMap<End, usize>,
     segments: FxHashMap<Handle, Arc<Segment>>,
     own: Option<Arc<Segment>>,
+    /// The bell of whoever carries slots to other hosts.
+    carriers: Option<Bell>,
     rank: u32,
     slot_bytes: SlotBytes,
     longest: Duration,
@@ -112,8 +115,12 @@ pub struct Wiring {
     pub notifies: Vec<usize>,
 }
 
-/// What every rank offers at first: its bell and its board.
-const BASE: [Item; 2] = [Item::Bell, Item::Board { entries: 2 }];
+/// What every rank offers at first: its bell, its board, and the bell of those that carry for it.
+const BASE: [Item; 3] = [Item::Bell, Item::Board { entries: 2 }, Item::Bell];
+
+/// Places in it.
+pub(crate) const OWN_BELL: usize = 0;
+pub(crate) const CARRIERS_BELL: usize = 2;
 
 impl Connections {
     /// Offers the own bell and board to the other ranks.
@@ -138,6 +145,7 @@ impl Connections {
             known: FxHashMap::default(),
             segments: FxHashMap::default(),
             own: None,
+            carriers: None,
             rank,
             slot_bytes,
             longest,
@@ -145,13 +153,16 @@ impl Connections {
         };
         let segment = connections.make(bootstrap, "base", &BASE)?;
         let offer = connections.offer(bootstrap, &segment, &BASE)?;
+        let text = offer.text.clone();
         bootstrap.publish("base", offer)?;
         if let Some(network) = bootstrap.network() {
-            network.begin(
-                segment
-                    .bell(0)
-                    .map_err(|source| connections.memory(source))?,
-            );
+            let bell = |item| segment.bell(item);
+            let fail = |source| connections.memory(source);
+            connections.carriers = Some(network.begin(Base {
+                own: bell(OWN_BELL).map_err(fail)?,
+                carriers: bell(CARRIERS_BELL).map_err(fail)?,
+                text,
+            })?);
         }
         connections.own = Some(segment);
         Ok(connections)
@@ -166,7 +177,7 @@ impl Connections {
             let transport = bootstrap.transport(peer);
             self.transports.push(transport);
             if transport == Transport::Net {
-                self.meet_far(bootstrap)?;
+                self.meet_far()?;
                 continue;
             }
             let segment = match &self.own {
@@ -186,9 +197,9 @@ impl Connections {
     }
 
     /// A rank on another host: whoever carries slots there is to be woken, and no board of it is ever read.
-    fn meet_far(&mut self, bootstrap: &mut dyn Bootstrap) -> Result<(), Error> {
-        let network = bootstrap.network().ok_or_else(|| self.no_network())?;
-        self.bells.push(network.bell());
+    fn meet_far(&mut self) -> Result<(), Error> {
+        let bell = self.carriers.clone().ok_or_else(|| self.no_network())?;
+        self.bells.push(bell);
         let own = self.own.as_ref().ok_or_else(|| self.no_network())?;
         let board = own.board(1).map_err(|source| self.memory(source))?;
         self.boards.push(board);
@@ -354,18 +365,37 @@ impl Connections {
             source: Arc::new(source),
         };
         let name = format!("connection {from} to {to} by the network");
-        let segment = Segment::private(&name, &[self.item(end.kind)]).map_err(fail)?;
-        let mut sender = segment.sender::<P>(0).map_err(fail)?;
-        let receiver = segment.receiver::<P>(0).map_err(fail)?;
+        let items = [self.item(end.kind)];
         let network = bootstrap.network().ok_or_else(|| self.no_network())?;
-        Ok(if end.incoming {
-            network.receive(&route, Box::new(sender))?;
-            push(&mut P::ends(self).receivers, receiver)
+        let carrier = if end.incoming {
+            None
         } else {
-            sender.announce_lengths();
+            network.carrier(&route)
+        };
+        let made = match carrier {
+            Some(_) => Segment::shared(&name, &items),
+            None => Segment::private(&name, &items),
+        };
+        let segment = made.map_err(fail)?;
+        let mut sender = segment.sender::<P>(0).map_err(fail)?;
+        if end.incoming {
+            network.receive(&route, Box::new(sender))?;
+            let receiver = segment.receiver::<P>(0).map_err(fail)?;
+            return Ok(push(&mut P::ends(self).receivers, receiver));
+        }
+        sender.announce_lengths();
+        let taken = match carrier {
+            Some(carrier) => {
+                let fifo = offered::text(&segment, &items).map_err(fail)?;
+                network.hand_over(&route, carrier, HandedOver { fifo })?
+            }
+            None => false,
+        };
+        if !taken {
+            let receiver = segment.receiver::<P>(0).map_err(fail)?;
             network.send(&route, Box::new(receiver))?;
-            push(&mut P::ends(self).senders, sender)
-        })
+        }
+        Ok(push(&mut P::ends(self).senders, sender))
     }
 
     /// Takes the sending end of a connection that the peer made.
@@ -442,17 +472,10 @@ impl Connections {
         segment: &Arc<Segment>,
         items: &[Item],
     ) -> Result<Offer, Error> {
-        let mut text = String::new();
-        if !is_alone(bootstrap) {
-            let handle = segment.mapping().handle();
-            if let Some(handle) = handle.map_err(|source| self.memory(source))? {
-                text = handle.to_string();
-                for item in items {
-                    text.push(' ');
-                    text.push_str(&item_text(*item));
-                }
-            }
-        }
+        let text = match is_alone(bootstrap) {
+            true => String::new(),
+            false => offered::text(segment, items).map_err(|source| self.memory(source))?,
+        };
         Ok(Offer {
             text,
             segment: Some(Arc::clone(segment)),
@@ -463,20 +486,13 @@ impl Connections {
         if let Some(segment) = &offer.segment {
             return Ok(Arc::clone(segment));
         }
-        let mut words = offer.text.split(' ');
-        let handle: Handle = words
-            .next()
-            .unwrap_or_default()
-            .parse()
-            .map_err(|source| self.memory(source))?;
-        if let Some(segment) = self.segments.get(&handle) {
-            return Ok(Arc::clone(segment));
-        }
-        let items: Option<Vec<Item>> = words.map(item_of).collect();
-        let items = items.ok_or_else(|| Error::Bootstrap {
+        let (handle, items) = offered::parse(&offer.text).ok_or_else(|| Error::Bootstrap {
             rank: self.rank,
             why: format!("rank {peer} offers memory in a form that this version does not know"),
         })?;
+        if let Some(segment) = self.segments.get(&handle) {
+            return Ok(Arc::clone(segment));
+        }
         let segment = Segment::open(&handle, &items).map_err(|source| self.memory(source))?;
         let segment = Arc::new(segment);
         self.segments.insert(handle, Arc::clone(&segment));
@@ -532,67 +548,4 @@ fn name(from: u32, to: u32, end: &End) -> String {
         Kind::Signals => "signals",
     };
     format!("{from}>{to}/{channel}/{port}/{kind}")
-}
-
-fn item_text(item: Item) -> String {
-    match item {
-        Item::Fifo {
-            protocol,
-            slot_bytes,
-        } => {
-            let protocol = match protocol {
-                shared_memory::Protocol::Simple => 's',
-                shared_memory::Protocol::LowLatency => 'l',
-                shared_memory::Protocol::LowLatency128 => 'm',
-            };
-            format!("{protocol}{slot_bytes}")
-        }
-        Item::Signal => "n".to_owned(),
-        Item::Bell => "b".to_owned(),
-        Item::Board { entries } => format!("d{entries}"),
-    }
-}
-
-fn item_of(text: &str) -> Option<Item> {
-    let (kind, number) = text.split_at_checked(1)?;
-    let fifo = |protocol| {
-        Some(Item::Fifo {
-            protocol,
-            slot_bytes: number.parse().ok()?,
-        })
-    };
-    match kind {
-        "s" => fifo(shared_memory::Protocol::Simple),
-        "l" => fifo(shared_memory::Protocol::LowLatency),
-        "m" => fifo(shared_memory::Protocol::LowLatency128),
-        "n" => Some(Item::Signal),
-        "b" => Some(Item::Bell),
-        "d" => Some(Item::Board {
-            entries: number.parse().ok()?,
-        }),
-        _ => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn items_survive_as_text() {
-        for item in [
-            Item::Signal,
-            Item::Bell,
-            Item::Board { entries: 2 },
-            Item::Fifo {
-                protocol: shared_memory::Protocol::LowLatency128,
-                slot_bytes: 640,
-            },
-        ] {
-            assert_eq!(item_of(&item_text(item)), Some(item));
-        }
-        assert_eq!(item_of("x1"), None);
-        assert_eq!(item_of("s"), None);
-        assert_eq!(item_of(""), None);
-    }
 }

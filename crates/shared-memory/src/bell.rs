@@ -5,10 +5,11 @@
 //! short message, so the sleeper makes it for everyone (`membarrier`), wherever the kernel offers that.
 
 #[cfg(not(loom))]
-use std::os::fd::OwnedFd;
-#[cfg(not(loom))]
 use std::sync::Arc;
 use std::time::Duration;
+
+#[cfg(not(loom))]
+use crate::alarms::Alarms;
 
 use crate::sync::{
     LINE_WORDS, Ordering, Word, Words, has_asymmetric_fences, heavy_fence, light_fence, sleep, wake,
@@ -35,7 +36,7 @@ pub struct Bell {
     registered: bool,
     /// What is written to instead of waking a sleeper, if the owner sleeps on descriptors.
     #[cfg(not(loom))]
-    alarms: Option<Arc<[OwnedFd]>>,
+    alarms: Option<Arc<Alarms>>,
 }
 
 impl Bell {
@@ -50,9 +51,9 @@ impl Bell {
         }
     }
 
-    /// The bell of threads of this process that sleep on descriptors (`eventfd`), because they wait for sockets too.
+    /// The bell of threads that sleep on descriptors, because they wait for sockets too.
     #[cfg(not(loom))]
-    pub fn with_alarms(self, alarms: Arc<[OwnedFd]>) -> Self {
+    pub fn with_alarms(self, alarms: Arc<Alarms>) -> Self {
         let alarms = Some(alarms);
         Self { alarms, ..self }
     }
@@ -65,10 +66,14 @@ impl Bell {
         heavy_fence(self.registered);
     }
 
-    /// Says that its only owner does not sleep any more.
+    /// Says that a thread that slept on its descriptor does so no more, if it is the only one that this bell wakes.
     #[cfg(not(loom))]
     pub fn announce_waking(&self) {
-        self.state.swap(AWAKE, Ordering::Relaxed);
+        if let Some(alarms) = &self.alarms {
+            alarms.if_only_one(|| {
+                self.state.swap(AWAKE, Ordering::Relaxed);
+            });
+        }
     }
 
     /// Wakes the owner if it sleeps. To be called after anything was given to it: slots posted or released, signals.
@@ -88,10 +93,7 @@ impl Bell {
         if self.state.swap(AWAKE, Ordering::Relaxed) == ASLEEP {
             #[cfg(not(loom))]
             if let Some(alarms) = &self.alarms {
-                for alarm in alarms.iter() {
-                    // One that cannot count further is readable anyway.
-                    let _ = rustix::io::write(alarm, &1_u64.to_ne_bytes());
-                }
+                alarms.sound();
                 return;
             }
             wake(&self.state);

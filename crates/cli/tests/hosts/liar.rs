@@ -14,7 +14,10 @@ use bootstrap::message::CheckIn;
 use bootstrap::socket::blocking::Connection;
 use bootstrap::{Kind, Message, PeerInfo, Timing, UniqueId};
 use executor::bootstrap::{Bootstrap, Offer};
-use executor::{Communicator, Error, Failure, Network, Reduction, Route, Settings, Transport, Way};
+use executor::{
+    Base, Communicator, Error, Failure, HandedOver, Network, Reduction, Route, Settings, Transport,
+    Way,
+};
 use libtest_mimic::{Completion, Failed};
 use net::proxy::connect;
 use net::{Host, Hosts, Options, WantedPlugin};
@@ -199,12 +202,16 @@ impl Outflow for Lying {
 }
 
 impl Network for Liar {
-    fn begin(&mut self, bell: Bell) {
-        self.hosts.begin(bell);
+    fn begin(&mut self, base: Base) -> Result<Bell, Error> {
+        self.hosts.begin(base)
     }
 
-    fn bell(&self) -> Bell {
-        Network::bell(&self.hosts)
+    fn carrier(&self, _: &Route) -> Option<u32> {
+        None
+    }
+
+    fn hand_over(&mut self, _: &Route, _: u32, _: HandedOver) -> Result<bool, Error> {
+        Ok(false)
     }
 
     fn send(&mut self, route: &Route, slots: Box<dyn Outflow>) -> Result<(), Error> {
@@ -297,7 +304,7 @@ fn lied_to(long: bool) -> Result<Vec<Said>, Failed> {
         share_memory: true,
         sockets: 1,
         checks: false,
-        nics: Vec::new(),
+        ports: None,
         net_plugin: WantedPlugin::Nothing,
     })?;
     let now = Arc::new(AtomicBool::new(false));
