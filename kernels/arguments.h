@@ -28,7 +28,7 @@ enum Protocol : u32 { LL = 0, LL128 = 1, SIMPLE = 2 };
 
 enum Operation : u32 { SUM = 0, PRODUCT = 1, MINIMUM = 2, MAXIMUM = 3 };
 
-enum OperandKind : u32 { NOTHING = 0, LOCAL = 1, PEER = 2, FIFO = 3 };
+enum OperandKind : u32 { NOTHING = 0, LOCAL = 1, PEER = 2, FIFO = 3, EVERYWHERE = 4 };
 
 // One end of a FIFO or of a signal. Only one block of a launch uses it; it outlives launches. Where several blocks carry out
 // a lane, an end of a signal is as many of these in a row, and what is counted is as many words.
@@ -50,7 +50,7 @@ struct Board {
 struct Operand {
   u32 kind;           // OperandKind
   u32 buffer;         // 0 input, 1 output, 2 scratch
-  u64 place;          // of a FIFO its End, of a peer its Board
+  u64 place;          // of a FIFO its End, of a peer its Board, of a multicast the address that stands for all scratch
   u64 offset;         // bytes from the start of the buffer
   u64 stride;         // bytes further per turn
 };
@@ -64,7 +64,7 @@ struct Step {
   u8 finish;          // whether the result is divided by `divisor`
   u8 pre_multiply;    // bit i: source i is multiplied by the scalar
   u8 reaches;         // whether an operand is a peer's
-  u8 padding;
+  u8 multicast;       // 1: from all ranks, 2: to all ranks, 4: other steps of the program do so
   Operand operands[2 * MOST_OPERANDS];  // sources, then destinations
   End* waits[MOST_OPERANDS];
   End* notifies[MOST_OPERANDS];

@@ -49,6 +49,7 @@ struct Stage {
   u32 destination_count;
   u32 pre_multiply;
   u32 finish;
+  u32 multicast;                    // as the step says
   u32 end;                          // no step, but the end of the lane
 };
 

@@ -76,6 +76,8 @@ struct Waiter {
           }
           if (TOPO_BUG == 3 && source) store_release(word, value);
           if (TOPO_BUG == 6 && !source) word = nullptr;
+        } else if (operand.kind == EVERYWHERE) {
+          place = (u8*)operand.place + operand.offset + turn * operand.stride;
         } else if (operand.kind == LOCAL) {
           place = part.buffers[operand.buffer] + operand.offset + turn * operand.stride;
         } else {
@@ -127,6 +129,7 @@ struct Waiter {
       stage.destination_count = step.destination_count;
       stage.pre_multiply = step.pre_multiply;
       stage.finish = step.finish;
+      stage.multicast = step.multicast;
       stage.end = 0;
     }
     hand_over();
@@ -191,6 +194,8 @@ TOPO_DEVICE void post(Shared& shared, u32 workers) {
     barrier_sync(DONE + number % 2, WARP + workers);
     const Stage& stage = shared.stages[number % 2];
     if (stage.end) return;
+    // What was stored under one address is there under the other, before anyone is told.
+    if (stage.multicast) alias_fence();
     if (lane < TOLD && stage.words[lane] != nullptr) store_release(stage.words[lane], stage.values[lane]);
     if (TOPO_BUG != 5) barrier_arrive(FREE + number % 2, 2 * WARP);
   }

@@ -35,6 +35,7 @@ fn main() {
     scheduler
         .file("../../kernels/host/emulator.cpp")
         .file("../../kernels/host/layout.cpp")
+        .file("../../kernels/host/multicast.cpp")
         .file("../../kernels/host/weak_memory.cpp")
         .compile("topo_emulator");
     let plain = BUGS.map(|bug| (bug, false));

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "emulator.h"
+#include "multicast.h"
 
 #define TOPO_DEVICE inline
 #define TOPO_UNROLL
@@ -132,6 +133,32 @@ inline void load_line_part(const u8* place, u64& low, u64& high, bool carries) {
   const u64* words = reinterpret_cast<const u64*>(place);
   high = load_shared(words + 1, carries ? __ATOMIC_ACQUIRE : __ATOMIC_RELAXED);
   low = load_shared(words, __ATOMIC_RELAXED);
+}
+
+// Here one address of a place is as good as the other.
+inline void alias_fence() {}
+
+template <class E, class Fold>
+inline Vector multicast_load(const u8* place, u32 operation, Fold fold) {
+  Vector sum = {};
+  bool first = true;
+  for (const uint64_t own : emulator::multicast_places(place)) {
+    u64* words = reinterpret_cast<u64*>(own);
+    const u64 low = load_shared(words, __ATOMIC_RELAXED);
+    const Vector next = {low, load_shared(words + 1, __ATOMIC_RELAXED)};
+    sum = first ? next : fold(operation, sum, next);
+    first = false;
+    emulator::point();
+  }
+  return sum;
+}
+
+inline void multicast_store(u8* place, Vector value) {
+  for (const uint64_t own : emulator::multicast_places(place)) {
+    store_shared(reinterpret_cast<u64*>(own), value.low);
+    store_shared(reinterpret_cast<u64*>(own) + 1, value.high);
+    emulator::point();
+  }
 }
 
 inline void spin_pause() { emulator::spun(); }

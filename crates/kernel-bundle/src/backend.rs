@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use executor::backend::{Backend, Neighbourhood, Order, OwnWiring, Part, Surroundings};
 use executor::connections::SlotBytes;
 use executor::{Error, Request, Waiting, Way};
-use plan::program::BoundProgram;
+use plan::program::{BoundProgram, Schedule};
 use plan::{Protocol, Reduction};
 
 use crate::choose;
@@ -51,6 +51,8 @@ pub struct Program<M: Machine> {
     /// Whether peers look where this rank's buffers are.
     direct: bool,
     waiting: Waiting,
+    /// Address of its scratch memory, if that is not the rank's own.
+    scratch: Option<u64>,
     /// Channels of its lanes, if their times are noted.
     channels: Vec<u16>,
     _memory: M::Block,
@@ -281,6 +283,10 @@ impl<M: Machine> Backend for Kernels<M> {
         Some(choose::way(request, place, most))
     }
 
+    fn multicasts(&self) -> bool {
+        true
+    }
+
     fn wire(&mut self, own: &mut OwnWiring<'_>) -> Option<Result<(), Error>> {
         let mut connector = Connector {
             fleet: &self.fleet,
@@ -292,8 +298,24 @@ impl<M: Machine> Backend for Kernels<M> {
 
     fn prepare(&mut self, order: &Order<'_>) -> Result<Program<M>, Error> {
         let bound = order.bound;
-        self.reserve_scratch(bound.scratch_bytes)
-            .map_err(|why| self.failed(why))?;
+        let scratch = if bound.multicasts {
+            if let Some(reduction) = order.reduction
+                && !Schedule::Nvls.reduces(order.element, reduction)
+            {
+                return Err(self.failed(format!(
+                    "switches do not reduce {:?} of {:?} (NVLS); take another algorithm",
+                    reduction, order.element
+                )));
+            }
+            let window = self.fleet.window(self.rank, bound.scratch_bytes);
+            let window = window.map_err(|why| self.failed(why))?;
+            self.connected.everywhere = window.all;
+            Some(window.own)
+        } else {
+            self.reserve_scratch(bound.scratch_bytes)
+                .map_err(|why| self.failed(why))?;
+            None
+        };
         let flat = Flat::new(bound, order.reduction, &self.connected);
         if let Some(step) = flat.steps.iter().find(|step| step.bytes > MOST_STEP_BYTES) {
             return Err(self.failed(format!(
@@ -360,6 +382,7 @@ impl<M: Machine> Backend for Kernels<M> {
                 from: peer,
                 channel: 0,
             },
+            scratch,
             channels: flat.channels,
             _memory: memory,
         })
@@ -387,8 +410,9 @@ impl<M: Machine> Backend for Kernels<M> {
         for part in parts.iter() {
             let of_caller = self.fleet.machine.lend(device, &part.memory);
             let own = of_caller.map_err(|why| self.failed(why))?;
-            let scratch = self.scratch.as_ref().map_or(0, |(_, address)| *address);
             let program = &part.program;
+            let scratch = self.scratch.as_ref().map_or(0, |(_, address)| *address);
+            let scratch = program.scratch.unwrap_or(scratch);
             let board = self.connected.own_board();
             deposit.kernel = program.kernel;
             deposit.parts.push(layout::Part {

@@ -21,6 +21,7 @@ pub fn serves(request: &Request, schedule: Schedule, transfer: Transfer, ranks: 
     let multiplies = collective.reduces() && request.reduction == Reduction::PreMultipliedSum;
     let overwritten = collective == Collective::AllToAll && request.in_place && ranks > 1;
     schedule.serves(collective, transfer)
+        && (!collective.reduces() || schedule.reduces(request.element, request.reduction))
         && (transfer == Transfer::Fifo
             || !(multiplies || overwritten || collective == Collective::SendRecv))
 }

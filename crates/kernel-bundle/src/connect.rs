@@ -50,6 +50,8 @@ pub struct Connected {
     protocol: Option<Protocol>,
     /// Blocks that carry out each lane together.
     shares: u32,
+    /// The address that stands for the scratch memory of all ranks, of the program that is resolved.
+    pub(crate) everywhere: u64,
     /// Ranks of this process.
     local: Vec<u32>,
 }
@@ -112,6 +114,13 @@ impl<M: Machine> Connector<'_, '_, M> {
             self.known.local = local.collect();
         }
         let bound = self.own.bound;
+        if bound.multicasts && self.known.local.len() < self.own.bootstrap.ranks() as usize {
+            return Err(self.failed(
+                "ranks that are processes share no multicast (NVLS); run them as threads of one process, or take another \
+                 algorithm"
+                    .to_owned(),
+            ));
+        }
         self.known.shares = self.fleet.shares(self.rank(), bound);
         let slots = Kind::Slots(self.own.protocol);
         let signals = Kind::Signals(self.known.shares);
@@ -349,6 +358,10 @@ impl Places for Connected {
 
     fn given(&self, connection: &Connection) -> u64 {
         self.end(connection, Some(Kind::Signals(self.shares)), false)
+    }
+
+    fn everywhere(&self) -> u64 {
+        self.everywhere
     }
 
     fn board(&self, rank: u32) -> u64 {

@@ -10,6 +10,7 @@ use crate::entry::Kernel;
 use crate::gang::Gang;
 use crate::layout::MOST_SHARES;
 use crate::machine::Machine;
+use crate::multicast::Windows;
 
 /// How kernels are launched.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,6 +78,7 @@ pub struct Fleet<M: Machine> {
     devices: Vec<u32>,
     /// Memory of connections: peers may use it as long as any rank is there.
     blocks: Mutex<Vec<M::Block>>,
+    pub(crate) windows: Windows<M>,
     repeat: AtomicU32,
     time_ns: AtomicU64,
     spans: Mutex<Vec<Span>>,
@@ -92,6 +94,7 @@ impl<M: Machine> Fleet<M> {
             gang: Gang::new(ranks),
             devices,
             blocks: Mutex::default(),
+            windows: Windows::default(),
             repeat: AtomicU32::new(1),
             time_ns: AtomicU64::new(0),
             spans: Mutex::default(),
@@ -102,6 +105,11 @@ impl<M: Machine> Fleet<M> {
     pub fn device(&self, rank: u32) -> u32 {
         let devices = &self.devices;
         devices.get(rank as usize).copied().unwrap_or_default()
+    }
+
+    /// The devices of all ranks, in rank order.
+    pub(crate) fn devices(&self) -> &[u32] {
+        &self.devices
     }
 
     /// Ranks that share the device of this one.
@@ -126,7 +134,8 @@ impl<M: Machine> Fleet<M> {
     /// Blocks that carry out each lane of a rank's program together: as many as the device has room for. Slots and their
     /// counts are one block's, so FIFOs have one.
     pub fn shares(&self, rank: u32, bound: &BoundProgram) -> u32 {
-        if !bound.receives.is_empty() || !bound.sends.is_empty() {
+        // Multicast mixes what all blocks of a rank stored, which no signal orders.
+        if !bound.receives.is_empty() || !bound.sends.is_empty() || bound.multicasts {
             return 1;
         }
         let lanes = u32::try_from(bound.lanes.len()).unwrap_or(u32::MAX);

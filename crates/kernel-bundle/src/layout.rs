@@ -52,6 +52,8 @@ pub enum OperandKind {
     Peer = 2,
     /// A slot.
     Fifo = 3,
+    /// The scratch memory of all ranks.
+    Everywhere = 4,
 }
 
 /// An operand.
@@ -62,7 +64,8 @@ pub struct Operand {
     pub kind: u32,
     /// 0 input, 1 output, 2 scratch.
     pub buffer: u32,
-    /// Of a FIFO the address of its [`End`], of a peer that of its [`Board`].
+    /// Of a FIFO the address of its [`End`], of a peer that of its [`Board`], of a multicast the one that stands for all
+    /// scratch memory.
     pub place: u64,
     /// Bytes from the start of the buffer.
     pub offset: u64,
@@ -90,8 +93,8 @@ pub struct Step {
     pub pre_multiply: u8,
     /// Whether an operand is a peer's.
     pub reaches: u8,
-    /// Nothing.
-    pub padding: u8,
+    /// 1: from all ranks, 2: to all ranks, 4: other steps of the program do so.
+    pub multicast: u8,
     /// Sources, then destinations.
     pub operands: [Operand; 2 * MOST_OPERANDS],
     /// Addresses of the [`End`]s of signals that are awaited.

@@ -5,7 +5,7 @@
 //! process that need each other together ([`gang`]): a kernel that waits for another one must never keep it from being
 //! started. What runs them is a [`Machine`]: GPUs, or the emulator on which the kernels are tested.
 //!
-//! In reading order: [`source`], [`entry`], [`layout`], [`flat`], [`machine`], [`fleet`], [`connect`], [`gang`],
+//! In reading order: [`source`], [`entry`], [`layout`], [`flat`], [`machine`], [`multicast`], [`fleet`], [`connect`], [`gang`],
 //! [`backend`], [`choose`].
 
 pub mod backend;
@@ -17,9 +17,10 @@ pub mod fleet;
 pub mod gang;
 pub mod layout;
 pub mod machine;
+pub mod multicast;
 pub mod source;
 
 pub use backend::Kernels;
 pub use entry::Kernel;
 pub use fleet::{Fleet, Options, Span};
-pub use machine::{Lent, Machine, Running};
+pub use machine::{Everywhere, Lent, Machine, Running};

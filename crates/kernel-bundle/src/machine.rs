@@ -11,6 +11,8 @@ use crate::layout::Part;
 pub trait Machine: Send + Sync + 'static {
     /// Memory of the machine, given back when it is dropped.
     type Block: Send + Sync;
+    /// Memory of several devices that one address stands for, given back when it is dropped.
+    type Multicast: Send + Sync;
     /// Kernels that were started.
     type Running: Running;
 
@@ -47,6 +49,17 @@ pub trait Machine: Send + Sync + 'static {
     /// It cannot be opened.
     fn import(&self, device: u32, word: &str) -> Result<u64, String>;
 
+    /// Memory of so many bytes on each of some devices, bound to one address each that stands for all of it: what is
+    /// stored there is stored on all devices, what is read there is reduced over all.
+    ///
+    /// # Errors
+    /// A device or the links between them have no multicast (NVLS), or there is not enough memory.
+    fn multicast(
+        &self,
+        devices: &[u32],
+        bytes: u64,
+    ) -> Result<(Self::Multicast, Vec<Everywhere>), String>;
+
     /// Makes the memory of a launch reachable for kernels, with the input in it.
     ///
     /// # Errors
@@ -75,6 +88,15 @@ pub trait Machine: Send + Sync + 'static {
     /// # Errors
     /// A device cannot run so many blocks at once, or does not answer.
     fn start(&self, starts: &[Start<'_>], repeat: u32) -> Result<Self::Running, String>;
+}
+
+/// Where a device finds its part of a multicast, and all of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Everywhere {
+    /// The address that stands for all devices' memory.
+    pub all: u64,
+    /// The address of its own.
+    pub own: u64,
 }
 
 /// What is started on a device.

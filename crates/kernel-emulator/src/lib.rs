@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use executor::{Communicator, Error, Memory, Settings};
 use kernel_bundle::layout::{Launch, MOST_PARTS};
 use kernel_bundle::machine::Start;
-use kernel_bundle::{Fleet, Kernel, Kernels, Lent, Machine, Options, Running};
+use kernel_bundle::{Everywhere, Fleet, Kernel, Kernels, Lent, Machine, Options, Running};
 
 /// A bug in the kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,6 +118,7 @@ impl Running for Ended {
 
 impl Machine for Emulator {
     type Block = native::Block;
+    type Multicast = native::Multicast;
     type Running = Ended;
 
     fn name(&self) -> &'static str {
@@ -144,6 +145,20 @@ impl Machine for Emulator {
 
     fn import(&self, _device: u32, _word: &str) -> Result<u64, String> {
         Err("the emulator runs in one process; take ranks that are threads".to_owned())
+    }
+
+    fn multicast(
+        &self,
+        devices: &[u32],
+        bytes: u64,
+    ) -> Result<(native::Multicast, Vec<Everywhere>), String> {
+        let multicast = native::Multicast::new(devices.len(), bytes)?;
+        let ranks = multicast.addresses().map(|own| Everywhere {
+            all: multicast.all(),
+            own,
+        });
+        let ranks = ranks.collect();
+        Ok((multicast, ranks))
     }
 
     fn lend(&self, _device: u32, memory: &Memory<'_>) -> Result<Lent<native::Block>, String> {

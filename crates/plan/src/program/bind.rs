@@ -83,6 +83,10 @@ impl Program {
             sends: Vec::new(),
             waits: Vec::new(),
             notifies: Vec::new(),
+            multicasts: self.lanes.iter().flat_map(Lane::steps).any(|step| {
+                step.operands()
+                    .any(|operand| matches!(operand, Operand::Multicast { .. }))
+            }),
             peers: Vec::new(),
             lanes: Vec::with_capacity(self.lanes.len()),
         };

@@ -30,6 +30,9 @@ pub struct BoundProgram {
     pub waits: Vec<Connection>,
     /// Connections on which signals are given.
     pub notifies: Vec<Connection>,
+    /// Whether the program, of any rank, reduces or stores at all ranks at once; a message may be so short that this rank does
+    /// not.
+    pub multicasts: bool,
     /// Ranks whose memory is accessed; [`BoundOperand::Peer`] names a place in it.
     pub peers: Vec<u32>,
     /// What runs concurrently.

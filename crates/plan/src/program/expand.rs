@@ -7,20 +7,14 @@ use super::operand::Buffer;
 use super::step::Step;
 
 impl BoundProgram {
-    /// Whether any step reduces or stores at all ranks at once.
-    pub fn multicasts(&self) -> bool {
-        let lanes = self.lanes.iter();
-        let parts = lanes.flat_map(|it| [&it.prologue, &it.body, &it.last, &it.epilogue]);
-        parts.flatten().any(BoundStep::multicasts)
-    }
-
     /// The same program of one of `ranks` ranks, with reads and writes of the peers' scratch memory in place of multicast.
     /// Programs without multicast are given back as they are.
     pub fn without_multicast(&self, rank: u32, ranks: u32) -> Cow<'_, Self> {
-        if !self.multicasts() {
+        if !self.multicasts {
             return Cow::Borrowed(self);
         }
         let mut own = self.clone();
+        own.multicasts = false;
         let peers: Vec<u32> = (1..ranks)
             .map(|distance| (rank + distance) % ranks)
             .collect();

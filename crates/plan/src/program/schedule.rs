@@ -3,8 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::Collective;
 use crate::collective::UnknownName;
+use crate::{Collective, ElementType, Reduction};
 
 /// An algorithm that writes programs. Names are those of the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -64,6 +64,20 @@ impl Schedule {
 }
 
 impl Schedule {
+    /// Whether elements of a type can be reduced so by this algorithm. A switch does what PTX has for `multimem.ld_reduce`;
+    /// averages are sums that are divided afterwards.
+    pub const fn reduces(self, element: ElementType, reduction: Reduction) -> bool {
+        use ElementType::{F32, F64, I8, U8};
+        match (self, reduction) {
+            (Self::Nvls, Reduction::Product) => false,
+            (Self::Nvls, Reduction::Minimum | Reduction::Maximum) => {
+                !matches!(element, I8 | U8 | F32 | F64)
+            }
+            (Self::Nvls, _) => !matches!(element, I8 | U8),
+            _ => true,
+        }
+    }
+
     /// Whether programs are written for a collective by this algorithm, moving data in this way.
     pub const fn serves(self, collective: Collective, transfer: Transfer) -> bool {
         use Collective::{
