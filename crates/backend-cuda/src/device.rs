@@ -136,6 +136,18 @@ impl Device {
         })
     }
 
+    /// What the driver says of one of its attributes.
+    pub(crate) fn attribute(&self, attribute: Attribute) -> Result<i32, Error> {
+        // SAFETY: the device is one that the driver gave.
+        let value = unsafe { result::device::get_attribute(self.device, attribute) };
+        value.to(|| format!("asking GPU {} for {attribute:?}", self.number))
+    }
+
+    /// Its number as the driver takes it.
+    pub(crate) const fn ordinal(&self) -> c_int {
+        self.device
+    }
+
     /// Makes calls of this thread go to this GPU.
     pub(crate) fn enter(&self) -> Result<(), String> {
         // SAFETY: the context is retained until this device is dropped.

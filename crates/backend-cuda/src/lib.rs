@@ -7,7 +7,7 @@
 //! [`Cuda`] is the [`Machine`](kernel_bundle::Machine); what a rank does with it is in [`kernel_bundle`].
 //!
 //! In reading order: [`error`], [`presence`], [`prebuilt`], [`compiler`], [`module`], [`device`], [`launch`],
-//! [`machine`].
+//! [`multicast`], [`machine`].
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -31,6 +31,7 @@ pub mod error;
 pub mod launch;
 pub mod machine;
 pub mod module;
+pub mod multicast;
 pub mod prebuilt;
 pub mod presence;
 

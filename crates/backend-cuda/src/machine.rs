@@ -9,11 +9,12 @@ use cudarc::driver::{result, sys};
 use executor::Memory;
 use kernel_bundle::layout::{Launch, MOST_PARTS};
 use kernel_bundle::machine::Start;
-use kernel_bundle::{Kernel, Lent, Machine};
+use kernel_bundle::{Everywhere, Kernel, Lent, Machine};
 
 use crate::device::{self, Device};
 use crate::error::{Error, words};
 use crate::launch::{AbortWord, Launched, Spare, Timed, lock};
+use crate::multicast::Multicast;
 use crate::presence;
 
 /// How GPUs are opened.
@@ -208,6 +209,7 @@ fn places(input: Range<u64>, output: Range<u64>) -> (u64, u64, u64) {
 
 impl Machine for Cuda {
     type Block = Block;
+    type Multicast = Multicast;
     type Running = Launched;
 
     fn name(&self) -> &'static str {
@@ -324,6 +326,18 @@ impl Machine for Cuda {
             )
         })?;
         Ok(base + offset)
+    }
+
+    fn multicast(
+        &self,
+        devices: &[u32],
+        bytes: u64,
+    ) -> Result<(Multicast, Vec<Everywhere>), String> {
+        let devices = devices.iter().map(|place| self.device(*place).cloned());
+        let devices: Result<Vec<_>, String> = devices.collect();
+        let multicast = Multicast::new(&devices?, bytes)?;
+        let addresses = multicast.addresses();
+        Ok((multicast, addresses))
     }
 
     fn lend(&self, place: u32, memory: &Memory<'_>) -> Result<Lent<Block>, String> {

@@ -35,6 +35,11 @@ fn ring(protocol: Protocol) -> Case {
     case(Schedule::Ring, Transfer::Fifo, protocol)
 }
 
+/// By the multicast of a switch.
+fn nvls() -> Case {
+    case(Schedule::Nvls, Transfer::Direct, Protocol::Simple)
+}
+
 /// Nobody keeps the root of it from running ahead but the slots that it must wait for.
 fn chain(protocol: Protocol) -> Case {
     Case {
@@ -114,6 +119,7 @@ fn planted_bugs_are_found() {
             "no thread of any block gets on",
         ),
         (Bug::NoSignal, direct, "wrong elements"),
+        (Bug::NoSignal, nvls(), "wrong elements"),
         (Bug::NoVote, ring(Protocol::Ll128), ""),
     ] {
         let (count, first) = found(bug, &[case], &small(2));
@@ -205,6 +211,7 @@ fn bugs_planted_on_weak_memory_are_found() {
         (Bug::NoAcquire, ring(Protocol::Simple)),
         (Bug::NoRelease, ring(Protocol::Simple)),
         (Bug::NoRelease, direct),
+        (Bug::NoRelease, nvls()),
         (Bug::OneFlag, ring(Protocol::Ll)),
         (Bug::SplitLine, ring(Protocol::Ll128)),
     ] {
