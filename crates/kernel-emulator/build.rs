@@ -28,9 +28,12 @@ fn main() {
     println!("cargo:rerun-if-env-changed={SANITIZER}");
     let sanitizer = std::env::var(SANITIZER).ok();
     let mut scheduler = compiler();
-    if let Some(sanitizer) = &sanitizer {
-        let name = format!("TOPO_{}SAN", sanitizer[..1].to_uppercase());
-        scheduler.define(&name, None);
+    // What the sources ask for.
+    let sanitized = sanitizer
+        .as_ref()
+        .map(|name| format!("TOPO_{}SAN", name[..1].to_uppercase()));
+    if let Some(sanitized) = &sanitized {
+        scheduler.define(sanitized, None);
     }
     scheduler
         .file("../../kernels/host/emulator.cpp")
@@ -61,6 +64,7 @@ fn main() {
         }
         if let Some(sanitizer) = &sanitizer {
             build
+                .define(sanitized.as_deref().unwrap_or("TOPO_SANITIZED"), None)
                 .flag(format!("-fsanitize={sanitizer}"))
                 .flag("-g")
                 .flag("-fno-omit-frame-pointer");

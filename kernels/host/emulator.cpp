@@ -335,7 +335,14 @@ void* shared_memory(size_t bytes) {
     // A GPU promises nothing of what is in it.
     block.shared.reset(new char[bytes + 64]);
     memset(block.shared.get(), 0xa5, bytes + 64);
+#ifdef TOPO_TSAN
+    // It is there for all threads of the block, whoever comes first.
+    __tsan_release(&block.shared);
+#endif
   }
+#ifdef TOPO_TSAN
+  __tsan_acquire(&block.shared);
+#endif
   const uintptr_t address = reinterpret_cast<uintptr_t>(block.shared.get());
   return reinterpret_cast<void*>((address + 63) & ~static_cast<uintptr_t>(63));
 }
