@@ -78,13 +78,15 @@ impl Bell {
 
     /// Says that its owner, which has other bells too, is about to sleep on its descriptors. After that it must look once
     /// more for what it waits for.
+    ///
+    /// Who rings such a bell makes its own fence: whoever sleeps so carries slots over a network, which costs far more,
+    /// and sleeps often.
     #[cfg(not(loom))]
     pub fn announce_sleep<'a>(&'a self, others: impl Iterator<Item = &'a Self>) {
         for bell in std::iter::once(self).chain(others) {
-            bell.own();
             bell.state.swap(ASLEEP, Ordering::Relaxed);
         }
-        heavy_fence(self.registered);
+        heavy_fence(false);
     }
 
     /// Says that a thread that slept on its descriptor does so no more, if it is the only one that this bell wakes.
