@@ -14,7 +14,7 @@ use shared_memory::{Bell, Board, Handle, Item, Segment, Signal, SignalCount};
 
 use crate::bootstrap::{Bootstrap, Offer};
 use crate::error::Error;
-use crate::network::{Base, HandedOver, Route};
+use crate::network::{HandedOver, Route};
 use crate::offered;
 use crate::transport::Transport;
 
@@ -57,8 +57,12 @@ pub struct Connections {
     known: FxHashMap<End, usize>,
     segments: FxHashMap<Handle, Arc<Segment>>,
     own: Option<Arc<Segment>>,
-    /// The bell of whoever carries slots to other hosts.
+    /// How others of the host open that.
+    base: String,
+    /// The bell of those that carry slots to other hosts for this rank and are its own.
     carriers: Option<Bell>,
+    /// Of ranks on other hosts: the ranks of this one that carry what is sent there, itself among them.
+    carried: FxHashMap<u32, Vec<u32>>,
     rank: u32,
     slot_bytes: SlotBytes,
     longest: Duration,
@@ -115,12 +119,14 @@ pub struct Wiring {
     pub notifies: Vec<usize>,
 }
 
-/// What every rank offers at first: its bell, its board, and the bell of those that carry for it.
-const BASE: [Item; 3] = [Item::Bell, Item::Board { entries: 2 }, Item::Bell];
+/// What every rank offers at first: its bell and its board.
+const BASE: [Item; 2] = [Item::Bell, Item::Board { entries: 2 }];
 
-/// Places in it.
-pub(crate) const OWN_BELL: usize = 0;
-pub(crate) const CARRIERS_BELL: usize = 2;
+/// The place of the bell in it.
+pub(crate) const BASE_BELL: usize = 0;
+
+/// The place of the bell behind a FIFO that another rank carries.
+pub(crate) const CARRIER_BELL: usize = 1;
 
 impl Connections {
     /// Offers the own bell and board to the other ranks.
@@ -145,7 +151,9 @@ impl Connections {
             known: FxHashMap::default(),
             segments: FxHashMap::default(),
             own: None,
+            base: String::new(),
             carriers: None,
+            carried: FxHashMap::default(),
             rank,
             slot_bytes,
             longest,
@@ -153,16 +161,12 @@ impl Connections {
         };
         let segment = connections.make(bootstrap, "base", &BASE)?;
         let offer = connections.offer(bootstrap, &segment, &BASE)?;
-        let text = offer.text.clone();
+        connections.base = offer.text.clone();
         bootstrap.publish("base", offer)?;
         if let Some(network) = bootstrap.network() {
-            let bell = |item| segment.bell(item);
-            let fail = |source| connections.memory(source);
-            connections.carriers = Some(network.begin(Base {
-                own: bell(OWN_BELL).map_err(fail)?,
-                carriers: bell(CARRIERS_BELL).map_err(fail)?,
-                text,
-            })?);
+            let bell = segment.bell(BASE_BELL);
+            let bell = network.begin(bell.map_err(|source| connections.memory(source))?)?;
+            connections.carriers = Some(bell);
         }
         connections.own = Some(segment);
         Ok(connections)
@@ -196,10 +200,13 @@ impl Connections {
         Ok(())
     }
 
-    /// A rank on another host: whoever carries slots there is to be woken, and no board of it is ever read.
+    /// A rank on another host: whoever carries slots there is to be woken, once there is a connection, and no board of it
+    /// is ever read.
     fn meet_far(&mut self) -> Result<(), Error> {
-        let bell = self.carriers.clone().ok_or_else(|| self.no_network())?;
-        self.bells.push(bell);
+        let nobody = Segment::private("a bell that wakes nobody", &[Item::Bell]);
+        let nobody = nobody.and_then(|it| it.bell(0));
+        self.bells
+            .push(nobody.map_err(|source| self.memory(source))?);
         let own = self.own.as_ref().ok_or_else(|| self.no_network())?;
         let board = own.board(1).map_err(|source| self.memory(source))?;
         self.boards.push(board);
@@ -365,37 +372,61 @@ impl Connections {
             source: Arc::new(source),
         };
         let name = format!("connection {from} to {to} by the network");
-        let items = [self.item(end.kind)];
         let network = bootstrap.network().ok_or_else(|| self.no_network())?;
-        let carrier = if end.incoming {
-            None
-        } else {
-            network.carrier(&route)
-        };
+        if end.incoming {
+            let segment = Segment::private(&name, &[self.item(end.kind)]).map_err(fail)?;
+            let sender = segment.sender::<P>(0).map_err(fail)?;
+            network.receive(&route, Box::new(sender))?;
+            let receiver = segment.receiver::<P>(0).map_err(fail)?;
+            return Ok(push(&mut P::ends(self).receivers, receiver));
+        }
+        let items = [self.item(end.kind), Item::Bell];
+        let carrier = network.carrier(&route);
         let made = match carrier {
             Some(_) => Segment::shared(&name, &items),
             None => Segment::private(&name, &items),
         };
         let segment = made.map_err(fail)?;
         let mut sender = segment.sender::<P>(0).map_err(fail)?;
-        if end.incoming {
-            network.receive(&route, Box::new(sender))?;
-            let receiver = segment.receiver::<P>(0).map_err(fail)?;
-            return Ok(push(&mut P::ends(self).receivers, receiver));
-        }
         sender.announce_lengths();
-        let taken = match carrier {
-            Some(carrier) => {
-                let fifo = offered::text(&segment, &items).map_err(fail)?;
-                network.hand_over(&route, carrier, HandedOver { fifo })?
-            }
-            None => false,
-        };
-        if !taken {
-            let receiver = segment.receiver::<P>(0).map_err(fail)?;
-            network.send(&route, Box::new(receiver))?;
+        let mut taken = None;
+        if let Some(carrier) = carrier {
+            let handed = HandedOver {
+                base: self.base.clone(),
+                fifo: offered::text(&segment, &items).map_err(fail)?,
+            };
+            let alarms = network.hand_over(&route, carrier, handed)?;
+            taken = alarms.map(|alarms| (carrier, alarms));
         }
+        let (carrier, bell) = match taken {
+            Some((carrier, alarms)) => {
+                let bell = segment.bell(CARRIER_BELL).map_err(fail)?;
+                (carrier, bell.with_alarms(alarms))
+            }
+            None => {
+                let receiver = segment.receiver::<P>(0).map_err(fail)?;
+                network.send(&route, Box::new(receiver))?;
+                let bell = self.carriers.clone().ok_or_else(|| self.no_network())?;
+                (self.rank, bell)
+            }
+        };
+        self.also_ring(peer, carrier, bell);
         Ok(push(&mut P::ends(self).senders, sender))
+    }
+
+    /// From now on wakes whoever carries a connection to a rank, besides those that carry others there. A rank has one bell
+    /// for all that it carries itself, and of each connection that another one carries.
+    fn also_ring(&mut self, peer: u32, carrier: u32, bell: Bell) {
+        let carriers = self.carried.entry(peer).or_default();
+        if carrier == self.rank && carriers.contains(&carrier) {
+            return;
+        }
+        let place = &mut self.bells[peer as usize];
+        *place = match carriers.is_empty() {
+            true => bell,
+            false => place.clone().with(bell),
+        };
+        carriers.push(carrier);
     }
 
     /// Takes the sending end of a connection that the peer made.

@@ -7,9 +7,9 @@
 use plan::Protocol;
 use shared_memory::fifo::relay::{Inflow, Outflow};
 use shared_memory::fifo::{LowLatency, LowLatency128, Simple};
-use shared_memory::{Bell, Segment};
+use shared_memory::{Alarms, Bell, Segment};
 
-use crate::connections::{CARRIERS_BELL, OWN_BELL};
+use crate::connections::{BASE_BELL, CARRIER_BELL};
 use crate::error::Error;
 use crate::offered;
 
@@ -28,21 +28,12 @@ pub struct Route {
     pub protocol: Protocol,
 }
 
-/// What a rank has of bells.
-#[derive(Debug)]
-pub struct Base {
-    /// The rank's own, to be rung when something came for it.
-    pub own: Bell,
-    /// The one that is rung when there is something to be carried for it.
-    pub carriers: Bell,
-    /// How another process of the host opens both; empty if none can.
-    pub text: String,
-}
-
 /// The end of a FIFO that another rank of the host carries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HandedOver {
-    /// How another process opens its memory.
+    /// How another process opens the sender's bell.
+    pub base: String,
+    /// How it opens the FIFO, and the bell that the sender rings.
     pub fifo: String,
 }
 
@@ -52,27 +43,25 @@ pub struct TakenOver {
     pub slots: Box<dyn Outflow>,
     /// The sender's bell, to be rung when slots were given back.
     pub sender: Bell,
-    /// The bell on which whoever carries announces its sleep.
-    pub carriers: Bell,
+    /// The bell that the sender rings when it posted something; whoever carries announces its sleep on it.
+    pub carrier: Bell,
 }
 
 impl TakenOver {
-    /// Opens what a rank handed over: its [`Base::text`], and the FIFO. Nothing if the text is of a form that this version
-    /// does not know.
+    /// Opens what a rank handed over. Nothing if it is of a form that this version does not know.
     ///
     /// # Errors
     /// The memory cannot be opened, or is none of a FIFO of this protocol.
     pub fn open(
-        base: &str,
         handed: &HandedOver,
         protocol: Protocol,
     ) -> Result<Option<Self>, shared_memory::Error> {
         let (Some((base, bells)), Some((fifo, items))) =
-            (offered::parse(base), offered::parse(&handed.fifo))
+            (offered::parse(&handed.base), offered::parse(&handed.fifo))
         else {
             return Ok(None);
         };
-        let bells = Segment::open(&base, &bells)?;
+        let base = Segment::open(&base, &bells)?;
         let fifo = Segment::open(&fifo, &items)?;
         let slots: Box<dyn Outflow> = match protocol {
             Protocol::Simple => Box::new(fifo.receiver::<Simple>(0)?),
@@ -81,8 +70,8 @@ impl TakenOver {
         };
         Ok(Some(Self {
             slots,
-            sender: bells.bell(OWN_BELL)?,
-            carriers: bells.bell(CARRIERS_BELL)?,
+            sender: base.bell(BASE_BELL)?,
+            carrier: fifo.bell(CARRIER_BELL)?,
         }))
     }
 }
@@ -90,12 +79,12 @@ impl TakenOver {
 /// Carries FIFOs between hosts. Nothing here waits for the other rank: connections are made in the background, and what is
 /// sent before they are there waits in the FIFO.
 pub trait Network: Send {
-    /// Begins. Called once, before anything else. Gives [`Base::carriers`] back as it is to be rung when something was
-    /// posted.
+    /// Begins. Called once, before anything else, with the rank's own bell, to be rung when something came for it. Gives
+    /// the bell that is to be rung when something was posted that this rank carries itself.
     ///
     /// # Errors
     /// There is no thread, memory or descriptor left.
-    fn begin(&mut self, base: Base) -> Result<Bell, Error>;
+    fn begin(&mut self, bell: Bell) -> Result<Bell, Error>;
 
     /// The other rank of this host that shall carry what is sent by a route, if the plan names one.
     fn carrier(&self, route: &Route) -> Option<u32>;
@@ -106,13 +95,17 @@ pub trait Network: Send {
     /// The other host cannot be reached.
     fn send(&mut self, route: &Route, slots: Box<dyn Outflow>) -> Result<(), Error>;
 
-    /// Lets another rank of this host carry what is posted to a FIFO; answers whether it will. It will not if it is done
-    /// with its own work.
+    /// Lets another rank of this host carry what is posted to a FIFO. Gives what wakes it; nothing if it will not, because
+    /// it is done with its own work.
     ///
     /// # Errors
     /// That rank, or through it the other host, cannot be reached.
-    fn hand_over(&mut self, route: &Route, carrier: u32, handed: HandedOver)
-    -> Result<bool, Error>;
+    fn hand_over(
+        &mut self,
+        route: &Route,
+        carrier: u32,
+        handed: HandedOver,
+    ) -> Result<Option<Alarms>, Error>;
 
     /// From now on posts to a FIFO what comes by a route.
     ///

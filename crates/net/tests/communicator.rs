@@ -44,6 +44,7 @@ fn options(ranks: u32, host: impl Fn(u32) -> String) -> Vec<Options> {
             sockets: 2,
             checks: true,
             ports: None,
+            pxn: true,
             net_plugin: WantedPlugin::Nothing,
         })
         .collect()

@@ -80,6 +80,7 @@ fn options(ranks: u32, plugin: &Path) -> Result<Vec<Options>, Failed> {
         sockets: 1,
         checks: true,
         ports: Some(Arc::new(Crossed)),
+        pxn: true,
         net_plugin: wanted.clone(),
     });
     Ok(all.collect())

@@ -83,6 +83,7 @@ fn rank() -> Result<(), String> {
         sockets: 1 + (number(SEED, 1) % 2) as u16,
         checks: true,
         ports: None,
+        pxn: true,
         net_plugin: WantedPlugin::Nothing,
     });
     let hosts = hosts.map_err(|it| it.to_string())?;

@@ -1,58 +1,43 @@
-//! The descriptors by which a bell wakes threads that wait for sockets too: those of the own process, and those of others
-//! that work for it.
+//! The descriptors by which a bell wakes threads that wait for sockets too.
 
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use rustix::net::SendFlags;
 
-/// What is written to when a bell rings whose owner sleeps.
-#[derive(Debug)]
-pub struct Alarms {
-    /// `eventfd`s of threads of this process.
-    own: Arc<[OwnedFd]>,
-    /// Sockets on which threads of other processes sleep.
-    others: Mutex<Vec<TcpStream>>,
+/// What is written to when a bell rings whose owner sleeps. None of it blocks.
+#[derive(Debug, Clone)]
+pub enum Alarms {
+    /// `eventfd`s, one for each thread.
+    Events(Arc<[OwnedFd]>),
+    /// A socket on whose other end a thread sleeps, of another process whose `eventfd` cannot be had.
+    Socket(Arc<TcpStream>),
 }
 
 impl Alarms {
-    /// Those of this process.
-    pub fn new(own: Arc<[OwnedFd]>) -> Self {
-        Self {
-            own,
-            others: Mutex::default(),
-        }
-    }
-
-    fn others(&self) -> MutexGuard<'_, Vec<TcpStream>> {
-        self.others.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Adds a socket on which a thread of another process sleeps. That thread must not announce any sleep before this has
-    /// returned. The socket does not block.
-    pub fn add(&self, socket: TcpStream) {
-        self.others().push(socket);
-    }
-
     /// Wakes all.
     pub(crate) fn sound(&self) {
         let one = 1_u64.to_ne_bytes();
-        for alarm in self.own.iter() {
-            // One that cannot count further is readable anyway.
-            let _ = rustix::io::write(alarm, &one);
-        }
-        for socket in self.others().iter() {
-            // One that takes no more is readable anyway, and one that is closed wakes nobody.
-            let _ = rustix::net::send(socket, &one, SendFlags::NOSIGNAL);
+        match self {
+            Self::Events(events) => {
+                for event in events.iter() {
+                    // One that cannot count further is readable anyway.
+                    let _ = rustix::io::write(event, &one);
+                }
+            }
+            Self::Socket(socket) => {
+                // One that takes no more is readable anyway, and one that is closed wakes nobody.
+                let _ = rustix::net::send(&**socket, &one, SendFlags::NOSIGNAL);
+            }
         }
     }
 
-    /// Does something if there is only one to wake, and stays so meanwhile.
-    pub(crate) fn if_only_one(&self, then: impl FnOnce()) {
-        let others = self.others();
-        if self.own.len() == 1 && others.is_empty() {
-            then();
+    /// Whether it wakes one thread only.
+    pub(crate) fn is_one(&self) -> bool {
+        match self {
+            Self::Events(events) => events.len() == 1,
+            Self::Socket(_) => true,
         }
     }
 }

@@ -36,7 +36,10 @@ pub struct Bell {
     registered: bool,
     /// What is written to instead of waking a sleeper, if the owner sleeps on descriptors.
     #[cfg(not(loom))]
-    alarms: Option<Arc<Alarms>>,
+    alarms: Option<Alarms>,
+    /// Another bell that is rung with this one.
+    #[cfg(not(loom))]
+    also: Option<Arc<Self>>,
 }
 
 impl Bell {
@@ -48,31 +51,49 @@ impl Bell {
             registered: has_asymmetric_fences(),
             #[cfg(not(loom))]
             alarms: None,
+            #[cfg(not(loom))]
+            also: None,
         }
     }
 
     /// The bell of threads that sleep on descriptors, because they wait for sockets too.
     #[cfg(not(loom))]
-    pub fn with_alarms(self, alarms: Arc<Alarms>) -> Self {
+    pub fn with_alarms(self, alarms: Alarms) -> Self {
         let alarms = Some(alarms);
         Self { alarms, ..self }
     }
 
-    /// Says that its owner is about to sleep on its descriptor. After that it must look once more for what it waits for.
+    /// Rings another bell with this one.
     #[cfg(not(loom))]
-    pub fn announce_sleep(&self) {
-        self.own();
-        self.state.swap(ASLEEP, Ordering::Relaxed);
-        heavy_fence(self.registered);
+    pub fn with(self, other: Self) -> Self {
+        let also = match self.also {
+            Some(also) => Self::clone(&also).with(other),
+            None => other,
+        };
+        Self {
+            also: Some(Arc::new(also)),
+            ..self
+        }
+    }
+
+    /// Says that its owner, which has other bells too, is about to sleep on its descriptors. After that it must look once
+    /// more for what it waits for.
+    ///
+    /// Who rings such a bell makes its own fence: whoever sleeps so carries slots over a network, which costs far more,
+    /// and sleeps often.
+    #[cfg(not(loom))]
+    pub fn announce_sleep<'a>(&'a self, others: impl Iterator<Item = &'a Self>) {
+        for bell in std::iter::once(self).chain(others) {
+            bell.state.swap(ASLEEP, Ordering::Relaxed);
+        }
+        heavy_fence(false);
     }
 
     /// Says that a thread that slept on its descriptor does so no more, if it is the only one that this bell wakes.
     #[cfg(not(loom))]
     pub fn announce_waking(&self) {
-        if let Some(alarms) = &self.alarms {
-            alarms.if_only_one(|| {
-                self.state.swap(AWAKE, Ordering::Relaxed);
-            });
+        if self.alarms.as_ref().is_some_and(Alarms::is_one) {
+            self.state.swap(AWAKE, Ordering::Relaxed);
         }
     }
 
@@ -84,6 +105,10 @@ impl Bell {
         light_fence(self.registered && for_all);
         if self.state.load(Ordering::Relaxed) == ASLEEP {
             self.wake();
+        }
+        #[cfg(not(loom))]
+        if let Some(also) = &self.also {
+            also.ring();
         }
     }
 

@@ -186,6 +186,7 @@ fn join(
         sockets,
         checks: given.checksums,
         ports,
+        pxn: nccl("NCCL_PXN_DISABLE").is_none_or(|it| it.trim() != "1"),
         net_plugin: net_plugin(given.net_plugin.as_deref(), nccl)?,
     });
     if let Some(file) = &found.file {

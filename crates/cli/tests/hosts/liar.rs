@@ -15,8 +15,7 @@ use bootstrap::socket::blocking::Connection;
 use bootstrap::{Kind, Message, PeerInfo, Timing, UniqueId};
 use executor::bootstrap::{Bootstrap, Offer};
 use executor::{
-    Base, Communicator, Error, Failure, HandedOver, Network, Reduction, Route, Settings, Transport,
-    Way,
+    Communicator, Error, Failure, HandedOver, Network, Reduction, Route, Settings, Transport, Way,
 };
 use libtest_mimic::{Completion, Failed};
 use net::proxy::connect;
@@ -24,8 +23,8 @@ use net::{Host, Hosts, Options, WantedPlugin};
 use plan::Protocol;
 use plan::program::{Schedule, Transfer};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
-use shared_memory::Bell;
 use shared_memory::fifo::relay::{Inflow, Outflow};
+use shared_memory::{Alarms, Bell};
 
 use super::faults::busy;
 use super::{LONG, Ranks, Said, address, all_right, all_say, check, folder, id};
@@ -202,16 +201,16 @@ impl Outflow for Lying {
 }
 
 impl Network for Liar {
-    fn begin(&mut self, base: Base) -> Result<Bell, Error> {
-        self.hosts.begin(base)
+    fn begin(&mut self, bell: Bell) -> Result<Bell, Error> {
+        self.hosts.begin(bell)
     }
 
     fn carrier(&self, _: &Route) -> Option<u32> {
         None
     }
 
-    fn hand_over(&mut self, _: &Route, _: u32, _: HandedOver) -> Result<bool, Error> {
-        Ok(false)
+    fn hand_over(&mut self, _: &Route, _: u32, _: HandedOver) -> Result<Option<Alarms>, Error> {
+        Ok(None)
     }
 
     fn send(&mut self, route: &Route, slots: Box<dyn Outflow>) -> Result<(), Error> {
@@ -305,6 +304,7 @@ fn lied_to(long: bool) -> Result<Vec<Said>, Failed> {
         sockets: 1,
         checks: false,
         ports: None,
+        pxn: true,
         net_plugin: WantedPlugin::Nothing,
     })?;
     let now = Arc::new(AtomicBool::new(false));

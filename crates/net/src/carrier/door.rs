@@ -40,7 +40,10 @@ pub(crate) enum Refusal {
 }
 
 /// What takes what is handed over. It may wait for the receiver.
-pub(crate) type Take = dyn Fn(&Request, Taken) -> Result<(), Refusal> + Send + Sync;
+pub(crate) type Take = dyn Fn(&Request, Taken) -> Result<Woken, Refusal> + Send + Sync;
+
+/// The number of the descriptor by which the thread that carries is woken.
+pub(crate) type Woken = std::os::fd::RawFd;
 
 struct Inside {
     key: Key,
@@ -152,7 +155,7 @@ impl Inside {
         };
         let control = connection.stream().try_clone().map_err(broken)?;
         let reply = match self.take(&request, route, control) {
-            Ok(()) => Reply::Taken,
+            Ok(event) => Reply::Taken { event },
             Err(Refusal::Done) => Reply::Done,
             Err(Refusal::Failed(failure)) => Reply::Failed {
                 rank: failure.rank,
@@ -162,15 +165,16 @@ impl Inside {
         connection.send(&postcard::to_allocvec(&reply).unwrap_or_default())
     }
 
-    fn take(&self, request: &Request, route: Route, control: TcpStream) -> Result<(), Refusal> {
+    fn take(&self, request: &Request, route: Route, control: TcpStream) -> Result<Woken, Refusal> {
         let failed = |why: String| {
             let what = format!("{} cannot be carried for its sender: {why}", words(&route));
             Refusal::Failed(Failure::new(route.from, what))
         };
         let handed = HandedOver {
+            base: request.base.clone(),
             fifo: request.fifo.clone(),
         };
-        let opened = TakenOver::open(&request.base, &handed, route.protocol);
+        let opened = TakenOver::open(&handed, route.protocol);
         let taken = opened
             .map_err(|error| failed(error.to_string()))?
             .ok_or_else(|| {
@@ -179,7 +183,7 @@ impl Inside {
         control
             .set_nonblocking(true)
             .map_err(|error| failed(error.to_string()))?;
-        let served = Served::new(control, taken.sender, taken.carriers);
+        let served = Served::new(control, taken.sender, taken.carrier);
         let slots = taken.slots;
         (self.take)(
             request,

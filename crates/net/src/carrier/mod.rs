@@ -10,7 +10,7 @@ pub(crate) mod lend;
 pub(crate) mod request;
 pub(crate) mod served;
 
-pub(crate) use door::{Door, Refusal, Taken};
-pub(crate) use lend::Lender;
+pub(crate) use door::{Door, Refusal, Taken, Woken};
+pub(crate) use lend::{Lender, Lent};
 pub(crate) use request::Request;
 pub(crate) use served::Served;

@@ -33,7 +33,10 @@ impl Request {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reply {
     /// It is carried from now on.
-    Taken,
+    Taken {
+        /// The number of the `eventfd` in that process by which it is woken.
+        event: i32,
+    },
     /// It is not: the rank is done with its own work.
     Done,
     /// It cannot be carried.

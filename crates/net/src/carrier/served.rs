@@ -9,7 +9,7 @@ use shared_memory::Bell;
 pub(crate) struct Served {
     control: TcpStream,
     sender: Bell,
-    carriers: Bell,
+    carrier: Bell,
     /// Whether the sender wakes whoever sleeps. Before that nothing is carried.
     begun: bool,
     /// Whether the sender is done, or gone.
@@ -18,11 +18,11 @@ pub(crate) struct Served {
 
 impl Served {
     /// With the connection to the sender, which does not block, its bell, and the bell on which sleep is announced.
-    pub const fn new(control: TcpStream, sender: Bell, carriers: Bell) -> Self {
+    pub const fn new(control: TcpStream, sender: Bell, carrier: Bell) -> Self {
         Self {
             control,
             sender,
-            carriers,
+            carrier,
             begun: false,
             ended: false,
         }
@@ -46,11 +46,9 @@ impl Served {
         self.sender.ring();
     }
 
-    /// To be said before sleeping on [`Self::control`]; what may have been posted is to be looked for after it.
-    pub fn announce_sleep(&self) {
-        if self.begun {
-            self.carriers.announce_sleep();
-        }
+    /// The bell on which sleep is to be announced; none if the sender does not ring it yet.
+    pub fn bell(&self) -> Option<&Bell> {
+        self.begun.then_some(&self.carrier)
     }
 
     /// What becomes readable when the sender has something, or ends.

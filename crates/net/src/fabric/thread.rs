@@ -270,10 +270,8 @@ impl Worker {
                 std::thread::yield_now();
                 continue;
             }
-            self.bell.announce_sleep();
-            for served in self.outgoing.iter().filter_map(|it| it.served.as_ref()) {
-                served.announce_sleep();
-            }
+            let served = self.outgoing.iter().filter_map(|it| it.served.as_ref());
+            self.bell.announce_sleep(served.filter_map(Served::bell));
             if self.go_on() {
                 (looks, nap) = (0, SHORTEST_NAP);
             } else if self.may_go_on() {

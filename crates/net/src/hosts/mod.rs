@@ -16,14 +16,14 @@ use bootstrap::{Key, PeerInfo, Timing};
 use executor::bootstrap::{Bootstrap, Offer};
 use executor::{Error, Failure, Network, Transport};
 use net_plugin::Wanted as WantedPlugin;
-use shared_memory::Alarms;
+use shared_memory::Bell;
 
 use crate::carrier::{Door, Lender};
 use crate::doorkeeper::Doorkeeper;
 use crate::fabric::{self, Agreed, Fabric, Own};
 use crate::host::Host;
 use crate::ports::{Planned, Ports};
-use crate::proxy::thread::{Proxy, alarms};
+use crate::proxy::thread::{Proxy, bell};
 use crate::reach::{Reached, agree, reached};
 use crate::regroup::{Home, Survivor};
 
@@ -61,6 +61,8 @@ pub struct Options {
     /// The NICs and proxies that the plan names; without, channels are dealt round the NICs, and each rank drives them
     /// itself.
     pub ports: Option<Arc<dyn Ports>>,
+    /// Whether proxies carry for other ranks where the plan says so (NCCL's `NCCL_PXN_DISABLE` says no).
+    pub pxn: bool,
     /// The net plug-in that carries what goes between hosts instead of sockets.
     pub net_plugin: WantedPlugin,
 }
@@ -88,10 +90,7 @@ pub struct Hosts {
     service: Option<Service>,
     listeners: Vec<TcpListener>,
     planned: Planned,
-    /// How others of the host open the bell of those that carry for this rank, and its own.
-    base_text: String,
-    /// Who sleeps on the first.
-    sleepers: Arc<Alarms>,
+    bell: Bell,
     alarms: Arc<[OwnedFd]>,
     /// What others of the host carry for this rank.
     lender: Lender,
@@ -119,6 +118,7 @@ pub(crate) struct Base {
     share_memory: bool,
     sockets: u16,
     checks: bool,
+    pxn: bool,
     plugin: Own,
 }
 
@@ -162,6 +162,7 @@ impl Hosts {
             share_memory: options.share_memory,
             sockets: options.sockets.clamp(1, 64),
             checks: options.checks,
+            pxn: options.pxn,
             plugin: Own::new(options.net_plugin),
         };
         let listener = base.listen().map_err(|error| refused(error.to_string()))?;
@@ -242,14 +243,13 @@ impl Hosts {
         let reached = reached(&infos, &trial, rank, &agreed, &base.interfaces);
         let fabric = agreed.fabric.take();
         let nics = fabric.as_ref().map_or(listeners.len(), Fabric::threads);
-        let alarms = alarms(nics).map_err(system)?;
-        let sleepers = Arc::new(Alarms::new(Arc::clone(&alarms)));
-        let lender = Lender::new(ring.key.clone(), Arc::clone(&sleepers));
+        let (bell, alarms) = bell(nics).map_err(system)?;
+        let lender = Lender::new(ring.key.clone());
         // Those that are called other hosts, in a rehearsal, want the same cores all the same.
         let sharing = sharing(&infos, rank).count();
         let threads = sharing * (1 + nics);
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        Ok(Self {
+        let mut hosts = Self {
             rank,
             ranks,
             infos,
@@ -267,13 +267,14 @@ impl Hosts {
             service: Some(service),
             listeners,
             planned: ring.planned,
-            base_text: String::new(),
-            sleepers,
+            bell,
             alarms,
             lender,
             door: None,
             doors: HashMap::default(),
-        })
+        };
+        hosts.reached.carried = hosts.carried();
+        Ok(hosts)
     }
 
     /// The ranks of one colour as a communicator of their own, in the order of `order` and then of their ranks; none for a

@@ -1,18 +1,20 @@
 //! What carries a rank's FIFOs to other hosts and back: its own proxies, those of another rank, or a net plug-in.
 
+use std::collections::BTreeMap;
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bootstrap::PeerInfo;
 use bootstrap::socket::service::Alarm;
-use executor::network::{Base, HandedOver};
+use executor::network::HandedOver;
 use executor::{Error, Failure, Network, Route, Transport};
-use shared_memory::Bell;
+use plan::Protocol;
 use shared_memory::fifo::relay::{Inflow, Outflow};
+use shared_memory::{Alarms, Bell};
 
 use super::{Hosts, of_service};
-use crate::carrier::request::Reply;
-use crate::carrier::{Door, Refusal, Request, Taken};
+use crate::carrier::{Door, Lent, Refusal, Request, Taken, Woken};
 use crate::proxy::connect::{Hello, words};
 use crate::proxy::thread::{Common, Hand, Proxy, Way};
 
@@ -26,25 +28,23 @@ const NEWS_TIME: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(5);
 
 impl Network for Hosts {
-    fn begin(&mut self, base: Base) -> Result<Bell, Error> {
+    fn begin(&mut self, bell: Bell) -> Result<Bell, Error> {
         let alarm = self.service()?.alarm();
-        let carriers = base.carriers.with_alarms(Arc::clone(&self.sleepers));
-        self.base_text = base.text;
         let common = Common {
             key: self.key.clone(),
             rank: self.rank,
             places: self.infos.iter().map(PeerInfo::place).collect(),
             alarm: alarm.clone(),
             timing: self.base.timing,
-            bell: carriers.clone(),
-            own_bell: base.own,
+            bell: self.bell.clone(),
+            own_bell: bell,
             alarms: Arc::clone(&self.alarms),
             spare_cores: self.spare_cores,
         };
         if let Some(fabric) = &self.fabric {
             fabric.begin(common, self.base.checks);
             self.open_door(alarm)?;
-            return Ok(carriers);
+            return Ok(self.bell.clone());
         }
         for (listener, nic) in std::mem::take(&mut self.listeners).into_iter().zip(0..) {
             let proxy = Proxy::start(&common, nic, listener);
@@ -53,11 +53,11 @@ impl Network for Hosts {
             })?);
         }
         self.open_door(alarm)?;
-        Ok(carriers)
+        Ok(self.bell.clone())
     }
 
     fn carrier(&self, route: &Route) -> Option<u32> {
-        let carrier = self.planned.carrier(route)?;
+        let carrier = self.planned.carrier(route).filter(|_| self.base.pxn)?;
         let near = self.transports[carrier as usize] == Transport::Shm;
         let left =
             |service: &bootstrap::socket::service::Service| service.alarm().is_expected(carrier);
@@ -83,13 +83,13 @@ impl Network for Hosts {
         route: &Route,
         carrier: u32,
         handed: HandedOver,
-    ) -> Result<bool, Error> {
+    ) -> Result<Option<Alarms>, Error> {
         let longest = self.base.timing.silence;
         let request = Request {
             hello: Hello::new(route, 0, 1),
             nic: self.planned.near(route, usize::MAX) as u32,
             to: self.way(route).to,
-            base: self.base_text.clone(),
+            base: handed.base,
             fifo: handed.fifo,
         };
         let door = match self.doors.get(&carrier) {
@@ -106,12 +106,11 @@ impl Network for Hosts {
                 door
             }
         };
-        match self.lender.lend(door, &request, longest) {
-            Ok(Reply::Taken) => Ok(true),
-            Ok(Reply::Done) => Ok(false),
-            Ok(Reply::Failed { rank, what }) => {
-                Err(self.disconnected(bootstrap::Failure::new(rank, what)))
-            }
+        let process = self.infos[carrier as usize].process;
+        match self.lender.lend(door, process, &request, longest) {
+            Ok(Lent::Taken(alarms)) => Ok(Some(alarms)),
+            Ok(Lent::Done) => Ok(None),
+            Ok(Lent::Failed(failure)) => Err(self.disconnected(failure)),
             Err(ending) => {
                 // It may be done with its work, of which the news comes a little later.
                 let alarm = self.service()?.alarm();
@@ -121,7 +120,7 @@ impl Network for Hosts {
                 }
                 let failed = self.service()?.failure(None);
                 if alarm.is_expected(carrier) && failed.is_none() {
-                    return Ok(false);
+                    return Ok(None);
                 }
                 let place = self.infos[carrier as usize].place();
                 let what = format!(
@@ -146,6 +145,25 @@ impl Network for Hosts {
 }
 
 impl Hosts {
+    /// Other ranks of this host that carry what this one sends point to point, and to how many each.
+    pub(super) fn carried(&self) -> Vec<(u32, u32)> {
+        let far = (0..self.ranks).filter(|to| self.transports[*to as usize] == Transport::Net);
+        let mut carried: BTreeMap<u32, u32> = BTreeMap::new();
+        for to in far {
+            let route = Route {
+                from: self.rank,
+                to,
+                channel: 0,
+                port: 0,
+                protocol: Protocol::Simple,
+            };
+            if let Some(carrier) = self.carrier(&route) {
+                *carried.entry(carrier).or_default() += 1;
+            }
+        }
+        carried.into_iter().collect()
+    }
+
     /// How the receiver of a route is connected to.
     fn way(&self, route: &Route) -> Way {
         let theirs = &self.infos[route.to as usize].nics;
@@ -174,6 +192,7 @@ impl Hosts {
         };
         let hands: Vec<Hand> = self.proxies.iter().map(Proxy::hand).collect();
         let fabric = self.fabric.clone();
+        let events: Vec<Woken> = self.alarms.iter().map(AsRawFd::as_raw_fd).collect();
         let take = move |request: &Request, taken: Taken| {
             let Taken {
                 route,
@@ -196,7 +215,8 @@ impl Hosts {
                 },
             };
             match sent {
-                Ok(true) => Ok(()),
+                // Threads of a plug-in drive several NICs where there are many.
+                Ok(true) => Ok(events[nic % events.len()]),
                 Ok(false) => Err(Refusal::Done),
                 Err(failure) => Err(Refusal::Failed(failure)),
             }

@@ -13,8 +13,8 @@ use bootstrap::socket::service::Alarm;
 use bootstrap::{Failure, Key, Timing};
 use executor::Route;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use shared_memory::Bell;
 use shared_memory::fifo::relay::{Inflow, Outflow};
+use shared_memory::{Alarms, Bell, Item, Segment};
 
 use super::carry::{CarryError, Incoming, Outgoing};
 use super::connect::{self, words};
@@ -132,14 +132,19 @@ pub struct Common {
     pub spare_cores: bool,
 }
 
-/// The descriptors of the threads of so many NICs.
+/// The bell of the threads of so many NICs, and their descriptors.
 ///
 /// # Errors
-/// There is no descriptor.
-pub fn alarms(nics: usize) -> io::Result<Arc<[OwnedFd]>> {
+/// There is no memory, or no descriptor.
+pub fn bell(nics: usize) -> io::Result<(Bell, Arc<[OwnedFd]>)> {
     let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
     let alarms: Result<Vec<OwnedFd>, _> = (0..nics).map(|_| eventfd(0, flags)).collect();
-    Ok(alarms?.into())
+    let alarms: Arc<[OwnedFd]> = alarms?.into();
+    let other = |error: shared_memory::Error| io::Error::other(error.to_string());
+    let segment = Segment::private("bell of the proxies", &[Item::Bell]).map_err(other)?;
+    let bell = segment.bell(0).map_err(other)?;
+    let waking = Alarms::Events(Arc::clone(&alarms));
+    Ok((bell.with_alarms(waking), alarms))
 }
 
 impl Proxy {
@@ -353,10 +358,8 @@ impl Worker {
                 std::hint::spin_loop();
                 continue;
             }
-            self.bell.announce_sleep();
-            for served in self.outgoing.iter().filter_map(|it| it.served.as_ref()) {
-                served.announce_sleep();
-            }
+            let served = self.outgoing.iter().filter_map(|it| it.served.as_ref());
+            self.bell.announce_sleep(served.filter_map(Served::bell));
             if self.go_on() {
                 looks = 0;
             } else {

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use executor::bootstrap::{Bootstrap, Offer};
-use executor::{Base, Error, Failure, HandedOver, Network, Route, Transport};
+use executor::{Error, Failure, HandedOver, Network, Route, Transport};
 use net::{Hosts, Leaving, Ports};
-use shared_memory::Bell;
 use shared_memory::fifo::relay::{Inflow, Outflow};
+use shared_memory::{Alarms, Bell};
 
 /// Every second rank's proxy carries for the one before it, and the other way round.
 #[derive(Debug)]
@@ -106,9 +106,9 @@ impl Bootstrap for Counting {
 }
 
 impl Network for Counting {
-    fn begin(&mut self, base: Base) -> Result<Bell, Error> {
+    fn begin(&mut self, bell: Bell) -> Result<Bell, Error> {
         self.begun = true;
-        self.hosts.begin(base)
+        self.hosts.begin(bell)
     }
 
     fn carrier(&self, route: &Route) -> Option<u32> {
@@ -124,9 +124,10 @@ impl Network for Counting {
         route: &Route,
         carrier: u32,
         handed: HandedOver,
-    ) -> Result<bool, Error> {
+    ) -> Result<Option<Alarms>, Error> {
         let taken = self.hosts.hand_over(route, carrier, handed)?;
-        self.handed.fetch_add(usize::from(taken), Ordering::Relaxed);
+        let count = usize::from(taken.is_some());
+        self.handed.fetch_add(count, Ordering::Relaxed);
         Ok(taken)
     }
 
