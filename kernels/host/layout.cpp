@@ -26,6 +26,7 @@ extern "C" size_t topo_layout(size_t* numbers, size_t room) {
       offsetof(Part, board), offsetof(Part, launch),  offsetof(Part, scalar),      offsetof(Part, profile),
       offsetof(Part, window),
       offsetof(Part, lane_count), offsetof(Part, protocol), offsetof(Part, operation), offsetof(Part, divisor),
+      offsetof(Part, shares),
       sizeof(Launch),  offsetof(Launch, more),        offsetof(Launch, abort),     offsetof(Launch, count),
       offsetof(Launch, parts),
   };

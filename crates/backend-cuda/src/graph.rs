@@ -27,8 +27,13 @@ impl Graph {
         device: &Arc<Device>,
         launch: impl FnOnce() -> Result<(), DriverError>,
     ) -> Result<Self, String> {
-        let failed =
-            |error| format!("capturing a graph on GPU {}: {}", device.number, words(error));
+        let failed = |error| {
+            format!(
+                "capturing a graph on GPU {}: {}",
+                device.number,
+                words(error)
+            )
+        };
         let mode = sys::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         // SAFETY: the stream is the device's; nothing else uses it until this returns.
         unsafe { sys::cuStreamBeginCapture_v2(device.stream, mode) }

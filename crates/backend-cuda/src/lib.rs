@@ -6,8 +6,8 @@
 //!
 //! [`Cuda`] is the [`Machine`](kernel_bundle::Machine); what a rank does with it is in [`kernel_bundle`].
 //!
-//! In reading order: [`error`], [`presence`], [`prebuilt`], [`compiler`], [`module`], [`device`], [`memory`],
-//! `sharing`, [`launch`], `graph`, [`machine`].
+//! In reading order: [`error`], [`presence`], [`prebuilt`], [`compiler`], [`module`], [`device`], [`memory`], `sharing`,
+//! [`launch`], `graph`, [`multicast`], [`machine`].
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -33,6 +33,7 @@ pub mod launch;
 pub mod machine;
 pub mod memory;
 pub mod module;
+pub mod multicast;
 pub mod prebuilt;
 pub mod presence;
 mod sharing;

@@ -8,7 +8,7 @@ use cudarc::driver::{DriverError, result, sys};
 use executor::Memory;
 use kernel_bundle::layout::{Launch, MOST_PARTS};
 use kernel_bundle::machine::{Start, places};
-use kernel_bundle::{Kernel, Lent, Machine, Running, Times};
+use kernel_bundle::{Everywhere, Kernel, Lent, Machine, Running, Times};
 use shared_memory::Mapping;
 
 use crate::device::{self, Device};
@@ -16,6 +16,7 @@ use crate::error::{Error, words};
 use crate::graph::Graph;
 use crate::launch::{AbortWord, Launched, Spare, Timed, lock};
 use crate::memory::{Block, Host, MemoryKind, Plain};
+use crate::multicast::Multicast;
 use crate::presence;
 use crate::sharing::Sharing;
 
@@ -234,6 +235,7 @@ fn is_of_device(address: u64) -> bool {
 
 impl Machine for Cuda {
     type Block = Block;
+    type Multicast = Multicast;
     type Running = Launched;
 
     fn name(&self) -> &'static str {
@@ -308,6 +310,18 @@ impl Machine for Cuda {
         false
     }
 
+    fn multicast(
+        &self,
+        devices: &[u32],
+        bytes: u64,
+    ) -> Result<(Multicast, Vec<Everywhere>), String> {
+        let devices = devices.iter().map(|place| self.device(*place).cloned());
+        let devices: Result<Vec<_>, String> = devices.collect();
+        let multicast = Multicast::new(&devices?, bytes)?;
+        let addresses = multicast.addresses();
+        Ok((multicast, addresses))
+    }
+
     fn lend(
         &self,
         place: u32,
@@ -337,7 +351,12 @@ impl Machine for Cuda {
                 (staging.address, Some(Block::Plain(staging)))
             }
         };
-        self.copy_in(place, memory.input(), address + input_at, memory.input_bytes())?;
+        self.copy_in(
+            place,
+            memory.input(),
+            address + input_at,
+            memory.input_bytes(),
+        )?;
         Ok(Lent {
             input: address + input_at,
             output: address + output_at,
@@ -528,8 +547,7 @@ impl Cuda {
     ) -> Result<(), String> {
         let device = self.device(ready.place)?;
         let (blocks, number) = (ready.blocks, device.number);
-        let failed =
-            |error| format!("starting {blocks} blocks on GPU {number}: {}", words(error));
+        let failed = |error| format!("starting {blocks} blocks on GPU {number}: {}", words(error));
         let (begin, end) = (ready.timed.begin, ready.timed.end);
         let graph = ready.graph.and_then(|at| launched.graphs.get(at));
         let runs = graph.map_or(0, |_| times.count / times.graph.min(times.count).max(1));

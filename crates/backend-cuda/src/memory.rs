@@ -169,8 +169,7 @@ impl Virtual {
                 reserved: [0; 4],
             },
         };
-        let minimum =
-            sys::CUmemAllocationGranularity_flags_enum::CU_MEM_ALLOC_GRANULARITY_MINIMUM;
+        let minimum = sys::CUmemAllocationGranularity_flags_enum::CU_MEM_ALLOC_GRANULARITY_MINIMUM;
         let (mut granularity, mut handle) = (0_usize, 0);
         // SAFETY: the driver reads the properties and writes a number.
         unsafe {
@@ -217,8 +216,9 @@ impl Virtual {
             Foreign::Descriptor(descriptor) => {
                 kind = MemoryKind::Descriptor;
                 // The driver takes the number itself for the pointer.
-                os_handle =
-                    std::ptr::without_provenance_mut(descriptor.as_raw_fd().unsigned_abs() as usize);
+                os_handle = std::ptr::without_provenance_mut(
+                    descriptor.as_raw_fd().unsigned_abs() as usize
+                );
             }
         }
         let what = || {

@@ -96,6 +96,21 @@ pub fn check() -> Result<(), Error> {
     if known { Ok(()) } else { Err(absent()) }
 }
 
+/// The first of some functions that the driver lacks.
+pub(crate) fn lacking(symbols: &[&'static str]) -> Option<&'static str> {
+    // SAFETY: it is loaded already, for the driver was found before.
+    let library = unsafe { libloading::Library::new(LIBRARY) };
+    let Ok(library) = library else {
+        return symbols.first().copied();
+    };
+    let absent = |symbol: &&&str| {
+        // SAFETY: the symbol is looked up and not called.
+        let found = unsafe { library.get::<unsafe extern "C" fn()>(symbol.as_bytes()) };
+        found.is_err()
+    };
+    symbols.iter().find(absent).copied()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -23,7 +23,10 @@ fn topo() -> Command {
     command.current_dir(env!("CARGO_MANIFEST_DIR")).arg("run");
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
-        if ["NCCL_", "TOPO_", "OMPI_", "PMI", "SLURM_"].iter().any(|it| text.starts_with(it)) {
+        if ["NCCL_", "TOPO_", "OMPI_", "PMI", "SLURM_"]
+            .iter()
+            .any(|it| text.starts_with(it))
+        {
             command.env_remove(&name);
         }
     }
@@ -65,7 +68,9 @@ fn by_hand(backend: &str, each: &[&[(&str, &str)]]) -> Vec<Output> {
                 .unwrap()
         })
         .collect();
-    let ended = children.into_iter().map(|it| it.wait_with_output().unwrap());
+    let ended = children
+        .into_iter()
+        .map(|it| it.wait_with_output().unwrap());
     ended.collect()
 }
 
@@ -108,7 +113,11 @@ fn ranks_of_two_hosts() {
     let (a, b) = (&[("NCCL_HOSTID", "a")][..], &[("NCCL_HOSTID", "b")][..]);
     let ended = by_hand("emulator", &[a, a, b]);
     let said: Vec<String> = ended.iter().map(right).collect();
-    assert!(said[0].contains("rank 0 reaches 1 by P2P, 1 by NET"), "{}", said[0]);
+    assert!(
+        said[0].contains("rank 0 reaches 1 by P2P, 1 by NET"),
+        "{}",
+        said[0]
+    );
     assert_eq!((said[1].as_str(), said[2].as_str()), ("", ""));
 }
 

@@ -43,6 +43,12 @@ pub trait Backend: Send + 'static {
         None
     }
 
+    /// Whether its programs may reduce and store at all ranks at once. For those that cannot, such steps are replaced by
+    /// ones that access one peer after the other.
+    fn multicasts(&self) -> bool {
+        false
+    }
+
     /// Makes the connections of a program in memory of the backend's own. `None`, as most say: its programs run over the
     /// connections that the communicator makes in the host's memory.
     fn wire(&mut self, own: &mut OwnWiring<'_>) -> Option<Result<(), Error>> {

@@ -14,7 +14,8 @@ use shared_memory::{Bell, Board, Handle, Item, Segment, Signal, SignalCount};
 
 use crate::bootstrap::{Bootstrap, Offer};
 use crate::error::Error;
-use crate::network::Route;
+use crate::network::{HandedOver, Route};
+use crate::offered;
 use crate::transport::Transport;
 
 /// The ends of the FIFOs of one protocol.
@@ -56,6 +57,12 @@ pub struct Connections {
     known: FxHashMap<End, usize>,
     segments: FxHashMap<Handle, Arc<Segment>>,
     own: Option<Arc<Segment>>,
+    /// How others of the host open that.
+    base: String,
+    /// The bell of those that carry slots to other hosts for this rank and are its own.
+    carriers: Option<Bell>,
+    /// Of ranks on other hosts: the ranks of this one that carry what is sent there, itself among them.
+    carried: FxHashMap<u32, Vec<u32>>,
     rank: u32,
     slot_bytes: SlotBytes,
     longest: Duration,
@@ -115,6 +122,12 @@ pub struct Wiring {
 /// What every rank offers at first: its bell and its board.
 const BASE: [Item; 2] = [Item::Bell, Item::Board { entries: 2 }];
 
+/// The place of the bell in it.
+pub(crate) const BASE_BELL: usize = 0;
+
+/// The place of the bell behind a FIFO that another rank carries.
+pub(crate) const CARRIER_BELL: usize = 1;
+
 impl Connections {
     /// Offers the own bell and board to the other ranks.
     ///
@@ -138,6 +151,9 @@ impl Connections {
             known: FxHashMap::default(),
             segments: FxHashMap::default(),
             own: None,
+            base: String::new(),
+            carriers: None,
+            carried: FxHashMap::default(),
             rank,
             slot_bytes,
             longest,
@@ -145,13 +161,12 @@ impl Connections {
         };
         let segment = connections.make(bootstrap, "base", &BASE)?;
         let offer = connections.offer(bootstrap, &segment, &BASE)?;
+        connections.base = offer.text.clone();
         bootstrap.publish("base", offer)?;
         if let Some(network) = bootstrap.network() {
-            network.begin(
-                segment
-                    .bell(0)
-                    .map_err(|source| connections.memory(source))?,
-            );
+            let bell = segment.bell(BASE_BELL);
+            let bell = network.begin(bell.map_err(|source| connections.memory(source))?)?;
+            connections.carriers = Some(bell);
         }
         connections.own = Some(segment);
         Ok(connections)
@@ -166,7 +181,7 @@ impl Connections {
             let transport = bootstrap.transport(peer);
             self.transports.push(transport);
             if transport == Transport::Net {
-                self.meet_far(bootstrap)?;
+                self.meet_far()?;
                 continue;
             }
             let segment = match &self.own {
@@ -185,14 +200,24 @@ impl Connections {
         Ok(())
     }
 
-    /// A rank on another host: whoever carries slots there is to be woken, and no board of it is ever read.
-    fn meet_far(&mut self, bootstrap: &mut dyn Bootstrap) -> Result<(), Error> {
-        let network = bootstrap.network().ok_or_else(|| self.no_network())?;
-        self.bells.push(network.bell());
+    /// A rank on another host: whoever carries slots there is to be woken, once there is a connection, and no board of it
+    /// is ever read.
+    fn meet_far(&mut self) -> Result<(), Error> {
+        let nobody = Segment::private("a bell that wakes nobody", &[Item::Bell]);
+        let nobody = nobody.and_then(|it| it.bell(0));
+        self.bells
+            .push(nobody.map_err(|source| self.memory(source))?);
         let own = self.own.as_ref().ok_or_else(|| self.no_network())?;
         let board = own.board(1).map_err(|source| self.memory(source))?;
         self.boards.push(board);
         Ok(())
+    }
+
+    /// Wakes what carries for this rank to other hosts: for backends with FIFOs of their own, whose kernels wake nobody.
+    pub fn ring_carriers(&self) {
+        if let Some(bell) = &self.carriers {
+            bell.ring();
+        }
     }
 
     fn no_network(&self) -> Error {
@@ -354,18 +379,61 @@ impl Connections {
             source: Arc::new(source),
         };
         let name = format!("connection {from} to {to} by the network");
-        let segment = Segment::private(&name, &[self.item(end.kind)]).map_err(fail)?;
-        let mut sender = segment.sender::<P>(0).map_err(fail)?;
-        let receiver = segment.receiver::<P>(0).map_err(fail)?;
         let network = bootstrap.network().ok_or_else(|| self.no_network())?;
-        Ok(if end.incoming {
+        if end.incoming {
+            let segment = Segment::private(&name, &[self.item(end.kind)]).map_err(fail)?;
+            let sender = segment.sender::<P>(0).map_err(fail)?;
             network.receive(&route, Box::new(sender))?;
-            push(&mut P::ends(self).receivers, receiver)
-        } else {
-            sender.announce_lengths();
-            network.send(&route, Box::new(receiver))?;
-            push(&mut P::ends(self).senders, sender)
-        })
+            let receiver = segment.receiver::<P>(0).map_err(fail)?;
+            return Ok(push(&mut P::ends(self).receivers, receiver));
+        }
+        let items = [self.item(end.kind), Item::Bell];
+        let carrier = network.carrier(&route);
+        let made = match carrier {
+            Some(_) => Segment::shared(&name, &items),
+            None => Segment::private(&name, &items),
+        };
+        let segment = made.map_err(fail)?;
+        let mut sender = segment.sender::<P>(0).map_err(fail)?;
+        sender.announce_lengths();
+        let mut taken = None;
+        if let Some(carrier) = carrier {
+            let handed = HandedOver {
+                base: self.base.clone(),
+                fifo: offered::text(&segment, &items).map_err(fail)?,
+            };
+            let alarms = network.hand_over(&route, carrier, handed)?;
+            taken = alarms.map(|alarms| (carrier, alarms));
+        }
+        let (carrier, bell) = match taken {
+            Some((carrier, alarms)) => {
+                let bell = segment.bell(CARRIER_BELL).map_err(fail)?;
+                (carrier, bell.with_alarms(alarms))
+            }
+            None => {
+                let receiver = segment.receiver::<P>(0).map_err(fail)?;
+                network.send(&route, Box::new(receiver))?;
+                let bell = self.carriers.clone().ok_or_else(|| self.no_network())?;
+                (self.rank, bell)
+            }
+        };
+        self.also_ring(peer, carrier, bell);
+        Ok(push(&mut P::ends(self).senders, sender))
+    }
+
+    /// From now on wakes whoever carries a connection to a rank, besides those that carry others there. A rank has one bell
+    /// for all that it carries itself, and of each connection that another one carries.
+    fn also_ring(&mut self, peer: u32, carrier: u32, bell: Bell) {
+        let carriers = self.carried.entry(peer).or_default();
+        if carrier == self.rank && carriers.contains(&carrier) {
+            return;
+        }
+        let place = &mut self.bells[peer as usize];
+        *place = match carriers.is_empty() {
+            true => bell,
+            false => place.clone().with(bell),
+        };
+        carriers.push(carrier);
     }
 
     /// Takes the sending end of a connection that the peer made.
@@ -442,17 +510,10 @@ impl Connections {
         segment: &Arc<Segment>,
         items: &[Item],
     ) -> Result<Offer, Error> {
-        let mut text = String::new();
-        if !is_alone(bootstrap) {
-            let handle = segment.mapping().handle();
-            if let Some(handle) = handle.map_err(|source| self.memory(source))? {
-                text = handle.to_string();
-                for item in items {
-                    text.push(' ');
-                    text.push_str(&item_text(*item));
-                }
-            }
-        }
+        let text = match is_alone(bootstrap) {
+            true => String::new(),
+            false => offered::text(segment, items).map_err(|source| self.memory(source))?,
+        };
         Ok(Offer {
             text,
             segment: Some(Arc::clone(segment)),
@@ -463,20 +524,13 @@ impl Connections {
         if let Some(segment) = &offer.segment {
             return Ok(Arc::clone(segment));
         }
-        let mut words = offer.text.split(' ');
-        let handle: Handle = words
-            .next()
-            .unwrap_or_default()
-            .parse()
-            .map_err(|source| self.memory(source))?;
-        if let Some(segment) = self.segments.get(&handle) {
-            return Ok(Arc::clone(segment));
-        }
-        let items: Option<Vec<Item>> = words.map(item_of).collect();
-        let items = items.ok_or_else(|| Error::Bootstrap {
+        let (handle, items) = offered::parse(&offer.text).ok_or_else(|| Error::Bootstrap {
             rank: self.rank,
             why: format!("rank {peer} offers memory in a form that this version does not know"),
         })?;
+        if let Some(segment) = self.segments.get(&handle) {
+            return Ok(Arc::clone(segment));
+        }
         let segment = Segment::open(&handle, &items).map_err(|source| self.memory(source))?;
         let segment = Arc::new(segment);
         self.segments.insert(handle, Arc::clone(&segment));
@@ -532,67 +586,4 @@ fn name(from: u32, to: u32, end: &End) -> String {
         Kind::Signals => "signals",
     };
     format!("{from}>{to}/{channel}/{port}/{kind}")
-}
-
-fn item_text(item: Item) -> String {
-    match item {
-        Item::Fifo {
-            protocol,
-            slot_bytes,
-        } => {
-            let protocol = match protocol {
-                shared_memory::Protocol::Simple => 's',
-                shared_memory::Protocol::LowLatency => 'l',
-                shared_memory::Protocol::LowLatency128 => 'm',
-            };
-            format!("{protocol}{slot_bytes}")
-        }
-        Item::Signal => "n".to_owned(),
-        Item::Bell => "b".to_owned(),
-        Item::Board { entries } => format!("d{entries}"),
-    }
-}
-
-fn item_of(text: &str) -> Option<Item> {
-    let (kind, number) = text.split_at_checked(1)?;
-    let fifo = |protocol| {
-        Some(Item::Fifo {
-            protocol,
-            slot_bytes: number.parse().ok()?,
-        })
-    };
-    match kind {
-        "s" => fifo(shared_memory::Protocol::Simple),
-        "l" => fifo(shared_memory::Protocol::LowLatency),
-        "m" => fifo(shared_memory::Protocol::LowLatency128),
-        "n" => Some(Item::Signal),
-        "b" => Some(Item::Bell),
-        "d" => Some(Item::Board {
-            entries: number.parse().ok()?,
-        }),
-        _ => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn items_survive_as_text() {
-        for item in [
-            Item::Signal,
-            Item::Bell,
-            Item::Board { entries: 2 },
-            Item::Fifo {
-                protocol: shared_memory::Protocol::LowLatency128,
-                slot_bytes: 640,
-            },
-        ] {
-            assert_eq!(item_of(&item_text(item)), Some(item));
-        }
-        assert_eq!(item_of("x1"), None);
-        assert_eq!(item_of("s"), None);
-        assert_eq!(item_of(""), None);
-    }
 }

@@ -1,5 +1,6 @@
 //! Launching: from a request to a program that was prepared before, and running it.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use plan::program::{Message, Transfer};
@@ -281,6 +282,11 @@ impl<B: Backend> Engine<B> {
             piece_bytes: way.piece_bytes,
         };
         let bound = programs.bind(rank, &message)?;
+        let bound = if own.backend.multicasts() {
+            Cow::Borrowed(&bound)
+        } else {
+            bound.without_multicast(rank, ranks)
+        };
         let wired = own.backend.wire(&mut OwnWiring {
             bound: &bound,
             protocol: way.protocol,

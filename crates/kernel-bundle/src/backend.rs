@@ -8,15 +8,15 @@ use executor::backend::{Backend, Neighbourhood, Order, OwnWiring, Part, Surround
 use executor::bootstrap::Bootstrap;
 use executor::connections::SlotBytes;
 use executor::{Error, Request, Waiting, Way};
-use plan::program::{BoundProgram, Transfer};
+use plan::program::{BoundProgram, Schedule, Transfer};
 use plan::{Protocol, Reduction};
 
 use crate::choose::{self, Means};
 use crate::connect::{Connected, Connector, peers};
 use crate::entry::Kernel;
 use crate::flat::Flat;
-use crate::foreign::Foreign;
 use crate::fleet::{Fleet, Reached, Span};
+use crate::foreign::Foreign;
 use crate::gang::{Deposit, Role};
 use crate::layout;
 use crate::machine::{Lent, Machine, Running, Start};
@@ -28,11 +28,10 @@ const WATCHING: Duration = Duration::from_secs(2);
 /// Looks at the end of a launch between two looks at the clock.
 const LOOKS: u32 = 256;
 
-
 /// Most bytes that one step moves: workers count vectors of 16 bytes, and lines, in 32 bits.
 const MOST_STEP_BYTES: u64 = 32 << 30;
 
-/// Bytes of the two times of a lane.
+/// Bytes of the two times of a block.
 const SPAN_BYTES: u64 = 16;
 
 /// Most channels that are chosen, NCCL's limit.
@@ -58,9 +57,11 @@ pub struct Program<M: Machine> {
     again: Option<Again>,
     /// Ranks of other processes among its peers.
     foreign: Vec<u32>,
-    /// A rank that it reaches by a network, if there is one.
-    carried_to: Option<u32>,
+    /// Whether it reaches any of them by a network.
+    carried: bool,
     waiting: Waiting,
+    /// Address of its scratch memory, if that is not the rank's own.
+    scratch: Option<u64>,
     /// Channels of its lanes, if their times are noted.
     channels: Vec<u16>,
     _memory: M::Block,
@@ -96,21 +97,22 @@ impl<M: Machine> Kernels<M> {
         self.fleet.device(self.rank)
     }
 
-    /// Reads when each lane began and ended.
+    /// Reads when each lane began and ended: when its first block began, and its last one ended.
     fn note(&self, program: &Program<M>, launch: u64) -> Result<(), Error> {
-        let mut times = vec![[0_u64; 2]; program.channels.len()];
+        let shares = program.part.shares.max(1) as usize;
+        let mut times = vec![[0_u64; 2]; program.channels.len() * shares];
         let bytes = bytemuck::cast_slice_mut(&mut times);
         let (device, address) = (self.device(), program.part.profile);
         let read = self.fleet.machine.read(device, address, bytes);
         read.map_err(|why| self.failed(why))?;
-        let lanes = program.channels.iter().zip(0..).zip(&times);
-        let spans = lanes.map(|((channel, lane), [begin_ns, end_ns])| Span {
+        let lanes = program.channels.iter().zip(0..).zip(times.chunks(shares));
+        let spans = lanes.map(|((channel, lane), blocks)| Span {
             rank: self.rank,
             launch,
             channel: *channel,
             lane,
-            begin_ns: *begin_ns,
-            end_ns: *end_ns,
+            begin_ns: blocks.iter().map(|[begin, _]| *begin).min().unwrap_or(0),
+            end_ns: blocks.iter().map(|[_, end]| *end).max().unwrap_or(0),
         });
         self.fleet.note(spans);
         Ok(())
@@ -127,6 +129,7 @@ impl<M: Machine> Kernels<M> {
         }
         again.generation = generation;
         self.connected.protocol = Some(again.protocol);
+        self.connected.shares = program.part.shares;
         let flat = Flat::new(&again.bound, again.reduction, &self.connected);
         let steps: &[u8] = bytemuck::cast_slice(&flat.steps);
         // No kernel of this rank is running.
@@ -220,7 +223,7 @@ impl<M: Machine> Kernels<M> {
         let fleet = &self.fleet;
         let foreign = deposits.iter().flat_map(|deposit| &deposit.foreign);
         let mut foreign = Foreign::new(self.rank, foreign.copied());
-        let carried_to = deposits.iter().find_map(|deposit| deposit.carried_to);
+        let carried = deposits.iter().any(|deposit| deposit.carried);
         let mut devices: Vec<u32> = deposits.iter().map(|deposit| deposit.device).collect();
         devices.sort_unstable();
         devices.dedup();
@@ -275,8 +278,8 @@ impl<M: Machine> Kernels<M> {
             looks += 1;
             let outcome = if foreign.waits() {
                 // Kernels do not wake whoever carries what they send, so this does.
-                if let Some(peer) = carried_to {
-                    surroundings.connections.bells[peer as usize].ring();
+                if carried {
+                    surroundings.connections.ring_carriers();
                 }
                 if looks > surroundings.spins {
                     std::thread::yield_now();
@@ -362,6 +365,13 @@ impl<M: Machine> Backend for Kernels<M> {
             Some((peer, why)) => format!(" (rank {peer}: {why})"),
             None => String::new(),
         };
+        if way.schedule == Schedule::Nvls && !self.connected.peers.is_alone() {
+            return Some(
+                "ranks that are processes share no multicast (NVLS); run them as threads of one process, or take another \
+                 algorithm"
+                    .to_owned(),
+            );
+        }
         if way.transfer == Transfer::Direct && !direct {
             return Some(format!(
                 "a direct transfer accesses the buffers of other ranks, and not all ranks reach each other by P2P{}; take the \
@@ -379,6 +389,10 @@ impl<M: Machine> Backend for Kernels<M> {
         })
     }
 
+    fn multicasts(&self) -> bool {
+        true
+    }
+
     fn wire(&mut self, own: &mut OwnWiring<'_>) -> Option<Result<(), Error>> {
         let mut connector = Connector {
             fleet: &self.fleet,
@@ -390,8 +404,24 @@ impl<M: Machine> Backend for Kernels<M> {
 
     fn prepare(&mut self, order: &Order<'_>) -> Result<Program<M>, Error> {
         let bound = order.bound;
-        self.reserve_scratch(bound.scratch_bytes)
-            .map_err(|why| self.failed(why))?;
+        let scratch = if bound.multicasts {
+            if let Some(reduction) = order.reduction
+                && !Schedule::Nvls.reduces(order.element, reduction)
+            {
+                return Err(self.failed(format!(
+                    "switches do not reduce {:?} of {:?} (NVLS); take another algorithm",
+                    reduction, order.element
+                )));
+            }
+            let window = self.fleet.window(self.rank, bound.scratch_bytes);
+            let window = window.map_err(|why| self.failed(why))?;
+            self.connected.everywhere = window.all;
+            Some(window.own)
+        } else {
+            self.reserve_scratch(bound.scratch_bytes)
+                .map_err(|why| self.failed(why))?;
+            None
+        };
         let flat = Flat::new(bound, order.reduction, &self.connected);
         if let Some(step) = flat.steps.iter().find(|step| step.bytes > MOST_STEP_BYTES) {
             return Err(self.failed(format!(
@@ -405,8 +435,9 @@ impl<M: Machine> Backend for Kernels<M> {
         let device = self.device();
         let steps_at = (lanes.len() as u64).next_multiple_of(256);
         let profile_at = (steps_at + steps.len() as u64).next_multiple_of(256);
+        let shares = self.connected.shares;
         let profile_bytes = match self.fleet.options.trace {
-            true => SPAN_BYTES * flat.lanes.len() as u64,
+            true => SPAN_BYTES * flat.lanes.len() as u64 * u64::from(shares),
             false => 0,
         };
         let allocated = self
@@ -441,11 +472,12 @@ impl<M: Machine> Backend for Kernels<M> {
             },
             operation,
             divisor: order.ranks.max(1),
+            shares,
             ..layout::Part::default()
         };
         let peer = peers_of(bound).next().unwrap_or(self.rank);
         let peers = &self.connected.peers;
-        let far = |peer: &u32| peers.transport(*peer) == Transport::Net;
+        let far = |peer| peers.transport(peer) == Transport::Net;
         Ok(Program {
             again: (direct && !peers.is_alone()).then(|| Again {
                 bound: bound.clone(),
@@ -454,7 +486,7 @@ impl<M: Machine> Backend for Kernels<M> {
                 generation: self.connected.boards.generation,
             }),
             foreign: self.connected.foreign(peers_of(bound)),
-            carried_to: peers_of(bound).find(far),
+            carried: peers_of(bound).any(far),
             part,
             kernel: match order.reduction {
                 Some(_) => Kernel::Reduce(order.element),
@@ -466,6 +498,7 @@ impl<M: Machine> Backend for Kernels<M> {
                 from: peer,
                 channel: 0,
             },
+            scratch,
             channels: flat.channels,
             _memory: memory,
         })
@@ -485,7 +518,7 @@ impl<M: Machine> Backend for Kernels<M> {
             kernel: Kernel::Move,
             parts: Vec::with_capacity(parts.len()),
             foreign: Vec::new(),
-            carried_to: None,
+            carried: false,
         };
         let rank = self.rank;
         let mut waiting = Waiting::Signal {
@@ -510,10 +543,11 @@ impl<M: Machine> Backend for Kernels<M> {
                 Some((window, _)) => window,
                 None => self.scratch.as_ref().map_or(0, |(_, address)| *address),
             };
+            let scratch = program.scratch.unwrap_or(scratch);
             let board = self.connected.boards.own;
             deposit.kernel = program.kernel;
             deposit.foreign.extend(&program.foreign);
-            deposit.carried_to = deposit.carried_to.or(program.carried_to);
+            deposit.carried |= program.carried;
             deposit.parts.push(layout::Part {
                 buffers: [own.input, own.output, scratch],
                 board: board.filter(|_| program.direct).unwrap_or_default(),

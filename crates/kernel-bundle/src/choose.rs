@@ -21,6 +21,7 @@ pub fn serves(request: &Request, schedule: Schedule, transfer: Transfer, ranks: 
     let multiplies = collective.reduces() && request.reduction == Reduction::PreMultipliedSum;
     let overwritten = collective == Collective::AllToAll && request.in_place && ranks > 1;
     schedule.serves(collective, transfer)
+        && (!collective.reduces() || schedule.reduces(request.element, request.reduction))
         && (transfer == Transfer::Fifo
             || !(multiplies || overwritten || collective == Collective::SendRecv))
 }
@@ -41,9 +42,7 @@ pub fn way(request: &Request, place: &Neighbourhood, means: &Means) -> Way {
     let most_channels = means.blocks;
     let bytes = request.bytes(place.ranks);
     let direct = |schedule| {
-        means.direct
-            && place.one_host
-            && serves(request, schedule, Transfer::Direct, place.ranks)
+        means.direct && place.one_host && serves(request, schedule, Transfer::Direct, place.ranks)
     };
     let (schedule, transfer, protocol) = if bytes <= MOST_LL {
         (Schedule::Mesh, Transfer::Fifo, Protocol::Ll)

@@ -5,10 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use executor::Transport;
 use executor::connections::SlotBytes;
+use plan::program::BoundProgram;
 use shared_memory::Mapping;
 
 use crate::gang::Gang;
+use crate::layout::MOST_SHARES;
 use crate::machine::{Machine, Times};
+use crate::multicast::Windows;
 
 /// How kernels are launched.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,6 +24,9 @@ pub struct Options {
     pub first_step: u64,
     /// A flag that all lines of LL slots hold at first, as if they had been written that long ago; 0 is none.
     pub stale_flag: u32,
+    /// Most blocks that carry out a lane together, 1 to 4. More blocks have more bytes under way, which a GPU with few ranks
+    /// on it needs to fill its memory; lanes that use FIFOs have one block.
+    pub most_shares: u32,
     /// Whether it is noted when each lane of each launch begins and ends ([`Fleet::take_spans`]).
     pub trace: bool,
     /// Whether devices may access each other's memory (NCCL's `NCCL_P2P_DISABLE` says no).
@@ -74,6 +80,7 @@ impl Options {
             },
             first_step: 0,
             stale_flag: 0,
+            most_shares: MOST_SHARES,
             trace: false,
             p2p: true,
             shm: true,
@@ -92,6 +99,7 @@ pub struct Fleet<M: Machine> {
     /// Memory of connections: peers may use it as long as any rank is there. Where a device was told of memory of the host,
     /// it forgets that before the memory goes.
     blocks: Mutex<Vec<(M::Block, Option<Arc<Mapping>>)>>,
+    pub(crate) windows: Windows<M>,
     repeat: AtomicU32,
     graph: AtomicU32,
     without_graph: Mutex<Option<String>>,
@@ -110,6 +118,7 @@ impl<M: Machine> Fleet<M> {
             gang: Gang::new(ranks),
             devices,
             blocks: Mutex::default(),
+            windows: Windows::default(),
             repeat: AtomicU32::new(1),
             graph: AtomicU32::new(0),
             without_graph: Mutex::default(),
@@ -125,11 +134,28 @@ impl<M: Machine> Fleet<M> {
         devices.get(rank as usize).copied().unwrap_or_default()
     }
 
+    /// The devices of all ranks, in rank order.
+    pub(crate) fn devices(&self) -> &[u32] {
+        &self.devices
+    }
+
     /// Ranks that share the device of this one.
     pub fn ranks_beside(&self, rank: u32) -> u32 {
         let own = self.device(rank);
         let beside = self.devices.iter().filter(|device| **device == own);
         u32::try_from(beside.count()).unwrap_or(u32::MAX)
+    }
+
+    /// Blocks that carry out each lane of a program together: as many as there is room for, if each rank may have so many
+    /// blocks. Slots and their counts are one block's, so FIFOs have one.
+    pub fn shares(&self, blocks: u32, bound: &BoundProgram) -> u32 {
+        // Multicast mixes what all blocks of a rank stored, which no signal orders.
+        if !bound.receives.is_empty() || !bound.sends.is_empty() || bound.multicasts {
+            return 1;
+        }
+        let lanes = u32::try_from(bound.lanes.len()).unwrap_or(u32::MAX);
+        let room = blocks / lanes.max(1);
+        room.min(self.options.most_shares).clamp(1, MOST_SHARES)
     }
 
     /// Lets every launch be run so often in a row, to be timed. What reduces in place gives another result then.

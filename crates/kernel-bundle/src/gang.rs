@@ -26,8 +26,8 @@ pub struct Deposit {
     pub parts: Vec<Part>,
     /// Ranks of other processes that it exchanges data or signals with.
     pub foreign: Vec<u32>,
-    /// A rank that they reach by a network, if there is one: whoever carries what goes there is to be woken.
-    pub carried_to: Option<u32>,
+    /// Whether they reach any of those by a network: whoever carries what goes there is to be woken.
+    pub carried: bool,
 }
 
 /// What a rank is to do after it deposited.
@@ -166,7 +166,7 @@ mod tests {
             kernel: Kernel::Move,
             parts: Vec::new(),
             foreign: Vec::new(),
-            carried_to: None,
+            carried: false,
         }
     }
 

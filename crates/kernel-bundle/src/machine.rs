@@ -15,6 +15,8 @@ use crate::layout::Part;
 pub trait Machine: Send + Sync + 'static {
     /// Memory of the machine, given back when it is dropped.
     type Block: Send + Sync;
+    /// Memory of several devices that one address stands for, given back when it is dropped.
+    type Multicast: Send + Sync;
     /// Kernels that were started.
     type Running: Running;
 
@@ -86,6 +88,17 @@ pub trait Machine: Send + Sync + 'static {
     /// Whether another device sees an LL128 line in memory of the host as a whole or not at all.
     fn keeps_lines(&self) -> bool;
 
+    /// Memory of so many bytes on each of some devices, bound to one address each that stands for all of it: what is
+    /// stored there is stored on all devices, what is read there is reduced over all.
+    ///
+    /// # Errors
+    /// A device or the links between them have no multicast (NVLS), or there is not enough memory.
+    fn multicast(
+        &self,
+        devices: &[u32],
+        bytes: u64,
+    ) -> Result<(Self::Multicast, Vec<Everywhere>), String>;
+
     /// Makes the memory of a launch reachable for kernels, with the input in it; if an address is given, there, where are as
     /// many bytes as [`places`] says.
     ///
@@ -151,6 +164,15 @@ pub fn places(input: Range<u64>, output: Range<u64>) -> (u64, u64, u64) {
     }
 }
 
+/// Where a device finds its part of a multicast, and all of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Everywhere {
+    /// The address that stands for all devices' memory.
+    pub all: u64,
+    /// The address of its own.
+    pub own: u64,
+}
+
 /// What is started on a device.
 #[derive(Debug, Clone, Copy)]
 pub struct Start<'a> {
@@ -167,9 +189,10 @@ pub struct Start<'a> {
 }
 
 impl Start<'_> {
-    /// Blocks: one per lane.
+    /// Blocks: one for each share of each lane.
     pub fn blocks(&self) -> u32 {
-        self.parts.iter().map(|part| part.lane_count).sum()
+        let blocks = self.parts.iter().map(|part| part.lane_count * part.shares);
+        blocks.sum()
     }
 }
 

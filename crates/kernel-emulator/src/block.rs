@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use shared_memory::{Handle, Mapping};
 
+use crate::native::{topo_multicast_free, topo_multicast_new};
+
 /// Alignment of what is handed out, as on GPUs.
 const ALIGNMENT: usize = 256;
 
@@ -50,6 +52,45 @@ impl Drop for Own {
     fn drop(&mut self) {
         // SAFETY: it was allocated with this layout.
         unsafe { dealloc(self.address, self.layout) };
+    }
+}
+
+/// Memory of several ranks that one address stands for.
+#[derive(Debug)]
+pub struct Multicast {
+    all: u64,
+    own: Vec<(Block, u64)>,
+}
+
+impl Multicast {
+    /// So many bytes for each of so many ranks.
+    pub fn new(ranks: usize, bytes: u64) -> Result<Self, String> {
+        let own: Result<Vec<_>, String> = (0..ranks).map(|_| Block::new(bytes)).collect();
+        let own = own?;
+        let addresses: Vec<u64> = own.iter().map(|(_, address)| *address).collect();
+        // SAFETY: the addresses are read before the call returns.
+        let all = unsafe { topo_multicast_new(addresses.as_ptr(), addresses.len(), bytes) };
+        if all == 0 {
+            return Err(format!("there are no {bytes} addresses for a multicast"));
+        }
+        Ok(Self { all, own })
+    }
+
+    /// The address that stands for all.
+    pub const fn all(&self) -> u64 {
+        self.all
+    }
+
+    /// The addresses of each rank's own.
+    pub fn addresses(&self) -> impl Iterator<Item = u64> {
+        self.own.iter().map(|(_, address)| *address)
+    }
+}
+
+impl Drop for Multicast {
+    fn drop(&mut self) {
+        // SAFETY: it was made by `new`, and is freed once.
+        unsafe { topo_multicast_free(self.all) };
     }
 }
 

@@ -3,7 +3,8 @@
 //! The sources are those of the GPU, compiled by the host's C++ compiler. Each GPU thread is a fiber; one thread of this
 //! process runs all blocks of a launch, in an order that a seed decides: with a seed other than 0, threads are starved for
 //! a while, and others run after something was stored for which they wait. When nobody gets on any more, the launch fails
-//! and says where the threads of each block are.
+//! and says where the threads of each block are. Memory is the processor's, or one that keeps no more order than a GPU
+//! promises ([`Emulator::with_weak_memory`]).
 //!
 //! Several processes, each with an emulator, are as many devices of one host: memory that is allocated for peers is a file
 //! that the others map. A launch that waits for other processes runs on a thread of the emulator, and ends when they come or
@@ -21,10 +22,10 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use executor::{Communicator, Error, Memory, Settings};
 use kernel_bundle::machine::{Start, places};
-use kernel_bundle::{Fleet, Kernel, Kernels, Lent, Machine, Options, Times};
+use kernel_bundle::{Everywhere, Fleet, Kernel, Kernels, Lent, Machine, Options, Times};
 use shared_memory::Mapping;
 
-use block::{Block, Shared};
+use block::{Block, Multicast, Shared};
 pub use running::Emulated;
 use running::{Work, Worker};
 
@@ -51,9 +52,19 @@ pub enum Bug {
     NoVote = 8,
     /// Old LL flags are not cleaned before the numbers of steps come round.
     NoCleaning = 9,
-    /// Loads that acquire and stores that release do not: a weakened fence, which only ThreadSanitizer shows on a processor
-    /// that keeps the order of stores by itself.
+    /// Loads that acquire and stores that release do not: a weakened fence. On a processor that keeps the order of stores by
+    /// itself only weak memory shows it, as the next four, or ThreadSanitizer.
     WeakFence = 10,
+    /// Loads that acquire do not.
+    NoAcquire = 11,
+    /// Stores that release do not.
+    NoRelease = 12,
+    /// Who waits for an LL line looks at the flag of one half only.
+    OneFlag = 13,
+    /// The threads that store an LL128 line do not store it together.
+    SplitLine = 14,
+    /// Of several blocks that carry out a lane, only the first one's signals are awaited.
+    OneShare = 15,
 }
 
 /// The processor as a machine for kernels.
@@ -61,6 +72,7 @@ pub enum Bug {
 pub struct Emulator {
     seed: AtomicU64,
     bug: Bug,
+    weak: bool,
     fabric: bool,
     shared: Shared,
     worker: Worker,
@@ -72,13 +84,23 @@ impl Emulator {
         Self {
             seed: AtomicU64::new(seed),
             bug,
+            weak: false,
             fabric: false,
             shared: Shared::default(),
             worker: Worker::default(),
         }
     }
 
+    /// The same, with memory that keeps no more order than a GPU promises: what a block stores becomes visible to others
+    /// late and in any order, and what it once loaded it may see again, unless a release and an acquire stand between. Only
+    /// kernels that move, and those that reduce `i32` and `u8`, are compiled so.
+    #[must_use]
+    pub fn with_weak_memory(self) -> Self {
+        Self { weak: true, ..self }
+    }
+
     /// One whose memory also processes open that take themselves for another host, as GPUs do that a fabric joins.
+    #[must_use]
     pub fn with_fabric(self) -> Self {
         Self {
             fabric: true,
@@ -115,6 +137,7 @@ pub fn communicators(
 
 impl Machine for Emulator {
     type Block = Block;
+    type Multicast = Multicast;
     type Running = Emulated;
 
     fn name(&self) -> &'static str {
@@ -166,6 +189,20 @@ impl Machine for Emulator {
     fn keeps_lines(&self) -> bool {
         // A line's flag is stored after everything else of it.
         true
+    }
+
+    fn multicast(
+        &self,
+        devices: &[u32],
+        bytes: u64,
+    ) -> Result<(Multicast, Vec<Everywhere>), String> {
+        let multicast = Multicast::new(devices.len(), bytes)?;
+        let ranks = multicast.addresses().map(|own| Everywhere {
+            all: multicast.all(),
+            own,
+        });
+        let ranks = ranks.collect();
+        Ok((multicast, ranks))
     }
 
     fn lend(
@@ -221,7 +258,7 @@ impl Machine for Emulator {
         let seeds = || (0..times.count).map(|_| self.next_seed()).collect();
         let work = starts
             .iter()
-            .map(|start| Work::of(start, self.bug, seeds(), &abort));
+            .map(|start| Work::of(start, (self.bug, self.weak), seeds(), &abort));
         let work: Vec<Work> = work.collect();
         if work.iter().any(|work| work.foreign) {
             return self.worker.start(work, abort);

@@ -28,11 +28,16 @@ entries! {
     topo_run_move_bug_1 topo_run_i32_bug_1 topo_run_move_bug_2 topo_run_i32_bug_2 topo_run_move_bug_3 topo_run_i32_bug_3
     topo_run_move_bug_4 topo_run_i32_bug_4 topo_run_move_bug_5 topo_run_i32_bug_5 topo_run_move_bug_6 topo_run_i32_bug_6
     topo_run_move_bug_7 topo_run_i32_bug_7 topo_run_move_bug_8 topo_run_i32_bug_8 topo_run_move_bug_9 topo_run_i32_bug_9
-    topo_run_move_bug_10 topo_run_i32_bug_10
+    topo_run_move_bug_10 topo_run_i32_bug_10 topo_run_move_bug_15 topo_run_i32_bug_15
+    topo_run_move_weak_0 topo_run_u8_weak_0 topo_run_i32_weak_0 topo_run_move_weak_10 topo_run_i32_weak_10
+    topo_run_move_weak_11 topo_run_i32_weak_11 topo_run_move_weak_12 topo_run_i32_weak_12
+    topo_run_move_weak_13 topo_run_i32_weak_13 topo_run_move_weak_14 topo_run_i32_weak_14
 }
 
-// SAFETY: kernels/host/emulator.cpp defines it so.
+// SAFETY: kernels/host/emulator.cpp and multicast.cpp define them so.
 unsafe extern "C" {
+    pub fn topo_multicast_new(addresses: *const u64, count: usize, bytes: u64) -> u64;
+    pub fn topo_multicast_free(base: u64);
     fn topo_emulate(
         kernel: Entry,
         launch: *const Launch,
@@ -45,8 +50,9 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-fn entry(kernel: Kernel, bug: Bug) -> Option<Entry> {
-    let of_all: Entry = match kernel {
+/// The kernel without bugs on the processor's own memory.
+fn plain_entry(kernel: Kernel) -> Entry {
+    match kernel {
         Kernel::Move => topo_run_move_bug_0,
         Kernel::Reduce(ElementType::I8) => topo_run_i8_bug_0,
         Kernel::Reduce(ElementType::U8) => topo_run_u8_bug_0,
@@ -58,19 +64,34 @@ fn entry(kernel: Kernel, bug: Bug) -> Option<Entry> {
         Kernel::Reduce(ElementType::Bf16) => topo_run_bf16_bug_0,
         Kernel::Reduce(ElementType::F32) => topo_run_f32_bug_0,
         Kernel::Reduce(ElementType::F64) => topo_run_f64_bug_0,
-    };
-    let (moves, reduces): (Entry, Entry) = match bug {
-        Bug::None => return Some(of_all),
-        Bug::EarlyDone => (topo_run_move_bug_1, topo_run_i32_bug_1),
-        Bug::NoCredit => (topo_run_move_bug_2, topo_run_i32_bug_2),
-        Bug::EarlyCredit => (topo_run_move_bug_3, topo_run_i32_bug_3),
-        Bug::WrongFlag => (topo_run_move_bug_4, topo_run_i32_bug_4),
-        Bug::NoFree => (topo_run_move_bug_5, topo_run_i32_bug_5),
-        Bug::NoTail => (topo_run_move_bug_6, topo_run_i32_bug_6),
-        Bug::NoSignal => (topo_run_move_bug_7, topo_run_i32_bug_7),
-        Bug::NoVote => (topo_run_move_bug_8, topo_run_i32_bug_8),
-        Bug::NoCleaning => (topo_run_move_bug_9, topo_run_i32_bug_9),
-        Bug::WeakFence => (topo_run_move_bug_10, topo_run_i32_bug_10),
+    }
+}
+
+/// A kernel of those that were compiled (`build.rs`).
+fn entry(kernel: Kernel, bug: Bug, weak: bool) -> Option<Entry> {
+    let (moves, reduces): (Entry, Entry) = match (bug, weak) {
+        (Bug::None, false) => return Some(plain_entry(kernel)),
+        (Bug::None, true) if kernel == Kernel::Reduce(ElementType::U8) => {
+            return Some(topo_run_u8_weak_0);
+        }
+        (Bug::EarlyDone, false) => (topo_run_move_bug_1, topo_run_i32_bug_1),
+        (Bug::NoCredit, false) => (topo_run_move_bug_2, topo_run_i32_bug_2),
+        (Bug::EarlyCredit, false) => (topo_run_move_bug_3, topo_run_i32_bug_3),
+        (Bug::WrongFlag, false) => (topo_run_move_bug_4, topo_run_i32_bug_4),
+        (Bug::NoFree, false) => (topo_run_move_bug_5, topo_run_i32_bug_5),
+        (Bug::NoTail, false) => (topo_run_move_bug_6, topo_run_i32_bug_6),
+        (Bug::NoSignal, false) => (topo_run_move_bug_7, topo_run_i32_bug_7),
+        (Bug::NoVote, false) => (topo_run_move_bug_8, topo_run_i32_bug_8),
+        (Bug::NoCleaning, false) => (topo_run_move_bug_9, topo_run_i32_bug_9),
+        (Bug::WeakFence, false) => (topo_run_move_bug_10, topo_run_i32_bug_10),
+        (Bug::OneShare, false) => (topo_run_move_bug_15, topo_run_i32_bug_15),
+        (Bug::None, true) => (topo_run_move_weak_0, topo_run_i32_weak_0),
+        (Bug::WeakFence, true) => (topo_run_move_weak_10, topo_run_i32_weak_10),
+        (Bug::NoAcquire, true) => (topo_run_move_weak_11, topo_run_i32_weak_11),
+        (Bug::NoRelease, true) => (topo_run_move_weak_12, topo_run_i32_weak_12),
+        (Bug::OneFlag, true) => (topo_run_move_weak_13, topo_run_i32_weak_13),
+        (Bug::SplitLine, true) => (topo_run_move_weak_14, topo_run_i32_weak_14),
+        _ => return None,
     };
     match kernel {
         Kernel::Move => Some(moves),
@@ -82,15 +103,19 @@ fn entry(kernel: Kernel, bug: Bug) -> Option<Entry> {
 /// Runs a kernel until all its threads have ended.
 pub fn emulate(
     kernel: Kernel,
-    bug: Bug,
+    (bug, weak): (Bug, bool),
     launch: &Launch,
     blocks: u32,
     threads: u32,
     seed: u64,
     foreign: bool,
 ) -> Result<(), String> {
-    let entry = entry(kernel, bug).ok_or_else(|| {
-        format!("bugs are planted into the kernels of i32 only, not into {kernel:?}")
+    let entry = entry(kernel, bug, weak).ok_or_else(|| {
+        let memory = if weak { "weak" } else { "the processor's" };
+        format!(
+            "{kernel:?} with {bug:?} was not compiled for {memory} memory; bugs are planted into the kernels of i32, and \
+             weak memory is there for i32 and u8"
+        )
     })?;
     let mut report = vec![0_u8; REPORT];
     // SAFETY: the launch's addresses are those of memory that its ranks hold until it has ended: what they lent, and blocks
@@ -177,7 +202,7 @@ mod tests {
             Step: bytes source_count destination_count wait_count notify_count finish pre_multiply reaches operands
                 waits notifies;
             Lane: first prologue body last epilogue turns;
-            Part: lanes steps buffers board launch scalar profile window lane_count protocol operation divisor;
+            Part: lanes steps buffers board launch scalar profile window lane_count protocol operation divisor shares;
             Launch: more abort count parts;
         };
         let mut theirs = [0; 128];

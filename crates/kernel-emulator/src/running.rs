@@ -18,7 +18,8 @@ const LOOK: Duration = Duration::from_micros(200);
 #[derive(Debug)]
 pub struct Work {
     pub kernel: Kernel,
-    pub bug: Bug,
+    /// The bug, and whether memory is weak.
+    pub variant: (Bug, bool),
     pub parts: Vec<Part>,
     pub blocks: u32,
     pub threads: u32,
@@ -29,10 +30,15 @@ pub struct Work {
 }
 
 impl Work {
-    pub fn of(start: &Start<'_>, bug: Bug, seeds: Vec<u64>, abort: &Arc<AtomicU32>) -> Self {
+    pub fn of(
+        start: &Start<'_>,
+        variant: (Bug, bool),
+        seeds: Vec<u64>,
+        abort: &Arc<AtomicU32>,
+    ) -> Self {
         Self {
             kernel: start.kernel,
-            bug,
+            variant,
             parts: start.parts.to_vec(),
             blocks: start.blocks(),
             threads: start.threads,
@@ -54,10 +60,9 @@ impl Work {
             launch.parts[..self.parts.len()].copy_from_slice(&self.parts);
         }
         for seed in &self.seeds {
-            let (kernel, bug) = (self.kernel, self.bug);
             native::emulate(
-                kernel,
-                bug,
+                self.kernel,
+                self.variant,
                 &launch,
                 self.blocks,
                 self.threads,

@@ -5,12 +5,14 @@
 //! communicator. The engine and the backend see FIFOs of their own process only; a thread per NIC ([`proxy`]) takes
 //! slots from them and brings what comes.
 //!
-//! In reading order: [`host`], [`hosts`], [`proxy`], [`fabric`], [`regroup`] with its `doorkeeper`.
+//! In reading order: [`host`], [`hosts`], [`ports`], [`proxy`], [`fabric`], `carrier`, [`regroup`] with its `doorkeeper`.
 
+mod carrier;
 mod doorkeeper;
 pub mod fabric;
 pub mod host;
 pub mod hosts;
+pub mod ports;
 pub mod proxy;
 mod reach;
 pub mod regroup;
@@ -19,5 +21,6 @@ pub use fabric::choose::Loaded;
 pub use host::Host;
 pub use hosts::{Hosts, Options};
 pub use net_plugin::Wanted as WantedPlugin;
+pub use ports::{Leaving, Ports};
 pub use reach::Reached;
 pub use regroup::Survivor;

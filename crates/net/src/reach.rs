@@ -25,6 +25,9 @@ pub struct Reached {
     pub far: u32,
     /// Ranks of the own host with which memory cannot be shared, and why not.
     pub fallen_back: Vec<(u32, String)>,
+    /// Other ranks of the own host whose proxies carry to ranks of others, point to point in the first channel, and to how
+    /// many.
+    pub carried: Vec<(u32, u32)>,
     /// Interfaces and their addresses.
     pub interfaces: Vec<(String, SocketAddr)>,
     /// The net plug-in that carries what goes over the network, if one does.
@@ -149,6 +152,7 @@ pub(crate) fn reached(
         shared: count(Transport::Shm),
         far: count(Transport::Net) - fallen_back.len() as u32,
         fallen_back,
+        carried: Vec::new(),
         interfaces: chosen
             .iter()
             .zip(nics)

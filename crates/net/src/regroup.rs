@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::doorkeeper::Doorkeeper;
 use crate::hosts::{Base, Hosts, Ring};
+use crate::ports::Planned;
 
 /// How long somebody who connects may take to prove that it belongs to the job.
 const PROOF_TIME: Duration = Duration::from_secs(2);
@@ -40,6 +41,8 @@ pub(crate) struct Home {
     pub infos: Vec<PeerInfo>,
     pub key: Key,
     pub listener: TcpListener,
+    /// Which ranks they are in the plan.
+    pub planned: Planned,
 }
 
 impl Home {
@@ -128,6 +131,7 @@ impl Survivor {
                 meeting: Meeting::Known(next),
                 roots: Vec::new(),
                 listener,
+                planned: self.home.planned.of(self.members.iter().copied()),
                 home: Some((Arc::clone(&self.home), self.members.clone(), generation)),
             };
             match Hosts::meet(Arc::clone(&self.base), ring) {

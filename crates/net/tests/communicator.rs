@@ -1,5 +1,8 @@
 //! Communicators over TCP: ranks of one process that take themselves for several hosts.
 
+mod neighbours;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
@@ -11,6 +14,7 @@ use bootstrap::socket::service::loopback_listener;
 use bootstrap::{Key, Timing};
 use executor::check::{Check, Sample};
 use executor::{Communicator, Error, Reduction, Settings, Transport, Way};
+use neighbours::{Counting, Neighbours};
 use net::{Host, Hosts, Options, WantedPlugin};
 use plan::program::{Schedule, Transfer};
 use plan::{Collective, Protocol};
@@ -39,7 +43,8 @@ fn options(ranks: u32, host: impl Fn(u32) -> String) -> Vec<Options> {
             share_memory: true,
             sockets: 2,
             checks: true,
-            nics: Vec::new(),
+            ports: None,
+            pxn: true,
             net_plugin: WantedPlugin::Nothing,
         })
         .collect()
@@ -140,6 +145,53 @@ fn every_algorithm_is_right_between_hosts_and_mixed() {
         });
         assert!(launched.iter().all(|it| *it >= 100), "{launched:?}");
     }
+}
+
+/// NCCL's PXN: what a rank sends to other hosts is carried by the proxy of another rank of its host.
+#[test]
+fn ranks_carry_for_each_other_where_the_plan_says_so() {
+    let mut all = options(4, |rank| (rank / 2).to_string());
+    for options in &mut all {
+        options.ports = Some(Arc::new(Neighbours));
+    }
+    let handed = Arc::new(AtomicUsize::new(0));
+    let launched = each(all, |_, hosts| {
+        let counting = Counting::new(hosts.unwrap(), Arc::clone(&handed));
+        let backend = Cpu::new(Arc::new(Profile::default()));
+        let mut communicator =
+            Communicator::join(backend, Box::new(counting), &settings()).unwrap();
+        sweep(&mut communicator)
+    });
+    assert!(launched.iter().all(|it| *it >= 100), "{launched:?}");
+    let handed = handed.load(Ordering::Relaxed);
+    assert!(handed >= 40, "only {handed} connections were handed over");
+}
+
+/// The rank whose proxy it would be is done and has left before another one needs it.
+#[test]
+fn a_rank_whose_carrier_has_left_carries_itself() {
+    let mut all = options(4, |rank| (rank / 2).to_string());
+    for options in &mut all {
+        options.ports = Some(Arc::new(Neighbours));
+    }
+    let handed = Arc::new(AtomicUsize::new(0));
+    each(all, |rank, hosts| {
+        let counting = Counting::new(hosts.unwrap(), Arc::clone(&handed)).after(1);
+        let backend = Cpu::new(Arc::new(Profile::default()));
+        let mut communicator =
+            Communicator::join(backend, Box::new(counting), &settings()).unwrap();
+        if rank == 1 {
+            return;
+        }
+        let mut told = [f32::from(rank as u8)];
+        match rank {
+            0 => communicator.send(&told, 2).unwrap(),
+            2 => communicator.receive(&mut told, 0).unwrap(),
+            _ => {}
+        }
+        assert_eq!(told, [f32::from(rank as u8 / 3 * 3)]);
+    });
+    assert_eq!(handed.load(Ordering::Relaxed), 0);
 }
 
 #[test]

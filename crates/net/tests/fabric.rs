@@ -1,7 +1,10 @@
 //! Communicators over a net plug-in: ranks of one process that take themselves for several hosts.
 
+mod neighbours;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -10,17 +13,19 @@ use bootstrap::interface::Wanted;
 use bootstrap::member::Meeting;
 use bootstrap::socket::service::loopback_listener;
 use bootstrap::{Key, Timing};
+use executor::bootstrap::Bootstrap;
 use executor::check::Check;
 use executor::{Communicator, Error, Reduction, Settings, Way};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
-use net::{Host, Hosts, Options, WantedPlugin};
+use neighbours::{Counting, Neighbours};
+use net::{Host, Hosts, Leaving, Options, Ports, WantedPlugin};
 use plan::program::{Schedule, Transfer};
 use plan::{Collective, Protocol};
 use test_support::net_plugin as loopback;
 
 type Test = fn(&Path) -> Result<(), Failed>;
 
-const TESTS: [(&str, Test); 3] = [
+const TESTS: [(&str, Test); 4] = [
     ("every_collective_is_right_v8", |folder| {
         collectives(folder, 8)
     }),
@@ -28,6 +33,7 @@ const TESTS: [(&str, Test); 3] = [
         collectives(folder, 12)
     }),
     ("a_split_communicator_uses_it_too", splits),
+    ("ranks_carry_for_each_other", carried),
 ];
 
 fn main() -> std::process::ExitCode {
@@ -73,11 +79,26 @@ fn options(ranks: u32, plugin: &Path) -> Result<Vec<Options>, Failed> {
         share_memory: true,
         sockets: 1,
         checks: true,
-        // The plan names the second NIC for the first channel, and the other way round.
-        nics: vec![1, 0],
+        ports: Some(Arc::new(Crossed)),
+        pxn: true,
         net_plugin: wanted.clone(),
     });
     Ok(all.collect())
+}
+
+/// The second NIC for the first channel, and the other way round.
+#[derive(Debug)]
+struct Crossed;
+
+impl Ports for Crossed {
+    fn leaves(&self, from: u32, _: u32, channel: u16) -> Option<Leaving> {
+        let nic = 1 - u32::from(channel % 2);
+        Some(Leaving { nic, proxy: from })
+    }
+
+    fn arrives(&self, _: u32, _: u32, channel: u16) -> Option<u32> {
+        Some(1 - u32::from(channel % 2))
+    }
 }
 
 fn each(
@@ -109,7 +130,7 @@ fn each(
         .map_err(Failed::from)
 }
 
-fn join(hosts: Hosts) -> Result<Communicator<Cpu>, String> {
+fn join(hosts: impl Bootstrap + 'static) -> Result<Communicator<Cpu>, String> {
     let settings = Settings {
         longest_wait: Duration::from_secs(120),
         buffer_bytes: Some(16 << 20),
@@ -186,10 +207,28 @@ fn collectives(folder: &Path, version: u32) -> Result<(), Failed> {
     Ok(())
 }
 
+/// Two ranks on each of two hosts, each of which sends by the other's proxy.
+fn carried(folder: &Path) -> Result<(), Failed> {
+    let plugin = plugin(folder, 11)?;
+    let mut all = options(4, &plugin)?;
+    for options in &mut all {
+        options.host = Host::this(Some(&(options.rank / 2).to_string()));
+        options.ports = Some(Arc::new(Neighbours));
+    }
+    let handed = Arc::new(AtomicUsize::new(0));
+    each(all, |hosts| {
+        let counting = Counting::new(hosts, Arc::clone(&handed));
+        sweep(&mut join(counting)?).map(|_| ())
+    })?;
+    match handed.load(Ordering::Relaxed) {
+        0 => Err("nothing was handed over".into()),
+        _ => Ok(()),
+    }
+}
+
 fn splits(folder: &Path) -> Result<(), Failed> {
     let plugin = plugin(folder, 11)?;
     each(options(4, &plugin)?, |mut hosts| {
-        use executor::bootstrap::Bootstrap;
         let text = |error: Error| error.to_string();
         let rank = hosts.rank();
         let part = hosts.split((rank % 2) as i32, 0).map_err(text)?;

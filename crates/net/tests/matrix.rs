@@ -82,7 +82,8 @@ fn rank() -> Result<(), String> {
         share_memory: true,
         sockets: 1 + (number(SEED, 1) % 2) as u16,
         checks: true,
-        nics: Vec::new(),
+        ports: None,
+        pxn: true,
         net_plugin: WantedPlugin::Nothing,
     });
     let hosts = hosts.map_err(|it| it.to_string())?;

@@ -5,10 +5,11 @@
 //! short message, so the sleeper makes it for everyone (`membarrier`), wherever the kernel offers that.
 
 #[cfg(not(loom))]
-use std::os::fd::OwnedFd;
-#[cfg(not(loom))]
 use std::sync::Arc;
 use std::time::Duration;
+
+#[cfg(not(loom))]
+use crate::alarms::Alarms;
 
 use crate::sync::{
     LINE_WORDS, Ordering, Word, Words, has_asymmetric_fences, heavy_fence, light_fence, sleep, wake,
@@ -35,7 +36,10 @@ pub struct Bell {
     registered: bool,
     /// What is written to instead of waking a sleeper, if the owner sleeps on descriptors.
     #[cfg(not(loom))]
-    alarms: Option<Arc<[OwnedFd]>>,
+    alarms: Option<Alarms>,
+    /// Another bell that is rung with this one.
+    #[cfg(not(loom))]
+    also: Option<Arc<Self>>,
 }
 
 impl Bell {
@@ -47,28 +51,50 @@ impl Bell {
             registered: has_asymmetric_fences(),
             #[cfg(not(loom))]
             alarms: None,
+            #[cfg(not(loom))]
+            also: None,
         }
     }
 
-    /// The bell of threads of this process that sleep on descriptors (`eventfd`), because they wait for sockets too.
+    /// The bell of threads that sleep on descriptors, because they wait for sockets too.
     #[cfg(not(loom))]
-    pub fn with_alarms(self, alarms: Arc<[OwnedFd]>) -> Self {
+    pub fn with_alarms(self, alarms: Alarms) -> Self {
         let alarms = Some(alarms);
         Self { alarms, ..self }
     }
 
-    /// Says that its owner is about to sleep on its descriptor. After that it must look once more for what it waits for.
+    /// Rings another bell with this one.
     #[cfg(not(loom))]
-    pub fn announce_sleep(&self) {
-        self.own();
-        self.state.swap(ASLEEP, Ordering::Relaxed);
-        heavy_fence(self.registered);
+    pub fn with(self, other: Self) -> Self {
+        let also = match self.also {
+            Some(also) => Self::clone(&also).with(other),
+            None => other,
+        };
+        Self {
+            also: Some(Arc::new(also)),
+            ..self
+        }
     }
 
-    /// Says that its only owner does not sleep any more.
+    /// Says that its owner, which has other bells too, is about to sleep on its descriptors. After that it must look once
+    /// more for what it waits for.
+    ///
+    /// Who rings such a bell makes its own fence: whoever sleeps so carries slots over a network, which costs far more,
+    /// and sleeps often.
+    #[cfg(not(loom))]
+    pub fn announce_sleep<'a>(&'a self, others: impl Iterator<Item = &'a Self>) {
+        for bell in std::iter::once(self).chain(others) {
+            bell.state.swap(ASLEEP, Ordering::Relaxed);
+        }
+        heavy_fence(false);
+    }
+
+    /// Says that a thread that slept on its descriptor does so no more, if it is the only one that this bell wakes.
     #[cfg(not(loom))]
     pub fn announce_waking(&self) {
-        self.state.swap(AWAKE, Ordering::Relaxed);
+        if self.alarms.as_ref().is_some_and(Alarms::is_one) {
+            self.state.swap(AWAKE, Ordering::Relaxed);
+        }
     }
 
     /// Wakes the owner if it sleeps. To be called after anything was given to it: slots posted or released, signals.
@@ -80,6 +106,10 @@ impl Bell {
         if self.state.load(Ordering::Relaxed) == ASLEEP {
             self.wake();
         }
+        #[cfg(not(loom))]
+        if let Some(also) = &self.also {
+            also.ring();
+        }
     }
 
     #[cold]
@@ -88,10 +118,7 @@ impl Bell {
         if self.state.swap(AWAKE, Ordering::Relaxed) == ASLEEP {
             #[cfg(not(loom))]
             if let Some(alarms) = &self.alarms {
-                for alarm in alarms.iter() {
-                    // One that cannot count further is readable anyway.
-                    let _ = rustix::io::write(alarm, &1_u64.to_ne_bytes());
-                }
+                alarms.sound();
                 return;
             }
             wake(&self.state);

@@ -8,8 +8,8 @@
 //! Nothing here knows what a collective is. Each FIFO has one sender and one receiver; that there are no more is
 //! checked when an end is taken.
 //!
-//! In reading order: [`mapping`], [`arena`], [`segment`], [`fifo`], [`signal`], [`board`], [`bell`], [`wait`],
-//! [`process_memory`], [`error`]. `sync` is the only module that differs when the model checker loom looks for a
+//! In reading order: [`mapping`], [`arena`], [`segment`], [`fifo`], [`signal`], [`board`], [`bell`] with its [`alarms`],
+//! [`wait`], [`process_memory`], [`error`]. `sync` is the only module that differs when the model checker loom looks for a
 //! wrong memory order (`cargo xtask loom`).
 //!
 //! ```
@@ -28,6 +28,8 @@
 //! ```
 
 #[cfg(not(loom))]
+pub mod alarms;
+#[cfg(not(loom))]
 pub mod arena;
 pub mod bell;
 pub mod board;
@@ -43,6 +45,8 @@ pub mod signal;
 mod sync;
 pub mod wait;
 
+#[cfg(not(loom))]
+pub use alarms::Alarms;
 #[cfg(not(loom))]
 pub use arena::{Arena, ArenaBuffer};
 pub use bell::Bell;

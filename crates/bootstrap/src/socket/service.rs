@@ -100,6 +100,16 @@ struct Shared {
 }
 
 impl Shared {
+    fn ask(&self, from: u32, name: &str) -> u32 {
+        let ticket = {
+            let mut state = self.lock();
+            state.tickets += 1;
+            state.tickets
+        };
+        self.command(Command::Ask(ticket, from, name.to_owned()));
+        ticket
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -212,14 +222,7 @@ impl Service {
 
     /// Asks what a rank offers under a name. The answer comes to [`Alarm::answer`] once the rank offers it.
     pub fn ask(&self, from: u32, name: &str) -> u32 {
-        let ticket = {
-            let mut state = self.shared.lock();
-            state.tickets += 1;
-            state.tickets
-        };
-        self.shared
-            .command(Command::Ask(ticket, from, name.to_owned()));
-        ticket
+        self.shared.ask(from, name)
     }
 
     /// What a rank offers under a name, waiting until it does.
@@ -311,6 +314,11 @@ impl Alarm {
     /// Makes the job fail, and tells everyone.
     pub fn fail(&self, failure: Failure) {
         self.0.command(Command::Fail(failure));
+    }
+
+    /// As [`Service::ask`].
+    pub fn ask(&self, from: u32, name: &str) -> u32 {
+        self.0.ask(from, name)
     }
 
     /// The answer to a question ([`Service::ask`]), if it has come. It is given once.

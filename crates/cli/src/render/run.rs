@@ -97,7 +97,16 @@ fn reached(joined: &Joined) -> String {
         }
         None => format!("TCP by {}", interfaces.join(", ")),
     };
-    let far = (far > 0).then(|| format!("NET for {far}, {by}"));
+    let carried: Vec<String> = reached
+        .carried
+        .iter()
+        .map(|(rank, count)| format!("{count} by rank {rank}"))
+        .collect();
+    let carried = match carried.is_empty() {
+        true => String::new(),
+        false => format!(" ({}: PXN)", carried.join(", ")),
+    };
+    let far = (far > 0).then(|| format!("NET for {far}{carried}, {by}"));
     let ways: Vec<String> = [shared, far].into_iter().flatten().collect();
     let ways = if ways.is_empty() {
         "alone".to_owned()

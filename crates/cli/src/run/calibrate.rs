@@ -102,7 +102,7 @@ fn spec(
         rings: Vec::new(),
         trees: Vec::new(),
         nodes: Vec::new(),
-        nics: Vec::new(),
+        plan: None,
     }
 }
 

@@ -1,13 +1,16 @@
 //! Which ranks there are, and over which channels they talk.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
 use backend_cpu::Profile;
-use plan::{Collective, Connection, Expansion, GraphKind, Plan};
+use plan::{Collective, Connection, Expansion, Plan};
+use sha2::{Digest, Sha256};
 use topology::edit::Edit;
 
 use super::Spec;
+use super::ports::PlanPorts;
 use super::spec::Devices;
 use crate::arguments::JobArguments;
 use crate::arguments::compare::EditArguments;
@@ -42,6 +45,8 @@ pub struct Planned {
     pub transports: Vec<(&'static str, usize)>,
     /// The choice for each size of the run, in words.
     pub choices: Vec<Option<String>>,
+    /// The NICs and proxies of connections between hosts.
+    pub ports: Arc<PlanPorts>,
 }
 
 /// Reads the command line and the plan or topology that it names.
@@ -147,7 +152,7 @@ pub fn read(
         rings: Vec::new(),
         trees: Vec::new(),
         nodes: Vec::new(),
-        nics: Vec::new(),
+        plan: None,
     };
     let planned = match plan {
         Some((name, plan)) => {
@@ -225,6 +230,7 @@ fn read_plan(
 /// Takes rings, trees, transports and choices from a plan.
 fn take_plan(spec: &mut Spec, ranks: u32, name: String, plan: &Plan) -> Result<Planned> {
     let expansion = Expansion::of(plan)?;
+    let mut channels = Vec::new();
     for channel in 0..expansion.channels() {
         let ring: Vec<u32> = expansion.ring(channel).collect();
         let parents: Vec<Option<u32>> = (0..ranks)
@@ -233,21 +239,11 @@ fn take_plan(spec: &mut Spec, ranks: u32, name: String, plan: &Plan) -> Result<P
         if ring.len() == ranks as usize {
             spec.rings.push(ring);
             spec.trees.push(parents);
+            channels.push(channel);
         }
     }
     for rank in 0..ranks {
         spec.nodes.push(expansion.place(rank)?.host);
-    }
-    for (channel, ring) in (0..).zip(&spec.rings) {
-        let next = ring.iter().cycle().skip(1);
-        let nets = ring.iter().zip(next).filter_map(|(from, to)| {
-            let connection = expansion.connection(*from, *to, GraphKind::Ring, channel);
-            match connection {
-                Ok(Connection::Network { sender, .. }) => u32::try_from(sender.net).ok(),
-                _ => None,
-            }
-        });
-        spec.nics.extend(nets.take(1));
     }
     let mut transports: Vec<(&'static str, usize)> = Vec::new();
     if let Some(ring) = spec.rings.first() {
@@ -270,11 +266,25 @@ fn take_plan(spec: &mut Spec, ranks: u32, name: String, plan: &Plan) -> Result<P
         Some(format!("{} {}", choice.algorithm, choice.protocol))
     };
     let choices = spec.sizes.iter().map(choice).collect();
+    spec.plan = Some(fingerprint(plan)?);
     Ok(Planned {
         name,
         transports,
         choices,
+        ports: Arc::new(PlanPorts::new(plan, expansion, channels)),
     })
+}
+
+/// What all ranks must have alike of a plan: its machines' connections, and how hosts are joined. Names may differ.
+fn fingerprint(plan: &Plan) -> Result<String> {
+    let mut hash = Sha256::new();
+    for machine in &plan.machines {
+        hash.update(serde_json::to_vec(&machine.groups)?);
+        hash.update(serde_json::to_vec(&machine.nics)?);
+    }
+    hash.update(serde_json::to_vec(&plan.common)?);
+    let hash = hash.finalize();
+    Ok(hash.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// Takes ranks out of the rings and makes new trees in the order of what is left, binary ones.

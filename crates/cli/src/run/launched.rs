@@ -11,7 +11,7 @@ use bootstrap::interface::Wanted;
 use bootstrap::member::Meeting;
 use executor::bootstrap::Bootstrap;
 use executor::{Communicator, Failure, Settings};
-use net::{Host, Hosts, Options, Reached, Survivor, WantedPlugin};
+use net::{Host, Hosts, Options, Ports, Reached, Survivor, WantedPlugin};
 use net_plugin::log::Level;
 use sha2::{Digest, Sha256};
 
@@ -55,7 +55,16 @@ pub fn run(
     let (mut spec, mut planned) = job::read(arguments, environment, output, among)?;
     spec.processes = true;
     let profile = Arc::new(job::profile(arguments.profile.as_deref())?);
-    let mut hosts = join(arguments, environment, launched, &spec, &profile, output)?;
+    let ports = planned.as_ref().map(|it| Arc::clone(&it.ports) as _);
+    let mut hosts = join(
+        arguments,
+        environment,
+        launched,
+        &spec,
+        ports,
+        &profile,
+        output,
+    )?;
     check_hosts(&spec, &hosts)?;
     if spec.bind {
         // What carries its data to other hosts is started later, and shares its cores.
@@ -128,6 +137,7 @@ fn join(
     environment: &Environment,
     launched: &Launched,
     spec: &Spec,
+    ports: Option<Arc<dyn Ports>>,
     profile: &Profile,
     output: &mut Output,
 ) -> Result<Hosts> {
@@ -172,7 +182,8 @@ fn join(
         share_memory: nccl("NCCL_SHM_DISABLE").is_none_or(|it| it == "0"),
         sockets,
         checks: given.checksums,
-        nics: spec.nics.clone(),
+        ports,
+        pxn: nccl("NCCL_PXN_DISABLE").is_none_or(|it| it.trim() != "1"),
         net_plugin: net_plugin(given.net_plugin.as_deref(), nccl)?,
     });
     if let Some(file) = &found.file {

@@ -14,6 +14,7 @@ pub mod gpu_test;
 mod job;
 mod launched;
 mod measure;
+mod ports;
 mod processes;
 mod ranks;
 mod spec;

@@ -67,9 +67,9 @@ pub struct Spec {
     /// By rank: its host in the plan; empty without a plan.
     #[serde(default)]
     pub nodes: Vec<u32>,
-    /// By channel: the NIC by which the plan leaves the first host; empty if it does not.
+    /// The plan's fingerprint.
     #[serde(default)]
-    pub nics: Vec<u32>,
+    pub plan: Option<String>,
 }
 
 /// What concerns ranks on GPUs.

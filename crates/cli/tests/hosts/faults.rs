@@ -11,11 +11,23 @@ use super::{LONG, PORT, Ranks, SHORT, address, all_right, all_say, check, folder
 
 /// Ranks, two on each host, that are busy for long, once all have met.
 pub fn busy(world: u32, place: &str, time: &str, more: &[&str]) -> Result<Ranks, Failed> {
+    busy_with(world, place, &["all-reduce"], time, more)
+}
+
+/// The same with a plan.
+pub fn busy_with(
+    world: u32,
+    place: &str,
+    what: &[&str],
+    time: &str,
+    more: &[&str],
+) -> Result<Ranks, Failed> {
     let ranks = Ranks::start(world, |rank, command| {
         command.args(["--rank", &number(rank), "--world", &number(world)]);
         command.args(["--rendezvous", place]);
         command
-            .args(["all-reduce", "-b", "64K", "-e", "64K", "--time", time])
+            .args(what)
+            .args(["-b", "64K", "-e", "64K", "--time", time])
             .args(more);
     })?;
     // Rank 0 removes the file when all have met.

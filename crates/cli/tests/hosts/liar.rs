@@ -14,15 +14,17 @@ use bootstrap::message::CheckIn;
 use bootstrap::socket::blocking::Connection;
 use bootstrap::{Kind, Message, PeerInfo, Timing, UniqueId};
 use executor::bootstrap::{Bootstrap, Offer};
-use executor::{Communicator, Error, Failure, Network, Reduction, Route, Settings, Transport, Way};
+use executor::{
+    Communicator, Error, Failure, HandedOver, Network, Reduction, Route, Settings, Transport, Way,
+};
 use libtest_mimic::{Completion, Failed};
 use net::proxy::connect;
 use net::{Host, Hosts, Options, WantedPlugin};
 use plan::Protocol;
 use plan::program::{Schedule, Transfer};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
-use shared_memory::Bell;
 use shared_memory::fifo::relay::{Inflow, Outflow};
+use shared_memory::{Alarms, Bell};
 
 use super::faults::busy;
 use super::{LONG, Ranks, Said, address, all_right, all_say, check, folder, id};
@@ -199,12 +201,16 @@ impl Outflow for Lying {
 }
 
 impl Network for Liar {
-    fn begin(&mut self, bell: Bell) {
-        self.hosts.begin(bell);
+    fn begin(&mut self, bell: Bell) -> Result<Bell, Error> {
+        self.hosts.begin(bell)
     }
 
-    fn bell(&self) -> Bell {
-        Network::bell(&self.hosts)
+    fn carrier(&self, _: &Route) -> Option<u32> {
+        None
+    }
+
+    fn hand_over(&mut self, _: &Route, _: u32, _: HandedOver) -> Result<Option<Alarms>, Error> {
+        Ok(None)
     }
 
     fn send(&mut self, route: &Route, slots: Box<dyn Outflow>) -> Result<(), Error> {
@@ -297,7 +303,8 @@ fn lied_to(long: bool) -> Result<Vec<Said>, Failed> {
         share_memory: true,
         sockets: 1,
         checks: false,
-        nics: Vec::new(),
+        ports: None,
+        pxn: true,
         net_plugin: WantedPlugin::Nothing,
     })?;
     let now = Arc::new(AtomicBool::new(false));

@@ -1,6 +1,7 @@
 //! Ranks that others start: by hand, by launchers, in network namespaces, and in the presence of faults. What cannot run
 //! here is reported as not run, by name.
 
+mod carriers;
 mod faults;
 mod liar;
 mod limits;
@@ -22,7 +23,7 @@ const SHORT: [&str; 9] = ["all-reduce", "-b", "8", "-e", "256K", "-f", "64", "-n
 
 type Test = fn() -> Result<Completion, Failed>;
 
-const TESTS: [(&str, Test); 41] = [
+const TESTS: [(&str, Test); 44] = [
     ("launchers::by_hand_with_a_file", by_hand_with_a_file),
     ("launchers::by_hand_with_an_id", by_hand_with_an_id),
     (
@@ -43,6 +44,18 @@ const TESTS: [(&str, Test); 41] = [
     (
         "faults::a_stopped_rank_is_named",
         faults::a_stopped_rank_is_named,
+    ),
+    (
+        "carriers::they_are_right_and_named",
+        carriers::they_are_right_and_named,
+    ),
+    (
+        "carriers::a_killed_one_is_named",
+        carriers::a_killed_one_is_named,
+    ),
+    (
+        "carriers::survivors_go_on_without_one",
+        carriers::survivors_go_on_without_one,
     ),
     ("survival::survivors_finish", survival::survivors_finish),
     (

@@ -8,7 +8,7 @@ use super::faults::{busy, signal};
 use super::{Ranks, Said, all_say, check, folder};
 
 /// Those that were not lost finish with right results; the first of them prints the table, which names who was lost.
-fn finish_right(said: &[Said], lost: &[usize]) -> Result<(), Failed> {
+pub fn finish_right(said: &[Said], lost: &[usize]) -> Result<(), Failed> {
     let left: Vec<usize> = (0..said.len()).filter(|it| !lost.contains(it)).collect();
     let ranks = format!("all-reduce of {} processes", left.len());
     for rank in &left {

@@ -13,9 +13,9 @@
 //! it; but then each would wait for the other while they bind different programs of a group.
 
 mod boards;
+mod host;
 mod p2p;
 pub(crate) mod peers;
-mod host;
 
 use executor::Transport;
 use executor::backend::OwnWiring;
@@ -46,7 +46,8 @@ const SLOTS_AT: u64 = 2 * COUNT_BYTES;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Kind {
     Slots(Protocol),
-    Signals,
+    /// Of so many blocks, each of which has its own count.
+    Signals(u32),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -67,6 +68,10 @@ pub(crate) struct Connected {
     pub boards: Boards,
     /// The protocol of the program that is resolved.
     pub protocol: Option<Protocol>,
+    /// Blocks that carry out each of its lanes together.
+    pub shares: u32,
+    /// The address that stands for the scratch memory of all ranks.
+    pub everywhere: u64,
     /// Memory of other processes of this host.
     opened: Opened,
 }
@@ -88,7 +93,7 @@ fn name(from: u32, to: u32, key: &Key) -> String {
     let Connection { channel, port, .. } = key.connection;
     let kind = match key.kind {
         Kind::Slots(protocol) => protocol.name(),
-        Kind::Signals => "signals",
+        Kind::Signals(shares) => &format!("signals-{shares}"),
     };
     format!("device/{from}>{to}/{channel}/{port}/{kind}")
 }
@@ -111,7 +116,7 @@ impl New {
     fn bytes(&self) -> u64 {
         match self.key.kind {
             Kind::Slots(_) => SLOTS_AT + SLOTS * self.end.stride,
-            Kind::Signals => COUNT_BYTES,
+            Kind::Signals(_) => COUNT_BYTES,
         }
     }
 
@@ -119,8 +124,8 @@ impl New {
     fn put(&mut self, address: u64) {
         let (tail, head) = (address, address + COUNT_BYTES);
         match (self.key.kind, self.key.incoming) {
-            (Kind::Signals, true) => self.end.theirs = address,
-            (Kind::Signals, false) => self.end.mine = address,
+            (Kind::Signals(_), true) => self.end.theirs = address,
+            (Kind::Signals(_), false) => self.end.mine = address,
             (Kind::Slots(_), incoming) => {
                 self.end.slots = address + SLOTS_AT;
                 (self.end.theirs, self.end.mine) =
@@ -148,7 +153,9 @@ impl<M: Machine> Connector<'_, '_, M> {
     pub fn connect(&mut self) -> Result<(), Error> {
         self.known.protocol = Some(self.own.protocol);
         let bound = self.own.bound;
+        self.known.shares = self.fleet.shares(self.known.peers.blocks, bound);
         let slots = Kind::Slots(self.own.protocol);
+        let signals = Kind::Signals(self.known.shares);
         let key = |kind, incoming| {
             move |connection: &Connection| Key {
                 connection: *connection,
@@ -157,9 +164,9 @@ impl<M: Machine> Connector<'_, '_, M> {
             }
         };
         let keys = bound.receives.iter().map(key(slots, true));
-        let keys = keys.chain(bound.waits.iter().map(key(Kind::Signals, true)));
+        let keys = keys.chain(bound.waits.iter().map(key(signals, true)));
         let keys = keys.chain(bound.sends.iter().map(key(slots, false)));
-        let keys = keys.chain(bound.notifies.iter().map(key(Kind::Signals, false)));
+        let keys = keys.chain(bound.notifies.iter().map(key(signals, false)));
         let mut new: Vec<New> = Vec::new();
         for key in keys {
             if !self.known.ends.contains_key(&key) && new.iter().all(|other| other.key != key) {
@@ -264,12 +271,24 @@ impl<M: Machine> Connector<'_, '_, M> {
         if new.is_empty() {
             return Ok(());
         }
-        let ends: Vec<End> = new.iter().map(|new| new.end).collect();
+        let mut ends: Vec<End> = Vec::with_capacity(new.len());
+        let mut first = Vec::with_capacity(new.len());
+        for New { key, end } in new {
+            first.push(ends.len() as u64);
+            match key.kind {
+                Kind::Slots(_) => ends.push(*end),
+                // Each block tells its own count, and looks at those of all.
+                Kind::Signals(shares) => ends.extend((0..u64::from(shares)).map(|share| End {
+                    mine: end.mine + share * size_of::<u64>() as u64,
+                    ..*end
+                })),
+            }
+        }
         let bytes: &[u8] = bytemuck::cast_slice(&ends);
         let address = self.allocate(bytes.len() as u64, true)?;
         let wrote = self.fleet.machine.write(self.device(), address, bytes);
         wrote.map_err(|why| self.failed(why))?;
-        for (new, at) in new.iter().zip(0_u64..) {
+        for (new, at) in new.iter().zip(first) {
             let address = address + at * size_of::<End>() as u64;
             self.known.ends.insert(new.key, address);
         }
@@ -316,11 +335,15 @@ impl Places for Connected {
     }
 
     fn awaited(&self, connection: &Connection) -> u64 {
-        self.end(connection, Some(Kind::Signals), true)
+        self.end(connection, Some(Kind::Signals(self.shares)), true)
     }
 
     fn given(&self, connection: &Connection) -> u64 {
-        self.end(connection, Some(Kind::Signals), false)
+        self.end(connection, Some(Kind::Signals(self.shares)), false)
+    }
+
+    fn everywhere(&self) -> u64 {
+        self.everywhere
     }
 
     fn board(&self, rank: u32) -> u64 {

@@ -185,7 +185,10 @@ pub(crate) fn meet<M: Machine>(
     let mut peers = Peers {
         local,
         all_p2p: of_all.iter().all(Vec::is_empty),
-        any_shm: of_all.iter().flatten().any(|(_, why)| !why.starts_with(FAR)),
+        any_shm: of_all
+            .iter()
+            .flatten()
+            .any(|(_, why)| !why.starts_with(FAR)),
         blocks: of_devices(&infos),
         ..Peers::default()
     };
@@ -197,11 +200,13 @@ pub(crate) fn meet<M: Machine>(
                 .map(|(_, why)| why.clone())
         };
         let why = why(rank, peer).or_else(|| why(peer, rank));
-        peers.transports.push(match (&why, bootstrap.transport(peer)) {
-            (None, _) => Transport::P2p,
-            (_, Transport::Net) => Transport::Net,
-            _ => Transport::Shm,
-        });
+        peers
+            .transports
+            .push(match (&why, bootstrap.transport(peer)) {
+                (None, _) => Transport::P2p,
+                (_, Transport::Net) => Transport::Net,
+                _ => Transport::Shm,
+            });
         let why = why.filter(|why| !why.starts_with(FAR));
         peers.fallen_back.extend(why.map(|why| (peer, why)));
     }

@@ -63,7 +63,8 @@ fn each<T: Send>(places: &[Place], work: impl Fn(u32, Box<Hosts>) -> T + Sync) -
                     share_memory: place.shm,
                     sockets: 1,
                     checks: true,
-                    nics: Vec::new(),
+                    ports: None,
+                    pxn: true,
                     net_plugin: WantedPlugin::Nothing,
                 };
                 scope.spawn(move || work(rank, Box::new(Hosts::join(options).unwrap())))
@@ -193,7 +194,10 @@ fn direct_transfers_are_refused_with_the_reason() {
         let refused = communicator.all_reduce_in_place(&mut [1_i32], Reduction::Sum);
         let refused = refused.unwrap_err();
         assert!(matches!(refused, Error::Unsupported { .. }), "{refused}");
-        assert!(refused.to_string().contains("NCCL_P2P_DISABLE"), "{refused}");
+        assert!(
+            refused.to_string().contains("NCCL_P2P_DISABLE"),
+            "{refused}"
+        );
         communicator.set_way(None);
         let mut sum = vec![rank + 1; 100_000];
         communicator

@@ -13,7 +13,7 @@ use executor::suite::{self, Case};
 use executor::{Communicator, Error, Settings, Transport};
 use kernel_bundle::{Fleet, Kernels, Options};
 use kernel_emulator::{Bug, Emulator};
-use plan::program::Transfer;
+use plan::program::{Schedule, Transfer};
 use plan::{Collective, ElementType, Reduction};
 
 /// The communicator of a rank.
@@ -84,7 +84,9 @@ fn every_way(ranks: u32, direct: bool) -> Vec<Case> {
                 count: [1023, 7, 401][number % 3],
                 in_place: number % 2 == 0,
             };
-            let wanted = direct || way.transfer == Transfer::Fifo;
+            // Several processes share no multicast.
+            let wanted =
+                way.schedule != Schedule::Nvls && (direct || way.transfer == Transfer::Fifo);
             // Ways with two channels and with short pieces take turns.
             let turn = (way.channels == 2) == (number / 4 % 2 == 0);
             if wanted && turn && case.exists() {
@@ -109,6 +111,9 @@ fn transports(fleet: &Fleet<Emulator>) -> (Vec<Transport>, Vec<String>) {
     let reached = fleet.reached();
     (
         reached.iter().map(|it| it.transport).collect(),
-        reached.into_iter().filter_map(|it| it.fallen_back).collect(),
+        reached
+            .into_iter()
+            .filter_map(|it| it.fallen_back)
+            .collect(),
     )
 }

@@ -168,7 +168,6 @@ fn a_process_that_is_killed_is_named() {
         std::process::abort();
     }
     // Some may still be in the first one.
-    let failed = first
-        .and_then(|()| communicator.all_reduce_in_place(&mut sum, Reduction::Sum));
+    let failed = first.and_then(|()| communicator.all_reduce_in_place(&mut sum, Reduction::Sum));
     println!("says: {}", failed.unwrap_err());
 }

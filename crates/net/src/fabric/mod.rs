@@ -7,7 +7,7 @@ pub mod choose;
 pub mod thread;
 
 use std::io;
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use bootstrap::PeerInfo;
@@ -16,6 +16,7 @@ use executor::{Error, Route};
 use net_plugin::{Plugin, Wanted};
 use shared_memory::fifo::relay::{Inflow, Outflow};
 
+use crate::carrier::Served;
 use crate::hosts::of_service;
 use crate::proxy::connect::words;
 use crate::proxy::thread::Common;
@@ -111,9 +112,14 @@ fn number(infos: &[PeerInfo]) -> u64 {
     hash.max(1)
 }
 
-/// A plug-in and the threads that drive its NICs.
+/// A plug-in and the threads that drive its NICs. Several may give them work.
+#[derive(Clone)]
 pub(crate) struct Fabric {
     plugin: Plugin,
+    state: Arc<Mutex<State>>,
+}
+
+struct State {
     /// What the threads have in common, once it has begun.
     common: Option<Common>,
     checks: bool,
@@ -123,17 +129,25 @@ pub(crate) struct Fabric {
 impl Fabric {
     fn new(plugin: Plugin) -> Self {
         let threads = plugin.devices().len().min(MOST_THREADS);
-        Self {
-            plugin,
+        let state = State {
             common: None,
             checks: false,
             drivers: (0..threads).map(|_| None).collect(),
+        };
+        Self {
+            plugin,
+            state: Arc::new(Mutex::new(state)),
         }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Between two statements here the state is whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Most threads that there will be.
     pub fn threads(&self) -> usize {
-        self.drivers.len()
+        self.state().drivers.len()
     }
 
     /// NICs that there are.
@@ -142,28 +156,31 @@ impl Fabric {
     }
 
     /// Begins; threads start when there is something for them.
-    pub fn begin(&mut self, common: Common, checks: bool) {
-        self.common = Some(common);
-        self.checks = checks;
+    pub fn begin(&self, common: Common, checks: bool) {
+        let mut state = self.state();
+        state.common = Some(common);
+        state.checks = checks;
     }
 
-    /// From now on carries what is posted to a FIFO from a NIC, once the receiver offers a handle.
+    /// From now on carries what is posted to a FIFO from a NIC, once the receiver offers a handle: what this rank sends, or
+    /// what another one handed over. Answers no if the threads are about to end.
     pub fn send(
-        &mut self,
-        service: &Service,
+        &self,
+        ask: impl FnOnce(u32, &str) -> u32,
         route: &Route,
         device: usize,
         slots: Box<dyn Outflow>,
-    ) -> Result<(), Error> {
-        let driver = self.driver(route.from, device)?;
-        let ticket = service.ask(route.to, &offer(route));
-        driver.send(route, device as u32, slots, ticket);
-        Ok(())
+        served: Option<Served>,
+    ) -> Result<bool, Error> {
+        let mut state = self.state();
+        let driver = state.driver(&self.plugin, route.from, device)?;
+        let ticket = ask(route.to, &offer(route));
+        Ok(driver.send(route, device as u32, slots, ticket, served))
     }
 
     /// From now on posts to a FIFO what comes by a route to a NIC, and offers the handle that the sender needs.
     pub fn receive(
-        &mut self,
+        &self,
         service: &Service,
         route: &Route,
         device: usize,
@@ -174,15 +191,30 @@ impl Fabric {
             rank: route.to,
             why: format!("{} cannot be made: {error}", words(route)),
         })?;
-        let driver = self.driver(route.to, device)?;
+        let mut state = self.state();
+        let driver = state.driver(&self.plugin, route.to, device)?;
         driver.receive(route, device as u32, slots, listening);
         service.publish(&offer(route), handle.bytes().to_vec());
         Ok(())
     }
 
-    fn driver(&mut self, rank: u32, device: usize) -> Result<&Driver, Error> {
+    /// Whether anything is carried for other ranks.
+    pub fn serves(&self) -> bool {
+        self.state().drivers.iter().flatten().any(Driver::serves)
+    }
+
+    /// Sends everything that was posted, within some time.
+    pub fn drain(&self, until: Instant) {
+        for driver in self.state().drivers.iter().flatten() {
+            driver.drain(until);
+        }
+    }
+}
+
+impl State {
+    fn driver(&mut self, plugin: &Plugin, rank: u32, device: usize) -> Result<&Driver, Error> {
         let at = device % self.drivers.len().max(1);
-        let (plugin, checks, common) = (&self.plugin, self.checks, &self.common);
+        let (checks, common) = (self.checks, &self.common);
         if self.drivers[at].is_none() {
             let started = match common {
                 Some(common) => Driver::start(common, at, plugin, checks),
@@ -198,13 +230,6 @@ impl Fabric {
             why: format!("NIC {device} has no thread"),
         };
         self.drivers[at].as_ref().ok_or_else(missing)
-    }
-
-    /// Sends everything that was posted, within some time.
-    pub fn drain(&self, until: Instant) {
-        for driver in self.drivers.iter().flatten() {
-            driver.drain(until);
-        }
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -16,6 +17,7 @@ use shared_memory::Bell;
 use shared_memory::fifo::relay::{Inflow, Outflow};
 
 use super::carry::{CarryError, Incoming, Outgoing, shape};
+use crate::carrier::Served;
 use crate::proxy::connect::words;
 use crate::proxy::thread::Common;
 
@@ -47,6 +49,16 @@ struct Leaving {
     slots: Box<dyn Outflow>,
     /// The question for the other side's handle.
     ticket: u32,
+    /// Of another rank of the host, which handed it over.
+    served: Option<Served>,
+}
+
+/// What is sent.
+struct Sent {
+    route: Route,
+    device: u32,
+    out: Out,
+    served: Option<Served>,
 }
 
 /// What is to be received from now on.
@@ -70,6 +82,8 @@ struct Shared {
     drained: Mutex<bool>,
     alarms: Arc<[OwnedFd]>,
     own: usize,
+    /// Connections of other ranks that are carried.
+    serving: AtomicUsize,
 }
 
 impl Shared {
@@ -104,6 +118,7 @@ impl Driver {
             drained: Mutex::new(false),
             alarms: Arc::clone(&common.alarms),
             own,
+            serving: AtomicUsize::new(0),
         });
         let mut worker = Worker {
             shared: Arc::clone(&shared),
@@ -112,7 +127,6 @@ impl Driver {
             places: Arc::clone(&common.places),
             alarm: common.alarm.clone(),
             bell: common.bell.clone(),
-            alone: common.alarms.len() == 1,
             own_bell: common.own_bell.clone(),
             checks,
             outgoing: Vec::new(),
@@ -131,15 +145,38 @@ impl Driver {
         })
     }
 
-    /// From now on carries what is posted to a FIFO to whoever answers the question.
-    pub fn send(&self, route: &Route, device: u32, slots: Box<dyn Outflow>, ticket: u32) {
-        self.shared.inbox().leaving.push(Leaving {
+    /// From now on carries what is posted to a FIFO, of this rank or for another one, to whoever answers the question;
+    /// answers no if the thread is about to end.
+    pub(crate) fn send(
+        &self,
+        route: &Route,
+        device: u32,
+        slots: Box<dyn Outflow>,
+        ticket: u32,
+        served: Option<Served>,
+    ) -> bool {
+        let mut inbox = self.shared.inbox();
+        if inbox.stopping {
+            return false;
+        }
+        if served.is_some() {
+            self.shared.serving.fetch_add(1, Ordering::AcqRel);
+        }
+        inbox.leaving.push(Leaving {
             route: *route,
             device,
             slots,
             ticket,
+            served,
         });
+        drop(inbox);
         self.shared.wake();
+        true
+    }
+
+    /// Whether it carries for other ranks.
+    pub fn serves(&self) -> bool {
+        self.shared.serving.load(Ordering::Acquire) > 0
     }
 
     /// From now on posts to a FIFO what comes by a route.
@@ -199,11 +236,9 @@ struct Worker {
     places: Arc<[String]>,
     alarm: Alarm,
     bell: Bell,
-    /// Whether this is the only thread that the bell wakes.
-    alone: bool,
     own_bell: Bell,
     checks: bool,
-    outgoing: Vec<(Route, u32, Out)>,
+    outgoing: Vec<Sent>,
     incoming: Vec<(Route, u32, In)>,
     /// Those that failed. They are closed with all others, so that the other side hears of the failure before it finds
     /// its connection closed.
@@ -223,7 +258,7 @@ impl Worker {
                 (looks, nap) = (0, SHORTEST_NAP);
                 continue;
             }
-            if self.ending && self.outgoing.iter_mut().all(|(_, _, it)| it.is_drained()) {
+            if self.ending && self.outgoing.iter_mut().all(|it| it.out.is_drained()) {
                 *self.shared.drained() = true;
             }
             looks += 1;
@@ -235,7 +270,8 @@ impl Worker {
                 std::thread::yield_now();
                 continue;
             }
-            self.bell.announce_sleep();
+            let served = self.outgoing.iter().filter_map(|it| it.served.as_ref());
+            self.bell.announce_sleep(served.filter_map(Served::bell));
             if self.go_on() {
                 (looks, nap) = (0, SHORTEST_NAP);
             } else if self.may_go_on() {
@@ -244,9 +280,7 @@ impl Worker {
             } else {
                 self.sleep(LONGEST_SLEEP);
             }
-            if self.alone {
-                self.bell.announce_waking();
-            }
+            self.bell.announce_waking();
         }
         if self.ending {
             self.await_ends();
@@ -257,9 +291,13 @@ impl Worker {
     fn take_inbox(&mut self) -> bool {
         let mut inbox = self.shared.inbox();
         self.ending = inbox.ending;
-        for it in inbox.leaving.drain(..) {
-            self.outgoing
-                .push((it.route, it.device, Out::Asked(Some(it))));
+        for mut it in inbox.leaving.drain(..) {
+            self.outgoing.push(Sent {
+                route: it.route,
+                device: it.device,
+                served: it.served.take(),
+                out: Out::Asked(Some(it)),
+            });
         }
         for it in inbox.coming.drain(..) {
             self.incoming
@@ -272,7 +310,7 @@ impl Worker {
     fn may_go_on(&self) -> bool {
         !self.incoming.is_empty()
             || !self.late.is_empty()
-            || self.outgoing.iter().any(|(_, _, it)| match it {
+            || self.outgoing.iter().any(|it| match &it.out {
                 Out::Open(outgoing) => outgoing.is_busy(),
                 Out::Asked(_) | Out::Connecting(..) => true,
             })
@@ -284,11 +322,18 @@ impl Worker {
         let mut over: Vec<(Route, u32, CarryError)> = Vec::new();
         let (ending, checks) = (self.ending, self.checks);
         let (plugin, alarm) = (&self.plugin, &self.alarm);
-        let sent = self.outgoing.extract_if(.., |(route, device, it)| {
+        let serving = &self.shared.serving;
+        let sent = self.outgoing.extract_if(.., |it| {
+            let (route, device) = (it.route, it.device);
             let gone = it.go_on(plugin, alarm, ending, checks);
-            is_over(gone, &mut went, |error| over.push((*route, *device, error)))
+            let broken = is_over(gone, &mut went, |error| over.push((route, device, error)));
+            let gone = broken || it.is_sent();
+            if gone && it.served.take().is_some() {
+                serving.fetch_sub(1, Ordering::AcqRel);
+            }
+            gone
         });
-        self.broken.0.extend(sent.map(|it| it.2));
+        self.broken.0.extend(sent.map(|it| it.out));
         let received = self.incoming.extract_if(.., |(route, device, it)| {
             is_over(it.go_on(), &mut went, |error| {
                 over.push((*route, *device, error));
@@ -315,10 +360,10 @@ impl Worker {
 
     /// Makes the job fail, unless the other rank was to end anyway.
     fn tell(&self, route: &Route, device: u32, error: &CarryError) {
-        let peer = if route.from == self.rank {
-            route.to
-        } else {
+        let peer = if route.to == self.rank {
             route.from
+        } else {
+            route.to
         };
         if self.alarm.is_expected(peer) {
             return;
@@ -340,14 +385,25 @@ impl Worker {
         self.own_bell.ring();
     }
 
-    fn sleep(&self, longest: Duration) {
+    fn sleep(&mut self, longest: Duration) {
         let alarm = &self.shared.alarms[self.shared.own];
-        let mut fds = [PollFd::from_borrowed_fd(alarm.as_fd(), PollFlags::IN)];
+        let mut fds = vec![PollFd::from_borrowed_fd(alarm.as_fd(), PollFlags::IN)];
+        let served = self.outgoing.iter().filter_map(|it| it.served.as_ref());
+        for served in served.filter(|it| !it.has_ended()) {
+            let control = served.control().as_fd();
+            fds.push(PollFd::from_borrowed_fd(control, PollFlags::IN));
+        }
         let timeout = Timespec::try_from(longest).ok();
         // A signal only ends the sleep early.
         let _ = poll(&mut fds, timeout.as_ref());
-        if !fds[0].revents().is_empty() {
+        let said: Vec<bool> = fds.iter().map(|it| !it.revents().is_empty()).collect();
+        if said[0] {
             let _ = rustix::io::read(alarm, &mut [0; 8]);
+        }
+        let served = self.outgoing.iter_mut().filter_map(|it| it.served.as_mut());
+        let served = served.filter(|it| !it.has_ended());
+        for (served, _) in served.zip(&said[1..]).filter(|(_, said)| **said) {
+            served.look();
         }
     }
 
@@ -374,6 +430,34 @@ fn is_over(gone: Result<bool, CarryError>, went: &mut bool, over: impl FnOnce(Ca
             over(error);
             true
         }
+    }
+}
+
+impl Sent {
+    fn go_on(
+        &mut self,
+        plugin: &Plugin,
+        alarm: &Alarm,
+        ending: bool,
+        checks: bool,
+    ) -> Result<bool, CarryError> {
+        let Some(served) = &mut self.served else {
+            return self.out.go_on(plugin, alarm, ending, checks);
+        };
+        if !served.has_begun() {
+            return Ok(false);
+        }
+        let went = self.out.go_on(plugin, alarm, served.has_ended(), checks)?;
+        if went {
+            served.ring();
+        }
+        Ok(went)
+    }
+
+    /// Whether it was handed over and everything, the end too, was sent.
+    fn is_sent(&mut self) -> bool {
+        let ended = self.served.as_ref().is_some_and(Served::has_ended);
+        ended && self.out.is_drained()
     }
 }
 

@@ -46,6 +46,11 @@ impl Hello {
         }
     }
 
+    /// The receiving rank.
+    pub const fn to(&self) -> u32 {
+        self.to
+    }
+
     /// The route, if this is a sensible hello to this rank.
     pub fn route(&self, own: u32) -> Option<Route> {
         let sensible = self.to == own && self.socket < self.sockets && self.sockets <= MOST_SOCKETS;

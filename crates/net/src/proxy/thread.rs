@@ -14,11 +14,12 @@ use bootstrap::{Failure, Key, Timing};
 use executor::Route;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use shared_memory::fifo::relay::{Inflow, Outflow};
-use shared_memory::{Bell, Item, Segment};
+use shared_memory::{Alarms, Bell, Item, Segment};
 
 use super::carry::{CarryError, Incoming, Outgoing};
 use super::connect::{self, words};
 use super::pipe::Pipe;
+use crate::carrier::Served;
 
 /// Looks without success before the thread sleeps, if there are cores to spare.
 const LOOKS: u32 = 200;
@@ -40,9 +41,17 @@ struct Early {
     stream: TcpStream,
 }
 
+/// What is sent.
+struct Sent {
+    route: Route,
+    outgoing: Outgoing,
+    /// Of another rank of the host, which handed it over.
+    served: Option<Served>,
+}
+
 #[derive(Default)]
 struct Inbox {
-    outgoing: Vec<(Route, Outgoing)>,
+    outgoing: Vec<Sent>,
     receiving: Vec<(Route, Box<dyn Inflow>)>,
     early: Vec<Early>,
     ending: bool,
@@ -63,6 +72,8 @@ struct Shared {
     drained: Mutex<bool>,
     /// Connections that came and are being proved.
     proving: AtomicUsize,
+    /// Connections of other ranks that are carried.
+    serving: AtomicUsize,
 }
 
 impl Shared {
@@ -132,7 +143,8 @@ pub fn bell(nics: usize) -> io::Result<(Bell, Arc<[OwnedFd]>)> {
     let other = |error: shared_memory::Error| io::Error::other(error.to_string());
     let segment = Segment::private("bell of the proxies", &[Item::Bell]).map_err(other)?;
     let bell = segment.bell(0).map_err(other)?;
-    Ok((bell.with_alarms(Arc::clone(&alarms)), alarms))
+    let waking = Alarms::Events(Arc::clone(&alarms));
+    Ok((bell.with_alarms(waking), alarms))
 }
 
 impl Proxy {
@@ -153,12 +165,12 @@ impl Proxy {
             timing: common.timing,
             drained: Mutex::new(false),
             proving: AtomicUsize::new(0),
+            serving: AtomicUsize::new(0),
         });
         let mut worker = Worker {
             shared: Arc::clone(&shared),
             listener,
             bell: common.bell.clone(),
-            alone: common.alarms.len() == 1,
             own_bell: common.own_bell.clone(),
             outgoing: Vec::new(),
             incoming: Vec::new(),
@@ -182,18 +194,18 @@ impl Proxy {
     /// # Errors
     /// The other host cannot be connected to; the text says why.
     pub fn send(&self, route: &Route, slots: Box<dyn Outflow>, way: &Way) -> Result<(), Failure> {
-        let streams = connect::connect(route, way.to, &self.shared.key, way.sockets, way.longest);
-        let streams = streams.map_err(|ending| {
-            let place = &self.shared.places[route.to as usize];
-            let what = format!("{place}: {} to {} {ending}", words(route), way.to);
-            Failure::new(route.to, what)
-        })?;
-        let pipes = streams.into_iter().map(|it| Box::new(it) as Box<dyn Pipe>);
-        let pace = self.shared.timing.beat;
-        let outgoing = Outgoing::new(slots, pipes.collect(), way.checks, pace);
-        self.shared.inbox().outgoing.push((*route, outgoing));
-        self.shared.wake();
-        Ok(())
+        // The inbox of a rank that still works takes everything.
+        self.hand().send(route, slots, None, way).map(|_| ())
+    }
+
+    /// By which other threads give it work.
+    pub(crate) fn hand(&self) -> Hand {
+        Hand(Arc::clone(&self.shared))
+    }
+
+    /// Whether it carries for other ranks.
+    pub fn serves(&self) -> bool {
+        self.shared.serving.load(Ordering::Acquire) > 0
     }
 
     /// From now on posts to a FIFO what comes by a route.
@@ -229,6 +241,51 @@ impl Drop for Proxy {
     }
 }
 
+/// By which work is given to a NIC's thread.
+#[derive(Clone)]
+pub(crate) struct Hand(Arc<Shared>);
+
+impl Hand {
+    /// From now on carries what is posted to a FIFO, of this rank or for another one; answers no if the thread is about to
+    /// end.
+    ///
+    /// # Errors
+    /// The other host cannot be connected to; the text says why.
+    pub fn send(
+        &self,
+        route: &Route,
+        slots: Box<dyn Outflow>,
+        served: Option<Served>,
+        way: &Way,
+    ) -> Result<bool, Failure> {
+        let shared = &self.0;
+        let streams = connect::connect(route, way.to, &shared.key, way.sockets, way.longest);
+        let streams = streams.map_err(|ending| {
+            let place = &shared.places[route.to as usize];
+            let what = format!("{place}: {} to {} {ending}", words(route), way.to);
+            Failure::new(route.to, what)
+        })?;
+        let pipes = streams.into_iter().map(|it| Box::new(it) as Box<dyn Pipe>);
+        let pace = shared.timing.beat;
+        let outgoing = Outgoing::new(slots, pipes.collect(), way.checks, pace);
+        let mut inbox = shared.inbox();
+        if inbox.stopping {
+            return Ok(false);
+        }
+        if served.is_some() {
+            shared.serving.fetch_add(1, Ordering::AcqRel);
+        }
+        inbox.outgoing.push(Sent {
+            route: *route,
+            outgoing,
+            served,
+        });
+        drop(inbox);
+        shared.wake();
+        Ok(true)
+    }
+}
+
 /// How a connection is made.
 #[derive(Debug, Clone, Copy)]
 pub struct Way {
@@ -246,10 +303,8 @@ struct Worker {
     shared: Arc<Shared>,
     listener: TcpListener,
     bell: Bell,
-    /// Whether this is the only thread that the bell wakes.
-    alone: bool,
     own_bell: Bell,
-    outgoing: Vec<(Route, Outgoing)>,
+    outgoing: Vec<Sent>,
     incoming: Vec<(Route, Incoming)>,
     receiving: BTreeMap<Route, Box<dyn Inflow>>,
     early: Vec<Early>,
@@ -257,6 +312,28 @@ struct Worker {
     over: Vec<(Route, u32, CarryError, Instant)>,
     began: Instant,
     looks: u32,
+}
+
+impl Sent {
+    /// Whether anything can still come: the rank that handed it over is there, or left something.
+    fn is_awaited(&mut self) -> bool {
+        let ended = self.served.as_ref().is_some_and(Served::has_ended);
+        !(ended && self.outgoing.is_empty())
+    }
+
+    fn go_on(&mut self, now: Duration) -> Result<usize, CarryError> {
+        let Some(served) = &mut self.served else {
+            return self.outgoing.go_on(now);
+        };
+        if !served.has_begun() {
+            return Ok(0);
+        }
+        let slots = self.outgoing.go_on(now)?;
+        if slots > 0 {
+            served.ring();
+        }
+        Ok(slots)
+    }
 }
 
 impl Worker {
@@ -269,7 +346,7 @@ impl Worker {
                 looks = 0;
                 continue;
             }
-            if ending && self.outgoing.iter_mut().all(|(_, it)| it.is_empty()) {
+            if ending && self.outgoing.iter_mut().all(|it| it.outgoing.is_empty()) {
                 *self
                     .shared
                     .drained
@@ -281,15 +358,14 @@ impl Worker {
                 std::hint::spin_loop();
                 continue;
             }
-            self.bell.announce_sleep();
+            let served = self.outgoing.iter().filter_map(|it| it.served.as_ref());
+            self.bell.announce_sleep(served.filter_map(Served::bell));
             if self.go_on() {
                 looks = 0;
             } else {
                 self.sleep();
             }
-            if self.alone {
-                self.bell.announce_waking();
-            }
+            self.bell.announce_waking();
         }
     }
 
@@ -354,8 +430,14 @@ impl Worker {
             false
         };
         let now = self.began.elapsed();
-        self.outgoing
-            .retain_mut(|(route, it)| on(*route, route.to, it.go_on(now)));
+        let serving = &self.shared.serving;
+        self.outgoing.retain_mut(|it| {
+            let stays = it.is_awaited() && on(it.route, it.route.to, it.go_on(now));
+            if !stays && it.served.is_some() {
+                serving.fetch_sub(1, Ordering::AcqRel);
+            }
+            stays
+        });
         self.incoming
             .retain_mut(|(route, it)| on(*route, route.from, it.go_on(now)));
         if went {
@@ -386,12 +468,16 @@ impl Worker {
         }
         let place = &self.shared.places[peer as usize];
         let own = &self.shared.places[self.shared.rank as usize];
-        let what = format!("{place}: {} with {own} {error}", words(route));
+        let carried = match route.from == self.shared.rank || route.to == self.shared.rank {
+            true => format!("with {own}"),
+            false => format!("which {own} carries"),
+        };
+        let what = format!("{place}: {} {carried} {error}", words(route));
         self.shared.alarm.fail(Failure::new(peer, what));
         self.own_bell.ring();
     }
 
-    fn sleep(&self) {
+    fn sleep(&mut self) {
         let knocks = if self.may_accept() {
             PollFlags::IN
         } else {
@@ -401,7 +487,13 @@ impl Worker {
             PollFd::from_borrowed_fd(self.shared.alarms[self.shared.own].as_fd(), PollFlags::IN),
             PollFd::from_borrowed_fd(self.listener.as_fd(), knocks),
         ];
-        for (_, outgoing) in &self.outgoing {
+        let speaking = |it: &&Served| !it.has_ended();
+        let served = self.outgoing.iter().filter_map(|it| it.served.as_ref());
+        for served in served.filter(speaking) {
+            let control = served.control().as_fd();
+            fds.push(PollFd::from_borrowed_fd(control, PollFlags::IN));
+        }
+        for Sent { outgoing, .. } in &self.outgoing {
             for (pipe, full) in outgoing.pipes().iter().zip(&outgoing.full) {
                 if let Some(socket) = pipe.socket().filter(|_| *full) {
                     fds.push(PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::OUT));
@@ -420,6 +512,13 @@ impl Worker {
         let _ = poll(&mut fds, timeout.as_ref());
         let called = !fds[0].revents().is_empty();
         let knocked = !fds[1].revents().is_empty();
+        // They stay readable until what was said is taken.
+        let said: Vec<bool> = fds[2..].iter().map(|it| !it.revents().is_empty()).collect();
+        let served = self.outgoing.iter_mut().filter_map(|it| it.served.as_mut());
+        let served = served.filter(|it| !it.has_ended());
+        for (served, _) in served.zip(said).filter(|(_, said)| *said) {
+            served.look();
+        }
         if called {
             let _ = rustix::io::read(&self.shared.alarms[self.shared.own], &mut [0; 8]);
         }

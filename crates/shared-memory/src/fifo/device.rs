@@ -215,9 +215,7 @@ impl DeviceInflow {
     fn put(&mut self, bytes: usize) {
         let (wire, data) = line(self.fifo.protocol);
         let (lines, all) = (bytes.div_ceil(data), self.fifo.stride / wire);
-        let words = self
-            .slots
-            .slice(self.fifo.start(self.step), all * wire / 8);
+        let words = self.slots.slice(self.fifo.start(self.step), all * wire / 8);
         let from = &self.staging[..bytes];
         let word_of = |bytes: &[u8]| {
             let mut word = [0; 8];

@@ -35,7 +35,11 @@ pub fn open(spec: &Spec) -> Result<Ranks> {
 /// Opens the first GPU for so many ranks.
 pub fn open_on_first(ranks: u32, settings: &Settings) -> Result<Ranks> {
     let cuda = open_devices(vec![0], &Devices::default())?;
-    let fleet = Fleet::new(cuda, kernel_bundle::Options::nccl(), vec![0; ranks as usize]);
+    let fleet = Fleet::new(
+        cuda,
+        kernel_bundle::Options::nccl(),
+        vec![0; ranks as usize],
+    );
     let communicators = communicators(&fleet, ranks, settings.clone())?;
     Ok(Ranks {
         fleet,

@@ -1,6 +1,10 @@
 //! Joining ranks of several hosts, and the bootstrap of their communicator.
 
+mod network;
+
+use std::collections::HashMap;
 use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,15 +14,16 @@ use bootstrap::socket::service::{self, Service};
 use bootstrap::socket::{Config, listen};
 use bootstrap::{Key, PeerInfo, Timing};
 use executor::bootstrap::{Bootstrap, Offer};
-use executor::{Error, Failure, Network, Route, Transport};
+use executor::{Error, Failure, Network, Transport};
 use net_plugin::Wanted as WantedPlugin;
 use shared_memory::Bell;
-use shared_memory::fifo::relay::{Inflow, Outflow};
 
+use crate::carrier::{Door, Lender};
 use crate::doorkeeper::Doorkeeper;
 use crate::fabric::{self, Agreed, Fabric, Own};
 use crate::host::Host;
-use crate::proxy::thread::{Common, Proxy, Way, bell};
+use crate::ports::{Planned, Ports};
+use crate::proxy::thread::{Proxy, bell};
 use crate::reach::{Reached, agree, reached};
 use crate::regroup::{Home, Survivor};
 
@@ -53,8 +58,11 @@ pub struct Options {
     pub sockets: u16,
     /// Whether what goes between hosts carries checksums.
     pub checks: bool,
-    /// By channel: the NIC that the plan names; by number of the channel if it names none.
-    pub nics: Vec<u32>,
+    /// The NICs and proxies that the plan names; without, channels are dealt round the NICs, and each rank drives them
+    /// itself.
+    pub ports: Option<Arc<dyn Ports>>,
+    /// Whether proxies carry for other ranks where the plan says so (NCCL's `NCCL_PXN_DISABLE` says no).
+    pub pxn: bool,
     /// The net plug-in that carries what goes between hosts instead of sockets.
     pub net_plugin: WantedPlugin,
 }
@@ -81,12 +89,22 @@ pub struct Hosts {
     fabric: Option<Fabric>,
     service: Option<Service>,
     listeners: Vec<TcpListener>,
+    planned: Planned,
     bell: Bell,
-    alarms: Arc<[std::os::fd::OwnedFd]>,
+    alarms: Arc<[OwnedFd]>,
+    /// What others of the host carry for this rank.
+    lender: Lender,
+    /// Where they ask it to carry for them.
+    door: Option<Door>,
+    /// Theirs, by rank.
+    doors: HashMap<u32, SocketAddr>,
 }
 
 /// How long posting what is left may take at the end.
 const DRAIN_TIME: Duration = Duration::from_secs(5);
+
+/// Between two looks whether other ranks still need this one's proxies.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// What stays the same in every communicator that comes out of a job.
 #[derive(Debug)]
@@ -100,7 +118,7 @@ pub(crate) struct Base {
     share_memory: bool,
     sockets: u16,
     checks: bool,
-    nics: Vec<u32>,
+    pxn: bool,
     plugin: Own,
 }
 
@@ -119,6 +137,7 @@ pub(crate) struct Ring {
     pub meeting: Meeting,
     pub roots: Vec<(u32, TcpListener)>,
     pub listener: TcpListener,
+    pub planned: Planned,
     /// Where this rank is found, which ranks its members were when all met, and how often ranks have been lost since.
     pub home: Option<(Arc<Home>, Vec<u32>, u64)>,
 }
@@ -143,7 +162,7 @@ impl Hosts {
             share_memory: options.share_memory,
             sockets: options.sockets.clamp(1, 64),
             checks: options.checks,
-            nics: options.nics,
+            pxn: options.pxn,
             plugin: Own::new(options.net_plugin),
         };
         let listener = base.listen().map_err(|error| refused(error.to_string()))?;
@@ -156,6 +175,10 @@ impl Hosts {
                 meeting: options.meeting,
                 roots: options.roots,
                 listener,
+                planned: Planned {
+                    ports: options.ports,
+                    ranks: (0..ranks).collect(),
+                },
                 home: None,
             },
         )
@@ -207,6 +230,7 @@ impl Hosts {
                 infos: infos.clone(),
                 key: ring.key.clone(),
                 listener: gathering,
+                planned: ring.planned.clone(),
             };
             (Arc::new(home), (0..ranks).collect(), 0)
         });
@@ -220,11 +244,12 @@ impl Hosts {
         let fabric = agreed.fabric.take();
         let nics = fabric.as_ref().map_or(listeners.len(), Fabric::threads);
         let (bell, alarms) = bell(nics).map_err(system)?;
+        let lender = Lender::new(ring.key.clone());
         // Those that are called other hosts, in a rehearsal, want the same cores all the same.
         let sharing = sharing(&infos, rank).count();
         let threads = sharing * (1 + nics);
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        Ok(Self {
+        let mut hosts = Self {
             rank,
             ranks,
             infos,
@@ -241,9 +266,15 @@ impl Hosts {
             fabric,
             service: Some(service),
             listeners,
+            planned: ring.planned,
             bell,
             alarms,
-        })
+            lender,
+            door: None,
+            doors: HashMap::default(),
+        };
+        hosts.reached.carried = hosts.carried();
+        Ok(hosts)
     }
 
     /// The ranks of one colour as a communicator of their own, in the order of `order` and then of their ranks; none for a
@@ -291,6 +322,7 @@ impl Hosts {
             meeting: Meeting::Known(next),
             roots: Vec::new(),
             listener,
+            planned: self.planned.of(members.iter().map(|(_, rank, _)| *rank)),
             home: None,
         };
         Self::meet(Arc::clone(&self.base), ring).map(Some)
@@ -350,12 +382,6 @@ impl Hosts {
             rank: self.rank,
             why: "the communicator has ended".to_owned(),
         })
-    }
-
-    /// The NIC of a route: what the plan says, or the channel's number.
-    fn nic(&self, route: &Route, nics: usize) -> usize {
-        let named = self.base.nics.get(usize::from(route.channel));
-        named.map_or(usize::from(route.channel), |it| *it as usize) % nics.max(1)
     }
 }
 
@@ -440,120 +466,24 @@ impl Bootstrap for Hosts {
     }
 }
 
-impl Network for Hosts {
-    fn begin(&mut self, own_bell: Bell) {
-        let Some(service) = &self.service else {
-            return;
-        };
-        let common = Common {
-            key: self.key.clone(),
-            rank: self.rank,
-            places: self.infos.iter().map(PeerInfo::place).collect(),
-            alarm: service.alarm(),
-            timing: self.base.timing,
-            bell: self.bell.clone(),
-            own_bell,
-            alarms: Arc::clone(&self.alarms),
-            spare_cores: self.spare_cores,
-        };
-        if let Some(fabric) = &mut self.fabric {
-            fabric.begin(common, self.base.checks);
-            return;
-        }
-        for (listener, nic) in self.listeners.drain(..).zip(0..) {
-            match Proxy::start(&common, nic, listener) {
-                Ok(proxy) => self.proxies.push(proxy),
-                Err(error) => {
-                    let what = format!("the proxy of NIC {nic} cannot be started: {error}");
-                    service.fail(bootstrap::Failure::new(self.rank, what));
-                }
-            }
-        }
-    }
-
-    fn bell(&self) -> Bell {
-        self.bell.clone()
-    }
-
-    fn send(&mut self, route: &Route, slots: Box<dyn Outflow>) -> Result<(), Error> {
-        if self.fabric.is_some() {
-            return self.send_by_fabric(route, slots);
-        }
-        let nic = self.nic(route, self.proxies.len());
-        let theirs = &self.infos[route.to as usize].nics;
-        let to = theirs[self.nic(route, theirs.len())];
-        let way = Way {
-            to,
-            sockets: self.base.sockets,
-            checks: self.base.checks,
-            longest: self.base.timing.silence,
-        };
-        let Some(proxy) = self.proxies.get(nic) else {
-            return Err(self.no_proxy());
-        };
-        let sent = proxy.send(route, slots, &way);
-        sent.map_err(|failure| Error::Disconnected {
-            rank: self.rank,
-            failure: Failure {
-                rank: failure.rank,
-                what: failure.what,
-            },
-        })
-    }
-
-    fn receive(&mut self, route: &Route, slots: Box<dyn Inflow>) -> Result<(), Error> {
-        if self.fabric.is_some() {
-            return self.receive_by_fabric(route, slots);
-        }
-        let nic = self.nic(route, self.proxies.len());
-        match self.proxies.get(nic) {
-            Some(proxy) => {
-                proxy.receive(route, slots);
-                Ok(())
-            }
-            None => Err(self.no_proxy()),
-        }
-    }
-}
-
-impl Hosts {
-    /// The NIC of a plug-in for a route, the plug-in's threads, and the service by which handles travel.
-    fn fabric(&mut self, route: &Route) -> Result<(usize, &mut Fabric, &Service), Error> {
-        let devices = self.fabric.as_ref().map_or(1, Fabric::devices);
-        let device = self.nic(route, devices);
-        let none = self.no_proxy();
-        match (&mut self.fabric, &self.service) {
-            (Some(fabric), Some(service)) => Ok((device, fabric, service)),
-            _ => Err(none),
-        }
-    }
-
-    fn send_by_fabric(&mut self, route: &Route, slots: Box<dyn Outflow>) -> Result<(), Error> {
-        let (device, fabric, service) = self.fabric(route)?;
-        fabric.send(service, route, device, slots)
-    }
-
-    fn receive_by_fabric(&mut self, route: &Route, slots: Box<dyn Inflow>) -> Result<(), Error> {
-        let (device, fabric, service) = self.fabric(route)?;
-        fabric.receive(service, route, device, slots)
-    }
-
-    fn no_proxy(&self) -> Error {
-        Error::Bootstrap {
-            rank: self.rank,
-            why: "there is no proxy that could carry data to other hosts".to_owned(),
-        }
-    }
-}
-
 impl Drop for Hosts {
     fn drop(&mut self) {
-        let failed = self
-            .service
-            .as_ref()
-            .is_some_and(|it| it.failure(None).is_some());
-        if !failed {
+        let service = self.service.as_ref();
+        let failed = || service.is_some_and(|it| it.failure(None).is_some());
+        if !failed() {
+            // All say that they are done before any waits for another one.
+            self.lender.end();
+            while (self.proxies.iter().any(Proxy::serves)
+                || self.fabric.as_ref().is_some_and(Fabric::serves))
+                && !failed()
+            {
+                std::thread::sleep(LOOK);
+            }
+        }
+        self.door = None;
+        if !failed() {
             let until = Instant::now() + DRAIN_TIME;
+            self.lender.await_sent(until);
             for proxy in &self.proxies {
                 proxy.drain(until);
             }

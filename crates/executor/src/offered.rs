@@ -1,0 +1,90 @@
+//! Segments as text, by which other processes of the host open them: the handle, and a word for each item.
+
+use shared_memory::{Handle, Item, Segment};
+
+/// How another process opens a segment; empty if none can.
+///
+/// # Errors
+/// Its memory cannot be named.
+pub fn text(segment: &Segment, items: &[Item]) -> Result<String, shared_memory::Error> {
+    let mut text = String::new();
+    if let Some(handle) = segment.mapping().handle()? {
+        text = handle.to_string();
+        for item in items {
+            text.push(' ');
+            text.push_str(&item_text(*item));
+        }
+    }
+    Ok(text)
+}
+
+/// The handle and the items that a text names; nothing if it is of a form that this version does not know.
+pub fn parse(text: &str) -> Option<(Handle, Vec<Item>)> {
+    let mut words = text.split(' ');
+    let handle = words.next()?.parse().ok()?;
+    let items = words.map(item_of).collect::<Option<_>>()?;
+    Some((handle, items))
+}
+
+fn item_text(item: Item) -> String {
+    match item {
+        Item::Fifo {
+            protocol,
+            slot_bytes,
+        } => {
+            let protocol = match protocol {
+                shared_memory::Protocol::Simple => 's',
+                shared_memory::Protocol::LowLatency => 'l',
+                shared_memory::Protocol::LowLatency128 => 'm',
+            };
+            format!("{protocol}{slot_bytes}")
+        }
+        Item::Signal => "n".to_owned(),
+        Item::Bell => "b".to_owned(),
+        Item::Board { entries } => format!("d{entries}"),
+    }
+}
+
+fn item_of(text: &str) -> Option<Item> {
+    let (kind, number) = text.split_at_checked(1)?;
+    let fifo = |protocol| {
+        Some(Item::Fifo {
+            protocol,
+            slot_bytes: number.parse().ok()?,
+        })
+    };
+    match kind {
+        "s" => fifo(shared_memory::Protocol::Simple),
+        "l" => fifo(shared_memory::Protocol::LowLatency),
+        "m" => fifo(shared_memory::Protocol::LowLatency128),
+        "n" => Some(Item::Signal),
+        "b" => Some(Item::Bell),
+        "d" => Some(Item::Board {
+            entries: number.parse().ok()?,
+        }),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn items_survive_as_text() {
+        for item in [
+            Item::Signal,
+            Item::Bell,
+            Item::Board { entries: 2 },
+            Item::Fifo {
+                protocol: shared_memory::Protocol::LowLatency128,
+                slot_bytes: 640,
+            },
+        ] {
+            assert_eq!(item_of(&item_text(item)), Some(item));
+        }
+        assert_eq!(item_of("x1"), None);
+        assert_eq!(item_of("s"), None);
+        assert_eq!(item_of(""), None);
+    }
+}

@@ -1,0 +1,137 @@
+//! Ranks that send by the proxy of the other one of their host, and a count of what they hand over.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use executor::bootstrap::{Bootstrap, Offer};
+use executor::{Error, Failure, HandedOver, Network, Route, Transport};
+use net::{Hosts, Leaving, Ports};
+use shared_memory::fifo::relay::{Inflow, Outflow};
+use shared_memory::{Alarms, Bell};
+
+/// Every second rank's proxy carries for the one before it, and the other way round.
+#[derive(Debug)]
+pub struct Neighbours;
+
+impl Ports for Neighbours {
+    fn leaves(&self, from: u32, _: u32, channel: u16) -> Option<Leaving> {
+        Some(Leaving {
+            nic: u32::from(channel),
+            proxy: from ^ 1,
+        })
+    }
+
+    fn arrives(&self, _: u32, to: u32, _: u16) -> Option<u32> {
+        Some(to)
+    }
+}
+
+/// Hosts, and how many connections were handed over.
+pub struct Counting {
+    hosts: Hosts,
+    handed: Arc<AtomicUsize>,
+    begun: bool,
+    /// No connection is made before this rank has left.
+    awaited: Option<u32>,
+}
+
+impl Counting {
+    /// Counts what these hand over.
+    pub fn new(hosts: Hosts, handed: Arc<AtomicUsize>) -> Self {
+        Self {
+            hosts,
+            handed,
+            begun: false,
+            awaited: None,
+        }
+    }
+
+    /// Makes no connection before a rank has left.
+    #[allow(dead_code, reason = "one of the two tests that share this needs it")]
+    pub fn after(self, rank: u32) -> Self {
+        let awaited = Some(rank);
+        Self { awaited, ..self }
+    }
+}
+
+impl Bootstrap for Counting {
+    fn rank(&self) -> u32 {
+        self.hosts.rank()
+    }
+
+    fn ranks(&self) -> u32 {
+        self.hosts.ranks()
+    }
+
+    fn shares_memory(&self, peer: u32) -> bool {
+        self.hosts.shares_memory(peer)
+    }
+
+    fn transport(&self, peer: u32) -> Transport {
+        self.hosts.transport(peer)
+    }
+
+    fn sharing_cores(&self) -> u32 {
+        self.hosts.sharing_cores()
+    }
+
+    fn network(&mut self) -> Option<&mut dyn Network> {
+        self.hosts.network()?;
+        while self.begun
+            && self
+                .awaited
+                .is_some_and(|rank| self.hosts.failure(Some(rank)).is_none())
+        {
+            std::thread::yield_now();
+        }
+        Some(self)
+    }
+
+    fn publish(&mut self, name: &str, offer: Offer) -> Result<(), Error> {
+        self.hosts.publish(name, offer)
+    }
+
+    fn fetch(&mut self, from: u32, name: &str, longest: Duration) -> Result<Offer, Error> {
+        self.hosts.fetch(from, name, longest)
+    }
+
+    fn fail(&mut self, failure: &Failure) {
+        self.hosts.fail(failure);
+    }
+
+    fn failure(&mut self, waiting_for: Option<u32>) -> Option<Failure> {
+        self.hosts.failure(waiting_for)
+    }
+}
+
+impl Network for Counting {
+    fn begin(&mut self, bell: Bell) -> Result<Bell, Error> {
+        self.begun = true;
+        self.hosts.begin(bell)
+    }
+
+    fn carrier(&self, route: &Route) -> Option<u32> {
+        self.hosts.carrier(route)
+    }
+
+    fn send(&mut self, route: &Route, slots: Box<dyn Outflow>) -> Result<(), Error> {
+        self.hosts.send(route, slots)
+    }
+
+    fn hand_over(
+        &mut self,
+        route: &Route,
+        carrier: u32,
+        handed: HandedOver,
+    ) -> Result<Option<Alarms>, Error> {
+        let taken = self.hosts.hand_over(route, carrier, handed)?;
+        let count = usize::from(taken.is_some());
+        self.handed.fetch_add(count, Ordering::Relaxed);
+        Ok(taken)
+    }
+
+    fn receive(&mut self, route: &Route, slots: Box<dyn Inflow>) -> Result<(), Error> {
+        self.hosts.receive(route, slots)
+    }
+}
