@@ -139,3 +139,13 @@ fn a_driver_that_is_missing_is_told_by_every_rank() {
         assert!(output.status.success() || told, "{errors}");
     }
 }
+
+/// What `topo gpu-test` does with several processes and hosts, on what stands for GPUs.
+#[test]
+fn the_rows_of_the_gpu_test() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_topo"));
+    let said = right(&command.args(["gpu-test", "--emulator"]).output().unwrap());
+    let rows: Vec<&str> = said.lines().filter(|line| line.starts_with("  ")).collect();
+    assert_eq!(rows.len(), 17, "{said}");
+    assert!(rows.iter().all(|row| row.ends_with(": right")), "{said}");
+}

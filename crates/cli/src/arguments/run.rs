@@ -73,6 +73,10 @@ pub struct GpuTestArguments {
     /// Largest message of the tables
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "1G")]
     pub end: u64,
+    /// Only ranks of several processes and hosts, on what stands for a GPU in tests
+    #[cfg(feature = "emulator")]
+    #[arg(long, hide = true)]
+    pub emulator: bool,
 }
 
 /// Arguments of `topo run`.
