@@ -149,3 +149,19 @@ fn the_rows_of_the_gpu_test() {
     assert_eq!(rows.len(), 17, "{said}");
     assert!(rows.iter().all(|row| row.ends_with(": right")), "{said}");
 }
+
+/// An algorithm that is asked for goes by what the transports allow; a transfer that they refuse is refused with the reason.
+#[test]
+fn what_transports_refuse_is_left_out_or_explained() {
+    let shm = ["--ranks", "2", "--set", "NCCL_P2P_DISABLE=1"];
+    here(&[&shm[..], &["--algorithm", "mesh"]].concat());
+    let mut command = topo();
+    command
+        .args(SHORT)
+        .args(["--backend", "emulator"])
+        .args(shm);
+    let refused = command.args(["--transfer", "direct"]).output().unwrap();
+    let errors = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{errors}");
+    assert!(errors.contains("NCCL_P2P_DISABLE is set"), "{errors}");
+}
