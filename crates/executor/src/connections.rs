@@ -14,7 +14,7 @@ use shared_memory::{Bell, Board, Handle, Item, Segment, Signal, SignalCount};
 
 use crate::bootstrap::{Bootstrap, Offer};
 use crate::error::Error;
-use crate::network::{HandedOver, Route};
+use crate::network::{HandedOver, Progress, Route};
 use crate::offered;
 use crate::transport::Transport;
 
@@ -61,6 +61,8 @@ pub struct Connections {
     base: String,
     /// The bell of those that carry slots to other hosts for this rank and are its own.
     carriers: Option<Bell>,
+    /// By which this rank carries in their place while it waits.
+    pub(crate) progress: Option<Arc<dyn Progress>>,
     /// Of ranks on other hosts: the ranks of this one that carry what is sent there, itself among them.
     carried: FxHashMap<u32, Vec<u32>>,
     rank: u32,
@@ -153,6 +155,7 @@ impl Connections {
             own: None,
             base: String::new(),
             carriers: None,
+            progress: None,
             carried: FxHashMap::default(),
             rank,
             slot_bytes,
@@ -167,6 +170,7 @@ impl Connections {
             let bell = segment.bell(BASE_BELL);
             let bell = network.begin(bell.map_err(|source| connections.memory(source))?)?;
             connections.carriers = Some(bell);
+            connections.progress = network.progress();
         }
         connections.own = Some(segment);
         Ok(connections)

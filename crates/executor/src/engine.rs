@@ -142,6 +142,7 @@ impl<B: Backend> Engine<B> {
             return Err(self.broken());
         }
         let own = &mut self.own;
+        let progress = own.connections.progress.clone();
         let prepared = &mut self.prepared[at];
         let scratch = own.registered.scratch();
         self.launches += 1;
@@ -159,16 +160,23 @@ impl<B: Backend> Engine<B> {
             connections: &mut own.connections,
             registered: &own.registered,
             launch: self.launches,
-            spins: own.spins,
+            // With what goes between hosts there is something better to do than to look again.
+            spins: if progress.is_some() { 0 } else { own.spins },
             supervisor: Supervisor {
                 bootstrap: own.bootstrap.as_mut(),
                 waiter: &own.waiter,
                 collective: request.collective,
                 longest: own.longest,
+                progress: progress.as_deref(),
             },
         };
         match own.backend.run(&mut part, &mut surroundings) {
-            Ok(()) => Ok(()),
+            Ok(()) => {
+                if let Some(progress) = &progress {
+                    progress.finish();
+                }
+                Ok(())
+            }
             Err(error) => Err(self.fail(error)),
         }
     }
@@ -219,6 +227,7 @@ impl<B: Backend> Engine<B> {
                 }
             }
             let own = &mut self.own;
+            let progress = own.connections.progress.clone();
             let mut surroundings = Surroundings {
                 connections: &mut own.connections,
                 registered: &own.registered,
@@ -229,10 +238,14 @@ impl<B: Backend> Engine<B> {
                     waiter: &own.waiter,
                     collective: Collective::SendRecv,
                     longest: own.longest,
+                    progress: progress.as_deref(),
                 },
             };
             let done = own.backend.run(&mut parts, &mut surroundings);
             drop(parts);
+            if let Some(progress) = &progress {
+                progress.finish();
+            }
             if let Err(error) = done {
                 return Err(self.fail(error));
             }

@@ -80,7 +80,7 @@ pub use element::Element;
 pub use error::{Error, Failure, Waiting};
 pub use group::Group;
 pub use memory::Memory;
-pub use network::{HandedOver, Network, Route, TakenOver};
+pub use network::{HandedOver, Network, Progress, Route, TakenOver};
 pub use operation::Operation;
 pub use plan::Reduction;
 pub use request::{Request, Way};

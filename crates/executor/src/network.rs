@@ -4,6 +4,8 @@
 //! Who carries what a rank sends is mostly that rank itself. A plan may name another rank of the host, next to whose GPU
 //! the NIC is (NCCL's PXN): then the sender makes the FIFO in memory that the other one opens ([`HandedOver`]).
 
+use std::sync::Arc;
+
 use plan::Protocol;
 use shared_memory::fifo::relay::{Inflow, Outflow};
 use shared_memory::fifo::{LowLatency, LowLatency128, Simple};
@@ -76,6 +78,19 @@ impl TakenOver {
     }
 }
 
+/// Carrying in the place of a network's threads, for an engine that waits anyway: it need not wake them then, nor they it.
+pub trait Progress: Send + Sync {
+    /// Carries what can be carried now; answers whether anything went on. From then on the threads leave it to the caller,
+    /// as long as that does not pause for longer than a moment.
+    fn go_on(&self) -> bool;
+
+    /// Leaves it to the threads again. To be called before the caller sleeps.
+    fn let_go(&self);
+
+    /// Sends what was posted; what cannot be sent at once is left to the threads.
+    fn finish(&self);
+}
+
 /// Carries FIFOs between hosts. Nothing here waits for the other rank: connections are made in the background, and what is
 /// sent before they are there waits in the FIFO.
 pub trait Network: Send {
@@ -85,6 +100,11 @@ pub trait Network: Send {
     /// # Errors
     /// There is no thread, memory or descriptor left.
     fn begin(&mut self, bell: Bell) -> Result<Bell, Error>;
+
+    /// By which the engine carries itself what its rank sends and receives; none if only the network's threads can.
+    fn progress(&self) -> Option<Arc<dyn Progress>> {
+        None
+    }
 
     /// The other rank of this host that shall carry what is sent by a route, if the plan names one.
     fn carrier(&self, route: &Route) -> Option<u32>;

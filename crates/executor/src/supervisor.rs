@@ -7,9 +7,13 @@ use shared_memory::{Interrupted, Waiter};
 
 use crate::bootstrap::Bootstrap;
 use crate::error::{Error, Waiting};
+use crate::network::Progress;
 
 /// How long a rank sleeps before it looks whether others are still there.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// How long a rank carries itself what goes between hosts before it sleeps and leaves that to others.
+const DRIVING: Duration = Duration::from_micros(100);
 
 /// Watches over a launch that does not get on.
 pub struct Supervisor<'a> {
@@ -17,6 +21,8 @@ pub struct Supervisor<'a> {
     pub(crate) waiter: &'a Waiter,
     pub(crate) collective: Collective,
     pub(crate) longest: Duration,
+    /// By which what goes between hosts is carried while this rank waits.
+    pub(crate) progress: Option<&'a dyn Progress>,
 }
 
 impl Supervisor<'_> {
@@ -40,6 +46,11 @@ impl Supervisor<'_> {
         poll: &mut dyn FnMut() -> bool,
         waiting: impl Fn() -> Waiting,
     ) -> Result<(), Error> {
+        if let Some(progress) = self.progress
+            && drive(progress, poll)
+        {
+            return Ok(());
+        }
         let mut began = None;
         loop {
             // The first look needs no clock but the one for its own end.
@@ -79,5 +90,23 @@ impl Supervisor<'_> {
             });
         }
         Ok(())
+    }
+}
+
+/// Carries until `poll` answers yes, for some time.
+fn drive(progress: &dyn Progress, poll: &mut dyn FnMut() -> bool) -> bool {
+    let began = Instant::now();
+    loop {
+        let went = progress.go_on();
+        if poll() {
+            return true;
+        }
+        if began.elapsed() > DRIVING {
+            progress.let_go();
+            return false;
+        }
+        if !went {
+            std::thread::yield_now();
+        }
     }
 }

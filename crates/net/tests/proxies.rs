@@ -70,7 +70,7 @@ impl Pipe for Local {
         Ok(count)
     }
 
-    fn socket(&self) -> Option<&TcpStream> {
+    fn socket(&self) -> Option<Arc<TcpStream>> {
         None
     }
 }

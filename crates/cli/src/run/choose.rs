@@ -7,9 +7,6 @@ use plan::program::{Schedule, Transfer};
 
 use super::Spec;
 
-/// Channels between hosts where none are asked for: while one waits for the network, another has something to send.
-const NET_CHANNELS: u16 = 2;
-
 /// The way for a request, within what the command line leaves. All ranks choose the same.
 pub fn choose(
     communicator: &mut Communicator<Cpu>,
@@ -19,22 +16,20 @@ pub fn choose(
 ) -> Result<Way> {
     let (schedule, wanted_transfer) = (spec.schedule()?, spec.transfer()?);
     let place = communicator.neighbourhood()?;
-    let channels = spec
-        .channels
-        .unwrap_or(if place.one_host {
-            profile.channels
-        } else {
-            NET_CHANNELS
-        })
-        .min(place.channels);
+    communicator.set_way(None);
+    let usual = communicator.way(request);
+    let channels = match (spec.channels, &usual) {
+        (Some(channels), _) => channels,
+        // Between hosts it depends on the message.
+        (None, Ok(usual)) if !place.one_host => usual.channels,
+        _ => profile.channels,
+    };
+    let channels = channels.min(place.channels);
     if schedule.is_none() && wanted_transfer.is_none() && spec.protocol.is_none() {
-        communicator.set_way(None);
-        let chosen = communicator.way(request)?;
-        return Ok(Way { channels, ..chosen });
+        return Ok(Way { channels, ..usual? });
     }
     // Of ways of which no time is known, the most like the one that would be taken freely.
-    communicator.set_way(None);
-    let usual = communicator.way(request).ok();
+    let usual = usual.ok();
     let unlike = |way: &Way| {
         usual.map(|usual| {
             (

@@ -2,12 +2,13 @@
 
 use std::io::{ErrorKind, Read};
 use std::net::TcpStream;
+use std::sync::Arc;
 
 use shared_memory::Bell;
 
 /// What belongs to a FIFO of another rank besides its slots.
 pub(crate) struct Served {
-    control: TcpStream,
+    control: Arc<TcpStream>,
     sender: Bell,
     carrier: Bell,
     /// Whether the sender wakes whoever sleeps. Before that nothing is carried.
@@ -18,9 +19,9 @@ pub(crate) struct Served {
 
 impl Served {
     /// With the connection to the sender, which does not block, its bell, and the bell on which sleep is announced.
-    pub const fn new(control: TcpStream, sender: Bell, carrier: Bell) -> Self {
+    pub fn new(control: TcpStream, sender: Bell, carrier: Bell) -> Self {
         Self {
-            control,
+            control: Arc::new(control),
             sender,
             carrier,
             begun: false,
@@ -52,15 +53,15 @@ impl Served {
     }
 
     /// What becomes readable when the sender has something, or ends.
-    pub const fn control(&self) -> &TcpStream {
-        &self.control
+    pub fn control(&self) -> Arc<TcpStream> {
+        Arc::clone(&self.control)
     }
 
     /// Takes what the sender said.
     pub fn look(&mut self) {
         let mut bytes = [0; 512];
         loop {
-            match self.control.read(&mut bytes) {
+            match (&*self.control).read(&mut bytes) {
                 Ok(0) => {
                     self.ended = true;
                     return;

@@ -18,8 +18,8 @@ use shared_memory::fifo::relay::{Inflow, Outflow};
 
 use crate::carrier::Served;
 use crate::hosts::of_service;
+use crate::proxy::Common;
 use crate::proxy::connect::words;
-use crate::proxy::thread::Common;
 use choose::{Loaded, Nic, Says};
 use thread::Driver;
 

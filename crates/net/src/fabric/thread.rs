@@ -18,8 +18,8 @@ use shared_memory::fifo::relay::{Inflow, Outflow};
 
 use super::carry::{CarryError, Incoming, Outgoing, shape};
 use crate::carrier::Served;
+use crate::proxy::Common;
 use crate::proxy::connect::words;
-use crate::proxy::thread::Common;
 
 /// Looks without success before others may have the core, if there are cores to spare.
 const LOOKS: u32 = 200;
@@ -389,10 +389,10 @@ impl Worker {
         let alarm = &self.shared.alarms[self.shared.own];
         let mut fds = vec![PollFd::from_borrowed_fd(alarm.as_fd(), PollFlags::IN)];
         let served = self.outgoing.iter().filter_map(|it| it.served.as_ref());
-        for served in served.filter(|it| !it.has_ended()) {
-            let control = served.control().as_fd();
-            fds.push(PollFd::from_borrowed_fd(control, PollFlags::IN));
-        }
+        let speaking = served.filter(|it| !it.has_ended());
+        let controls: Vec<_> = speaking.map(Served::control).collect();
+        let controls = controls.iter();
+        fds.extend(controls.map(|it| PollFd::from_borrowed_fd(it.as_fd(), PollFlags::IN)));
         let timeout = Timespec::try_from(longest).ok();
         // A signal only ends the sleep early.
         let _ = poll(&mut fds, timeout.as_ref());

@@ -23,7 +23,8 @@ use crate::doorkeeper::Doorkeeper;
 use crate::fabric::{self, Agreed, Fabric, Own};
 use crate::host::Host;
 use crate::ports::{Planned, Ports};
-use crate::proxy::thread::{Proxy, bell};
+use crate::proxy::bell;
+use crate::proxy::thread::Proxy;
 use crate::reach::{Reached, agree, reached};
 use crate::regroup::{Home, Survivor};
 

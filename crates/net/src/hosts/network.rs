@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use bootstrap::PeerInfo;
 use bootstrap::socket::service::Alarm;
-use executor::network::HandedOver;
+use executor::network::{HandedOver, Progress};
 use executor::{Error, Failure, Network, Route, Transport};
 use plan::Protocol;
 use shared_memory::fifo::relay::{Inflow, Outflow};
@@ -16,7 +16,8 @@ use shared_memory::{Alarms, Bell};
 use super::{Hosts, of_service};
 use crate::carrier::{Door, Lent, Refusal, Request, Taken, Woken};
 use crate::proxy::connect::{Hello, words};
-use crate::proxy::thread::{Common, Hand, Proxy, Way};
+use crate::proxy::thread::{Hand, Proxy, Way};
+use crate::proxy::{Common, Wheels};
 
 /// The name under which a rank says where its door is.
 const DOOR: &str = "door of the proxies";
@@ -54,6 +55,12 @@ impl Network for Hosts {
         }
         self.open_door(alarm)?;
         Ok(self.bell.clone())
+    }
+
+    fn progress(&self) -> Option<Arc<dyn Progress>> {
+        // A plug-in's connections belong to its threads.
+        let wheels: Vec<_> = self.proxies.iter().map(Proxy::wheel).collect();
+        (!wheels.is_empty()).then(|| Arc::new(Wheels(wheels)) as _)
     }
 
     fn carrier(&self, route: &Route) -> Option<u32> {

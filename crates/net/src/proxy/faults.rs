@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice};
 use std::net::TcpStream;
+use std::sync::Arc;
 
 use bootstrap::simulation::random::Random;
 
@@ -110,7 +111,7 @@ impl<P: Pipe> Pipe for Faulty<P> {
         self.inner.read(into)
     }
 
-    fn socket(&self) -> Option<&TcpStream> {
+    fn socket(&self) -> Option<Arc<TcpStream>> {
         self.inner.socket()
     }
 }

@@ -2,6 +2,7 @@
 
 use std::io::{self, IoSlice, Read, Write};
 use std::net::TcpStream;
+use std::sync::Arc;
 
 /// A stream of bytes that never waits.
 pub trait Pipe: Send {
@@ -18,19 +19,19 @@ pub trait Pipe: Send {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize>;
 
     /// The socket, for waiting.
-    fn socket(&self) -> Option<&TcpStream>;
+    fn socket(&self) -> Option<Arc<TcpStream>>;
 }
 
-impl Pipe for TcpStream {
+impl Pipe for Arc<TcpStream> {
     fn write(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
-        self.write_vectored(pieces)
+        (&**self).write_vectored(pieces)
     }
 
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        Read::read(self, into)
+        (&**self).read(into)
     }
 
-    fn socket(&self) -> Option<&TcpStream> {
-        Some(self)
+    fn socket(&self) -> Option<Arc<TcpStream>> {
+        Some(Self::clone(self))
     }
 }

@@ -2,23 +2,25 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use bootstrap::socket::service::Alarm;
-use bootstrap::{Failure, Key, Timing};
+use bootstrap::Failure;
 use executor::Route;
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use shared_memory::Bell;
 use shared_memory::fifo::relay::{Inflow, Outflow};
-use shared_memory::{Alarms, Bell, Item, Segment};
 
-use super::carry::{CarryError, Incoming, Outgoing};
+use super::carry::Outgoing;
 use super::connect::{self, words};
+use super::desk::{Common, Early, Proving, Sent, Shared};
 use super::pipe::Pipe;
+use super::wheel::Wheel;
+use super::worker::{Awaited, Worker};
 use crate::carrier::Served;
 
 /// Looks without success before the thread sleeps, if there are cores to spare.
@@ -27,124 +29,17 @@ const LOOKS: u32 = 200;
 /// The longest sleep. Nothing depends on it but the notice that the end has come.
 const LONGEST_SLEEP: Duration = Duration::from_millis(500);
 
+/// After how long without it the thread carries again what the engine carried.
+const HELD_SLEEP: Duration = Duration::from_millis(1);
+
 /// Most connections that are being proved at a time, each by a thread. Further ones are not accepted meanwhile.
 const MOST_UNPROVED: usize = 256;
-
-/// How long the news that a rank is done, or that the job failed, may take.
-const NEWS_TIME: Duration = Duration::from_secs(2);
-
-/// A socket that came and whose FIFO, or whose other sockets, did not yet.
-struct Early {
-    route: Route,
-    socket: u16,
-    sockets: u16,
-    stream: TcpStream,
-}
-
-/// What is sent.
-struct Sent {
-    route: Route,
-    outgoing: Outgoing,
-    /// Of another rank of the host, which handed it over.
-    served: Option<Served>,
-}
-
-#[derive(Default)]
-struct Inbox {
-    outgoing: Vec<Sent>,
-    receiving: Vec<(Route, Box<dyn Inflow>)>,
-    early: Vec<Early>,
-    ending: bool,
-    stopping: bool,
-}
-
-/// What a NIC's thread shares with those who give it work.
-struct Shared {
-    inbox: Mutex<Inbox>,
-    alarms: Arc<[OwnedFd]>,
-    own: usize,
-    key: Key,
-    rank: u32,
-    /// By rank: where it is, in words.
-    places: Arc<[String]>,
-    alarm: Alarm,
-    timing: Timing,
-    drained: Mutex<bool>,
-    /// Connections that came and are being proved.
-    proving: AtomicUsize,
-    /// Connections of other ranks that are carried.
-    serving: AtomicUsize,
-}
-
-impl Shared {
-    fn inbox(&self) -> MutexGuard<'_, Inbox> {
-        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn wake(&self) {
-        // One that cannot count further is readable anyway.
-        let _ = rustix::io::write(&self.alarms[self.own], &1_u64.to_ne_bytes());
-    }
-}
-
-/// A connection that is being proved. Its end wakes the NIC's thread.
-struct Proving(Arc<Shared>);
-
-impl Proving {
-    fn new(shared: &Arc<Shared>) -> Self {
-        shared.proving.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(shared))
-    }
-}
-
-impl Drop for Proving {
-    fn drop(&mut self) {
-        self.0.proving.fetch_sub(1, Ordering::Relaxed);
-        self.0.wake();
-    }
-}
 
 /// A NIC's thread.
 pub struct Proxy {
     shared: Arc<Shared>,
+    worker: Arc<Mutex<Worker>>,
     thread: Option<JoinHandle<()>>,
-}
-
-/// What all NICs' threads of a process have in common.
-pub struct Common {
-    /// What ranks know.
-    pub key: Key,
-    /// The own rank.
-    pub rank: u32,
-    /// By rank: where it is, in words.
-    pub places: Arc<[String]>,
-    /// Whom to tell of failures.
-    pub alarm: Alarm,
-    /// Between two beats of a connection, and without one.
-    pub timing: Timing,
-    /// The bell that is rung when something is to be sent.
-    pub bell: Bell,
-    /// The rank's own bell.
-    pub own_bell: Bell,
-    /// Descriptors by which the threads are woken; one each.
-    pub alarms: Arc<[OwnedFd]>,
-    /// Whether there are cores to spare for looking without pause.
-    pub spare_cores: bool,
-}
-
-/// The bell of the threads of so many NICs, and their descriptors.
-///
-/// # Errors
-/// There is no memory, or no descriptor.
-pub fn bell(nics: usize) -> io::Result<(Bell, Arc<[OwnedFd]>)> {
-    let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-    let alarms: Result<Vec<OwnedFd>, _> = (0..nics).map(|_| eventfd(0, flags)).collect();
-    let alarms: Arc<[OwnedFd]> = alarms?.into();
-    let other = |error: shared_memory::Error| io::Error::other(error.to_string());
-    let segment = Segment::private("bell of the proxies", &[Item::Bell]).map_err(other)?;
-    let bell = segment.bell(0).map_err(other)?;
-    let waking = Alarms::Events(Arc::clone(&alarms));
-    Ok((bell.with_alarms(waking), alarms))
 }
 
 impl Proxy {
@@ -166,11 +61,11 @@ impl Proxy {
             drained: Mutex::new(false),
             proving: AtomicUsize::new(0),
             serving: AtomicUsize::new(0),
+            held: AtomicBool::new(false),
+            helped: AtomicU32::new(0),
         });
-        let mut worker = Worker {
+        let worker = Arc::new(Mutex::new(Worker {
             shared: Arc::clone(&shared),
-            listener,
-            bell: common.bell.clone(),
             own_bell: common.own_bell.clone(),
             outgoing: Vec::new(),
             incoming: Vec::new(),
@@ -178,13 +73,20 @@ impl Proxy {
             early: Vec::new(),
             over: Vec::new(),
             began: Instant::now(),
+        }));
+        let driver = Driver {
+            shared: Arc::clone(&shared),
+            worker: Arc::clone(&worker),
+            listener,
+            bell: common.bell.clone(),
             looks: if common.spare_cores { LOOKS } else { 0 },
         };
         let thread = std::thread::Builder::new()
             .name(format!("proxy of NIC {nic}"))
-            .spawn(move || worker.run())?;
+            .spawn(move || driver.run())?;
         Ok(Self {
             shared,
+            worker,
             thread: Some(thread),
         })
     }
@@ -206,6 +108,11 @@ impl Proxy {
     /// Whether it carries for other ranks.
     pub fn serves(&self) -> bool {
         self.shared.serving.load(Ordering::Acquire) > 0
+    }
+
+    /// By which the engine carries in its place.
+    pub(crate) fn wheel(&self) -> Wheel {
+        Wheel::new(Arc::clone(&self.shared), Arc::clone(&self.worker))
     }
 
     /// From now on posts to a FIFO what comes by a route.
@@ -238,6 +145,11 @@ impl Drop for Proxy {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
+        // An engine may still have the wheel.
+        self.worker
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .close();
     }
 }
 
@@ -265,7 +177,9 @@ impl Hand {
             let what = format!("{place}: {} to {} {ending}", words(route), way.to);
             Failure::new(route.to, what)
         })?;
-        let pipes = streams.into_iter().map(|it| Box::new(it) as Box<dyn Pipe>);
+        let pipes = streams
+            .into_iter()
+            .map(|it| Box::new(Arc::new(it)) as Box<dyn Pipe>);
         let pace = shared.timing.beat;
         let outgoing = Outgoing::new(slots, pipes.collect(), way.checks, pace);
         let mut inbox = shared.inbox();
@@ -299,54 +213,39 @@ pub struct Way {
     pub longest: Duration,
 }
 
-struct Worker {
+/// What the thread does.
+struct Driver {
     shared: Arc<Shared>,
+    worker: Arc<Mutex<Worker>>,
     listener: TcpListener,
     bell: Bell,
-    own_bell: Bell,
-    outgoing: Vec<Sent>,
-    incoming: Vec<(Route, Incoming)>,
-    receiving: BTreeMap<Route, Box<dyn Inflow>>,
-    early: Vec<Early>,
-    /// Connections that are over for no reason of their own: the rank at their other end, how, and when.
-    over: Vec<(Route, u32, CarryError, Instant)>,
-    began: Instant,
     looks: u32,
 }
 
-impl Sent {
-    /// Whether anything can still come: the rank that handed it over is there, or left something.
-    fn is_awaited(&mut self) -> bool {
-        let ended = self.served.as_ref().is_some_and(Served::has_ended);
-        !(ended && self.outgoing.is_empty())
-    }
-
-    fn go_on(&mut self, now: Duration) -> Result<usize, CarryError> {
-        let Some(served) = &mut self.served else {
-            return self.outgoing.go_on(now);
-        };
-        if !served.has_begun() {
-            return Ok(0);
-        }
-        let slots = self.outgoing.go_on(now)?;
-        if slots > 0 {
-            served.ring();
-        }
-        Ok(slots)
-    }
-}
-
-impl Worker {
-    fn run(&mut self) {
+impl Driver {
+    fn run(&self) {
         let mut looks = 0;
+        let mut helped = self.shared.helped.load(Ordering::Relaxed);
         loop {
-            let ending = self.take_inbox();
-            let Some(ending) = ending else { return };
-            if self.go_on() {
+            let mut worker = self.worker.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some(ending) = worker.take_inbox() else {
+                return;
+            };
+            if self.shared.held.load(Ordering::Acquire) && !ending {
+                let now = self.shared.helped.load(Ordering::Relaxed);
+                if now != helped {
+                    helped = now;
+                    self.sleep_while_held(worker);
+                    continue;
+                }
+                // The engine does something else now.
+                self.shared.held.store(false, Ordering::Release);
+            }
+            if worker.go_on() {
                 looks = 0;
                 continue;
             }
-            if ending && self.outgoing.iter_mut().all(|it| it.outgoing.is_empty()) {
+            if ending && worker.is_drained() {
                 *self
                     .shared
                     .drained
@@ -358,169 +257,70 @@ impl Worker {
                 std::hint::spin_loop();
                 continue;
             }
-            let served = self.outgoing.iter().filter_map(|it| it.served.as_ref());
-            self.bell.announce_sleep(served.filter_map(Served::bell));
-            if self.go_on() {
+            self.bell
+                .announce_sleep(worker.served().filter_map(Served::bell));
+            if worker.go_on() {
                 looks = 0;
             } else {
-                self.sleep();
+                let awaited = worker.awaited();
+                // Whoever takes the worker from now on wakes this thread.
+                drop(worker);
+                self.sleep(&awaited, LONGEST_SLEEP);
+                let worker = &mut self.worker.lock().unwrap_or_else(PoisonError::into_inner);
+                worker.look_at_served();
             }
             self.bell.announce_waking();
         }
     }
 
-    /// Takes new work; answers whether everything is to be sent now, or nothing if it is the end.
-    fn take_inbox(&mut self) -> Option<bool> {
-        let mut inbox = self.shared.inbox();
-        if inbox.stopping {
-            return None;
-        }
-        let new = !inbox.receiving.is_empty() || !inbox.early.is_empty();
-        self.outgoing.append(&mut inbox.outgoing);
-        self.receiving.extend(inbox.receiving.drain(..));
-        self.early.append(&mut inbox.early);
-        let ending = inbox.ending;
-        drop(inbox);
-        if new {
-            self.match_early();
-        }
-        Some(ending)
-    }
-
-    /// Joins sockets that came with the FIFOs that they are about.
-    fn match_early(&mut self) {
-        let routes: Vec<Route> = self.receiving.keys().copied().collect();
-        for route in routes {
-            let of = |it: &&Early| it.route == route;
-            let Some(sockets) = self.early.iter().find(of).map(|it| it.sockets) else {
-                continue;
-            };
-            if self.early.iter().filter(of).count() < usize::from(sockets) {
-                continue;
+    /// The engine carries what is this rank's own. Other ranks wake this thread.
+    fn sleep_while_held(&self, mut worker: MutexGuard<'_, Worker>) {
+        let serves = worker.serves();
+        if serves {
+            for bell in worker.served().filter_map(Served::bell) {
+                bell.announce_sleep(std::iter::empty());
             }
-            let (mut own, others): (Vec<Early>, Vec<Early>) = std::mem::take(&mut self.early)
-                .into_iter()
-                .partition(|it| it.route == route);
-            self.early = others;
-            own.sort_by_key(|it| it.socket);
-            let pipes = own
-                .into_iter()
-                .map(|it| Box::new(it.stream) as Box<dyn Pipe>);
-            if let Some(slots) = self.receiving.remove(&route) {
-                let silence = self.shared.timing.silence;
-                let incoming = Incoming::new(slots, pipes.collect(), silence);
-                self.incoming.push((route, incoming));
+            if worker.go_on() {
+                return;
             }
         }
-    }
-
-    /// Everything goes on as far as it can; answers whether anything did.
-    fn go_on(&mut self) -> bool {
-        let mut went = false;
-        let mut over: Vec<(Route, u32, CarryError)> = Vec::new();
-        let mut on = |route: Route, peer: u32, result: Result<usize, CarryError>| {
-            let error = match result {
-                Ok(slots) => {
-                    went |= slots > 0;
-                    return true;
-                }
-                Err(error) => error,
-            };
-            over.push((route, peer, error));
-            false
+        let awaited = match serves {
+            true => worker.awaited_for_served(),
+            false => Awaited::default(),
         };
-        let now = self.began.elapsed();
-        let serving = &self.shared.serving;
-        self.outgoing.retain_mut(|it| {
-            let stays = it.is_awaited() && on(it.route, it.route.to, it.go_on(now));
-            if !stays && it.served.is_some() {
-                serving.fetch_sub(1, Ordering::AcqRel);
-            }
-            stays
-        });
-        self.incoming
-            .retain_mut(|(route, it)| on(*route, route.from, it.go_on(now)));
-        if went {
-            self.own_bell.ring();
+        drop(worker);
+        self.sleep(&awaited, HELD_SLEEP);
+        if serves {
+            let worker = &mut self.worker.lock().unwrap_or_else(PoisonError::into_inner);
+            worker.look_at_served();
         }
-        for (route, peer, error) in over {
-            if matches!(error, CarryError::Altered(_) | CarryError::Oversized { .. }) {
-                self.tell(&route, peer, &error);
-            } else {
-                // A rank closes its connections when it is done, and when it gave up because of another. The news of
-                // either may come a little later than the end of the connections. One that is stopped is silent in the
-                // ring too, which tells more.
-                self.over.push((route, peer, error, Instant::now()));
-            }
-        }
-        let late = |it: &mut (_, _, _, Instant)| it.3.elapsed() >= NEWS_TIME;
-        let untold: Vec<_> = self.over.extract_if(.., late).collect();
-        for (route, peer, error, _) in untold {
-            self.tell(&route, peer, &error);
-        }
-        went
     }
 
-    /// Makes the job fail, unless the other rank was to end anyway.
-    fn tell(&self, route: &Route, peer: u32, error: &CarryError) {
-        if self.shared.alarm.is_expected(peer) {
-            return;
-        }
-        let place = &self.shared.places[peer as usize];
-        let own = &self.shared.places[self.shared.rank as usize];
-        let carried = match route.from == self.shared.rank || route.to == self.shared.rank {
-            true => format!("with {own}"),
-            false => format!("which {own} carries"),
-        };
-        let what = format!("{place}: {} {carried} {error}", words(route));
-        self.shared.alarm.fail(Failure::new(peer, what));
-        self.own_bell.ring();
-    }
-
-    fn sleep(&mut self) {
+    fn sleep(&self, awaited: &Awaited, longest: Duration) {
+        let alarm = &self.shared.alarms[self.shared.own];
         let knocks = if self.may_accept() {
             PollFlags::IN
         } else {
             PollFlags::empty()
         };
         let mut fds = vec![
-            PollFd::from_borrowed_fd(self.shared.alarms[self.shared.own].as_fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(alarm.as_fd(), PollFlags::IN),
             PollFd::from_borrowed_fd(self.listener.as_fd(), knocks),
         ];
-        let speaking = |it: &&Served| !it.has_ended();
-        let served = self.outgoing.iter().filter_map(|it| it.served.as_ref());
-        for served in served.filter(speaking) {
-            let control = served.control().as_fd();
-            fds.push(PollFd::from_borrowed_fd(control, PollFlags::IN));
+        for (sockets, flags) in [
+            (&awaited.readable, PollFlags::IN),
+            (&awaited.writable, PollFlags::OUT),
+        ] {
+            let sockets = sockets.iter();
+            fds.extend(sockets.map(|it| PollFd::from_borrowed_fd(it.as_fd(), flags)));
         }
-        for Sent { outgoing, .. } in &self.outgoing {
-            for (pipe, full) in outgoing.pipes().iter().zip(&outgoing.full) {
-                if let Some(socket) = pipe.socket().filter(|_| *full) {
-                    fds.push(PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::OUT));
-                }
-            }
-        }
-        for (_, incoming) in &self.incoming {
-            for (pipe, wanted) in incoming.pipes().iter().zip(&incoming.wanted) {
-                if let Some(socket) = pipe.socket().filter(|_| *wanted) {
-                    fds.push(PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::IN));
-                }
-            }
-        }
-        let timeout = Timespec::try_from(LONGEST_SLEEP).ok();
+        let timeout = Timespec::try_from(longest).ok();
         // A signal only ends the sleep early.
         let _ = poll(&mut fds, timeout.as_ref());
         let called = !fds[0].revents().is_empty();
         let knocked = !fds[1].revents().is_empty();
-        // They stay readable until what was said is taken.
-        let said: Vec<bool> = fds[2..].iter().map(|it| !it.revents().is_empty()).collect();
-        let served = self.outgoing.iter_mut().filter_map(|it| it.served.as_mut());
-        let served = served.filter(|it| !it.has_ended());
-        for (served, _) in served.zip(said).filter(|(_, said)| *said) {
-            served.look();
-        }
         if called {
-            let _ = rustix::io::read(&self.shared.alarms[self.shared.own], &mut [0; 8]);
+            let _ = rustix::io::read(alarm, &mut [0; 8]);
         }
         if knocked {
             self.accept();
