@@ -70,6 +70,16 @@ impl Supervisor<'_> {
         }
     }
 
+    /// Carries what can be carried between hosts now, for a backend that waits by itself; `false` if only the network's
+    /// threads can.
+    pub fn carry(&self) -> bool {
+        let Some(progress) = self.progress else {
+            return false;
+        };
+        progress.go_on();
+        true
+    }
+
     /// Looks once whether a wait that began `since` then should go on.
     ///
     /// # Errors

@@ -452,6 +452,20 @@ impl Bootstrap for Hosts {
         })
     }
 
+    fn exchange(
+        &mut self,
+        _name: &str,
+        text: String,
+        longest: Duration,
+    ) -> Result<Vec<String>, Error> {
+        let all = self.service()?.exchange(text.into_bytes(), longest);
+        let all = all.map_err(|error| of_service(self.rank, error))?;
+        let texts = all
+            .iter()
+            .map(|it| String::from_utf8_lossy(it).into_owned());
+        Ok(texts.collect())
+    }
+
     fn fail(&mut self, failure: &Failure) {
         if let Some(service) = &self.service {
             service.fail(bootstrap::Failure::new(failure.rank, failure.what.clone()));
