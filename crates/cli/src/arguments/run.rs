@@ -28,7 +28,8 @@ Examples:
   topo run all-reduce --rank 0 --world 2 --rendezvous file:/shared/job    one of two ranks, by hand
 
 Collectives: all-reduce all-gather reduce-scatter broadcast reduce all-to-all gather scatter send-recv.
-Algorithms: ring tree reduce-broadcast halving-doubling mesh two-phase-mesh bruck recursive-doubling recursive-halving.
+Algorithms: ring tree reduce-broadcast halving-doubling mesh two-phase-mesh bruck recursive-doubling recursive-halving
+nvls.
 Sizes are those of nccl-tests: of the larger side where a collective gathers or scatters. Bandwidths are theirs too.
 Exit status: 0 when all elements are right, 1 when some are wrong, 2 when something failed.";
 
