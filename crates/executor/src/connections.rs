@@ -60,7 +60,7 @@ pub struct Connections {
     /// How others of the host open that.
     base: String,
     /// The bell of those that carry slots to other hosts for this rank and are its own.
-    carriers: Option<Bell>,
+    pub(crate) carriers: Option<Bell>,
     /// By which this rank carries in their place while it waits.
     progress: Option<Arc<dyn Progress>>,
     /// Of ranks on other hosts: the ranks of this one that carry what is sent there, itself among them.
@@ -218,13 +218,6 @@ impl Connections {
         let board = own.board(1).map_err(|source| self.memory(source))?;
         self.boards.push(board);
         Ok(())
-    }
-
-    /// Wakes what carries for this rank to other hosts: for backends with FIFOs of their own, whose kernels wake nobody.
-    pub fn ring_carriers(&self) {
-        if let Some(bell) = &self.carriers {
-            bell.ring();
-        }
     }
 
     fn no_network(&self) -> Error {
