@@ -247,7 +247,7 @@ impl Profile {
         let bytes = request.bytes(place.ranks);
         if !place.one_host {
             // What was measured between ranks of one host says nothing of a network.
-            return Some(between_hosts(request, bytes, place));
+            return Some(between_hosts(request, bytes));
         }
         let can = |estimate: &Estimate<Way>| serves(request, &estimate.way, place.ranks);
         let estimates = model.estimates(request.collective, bytes).into_iter();
@@ -332,12 +332,12 @@ fn fallback(request: &Request, bytes: u64) -> Way {
 /// Messages between hosts up to so many bytes go by LL, which tells nobody that a slot was posted.
 const MOST_FAR_LL: u64 = 2 << 10;
 
-/// Messages between hosts up to so many bytes go to all ranks at once, over one connection each: a second one costs two
-/// calls of the kernel more. Longer ones go round, over two: while one waits, the other has something to send.
+/// Messages between hosts up to so many bytes go to all ranks at once. Longer ones go round.
 const MOST_FAR_MESH: u64 = 64 << 10;
 
-/// The way between hosts. By these limits all-reduce of two hosts over TCP was fastest, as far as that was measured.
-fn between_hosts(request: &Request, bytes: u64, place: Neighbourhood) -> Way {
+/// The way between hosts. By these limits all-reduce of two hosts over TCP was fastest, as far as that was measured; over one
+/// channel, for each connection more costs calls of the kernel.
+fn between_hosts(request: &Request, bytes: u64) -> Way {
     let short = bytes <= MOST_FAR_MESH;
     let rings = Schedule::Ring.serves(request.collective, Transfer::Fifo);
     Way {
@@ -350,7 +350,7 @@ fn between_hosts(request: &Request, bytes: u64, place: Neighbourhood) -> Way {
             true => Protocol::Ll,
             false => Protocol::Simple,
         },
-        channels: if short { 1 } else { place.channels.min(2) },
+        channels: 1,
         piece_bytes: 0,
     }
 }

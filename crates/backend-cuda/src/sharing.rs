@@ -20,6 +20,9 @@ use crate::error::{Driver, words};
 use crate::launch::lock;
 use crate::memory::{Block, Foreign, MemoryKind, Plain, Virtual};
 
+/// The driver takes memory from the device in blocks of this size, of which several small allocations are parts.
+const IPC_BLOCK_BYTES: u64 = 2 << 20;
+
 /// What this process and others know of each other's memory.
 #[derive(Debug, Default)]
 pub(crate) struct Sharing {
@@ -113,7 +116,8 @@ impl Sharing {
         bytes: u64,
     ) -> Result<(Block, u64), String> {
         if kind == MemoryKind::Ipc {
-            let plain = Plain::new(device, bytes)?;
+            // Handles are of such blocks: what else lay in one would be opened, too.
+            let plain = Plain::new(device, bytes.next_multiple_of(IPC_BLOCK_BYTES))?;
             let address = plain.address;
             return Ok((Block::Plain(plain), address));
         }

@@ -62,7 +62,7 @@ pub struct Connections {
     /// The bell of those that carry slots to other hosts for this rank and are its own.
     carriers: Option<Bell>,
     /// By which this rank carries in their place while it waits.
-    pub(crate) progress: Option<Arc<dyn Progress>>,
+    progress: Option<Arc<dyn Progress>>,
     /// Of ranks on other hosts: the ranks of this one that carry what is sent there, itself among them.
     carried: FxHashMap<u32, Vec<u32>>,
     rank: u32,
@@ -120,6 +120,9 @@ pub struct Wiring {
     /// Places of the signals that are given.
     pub notifies: Vec<usize>,
 }
+
+/// Longer messages between hosts are left to those that have cores of their own, bytes.
+const MOST_CARRIED: u64 = 64 << 10;
 
 /// What every rank offers at first: its bell and its board.
 const BASE: [Item; 2] = [Item::Bell, Item::Board { entries: 2 }];
@@ -239,6 +242,17 @@ impl Connections {
     /// Whether any rank is reached so.
     pub fn any_by(&self, transport: Transport) -> bool {
         self.transports.contains(&transport)
+    }
+
+    /// By which this rank carries itself what goes between hosts in a launch of so many bytes; none if it leaves that to
+    /// others, who do it while this rank reduces.
+    pub(crate) fn progress_of(&self, bytes: u64) -> Option<Arc<dyn Progress>> {
+        let progress = self.progress.as_ref()?;
+        if bytes <= MOST_CARRIED || progress.is_alone() {
+            return Some(Arc::clone(progress));
+        }
+        progress.let_go();
+        None
     }
 
     fn is_far(&self, end: &End) -> bool {
@@ -435,7 +449,7 @@ impl Connections {
         let place = &mut self.bells[peer as usize];
         *place = match carriers.is_empty() {
             true => bell,
-            false => place.clone().with(bell),
+            false => place.clone().with(Arc::new(bell)),
         };
         carriers.push(carrier);
     }

@@ -142,7 +142,8 @@ impl<B: Backend> Engine<B> {
             return Err(self.broken());
         }
         let own = &mut self.own;
-        let progress = own.connections.progress.clone();
+        let bytes = request.bytes(own.bootstrap.ranks());
+        let progress = own.connections.progress_of(bytes);
         let prepared = &mut self.prepared[at];
         let scratch = own.registered.scratch();
         self.launches += 1;
@@ -198,6 +199,9 @@ impl<B: Backend> Engine<B> {
         }
         // Transfers between the same ranks share their FIFOs, so they keep their order: the first of each pair of ranks
         // run together, then the second, and so on. Both ends count alike, so no end waits for what the other runs later.
+        let ranks = self.own.bootstrap.ranks();
+        let bytes = transfers.iter().map(|(request, _)| request.bytes(ranks));
+        let bytes = bytes.sum();
         let mut rounds: Vec<Vec<Grouped<'_>>> = Vec::new();
         for (request, memory) in transfers {
             let place = self.find(&request)?;
@@ -227,7 +231,7 @@ impl<B: Backend> Engine<B> {
                 }
             }
             let own = &mut self.own;
-            let progress = own.connections.progress.clone();
+            let progress = own.connections.progress_of(bytes);
             let mut surroundings = Surroundings {
                 connections: &mut own.connections,
                 registered: &own.registered,

@@ -89,6 +89,9 @@ pub trait Progress: Send + Sync {
 
     /// Sends what was posted; what cannot be sent at once is left to the threads.
     fn finish(&self);
+
+    /// Whether the threads have no cores of their own, so that nothing is won by leaving long messages to them.
+    fn is_alone(&self) -> bool;
 }
 
 /// Carries FIFOs between hosts. Nothing here waits for the other rank: connections are made in the background, and what is

@@ -12,7 +12,7 @@ use crate::network::Progress;
 /// How long a rank sleeps before it looks whether others are still there.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// How long a rank carries itself what goes between hosts before it sleeps and leaves that to others.
+/// How long a rank looks for what goes between hosts, in vain, before it sleeps and leaves that to others.
 const DRIVING: Duration = Duration::from_micros(100);
 
 /// Watches over a launch that does not get on.
@@ -70,6 +70,16 @@ impl Supervisor<'_> {
         }
     }
 
+    /// Carries what can be carried between hosts now, for a backend that waits by itself; `false` if only the network's
+    /// threads can.
+    pub fn carry(&self) -> bool {
+        let Some(progress) = self.progress else {
+            return false;
+        };
+        progress.go_on();
+        true
+    }
+
     /// Looks once whether a wait that began `since` then should go on.
     ///
     /// # Errors
@@ -93,19 +103,20 @@ impl Supervisor<'_> {
     }
 }
 
-/// Carries until `poll` answers yes, for some time.
+/// Carries until `poll` answers yes, or nothing goes on for some time.
 fn drive(progress: &dyn Progress, poll: &mut dyn FnMut() -> bool) -> bool {
-    let began = Instant::now();
+    let mut since = Instant::now();
     loop {
         let went = progress.go_on();
         if poll() {
             return true;
         }
-        if began.elapsed() > DRIVING {
+        if went {
+            since = Instant::now();
+        } else if since.elapsed() > DRIVING {
             progress.let_go();
             return false;
-        }
-        if !went {
+        } else {
             std::thread::yield_now();
         }
     }

@@ -277,8 +277,8 @@ impl<M: Machine> Kernels<M> {
             }
             looks += 1;
             let outcome = if foreign.waits() {
-                // Kernels do not wake whoever carries what they send, so this does.
-                if carried {
+                // Kernels do not wake whoever carries what they send, so this does, or carries it.
+                if carried && !surroundings.supervisor.carry() {
                     surroundings.connections.ring_carriers();
                 }
                 if looks > surroundings.spins {

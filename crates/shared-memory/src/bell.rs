@@ -37,9 +37,36 @@ pub struct Bell {
     /// What is written to instead of waking a sleeper, if the owner sleeps on descriptors.
     #[cfg(not(loom))]
     alarms: Option<Alarms>,
-    /// Another bell that is rung with this one.
+    /// What else is rung with this one.
     #[cfg(not(loom))]
-    also: Option<Arc<Self>>,
+    also: Option<Arc<dyn Ring>>,
+}
+
+/// What can be rung with a bell.
+#[cfg(not(loom))]
+pub trait Ring: std::fmt::Debug + Send + Sync {
+    /// Something was given.
+    fn ring(&self);
+}
+
+/// One after the other.
+#[cfg(not(loom))]
+#[derive(Debug)]
+struct Both(Arc<dyn Ring>, Arc<dyn Ring>);
+
+#[cfg(not(loom))]
+impl Ring for Both {
+    fn ring(&self) {
+        self.0.ring();
+        self.1.ring();
+    }
+}
+
+#[cfg(not(loom))]
+impl Ring for Bell {
+    fn ring(&self) {
+        Self::ring(self);
+    }
 }
 
 impl Bell {
@@ -63,17 +90,15 @@ impl Bell {
         Self { alarms, ..self }
     }
 
-    /// Rings another bell with this one.
+    /// Rings something else with this one.
     #[cfg(not(loom))]
-    pub fn with(self, other: Self) -> Self {
+    pub fn with(self, other: Arc<dyn Ring>) -> Self {
         let also = match self.also {
-            Some(also) => Self::clone(&also).with(other),
+            Some(also) => Arc::new(Both(also, other)),
             None => other,
         };
-        Self {
-            also: Some(Arc::new(also)),
-            ..self
-        }
+        let also = Some(also);
+        Self { also, ..self }
     }
 
     /// Says that its owner, which has other bells too, is about to sleep on its descriptors. After that it must look once

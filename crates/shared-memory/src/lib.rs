@@ -50,6 +50,8 @@ pub use alarms::Alarms;
 #[cfg(not(loom))]
 pub use arena::{Arena, ArenaBuffer};
 pub use bell::Bell;
+#[cfg(not(loom))]
+pub use bell::Ring;
 pub use board::{Board, Descriptor, Place};
 pub use error::Error;
 pub use fifo::Protocol;

@@ -72,6 +72,23 @@ pub trait Bootstrap: Send {
     /// It does not within the time, or it failed or left.
     fn fetch(&mut self, from: u32, name: &str, longest: Duration) -> Result<Offer, Error>;
 
+    /// What all ranks say under a name, in rank order, when all have said it. All call it together, in the same order of names.
+    ///
+    /// # Errors
+    /// Some do not within the time, or failed or left.
+    fn exchange(
+        &mut self,
+        name: &str,
+        text: String,
+        longest: Duration,
+    ) -> Result<Vec<String>, Error> {
+        let segment = None;
+        self.publish(name, Offer { text, segment })?;
+        (0..self.ranks())
+            .map(|peer| Ok(self.fetch(peer, name, longest)?.text))
+            .collect()
+    }
+
     /// Tells all others that this rank failed, so that they give up.
     fn fail(&mut self, failure: &Failure);
 

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use executor::Transport;
-use executor::bootstrap::{Bootstrap, Offer};
+use executor::bootstrap::Bootstrap;
 use executor::error::Error;
 
 use crate::entry::Kernel;
@@ -122,11 +122,8 @@ pub(crate) fn meet<M: Machine>(
     if local.iter().all(|local| *local) {
         return Ok(in_one_process(fleet, rank, bootstrap.ranks(), resident));
     }
-    let offer = |text: String| Offer {
-        // Offers are lines.
-        text: text.replace('\n', " "),
-        segment: None,
-    };
+    // Offers are lines.
+    let line = |text: String| text.replace('\n', " ");
     let trial = match fleet.options.p2p {
         true => make_trial(fleet, rank),
         false => Err(disabled()),
@@ -139,11 +136,10 @@ pub(crate) fn meet<M: Machine>(
             Err(why) => Err(why.clone()),
         },
     };
-    bootstrap.publish("device/is", offer(told.text()))?;
+    let all_told = bootstrap.exchange("device/is", line(told.text()), longest)?;
     let mut infos = Vec::new();
-    for peer in all.clone() {
-        let text = bootstrap.fetch(peer, "device/is", longest)?.text;
-        infos.push(Told::parse(&text).ok_or_else(|| {
+    for (peer, text) in (0_u32..).zip(&all_told) {
+        infos.push(Told::parse(text).ok_or_else(|| {
             failed(format!(
                 "rank {peer} speaks of its device in an unknown form"
             ))
@@ -167,10 +163,9 @@ pub(crate) fn meet<M: Machine>(
         .iter()
         .map(|(peer, why)| format!("{peer}{BETWEEN}{why}"));
     let tried = lines.collect::<Vec<_>>().join(&BETWEEN.to_string());
-    bootstrap.publish("device/tried", offer(format!("tried{BETWEEN}{tried}")))?;
+    let tried = line(format!("tried{BETWEEN}{tried}"));
     let mut of_all: Vec<Vec<(u32, String)>> = Vec::new();
-    for peer in all.clone() {
-        let text = bootstrap.fetch(peer, "device/tried", longest)?.text;
+    for text in bootstrap.exchange("device/tried", tried, longest)? {
         let mut words = text.split(BETWEEN).skip(1);
         let mut theirs = Vec::new();
         while let (Some(other), Some(why)) = (words.next(), words.next()) {

@@ -23,8 +23,8 @@ use crate::doorkeeper::Doorkeeper;
 use crate::fabric::{self, Agreed, Fabric, Own};
 use crate::host::Host;
 use crate::ports::{Planned, Ports};
-use crate::proxy::bell;
 use crate::proxy::thread::Proxy;
+use crate::proxy::{Wheels, bell};
 use crate::reach::{Reached, agree, reached};
 use crate::regroup::{Home, Survivor};
 
@@ -86,6 +86,8 @@ pub struct Hosts {
     spare_cores: bool,
     /// Before the service, for what was posted is sent before this rank says that it is done.
     proxies: Vec<Proxy>,
+    /// By which the engine carries in their place. A plug-in's connections belong to its threads.
+    wheels: Option<Arc<Wheels>>,
     /// What carries instead of proxies, likewise before the service.
     fabric: Option<Fabric>,
     service: Option<Service>,
@@ -264,6 +266,7 @@ impl Hosts {
             members,
             spare_cores: threads <= cores,
             proxies: Vec::new(),
+            wheels: None,
             fabric,
             service: Some(service),
             listeners,
@@ -450,6 +453,20 @@ impl Bootstrap for Hosts {
             text: String::from_utf8_lossy(&value).into_owned(),
             segment: None,
         })
+    }
+
+    fn exchange(
+        &mut self,
+        _name: &str,
+        text: String,
+        longest: Duration,
+    ) -> Result<Vec<String>, Error> {
+        let all = self.service()?.exchange(text.into_bytes(), longest);
+        let all = all.map_err(|error| of_service(self.rank, error))?;
+        let texts = all
+            .iter()
+            .map(|it| String::from_utf8_lossy(it).into_owned());
+        Ok(texts.collect())
     }
 
     fn fail(&mut self, failure: &Failure) {

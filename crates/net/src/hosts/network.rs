@@ -53,14 +53,17 @@ impl Network for Hosts {
                 self.broken(format!("the proxy of NIC {nic} cannot be started: {error}"))
             })?);
         }
+        let wheels = Arc::new(Wheels {
+            wheels: self.proxies.iter().map(Proxy::wheel).collect(),
+            spare_cores: self.spare_cores,
+        });
+        self.wheels = Some(Arc::clone(&wheels));
         self.open_door(alarm)?;
-        Ok(self.bell.clone())
+        Ok(self.bell.clone().with(wheels))
     }
 
     fn progress(&self) -> Option<Arc<dyn Progress>> {
-        // A plug-in's connections belong to its threads.
-        let wheels: Vec<_> = self.proxies.iter().map(Proxy::wheel).collect();
-        (!wheels.is_empty()).then(|| Arc::new(Wheels(wheels)) as _)
+        Some(self.wheels.clone()? as _)
     }
 
     fn carrier(&self, route: &Route) -> Option<u32> {

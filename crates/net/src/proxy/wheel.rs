@@ -5,10 +5,12 @@
 //! still does, and at what it carries for other ranks when those wake it. The engine gives the wheel back when it goes to sleep, or when it leaves something behind that was not
 //! sent.
 
+use std::fmt;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, TryLockError};
 
 use executor::network::Progress;
+use shared_memory::Ring;
 
 use super::desk::Shared;
 use super::worker::Worker;
@@ -49,14 +51,18 @@ impl Wheel {
         went
     }
 
+    fn is_held(&self) -> bool {
+        self.shared.held.load(Ordering::Relaxed)
+    }
+
     fn let_go(&self) {
-        if self.shared.held.swap(false, Ordering::AcqRel) {
+        if self.is_held() && self.shared.held.swap(false, Ordering::AcqRel) {
             self.shared.wake();
         }
     }
 
     fn finish(&self) {
-        if !self.shared.held.load(Ordering::Acquire) {
+        if !self.is_held() {
             return;
         }
         let drained = self.with(|worker| {
@@ -70,22 +76,47 @@ impl Wheel {
 }
 
 /// The wheels of all NICs of a rank.
-pub(crate) struct Wheels(pub Vec<Wheel>);
+pub(crate) struct Wheels {
+    pub wheels: Vec<Wheel>,
+    /// Whether the NICs' threads have cores of their own.
+    pub spare_cores: bool,
+}
 
 impl Progress for Wheels {
     fn go_on(&self) -> bool {
-        self.0.iter().fold(false, |went, it| it.go_on() || went)
+        let wheels = self.wheels.iter();
+        wheels.fold(false, |went, it| it.go_on() || went)
     }
 
     fn let_go(&self) {
-        for wheel in &self.0 {
+        for wheel in &self.wheels {
             wheel.let_go();
         }
     }
 
     fn finish(&self) {
-        for wheel in &self.0 {
+        for wheel in &self.wheels {
             wheel.finish();
         }
+    }
+
+    fn is_alone(&self) -> bool {
+        !self.spare_cores
+    }
+}
+
+impl Ring for Wheels {
+    /// The threads are not woken while the engine has the wheel. What was posted goes out while it is in the caches.
+    fn ring(&self) {
+        let held = self.wheels.iter().filter(|it| it.is_held());
+        for wheel in held {
+            wheel.go_on();
+        }
+    }
+}
+
+impl fmt::Debug for Wheels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Wheels").finish_non_exhaustive()
     }
 }
