@@ -18,6 +18,9 @@ constexpr u32 SLOTS = 8;
 // Most sources, and most destinations, waits and notifies, of a step.
 constexpr u32 MOST_OPERANDS = 4;
 
+// Most blocks that carry out a lane together.
+constexpr u32 MOST_SHARES = 4;
+
 // Parts that fit into the arguments of a launch; more of them lie in device memory.
 constexpr u32 MOST_PARTS = 36;
 
@@ -25,9 +28,10 @@ enum Protocol : u32 { LL = 0, LL128 = 1, SIMPLE = 2 };
 
 enum Operation : u32 { SUM = 0, PRODUCT = 1, MINIMUM = 2, MAXIMUM = 3 };
 
-enum OperandKind : u32 { NOTHING = 0, LOCAL = 1, PEER = 2, FIFO = 3 };
+enum OperandKind : u32 { NOTHING = 0, LOCAL = 1, PEER = 2, FIFO = 3, EVERYWHERE = 4 };
 
-// One end of a FIFO or of a signal. Only one block of a launch uses it; it outlives launches.
+// One end of a FIFO or of a signal. Only one block of a launch uses it; it outlives launches. Where several blocks carry out
+// a lane, an end of a signal is as many of these in a row, and what is counted is as many words.
 struct End {
   u8* slots;          // of a FIFO: its first slot
   u64 stride;         // bytes from one slot to the next
@@ -35,6 +39,7 @@ struct End {
   u64* mine;          // where this end's count is told
   u64 step;           // this end's count
   u64 seen;           // the last that was seen of theirs
+  u64* lengths;       // of a FIFO that the host carries away, where this end says how long each slot is; else null
 };
 
 // Where the buffers of a rank are during a launch that lets peers access them.
@@ -46,7 +51,7 @@ struct Board {
 struct Operand {
   u32 kind;           // OperandKind
   u32 buffer;         // 0 input, 1 output, 2 scratch
-  u64 place;          // of a FIFO its End, of a peer its Board
+  u64 place;          // of a FIFO its End, of a peer its Board, of a multicast the address that stands for all scratch
   u64 offset;         // bytes from the start of the buffer
   u64 stride;         // bytes further per turn
 };
@@ -60,7 +65,7 @@ struct Step {
   u8 finish;          // whether the result is divided by `divisor`
   u8 pre_multiply;    // bit i: source i is multiplied by the scalar
   u8 reaches;         // whether an operand is a peer's
-  u8 padding;
+  u8 multicast;       // 1: from all ranks, 2: to all ranks, 4: other steps of the program do so
   Operand operands[2 * MOST_OPERANDS];  // sources, then destinations
   End* waits[MOST_OPERANDS];
   End* notifies[MOST_OPERANDS];
@@ -85,14 +90,17 @@ struct Part {
   Board* board;       // own; null if no peer accesses this rank's buffers
   u64 launch;         // number of the launch on the boards
   u64 scalar;         // an element in the low bytes
-  u64* profile;       // two times per lane, ns; null if nobody asks
+  u64* profile;       // two times per block, ns; null if nobody asks
+  u64 window;         // what is taken from the addresses on the board: where the memory begins that other processes map
   u32 lane_count;
   u32 protocol;
   u32 operation;
   u32 divisor;
+  u32 shares;         // blocks that carry out each lane together; 1 if it uses FIFOs
+  u32 padding;
 };
 
-// The arguments of a kernel. Blocks are dealt to the parts in order, one per lane.
+// The arguments of a kernel. Blocks are dealt to the parts in order, one for each share of each lane.
 struct Launch {
   const Part* more;   // all parts, if they are not in `parts`
   const u32* abort;   // not 0: give up

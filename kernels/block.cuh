@@ -27,14 +27,20 @@ constexpr u32 FREE = 5;
 // Looks at memory between two looks whether to give up.
 constexpr u32 LOOKS = 4096;
 
+// Most words that are told after a step.
+constexpr u32 TOLD = 3 * MOST_OPERANDS;
+
+// Shares of a step begin on multiples of so many bytes.
+constexpr u64 SHARE_BYTES = 128;
+
 // A step that is ready to be carried out. Workers read it again and again instead of keeping it, for they have few
 // registers.
 struct Stage {
   u8* places[2 * MOST_OPERANDS];    // sources, then destinations; of FIFOs the slot
   u64 flags[2 * MOST_OPERANDS];     // of FIFOs the number of the step plus one, else 0
   u64 strides[2 * MOST_OPERANDS];   // of FIFOs, bytes of a slot
-  u64* words[4 * MOST_OPERANDS];    // what is told when the step is done; null if nothing
-  u64 values[4 * MOST_OPERANDS];
+  u64* words[TOLD];                 // what is told when the step is done, of operands, then of signals; null if nothing
+  u64 values[TOLD];
   u64 bytes;
   u64 scalar;
   u32 operation;
@@ -43,6 +49,7 @@ struct Stage {
   u32 destination_count;
   u32 pre_multiply;
   u32 finish;
+  u32 multicast;                    // as the step says
   u32 end;                          // no step, but the end of the lane
 };
 

@@ -11,7 +11,21 @@
 #define TOPO_BUG 0
 #endif
 
+// Whether the emulator's memory keeps no more order than a GPU promises.
+#ifndef TOPO_WEAK
+#define TOPO_WEAK 0
+#endif
+
 #include "arguments.h"
+
+namespace TOPO_NAMESPACE {
+
+// What a switch takes the elements of a vector for when it reduces them.
+enum Reduced : u32 {
+  NOT_REDUCED, UNSIGNED_32, SIGNED_32, UNSIGNED_64, SIGNED_64, HALF, BRAIN, SINGLE, DOUBLE
+};
+
+}  // namespace TOPO_NAMESPACE
 
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
 
@@ -66,6 +80,18 @@ TOPO_DEVICE u32 load_volatile(const u32* word) {
   return value;
 }
 
+// Memory that other blocks see only after a `store_release`, and where this block sees what others stored only after a
+// `load_acquire`.
+template <class T>
+TOPO_DEVICE T load(const T* place) {
+  return *place;
+}
+
+template <class T>
+TOPO_DEVICE void store(T* place, T value) {
+  *place = value;
+}
+
 // 16 bytes at an address that is a multiple of 16.
 struct Vector {
   u64 low, high;
@@ -118,6 +144,96 @@ TOPO_DEVICE void load_line_part(const u8* place, u64& low, u64& high, bool carri
                : "l"(address_of(place))
                : "memory");
 }
+
+// Makes what was stored under one address of a place seen under its other ones, for all that is ordered after this.
+TOPO_DEVICE void alias_fence() { asm volatile("fence.proxy.alias;" ::: "memory"); }
+
+// Multicast, which is there from compute capability 9.0 on.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+
+#define TOPO_REDUCE_VECTOR(what)                                                                                asm volatile("multimem.ld_reduce.relaxed.sys.global." what " {%0, %1, %2, %3}, [%4];"                                     : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])                                             : "l"(address_of(place))                                                                                      : "memory")
+#define TOPO_REDUCE_32(what)                                                                                    TOPO_UNROLL                                                                                                   for (u32 i = 0; i < 4; i++)                                                                                     asm volatile("multimem.ld_reduce.relaxed.sys.global." what " %0, [%1];"                                                    : "=r"(words[i])                                                                                              : "l"(address_of(place + 4 * i))                                                                              : "memory")
+#define TOPO_REDUCE_64(what)                                                                                    asm volatile("multimem.ld_reduce.relaxed.sys.global." what " %0, [%1];"                                                    : "=l"(value.low)                                                                                             : "l"(address_of(place))                                                                                      : "memory");                                                                                     asm volatile("multimem.ld_reduce.relaxed.sys.global." what " %0, [%1];"                                                    : "=l"(value.high)                                                                                            : "l"(address_of(place + 8))                                                                                  : "memory")
+
+// The 16 bytes at a place of all ranks, reduced. The host sees to it that the switch has this operation for this type.
+template <class E, class Fold>
+TOPO_DEVICE Vector multicast_load(const u8* place, u32 operation, Fold) {
+  Vector value = {};
+  if (E::MULTICAST == UNSIGNED_64 || E::MULTICAST == SIGNED_64 || E::MULTICAST == DOUBLE) {
+    if (E::MULTICAST == DOUBLE) {
+      TOPO_REDUCE_64("add.f64");
+    } else if (operation == SUM) {
+      TOPO_REDUCE_64("add.u64");
+    } else if (E::MULTICAST == UNSIGNED_64) {
+      if (operation == MINIMUM) {
+        TOPO_REDUCE_64("min.u64");
+      } else {
+        TOPO_REDUCE_64("max.u64");
+      }
+    } else if (operation == MINIMUM) {
+      TOPO_REDUCE_64("min.s64");
+    } else {
+      TOPO_REDUCE_64("max.s64");
+    }
+    return value;
+  }
+  u32 words[4] = {};
+  if (E::MULTICAST == HALF) {
+    if (operation == MINIMUM) {
+      TOPO_REDUCE_VECTOR("min.v4.f16x2");
+    } else if (operation == MAXIMUM) {
+      TOPO_REDUCE_VECTOR("max.v4.f16x2");
+    } else {
+      TOPO_REDUCE_VECTOR("add.acc::f32.v4.f16x2");
+    }
+  } else if (E::MULTICAST == BRAIN) {
+    if (operation == MINIMUM) {
+      TOPO_REDUCE_VECTOR("min.v4.bf16x2");
+    } else if (operation == MAXIMUM) {
+      TOPO_REDUCE_VECTOR("max.v4.bf16x2");
+    } else {
+      TOPO_REDUCE_VECTOR("add.acc::f32.v4.bf16x2");
+    }
+  } else if (E::MULTICAST == SINGLE) {
+    TOPO_REDUCE_VECTOR("add.v4.f32");
+  } else if (E::MULTICAST == UNSIGNED_32 || E::MULTICAST == SIGNED_32) {
+    if (operation == SUM) {
+      TOPO_REDUCE_32("add.u32");
+    } else if (E::MULTICAST == UNSIGNED_32) {
+      if (operation == MINIMUM) {
+        TOPO_REDUCE_32("min.u32");
+      } else {
+        TOPO_REDUCE_32("max.u32");
+      }
+    } else if (operation == MINIMUM) {
+      TOPO_REDUCE_32("min.s32");
+    } else {
+      TOPO_REDUCE_32("max.s32");
+    }
+  }
+  value.low = words[0] | (u64)words[1] << 32;
+  value.high = words[2] | (u64)words[3] << 32;
+  return value;
+}
+
+// 16 bytes to a place of all ranks. The type only says that they come in four parts.
+TOPO_DEVICE void multicast_store(u8* place, Vector value) {
+  asm volatile("multimem.st.relaxed.sys.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(address_of(place)),
+               "r"((u32)value.low), "r"((u32)(value.low >> 32)), "r"((u32)value.high), "r"((u32)(value.high >> 32))
+               : "memory");
+}
+
+#else
+
+// No program of such a device has a multicast.
+template <class E, class Fold>
+TOPO_DEVICE Vector multicast_load(const u8*, u32, Fold) {
+  return Vector{};
+}
+
+TOPO_DEVICE void multicast_store(u8*, Vector) {}
+
+#endif
 
 // Between two looks at what another thread writes.
 TOPO_DEVICE void spin_pause() {}

@@ -5,7 +5,7 @@
 
 namespace TOPO_NAMESPACE {
 
-// `Unsigned` is an unsigned type that wraps as the element does, `Divided` one in which it is divided.
+// `MULTICAST` says what a switch reduces such elements as. `Unsigned` is an unsigned type that wraps as the element does, `Divided` one in which it is divided.
 template <class S, class Unsigned, class Divided>
 struct Integer {
   typedef S Storage;
@@ -13,6 +13,9 @@ struct Integer {
   // Types whose arithmetic needs so many registers that only few words may be under way.
   static constexpr bool SMALL = sizeof(S) == 1;
   static constexpr bool LARGE = false;
+  static constexpr Reduced MULTICAST = sizeof(S) == 1   ? NOT_REDUCED
+                                       : sizeof(S) == 4 ? ((S)-1 < 0 ? SIGNED_32 : UNSIGNED_32)
+                                                        : ((S)-1 < 0 ? SIGNED_64 : UNSIGNED_64);
   TOPO_DEVICE static S widen(S value) { return value; }
   TOPO_DEVICE static S narrow(S value) { return value; }
   TOPO_DEVICE static S add(S a, S b) { return (S)((Unsigned)a + (Unsigned)b); }
@@ -37,6 +40,7 @@ struct Floating {
 
 template <class F>
 struct Plain : Floating<F> {
+  static constexpr Reduced MULTICAST = sizeof(F) == 4 ? SINGLE : DOUBLE;
   typedef F Storage;
   TOPO_DEVICE static F widen(F value) { return value; }
   TOPO_DEVICE static F narrow(F value) { return value; }
@@ -52,12 +56,14 @@ typedef Plain<float> F32;
 typedef Plain<double> F64;
 
 struct F16 : Floating<float> {
+  static constexpr Reduced MULTICAST = HALF;
   typedef u16 Storage;
   TOPO_DEVICE static float widen(u16 bits) { return half_to_float(bits); }
   TOPO_DEVICE static u16 narrow(float value) { return float_to_half(value); }
 };
 
 struct Bf16 : Floating<float> {
+  static constexpr Reduced MULTICAST = BRAIN;
   typedef u16 Storage;
   TOPO_DEVICE static float widen(u16 bits) { return bits_float((u32)bits << 16); }
   TOPO_DEVICE static u16 narrow(float value) {
@@ -73,6 +79,7 @@ struct Moved {
   typedef u8 Storage;
   static constexpr bool SMALL = false;
   static constexpr bool LARGE = false;
+  static constexpr Reduced MULTICAST = NOT_REDUCED;
 };
 
 }  // namespace TOPO_NAMESPACE

@@ -1,4 +1,4 @@
-// The kernels: each walks the lanes of bound programs, one block per lane.
+// The kernels: each walks the lanes of bound programs, one block per lane, or several that move a share of it each.
 #include "roles.cuh"
 
 namespace TOPO_NAMESPACE {
@@ -6,22 +6,27 @@ namespace TOPO_NAMESPACE {
 template <class E>
 TOPO_DEVICE void execute(const Launch& launch, Shared& shared) {
   const Part* parts = launch.more != nullptr ? launch.more : launch.parts;
-  u32 lane = block();
+  u32 own = block();
   u32 index = 0;
-  while (index < launch.count && lane >= parts[index].lane_count) lane -= parts[index++].lane_count;
+  for (; index < launch.count; index++) {
+    const u32 blocks = parts[index].lane_count * parts[index].shares;
+    if (own < blocks) break;
+    own -= blocks;
+  }
   if (index == launch.count) return;
   const Part& part = parts[index];
+  const u32 lane = own / part.shares;
   const u32 workers = threads() - FIRST_WORKER;
   const u32 role = thread() / WARP;
   if (role == WAITER) {
     const bool speaks = thread() % WARP == 0;
-    if (speaks && part.profile != nullptr) part.profile[2 * lane] = clock_ns();
-    if (speaks && lane == 0 && part.board != nullptr) {
-      for (u32 i = 0; i < 3; i++) part.board->buffers[i] = part.buffers[i];
+    if (speaks && part.profile != nullptr) part.profile[2 * own] = clock_ns();
+    if (speaks && own == 0 && part.board != nullptr) {
+      for (u32 i = 0; i < 3; i++) store(&part.board->buffers[i], part.buffers[i] - part.window);
       store_release(&part.board->launch, part.launch);
     }
-    Waiter(part, shared, launch.abort, workers).run(part.lanes[lane]);
-    if (speaks && part.profile != nullptr) part.profile[2 * lane + 1] = clock_ns();
+    Waiter(part, own % part.shares, shared, launch.abort, workers).run(part.lanes[lane]);
+    if (speaks && part.profile != nullptr) part.profile[2 * own + 1] = clock_ns();
   } else if (role == POSTER) {
     post(shared, workers);
   } else if (part.protocol == SIMPLE) {

@@ -1,7 +1,7 @@
 // Simple: slots are plain memory. The waiter has seen that they are posted, or free.
 #pragma once
 
-#include "block.cuh"
+#include "protocol_multicast.cuh"
 
 namespace TOPO_NAMESPACE {
 
@@ -87,6 +87,7 @@ TOPO_DEVICE void move_word(const Stage& stage, u64 offset, u64 bytes) {
 struct Simple {
   template <class E>
   TOPO_DEVICE static void move(const Stage& stage, u32 worker, u32 workers, Patience&) {
+    if (stage.multicast & (FROM_ALL | TO_ALL)) return Multicast::move<E>(stage, worker, workers);
     const u64 bytes = stage.bytes;
     const u64 start = (u64)stage.places[0];
     u32 differ = 0;

@@ -96,32 +96,32 @@ TOPO_DEVICE Vector divide_vector(Vector value, u32 by) {
 // `bytes` bytes at a place that is aligned for elements: 8, or fewer at the end of a buffer, where the rest is 0.
 template <class E>
 TOPO_DEVICE u64 load_word(const u8* place, u64 bytes) {
-  if (bytes >= 8 && ((u64)place & 7) == 0) return *(const u64*)place;
-  if (bytes >= 8 && ((u64)place & 3) == 0) return ((const u32*)place)[0] | (u64)((const u32*)place)[1] << 32;
+  if (bytes >= 8 && ((u64)place & 7) == 0) return load((const u64*)place);
+  if (bytes >= 8 && ((u64)place & 3) == 0) return load((const u32*)place) | (u64)load((const u32*)place + 1) << 32;
   Word<E> word;
   word.bits = 0;
   TOPO_UNROLL
   for (u32 i = 0; i < Word<E>::COUNT; i++)
-    if ((i + 1) * sizeof(typename E::Storage) <= bytes) word.elements[i] = ((const typename E::Storage*)place)[i];
+    if ((i + 1) * sizeof(typename E::Storage) <= bytes) word.elements[i] = load((const typename E::Storage*)place + i);
   return word.bits;
 }
 
 template <class E>
 TOPO_DEVICE void store_word(u8* place, u64 value, u64 bytes) {
   if (bytes >= 8 && ((u64)place & 7) == 0) {
-    *(u64*)place = value;
+    store((u64*)place, value);
     return;
   }
   if (bytes >= 8 && ((u64)place & 3) == 0) {
-    ((u32*)place)[0] = (u32)value;
-    ((u32*)place)[1] = (u32)(value >> 32);
+    store((u32*)place, (u32)value);
+    store((u32*)place + 1, (u32)(value >> 32));
     return;
   }
   Word<E> word;
   word.bits = value;
   TOPO_UNROLL
   for (u32 i = 0; i < Word<E>::COUNT; i++)
-    if ((i + 1) * sizeof(typename E::Storage) <= bytes) ((typename E::Storage*)place)[i] = word.elements[i];
+    if ((i + 1) * sizeof(typename E::Storage) <= bytes) store((typename E::Storage*)place + i, word.elements[i]);
 }
 
 }  // namespace TOPO_NAMESPACE

@@ -8,16 +8,20 @@
 namespace TOPO_NAMESPACE {
 
 // Warp 0. Its threads look at the operands of a step side by side: 0 to 3 at the sources, 4 to 7 at the destinations, 8 to
-// 11 at the signals that are awaited, 12 to 15 at those that are given.
+// 23 at the signals that are awaited, four threads at the shares of each, 24 to 27 at those that are given.
 struct Waiter {
+  static constexpr u32 AWAITED = 2 * MOST_OPERANDS;
+  static constexpr u32 GIVEN = AWAITED + MOST_OPERANDS * MOST_SHARES;
+
   const Part& part;
+  u32 share;
   Shared& shared;
   Patience patience;
   u32 workers;
   u32 issued;
 
-  TOPO_DEVICE Waiter(const Part& part, Shared& shared, const u32* abort, u32 workers)
-      : part(part), shared(shared), patience(abort), workers(workers), issued(0) {}
+  TOPO_DEVICE Waiter(const Part& part, u32 share, Shared& shared, const u32* abort, u32 workers)
+      : part(part), share(share), shared(shared), patience(abort), workers(workers), issued(0) {}
 
   TOPO_DEVICE void run(const Lane& lane) {
     u32 first = lane.first;
@@ -45,12 +49,14 @@ struct Waiter {
     const u32 lane = thread() % WARP;
     const u32 index = lane % MOST_OPERANDS;
     const bool source = lane < MOST_OPERANDS;
+    // Of a signal, the share of the peer that gives it.
+    u32 giver = 0;
     u8* place = nullptr;
     u64 flag = 0, stride = 0, wanted = 0, value = 0;
     u64* word = nullptr;
     End* end = nullptr;
     const Operand* peer = nullptr;
-    if (lane < 2 * MOST_OPERANDS) {
+    if (lane < AWAITED) {
       if (index < (source ? step.source_count : step.destination_count)) {
         const Operand& operand = step.operands[lane];
         if (operand.kind == FIFO) {
@@ -68,42 +74,59 @@ struct Waiter {
             word = end->mine;
             value = at + 1;
           }
+          if (!source && end->lengths != nullptr) {
+            // The host takes the slot away, in whatever protocol, once it knows its number and its length.
+            word = end->lengths + at % SLOTS;
+            value = (at + 1) << 32 | step.bytes;
+          }
           if (TOPO_BUG == 3 && source) store_release(word, value);
           if (TOPO_BUG == 6 && !source) word = nullptr;
+        } else if (operand.kind == EVERYWHERE) {
+          place = (u8*)operand.place + operand.offset + turn * operand.stride;
         } else if (operand.kind == LOCAL) {
           place = part.buffers[operand.buffer] + operand.offset + turn * operand.stride;
         } else {
           peer = &operand;
         }
       }
-    } else if (lane < 3 * MOST_OPERANDS) {
-      if (index < step.wait_count) {
-        end = step.waits[index];
-        wanted = TOPO_BUG == 7 ? 0 : end->step + 1;
+    } else if (lane < GIVEN) {
+      const u32 signal = (lane - AWAITED) / MOST_SHARES;
+      giver = lane % MOST_SHARES;
+      if (signal < step.wait_count && giver < part.shares) {
+        end = step.waits[signal] + share;
+        wanted = TOPO_BUG == 7 || (TOPO_BUG == 15 && giver != 0) ? 0 : end->step + 1;
       }
-    } else if (lane < 4 * MOST_OPERANDS && index < step.notify_count) {
-      end = step.notifies[index];
+    } else if (lane < GIVEN + MOST_OPERANDS && index < step.notify_count) {
+      end = step.notifies[index] + share;
       word = end->mine;
       value = end->step + 1;
     }
-    bool going = wait(end, wanted);
-    if (end != nullptr) end->step += 1;
+    bool going = wait(end, giver, wanted);
+    if (end != nullptr && giver == 0) end->step += 1;
     // The next step may find the same end at another thread.
     warp_sync();
     if (going && step.reaches) going = look_up(peer, turn, place);
     if (!going) return false;
+    u64 begin = 0, bytes = step.bytes;
+    if (part.shares > 1) {
+      // A share is where it is by the bytes alone: what a step stores is read by the same block in the next.
+      const u64 most = (bytes + part.shares * SHARE_BYTES - 1) / (part.shares * SHARE_BYTES) * SHARE_BYTES;
+      begin = share * most < bytes ? share * most : bytes;
+      bytes = most < bytes - begin ? most : bytes - begin;
+    }
     Stage& stage = next_stage();
-    if (lane < 2 * MOST_OPERANDS) {
-      stage.places[lane] = place;
+    if (lane < AWAITED) {
+      stage.places[lane] = place + begin;
       stage.flags[lane] = flag;
       stage.strides[lane] = stride;
-    }
-    if (lane < 4 * MOST_OPERANDS) {
       stage.words[lane] = word;
       stage.values[lane] = value;
+    } else if (lane >= GIVEN && lane < GIVEN + MOST_OPERANDS) {
+      stage.words[AWAITED + index] = word;
+      stage.values[AWAITED + index] = value;
     }
     if (lane == 0) {
-      stage.bytes = step.bytes;
+      stage.bytes = bytes;
       stage.scalar = part.scalar;
       stage.operation = part.operation;
       stage.divisor = part.divisor;
@@ -111,6 +134,7 @@ struct Waiter {
       stage.destination_count = step.destination_count;
       stage.pre_multiply = step.pre_multiply;
       stage.finish = step.finish;
+      stage.multicast = step.multicast;
       stage.end = 0;
     }
     hand_over();
@@ -118,17 +142,18 @@ struct Waiter {
   }
 
   // Until every thread's end has counted as far as wanted.
-  TOPO_DEVICE bool wait(End* end, u64 wanted) {
+  TOPO_DEVICE bool wait(End* end, u32 giver, u64 wanted) {
     u64 seen = end != nullptr ? end->seen : 0;
     for (;;) {
       if (end != nullptr && seen < wanted) {
-        seen = load_acquire(end->theirs);
-        note("a count to come to", end->theirs, wanted);
+        seen = load_acquire(end->theirs + giver);
+        note("a count to come to", end->theirs + giver, wanted);
       }
       if (warp_all(end == nullptr || seen >= wanted)) break;
       if (warp_all(!patience.more())) return false;
     }
-    if (end != nullptr) end->seen = seen;
+    // Of signals, what all shares have come to.
+    if (end != nullptr && giver == 0) end->seen = thread() % WARP < AWAITED ? seen : wanted;
     return true;
   }
 
@@ -141,7 +166,7 @@ struct Waiter {
       note("a board to show launch", board, part.launch);
       if (warp_all(!patience.more())) return false;
     }
-    if (board != nullptr) place = board->buffers[peer->buffer] + peer->offset + turn * peer->stride;
+    if (board != nullptr) place = load(&board->buffers[peer->buffer]) + peer->offset + turn * peer->stride;
     return true;
   }
 
@@ -174,7 +199,9 @@ TOPO_DEVICE void post(Shared& shared, u32 workers) {
     barrier_sync(DONE + number % 2, WARP + workers);
     const Stage& stage = shared.stages[number % 2];
     if (stage.end) return;
-    if (lane < 4 * MOST_OPERANDS && stage.words[lane] != nullptr) store_release(stage.words[lane], stage.values[lane]);
+    // What was stored under one address is there under the other, before anyone is told.
+    if (stage.multicast) alias_fence();
+    if (lane < TOLD && stage.words[lane] != nullptr) store_release(stage.words[lane], stage.values[lane]);
     if (TOPO_BUG != 5) barrier_arrive(FREE + number % 2, 2 * WARP);
   }
 }

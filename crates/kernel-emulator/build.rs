@@ -1,7 +1,11 @@
-//! Compiles the kernels for the processor: as they are, and once more for each bug that is planted into them.
+//! Compiles the kernels for the processor: as they are, once more for each bug that is planted into them, and once more for
+//! memory that keeps no more order than a GPU promises.
 
-/// Planted bugs; the list with what they are is `src/lib.rs`.
-const BUGS: u32 = 10;
+/// Planted bugs; the list with what they are is `src/lib.rs`. 0 is none.
+const BUGS: [u32; 12] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 15];
+
+/// Bugs that are planted into kernels on weak memory.
+const WEAK_BUGS: [u32; 6] = [0, 10, 11, 12, 13, 14];
 
 /// Sanitizer to compile with: `address` or `thread`.
 const SANITIZER: &str = "TOPO_SANITIZER";
@@ -24,34 +28,49 @@ fn main() {
     println!("cargo:rerun-if-env-changed={SANITIZER}");
     let sanitizer = std::env::var(SANITIZER).ok();
     let mut scheduler = compiler();
-    if let Some(sanitizer) = &sanitizer {
-        let name = format!("TOPO_{}SAN", sanitizer[..1].to_uppercase());
-        scheduler.define(&name, None);
+    // What the sources ask for.
+    let sanitized = sanitizer
+        .as_ref()
+        .map(|name| format!("TOPO_{}SAN", name[..1].to_uppercase()));
+    if let Some(sanitized) = &sanitized {
+        scheduler.define(sanitized, None);
     }
     scheduler
         .file("../../kernels/host/emulator.cpp")
         .file("../../kernels/host/layout.cpp")
+        .file("../../kernels/host/multicast.cpp")
+        .file("../../kernels/host/weak_memory.cpp")
         .compile("topo_emulator");
-    for bug in 0..=BUGS {
+    let plain = BUGS.map(|bug| (bug, false));
+    let weak = WEAK_BUGS.map(|bug| (bug, true));
+    for (bug, weak) in plain.into_iter().chain(weak) {
+        let name = format!("{}_{bug}", if weak { "weak" } else { "bug" });
         let mut build = compiler();
         build
             .file("../../kernels/execute_program.cu")
             // The name says CUDA, but this is for the host's compiler.
             .flag("-xc++")
-            .define("TOPO_NAMESPACE", &*format!("topo_bug_{bug}"))
+            .define("TOPO_NAMESPACE", &*format!("topo_{name}"))
             .define("TOPO_BUG", &*bug.to_string())
-            .define("TOPO_NAME(name)", &*format!("topo_run_##name##_bug_{bug}"));
-        if bug > 0 {
-            build.define("TOPO_ELEMENTS(entry)", "entry(move, Moved) entry(i32, I32)");
+            .define("TOPO_WEAK", if weak { "1" } else { "0" })
+            .define("TOPO_NAME(name)", &*format!("topo_run_##name##_{name}"));
+        let elements = match (bug, weak) {
+            (0, false) => None,
+            (0, true) => Some("entry(move, Moved) entry(u8, U8) entry(i32, I32)"),
+            _ => Some("entry(move, Moved) entry(i32, I32)"),
+        };
+        if let Some(elements) = elements {
+            build.define("TOPO_ELEMENTS(entry)", elements);
         }
         if let Some(sanitizer) = &sanitizer {
             build
+                .define(sanitized.as_deref().unwrap_or("TOPO_SANITIZED"), None)
                 .flag(format!("-fsanitize={sanitizer}"))
                 .flag("-g")
                 .flag("-fno-omit-frame-pointer");
         }
         build
             .cargo_metadata(true)
-            .compile(&format!("topo_kernels_bug_{bug}"));
+            .compile(&format!("topo_kernels_{name}"));
     }
 }

@@ -1,7 +1,8 @@
 // device.cuh for the host's compiler.
 //
-// What this cannot show: threads of a warp that run in lockstep, scopes narrower than the system, the cost of anything, and
-// on processors that order stores themselves (x86) a fence that is missing; ThreadSanitizer shows that one.
+// With TOPO_WEAK, memory keeps no more order than a GPU promises (weak_memory.h); without, as much as the processor does.
+//
+// What this cannot show: threads of a warp that run in lockstep, scopes narrower than the system, the cost of anything.
 #pragma once
 
 #include <time.h>
@@ -9,6 +10,7 @@
 #include <cstring>
 
 #include "emulator.h"
+#include "multicast.h"
 
 #define TOPO_DEVICE inline
 #define TOPO_UNROLL
@@ -30,59 +32,140 @@ inline void barrier_arrive(u32 barrier, u32 count) { emulator::barrier_arrive(ba
 inline void warp_sync() { emulator::warp_vote(true); }
 inline bool warp_all(bool yes) { return emulator::warp_vote(yes); }
 
-constexpr int ACQUIRE = TOPO_BUG == 10 ? __ATOMIC_RELAXED : __ATOMIC_ACQUIRE;
-constexpr int RELEASE = TOPO_BUG == 10 ? __ATOMIC_RELAXED : __ATOMIC_RELEASE;
+constexpr bool ACQUIRES = TOPO_BUG != 10 && TOPO_BUG != 11;
+constexpr bool RELEASES = TOPO_BUG != 10 && TOPO_BUG != 12;
+constexpr int ACQUIRE = ACQUIRES ? __ATOMIC_ACQUIRE : __ATOMIC_RELAXED;
+constexpr int RELEASE = RELEASES ? __ATOMIC_RELEASE : __ATOMIC_RELAXED;
 
-inline u64 load_acquire(const u64* word) { return __atomic_load_n(word, ACQUIRE); }
+inline u64 load_acquire(const u64* word) {
+  const u64 value = __atomic_load_n(word, ACQUIRE);
+  if (TOPO_WEAK && ACQUIRES) emulator::weak_acquire();
+  return value;
+}
 
 inline void store_release(u64* word, u64 value) {
+  if (TOPO_WEAK && RELEASES) emulator::weak_release();
   __atomic_store_n(word, value, RELEASE);
   emulator::stored();
 }
 
 inline u32 load_volatile(const u32* word) { return __atomic_load_n(word, __ATOMIC_RELAXED); }
 
+template <class T>
+inline T load(const T* place) {
+  if (!TOPO_WEAK) return *place;
+  T value;
+  emulator::weak_load(place, &value, sizeof value, false);
+  return value;
+}
+
+template <class T>
+inline void store(T* place, T value) {
+  if (TOPO_WEAK)
+    emulator::weak_store(place, &value, sizeof value);
+  else
+    *place = value;
+}
+
+// What others may write meanwhile, in one piece each. A line promises no order but that of what it carries: what was read
+// for it was read before. ThreadSanitizer knows no such order, so for it lines release and acquire; what they must not be
+// relied on for, weak memory shows.
+#ifdef TOPO_TSAN
+constexpr int LINE_ACQUIRE = __ATOMIC_ACQUIRE, LINE_RELEASE = __ATOMIC_RELEASE;
+#else
+constexpr int LINE_ACQUIRE = __ATOMIC_RELAXED, LINE_RELEASE = __ATOMIC_RELAXED;
+#endif
+
+inline u64 load_shared(const u64* place) {
+  if (!TOPO_WEAK) return __atomic_load_n(place, LINE_ACQUIRE);
+  u64 value;
+  emulator::weak_load(place, &value, sizeof value, true);
+  return value;
+}
+
+inline void store_shared(u64* place, u64 value) {
+  if (TOPO_WEAK)
+    emulator::weak_store(place, &value, sizeof value);
+  else
+    __atomic_store_n(place, value, LINE_RELEASE);
+}
+
 struct alignas(16) Vector {
   u64 low, high;
 };
 
-inline Vector load_vector(const u8* place) { return *reinterpret_cast<const Vector*>(place); }
-inline void store_vector(u8* place, Vector value) { *reinterpret_cast<Vector*>(place) = value; }
+inline Vector load_vector(const u8* place) { return load(reinterpret_cast<const Vector*>(place)); }
+inline void store_vector(u8* place, Vector value) { store(reinterpret_cast<Vector*>(place), value); }
 
 // Only halves of a line are stored as a whole; here the second half comes first now and then, and something between them.
 inline void store_line(u8* place, u64 data, u32 flag) {
   u64* words = reinterpret_cast<u64*>(place);
   const u64 high_flag = (u64)flag << 32;
-  __atomic_store_n(words + 1, (data >> 32) | high_flag, __ATOMIC_RELAXED);
+  store_shared(words + 1, (data >> 32) | high_flag);
   emulator::point();
-  __atomic_store_n(words, (data & 0xffffffffu) | high_flag, __ATOMIC_RELAXED);
+  store_shared(words, (data & 0xffffffffu) | high_flag);
   emulator::stored();
 }
 
 inline bool load_line(const u8* place, u32 flag, u64& data) {
   const u64* words = reinterpret_cast<const u64*>(place);
-  const u64 low = __atomic_load_n(words, __ATOMIC_RELAXED);
-  const u64 high = __atomic_load_n(words + 1, __ATOMIC_RELAXED);
+  const u64 low = load_shared(words);
+  const u64 high = load_shared(words + 1);
   data = (low & 0xffffffffu) | high << 32;
-  return (u32)(low >> 32) == flag && (u32)(high >> 32) == flag;
+  return (u32)(low >> 32) == flag && (TOPO_BUG == 13 || (u32)(high >> 32) == flag);
 }
 
-// That a line is stored as a whole is a promise of GPUs. Here the flag is stored after everything else.
+// That a line is stored as a whole is a promise of GPUs. Here the flag is stored after everything else, and where memory is
+// weak, all of it comes into memory at once.
 inline void store_line_part(u8* place, u64 low, u64 high, bool active, bool carries) {
   u64* words = reinterpret_cast<u64*>(place);
-  if (active) {
-    __atomic_store_n(words, low, __ATOMIC_RELAXED);
-    if (!carries) __atomic_store_n(words + 1, high, __ATOMIC_RELAXED);
+  if (TOPO_WEAK) {
+    if (TOPO_BUG == 14) {
+      if (active) store_vector(place, Vector{low, high});
+    } else {
+      emulator::weak_line_part(place, low, high, active);
+    }
+  } else {
+    if (active) {
+      store_shared(words, low);
+      if (!carries) store_shared(words + 1, high);
+    }
+    emulator::warp_vote(true);
+    if (active && carries) __atomic_store_n(words + 1, high, __ATOMIC_RELEASE);
   }
-  emulator::warp_vote(true);
-  if (active && carries) __atomic_store_n(words + 1, high, __ATOMIC_RELEASE);
   emulator::stored();
 }
 
 inline void load_line_part(const u8* place, u64& low, u64& high, bool carries) {
   const u64* words = reinterpret_cast<const u64*>(place);
-  high = carries ? __atomic_load_n(words + 1, __ATOMIC_ACQUIRE) : __atomic_load_n(words + 1, __ATOMIC_RELAXED);
-  low = __atomic_load_n(words, __ATOMIC_RELAXED);
+  high = carries && !TOPO_WEAK ? __atomic_load_n(words + 1, __ATOMIC_ACQUIRE) : load_shared(words + 1);
+  low = load_shared(words);
+}
+
+// Here one address of a place is as good as the other.
+inline void alias_fence() {}
+
+template <class E, class Fold>
+inline Vector multicast_load(const u8* place, u32 operation, Fold fold) {
+  Vector sum = {};
+  bool first = true;
+  for (const uint64_t own : emulator::multicast_places(place)) {
+    u64* words = reinterpret_cast<u64*>(own);
+    const u64 low = load_shared(words);
+    const Vector next = {low, load_shared(words + 1)};
+    sum = first ? next : fold(operation, sum, next);
+    first = false;
+    emulator::point();
+  }
+  return sum;
+}
+
+inline void multicast_store(u8* place, Vector value) {
+  for (const uint64_t own : emulator::multicast_places(place)) {
+    store_shared(reinterpret_cast<u64*>(own), value.low);
+    store_shared(reinterpret_cast<u64*>(own) + 1, value.high);
+    emulator::point();
+  }
 }
 
 inline void spin_pause() { emulator::spun(); }

@@ -1,7 +1,11 @@
 // The scheduler of fibers. It is compiled without sanitizers and tells them what it does.
 #include "emulator.h"
 
+#include "weak_memory.h"
+
+#include <sched.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #include <cstdio>
 #include <cstring>
@@ -43,12 +47,23 @@ struct Barrier {
   uint64_t generation = 0;
   bool votes = true;
   bool result = true;
+  Clock coming;  // of weak memory: what is before those that came, and before the last generation
+  Clock passed;
+};
+
+// What a thread adds to a line that its warp stores as a whole.
+struct LinePart {
+  void* place;
+  uint64_t words[2];
+  bool active;
 };
 
 struct Block {
   Barrier barriers[BARRIERS];
   std::vector<Barrier> warps;
   std::unique_ptr<char[]> shared;
+  std::unique_ptr<WeakMemory> memory;  // if the kernel asked for it
+  std::vector<LinePart> line_parts;    // by thread
 };
 
 }  // namespace
@@ -199,8 +214,7 @@ bool prepare(Fiber& fiber, size_t number) {
 #endif
 #if defined(__x86_64__)
   void** top = reinterpret_cast<void**>(fiber.stack + STACK_BYTES);
-  // As after a call: the address to return to lies on a multiple of 16, and none is above it.
-  *--top = nullptr;
+  // As after a call: what is above the address to return to begins on a multiple of 16, and there is none to return to.
   *--top = nullptr;
   *--top = reinterpret_cast<void*>(enter);
   for (int i = 0; i < 6; i++) *--top = nullptr;
@@ -223,9 +237,12 @@ bool arrive(Barrier& barrier, uint32_t count) {
 #ifdef TOPO_TSAN
   __tsan_release(&barrier);
 #endif
+  WeakMemory* memory = current->fiber->block->memory.get();
+  if (memory != nullptr) memory->arrive(current->thread, barrier.coming);
   if (++barrier.arrived < count) return false;
   barrier.arrived = 0;
   barrier.generation++;
+  barrier.passed = barrier.coming;
   return true;
 }
 
@@ -238,6 +255,8 @@ void wait(Barrier& barrier, uint64_t generation, int number) {
     leave();
     fiber.barrier = nullptr;
   }
+  WeakMemory* memory = fiber.block->memory.get();
+  if (memory != nullptr) memory->leave(current->thread, barrier.passed);
 #ifdef TOPO_TSAN
   __tsan_acquire(&barrier);
 #endif
@@ -264,6 +283,20 @@ void pass() {
       }
     }
     resume(fiber);
+  }
+  for (Block& block : run->blocks)
+    if (block.memory && block.memory->drain_some()) run->progress++;
+}
+
+// Nobody here gets on, for they wait for kernels of other processes: lets those run.
+void let_others_run(uint32_t passes) {
+  constexpr uint32_t EAGER_PASSES = 1000;
+  constexpr long NAP_NS = 20000;
+  if (passes < EAGER_PASSES) {
+    sched_yield();
+  } else {
+    const timespec nap{0, NAP_NS};
+    nanosleep(&nap, nullptr);
   }
 }
 
@@ -316,7 +349,14 @@ void* shared_memory(size_t bytes) {
     // A GPU promises nothing of what is in it.
     block.shared.reset(new char[bytes + 64]);
     memset(block.shared.get(), 0xa5, bytes + 64);
+#ifdef TOPO_TSAN
+    // It is there for all threads of the block, whoever comes first.
+    __tsan_release(&block.shared);
+#endif
   }
+#ifdef TOPO_TSAN
+  __tsan_acquire(&block.shared);
+#endif
   const uintptr_t address = reinterpret_cast<uintptr_t>(block.shared.get());
   return reinterpret_cast<void*>((address + 63) & ~static_cast<uintptr_t>(63));
 }
@@ -367,11 +407,48 @@ void note(const char* what, const void* place, uint64_t value) {
   fiber.value = value;
 }
 
+namespace {
+
+WeakMemory& memory() {
+  Block& block = *current->fiber->block;
+  if (!block.memory) {
+    block.memory.reset(new WeakMemory(current->threads, next_random()));
+    block.line_parts.resize(current->threads);
+  }
+  return *block.memory;
+}
+
+}  // namespace
+
+void weak_store(void* place, const void* bytes, size_t count) { memory().store(current->thread, place, bytes, count); }
+
+void weak_load(const void* place, void* bytes, size_t count, bool fresh) { memory().load(place, bytes, count, fresh); }
+
+void weak_release() { memory().release(current->thread); }
+
+void weak_acquire() { memory().acquire(); }
+
+void weak_line_part(void* place, uint64_t low, uint64_t high, bool active) {
+  constexpr uint32_t LINE_THREADS = 8;
+  WeakMemory& own = memory();
+  LinePart* parts = &current->fiber->block->line_parts[current->thread / LINE_THREADS * LINE_THREADS];
+  parts[current->thread % LINE_THREADS] = LinePart{place, {low, high}, active};
+  warp_vote(true);
+  if (current->thread % LINE_THREADS == LINE_THREADS - 1 && active) {
+    uint64_t line[2 * LINE_THREADS];
+    for (uint32_t i = 0; i < LINE_THREADS; i++) memcpy(line + 2 * i, parts[i].words, sizeof parts[i].words);
+    own.store(current->thread, parts[0].place, line, sizeof line);
+  }
+  // The parts may be overwritten from here on.
+  warp_vote(true);
+}
+
 }  // namespace emulator
 
 // Runs a kernel. 0: it ended. 1: nobody got on any more, and `report` says where everyone is. 2: no memory for stacks.
+// One that may wait for other processes has a `foreign`, the word by which it is given up; it goes on until it ends.
 extern "C" int topo_emulate(void (*kernel)(const void*), const void* launch, uint32_t blocks, uint32_t threads,
-                            uint64_t seed, char* report, size_t report_bytes) {
+                            uint64_t seed, const uint32_t* foreign, char* report, size_t report_bytes) {
   using namespace emulator;
   Run own;
   own.kernel = kernel;
@@ -408,7 +485,9 @@ extern "C" int topo_emulate(void (*kernel)(const void*), const void* launch, uin
     pass();
     stuck = own.progress == progress ? stuck + 1 : 0;
     progress = own.progress;
-    if (stuck > STUCK_PASSES) {
+    if (foreign != nullptr) {
+      if (stuck > 0 && __atomic_load_n(foreign, __ATOMIC_RELAXED) == 0) let_others_run(stuck);
+    } else if (stuck > STUCK_PASSES) {
       const std::string text = dump();
       snprintf(report, report_bytes, "%s", text.c_str());
       result = 1;
@@ -420,6 +499,8 @@ extern "C" int topo_emulate(void (*kernel)(const void*), const void* launch, uin
   for (Fiber& fiber : own.fibers)
     if (fiber.tsan != nullptr) __tsan_destroy_fiber(fiber.tsan);
 #endif
+  for (Block& block : own.blocks)
+    if (block.memory) block.memory->drain_all();
   run = nullptr;
   current = nullptr;
   return result;

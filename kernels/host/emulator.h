@@ -35,4 +35,12 @@ void spun();
 void point();
 void note(const char* what, const void* place, uint64_t value);
 
+// Memory that keeps no more order than a GPU promises (weak_memory.h), for kernels that are compiled for it.
+void weak_store(void* place, const void* bytes, size_t count);
+void weak_load(const void* place, void* bytes, size_t count, bool fresh);
+void weak_release();
+void weak_acquire();
+// A thread's 16 bytes of a line of 128, which eight threads of a warp store as a whole; all threads of the warp come here.
+void weak_line_part(void* place, uint64_t low, uint64_t high, bool active);
+
 }  // namespace emulator

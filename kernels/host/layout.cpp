@@ -13,6 +13,7 @@ extern "C" size_t topo_layout(size_t* numbers, size_t room) {
   const size_t all[] = {
       sizeof(End),     offsetof(End, slots),          offsetof(End, stride),       offsetof(End, theirs),
       offsetof(End, mine), offsetof(End, step),       offsetof(End, seen),
+      offsetof(End, lengths),
       sizeof(Board),   offsetof(Board, launch),       offsetof(Board, buffers),
       sizeof(Operand), offsetof(Operand, kind),       offsetof(Operand, buffer),   offsetof(Operand, place),
       offsetof(Operand, offset), offsetof(Operand, stride),
@@ -23,7 +24,9 @@ extern "C" size_t topo_layout(size_t* numbers, size_t room) {
       offsetof(Lane, last), offsetof(Lane, epilogue), offsetof(Lane, turns),
       sizeof(Part),    offsetof(Part, lanes),         offsetof(Part, steps),       offsetof(Part, buffers),
       offsetof(Part, board), offsetof(Part, launch),  offsetof(Part, scalar),      offsetof(Part, profile),
+      offsetof(Part, window),
       offsetof(Part, lane_count), offsetof(Part, protocol), offsetof(Part, operation), offsetof(Part, divisor),
+      offsetof(Part, shares),
       sizeof(Launch),  offsetof(Launch, more),        offsetof(Launch, abort),     offsetof(Launch, count),
       offsetof(Launch, parts),
   };

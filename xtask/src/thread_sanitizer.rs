@@ -60,7 +60,8 @@ pub fn run() -> Result<ExitCode> {
     })
 }
 
-fn has_sources() -> bool {
+/// Whether there is a nightly toolchain with the sources of the standard library.
+pub fn has_sources() -> bool {
     let components = Command::new("rustup")
         .args(["+nightly", "component", "list", "--installed"])
         .stderr(Stdio::null())

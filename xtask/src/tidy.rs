@@ -58,9 +58,15 @@ const RULES: [Rule; 17] = [
         ],
     ),
     unsafe_rule("backend-cpu", &["executor", "plan", "shared-memory"]),
-    rule("kernel-bundle", &["executor", "plan"]),
-    unsafe_rule("kernel-emulator", &["executor", "plan", "kernel-bundle"]),
-    unsafe_rule("backend-cuda", &["executor", "plan", "kernel-bundle"]),
+    rule("kernel-bundle", &["executor", "plan", "shared-memory"]),
+    unsafe_rule(
+        "kernel-emulator",
+        &["executor", "plan", "kernel-bundle", "shared-memory"],
+    ),
+    unsafe_rule(
+        "backend-cuda",
+        &["executor", "plan", "kernel-bundle", "shared-memory"],
+    ),
     rule("test-support", &["topology", "plan", "planner"]),
     rule("cli", ALL),
     rule(
@@ -160,6 +166,8 @@ fn forbidden_dependencies(manifest: &Table, rule: &Rule) -> Vec<String> {
         .flatten()
         .filter_map(Value::as_table)
         .flatten()
+        // What is optional is in no program that was not asked for it.
+        .filter(|(_, value)| value.get("optional") != Some(&Value::Boolean(true)))
         .map(|(key, value)| {
             // A dependency may be renamed.
             value.get("package").and_then(Value::as_str).unwrap_or(key)

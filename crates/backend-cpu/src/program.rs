@@ -243,7 +243,7 @@ impl Streams {
                 // In place the input is the output, and is read before it is written: that is no reading again.
                 self.large && *buffer == Buffer::Output && !self.read[Buffer::Output as usize]
             }
-            BoundOperand::None | BoundOperand::Fifo(_) => false,
+            BoundOperand::None | BoundOperand::Multicast { .. } | BoundOperand::Fifo(_) => false,
         }
     }
 }
@@ -353,7 +353,8 @@ fn places(operands: &[BoundOperand], fifos: &[usize]) -> [Place; MOST_OPERANDS] 
     let mut places = [Place::Fifo(0); MOST_OPERANDS];
     for (to, operand) in places.iter_mut().zip(operands) {
         *to = match *operand {
-            BoundOperand::None => Place::Fifo(0),
+            // Multicast is replaced before a program comes here.
+            BoundOperand::None | BoundOperand::Multicast { .. } => Place::Fifo(0),
             BoundOperand::Fifo(place) => Place::Fifo(fifos[usize::from(place)] as u32),
             BoundOperand::Local {
                 buffer,

@@ -136,6 +136,33 @@ impl Device {
         })
     }
 
+    /// Its number, from 0.
+    pub const fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// What the driver says of one of its attributes.
+    pub(crate) fn attribute(&self, attribute: Attribute) -> Result<i32, Error> {
+        // SAFETY: the device is one that the driver gave.
+        let value = unsafe { result::device::get_attribute(self.device, attribute) };
+        value.to(|| format!("asking GPU {} for {attribute:?}", self.number))
+    }
+
+    /// Its number as the driver takes it.
+    pub(crate) const fn ordinal(&self) -> c_int {
+        self.device
+    }
+
+    /// What tells it from all others, also those that other processes see.
+    pub(crate) fn identity(&self) -> Result<String, Error> {
+        let mut uuid = sys::CUuuid { bytes: [0; 16] };
+        // SAFETY: the device is one that the driver gave, which writes 16 bytes.
+        unsafe { sys::cuDeviceGetUuid_v2(&raw mut uuid, self.device) }
+            .to(|| format!("asking GPU {} for its UUID", self.number))?;
+        let digits = uuid.bytes.iter().map(|byte| format!("{:02x}", *byte as u8));
+        Ok(format!("GPU-{}", digits.collect::<String>()))
+    }
+
     /// Makes calls of this thread go to this GPU.
     pub(crate) fn enter(&self) -> Result<(), String> {
         // SAFETY: the context is retained until this device is dropped.

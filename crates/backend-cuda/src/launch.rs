@@ -7,7 +7,8 @@ use kernel_bundle::Running;
 
 use crate::device::Device;
 use crate::error::{Driver, Error, words};
-use crate::machine::Block;
+use crate::graph::Graph;
+use crate::memory::Plain;
 
 /// What launches need and give back, for making it takes longer than a launch.
 #[derive(Default)]
@@ -80,7 +81,11 @@ pub struct Launched {
     pub(crate) given_up: bool,
     pub(crate) timed: Vec<Timed>,
     /// Parts that do not fit into the arguments; kernels read them.
-    pub(crate) more: Vec<Block>,
+    pub(crate) more: Vec<Plain>,
+    /// What was run as graphs.
+    pub(crate) graphs: Vec<Graph>,
+    /// Why there was none, though one was asked for.
+    pub(crate) without_graph: Option<String>,
 }
 
 impl Running for Launched {
@@ -108,6 +113,10 @@ impl Running for Launched {
         if let Some(abort) = &self.abort {
             abort.set();
         }
+    }
+
+    fn without_graph(&mut self) -> Option<String> {
+        self.without_graph.take()
     }
 
     fn time_us(&mut self) -> Option<f64> {

@@ -6,8 +6,8 @@
 //!
 //! [`Cuda`] is the [`Machine`](kernel_bundle::Machine); what a rank does with it is in [`kernel_bundle`].
 //!
-//! In reading order: [`error`], [`presence`], [`prebuilt`], [`compiler`], [`module`], [`device`], [`launch`],
-//! [`machine`].
+//! In reading order: [`error`], [`presence`], [`prebuilt`], [`compiler`], [`module`], [`device`], [`memory`], `sharing`,
+//! [`launch`], `graph`, [`multicast`], [`machine`].
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -28,12 +28,17 @@
 pub mod compiler;
 pub mod device;
 pub mod error;
+mod graph;
 pub mod launch;
 pub mod machine;
+pub mod memory;
 pub mod module;
+pub mod multicast;
 pub mod prebuilt;
 pub mod presence;
+mod sharing;
 
 pub use device::Device;
 pub use error::Error;
 pub use machine::{Cuda, Options};
+pub use memory::MemoryKind;

@@ -1,20 +1,24 @@
 //! GPUs as the machine that runs kernels.
 
 use std::ffi::c_void;
-use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use cudarc::driver::{result, sys};
+use cudarc::driver::{DriverError, result, sys};
 use executor::Memory;
 use kernel_bundle::layout::{Launch, MOST_PARTS};
-use kernel_bundle::machine::Start;
-use kernel_bundle::{Kernel, Lent, Machine};
+use kernel_bundle::machine::{Start, places};
+use kernel_bundle::{Everywhere, Kernel, Lent, Machine, Running, Times};
+use shared_memory::Mapping;
 
 use crate::device::{self, Device};
 use crate::error::{Error, words};
+use crate::graph::Graph;
 use crate::launch::{AbortWord, Launched, Spare, Timed, lock};
+use crate::memory::{Block, Host, MemoryKind, Plain};
+use crate::multicast::Multicast;
 use crate::presence;
+use crate::sharing::Sharing;
 
 /// How GPUs are opened.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -27,6 +31,8 @@ pub struct Options {
     pub nvrtc: Option<PathBuf>,
     /// Whether kernels are compiled though the binary has some that fit.
     pub compile: bool,
+    /// The only kind of memory that is shared with other processes; the best that there is if not said.
+    pub memory: Option<MemoryKind>,
 }
 
 /// GPUs of this process.
@@ -34,32 +40,17 @@ pub struct Cuda {
     devices: Vec<Arc<Device>>,
     spare: Arc<Spare>,
     /// Memory that stood for callers' and is free again.
-    staging: Mutex<Vec<(u32, Block)>>,
-}
-
-/// Memory of a GPU.
-#[derive(Debug)]
-pub struct Block {
-    device: Arc<Device>,
-    address: u64,
-    bytes: u64,
-}
-
-impl Drop for Block {
-    fn drop(&mut self) {
-        if self.device.enter().is_ok() {
-            // SAFETY: it was allocated by `Cuda::allocate` and is freed once; no kernel runs that was given it, for every
-            // launch is waited for.
-            let _ = unsafe { result::free_sync(self.address) };
-        }
-    }
+    staging: Mutex<Vec<(u32, Plain)>>,
+    sharing: Sharing,
+    /// Pairs of GPUs of which the first cannot access the memory of the second, and why.
+    apart: Vec<(u32, u32, String)>,
 }
 
 impl Cuda {
     /// Takes GPUs into use.
     ///
     /// # Errors
-    /// There is no driver, no GPU, or no kernels for it; or two GPUs cannot access each other's memory.
+    /// There is no driver, no GPU, or no kernels for it.
     pub fn open(options: &Options) -> Result<Self, Error> {
         presence::check()?;
         let numbers = if options.devices.is_empty() {
@@ -71,15 +62,23 @@ impl Cuda {
         for number in numbers {
             devices.push(Arc::new(Device::open(number, options)?));
         }
-        for one in &devices {
-            for other in devices.iter().filter(|other| other.number != one.number) {
-                one.allow_peer(other)?;
+        let mut apart = Vec::new();
+        for (one, from) in (0..).zip(&devices) {
+            for (other, to) in (0..).zip(&devices) {
+                let allowed = match from.number == to.number {
+                    true => Ok(()),
+                    false => from.allow_peer(to),
+                };
+                let problem = allowed.err().map(|why| (one, other, why.to_string()));
+                apart.extend(problem);
             }
         }
         Ok(Self {
             devices,
             spare: Arc::default(),
             staging: Mutex::default(),
+            sharing: Sharing::new(options.memory),
+            apart,
         })
     }
 
@@ -102,6 +101,11 @@ impl Cuda {
         let device = device.ok_or_else(|| format!("there is no device {place} in use"))?;
         device.enter()?;
         Ok(device)
+    }
+
+    /// The kind of memory that is shared with other processes, once there is some, and why there is no better one.
+    pub fn memory_kind(&self) -> Option<(MemoryKind, Vec<String>)> {
+        self.sharing.kind()
     }
 
     /// How fast a GPU copies from its memory to its memory, GB/s of bytes copied: the best of some copies of `bytes` bytes.
@@ -160,7 +164,7 @@ impl Cuda {
     }
 
     /// A block of at least so many bytes, new or used before.
-    fn stage(&self, place: u32, bytes: u64) -> Result<Block, String> {
+    fn stage(&self, place: u32, bytes: u64) -> Result<Plain, String> {
         let mut staging = lock(&self.staging);
         let found = staging.iter().position(|(of, block)| {
             *of == place && block.bytes >= bytes && block.bytes <= 2 * bytes
@@ -169,7 +173,48 @@ impl Cuda {
             return Ok(staging.swap_remove(found).1);
         }
         drop(staging);
-        Ok(self.allocate(place, bytes)?.0)
+        Plain::new(self.device(place)?, bytes)
+    }
+
+    /// Copies bytes of a caller, of the host or of a GPU, to a GPU.
+    fn copy_in(&self, place: u32, from: *const u8, to: u64, bytes: usize) -> Result<(), String> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        let address = from.expose_provenance() as u64;
+        if is_of_device(address) {
+            return self.copy_within(place, address, to, bytes);
+        }
+        // SAFETY: the input is lent for this launch.
+        let bytes = unsafe { std::slice::from_raw_parts(from, bytes) };
+        self.write(place, to, bytes)
+    }
+
+    /// Copies from a GPU to a caller.
+    fn copy_out(&self, place: u32, from: u64, to: *mut u8, bytes: usize) -> Result<(), String> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        let address = to.expose_provenance() as u64;
+        if is_of_device(address) {
+            return self.copy_within(place, from, address, bytes);
+        }
+        // SAFETY: the output is lent for this launch, and nobody else writes it.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(to, bytes) };
+        self.read(place, from, bytes)
+    }
+
+    fn copy_within(&self, place: u32, from: u64, to: u64, bytes: usize) -> Result<(), String> {
+        let device = self.device(place)?;
+        let failed = |error| format!("copying on GPU {}: {}", device.number, words(error));
+        // SAFETY: both are memory of GPUs that is so long: what a caller lent, and what stands for it. The host is not made to
+        // wait for such a copy, so this does.
+        unsafe {
+            sys::cuMemcpyDtoD_v2(to, from, bytes)
+                .result()
+                .map_err(failed)?;
+            result::stream::synchronize(result::stream::null()).map_err(failed)
+        }
     }
 }
 
@@ -188,26 +233,9 @@ fn is_of_device(address: u64) -> bool {
         && kind == sys::CUmemorytype_enum::CU_MEMORYTYPE_DEVICE as u32
 }
 
-/// Where input and output lie in memory that stands for a caller's two buffers: as they lie there, if they overlap, for a
-/// program in place counts on it; else one behind the other. Bytes from its start, and how many there are.
-fn places(input: Range<u64>, output: Range<u64>) -> (u64, u64, u64) {
-    let overlap = input.start < output.end && output.start < input.end;
-    // A multiple of what GPUs like, with the caller's place in it kept, so that elements stay aligned.
-    let line = 256;
-    if overlap {
-        let start = input.start.min(output.start);
-        let base = start - start % line;
-        let end = input.end.max(output.end);
-        (input.start - base, output.start - base, end - base)
-    } else {
-        let bytes = |range: &Range<u64>| range.end - range.start;
-        let second = bytes(&input).next_multiple_of(line);
-        (0, second, second + bytes(&output))
-    }
-}
-
 impl Machine for Cuda {
     type Block = Block;
+    type Multicast = Multicast;
     type Running = Launched;
 
     fn name(&self) -> &'static str {
@@ -215,28 +243,9 @@ impl Machine for Cuda {
     }
 
     fn allocate(&self, place: u32, bytes: u64) -> Result<(Block, u64), String> {
-        let device = self.device(place)?;
-        let failed = |error| {
-            format!(
-                "allocating {bytes} bytes on GPU {}: {}",
-                device.number,
-                words(error)
-            )
-        };
-        let size = bytes.max(1) as usize;
-        // SAFETY: the device's context is current.
-        let address = unsafe { result::malloc_sync(size) }.map_err(failed)?;
-        let block = Block {
-            device: Arc::clone(device),
-            address,
-            bytes: size as u64,
-        };
-        // SAFETY: it was allocated just now. The streams of launches do not wait for the default stream, so this does.
-        unsafe {
-            result::memset_d8_sync(address, 0, size).map_err(failed)?;
-            result::stream::synchronize(result::stream::null()).map_err(failed)?;
-        }
-        Ok((block, address))
+        let plain = Plain::new(self.device(place)?, bytes)?;
+        let address = plain.address;
+        Ok((Block::Plain(plain), address))
     }
 
     fn write(&self, place: u32, address: u64, bytes: &[u8]) -> Result<(), String> {
@@ -263,115 +272,106 @@ impl Machine for Cuda {
             .map_err(|error| format!("reading from GPU {}: {}", device.number, words(error)))
     }
 
+    fn allocate_for_peers(&self, place: u32, bytes: u64) -> Result<(Block, u64), String> {
+        self.sharing.allocate(self.device(place)?, bytes)
+    }
+
     fn export(&self, place: u32, address: u64) -> Result<String, String> {
-        let device = self.device(place)?;
-        let failed = |error| {
-            format!(
-                "sharing memory of GPU {} with other processes: {}",
-                device.number,
-                words(error)
-            )
-        };
-        let mut base = 0;
-        let mut size = 0;
-        let mut handle = sys::CUipcMemHandle { reserved: [0; 64] };
-        // SAFETY: the driver writes what the pointers lead to; the address is one that it allocated.
-        unsafe {
-            sys::cuMemGetAddressRange_v2(&raw mut base, &raw mut size, address)
-                .result()
-                .map_err(failed)?;
-            sys::cuIpcGetMemHandle(&raw mut handle, base)
-                .result()
-                .map_err(failed)?;
-        }
-        let mut word: String = handle
-            .reserved
-            .iter()
-            .map(|byte| format!("{:02x}", *byte as u8))
-            .collect();
-        word.push_str(&format!("+{:x}", address - base));
-        Ok(word)
+        self.sharing.export(self.device(place)?, address)
     }
 
     fn import(&self, place: u32, word: &str) -> Result<u64, String> {
-        let device = self.device(place)?;
-        let wrong =
-            || "another process shares memory in a form that this version does not know".to_owned();
-        let (digits, offset) = word.split_once('+').ok_or_else(wrong)?;
-        let offset = u64::from_str_radix(offset, 16).map_err(|_| wrong())?;
-        let mut handle = sys::CUipcMemHandle { reserved: [0; 64] };
-        if digits.len() != 2 * handle.reserved.len() || !digits.is_ascii() {
-            return Err(wrong());
-        }
-        for (at, byte) in handle.reserved.iter_mut().enumerate() {
-            let parsed = u8::from_str_radix(&digits[2 * at..2 * at + 2], 16);
-            *byte = parsed.map_err(|_| wrong())? as _;
-        }
-        let mut base = 0;
-        // SAFETY: the driver writes one address, and checks the handle. The memory stays open as long as the process.
-        let opened = unsafe {
-            sys::cuIpcOpenMemHandle_v2(
-                &raw mut base,
-                handle,
-                sys::CUipcMem_flags_enum::CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS as u32,
-            )
-        };
-        opened.result().map_err(|error| {
-            format!(
-                "opening memory of another process on GPU {}: {}",
-                device.number,
-                words(error)
-            )
-        })?;
-        Ok(base + offset)
+        self.sharing.import(self.device(place)?, word)
     }
 
-    fn lend(&self, place: u32, memory: &Memory<'_>) -> Result<Lent<Block>, String> {
-        let device = self.device(place)?;
+    fn spans_hosts(&self, word: &str) -> bool {
+        word.starts_with(MemoryKind::Fabric.name())
+    }
+
+    fn register_host(&self, place: u32, memory: &Arc<Mapping>) -> Result<(Block, u64), String> {
+        let host = Host::new(self.device(place)?, memory)?;
+        let address = host.address;
+        Ok((Block::Host(host), address))
+    }
+
+    fn identity(&self, place: u32) -> Result<String, String> {
+        let identity = self.device(place)?.identity();
+        identity.map_err(|error| error.to_string())
+    }
+
+    fn reaches(&self, place: u32, other: u32) -> Result<(), String> {
+        let apart = self.apart.iter();
+        let mut problem = apart.filter(|(one, two, _)| (*one, *two) == (place, other));
+        problem.next().map_or(Ok(()), |(.., why)| Err(why.clone()))
+    }
+
+    fn keeps_lines(&self) -> bool {
+        // PCIe may cut a line in two.
+        false
+    }
+
+    fn multicast(
+        &self,
+        devices: &[u32],
+        bytes: u64,
+    ) -> Result<(Multicast, Vec<Everywhere>), String> {
+        let devices = devices.iter().map(|place| self.device(*place).cloned());
+        let devices: Result<Vec<_>, String> = devices.collect();
+        let multicast = Multicast::new(&devices?, bytes)?;
+        let addresses = multicast.addresses();
+        Ok((multicast, addresses))
+    }
+
+    fn lend(
+        &self,
+        place: u32,
+        memory: &Memory<'_>,
+        at: Option<u64>,
+    ) -> Result<Lent<Block>, String> {
+        self.device(place)?;
         let input = memory.input().expose_provenance() as u64;
         let output = memory.output().expose_provenance() as u64;
         let (input_bytes, output_bytes) =
             (memory.input_bytes() as u64, memory.output_bytes() as u64);
         let here = |address, bytes| bytes == 0 || is_of_device(address);
-        if here(input, input_bytes) && here(output, output_bytes) {
+        if at.is_none() && here(input, input_bytes) && here(output, output_bytes) {
             return Ok(Lent {
                 input,
                 output,
+                stands: false,
                 staging: None,
             });
         }
         let (input_at, output_at, bytes) =
             places(input..input + input_bytes, output..output + output_bytes);
-        let staging = self.stage(place, bytes)?;
-        let address = staging.address;
-        let failed = |error| format!("copying to GPU {}: {}", device.number, words(error));
-        if input_bytes > 0 {
-            // SAFETY: the input is lent for this launch.
-            let bytes = unsafe { std::slice::from_raw_parts(memory.input(), memory.input_bytes()) };
-            // SAFETY: the block is as long as `places` said. As in `write`, the copy is waited for.
-            unsafe {
-                result::memcpy_htod_sync(address + input_at, bytes).map_err(failed)?;
-                result::stream::synchronize(result::stream::null()).map_err(failed)?;
+        let (address, staging) = match at {
+            Some(at) => (at, None),
+            None => {
+                let staging = self.stage(place, bytes)?;
+                (staging.address, Some(Block::Plain(staging)))
             }
-        }
+        };
+        self.copy_in(
+            place,
+            memory.input(),
+            address + input_at,
+            memory.input_bytes(),
+        )?;
         Ok(Lent {
             input: address + input_at,
             output: address + output_at,
-            staging: Some(staging),
+            stands: true,
+            staging,
         })
     }
 
     fn give_back(&self, place: u32, lent: Lent<Block>, memory: &Memory<'_>) -> Result<(), String> {
-        let Some(staging) = lent.staging else {
-            return Ok(());
-        };
-        if memory.output_bytes() > 0 {
-            // SAFETY: the output is lent for this launch, and nobody else writes it.
-            let bytes =
-                unsafe { std::slice::from_raw_parts_mut(memory.output(), memory.output_bytes()) };
-            self.read(place, lent.output, bytes)?;
+        if lent.stands {
+            self.copy_out(place, lent.output, memory.output(), memory.output_bytes())?;
         }
-        lock(&self.staging).push((place, staging));
+        if let Some(Block::Plain(staging)) = lent.staging {
+            lock(&self.staging).push((place, staging));
+        }
         Ok(())
     }
 
@@ -396,7 +396,7 @@ impl Machine for Cuda {
         Ok(blocks)
     }
 
-    fn start(&self, starts: &[Start<'_>], repeat: u32) -> Result<Launched, String> {
+    fn start(&self, starts: &[Start<'_>], times: Times) -> Result<Launched, String> {
         for start in starts {
             let resident = self.resident_blocks(start.device, start.kernel, start.threads)?;
             let blocks = start.blocks();
@@ -424,22 +424,70 @@ impl Machine for Cuda {
             given_up: false,
             timed: Vec::with_capacity(starts.len()),
             more: Vec::new(),
+            graphs: Vec::new(),
+            without_graph: None,
         };
-        for start in starts {
-            self.start_one(start, repeat, &mut launched)?;
+        // Everything that is allocated or captured comes before the first kernel runs, which may wait for another.
+        let ready: Result<Vec<Ready>, String> = starts
+            .iter()
+            .map(|start| self.make_ready(start, times, &mut launched))
+            .collect();
+        for mut ready in ready? {
+            let started = self.start_one(&mut ready, times, &launched);
+            if started.is_err() {
+                // Those that run already wait for this one, and what they use must not go before they have ended.
+                launched.give_up();
+                if let Ok(device) = self.device(ready.place) {
+                    // SAFETY: the stream is the device's.
+                    let _ = unsafe { result::stream::synchronize(device.stream) };
+                }
+            }
+            started?;
+            launched.timed.push(ready.timed);
         }
         Ok(launched)
     }
 }
 
+/// A launch on a GPU with everything that it needs.
+struct Ready {
+    place: u32,
+    launch: Box<Launch>,
+    function: sys::CUfunction,
+    blocks: u32,
+    threads: u32,
+    timed: Timed,
+    /// Place of its graph among those of the launch.
+    graph: Option<usize>,
+}
+
+impl Ready {
+    /// Puts the kernel on the GPU's stream, once.
+    fn launch(&mut self, device: &Device) -> Result<(), DriverError> {
+        let mut arguments = [(&raw mut *self.launch).cast::<c_void>()];
+        // SAFETY: the function takes one `Launch` by value, whose addresses are those of memory that its ranks hold until
+        // the launch has ended. A cooperative launch is refused if not all blocks can run at the same time.
+        unsafe {
+            result::launch_cooperative_kernel(
+                self.function,
+                (self.blocks, 1, 1),
+                (self.threads, 1, 1),
+                0,
+                device.stream,
+                &mut arguments,
+            )
+        }
+    }
+}
+
 impl Cuda {
-    fn start_one(
+    fn make_ready(
         &self,
         start: &Start<'_>,
-        repeat: u32,
+        times: Times,
         launched: &mut Launched,
-    ) -> Result<(), String> {
-        let mut launch = Launch {
+    ) -> Result<Ready, String> {
+        let mut launch = Box::new(Launch {
             // Pinned memory has the same address for all.
             abort: launched
                 .abort
@@ -447,11 +495,12 @@ impl Cuda {
                 .map_or(0, |abort| abort.0.expose_provenance() as u64),
             count: u32::try_from(start.parts.len()).unwrap_or(u32::MAX),
             ..Launch::default()
-        };
+        });
+        let device = self.device(start.device)?;
         if start.parts.len() <= MOST_PARTS {
             launch.parts[..start.parts.len()].copy_from_slice(start.parts);
         } else {
-            let (block, address) = self.allocate(start.device, size_of_val(start.parts) as u64)?;
+            let block = Plain::new(device, size_of_val(start.parts) as u64)?;
             // SAFETY: parts are plain numbers without padding.
             let bytes = unsafe {
                 std::slice::from_raw_parts(
@@ -459,55 +508,60 @@ impl Cuda {
                     size_of_val(start.parts),
                 )
             };
-            self.write(start.device, address, bytes)?;
-            launch.more = address;
+            self.write(start.device, block.address, bytes)?;
+            launch.more = block.address;
             launched.more.push(block);
         }
-        let device = self.device(start.device)?;
-        let failed = |error| {
-            format!(
-                "starting {} blocks on GPU {}: {}",
-                start.blocks(),
-                device.number,
-                words(error)
-            )
-        };
         let function = device.module.function(start.kernel);
         let function = function.ok_or_else(|| format!("there is no kernel {:?}", start.kernel))?;
-        let timed = self.timed(device)?;
-        let mut arguments = [(&raw mut launch).cast::<c_void>()];
-        // SAFETY: the function takes one `Launch` by value, whose addresses are those of memory that its ranks hold until
-        // the launch has ended. A cooperative launch is refused if not all blocks can run at the same time.
-        unsafe {
-            result::event::record(timed.begin, device.stream).map_err(failed)?;
-            for _ in 0..repeat {
-                result::launch_cooperative_kernel(
-                    function,
-                    (start.blocks(), 1, 1),
-                    (start.threads, 1, 1),
-                    0,
-                    device.stream,
-                    &mut arguments,
-                )
-                .map_err(failed)?;
+        let mut ready = Ready {
+            place: start.device,
+            launch,
+            function,
+            blocks: start.blocks(),
+            threads: start.threads,
+            timed: self.timed(device)?,
+            graph: None,
+        };
+        let together = times.graph.min(times.count);
+        if together > 0 {
+            let captured = Graph::capture(device, || {
+                (0..together).try_for_each(|_| ready.launch(device))
+            });
+            match captured {
+                Ok(graph) => {
+                    ready.graph = Some(launched.graphs.len());
+                    launched.graphs.push(graph);
+                }
+                Err(why) => launched.without_graph = Some(why),
             }
-            result::event::record(timed.end, device.stream).map_err(failed)?;
         }
-        launched.timed.push(timed);
-        Ok(())
+        Ok(ready)
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn buffers_that_overlap_stay_so() {
-        // The second of four blocks of 100 bytes, and all of them.
-        assert_eq!(places(4196..4296, 4096..4496), (100, 0, 400));
-        // One behind the other, each on a line.
-        assert_eq!(places(4000..4100, 9000..9050), (0, 256, 306));
-        assert_eq!(places(5000..5000, 5000..5100), (0, 0, 100));
+    fn start_one(
+        &self,
+        ready: &mut Ready,
+        times: Times,
+        launched: &Launched,
+    ) -> Result<(), String> {
+        let device = self.device(ready.place)?;
+        let (blocks, number) = (ready.blocks, device.number);
+        let failed = |error| format!("starting {blocks} blocks on GPU {number}: {}", words(error));
+        let (begin, end) = (ready.timed.begin, ready.timed.end);
+        let graph = ready.graph.and_then(|at| launched.graphs.get(at));
+        let runs = graph.map_or(0, |_| times.count / times.graph.min(times.count).max(1));
+        let left = times.count - runs * times.graph.min(times.count);
+        // SAFETY: the events were created with the device's context, and the stream is its own.
+        unsafe { result::event::record(begin, device.stream) }.map_err(failed)?;
+        if let Some(graph) = graph {
+            (0..runs).try_for_each(|_| graph.launch()).map_err(failed)?;
+        }
+        (0..left)
+            .try_for_each(|_| ready.launch(device))
+            .map_err(failed)?;
+        // SAFETY: as above.
+        unsafe { result::event::record(end, device.stream) }.map_err(failed)?;
+        Ok(())
     }
 }

@@ -6,8 +6,8 @@ use crate::error::Error;
 /// The driver's library.
 const LIBRARY: &str = "libcuda.so.1";
 
-/// Functions that this crate calls. All are in drivers since 11.0, most since long before.
-const SYMBOLS: [&str; 42] = [
+/// Functions that this crate calls. All are in drivers since 11.4, most since long before.
+const SYMBOLS: [&str; 65] = [
     "cuInit",
     "cuDriverGetVersion",
     "cuGetErrorName",
@@ -43,6 +43,29 @@ const SYMBOLS: [&str; 42] = [
     "cuPointerGetAttribute",
     "cuIpcGetMemHandle",
     "cuIpcOpenMemHandle_v2",
+    "cuIpcCloseMemHandle",
+    "cuMemcpyDtoD_v2",
+    "cuMemHostRegister_v2",
+    "cuMemHostUnregister",
+    "cuMemHostGetDevicePointer_v2",
+    "cuMemGetAllocationGranularity",
+    "cuMemCreate",
+    "cuMemRelease",
+    "cuMemAddressReserve",
+    "cuMemAddressFree",
+    "cuMemMap",
+    "cuMemUnmap",
+    "cuMemSetAccess",
+    "cuMemExportToShareableHandle",
+    "cuMemImportFromShareableHandle",
+    "cuDeviceGetUuid_v2",
+    "cuStreamBeginCapture_v2",
+    "cuStreamEndCapture",
+    "cuGraphInstantiateWithFlags",
+    "cuGraphUpload",
+    "cuGraphLaunch",
+    "cuGraphDestroy",
+    "cuGraphExecDestroy",
     "cuModuleLoadData",
     "cuModuleUnload",
     "cuModuleGetFunction",
@@ -71,6 +94,21 @@ pub fn check() -> Result<(), Error> {
     // SAFETY: as above; this loads the same library under the names that the bindings try.
     let known = unsafe { cudarc::driver::sys::is_culib_present() };
     if known { Ok(()) } else { Err(absent()) }
+}
+
+/// The first of some functions that the driver lacks.
+pub(crate) fn lacking(symbols: &[&'static str]) -> Option<&'static str> {
+    // SAFETY: it is loaded already, for the driver was found before.
+    let library = unsafe { libloading::Library::new(LIBRARY) };
+    let Ok(library) = library else {
+        return symbols.first().copied();
+    };
+    let absent = |symbol: &&&str| {
+        // SAFETY: the symbol is looked up and not called.
+        let found = unsafe { library.get::<unsafe extern "C" fn()>(symbol.as_bytes()) };
+        found.is_err()
+    };
+    symbols.iter().find(absent).copied()
 }
 
 #[cfg(test)]

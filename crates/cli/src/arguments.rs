@@ -275,9 +275,9 @@ pub struct ProgramArguments {
     /// By which algorithm
     #[arg(long, visible_alias = "schedule", value_parser = schedule())]
     pub algorithm: Option<Schedule>,
-    /// How a mesh moves data: through FIFOs, or by reading and writing the peers' buffers
-    #[arg(long, default_value = "fifo", value_parser = transfer())]
-    pub transfer: Transfer,
+    /// How a mesh moves data: through FIFOs, or by reading and writing the peers' buffers [default: fifo, of nvls direct]
+    #[arg(long, value_parser = transfer())]
+    pub transfer: Option<Transfer>,
     /// Whose program
     #[arg(long, value_name = "RANK", default_value_t = 0)]
     pub rank: u32,

@@ -53,6 +53,13 @@ pub struct Environment {
 }
 
 impl Environment {
+    /// The value of one of NCCL's variables; the command line comes last and counts.
+    pub fn nccl_value(&self, variables: &Variables, name: &str) -> Option<String> {
+        let mut all = self.nccl.iter().chain(&variables.set);
+        all.rfind(|(it, _)| it == name)
+            .map(|(_, value)| value.clone())
+    }
+
     /// Asks the process's environment and its standard output.
     pub fn read() -> Self {
         let text = |name| std::env::var(name).unwrap_or_default();

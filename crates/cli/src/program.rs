@@ -34,6 +34,16 @@ pub fn run(
         ranks - 1
     );
     let collective = arguments.collective;
+    // The first that the algorithm has, if none is named.
+    let transfer = arguments.transfer.unwrap_or_else(|| {
+        let served = |transfer: &Transfer| {
+            arguments
+                .algorithm
+                .is_some_and(|it| it.serves(collective, *transfer))
+        };
+        let found = Transfer::ALL.into_iter().find(served);
+        found.unwrap_or(Transfer::Fifo)
+    });
     let programs = if collective == Collective::SendRecv {
         let to = arguments.to.unwrap_or((arguments.root + 1) % ranks);
         let planned = match &expansion {
@@ -45,7 +55,7 @@ pub fn run(
             from: arguments.root,
             to,
             channels: &planned,
-            transfer: arguments.transfer,
+            transfer,
             in_place: arguments.in_place,
         })?
     } else {
@@ -62,7 +72,7 @@ pub fn run(
         lower(&Request {
             collective,
             schedule,
-            transfer: arguments.transfer,
+            transfer,
             root: arguments.root,
             in_place: arguments.in_place,
             channels: &channels,
@@ -88,7 +98,7 @@ pub fn run(
         width: environment.width,
         colour: environment.colour,
     };
-    output.text = program::page(found, arguments.transfer, look);
+    output.text = program::page(found, transfer, look);
     Ok(())
 }
 

@@ -27,6 +27,28 @@ pub trait Backend: Send + 'static {
     /// The way it expects to be the fastest; `None` if it knows none. All ranks must choose the same.
     fn choose(&self, request: &Request, place: &Neighbourhood) -> Option<Way>;
 
+    /// Finds out how the other ranks are reached, as far as the backend has ways of its own. All ranks call it together when
+    /// they meet.
+    ///
+    /// # Errors
+    /// Another rank does not come, or nothing leads to it.
+    fn meet(&mut self, bootstrap: &mut dyn Bootstrap, longest: Duration) -> Result<(), Error> {
+        let _ = (bootstrap, longest);
+        Ok(())
+    }
+
+    /// Why a way cannot be taken between these ranks, if it cannot. All ranks say the same.
+    fn refuses(&self, way: &Way) -> Option<String> {
+        let _ = way;
+        None
+    }
+
+    /// Whether its programs may reduce and store at all ranks at once. For those that cannot, such steps are replaced by
+    /// ones that access one peer after the other.
+    fn multicasts(&self) -> bool {
+        false
+    }
+
     /// Makes the connections of a program in memory of the backend's own. `None`, as most say: its programs run over the
     /// connections that the communicator makes in the host's memory.
     fn wire(&mut self, own: &mut OwnWiring<'_>) -> Option<Result<(), Error>> {
@@ -70,6 +92,8 @@ pub struct OwnWiring<'a> {
     pub bound: &'a BoundProgram,
     /// The protocol of its FIFOs.
     pub protocol: Protocol,
+    /// Most bytes that any rank's input has, and any rank's output.
+    pub buffer_bytes: u64,
     /// Carries addresses to the peers and back. Whoever offers first and fetches then waits in no circle.
     pub bootstrap: &'a mut dyn Bootstrap,
     /// How long to wait for a peer.

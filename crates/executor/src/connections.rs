@@ -60,7 +60,7 @@ pub struct Connections {
     /// How others of the host open that.
     base: String,
     /// The bell of those that carry slots to other hosts for this rank and are its own.
-    carriers: Option<Bell>,
+    pub(crate) carriers: Option<Bell>,
     /// By which this rank carries in their place while it waits.
     progress: Option<Arc<dyn Progress>>,
     /// Of ranks on other hosts: the ranks of this one that carry what is sent there, itself among them.

@@ -1,5 +1,6 @@
 //! Launching: from a request to a program that was prepared before, and running it.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use plan::program::{Message, Transfer};
@@ -107,6 +108,9 @@ impl<B: Backend> Engine<B> {
                  `fifo`"
                     .to_owned(),
             ));
+        }
+        if let Some(why) = self.own.backend.refuses(&way) {
+            return Err(unsupported(why));
         }
         // A peer's input would have to be multiplied by what only the peer knows.
         if request.collective.reduces()
@@ -295,9 +299,15 @@ impl<B: Backend> Engine<B> {
             piece_bytes: way.piece_bytes,
         };
         let bound = programs.bind(rank, &message)?;
+        let bound = if own.backend.multicasts() {
+            Cow::Borrowed(&bound)
+        } else {
+            bound.without_multicast(rank, ranks)
+        };
         let wired = own.backend.wire(&mut OwnWiring {
             bound: &bound,
             protocol: way.protocol,
+            buffer_bytes: request.bytes(ranks),
             bootstrap: own.bootstrap.as_mut(),
             longest: own.longest,
         });

@@ -81,7 +81,8 @@ impl<B: Backend> Starting<B> {
         let met = self
             .connections
             .meet(bootstrap)
-            .and_then(|()| self.registered.meet(bootstrap, self.longest));
+            .and_then(|()| self.registered.meet(bootstrap, self.longest))
+            .and_then(|()| self.backend.meet(bootstrap, self.longest));
         met.map_err(|error| error.give_up(bootstrap))?;
         let bell = self.connections.bells[self.bootstrap.rank() as usize].clone();
         // The backend spins by itself.

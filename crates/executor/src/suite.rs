@@ -124,9 +124,15 @@ impl Case {
         let grouped = self.collective == Collective::SendRecv;
         let overwritten =
             self.collective == Collective::AllToAll && self.in_place && self.ranks > 1;
+        // What no switch does.
+        let unserved =
+            self.collective.reduces() && !self.way.schedule.reduces(self.element, self.reduction);
         // Long messages on many ranks with small pieces add time and no new paths.
         let long = self.count > 30_000 && (self.ranks > 4 || self.way.piece_bytes > 0);
-        !(direct && (own_scalars || grouped || overwritten)) && !(grouped && self.in_place) && !long
+        !(direct && (own_scalars || grouped || overwritten))
+            && !(grouped && self.in_place)
+            && !long
+            && !unserved
     }
 }
 

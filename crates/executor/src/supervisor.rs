@@ -60,25 +60,46 @@ impl Supervisor<'_> {
                 Ok(()) => return Ok(()),
                 Err(Interrupted::Aborted { .. } | Interrupted::Deadline) => {}
             }
-            let rank = self.bootstrap.rank();
-            let waiting = waiting();
-            if let Some(failure) = self.bootstrap.failure(Some(waiting.peer())) {
+            if let Err(error) = self.look(since, waiting()) {
                 // What it sent before it left may have come meanwhile.
-                if poll() {
+                if matches!(error, Error::Aborted { .. }) && poll() {
                     return Ok(());
                 }
-                return Err(Error::Aborted { rank, failure });
-            }
-            let waited = since.elapsed();
-            if waited > self.longest {
-                return Err(Error::Timeout {
-                    rank,
-                    collective: self.collective,
-                    waiting,
-                    waited,
-                });
+                return Err(error);
             }
         }
+    }
+
+    /// Carries what can be carried between hosts now, for a backend that waits by itself; `false` if only the network's
+    /// threads can.
+    pub fn carry(&self) -> bool {
+        let Some(progress) = self.progress else {
+            return false;
+        };
+        progress.go_on();
+        true
+    }
+
+    /// Looks once whether a wait that began `since` then should go on.
+    ///
+    /// # Errors
+    /// Another rank failed or left, or the time is over.
+    #[cold]
+    pub fn look(&mut self, since: Instant, waiting: Waiting) -> Result<(), Error> {
+        let rank = self.bootstrap.rank();
+        if let Some(failure) = self.bootstrap.failure(Some(waiting.peer())) {
+            return Err(Error::Aborted { rank, failure });
+        }
+        let waited = since.elapsed();
+        if waited > self.longest {
+            return Err(Error::Timeout {
+                rank,
+                collective: self.collective,
+                waiting,
+                waited,
+            });
+        }
+        Ok(())
     }
 }
 

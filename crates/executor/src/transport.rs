@@ -5,7 +5,8 @@ use std::fmt;
 /// How a rank reaches another, in NCCL's words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transport {
-    /// Both are in one address space: buffers are accessed where they are.
+    /// Both are in one address space, or one's device accesses the memory of the other's: buffers are accessed where they
+    /// are.
     P2p,
     /// Both are on one host: FIFOs lie in shared memory; buffers are accessed through memory that both map, or by the
     /// kernel's reads and writes of another process.

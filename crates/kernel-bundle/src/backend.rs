@@ -3,17 +3,20 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use executor::Transport;
 use executor::backend::{Backend, Neighbourhood, Order, OwnWiring, Part, Surroundings};
+use executor::bootstrap::Bootstrap;
 use executor::connections::SlotBytes;
 use executor::{Error, Request, Waiting, Way};
-use plan::program::BoundProgram;
+use plan::program::{BoundProgram, Schedule, Transfer};
 use plan::{Protocol, Reduction};
 
-use crate::choose;
-use crate::connect::{Connected, Connector};
+use crate::choose::{self, Means};
+use crate::connect::{Connected, Connector, peers};
 use crate::entry::Kernel;
 use crate::flat::Flat;
-use crate::fleet::{Fleet, Span};
+use crate::fleet::{Fleet, Reached, Span};
+use crate::foreign::Foreign;
 use crate::gang::{Deposit, Role};
 use crate::layout;
 use crate::machine::{Lent, Machine, Running, Start};
@@ -28,7 +31,7 @@ const LOOKS: u32 = 256;
 /// Most bytes that one step moves: workers count vectors of 16 bytes, and lines, in 32 bits.
 const MOST_STEP_BYTES: u64 = 32 << 30;
 
-/// Bytes of the two times of a lane.
+/// Bytes of the two times of a block.
 const SPAN_BYTES: u64 = 16;
 
 /// Most channels that are chosen, NCCL's limit.
@@ -50,10 +53,27 @@ pub struct Program<M: Machine> {
     peers: Vec<u32>,
     /// Whether peers look where this rank's buffers are.
     direct: bool,
+    /// What is resolved again when memory of other processes moves.
+    again: Option<Again>,
+    /// Ranks of other processes among its peers.
+    foreign: Vec<u32>,
+    /// Whether it reaches any of them by a network.
+    carried: bool,
     waiting: Waiting,
+    /// Address of its scratch memory, if that is not the rank's own.
+    scratch: Option<u64>,
     /// Channels of its lanes, if their times are noted.
     channels: Vec<u16>,
     _memory: M::Block,
+}
+
+/// A program that accesses memory of other processes.
+struct Again {
+    bound: BoundProgram,
+    protocol: Protocol,
+    reduction: Option<Reduction>,
+    /// Where that memory was when it was resolved.
+    generation: u64,
 }
 
 impl<M: Machine> Kernels<M> {
@@ -77,24 +97,47 @@ impl<M: Machine> Kernels<M> {
         self.fleet.device(self.rank)
     }
 
-    /// Reads when each lane began and ended.
+    /// Reads when each lane began and ended: when its first block began, and its last one ended.
     fn note(&self, program: &Program<M>, launch: u64) -> Result<(), Error> {
-        let mut times = vec![[0_u64; 2]; program.channels.len()];
+        let shares = program.part.shares.max(1) as usize;
+        let mut times = vec![[0_u64; 2]; program.channels.len() * shares];
         let bytes = bytemuck::cast_slice_mut(&mut times);
         let (device, address) = (self.device(), program.part.profile);
         let read = self.fleet.machine.read(device, address, bytes);
         read.map_err(|why| self.failed(why))?;
-        let lanes = program.channels.iter().zip(0..).zip(&times);
-        let spans = lanes.map(|((channel, lane), [begin_ns, end_ns])| Span {
+        let lanes = program.channels.iter().zip(0..).zip(times.chunks(shares));
+        let spans = lanes.map(|((channel, lane), blocks)| Span {
             rank: self.rank,
             launch,
             channel: *channel,
             lane,
-            begin_ns: *begin_ns,
-            end_ns: *end_ns,
+            begin_ns: blocks.iter().map(|[begin, _]| *begin).min().unwrap_or(0),
+            end_ns: blocks.iter().map(|[_, end]| *end).max().unwrap_or(0),
         });
         self.fleet.note(spans);
         Ok(())
+    }
+
+    /// Resolves a program again if memory of other processes has moved since.
+    fn resolve_again(&mut self, program: &mut Program<M>) -> Result<(), Error> {
+        let generation = self.connected.boards.generation;
+        let Some(again) = &mut program.again else {
+            return Ok(());
+        };
+        if again.generation == generation {
+            return Ok(());
+        }
+        again.generation = generation;
+        self.connected.protocol = Some(again.protocol);
+        self.connected.shares = program.part.shares;
+        let flat = Flat::new(&again.bound, again.reduction, &self.connected);
+        let steps: &[u8] = bytemuck::cast_slice(&flat.steps);
+        // No kernel of this rank is running.
+        let wrote = self
+            .fleet
+            .machine
+            .write(self.device(), program.part.steps, steps);
+        wrote.map_err(|why| self.failed(why))
     }
 
     fn reserve_scratch(&mut self, bytes: u64) -> Result<(), String> {
@@ -178,6 +221,9 @@ impl<M: Machine> Kernels<M> {
         surroundings: &mut Surroundings<'_>,
     ) -> Result<(), Error> {
         let fleet = &self.fleet;
+        let foreign = deposits.iter().flat_map(|deposit| &deposit.foreign);
+        let mut foreign = Foreign::new(self.rank, foreign.copied());
+        let carried = deposits.iter().any(|deposit| deposit.carried);
         let mut devices: Vec<u32> = deposits.iter().map(|deposit| deposit.device).collect();
         devices.sort_unstable();
         devices.dedup();
@@ -210,9 +256,10 @@ impl<M: Machine> Kernels<M> {
                 kernel: *kernel,
                 parts,
                 threads: fleet.options.threads,
+                foreign: foreign.waits(),
             })
             .collect();
-        let started = fleet.machine.start(&starts, fleet.repeat());
+        let started = fleet.machine.start(&starts, fleet.times());
         let mut running = started.map_err(|why| self.failed(why))?;
         let began = Instant::now();
         let mut looks = 0_u32;
@@ -229,29 +276,49 @@ impl<M: Machine> Kernels<M> {
                 break;
             }
             looks += 1;
-            if looks.is_multiple_of(LOOKS) && began.elapsed() > WATCHING {
-                let mut outcome = Ok(false);
-                let mut ended = || {
-                    outcome = poll(&mut told);
-                    !matches!(outcome, Ok(false))
-                };
-                let watched = surroundings.supervisor.wait(&mut ended, || waiting);
-                if let Err(error) = watched {
-                    fleet.gang.give_up();
-                    while matches!(poll(&mut told), Ok(false)) {
-                        std::thread::yield_now();
-                    }
-                    return Err(error);
+            let outcome = if foreign.waits() {
+                // Kernels do not wake whoever carries what they send, so this does, or carries it.
+                if carried && !surroundings.supervisor.carry() {
+                    surroundings.connections.ring_carriers();
                 }
-                outcome.map_err(|why| self.failed(why))?;
-                break;
+                if looks > surroundings.spins {
+                    std::thread::yield_now();
+                }
+                foreign.look(&mut surroundings.supervisor)
+            } else if looks.is_multiple_of(LOOKS) && began.elapsed() > WATCHING {
+                let mut ended = || !matches!(poll(&mut told), Ok(false));
+                surroundings.supervisor.wait(&mut ended, || waiting)
+            } else {
+                Ok(())
+            };
+            if let Err(error) = outcome {
+                fleet.gang.give_up();
+                while matches!(poll(&mut told), Ok(false)) {
+                    std::thread::yield_now();
+                }
+                return Err(error);
             }
         }
         if told {
             return Err(self.failed("another rank gave up".to_owned()));
         }
         fleet.set_time(running.time_us());
+        fleet.set_without_graph(running.without_graph());
         Ok(())
+    }
+}
+
+impl<M: Machine> Kernels<M> {
+    /// What the transports between ranks allow.
+    pub fn means(&self) -> Means {
+        let peers = &self.connected.peers;
+        Means {
+            direct: peers.all_p2p,
+            ll128: !peers.any_shm || self.fleet.machine.keeps_lines(),
+            blocks: u16::try_from(peers.blocks)
+                .unwrap_or(u16::MAX)
+                .min(MOST_CHANNELS),
+        }
     }
 }
 
@@ -275,17 +342,55 @@ impl<M: Machine> Backend for Kernels<M> {
     }
 
     fn choose(&self, request: &Request, place: &Neighbourhood) -> Option<Way> {
-        // All ranks must choose alike, so what counts is the fullest device.
-        let beside = (0..place.ranks).map(|rank| self.fleet.ranks_beside(rank));
-        let beside = beside.max().unwrap_or(1).max(1);
-        let threads = self.fleet.options.threads;
-        let resident = self
-            .fleet
-            .machine
-            .resident_blocks(self.device(), Kernel::Move, threads);
-        let most = resident.unwrap_or(1) / beside;
-        let most = u16::try_from(most).unwrap_or(u16::MAX).min(MOST_CHANNELS);
-        Some(choose::way(request, place, most))
+        Some(choose::way(request, place, &self.means()))
+    }
+
+    fn meet(&mut self, bootstrap: &mut dyn Bootstrap, longest: Duration) -> Result<(), Error> {
+        self.connected.peers = peers::meet(&self.fleet, bootstrap, longest)?;
+        let peers = &self.connected.peers;
+        let others = peers.all().filter(|(peer, _)| *peer != self.rank);
+        self.fleet
+            .note_reached(others.map(|(peer, transport)| Reached {
+                rank: self.rank,
+                peer,
+                transport,
+                fallen_back: peers.why_not_p2p(peer),
+            }));
+        Ok(())
+    }
+
+    fn refuses(&self, way: &Way) -> Option<String> {
+        let Means { direct, ll128, .. } = self.means();
+        let why = || match self.connected.peers.fallen_back.first() {
+            Some((peer, why)) => format!(" (rank {peer}: {why})"),
+            None => String::new(),
+        };
+        if way.schedule == Schedule::Nvls && !self.connected.peers.is_alone() {
+            return Some(
+                "ranks that are processes share no multicast (NVLS); run them as threads of one process, or take another \
+                 algorithm"
+                    .to_owned(),
+            );
+        }
+        if way.transfer == Transfer::Direct && !direct {
+            return Some(format!(
+                "a direct transfer accesses the buffers of other ranks, and not all ranks reach each other by P2P{}; take the \
+                 transfer `fifo`",
+                why()
+            ));
+        }
+        let lines = way.transfer == Transfer::Fifo && way.protocol == Protocol::Ll128;
+        (lines && !ll128).then(|| {
+            format!(
+                "LL128 counts on lines of 128 bytes that arrive as a whole, and not all ranks of a host reach each other by \
+                 P2P{}; take the protocol LL or Simple",
+                why()
+            )
+        })
+    }
+
+    fn multicasts(&self) -> bool {
+        true
     }
 
     fn wire(&mut self, own: &mut OwnWiring<'_>) -> Option<Result<(), Error>> {
@@ -299,8 +404,24 @@ impl<M: Machine> Backend for Kernels<M> {
 
     fn prepare(&mut self, order: &Order<'_>) -> Result<Program<M>, Error> {
         let bound = order.bound;
-        self.reserve_scratch(bound.scratch_bytes)
-            .map_err(|why| self.failed(why))?;
+        let scratch = if bound.multicasts {
+            if let Some(reduction) = order.reduction
+                && !Schedule::Nvls.reduces(order.element, reduction)
+            {
+                return Err(self.failed(format!(
+                    "switches do not reduce {:?} of {:?} (NVLS); take another algorithm",
+                    reduction, order.element
+                )));
+            }
+            let window = self.fleet.window(self.rank, bound.scratch_bytes);
+            let window = window.map_err(|why| self.failed(why))?;
+            self.connected.everywhere = window.all;
+            Some(window.own)
+        } else {
+            self.reserve_scratch(bound.scratch_bytes)
+                .map_err(|why| self.failed(why))?;
+            None
+        };
         let flat = Flat::new(bound, order.reduction, &self.connected);
         if let Some(step) = flat.steps.iter().find(|step| step.bytes > MOST_STEP_BYTES) {
             return Err(self.failed(format!(
@@ -314,8 +435,9 @@ impl<M: Machine> Backend for Kernels<M> {
         let device = self.device();
         let steps_at = (lanes.len() as u64).next_multiple_of(256);
         let profile_at = (steps_at + steps.len() as u64).next_multiple_of(256);
+        let shares = self.connected.shares;
         let profile_bytes = match self.fleet.options.trace {
-            true => SPAN_BYTES * flat.lanes.len() as u64,
+            true => SPAN_BYTES * flat.lanes.len() as u64 * u64::from(shares),
             false => 0,
         };
         let allocated = self
@@ -350,10 +472,21 @@ impl<M: Machine> Backend for Kernels<M> {
             },
             operation,
             divisor: order.ranks.max(1),
+            shares,
             ..layout::Part::default()
         };
         let peer = peers_of(bound).next().unwrap_or(self.rank);
+        let peers = &self.connected.peers;
+        let far = |peer| peers.transport(peer) == Transport::Net;
         Ok(Program {
+            again: (direct && !peers.is_alone()).then(|| Again {
+                bound: bound.clone(),
+                protocol: order.protocol,
+                reduction: order.reduction,
+                generation: self.connected.boards.generation,
+            }),
+            foreign: self.connected.foreign(peers_of(bound)),
+            carried: peers_of(bound).any(far),
             part,
             kernel: match order.reduction {
                 Some(_) => Kernel::Reduce(order.element),
@@ -365,6 +498,7 @@ impl<M: Machine> Backend for Kernels<M> {
                 from: peer,
                 channel: 0,
             },
+            scratch,
             channels: flat.channels,
             _memory: memory,
         })
@@ -383,24 +517,43 @@ impl<M: Machine> Backend for Kernels<M> {
             device,
             kernel: Kernel::Move,
             parts: Vec::with_capacity(parts.len()),
+            foreign: Vec::new(),
+            carried: false,
         };
         let rank = self.rank;
         let mut waiting = Waiting::Signal {
             from: rank,
             channel: 0,
         };
-        for part in parts.iter() {
-            let of_caller = self.fleet.machine.lend(device, &part.memory);
-            let own = of_caller.map_err(|why| self.failed(why))?;
-            let scratch = self.scratch.as_ref().map_or(0, |(_, address)| *address);
+        for part in parts.iter_mut() {
+            self.resolve_again(part.program)?;
             let program = &part.program;
-            let board = self.connected.own_board();
+            // Where other processes find the buffers, if they access them.
+            let window = program.again.as_ref().and_then(|again| {
+                let buffers = self
+                    .connected
+                    .boards
+                    .behind_scratch(again.bound.scratch_bytes);
+                Some((self.connected.boards.window?.0, buffers?))
+            });
+            let at = window.map(|(_, buffers)| buffers);
+            let of_caller = self.fleet.machine.lend(device, &part.memory, at);
+            let own = of_caller.map_err(|why| self.failed(why))?;
+            let scratch = match window {
+                Some((window, _)) => window,
+                None => self.scratch.as_ref().map_or(0, |(_, address)| *address),
+            };
+            let scratch = program.scratch.unwrap_or(scratch);
+            let board = self.connected.boards.own;
             deposit.kernel = program.kernel;
+            deposit.foreign.extend(&program.foreign);
+            deposit.carried |= program.carried;
             deposit.parts.push(layout::Part {
                 buffers: [own.input, own.output, scratch],
                 board: board.filter(|_| program.direct).unwrap_or_default(),
                 launch: surroundings.launch,
                 scalar: part.scalar,
+                window: window.map_or(0, |(window, _)| window),
                 ..program.part
             });
             deposit.peers.extend(&program.peers);

@@ -21,18 +21,32 @@ pub fn serves(request: &Request, schedule: Schedule, transfer: Transfer, ranks: 
     let multiplies = collective.reduces() && request.reduction == Reduction::PreMultipliedSum;
     let overwritten = collective == Collective::AllToAll && request.in_place && ranks > 1;
     schedule.serves(collective, transfer)
+        && (!collective.reduces() || schedule.reduces(request.element, request.reduction))
         && (transfer == Transfer::Fifo
             || !(multiplies || overwritten || collective == Collective::SendRecv))
 }
 
-/// The way of a request, with at most `most_channels` blocks for each rank.
-pub fn way(request: &Request, place: &Neighbourhood, most_channels: u16) -> Way {
+/// What the transports between ranks allow; equal on all ranks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Means {
+    /// Whether every rank accesses every other's memory.
+    pub direct: bool,
+    /// Whether LL128 lines arrive as a whole everywhere.
+    pub ll128: bool,
+    /// Blocks that each rank can have at the same time.
+    pub blocks: u16,
+}
+
+/// The way of a request.
+pub fn way(request: &Request, place: &Neighbourhood, means: &Means) -> Way {
+    let most_channels = means.blocks;
     let bytes = request.bytes(place.ranks);
-    let direct =
-        |schedule| place.one_process && serves(request, schedule, Transfer::Direct, place.ranks);
+    let direct = |schedule| {
+        means.direct && place.one_host && serves(request, schedule, Transfer::Direct, place.ranks)
+    };
     let (schedule, transfer, protocol) = if bytes <= MOST_LL {
         (Schedule::Mesh, Transfer::Fifo, Protocol::Ll)
-    } else if bytes <= MOST_LL128 {
+    } else if bytes <= MOST_LL128 && means.ll128 {
         (Schedule::Mesh, Transfer::Fifo, Protocol::Ll128)
     } else if direct(Schedule::TwoPhaseMesh) {
         (Schedule::TwoPhaseMesh, Transfer::Direct, Protocol::Simple)

@@ -15,8 +15,12 @@ pub trait Places {
     fn awaited(&self, connection: &Connection) -> u64;
     /// On which signals are given.
     fn given(&self, connection: &Connection) -> u64;
+    /// The address that stands for the scratch memory of all ranks.
+    fn everywhere(&self) -> u64;
     /// Address of a rank's board.
     fn board(&self, rank: u32) -> u64;
+    /// What is added to what a rank's board says: where its memory begins here, if the board shows offsets.
+    fn window(&self, rank: u32) -> u64;
 }
 
 /// A program as kernels walk it.
@@ -38,6 +42,7 @@ impl Flat {
             bound,
             reduction,
             places,
+            multicasts: bound.multicasts,
         };
         for lane in &bound.lanes {
             let count = |steps: &[BoundStep]| u32::try_from(steps.len()).unwrap_or(u32::MAX);
@@ -67,6 +72,7 @@ struct Resolve<'a> {
     bound: &'a BoundProgram,
     reduction: Option<Reduction>,
     places: &'a dyn Places,
+    multicasts: bool,
 }
 
 impl Resolve<'_> {
@@ -103,6 +109,13 @@ impl Resolve<'_> {
                 .into_iter()
                 .any(|operand| operand.kind == OperandKind::Peer as u32),
         );
+        let everywhere = |operands: &[BoundOperand]| {
+            let multicast =
+                |operand: &BoundOperand| matches!(operand, BoundOperand::Multicast { .. });
+            u8::from(operands.iter().any(multicast))
+        };
+        flat.multicast =
+            everywhere(sources) | everywhere(destinations) << 1 | u8::from(self.multicasts) << 2;
         for (index, wait) in step.waits[..usize::from(step.wait_count)]
             .iter()
             .enumerate()
@@ -121,6 +134,13 @@ impl Resolve<'_> {
     fn operand(&self, operand: &BoundOperand, source: bool) -> Operand {
         match *operand {
             BoundOperand::None => Operand::default(),
+            BoundOperand::Multicast { offset, stride } => Operand {
+                kind: OperandKind::Everywhere as u32,
+                buffer: Buffer::Scratch as u32,
+                place: self.places.everywhere(),
+                offset,
+                stride,
+            },
             BoundOperand::Fifo(place) => {
                 let place = usize::from(place);
                 Operand {
@@ -153,7 +173,7 @@ impl Resolve<'_> {
                 kind: OperandKind::Peer as u32,
                 buffer: buffer as u32,
                 place: self.places.board(self.bound.peers[usize::from(peer)]),
-                offset,
+                offset: self.places.window(self.bound.peers[usize::from(peer)]) + offset,
                 stride,
             },
         }

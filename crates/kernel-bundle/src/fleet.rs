@@ -3,10 +3,15 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use executor::Transport;
 use executor::connections::SlotBytes;
+use plan::program::BoundProgram;
+use shared_memory::Mapping;
 
 use crate::gang::Gang;
-use crate::machine::Machine;
+use crate::layout::MOST_SHARES;
+use crate::machine::{Machine, Times};
+use crate::multicast::Windows;
 
 /// How kernels are launched.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,8 +24,15 @@ pub struct Options {
     pub first_step: u64,
     /// A flag that all lines of LL slots hold at first, as if they had been written that long ago; 0 is none.
     pub stale_flag: u32,
+    /// Most blocks that carry out a lane together, 1 to 4. More blocks have more bytes under way, which a GPU with few ranks
+    /// on it needs to fill its memory; lanes that use FIFOs have one block.
+    pub most_shares: u32,
     /// Whether it is noted when each lane of each launch begins and ends ([`Fleet::take_spans`]).
     pub trace: bool,
+    /// Whether devices may access each other's memory (NCCL's `NCCL_P2P_DISABLE` says no).
+    pub p2p: bool,
+    /// Whether connections may lie in memory of the host where they may not (`NCCL_SHM_DISABLE` says no).
+    pub shm: bool,
 }
 
 /// When a lane of a launch began and ended.
@@ -40,6 +52,19 @@ pub struct Span {
     pub end_ns: u64,
 }
 
+/// How a rank reaches another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reached {
+    /// The rank.
+    pub rank: u32,
+    /// The other one.
+    pub peer: u32,
+    /// How.
+    pub transport: Transport,
+    /// Why not by P2P, if both are on one host.
+    pub fallen_back: Option<String>,
+}
+
 /// Most spans that are kept.
 const MOST_SPANS: usize = 1 << 20;
 
@@ -55,7 +80,10 @@ impl Options {
             },
             first_step: 0,
             stale_flag: 0,
+            most_shares: MOST_SHARES,
             trace: false,
+            p2p: true,
+            shm: true,
         }
     }
 }
@@ -68,9 +96,14 @@ pub struct Fleet<M: Machine> {
     pub options: Options,
     pub(crate) gang: Gang,
     devices: Vec<u32>,
-    /// Memory of connections: peers may use it as long as any rank is there.
-    blocks: Mutex<Vec<M::Block>>,
+    /// Memory of connections: peers may use it as long as any rank is there. Where a device was told of memory of the host,
+    /// it forgets that before the memory goes.
+    blocks: Mutex<Vec<(M::Block, Option<Arc<Mapping>>)>>,
+    pub(crate) windows: Windows<M>,
     repeat: AtomicU32,
+    graph: AtomicU32,
+    without_graph: Mutex<Option<String>>,
+    reached: Mutex<Vec<Reached>>,
     time_ns: AtomicU64,
     spans: Mutex<Vec<Span>>,
 }
@@ -85,7 +118,11 @@ impl<M: Machine> Fleet<M> {
             gang: Gang::new(ranks),
             devices,
             blocks: Mutex::default(),
+            windows: Windows::default(),
             repeat: AtomicU32::new(1),
+            graph: AtomicU32::new(0),
+            without_graph: Mutex::default(),
+            reached: Mutex::default(),
             time_ns: AtomicU64::new(0),
             spans: Mutex::default(),
         })
@@ -97,6 +134,11 @@ impl<M: Machine> Fleet<M> {
         devices.get(rank as usize).copied().unwrap_or_default()
     }
 
+    /// The devices of all ranks, in rank order.
+    pub(crate) fn devices(&self) -> &[u32] {
+        &self.devices
+    }
+
     /// Ranks that share the device of this one.
     pub fn ranks_beside(&self, rank: u32) -> u32 {
         let own = self.device(rank);
@@ -104,13 +146,66 @@ impl<M: Machine> Fleet<M> {
         u32::try_from(beside.count()).unwrap_or(u32::MAX)
     }
 
+    /// Blocks that carry out each lane of a program together: as many as there is room for, if each rank may have so many
+    /// blocks. Slots and their counts are one block's, so FIFOs have one.
+    pub fn shares(&self, blocks: u32, bound: &BoundProgram) -> u32 {
+        // Multicast mixes what all blocks of a rank stored, which no signal orders.
+        if !bound.receives.is_empty() || !bound.sends.is_empty() || bound.multicasts {
+            return 1;
+        }
+        let lanes = u32::try_from(bound.lanes.len()).unwrap_or(u32::MAX);
+        let room = blocks / lanes.max(1);
+        room.min(self.options.most_shares).clamp(1, MOST_SHARES)
+    }
+
     /// Lets every launch be run so often in a row, to be timed. What reduces in place gives another result then.
     pub fn set_repeat(&self, times: u32) {
         self.repeat.store(times.max(1), Ordering::Relaxed);
     }
 
-    pub(crate) fn repeat(&self) -> u32 {
-        self.repeat.load(Ordering::Relaxed)
+    /// Lets so many of the launches in a row be asked of the devices together, as a graph; 0 is none.
+    ///
+    /// What is launched again by a graph has the number of the first time, which peers' boards are compared with. That is
+    /// right: in a direct transfer all ranks give signals before and after they touch each other's memory, which keep the
+    /// runs of a graph apart; and a board shows the same addresses in all of them.
+    pub fn set_graph(&self, launches: u32) {
+        self.graph.store(launches, Ordering::Relaxed);
+    }
+
+    /// Why there was no graph in some launch since the last call, though one was asked for.
+    pub fn take_without_graph(&self) -> Option<String> {
+        let mut why = self
+            .without_graph
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        why.take()
+    }
+
+    pub(crate) fn set_without_graph(&self, why: Option<String>) {
+        let mut known = self
+            .without_graph
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *known = known.take().or(why);
+    }
+
+    pub(crate) fn times(&self) -> Times {
+        Times {
+            count: self.repeat.load(Ordering::Relaxed),
+            graph: self.graph.load(Ordering::Relaxed),
+        }
+    }
+
+    /// How ranks of this process reach others, once they have met: in the order of ranks, then of peers.
+    pub fn reached(&self) -> Vec<Reached> {
+        let reached = self.reached.lock().unwrap_or_else(PoisonError::into_inner);
+        reached.clone()
+    }
+
+    pub(crate) fn note_reached(&self, all: impl Iterator<Item = Reached>) {
+        let mut reached = self.reached.lock().unwrap_or_else(PoisonError::into_inner);
+        reached.extend(all);
+        reached.sort_by_key(|it| (it.rank, it.peer));
     }
 
     /// How long the last launch took by the devices' clocks, µs, all its repetitions together; 0 if that was not measured.
@@ -135,9 +230,9 @@ impl<M: Machine> Fleet<M> {
         all.extend(spans.take(room));
     }
 
-    /// Keeps memory until the last rank is gone.
-    pub(crate) fn keep(&self, block: M::Block) {
+    /// Keeps memory until the last rank is gone, after that the memory of the host that it stands for.
+    pub(crate) fn keep(&self, block: M::Block, of: Option<Arc<Mapping>>) {
         let mut blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
-        blocks.push(block);
+        blocks.push((block, of));
     }
 }

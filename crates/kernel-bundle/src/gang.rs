@@ -24,6 +24,10 @@ pub struct Deposit {
     pub kernel: Kernel,
     /// Its programs.
     pub parts: Vec<Part>,
+    /// Ranks of other processes that it exchanges data or signals with.
+    pub foreign: Vec<u32>,
+    /// Whether they reach any of those by a network: whoever carries what goes there is to be woken.
+    pub carried: bool,
 }
 
 /// What a rank is to do after it deposited.
@@ -161,6 +165,8 @@ mod tests {
             device: 0,
             kernel: Kernel::Move,
             parts: Vec::new(),
+            foreign: Vec::new(),
+            carried: false,
         }
     }
 

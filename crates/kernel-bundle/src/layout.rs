@@ -6,10 +6,13 @@ use bytemuck::{Pod, Zeroable};
 /// Most sources, and most destinations, waits and notifies, of a step.
 pub const MOST_OPERANDS: usize = 4;
 
+/// Most blocks that carry out a lane together.
+pub const MOST_SHARES: u32 = 4;
+
 /// Parts that fit into the arguments of a launch.
 pub const MOST_PARTS: usize = 36;
 
-/// One end of a FIFO or of a signal.
+/// One end of a FIFO or of a signal. Where several blocks carry out a lane, an end of a signal is as many of these in a row.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Pod, Zeroable)]
 pub struct End {
@@ -25,6 +28,8 @@ pub struct End {
     pub step: u64,
     /// The last that was seen of theirs.
     pub seen: u64,
+    /// Address where the length of each slot is told, if the host carries them away; else 0.
+    pub lengths: u64,
 }
 
 /// Where the buffers of a rank are during a launch.
@@ -49,6 +54,8 @@ pub enum OperandKind {
     Peer = 2,
     /// A slot.
     Fifo = 3,
+    /// The scratch memory of all ranks.
+    Everywhere = 4,
 }
 
 /// An operand.
@@ -59,7 +66,8 @@ pub struct Operand {
     pub kind: u32,
     /// 0 input, 1 output, 2 scratch.
     pub buffer: u32,
-    /// Of a FIFO the address of its [`End`], of a peer that of its [`Board`].
+    /// Of a FIFO the address of its [`End`], of a peer that of its [`Board`], of a multicast the one that stands for all
+    /// scratch memory.
     pub place: u64,
     /// Bytes from the start of the buffer.
     pub offset: u64,
@@ -87,8 +95,8 @@ pub struct Step {
     pub pre_multiply: u8,
     /// Whether an operand is a peer's.
     pub reaches: u8,
-    /// Nothing.
-    pub padding: u8,
+    /// 1: from all ranks, 2: to all ranks, 4: other steps of the program do so.
+    pub multicast: u8,
     /// Sources, then destinations.
     pub operands: [Operand; 2 * MOST_OPERANDS],
     /// Addresses of the [`End`]s of signals that are awaited.
@@ -133,8 +141,10 @@ pub struct Part {
     pub launch: u64,
     /// An element in the low bytes.
     pub scalar: u64,
-    /// Address of two times per lane; 0 if nobody asks.
+    /// Address of two times per block; 0 if nobody asks.
     pub profile: u64,
+    /// What is taken from the addresses on the board: where the memory begins that other processes map, or 0.
+    pub window: u64,
     /// Lanes.
     pub lane_count: u32,
     /// A [`plan::Protocol`], by number.
@@ -143,6 +153,10 @@ pub struct Part {
     pub operation: u32,
     /// By what results are divided.
     pub divisor: u32,
+    /// Blocks that carry out each lane together.
+    pub shares: u32,
+    /// Nothing.
+    pub padding: u32,
 }
 
 /// The arguments of a kernel.

@@ -1,25 +1,27 @@
 //! The kernels' sources (`/kernels`), and the host's side of them: what every machine that runs them has in common.
 //!
 //! [`Kernels`] is the [`Backend`](executor::Backend). It turns a bound program into the flat steps that the kernels walk
-//! ([`flat`]), makes connections in the machine's memory ([`connect`]), and launches the programs of all ranks of this
+//! ([`flat`]), makes connections in memory that the machine's kernels reach (`connect`), and launches the programs of all ranks of this
 //! process that need each other together ([`gang`]): a kernel that waits for another one must never keep it from being
 //! started. What runs them is a [`Machine`]: GPUs, or the emulator on which the kernels are tested.
 //!
-//! In reading order: [`source`], [`entry`], [`layout`], [`flat`], [`machine`], [`fleet`], [`connect`], [`gang`],
-//! [`backend`], [`choose`].
+//! In reading order: [`source`], [`entry`], [`layout`], [`flat`], [`machine`], [`multicast`], [`fleet`], `connect`, [`gang`],
+//! `foreign`, [`backend`], [`choose`].
 
 pub mod backend;
 pub mod choose;
-pub mod connect;
+mod connect;
 pub mod entry;
 pub mod flat;
 pub mod fleet;
+mod foreign;
 pub mod gang;
 pub mod layout;
 pub mod machine;
+pub mod multicast;
 pub mod source;
 
 pub use backend::Kernels;
 pub use entry::Kernel;
-pub use fleet::{Fleet, Options, Span};
-pub use machine::{Lent, Machine, Running};
+pub use fleet::{Fleet, Options, Reached, Span};
+pub use machine::{Everywhere, Lent, Machine, Running, Times};

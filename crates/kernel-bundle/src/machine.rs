@@ -1,6 +1,10 @@
 //! What runs kernels.
 
+use std::ops::Range;
+use std::sync::Arc;
+
 use executor::Memory;
+use shared_memory::Mapping;
 
 use crate::entry::Kernel;
 use crate::layout::Part;
@@ -11,6 +15,8 @@ use crate::layout::Part;
 pub trait Machine: Send + Sync + 'static {
     /// Memory of the machine, given back when it is dropped.
     type Block: Send + Sync;
+    /// Memory of several devices that one address stands for, given back when it is dropped.
+    type Multicast: Send + Sync;
     /// Kernels that were started.
     type Running: Running;
 
@@ -35,23 +41,75 @@ pub trait Machine: Send + Sync + 'static {
     /// The device does not answer.
     fn read(&self, device: u32, address: u64, bytes: &mut [u8]) -> Result<(), String>;
 
+    /// As [`Self::allocate`], of a kind that other processes can open.
+    ///
+    /// # Errors
+    /// There is not enough, or no such kind.
+    fn allocate_for_peers(&self, device: u32, bytes: u64) -> Result<(Self::Block, u64), String>;
+
     /// How another process opens memory that has this address here, in one word.
     ///
     /// # Errors
-    /// The machine has no such way.
+    /// The memory is not of [`Self::allocate_for_peers`], or the machine has no such way.
     fn export(&self, device: u32, address: u64) -> Result<String, String>;
 
-    /// The address of memory that another process exported.
+    /// The address of memory that another process exported. It stays open as long as the machine.
     ///
     /// # Errors
     /// It cannot be opened.
     fn import(&self, device: u32, word: &str) -> Result<u64, String>;
 
-    /// Makes the memory of a launch reachable for kernels, with the input in it.
+    /// Whether a word may be opened by processes of other hosts, too.
+    fn spans_hosts(&self, word: &str) -> bool;
+
+    /// Lets kernels of a device access memory of the host, until what is given back here is dropped; and its address for
+    /// them.
+    ///
+    /// # Errors
+    /// The device cannot access it.
+    fn register_host(
+        &self,
+        device: u32,
+        memory: &Arc<Mapping>,
+    ) -> Result<(Self::Block, u64), String>;
+
+    /// What tells a device from all others of this host, in one word.
+    ///
+    /// # Errors
+    /// The device does not answer.
+    fn identity(&self, device: u32) -> Result<String, String>;
+
+    /// Whether kernels of a device access the memory of another one of this process.
+    ///
+    /// # Errors
+    /// They do not, and why.
+    fn reaches(&self, device: u32, other: u32) -> Result<(), String>;
+
+    /// Whether another device sees an LL128 line in memory of the host as a whole or not at all.
+    fn keeps_lines(&self) -> bool;
+
+    /// Memory of so many bytes on each of some devices, bound to one address each that stands for all of it: what is
+    /// stored there is stored on all devices, what is read there is reduced over all.
+    ///
+    /// # Errors
+    /// A device or the links between them have no multicast (NVLS), or there is not enough memory.
+    fn multicast(
+        &self,
+        devices: &[u32],
+        bytes: u64,
+    ) -> Result<(Self::Multicast, Vec<Everywhere>), String>;
+
+    /// Makes the memory of a launch reachable for kernels, with the input in it; if an address is given, there, where are as
+    /// many bytes as [`places`] says.
     ///
     /// # Errors
     /// There is not enough memory.
-    fn lend(&self, device: u32, memory: &Memory<'_>) -> Result<Lent<Self::Block>, String>;
+    fn lend(
+        &self,
+        device: u32,
+        memory: &Memory<'_>,
+        at: Option<u64>,
+    ) -> Result<Lent<Self::Block>, String>;
 
     /// Brings the output back to where the caller expects it.
     ///
@@ -70,11 +128,49 @@ pub trait Machine: Send + Sync + 'static {
     /// The kernel cannot be had for this device.
     fn resident_blocks(&self, device: u32, kernel: Kernel, threads: u32) -> Result<u32, String>;
 
-    /// Starts one kernel per device, all of whose parts run at the same time, `repeat` times in a row.
+    /// Starts one kernel per device, all of whose parts run at the same time, some times in a row.
     ///
     /// # Errors
     /// A device cannot run so many blocks at once, or does not answer.
-    fn start(&self, starts: &[Start<'_>], repeat: u32) -> Result<Self::Running, String>;
+    fn start(&self, starts: &[Start<'_>], times: Times) -> Result<Self::Running, String>;
+}
+
+/// How often kernels run in a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Times {
+    /// So often.
+    pub count: u32,
+    /// So many of them are asked of a device together, as a graph that is run again and again, where the machine has such; 0
+    /// is none.
+    pub graph: u32,
+}
+
+/// Where input and output lie in memory that stands for a caller's two buffers: as they lie there, if they overlap, for a
+/// program in place counts on it; else one behind the other. Bytes from its start, and how many there are: at most the
+/// bytes of both and 512.
+pub fn places(input: Range<u64>, output: Range<u64>) -> (u64, u64, u64) {
+    let overlap = input.start < output.end && output.start < input.end;
+    // A multiple of what GPUs like, with the caller's place in it kept, so that elements stay aligned.
+    let line = 256;
+    if overlap {
+        let start = input.start.min(output.start);
+        let base = start - start % line;
+        let end = input.end.max(output.end);
+        (input.start - base, output.start - base, end - base)
+    } else {
+        let bytes = |range: &Range<u64>| range.end - range.start;
+        let second = bytes(&input).next_multiple_of(line);
+        (0, second, second + bytes(&output))
+    }
+}
+
+/// Where a device finds its part of a multicast, and all of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Everywhere {
+    /// The address that stands for all devices' memory.
+    pub all: u64,
+    /// The address of its own.
+    pub own: u64,
 }
 
 /// What is started on a device.
@@ -88,12 +184,15 @@ pub struct Start<'a> {
     pub parts: &'a [Part],
     /// Threads of a block.
     pub threads: u32,
+    /// Whether they wait for kernels of other processes, or for a network.
+    pub foreign: bool,
 }
 
 impl Start<'_> {
-    /// Blocks: one per lane.
+    /// Blocks: one for each share of each lane.
     pub fn blocks(&self) -> u32 {
-        self.parts.iter().map(|part| part.lane_count).sum()
+        let blocks = self.parts.iter().map(|part| part.lane_count * part.shares);
+        blocks.sum()
     }
 }
 
@@ -108,6 +207,9 @@ pub trait Running {
     /// Tells them to give up; they end soon.
     fn give_up(&mut self);
 
+    /// Why there was no graph though one was asked for; `None` if there was one, or none was asked for.
+    fn without_graph(&mut self) -> Option<String>;
+
     /// How long they ran by the devices' clocks, µs, once they have ended; `None` if that was not measured.
     fn time_us(&mut self) -> Option<f64>;
 }
@@ -119,6 +221,22 @@ pub struct Lent<B> {
     pub input: u64,
     /// Address of the output.
     pub output: u64,
-    /// Memory of the machine that stands for the caller's, where that is needed.
+    /// Whether it stands for the caller's, to which the output is to be copied.
+    pub stands: bool,
+    /// Memory of the machine that was taken for that.
     pub staging: Option<B>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_that_overlap_stay_so() {
+        // The second of four blocks of 100 bytes, and all of them.
+        assert_eq!(places(4196..4296, 4096..4496), (100, 0, 400));
+        // One behind the other, each on a line.
+        assert_eq!(places(4000..4100, 9000..9050), (0, 256, 306));
+        assert_eq!(places(5000..5000, 5000..5100), (0, 0, 100));
+    }
 }

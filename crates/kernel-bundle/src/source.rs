@@ -1,12 +1,16 @@
 //! The text of the kernels.
 
 /// Files, in the order in which each needs those before it.
-const FILES: [(&str, &str); 9] = [
+const FILES: [(&str, &str); 10] = [
     ("arguments.h", include_str!("../../../kernels/arguments.h")),
     ("device.cuh", include_str!("../../../kernels/device.cuh")),
     ("element.cuh", include_str!("../../../kernels/element.cuh")),
     ("reduce.cuh", include_str!("../../../kernels/reduce.cuh")),
     ("block.cuh", include_str!("../../../kernels/block.cuh")),
+    (
+        "protocol_multicast.cuh",
+        include_str!("../../../kernels/protocol_multicast.cuh"),
+    ),
     (
         "protocol_simple.cuh",
         include_str!("../../../kernels/protocol_simple.cuh"),

@@ -3,20 +3,31 @@
 //! The sources are those of the GPU, compiled by the host's C++ compiler. Each GPU thread is a fiber; one thread of this
 //! process runs all blocks of a launch, in an order that a seed decides: with a seed other than 0, threads are starved for
 //! a while, and others run after something was stored for which they wait. When nobody gets on any more, the launch fails
-//! and says where the threads of each block are.
+//! and says where the threads of each block are. Memory is the processor's, or one that keeps no more order than a GPU
+//! promises ([`Emulator::with_weak_memory`]).
+//!
+//! Several processes, each with an emulator, are as many devices of one host: memory that is allocated for peers is a file
+//! that the others map. A launch that waits for other processes runs on a thread of the emulator, and ends when they come or
+//! when it is told to give up.
 //!
 //! [`Emulator`] is the [`Machine`]; [`communicators`] makes ranks on it. [`Bug`]s can be planted into the kernels, to see
 //! whether tests find them.
 
+mod block;
 mod native;
+mod running;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use executor::{Communicator, Error, Memory, Settings};
-use kernel_bundle::layout::{Launch, MOST_PARTS};
-use kernel_bundle::machine::Start;
-use kernel_bundle::{Fleet, Kernel, Kernels, Lent, Machine, Options, Running};
+use kernel_bundle::machine::{Start, places};
+use kernel_bundle::{Everywhere, Fleet, Kernel, Kernels, Lent, Machine, Options, Times};
+use shared_memory::Mapping;
+
+use block::{Block, Multicast, Shared};
+pub use running::Emulated;
+use running::{Work, Worker};
 
 /// A bug in the kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,9 +52,19 @@ pub enum Bug {
     NoVote = 8,
     /// Old LL flags are not cleaned before the numbers of steps come round.
     NoCleaning = 9,
-    /// Loads that acquire and stores that release do not: a weakened fence, which only ThreadSanitizer shows on a processor
-    /// that keeps the order of stores by itself.
+    /// Loads that acquire and stores that release do not: a weakened fence. On a processor that keeps the order of stores by
+    /// itself only weak memory shows it, as the next four, or ThreadSanitizer.
     WeakFence = 10,
+    /// Loads that acquire do not.
+    NoAcquire = 11,
+    /// Stores that release do not.
+    NoRelease = 12,
+    /// Who waits for an LL line looks at the flag of one half only.
+    OneFlag = 13,
+    /// The threads that store an LL128 line do not store it together.
+    SplitLine = 14,
+    /// Of several blocks that carry out a lane, only the first one's signals are awaited.
+    OneShare = 15,
 }
 
 /// The processor as a machine for kernels.
@@ -51,6 +72,10 @@ pub enum Bug {
 pub struct Emulator {
     seed: AtomicU64,
     bug: Bug,
+    weak: bool,
+    fabric: bool,
+    shared: Shared,
+    worker: Worker,
 }
 
 impl Emulator {
@@ -59,7 +84,38 @@ impl Emulator {
         Self {
             seed: AtomicU64::new(seed),
             bug,
+            weak: false,
+            fabric: false,
+            shared: Shared::default(),
+            worker: Worker::default(),
         }
+    }
+
+    /// The same, with memory that keeps no more order than a GPU promises: what a block stores becomes visible to others
+    /// late and in any order, and what it once loaded it may see again, unless a release and an acquire stand between. Only
+    /// kernels that move, and those that reduce `i32` and `u8`, are compiled so.
+    #[must_use]
+    pub fn with_weak_memory(self) -> Self {
+        Self { weak: true, ..self }
+    }
+
+    /// One whose memory also processes open that take themselves for another host, as GPUs do that a fabric joins.
+    #[must_use]
+    pub fn with_fabric(self) -> Self {
+        Self {
+            fabric: true,
+            ..self
+        }
+    }
+
+    fn next_seed(&self) -> u64 {
+        let seed = self.seed.load(Ordering::Relaxed);
+        if seed != 0 {
+            // Every launch another order, the same in every run of the test.
+            self.seed
+                .store(seed.wrapping_add(1).max(1), Ordering::Relaxed);
+        }
+        seed
     }
 }
 
@@ -79,32 +135,17 @@ pub fn communicators(
     })
 }
 
-/// What a launch that has ended looks like: the emulator runs it when it is started.
-#[derive(Debug)]
-pub struct Ended;
-
-impl Running for Ended {
-    fn poll(&mut self) -> Result<bool, String> {
-        Ok(true)
-    }
-
-    fn give_up(&mut self) {}
-
-    fn time_us(&mut self) -> Option<f64> {
-        None
-    }
-}
-
 impl Machine for Emulator {
-    type Block = native::Block;
-    type Running = Ended;
+    type Block = Block;
+    type Multicast = Multicast;
+    type Running = Emulated;
 
     fn name(&self) -> &'static str {
         "emulator"
     }
 
-    fn allocate(&self, _device: u32, bytes: u64) -> Result<(native::Block, u64), String> {
-        native::Block::new(bytes)
+    fn allocate(&self, _device: u32, bytes: u64) -> Result<(Block, u64), String> {
+        Block::new(bytes)
     }
 
     fn write(&self, _device: u32, address: u64, bytes: &[u8]) -> Result<(), String> {
@@ -117,18 +158,79 @@ impl Machine for Emulator {
         Ok(())
     }
 
-    fn export(&self, _device: u32, _address: u64) -> Result<String, String> {
-        Err("the emulator runs in one process; take ranks that are threads".to_owned())
+    fn allocate_for_peers(&self, _device: u32, bytes: u64) -> Result<(Block, u64), String> {
+        self.shared.allocate(bytes)
     }
 
-    fn import(&self, _device: u32, _word: &str) -> Result<u64, String> {
-        Err("the emulator runs in one process; take ranks that are threads".to_owned())
+    fn export(&self, _device: u32, address: u64) -> Result<String, String> {
+        self.shared.export(address)
     }
 
-    fn lend(&self, _device: u32, memory: &Memory<'_>) -> Result<Lent<native::Block>, String> {
+    fn import(&self, _device: u32, word: &str) -> Result<u64, String> {
+        self.shared.import(word)
+    }
+
+    fn spans_hosts(&self, _word: &str) -> bool {
+        self.fabric
+    }
+
+    fn register_host(&self, _device: u32, memory: &Arc<Mapping>) -> Result<(Block, u64), String> {
+        Ok((Block::Mapped(Arc::clone(memory)), block::address(memory)))
+    }
+
+    fn identity(&self, device: u32) -> Result<String, String> {
+        Ok(format!("emulator-{}-{device}", std::process::id()))
+    }
+
+    fn reaches(&self, _device: u32, _other: u32) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn keeps_lines(&self) -> bool {
+        // A line's flag is stored after everything else of it.
+        true
+    }
+
+    fn multicast(
+        &self,
+        devices: &[u32],
+        bytes: u64,
+    ) -> Result<(Multicast, Vec<Everywhere>), String> {
+        let multicast = Multicast::new(devices.len(), bytes)?;
+        let ranks = multicast.addresses().map(|own| Everywhere {
+            all: multicast.all(),
+            own,
+        });
+        let ranks = ranks.collect();
+        Ok((multicast, ranks))
+    }
+
+    fn lend(
+        &self,
+        _device: u32,
+        memory: &Memory<'_>,
+        at: Option<u64>,
+    ) -> Result<Lent<Block>, String> {
+        let input = memory.input().expose_provenance() as u64;
+        let output = memory.output().expose_provenance() as u64;
+        let Some(at) = at else {
+            return Ok(Lent {
+                input,
+                output,
+                stands: false,
+                staging: None,
+            });
+        };
+        let (input_bytes, output_bytes) = (memory.input_bytes(), memory.output_bytes());
+        let (input_at, output_at, _) = places(
+            input..input + input_bytes as u64,
+            output..output + output_bytes as u64,
+        );
+        native::copy(input, at + input_at, input_bytes);
         Ok(Lent {
-            input: memory.input().expose_provenance() as u64,
-            output: memory.output().expose_provenance() as u64,
+            input: at + input_at,
+            output: at + output_at,
+            stands: true,
             staging: None,
         })
     }
@@ -136,9 +238,13 @@ impl Machine for Emulator {
     fn give_back(
         &self,
         _device: u32,
-        _lent: Lent<native::Block>,
-        _memory: &Memory<'_>,
+        lent: Lent<Block>,
+        memory: &Memory<'_>,
     ) -> Result<(), String> {
+        if lent.stands {
+            let output = memory.output().expose_provenance() as u64;
+            native::copy(lent.output, output, memory.output_bytes());
+        }
         Ok(())
     }
 
@@ -147,30 +253,17 @@ impl Machine for Emulator {
         Ok(64)
     }
 
-    fn start(&self, starts: &[Start<'_>], repeat: u32) -> Result<Ended, String> {
-        for start in starts {
-            let abort = 0_u32;
-            let mut launch = Launch {
-                abort: std::ptr::from_ref(&abort).expose_provenance() as u64,
-                count: u32::try_from(start.parts.len()).unwrap_or(u32::MAX),
-                ..Launch::default()
-            };
-            if start.parts.len() > MOST_PARTS {
-                launch.more = start.parts.as_ptr().expose_provenance() as u64;
-            } else {
-                launch.parts[..start.parts.len()].copy_from_slice(start.parts);
-            }
-            for _ in 0..repeat {
-                let seed = self.seed.load(Ordering::Relaxed);
-                if seed != 0 {
-                    // Every launch another order, the same in every run of the test.
-                    self.seed
-                        .store(seed.wrapping_add(1).max(1), Ordering::Relaxed);
-                }
-                let blocks = start.blocks();
-                native::emulate(start.kernel, self.bug, &launch, blocks, start.threads, seed)?;
-            }
+    fn start(&self, starts: &[Start<'_>], times: Times) -> Result<Emulated, String> {
+        let abort = Arc::new(AtomicU32::new(0));
+        let seeds = || (0..times.count).map(|_| self.next_seed()).collect();
+        let work = starts
+            .iter()
+            .map(|start| Work::of(start, (self.bug, self.weak), seeds(), &abort));
+        let work: Vec<Work> = work.collect();
+        if work.iter().any(|work| work.foreign) {
+            return self.worker.start(work, abort);
         }
-        Ok(Ended)
+        work.iter().try_for_each(Work::run)?;
+        Ok(Emulated::ended(abort))
     }
 }

@@ -1,6 +1,5 @@
-//! The C++ side: kernels, the scheduler of fibers, and memory at plain addresses.
+//! The C++ side: kernels and the scheduler of fibers.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ffi::{CStr, c_char, c_int};
 
 use kernel_bundle::Kernel;
@@ -8,9 +7,6 @@ use kernel_bundle::layout::Launch;
 use plan::ElementType;
 
 use crate::Bug;
-
-/// Alignment of what is handed out, as on GPUs.
-const ALIGNMENT: usize = 256;
 
 /// Bytes of a report.
 const REPORT: usize = 8192;
@@ -32,24 +28,31 @@ entries! {
     topo_run_move_bug_1 topo_run_i32_bug_1 topo_run_move_bug_2 topo_run_i32_bug_2 topo_run_move_bug_3 topo_run_i32_bug_3
     topo_run_move_bug_4 topo_run_i32_bug_4 topo_run_move_bug_5 topo_run_i32_bug_5 topo_run_move_bug_6 topo_run_i32_bug_6
     topo_run_move_bug_7 topo_run_i32_bug_7 topo_run_move_bug_8 topo_run_i32_bug_8 topo_run_move_bug_9 topo_run_i32_bug_9
-    topo_run_move_bug_10 topo_run_i32_bug_10
+    topo_run_move_bug_10 topo_run_i32_bug_10 topo_run_move_bug_15 topo_run_i32_bug_15
+    topo_run_move_weak_0 topo_run_u8_weak_0 topo_run_i32_weak_0 topo_run_move_weak_10 topo_run_i32_weak_10
+    topo_run_move_weak_11 topo_run_i32_weak_11 topo_run_move_weak_12 topo_run_i32_weak_12
+    topo_run_move_weak_13 topo_run_i32_weak_13 topo_run_move_weak_14 topo_run_i32_weak_14
 }
 
-// SAFETY: kernels/host/emulator.cpp defines it so.
+// SAFETY: kernels/host/emulator.cpp and multicast.cpp define them so.
 unsafe extern "C" {
+    pub fn topo_multicast_new(addresses: *const u64, count: usize, bytes: u64) -> u64;
+    pub fn topo_multicast_free(base: u64);
     fn topo_emulate(
         kernel: Entry,
         launch: *const Launch,
         blocks: u32,
         threads: u32,
         seed: u64,
+        foreign: *const u32,
         report: *mut c_char,
         report_bytes: usize,
     ) -> c_int;
 }
 
-fn entry(kernel: Kernel, bug: Bug) -> Option<Entry> {
-    let of_all: Entry = match kernel {
+/// The kernel without bugs on the processor's own memory.
+fn plain_entry(kernel: Kernel) -> Entry {
+    match kernel {
         Kernel::Move => topo_run_move_bug_0,
         Kernel::Reduce(ElementType::I8) => topo_run_i8_bug_0,
         Kernel::Reduce(ElementType::U8) => topo_run_u8_bug_0,
@@ -61,19 +64,34 @@ fn entry(kernel: Kernel, bug: Bug) -> Option<Entry> {
         Kernel::Reduce(ElementType::Bf16) => topo_run_bf16_bug_0,
         Kernel::Reduce(ElementType::F32) => topo_run_f32_bug_0,
         Kernel::Reduce(ElementType::F64) => topo_run_f64_bug_0,
-    };
-    let (moves, reduces): (Entry, Entry) = match bug {
-        Bug::None => return Some(of_all),
-        Bug::EarlyDone => (topo_run_move_bug_1, topo_run_i32_bug_1),
-        Bug::NoCredit => (topo_run_move_bug_2, topo_run_i32_bug_2),
-        Bug::EarlyCredit => (topo_run_move_bug_3, topo_run_i32_bug_3),
-        Bug::WrongFlag => (topo_run_move_bug_4, topo_run_i32_bug_4),
-        Bug::NoFree => (topo_run_move_bug_5, topo_run_i32_bug_5),
-        Bug::NoTail => (topo_run_move_bug_6, topo_run_i32_bug_6),
-        Bug::NoSignal => (topo_run_move_bug_7, topo_run_i32_bug_7),
-        Bug::NoVote => (topo_run_move_bug_8, topo_run_i32_bug_8),
-        Bug::NoCleaning => (topo_run_move_bug_9, topo_run_i32_bug_9),
-        Bug::WeakFence => (topo_run_move_bug_10, topo_run_i32_bug_10),
+    }
+}
+
+/// A kernel of those that were compiled (`build.rs`).
+fn entry(kernel: Kernel, bug: Bug, weak: bool) -> Option<Entry> {
+    let (moves, reduces): (Entry, Entry) = match (bug, weak) {
+        (Bug::None, false) => return Some(plain_entry(kernel)),
+        (Bug::None, true) if kernel == Kernel::Reduce(ElementType::U8) => {
+            return Some(topo_run_u8_weak_0);
+        }
+        (Bug::EarlyDone, false) => (topo_run_move_bug_1, topo_run_i32_bug_1),
+        (Bug::NoCredit, false) => (topo_run_move_bug_2, topo_run_i32_bug_2),
+        (Bug::EarlyCredit, false) => (topo_run_move_bug_3, topo_run_i32_bug_3),
+        (Bug::WrongFlag, false) => (topo_run_move_bug_4, topo_run_i32_bug_4),
+        (Bug::NoFree, false) => (topo_run_move_bug_5, topo_run_i32_bug_5),
+        (Bug::NoTail, false) => (topo_run_move_bug_6, topo_run_i32_bug_6),
+        (Bug::NoSignal, false) => (topo_run_move_bug_7, topo_run_i32_bug_7),
+        (Bug::NoVote, false) => (topo_run_move_bug_8, topo_run_i32_bug_8),
+        (Bug::NoCleaning, false) => (topo_run_move_bug_9, topo_run_i32_bug_9),
+        (Bug::WeakFence, false) => (topo_run_move_bug_10, topo_run_i32_bug_10),
+        (Bug::OneShare, false) => (topo_run_move_bug_15, topo_run_i32_bug_15),
+        (Bug::None, true) => (topo_run_move_weak_0, topo_run_i32_weak_0),
+        (Bug::WeakFence, true) => (topo_run_move_weak_10, topo_run_i32_weak_10),
+        (Bug::NoAcquire, true) => (topo_run_move_weak_11, topo_run_i32_weak_11),
+        (Bug::NoRelease, true) => (topo_run_move_weak_12, topo_run_i32_weak_12),
+        (Bug::OneFlag, true) => (topo_run_move_weak_13, topo_run_i32_weak_13),
+        (Bug::SplitLine, true) => (topo_run_move_weak_14, topo_run_i32_weak_14),
+        _ => return None,
     };
     match kernel {
         Kernel::Move => Some(moves),
@@ -85,14 +103,19 @@ fn entry(kernel: Kernel, bug: Bug) -> Option<Entry> {
 /// Runs a kernel until all its threads have ended.
 pub fn emulate(
     kernel: Kernel,
-    bug: Bug,
+    (bug, weak): (Bug, bool),
     launch: &Launch,
     blocks: u32,
     threads: u32,
     seed: u64,
+    foreign: bool,
 ) -> Result<(), String> {
-    let entry = entry(kernel, bug).ok_or_else(|| {
-        format!("bugs are planted into the kernels of i32 only, not into {kernel:?}")
+    let entry = entry(kernel, bug, weak).ok_or_else(|| {
+        let memory = if weak { "weak" } else { "the processor's" };
+        format!(
+            "{kernel:?} with {bug:?} was not compiled for {memory} memory; bugs are planted into the kernels of i32, and \
+             weak memory is there for i32 and u8"
+        )
     })?;
     let mut report = vec![0_u8; REPORT];
     // SAFETY: the launch's addresses are those of memory that its ranks hold until it has ended: what they lent, and blocks
@@ -104,6 +127,11 @@ pub fn emulate(
             blocks,
             threads,
             seed,
+            if foreign {
+                std::ptr::with_exposed_provenance(launch.abort as usize)
+            } else {
+                std::ptr::null()
+            },
             report.as_mut_ptr().cast(),
             report.len(),
         )
@@ -123,53 +151,29 @@ pub fn emulate(
     }
 }
 
-/// Memory of kernels.
-#[derive(Debug)]
-pub struct Block {
-    address: *mut u8,
-    layout: Layout,
-}
-
-// SAFETY: it is memory and nothing else; who may access which part of it when is what kernels agree on.
-unsafe impl Send for Block {}
-// SAFETY: as above.
-unsafe impl Sync for Block {}
-
-impl Block {
-    /// So many bytes, all 0, and their address.
-    pub fn new(bytes: u64) -> Result<(Self, u64), String> {
-        let size =
-            usize::try_from(bytes.max(1)).map_err(|_| format!("{bytes} bytes are too many"))?;
-        let layout = Layout::from_size_align(size, ALIGNMENT).map_err(|error| error.to_string())?;
-        // SAFETY: the size is not 0.
-        let address = unsafe { alloc_zeroed(layout) };
-        if address.is_null() {
-            return Err(format!("there are no {bytes} bytes of memory"));
-        }
-        let plain = address.expose_provenance() as u64;
-        Ok((Self { address, layout }, plain))
-    }
-}
-
-impl Drop for Block {
-    fn drop(&mut self) {
-        // SAFETY: it was allocated with this layout.
-        unsafe { dealloc(self.address, self.layout) };
-    }
-}
-
-/// Writes at an address of a [`Block`] that is there.
+/// Writes at an address of a block that is there.
 pub fn write(address: u64, bytes: &[u8]) {
     let to = std::ptr::with_exposed_provenance_mut::<u8>(address as usize);
     // SAFETY: callers write into blocks that they hold, before kernels see them.
     unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
 }
 
-/// Reads at an address of a [`Block`] that is there.
+/// Reads at an address of a block that is there.
 pub fn read(address: u64, bytes: &mut [u8]) {
     let from = std::ptr::with_exposed_provenance::<u8>(address as usize);
     // SAFETY: callers read blocks that they hold, when no kernel runs.
     unsafe { std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), bytes.len()) };
+}
+
+/// Copies between two places that do not overlap.
+pub fn copy(from: u64, to: u64, bytes: usize) {
+    let from = std::ptr::with_exposed_provenance::<u8>(from as usize);
+    let to = std::ptr::with_exposed_provenance_mut::<u8>(to as usize);
+    if bytes > 0 {
+        // SAFETY: one is memory that is lent for a launch, the other a part of a block that has room for it, and no kernel
+        // uses either now.
+        unsafe { std::ptr::copy_nonoverlapping(from, to, bytes) };
+    }
 }
 
 #[cfg(test)]
@@ -192,13 +196,13 @@ mod tests {
     #[test]
     fn structures_are_as_the_other_compiler_has_them() {
         let own = layout! {
-            End: slots stride theirs mine step seen;
+            End: slots stride theirs mine step seen lengths;
             Board: launch buffers;
             Operand: kind buffer place offset stride;
             Step: bytes source_count destination_count wait_count notify_count finish pre_multiply reaches operands
                 waits notifies;
             Lane: first prologue body last epilogue turns;
-            Part: lanes steps buffers board launch scalar profile lane_count protocol operation divisor;
+            Part: lanes steps buffers board launch scalar profile window lane_count protocol operation divisor shares;
             Launch: more abort count parts;
         };
         let mut theirs = [0; 128];

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use plan::program::{Schedule, Transfer};
 use plan::{ElementType, Protocol, Reduction};
+use serde::{Deserialize, Serialize};
 
 use super::Variables;
 use super::compare::TextOrJson;
@@ -16,6 +17,7 @@ pub const RUN_EXAMPLES: &str = "\
 Examples:
   topo run --ranks 4 all-reduce                four ranks of this machine, 8 bytes to 256 MiB, every element checked
   topo run --ranks 4 all-reduce --processes    one process per rank
+  topo run --ranks 8 all-reduce --backend cuda --processes    on the GPUs of this machine, one process each
   topo run plan.json all-reduce                the rings and trees of a plan from topo plan -o
   topo run topology.xml all-gather             of a machine, which is planned first
   topo run --ranks 2 all-reduce -b 1M -e 1M    one size
@@ -26,7 +28,8 @@ Examples:
   topo run all-reduce --rank 0 --world 2 --rendezvous file:/shared/job    one of two ranks, by hand
 
 Collectives: all-reduce all-gather reduce-scatter broadcast reduce all-to-all gather scatter send-recv.
-Algorithms: ring tree reduce-broadcast halving-doubling mesh two-phase-mesh bruck recursive-doubling recursive-halving.
+Algorithms: ring tree reduce-broadcast halving-doubling mesh two-phase-mesh bruck recursive-doubling recursive-halving
+nvls.
 Sizes are those of nccl-tests: of the larger side where a collective gathers or scatters. Bandwidths are theirs too.
 Exit status: 0 when all elements are right, 1 when some are wrong, 2 when something failed.";
 
@@ -47,12 +50,16 @@ pub enum Bind {
 }
 
 /// What runs the programs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub enum BackendName {
     /// The processors of this machine
     Cpu,
     /// Its NVIDIA GPUs: rank i on GPU i, from the first again when there are more ranks
     Cuda,
+    /// What stands for a GPU in tests, one for each process
+    #[cfg(feature = "emulator")]
+    #[value(hide = true)]
+    Emulator,
 }
 
 /// Arguments of `topo gpu-test`.
@@ -67,6 +74,10 @@ pub struct GpuTestArguments {
     /// Largest message of the tables
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "1G")]
     pub end: u64,
+    /// Only ranks of several processes and hosts, on what stands for a GPU in tests
+    #[cfg(feature = "emulator")]
+    #[arg(long, hide = true)]
+    pub emulator: bool,
 }
 
 /// Arguments of `topo run`.
@@ -87,6 +98,12 @@ pub struct RunArguments {
     /// Write when each channel of each launch began and ended on the GPUs, as a trace for Chrome or Perfetto
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
+    /// Print when each channel of the last launch began and ended on the GPUs
+    #[arg(long)]
+    pub timeline: bool,
+    /// Ask the GPUs for N timed launches at once, as a CUDA graph
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16384))]
+    pub graph: Option<u32>,
     /// Only this algorithm
     #[arg(long, value_name = "NAME")]
     pub algorithm: Option<Schedule>,

@@ -184,6 +184,9 @@ fn operand_text(program: &Program, channel: u16, operand: &Operand) -> String {
             buffer,
             block: at,
         } => format!("rank {rank}'s {}", block(*buffer, *at)),
+        Operand::Multicast { block: at } => {
+            format!("all ranks' {}", block(Buffer::Scratch, *at))
+        }
         Operand::Fifo(there) => {
             let mut name = format!("FIFO {}", there.peer);
             if there.port > 0 && program.collective != Collective::SendRecv {

@@ -8,8 +8,9 @@ use backend_cpu::Profile;
 use backend_cpu::profile::Measured;
 use plan::{Collective, ElementType, Reduction};
 
+use super::spec::Devices;
 use super::{Spec, processes, threads};
-use crate::arguments::run::CalibrateArguments;
+use crate::arguments::run::{BackendName, CalibrateArguments};
 use crate::output::Output;
 
 /// Message sizes at which is measured: what fits one line, a page, the first, the second cache, and no cache.
@@ -35,7 +36,7 @@ pub fn run(arguments: &CalibrateArguments, output: &mut Output) -> Result<()> {
                 let rows = if one_process {
                     threads(&spec, &basis, &mut show)?
                 } else {
-                    processes::run(&spec, &basis, &mut show)?
+                    processes::run(&spec, &basis, &mut show)?.1
                 };
                 let known = profile.ways.len();
                 // A way's sizes come one after the other, from the smallest on.
@@ -78,6 +79,8 @@ fn spec(
     Spec {
         ranks,
         processes,
+        backend: BackendName::Cpu,
+        devices: Devices::default(),
         collective,
         algorithm: None,
         transfer: None,

@@ -69,7 +69,7 @@ pub fn choose(
         let names: Vec<&str> = serving.map(Schedule::name).collect();
         format!(
             "{} cannot be carried out so; expected one of the algorithms {}, with a protocol through FIFOs, or directly \
-             by mesh or two-phase-mesh",
+             by mesh, two-phase-mesh or nvls",
             crate::sizes::kebab(spec.collective),
             names.join(", ")
         )

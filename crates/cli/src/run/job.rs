@@ -11,6 +11,7 @@ use topology::edit::Edit;
 
 use super::Spec;
 use super::ports::PlanPorts;
+use super::spec::Devices;
 use crate::arguments::JobArguments;
 use crate::arguments::compare::EditArguments;
 use crate::arguments::run::{Bind, RunArguments};
@@ -124,6 +125,8 @@ pub fn read(
     let mut spec = Spec {
         ranks,
         processes: arguments.processes,
+        backend: arguments.backend,
+        devices: devices(arguments, environment),
         collective,
         algorithm: arguments.algorithm.map(|it| it.name().to_owned()),
         transfer: arguments.transfer.map(|it| it.name().to_owned()),
@@ -163,6 +166,28 @@ pub fn read(
         None => None,
     };
     Ok((spec, planned))
+}
+
+/// What the variables and the command line say of ranks on GPUs.
+fn devices(arguments: &RunArguments, environment: &Environment) -> Devices {
+    let off = |name| {
+        let value = environment.nccl_value(&arguments.variables, name);
+        value.is_some_and(|value| value.trim() != "0")
+    };
+    let memory = environment.nccl_value(&arguments.variables, "NCCL_CUMEM_ENABLE");
+    Devices {
+        p2p: !off("NCCL_P2P_DISABLE"),
+        shm: !off("NCCL_SHM_DISABLE"),
+        // NCCL's names: its own virtual memory, or not.
+        memory: match memory.as_deref().map(str::trim) {
+            Some("0") => Some("ipc".to_owned()),
+            Some("1") => Some("descriptor".to_owned()),
+            _ => None,
+        },
+        graph: arguments.graph.unwrap_or(0),
+        timeline: arguments.timeline,
+        trace: arguments.trace.clone(),
+    }
 }
 
 fn read_plan(

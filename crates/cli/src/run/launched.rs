@@ -15,8 +15,9 @@ use net::{Host, Hosts, Options, Ports, Reached, Survivor, WantedPlugin};
 use net_plugin::log::Level;
 use sha2::{Digest, Sha256};
 
-use super::{Progress, Report, Row, Spec, bind, job, measure};
-use crate::arguments::run::RunArguments;
+use super::spec::Devices;
+use super::{Progress, Report, Row, Spec, bind, cuda, job, measure};
+use crate::arguments::run::{BackendName, RunArguments};
 use crate::environment::Environment;
 use crate::join::launcher::{self, Launched};
 use crate::join::meeting;
@@ -75,7 +76,7 @@ pub fn run(
     // By their present ranks, the former ones.
     let mut members: Vec<u32> = (0..world).collect();
     let mut lost: Vec<(Vec<u32>, String)> = Vec::new();
-    let rows = loop {
+    let (devices, rows) = loop {
         let survivor = if arguments.join.survive {
             Some(hosts.survivor()?)
         } else {
@@ -87,7 +88,7 @@ pub fn run(
                 progress.show(size);
             }
         }) {
-            Ok(rows) => break rows,
+            Ok(done) => break done,
             Err(error) => error,
         };
         let culprit = culprit(&failure, own);
@@ -121,6 +122,7 @@ pub fn run(
         spec,
         planned,
         rows,
+        devices,
         joined: Some(Joined {
             by: launched.by,
             reached,
@@ -140,12 +142,7 @@ fn join(
     output: &mut Output,
 ) -> Result<Hosts> {
     let given = &arguments.join;
-    let nccl = |name: &str| {
-        let mut all = environment.nccl.iter().chain(&arguments.variables.set);
-        // The command line comes last and counts.
-        all.rfind(|(it, _)| it == name)
-            .map(|(_, value)| value.clone())
-    };
+    let nccl = |name: &str| environment.nccl_value(&arguments.variables, name);
     let interfaces = Wanted {
         names: nccl("NCCL_SOCKET_IFNAME"),
         family: nccl("NCCL_SOCKET_FAMILY"),
@@ -229,7 +226,12 @@ fn print_line(least: Level, level: Level, line: &str) {
 /// What all ranks must agree on: what is run, and by which profile.
 fn fingerprint(spec: &Spec, profile: &Profile) -> Result<[u8; 32]> {
     let mut hash = Sha256::new();
-    hash.update(serde_json::to_vec(spec)?);
+    // What a rank's own devices may and say is its own matter.
+    let common = Spec {
+        devices: Devices::default(),
+        ..spec.clone()
+    };
+    hash.update(serde_json::to_vec(&common)?);
     hash.update(profile.to_toml()?);
     Ok(hash.finalize().into())
 }
@@ -256,7 +258,13 @@ fn sweep(
     spec: &Spec,
     profile: &Arc<Profile>,
     progress: &mut (dyn FnMut(u64) + Send),
-) -> Result<Vec<Row>> {
+) -> Result<(String, Vec<Row>)> {
+    if spec.backend != BackendName::Cpu {
+        let rank = hosts.rank();
+        let place = place_on_machine(&hosts);
+        let done = cuda::process(spec, Box::new(hosts), place, progress);
+        return done.with_context(|| format!("rank {rank} of {}", spec.ranks));
+    }
     let settings = Settings {
         cores: Some(bind::cores().len().max(1)),
         ..spec.settings()?
@@ -265,7 +273,16 @@ fn sweep(
     let backend = Cpu::new(Arc::clone(profile));
     let mut communicator = Communicator::join(backend, Box::new(hosts), &settings)?;
     let rows = measure::sweep(&mut communicator, spec, profile, progress);
-    rows.with_context(|| format!("rank {rank} of {}", spec.ranks))
+    let rows = rows.with_context(|| format!("rank {rank} of {}", spec.ranks))?;
+    Ok((String::new(), rows))
+}
+
+/// How many ranks of lower numbers are on the same machine, whatever hosts they say they are on: they share its GPUs.
+fn place_on_machine(hosts: &Hosts) -> u32 {
+    let infos = hosts.infos();
+    let own = &infos[hosts.rank() as usize];
+    let before = infos.iter().take(hosts.rank() as usize);
+    before.filter(|it| it.machine == own.machine).count() as u32
 }
 
 /// The failure behind an error, if it is one of ranks.

@@ -46,6 +46,8 @@ pub struct Report {
     pub planned: Option<Planned>,
     /// One row per size.
     pub rows: Vec<Row>,
+    /// What is said of the devices that it was run on; nothing of processors.
+    pub devices: String,
     /// How its ranks came together, if others started them.
     pub joined: Option<Joined>,
 }
@@ -55,15 +57,17 @@ pub fn run(arguments: &RunArguments, environment: &Environment, output: &mut Out
     if arguments.member {
         return processes::member();
     }
-    if arguments.trace.is_some() && arguments.backend != BackendName::Cuda {
-        bail!("--trace is for GPUs; expected --backend cuda with it");
+    let for_gpus = [
+        ("--trace", arguments.trace.is_some()),
+        ("--timeline", arguments.timeline),
+        ("--graph", arguments.graph.is_some()),
+    ];
+    if let Some((name, _)) = for_gpus.into_iter().find(|(_, given)| *given)
+        && arguments.backend == BackendName::Cpu
+    {
+        bail!("{name} is for GPUs; expected --backend cuda with it");
     }
     if let Some(launched) = launched::detect(arguments, environment)? {
-        if arguments.backend == BackendName::Cuda {
-            bail!(
-                "--backend cuda runs all ranks in one process; expected it without a launcher and on one host"
-            );
-        }
         let report = launched::run(arguments, environment, &launched, output)?;
         // The others have nothing to say that rank 0 does not.
         return report.map_or(Ok(()), |report| {
@@ -74,30 +78,23 @@ pub fn run(arguments: &RunArguments, environment: &Environment, output: &mut Out
     let (spec, planned) = job::read(arguments, environment, output, among)?;
     let profile = Arc::new(job::profile(arguments.profile.as_deref())?);
     let mut progress = Progress::new(spec.sizes.len());
-    let mut gpus = String::new();
-    let rows = if arguments.backend == BackendName::Cuda {
-        let (words, rows) = cuda::threads(&spec, arguments.trace.as_deref(), &mut |size| {
-            progress.show(size)
-        })?;
-        gpus = words;
-        rows
-    } else if spec.processes {
+    let (devices, rows) = if spec.processes {
         processes::run(&spec, &profile, &mut |size| progress.show(size))?
+    } else if spec.backend == BackendName::Cpu {
+        let rows = threads(&spec, &profile, &mut |size| progress.show(size))?;
+        (String::new(), rows)
     } else {
-        threads(&spec, &profile, &mut |size| progress.show(size))?
+        cuda::threads(&spec, &mut |size| progress.show(size))?
     };
     progress.clear();
     let report = Report {
         spec,
         planned,
         rows,
+        devices,
         joined: None,
     };
-    show(&report, arguments, environment, output)?;
-    if arguments.format == TextOrJson::Text && !arguments.json {
-        output.text.insert_str(0, &gpus);
-    }
-    Ok(())
+    show(&report, arguments, environment, output)
 }
 
 fn show(
@@ -115,7 +112,7 @@ fn show(
     output.text = if arguments.json || arguments.format == TextOrJson::Json {
         render::run::json(report)?
     } else {
-        render::run::page(report, look)
+        format!("{}{}", report.devices, render::run::page(report, look))
     };
     Ok(())
 }

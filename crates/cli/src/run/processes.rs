@@ -13,7 +13,8 @@ use executor::bootstrap::process::{Client, Server};
 use executor::{Communicator, Failure, Settings};
 use serde::{Deserialize, Serialize};
 
-use super::{Row, Spec, bind, measure};
+use super::{Row, Spec, bind, cuda, measure};
+use crate::arguments::run::BackendName;
 
 /// Longest order that is read, bytes.
 const LONGEST_ORDER: usize = 64 << 20;
@@ -43,12 +44,12 @@ impl Drop for Children {
     }
 }
 
-/// Runs all ranks, and gives what rank 0 measured.
+/// Runs all ranks, and gives what rank 0 measured, and what it says of its device if it has one.
 pub fn run(
     spec: &Spec,
     profile: &Arc<Profile>,
     progress: &mut (dyn FnMut(u64) + Send),
-) -> Result<Vec<Row>> {
+) -> Result<(String, Vec<Row>)> {
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let text = profile.to_toml()?;
     let mut children = Children(Vec::new());
@@ -132,7 +133,11 @@ fn member_of(
     spec: &Spec,
     profile: &Arc<Profile>,
     progress: &mut (dyn FnMut(u64) + Send),
-) -> Result<Vec<Row>> {
+) -> Result<(String, Vec<Row>)> {
+    if spec.backend != BackendName::Cpu {
+        let bootstrap = Box::new(Client::new(rank, spec.ranks, socket));
+        return cuda::process(spec, bootstrap, rank, progress);
+    }
     // Before this process is bound to one of its cores, for all of them count.
     let settings = Settings {
         cores: Some(bind::cores().len().max(1)),
@@ -144,7 +149,8 @@ fn member_of(
     let bootstrap = Box::new(Client::new(rank, spec.ranks, socket));
     let backend = Cpu::new(Arc::clone(profile));
     let mut communicator = Communicator::join(backend, bootstrap, &settings)?;
-    measure::sweep(&mut communicator, spec, profile, progress)
+    let rows = measure::sweep(&mut communicator, spec, profile, progress)?;
+    Ok((String::new(), rows))
 }
 
 /// Reads up to the first line break and not a byte more, for what follows is the bootstrap's.

@@ -1,5 +1,6 @@
 //! What all ranks do.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
@@ -9,6 +10,8 @@ use plan::program::{Channels, Schedule, Transfer, Tree};
 use plan::{Collective, ElementType, Protocol, Reduction};
 use serde::{Deserialize, Serialize};
 
+use crate::arguments::run::BackendName;
+
 /// What all ranks do. Processes get it as JSON.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Spec {
@@ -16,6 +19,11 @@ pub struct Spec {
     pub ranks: u32,
     /// One process per rank.
     pub processes: bool,
+    /// What runs the programs.
+    pub backend: BackendName,
+    /// What concerns ranks on GPUs.
+    #[serde(default)]
+    pub devices: Devices,
     /// The collective.
     pub collective: Collective,
     /// Name of the only algorithm.
@@ -62,6 +70,36 @@ pub struct Spec {
     /// The plan's fingerprint.
     #[serde(default)]
     pub plan: Option<String>,
+}
+
+/// What concerns ranks on GPUs.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Devices {
+    /// Whether GPUs may access each other's memory (`NCCL_P2P_DISABLE` says no).
+    pub p2p: bool,
+    /// Whether ranks of a host may share its memory (`NCCL_SHM_DISABLE` says no).
+    pub shm: bool,
+    /// The only kind of memory that is shared with other processes, by its name.
+    pub memory: Option<String>,
+    /// So many timed launches are one graph; 0 is none.
+    pub graph: u32,
+    /// Whether it is said when the channels of the last launch began and ended.
+    pub timeline: bool,
+    /// Where that is written of all launches.
+    pub trace: Option<PathBuf>,
+}
+
+impl Default for Devices {
+    fn default() -> Self {
+        Self {
+            p2p: true,
+            shm: true,
+            memory: None,
+            graph: 0,
+            timeline: false,
+            trace: None,
+        }
+    }
 }
 
 impl Spec {

@@ -30,6 +30,17 @@ fn whole_programs() {
         .out,
     );
     expect(
+        "program-nvls.txt",
+        &ok(&[
+            "program",
+            "--ranks=6",
+            "--collective=all-reduce",
+            "--algorithm=nvls",
+            "--rank=4",
+        ])
+        .out,
+    );
+    expect(
         "program-tree-dgx-2-hosts-2.txt",
         &ok(&[
             "program",

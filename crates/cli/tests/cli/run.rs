@@ -40,6 +40,8 @@ fn processes_are_right_too() {
             "--transfer",
             "direct",
         ],
+        &["all-reduce", "--algorithm", "nvls", "--op", "max"],
+        &["reduce-scatter", "--algorithm", "nvls"],
         &["all-gather", "--type", "int8"],
         &["broadcast", "--root", "2", "--reply"],
         &["all-to-all", "--algorithm", "bruck"],

@@ -45,6 +45,11 @@ pub trait Bootstrap: Send {
         }
     }
 
+    /// Whether a rank is on this host, also if no memory can be shared with it.
+    fn same_host(&self, peer: u32) -> bool {
+        self.transport(peer) != Transport::Net
+    }
+
     /// Ranks that may want the same cores as this one, itself among them.
     fn sharing_cores(&self) -> u32 {
         self.ranks()
@@ -66,6 +71,23 @@ pub trait Bootstrap: Send {
     /// # Errors
     /// It does not within the time, or it failed or left.
     fn fetch(&mut self, from: u32, name: &str, longest: Duration) -> Result<Offer, Error>;
+
+    /// What all ranks say under a name, in rank order, when all have said it. All call it together, in the same order of names.
+    ///
+    /// # Errors
+    /// Some do not within the time, or failed or left.
+    fn exchange(
+        &mut self,
+        name: &str,
+        text: String,
+        longest: Duration,
+    ) -> Result<Vec<String>, Error> {
+        let segment = None;
+        self.publish(name, Offer { text, segment })?;
+        (0..self.ranks())
+            .map(|peer| Ok(self.fetch(peer, name, longest)?.text))
+            .collect()
+    }
 
     /// Tells all others that this rank failed, so that they give up.
     fn fail(&mut self, failure: &Failure);

@@ -7,7 +7,7 @@ use kernel_emulator::{Bug, Emulator, communicators};
 use plan::program::{Schedule, Transfer};
 use plan::{Collective, ElementType, Protocol, Reduction};
 
-use super::{settings, small};
+use super::{settings, shared_by, small};
 
 /// Orders of threads that are tried.
 const SEEDS: u64 = 40;
@@ -35,6 +35,11 @@ fn ring(protocol: Protocol) -> Case {
     case(Schedule::Ring, Transfer::Fifo, protocol)
 }
 
+/// By the multicast of a switch.
+fn nvls() -> Case {
+    case(Schedule::Nvls, Transfer::Direct, Protocol::Simple)
+}
+
 /// Nobody keeps the root of it from running ahead but the slots that it must wait for.
 fn chain(protocol: Protocol) -> Case {
     Case {
@@ -45,11 +50,26 @@ fn chain(protocol: Protocol) -> Case {
 
 /// How many of the orders of threads show a bug, and what the first says.
 fn found(bug: Bug, cases: &[Case], options: &Options) -> (u64, String) {
+    found_on(|seed| Emulator::new(seed, bug), bug, cases, options)
+}
+
+/// The same on weak memory.
+fn found_weak(bug: Bug, case: Case) -> (u64, String) {
+    let emulator = |seed| Emulator::new(seed, bug).with_weak_memory();
+    found_on(emulator, bug, &[case], &small(2))
+}
+
+fn found_on(
+    emulator: impl Fn(u64) -> Emulator,
+    bug: Bug,
+    cases: &[Case],
+    options: &Options,
+) -> (u64, String) {
     let mut first = String::new();
     let mut count = 0;
     let seeds = if bug == Bug::None { SEEDS / 5 } else { SEEDS };
     for seed in 1..=seeds {
-        let emulator = Emulator::new(seed * 1000, bug);
+        let emulator = emulator(seed * 1000);
         let made = communicators(cases[0].ranks, &settings(), emulator, options.clone());
         if let Err(problem) = suite::run(made.expect("there is memory"), cases) {
             count += 1;
@@ -99,6 +119,7 @@ fn planted_bugs_are_found() {
             "no thread of any block gets on",
         ),
         (Bug::NoSignal, direct, "wrong elements"),
+        (Bug::NoSignal, nvls(), "wrong elements"),
         (Bug::NoVote, ring(Protocol::Ll128), ""),
     ] {
         let (count, first) = found(bug, &[case], &small(2));
@@ -106,6 +127,21 @@ fn planted_bugs_are_found() {
         assert!(first.contains(said), "{bug:?}: {first}");
         println!("{bug:?}: {}", first.lines().next().unwrap_or_default());
     }
+}
+
+/// Where three blocks carry out a lane, what one of them stored is not awaited by waiting for another.
+#[test]
+fn signals_of_one_share_are_not_enough() {
+    let direct = Case {
+        in_place: true,
+        ..case(Schedule::Mesh, Transfer::Direct, Protocol::Simple)
+    };
+    let (count, first) = found(Bug::OneShare, &[direct], &shared_by(3, 1));
+    assert!(count > 0 && first.contains("wrong elements"), "{first}");
+    assert_eq!(
+        found(Bug::None, &[direct], &shared_by(3, 1)),
+        (0, String::new())
+    );
 }
 
 /// Short messages leave most lines of a slot as they are, until a long one looks at them where flags come round.
@@ -145,7 +181,48 @@ fn a_deadlock_is_told() {
     }
 }
 
-/// On x86 stores keep their order, so only ThreadSanitizer can show it.
+#[test]
+fn kernels_without_bugs_pass_on_weak_memory() {
+    for case in [
+        ring(Protocol::Simple),
+        ring(Protocol::Ll),
+        ring(Protocol::Ll128),
+        case(Schedule::TwoPhaseMesh, Transfer::Direct, Protocol::Simple),
+        Case {
+            in_place: true,
+            ..case(Schedule::Mesh, Transfer::Direct, Protocol::Simple)
+        },
+    ] {
+        assert_eq!(found_weak(Bug::None, case), (0, String::new()));
+    }
+}
+
+/// What a processor that orders stores by itself hides.
+#[test]
+fn bugs_planted_on_weak_memory_are_found() {
+    // Here peers read what was stored in the same launch.
+    let direct = Case {
+        in_place: true,
+        ..case(Schedule::Mesh, Transfer::Direct, Protocol::Simple)
+    };
+    for (bug, case) in [
+        (Bug::WeakFence, ring(Protocol::Simple)),
+        (Bug::WeakFence, direct),
+        (Bug::NoAcquire, ring(Protocol::Simple)),
+        (Bug::NoRelease, ring(Protocol::Simple)),
+        (Bug::NoRelease, direct),
+        (Bug::NoRelease, nvls()),
+        (Bug::OneFlag, ring(Protocol::Ll)),
+        (Bug::SplitLine, ring(Protocol::Ll128)),
+    ] {
+        let (count, first) = found_weak(bug, case);
+        assert!(count > 0, "{bug:?} was not found by {SEEDS} seeds");
+        assert!(first.contains("wrong elements"), "{bug:?}: {first}");
+        println!("{bug:?}: {}", first.lines().next().unwrap_or_default());
+    }
+}
+
+/// On x86 stores keep their order, so without weak memory only ThreadSanitizer can show it.
 #[test]
 #[ignore = "shows something under ThreadSanitizer only: `cargo xtask sanitize thread` runs it"]
 fn a_weak_fence() {

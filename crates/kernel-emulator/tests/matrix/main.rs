@@ -13,6 +13,7 @@ use executor::suite::{self, Case};
 use executor::{Communicator, Memory, Request, Settings};
 use kernel_bundle::{Fleet, Kernels, Options};
 use kernel_emulator::{Bug, Emulator, communicators};
+use plan::program::Transfer;
 use plan::{Collective, ElementType, Reduction};
 
 /// Cases of the sample.
@@ -37,7 +38,16 @@ pub fn small(movers: u32) -> Options {
             ll128: 960,
             simple: 1024,
         },
+        most_shares: 1,
         ..Options::nccl()
+    }
+}
+
+/// The same, with so many blocks for each lane that reads and writes peers' buffers.
+pub fn shared_by(most_shares: u32, movers: u32) -> Options {
+    Options {
+        most_shares,
+        ..small(movers)
     }
 }
 
@@ -52,9 +62,13 @@ pub fn settings() -> Settings {
 
 /// Runs cases on as few communicators as there are numbers of ranks among neighbours.
 fn run_all(cases: &[Case], seed: u64, options: &Options) {
+    run_on(|| Emulator::new(seed, Bug::None), cases, seed, options);
+}
+
+fn run_on(emulator: impl Fn() -> Emulator, cases: &[Case], seed: u64, options: &Options) {
     for group in cases.chunk_by(|one, other| one.ranks == other.ranks) {
         let ranks = group.first().map_or(1, |case| case.ranks);
-        let emulator = Emulator::new(seed, Bug::None);
+        let emulator = emulator();
         let made = communicators(ranks, &settings(), emulator, options.clone());
         if let Err(problem) = suite::run(made.expect("there is memory"), group) {
             panic!("seed {seed}: {problem}");
@@ -105,6 +119,57 @@ fn sampled_matrix() {
     run_all(&suite::sample(&all, size, seed), seed, &small(2));
 }
 
+/// On memory that keeps no more order than a GPU promises, with the types whose kernels are compiled for it.
+#[test]
+fn sampled_matrix_on_weak_memory() {
+    let seed = from_environment("TOPO_MATRIX_SEED", 7);
+    let size = from_environment("TOPO_MATRIX_SAMPLE", SAMPLE as u64) as usize;
+    let all = suite::cases(&[1, 2, 3, 4, 5, 8], &COUNTS).into_iter();
+    let compiled = [ElementType::I32, ElementType::U8];
+    let all = all.filter(|case| !case.collective.reduces() || compiled.contains(&case.element));
+    let all: Vec<Case> = all.collect();
+    let emulator = || Emulator::new(seed, Bug::None).with_weak_memory();
+    let sample = suite::sample(&all, size, seed);
+    run_on(emulator, &sample, seed, &small(2));
+}
+
+/// Every direct way, with 2 to 4 blocks for each lane, on messages that do not divide.
+#[test]
+fn several_blocks_per_lane() {
+    let seed = from_environment("TOPO_MATRIX_SEED", 7);
+    let mut number = 0;
+    for most_shares in 2..=4 {
+        let mut cases = Vec::new();
+        for collective in Collective::ALL {
+            let ways = suite::ways(collective).into_iter();
+            for way in ways.filter(|way| way.transfer == Transfer::Direct) {
+                for in_place in [false, true] {
+                    number += 1;
+                    let wanted = Case {
+                        collective,
+                        way,
+                        element: [ElementType::I32, ElementType::U8][number / 3 % 2],
+                        reduction: Reduction::Sum,
+                        ranks: 1 + (number % 6) as u32,
+                        root: 0,
+                        count: [2501, 63, 1, 12_001, 0][number / 2 % 5],
+                        in_place,
+                    };
+                    if wanted.exists() {
+                        cases.push(wanted);
+                    }
+                }
+            }
+        }
+        assert!(cases.len() > 10);
+        cases.sort_by_key(|case| case.ranks);
+        let options = shared_by(most_shares, 1);
+        run_all(&cases, seed, &options);
+        let weak = || Emulator::new(seed, Bug::None).with_weak_memory();
+        run_on(weak, &cases, seed, &options);
+    }
+}
+
 /// NCCL's own sizes of slots and blocks, in the plainest order of threads.
 #[test]
 fn large_slots() {
@@ -117,7 +182,7 @@ fn large_slots() {
 fn addresses_and_times() {
     let options = Options {
         trace: true,
-        ..small(1)
+        ..shared_by(3, 1)
     };
     let fleet = Fleet::new(Emulator::new(3, Bug::None), options, vec![0; 2]);
     let made = Communicator::local(2, &settings(), |rank| {
@@ -166,7 +231,7 @@ fn step_numbers_come_round() {
     let integers = all.into_iter().filter(|case| {
         case.element == ElementType::I32
             && case.way.protocol == plan::Protocol::Ll
-            && case.way.transfer == plan::program::Transfer::Fifo
+            && case.way.transfer == Transfer::Fifo
     });
     let integers: Vec<Case> = integers.collect();
     for (first_step, stale_flag) in [

@@ -428,6 +428,10 @@ impl Bootstrap for Hosts {
         self.transports[peer as usize]
     }
 
+    fn same_host(&self, peer: u32) -> bool {
+        self.infos[peer as usize].host == self.infos[self.rank as usize].host
+    }
+
     fn sharing_cores(&self) -> u32 {
         self.place_among_sharing().1
     }
@@ -449,6 +453,20 @@ impl Bootstrap for Hosts {
             text: String::from_utf8_lossy(&value).into_owned(),
             segment: None,
         })
+    }
+
+    fn exchange(
+        &mut self,
+        _name: &str,
+        text: String,
+        longest: Duration,
+    ) -> Result<Vec<String>, Error> {
+        let all = self.service()?.exchange(text.into_bytes(), longest);
+        let all = all.map_err(|error| of_service(self.rank, error))?;
+        let texts = all
+            .iter()
+            .map(|it| String::from_utf8_lossy(it).into_owned());
+        Ok(texts.collect())
     }
 
     fn fail(&mut self, failure: &Failure) {

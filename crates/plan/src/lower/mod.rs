@@ -35,6 +35,7 @@ mod direct;
 mod gather_scatter;
 mod halving;
 mod mesh;
+mod multicast;
 mod place;
 mod ring;
 mod send_recv;
@@ -240,6 +241,7 @@ fn part(place: &Place<'_>) -> Part {
         (Schedule::HalvingDoubling, _) => all_reduce::halving_doubling(place),
         (Schedule::RecursiveHalving, _) => halving::reduce_scatter(place),
         (Schedule::RecursiveDoubling, _) => halving::all_gather(place),
+        (Schedule::Nvls, _) => multicast::nvls(place),
         (Schedule::Bruck, _) => all_to_all::bruck(place),
     }
 }

@@ -83,6 +83,10 @@ impl Program {
             sends: Vec::new(),
             waits: Vec::new(),
             notifies: Vec::new(),
+            multicasts: self.lanes.iter().flat_map(Lane::steps).any(|step| {
+                step.operands()
+                    .any(|operand| matches!(operand, Operand::Multicast { .. }))
+            }),
             peers: Vec::new(),
             lanes: Vec::with_capacity(self.lanes.len()),
         };
@@ -320,6 +324,10 @@ impl Turn<'_> {
                     stride,
                 }
             }
+            Operand::Multicast { block } => {
+                let (offset, stride) = self.address(Buffer::Scratch, block, begin);
+                BoundOperand::Multicast { offset, stride }
+            }
             Operand::Peer {
                 rank,
                 buffer,
@@ -356,7 +364,7 @@ impl Turn<'_> {
 }
 
 /// The place of a thing in a list, where it is put if it is new.
-fn place<T: PartialEq>(known: &mut Vec<T>, thing: T) -> u16 {
+pub(super) fn place<T: PartialEq>(known: &mut Vec<T>, thing: T) -> u16 {
     let at = known.iter().position(|other| *other == thing);
     let at = at.unwrap_or_else(|| {
         known.push(thing);

@@ -30,6 +30,9 @@ pub struct BoundProgram {
     pub waits: Vec<Connection>,
     /// Connections on which signals are given.
     pub notifies: Vec<Connection>,
+    /// Whether the program, of any rank, reduces or stores at all ranks at once; a message may be so short that this rank does
+    /// not.
+    pub multicasts: bool,
     /// Ranks whose memory is accessed; [`BoundOperand::Peer`] names a place in it.
     pub peers: Vec<u32>,
     /// What runs concurrently.
@@ -98,6 +101,13 @@ pub enum BoundOperand {
         peer: u16,
         /// Which memory of the peer.
         buffer: Buffer,
+        /// Bytes from its start in the first turn.
+        offset: u64,
+        /// Bytes further per turn.
+        stride: u64,
+    },
+    /// The scratch memory of all ranks at once.
+    Multicast {
         /// Bytes from its start in the first turn.
         offset: u64,
         /// Bytes further per turn.

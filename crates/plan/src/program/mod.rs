@@ -15,6 +15,7 @@
 mod bind;
 mod bound;
 mod channels;
+mod expand;
 mod operand;
 mod planned;
 mod schedule;

@@ -44,6 +44,12 @@ pub enum Operand {
         /// Which block of it.
         block: u32,
     },
+    /// A block of the scratch memory of all ranks at once: as a source their reduction, as a destination the same data in
+    /// each. It is the only operand of its side, and counts as an access to every peer's memory.
+    Multicast {
+        /// Which block.
+        block: u32,
+    },
     /// As a source, the next slot that the peer sent; as a destination, the next free slot towards the peer.
     Fifo(Connection),
 }

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::Collective;
 use crate::collective::UnknownName;
+use crate::{Collective, ElementType, Reduction};
 
 /// An algorithm that writes programs. Names are those of the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -27,11 +27,13 @@ pub enum Schedule {
     RecursiveDoubling,
     /// Exchange with partners at distance p/2, p/4 …, half the data in each round.
     RecursiveHalving,
+    /// Multicast of the switch (NVLS): it reduces what it reads, and stores to all what is written.
+    Nvls,
 }
 
 impl Schedule {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Ring,
         Self::Tree,
         Self::ReduceBroadcast,
@@ -41,6 +43,7 @@ impl Schedule {
         Self::Bruck,
         Self::RecursiveDoubling,
         Self::RecursiveHalving,
+        Self::Nvls,
     ];
 
     /// The name on the command line.
@@ -55,17 +58,36 @@ impl Schedule {
             Self::Bruck => "bruck",
             Self::RecursiveDoubling => "recursive-doubling",
             Self::RecursiveHalving => "recursive-halving",
+            Self::Nvls => "nvls",
         }
     }
 }
 
 impl Schedule {
+    /// Whether elements of a type can be reduced so by this algorithm. A switch does what PTX has for `multimem.ld_reduce`;
+    /// averages are sums that are divided afterwards.
+    pub const fn reduces(self, element: ElementType, reduction: Reduction) -> bool {
+        use ElementType::{F32, F64, I8, U8};
+        match (self, reduction) {
+            (Self::Nvls, Reduction::Product) => false,
+            (Self::Nvls, Reduction::Minimum | Reduction::Maximum) => {
+                !matches!(element, I8 | U8 | F32 | F64)
+            }
+            (Self::Nvls, _) => !matches!(element, I8 | U8),
+            _ => true,
+        }
+    }
+
     /// Whether programs are written for a collective by this algorithm, moving data in this way.
     pub const fn serves(self, collective: Collective, transfer: Transfer) -> bool {
         use Collective::{
             AllGather, AllReduce, AllToAll, Broadcast, Gather, Reduce, ReduceScatter, Scatter,
         };
         match (self, transfer) {
+            (Self::Nvls, Transfer::Direct) => {
+                matches!(collective, AllReduce | AllGather | ReduceScatter)
+            }
+            (Self::Nvls, Transfer::Fifo) => false,
             (Self::Mesh, _) => true,
             (Self::TwoPhaseMesh, _) => matches!(collective, AllReduce),
             (_, Transfer::Direct) => false,

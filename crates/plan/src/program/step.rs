@@ -49,16 +49,21 @@ impl Step {
     pub const MOST_SIGNALS: usize = 4;
 
     /// What NCCL would call it: the primitive with the same shape, such as `recvReduceCopySend`. A step that reads or writes
-    /// a peer's memory is `direct`; one that moves no data is a `signal`.
+    /// a peer's memory is `direct`, at once that of all ranks `multicast`; one that moves no data is a `signal`.
     pub fn primitive(&self) -> String {
         let remote = |operand: &Operand| !matches!(operand, Operand::Local { .. });
         let direct = self
             .operands()
             .any(|operand| matches!(operand, Operand::Peer { .. }));
+        let multicast = |operand: &Operand| matches!(operand, Operand::Multicast { .. });
         let words = [
+            ("multicast", self.operands().any(multicast)),
             ("direct", direct),
             ("Recv", self.sources.iter().any(remote)),
-            ("Reduce", self.sources.len() > 1),
+            (
+                "Reduce",
+                self.sources.len() > 1 || self.sources.iter().any(multicast),
+            ),
             ("Copy", self.copies()),
             ("Send", self.destinations.iter().any(remote)),
         ];
@@ -121,6 +126,7 @@ mod tests {
         });
         let (input, output) = (Operand::input(0), Operand::output(0));
         let peer = Operand::peer(1, Buffer::Input, 0);
+        let everywhere = Operand::Multicast { block: 0 };
         for (sources, destinations, name) in [
             (vec![input], vec![fifo], "send"),
             (vec![fifo], vec![output], "recv"),
@@ -133,6 +139,12 @@ mod tests {
             (vec![fifo, input], vec![output, fifo], "recvReduceCopySend"),
             (vec![peer, input], vec![output], "directRecvReduceCopy"),
             (vec![peer], vec![output], "directRecv"),
+            (
+                vec![everywhere],
+                vec![everywhere],
+                "multicastRecvReduceSend",
+            ),
+            (vec![input], vec![everywhere], "multicastSend"),
             (vec![], vec![], "signal"),
         ] {
             let step = Step {

@@ -19,7 +19,7 @@ impl<'a> Run<'a> {
             ..step.step.pieces
         };
         let mut slots: Vec<Option<Slot>> = Vec::with_capacity(step.sources.len());
-        for (source, which) in step.sources.iter().zip(&step.step.sources) {
+        for (source, which) in step.sources.iter().zip(&step.named[0]) {
             let slot = match source {
                 Target::Fifo(fifo) => self.fifos[*fifo as usize].pop_front(),
                 Target::Memory { .. } => None,
@@ -60,7 +60,7 @@ impl<'a> Run<'a> {
                 results.push(result);
             }
         }
-        for (destination, which) in step.destinations.iter().zip(&step.step.destinations) {
+        for (destination, which) in step.destinations.iter().zip(&step.named[1]) {
             let Target::Memory {
                 program,
                 buffer,
@@ -104,7 +104,7 @@ impl<'a> Run<'a> {
         place: usize,
         piece: u16,
     ) -> Result<Value, Box<VerifyError>> {
-        let which = &step.step.sources[place];
+        let which = step.named[0][place];
         let name = || operand(self.rank(lane), which, false);
         let Target::Memory {
             program,

@@ -57,8 +57,11 @@ pub struct NetworkStep<'a> {
     pub waits: Vec<u32>,
     /// Places in [`Network::signals`].
     pub notifies: Vec<u32>,
+    /// What is read: a multicast is a target at each rank.
     pub sources: Vec<Target>,
     pub destinations: Vec<Target>,
+    /// By target, which of the step's operands it is.
+    pub named: [Vec<&'a Operand>; 2],
 }
 
 /// An operand, looked up.
@@ -288,10 +291,16 @@ impl<'a> Builder<'a> {
             notifies.push(end(signal, Carries::Signals, true)?);
         }
         let mut sides = [Vec::new(), Vec::new()];
+        let mut named = [Vec::new(), Vec::new()];
         for (side, operands) in [&step.sources, &step.destinations].into_iter().enumerate() {
             for operand in operands {
-                let target = self.target(all, program, lane, part, operand, side == 1)?;
-                sides[side].push(target);
+                if let Operand::Multicast { block } = *operand {
+                    sides[side].extend(self.everywhere(all, program, block, operand, side == 1)?);
+                } else {
+                    let target = self.target(all, program, lane, part, operand, side == 1)?;
+                    sides[side].push(target);
+                }
+                named[side].resize(sides[side].len(), operand);
             }
         }
         let [sources, destinations] = sides;
@@ -301,7 +310,41 @@ impl<'a> Builder<'a> {
             notifies,
             sources,
             destinations,
+            named,
         })
+    }
+
+    /// A block of the scratch memory of every rank, the own first.
+    fn everywhere(
+        &mut self,
+        all: &Communicator<'a>,
+        program: u32,
+        block: u32,
+        which: &Operand,
+        sends: bool,
+    ) -> Result<Vec<Target>, Fault> {
+        self.network.shares_memory = true;
+        let buffer = Buffer::Scratch;
+        let others = (0_u32..).zip(all.programs).map(|(place, _)| place);
+        let places = std::iter::once(program).chain(others.filter(|place| *place != program));
+        let target = |place: u32| {
+            let blocks = all.memory[place as usize].blocks(buffer);
+            if block < blocks {
+                return Ok(Target::Memory {
+                    program: place,
+                    buffer,
+                    block,
+                });
+            }
+            let rank = all.programs[place as usize].rank;
+            Err(Fault::NoBlock {
+                operand: operand(all.programs[program as usize].rank, which, sends),
+                rank,
+                buffer,
+                blocks,
+            })
+        };
+        places.map(target).collect()
     }
 
     fn target(
@@ -320,6 +363,8 @@ impl<'a> Builder<'a> {
                 return Ok(Target::Fifo(fifo));
             }
             Operand::Local { buffer, block } => (own, buffer, block),
+            // Of all ranks, the own.
+            Operand::Multicast { block } => (own, Buffer::Scratch, block),
             Operand::Peer {
                 rank,
                 buffer,
@@ -511,6 +556,8 @@ fn check_limits(program: &Program, step: &Step, moves: bool) -> Result<(), Fault
         "the same operand twice; expected different ones".to_owned()
     } else if twice(&step.waits) || twice(&step.notifies) {
         "the same signal twice; expected different ones".to_owned()
+    } else if [sources, destinations].into_iter().any(mixed) {
+        "a multicast beside another operand; expected it to be the only one of its side".to_owned()
     } else if count == 0 || u32::from(first) + u32::from(count) > program.pieces.into() {
         format!(
             "{count} pieces from piece {first}; expected at least one of the {} pieces of a window",
@@ -525,6 +572,12 @@ fn check_limits(program: &Program, step: &Step, moves: bool) -> Result<(), Fault
         return Ok(());
     };
     Err(Fault::Limit(problem))
+}
+
+/// Whether there is a multicast, and something else.
+fn mixed(operands: &[Operand]) -> bool {
+    let multicast = |operand: &Operand| matches!(operand, Operand::Multicast { .. });
+    operands.len() > 1 && operands.iter().any(multicast)
 }
 
 /// Whether something is there twice, among few.

@@ -92,6 +92,8 @@ fn check_programs(
         let program = program
             .bind(message)
             .unwrap_or_else(|error| panic!("{case:?}: {error}"));
+        // No switch here.
+        let program = program.without_multicast(rank, ranks).into_owned();
         let mut allocate = |bytes: usize| {
             machine.allocations.push(vec![0xee; bytes]);
             Memory {

@@ -270,7 +270,9 @@ impl Machine {
                 let peer = self.ranks[place].program.peers[usize::from(peer)];
                 (peer, buffer, offset, stride)
             }
-            BoundOperand::None | BoundOperand::Fifo(_) => panic!("no memory"),
+            BoundOperand::None | BoundOperand::Fifo(_) | BoundOperand::Multicast { .. } => {
+                panic!("no memory")
+            }
         };
         let rank = self
             .ranks

@@ -16,6 +16,8 @@
 //! asks [`Receiver::is_complete`], reads by [`Receiver::slot`] or [`Receiver::read`], and calls [`Receiver::release`].
 
 mod credit;
+#[cfg(not(loom))]
+pub mod device;
 mod low_latency;
 mod low_latency_128;
 pub mod relay;

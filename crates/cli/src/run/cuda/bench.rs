@@ -1,10 +1,11 @@
 //! Checking and timing one size on GPUs.
 
+use std::time::Instant;
+
 use anyhow::Result;
-use backend_cuda::Cuda;
-use executor::Way;
 use executor::check::{Check, Sample};
-use kernel_bundle::Fleet;
+use executor::{Reduction, Way};
+use kernel_bundle::{Fleet, Machine};
 
 use super::Gpu;
 use crate::run::{Spec, Timing};
@@ -16,18 +17,18 @@ const MOST_LAUNCHES: u32 = 1 << 14;
 const BATCHES: usize = 3;
 
 /// One size on one rank.
-pub struct Bench<'a> {
+pub struct Bench<'a, M: Machine> {
     /// The rank.
-    pub communicator: &'a mut Gpu,
-    /// What all ranks share.
-    pub fleet: &'a Fleet<Cuda>,
+    pub communicator: &'a mut Gpu<M>,
+    /// What the ranks of this process share.
+    pub fleet: &'a Fleet<M>,
     /// What is asked for.
     pub spec: &'a Spec,
     /// What is run.
     pub check: Check,
 }
 
-impl Bench<'_> {
+impl<M: Machine> Bench<'_, M> {
     /// With two buffers.
     pub fn separate<T: Sample>(&mut self, way: Way) -> Result<Timing> {
         self.communicator.set_way(Some(way));
@@ -37,9 +38,10 @@ impl Bench<'_> {
         let mut output = vec![T::default(); check.output_elements(rank)];
         check.launch(self.communicator, &input, &mut output)?;
         let wrong = self.spec.check.then(|| check.wrong(rank, &output) as u64);
-        let time_us =
-            self.time(&mut |communicator| check.launch(communicator, &input, &mut output))?;
-        Ok(Timing { time_us, wrong })
+        let time_us = self.time(way, &mut |communicator| {
+            check.launch(communicator, &input, &mut output)
+        })?;
+        self.timing(time_us, wrong)
     }
 
     /// With one buffer.
@@ -54,22 +56,61 @@ impl Bench<'_> {
             .spec
             .check
             .then(|| check.wrong(rank, &buffer[to]) as u64);
-        let time_us =
-            self.time(&mut |communicator| check.launch_in_place(communicator, &mut buffer))?;
+        let time_us = self.time(way, &mut |communicator| {
+            check.launch_in_place(communicator, &mut buffer)
+        })?;
+        self.timing(time_us, wrong)
+    }
+
+    /// Everyone's wrong elements; among processes, for each tells of its own only.
+    fn timing(&mut self, time_us: f64, wrong: Option<u64>) -> Result<Timing> {
+        let wrong = match wrong {
+            Some(wrong) if self.spec.processes => {
+                Some(together(self.communicator, wrong, Reduction::Sum)?)
+            }
+            wrong => wrong,
+        };
         Ok(Timing { time_us, wrong })
     }
 
     fn time(
         &mut self,
-        launch: &mut dyn FnMut(&mut Gpu) -> Result<(), executor::Error>,
+        way: Way,
+        launch: &mut dyn FnMut(&mut Gpu<M>) -> Result<(), executor::Error>,
     ) -> Result<f64> {
         let timed = Timed {
             iterations: self.spec.iterations,
             warmup: self.spec.warmup,
             time_ms: self.spec.time_ms,
         };
-        time(self.fleet, &timed, &mut || launch(self.communicator))
+        let (fleet, processes) = (self.fleet, self.spec.processes);
+        let communicator = &mut *self.communicator;
+        fleet.set_graph(self.spec.devices.graph);
+        let time = repeat(&timed, &mut |times| {
+            let each = batch(fleet, times, &mut || launch(communicator))?;
+            if !processes {
+                return Ok(each);
+            }
+            // All must come to the same number of launches.
+            let slowest = together(communicator, (each * 1e3) as u64, Reduction::Maximum)?;
+            communicator.set_way(Some(way));
+            Ok(slowest as f64 / 1e3)
+        });
+        fleet.set_graph(0);
+        time
     }
+}
+
+/// One number of all ranks, by the way that is chosen for it.
+fn together<M: Machine>(
+    communicator: &mut Gpu<M>,
+    number: u64,
+    reduction: Reduction,
+) -> Result<u64> {
+    communicator.set_way(None);
+    let mut numbers = [number];
+    communicator.all_reduce_in_place(&mut numbers, reduction)?;
+    Ok(numbers[0])
 }
 
 /// How long something is timed.
@@ -93,19 +134,39 @@ impl Default for Timed {
     }
 }
 
-/// Time of a launch by the devices' clocks, µs: of many launches in a row, which the host does not wait for. All ranks call
-/// this together and get the same.
-pub fn time(
-    fleet: &Fleet<Cuda>,
+/// Time of a launch by the devices' clocks, µs: of many launches in a row, which the host does not wait for. All ranks of
+/// this process call it together and get the same.
+pub fn time<M: Machine>(
+    fleet: &Fleet<M>,
     timed: &Timed,
     launch: &mut dyn FnMut() -> Result<(), executor::Error>,
 ) -> Result<f64> {
-    let mut batch = |times: u32| -> Result<f64> {
-        // All ranks say the same; whoever launches reads it after all ranks came.
-        fleet.set_repeat(times);
-        launch()?;
-        Ok(fleet.last_time_us() / f64::from(times))
+    repeat(timed, &mut |times| batch(fleet, times, launch))
+}
+
+/// Time of each of so many launches in a row, µs.
+fn batch<M: Machine>(
+    fleet: &Fleet<M>,
+    times: u32,
+    launch: &mut dyn FnMut() -> Result<(), executor::Error>,
+) -> Result<f64> {
+    // All ranks say the same; whoever launches reads it after all ranks came.
+    fleet.set_repeat(times);
+    let began = Instant::now();
+    let launched = launch();
+    let took_us = began.elapsed().as_secs_f64() * 1e6;
+    fleet.set_repeat(1);
+    launched?;
+    let all_us = match fleet.last_time_us() {
+        // What has no clock of its own is timed by the host's.
+        0.0 => took_us,
+        device_us => device_us,
     };
+    Ok(all_us / f64::from(times))
+}
+
+/// The median of some batches, each of which answers the time of one of so many launches.
+fn repeat(timed: &Timed, batch: &mut dyn FnMut(u32) -> Result<f64>) -> Result<f64> {
     let launches = match timed.iterations {
         Some(iterations) => iterations,
         None => {
@@ -118,7 +179,6 @@ pub fn time(
     for time in &mut times {
         *time = batch(launches)?;
     }
-    fleet.set_repeat(1);
     times.sort_by(f64::total_cmp);
     Ok(times[BATCHES / 2])
 }

@@ -1,8 +1,8 @@
 //! Which way is taken on GPUs.
 
-use anyhow::{Context, Result};
+use anyhow::{Result, bail};
 use executor::{Request, Way};
-use kernel_bundle::choose;
+use kernel_bundle::{Machine, choose};
 use plan::Protocol;
 use plan::program::{Schedule, Transfer};
 
@@ -35,7 +35,11 @@ impl Wanted {
 }
 
 /// The way for a request, within what is left.
-pub fn choose_way(communicator: &mut Gpu, wanted: &Wanted, request: &Request) -> Result<Way> {
+pub fn choose_way<M: Machine>(
+    communicator: &mut Gpu<M>,
+    wanted: &Wanted,
+    request: &Request,
+) -> Result<Way> {
     communicator.set_way(None);
     let chosen = communicator.way(request)?;
     let place = communicator.neighbourhood()?;
@@ -80,10 +84,23 @@ pub fn choose_way(communicator: &mut Gpu, wanted: &Wanted, request: &Request) ->
         };
         Transfer::ALL.into_iter().rev().flat_map(of_transfer)
     });
-    others.into_iter().find(fits).with_context(|| {
-        format!(
+    // What the transports between the ranks refuse is left out, unless nothing else fits.
+    let mut refused = None;
+    for way in others.filter(fits) {
+        let asked = Request {
+            way: Some(way),
+            ..*request
+        };
+        match communicator.way(&asked) {
+            Ok(way) => return Ok(way),
+            Err(error) => refused = refused.or(Some(error)),
+        }
+    }
+    match refused {
+        Some(error) => Err(error.into()),
+        None => bail!(
             "{} cannot be carried out so; see --algorithm, --transfer and --protocol in topo run --help",
             crate::sizes::kebab(request.collective)
-        )
-    })
+        ),
+    }
 }

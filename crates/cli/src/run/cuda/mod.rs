@@ -1,135 +1,110 @@
-//! Ranks on GPUs: threads of this process, one or several on each GPU. Times are the devices' own.
+//! Ranks on GPUs: threads of this process, one or several on each GPU, or processes. Times are the devices' own.
+//!
+//! In reading order: [`open`], [`choose`], [`bench`], [`trace`], [`timeline`].
 
 mod bench;
 mod choose;
+mod open;
+mod timeline;
 mod trace;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use backend_cuda::{Cuda, Options};
+use backend_cuda::Cuda;
+use executor::bootstrap::Bootstrap;
 use executor::check::{self, ForType, Sample};
-use executor::{Communicator, Settings};
-use kernel_bundle::{Fleet, Kernels};
-use plan::program::Channels;
+use executor::{Communicator, Failure, Transport};
+use kernel_bundle::{Fleet, Kernels, Machine};
 
 pub use self::bench::{Bench, Timed, time};
 pub use self::choose::{Wanted, choose_way};
+pub use self::open::{Ranks, describe, open_on_first, open_place};
 use super::spec::request;
 use super::{Row, Spec, Timing, ranks};
+use crate::arguments::run::BackendName;
 
-/// Channels of a communicator without a plan; as many as NCCL ever has.
-const PLAIN_CHANNELS: usize = 64;
+/// The communicator of a rank on a GPU, or on what stands for one.
+pub type Gpu<M = Cuda> = Communicator<Kernels<M>>;
 
-/// The communicator of a rank on a GPU.
-pub type Gpu = Communicator<Kernels<Cuda>>;
-
-/// GPUs and the ranks on them.
-pub struct Ranks {
-    /// What the ranks share.
-    pub fleet: Arc<Fleet<Cuda>>,
-    /// One for each rank.
-    pub communicators: Vec<Gpu>,
-}
-
-/// Opens GPUs for so many ranks: rank i on GPU i, from the first again when there are no more.
-pub fn open(ranks: u32, settings: &Settings, trace: bool) -> Result<Ranks> {
-    let devices = Cuda::count()?.min(ranks).max(1);
-    open_on(devices, ranks, settings, trace)
-}
-
-/// Opens the first GPU for so many ranks.
-pub fn open_on_first(ranks: u32, settings: &Settings) -> Result<Ranks> {
-    open_on(1, ranks, settings, false)
-}
-
-fn open_on(devices: u32, ranks: u32, settings: &Settings, trace: bool) -> Result<Ranks> {
-    let options = Options {
-        devices: (0..devices).collect(),
-        ..Options::default()
-    };
-    let cuda = Cuda::open(&options)?;
-    let places = (0..ranks).map(|rank| rank % devices).collect();
-    let launches = kernel_bundle::Options {
-        trace,
-        ..kernel_bundle::Options::nccl()
-    };
-    let fleet = Fleet::new(cuda, launches, places);
-    let mut settings = settings.clone();
-    if settings.channels.is_none() {
-        settings.channels = Some(Channels::plain(ranks, PLAIN_CHANNELS)?);
+/// Runs all ranks as threads of this process on the GPUs of this machine. Answers what is to be said of them, and the rows.
+pub fn threads(spec: &Spec, progress: &mut (dyn FnMut(u64) + Send)) -> Result<(String, Vec<Row>)> {
+    match spec.backend {
+        BackendName::Cuda => {
+            let ranks = open::open(spec)?;
+            let words = describe(&ranks.fleet.machine);
+            threads_on(ranks, words, spec, progress)
+        }
+        #[cfg(feature = "emulator")]
+        BackendName::Emulator => {
+            let words = "emulated devices\n".to_owned();
+            let devices = vec![0; spec.ranks as usize];
+            let ranks = open::ranks_on(open::emulator(), devices, spec)?;
+            threads_on(ranks, words, spec, progress)
+        }
+        BackendName::Cpu => bail!("the CPU's ranks use no GPU"),
     }
-    // The communicator's own memory is the host's, which ranks on GPUs do not use.
-    settings.buffer_bytes = Some(1 << 20);
-    let communicators = Communicator::local(ranks, &settings, |rank| {
-        Kernels::new(Arc::clone(&fleet), rank)
-    })?;
-    Ok(Ranks {
-        fleet,
-        communicators,
-    })
 }
 
-/// The GPUs in words, one a line.
-pub fn describe(cuda: &Cuda) -> String {
-    let mut text = String::new();
-    for (number, device) in cuda.devices().enumerate() {
-        let facts = &device.facts;
-        text.push_str(&format!(
-            "GPU {number}: {}, compute capability {}.{}, {} multiprocessors, up to {} MHz, memory up to {} MHz, driver for \
-             CUDA {}.{}; kernels {}, loaded in {:.1} ms\n",
-            facts.name,
-            facts.major,
-            facts.minor,
-            facts.multiprocessors,
-            facts.clock_mhz,
-            facts.memory_clock_mhz,
-            facts.driver / 1000,
-            facts.driver % 1000 / 10,
-            facts.kernels,
-            facts.kernels_ms,
-        ));
-    }
-    text
-}
-
-/// Runs all ranks on the GPUs of this machine. Answers the GPUs in words, and the rows.
-pub fn threads(
+/// Is one of several ranks that are processes: the one at this place among those of this machine. Answers as
+/// [`threads`] does.
+pub fn process(
     spec: &Spec,
-    file: Option<&Path>,
+    bootstrap: Box<dyn Bootstrap>,
+    place: u32,
     progress: &mut (dyn FnMut(u64) + Send),
 ) -> Result<(String, Vec<Row>)> {
-    if spec.processes {
-        bail!(
-            "--backend cuda runs ranks as threads of one process; expected it without --processes"
-        );
+    match spec.backend {
+        BackendName::Cuda => process_on(spec, bootstrap, progress, || {
+            let cuda = open_place(place, &spec.devices)?;
+            let words = describe(&cuda);
+            Ok((cuda, words))
+        }),
+        #[cfg(feature = "emulator")]
+        BackendName::Emulator => process_on(spec, bootstrap, progress, || {
+            Ok((open::emulator(), format!("emulated device {place}\n")))
+        }),
+        BackendName::Cpu => bail!("the CPU's ranks use no GPU"),
     }
-    let ranks = open(spec.ranks, &spec.settings()?, file.is_some())?;
-    let words = describe(&ranks.fleet.machine);
-    let fleet = Arc::clone(&ranks.fleet);
-    let rows = threads_of(ranks, spec, progress)?;
-    if let Some(file) = file {
-        crate::plan::write_beside(file, &trace::chrome(&fleet.take_spans(), spec))?;
+}
+
+fn process_on<M: Machine>(
+    spec: &Spec,
+    mut bootstrap: Box<dyn Bootstrap>,
+    progress: &mut (dyn FnMut(u64) + Send),
+    open: impl FnOnce() -> Result<(M, String)>,
+) -> Result<(String, Vec<Row>)> {
+    let (rank, ranks) = (bootstrap.rank(), bootstrap.ranks());
+    let opened = open();
+    if let Err(error) = &opened {
+        // The others wait for this one otherwise.
+        bootstrap.fail(&Failure {
+            rank,
+            what: format!("{error:#}"),
+        });
     }
+    let (machine, mut words) = opened?;
+    let fleet = Fleet::new(machine, open::options(spec), vec![0; ranks as usize]);
+    let backend = Kernels::new(Arc::clone(&fleet), rank);
+    let mut communicator = Communicator::join(backend, bootstrap, &open::settings(spec)?)?;
+    words.push_str(&transports(&fleet, rank));
+    let rows = sweep(&mut communicator, &fleet, spec, progress)?;
+    words.push_str(&finish(&fleet, spec, Some(rank))?);
     Ok((words, rows))
 }
 
 /// Runs all ranks. Answers rank 0's rows, with the wrong elements of all and the slowest one's times.
-fn threads_of(
-    opened: Ranks,
+fn threads_on<M: Machine>(
+    opened: Ranks<M>,
+    mut words: String,
     spec: &Spec,
     progress: &mut (dyn FnMut(u64) + Send),
-) -> Result<Vec<Row>> {
+) -> Result<(String, Vec<Row>)> {
     let fleet = &opened.fleet;
+    words.push_str(&transports(fleet, 0));
     let rows = ranks::run(opened.communicators, progress, |communicator, progress| {
-        let sweep = Sweep {
-            communicator,
-            fleet,
-            spec,
-            progress,
-        };
-        check::of_type(spec.element()?, sweep)
+        sweep(communicator, fleet, spec, progress)
     })?;
     let mut rows = rows.into_iter();
     let mut all = rows.next().context("there is no rank 0")?;
@@ -141,7 +116,8 @@ fn threads_of(
             }
         }
     }
-    Ok(all)
+    words.push_str(&finish(fleet, spec, None)?);
+    Ok((words, all))
 }
 
 fn add(to: &mut Timing, other: &Timing) {
@@ -149,14 +125,87 @@ fn add(to: &mut Timing, other: &Timing) {
     to.time_us = to.time_us.max(other.time_us);
 }
 
-struct Sweep<'a> {
-    communicator: &'a mut Gpu,
-    fleet: &'a Fleet<Cuda>,
+/// By which transports a rank reaches the others, a line or two.
+fn transports<M: Machine>(fleet: &Fleet<M>, rank: u32) -> String {
+    let reached = fleet.reached();
+    let own: Vec<_> = reached.iter().filter(|it| it.rank == rank).collect();
+    let count = |wanted: Transport| own.iter().filter(|it| it.transport == wanted).count();
+    let all = [Transport::P2p, Transport::Shm, Transport::Net];
+    let counts = all.into_iter().filter(|it| count(*it) > 0);
+    let counts: Vec<String> = counts.map(|it| format!("{} by {it}", count(it))).collect();
+    if counts.is_empty() {
+        return String::new();
+    }
+    let mut text = format!("rank {rank} reaches {}\n", counts.join(", "));
+    let mut fallen_back = own.iter().filter(|it| it.fallen_back.is_some());
+    if let Some(first) = fallen_back.next()
+        && let Some(why) = &first.fallen_back
+    {
+        let others = match fallen_back.count() {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        text.push_str(&format!(
+            "fallback: {} instead of P2P to rank {}{others}: {why}\n",
+            first.transport, first.peer
+        ));
+    }
+    text
+}
+
+/// Writes the trace and says what else is to be said, once all has run.
+fn finish<M: Machine>(fleet: &Fleet<M>, spec: &Spec, rank: Option<u32>) -> Result<String> {
+    let mut text = String::new();
+    if let Some(why) = fleet.take_without_graph() {
+        text.push_str(&format!("launches are no graph: {why}\n"));
+    }
+    let devices = &spec.devices;
+    if devices.trace.is_none() && !devices.timeline {
+        return Ok(text);
+    }
+    let spans = fleet.take_spans();
+    if let Some(file) = &devices.trace {
+        crate::plan::write_beside(&trace_file(file, rank), &trace::chrome(&spans, spec))?;
+    }
+    if devices.timeline {
+        text.push_str(&timeline::table(&spans));
+    }
+    Ok(text)
+}
+
+/// Each process writes a file of its own: rank 0 the one that was named, the others with their rank behind it.
+fn trace_file(file: &Path, rank: Option<u32>) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    if let Some(rank) = rank.filter(|rank| *rank > 0) {
+        name.push(format!(".{rank}"));
+    }
+    PathBuf::from(name)
+}
+
+/// Runs all sizes on one rank. Of ranks that are processes, all get the same rows.
+fn sweep<M: Machine>(
+    communicator: &mut Gpu<M>,
+    fleet: &Fleet<M>,
+    spec: &Spec,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Vec<Row>> {
+    let sweep = Sweep {
+        communicator,
+        fleet,
+        spec,
+        progress,
+    };
+    check::of_type(spec.element()?, sweep)
+}
+
+struct Sweep<'a, M: Machine> {
+    communicator: &'a mut Gpu<M>,
+    fleet: &'a Fleet<M>,
     spec: &'a Spec,
     progress: &'a mut dyn FnMut(u64),
 }
 
-impl ForType for Sweep<'_> {
+impl<M: Machine> ForType for Sweep<'_, M> {
     type Output = Result<Vec<Row>>;
 
     fn run<T: Sample>(self) -> Self::Output {

@@ -1,5 +1,8 @@
 //! `topo gpu-test`: every check that needs a GPU, in one run that needs no compiler and no network: the correctness matrix,
-//! the tables of times beside what the memory allows, compute-sanitizer and PyTorch's NCCL where they are installed.
+//! ranks of several processes and hosts, graphs, the tables of times beside what the memory allows, compute-sanitizer and
+//! PyTorch's NCCL where they are installed.
+
+mod several;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -50,6 +53,11 @@ pub fn run(
     _environment: &Environment,
     output: &mut Output,
 ) -> Result<()> {
+    #[cfg(feature = "emulator")]
+    if arguments.emulator {
+        output.differs = several::run("emulator", &mut say)? > 0;
+        return Ok(());
+    }
     let opened = cuda::open_on_first(1, &Settings::default()).context(
         "nothing was run: every check of this command needs an NVIDIA GPU; copy this program to a machine that has one and run \
          `topo gpu-test` there",
@@ -64,6 +72,7 @@ pub fn run(
     let copy = opened.fleet.machine.copy_bandwidth(0, copied);
     let copy = copy.map_err(|why| anyhow!(why))?;
     drop(opened);
+    output.differs |= several::run("cuda", &mut say)? > 0;
     say(&format!(
         "\ndevice copy bandwidth: {copy:.0} GB/s of bytes copied ({} at a time, best of 10)\n",
         sizes::short(copied)

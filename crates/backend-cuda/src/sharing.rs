@@ -1,0 +1,288 @@
+//! Memory of GPUs between processes: what a process says of its memory, and how another one opens it.
+//!
+//! The first part of a word says which kind the memory is:
+//!
+//! | word | memory | opened by |
+//! |---|---|---|
+//! | `fabric:HANDLE:BYTES+OFFSET` | virtual, with a fabric handle of 64 bytes | any process whose GPU the fabric joins |
+//! | `descriptor:PROCESS:NUMBER:BYTES+OFFSET` | virtual, with a file descriptor | processes of the host, which take the descriptor (`pidfd_getfd`) |
+//! | `ipc:HANDLE+OFFSET` | plain, with a handle of CUDA IPC of 64 bytes | processes of the host |
+
+use std::collections::{BTreeMap, HashMap};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::{Arc, Mutex, Weak};
+
+use cudarc::driver::sys;
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
+
+use crate::device::Device;
+use crate::error::{Driver, words};
+use crate::launch::lock;
+use crate::memory::{Block, Foreign, MemoryKind, Plain, Virtual};
+
+/// The driver takes memory from the device in blocks of this size, of which several small allocations are parts.
+const IPC_BLOCK_BYTES: u64 = 2 << 20;
+
+/// What this process and others know of each other's memory.
+#[derive(Debug, Default)]
+pub(crate) struct Sharing {
+    /// The only kind that is used, if one was asked for.
+    only: Option<MemoryKind>,
+    /// The kind that was had last, and why better ones were not.
+    found: Mutex<Option<(MemoryKind, Vec<String>)>>,
+    /// Virtual memory that was made here, by address.
+    made: Mutex<BTreeMap<u64, Weak<Virtual>>>,
+    /// What was opened, by its word without the offset.
+    opened: Mutex<HashMap<String, Opened>>,
+}
+
+/// Memory of another process.
+#[derive(Debug)]
+enum Opened {
+    Virtual(Virtual),
+    Ipc { device: Arc<Device>, base: u64 },
+}
+
+impl Opened {
+    const fn address(&self) -> u64 {
+        match self {
+            Self::Virtual(memory) => memory.address,
+            Self::Ipc { base, .. } => *base,
+        }
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        if let Self::Ipc { device, base } = self
+            && device.enter().is_ok()
+        {
+            // SAFETY: opened once, closed once; no kernel runs that was given it.
+            let _ = unsafe { sys::cuIpcCloseMemHandle(*base) };
+        }
+    }
+}
+
+impl Sharing {
+    pub(crate) fn new(only: Option<MemoryKind>) -> Self {
+        Self {
+            only,
+            ..Self::default()
+        }
+    }
+
+    /// The kind of memory that was had for peers, and why better ones were not.
+    pub(crate) fn kind(&self) -> Option<(MemoryKind, Vec<String>)> {
+        lock(&self.found).clone()
+    }
+
+    /// Memory that other processes can open: of the best kind that can be had.
+    pub(crate) fn allocate(
+        &self,
+        device: &Arc<Device>,
+        bytes: u64,
+    ) -> Result<(Block, u64), String> {
+        let mut found = lock(&self.found);
+        if let Some((kind, _)) = &*found {
+            return self.allocate_kind(device, *kind, bytes);
+        }
+        let mut refused = Vec::new();
+        for kind in MemoryKind::ALL {
+            if self.only.is_some_and(|only| only != kind) {
+                continue;
+            }
+            if !kind.is_offered(device) {
+                refused.push(format!("GPU {} has no {}", device.number, kind.name()));
+                continue;
+            }
+            match self.allocate_kind(device, kind, bytes) {
+                Ok(allocated) => {
+                    *found = Some((kind, refused));
+                    return Ok(allocated);
+                }
+                Err(why) => refused.push(why),
+            }
+        }
+        Err(format!(
+            "there is no memory that other processes can open: {}",
+            refused.join("; ")
+        ))
+    }
+
+    fn allocate_kind(
+        &self,
+        device: &Arc<Device>,
+        kind: MemoryKind,
+        bytes: u64,
+    ) -> Result<(Block, u64), String> {
+        if kind == MemoryKind::Ipc {
+            // Handles are of such blocks: what else lay in one would be opened, too.
+            let plain = Plain::new(device, bytes.next_multiple_of(IPC_BLOCK_BYTES))?;
+            let address = plain.address;
+            return Ok((Block::Plain(plain), address));
+        }
+        let memory = Arc::new(Virtual::new(device, kind, bytes)?);
+        let address = memory.address;
+        let mut made = lock(&self.made);
+        made.retain(|_, memory| memory.strong_count() > 0);
+        made.insert(address, Arc::downgrade(&memory));
+        Ok((Block::Virtual(memory), address))
+    }
+
+    /// A word for an address in memory of this process.
+    pub(crate) fn export(&self, device: &Device, address: u64) -> Result<String, String> {
+        let made = lock(&self.made);
+        let memory = made.range(..=address).next_back();
+        let memory = memory.and_then(|(_, memory)| memory.upgrade());
+        let memory = memory.filter(|it| address < it.address + it.bytes);
+        let Some(memory) = memory else {
+            return ipc_word(device, address);
+        };
+        let (kind, bytes, offset) = (memory.kind.name(), memory.bytes, address - memory.address);
+        if let Some(descriptor) = memory.descriptor() {
+            let (process, number) = (std::process::id(), descriptor.as_raw_fd());
+            return Ok(format!("{kind}:{process}:{number}:{bytes}+{offset:x}"));
+        }
+        match memory.foreign()? {
+            Foreign::Fabric(handle) => Ok(format!("{kind}:{}:{bytes}+{offset:x}", digits(&handle))),
+            Foreign::Descriptor(_) => Err("a descriptor has no word of its own".to_owned()),
+        }
+    }
+
+    /// The address of memory of another process.
+    pub(crate) fn import(&self, device: &Arc<Device>, word: &str) -> Result<u64, String> {
+        let (memory, offset) = word.rsplit_once('+').ok_or_else(unknown)?;
+        let offset = u64::from_str_radix(offset, 16).map_err(|_| unknown())?;
+        let mut opened = lock(&self.opened);
+        if let Some(known) = opened.get(memory) {
+            return Ok(known.address() + offset);
+        }
+        let parts: Vec<&str> = memory.split(':').collect();
+        let now = match parts[..] {
+            ["fabric", handle, bytes] => {
+                let handle = Foreign::Fabric(bytes_of(handle).ok_or_else(unknown)?);
+                let bytes = bytes.parse().map_err(|_| unknown())?;
+                Opened::Virtual(Virtual::open(device, handle, bytes)?)
+            }
+            ["descriptor", process, number, bytes] => {
+                let descriptor = Foreign::Descriptor(take_descriptor(process, number)?);
+                let bytes = bytes.parse().map_err(|_| unknown())?;
+                Opened::Virtual(Virtual::open(device, descriptor, bytes)?)
+            }
+            ["ipc", handle] => {
+                let handle = bytes_of(handle).ok_or_else(unknown)?;
+                let base = open_ipc(device, &handle)?;
+                let device = Arc::clone(device);
+                Opened::Ipc { device, base }
+            }
+            _ => return Err(unknown()),
+        };
+        let address = now.address();
+        opened.insert(memory.to_owned(), now);
+        Ok(address + offset)
+    }
+}
+
+fn unknown() -> String {
+    "another process shares memory in a form that this version does not know".to_owned()
+}
+
+fn digits(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn bytes_of(digits: &str) -> Option<[u8; 64]> {
+    let mut bytes = [0; 64];
+    if digits.len() != 2 * bytes.len() || !digits.is_ascii() {
+        return None;
+    }
+    for (at, byte) in bytes.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&digits[2 * at..2 * at + 2], 16).ok()?;
+    }
+    Some(bytes)
+}
+
+fn ipc_word(device: &Device, address: u64) -> Result<String, String> {
+    let what = || {
+        let number = device.number;
+        format!("sharing memory of GPU {number} with other processes")
+    };
+    let (mut base, mut size) = (0, 0);
+    let mut handle = sys::CUipcMemHandle { reserved: [0; 64] };
+    // SAFETY: the driver writes what the pointers lead to; the address is one that it allocated.
+    unsafe { sys::cuMemGetAddressRange_v2(&raw mut base, &raw mut size, address) }
+        .to(what)
+        .map_err(|error| error.to_string())?;
+    // SAFETY: as above.
+    unsafe { sys::cuIpcGetMemHandle(&raw mut handle, base) }
+        .to(what)
+        .map_err(|error| error.to_string())?;
+    let handle: Vec<u8> = handle.reserved.iter().map(|byte| *byte as u8).collect();
+    Ok(format!("ipc:{}+{:x}", digits(&handle), address - base))
+}
+
+fn open_ipc(device: &Device, bytes: &[u8; 64]) -> Result<u64, String> {
+    let mut handle = sys::CUipcMemHandle { reserved: [0; 64] };
+    for (to, byte) in handle.reserved.iter_mut().zip(bytes) {
+        *to = *byte as _;
+    }
+    let lazy = sys::CUipcMem_flags_enum::CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS as u32;
+    let mut base = 0;
+    // SAFETY: the driver writes one address, and checks the handle.
+    let opened = unsafe { sys::cuIpcOpenMemHandle_v2(&raw mut base, handle, lazy) };
+    let result = opened.result().map_err(|error| {
+        let number = device.number;
+        format!(
+            "opening memory of another process on GPU {number}: {}",
+            words(error)
+        )
+    });
+    result.map(|()| base)
+}
+
+/// A descriptor of another process, as one of this process.
+fn take_descriptor(process: &str, number: &str) -> Result<OwnedFd, String> {
+    let id = process.parse().ok().and_then(Pid::from_raw);
+    let id = id.ok_or_else(unknown)?;
+    let number = number.parse().map_err(|_| unknown())?;
+    let taken = pidfd_open(id, PidfdFlags::empty())
+        .and_then(|process| pidfd_getfd(process, number, PidfdGetfdFlags::empty()));
+    taken.map_err(|errno| {
+        format!(
+            "taking descriptor {number} of process {process}: {errno} (the kernel must be 5.6 or newer and allow it; \
+             NCCL_CUMEM_ENABLE=0 takes CUDA IPC)"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn handles_survive_as_text() {
+        let bytes: [u8; 64] = std::array::from_fn(|at| (at * 5) as u8);
+        assert_eq!(bytes_of(&digits(&bytes)), Some(bytes));
+        assert_eq!(bytes_of("12"), None);
+        assert_eq!(bytes_of(&"g".repeat(128)), None);
+    }
+
+    #[test]
+    fn descriptors_of_processes_are_taken() {
+        use std::io::{Read, Write};
+        let (read, mut write) = std::io::pipe().unwrap();
+        let own = std::process::id().to_string();
+        let number = read.as_raw_fd().to_string();
+        match take_descriptor(&own, &number) {
+            Ok(taken) => {
+                write.write_all(b"hello").unwrap();
+                let mut text = [0; 5];
+                std::fs::File::from(taken).read_exact(&mut text).unwrap();
+                assert_eq!(&text, b"hello");
+            }
+            // A kernel, or a container, that refuses it says so.
+            Err(why) => assert!(why.contains("NCCL_CUMEM_ENABLE=0"), "{why}"),
+        }
+        assert!(take_descriptor(&own, "none").is_err());
+    }
+}

@@ -1,0 +1,152 @@
+//! GPUs, and the ranks on them.
+
+use std::sync::Arc;
+
+use anyhow::{Result, bail};
+use backend_cuda::{Cuda, MemoryKind, Options};
+use executor::{Communicator, Settings};
+use kernel_bundle::{Fleet, Kernels, Machine};
+use plan::program::Channels;
+
+use super::Gpu;
+use crate::arguments::run::BackendName;
+use crate::run::Spec;
+use crate::run::spec::Devices;
+
+/// Channels of a communicator without a plan; as many as NCCL ever has.
+const PLAIN_CHANNELS: usize = 64;
+
+/// GPUs and the ranks on them.
+pub struct Ranks<M: Machine = Cuda> {
+    /// What the ranks share.
+    pub fleet: Arc<Fleet<M>>,
+    /// One for each rank.
+    pub communicators: Vec<Gpu<M>>,
+}
+
+/// Opens GPUs for ranks that are threads: rank i on GPU i, from the first again when there are no more.
+pub fn open(spec: &Spec) -> Result<Ranks> {
+    let devices = Cuda::count()?.min(spec.ranks).max(1);
+    let cuda = open_devices((0..devices).collect(), &spec.devices)?;
+    let places = (0..spec.ranks).map(|rank| rank % devices).collect();
+    ranks_on(cuda, places, spec)
+}
+
+/// Opens the first GPU for so many ranks.
+pub fn open_on_first(ranks: u32, settings: &Settings) -> Result<Ranks> {
+    let cuda = open_devices(vec![0], &Devices::default())?;
+    let fleet = Fleet::new(
+        cuda,
+        kernel_bundle::Options::nccl(),
+        vec![0; ranks as usize],
+    );
+    let communicators = communicators(&fleet, ranks, settings.clone())?;
+    Ok(Ranks {
+        fleet,
+        communicators,
+    })
+}
+
+/// Opens the GPU of a process that has this place among those of its machine.
+pub fn open_place(place: u32, devices: &Devices) -> Result<Cuda> {
+    let count = Cuda::count()?.max(1);
+    open_devices(vec![place % count], devices)
+}
+
+fn open_devices(numbers: Vec<u32>, devices: &Devices) -> Result<Cuda> {
+    let memory = match devices.memory.as_deref() {
+        None => None,
+        Some(name) => match MemoryKind::ALL.into_iter().find(|it| it.name() == name) {
+            None => bail!("`{name}` is no kind of memory; expected fabric, descriptor or ipc"),
+            found => found,
+        },
+    };
+    Ok(Cuda::open(&Options {
+        devices: numbers,
+        memory,
+        ..Options::default()
+    })?)
+}
+
+/// Ranks that are threads on devices of a machine.
+pub fn ranks_on<M: Machine>(machine: M, places: Vec<u32>, spec: &Spec) -> Result<Ranks<M>> {
+    let fleet = Fleet::new(machine, options(spec), places);
+    let communicators = communicators(&fleet, spec.ranks, spec.settings()?)?;
+    Ok(Ranks {
+        fleet,
+        communicators,
+    })
+}
+
+fn communicators<M: Machine>(
+    fleet: &Arc<Fleet<M>>,
+    ranks: u32,
+    settings: Settings,
+) -> Result<Vec<Gpu<M>>> {
+    let settings = with_channels(settings, ranks)?;
+    Ok(Communicator::local(ranks, &settings, |rank| {
+        Kernels::new(Arc::clone(fleet), rank)
+    })?)
+}
+
+/// Settings of a communicator whose ranks are on devices.
+pub fn settings(spec: &Spec) -> Result<Settings> {
+    with_channels(spec.settings()?, spec.ranks)
+}
+
+fn with_channels(mut settings: Settings, ranks: u32) -> Result<Settings> {
+    if settings.channels.is_none() {
+        settings.channels = Some(Channels::plain(ranks, PLAIN_CHANNELS)?);
+    }
+    // The communicator's own memory is the host's, which ranks on GPUs do not use.
+    settings.buffer_bytes = Some(1 << 20);
+    Ok(settings)
+}
+
+/// How kernels are launched.
+pub fn options(spec: &Spec) -> kernel_bundle::Options {
+    let devices = &spec.devices;
+    let nccl = kernel_bundle::Options::nccl();
+    kernel_bundle::Options {
+        trace: devices.trace.is_some() || devices.timeline,
+        p2p: devices.p2p,
+        shm: devices.shm,
+        threads: match spec.backend {
+            BackendName::Cpu | BackendName::Cuda => nccl.threads,
+            // Each thread takes its turn there.
+            #[cfg(feature = "emulator")]
+            BackendName::Emulator => 96,
+        },
+        ..nccl
+    }
+}
+
+/// What stands for a GPU in tests.
+#[cfg(feature = "emulator")]
+pub fn emulator() -> kernel_emulator::Emulator {
+    kernel_emulator::Emulator::new(0, kernel_emulator::Bug::None)
+}
+
+/// The GPUs in words, one a line.
+pub fn describe(cuda: &Cuda) -> String {
+    let mut text = String::new();
+    for device in cuda.devices() {
+        let facts = &device.facts;
+        text.push_str(&format!(
+            "GPU {}: {}, compute capability {}.{}, {} multiprocessors, up to {} MHz, memory up to {} MHz, driver for \
+             CUDA {}.{}; kernels {}, loaded in {:.1} ms\n",
+            device.number(),
+            facts.name,
+            facts.major,
+            facts.minor,
+            facts.multiprocessors,
+            facts.clock_mhz,
+            facts.memory_clock_mhz,
+            facts.driver / 1000,
+            facts.driver % 1000 / 10,
+            facts.kernels,
+            facts.kernels_ms,
+        ));
+    }
+    text
+}

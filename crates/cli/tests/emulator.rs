@@ -1,0 +1,167 @@
+//! Ranks on what stands for GPUs, by the real program: threads, processes, and ranks that others start, on one host and on
+//! several. Only where the program was built with the feature `emulator`.
+
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+
+/// What every test runs: small messages, for each thread of a block takes its turn.
+const SHORT: [&str; 10] = [
+    "all-reduce",
+    "-b",
+    "64",
+    "-e",
+    "64K",
+    "-f",
+    "1024",
+    "-n",
+    "2",
+    "--channels=2",
+];
+
+fn topo() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_topo"));
+    command.current_dir(env!("CARGO_MANIFEST_DIR")).arg("run");
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if ["NCCL_", "TOPO_", "OMPI_", "PMI", "SLURM_"]
+            .iter()
+            .any(|it| text.starts_with(it))
+        {
+            command.env_remove(&name);
+        }
+    }
+    command
+}
+
+/// What a program that ends well says.
+fn right(output: &Output) -> String {
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}\n{errors}");
+    text
+}
+
+fn here(arguments: &[&str]) -> String {
+    let mut command = topo();
+    command.args(SHORT).args(["--backend", "emulator"]);
+    right(&command.args(arguments).output().unwrap())
+}
+
+/// Starts ranks by hand, each with its own variables; rank 0's words come first.
+fn by_hand(backend: &str, each: &[&[(&str, &str)]]) -> Vec<Output> {
+    let folder = tempfile::tempdir().unwrap();
+    let meeting: PathBuf = folder.path().join("meeting");
+    let children: Vec<Child> = (0..)
+        .zip(each)
+        .map(|(rank, variables)| {
+            topo()
+                .args(SHORT)
+                .args(["--backend", backend])
+                .args(["--rank", &format!("{rank}")])
+                .args(["--world", &each.len().to_string()])
+                .args(["--rendezvous", &format!("file:{}", meeting.display())])
+                .env("NCCL_SOCKET_IFNAME", "=lo")
+                .envs(variables.iter().copied())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap()
+        })
+        .collect();
+    let ended = children
+        .into_iter()
+        .map(|it| it.wait_with_output().unwrap());
+    ended.collect()
+}
+
+#[test]
+fn threads() {
+    let said = here(&["--ranks", "2", "--timeline", "--graph", "2"]);
+    assert!(said.contains("rank 0 reaches 1 by P2P"), "{said}");
+    assert!(said.contains("channels of the last launch"), "{said}");
+}
+
+#[test]
+fn threads_without_p2p() {
+    let said = here(&["--ranks", "2", "--set", "NCCL_P2P_DISABLE=1"]);
+    assert!(said.contains("rank 0 reaches 1 by SHM"), "{said}");
+    assert!(said.contains("NCCL_P2P_DISABLE is set"), "{said}");
+}
+
+#[test]
+fn processes() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("trace.json");
+    let trace_argument = trace.display().to_string();
+    let said = here(&["--ranks", "3", "--processes", "--trace", &trace_argument]);
+    assert!(said.contains("rank 0 reaches 2 by P2P"), "{said}");
+    for file in ["trace.json", "trace.json.1", "trace.json.2"] {
+        let text = std::fs::read_to_string(folder.path().join(file)).unwrap();
+        assert!(text.contains("all-reduce launch"), "{text}");
+    }
+}
+
+#[test]
+fn processes_without_p2p() {
+    let arguments = ["--ranks", "2", "--processes", "--set", "NCCL_P2P_DISABLE=1"];
+    let said = here(&arguments);
+    assert!(said.contains("rank 0 reaches 1 by SHM"), "{said}");
+}
+
+#[test]
+fn ranks_of_two_hosts() {
+    let (a, b) = (&[("NCCL_HOSTID", "a")][..], &[("NCCL_HOSTID", "b")][..]);
+    let ended = by_hand("emulator", &[a, a, b]);
+    let said: Vec<String> = ended.iter().map(right).collect();
+    assert!(
+        said[0].contains("rank 0 reaches 1 by P2P, 1 by NET"),
+        "{}",
+        said[0]
+    );
+    assert_eq!((said[1].as_str(), said[2].as_str()), ("", ""));
+}
+
+#[test]
+fn a_rank_without_p2p_takes_shm_and_the_others_say_why() {
+    let ended = by_hand("emulator", &[&[], &[("NCCL_P2P_DISABLE", "1")]]);
+    let said = right(&ended[0]);
+    assert!(said.contains("rank 0 reaches 1 by SHM"), "{said}");
+    assert!(said.contains("NCCL_P2P_DISABLE is set"), "{said}");
+}
+
+/// Without a driver every rank says what is missing; with one the job runs.
+#[test]
+fn a_driver_that_is_missing_is_told_by_every_rank() {
+    let ended = by_hand("cuda", &[&[], &[]]);
+    for output in ended {
+        let errors = String::from_utf8_lossy(&output.stderr);
+        let told = output.status.code() == Some(2) && errors.contains("--backend cpu");
+        assert!(output.status.success() || told, "{errors}");
+    }
+}
+
+/// What `topo gpu-test` does with several processes and hosts, on what stands for GPUs.
+#[test]
+fn the_rows_of_the_gpu_test() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_topo"));
+    let said = right(&command.args(["gpu-test", "--emulator"]).output().unwrap());
+    let rows: Vec<&str> = said.lines().filter(|line| line.starts_with("  ")).collect();
+    assert_eq!(rows.len(), 17, "{said}");
+    assert!(rows.iter().all(|row| row.ends_with(": right")), "{said}");
+}
+
+/// An algorithm that is asked for goes by what the transports allow; a transfer that they refuse is refused with the reason.
+#[test]
+fn what_transports_refuse_is_left_out_or_explained() {
+    let shm = ["--ranks", "2", "--set", "NCCL_P2P_DISABLE=1"];
+    here(&[&shm[..], &["--algorithm", "mesh"]].concat());
+    let mut command = topo();
+    command
+        .args(SHORT)
+        .args(["--backend", "emulator"])
+        .args(shm);
+    let refused = command.args(["--transfer", "direct"]).output().unwrap();
+    let errors = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{errors}");
+    assert!(errors.contains("NCCL_P2P_DISABLE is set"), "{errors}");
+}

@@ -1,0 +1,108 @@
+//! Where the buffers of ranks are that access each other's memory.
+//!
+//! In one process a board shows the buffers' addresses. Ranks of other processes know this rank's memory under addresses of
+//! their own, so there the buffers of a direct transfer are put into one piece of memory, the *window*, that all of them
+//! have opened; a board then shows offsets in it. A window that is too short for a program is replaced by a longer one
+//! while that program is wired, which all ranks do together, so nobody accesses it then. The old one stays as long as the
+//! machine, for others have it open.
+
+use executor::bootstrap::Offer;
+use executor::error::Error;
+use rustc_hash::FxHashMap;
+
+use super::Connector;
+use crate::layout::Board;
+use crate::machine::Machine;
+
+/// Room for the places of a caller's two buffers in a window, beyond their bytes.
+const ROOM_BYTES: u64 = 1024;
+
+/// Boundaries within a window.
+const LINE_BYTES: u64 = 256;
+
+/// The shortest window.
+const LEAST_WINDOW: u64 = 1 << 20;
+
+/// Boards and windows that a rank knows.
+#[derive(Debug, Default)]
+pub(crate) struct Boards {
+    /// Address of the own board.
+    pub own: Option<u64>,
+    /// Those of peers.
+    pub of_peers: FxHashMap<u32, u64>,
+    /// Address and length of the own window; none while there is none.
+    pub window: Option<(u64, u64)>,
+    /// Where windows of peers begin here.
+    pub windows: FxHashMap<u32, u64>,
+    /// Grows when one of those changes: programs that were resolved before are resolved again.
+    pub generation: u64,
+    /// Programs that access memory of other processes, equal on all ranks.
+    programs: u64,
+}
+
+impl Boards {
+    /// Where the caller's buffers lie in the own window, behind so much scratch memory.
+    pub fn behind_scratch(&self, scratch_bytes: u64) -> Option<u64> {
+        let (address, _) = self.window?;
+        Some(address + scratch_bytes.next_multiple_of(LINE_BYTES))
+    }
+}
+
+impl<M: Machine> Connector<'_, '_, M> {
+    /// Offers the own board and window, and takes those of the peers whose memory the program accesses.
+    pub(super) fn meet_boards(&mut self) -> Result<(), Error> {
+        let bound = self.own.bound;
+        // Whoever touches no peer's memory may be touched: signals without FIFOs say that direct transfers are on.
+        if bound.peers.is_empty() && bound.waits.is_empty() && bound.notifies.is_empty() {
+            return Ok(());
+        }
+        let alone = self.known.peers.is_alone();
+        if self.known.boards.own.is_none() {
+            let bytes = size_of::<Board>() as u64;
+            let address = self.allocate(bytes, alone)?;
+            self.known.boards.own = Some(address);
+            let text = self.word(address, alone)?;
+            self.say("device/board", text)?;
+        }
+        for peer in &bound.peers {
+            if !self.known.boards.of_peers.contains_key(peer) {
+                let address = self.fetch_address(*peer, "device/board")?;
+                self.known.boards.of_peers.insert(*peer, address);
+            }
+        }
+        if alone { Ok(()) } else { self.meet_windows() }
+    }
+
+    fn meet_windows(&mut self) -> Result<(), Error> {
+        let bound = self.own.bound;
+        let scratch = bound.scratch_bytes.next_multiple_of(LINE_BYTES);
+        let wanted = scratch + 2 * self.own.buffer_bytes + ROOM_BYTES;
+        let boards = &self.known.boards;
+        let (number, window) = (boards.programs, boards.window);
+        if window.is_none_or(|(_, bytes)| bytes < wanted) {
+            let bytes = wanted.next_power_of_two().max(LEAST_WINDOW);
+            let address = self.allocate(bytes, false)?;
+            self.known.boards.window = Some((address, bytes));
+        }
+        let (address, _) = self.known.boards.window.unwrap_or_default();
+        let word = self.word(address, false)?;
+        self.say(&format!("device/window/{number}"), word)?;
+        self.known.boards.programs += 1;
+        let known = self.known.boards.windows.keys().chain(&bound.peers);
+        let mut peers: Vec<u32> = known.copied().collect();
+        peers.sort_unstable();
+        peers.dedup();
+        for peer in peers {
+            let address = self.fetch_address(peer, &format!("device/window/{number}"))?;
+            if self.known.boards.windows.insert(peer, address) != Some(address) {
+                self.known.boards.generation += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn say(&mut self, name: &str, text: String) -> Result<(), Error> {
+        let segment = None;
+        self.own.bootstrap.publish(name, Offer { text, segment })
+    }
+}

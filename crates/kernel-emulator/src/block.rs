@@ -1,0 +1,154 @@
+//! Memory of kernels: of this process, or of a file that other processes map.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use shared_memory::{Handle, Mapping};
+
+use crate::native::{topo_multicast_free, topo_multicast_new};
+
+/// Alignment of what is handed out, as on GPUs.
+const ALIGNMENT: usize = 256;
+
+/// Memory of kernels.
+#[derive(Debug)]
+pub enum Block {
+    /// Of this process.
+    Own(Own),
+    /// Of a file, or of somebody else who keeps it too.
+    Mapped(Arc<Mapping>),
+}
+
+/// Memory of this process.
+#[derive(Debug)]
+pub struct Own {
+    address: *mut u8,
+    layout: Layout,
+}
+
+// SAFETY: it is memory and nothing else; who may access which part of it when is what kernels agree on.
+unsafe impl Send for Own {}
+// SAFETY: as above.
+unsafe impl Sync for Own {}
+
+impl Block {
+    /// So many bytes, all 0, and their address.
+    pub fn new(bytes: u64) -> Result<(Self, u64), String> {
+        let size =
+            usize::try_from(bytes.max(1)).map_err(|_| format!("{bytes} bytes are too many"))?;
+        let layout = Layout::from_size_align(size, ALIGNMENT).map_err(|error| error.to_string())?;
+        // SAFETY: the size is not 0.
+        let address = unsafe { alloc_zeroed(layout) };
+        if address.is_null() {
+            return Err(format!("there are no {bytes} bytes of memory"));
+        }
+        let plain = address.expose_provenance() as u64;
+        Ok((Self::Own(Own { address, layout }), plain))
+    }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        // SAFETY: it was allocated with this layout.
+        unsafe { dealloc(self.address, self.layout) };
+    }
+}
+
+/// Memory of several ranks that one address stands for.
+#[derive(Debug)]
+pub struct Multicast {
+    all: u64,
+    own: Vec<(Block, u64)>,
+}
+
+impl Multicast {
+    /// So many bytes for each of so many ranks.
+    pub fn new(ranks: usize, bytes: u64) -> Result<Self, String> {
+        let own: Result<Vec<_>, String> = (0..ranks).map(|_| Block::new(bytes)).collect();
+        let own = own?;
+        let addresses: Vec<u64> = own.iter().map(|(_, address)| *address).collect();
+        // SAFETY: the addresses are read before the call returns.
+        let all = unsafe { topo_multicast_new(addresses.as_ptr(), addresses.len(), bytes) };
+        if all == 0 {
+            return Err(format!("there are no {bytes} addresses for a multicast"));
+        }
+        Ok(Self { all, own })
+    }
+
+    /// The address that stands for all.
+    pub const fn all(&self) -> u64 {
+        self.all
+    }
+
+    /// The addresses of each rank's own.
+    pub fn addresses(&self) -> impl Iterator<Item = u64> {
+        self.own.iter().map(|(_, address)| *address)
+    }
+}
+
+impl Drop for Multicast {
+    fn drop(&mut self) {
+        // SAFETY: it was made by `new`, and is freed once.
+        unsafe { topo_multicast_free(self.all) };
+    }
+}
+
+/// Where a mapping begins, as kernels see it.
+pub fn address(mapping: &Mapping) -> u64 {
+    mapping.base().as_ptr().expose_provenance() as u64
+}
+
+/// What this process and others know of each other's memory.
+#[derive(Debug, Default)]
+pub struct Shared {
+    /// By address.
+    exported: Mutex<BTreeMap<u64, Weak<Mapping>>>,
+    imported: Mutex<HashMap<Handle, Arc<Mapping>>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    /// Memory that others can map.
+    pub fn allocate(&self, bytes: u64) -> Result<(Block, u64), String> {
+        let size = usize::try_from(bytes).map_err(|_| format!("{bytes} bytes are too many"))?;
+        shared_memory::process_memory::allow_peers();
+        let mapping = Mapping::shared("emulated device", size.max(1));
+        let mapping = Arc::new(mapping.map_err(|error| error.to_string())?);
+        let address = address(&mapping);
+        let mut exported = lock(&self.exported);
+        exported.retain(|_, mapping| mapping.strong_count() > 0);
+        exported.insert(address, Arc::downgrade(&mapping));
+        Ok((Block::Mapped(mapping), address))
+    }
+
+    /// A word for an address in such memory.
+    pub fn export(&self, address: u64) -> Result<String, String> {
+        let exported = lock(&self.exported);
+        let found = exported.range(..=address).next_back();
+        let found = found.and_then(|(base, mapping)| Some((address - base, mapping.upgrade()?)));
+        let (offset, mapping) = found
+            .filter(|(offset, mapping)| *offset < mapping.bytes() as u64)
+            .ok_or("only memory that was allocated for peers can be opened by them")?;
+        let handle = mapping.handle().map_err(|error| error.to_string())?;
+        let handle = handle.ok_or("the memory is of no file")?;
+        Ok(format!("{handle}+{offset}"))
+    }
+
+    /// The address of such memory of another process.
+    pub fn import(&self, word: &str) -> Result<u64, String> {
+        let unknown = || format!("`{word}` names no memory of an emulated device");
+        let (handle, offset) = word.split_once('+').ok_or_else(unknown)?;
+        let handle: Handle = handle.parse().map_err(|_| unknown())?;
+        let offset: u64 = offset.parse().map_err(|_| unknown())?;
+        let mut imported = lock(&self.imported);
+        if !imported.contains_key(&handle) {
+            let mapping = Mapping::open(&handle).map_err(|error| error.to_string())?;
+            imported.insert(handle, Arc::new(mapping));
+        }
+        Ok(address(&imported[&handle]) + offset)
+    }
+}

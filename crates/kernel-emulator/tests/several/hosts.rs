@@ -1,0 +1,265 @@
+//! Ranks that take themselves for several hosts, over the loopback interface: threads, each with an emulator and a network
+//! of its own.
+
+use std::sync::Arc;
+
+use bootstrap::interface::Wanted;
+use bootstrap::member::Meeting;
+use bootstrap::socket::service::loopback_listener;
+use bootstrap::{Key, Timing};
+use executor::suite::Case;
+use executor::{Error, Reduction, Transport, Way};
+use kernel_bundle::Options;
+use kernel_emulator::{Bug, Emulator};
+use net::{Host, Hosts, WantedPlugin};
+use plan::Protocol;
+use plan::program::{Schedule, Transfer};
+
+use super::{every_way, join, join_on, run, small, transports};
+
+/// Where a rank is, and what it may.
+#[derive(Clone, Copy)]
+struct Place {
+    host: &'static str,
+    p2p: bool,
+    shm: bool,
+}
+
+fn on(host: &'static str) -> Place {
+    Place {
+        host,
+        p2p: true,
+        shm: true,
+    }
+}
+
+/// Runs something on ranks at these places.
+fn each<T: Send>(places: &[Place], work: impl Fn(u32, Box<Hosts>) -> T + Sync) -> Vec<T> {
+    let root = loopback_listener().unwrap();
+    let address = root.local_addr().unwrap();
+    let mut root = Some((0, root));
+    let ranks = places.len() as u32;
+    let (work, mut rank) = (&work, 0..ranks);
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = places
+            .iter()
+            .map(|place| {
+                let rank = rank.next().unwrap_or(ranks);
+                let options = net::Options {
+                    rank,
+                    ranks,
+                    key: Key::of_secret(b"a test"),
+                    meeting: Meeting::Roots(vec![address]),
+                    roots: root.take().into_iter().collect(),
+                    interfaces: Wanted {
+                        names: Some("=lo".to_owned()),
+                        family: Some("AF_INET".to_owned()),
+                    },
+                    host: Host::this(Some(place.host)),
+                    version: "1".to_owned(),
+                    fingerprint: [0; 32],
+                    device: String::new(),
+                    timing: Timing::default(),
+                    share_memory: place.shm,
+                    sockets: 1,
+                    checks: true,
+                    ports: None,
+                    pxn: true,
+                    net_plugin: WantedPlugin::Nothing,
+                };
+                scope.spawn(move || work(rank, Box::new(Hosts::join(options).unwrap())))
+            })
+            .collect();
+        threads.into_iter().map(|it| it.join().unwrap()).collect()
+    })
+}
+
+/// Runs ways between these ranks: every one, or one of so many, from the first or a later one on. `wanted` is how rank 0
+/// reaches the others.
+fn ways_between(places: &[Place], (from, one_of): (usize, usize), wanted: &[Transport]) {
+    let ranks = places.len() as u32;
+    let results = each(places, |rank, hosts| {
+        let options = Options {
+            p2p: places[rank as usize].p2p,
+            ..small()
+        };
+        let (fleet, mut communicator) = join(hosts, options, 7).unwrap();
+        if rank == 0 {
+            let (found, why) = transports(&fleet);
+            assert_eq!(found, wanted, "{why:?}");
+        }
+        let all = every_way(ranks, false).into_iter();
+        let cases: Vec<Case> = all.skip(from).step_by(one_of).collect();
+        assert!(cases.len() > 20);
+        run(&mut communicator, &cases)
+    });
+    for result in results {
+        result.unwrap();
+    }
+}
+
+#[test]
+fn two_hosts() {
+    ways_between(&[on("a"), on("b")], (0, 2), &[Transport::Net]);
+}
+
+#[test]
+fn two_hosts_with_two_ranks_each() {
+    let wanted = [Transport::P2p, Transport::Net, Transport::Net];
+    ways_between(&[on("a"), on("a"), on("b"), on("b")], (1, 4), &wanted);
+}
+
+/// On one host P2P between two ranks, SHM to one that may not, and the network to another host.
+#[test]
+fn all_transports_in_one_job() {
+    let places = [
+        on("a"),
+        on("a"),
+        Place {
+            p2p: false,
+            ..on("a")
+        },
+        on("b"),
+    ];
+    let wanted = [Transport::P2p, Transport::Shm, Transport::Net];
+    ways_between(&places, (3, 4), &wanted);
+}
+
+/// On one host, without P2P and without shared memory, the network is left.
+#[test]
+fn neither_p2p_nor_shm() {
+    let place = Place {
+        p2p: false,
+        shm: false,
+        ..on("a")
+    };
+    ways_between(&[place; 2], (2, 4), &[Transport::Net]);
+}
+
+/// P2P needs no shared memory of the host.
+#[test]
+fn p2p_without_shm() {
+    let place = Place {
+        shm: false,
+        ..on("a")
+    };
+    ways_between(&[place; 2], (0, 4), &[Transport::P2p]);
+}
+
+/// Where the low halves of step numbers come round, by lines that were written one round before.
+#[test]
+fn step_numbers_come_round_over_the_network() {
+    for (first_step, stale_flag) in [(0x7fff_ffec, 0x8000_0002), (0xffff_ffec, 0x0000_0003)] {
+        let options = Options {
+            first_step,
+            stale_flag,
+            ..small()
+        };
+        let places = [on("a"), on("b")];
+        let results = each(&places, |_, hosts| {
+            let (_, mut communicator) = join(hosts, options.clone(), 5).unwrap();
+            let mut cases = every_way(2, false);
+            cases.retain(|case| case.way.protocol == Protocol::Ll && case.count > 400);
+            run(&mut communicator, &cases)
+        });
+        for result in results {
+            result.unwrap();
+        }
+    }
+}
+
+/// What needs P2P everywhere is refused on all ranks alike, with the reason, and nothing breaks.
+#[test]
+fn direct_transfers_are_refused_with_the_reason() {
+    let places = [
+        Place {
+            p2p: false,
+            ..on("a")
+        },
+        on("a"),
+    ];
+    each(&places, |rank, hosts| {
+        let options = Options {
+            p2p: places[rank as usize].p2p,
+            ..small()
+        };
+        let (_, mut communicator) = join(hosts, options, 0).unwrap();
+        communicator.set_way(Some(Way {
+            schedule: Schedule::Mesh,
+            transfer: Transfer::Direct,
+            protocol: Protocol::Simple,
+            channels: 1,
+            piece_bytes: 0,
+        }));
+        let refused = communicator.all_reduce_in_place(&mut [1_i32], Reduction::Sum);
+        let refused = refused.unwrap_err();
+        assert!(matches!(refused, Error::Unsupported { .. }), "{refused}");
+        assert!(
+            refused.to_string().contains("NCCL_P2P_DISABLE"),
+            "{refused}"
+        );
+        communicator.set_way(None);
+        let mut sum = vec![rank + 1; 100_000];
+        communicator
+            .all_reduce_in_place(&mut sum, Reduction::Sum)
+            .unwrap();
+        assert!(sum.iter().all(|it| *it == 3));
+    });
+}
+
+/// What one rank's kernels wait for has failed elsewhere: they give up.
+#[test]
+fn a_rank_that_leaves_is_named() {
+    let places = [on("a"), on("b"), on("c")];
+    let gone = Arc::new(std::sync::Barrier::new(3));
+    let heard = each(&places, |rank, hosts| {
+        let (_, mut communicator) = join(hosts, small(), 9).unwrap();
+        let mut sum = vec![rank; 2000];
+        communicator
+            .all_reduce_in_place(&mut sum, Reduction::Sum)
+            .unwrap();
+        gone.wait();
+        if rank == 1 {
+            return None;
+        }
+        let failed = communicator.all_reduce_in_place(&mut sum, Reduction::Sum);
+        Some(failed.unwrap_err().to_string())
+    });
+    for what in heard.into_iter().flatten() {
+        assert!(what.contains("rank 1"), "{what}");
+    }
+}
+
+/// Memory that a fabric joins is accessed from other hosts, too.
+#[test]
+fn p2p_between_hosts_that_a_fabric_joins() {
+    let results = each(&[on("a"), on("b")], |rank, hosts| {
+        let emulator = Emulator::new(11 + u64::from(rank), Bug::None).with_fabric();
+        let (fleet, mut communicator) = join_on(emulator, hosts, small()).unwrap();
+        assert_eq!(transports(&fleet), (vec![Transport::P2p], Vec::new()));
+        let all = every_way(2, false).into_iter();
+        let cases: Vec<Case> = all.skip(1).step_by(4).collect();
+        run(&mut communicator, &cases)
+    });
+    for result in results {
+        result.unwrap();
+    }
+}
+
+/// Threads of one process whose devices may not access each other's memory share that of the host.
+#[test]
+fn threads_without_p2p() {
+    let options = Options {
+        p2p: false,
+        ..small()
+    };
+    let settings = executor::Settings {
+        buffer_bytes: Some(1 << 20),
+        ..executor::Settings::default()
+    };
+    let emulator = Emulator::new(13, Bug::None);
+    let ranks = kernel_emulator::communicators(3, &settings, emulator, options).unwrap();
+    let all = every_way(3, false).into_iter();
+    let cases: Vec<Case> = all.step_by(3).collect();
+    executor::suite::run(ranks, &cases).unwrap();
+}

@@ -1,0 +1,119 @@
+//! Ranks of several processes and of several hosts, each with an emulator of its own: P2P by memory that is exported, SHM,
+//! NET over the loopback interface, and mixtures of them.
+
+mod hosts;
+mod processes;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use executor::bootstrap::Bootstrap;
+use executor::connections::SlotBytes;
+use executor::suite::{self, Case};
+use executor::{Communicator, Error, Settings, Transport};
+use kernel_bundle::{Fleet, Kernels, Options};
+use kernel_emulator::{Bug, Emulator};
+use plan::program::{Schedule, Transfer};
+use plan::{Collective, ElementType, Reduction};
+
+/// The communicator of a rank.
+type Rank = Communicator<Kernels<Emulator>>;
+
+/// Blocks of one warp that moves data, and slots so small that short messages fill all eight again and again.
+fn small() -> Options {
+    Options {
+        threads: 96,
+        slot_bytes: SlotBytes {
+            ll: 512,
+            ll128: 960,
+            simple: 1024,
+        },
+        ..Options::nccl()
+    }
+}
+
+/// Joins others with an emulator of its own.
+fn join(
+    bootstrap: Box<dyn Bootstrap>,
+    options: Options,
+    seed: u64,
+) -> Result<(Arc<Fleet<Emulator>>, Rank), Error> {
+    let seed = match seed {
+        0 => 0,
+        _ => seed + u64::from(bootstrap.rank()) * 1000,
+    };
+    join_on(Emulator::new(seed, Bug::None), bootstrap, options)
+}
+
+fn join_on(
+    emulator: Emulator,
+    bootstrap: Box<dyn Bootstrap>,
+    options: Options,
+) -> Result<(Arc<Fleet<Emulator>>, Rank), Error> {
+    let (rank, ranks) = (bootstrap.rank(), bootstrap.ranks());
+    let settings = Settings {
+        longest_wait: Duration::from_secs(120),
+        buffer_bytes: Some(1 << 20),
+        ..Settings::default()
+    };
+    let fleet = Fleet::new(emulator, options, vec![0; ranks as usize]);
+    let backend = Kernels::new(Arc::clone(&fleet), rank);
+    Ok((fleet, Communicator::join(backend, bootstrap, &settings)?))
+}
+
+/// Every collective by every algorithm, transfer and protocol, types and operations in turn; without direct transfers
+/// where not all ranks access each other's memory.
+fn every_way(ranks: u32, direct: bool) -> Vec<Case> {
+    let mut cases = Vec::new();
+    let mut number = ranks as usize;
+    for collective in Collective::ALL {
+        for way in suite::ways(collective) {
+            number += 1;
+            let reduction = Reduction::ALL[number % Reduction::ALL.len()];
+            let case = Case {
+                collective,
+                way,
+                element: ElementType::ALL[number % ElementType::ALL.len()],
+                reduction: if collective.reduces() {
+                    reduction
+                } else {
+                    Reduction::Sum
+                },
+                ranks,
+                root: u32::from(collective.has_root() || collective == Collective::SendRecv),
+                count: [1023, 7, 401][number % 3],
+                in_place: number % 2 == 0,
+            };
+            // Several processes share no multicast.
+            let wanted =
+                way.schedule != Schedule::Nvls && (direct || way.transfer == Transfer::Fifo);
+            // Ways with two channels and with short pieces take turns.
+            let turn = (way.channels == 2) == (number / 4 % 2 == 0);
+            if wanted && turn && case.exists() {
+                cases.push(case);
+            }
+        }
+    }
+    cases
+}
+
+/// Runs cases on one rank, and says which one failed.
+fn run(communicator: &mut Rank, cases: &[Case]) -> Result<(), String> {
+    for case in cases {
+        suite::run_rank(communicator, case)
+            .map_err(|problem| format!("rank {}: {case:?}: {problem}", communicator.rank()))?;
+    }
+    Ok(())
+}
+
+/// By which transports a rank reaches the others, in the order of ranks, and why not by P2P.
+fn transports(fleet: &Fleet<Emulator>) -> (Vec<Transport>, Vec<String>) {
+    let reached = fleet.reached();
+    (
+        reached.iter().map(|it| it.transport).collect(),
+        reached
+            .into_iter()
+            .filter_map(|it| it.fallen_back)
+            .collect(),
+    )
+}

@@ -1,0 +1,173 @@
+//! Ranks that are processes of this host. A test starts itself again for each rank.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Command, Stdio};
+
+use executor::bootstrap::process::{Client, Server};
+use executor::{Reduction, Transport};
+use kernel_bundle::Options;
+
+use super::{every_way, join, run, small, transports};
+
+/// What a process is told: its rank, and how many there are.
+const RANK: &str = "TOPO_TEST_RANK";
+const RANKS: &str = "TOPO_TEST_RANKS";
+
+/// Processes that end with this one.
+struct Children(Vec<Child>);
+
+impl Drop for Children {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            // One that has ended already needs neither.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+impl Children {
+    /// Starts this very test again for each rank.
+    fn start(test: &str, ranks: u32) -> (Self, Server) {
+        let mut sockets = Vec::new();
+        let children = (0..ranks).map(|rank| {
+            let (mine, theirs) = UnixStream::pair().unwrap();
+            sockets.push(mine);
+            Command::new(std::env::current_exe().unwrap())
+                .args([test, "--exact", "--nocapture", "--test-threads=1"])
+                .env(RANK, rank.to_string())
+                .env(RANKS, ranks.to_string())
+                .stdin(Stdio::from(OwnedFd::from(theirs)))
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap()
+        });
+        let children = Self(children.collect());
+        (children, Server::start(sockets).unwrap())
+    }
+
+    /// What each process printed, and whether it ended well.
+    fn end(mut self) -> Vec<(bool, String)> {
+        let ended = self.0.drain(..).map(|child| {
+            let output = child.wait_with_output().unwrap();
+            let text = [output.stdout, output.stderr].concat();
+            (
+                output.status.success(),
+                String::from_utf8_lossy(&text).into_owned(),
+            )
+        });
+        ended.collect()
+    }
+}
+
+/// The bootstrap of this process, if it is a rank.
+fn rank() -> Option<Client> {
+    let number = |name| std::env::var(name).ok()?.parse().ok();
+    let (rank, ranks) = (number(RANK)?, number(RANKS)?);
+    let socket = std::io::stdin().as_fd().try_clone_to_owned().unwrap();
+    Some(Client::new(rank, ranks, UnixStream::from(socket)))
+}
+
+/// Runs every way on ranks that are processes; `transport` is how all of them must reach each other.
+fn every_way_by(test: &str, ranks: u32, options: Options, transport: Transport) {
+    let Some(client) = rank() else {
+        let (children, _server) = Children::start(test, ranks);
+        for (well, text) in children.end() {
+            assert!(well, "{text}");
+        }
+        return;
+    };
+    let (fleet, mut communicator) = join(Box::new(client), options, 3).unwrap();
+    let (found, why) = transports(&fleet);
+    assert!(found.iter().all(|it| *it == transport), "{found:?} {why:?}");
+    assert_eq!(why.is_empty(), transport == Transport::P2p, "{why:?}");
+    let cases = every_way(ranks, transport == Transport::P2p);
+    run(&mut communicator, &cases).unwrap();
+}
+
+#[test]
+fn processes_access_each_others_memory() {
+    let test = "processes::processes_access_each_others_memory";
+    every_way_by(test, 3, small(), Transport::P2p);
+}
+
+#[test]
+fn two_processes_with_slots_of_nccls_size() {
+    let test = "processes::two_processes_with_slots_of_nccls_size";
+    let Some(client) = rank() else {
+        let (children, _server) = Children::start(test, 2);
+        for (well, text) in children.end() {
+            assert!(well, "{text}");
+        }
+        return;
+    };
+    let (_, mut communicator) = join(Box::new(client), Options::nccl(), 0).unwrap();
+    let mut cases = every_way(2, true);
+    cases.retain(|case| case.way.channels == 1 && case.way.piece_bytes == 0);
+    cases.truncate(20);
+    run(&mut communicator, &cases).unwrap();
+}
+
+#[test]
+fn processes_share_memory_of_the_host_without_p2p() {
+    let options = Options {
+        p2p: false,
+        ..small()
+    };
+    let test = "processes::processes_share_memory_of_the_host_without_p2p";
+    every_way_by(test, 3, options, Transport::Shm);
+}
+
+/// Direct transfers are refused where there is no P2P, on all ranks alike, and the communicator lives on.
+#[test]
+fn without_p2p_and_shm_nothing_leads_to_a_process() {
+    let test = "processes::without_p2p_and_shm_nothing_leads_to_a_process";
+    let Some(client) = rank() else {
+        let (children, _server) = Children::start(test, 2);
+        for (well, text) in children.end() {
+            assert!(well, "{text}");
+        }
+        return;
+    };
+    let options = Options {
+        p2p: false,
+        shm: false,
+        ..small()
+    };
+    let refused = join(Box::new(client), options, 0).err().unwrap();
+    let refused = refused.to_string();
+    assert!(
+        refused.contains("NCCL_P2P_DISABLE") && refused.contains("NCCL_SHM_DISABLE"),
+        "{refused}"
+    );
+}
+
+/// A process that is killed while the others wait for it in their kernels ends them with an error that names it.
+#[test]
+fn a_process_that_is_killed_is_named() {
+    let test = "processes::a_process_that_is_killed_is_named";
+    let Some(client) = rank() else {
+        let (mut children, _server) = Children::start(test, 3);
+        let victim = children.0.remove(1);
+        let output = victim.wait_with_output().unwrap();
+        assert!(!output.status.success());
+        for (well, text) in children.end() {
+            assert!(well, "{text}");
+            assert!(text.contains("says: ") && text.contains("rank 1"), "{text}");
+        }
+        return;
+    };
+    let (_, mut communicator) = join(Box::new(client), small(), 5).unwrap();
+    let mut sum = [communicator.rank(); 3000];
+    let first = communicator.all_reduce_in_place(&mut sum, Reduction::Sum);
+    if communicator.rank() == 1 {
+        assert_eq!((first.is_ok(), sum), (true, [3; 3000]));
+        // As by a signal: nothing is said to anybody.
+        std::process::abort();
+    }
+    // Some may still be in the first one.
+    let failed = first.and_then(|()| communicator.all_reduce_in_place(&mut sum, Reduction::Sum));
+    println!("says: {}", failed.unwrap_err());
+}

@@ -1,0 +1,58 @@
+#include "multicast.h"
+
+#include <sys/mman.h>
+
+#include <map>
+#include <mutex>
+
+namespace emulator {
+namespace {
+
+struct Window {
+  uint64_t bytes;
+  std::vector<uint64_t> addresses;
+};
+
+std::mutex lock;
+
+// By the address that stands for all.
+std::map<uint64_t, Window>& windows() {
+  static std::map<uint64_t, Window> all;
+  return all;
+}
+
+}  // namespace
+
+std::vector<uint64_t> multicast_places(const void* address) {
+  const uint64_t at = reinterpret_cast<uint64_t>(address);
+  const std::lock_guard<std::mutex> held(lock);
+  auto after = windows().upper_bound(at);
+  std::vector<uint64_t> places;
+  if (after == windows().begin()) return places;
+  const auto& [base, window] = *--after;
+  if (at - base >= window.bytes) return places;
+  for (const uint64_t own : window.addresses) places.push_back(own + (at - base));
+  return places;
+}
+
+}  // namespace emulator
+
+// An address that stands for memory of so many bytes at each of some addresses; 0 if there are no addresses left. Nothing
+// is there itself, so whoever takes it for memory is stopped.
+extern "C" uint64_t topo_multicast_new(const uint64_t* addresses, size_t count, uint64_t bytes) {
+  using namespace emulator;
+  void* base = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (base == MAP_FAILED) return 0;
+  const std::lock_guard<std::mutex> held(lock);
+  windows()[reinterpret_cast<uint64_t>(base)] = Window{bytes, {addresses, addresses + count}};
+  return reinterpret_cast<uint64_t>(base);
+}
+
+extern "C" void topo_multicast_free(uint64_t base) {
+  using namespace emulator;
+  const std::lock_guard<std::mutex> held(lock);
+  const auto found = windows().find(base);
+  if (found == windows().end()) return;
+  munmap(reinterpret_cast<void*>(base), found->second.bytes);
+  windows().erase(found);
+}
