@@ -88,6 +88,9 @@ impl Options {
     }
 }
 
+/// Memory, and the memory of the host that it stands for, if it does; in the order in which they are dropped.
+type Kept<M> = (<M as Machine>::Block, Option<Arc<Mapping>>);
+
 /// What the ranks of this process share.
 pub struct Fleet<M: Machine> {
     /// What runs the kernels.
@@ -98,7 +101,7 @@ pub struct Fleet<M: Machine> {
     devices: Vec<u32>,
     /// Memory of connections: peers may use it as long as any rank is there. Where a device was told of memory of the host,
     /// it forgets that before the memory goes.
-    blocks: Mutex<Vec<(M::Block, Option<Arc<Mapping>>)>>,
+    blocks: Mutex<Vec<Kept<M>>>,
     pub(crate) windows: Windows<M>,
     repeat: AtomicU32,
     graph: AtomicU32,

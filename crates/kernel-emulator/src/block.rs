@@ -1,6 +1,7 @@
 //! Memory of kernels: of this process, or of a file that other processes map.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -145,10 +146,13 @@ impl Shared {
         let handle: Handle = handle.parse().map_err(|_| unknown())?;
         let offset: u64 = offset.parse().map_err(|_| unknown())?;
         let mut imported = lock(&self.imported);
-        if !imported.contains_key(&handle) {
-            let mapping = Mapping::open(&handle).map_err(|error| error.to_string())?;
-            imported.insert(handle, Arc::new(mapping));
-        }
-        Ok(address(&imported[&handle]) + offset)
+        let mapping = match imported.entry(handle) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => {
+                let opened = Mapping::open(&handle).map_err(|error| error.to_string())?;
+                new.insert(Arc::new(opened))
+            }
+        };
+        Ok(address(mapping) + offset)
     }
 }

@@ -82,13 +82,13 @@ fn every_way(ranks: u32, direct: bool) -> Vec<Case> {
                 ranks,
                 root: u32::from(collective.has_root() || collective == Collective::SendRecv),
                 count: [1023, 7, 401][number % 3],
-                in_place: number % 2 == 0,
+                in_place: number.is_multiple_of(2),
             };
             // Several processes share no multicast.
             let wanted =
                 way.schedule != Schedule::Nvls && (direct || way.transfer == Transfer::Fifo);
             // Ways with two channels and with short pieces take turns.
-            let turn = (way.channels == 2) == (number / 4 % 2 == 0);
+            let turn = (way.channels == 2) == (number / 4).is_multiple_of(2);
             if wanted && turn && case.exists() {
                 cases.push(case);
             }

@@ -84,8 +84,11 @@ pub(crate) struct Wheels {
 
 impl Progress for Wheels {
     fn go_on(&self) -> bool {
-        let wheels = self.wheels.iter();
-        wheels.fold(false, |went, it| it.go_on() || went)
+        let mut went = false;
+        for wheel in &self.wheels {
+            went |= wheel.go_on();
+        }
+        went
     }
 
     fn let_go(&self) {

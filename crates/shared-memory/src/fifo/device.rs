@@ -308,8 +308,8 @@ mod tests {
         let mut into = DeviceInflow::new(&mapping, fifo);
         let mut out = DeviceOutflow::new(&mapping, fifo);
         let lengths = fifo.words(&mapping, fifo.lengths, 64);
-        let mut step = first_step;
-        for bytes in [1, 7, 8, 9, 119, 120, 121, 999, SLOT, 16, SLOT, 3] {
+        let sizes = [1, 7, 8, 9, 119, 120, 121, 999, SLOT, 16, SLOT, 3];
+        for (step, bytes) in (first_step..).zip(sizes) {
             let message: Vec<u8> = (0..bytes).map(|at| (at * 7 + bytes) as u8).collect();
             into.room(bytes).unwrap().copy_from_slice(&message);
             assert!(out.next().is_none());
@@ -319,7 +319,6 @@ mod tests {
             assert_eq!(out.next().unwrap(), message);
             assert_eq!(out.next().unwrap(), message);
             out.release();
-            step += 1;
         }
         for _ in 0..SLOTS {
             assert!(into.room(1).is_some());
