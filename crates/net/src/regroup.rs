@@ -27,7 +27,10 @@ use crate::ports::Planned;
 const PROOF_TIME: Duration = Duration::from_secs(2);
 
 /// How long ranks are waited for that are suspected to be lost and may not be.
-const MOMENT: Duration = Duration::from_secs(4);
+const MOMENT: Duration = Duration::from_secs(10);
+
+/// Between two looks whether those that are missing are gone.
+const GONE_LOOK: Duration = Duration::from_secs(1);
 
 /// Between two looks whether somebody has come.
 const LOOK: Duration = Duration::from_millis(2);
@@ -197,7 +200,7 @@ impl Survivor {
             if Instant::now() >= look {
                 let absent = missing(&come).into_iter();
                 gone.extend(absent.filter(|it| self.is_gone(*it)));
-                look = Instant::now() + MOMENT / 4;
+                look = Instant::now() + GONE_LOOK;
             }
             let early = Instant::now() < moment;
             let awaited = |it: &u32| !gone.contains(it) && (early || !suspects.contains(it));
