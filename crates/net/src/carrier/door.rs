@@ -49,6 +49,8 @@ struct Inside {
     key: Key,
     /// Ranks that may hand something over.
     near: Vec<u32>,
+    /// Ranks of the communicator.
+    ranks: u32,
     take: Box<Take>,
     heard: AtomicUsize,
 }
@@ -61,7 +63,7 @@ pub(crate) struct Door {
 }
 
 impl Door {
-    /// Opens it for the ranks `near`.
+    /// Opens it for the ranks `near` of so many.
     ///
     /// # Errors
     /// There is no thread, or no descriptor.
@@ -69,6 +71,7 @@ impl Door {
         listener: TcpListener,
         key: Key,
         near: Vec<u32>,
+        ranks: u32,
         take: Box<Take>,
     ) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
@@ -78,6 +81,7 @@ impl Door {
         let inside = Arc::new(Inside {
             key,
             near,
+            ranks,
             take,
             heard: AtomicUsize::new(0),
         });
@@ -149,7 +153,8 @@ impl Inside {
         let request = connection.receive(PROOF_TIME)?;
         let request: Request =
             postcard::from_bytes(&request).map_err(|error| Ending::Broken(error.to_string()))?;
-        let known = request.route().filter(|it| self.near.contains(&it.from));
+        let sensible = |it: &Route| self.near.contains(&it.from) && it.to < self.ranks;
+        let known = request.route().filter(sensible);
         let (Some(route), Kind::Net) = (known, connection.kind()) else {
             return Err(Ending::Broken("no rank of this host asks so".to_owned()));
         };
