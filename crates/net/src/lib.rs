@@ -24,3 +24,6 @@ pub use net_plugin::Wanted as WantedPlugin;
 pub use ports::{Leaving, Ports};
 pub use reach::Reached;
 pub use regroup::Survivor;
+
+/// How long the news that a rank is done, or why it failed, may take after its connections ended.
+const NEWS_TIME: std::time::Duration = std::time::Duration::from_secs(2);

@@ -17,6 +17,7 @@ use shared_memory::Bell;
 use shared_memory::fifo::relay::{Inflow, Outflow};
 
 use super::carry::{CarryError, Incoming, Outgoing, shape};
+use crate::NEWS_TIME;
 use crate::carrier::Served;
 use crate::proxy::Common;
 use crate::proxy::connect::words;
@@ -35,9 +36,6 @@ const LONGEST_NAP: Duration = Duration::from_micros(500);
 
 /// The longest sleep when nothing can come.
 const LONGEST_SLEEP: Duration = Duration::from_millis(500);
-
-/// How long the news of why the other side failed may take.
-const NEWS_TIME: Duration = Duration::from_secs(2);
 
 /// How long the end of a connection may take to come.
 const END_TIME: Duration = Duration::from_millis(500);

@@ -14,6 +14,7 @@ use shared_memory::fifo::relay::{Inflow, Outflow};
 use shared_memory::{Alarms, Bell};
 
 use super::{Hosts, of_service};
+use crate::NEWS_TIME;
 use crate::carrier::{Door, Lent, Refusal, Request, Taken, Woken};
 use crate::proxy::connect::{Hello, words};
 use crate::proxy::thread::{Hand, Proxy, Way};
@@ -21,9 +22,6 @@ use crate::proxy::{Common, Wheels};
 
 /// The name under which a rank says where its door is.
 const DOOR: &str = "door of the proxies";
-
-/// How long the news that a rank is done, or that the job failed, may take.
-const NEWS_TIME: Duration = Duration::from_secs(2);
 
 /// Between two looks whether it has come.
 const LOOK: Duration = Duration::from_millis(5);

@@ -16,10 +16,8 @@ use super::carry::{CarryError, Incoming};
 use super::connect::words;
 use super::desk::{Early, Sent, Shared};
 use super::pipe::Pipe;
+use crate::NEWS_TIME;
 use crate::carrier::Served;
-
-/// How long the news that a rank is done, or that the job failed, may take.
-const NEWS_TIME: Duration = Duration::from_secs(2);
 
 /// What a NIC carries.
 pub(super) struct Worker {
