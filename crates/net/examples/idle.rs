@@ -10,12 +10,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use backend_cpu::{Cpu, Profile};
+use bootstrap::Key;
 use bootstrap::interface::Wanted;
 use bootstrap::member::Meeting;
 use bootstrap::socket::service::loopback_listener;
-use bootstrap::{Key, Timing};
 use executor::{Communicator, Reduction, Settings, Way};
-use net::{Host, Hosts, Options, WantedPlugin};
+use net::{Host, Hosts, Options};
 use plan::Protocol;
 use plan::program::{Channels, Schedule, Transfer};
 use rustix::time::{ClockId, clock_gettime};
@@ -35,26 +35,18 @@ fn main() -> Result<(), Problem> {
     thread::scope(|scope| {
         for rank in 0..2 {
             let options = Options {
-                rank,
-                ranks: 2,
-                key: Key::of_secret(b"an example"),
-                meeting: Meeting::Roots(vec![address]),
                 roots: root.take().into_iter().collect(),
                 interfaces: Wanted {
                     names: Some("=lo".to_owned()),
                     family: None,
                 },
                 host: Host::this(Some(&rank.to_string())),
-                version: "1".to_owned(),
-                fingerprint: [0; 32],
-                device: String::new(),
-                timing: Timing::default(),
-                share_memory: true,
-                sockets: 1,
-                checks: false,
-                ports: None,
-                pxn: true,
-                net_plugin: WantedPlugin::Nothing,
+                ..Options::new(
+                    rank,
+                    2,
+                    Key::of_secret(b"an example"),
+                    Meeting::Roots(vec![address]),
+                )
             };
             let (ready, over) = (&ready, &over);
             scope.spawn(move || {

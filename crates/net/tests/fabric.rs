@@ -1,6 +1,6 @@
 //! Communicators over a net plug-in: ranks of one process that take themselves for several hosts.
 
-mod neighbours;
+mod support;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,19 +9,20 @@ use std::thread;
 use std::time::Duration;
 
 use backend_cpu::{Cpu, Profile};
+use bootstrap::Key;
 use bootstrap::interface::Wanted;
 use bootstrap::member::Meeting;
 use bootstrap::socket::service::loopback_listener;
-use bootstrap::{Key, Timing};
 use executor::bootstrap::Bootstrap;
-use executor::check::Check;
-use executor::{Communicator, Error, Reduction, Settings, Way};
+use executor::{Communicator, Error, Reduction, Settings};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
-use neighbours::{Counting, Neighbours};
+
 use net::{Host, Hosts, Leaving, Options, Ports, WantedPlugin};
-use plan::program::{Schedule, Transfer};
-use plan::{Collective, Protocol};
+use support::{Counting, Neighbours, sweep};
 use test_support::net_plugin as loopback;
+
+/// Elements of the messages.
+const COUNTS: [usize; 3] = [0, 1023, 100_000];
 
 type Test = fn(&Path) -> Result<(), Failed>;
 
@@ -62,26 +63,21 @@ fn options(ranks: u32, plugin: &Path) -> Result<Vec<Options>, Failed> {
     let mut root = Some((0, root));
     let wanted = WantedPlugin::parse(&plugin.display().to_string())?;
     let all = (0..ranks).map(|rank| Options {
-        rank,
-        ranks,
-        key: Key::of_secret(b"a test"),
-        meeting: Meeting::Roots(vec![address]),
         roots: root.take().into_iter().collect(),
         interfaces: Wanted {
             names: Some("=lo".to_owned()),
             family: Some("AF_INET".to_owned()),
         },
         host: Host::this(Some(&rank.to_string())),
-        version: "1".to_owned(),
-        fingerprint: [0; 32],
-        device: String::new(),
-        timing: Timing::default(),
-        share_memory: true,
-        sockets: 1,
         checks: true,
         ports: Some(Arc::new(Crossed)),
-        pxn: true,
         net_plugin: wanted.clone(),
+        ..Options::new(
+            rank,
+            ranks,
+            Key::of_secret(b"a test"),
+            Meeting::Roots(vec![address]),
+        )
     });
     Ok(all.collect())
 }
@@ -140,53 +136,6 @@ fn join(hosts: impl Bootstrap + 'static) -> Result<Communicator<Cpu>, String> {
     Communicator::join(backend, Box::new(hosts), &settings).map_err(|it| it.to_string())
 }
 
-/// Every collective by every algorithm and protocol that serves it.
-fn sweep(communicator: &mut Communicator<Cpu>) -> Result<usize, String> {
-    let rank = communicator.rank();
-    let mut launched = 0;
-    for collective in Collective::ALL {
-        for schedule in Schedule::ALL {
-            for protocol in Protocol::ALL {
-                if !schedule.serves(collective, Transfer::Fifo) {
-                    continue;
-                }
-                communicator.set_way(Some(Way {
-                    schedule,
-                    transfer: Transfer::Fifo,
-                    protocol,
-                    channels: 2,
-                    piece_bytes: 0,
-                }));
-                for count in [0, 1023, 100_000] {
-                    let check = Check {
-                        collective,
-                        reduction: Reduction::Sum,
-                        ranks: communicator.ranks(),
-                        root: 1 % communicator.ranks(),
-                        count,
-                        seed: count as u64,
-                    };
-                    let mut input = vec![0_i32; check.input_elements(rank)];
-                    let mut output = vec![0_i32; check.output_elements(rank)];
-                    check.fill(rank, 0, &mut input);
-                    let name = format!("{collective} {schedule} {protocol} {count}");
-                    match check.launch(communicator, &input, &mut output) {
-                        Ok(()) => launched += 1,
-                        // Some algorithms want a power of two of ranks.
-                        Err(Error::Unsupported { .. }) => continue,
-                        Err(error) => return Err(format!("{name}: {error}")),
-                    }
-                    let wrong = check.wrong(rank, &output);
-                    if wrong > 0 {
-                        return Err(format!("{name}: {wrong} elements are wrong"));
-                    }
-                }
-            }
-        }
-    }
-    Ok(launched)
-}
-
 fn collectives(folder: &Path, version: u32) -> Result<(), Failed> {
     let plugin = plugin(folder, version)?;
     for ranks in [2, 3] {
@@ -197,7 +146,7 @@ fn collectives(folder: &Path, version: u32) -> Result<(), Failed> {
             }) {
                 return Err("another plug-in, or none".to_owned());
             }
-            let launched = sweep(&mut join(hosts)?)?;
+            let launched = sweep(&mut join(hosts)?, &COUNTS)?;
             if launched < 75 {
                 return Err(format!("only {launched} launches"));
             }
@@ -218,7 +167,7 @@ fn carried(folder: &Path) -> Result<(), Failed> {
     let handed = Arc::new(AtomicUsize::new(0));
     each(all, |hosts| {
         let counting = Counting::new(hosts, Arc::clone(&handed));
-        sweep(&mut join(counting)?).map(|_| ())
+        sweep(&mut join(counting)?, &COUNTS).map(|_| ())
     })?;
     match handed.load(Ordering::Relaxed) {
         0 => Err("nothing was handed over".into()),

@@ -15,11 +15,11 @@ use std::time::Duration;
 use backend_cpu::{Cpu, Profile};
 use bootstrap::interface::Wanted;
 use bootstrap::member::Meeting;
-use bootstrap::{Key, Timing, socket};
+use bootstrap::{Key, socket};
 use executor::suite::{self, COUNTS, Case};
 use executor::{Communicator, Settings};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
-use net::{Host, Hosts, Options, WantedPlugin};
+use net::{Host, Hosts, Options};
 use plan::program::Transfer;
 
 /// Set for the processes that are ranks.
@@ -65,26 +65,20 @@ fn rank() -> Result<(), String> {
         roots.push((0, socket::listen(root).map_err(|it| it.to_string())?));
     }
     let hosts = Hosts::join(Options {
-        rank,
-        ranks,
-        key: Key::of_secret(text(IS_RANK)?.as_bytes()),
-        meeting: Meeting::Roots(vec![root]),
         roots,
         interfaces: Wanted {
             names: Some(text("NCCL_SOCKET_IFNAME")?),
             family: Some("AF_INET".to_owned()),
         },
         host: Host::this(env::var("NCCL_HOSTID").ok().as_deref()),
-        version: "1".to_owned(),
-        fingerprint: [0; 32],
-        device: String::new(),
-        timing: Timing::default(),
-        share_memory: true,
         sockets: 1 + (number(SEED, 1) % 2) as u16,
         checks: true,
-        ports: None,
-        pxn: true,
-        net_plugin: WantedPlugin::Nothing,
+        ..Options::new(
+            rank,
+            ranks,
+            Key::of_secret(text(IS_RANK)?.as_bytes()),
+            Meeting::Roots(vec![root]),
+        )
     });
     let hosts = hosts.map_err(|it| it.to_string())?;
     let reached = hosts.reached().clone();

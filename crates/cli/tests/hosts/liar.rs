@@ -12,14 +12,14 @@ use bootstrap::interface::Wanted;
 use bootstrap::member::Meeting;
 use bootstrap::message::CheckIn;
 use bootstrap::socket::blocking::Connection;
-use bootstrap::{Kind, Message, PeerInfo, Timing, UniqueId};
+use bootstrap::{Kind, Message, PeerInfo, UniqueId};
 use executor::bootstrap::{Bootstrap, Offer};
 use executor::{
     Communicator, Error, Failure, HandedOver, Network, Reduction, Route, Settings, Transport, Way,
 };
 use libtest_mimic::{Completion, Failed};
 use net::proxy::connect;
-use net::{Host, Hosts, Options, WantedPlugin};
+use net::{Host, Hosts, Options};
 use plan::Protocol;
 use plan::program::{Schedule, Transfer};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
@@ -286,11 +286,6 @@ fn lied_to(long: bool) -> Result<Vec<Said>, Failed> {
     let ranks = lone_rank(&second)?;
     let second: UniqueId = second.parse()?;
     let hosts = Hosts::join(Options {
-        rank: 1,
-        ranks: 2,
-        key: second.key,
-        meeting: Meeting::Roots(second.roots),
-        roots: Vec::new(),
         interfaces: Wanted {
             names: Some("=lo".to_owned()),
             family: Some("AF_INET".to_owned()),
@@ -298,14 +293,7 @@ fn lied_to(long: bool) -> Result<Vec<Said>, Failed> {
         host: Host::this(Some("liar")),
         version: info.version,
         fingerprint: info.fingerprint,
-        device: String::new(),
-        timing: Timing::default(),
-        share_memory: true,
-        sockets: 1,
-        checks: false,
-        ports: None,
-        pxn: true,
-        net_plugin: WantedPlugin::Nothing,
+        ..Options::new(1, 2, second.key, Meeting::Roots(second.roots))
     })?;
     let now = Arc::new(AtomicBool::new(false));
     let liar = Liar {

@@ -3,15 +3,15 @@
 
 use std::sync::Arc;
 
+use bootstrap::Key;
 use bootstrap::interface::Wanted;
 use bootstrap::member::Meeting;
 use bootstrap::socket::service::loopback_listener;
-use bootstrap::{Key, Timing};
 use executor::suite::Case;
 use executor::{Error, Reduction, Transport, Way};
 use kernel_bundle::Options;
 use kernel_emulator::{Bug, Emulator};
-use net::{Host, Hosts, WantedPlugin};
+use net::{Host, Hosts};
 use plan::Protocol;
 use plan::program::{Schedule, Transfer};
 
@@ -46,26 +46,20 @@ fn each<T: Send>(places: &[Place], work: impl Fn(u32, Box<Hosts>) -> T + Sync) -
             .map(|place| {
                 let rank = rank.next().unwrap_or(ranks);
                 let options = net::Options {
-                    rank,
-                    ranks,
-                    key: Key::of_secret(b"a test"),
-                    meeting: Meeting::Roots(vec![address]),
                     roots: root.take().into_iter().collect(),
                     interfaces: Wanted {
                         names: Some("=lo".to_owned()),
                         family: Some("AF_INET".to_owned()),
                     },
                     host: Host::this(Some(place.host)),
-                    version: "1".to_owned(),
-                    fingerprint: [0; 32],
-                    device: String::new(),
-                    timing: Timing::default(),
                     share_memory: place.shm,
-                    sockets: 1,
                     checks: true,
-                    ports: None,
-                    pxn: true,
-                    net_plugin: WantedPlugin::Nothing,
+                    ..net::Options::new(
+                        rank,
+                        ranks,
+                        Key::of_secret(b"a test"),
+                        Meeting::Roots(vec![address]),
+                    )
                 };
                 scope.spawn(move || work(rank, Box::new(Hosts::join(options).unwrap())))
             })

@@ -68,6 +68,31 @@ pub struct Options {
     pub net_plugin: WantedPlugin,
 }
 
+impl Options {
+    /// With what most ranks leave as it is: no device, no plan, one socket, on all interfaces of this host.
+    pub fn new(rank: u32, ranks: u32, key: Key, meeting: Meeting) -> Self {
+        Self {
+            rank,
+            ranks,
+            key,
+            meeting,
+            roots: Vec::new(),
+            interfaces: Wanted::default(),
+            host: Host::this(None),
+            version: String::new(),
+            fingerprint: [0; 32],
+            device: String::new(),
+            timing: Timing::default(),
+            share_memory: true,
+            sockets: 1,
+            checks: false,
+            ports: None,
+            pxn: true,
+            net_plugin: WantedPlugin::Nothing,
+        }
+    }
+}
+
 /// The bootstrap of a rank among ranks of several hosts.
 pub struct Hosts {
     rank: u32,

@@ -1,12 +1,19 @@
-//! Ranks that send by the proxy of the other one of their host, and a count of what they hand over.
+//! What tests of communicators share: a sweep over everything; ranks that send by the proxy of the other one of their host,
+//! and a count of what they hand over.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use backend_cpu::Cpu;
 use executor::bootstrap::{Bootstrap, Offer};
-use executor::{Error, Failure, HandedOver, Network, Route, Transport};
+use executor::check::Check;
+use executor::{
+    Communicator, Error, Failure, HandedOver, Network, Reduction, Route, Transport, Way,
+};
 use net::{Hosts, Leaving, Ports};
+use plan::program::{Schedule, Transfer};
+use plan::{Collective, Protocol};
 use shared_memory::fifo::relay::{Inflow, Outflow};
 use shared_memory::{Alarms, Bell};
 
@@ -134,4 +141,52 @@ impl Network for Counting {
     fn receive(&mut self, route: &Route, slots: Box<dyn Inflow>) -> Result<(), Error> {
         self.hosts.receive(route, slots)
     }
+}
+
+/// Runs every collective by every algorithm and protocol that serves it, with so many elements; answers how many launches were
+/// right.
+pub fn sweep(communicator: &mut Communicator<Cpu>, counts: &[usize]) -> Result<usize, String> {
+    let rank = communicator.rank();
+    let mut launched = 0;
+    for collective in Collective::ALL {
+        for schedule in Schedule::ALL {
+            for protocol in Protocol::ALL {
+                if !schedule.serves(collective, Transfer::Fifo) {
+                    continue;
+                }
+                communicator.set_way(Some(Way {
+                    schedule,
+                    transfer: Transfer::Fifo,
+                    protocol,
+                    channels: 2,
+                    piece_bytes: 0,
+                }));
+                for &count in counts {
+                    let check = Check {
+                        collective,
+                        reduction: Reduction::Sum,
+                        ranks: communicator.ranks(),
+                        root: 1 % communicator.ranks(),
+                        count,
+                        seed: count as u64,
+                    };
+                    let mut input = vec![0_i32; check.input_elements(rank)];
+                    let mut output = vec![0_i32; check.output_elements(rank)];
+                    check.fill(rank, 0, &mut input);
+                    let name = format!("{collective} {schedule} {protocol} {count}");
+                    match check.launch(communicator, &input, &mut output) {
+                        Ok(()) => launched += 1,
+                        // Some algorithms want a power of two of ranks.
+                        Err(Error::Unsupported { .. }) => continue,
+                        Err(error) => return Err(format!("{name}: {error}")),
+                    }
+                    let wrong = check.wrong(rank, &output);
+                    if wrong > 0 {
+                        return Err(format!("{name}: {wrong} elements are wrong"));
+                    }
+                }
+            }
+        }
+    }
+    Ok(launched)
 }
