@@ -11,7 +11,7 @@ use shared_memory::fifo::relay::{Inflow, Outflow};
 use shared_memory::fifo::{LowLatency, LowLatency128, Simple};
 use shared_memory::{Alarms, Bell, Segment};
 
-use crate::connections::{BASE_BELL, CARRIER_BELL, Connections};
+use crate::connections::{BASE_BELL, CARRIER_BELL};
 use crate::error::Error;
 use crate::offered;
 
@@ -75,15 +75,6 @@ impl TakenOver {
             sender: base.bell(BASE_BELL)?,
             carrier: fifo.bell(CARRIER_BELL)?,
         }))
-    }
-}
-
-impl Connections {
-    /// Wakes what carries for this rank to other hosts: for backends with FIFOs of their own, whose kernels wake nobody.
-    pub fn ring_carriers(&self) {
-        if let Some(bell) = &self.carriers {
-            bell.ring();
-        }
     }
 }
 

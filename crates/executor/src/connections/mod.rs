@@ -1,7 +1,9 @@
 //! The connections of a rank: the ends of FIFOs and signals that its programs use, made when a program first needs them.
 //!
 //! A connection's memory belongs to whoever receives through it. The receiver makes it and offers it; the sender fetches
-//! the offer. Both do so while they bind the same program, receivers first, so nobody waits in a circle.
+//! the offer. Both do so while they bind the same program, receivers first, so nobody waits in a circle. Those to other hosts are in `far`.
+
+mod far;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,14 +11,16 @@ use std::time::Duration;
 use plan::Protocol;
 use plan::program::Connection;
 use rustc_hash::FxHashMap;
-use shared_memory::fifo::{FifoProtocol, LowLatency, LowLatency128, Sender, Simple};
+use shared_memory::fifo::{FifoProtocol, LowLatency, LowLatency128, Simple};
 use shared_memory::{Bell, Board, Handle, Item, Segment, Signal, SignalCount};
 
 use crate::bootstrap::{Bootstrap, Offer};
 use crate::error::Error;
-use crate::network::{HandedOver, Progress, Route};
+use crate::network::Progress;
 use crate::offered;
 use crate::transport::Transport;
+
+pub(crate) use far::CARRIER_BELL;
 
 /// The ends of the FIFOs of one protocol.
 #[derive(Debug)]
@@ -60,7 +64,7 @@ pub struct Connections {
     /// How others of the host open that.
     base: String,
     /// The bell of those that carry slots to other hosts for this rank and are its own.
-    pub(crate) carriers: Option<Bell>,
+    carriers: Option<Bell>,
     /// By which this rank carries in their place while it waits.
     progress: Option<Arc<dyn Progress>>,
     /// Of ranks on other hosts: the ranks of this one that carry what is sent there, itself among them.
@@ -121,17 +125,11 @@ pub struct Wiring {
     pub notifies: Vec<usize>,
 }
 
-/// Longer messages between hosts are left to those that have cores of their own, bytes.
-const MOST_CARRIED: u64 = 64 << 10;
-
 /// What every rank offers at first: its bell and its board.
 const BASE: [Item; 2] = [Item::Bell, Item::Board { entries: 2 }];
 
 /// The place of the bell in it.
 pub(crate) const BASE_BELL: usize = 0;
-
-/// The place of the bell behind a FIFO that another rank carries.
-pub(crate) const CARRIER_BELL: usize = 1;
 
 impl Connections {
     /// Offers the own bell and board to the other ranks.
@@ -207,26 +205,6 @@ impl Connections {
         Ok(())
     }
 
-    /// A rank on another host: whoever carries slots there is to be woken, once there is a connection, and no board of it
-    /// is ever read.
-    fn meet_far(&mut self) -> Result<(), Error> {
-        let nobody = Segment::private("a bell that wakes nobody", &[Item::Bell]);
-        let nobody = nobody.and_then(|it| it.bell(0));
-        self.bells
-            .push(nobody.map_err(|source| self.memory(source))?);
-        let own = self.own.as_ref().ok_or_else(|| self.no_network())?;
-        let board = own.board(1).map_err(|source| self.memory(source))?;
-        self.boards.push(board);
-        Ok(())
-    }
-
-    fn no_network(&self) -> Error {
-        Error::Bootstrap {
-            rank: self.rank,
-            why: "there is a rank on another host, and no network that leads there".to_owned(),
-        }
-    }
-
     /// Whether all ranks are reached so.
     pub fn all_by(&self, transport: Transport) -> bool {
         self.transports.iter().all(|it| *it == transport)
@@ -235,21 +213,6 @@ impl Connections {
     /// Whether any rank is reached so.
     pub fn any_by(&self, transport: Transport) -> bool {
         self.transports.contains(&transport)
-    }
-
-    /// By which this rank carries itself what goes between hosts in a launch of so many bytes; none if it leaves that to
-    /// others, who do it while this rank reduces.
-    pub(crate) fn progress_of(&self, bytes: u64) -> Option<Arc<dyn Progress>> {
-        let progress = self.progress.as_ref()?;
-        if bytes <= MOST_CARRIED || progress.is_alone() {
-            return Some(Arc::clone(progress));
-        }
-        progress.let_go();
-        None
-    }
-
-    fn is_far(&self, end: &End) -> bool {
-        self.transports[end.connection.peer as usize] == Transport::Net
     }
 
     /// The places of a program's connections; those that are new are made.
@@ -345,106 +308,6 @@ impl Connections {
             bootstrap.publish(&name(end.connection.peer, self.rank, end), offer)?;
         }
         Ok(())
-    }
-
-    /// Makes a FIFO of this process, of which the network has the other end.
-    fn make_far(&mut self, bootstrap: &mut dyn Bootstrap, end: End) -> Result<(), Error> {
-        let Kind::Slots(protocol) = end.kind else {
-            // Only direct transfers give signals, and those are refused when a rank is on another host.
-            return Err(self.no_network());
-        };
-        let index = match protocol {
-            Protocol::Simple => self.carry::<Simple>(bootstrap, end, protocol)?,
-            Protocol::Ll => self.carry::<LowLatency>(bootstrap, end, protocol)?,
-            Protocol::Ll128 => self.carry::<LowLatency128>(bootstrap, end, protocol)?,
-        };
-        self.known.insert(end, index);
-        Ok(())
-    }
-
-    fn carry<P: Ending>(
-        &mut self,
-        bootstrap: &mut dyn Bootstrap,
-        end: End,
-        protocol: Protocol,
-    ) -> Result<usize, Error> {
-        let Connection {
-            peer,
-            channel,
-            port,
-        } = end.connection;
-        let (from, to) = if end.incoming {
-            (peer, self.rank)
-        } else {
-            (self.rank, peer)
-        };
-        let route = Route {
-            from,
-            to,
-            channel,
-            port,
-            protocol,
-        };
-        let fail = |source| Error::Memory {
-            rank: self.rank,
-            source: Arc::new(source),
-        };
-        let name = format!("connection {from} to {to} by the network");
-        let network = bootstrap.network().ok_or_else(|| self.no_network())?;
-        if end.incoming {
-            let segment = Segment::private(&name, &[self.item(end.kind)]).map_err(fail)?;
-            let sender = segment.sender::<P>(0).map_err(fail)?;
-            network.receive(&route, Box::new(sender))?;
-            let receiver = segment.receiver::<P>(0).map_err(fail)?;
-            return Ok(push(&mut P::ends(self).receivers, receiver));
-        }
-        let items = [self.item(end.kind), Item::Bell];
-        let carrier = network.carrier(&route);
-        let made = match carrier {
-            Some(_) => Segment::shared(&name, &items),
-            None => Segment::private(&name, &items),
-        };
-        let segment = made.map_err(fail)?;
-        let mut sender = segment.sender::<P>(0).map_err(fail)?;
-        sender.announce_lengths();
-        let mut taken = None;
-        if let Some(carrier) = carrier {
-            let handed = HandedOver {
-                base: self.base.clone(),
-                fifo: offered::text(&segment, &items).map_err(fail)?,
-            };
-            let alarms = network.hand_over(&route, carrier, handed)?;
-            taken = alarms.map(|alarms| (carrier, alarms));
-        }
-        let (carrier, bell) = match taken {
-            Some((carrier, alarms)) => {
-                let bell = segment.bell(CARRIER_BELL).map_err(fail)?;
-                (carrier, bell.with_alarms(alarms))
-            }
-            None => {
-                let receiver = segment.receiver::<P>(0).map_err(fail)?;
-                network.send(&route, Box::new(receiver))?;
-                let bell = self.carriers.clone().ok_or_else(|| self.no_network())?;
-                (self.rank, bell)
-            }
-        };
-        self.also_ring(peer, carrier, bell);
-        Ok(push(&mut P::ends(self).senders, sender))
-    }
-
-    /// From now on wakes whoever carries a connection to a rank, besides those that carry others there. A rank has one bell
-    /// for all that it carries itself, and of each connection that another one carries.
-    fn also_ring(&mut self, peer: u32, carrier: u32, bell: Bell) {
-        let carriers = self.carried.entry(peer).or_default();
-        if carrier == self.rank && carriers.contains(&carrier) {
-            return;
-        }
-        let place = &mut self.bells[peer as usize];
-        *place = match carriers.is_empty() {
-            true => bell,
-            false => place.clone().with(Arc::new(bell)),
-        };
-        carriers.push(carrier);
     }
 
     /// Takes the sending end of a connection that the peer made.
@@ -553,29 +416,6 @@ impl Connections {
             rank: self.rank,
             source: Arc::new(source),
         }
-    }
-}
-
-/// A protocol whose ends are kept.
-trait Ending: FifoProtocol<Sender: 'static, Receiver: 'static> {
-    fn ends(connections: &mut Connections) -> &mut Ends<Self>;
-}
-
-impl Ending for Simple {
-    fn ends(connections: &mut Connections) -> &mut Ends<Self> {
-        &mut connections.simple
-    }
-}
-
-impl Ending for LowLatency {
-    fn ends(connections: &mut Connections) -> &mut Ends<Self> {
-        &mut connections.low_latency
-    }
-}
-
-impl Ending for LowLatency128 {
-    fn ends(connections: &mut Connections) -> &mut Ends<Self> {
-        &mut connections.low_latency_128
     }
 }
 

@@ -1,0 +1,193 @@
+//! Connections to ranks on other hosts: FIFOs of this process, or of memory that another rank of the host opens, of which a
+//! network has the other end.
+
+use std::sync::Arc;
+
+use plan::Protocol;
+use plan::program::Connection;
+use shared_memory::fifo::{FifoProtocol, LowLatency, LowLatency128, Sender, Simple};
+use shared_memory::{Bell, Item, Segment};
+
+use super::{Connections, End, Ends, Kind, push};
+use crate::bootstrap::Bootstrap;
+use crate::error::Error;
+use crate::network::{HandedOver, Progress, Route};
+use crate::offered;
+use crate::transport::Transport;
+
+/// Longer messages between hosts are left to those that have cores of their own, bytes.
+const MOST_CARRIED: u64 = 64 << 10;
+
+/// The place of the bell behind a FIFO that another rank carries.
+pub(crate) const CARRIER_BELL: usize = 1;
+
+impl Connections {
+    /// A rank on another host: whoever carries slots there is to be woken, once there is a connection, and no board of it
+    /// is ever read.
+    pub(super) fn meet_far(&mut self) -> Result<(), Error> {
+        let nobody = Segment::private("a bell that wakes nobody", &[Item::Bell]);
+        let nobody = nobody.and_then(|it| it.bell(0));
+        self.bells
+            .push(nobody.map_err(|source| self.memory(source))?);
+        let own = self.own.as_ref().ok_or_else(|| self.no_network())?;
+        let board = own.board(1).map_err(|source| self.memory(source))?;
+        self.boards.push(board);
+        Ok(())
+    }
+
+    pub(super) fn no_network(&self) -> Error {
+        Error::Bootstrap {
+            rank: self.rank,
+            why: "there is a rank on another host, and no network that leads there".to_owned(),
+        }
+    }
+
+    /// By which this rank carries itself what goes between hosts in a launch of so many bytes; none if it leaves that to
+    /// others, who do it while this rank reduces.
+    pub(crate) fn progress_of(&self, bytes: u64) -> Option<Arc<dyn Progress>> {
+        let progress = self.progress.as_ref()?;
+        if bytes <= MOST_CARRIED || progress.is_alone() {
+            return Some(Arc::clone(progress));
+        }
+        progress.let_go();
+        None
+    }
+
+    /// Wakes what carries for this rank to other hosts: for backends with FIFOs of their own, whose kernels wake nobody.
+    pub fn ring_carriers(&self) {
+        if let Some(bell) = &self.carriers {
+            bell.ring();
+        }
+    }
+
+    pub(super) fn is_far(&self, end: &End) -> bool {
+        self.transports[end.connection.peer as usize] == Transport::Net
+    }
+
+    /// Makes a FIFO of this process, of which the network has the other end.
+    pub(super) fn make_far(
+        &mut self,
+        bootstrap: &mut dyn Bootstrap,
+        end: End,
+    ) -> Result<(), Error> {
+        let Kind::Slots(protocol) = end.kind else {
+            // Only direct transfers give signals, and those are refused when a rank is on another host.
+            return Err(self.no_network());
+        };
+        let index = match protocol {
+            Protocol::Simple => self.carry::<Simple>(bootstrap, end, protocol)?,
+            Protocol::Ll => self.carry::<LowLatency>(bootstrap, end, protocol)?,
+            Protocol::Ll128 => self.carry::<LowLatency128>(bootstrap, end, protocol)?,
+        };
+        self.known.insert(end, index);
+        Ok(())
+    }
+
+    fn carry<P: Ending>(
+        &mut self,
+        bootstrap: &mut dyn Bootstrap,
+        end: End,
+        protocol: Protocol,
+    ) -> Result<usize, Error> {
+        let Connection {
+            peer,
+            channel,
+            port,
+        } = end.connection;
+        let (from, to) = if end.incoming {
+            (peer, self.rank)
+        } else {
+            (self.rank, peer)
+        };
+        let route = Route {
+            from,
+            to,
+            channel,
+            port,
+            protocol,
+        };
+        let fail = |source| Error::Memory {
+            rank: self.rank,
+            source: Arc::new(source),
+        };
+        let name = format!("connection {from} to {to} by the network");
+        let network = bootstrap.network().ok_or_else(|| self.no_network())?;
+        if end.incoming {
+            let segment = Segment::private(&name, &[self.item(end.kind)]).map_err(fail)?;
+            let sender = segment.sender::<P>(0).map_err(fail)?;
+            network.receive(&route, Box::new(sender))?;
+            let receiver = segment.receiver::<P>(0).map_err(fail)?;
+            return Ok(push(&mut P::ends(self).receivers, receiver));
+        }
+        let items = [self.item(end.kind), Item::Bell];
+        let carrier = network.carrier(&route);
+        let made = match carrier {
+            Some(_) => Segment::shared(&name, &items),
+            None => Segment::private(&name, &items),
+        };
+        let segment = made.map_err(fail)?;
+        let mut sender = segment.sender::<P>(0).map_err(fail)?;
+        sender.announce_lengths();
+        let mut taken = None;
+        if let Some(carrier) = carrier {
+            let handed = HandedOver {
+                base: self.base.clone(),
+                fifo: offered::text(&segment, &items).map_err(fail)?,
+            };
+            let alarms = network.hand_over(&route, carrier, handed)?;
+            taken = alarms.map(|alarms| (carrier, alarms));
+        }
+        let (carrier, bell) = match taken {
+            Some((carrier, alarms)) => {
+                let bell = segment.bell(CARRIER_BELL).map_err(fail)?;
+                (carrier, bell.with_alarms(alarms))
+            }
+            None => {
+                let receiver = segment.receiver::<P>(0).map_err(fail)?;
+                network.send(&route, Box::new(receiver))?;
+                let bell = self.carriers.clone().ok_or_else(|| self.no_network())?;
+                (self.rank, bell)
+            }
+        };
+        self.also_ring(peer, carrier, bell);
+        Ok(push(&mut P::ends(self).senders, sender))
+    }
+
+    /// From now on wakes whoever carries a connection to a rank, besides those that carry others there. A rank has one bell
+    /// for all that it carries itself, and of each connection that another one carries.
+    fn also_ring(&mut self, peer: u32, carrier: u32, bell: Bell) {
+        let carriers = self.carried.entry(peer).or_default();
+        if carrier == self.rank && carriers.contains(&carrier) {
+            return;
+        }
+        let place = &mut self.bells[peer as usize];
+        *place = match carriers.is_empty() {
+            true => bell,
+            false => place.clone().with(Arc::new(bell)),
+        };
+        carriers.push(carrier);
+    }
+}
+
+/// A protocol whose ends are kept.
+trait Ending: FifoProtocol<Sender: 'static, Receiver: 'static> {
+    fn ends(connections: &mut Connections) -> &mut Ends<Self>;
+}
+
+impl Ending for Simple {
+    fn ends(connections: &mut Connections) -> &mut Ends<Self> {
+        &mut connections.simple
+    }
+}
+
+impl Ending for LowLatency {
+    fn ends(connections: &mut Connections) -> &mut Ends<Self> {
+        &mut connections.low_latency
+    }
+}
+
+impl Ending for LowLatency128 {
+    fn ends(connections: &mut Connections) -> &mut Ends<Self> {
+        &mut connections.low_latency_128
+    }
+}
