@@ -36,6 +36,10 @@ pub(crate) struct Peers {
     pub all_p2p: bool,
     /// Whether any two ranks of one host do not reach each other by P2P.
     pub any_shm: bool,
+    /// By rank: whether NICs reach the memory of its device.
+    rdma: Vec<bool>,
+    /// Why they do not reach the own one's, if NICs could.
+    pub no_rdma: Option<String>,
     /// Blocks that a rank can have at the same time; the least of all ranks.
     pub blocks: u32,
 }
@@ -52,6 +56,11 @@ impl Peers {
         let fallen_back = self.fallen_back.iter();
         let mut fallen_back = fallen_back.filter(|(it, _)| *it == peer);
         fallen_back.next().map(|(_, why)| why.clone())
+    }
+
+    /// Whether NICs reach the memory of a rank's device.
+    pub fn rdma(&self, rank: u32) -> bool {
+        self.rdma.get(rank as usize).copied().unwrap_or(false)
     }
 
     /// Whether a rank is in this process.
@@ -74,6 +83,8 @@ impl Peers {
 struct Told {
     device: String,
     resident: u32,
+    /// Whether NICs reach its memory.
+    rdma: bool,
     /// A word of its memory, or why there is none.
     memory: Result<String, String>,
 }
@@ -85,17 +96,22 @@ impl Told {
             Err(why) => ('-', why),
         };
         let Self {
-            device, resident, ..
+            device,
+            resident,
+            rdma,
+            ..
         } = self;
-        format!("{device} {resident} {sign}{memory}")
+        format!("{device} {resident} {rdma} {sign}{memory}")
     }
 
     fn parse(text: &str) -> Option<Self> {
-        let mut parts = text.splitn(3, ' ');
-        let (device, resident, memory) = (parts.next()?, parts.next()?, parts.next()?);
+        let mut parts = text.splitn(4, ' ');
+        let (device, resident) = (parts.next()?, parts.next()?);
+        let (rdma, memory) = (parts.next()?, parts.next()?);
         Some(Self {
             device: device.to_owned(),
             resident: resident.parse().ok()?,
+            rdma: rdma.parse().ok()?,
             memory: match memory.split_at_checked(1)? {
                 ("+", word) => Ok(word.to_owned()),
                 (_, why) => Err(why.to_owned()),
@@ -128,9 +144,15 @@ pub(crate) fn meet<M: Machine>(
         true => make_trial(fleet, rank),
         false => Err(disabled()),
     };
+    let nics = bootstrap.network().is_some_and(|it| it.reaches_devices());
+    let rdma = match fleet.options.rdma {
+        true => fleet.machine.rdma(device),
+        false => Err("the settings forbid it (NCCL_NET_GDR_LEVEL)".to_owned()),
+    };
     let told = Told {
         device: fleet.machine.identity(device).map_err(failed)?,
         resident,
+        rdma: nics && rdma.is_ok(),
         memory: match &trial {
             Ok((_, address)) => fleet.machine.export(device, *address),
             Err(why) => Err(why.clone()),
@@ -185,6 +207,8 @@ pub(crate) fn meet<M: Machine>(
             .flatten()
             .any(|(_, why)| !why.starts_with(FAR)),
         blocks: of_devices(&infos),
+        rdma: infos.iter().map(|told| told.rdma).collect(),
+        no_rdma: rdma.err().filter(|_| nics),
         ..Peers::default()
     };
     for peer in all {
@@ -313,15 +337,16 @@ mod tests {
             let told = Told {
                 device: "GPU-1".to_owned(),
                 resident: 264,
+                rdma: memory.is_ok(),
                 memory,
             };
             let again = Told::parse(&told.text()).unwrap();
             assert_eq!(
-                (again.device, again.resident, again.memory),
-                (told.device, told.resident, told.memory)
+                (again.device, again.resident, again.rdma, again.memory),
+                (told.device, told.resident, told.rdma, told.memory)
             );
         }
-        assert!(Told::parse("GPU-1 many +1").is_none());
+        assert!(Told::parse("GPU-1 many true +1").is_none());
         assert!(Told::parse("").is_none());
     }
 
@@ -330,6 +355,7 @@ mod tests {
         let told = |device: &str, resident| Told {
             device: device.to_owned(),
             resident,
+            rdma: false,
             memory: Ok(String::new()),
         };
         assert_eq!(
