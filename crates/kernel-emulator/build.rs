@@ -4,11 +4,42 @@
 /// Planted bugs; the list with what they are is `src/lib.rs`. 0 is none.
 const BUGS: [u32; 12] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 15];
 
+/// Those that are watched by a sanitizer: none, and the fence that ThreadSanitizer finds.
+const SANITIZED: [u32; 2] = [0, 10];
+
 /// Bugs that are planted into kernels on weak memory.
 const WEAK_BUGS: [u32; 6] = [0, 10, 11, 12, 13, 14];
 
-/// Sanitizer to compile with: `address` or `thread`.
-const SANITIZER: &str = "TOPO_SANITIZER";
+/// The sanitizer to compile with, by the features of this crate.
+fn sanitizer() -> Option<&'static str> {
+    let wanted = |name: &str| {
+        let feature = name.to_uppercase();
+        std::env::var_os(format!("CARGO_FEATURE_{feature}_SANITIZER")).is_some()
+    };
+    match (wanted("address"), wanted("thread")) {
+        (true, true) => panic!("features address-sanitizer and thread-sanitizer: expected one"),
+        (true, false) => Some("address"),
+        (false, true) => Some("thread"),
+        (false, false) => None,
+    }
+}
+
+/// GCC's runtime of AddressSanitizer, to which tests are linked.
+fn link_address_sanitizer() {
+    let library = "libasan.so";
+    let cc = cc::Build::new().get_compiler();
+    let found = cc
+        .to_command()
+        .arg(format!("-print-file-name={library}"))
+        .output();
+    let found = found.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    match found {
+        Ok(path) if std::path::Path::new(&path).is_absolute() => {
+            println!("cargo:rustc-link-arg-tests={path}");
+        }
+        _ => panic!("the C compiler has no {library}; install GCC's sanitizers"),
+    }
+}
 
 fn compiler() -> cc::Build {
     let mut build = cc::Build::new();
@@ -25,8 +56,10 @@ fn compiler() -> cc::Build {
 
 fn main() {
     println!("cargo:rerun-if-changed=../../kernels");
-    println!("cargo:rerun-if-env-changed={SANITIZER}");
-    let sanitizer = std::env::var(SANITIZER).ok();
+    let sanitizer = sanitizer();
+    if sanitizer == Some("address") {
+        link_address_sanitizer();
+    }
     let mut scheduler = compiler();
     // What the sources ask for.
     let sanitized = sanitizer
@@ -62,7 +95,10 @@ fn main() {
         if let Some(elements) = elements {
             build.define("TOPO_ELEMENTS(entry)", elements);
         }
-        if let Some(sanitizer) = &sanitizer {
+        // Other bugs than these are found without one.
+        if let Some(sanitizer) = sanitizer
+            && SANITIZED.contains(&bug)
+        {
             build
                 .define(sanitized.as_deref().unwrap_or("TOPO_SANITIZED"), None)
                 .flag(format!("-fsanitize={sanitizer}"))

@@ -44,46 +44,21 @@ struct Resources {
 /// # Errors
 /// The compiler cannot be installed, or refuses the sources.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let kept = root.join("kernels/prebuilt");
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), Into::into);
-    let cache = target.join("nvrtc");
-    let text = source::text();
+    let kept = kept();
     let mut report = String::new();
     let mut problems = Vec::new();
-    let mut compilers: BTreeMap<&str, Compiler> = BTreeMap::new();
     for target in TARGETS {
         if !arguments.only.is_empty() && !arguments.only.contains(&target.capability) {
             continue;
         }
-        if !compilers.contains_key(target.compiler) {
-            let file = install(&cache, target.compiler)?;
-            let compiler = Compiler::open(Some(&file)).map_err(|why| anyhow!(why))?;
-            compilers.insert(target.compiler, compiler);
-        }
-        let compiler = &compilers[target.compiler];
         let began = Instant::now();
-        let mut options = vec![target.option()];
-        options.extend(OPTIONS.map(str::to_owned));
-        if target.form == Form::Cubin {
-            options.extend(["-Xptxas".to_owned(), "-v".to_owned()]);
-        }
-        let compiled = compiler.compile("execute_program.cu", &text, &options);
-        let compiled = compiled.map_err(|why| anyhow!("{}: {why}", target.file()))?;
-        let image = match target.form {
-            Form::Cubin => &compiled.cubin,
-            Form::Ptx => &compiled.ptx,
-        };
-        let file = kept.join(target.file());
-        let same = fs::read(&file)
-            .ok()
-            .and_then(|bytes| prebuilt::unpack(&bytes).ok())
-            .is_some_and(|bytes| bytes == *image);
-        let packed = zstd::bulk::compress(image, LEVEL).context("compressing")?;
+        let built = build(&target, &install(target.compiler)?)?;
+        let packed = zstd::bulk::compress(&built.image, LEVEL).context("compressing")?;
+        let same = built.is_kept();
         println!(
             "{:20} {:>9} bytes, {:>7} compressed, {:>5.1} s, {}",
             target.file(),
-            image.len(),
+            built.image.len(),
             packed.len(),
             began.elapsed().as_secs_f64(),
             if same {
@@ -92,9 +67,8 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
                 "differs from what is kept"
             }
         );
-        if target.form == Form::Cubin {
-            report_resources(&target, &compiled.log, &mut report, &mut problems)?;
-        }
+        report.push_str(&built.report);
+        problems.extend(built.beyond.iter().cloned());
         if !same && arguments.check {
             problems.push(format!(
                 "{}: the sources give something else",
@@ -102,13 +76,13 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
             ));
         }
         if !same && !arguments.check {
-            write_beside(&file, &packed)?;
+            write_beside(&kept.join(target.file()), &packed)?;
         }
     }
     print!("{report}");
     if arguments.only.is_empty() {
         for (name, text) in [
-            ("resources.txt", report),
+            (RESOURCES, report),
             ("sources.sha256", format!("{}\n", prebuilt::fingerprint())),
         ] {
             let file = kept.join(name);
@@ -130,6 +104,77 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     })
 }
 
+/// The file that says what each kernel needs.
+const RESOURCES: &str = "resources.txt";
+
+/// Where compiled kernels are kept.
+fn kept() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../kernels/prebuilt")
+}
+
+/// What the sources give for a target.
+struct Built {
+    target: Target,
+    image: Vec<u8>,
+    /// What each kernel needs, a line each; nothing of PTX.
+    report: String,
+    /// Kernels that need more than they may.
+    beyond: Vec<String>,
+}
+
+impl Built {
+    /// Whether the same is kept.
+    fn is_kept(&self) -> bool {
+        fs::read(kept().join(self.target.file()))
+            .ok()
+            .and_then(|bytes| prebuilt::unpack(&bytes).ok())
+            .is_some_and(|bytes| bytes == self.image)
+    }
+}
+
+fn build(target: &Target, compiler: &Path) -> Result<Built> {
+    let compiler = Compiler::open(Some(compiler)).map_err(|why| anyhow!(why))?;
+    let mut options = vec![target.option()];
+    options.extend(OPTIONS.map(str::to_owned));
+    if target.form == Form::Cubin {
+        options.extend(["-Xptxas".to_owned(), "-v".to_owned()]);
+    }
+    let compiled = compiler.compile("execute_program.cu", &source::text(), &options);
+    let compiled = compiled.map_err(|why| anyhow!("{}: {why}", target.file()))?;
+    let (mut report, mut beyond) = (String::new(), Vec::new());
+    if target.form == Form::Cubin {
+        report_resources(target, &compiled.log, &mut report, &mut beyond)?;
+    }
+    Ok(Built {
+        target: *target,
+        image: match target.form {
+            Form::Cubin => compiled.cubin,
+            Form::Ptx => compiled.ptx,
+        },
+        report,
+        beyond,
+    })
+}
+
+/// Compiles one target, and says what is wrong with it: kernels that need more than they may, or that are not what is kept.
+///
+/// # Errors
+/// The compiler refuses the sources.
+pub fn check(target: &Target, compiler: &Path) -> Result<Vec<String>> {
+    let built = build(target, compiler)?;
+    let mut problems = built.beyond.clone();
+    if !built.is_kept() {
+        problems.push(format!(
+            "{}: the sources give something else; run `cargo xtask kernels`",
+            target.file()
+        ));
+    }
+    let known = fs::read_to_string(kept().join(RESOURCES)).unwrap_or_default();
+    let missing = built.report.lines().filter(|line| !known.contains(line));
+    problems.extend(missing.map(|line| format!("{RESOURCES} lacks `{line}`")));
+    Ok(problems)
+}
+
 /// Writes a file beside its place, then moves it there.
 fn write_beside(file: &Path, bytes: &[u8]) -> Result<()> {
     let beside = file.with_extension("new");
@@ -138,7 +183,13 @@ fn write_beside(file: &Path, bytes: &[u8]) -> Result<()> {
 }
 
 /// Installs a version of NVRTC from its Python wheel, if it is not there, and answers where its library is.
-fn install(cache: &Path, version: &str) -> Result<PathBuf> {
+///
+/// # Errors
+/// There is no Python, or no way to where its packages are.
+pub fn install(version: &str) -> Result<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), Into::into);
+    let cache = target.join("nvrtc");
     let folder = cache.join(version);
     if let Some(library) = library(&folder) {
         return Ok(library);
@@ -149,9 +200,16 @@ fn install(cache: &Path, version: &str) -> Result<PathBuf> {
         "nvidia-cuda-nvrtc"
     };
     let beside = cache.join(format!("{version}.new"));
-    println!("installing {package} {version}");
+    eprintln!("installing {package} {version}");
     let status = Command::new("python3")
-        .args(["-m", "pip", "install", "--quiet", "--no-deps"])
+        .args([
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--no-deps",
+            "--retries=1",
+        ])
         .args(["--disable-pip-version-check", "--root-user-action=ignore"])
         .args([format!("{package}=={version}").as_str(), "--target"])
         .arg(&beside)

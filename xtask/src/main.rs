@@ -1,7 +1,6 @@
 //! What a developer of the project runs: `cargo xtask …`.
 
 mod gpu_test;
-mod kernels;
 mod loom;
 mod matrix;
 mod measure;
@@ -9,9 +8,7 @@ mod peers;
 mod probe_gpu;
 mod probing;
 mod replay;
-mod sanitize;
 mod scale;
-mod thread_sanitizer;
 mod timing;
 
 use std::path::Path;
@@ -19,7 +16,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
-use xtask::{bless, tidy};
+use xtask::{bless, kernels, sanitize, thread_sanitizer, tidy};
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "Chores of the project")]

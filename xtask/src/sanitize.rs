@@ -1,13 +1,16 @@
 //! `cargo xtask sanitize`: the kernels on the emulator under AddressSanitizer, or under ThreadSanitizer if it is named.
 //!
+//! For AddressSanitizer only the kernels are compiled anew, by a feature of their crate; everything else is that of the tests.
+//!
 //! For ThreadSanitizer everything must report to one runtime, or locks of the Rust side look like races of the kernels: the
 //! Rust side and its standard library are compiled with it by a nightly toolchain, whose runtime the C++ side is linked to.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Output};
+use std::process::{Command, ExitCode, Output, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
+use serde_json::Value;
 
 use crate::thread_sanitizer;
 
@@ -22,9 +25,9 @@ pub struct Arguments {
     sanitizer: Sanitizer,
 }
 
-/// A sanitizer of clang.
+/// A sanitizer of the compilers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-enum Sanitizer {
+pub enum Sanitizer {
     /// Accesses outside of what was allocated
     #[default]
     Address,
@@ -47,14 +50,49 @@ impl Sanitizer {
 /// Cargo cannot be started.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let sanitizer = arguments.sanitizer;
+    if let Some(why) = lacking(sanitizer) {
+        println!("{}: not run: {why}", sanitizer.name());
+        return Ok(ExitCode::from(2));
+    }
+    let mut all_well = true;
+    for finding in check(sanitizer)? {
+        let well = if finding.well { "yes" } else { "NO" };
+        println!("{}: {}: {well}", sanitizer.name(), finding.what);
+        if !finding.well {
+            println!("{}", finding.said);
+        }
+        all_well &= finding.well;
+    }
+    Ok(if all_well {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// What came of running some tests.
+pub struct Finding {
+    /// What was to be seen.
+    pub what: &'static str,
+    /// Whether it was.
+    pub well: bool,
+    /// The last lines of what the tests said.
+    pub said: String,
+}
+
+/// What this machine lacks for a sanitizer.
+pub fn lacking(sanitizer: Sanitizer) -> Option<&'static str> {
+    let lacks = sanitizer == Sanitizer::Thread && !thread_sanitizer::has_sources();
+    lacks.then_some("it needs `rustup toolchain install nightly --component rust-src`")
+}
+
+/// Runs the emulator's tests with a sanitizer, and of planted bugs what that finds.
+///
+/// # Errors
+/// They cannot be built or started.
+pub fn check(sanitizer: Sanitizer) -> Result<Vec<Finding>> {
     let mut wanted = vec!["--skip", "planted", "--skip", "deadlock"];
     if sanitizer == Sanitizer::Thread {
-        if !thread_sanitizer::has_sources() {
-            println!(
-                "thread: not run: it needs `rustup toolchain install nightly --component rust-src`"
-            );
-            return Ok(ExitCode::from(2));
-        }
         // Weak memory keeps what is stored from the sanitizer's eyes, and the other bugs are no races.
         wanted.extend([
             "--skip",
@@ -65,35 +103,25 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
             "not_cleaned",
         ]);
     }
-    let ran = test(sanitizer, &wanted)?;
-    let mut all_well = told(sanitizer, "the kernels without bugs", ran.status.success());
-    if !all_well {
-        println!("{}", tail(&ran));
-    }
+    let program = build(sanitizer)?;
+    let ran = test(sanitizer, &program, &wanted)?;
+    let mut findings = vec![Finding {
+        what: "the kernels without bugs",
+        well: ran.status.success(),
+        said: tail(&ran),
+    }];
     if sanitizer == Sanitizer::Thread {
         // The test of the test: a fence that is too weak must be found.
-        let ran = test(sanitizer, &["--ignored", "--exact", "bugs::a_weak_fence"])?;
+        let weak = ["--ignored", "--exact", "bugs::a_weak_fence"];
+        let ran = test(sanitizer, &program, &weak)?;
         let text = String::from_utf8_lossy(&ran.stderr);
-        let found = ran.status.code() != Some(0) && text.contains("data race");
-        all_well &= told(sanitizer, "a weak fence is found", found);
-        if !found {
-            println!("{}", tail(&ran));
-        }
+        findings.push(Finding {
+            what: "a weak fence is found",
+            well: ran.status.code() != Some(0) && text.contains("data race"),
+            said: tail(&ran),
+        });
     }
-    Ok(if all_well {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
-}
-
-fn told(sanitizer: Sanitizer, what: &str, well: bool) -> bool {
-    println!(
-        "{}: {what}: {}",
-        sanitizer.name(),
-        if well { "yes" } else { "NO" }
-    );
-    well
+    Ok(findings)
 }
 
 fn tail(ran: &Output) -> String {
@@ -102,75 +130,82 @@ fn tail(ran: &Output) -> String {
     lines[lines.len().saturating_sub(60)..].join("\n")
 }
 
-/// Builds the emulator's tests with a sanitizer and runs some.
-fn test(sanitizer: Sanitizer, wanted: &[&str]) -> Result<Output> {
-    let built = cargo(sanitizer)?.arg("--no-run").status();
-    let built = built.context("starting cargo")?;
-    ensure!(
-        built.success(),
-        "the emulator does not build with -fsanitize={}",
-        sanitizer.name()
-    );
-    let mut command = cargo(sanitizer)?;
+/// Runs some of the emulator's tests.
+fn test(sanitizer: Sanitizer, program: &Path, wanted: &[&str]) -> Result<Output> {
+    let mut command = Command::new(program);
     command
-        .arg("--")
         .args(wanted)
+        .current_dir(root().join("crates/kernel-emulator"))
         .env("ASAN_OPTIONS", format!("detect_leaks=0:exitcode={FOUND}"))
         .env("TSAN_OPTIONS", format!("halt_on_error=1:exitcode={FOUND}"));
+    if sanitizer == Sanitizer::Address {
+        // It must be there before all other libraries.
+        let preload = Command::new("cc")
+            .arg("-print-file-name=libasan.so")
+            .output();
+        let preload = preload.context("running cc")?;
+        let preload = String::from_utf8_lossy(&preload.stdout).trim().to_owned();
+        command.env("LD_PRELOAD", preload);
+    }
     command.output().context("running the tests")
 }
 
-/// Cargo, told to test the emulator with a sanitizer.
-fn cargo(sanitizer: Sanitizer) -> Result<Command> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
-    let host = host()?;
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// The emulator's tests, built with a sanitizer.
+fn build(sanitizer: Sanitizer) -> Result<PathBuf> {
+    let name = sanitizer.name();
+    let feature = format!("kernel-emulator/{name}-sanitizer");
     let mut command = match sanitizer {
-        Sanitizer::Address => with_gcc(&host)?,
+        Sanitizer::Address => {
+            let mut command = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
+            // With all members and the features of the tests nothing else is compiled again.
+            command
+                .args(["test", "--workspace", "--features"])
+                .arg(format!("emulator,{feature}"));
+            command
+        }
         Sanitizer::Thread => {
+            let target =
+                std::env::var_os("CARGO_TARGET_DIR").map_or(root().join("target"), PathBuf::from);
             // Cargo of this toolchain would start the compiler of this toolchain.
             let mut command = Command::new("rustup");
             command
                 .args(["run", "nightly", "cargo", "test", "-Zbuild-std"])
+                // With a target named, build scripts are not linked with the sanitizer.
+                .args(["--target", &host()?])
+                .args(["--package", "kernel-emulator", "--features", &feature])
                 .env_remove("RUSTUP_TOOLCHAIN")
-                .env("RUSTFLAGS", "-Zsanitizer=thread");
+                .env("RUSTFLAGS", "-Zsanitizer=thread")
+                .env("CARGO_TARGET_DIR", target.join("sanitize").join(name));
             command
         }
     };
-    let name = sanitizer.name();
     command
-        .args(["--package", "kernel-emulator", "--test", "matrix"])
-        // With a target named, build scripts are not linked with the sanitizer.
-        .args(["--target", &host])
-        .current_dir(&root)
-        .env("TOPO_SANITIZER", name)
-        .env("CARGO_TARGET_DIR", target.join("sanitize").join(name));
-    Ok(command)
-}
-
-/// Cargo of this toolchain, with GCC's runtime of AddressSanitizer.
-fn with_gcc(host: &str) -> Result<Command> {
-    let library = "libasan.so";
-    let preload = Command::new("cc")
-        .arg(format!("-print-file-name={library}"))
-        .output()
-        .context("running cc")?;
-    let preload = String::from_utf8_lossy(&preload.stdout).trim().to_owned();
+        .args(["--locked", "--test", "matrix", "--no-run"])
+        .arg("--message-format=json-render-diagnostics")
+        .current_dir(root())
+        .stderr(Stdio::inherit());
+    let output = command.output().context("starting cargo")?;
     ensure!(
-        Path::new(&preload).is_absolute(),
-        "cc has no {library}; install GCC's sanitizers"
+        output.status.success(),
+        "the emulator does not build with -fsanitize={name}"
     );
-    let runner = format!(
-        "CARGO_TARGET_{}_RUNNER",
-        host.to_uppercase().replace('-', "_")
-    );
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
-    command
-        .arg("test")
-        // The library must be there before all others.
-        .env("RUSTFLAGS", format!("-Clink-arg={preload}"))
-        .env(runner, format!("env LD_PRELOAD={preload}"));
-    Ok(command)
+    let built = String::from_utf8_lossy(&output.stdout);
+    let mut programs = built.lines().filter_map(|line| {
+        let artifact: Value = serde_json::from_str(line).ok()?;
+        let package = artifact["package_id"].as_str()?;
+        let own = package.contains("/kernel-emulator#") && artifact["target"]["name"] == "matrix";
+        artifact["executable"]
+            .as_str()
+            .filter(|_| own)
+            .map(PathBuf::from)
+    });
+    programs
+        .next()
+        .context("cargo names no program of the emulator's tests")
 }
 
 /// What this machine's compiler compiles for.

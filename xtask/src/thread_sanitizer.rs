@@ -21,6 +21,10 @@ const RUNS: [&[&str]; 2] = [
     ],
 ];
 
+/// Runs them.
+///
+/// # Errors
+/// Nothing can be started.
 pub fn run() -> Result<ExitCode> {
     if !has_sources() {
         println!(

@@ -1,0 +1,77 @@
+//! The kernels as compilers see them: for every GPU by NVRTC, with what they need, and the same as what is kept; and for the
+//! emulator with a sanitizer. What cannot run here says why.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use backend_cuda::prebuilt::{Form, TARGETS, Target};
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use xtask::kernels;
+use xtask::sanitize::{self, Sanitizer};
+
+/// Set where ThreadSanitizer shall run, too, which compiles the standard library first.
+const THREADS: &str = "TOPO_THREAD_SANITIZER";
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let compiled = TARGETS.into_iter().map(|target| {
+        let form = match target.form {
+            Form::Cubin => "machine_code",
+            Form::Ptx => "ptx",
+        };
+        let name = format!("compiled::{form}_{}", target.capability);
+        Trial::ignorable_test(name, move || compiles(&target))
+    });
+    let watched = [
+        ("sanitizers::address", Sanitizer::Address),
+        ("sanitizers::thread", Sanitizer::Thread),
+    ];
+    let watched = watched
+        .into_iter()
+        .map(|(name, sanitizer)| Trial::ignorable_test(name, move || is_clean(sanitizer)));
+    // What takes longest begins first.
+    libtest_mimic::run(&arguments, watched.chain(compiled).collect()).exit_code()
+}
+
+/// The compiler of a version, installed once; or why it cannot be.
+fn compiler(version: &'static str) -> Result<PathBuf, String> {
+    type Installed = Vec<(&'static str, Result<PathBuf, String>)>;
+    static INSTALLED: OnceLock<Mutex<Installed>> = OnceLock::new();
+    let installed = INSTALLED.get_or_init(Mutex::default);
+    let mut installed = installed.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, known)) = installed.iter().find(|(known, _)| *known == version) {
+        return known.clone();
+    }
+    let made = kernels::install(version).map_err(|error| format!("{error:#}"));
+    installed.push((version, made.clone()));
+    made
+}
+
+fn compiles(target: &Target) -> Result<Completion, Failed> {
+    let compiler = match compiler(target.compiler) {
+        Ok(compiler) => compiler,
+        Err(why) => return Ok(Completion::ignored_with(format!("not run: {why}"))),
+    };
+    let problems = kernels::check(target, &compiler).map_err(|error| format!("{error:#}"))?;
+    match problems.is_empty() {
+        true => Ok(Completion::Completed),
+        false => Err(problems.join("\n").into()),
+    }
+}
+
+fn is_clean(sanitizer: Sanitizer) -> Result<Completion, Failed> {
+    if sanitizer == Sanitizer::Thread && std::env::var_os(THREADS).is_none() {
+        let why = format!("not run: set {THREADS}, or `cargo xtask sanitize thread`");
+        return Ok(Completion::ignored_with(why));
+    }
+    if let Some(why) = sanitize::lacking(sanitizer) {
+        return Ok(Completion::ignored_with(format!("not run: {why}")));
+    }
+    for finding in sanitize::check(sanitizer).map_err(|error| format!("{error:#}"))? {
+        if !finding.well {
+            return Err(format!("{}: no\n{}", finding.what, finding.said).into());
+        }
+    }
+    Ok(Completion::Completed)
+}
