@@ -102,15 +102,16 @@ impl<B: Backend> Engine<B> {
                 self.own.backend.name()
             ))
         })?;
-        if way.transfer == Transfer::Direct && !self.neighbourhood().one_host {
+        if let Some(why) = self.own.backend.refuses(&way) {
+            return Err(unsupported(why));
+        }
+        let reaches = self.neighbourhood().one_host || self.own.backend.accesses_all();
+        if way.transfer == Transfer::Direct && !reaches {
             return Err(unsupported(
                 "a direct transfer accesses the buffers of other ranks, and some are on other hosts; take the transfer \
                  `fifo`"
                     .to_owned(),
             ));
-        }
-        if let Some(why) = self.own.backend.refuses(&way) {
-            return Err(unsupported(why));
         }
         // A peer's input would have to be multiplied by what only the peer knows.
         if request.collective.reduces()
@@ -305,6 +306,7 @@ impl<B: Backend> Engine<B> {
             bound.without_multicast(rank, ranks)
         };
         let wired = own.backend.wire(&mut OwnWiring {
+            collective: request.collective,
             bound: &bound,
             protocol: way.protocol,
             buffer_bytes: request.bytes(ranks),

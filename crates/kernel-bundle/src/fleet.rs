@@ -11,7 +11,6 @@ use shared_memory::Mapping;
 use crate::gang::Gang;
 use crate::layout::MOST_SHARES;
 use crate::machine::{Machine, Times};
-use crate::multicast::Windows;
 
 /// How kernels are launched.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -102,7 +101,8 @@ pub struct Fleet<M: Machine> {
     /// Memory of connections: peers may use it as long as any rank is there. Where a device was told of memory of the host,
     /// it forgets that before the memory goes.
     blocks: Mutex<Vec<Kept<M>>>,
-    pub(crate) windows: Windows<M>,
+    /// Memory that all ranks reach at once, this process's part in it.
+    multicasts: Mutex<Vec<M::Multicast>>,
     repeat: AtomicU32,
     graph: AtomicU32,
     without_graph: Mutex<Option<String>>,
@@ -121,7 +121,7 @@ impl<M: Machine> Fleet<M> {
             gang: Gang::new(ranks),
             devices,
             blocks: Mutex::default(),
-            windows: Windows::default(),
+            multicasts: Mutex::default(),
             repeat: AtomicU32::new(1),
             graph: AtomicU32::new(0),
             without_graph: Mutex::default(),
@@ -135,11 +135,6 @@ impl<M: Machine> Fleet<M> {
     pub fn device(&self, rank: u32) -> u32 {
         let devices = &self.devices;
         devices.get(rank as usize).copied().unwrap_or_default()
-    }
-
-    /// The devices of all ranks, in rank order.
-    pub(crate) fn devices(&self) -> &[u32] {
-        &self.devices
     }
 
     /// Ranks that share the device of this one.
@@ -231,6 +226,15 @@ impl<M: Machine> Fleet<M> {
         let mut all = self.spans.lock().unwrap_or_else(PoisonError::into_inner);
         let room = MOST_SPANS.saturating_sub(all.len());
         all.extend(spans.take(room));
+    }
+
+    /// Keeps parts of multicasts until the last rank is gone.
+    pub(crate) fn keep_multicast(&self, part: M::Multicast) {
+        let mut parts = self
+            .multicasts
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        parts.push(part);
     }
 
     /// Keeps memory until the last rank is gone, after that the memory of the host that it stands for.
