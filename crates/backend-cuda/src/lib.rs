@@ -6,7 +6,7 @@
 //!
 //! [`Cuda`] is the [`Machine`](kernel_bundle::Machine); what a rank does with it is in [`kernel_bundle`].
 //!
-//! In reading order: [`error`], [`presence`], [`prebuilt`], [`compiler`], [`module`], [`device`], [`memory`], `sharing`,
+//! In reading order: [`error`], [`presence`], [`prebuilt`], [`compiler`], [`module`], [`device`], [`memory`], `sharing`, `rdma`,
 //! [`launch`], `graph`, [`multicast`], [`machine`].
 //!
 //! ```no_run
@@ -36,6 +36,7 @@ pub mod module;
 pub mod multicast;
 pub mod prebuilt;
 pub mod presence;
+mod rdma;
 mod sharing;
 
 pub use device::Device;

@@ -8,7 +8,7 @@ use cudarc::driver::{DriverError, result, sys};
 use executor::Memory;
 use kernel_bundle::layout::{Launch, MOST_PARTS};
 use kernel_bundle::machine::{Start, places};
-use kernel_bundle::{Everywhere, Kernel, Lent, Machine, Running, Team, Times};
+use kernel_bundle::{Everywhere, Kernel, Lent, Machine, NicMemory, Running, Team, Times};
 use shared_memory::Mapping;
 
 use crate::device::{self, Device};
@@ -18,6 +18,7 @@ use crate::launch::{AbortWord, Launched, Spare, Timed, lock};
 use crate::memory::{Block, Host, MemoryKind, Plain};
 use crate::multicast::{self, Multicast, Objects};
 use crate::presence;
+use crate::rdma;
 use crate::sharing::Sharing;
 
 /// How GPUs are opened.
@@ -294,6 +295,15 @@ impl Machine for Cuda {
         let host = Host::new(self.device(place)?, memory)?;
         let address = host.address;
         Ok((Block::Host(host), address))
+    }
+
+    fn rdma(&self, place: u32) -> Result<(), String> {
+        let device = self.device(place)?;
+        rdma::check(device)
+    }
+
+    fn allocate_for_nics(&self, place: u32, bytes: u64) -> Result<NicMemory<Block>, String> {
+        rdma::allocate(self.device(place)?, bytes)
     }
 
     fn identity(&self, place: u32) -> Result<String, String> {

@@ -7,9 +7,11 @@
 use std::sync::Arc;
 
 use plan::Protocol;
-use shared_memory::fifo::relay::{Inflow, Outflow};
+use shared_memory::fifo::device::{DeviceFifo, DeviceOutflow};
+use shared_memory::fifo::in_place::InPlaceOutflow;
+use shared_memory::fifo::relay::{Outflow, SlotsIn, SlotsOut};
 use shared_memory::fifo::{LowLatency, LowLatency128, Simple};
-use shared_memory::{Alarms, Bell, Segment};
+use shared_memory::{Alarms, Bell, Handle, Item, Mapping, Segment};
 
 use crate::connections::{BASE_BELL, CARRIER_BELL};
 use crate::error::Error;
@@ -39,10 +41,39 @@ pub struct HandedOver {
     pub fifo: String,
 }
 
+/// What the text of a device's FIFO begins with.
+const OF_DEVICE: &str = "device";
+
+/// The bells of a device's FIFO that is handed over: the sender's, which no kernel hears, and the carrier's.
+const DEVICE_BELLS: [Item; 2] = [Item::Bell; 2];
+
+impl HandedOver {
+    /// A FIFO that kernels fill, in memory that other processes open; and the bell that is rung when something may have been
+    /// posted. `in_place` says that a NIC is to read its slots itself.
+    ///
+    /// # Errors
+    /// There is no memory for bells, or no other process can open the FIFO's.
+    pub fn of_device(
+        mapping: &Mapping,
+        fifo: &DeviceFifo,
+        in_place: bool,
+    ) -> Result<(Self, Bell), shared_memory::Error> {
+        let bells = Segment::shared("bells of a device's FIFO", &DEVICE_BELLS)?;
+        let handle = mapping.handle()?.map(|handle| handle.to_string());
+        let handle = handle.unwrap_or_default();
+        let how = if in_place { "in-place" } else { "copied" };
+        let handed = Self {
+            base: offered::text(&bells, &DEVICE_BELLS)?,
+            fifo: format!("{OF_DEVICE} {how} {handle} {fifo}"),
+        };
+        Ok((handed, bells.bell(CARRIER_BELL)?))
+    }
+}
+
 /// What a rank took over from another one of the host.
 pub struct TakenOver {
     /// What is to be carried.
-    pub slots: Box<dyn Outflow>,
+    pub slots: SlotsOut,
     /// The sender's bell, to be rung when slots were given back.
     pub sender: Bell,
     /// The bell that the sender rings when it posted something; whoever carries announces its sleep on it.
@@ -58,9 +89,21 @@ impl TakenOver {
         handed: &HandedOver,
         protocol: Protocol,
     ) -> Result<Option<Self>, shared_memory::Error> {
-        let (Some((base, bells)), Some((fifo, items))) =
-            (offered::parse(&handed.base), offered::parse(&handed.fifo))
-        else {
+        let Some((base, bells)) = offered::parse(&handed.base) else {
+            return Ok(None);
+        };
+        if let Some(text) = handed.fifo.strip_prefix(OF_DEVICE) {
+            let Some(slots) = of_device(text, protocol)? else {
+                return Ok(None);
+            };
+            let bells = Segment::open(&base, &bells)?;
+            return Ok(Some(Self {
+                slots,
+                sender: bells.bell(BASE_BELL)?,
+                carrier: bells.bell(CARRIER_BELL)?,
+            }));
+        }
+        let Some((fifo, items)) = offered::parse(&handed.fifo) else {
             return Ok(None);
         };
         let base = Segment::open(&base, &bells)?;
@@ -71,11 +114,37 @@ impl TakenOver {
             Protocol::Ll128 => Box::new(fifo.receiver::<LowLatency128>(0)?),
         };
         Ok(Some(Self {
-            slots,
+            slots: SlotsOut::Copied(slots),
             sender: base.bell(BASE_BELL)?,
             carrier: fifo.bell(CARRIER_BELL)?,
         }))
     }
+}
+
+/// The end of a device's FIFO that was handed over, by its text.
+fn of_device(text: &str, protocol: Protocol) -> Result<Option<SlotsOut>, shared_memory::Error> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let [how, handle, fifo] = words[..] else {
+        return Ok(None);
+    };
+    let (handle, fifo): (Handle, DeviceFifo) = (handle.parse()?, fifo.parse()?);
+    let expected = match protocol {
+        Protocol::Simple => shared_memory::Protocol::Simple,
+        Protocol::Ll => shared_memory::Protocol::LowLatency,
+        Protocol::Ll128 => shared_memory::Protocol::LowLatency128,
+    };
+    if fifo.protocol != expected {
+        return Ok(None);
+    }
+    let mapping = Arc::new(Mapping::open(&handle)?);
+    Ok(match how {
+        "in-place" => Some(SlotsOut::InPlace(InPlaceOutflow::within(&mapping, fifo)?)),
+        "copied" => {
+            let slots = DeviceOutflow::new(&mapping, fifo)?;
+            Some(SlotsOut::Copied(Box::new(slots)))
+        }
+        _ => None,
+    })
 }
 
 /// Carrying in the place of a network's threads, for an engine that waits anyway: it need not wake them then, nor they it.
@@ -112,11 +181,22 @@ pub trait Network: Send {
     /// The other rank of this host that shall carry what is sent by a route, if the plan names one.
     fn carrier(&self, route: &Route) -> Option<u32>;
 
+    /// Whether its NICs can read and write memory of devices (GPUDirect RDMA), so that slots may be given to it in place.
+    fn reaches_devices(&self) -> bool {
+        false
+    }
+
+    /// Where the plan lets NICs do so on a route: read the sender's memory, write the receiver's. Both ends answer alike.
+    fn device_ends(&self, route: &Route) -> (bool, bool) {
+        let _ = route;
+        (true, true)
+    }
+
     /// From now on carries what is posted to a FIFO.
     ///
     /// # Errors
-    /// The other host cannot be reached.
-    fn send(&mut self, route: &Route, slots: Box<dyn Outflow>) -> Result<(), Error>;
+    /// The other host cannot be reached, or slots are in place and no NIC reaches them.
+    fn send(&mut self, route: &Route, slots: SlotsOut) -> Result<(), Error>;
 
     /// Lets another rank of this host carry what is posted to a FIFO. Gives what wakes it; nothing if it will not, because
     /// it is done with its own work.
@@ -133,6 +213,6 @@ pub trait Network: Send {
     /// From now on posts to a FIFO what comes by a route.
     ///
     /// # Errors
-    /// There is nothing to receive with.
-    fn receive(&mut self, route: &Route, slots: Box<dyn Inflow>) -> Result<(), Error>;
+    /// There is nothing to receive with, or slots are in place and no NIC reaches them.
+    fn receive(&mut self, route: &Route, slots: SlotsIn) -> Result<(), Error>;
 }

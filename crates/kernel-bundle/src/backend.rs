@@ -10,6 +10,7 @@ use executor::connections::SlotBytes;
 use executor::{Error, Request, Waiting, Way};
 use plan::program::{BoundProgram, Schedule, Transfer};
 use plan::{Protocol, Reduction};
+use shared_memory::Bell;
 
 use crate::choose::{self, Means};
 use crate::connect::{Connected, Connector, peers, shows_buffers};
@@ -281,6 +282,7 @@ impl<M: Machine> Kernels<M> {
                 if carried && !surroundings.supervisor.carry() {
                     surroundings.connections.ring_carriers();
                 }
+                self.connected.carriers.iter().for_each(Bell::ring);
                 if looks > surroundings.spins {
                     std::thread::yield_now();
                 }
@@ -355,6 +357,10 @@ impl<M: Machine> Backend for Kernels<M> {
                 peer,
                 transport,
                 fallen_back: peers.why_not_p2p(peer),
+                rdma: match peers.rdma(self.rank) && peers.rdma(peer) {
+                    true => Ok(()),
+                    false => Err(peers.no_rdma.clone()),
+                },
             }));
         Ok(())
     }

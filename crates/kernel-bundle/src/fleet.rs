@@ -1,5 +1,6 @@
 //! What the ranks of this process share: the machine, its memory, and the gang in which they are launched.
 
+use std::any::Any;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -32,6 +33,12 @@ pub struct Options {
     pub p2p: bool,
     /// Whether connections may lie in memory of the host where they may not (`NCCL_SHM_DISABLE` says no).
     pub shm: bool,
+    /// Whether NICs may read and write memory of devices (GPUDirect RDMA).
+    pub rdma: bool,
+    /// Whether they may read it where that is so, to send (`NCCL_NET_GDR_READ=0` says no).
+    pub rdma_read: bool,
+    /// Whether what they write is flushed whatever the device is (`NCCL_NET_FORCE_FLUSH`).
+    pub force_flush: bool,
 }
 
 /// When a lane of a launch began and ended.
@@ -62,6 +69,9 @@ pub struct Reached {
     pub transport: Transport,
     /// Why not by P2P, if both are on one host.
     pub fallen_back: Option<String>,
+    /// Whether NICs reach the memory of both their devices, and if they do so only on other ranks, why not here. Of ranks that are
+    /// reached by NET.
+    pub rdma: Result<(), Option<String>>,
 }
 
 /// Most spans that are kept.
@@ -83,12 +93,15 @@ impl Options {
             trace: false,
             p2p: true,
             shm: true,
+            rdma: true,
+            rdma_read: true,
+            force_flush: false,
         }
     }
 }
 
 /// Memory, and the memory of the host that it stands for, if it does; in the order in which they are dropped.
-type Kept<M> = (<M as Machine>::Block, Option<Arc<Mapping>>);
+type Kept = (Box<dyn Any + Send + Sync>, Option<Arc<Mapping>>);
 
 /// What the ranks of this process share.
 pub struct Fleet<M: Machine> {
@@ -100,9 +113,7 @@ pub struct Fleet<M: Machine> {
     devices: Vec<u32>,
     /// Memory of connections: peers may use it as long as any rank is there. Where a device was told of memory of the host,
     /// it forgets that before the memory goes.
-    blocks: Mutex<Vec<Kept<M>>>,
-    /// Memory that all ranks reach at once, this process's part in it.
-    multicasts: Mutex<Vec<M::Multicast>>,
+    blocks: Mutex<Vec<Kept>>,
     repeat: AtomicU32,
     graph: AtomicU32,
     without_graph: Mutex<Option<String>>,
@@ -121,7 +132,6 @@ impl<M: Machine> Fleet<M> {
             gang: Gang::new(ranks),
             devices,
             blocks: Mutex::default(),
-            multicasts: Mutex::default(),
             repeat: AtomicU32::new(1),
             graph: AtomicU32::new(0),
             without_graph: Mutex::default(),
@@ -228,18 +238,9 @@ impl<M: Machine> Fleet<M> {
         all.extend(spans.take(room));
     }
 
-    /// Keeps parts of multicasts until the last rank is gone.
-    pub(crate) fn keep_multicast(&self, part: M::Multicast) {
-        let mut parts = self
-            .multicasts
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        parts.push(part);
-    }
-
     /// Keeps memory until the last rank is gone, after that the memory of the host that it stands for.
-    pub(crate) fn keep(&self, block: M::Block, of: Option<Arc<Mapping>>) {
+    pub(crate) fn keep(&self, block: impl Any + Send + Sync, of: Option<Arc<Mapping>>) {
         let mut blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
-        blocks.push((block, of));
+        blocks.push((Box::new(block), of));
     }
 }

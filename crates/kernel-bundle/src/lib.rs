@@ -23,4 +23,4 @@ pub mod source;
 pub use backend::Kernels;
 pub use entry::Kernel;
 pub use fleet::{Fleet, Options, Reached, Span};
-pub use machine::{Everywhere, Lent, Machine, Running, Team, Times};
+pub use machine::{Everywhere, Lent, Machine, NicMemory, Running, Team, Times};

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use executor::Memory;
 use shared_memory::Mapping;
+use shared_memory::fifo::in_place::Owner;
 
 use crate::entry::Kernel;
 use crate::layout::Part;
@@ -14,9 +15,9 @@ use crate::layout::Part;
 /// Errors are sentences that say what is wrong and what to do.
 pub trait Machine: Send + Sync + 'static {
     /// Memory of the machine, given back when it is dropped.
-    type Block: Send + Sync;
+    type Block: Send + Sync + 'static;
     /// A device's part in memory of several devices that one address stands for, given back when it is dropped.
-    type Multicast: Send + Sync;
+    type Multicast: Send + Sync + 'static;
     /// Kernels that were started.
     type Running: Running;
 
@@ -72,6 +73,18 @@ pub trait Machine: Send + Sync + 'static {
         device: u32,
         memory: &Arc<Mapping>,
     ) -> Result<(Self::Block, u64), String>;
+
+    /// Whether NICs can read and write memory of a device (GPUDirect RDMA).
+    ///
+    /// # Errors
+    /// They cannot, and why.
+    fn rdma(&self, device: u32) -> Result<(), String>;
+
+    /// As [`Self::allocate`], of a kind that NICs read and write.
+    ///
+    /// # Errors
+    /// There is not enough, or no such kind.
+    fn allocate_for_nics(&self, device: u32, bytes: u64) -> Result<NicMemory<Self::Block>, String>;
 
     /// What tells a device from all others of this host, in one word.
     ///
@@ -167,6 +180,17 @@ pub trait Machine: Send + Sync + 'static {
     /// # Errors
     /// A device cannot run so many blocks at once, or does not answer.
     fn start(&self, starts: &[Start<'_>], times: Times) -> Result<Self::Running, String>;
+}
+
+/// Memory of a device that NICs read and write.
+#[derive(Debug)]
+pub struct NicMemory<B> {
+    /// It is given back when this is dropped.
+    pub block: B,
+    /// Its address.
+    pub address: u64,
+    /// How NICs find it.
+    pub owner: Owner,
 }
 
 /// How often kernels run in a row.

@@ -5,6 +5,8 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use kernel_bundle::NicMemory;
+use shared_memory::fifo::in_place::{DmaBuf, Owner};
 use shared_memory::{Handle, Mapping};
 
 use crate::native::{topo_multicast_free, topo_multicast_new};
@@ -101,6 +103,26 @@ impl Drop for Multicast {
 /// Where a mapping begins, as kernels see it.
 pub fn address(mapping: &Mapping) -> u64 {
     mapping.base().as_ptr().expose_provenance() as u64
+}
+
+/// Memory that NICs find by a file.
+pub fn for_nics(bytes: u64) -> Result<NicMemory<Block>, String> {
+    let size = usize::try_from(bytes).map_err(|_| format!("{bytes} bytes are too many"))?;
+    let mapping = Mapping::shared("emulated device", size.max(1));
+    let mapping = Arc::new(mapping.map_err(|error| error.to_string())?);
+    let file = mapping.file().map(|file| file.try_clone_to_owned());
+    let file = file.transpose().map_err(|error| error.to_string())?;
+    Ok(NicMemory {
+        address: address(&mapping),
+        owner: Owner::Device {
+            dma_buf: file.map(|file| DmaBuf {
+                file: Arc::new(file),
+                offset: 0,
+            }),
+            flush: true,
+        },
+        block: Block::Mapped(mapping),
+    })
 }
 
 /// What this process and others know of each other's memory.

@@ -22,7 +22,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use executor::{Communicator, Error, Memory, Settings};
 use kernel_bundle::machine::{Start, places};
-use kernel_bundle::{Everywhere, Fleet, Kernel, Kernels, Lent, Machine, Options, Team, Times};
+use kernel_bundle::{
+    Everywhere, Fleet, Kernel, Kernels, Lent, Machine, NicMemory, Options, Team, Times,
+};
 use shared_memory::Mapping;
 
 use block::{Block, Multicast, Shared};
@@ -227,6 +229,14 @@ impl Machine for Emulator {
 
     fn register_host(&self, _device: u32, memory: &Arc<Mapping>) -> Result<(Block, u64), String> {
         Ok((Block::Mapped(Arc::clone(memory)), block::address(memory)))
+    }
+
+    fn rdma(&self, _device: u32) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn allocate_for_nics(&self, _device: u32, bytes: u64) -> Result<NicMemory<Block>, String> {
+        block::for_nics(bytes)
     }
 
     fn identity(&self, device: u32) -> Result<String, String> {

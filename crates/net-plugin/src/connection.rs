@@ -1,17 +1,19 @@
 //! Connections: a rank listens and another connects, both call again until it is there, then messages go one way.
 //!
 //! A connection has its own registered memory. A slot of it is the caller's while it is filled or read, and the NIC's
-//! while its request is under way; nobody reaches it then. Requests end in the order in which they began.
+//! while its request is under way; nobody reaches it then. Or memory is given to it, of a GPU perhaps, from which is sent or
+//! into which is received where it lies. Requests end in the order in which they began.
 
 use std::collections::VecDeque;
 use std::ffi::c_void;
+use std::os::fd::AsRawFd;
 use std::ptr::null_mut;
 use std::sync::Arc;
 
-use crate::abi::{HANDLE_BYTES, MOST_REQUESTS};
+use crate::abi::{HANDLE_BYTES, MOST_REQUESTS, POINTER_CUDA, POINTER_HOST};
 use crate::error::Error;
 use crate::functions::Pointer;
-use crate::memory::Memory;
+use crate::memory::{Given, Memory, Owner};
 use crate::plugin::{Inner, Seat};
 
 /// By what a listening rank is found. Only the plug-in knows what is in it.
@@ -32,7 +34,7 @@ impl Handle {
 }
 
 /// How much a connection sends or receives at once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct Shape {
     /// Messages that may be under way.
     pub messages: usize,
@@ -40,6 +42,8 @@ pub struct Shape {
     pub bytes: usize,
     /// The tag of all messages, the same on both sides.
     pub tag: i32,
+    /// Memory that messages are sent from or received into; the connection's own if none is given.
+    pub memory: Option<Given>,
 }
 
 /// Whoever waits for a connection.
@@ -154,6 +158,19 @@ enum Way {
     Out,
 }
 
+/// The memory of an end.
+enum Region {
+    None,
+    Own(Memory),
+    Given(Given),
+}
+
+/// What is under way.
+struct Request {
+    pointer: Pointer,
+    place: *mut u8,
+}
+
 /// One end of a connection, with its memory and what is under way.
 struct End {
     inner: Arc<Inner>,
@@ -161,11 +178,12 @@ struct End {
     object: Pointer,
     way: Way,
     registration: Pointer,
-    memory: Option<Memory>,
+    region: Region,
     messages: usize,
+    most_bytes: usize,
     tag: i32,
-    /// Of slots in order, the oldest first.
-    requests: VecDeque<Pointer>,
+    /// The oldest first.
+    requests: VecDeque<Request>,
     /// Requests begun so far.
     begun: usize,
 }
@@ -182,16 +200,15 @@ impl End {
         shape: Shape,
         way: Way,
     ) -> Result<Self, Error> {
-        let memory = Memory::new(shape.messages, shape.bytes);
-        let (start, bytes) = (memory.start(), memory.bytes());
         let mut end = Self {
             inner: Arc::clone(inner),
             _seat: seat,
             object,
             way,
             registration: null_mut(),
-            memory: None,
+            region: Region::None,
             messages: shape.messages.clamp(1, MOST_REQUESTS),
+            most_bytes: shape.bytes,
             tag: shape.tag,
             requests: VecDeque::new(),
             begun: 0,
@@ -204,47 +221,102 @@ impl End {
             );
             return Err(inner.functions.place.absurd("getProperties", what));
         }
-        // SAFETY: the memory is this end's, which gives it back after the registration.
-        end.registration = unsafe { inner.functions.register(object, start, bytes) }?;
-        end.memory = Some(memory);
+        match shape.memory {
+            Some(given) => {
+                end.registration = end.register(device, &given)?;
+                end.region = Region::Given(given);
+            }
+            None => {
+                let memory = Memory::new(shape.messages, shape.bytes);
+                let (start, bytes) = (memory.start(), memory.bytes());
+                // SAFETY: the memory is this end's, which gives it back after the registration.
+                end.registration =
+                    unsafe { (inner.functions).register(object, start, bytes, POINTER_HOST) }?;
+                end.region = Region::Own(memory);
+            }
+        }
         Ok(end)
     }
 
+    /// Registers memory that is somebody else's.
+    fn register(&self, device: u32, given: &Given) -> Result<Pointer, Error> {
+        let (functions, object) = (&self.inner.functions, self.object);
+        let (start, bytes) = (given.at(0), given.bytes);
+        let device = &self.inner.devices[device as usize];
+        // SAFETY: what keeps the memory is kept until the registration is given back.
+        unsafe {
+            match &given.owner {
+                Owner::Host => functions.register(object, start, bytes, POINTER_HOST),
+                Owner::Device(Some((file, offset))) if device.takes_dma_buf() => {
+                    let file = (file.as_raw_fd(), *offset);
+                    functions.register_dma_buf(object, start, bytes, file)
+                }
+                Owner::Device(_) => functions.register(object, start, bytes, POINTER_CUDA),
+            }
+        }
+    }
+
+    /// Whether one more request may be under way, if so many places are taken otherwise.
+    fn has_room(&self, taken: usize) -> bool {
+        self.requests.len() + taken < self.messages
+    }
+
+    /// The own memory's place for the next request.
+    fn own_place(&self) -> Option<*mut u8> {
+        match &self.region {
+            Region::Own(memory) => Some(memory.slot(self.begun)),
+            Region::None | Region::Given(_) => None,
+        }
+    }
+
+    /// A place in memory that was given, if so many bytes are there.
+    fn given_place(&self, offset: usize, bytes: usize) -> Option<*mut u8> {
+        let Region::Given(given) = &self.region else {
+            return None;
+        };
+        let end = offset.checked_add(bytes)?;
+        (end <= given.bytes && bytes <= self.most_bytes).then(|| given.at(offset))
+    }
+
     /// Notes a request that the plug-in began; no, if it gave none.
-    fn begin(&mut self, request: *mut c_void) -> bool {
-        let began = !request.is_null();
+    fn begin(&mut self, pointer: *mut c_void, place: *mut u8) -> bool {
+        let began = !pointer.is_null();
         if began {
-            self.requests.push_back(request);
+            self.requests.push_back(Request { pointer, place });
             self.begun += 1;
         }
         began
     }
 
-    /// The slot of the request after so many, and its length.
-    fn slot(&self, number: usize) -> (*mut u8, usize) {
-        match &self.memory {
-            Some(memory) => (memory.slot(number), memory.slot_bytes()),
-            None => (null_mut(), 0),
-        }
+    fn send(&mut self, place: *mut u8, bytes: usize) -> Result<bool, Error> {
+        // SAFETY: the place is registered, and nobody is given it until the request is done.
+        let request = unsafe {
+            (self.inner.functions).send(self.object, place, bytes, self.tag, self.registration)
+        }?;
+        Ok(self.begin(request, place))
     }
 
-    /// The number of the oldest request.
-    fn oldest(&self) -> usize {
-        self.begun - self.requests.len()
+    fn receive(&mut self, place: *mut u8, bytes: usize) -> Result<bool, Error> {
+        // SAFETY: the place is registered, and nobody is given it until the request is done.
+        let request = unsafe {
+            (self.inner.functions).receive(self.object, place, bytes, self.tag, self.registration)
+        }?;
+        Ok(self.begin(request, place))
     }
 
-    /// Looks whether the oldest request is done.
-    fn test(&mut self) -> Result<Option<i32>, Error> {
+    /// Looks whether the oldest request is done; its place then, and how many bytes it says.
+    fn test(&mut self) -> Result<Option<(*mut u8, i32)>, Error> {
         let Some(request) = self.requests.front() else {
             return Ok(None);
         };
+        let place = request.place;
         // SAFETY: what is in the queue is under way.
-        let done = unsafe { self.inner.functions.test(*request) };
+        let done = unsafe { self.inner.functions.test(request.pointer) };
         if !matches!(done, Ok(None)) {
             // One that failed is gone too.
             self.requests.pop_front();
         }
-        done
+        Ok(done?.map(|bytes| (place, bytes)))
     }
 }
 
@@ -253,9 +325,11 @@ impl Drop for End {
         let functions = &self.inner.functions;
         // SAFETY: this is the only user of the object, and of its registration.
         let ended = unsafe {
-            let back = match &self.memory {
-                Some(_) => functions.deregister(self.object, self.registration),
-                None => Ok(()),
+            let back = match &self.region {
+                Region::Own(_) | Region::Given(_) => {
+                    functions.deregister(self.object, self.registration)
+                }
+                Region::None => Ok(()),
             };
             let closed = match self.way {
                 Way::In => functions.close_receive(self.object),
@@ -264,11 +338,12 @@ impl Drop for End {
             back.and(closed)
         };
         // What did not end well while something was under way may still be written to.
-        if ended.is_err()
-            && !self.requests.is_empty()
-            && let Some(memory) = self.memory.take()
-        {
-            memory.leak();
+        if ended.is_err() && !self.requests.is_empty() {
+            match std::mem::replace(&mut self.region, Region::None) {
+                Region::Own(memory) => memory.leak(),
+                Region::Given(given) => std::mem::forget(given),
+                Region::None => {}
+            }
         }
     }
 }
@@ -279,14 +354,14 @@ pub struct Sending {
 }
 
 impl Sending {
-    /// The memory of the next message, if not as many are under way as may be.
+    /// The memory of the next message, if not as many are under way as may be; none where memory was given.
     pub fn room(&mut self) -> Option<&mut [u8]> {
-        if self.end.requests.len() >= self.end.messages {
+        if !self.end.has_room(0) {
             return None;
         }
-        let (slot, bytes) = self.end.slot(self.end.begun);
+        let (place, bytes) = (self.end.own_place()?, self.end.most_bytes);
         // SAFETY: no request is under way that has this slot, and all of it was zeroed when it was made.
-        Some(unsafe { std::slice::from_raw_parts_mut(slot, bytes) })
+        Some(unsafe { std::slice::from_raw_parts_mut(place, bytes) })
     }
 
     /// Sends the first `bytes` bytes of [`Self::room`]; no, if the plug-in wants to be asked again later.
@@ -297,16 +372,23 @@ impl Sending {
     /// # Errors
     /// The plug-in fails.
     pub fn send(&mut self, bytes: usize) -> Result<bool, Error> {
-        let end = &mut self.end;
-        let (slot, most) = end.slot(end.begun);
-        assert!(end.requests.len() < end.messages && bytes <= most);
-        // SAFETY: the slot is registered, and nobody is given it until the request is done.
-        let request = unsafe {
-            end.inner
-                .functions
-                .send(end.object, slot, bytes, end.tag, end.registration)
-        }?;
-        Ok(end.begin(request))
+        assert!(self.end.has_room(0) && bytes <= self.end.most_bytes);
+        let place = self.end.own_place().expect("the connection has memory");
+        self.end.send(place, bytes)
+    }
+
+    /// Sends bytes of memory that was given; no, if the plug-in wants to be asked again later, or as many messages are under way
+    /// as may be. Nobody may write them until the message is sent.
+    ///
+    /// # Panics
+    /// They are not there, or are more than the connection's shape says.
+    ///
+    /// # Errors
+    /// The plug-in fails.
+    pub fn send_at(&mut self, offset: usize, bytes: usize) -> Result<bool, Error> {
+        let place = self.end.given_place(offset, bytes);
+        let place = place.expect("the bytes are within the memory that was given");
+        Ok(self.end.has_room(0) && self.end.send(place, bytes)?)
     }
 
     /// Looks whether the oldest message is sent.
@@ -332,8 +414,8 @@ enum Flushing {
 /// The end that receives.
 pub struct Receiving {
     end: End,
-    /// Length of the oldest message, which is here and not given back.
-    arrived: Option<usize>,
+    /// Place and length of the oldest message, which is here and not given back.
+    arrived: Option<(*mut u8, usize)>,
     flushing: Flushing,
 }
 
@@ -343,7 +425,7 @@ unsafe impl Send for Receiving {}
 impl Receiving {
     /// Whether one more receive can be posted.
     pub fn has_room(&self) -> bool {
-        self.posted() + usize::from(self.arrived.is_some()) < self.end.messages
+        self.end.has_room(usize::from(self.arrived.is_some()))
     }
 
     /// Receives that are posted and under way.
@@ -354,47 +436,62 @@ impl Receiving {
     /// Posts a receive; no, if the plug-in wants to be asked again later.
     ///
     /// # Panics
-    /// There is no room for one.
+    /// There is no room for one, or memory was given.
     ///
     /// # Errors
     /// The plug-in fails.
     pub fn post(&mut self) -> Result<bool, Error> {
         assert!(self.has_room());
-        let end = &mut self.end;
-        let (slot, bytes) = end.slot(end.begun);
-        // SAFETY: the slot is registered, and nobody is given it until the request is done.
-        let request = unsafe {
-            end.inner
-                .functions
-                .receive(end.object, slot, bytes, end.tag, end.registration)
-        }?;
-        Ok(end.begin(request))
+        let place = self.end.own_place().expect("the connection has memory");
+        self.end.receive(place, self.end.most_bytes)
     }
 
-    /// The oldest message, if it is here. The same is given until it is given back.
+    /// Posts a receive into memory that was given, for as many bytes as a message has at most; no, if the plug-in wants to be
+    /// asked again later. Nobody may read or write there until the message has arrived.
+    ///
+    /// # Panics
+    /// There is no room for one, or not so much memory.
+    ///
+    /// # Errors
+    /// The plug-in fails.
+    pub fn post_at(&mut self, offset: usize) -> Result<bool, Error> {
+        assert!(self.has_room());
+        let place = self.end.given_place(offset, self.end.most_bytes);
+        let place = place.expect("the bytes are within the memory that was given");
+        self.end.receive(place, self.end.most_bytes)
+    }
+
+    /// Length of the oldest message, if it is here; bytes. The same is given until it is given back.
     ///
     /// # Errors
     /// The plug-in fails, or says that more came than there was room for.
-    pub fn arrived(&mut self) -> Result<Option<&[u8]>, Error> {
+    pub fn arrived_bytes(&mut self) -> Result<Option<usize>, Error> {
         if self.arrived.is_none() {
-            let Some(bytes) = self.end.test()? else {
+            let Some((place, bytes)) = self.end.test()? else {
                 return Ok(None);
             };
-            let most = self.end.slot(0).1;
+            let most = self.end.most_bytes;
             let length = usize::try_from(bytes).ok().filter(|it| *it <= most);
-            self.arrived = Some(length.ok_or_else(|| {
+            let length = length.ok_or_else(|| {
                 let what = format!("a message of {bytes} bytes; expected {most} at most");
                 self.end.inner.functions.place.absurd("test", what)
-            })?);
+            })?;
+            self.arrived = Some((place, length));
         }
-        Ok(self.message())
+        Ok(self.arrived.map(|(_, bytes)| bytes))
     }
 
-    fn message(&self) -> Option<&[u8]> {
-        let bytes = self.arrived?;
-        let (slot, _) = self.end.slot(self.end.oldest() - 1);
+    /// The oldest message, if it is here and in the connection's own memory. The same is given until it is given back.
+    ///
+    /// # Errors
+    /// As [`Self::arrived_bytes`].
+    pub fn arrived(&mut self) -> Result<Option<&[u8]>, Error> {
+        self.arrived_bytes()?;
+        let (Some((place, bytes)), Region::Own(_)) = (self.arrived, &self.end.region) else {
+            return Ok(None);
+        };
         // SAFETY: its request is done and its slot not given back, so the NIC does not write to it.
-        Some(unsafe { std::slice::from_raw_parts(slot, bytes) })
+        Ok(Some(unsafe { std::slice::from_raw_parts(place, bytes) }))
     }
 
     /// Makes sure that the message that is here is seen by all, as GPUs' memory needs; to be called until it says yes.
@@ -405,13 +502,12 @@ impl Receiving {
     /// # Errors
     /// The plug-in fails, or cannot flush.
     pub fn flush(&mut self) -> Result<bool, Error> {
-        let bytes = self.arrived.expect("a message is here");
-        let (slot, _) = self.end.slot(self.end.oldest() - 1);
+        let (place, bytes) = self.arrived.expect("a message is here");
         let functions = &self.end.inner.functions;
         if matches!(self.flushing, Flushing::No) {
             // SAFETY: the message is this connection's, in its registered memory.
             let request =
-                unsafe { functions.flush(self.end.object, slot, bytes, self.end.registration) }?;
+                unsafe { functions.flush(self.end.object, place, bytes, self.end.registration) }?;
             self.flushing = if request.is_null() {
                 Flushing::Done
             } else {

@@ -41,6 +41,16 @@ impl Device {
         self.pointers & POINTER_HOST as u32 != 0
     }
 
+    /// Whether it reads and writes memory of GPUs (GPUDirect RDMA).
+    pub const fn takes_device_memory(&self) -> bool {
+        self.pointers & (POINTER_CUDA | POINTER_DMABUF) as u32 != 0
+    }
+
+    /// Whether it takes memory of GPUs as DMA-BUF.
+    pub(crate) const fn takes_dma_buf(&self) -> bool {
+        self.pointers & POINTER_DMABUF as u32 != 0
+    }
+
     /// The kinds of memory that it takes, in words.
     pub fn memory(&self) -> String {
         let kinds = [

@@ -1,16 +1,48 @@
-//! Memory that a NIC reads and writes: some slots of the same length, each at the beginning of a page.
+//! Memory that a NIC reads and writes: a connection's own, which is some slots of the same length, each at the beginning of
+//! a page; or somebody else's, of the host or of a GPU.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::any::Any;
+use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 /// What slots begin at multiples of, bytes.
 const PAGE_BYTES: usize = 4096;
+
+/// Whose memory is given to a NIC.
+#[derive(Debug, Clone)]
+pub enum Owner {
+    /// The host's.
+    Host,
+    /// A GPU's; perhaps with the file by which its driver lets others find it (DMA-BUF), and where it begins in that, bytes.
+    Device(Option<(Arc<OwnedFd>, u64)>),
+}
+
+/// Memory that messages are sent from and received into where it lies. Nobody here reads or writes it.
+#[derive(Clone)]
+pub struct Given {
+    /// Its address.
+    pub address: u64,
+    /// How much it is, bytes.
+    pub bytes: usize,
+    /// Whose it is.
+    pub owner: Owner,
+    /// What keeps it.
+    pub kept: Arc<dyn Any + Send + Sync>,
+}
+
+impl Given {
+    /// The place so many bytes from its start.
+    pub(crate) fn at(&self, offset: usize) -> *mut u8 {
+        std::ptr::with_exposed_provenance_mut((self.address + offset as u64) as usize)
+    }
+}
 
 pub struct Memory {
     start: NonNull<u8>,
     layout: Layout,
     stride: usize,
-    slot_bytes: usize,
 }
 
 // SAFETY: the memory belongs to this value alone; who reads and writes it is decided by its owner.
@@ -34,7 +66,6 @@ impl Memory {
             start,
             layout,
             stride,
-            slot_bytes,
         }
     }
 
@@ -44,10 +75,6 @@ impl Memory {
 
     pub fn bytes(&self) -> usize {
         self.layout.size()
-    }
-
-    pub fn slot_bytes(&self) -> usize {
-        self.slot_bytes
     }
 
     pub fn slot(&self, number: usize) -> *mut u8 {

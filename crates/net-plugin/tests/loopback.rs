@@ -1,20 +1,25 @@
 //! A plug-in of each version, compiled here, that checks how it is called; and plug-ins that are broken.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
-use net_plugin::{Error, Plugin, Receiving, Sending, Shape, Wanted};
+use net_plugin::{Error, Given, Owner, Plugin, Receiving, Sending, Shape, Wanted};
 use tempfile::TempDir;
 use test_support::net_plugin as loopback;
 
 type Test = fn() -> Result<(), Failed>;
 
-const TESTS: [(&str, Test); 13] = [
+const TESTS: [(&str, Test); 15] = [
     ("messages_go_through_v8", || messages(8)),
     ("messages_go_through_v9", || messages(9)),
     ("messages_go_through_v10", || messages(10)),
     ("messages_go_through_v11", || messages(11)),
     ("messages_go_through_v12", || messages(12)),
+    ("memory_of_devices_goes_through_v8", || of_devices(8)),
+    ("memory_of_devices_goes_through_v12", || of_devices(12)),
     ("devices_are_described", devices_are_described),
     ("absurd_devices_are_refused", absurd_devices_are_refused),
     ("failures_name_the_function", failures_name_the_function),
@@ -61,6 +66,7 @@ const SHAPE: Shape = Shape {
     messages: 8,
     bytes: 10_000,
     tag: 5,
+    memory: None,
 };
 
 /// Both ends of a connection from the second device to the first.
@@ -71,10 +77,10 @@ fn connect(plugin: &Plugin, shape: Shape) -> Result<(Sending, Receiving), Error>
     let (mut sending, mut receiving) = (None, None);
     while sending.is_none() || receiving.is_none() {
         if sending.is_none() {
-            sending = connecting.go_on(shape)?;
+            sending = connecting.go_on(shape.clone())?;
         }
         if receiving.is_none() {
-            receiving = listening.accept(shape)?;
+            receiving = listening.accept(shape.clone())?;
         }
     }
     Ok((sending.expect("connected"), receiving.expect("connected")))
@@ -143,6 +149,86 @@ fn messages(version: u32) -> Result<(), Failed> {
     exchange(&mut other, &mut way, 10)?;
     check(refused > 0, || "nothing was ever refused".to_owned())?;
     Ok(())
+}
+
+/// Memory of a device that only its file leads to, which holds these bytes from some place on.
+fn device_memory(bytes: usize, offset: u64) -> Result<(File, Given), Failed> {
+    let file = tempfile::tempfile()?;
+    file.write_all_at(&vec![0xff; bytes], offset)?;
+    let given = Given {
+        // Nobody could read there.
+        address: 0x10_0000,
+        bytes,
+        owner: Owner::Device(Some((Arc::new(file.try_clone()?.into()), offset))),
+        kept: Arc::new(()),
+    };
+    Ok((file, given))
+}
+
+fn of_devices(version: u32) -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let plugin = load(&compile(&folder, version, "MEMORY=5;FLUSH=1")?)?;
+    check(plugin.devices()[0].takes_device_memory(), || {
+        format!("{:?}", plugin.devices())
+    })?;
+    const BYTES: usize = 1000;
+    let (from, memory) = device_memory(4 * BYTES, 12_800)?;
+    let shape = Shape {
+        messages: 4,
+        bytes: BYTES,
+        tag: 5,
+        memory: Some(memory),
+    };
+    let (to, memory) = device_memory(4 * BYTES, 256)?;
+    let (mut listening, handle) = plugin.listen(0)?;
+    let mut connecting = plugin.connect(1, &handle)?;
+    let (mut sending, mut receiving) = (None, None);
+    while sending.is_none() || receiving.is_none() {
+        sending = sending.or(connecting.go_on(shape.clone())?);
+        let memory = Some(memory.clone());
+        receiving = receiving.or(listening.accept(Shape {
+            memory,
+            ..shape.clone()
+        })?);
+    }
+    let (mut sending, mut receiving) = (sending.expect("is"), receiving.expect("is"));
+    check(sending.room().is_none(), || "room of its own".to_owned())?;
+    for number in 0..20 {
+        let (message, place) = (message(number), number * 7 % 4 * BYTES);
+        let message = &message[..message.len().min(BYTES)];
+        from.write_all_at(message, 12_800 + place as u64)?;
+        while !receiving.post_at(place)? {}
+        while !sending.send_at(place, message.len())? {}
+        let came = loop {
+            sending.is_sent()?;
+            if let Some(came) = receiving.arrived_bytes()? {
+                break came;
+            }
+        };
+        let mut got = vec![0; came];
+        to.read_exact_at(&mut got, 256 + place as u64)?;
+        check(came == 0 || got != message, || {
+            "what was not flushed was there".to_owned()
+        })?;
+        while !receiving.flush()? {}
+        to.read_exact_at(&mut got, 256 + place as u64)?;
+        check(got == message, || format!("message {number} came altered"))?;
+        check(receiving.arrived()?.is_none(), || {
+            "bytes of a GPU".to_owned()
+        })?;
+        receiving.give_back();
+        to.write_all_at(&[0xff; BYTES], 256 + place as u64)?;
+    }
+    while sending.under_way() > 0 {
+        sending.is_sent()?;
+    }
+    drop((sending, receiving));
+    // One that does not take such files does not take the memory.
+    let folder = tempfile::tempdir()?;
+    let plugin = load(&compile(&folder, version, "")?)?;
+    let refused = connect(&plugin, shape).err().map(|it| it.to_string());
+    let refused = refused.unwrap_or_default();
+    check(refused.contains("regMr"), || refused.clone())
 }
 
 fn devices_are_described() -> Result<(), Failed> {
@@ -324,7 +410,7 @@ fn limits_are_kept() -> Result<(), Failed> {
         bytes: 9000,
         ..SHAPE
     };
-    let kept = connect(&plugin, small)?;
+    let kept = connect(&plugin, small.clone())?;
     let more = plugin.listen(0).err().map(|it| it.to_string());
     let said = more.unwrap_or_default();
     check(

@@ -21,7 +21,7 @@ pub use fabric::choose::Loaded;
 pub use host::Host;
 pub use hosts::{Hosts, Options};
 pub use net_plugin::Wanted as WantedPlugin;
-pub use ports::{Leaving, Ports};
+pub use ports::{Arriving, Leaving, Ports};
 pub use reach::Reached;
 pub use regroup::Survivor;
 

@@ -12,6 +12,17 @@ pub struct Leaving {
     pub nic: u32,
     /// The rank whose proxy carries: the sender itself, or with PXN the one beside the NIC.
     pub proxy: u32,
+    /// Whether the NIC reads the memory of the sender's GPU (GPUDirect RDMA).
+    pub rdma: bool,
+}
+
+/// A NIC by which something comes to a host. The receiver drives it itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Arriving {
+    /// The number of the NIC on its host.
+    pub nic: u32,
+    /// Whether the NIC writes the memory of the receiver's GPU.
+    pub rdma: bool,
 }
 
 /// What a plan says of the NICs of connections. Ranks are those of the plan.
@@ -19,8 +30,8 @@ pub trait Ports: fmt::Debug + Send + Sync {
     /// By which NIC a connection leaves the sender's host; nothing if the plan names none.
     fn leaves(&self, from: u32, to: u32, channel: u16) -> Option<Leaving>;
 
-    /// The number of the NIC by which it comes to the receiver's host, which the receiver drives itself.
-    fn arrives(&self, from: u32, to: u32, channel: u16) -> Option<u32>;
+    /// By which it comes to the receiver's host.
+    fn arrives(&self, from: u32, to: u32, channel: u16) -> Option<Arriving>;
 }
 
 /// The ports of a communicator, whose ranks may be others than the plan's: some were lost, or it was split.
@@ -48,12 +59,23 @@ impl Planned {
         number(named, route, nics)
     }
 
+    fn arriving(&self, route: &Route) -> Option<Arriving> {
+        let (ports, from, to) = self.ends(route)?;
+        ports.arrives(from, to, route.channel)
+    }
+
     /// The receiver's NIC.
     pub fn far(&self, route: &Route, nics: usize) -> usize {
-        let named = self
-            .ends(route)
-            .and_then(|(ports, from, to)| ports.arrives(from, to, route.channel));
+        let named = self.arriving(route).map(|it| it.nic);
         number(named, route, nics)
+    }
+
+    /// Whether NICs read the sender's GPU and write the receiver's, as far as the plan says.
+    pub fn device_ends(&self, route: &Route) -> (bool, bool) {
+        (
+            self.leaving(route).is_none_or(|it| it.rdma),
+            self.arriving(route).is_none_or(|it| it.rdma),
+        )
     }
 
     /// The rank of the communicator that carries what is sent by a route, if the plan names another one than the sender
@@ -93,11 +115,15 @@ mod tests {
             Some(Leaving {
                 nic: to % 4,
                 proxy: host + to % 4,
+                rdma: to.is_multiple_of(4),
             })
         }
 
-        fn arrives(&self, _: u32, to: u32, _: u16) -> Option<u32> {
-            Some(to % 4)
+        fn arrives(&self, _: u32, to: u32, _: u16) -> Option<Arriving> {
+            Some(Arriving {
+                nic: to % 4,
+                rdma: to % 4 == 1,
+            })
         }
     }
 
@@ -121,6 +147,8 @@ mod tests {
         assert_eq!(all.carrier(&route(2, 6, 0)), None);
         assert_eq!(all.near(&route(0, 6, 0), 4), 2);
         assert_eq!(all.near(&route(0, 7, 0), 2), 1);
+        assert_eq!(all.device_ends(&route(0, 4, 0)), (true, false));
+        assert_eq!(all.device_ends(&route(0, 5, 0)), (false, true));
         // Ranks 1 and 2 are lost: 6 is now 4, and its rail has no proxy on the first host.
         let left = all.of([0, 3, 4, 5, 6, 7].into_iter());
         assert_eq!(left.carrier(&route(0, 4, 0)), None);
@@ -138,5 +166,6 @@ mod tests {
         assert_eq!(none.near(&route(0, 1, 5), 4), 1);
         assert_eq!(none.far(&route(0, 1, 6), 4), 2);
         assert_eq!(none.carrier(&route(0, 1, 0)), None);
+        assert_eq!(none.device_ends(&route(0, 1, 0)), (true, true));
     }
 }

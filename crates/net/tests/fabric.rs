@@ -17,7 +17,7 @@ use executor::bootstrap::Bootstrap;
 use executor::{Communicator, Error, Reduction, Settings};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
-use net::{Host, Hosts, Leaving, Options, Ports, WantedPlugin};
+use net::{Arriving, Host, Hosts, Leaving, Options, Ports, WantedPlugin};
 use support::{Counting, Neighbours, sweep};
 use test_support::net_plugin as loopback;
 
@@ -89,11 +89,18 @@ struct Crossed;
 impl Ports for Crossed {
     fn leaves(&self, from: u32, _: u32, channel: u16) -> Option<Leaving> {
         let nic = 1 - u32::from(channel % 2);
-        Some(Leaving { nic, proxy: from })
+        Some(Leaving {
+            nic,
+            proxy: from,
+            rdma: true,
+        })
     }
 
-    fn arrives(&self, _: u32, _: u32, channel: u16) -> Option<u32> {
-        Some(1 - u32::from(channel % 2))
+    fn arrives(&self, _: u32, _: u32, channel: u16) -> Option<Arriving> {
+        Some(Arriving {
+            nic: 1 - u32::from(channel % 2),
+            rdma: true,
+        })
     }
 }
 

@@ -76,6 +76,14 @@ pub enum Error {
         /// What was given.
         text: String,
     },
+    /// What is said of a FIFO of a device is no such FIFO, or does not fit its memory.
+    #[error(
+        "FIFO of a device {text:?}: expected its protocol and seven numbers, offsets in multiples of 128 within its memory"
+    )]
+    Device {
+        /// What was given.
+        text: String,
+    },
     /// An arena is full.
     #[error(
         "arena {name:?}: no {bytes} bytes in a row are left of {arena_bytes}; make the arena larger or free buffers"

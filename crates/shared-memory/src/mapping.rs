@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::str::FromStr;
 
@@ -163,6 +163,11 @@ impl Mapping {
     /// Length.
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// The memory file, if other processes can open it.
+    pub fn file(&self) -> Option<BorrowedFd<'_>> {
+        self.file.as_ref().map(AsFd::as_fd)
     }
 
     /// Takes all pages now, so that a lack of memory is an error here and no fault later.

@@ -7,8 +7,10 @@
  *
  * TOPO_LOOPBACK_<FUNCTION>=CODE[:AFTER] lets a function fail, after so many calls that do not. TOPO_LOOPBACK_STALL=AFTER
  * swallows all later messages, TOPO_LOOPBACK_KILL=AFTER ends the process there. TOPO_LOOPBACK_ with DEVICES, NAME, LIMIT,
- * RECEIVES, SPEED, BYTES and MEMORY changes what it says of itself. The same names without TOPO_LOOPBACK_ can be in
- * -DSETTINGS="NAME=VALUE;...". */
+ * RECEIVES, SPEED, BYTES and MEMORY changes what it says of itself. TOPO_LOOPBACK_FLUSH=1 withholds what comes for memory of
+ * GPUs until it is flushed. The same names without TOPO_LOOPBACK_ can be in -DSETTINGS="NAME=VALUE;...".
+ *
+ * Memory of GPUs is memory like any other here; of a DMA-BUF it maps the file and uses nothing else. */
 
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -22,6 +24,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -39,6 +42,7 @@ static int started;
 static struct {
     int inits, finalizes, listens, connects, accepts, sends, receives, refused, flushes, violations;
     int open_listens, open_sends, open_receives, open_registrations, open_requests;
+    int of_devices, dma_bufs;
     long bytes;
 } count;
 
@@ -131,6 +135,8 @@ struct request {
     int magic, used, done, flush, stalled;
     struct communicator *of;
     char *data;
+    /* Where data belongs that is withheld. */
+    char *belongs;
     size_t size, moved;
     struct word head;
     size_t head_moved;
@@ -138,8 +144,16 @@ struct request {
 };
 
 struct registration {
-    int used;
+    int used, type;
     char *data;
+    size_t size;
+    /* The own mapping of a DMA-BUF: all of it, and where the memory begins. */
+    char *mapped, *begins;
+    size_t mapped_size;
+};
+
+struct withheld {
+    char *belongs, *data;
     size_t size;
 };
 
@@ -148,6 +162,7 @@ struct communicator {
     struct request requests[MOST_REQUESTS];
     struct request *first, *last;
     struct registration registrations[MOST_REGISTRATIONS];
+    struct withheld withheld[MOST_REQUESTS];
     /* Of a sender: receives that are posted over there. Of a receiver: words still to be written. */
     struct word credits[MOST_REQUESTS];
     int credit_count;
@@ -275,13 +290,15 @@ static int l_register(void *of, void *data, size_t size, int type, void **to) {
     struct communicator *communicator = of;
     NEED(is_communicator(communicator), "regMr of something that is no communicator");
     NEED(data && size && to, "regMr of nothing");
-    NEED(type == 1, "regMr of memory of kind %d", type);
+    NEED(type == 1 || type == 2, "regMr of memory of kind %d", type);
+    NEED(number("MEMORY", 1) & type, "regMr of memory of kind %d, which it does not take", type);
     for (int at = 0; at < MOST_REGISTRATIONS; at++) {
         struct registration *it = &communicator->registrations[at];
         if (!it->used) {
-            *it = (struct registration){1, data, size};
+            *it = (struct registration){.used = 1, .type = type, .data = data, .size = size, .begins = data};
             *to = it;
             ADD(open_registrations, 1);
+            ADD(of_devices, type == 2);
             return SUCCESS;
         }
     }
@@ -289,8 +306,27 @@ static int l_register(void *of, void *data, size_t size, int type, void **to) {
 }
 
 static int l_register_dma_buf(void *of, void *data, size_t size, int type, uint64_t offset, int fd, void **to) {
-    (void)of, (void)data, (void)size, (void)type, (void)offset, (void)fd, (void)to;
-    VIOLATION("regMrDmaBuf, though memory of the host is all it takes");
+    FAULT("REGMRDMABUF");
+    struct communicator *communicator = of;
+    NEED(is_communicator(communicator), "regMrDmaBuf of something that is no communicator");
+    NEED(data && size && to, "regMrDmaBuf of nothing");
+    NEED(number("MEMORY", 1) & 4, "regMrDmaBuf, though it takes none");
+    NEED(type == 2, "regMrDmaBuf of memory of kind %d", type);
+    size_t page = sysconf(_SC_PAGESIZE), begins = offset % page;
+    char *mapped = mmap(NULL, size + begins, PROT_READ | PROT_WRITE, MAP_SHARED, fd, offset - begins);
+    NEED(mapped != MAP_FAILED, "regMrDmaBuf of a file that cannot be mapped: %s", strerror(errno));
+    for (int at = 0; at < MOST_REGISTRATIONS; at++) {
+        struct registration *it = &communicator->registrations[at];
+        if (!it->used) {
+            *it = (struct registration){.used = 1, .type = type, .data = data, .size = size, .mapped = mapped,
+                                        .begins = mapped + begins, .mapped_size = size + begins};
+            *to = it;
+            ADD(open_registrations, 1);
+            ADD(dma_bufs, 1);
+            return SUCCESS;
+        }
+    }
+    VIOLATION("more registrations than anyone needs");
 }
 
 static struct registration *registration_of(struct communicator *communicator, void *handle) {
@@ -304,6 +340,8 @@ static int l_deregister(void *of, void *handle) {
     NEED(is_communicator(communicator), "deregMr of something that is no communicator");
     struct registration *it = registration_of(communicator, handle);
     NEED(it, "deregMr of something that was not registered here");
+    if (it->mapped)
+        munmap(it->mapped, it->mapped_size);
     it->used = 0;
     ADD(open_registrations, -1);
     return SUCCESS;
@@ -312,6 +350,12 @@ static int l_deregister(void *of, void *handle) {
 static int is_registered(struct communicator *communicator, void *handle, char *data, size_t size) {
     struct registration *it = registration_of(communicator, handle);
     return it && data >= it->data && size <= it->size && (size_t)(data - it->data) <= it->size - size;
+}
+
+/* Where it reads and writes what is registered. */
+static char *reached(struct communicator *communicator, void *handle, char *data) {
+    struct registration *it = registration_of(communicator, handle);
+    return it->begins + (data - it->data);
 }
 
 static struct request *new_request(struct communicator *communicator) {
@@ -429,7 +473,7 @@ static int send_common(void *of, void *data, size_t size, int tag, void *handle,
     struct request *request = new_request(communicator);
     NEED(request, "more than %d requests", MOST_REQUESTS);
     memmove(communicator->credits, communicator->credits + 1, --communicator->credit_count * sizeof credit);
-    request->data = data;
+    request->data = reached(communicator, handle, data);
     request->size = size;
     request->head = (struct word){size, tag};
     int killed = number("KILL", -1);
@@ -454,8 +498,12 @@ static int receive_common(void *of, int n, void **data, size_t size, int *tags, 
         return SUCCESS;
     struct request *request = new_request(communicator);
     NEED(request, "more than %d requests", MOST_REQUESTS);
-    request->data = data[0];
+    request->data = reached(communicator, handles[0], data[0]);
     request->size = size;
+    if (registration_of(communicator, handles[0])->type == 2 && number("FLUSH", 0)) {
+        request->belongs = request->data;
+        request->data = malloc(size);
+    }
     append(communicator, request);
     NEED(communicator->credit_count < MOST_REQUESTS, "more receives than there is room for");
     communicator->credits[communicator->credit_count++] = (struct word){size, tags[0]};
@@ -472,6 +520,7 @@ static int l_flush(void *of, int n, void **data, int *sizes, void **handles, voi
     struct request *request = new_request(communicator);
     NEED(request, "more than %d requests", MOST_REQUESTS);
     request->flush = 2;
+    request->belongs = reached(communicator, handles[0], data[0]);
     ADD(flushes, 1);
     *to = request;
     return SUCCESS;
@@ -484,8 +533,18 @@ static int l_test(void *of, int *done, int *sizes) {
     NEED(done, "test without a place for its result");
     *done = 0;
     struct communicator *communicator = request->of;
-    if (request->flush && --request->flush == 0)
+    if (request->flush && --request->flush == 0) {
         request->done = 1;
+        for (int at = 0; at < MOST_REQUESTS; at++) {
+            struct withheld *it = &communicator->withheld[at];
+            if (it->data && it->belongs == request->belongs) {
+                memcpy(it->belongs, it->data, it->size);
+                free(it->data);
+                it->data = NULL;
+            }
+        }
+        request->belongs = NULL;
+    }
     if (!request->done && !request->flush) {
         int went = progress(communicator);
         if (went == INVALID_USAGE)
@@ -499,6 +558,13 @@ static int l_test(void *of, int *done, int *sizes) {
         }
     }
     if (request->done) {
+        for (int at = 0; request->belongs && at < MOST_REQUESTS; at++) {
+            struct withheld *it = &communicator->withheld[at];
+            if (it->data == NULL) {
+                *it = (struct withheld){request->belongs, request->data, request->size};
+                request->belongs = NULL;
+            }
+        }
         *done = 1;
         if (sizes)
             sizes[0] = (int)request->size;
@@ -512,6 +578,8 @@ static int close_common(struct communicator *it, int kind) {
     NEED(it && it->magic == kind, "close of something else");
     for (int at = 0; at < MOST_REGISTRATIONS; at++)
         NEED(!it->registrations[at].used, "close while memory is registered");
+    for (int at = 0; at < MOST_REQUESTS; at++)
+        free(it->withheld[at].data);
     it->magic = 0;
     close(it->fd);
     free(it);
@@ -555,10 +623,10 @@ __attribute__((destructor)) static void report(void) {
         return;
     fprintf(file,
             "v%d: %d inits, %d finalizes, %d listens, %d connects, %d accepts, %d sends, %d receives, %d refused, "
-            "%d flushes, %ld bytes; open: %d listening, %d sending, %d receiving, %d registered, %d requests; "
+            "%d flushes, %ld bytes, %d of devices, %d DMA-BUFs; open: %d listening, %d sending, %d receiving, %d registered, %d requests; "
             "%d violations\n",
             VERSION, count.inits, count.finalizes, count.listens, count.connects, count.accepts, count.sends,
-            count.receives, count.refused, count.flushes, count.bytes, count.open_listens, count.open_sends,
+            count.receives, count.refused, count.flushes, count.bytes, count.of_devices, count.dma_bufs, count.open_listens, count.open_sends,
             count.open_receives, count.open_registrations, count.open_requests, count.violations);
     fclose(file);
 }

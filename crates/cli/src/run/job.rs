@@ -170,14 +170,21 @@ pub fn read(
 
 /// What the variables and the command line say of ranks on GPUs.
 fn devices(arguments: &RunArguments, environment: &Environment) -> Devices {
-    let off = |name| {
+    let set = |name| {
         let value = environment.nccl_value(&arguments.variables, name);
         value.is_some_and(|value| value.trim() != "0")
     };
+    let is = |name, wanted: &[&str]| {
+        let value = environment.nccl_value(&arguments.variables, name);
+        value.is_some_and(|value| wanted.contains(&value.trim()))
+    };
     let memory = environment.nccl_value(&arguments.variables, "NCCL_CUMEM_ENABLE");
     Devices {
-        p2p: !off("NCCL_P2P_DISABLE"),
-        shm: !off("NCCL_SHM_DISABLE"),
+        p2p: !set("NCCL_P2P_DISABLE"),
+        shm: !set("NCCL_SHM_DISABLE"),
+        rdma: !is("NCCL_NET_GDR_LEVEL", &["LOC", "0"]),
+        rdma_read: !is("NCCL_NET_GDR_READ", &["0"]),
+        force_flush: set("NCCL_NET_FORCE_FLUSH"),
         // NCCL's names: its own virtual memory, or not.
         memory: match memory.as_deref().map(str::trim) {
             Some("0") => Some("ipc".to_owned()),

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use net::{Leaving, Ports};
+use net::{Arriving, Leaving, Ports};
 use plan::{Connection, Expansion, GraphKind, NetEnd, Plan};
 
 /// The plan's ports.
@@ -66,11 +66,15 @@ impl Ports for PlanPorts {
         Some(Leaving {
             nic: self.number(from, &sender)?,
             proxy: sender.proxy,
+            rdma: sender.gdr.is_direct(),
         })
     }
 
-    fn arrives(&self, from: u32, to: u32, channel: u16) -> Option<u32> {
+    fn arrives(&self, from: u32, to: u32, channel: u16) -> Option<Arriving> {
         let (_, receiver) = self.ends(from, to, channel)?;
-        self.number(to, &receiver)
+        Some(Arriving {
+            nic: self.number(to, &receiver)?,
+            rdma: receiver.gdr.is_direct(),
+        })
     }
 }

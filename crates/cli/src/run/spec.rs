@@ -79,6 +79,12 @@ pub struct Devices {
     pub p2p: bool,
     /// Whether ranks of a host may share its memory (`NCCL_SHM_DISABLE` says no).
     pub shm: bool,
+    /// Whether NICs may read and write memory of GPUs (`NCCL_NET_GDR_LEVEL=LOC` says no).
+    pub rdma: bool,
+    /// Whether they may read it to send (`NCCL_NET_GDR_READ=0` says no).
+    pub rdma_read: bool,
+    /// Whether what they wrote is flushed whatever the GPU is (`NCCL_NET_FORCE_FLUSH`).
+    pub force_flush: bool,
     /// The only kind of memory that is shared with other processes, by its name.
     pub memory: Option<String>,
     /// So many timed launches are one graph; 0 is none.
@@ -94,6 +100,9 @@ impl Default for Devices {
         Self {
             p2p: true,
             shm: true,
+            rdma: true,
+            rdma_read: true,
+            force_flush: false,
             memory: None,
             graph: 0,
             timeline: false,

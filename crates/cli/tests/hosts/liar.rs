@@ -23,7 +23,7 @@ use net::{Host, Hosts, Options};
 use plan::Protocol;
 use plan::program::{Schedule, Transfer};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
-use shared_memory::fifo::relay::{Inflow, Outflow};
+use shared_memory::fifo::relay::{Outflow, SlotsIn, SlotsOut};
 use shared_memory::{Alarms, Bell};
 
 use super::faults::busy;
@@ -213,7 +213,10 @@ impl Network for Liar {
         Ok(None)
     }
 
-    fn send(&mut self, route: &Route, slots: Box<dyn Outflow>) -> Result<(), Error> {
+    fn send(&mut self, route: &Route, slots: SlotsOut) -> Result<(), Error> {
+        let SlotsOut::Copied(slots) = slots else {
+            unreachable!("this rank has no device");
+        };
         match &self.lie {
             Lie::Long(now) => {
                 let slots = Lying {
@@ -221,7 +224,7 @@ impl Network for Liar {
                     now: Arc::clone(now),
                     long: None,
                 };
-                Network::send(&mut self.hosts, route, Box::new(slots))
+                Network::send(&mut self.hosts, route, SlotsOut::Copied(Box::new(slots)))
             }
             Lie::Silence => {
                 let to = self.hosts.infos()[route.to as usize].nics[0];
@@ -232,7 +235,7 @@ impl Network for Liar {
         }
     }
 
-    fn receive(&mut self, route: &Route, slots: Box<dyn Inflow>) -> Result<(), Error> {
+    fn receive(&mut self, route: &Route, slots: SlotsIn) -> Result<(), Error> {
         Network::receive(&mut self.hosts, route, slots)
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use plan::Protocol;
 use plan::program::Connection;
+use shared_memory::fifo::relay::{SlotsIn, SlotsOut};
 use shared_memory::fifo::{FifoProtocol, LowLatency, LowLatency128, Sender, Simple};
 use shared_memory::{Bell, Item, Segment};
 
@@ -115,7 +116,7 @@ impl Connections {
         if end.incoming {
             let segment = Segment::private(&name, &[self.item(end.kind)]).map_err(fail)?;
             let sender = segment.sender::<P>(0).map_err(fail)?;
-            network.receive(&route, Box::new(sender))?;
+            network.receive(&route, SlotsIn::Copied(Box::new(sender)))?;
             let receiver = segment.receiver::<P>(0).map_err(fail)?;
             return Ok(push(&mut P::ends(self).receivers, receiver));
         }
@@ -144,7 +145,7 @@ impl Connections {
             }
             None => {
                 let receiver = segment.receiver::<P>(0).map_err(fail)?;
-                network.send(&route, Box::new(receiver))?;
+                network.send(&route, SlotsOut::Copied(Box::new(receiver)))?;
                 let bell = self.carriers.clone().ok_or_else(|| self.no_network())?;
                 (self.rank, bell)
             }

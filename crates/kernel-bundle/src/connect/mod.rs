@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | P2P | the receiver's device, which the sender accesses | the sender's kernel |
 //! | SHM | the host, shared by both processes and known to both devices | the sender's kernel |
-//! | NET | the host, at each rank for itself | whatever carries slots between hosts ([`executor::Network`]) |
+//! | NET | the host, at each rank for itself; slots of a device that NICs reach lie there | whatever carries slots between hosts ([`executor::Network`]) |
 //!
 //! The receiver offers it and waits for nobody; the sender fetches the offer. NCCL has the head with the sender, which polls
 //! it; but then each would wait for the other while they bind different programs of a group.
@@ -15,6 +15,7 @@
 mod boards;
 mod host;
 mod multicast;
+mod net;
 mod p2p;
 pub(crate) mod peers;
 
@@ -25,6 +26,7 @@ use executor::error::Error;
 use plan::Protocol;
 use plan::program::Connection;
 use rustc_hash::FxHashMap;
+use shared_memory::Bell;
 
 use self::boards::Boards;
 pub(crate) use self::boards::shows_buffers;
@@ -77,6 +79,8 @@ pub(crate) struct Connected {
     pub windows: Windows,
     /// Memory of other processes of this host.
     opened: Opened,
+    /// Bells of those that carry for this rank what it handed over.
+    pub carriers: Vec<Bell>,
 }
 
 /// Bytes from one slot to the next.

@@ -141,7 +141,7 @@ impl<M: Machine> Connector<'_, '_, M> {
         let word = told(window.as_ref().map(|_| ""));
         self.all_well(&name("bound"), word, bytes)?;
         let window = window.map_err(|why| self.failed(why))?;
-        fleet.keep_multicast(part);
+        fleet.keep(part, None);
         Ok(window)
     }
 

@@ -37,6 +37,10 @@ pub(crate) struct Peers {
     pub all_p2p: bool,
     /// Whether any two ranks of one host do not reach each other by P2P.
     pub any_shm: bool,
+    /// By rank: whether NICs reach the memory of its device.
+    rdma: Vec<bool>,
+    /// Why they do not reach the own one's, if NICs could.
+    pub no_rdma: Option<String>,
     /// Blocks that a rank can have at the same time; the least of all ranks.
     pub blocks: u32,
     /// The first two ranks that do not reach each other by P2P, and why not; the same on all ranks.
@@ -53,6 +57,8 @@ impl Default for Peers {
             fallen_back: Vec::new(),
             all_p2p: false,
             any_shm: false,
+            rdma: Vec::new(),
+            no_rdma: None,
             blocks: 0,
             apart: None,
             multicast: Ok(None),
@@ -72,6 +78,11 @@ impl Peers {
         let fallen_back = self.fallen_back.iter();
         let mut fallen_back = fallen_back.filter(|(it, _)| *it == peer);
         fallen_back.next().map(|(_, why)| why.clone())
+    }
+
+    /// Whether NICs reach the memory of a rank's device.
+    pub fn rdma(&self, rank: u32) -> bool {
+        self.rdma.get(rank as usize).copied().unwrap_or(false)
     }
 
     /// Whether a rank is in this process.
@@ -94,6 +105,8 @@ impl Peers {
 struct Told {
     device: String,
     resident: u32,
+    /// Whether NICs reach its memory.
+    rdma: bool,
     /// A word of its memory, or why there is none.
     memory: Result<String, String>,
     /// Kinds of handles of its multicasts, or why it has none.
@@ -120,22 +133,27 @@ pub(super) fn unsigned(text: &str) -> Option<Result<String, String>> {
 impl Told {
     fn text(&self) -> String {
         let Self {
-            device, resident, ..
+            device,
+            resident,
+            rdma,
+            ..
         } = self;
         let memory = signed(self.memory.as_deref().map_err(String::as_str));
         let kinds = self.multicast.as_ref().map(|kinds| kinds.join(" "));
         let kinds = signed(kinds.as_deref().map_err(|why| why.as_str()));
-        format!("{device} {resident} {memory}{BETWEEN}{kinds}")
+        format!("{device} {resident} {rdma} {memory}{BETWEEN}{kinds}")
     }
 
     fn parse(text: &str) -> Option<Self> {
-        let mut parts = text.splitn(3, ' ');
-        let (device, resident, rest) = (parts.next()?, parts.next()?, parts.next()?);
+        let mut parts = text.splitn(4, ' ');
+        let (device, resident) = (parts.next()?, parts.next()?);
+        let (rdma, rest) = (parts.next()?, parts.next()?);
         let (memory, kinds) = rest.split_once(BETWEEN)?;
         let kinds = unsigned(kinds)?;
         Some(Self {
             device: device.to_owned(),
             resident: resident.parse().ok()?,
+            rdma: rdma.parse().ok()?,
             memory: unsigned(memory)?,
             multicast: kinds.map(|kinds| kinds.split_whitespace().map(str::to_owned).collect()),
         })
@@ -166,9 +184,15 @@ pub(crate) fn meet<M: Machine>(
         true => make_trial(fleet, rank),
         false => Err(disabled()),
     };
+    let nics = bootstrap.network().is_some_and(|it| it.reaches_devices());
+    let rdma = match fleet.options.rdma {
+        true => fleet.machine.rdma(device),
+        false => Err("the settings forbid it (NCCL_NET_GDR_LEVEL)".to_owned()),
+    };
     let told = Told {
         device: fleet.machine.identity(device).map_err(failed)?,
         resident,
+        rdma: nics && rdma.is_ok(),
         memory: match &trial {
             Ok((_, address)) => fleet.machine.export(device, *address),
             Err(why) => Err(why.clone()),
@@ -238,6 +262,8 @@ pub(crate) fn meet<M: Machine>(
             .flatten()
             .any(|(_, why)| !why.starts_with(FAR)),
         blocks: of_devices(&infos),
+        rdma: infos.iter().map(|told| told.rdma).collect(),
+        no_rdma: rdma.err().filter(|_| nics),
         ..Peers::default()
     };
     for peer in all {
@@ -382,17 +408,19 @@ mod tests {
             let told = Told {
                 device: "GPU-1".to_owned(),
                 resident: 264,
+                rdma: memory.is_ok(),
                 memory,
                 multicast,
             };
             let again = Told::parse(&told.text()).unwrap();
             assert_eq!(
-                (again.device, again.resident, again.memory, again.multicast),
-                (told.device, told.resident, told.memory, told.multicast)
+                (again.device, again.resident, again.rdma, again.memory),
+                (told.device, told.resident, told.rdma, told.memory)
             );
+            assert_eq!(again.multicast, told.multicast);
         }
-        assert!(Told::parse("GPU-1 many +1\u{1f}+").is_none());
-        assert!(Told::parse("GPU-1 264 +1").is_none());
+        assert!(Told::parse("GPU-1 many true +1\u{1f}+").is_none());
+        assert!(Told::parse("GPU-1 264 true +1").is_none());
         assert!(Told::parse("").is_none());
     }
 
@@ -401,6 +429,7 @@ mod tests {
         let told = |device: &str, resident| Told {
             device: device.to_owned(),
             resident,
+            rdma: false,
             memory: Ok(String::new()),
             multicast: Ok(Vec::new()),
         };

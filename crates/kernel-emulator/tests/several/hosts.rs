@@ -19,13 +19,13 @@ use super::{every_way, join, join_on, run, small, transports};
 
 /// Where a rank is, and what it may.
 #[derive(Clone, Copy)]
-pub struct Place {
+pub(super) struct Place {
     pub host: &'static str,
     pub p2p: bool,
     pub shm: bool,
 }
 
-pub fn on(host: &'static str) -> Place {
+pub(super) fn on(host: &'static str) -> Place {
     Place {
         host,
         p2p: true,
@@ -34,7 +34,19 @@ pub fn on(host: &'static str) -> Place {
 }
 
 /// Runs something on ranks at these places.
-pub fn each<T: Send>(places: &[Place], work: impl Fn(u32, Box<Hosts>) -> T + Sync) -> Vec<T> {
+pub(super) fn each<T: Send>(
+    places: &[Place],
+    work: impl Fn(u32, Box<Hosts>) -> T + Sync,
+) -> Vec<T> {
+    each_by(places, &|options| options, work)
+}
+
+/// Runs something on ranks at these places, which join with other options than usual.
+pub(super) fn each_by<T: Send>(
+    places: &[Place],
+    with: &(impl Fn(net::Options) -> net::Options + Sync),
+    work: impl Fn(u32, Box<Hosts>) -> T + Sync,
+) -> Vec<T> {
     let root = loopback_listener().unwrap();
     let address = root.local_addr().unwrap();
     let mut root = Some((0, root));
@@ -61,7 +73,7 @@ pub fn each<T: Send>(places: &[Place], work: impl Fn(u32, Box<Hosts>) -> T + Syn
                         Meeting::Roots(vec![address]),
                     )
                 };
-                scope.spawn(move || work(rank, Box::new(Hosts::join(options).unwrap())))
+                scope.spawn(move || work(rank, Box::new(Hosts::join(with(options)).unwrap())))
             })
             .collect();
         threads.into_iter().map(|it| it.join().unwrap()).collect()

@@ -1,8 +1,9 @@
 //! Ranks of several processes and of several hosts, each with an emulator of its own: P2P by memory that is exported, SHM,
-//! NET over the loopback interface, and mixtures of them.
+//! NET over the loopback interface and by a net plug-in, and mixtures of them.
 
 mod hosts;
 mod multicast;
+mod nics;
 mod processes;
 
 use std::sync::Arc;

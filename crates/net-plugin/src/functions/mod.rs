@@ -7,9 +7,10 @@ use std::ptr::null_mut;
 
 use crate::abi::{
     Accept, Close, Config, ConnectV8, ConnectV10, ConnectV11, Deregister, Devices, Flush,
-    GetProperties, InitV8, InitV10, InitV11, ListenV8, ListenV11, NO_TRAFFIC_CLASS, POINTER_HOST,
+    GetProperties, InitV8, InitV10, InitV11, ListenV8, ListenV11, NO_TRAFFIC_CLASS, POINTER_CUDA,
     PropertiesV8, PropertiesV9, PropertiesV11, PropertiesV12, ReceiveV8, ReceiveV9, ReceiveV10,
-    Register, SendV8, SendV9, SendV10, Table, TableV8, TableV9, TableV10, TableV11, TableV12, Test,
+    Register, RegisterDmaBuf, SendV8, SendV9, SendV10, Table, TableV8, TableV9, TableV10, TableV11,
+    TableV12, Test,
 };
 use crate::error::{Error, Place};
 
@@ -72,6 +73,7 @@ pub struct Functions {
     connect: Connect,
     accept: Accept,
     register: Register,
+    register_dma_buf: Option<RegisterDmaBuf>,
     deregister: Deregister,
     send: Send,
     receive: Receive,
@@ -201,6 +203,7 @@ impl Functions {
             connect: kinds.3(there!(connect, "connect")),
             accept: there!(accept, "accept"),
             register: there!(register, "regMr"),
+            register_dma_buf: all.register_dma_buf,
             deregister: there!(deregister, "deregMr"),
             send: kinds.4(there!(send, "isend")),
             receive: kinds.5(there!(receive, "irecv")),
@@ -283,28 +286,53 @@ impl Functions {
         Ok(communicator)
     }
 
-    /// Registers memory of the host.
+    /// Registers memory of a kind.
     ///
     /// # Safety
-    /// The communicator is open, and the memory stays until it is given back.
+    /// The communicator is open, and the memory is of that kind and stays until it is given back.
     pub unsafe fn register(
         &self,
         communicator: Pointer,
         memory: *mut u8,
         bytes: usize,
+        kind: c_int,
     ) -> Result<Pointer, Error> {
         let mut registration = null_mut();
         // SAFETY: the caller's promise, and the result has its place.
+        let code =
+            unsafe { (self.register)(communicator, memory.cast(), bytes, kind, &mut registration) };
+        self.place.check("regMr", code)?;
+        Ok(registration)
+    }
+
+    /// Registers memory of a GPU that begins somewhere in a file of its driver.
+    ///
+    /// # Safety
+    /// As [`Self::register`].
+    pub unsafe fn register_dma_buf(
+        &self,
+        communicator: Pointer,
+        memory: *mut u8,
+        bytes: usize,
+        (file, offset): (c_int, u64),
+    ) -> Result<Pointer, Error> {
+        let Some(register) = self.register_dma_buf else {
+            return Err(self.place.missing("regMrDmaBuf"));
+        };
+        let mut registration = null_mut();
+        // SAFETY: the caller's promise, and the result has its place.
         let code = unsafe {
-            (self.register)(
+            register(
                 communicator,
                 memory.cast(),
                 bytes,
-                POINTER_HOST,
+                POINTER_CUDA,
+                offset,
+                file,
                 &mut registration,
             )
         };
-        self.place.check("regMr", code)?;
+        self.place.check("regMrDmaBuf", code)?;
         Ok(registration)
     }
 

@@ -26,7 +26,7 @@ const AGAIN: std::time::Duration = std::time::Duration::from_millis(2);
 /// What was handed over.
 pub(crate) struct Taken {
     pub route: Route,
-    pub slots: Box<dyn shared_memory::fifo::relay::Outflow>,
+    pub slots: shared_memory::fifo::relay::SlotsOut,
     pub served: Served,
 }
 

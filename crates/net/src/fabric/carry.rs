@@ -16,7 +16,7 @@ use thiserror::Error;
 use crate::proxy::carry::{HEADER_BYTES, checksum, header, number};
 
 /// Messages of a connection that are under way at most.
-const MESSAGES: usize = SLOTS as usize;
+pub(super) const MESSAGES: usize = SLOTS as usize;
 
 /// The length that says that nothing follows any more.
 const END: usize = u32::MAX as usize;
@@ -33,6 +33,11 @@ pub enum CarryError {
     /// The other side offers something that is no handle.
     #[error("cannot be made: what the other side offers is no handle of a net plug-in")]
     Handle,
+    /// One side wants slots in place, and the other one copies them.
+    #[error(
+        "cannot be made: one side lets NICs reach the slots of its GPU, and the other one copies them; run the same backend on all ranks"
+    )]
+    Form,
 }
 
 /// What both ends of a connection do, for slots of so many bytes. The tag is the sender's rank, as in NCCL.
@@ -41,6 +46,7 @@ pub fn shape(most_bytes: usize, from: u32) -> Shape {
         messages: MESSAGES,
         bytes: most_bytes + HEADER_BYTES,
         tag: from as i32,
+        memory: None,
     }
 }
 

@@ -1,9 +1,12 @@
 //! Fabrics: what goes between hosts by an NCCL net plug-in instead of sockets.
 //!
-//! In reading order: [`choose`] (whether all ranks have the same), [`carry`] (one FIFO), [`thread`] (driving all of them).
+//! In reading order: [`choose`] (whether all ranks have the same), [`carry`] (one FIFO, copied), [`in_place`] (one whose slots
+//! NICs reach themselves), `ends` (how far each is), [`thread`] (driving all of them).
 
 pub mod carry;
 pub mod choose;
+mod ends;
+pub mod in_place;
 pub mod thread;
 
 use std::io;
@@ -14,13 +17,14 @@ use bootstrap::PeerInfo;
 use bootstrap::socket::service::Service;
 use executor::{Error, Route};
 use net_plugin::{Plugin, Wanted};
-use shared_memory::fifo::relay::{Inflow, Outflow};
+use shared_memory::fifo::relay::{SlotsIn, SlotsOut};
 
 use crate::carrier::Served;
 use crate::hosts::of_service;
 use crate::proxy::Common;
 use crate::proxy::connect::words;
 use choose::{Loaded, Nic, Says};
+use ends::Offered;
 use thread::Driver;
 
 /// Most threads of a rank; with more NICs each drives several.
@@ -155,6 +159,12 @@ impl Fabric {
         self.plugin.devices().len()
     }
 
+    /// Whether all NICs read and write memory of GPUs.
+    pub fn reaches_devices(&self) -> bool {
+        let mut devices = self.plugin.devices().iter();
+        devices.all(net_plugin::Device::takes_device_memory)
+    }
+
     /// Begins; threads start when there is something for them.
     pub fn begin(&self, common: Common, checks: bool) {
         let mut state = self.state();
@@ -169,7 +179,7 @@ impl Fabric {
         ask: impl FnOnce(u32, &str) -> u32,
         route: &Route,
         device: usize,
-        slots: Box<dyn Outflow>,
+        slots: SlotsOut,
         served: Option<Served>,
     ) -> Result<bool, Error> {
         let mut state = self.state();
@@ -184,7 +194,7 @@ impl Fabric {
         service: &Service,
         route: &Route,
         device: usize,
-        slots: Box<dyn Inflow>,
+        slots: SlotsIn,
     ) -> Result<(), Error> {
         let listening = self.plugin.listen(device as u32);
         let (listening, handle) = listening.map_err(|error| Error::Bootstrap {
@@ -193,8 +203,9 @@ impl Fabric {
         })?;
         let mut state = self.state();
         let driver = state.driver(&self.plugin, route.to, device)?;
+        let in_place = matches!(slots, SlotsIn::InPlace(_));
         driver.receive(route, device as u32, slots, listening);
-        service.publish(&offer(route), handle.bytes().to_vec());
+        service.publish(&offer(route), Offered { handle, in_place }.bytes());
         Ok(())
     }
 

@@ -11,12 +11,13 @@ use std::time::{Duration, Instant};
 use bootstrap::Failure;
 use bootstrap::socket::service::Alarm;
 use executor::Route;
-use net_plugin::{Connecting, Handle, Listening, Plugin};
+use net_plugin::{Listening, Plugin};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use shared_memory::Bell;
-use shared_memory::fifo::relay::{Inflow, Outflow};
+use shared_memory::fifo::relay::{SlotsIn, SlotsOut};
 
-use super::carry::{CarryError, Incoming, Outgoing, shape};
+use super::carry::CarryError;
+use super::ends::{Coming, In, Leaving, Out, Sent};
 use crate::NEWS_TIME;
 use crate::carrier::Served;
 use crate::proxy::Common;
@@ -39,33 +40,6 @@ const LONGEST_SLEEP: Duration = Duration::from_millis(500);
 
 /// How long the end of a connection may take to come.
 const END_TIME: Duration = Duration::from_millis(500);
-
-/// What is to be sent from now on.
-struct Leaving {
-    route: Route,
-    device: u32,
-    slots: Box<dyn Outflow>,
-    /// The question for the other side's handle.
-    ticket: u32,
-    /// Of another rank of the host, which handed it over.
-    served: Option<Served>,
-}
-
-/// What is sent.
-struct Sent {
-    route: Route,
-    device: u32,
-    out: Out,
-    served: Option<Served>,
-}
-
-/// What is to be received from now on.
-struct Coming {
-    route: Route,
-    device: u32,
-    slots: Box<dyn Inflow>,
-    listening: Listening,
-}
 
 #[derive(Default)]
 struct Inbox {
@@ -149,7 +123,7 @@ impl Driver {
         &self,
         route: &Route,
         device: u32,
-        slots: Box<dyn Outflow>,
+        slots: SlotsOut,
         ticket: u32,
         served: Option<Served>,
     ) -> bool {
@@ -178,13 +152,7 @@ impl Driver {
     }
 
     /// From now on posts to a FIFO what comes by a route.
-    pub fn receive(
-        &self,
-        route: &Route,
-        device: u32,
-        slots: Box<dyn Inflow>,
-        listening: Listening,
-    ) {
+    pub fn receive(&self, route: &Route, device: u32, slots: SlotsIn, listening: Listening) {
         self.shared.inbox().coming.push(Coming {
             route: *route,
             device,
@@ -212,19 +180,6 @@ impl Drop for Driver {
             let _ = thread.join();
         }
     }
-}
-
-/// How far the sending end of a connection is. What waits in between is taken when it goes on.
-enum Out {
-    Asked(Option<Leaving>),
-    Connecting(Option<Leaving>, Connecting),
-    Open(Outgoing),
-}
-
-/// How far the receiving end is.
-enum In {
-    Listening(Option<Coming>),
-    Open(Incoming),
 }
 
 struct Worker {
@@ -333,7 +288,7 @@ impl Worker {
         });
         self.broken.0.extend(sent.map(|it| it.out));
         let received = self.incoming.extract_if(.., |(route, device, it)| {
-            is_over(it.go_on(), &mut went, |error| {
+            is_over(it.go_on(plugin), &mut went, |error| {
                 over.push((*route, *device, error));
             })
         });
@@ -427,107 +382,6 @@ fn is_over(gone: Result<bool, CarryError>, went: &mut bool, over: impl FnOnce(Ca
         Err(error) => {
             over(error);
             true
-        }
-    }
-}
-
-impl Sent {
-    fn go_on(
-        &mut self,
-        plugin: &Plugin,
-        alarm: &Alarm,
-        ending: bool,
-        checks: bool,
-    ) -> Result<bool, CarryError> {
-        let Some(served) = &mut self.served else {
-            return self.out.go_on(plugin, alarm, ending, checks);
-        };
-        if !served.has_begun() {
-            return Ok(false);
-        }
-        let went = self.out.go_on(plugin, alarm, served.has_ended(), checks)?;
-        if went {
-            served.ring();
-        }
-        Ok(went)
-    }
-
-    /// Whether it was handed over and everything, the end too, was sent.
-    fn is_sent(&mut self) -> bool {
-        let ended = self.served.as_ref().is_some_and(Served::has_ended);
-        ended && self.out.is_drained()
-    }
-}
-
-impl Out {
-    fn go_on(
-        &mut self,
-        plugin: &Plugin,
-        alarm: &Alarm,
-        ending: bool,
-        checks: bool,
-    ) -> Result<bool, CarryError> {
-        match self {
-            Self::Asked(leaving) => {
-                let Some(it) = leaving.take() else {
-                    return Ok(false);
-                };
-                let Some(answer) = alarm.answer(it.ticket) else {
-                    *leaving = Some(it);
-                    return Ok(false);
-                };
-                let handle = Handle::of(&answer).ok_or(CarryError::Handle)?;
-                let connecting = plugin.connect(it.device, &handle)?;
-                *self = Self::Connecting(Some(it), connecting);
-                Ok(true)
-            }
-            Self::Connecting(leaving, connecting) => {
-                let Some(it) = leaving.as_ref() else {
-                    return Ok(false);
-                };
-                let shape = shape(it.slots.most_bytes(), it.route.from);
-                let Some(sending) = connecting.go_on(shape)? else {
-                    return Ok(false);
-                };
-                if let Some(it) = leaving.take() {
-                    *self = Self::Open(Outgoing::new(sending, it.slots, checks));
-                }
-                Ok(true)
-            }
-            Self::Open(outgoing) => outgoing.go_on(ending),
-        }
-    }
-
-    /// Whether nothing is left to be sent.
-    fn is_drained(&mut self) -> bool {
-        match self {
-            // What nobody connected to has nothing to end.
-            Self::Asked(leaving) | Self::Connecting(leaving, _) => {
-                leaving.as_mut().is_none_or(|it| it.slots.next().is_none())
-            }
-            Self::Open(outgoing) => outgoing.is_over(),
-        }
-    }
-}
-
-impl In {
-    fn go_on(&mut self) -> Result<bool, CarryError> {
-        match self {
-            Self::Listening(coming) => {
-                let Some(it) = coming.as_mut() else {
-                    return Ok(false);
-                };
-                let shape = shape(it.slots.most_bytes(), it.route.from);
-                let Some(receiving) = it.listening.accept(shape)? else {
-                    return Ok(false);
-                };
-                // The listening end is closed here, as it has served.
-                if let Some(Coming { slots, .. }) = coming.take() {
-                    *self = Self::Open(Incoming::new(receiving, slots));
-                }
-                Ok(true)
-            }
-            Self::Open(incoming) => incoming.go_on(),
         }
     }
 }

@@ -10,12 +10,13 @@ use bootstrap::socket::service::Alarm;
 use executor::network::{HandedOver, Progress};
 use executor::{Error, Failure, Network, Route, Transport};
 use plan::Protocol;
-use shared_memory::fifo::relay::{Inflow, Outflow};
+use shared_memory::fifo::relay::{SlotsIn, SlotsOut};
 use shared_memory::{Alarms, Bell};
 
 use super::{Hosts, of_service};
 use crate::NEWS_TIME;
 use crate::carrier::{Door, Lent, Refusal, Request, Taken, Woken};
+use crate::fabric::Fabric;
 use crate::proxy::connect::{Hello, words};
 use crate::proxy::thread::{Hand, Proxy, Way};
 use crate::proxy::{Common, Wheels};
@@ -72,7 +73,15 @@ impl Network for Hosts {
         (near && !self.service.as_ref().is_none_or(left)).then_some(carrier)
     }
 
-    fn send(&mut self, route: &Route, slots: Box<dyn Outflow>) -> Result<(), Error> {
+    fn reaches_devices(&self) -> bool {
+        self.fabric.as_ref().is_some_and(Fabric::reaches_devices)
+    }
+
+    fn device_ends(&self, route: &Route) -> (bool, bool) {
+        self.planned.device_ends(route)
+    }
+
+    fn send(&mut self, route: &Route, slots: SlotsOut) -> Result<(), Error> {
         if let Some(fabric) = &self.fabric {
             let device = self.planned.near(route, fabric.devices());
             let service = self.service()?;
@@ -82,6 +91,9 @@ impl Network for Hosts {
         let nic = self.planned.near(route, self.proxies.len());
         let way = self.way(route);
         let proxy = self.proxies.get(nic).ok_or_else(|| self.no_proxy())?;
+        let SlotsOut::Copied(slots) = slots else {
+            return Err(self.broken(in_place(route)));
+        };
         let sent = proxy.send(route, slots, &way);
         sent.map_err(|failure| self.disconnected(failure))
     }
@@ -140,16 +152,27 @@ impl Network for Hosts {
         }
     }
 
-    fn receive(&mut self, route: &Route, slots: Box<dyn Inflow>) -> Result<(), Error> {
+    fn receive(&mut self, route: &Route, slots: SlotsIn) -> Result<(), Error> {
         if let Some(fabric) = &self.fabric {
             let device = self.planned.far(route, fabric.devices());
             return fabric.receive(self.service()?, route, device, slots);
         }
         let nic = self.planned.far(route, self.proxies.len());
         let proxy = self.proxies.get(nic).ok_or_else(|| self.no_proxy())?;
+        let SlotsIn::Copied(slots) = slots else {
+            return Err(self.broken(in_place(route)));
+        };
         proxy.receive(route, slots);
         Ok(())
     }
+}
+
+/// Why sockets do not carry slots in place.
+fn in_place(route: &Route) -> String {
+    format!(
+        "{} lies where only NICs of a net plug-in reach it, and there is none; run the same backend on all ranks",
+        words(route)
+    )
 }
 
 impl Hosts {
@@ -217,9 +240,14 @@ impl Hosts {
                     let sent = fabric.send(ask, &route, nic, slots, Some(served));
                     sent.map_err(|error| bootstrap::Failure::new(route.from, error.to_string()))
                 }
-                None => match hands.get(nic) {
-                    Some(hand) => hand.send(&route, slots, Some(served), &way(request)),
-                    None => Ok(false),
+                None => match (hands.get(nic), slots) {
+                    (Some(hand), SlotsOut::Copied(slots)) => {
+                        hand.send(&route, slots, Some(served), &way(request))
+                    }
+                    (Some(_), SlotsOut::InPlace(_)) => {
+                        Err(bootstrap::Failure::new(route.from, in_place(&route)))
+                    }
+                    (None, _) => Ok(false),
                 },
             };
             match sent {

@@ -11,10 +11,10 @@ use executor::check::Check;
 use executor::{
     Communicator, Error, Failure, HandedOver, Network, Reduction, Route, Transport, Way,
 };
-use net::{Hosts, Leaving, Ports};
+use net::{Arriving, Hosts, Leaving, Ports};
 use plan::program::{Schedule, Transfer};
 use plan::{Collective, Protocol};
-use shared_memory::fifo::relay::{Inflow, Outflow};
+use shared_memory::fifo::relay::{SlotsIn, SlotsOut};
 use shared_memory::{Alarms, Bell};
 
 /// Every second rank's proxy carries for the one before it, and the other way round.
@@ -26,11 +26,15 @@ impl Ports for Neighbours {
         Some(Leaving {
             nic: u32::from(channel),
             proxy: from ^ 1,
+            rdma: true,
         })
     }
 
-    fn arrives(&self, _: u32, to: u32, _: u16) -> Option<u32> {
-        Some(to)
+    fn arrives(&self, _: u32, to: u32, _: u16) -> Option<Arriving> {
+        Some(Arriving {
+            nic: to,
+            rdma: true,
+        })
     }
 }
 
@@ -122,7 +126,7 @@ impl Network for Counting {
         self.hosts.carrier(route)
     }
 
-    fn send(&mut self, route: &Route, slots: Box<dyn Outflow>) -> Result<(), Error> {
+    fn send(&mut self, route: &Route, slots: SlotsOut) -> Result<(), Error> {
         self.hosts.send(route, slots)
     }
 
@@ -138,7 +142,7 @@ impl Network for Counting {
         Ok(taken)
     }
 
-    fn receive(&mut self, route: &Route, slots: Box<dyn Inflow>) -> Result<(), Error> {
+    fn receive(&mut self, route: &Route, slots: SlotsIn) -> Result<(), Error> {
         self.hosts.receive(route, slots)
     }
 }

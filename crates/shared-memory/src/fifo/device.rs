@@ -5,15 +5,21 @@
 //! sending kernel says how long each slot is, when all of it is stored: the low half of the step's number plus one, above
 //! the length. So slots of every protocol are whole when they are looked at.
 
+use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use super::relay::{Inflow, Outflow};
 use super::{Protocol, SLOTS};
+use crate::error::Error;
 use crate::mapping::Mapping;
 use crate::sync::{Ordering, Word, Words};
 
+/// Counts, lengths and slots begin at multiples of this, bytes.
+const BOUNDARY: usize = 128;
+
 /// Where a FIFO lies in a mapping that both the host and a device reach. All are bytes; offsets are from the mapping's
-/// start, and multiples of 128.
+/// start, and multiples of 128. Its text goes to another process that carries it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeviceFifo {
     /// What its slots look like.
@@ -35,7 +41,7 @@ pub struct DeviceFifo {
 }
 
 /// Bytes of a line, data bytes of it, by protocol.
-const fn line(protocol: Protocol) -> (usize, usize) {
+pub(super) const fn line(protocol: Protocol) -> (usize, usize) {
     match protocol {
         Protocol::Simple => (8, 8),
         Protocol::LowLatency => (16, 8),
@@ -44,19 +50,149 @@ const fn line(protocol: Protocol) -> (usize, usize) {
 }
 
 impl DeviceFifo {
-    fn words(&self, mapping: &Arc<Mapping>, offset: usize, bytes: usize) -> Words {
+    pub(super) fn words(&self, mapping: &Arc<Mapping>, offset: usize, bytes: usize) -> Words {
         Words::new(mapping, offset..offset + bytes)
     }
 
-    fn slots(&self, mapping: &Arc<Mapping>) -> Words {
+    pub(super) fn word(&self, mapping: &Arc<Mapping>, offset: usize) -> Word {
+        self.words(mapping, offset, 8).word(0)
+    }
+
+    fn wrong(&self) -> Error {
+        Error::Device {
+            text: self.to_string(),
+        }
+    }
+
+    /// Whether counts and lengths are within a mapping.
+    pub(super) fn check_counts(&self, mapping: &Mapping) -> Result<(), Error> {
+        let within = |offset: usize, bytes: usize| {
+            let end = offset.checked_add(bytes);
+            offset.is_multiple_of(BOUNDARY) && end.is_some_and(|end| end <= mapping.bytes())
+        };
+        let lengths = within(self.lengths, SLOTS as usize * 8);
+        let countable = self.first_step < u64::MAX / 2;
+        match within(self.tail, 8) && within(self.head, 8) && lengths && countable {
+            true => Ok(()),
+            false => Err(self.wrong()),
+        }
+    }
+
+    /// Whether slots have room from one to the next.
+    pub(super) fn check_stride(&self, stride: usize) -> Result<(), Error> {
         let (wire, data) = line(self.protocol);
-        assert!(self.slot_bytes.div_ceil(data) * wire <= self.stride);
+        let bytes = self.slot_bytes.div_ceil(data).checked_mul(wire);
+        match bytes.is_some_and(|bytes| bytes <= stride) && stride.is_multiple_of(BOUNDARY) {
+            true => Ok(()),
+            false => Err(self.wrong()),
+        }
+    }
+
+    /// Whether everything is within a mapping.
+    pub(super) fn check(&self, mapping: &Mapping) -> Result<(), Error> {
+        self.check_counts(mapping)?;
+        self.check_stride(self.stride)?;
+        let bytes = self.stride.checked_mul(SLOTS as usize);
+        let end = bytes.and_then(|bytes| bytes.checked_add(self.slots));
+        let within = end.is_some_and(|end| end <= mapping.bytes());
+        match within && self.slots.is_multiple_of(BOUNDARY) {
+            true => Ok(()),
+            false => Err(self.wrong()),
+        }
+    }
+
+    fn slots(&self, mapping: &Arc<Mapping>) -> Words {
         self.words(mapping, self.slots, SLOTS as usize * self.stride)
     }
 
     /// The first word of a slot.
     const fn start(&self, step: u64) -> usize {
         (step % SLOTS) as usize * (self.stride / 8)
+    }
+}
+
+impl fmt::Display for DeviceFifo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let protocol = match self.protocol {
+            Protocol::Simple => 's',
+            Protocol::LowLatency => 'l',
+            Protocol::LowLatency128 => 'm',
+        };
+        let Self {
+            tail,
+            head,
+            lengths,
+            slots,
+            stride,
+            slot_bytes,
+            first_step,
+            ..
+        } = self;
+        write!(
+            f,
+            "{protocol}:{tail}:{head}:{lengths}:{slots}:{stride}:{slot_bytes}:{first_step}"
+        )
+    }
+}
+
+impl FromStr for DeviceFifo {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let wrong = || Error::Device {
+            text: text.to_owned(),
+        };
+        let (protocol, rest) = text.split_once(':').ok_or_else(wrong)?;
+        let numbers: Result<Vec<u64>, _> = rest.split(':').map(str::parse).collect();
+        let numbers = numbers.map_err(|_| wrong())?;
+        let [tail, head, lengths, slots, stride, slot_bytes, first_step] =
+            <[u64; 7]>::try_from(numbers).map_err(|_| wrong())?;
+        Ok(Self {
+            protocol: match protocol {
+                "s" => Protocol::Simple,
+                "l" => Protocol::LowLatency,
+                "m" => Protocol::LowLatency128,
+                _ => return Err(wrong()),
+            },
+            tail: tail as usize,
+            head: head as usize,
+            lengths: lengths as usize,
+            slots: slots as usize,
+            stride: stride as usize,
+            slot_bytes: slot_bytes as usize,
+            first_step,
+        })
+    }
+}
+
+/// What the sending kernel says of the length of each slot.
+#[derive(Debug)]
+pub(super) struct Lengths {
+    words: Words,
+    most_bytes: usize,
+}
+
+impl Lengths {
+    /// Of a FIFO within the mapping whose kernel has not begun.
+    pub fn new(mapping: &Arc<Mapping>, fifo: &DeviceFifo) -> Self {
+        let words = fifo.words(mapping, fifo.lengths, SLOTS as usize * 8);
+        for step in (0..SLOTS).map(|ahead| fifo.first_step.wrapping_add(ahead)) {
+            // As one round before; a 0 is the tag of a step, too.
+            let before = tag(step.wrapping_sub(SLOTS));
+            words.slice((step % SLOTS) as usize, 1)[0].store(before, Ordering::Release);
+        }
+        Self {
+            words,
+            most_bytes: fifo.slot_bytes,
+        }
+    }
+
+    /// The length of a slot, once it is there.
+    pub fn of(&self, step: u64) -> Option<usize> {
+        let word = &self.words.slice((step % SLOTS) as usize, 1)[0];
+        let value = word.load(Ordering::Acquire);
+        let bytes = (value & !TAG) as usize;
+        (value & TAG == tag(step) && bytes <= self.most_bytes).then_some(bytes)
     }
 }
 
@@ -72,7 +208,7 @@ const TAG: u64 = 0xffff_ffff_0000_0000;
 pub struct DeviceOutflow {
     fifo: DeviceFifo,
     head: Word,
-    lengths: Words,
+    lengths: Lengths,
     slots: Words,
     step: u64,
     /// The data of the next slot, if it was taken out of its lines already.
@@ -83,32 +219,19 @@ pub struct DeviceOutflow {
 impl DeviceOutflow {
     /// The end of a FIFO whose kernel has not begun, and will at its first step.
     ///
-    /// # Panics
+    /// # Errors
     /// The FIFO is not within the mapping, or slots are longer than the space between them.
-    pub fn new(mapping: &Arc<Mapping>, fifo: DeviceFifo) -> Self {
-        let lengths = fifo.words(mapping, fifo.lengths, SLOTS as usize * 8);
-        for step in fifo.first_step..fifo.first_step + SLOTS {
-            // As one round before; a 0 is the tag of a step, too.
-            let before = tag(step.wrapping_sub(SLOTS));
-            lengths.slice((step % SLOTS) as usize, 1)[0].store(before, Ordering::Release);
-        }
-        Self {
+    pub fn new(mapping: &Arc<Mapping>, fifo: DeviceFifo) -> Result<Self, Error> {
+        fifo.check(mapping)?;
+        Ok(Self {
             fifo,
-            head: fifo.words(mapping, fifo.head, 8).word(0),
-            lengths,
+            head: fifo.word(mapping, fifo.head),
+            lengths: Lengths::new(mapping, &fifo),
             slots: fifo.slots(mapping),
             step: fifo.first_step,
             taken: None,
             staging: vec![0; fifo.slot_bytes].into_boxed_slice(),
-        }
-    }
-
-    /// The length of the next slot, once it is there.
-    fn length(&self) -> Option<usize> {
-        let word = &self.lengths.slice((self.step % SLOTS) as usize, 1)[0];
-        let value = word.load(Ordering::Acquire);
-        let bytes = (value & !TAG) as usize;
-        (value & TAG == tag(self.step) && bytes <= self.fifo.slot_bytes).then_some(bytes)
+        })
     }
 
     /// Takes data out of the lines of the next slot.
@@ -147,7 +270,7 @@ impl Outflow for DeviceOutflow {
     fn next(&mut self) -> Option<&[u8]> {
         let bytes = match self.taken {
             Some(bytes) => bytes,
-            None => self.length()?,
+            None => self.lengths.of(self.step)?,
         };
         if self.fifo.protocol == Protocol::Simple {
             let start = self.slots.address(self.fifo.start(self.step));
@@ -183,25 +306,26 @@ pub struct DeviceInflow {
 
 /// LL: in the last eight steps of every 2^31 all flags of a slot are written, so that none is old when the low halves of
 /// steps come round. The kernels do the same.
-const fn cleans(step: u64) -> bool {
+pub(super) const fn cleans(step: u64) -> bool {
     step & 0x7fff_fff8 == 0x7fff_fff8
 }
 
 impl DeviceInflow {
     /// The end of a FIFO whose kernel begins at its first step.
     ///
-    /// # Panics
+    /// # Errors
     /// The FIFO is not within the mapping, or slots are longer than the space between them.
-    pub fn new(mapping: &Arc<Mapping>, fifo: DeviceFifo) -> Self {
-        Self {
+    pub fn new(mapping: &Arc<Mapping>, fifo: DeviceFifo) -> Result<Self, Error> {
+        fifo.check(mapping)?;
+        Ok(Self {
             fifo,
-            head: fifo.words(mapping, fifo.head, 8).word(0),
+            head: fifo.word(mapping, fifo.head),
             head_seen: fifo.first_step,
-            tail: fifo.words(mapping, fifo.tail, 8).word(0),
+            tail: fifo.word(mapping, fifo.tail),
             slots: fifo.slots(mapping),
             step: fifo.first_step,
             staging: vec![0; fifo.slot_bytes].into_boxed_slice(),
-        }
+        })
     }
 
     fn is_free(&mut self) -> bool {
@@ -305,8 +429,8 @@ mod tests {
     /// What goes into a FIFO comes out of it, if somebody says the lengths, as the sending kernel does.
     fn there_and_back(protocol: Protocol, first_step: u64) {
         let (mapping, fifo) = fifo(protocol, first_step);
-        let mut into = DeviceInflow::new(&mapping, fifo);
-        let mut out = DeviceOutflow::new(&mapping, fifo);
+        let mut into = DeviceInflow::new(&mapping, fifo).unwrap();
+        let mut out = DeviceOutflow::new(&mapping, fifo).unwrap();
         let lengths = fifo.words(&mapping, fifo.lengths, 64);
         let sizes = [1, 7, 8, 9, 119, 120, 121, 999, SLOT, 16, SLOT, 3];
         for (step, bytes) in (first_step..).zip(sizes) {
@@ -341,9 +465,23 @@ mod tests {
     }
 
     #[test]
+    fn fifos_survive_as_text() {
+        let (_, whole) = fifo(Protocol::LowLatency128, 1 << 40);
+        assert_eq!(whole.to_string().parse::<DeviceFifo>().unwrap(), whole);
+        for wrong in [
+            "",
+            "s:1",
+            "x:0:128:256:384:1024:100:0",
+            "s:0:128:256:384:1024:100:-1",
+        ] {
+            assert!(wrong.parse::<DeviceFifo>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
     fn lines_are_those_of_the_kernels() {
         let (mapping, fifo_ll) = fifo(Protocol::LowLatency, 5);
-        let mut into = DeviceInflow::new(&mapping, fifo_ll);
+        let mut into = DeviceInflow::new(&mapping, fifo_ll).unwrap();
         into.room(9).unwrap().copy_from_slice(b"abcdefghi");
         into.post(9);
         let words = fifo_ll.slots(&mapping);
@@ -356,7 +494,7 @@ mod tests {
         let of = |text: &[u8; 4]| flag | u64::from(u32::from_le_bytes(*text));
         assert_eq!(line, [of(b"abcd"), of(b"efgh"), of(b"i\0\0\0"), flag]);
         let (mapping, fifo_128) = fifo(Protocol::LowLatency128, 5);
-        let mut into = DeviceInflow::new(&mapping, fifo_128);
+        let mut into = DeviceInflow::new(&mapping, fifo_128).unwrap();
         into.room(121).unwrap().fill(1);
         into.post(121);
         let words = fifo_128.slots(&mapping);

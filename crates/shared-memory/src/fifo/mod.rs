@@ -18,6 +18,8 @@
 mod credit;
 #[cfg(not(loom))]
 pub mod device;
+#[cfg(not(loom))]
+pub mod in_place;
 mod low_latency;
 mod low_latency_128;
 pub mod relay;

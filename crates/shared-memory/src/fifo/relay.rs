@@ -1,5 +1,7 @@
 //! Slots as bytes, for whoever carries them further without knowing what they are: the proxies of a network.
 
+#[cfg(not(loom))]
+use super::in_place::{InPlaceInflow, InPlaceOutflow};
 use super::{Receiver, Sender};
 
 /// The end of a FIFO from which slots are carried away. Its sender announces lengths.
@@ -27,6 +29,24 @@ pub trait Inflow: Send {
 
     /// Posts the slot whose bytes were put into [`Self::room`].
     fn post(&mut self, bytes: usize);
+}
+
+/// What is carried away, and how.
+#[cfg(not(loom))]
+pub enum SlotsOut {
+    /// Slots that are copied.
+    Copied(Box<dyn Outflow>),
+    /// Slots that a NIC reads itself.
+    InPlace(InPlaceOutflow),
+}
+
+/// To what slots are brought, and how.
+#[cfg(not(loom))]
+pub enum SlotsIn {
+    /// Slots that are copied.
+    Copied(Box<dyn Inflow>),
+    /// Slots that a NIC writes itself.
+    InPlace(InPlaceInflow),
 }
 
 impl<R: Receiver> Outflow for R {

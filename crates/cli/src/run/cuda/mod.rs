@@ -16,7 +16,7 @@ use backend_cuda::Cuda;
 use executor::bootstrap::Bootstrap;
 use executor::check::{self, ForType, Sample};
 use executor::{Communicator, Failure, Transport};
-use kernel_bundle::{Fleet, Kernels, Machine};
+use kernel_bundle::{Fleet, Kernels, Machine, Reached};
 
 pub use self::bench::{Bench, Timed, time};
 pub use self::choose::{Wanted, choose_way};
@@ -130,7 +130,7 @@ fn add(to: &mut Timing, other: &Timing) {
 /// By which transports a rank reaches the others, a line or two.
 fn transports<M: Machine>(fleet: &Fleet<M>, rank: u32) -> String {
     let reached = fleet.reached();
-    let own: Vec<_> = reached.iter().filter(|it| it.rank == rank).collect();
+    let own: Vec<&Reached> = reached.iter().filter(|it| it.rank == rank).collect();
     let count = |wanted: Transport| own.iter().filter(|it| it.transport == wanted).count();
     let all = [Transport::P2p, Transport::Shm, Transport::Net];
     let counts = all.into_iter().filter(|it| count(*it) > 0);
@@ -139,6 +139,23 @@ fn transports<M: Machine>(fleet: &Fleet<M>, rank: u32) -> String {
         return String::new();
     }
     let mut text = format!("rank {rank} reaches {}\n", counts.join(", "));
+    let far = own
+        .iter()
+        .copied()
+        .filter(|it| it.transport == Transport::Net);
+    let (by_nics, copied): (Vec<&Reached>, Vec<&Reached>) = far.partition(|it| it.rdma.is_ok());
+    if !by_nics.is_empty() {
+        let all = if copied.is_empty() { "all" } else { "some" };
+        text.push_str(&format!(
+            "NICs read and write memory of GPUs (GPUDirect RDMA) for {all} of those by NET\n"
+        ));
+    }
+    let mut why_not = copied
+        .iter()
+        .filter_map(|it| it.rdma.clone().err().flatten());
+    if let Some(why) = why_not.next() {
+        text.push_str(&format!("fallback: no GPUDirect RDMA: {why}\n"));
+    }
     let mut fallen_back = own.iter().filter(|it| it.fallen_back.is_some());
     if let Some(first) = fallen_back.next()
         && let Some(why) = &first.fallen_back

@@ -144,6 +144,9 @@ pub fn options(spec: &Spec) -> kernel_bundle::Options {
         trace: devices.trace.is_some() || devices.timeline,
         p2p: devices.p2p,
         shm: devices.shm,
+        rdma: devices.rdma,
+        rdma_read: devices.rdma_read,
+        force_flush: devices.force_flush,
         threads: match spec.backend {
             BackendName::Cpu | BackendName::Cuda => nccl.threads,
             // Each thread takes its turn there.

@@ -1,0 +1,213 @@
+//! Ranks on several hosts, by a net plug-in: slots that it copies, and slots that its NICs read and write in place (GPUDirect
+//! RDMA); and FIFOs of kernels that another rank of the host carries (PXN), by sockets and by the plug-in.
+
+use std::sync::Arc;
+
+use executor::suite::Case;
+use executor::{Reduction, Way};
+use kernel_bundle::Options;
+use net::{Arriving, Leaving, Ports, WantedPlugin};
+use plan::Protocol;
+use plan::program::{Schedule, Transfer};
+use tempfile::TempDir;
+use test_support::net_plugin as loopback;
+
+use super::hosts::{Place, each_by, on};
+use super::{every_way, join, run, small};
+
+/// A plug-in that is compiled so. It is there as long as the folder.
+fn plugin(version: u32, settings: &str) -> (TempDir, WantedPlugin) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("libnccl-net-loopback.so");
+    loopback::compile(version, settings, &[], &file).unwrap();
+    let wanted = WantedPlugin::parse(&file.display().to_string()).unwrap();
+    (folder, wanted)
+}
+
+/// Runs some ways between these ranks. `rdma` says whether NICs reach the devices of all.
+fn ways_by(
+    places: &[Place],
+    options: &Options,
+    with: &(impl Fn(net::Options) -> net::Options + Sync),
+    rdma: bool,
+    wanted: impl Fn(&Case) -> bool + Sync,
+) {
+    let results = each_by(places, with, |rank, hosts| {
+        let (fleet, mut communicator) = join(hosts, options.clone(), 7).unwrap();
+        let host = |rank: u32| places[rank as usize].host;
+        for reached in fleet.reached() {
+            let far = host(rank) != host(reached.peer);
+            assert_eq!(reached.rdma.is_ok(), rdma, "{reached:?}");
+            assert_eq!(far, reached.transport == executor::Transport::Net);
+        }
+        let mut cases = every_way(places.len() as u32, false);
+        cases.retain(&wanted);
+        assert!(cases.len() > 10, "{}", cases.len());
+        run(&mut communicator, &cases)
+    });
+    for result in results {
+        result.unwrap();
+    }
+}
+
+/// Every so many of them.
+fn every(count: usize) -> impl Fn(&Case) -> bool + Sync {
+    let turn = std::sync::Mutex::new(std::collections::HashMap::new());
+    move |_| {
+        let mut turn = turn.lock().unwrap();
+        let turn = turn.entry(std::thread::current().id()).or_insert(0_usize);
+        *turn += 1;
+        turn.is_multiple_of(count)
+    }
+}
+
+fn by(plugin: &WantedPlugin) -> impl Fn(net::Options) -> net::Options + Sync {
+    let net_plugin = plugin.clone();
+    move |options| net::Options {
+        net_plugin: net_plugin.clone(),
+        ..options
+    }
+}
+
+#[test]
+fn a_plugin_copies_slots_of_kernels() {
+    let (_folder, plugin) = plugin(12, "");
+    ways_by(&[on("a"), on("b")], &small(), &by(&plugin), false, every(3));
+}
+
+#[test]
+fn nics_read_and_write_slots_in_place() {
+    for (version, settings) in [(8, "MEMORY=3"), (12, "MEMORY=5")] {
+        let (_folder, plugin) = plugin(version, settings);
+        ways_by(&[on("a"), on("b")], &small(), &by(&plugin), true, every(2));
+    }
+}
+
+/// What a NIC wrote is there when it was flushed, and not before.
+#[test]
+fn what_came_is_flushed_before_kernels_read_it() {
+    let (_folder, plugin) = plugin(12, "MEMORY=3;FLUSH=1");
+    let simple = |case: &Case| case.way.protocol == Protocol::Simple;
+    ways_by(&[on("a"), on("b")], &small(), &by(&plugin), true, simple);
+}
+
+#[test]
+fn settings_keep_nics_out_of_the_memory_of_devices() {
+    let (_folder, plugin) = plugin(12, "MEMORY=7");
+    let options = Options {
+        rdma: false,
+        ..small()
+    };
+    ways_by(&[on("a"), on("b")], &options, &by(&plugin), false, every(5));
+    let options = Options {
+        rdma_read: false,
+        ..small()
+    };
+    ways_by(&[on("a"), on("b")], &options, &by(&plugin), true, every(5));
+}
+
+/// Slots in place where the low halves of step numbers come round.
+#[test]
+fn step_numbers_come_round_in_place() {
+    let (_folder, plugin) = plugin(12, "MEMORY=5");
+    for (first_step, stale_flag) in [(0x7fff_ffec, 0x8000_0002), (0xffff_ffec, 0x0000_0003)] {
+        let options = Options {
+            first_step,
+            stale_flag,
+            ..small()
+        };
+        let long = |case: &Case| case.way.protocol == Protocol::Ll && case.count > 400;
+        ways_by(&[on("a"), on("b")], &options, &by(&plugin), true, long);
+    }
+}
+
+/// A driver's file is what memory of a device is registered by where the NIC takes that; one that fails is named.
+#[test]
+fn a_registration_that_fails_is_named() {
+    let (_folder, plugin) = plugin(12, "MEMORY=7;REGMRDMABUF=3");
+    let heard = each_by(&[on("a"), on("b")], &by(&plugin), |rank, hosts| {
+        let (_, mut communicator) = join(hosts, small(), 0).unwrap();
+        let mut sum = vec![rank; 2000];
+        let failed = communicator.all_reduce_in_place(&mut sum, Reduction::Sum);
+        failed.unwrap_err().to_string()
+    });
+    assert!(
+        heard.iter().any(|it| it.contains("regMrDmaBuf")),
+        "{heard:?}"
+    );
+}
+
+/// Every second rank's proxy carries for the one before it, and the other way round; NICs reach devices on even channels.
+#[derive(Debug)]
+struct Neighbours;
+
+impl Ports for Neighbours {
+    fn leaves(&self, from: u32, _: u32, channel: u16) -> Option<Leaving> {
+        Some(Leaving {
+            nic: u32::from(channel),
+            proxy: from ^ 1,
+            rdma: channel.is_multiple_of(2),
+        })
+    }
+
+    fn arrives(&self, _: u32, to: u32, channel: u16) -> Option<Arriving> {
+        Some(Arriving {
+            nic: to,
+            rdma: channel.is_multiple_of(2),
+        })
+    }
+}
+
+const TWO_HOSTS: fn() -> [Place; 4] = || [on("a"), on("a"), on("b"), on("b")];
+
+#[test]
+fn ranks_carry_fifos_of_kernels_for_each_other() {
+    let with = |options| net::Options {
+        ports: Some(Arc::new(Neighbours)),
+        ..options
+    };
+    ways_by(&TWO_HOSTS(), &small(), &with, false, every(4));
+}
+
+#[test]
+fn ranks_carry_fifos_of_kernels_by_a_plugin() {
+    for (settings, rdma) in [("", false), ("MEMORY=5", true)] {
+        let (_folder, plugin) = plugin(12, settings);
+        let with = |options| net::Options {
+            ports: Some(Arc::new(Neighbours)),
+            net_plugin: plugin.clone(),
+            ..options
+        };
+        ways_by(&TWO_HOSTS(), &small(), &with, rdma, every(6));
+    }
+}
+
+/// Large messages through slots of NCCL's sizes.
+#[test]
+fn slots_of_nccls_size_in_place() {
+    let (_folder, plugin) = plugin(12, "MEMORY=5");
+    let results = each_by(&[on("a"), on("b")], &by(&plugin), |rank, hosts| {
+        let (_, mut communicator) = join(hosts, Options::nccl(), 0).unwrap();
+        for protocol in Protocol::ALL {
+            communicator.set_way(Some(Way {
+                schedule: Schedule::Ring,
+                transfer: Transfer::Fifo,
+                protocol,
+                channels: 1,
+                piece_bytes: 0,
+            }));
+            let mut sum: Vec<u32> = (0..1_000_000).map(|at| at * (rank + 1)).collect();
+            communicator
+                .all_reduce_in_place(&mut sum, Reduction::Sum)
+                .map_err(|error| error.to_string())?;
+            let wrong = sum.iter().zip(0_u32..).find(|(sum, at)| **sum != 3 * at);
+            if let Some((sum, at)) = wrong {
+                return Err(format!("{protocol}: element {at} is {sum}"));
+            }
+        }
+        Ok(())
+    });
+    for result in results {
+        result.unwrap();
+    }
+}
