@@ -113,6 +113,17 @@ impl<B: Backend> Engine<B> {
                     .to_owned(),
             ));
         }
+        if self.own.backend.multicasts()
+            && request.collective.reduces()
+            && !way.schedule.reduces(request.element, request.reduction)
+        {
+            return Err(unsupported(format!(
+                "switches do not reduce {} of {} ({}); take another algorithm",
+                request.reduction,
+                request.element,
+                way.schedule.name()
+            )));
+        }
         // A peer's input would have to be multiplied by what only the peer knows.
         if request.collective.reduces()
             && request.reduction == Reduction::PreMultipliedSum

@@ -421,14 +421,6 @@ impl<M: Machine> Backend for Kernels<M> {
     fn prepare(&mut self, order: &Order<'_>) -> Result<Program<M>, Error> {
         let bound = order.bound;
         let scratch = if bound.multicasts {
-            if let Some(reduction) = order.reduction
-                && !Schedule::Nvls.reduces(order.element, reduction)
-            {
-                return Err(self.failed(format!(
-                    "switches do not reduce {:?} of {:?} (NVLS); take another algorithm",
-                    reduction, order.element
-                )));
-            }
             // Wiring made it.
             self.connected.windows.of_program.map(|window| window.own)
         } else {

@@ -145,6 +145,20 @@ fn all_say(heard: &[String], part: &str) {
     assert!(heard[0].contains(part), "{}", heard[0]);
 }
 
+/// What no switch does is refused before ranks meet for it.
+#[test]
+fn products_are_refused_with_the_reason() {
+    let heard = each(&[on("a"); 2], |_, hosts| {
+        let (_, mut communicator) = join(hosts, small(), 0).unwrap();
+        communicator.set_way(Some(NVLS));
+        let mut product = vec![2_i32; 100];
+        let refused = communicator.all_reduce_in_place(&mut product, Reduction::Product);
+        summed(&mut communicator, 2);
+        refused.unwrap_err().to_string()
+    });
+    all_say(&heard, "switches do not reduce prod of i32");
+}
+
 #[test]
 fn without_p2p_it_is_refused_with_the_reason() {
     let places = [
