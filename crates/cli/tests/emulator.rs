@@ -4,6 +4,8 @@
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 
+use test_support::net_plugin;
+
 /// What every test runs: small messages, for each thread of a block takes its turn.
 const SHORT: [&str; 10] = [
     "all-reduce",
@@ -81,7 +83,7 @@ fn by_hand_with(backend: &str, more: &[&str], each: &[&[(&str, &str)]]) -> Vec<O
 
 #[test]
 fn threads() {
-    let said = here(&["--ranks", "2", "--timeline", "--graph", "2"]);
+    let said = here(&["--ranks", "2", "--profile", "--graph", "2"]);
     assert!(said.contains("rank 0 reaches 1 by P2P"), "{said}");
     assert!(said.contains("channels of the last launch"), "{said}");
 }
@@ -155,6 +157,38 @@ fn ranks_of_two_hosts() {
         said[0]
     );
     assert_eq!((said[1].as_str(), said[2].as_str()), ("", ""));
+}
+
+/// NICs reach slots in place, as a report of the plug-in shows; settings keep them out.
+#[test]
+fn nics_reach_memory_of_gpus() {
+    let folder = tempfile::tempdir().unwrap();
+    let plugin = folder.path().join("libnccl-net-loopback.so");
+    net_plugin::compile(12, "MEMORY=5", &[], &plugin).unwrap();
+    let plugin = plugin.display().to_string();
+    for (level, reached) in [("SYS", true), ("LOC", false)] {
+        let report = folder.path().join(level).display().to_string();
+        let variables = |host| {
+            [
+                ("NCCL_HOSTID", host),
+                ("NCCL_NET_PLUGIN", plugin.as_str()),
+                ("NCCL_NET_GDR_LEVEL", level),
+                ("TOPO_LOOPBACK_REPORT", report.as_str()),
+            ]
+        };
+        let ended = by_hand("emulator", &[&variables("a"), &variables("b")]);
+        let said: Vec<String> = ended.iter().map(right).collect();
+        let by_nics = said[0].contains("GPUDirect RDMA) for all of those by NET");
+        assert_eq!(by_nics, reached, "{}", said[0]);
+        let forbidden = said[0].contains("no GPUDirect RDMA: the settings forbid it");
+        assert_eq!(forbidden, !reached, "{}", said[0]);
+        let report = std::fs::read_to_string(report).unwrap();
+        assert_eq!(report.lines().count(), 2, "{report}");
+        for line in report.lines() {
+            assert_eq!(line.contains(" 0 DMA-BUFs"), !reached, "{line}");
+            assert!(line.contains(" 0 of devices") && line.ends_with("0 violations"));
+        }
+    }
 }
 
 #[test]

@@ -105,7 +105,7 @@ pub struct CostArguments {
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub protocol: Vec<Protocol>,
     /// Cost profile with the model's constants (TOML); built in is nccl-2.30
-    #[arg(long, value_name = "PROFILE")]
+    #[arg(long, alias = "cost-profile", value_name = "PROFILE")]
     pub profile: Option<PathBuf>,
     /// Print the built-in cost profile, to start another one from
     #[arg(long, exclusive = true)]

@@ -37,7 +37,7 @@ Exit status: 0 when all elements are right, 1 when some are wrong, 2 when someth
 pub const CALIBRATE_EXAMPLES: &str = "\
 Examples:
   topo calibrate -o cpu.toml                   measure all algorithms here, for 2 and 4 ranks
-  topo run --ranks 4 all-reduce --profile cpu.toml
+  topo run --ranks 4 all-reduce --cost-profile cpu.toml
   topo calibrate --ranks 2,8 --time 5          other numbers of ranks, 5 ms for each figure";
 
 /// Where ranks run.
@@ -100,7 +100,7 @@ pub struct RunArguments {
     pub trace: Option<PathBuf>,
     /// Print when each channel of the last launch began and ended on the GPUs
     #[arg(long)]
-    pub timeline: bool,
+    pub profile: bool,
     /// Ask the GPUs for N timed launches at once, as a CUDA graph
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16384))]
     pub graph: Option<u32>,
@@ -165,8 +165,8 @@ pub struct RunArguments {
     #[arg(long, value_name = "S", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub timeout: u64,
     /// CPU cost profile (TOML) by which ways are chosen, from topo calibrate
-    #[arg(long, value_name = "PROFILE")]
-    pub profile: Option<PathBuf>,
+    #[arg(long, value_name = "FILE")]
+    pub cost_profile: Option<PathBuf>,
     /// What to print
     #[arg(long, value_enum, default_value_t = TextOrJson::Text)]
     pub format: TextOrJson,

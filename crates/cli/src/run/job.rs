@@ -192,7 +192,7 @@ fn devices(arguments: &RunArguments, environment: &Environment) -> Devices {
             _ => None,
         },
         graph: arguments.graph.unwrap_or(0),
-        timeline: arguments.timeline,
+        timeline: arguments.profile,
         trace: arguments.trace.clone(),
     }
 }

@@ -54,7 +54,7 @@ pub fn run(
     };
     let (mut spec, mut planned) = job::read(arguments, environment, output, among)?;
     spec.processes = true;
-    let profile = Arc::new(job::profile(arguments.profile.as_deref())?);
+    let profile = Arc::new(job::profile(arguments.cost_profile.as_deref())?);
     let ports = planned.as_ref().map(|it| Arc::clone(&it.ports) as _);
     let mut hosts = join(
         arguments,

@@ -59,13 +59,17 @@ pub fn run(arguments: &RunArguments, environment: &Environment, output: &mut Out
     }
     let for_gpus = [
         ("--trace", arguments.trace.is_some()),
-        ("--timeline", arguments.timeline),
+        ("--profile", arguments.profile),
         ("--graph", arguments.graph.is_some()),
     ];
     if let Some((name, _)) = for_gpus.into_iter().find(|(_, given)| *given)
         && arguments.backend == BackendName::Cpu
     {
-        bail!("{name} is for GPUs; expected --backend cuda with it");
+        let instead = match name {
+            "--profile" => " (a cost profile for the CPU is --cost-profile FILE)",
+            _ => "",
+        };
+        bail!("{name} is for GPUs; expected --backend cuda with it{instead}");
     }
     if let Some(launched) = launched::detect(arguments, environment)? {
         let report = launched::run(arguments, environment, &launched, output)?;
@@ -76,7 +80,7 @@ pub fn run(arguments: &RunArguments, environment: &Environment, output: &mut Out
     }
     let among = job::Among::default();
     let (spec, planned) = job::read(arguments, environment, output, among)?;
-    let profile = Arc::new(job::profile(arguments.profile.as_deref())?);
+    let profile = Arc::new(job::profile(arguments.cost_profile.as_deref())?);
     let mut progress = Progress::new(spec.sizes.len());
     let (devices, rows) = if spec.processes {
         processes::run(&spec, &profile, &mut |size| progress.show(size))?
