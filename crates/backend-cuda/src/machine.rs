@@ -16,7 +16,7 @@ use crate::error::{Error, words};
 use crate::graph::Graph;
 use crate::launch::{AbortWord, Launched, Spare, Timed, lock};
 use crate::memory::{Block, Host, MemoryKind, Plain};
-use crate::multicast::{self, Multicast, Objects};
+use crate::multicast::{Multicast, Objects};
 use crate::presence;
 use crate::rdma;
 use crate::sharing::Sharing;
@@ -323,10 +323,7 @@ impl Machine for Cuda {
     }
 
     fn multicast_kinds(&self, place: u32) -> Result<Vec<String>, String> {
-        let device = self.device(place)?;
-        multicast::check(device)?;
-        let kinds = self.sharing.multicast_kinds(device).into_iter();
-        Ok(kinds.map(|kind| kind.name().to_owned()).collect())
+        self.sharing.multicast_kinds(self.device(place)?)
     }
 
     fn multicasts_within_devices(&self) -> bool {
@@ -343,9 +340,7 @@ impl Machine for Cuda {
         team: &Team,
         word: &str,
     ) -> Result<(Multicast, String), String> {
-        let joined = Multicast::join(self.device(place)?, team, word, &self.multicasts)?;
-        // All that the others need to know is that it did.
-        Ok((joined, String::new()))
+        Multicast::join(self.device(place)?, team, word, &self.multicasts)
     }
 
     fn bind_multicast(

@@ -264,7 +264,7 @@ impl Multicast {
         Ok((made, word))
     }
 
-    /// Becomes a member of the object that a word names.
+    /// Becomes a member of the object that a word names; and a word for the others.
     ///
     /// # Errors
     /// It cannot be opened, or the GPU does not belong to it.
@@ -273,7 +273,7 @@ impl Multicast {
         team: &Team,
         word: &str,
         objects: &Objects,
-    ) -> Result<Self, String> {
+    ) -> Result<(Self, String), String> {
         let unknown = || format!("rank 0 shares a multicast in an unknown form, `{word}`");
         let kind = kind_of(team)?;
         let (_, granularity) = wanted(device, team, kind)?;
@@ -319,7 +319,8 @@ impl Multicast {
             descriptor: None,
         };
         joined.add()?;
-        Ok(joined)
+        // All that the others need to know is that it did.
+        Ok((joined, String::new()))
     }
 
     /// Makes the GPU a member.

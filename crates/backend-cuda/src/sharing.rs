@@ -19,6 +19,7 @@ use crate::device::Device;
 use crate::error::{Driver, words};
 use crate::launch::lock;
 use crate::memory::{Block, Foreign, MemoryKind, Plain, Virtual};
+use crate::multicast;
 
 /// The driver takes memory from the device in blocks of this size, of which several small allocations are parts.
 const IPC_BLOCK_BYTES: u64 = 2 << 20;
@@ -78,7 +79,11 @@ impl Sharing {
 
     /// The kinds of handles by which other processes join a multicast of a device, the best first: fabric handles where
     /// memory has them, and descriptors. None if only CUDA IPC may be used, by which no multicast can be opened.
-    pub(crate) fn multicast_kinds(&self, device: &Device) -> Vec<MemoryKind> {
+    ///
+    /// # Errors
+    /// It has no multicast, and why.
+    pub(crate) fn multicast_kinds(&self, device: &Device) -> Result<Vec<String>, String> {
+        multicast::check(device)?;
         let found = self.kind().map(|(kind, _)| kind);
         let taken = |kind: &MemoryKind| match kind {
             MemoryKind::Fabric => found == Some(MemoryKind::Fabric),
@@ -86,8 +91,8 @@ impl Sharing {
             MemoryKind::Ipc => false,
         };
         let allowed = |kind: &MemoryKind| self.only.is_none_or(|only| only == *kind);
-        let kinds = MemoryKind::ALL.into_iter();
-        kinds.filter(allowed).filter(taken).collect()
+        let kinds = MemoryKind::ALL.into_iter().filter(allowed).filter(taken);
+        Ok(kinds.map(|kind| kind.name().to_owned()).collect())
     }
 
     /// Memory that other processes can open: of the best kind that can be had.
