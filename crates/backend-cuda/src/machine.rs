@@ -8,7 +8,7 @@ use cudarc::driver::{DriverError, result, sys};
 use executor::Memory;
 use kernel_bundle::layout::{Launch, MOST_PARTS};
 use kernel_bundle::machine::{Start, places};
-use kernel_bundle::{Everywhere, Kernel, Lent, Machine, NicMemory, Running, Times};
+use kernel_bundle::{Everywhere, Kernel, Lent, Machine, NicMemory, Running, Team, Times};
 use shared_memory::Mapping;
 
 use crate::device::{self, Device};
@@ -16,7 +16,7 @@ use crate::error::{Error, words};
 use crate::graph::Graph;
 use crate::launch::{AbortWord, Launched, Spare, Timed, lock};
 use crate::memory::{Block, Host, MemoryKind, Plain};
-use crate::multicast::Multicast;
+use crate::multicast::{Multicast, Objects};
 use crate::presence;
 use crate::rdma;
 use crate::sharing::Sharing;
@@ -43,6 +43,7 @@ pub struct Cuda {
     /// Memory that stood for callers' and is free again.
     staging: Mutex<Vec<(u32, Plain)>>,
     sharing: Sharing,
+    multicasts: Objects,
     /// Pairs of GPUs of which the first cannot access the memory of the second, and why.
     apart: Vec<(u32, u32, String)>,
 }
@@ -79,6 +80,7 @@ impl Cuda {
             spare: Arc::default(),
             staging: Mutex::default(),
             sharing: Sharing::new(options.memory),
+            multicasts: Objects::default(),
             apart,
         })
     }
@@ -320,16 +322,35 @@ impl Machine for Cuda {
         false
     }
 
-    fn multicast(
+    fn multicast_kinds(&self, place: u32) -> Result<Vec<String>, String> {
+        self.sharing.multicast_kinds(self.device(place)?)
+    }
+
+    fn multicasts_within_devices(&self) -> bool {
+        false
+    }
+
+    fn begin_multicast(&self, place: u32, team: &Team) -> Result<(Multicast, String), String> {
+        Multicast::begin(self.device(place)?, team, &self.multicasts)
+    }
+
+    fn join_multicast(
         &self,
-        devices: &[u32],
-        bytes: u64,
-    ) -> Result<(Multicast, Vec<Everywhere>), String> {
-        let devices = devices.iter().map(|place| self.device(*place).cloned());
-        let devices: Result<Vec<_>, String> = devices.collect();
-        let multicast = Multicast::new(&devices?, bytes)?;
-        let addresses = multicast.addresses();
-        Ok((multicast, addresses))
+        place: u32,
+        team: &Team,
+        word: &str,
+    ) -> Result<(Multicast, String), String> {
+        Multicast::join(self.device(place)?, team, word, &self.multicasts)
+    }
+
+    fn bind_multicast(
+        &self,
+        place: u32,
+        part: &mut Multicast,
+        _words: &[String],
+    ) -> Result<Everywhere, String> {
+        self.device(place)?;
+        part.bind()
     }
 
     fn lend(

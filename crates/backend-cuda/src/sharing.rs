@@ -19,6 +19,7 @@ use crate::device::Device;
 use crate::error::{Driver, words};
 use crate::launch::lock;
 use crate::memory::{Block, Foreign, MemoryKind, Plain, Virtual};
+use crate::multicast;
 
 /// The driver takes memory from the device in blocks of this size, of which several small allocations are parts.
 const IPC_BLOCK_BYTES: u64 = 2 << 20;
@@ -74,6 +75,24 @@ impl Sharing {
     /// The kind of memory that was had for peers, and why better ones were not.
     pub(crate) fn kind(&self) -> Option<(MemoryKind, Vec<String>)> {
         lock(&self.found).clone()
+    }
+
+    /// The kinds of handles by which other processes join a multicast of a device, the best first: fabric handles where
+    /// memory has them, and descriptors. None if only CUDA IPC may be used, by which no multicast can be opened.
+    ///
+    /// # Errors
+    /// It has no multicast, and why.
+    pub(crate) fn multicast_kinds(&self, device: &Device) -> Result<Vec<String>, String> {
+        multicast::check(device)?;
+        let found = self.kind().map(|(kind, _)| kind);
+        let taken = |kind: &MemoryKind| match kind {
+            MemoryKind::Fabric => found == Some(MemoryKind::Fabric),
+            MemoryKind::Descriptor => kind.is_offered(device),
+            MemoryKind::Ipc => false,
+        };
+        let allowed = |kind: &MemoryKind| self.only.is_none_or(|only| only == *kind);
+        let kinds = MemoryKind::ALL.into_iter().filter(allowed).filter(taken);
+        Ok(kinds.map(|kind| kind.name().to_owned()).collect())
     }
 
     /// Memory that other processes can open: of the best kind that can be had.
@@ -165,7 +184,12 @@ impl Sharing {
                 Opened::Virtual(Virtual::open(device, handle, bytes)?)
             }
             ["descriptor", process, number, bytes] => {
-                let descriptor = Foreign::Descriptor(take_descriptor(process, number)?);
+                let descriptor = take_descriptor(process, number).map_err(|why| {
+                    format!(
+                        "{why} (the kernel must be 5.6 or newer and allow it; NCCL_CUMEM_ENABLE=0 takes CUDA IPC)"
+                    )
+                })?;
+                let descriptor = Foreign::Descriptor(descriptor);
                 let bytes = bytes.parse().map_err(|_| unknown())?;
                 Opened::Virtual(Virtual::open(device, descriptor, bytes)?)
             }
@@ -187,11 +211,11 @@ fn unknown() -> String {
     "another process shares memory in a form that this version does not know".to_owned()
 }
 
-fn digits(bytes: &[u8]) -> String {
+pub(crate) fn digits(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn bytes_of(digits: &str) -> Option<[u8; 64]> {
+pub(crate) fn bytes_of(digits: &str) -> Option<[u8; 64]> {
     let mut bytes = [0; 64];
     if digits.len() != 2 * bytes.len() || !digits.is_ascii() {
         return None;
@@ -241,18 +265,13 @@ fn open_ipc(device: &Device, bytes: &[u8; 64]) -> Result<u64, String> {
 }
 
 /// A descriptor of another process, as one of this process.
-fn take_descriptor(process: &str, number: &str) -> Result<OwnedFd, String> {
+pub(crate) fn take_descriptor(process: &str, number: &str) -> Result<OwnedFd, String> {
     let id = process.parse().ok().and_then(Pid::from_raw);
     let id = id.ok_or_else(unknown)?;
     let number = number.parse().map_err(|_| unknown())?;
     let taken = pidfd_open(id, PidfdFlags::empty())
         .and_then(|process| pidfd_getfd(process, number, PidfdGetfdFlags::empty()));
-    taken.map_err(|errno| {
-        format!(
-            "taking descriptor {number} of process {process}: {errno} (the kernel must be 5.6 or newer and allow it; \
-             NCCL_CUMEM_ENABLE=0 takes CUDA IPC)"
-        )
-    })
+    taken.map_err(|errno| format!("taking descriptor {number} of process {process}: {errno}"))
 }
 
 #[cfg(test)]
@@ -281,7 +300,7 @@ mod tests {
                 assert_eq!(&text, b"hello");
             }
             // A kernel, or a container, that refuses it says so.
-            Err(why) => assert!(why.contains("NCCL_CUMEM_ENABLE=0"), "{why}"),
+            Err(why) => assert!(why.contains("taking descriptor"), "{why}"),
         }
         assert!(take_descriptor(&own, "none").is_err());
     }

@@ -51,6 +51,10 @@ fn here(arguments: &[&str]) -> String {
 
 /// Starts ranks by hand, each with its own variables; rank 0's words come first.
 fn by_hand(backend: &str, each: &[&[(&str, &str)]]) -> Vec<Output> {
+    by_hand_with(backend, &[], each)
+}
+
+fn by_hand_with(backend: &str, more: &[&str], each: &[&[(&str, &str)]]) -> Vec<Output> {
     let folder = tempfile::tempdir().unwrap();
     let meeting: PathBuf = folder.path().join("meeting");
     let children: Vec<Child> = (0..)
@@ -59,6 +63,7 @@ fn by_hand(backend: &str, each: &[&[(&str, &str)]]) -> Vec<Output> {
             topo()
                 .args(SHORT)
                 .args(["--backend", backend])
+                .args(more)
                 .args(["--rank", &format!("{rank}")])
                 .args(["--world", &each.len().to_string()])
                 .args(["--rendezvous", &format!("file:{}", meeting.display())])
@@ -100,6 +105,37 @@ fn processes() {
     for file in ["trace.json", "trace.json.1", "trace.json.2"] {
         let text = std::fs::read_to_string(folder.path().join(file)).unwrap();
         assert!(text.contains("all-reduce launch"), "{text}");
+    }
+}
+
+/// The length of the longest message is that of a second window.
+#[test]
+fn nvls_between_processes() {
+    for collective in ["all-reduce", "reduce-scatter", "all-gather"] {
+        let output = topo()
+            .args([collective, "-b", "64", "-e", "256K", "-f", "64", "-n", "1"])
+            .args(["--backend", "emulator", "--ranks", "3", "--processes"])
+            .args(["--algorithm", "nvls", "--channels=2"])
+            .output()
+            .unwrap();
+        let said = right(&output);
+        assert!(said.contains("rank 0 reaches 2 by P2P"), "{said}");
+        let rows = said.lines().filter(|line| line.contains(" nvls "));
+        assert_eq!(rows.count(), 3, "{said}");
+    }
+}
+
+/// Each rank says why.
+#[test]
+fn nvls_between_hosts_wants_a_fabric() {
+    let (a, b) = (&[("NCCL_HOSTID", "a")][..], &[("NCCL_HOSTID", "b")][..]);
+    for output in by_hand_with("emulator", &["--algorithm", "nvls"], &[a, b]) {
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{errors}");
+        assert!(
+            errors.contains("cannot be opened from other hosts"),
+            "{errors}"
+        );
     }
 }
 
@@ -180,7 +216,7 @@ fn the_rows_of_the_gpu_test() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_topo"));
     let said = right(&command.args(["gpu-test", "--emulator"]).output().unwrap());
     let rows: Vec<&str> = said.lines().filter(|line| line.starts_with("  ")).collect();
-    assert_eq!(rows.len(), 17, "{said}");
+    assert_eq!(rows.len(), 22, "{said}");
     assert!(rows.iter().all(|row| row.ends_with(": right")), "{said}");
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use plan::program::BoundProgram;
-use plan::{ElementType, Protocol, Reduction};
+use plan::{Collective, ElementType, Protocol, Reduction};
 
 use crate::bootstrap::Bootstrap;
 use crate::connections::{Connections, SlotBytes, Wiring};
@@ -41,6 +41,11 @@ pub trait Backend: Send + 'static {
     fn refuses(&self, way: &Way) -> Option<String> {
         let _ = way;
         None
+    }
+
+    /// Whether it accesses the memory of all ranks also where the communicator cannot: that of other hosts.
+    fn accesses_all(&self) -> bool {
+        false
     }
 
     /// Whether its programs may reduce and store at all ranks at once. For those that cannot, such steps are replaced by
@@ -88,6 +93,8 @@ pub struct Neighbourhood {
 
 /// What a backend with memory of its own makes connections with.
 pub struct OwnWiring<'a> {
+    /// What it carries out.
+    pub collective: Collective,
     /// The program.
     pub bound: &'a BoundProgram,
     /// The protocol of its FIFOs.

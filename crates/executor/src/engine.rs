@@ -102,15 +102,27 @@ impl<B: Backend> Engine<B> {
                 self.own.backend.name()
             ))
         })?;
-        if way.transfer == Transfer::Direct && !self.neighbourhood().one_host {
+        if let Some(why) = self.own.backend.refuses(&way) {
+            return Err(unsupported(why));
+        }
+        let reaches = self.neighbourhood().one_host || self.own.backend.accesses_all();
+        if way.transfer == Transfer::Direct && !reaches {
             return Err(unsupported(
                 "a direct transfer accesses the buffers of other ranks, and some are on other hosts; take the transfer \
                  `fifo`"
                     .to_owned(),
             ));
         }
-        if let Some(why) = self.own.backend.refuses(&way) {
-            return Err(unsupported(why));
+        if self.own.backend.multicasts()
+            && request.collective.reduces()
+            && !way.schedule.reduces(request.element, request.reduction)
+        {
+            return Err(unsupported(format!(
+                "switches do not reduce {} of {} ({}); take another algorithm",
+                request.reduction,
+                request.element,
+                way.schedule.name()
+            )));
         }
         // A peer's input would have to be multiplied by what only the peer knows.
         if request.collective.reduces()
@@ -305,6 +317,7 @@ impl<B: Backend> Engine<B> {
             bound.without_multicast(rank, ranks)
         };
         let wired = own.backend.wire(&mut OwnWiring {
+            collective: request.collective,
             bound: &bound,
             protocol: way.protocol,
             buffer_bytes: request.bytes(ranks),

@@ -13,7 +13,7 @@ use plan::{Protocol, Reduction};
 use shared_memory::Bell;
 
 use crate::choose::{self, Means};
-use crate::connect::{Connected, Connector, peers};
+use crate::connect::{Connected, Connector, peers, shows_buffers};
 use crate::entry::Kernel;
 use crate::flat::Flat;
 use crate::fleet::{Fleet, Reached, Span};
@@ -367,16 +367,22 @@ impl<M: Machine> Backend for Kernels<M> {
 
     fn refuses(&self, way: &Way) -> Option<String> {
         let Means { direct, ll128, .. } = self.means();
-        let why = || match self.connected.peers.fallen_back.first() {
-            Some((peer, why)) => format!(" (rank {peer}: {why})"),
+        let peers = &self.connected.peers;
+        let why = || match &peers.apart {
+            Some((one, other, why)) => format!(" (ranks {one} and {other}: {why})"),
             None => String::new(),
         };
-        if way.schedule == Schedule::Nvls && !self.connected.peers.is_alone() {
-            return Some(
-                "ranks that are processes share no multicast (NVLS); run them as threads of one process, or take another \
-                 algorithm"
-                    .to_owned(),
-            );
+        if way.schedule == Schedule::Nvls {
+            if !direct {
+                return Some(format!(
+                    "a multicast (NVLS) is of memory that all ranks access, and not all reach each other by P2P{}; take another \
+                     algorithm",
+                    why()
+                ));
+            }
+            if let Err(why) = &peers.multicast {
+                return Some(format!("{why}; take another algorithm"));
+            }
         }
         if way.transfer == Transfer::Direct && !direct {
             return Some(format!(
@@ -395,6 +401,10 @@ impl<M: Machine> Backend for Kernels<M> {
         })
     }
 
+    fn accesses_all(&self) -> bool {
+        self.connected.peers.all_p2p
+    }
+
     fn multicasts(&self) -> bool {
         true
     }
@@ -411,18 +421,8 @@ impl<M: Machine> Backend for Kernels<M> {
     fn prepare(&mut self, order: &Order<'_>) -> Result<Program<M>, Error> {
         let bound = order.bound;
         let scratch = if bound.multicasts {
-            if let Some(reduction) = order.reduction
-                && !Schedule::Nvls.reduces(order.element, reduction)
-            {
-                return Err(self.failed(format!(
-                    "switches do not reduce {:?} of {:?} (NVLS); take another algorithm",
-                    reduction, order.element
-                )));
-            }
-            let window = self.fleet.window(self.rank, bound.scratch_bytes);
-            let window = window.map_err(|why| self.failed(why))?;
-            self.connected.everywhere = window.all;
-            Some(window.own)
+            // Wiring made it.
+            self.connected.windows.of_program.map(|window| window.own)
         } else {
             self.reserve_scratch(bound.scratch_bytes)
                 .map_err(|why| self.failed(why))?;
@@ -461,8 +461,7 @@ impl<M: Machine> Backend for Kernels<M> {
             Some(Reduction::Maximum) => 3,
             Some(Reduction::Sum | Reduction::Average | Reduction::PreMultipliedSum) | None => 0,
         };
-        let direct =
-            !(bound.peers.is_empty() && bound.waits.is_empty() && bound.notifies.is_empty());
+        let direct = shows_buffers(bound);
         let part = layout::Part {
             lanes: address,
             steps: address + steps_at,

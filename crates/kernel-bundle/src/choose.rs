@@ -41,9 +41,8 @@ pub struct Means {
 pub fn way(request: &Request, place: &Neighbourhood, means: &Means) -> Way {
     let most_channels = means.blocks;
     let bytes = request.bytes(place.ranks);
-    let direct = |schedule| {
-        means.direct && place.one_host && serves(request, schedule, Transfer::Direct, place.ranks)
-    };
+    let direct =
+        |schedule| means.direct && serves(request, schedule, Transfer::Direct, place.ranks);
     let (schedule, transfer, protocol) = if bytes <= MOST_LL {
         (Schedule::Mesh, Transfer::Fifo, Protocol::Ll)
     } else if bytes <= MOST_LL128 && means.ll128 {

@@ -12,7 +12,6 @@ use shared_memory::Mapping;
 use crate::gang::Gang;
 use crate::layout::MOST_SHARES;
 use crate::machine::{Machine, Times};
-use crate::multicast::Windows;
 
 /// How kernels are launched.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -115,7 +114,6 @@ pub struct Fleet<M: Machine> {
     /// Memory of connections: peers may use it as long as any rank is there. Where a device was told of memory of the host,
     /// it forgets that before the memory goes.
     blocks: Mutex<Vec<Kept>>,
-    pub(crate) windows: Windows<M>,
     repeat: AtomicU32,
     graph: AtomicU32,
     without_graph: Mutex<Option<String>>,
@@ -134,7 +132,6 @@ impl<M: Machine> Fleet<M> {
             gang: Gang::new(ranks),
             devices,
             blocks: Mutex::default(),
-            windows: Windows::default(),
             repeat: AtomicU32::new(1),
             graph: AtomicU32::new(0),
             without_graph: Mutex::default(),
@@ -148,11 +145,6 @@ impl<M: Machine> Fleet<M> {
     pub fn device(&self, rank: u32) -> u32 {
         let devices = &self.devices;
         devices.get(rank as usize).copied().unwrap_or_default()
-    }
-
-    /// The devices of all ranks, in rank order.
-    pub(crate) fn devices(&self) -> &[u32] {
-        &self.devices
     }
 
     /// Ranks that share the device of this one.

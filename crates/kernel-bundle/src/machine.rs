@@ -16,8 +16,8 @@ use crate::layout::Part;
 pub trait Machine: Send + Sync + 'static {
     /// Memory of the machine, given back when it is dropped.
     type Block: Send + Sync + 'static;
-    /// Memory of several devices that one address stands for, given back when it is dropped.
-    type Multicast: Send + Sync;
+    /// A device's part in memory of several devices that one address stands for, given back when it is dropped.
+    type Multicast: Send + Sync + 'static;
     /// Kernels that were started.
     type Running: Running;
 
@@ -101,16 +101,50 @@ pub trait Machine: Send + Sync + 'static {
     /// Whether another device sees an LL128 line in memory of the host as a whole or not at all.
     fn keeps_lines(&self) -> bool;
 
-    /// Memory of so many bytes on each of some devices, bound to one address each that stands for all of it: what is
-    /// stored there is stored on all devices, what is read there is reduced over all.
+    /// The kinds of handles by which other processes join a multicast of this device, the best first; [`Self::spans_hosts`]
+    /// knows them. None if only threads of this process can. Asked once memory for peers was made.
     ///
     /// # Errors
-    /// A device or the links between them have no multicast (NVLS), or there is not enough memory.
-    fn multicast(
+    /// The device, the driver or the links have no multicast (NVLS), and why.
+    fn multicast_kinds(&self, device: u32) -> Result<Vec<String>, String>;
+
+    /// Whether several members of a multicast may be on one device.
+    fn multicasts_within_devices(&self) -> bool;
+
+    /// Begins a multicast: memory on each of some devices, and an address that stands for all of it. What is stored there is
+    /// stored on all devices, what is read there is reduced over all. This device is a member then. Answers its part, and
+    /// a word for the others.
+    ///
+    /// # Errors
+    /// There is no such multicast, or not enough memory.
+    fn begin_multicast(
         &self,
-        devices: &[u32],
-        bytes: u64,
-    ) -> Result<(Self::Multicast, Vec<Everywhere>), String>;
+        device: u32,
+        team: &Team,
+    ) -> Result<(Self::Multicast, String), String>;
+
+    /// Becomes a member, by the word of who began it. Answers this device's part, and a word for the others.
+    ///
+    /// # Errors
+    /// It cannot be opened, the device does not belong to it, or there is not enough memory.
+    fn join_multicast(
+        &self,
+        device: u32,
+        team: &Team,
+        word: &str,
+    ) -> Result<(Self::Multicast, String), String>;
+
+    /// Binds memory of this device to it, when all are members. `words` are those of all, in the order of ranks. Kernels may
+    /// use it when all have bound theirs.
+    ///
+    /// # Errors
+    /// There is not enough memory.
+    fn bind_multicast(
+        &self,
+        device: u32,
+        part: &mut Self::Multicast,
+        words: &[String],
+    ) -> Result<Everywhere, String>;
 
     /// Makes the memory of a launch reachable for kernels, with the input in it; if an address is given, there, where are as
     /// many bytes as [`places`] says.
@@ -186,6 +220,18 @@ pub fn places(input: Range<u64>, output: Range<u64>) -> (u64, u64, u64) {
         let second = bytes(&input).next_multiple_of(line);
         (0, second, second + bytes(&output))
     }
+}
+
+/// What a multicast is to be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Team {
+    /// Members.
+    pub ranks: u32,
+    /// Bytes of memory of each.
+    pub bytes: u64,
+    /// The kind of handle by which other processes join, one of [`Machine::multicast_kinds`]; none if all members are threads
+    /// of this process.
+    pub kind: Option<String>,
 }
 
 /// Where a device finds its part of a multicast, and all of it.

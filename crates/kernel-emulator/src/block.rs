@@ -58,42 +58,45 @@ impl Drop for Own {
     }
 }
 
-/// Memory of several ranks that one address stands for.
+/// A rank's part in memory of several ranks that one address stands for.
 #[derive(Debug)]
 pub struct Multicast {
+    own: (Block, u64),
+    bytes: u64,
+    /// The address that stands for all, once it is bound; 0 before.
     all: u64,
-    own: Vec<(Block, u64)>,
 }
 
 impl Multicast {
-    /// So many bytes for each of so many ranks.
-    pub fn new(ranks: usize, bytes: u64) -> Result<Self, String> {
-        let own: Result<Vec<_>, String> = (0..ranks).map(|_| Block::new(bytes)).collect();
-        let own = own?;
-        let addresses: Vec<u64> = own.iter().map(|(_, address)| *address).collect();
+    /// One of which a rank has this memory.
+    pub const fn of(own: (Block, u64), bytes: u64) -> Self {
+        let all = 0;
+        Self { own, bytes, all }
+    }
+
+    /// The address of the own memory.
+    pub const fn own(&self) -> u64 {
+        self.own.1
+    }
+
+    /// An address that stands for the memory of all ranks, of which these are the addresses here.
+    pub fn bind(&mut self, places: &[u64]) -> Result<u64, String> {
+        let bytes = self.bytes;
         // SAFETY: the addresses are read before the call returns.
-        let all = unsafe { topo_multicast_new(addresses.as_ptr(), addresses.len(), bytes) };
-        if all == 0 {
-            return Err(format!("there are no {bytes} addresses for a multicast"));
+        self.all = unsafe { topo_multicast_new(places.as_ptr(), places.len(), bytes) };
+        match self.all {
+            0 => Err(format!("there are no {bytes} addresses for a multicast")),
+            all => Ok(all),
         }
-        Ok(Self { all, own })
-    }
-
-    /// The address that stands for all.
-    pub const fn all(&self) -> u64 {
-        self.all
-    }
-
-    /// The addresses of each rank's own.
-    pub fn addresses(&self) -> impl Iterator<Item = u64> {
-        self.own.iter().map(|(_, address)| *address)
     }
 }
 
 impl Drop for Multicast {
     fn drop(&mut self) {
-        // SAFETY: it was made by `new`, and is freed once.
-        unsafe { topo_multicast_free(self.all) };
+        if self.all != 0 {
+            // SAFETY: it was made by `bind`, and is freed once.
+            unsafe { topo_multicast_free(self.all) };
+        }
     }
 }
 

@@ -7,7 +7,7 @@
 //! promises ([`Emulator::with_weak_memory`]).
 //!
 //! Several processes, each with an emulator, are as many devices of one host: memory that is allocated for peers is a file
-//! that the others map. A launch that waits for other processes runs on a thread of the emulator, and ends when they come or
+//! that the others map; a multicast is an address of each process that stands for the files of all. A launch that waits for other processes runs on a thread of the emulator, and ends when they come or
 //! when it is told to give up.
 //!
 //! [`Emulator`] is the [`Machine`]; [`communicators`] makes ranks on it. [`Bug`]s can be planted into the kernels, to see
@@ -22,7 +22,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use executor::{Communicator, Error, Memory, Settings};
 use kernel_bundle::machine::{Start, places};
-use kernel_bundle::{Everywhere, Fleet, Kernel, Kernels, Lent, Machine, NicMemory, Options, Times};
+use kernel_bundle::{
+    Everywhere, Fleet, Kernel, Kernels, Lent, Machine, NicMemory, Options, Team, Times,
+};
 use shared_memory::Mapping;
 
 use block::{Block, Multicast, Shared};
@@ -74,9 +76,17 @@ pub struct Emulator {
     bug: Bug,
     weak: bool,
     fabric: bool,
+    multicast_bytes: u64,
+    number: u64,
     shared: Shared,
     worker: Worker,
 }
+
+/// Emulators that this process made.
+static MADE: AtomicU64 = AtomicU64::new(0);
+
+/// Multicasts by files that other processes map.
+const FILE: &str = "file";
 
 impl Emulator {
     /// A machine whose launches run in orders that follow from a seed; with 0, in the plainest order.
@@ -86,6 +96,8 @@ impl Emulator {
             bug,
             weak: false,
             fabric: false,
+            multicast_bytes: u64::MAX,
+            number: MADE.fetch_add(1, Ordering::Relaxed),
             shared: Shared::default(),
             worker: Worker::default(),
         }
@@ -105,6 +117,47 @@ impl Emulator {
         Self {
             fabric: true,
             ..self
+        }
+    }
+
+    /// One that has no more memory than this for a multicast, bytes; with 0 it has no multicast.
+    #[must_use]
+    pub fn with_multicast_bytes(self, multicast_bytes: u64) -> Self {
+        Self {
+            multicast_bytes,
+            ..self
+        }
+    }
+
+    /// A part of a multicast, and by what others find its memory.
+    fn part(&self, team: &Team) -> Result<(Multicast, String), String> {
+        let Team { bytes, kind, .. } = team;
+        if *bytes > self.multicast_bytes {
+            let most = self.multicast_bytes;
+            return Err(format!(
+                "the emulated device has memory for {most} bytes, not for {bytes}"
+            ));
+        }
+        let (block, address) = match kind {
+            Some(_) => self.shared.allocate(*bytes)?,
+            None => Block::new(*bytes)?,
+        };
+        let word = match kind {
+            Some(_) => self.shared.export(address)?,
+            None => address.to_string(),
+        };
+        Ok((Multicast::of((block, address), *bytes), word))
+    }
+
+    /// Where memory of a member is, by its word.
+    fn place(&self, part: &Multicast, word: &str) -> Result<u64, String> {
+        if let Ok(address) = word.parse() {
+            return Ok(address);
+        }
+        match self.shared.export(part.own())? == word {
+            // Memory that is weak knows it by one address.
+            true => Ok(part.own()),
+            false => self.shared.import(word),
         }
     }
 
@@ -187,7 +240,8 @@ impl Machine for Emulator {
     }
 
     fn identity(&self, device: u32) -> Result<String, String> {
-        Ok(format!("emulator-{}-{device}", std::process::id()))
+        let process = std::process::id();
+        Ok(format!("emulator-{process}-{}-{device}", self.number))
     }
 
     fn reaches(&self, _device: u32, _other: u32) -> Result<(), String> {
@@ -199,18 +253,43 @@ impl Machine for Emulator {
         true
     }
 
-    fn multicast(
+    fn multicast_kinds(&self, _device: u32) -> Result<Vec<String>, String> {
+        match self.multicast_bytes {
+            0 => Err("the emulated device has no multicast (NVLS)".to_owned()),
+            _ => Ok(vec![FILE.to_owned()]),
+        }
+    }
+
+    fn multicasts_within_devices(&self) -> bool {
+        true
+    }
+
+    fn begin_multicast(&self, _device: u32, team: &Team) -> Result<(Multicast, String), String> {
+        self.part(team)
+    }
+
+    fn join_multicast(
         &self,
-        devices: &[u32],
-        bytes: u64,
-    ) -> Result<(Multicast, Vec<Everywhere>), String> {
-        let multicast = Multicast::new(devices.len(), bytes)?;
-        let ranks = multicast.addresses().map(|own| Everywhere {
-            all: multicast.all(),
-            own,
-        });
-        let ranks = ranks.collect();
-        Ok((multicast, ranks))
+        _device: u32,
+        team: &Team,
+        _word: &str,
+    ) -> Result<(Multicast, String), String> {
+        // There is nothing but the members' memory.
+        self.part(team)
+    }
+
+    fn bind_multicast(
+        &self,
+        _device: u32,
+        part: &mut Multicast,
+        words: &[String],
+    ) -> Result<Everywhere, String> {
+        let places = words.iter().map(|word| self.place(part, word));
+        let places: Result<Vec<u64>, String> = places.collect();
+        Ok(Everywhere {
+            all: part.bind(&places?)?,
+            own: part.own(),
+        })
     }
 
     fn lend(

@@ -8,6 +8,7 @@
 
 use executor::bootstrap::Offer;
 use executor::error::Error;
+use plan::program::BoundProgram;
 use rustc_hash::FxHashMap;
 
 use super::Connector;
@@ -48,12 +49,18 @@ impl Boards {
     }
 }
 
+/// Whether a program accesses buffers of peers, or is one of several of which any does: whoever touches no peer's memory
+/// may be touched, which signals without FIFOs say. A multicast is of memory that has the same place for all launches.
+pub(crate) fn shows_buffers(bound: &BoundProgram) -> bool {
+    let direct = !(bound.peers.is_empty() && bound.waits.is_empty() && bound.notifies.is_empty());
+    direct && !bound.multicasts
+}
+
 impl<M: Machine> Connector<'_, '_, M> {
     /// Offers the own board and window, and takes those of the peers whose memory the program accesses.
     pub(super) fn meet_boards(&mut self) -> Result<(), Error> {
         let bound = self.own.bound;
-        // Whoever touches no peer's memory may be touched: signals without FIFOs say that direct transfers are on.
-        if bound.peers.is_empty() && bound.waits.is_empty() && bound.notifies.is_empty() {
+        if !shows_buffers(bound) {
             return Ok(());
         }
         let alone = self.known.peers.is_alone();
@@ -101,7 +108,7 @@ impl<M: Machine> Connector<'_, '_, M> {
         Ok(())
     }
 
-    fn say(&mut self, name: &str, text: String) -> Result<(), Error> {
+    pub(super) fn say(&mut self, name: &str, text: String) -> Result<(), Error> {
         let segment = None;
         self.own.bootstrap.publish(name, Offer { text, segment })
     }

@@ -14,6 +14,7 @@
 
 mod boards;
 mod host;
+mod multicast;
 mod net;
 mod p2p;
 pub(crate) mod peers;
@@ -28,7 +29,9 @@ use rustc_hash::FxHashMap;
 use shared_memory::Bell;
 
 use self::boards::Boards;
+pub(crate) use self::boards::shows_buffers;
 use self::host::Opened;
+use self::multicast::Windows;
 use self::peers::Peers;
 use crate::flat::Places;
 use crate::fleet::Fleet;
@@ -72,8 +75,8 @@ pub(crate) struct Connected {
     pub protocol: Option<Protocol>,
     /// Blocks that carry out each of its lanes together.
     pub shares: u32,
-    /// The address that stands for the scratch memory of all ranks.
-    pub everywhere: u64,
+    /// Scratch memory that all ranks reach at once.
+    pub windows: Windows,
     /// Memory of other processes of this host.
     opened: Opened,
     /// Bells of those that carry for this rank what it handed over.
@@ -188,7 +191,8 @@ impl<M: Machine> Connector<'_, '_, M> {
         self.carry(&mut new)?;
         self.fetch(&mut new)?;
         self.place(&new)?;
-        self.meet_boards()
+        self.meet_boards()?;
+        self.meet_window()
     }
 
     fn transport(&self, key: &Key) -> Transport {
@@ -347,7 +351,7 @@ impl Places for Connected {
     }
 
     fn everywhere(&self) -> u64 {
-        self.everywhere
+        self.windows.of_program.map_or(0, |window| window.all)
     }
 
     fn board(&self, rank: u32) -> u64 {

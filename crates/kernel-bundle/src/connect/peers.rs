@@ -10,6 +10,7 @@ use executor::Transport;
 use executor::bootstrap::Bootstrap;
 use executor::error::Error;
 
+use super::multicast::{Candidate, Multicasting, common};
 use crate::entry::Kernel;
 use crate::fleet::Fleet;
 use crate::machine::Machine;
@@ -24,7 +25,7 @@ const TRIAL_BYTES: u64 = 4096;
 const BETWEEN: char = '\u{1f}';
 
 /// How the peers of a rank are reached.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct Peers {
     /// By rank.
     transports: Vec<Transport>,
@@ -42,6 +43,27 @@ pub(crate) struct Peers {
     pub no_rdma: Option<String>,
     /// Blocks that a rank can have at the same time; the least of all ranks.
     pub blocks: u32,
+    /// The first two ranks that do not reach each other by P2P, and why not; the same on all ranks.
+    pub apart: Option<(u32, u32, String)>,
+    /// How all ranks can be members of a multicast, or why they cannot; the same on all ranks.
+    pub multicast: Multicasting,
+}
+
+impl Default for Peers {
+    fn default() -> Self {
+        Self {
+            transports: Vec::new(),
+            local: Vec::new(),
+            fallen_back: Vec::new(),
+            all_p2p: false,
+            any_shm: false,
+            rdma: Vec::new(),
+            no_rdma: None,
+            blocks: 0,
+            apart: None,
+            multicast: Ok(None),
+        }
+    }
 }
 
 impl Peers {
@@ -87,35 +109,53 @@ struct Told {
     rdma: bool,
     /// A word of its memory, or why there is none.
     memory: Result<String, String>,
+    /// Kinds of handles of its multicasts, or why it has none.
+    multicast: Result<Vec<String>, String>,
+}
+
+/// A result as a text that says which of both it is.
+pub(super) fn signed(result: Result<&str, &str>) -> String {
+    match result {
+        Ok(word) => format!("+{word}"),
+        Err(why) => format!("-{}", why.replace('\n', " ")),
+    }
+}
+
+/// What [`signed`] made a text of.
+pub(super) fn unsigned(text: &str) -> Option<Result<String, String>> {
+    match text.split_at_checked(1)? {
+        ("+", word) => Some(Ok(word.to_owned())),
+        ("-", why) => Some(Err(why.to_owned())),
+        _ => None,
+    }
 }
 
 impl Told {
     fn text(&self) -> String {
-        let (sign, memory) = match &self.memory {
-            Ok(word) => ('+', word),
-            Err(why) => ('-', why),
-        };
         let Self {
             device,
             resident,
             rdma,
             ..
         } = self;
-        format!("{device} {resident} {rdma} {sign}{memory}")
+        let memory = signed(self.memory.as_deref().map_err(String::as_str));
+        let kinds = self.multicast.as_ref().map(|kinds| kinds.join(" "));
+        let kinds = signed(kinds.as_deref().map_err(|why| why.as_str()));
+        format!("{device} {resident} {rdma} {memory}{BETWEEN}{kinds}")
     }
 
     fn parse(text: &str) -> Option<Self> {
         let mut parts = text.splitn(4, ' ');
         let (device, resident) = (parts.next()?, parts.next()?);
-        let (rdma, memory) = (parts.next()?, parts.next()?);
+        let (rdma, rest) = (parts.next()?, parts.next()?);
+        let (memory, kinds) = rest.split_once(BETWEEN)?;
+        let kinds = unsigned(kinds)?;
         Some(Self {
             device: device.to_owned(),
             resident: resident.parse().ok()?,
             rdma: rdma.parse().ok()?,
-            memory: match memory.split_at_checked(1)? {
-                ("+", word) => Ok(word.to_owned()),
-                (_, why) => Err(why.to_owned()),
-            },
+            memory: unsigned(memory)?,
+            multicast: kinds.map(|kinds| kinds.split_whitespace().map(str::to_owned).collect()),
         })
     }
 }
@@ -157,6 +197,7 @@ pub(crate) fn meet<M: Machine>(
             Ok((_, address)) => fleet.machine.export(device, *address),
             Err(why) => Err(why.clone()),
         },
+        multicast: fleet.machine.multicast_kinds(device),
     };
     let all_told = bootstrap.exchange("device/is", line(told.text()), longest)?;
     let mut infos = Vec::new();
@@ -199,8 +240,22 @@ pub(crate) fn meet<M: Machine>(
     if let Ok((block, _)) = trial {
         fleet.keep(block, None);
     }
+    let one_host = all.clone().all(|peer| bootstrap.same_host(peer));
+    let serves = |kind: &str| one_host || fleet.machine.spans_hosts(kind);
+    let candidates = infos.iter().map(|it| Candidate {
+        device: it.device.clone(),
+        kinds: it.multicast.clone(),
+    });
+    let within = fleet.machine.multicasts_within_devices();
+    let apart = |(one, with): (u32, &Vec<(u32, String)>)| {
+        let (other, why) = with.first()?;
+        let why = why.strip_prefix(FAR).unwrap_or(why);
+        Some((one, *other, why.to_owned()))
+    };
     let mut peers = Peers {
         local,
+        multicast: common(candidates, within, Some(&serves)),
+        apart: (0..).zip(&of_all).find_map(apart),
         all_p2p: of_all.iter().all(Vec::is_empty),
         any_shm: of_all
             .iter()
@@ -316,11 +371,22 @@ fn in_one_process<M: Machine>(fleet: &Fleet<M>, rank: u32, ranks: u32, resident:
         });
         peers.fallen_back.extend(why.map(|why| (peer, why)));
     }
-    let pairs = (0..ranks).flat_map(|one| (0..ranks).map(move |other| (one, other)));
-    peers.any_shm = pairs
-        .into_iter()
-        .any(|(one, other)| problem(one, other).is_some());
+    let mut pairs = (0..ranks).flat_map(|one| (0..ranks).map(move |other| (one, other)));
+    peers.apart = pairs.find_map(|(one, other)| Some((one, other, problem(one, other)?)));
+    peers.any_shm = peers.apart.is_some();
     peers.all_p2p = !peers.any_shm;
+    let machine = &fleet.machine;
+    let candidates = (0..ranks).map(|rank| {
+        let identity = machine.identity(fleet.device(rank));
+        Candidate {
+            kinds: match &identity {
+                Ok(_) => machine.multicast_kinds(fleet.device(rank)),
+                Err(why) => Err(why.clone()),
+            },
+            device: identity.unwrap_or_default(),
+        }
+    });
+    peers.multicast = common(candidates, machine.multicasts_within_devices(), None);
     // All ranks must choose alike, so what counts is the fullest device.
     let beside = (0..ranks).map(|rank| fleet.ranks_beside(rank)).max();
     peers.blocks = resident / beside.unwrap_or(1).max(1);
@@ -333,20 +399,28 @@ mod tests {
 
     #[test]
     fn what_ranks_say_survives_as_text() {
-        for memory in [Ok("12:34".to_owned()), Err("there is none".to_owned())] {
+        let kinds = vec!["fabric".to_owned(), "descriptor".to_owned()];
+        for (memory, multicast) in [
+            (Ok("12:34".to_owned()), Ok(kinds)),
+            (Ok("12".to_owned()), Ok(Vec::new())),
+            (Err("there is none".to_owned()), Err("no switch".to_owned())),
+        ] {
             let told = Told {
                 device: "GPU-1".to_owned(),
                 resident: 264,
                 rdma: memory.is_ok(),
                 memory,
+                multicast,
             };
             let again = Told::parse(&told.text()).unwrap();
             assert_eq!(
                 (again.device, again.resident, again.rdma, again.memory),
                 (told.device, told.resident, told.rdma, told.memory)
             );
+            assert_eq!(again.multicast, told.multicast);
         }
-        assert!(Told::parse("GPU-1 many true +1").is_none());
+        assert!(Told::parse("GPU-1 many true +1\u{1f}+").is_none());
+        assert!(Told::parse("GPU-1 264 true +1").is_none());
         assert!(Told::parse("").is_none());
     }
 
@@ -357,6 +431,7 @@ mod tests {
             resident,
             rdma: false,
             memory: Ok(String::new()),
+            multicast: Ok(Vec::new()),
         };
         assert_eq!(
             of_devices(&[told("a", 264), told("b", 264), told("a", 264)]),

@@ -2,6 +2,7 @@
 //! NET over the loopback interface and by a net plug-in, and mixtures of them.
 
 mod hosts;
+mod multicast;
 mod nics;
 mod processes;
 
@@ -14,7 +15,7 @@ use executor::suite::{self, Case};
 use executor::{Communicator, Error, Settings, Transport};
 use kernel_bundle::{Fleet, Kernels, Options};
 use kernel_emulator::{Bug, Emulator};
-use plan::program::{Schedule, Transfer};
+use plan::program::Transfer;
 use plan::{Collective, ElementType, Reduction};
 
 /// The communicator of a rank.
@@ -62,7 +63,7 @@ fn join_on(
     Ok((fleet, Communicator::join(backend, bootstrap, &settings)?))
 }
 
-/// Every collective by every algorithm, transfer and protocol, types and operations in turn; without direct transfers
+/// Every collective by every algorithm, transfer and protocol, types and operations in turn; without direct transfers and NVLS
 /// where not all ranks access each other's memory.
 fn every_way(ranks: u32, direct: bool) -> Vec<Case> {
     let mut cases = Vec::new();
@@ -85,9 +86,7 @@ fn every_way(ranks: u32, direct: bool) -> Vec<Case> {
                 count: [1023, 7, 401][number % 3],
                 in_place: number.is_multiple_of(2),
             };
-            // Several processes share no multicast.
-            let wanted =
-                way.schedule != Schedule::Nvls && (direct || way.transfer == Transfer::Fifo);
+            let wanted = direct || way.transfer == Transfer::Fifo;
             // Ways with two channels and with short pieces take turns.
             let turn = (way.channels == 2) == (number / 4).is_multiple_of(2);
             if wanted && turn && case.exists() {

@@ -15,7 +15,7 @@ const RANK: &str = "TOPO_TEST_RANK";
 const RANKS: &str = "TOPO_TEST_RANKS";
 
 /// Processes that end with this one.
-struct Children(Vec<Child>);
+pub(super) struct Children(Vec<Child>);
 
 impl Drop for Children {
     fn drop(&mut self) {
@@ -29,7 +29,7 @@ impl Drop for Children {
 
 impl Children {
     /// Starts this very test again for each rank.
-    fn start(test: &str, ranks: u32) -> (Self, Server) {
+    pub(super) fn start(test: &str, ranks: u32) -> (Self, Server) {
         let mut sockets = Vec::new();
         let children = (0..ranks).map(|rank| {
             let (mine, theirs) = UnixStream::pair().unwrap();
@@ -49,7 +49,7 @@ impl Children {
     }
 
     /// What each process printed, and whether it ended well.
-    fn end(mut self) -> Vec<(bool, String)> {
+    pub(super) fn end(mut self) -> Vec<(bool, String)> {
         let ended = self.0.drain(..).map(|child| {
             let output = child.wait_with_output().unwrap();
             let text = [output.stdout, output.stderr].concat();
@@ -63,7 +63,7 @@ impl Children {
 }
 
 /// The bootstrap of this process, if it is a rank.
-fn rank() -> Option<Client> {
+pub(super) fn rank() -> Option<Client> {
     let number = |name| std::env::var(name).ok()?.parse().ok();
     let (rank, ranks) = (number(RANK)?, number(RANKS)?);
     let socket = std::io::stdin().as_fd().try_clone_to_owned().unwrap();

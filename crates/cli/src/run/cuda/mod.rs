@@ -20,7 +20,9 @@ use kernel_bundle::{Fleet, Kernels, Machine, Reached};
 
 pub use self::bench::{Bench, Timed, time};
 pub use self::choose::{Wanted, choose_way};
-pub use self::open::{Ranks, describe, open_on_first, open_place};
+pub use self::open::{
+    Ranks, count_for_multicast, describe, open_on_first, open_one_each, open_place,
+};
 use super::spec::request;
 use super::{Row, Spec, Timing, ranks};
 use crate::arguments::run::BackendName;

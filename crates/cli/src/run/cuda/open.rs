@@ -16,6 +16,9 @@ use crate::run::spec::Devices;
 /// Channels of a communicator without a plan; as many as NCCL ever has.
 const PLAIN_CHANNELS: usize = 64;
 
+/// GPUs of which a multicast is tried: those that NVSwitches of one machine join.
+const MOST_MEMBERS: u32 = 8;
+
 /// GPUs and the ranks on them.
 pub struct Ranks<M: Machine = Cuda> {
     /// What the ranks share.
@@ -45,6 +48,36 @@ pub fn open_on_first(ranks: u32, settings: &Settings) -> Result<Ranks> {
         fleet,
         communicators,
     })
+}
+
+/// Opens as many GPUs as ranks, one for each.
+pub fn open_one_each(ranks: u32, settings: &Settings) -> Result<Ranks> {
+    let places: Vec<u32> = (0..ranks).collect();
+    let cuda = open_devices(places.clone(), &Devices::default())?;
+    let fleet = Fleet::new(cuda, kernel_bundle::Options::nccl(), places);
+    let communicators = communicators(&fleet, ranks, settings.clone())?;
+    Ok(Ranks {
+        fleet,
+        communicators,
+    })
+}
+
+/// GPUs of this machine that are members of one multicast, 2 to 8 of them, the first ones.
+///
+/// # Errors
+/// There are no two, or they have no multicast (NVLS).
+pub fn count_for_multicast() -> Result<u32> {
+    let count = Cuda::count()?.min(MOST_MEMBERS);
+    if count < 2 {
+        bail!("it needs 2 GPUs, and this machine has {count}");
+    }
+    let cuda = open_devices((0..count).collect(), &Devices::default())?;
+    for place in 0..count {
+        if let Err(why) = cuda.multicast_kinds(place) {
+            bail!("{why}");
+        }
+    }
+    Ok(count)
 }
 
 /// Opens the GPU of a process that has this place among those of its machine.

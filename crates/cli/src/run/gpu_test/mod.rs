@@ -14,7 +14,7 @@ use backend_cuda::Cuda;
 use executor::suite::{self, Case};
 use executor::{Memory, Request, Settings};
 use kernel_bundle::{Fleet, Machine};
-use plan::program::Transfer;
+use plan::program::{Schedule, Transfer};
 use plan::{Collective, ElementType, Protocol, Reduction};
 
 use super::cuda;
@@ -55,7 +55,7 @@ pub fn run(
 ) -> Result<()> {
     #[cfg(feature = "emulator")]
     if arguments.emulator {
-        output.differs = several::run("emulator", &mut say)? > 0;
+        output.differs = several::run("emulator", None, &mut say)? > 0;
         return Ok(());
     }
     let opened = cuda::open_on_first(1, &Settings::default()).context(
@@ -63,7 +63,13 @@ pub fn run(
          `topo gpu-test` there",
     )?;
     say(&cuda::describe(&opened.fleet.machine));
-    let wrong = matrix(arguments)?;
+    // All ranks on one GPU are no members of a multicast.
+    let members = cuda::count_for_multicast();
+    let wrong = matrix(arguments, members.as_ref().ok().copied())?;
+    let without_nvls = members.err().map(|why| format!("{why:#}"));
+    if let Some(why) = &without_nvls {
+        say(&format!("  NVLS: not run: {why}\n"));
+    }
     output.differs = wrong > 0;
     if arguments.small {
         return Ok(());
@@ -72,7 +78,7 @@ pub fn run(
     let copy = opened.fleet.machine.copy_bandwidth(0, copied);
     let copy = copy.map_err(|why| anyhow!(why))?;
     drop(opened);
-    output.differs |= several::run("cuda", &mut say)? > 0;
+    output.differs |= several::run("cuda", without_nvls.as_deref(), &mut say)? > 0;
     say(&format!(
         "\ndevice copy bandwidth: {copy:.0} GB/s of bytes copied ({} at a time, best of 10)\n",
         sizes::short(copied)
@@ -90,34 +96,42 @@ fn say(text: &str) {
     let _ = std::io::stdout().write_all(text.as_bytes());
 }
 
-/// The correctness matrix; answers how many cases gave a wrong result.
-fn matrix(arguments: &GpuTestArguments) -> Result<usize> {
+/// The correctness matrix, that of NVLS on so many GPUs; answers how many cases gave a wrong result.
+fn matrix(arguments: &GpuTestArguments, members: Option<u32>) -> Result<usize> {
     let mut wrong = 0;
     say("\ncorrectness: collectives by every way, type and operation, each element checked\n");
+    let settings = Settings {
+        longest_wait: Duration::from_secs(60),
+        ..Settings::default()
+    };
+    let size = if arguments.small {
+        FEW
+    } else {
+        arguments.cases
+    };
+    let draw = |ranks: u32, nvls: bool| -> Vec<Case> {
+        let mut all = suite::cases(&[ranks], &COUNTS);
+        all.retain(|case| (case.way.schedule == Schedule::Nvls) == nvls);
+        suite::sample(&all, size, u64::from(ranks))
+    };
+    let mut tell = |what: &str, count: usize, result: Result<(), String>| match result {
+        Ok(()) => say(&format!("  {what}: {count} cases, no wrong element\n")),
+        Err(problem) => {
+            wrong += 1;
+            say(&format!("  {what}: WRONG: {problem}\n"));
+        }
+    };
     for ranks in RANKS {
-        let all = suite::cases(&[ranks], &COUNTS);
-        let size = if arguments.small {
-            FEW
-        } else {
-            arguments.cases
-        };
-        let cases: Vec<Case> = suite::sample(&all, size, u64::from(ranks));
-        let settings = Settings {
-            longest_wait: Duration::from_secs(60),
-            ..Settings::default()
-        };
+        let cases = draw(ranks, false);
         let opened = cuda::open_on_first(ranks, &settings)?;
         let result = suite::run(opened.communicators, &cases);
-        let count = cases.len();
-        match result {
-            Ok(()) => say(&format!(
-                "  {ranks} ranks: {count} cases, no wrong element\n"
-            )),
-            Err(problem) => {
-                wrong += 1;
-                say(&format!("  {ranks} ranks: WRONG: {problem}\n"));
-            }
-        }
+        tell(&format!("{ranks} ranks"), cases.len(), result);
+    }
+    if let Some(ranks) = members {
+        let cases = draw(ranks, true);
+        let opened = cuda::open_one_each(ranks, &settings)?;
+        let result = suite::run(opened.communicators, &cases);
+        tell(&format!("NVLS on {ranks} GPUs"), cases.len(), result);
     }
     Ok(wrong)
 }

@@ -43,8 +43,11 @@ const fn case(
     }
 }
 
-/// Nothing but P2P for direct transfers; every transport with Simple and LL, P2P with LL128 too.
-const CASES: [Case; 17] = [
+/// By which NVLS is asked for.
+const NVLS: &str = "nvls";
+
+/// Nothing but P2P for direct transfers and NVLS; every transport with Simple and LL, P2P with LL128 too.
+const CASES: [Case; 22] = [
     case(
         "P2P in one process",
         Ranks::Threads,
@@ -92,6 +95,41 @@ const CASES: [Case; 17] = [
         Ranks::Processes,
         "broadcast",
         &["--set", "NCCL_CUMEM_ENABLE=1"],
+        "1 by P2P",
+    ),
+    case(
+        "NVLS in one process",
+        Ranks::Threads,
+        "all-reduce",
+        &["--algorithm", NVLS],
+        "1 by P2P",
+    ),
+    case(
+        "NVLS",
+        Ranks::Processes,
+        "all-reduce",
+        &["--algorithm", NVLS],
+        "1 by P2P",
+    ),
+    case(
+        "NVLS",
+        Ranks::Processes,
+        "reduce-scatter",
+        &["--algorithm", NVLS],
+        "1 by P2P",
+    ),
+    case(
+        "NVLS",
+        Ranks::Processes,
+        "all-gather",
+        &["--algorithm", NVLS],
+        "1 by P2P",
+    ),
+    case(
+        "NVLS by descriptors",
+        Ranks::Processes,
+        "all-reduce",
+        &["--algorithm", NVLS, "--set", "NCCL_CUMEM_ENABLE=1"],
         "1 by P2P",
     ),
     case(
@@ -173,15 +211,23 @@ const COMMON: [&str; 9] = [
     "60",
 ];
 
-/// Runs all rows, and answers how many were not right. `say` is told each.
+/// Runs all rows, and answers how many were not right. `say` is told each. Those of NVLS are not run if `without_nvls` says
+/// why they cannot be.
 ///
 /// # Errors
 /// This program cannot be started again.
-pub fn run(backend: &str, say: &mut dyn FnMut(&str)) -> Result<usize> {
+pub fn run(backend: &str, without_nvls: Option<&str>, say: &mut dyn FnMut(&str)) -> Result<usize> {
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let mut wrong = 0;
     say("\nranks of several processes and hosts, and graphs: 2 ranks, each element checked\n");
     for case in &CASES {
+        if let Some(why) = without_nvls.filter(|_| case.arguments.contains(&NVLS)) {
+            say(&format!(
+                "  {}, {}: not run: {why}\n",
+                case.name, case.collective
+            ));
+            continue;
+        }
         let problem = one(&program, backend, case)?;
         wrong += usize::from(problem.is_some());
         say(&match problem {

@@ -1,0 +1,244 @@
+//! NVLS between ranks that share no memory of a process: processes of one host, and what takes itself for several hosts that a
+//! fabric joins. Every rank maps the memory of all, and one address stands for it.
+
+use executor::suite::Case;
+use executor::{Error, Reduction, Way};
+use kernel_bundle::Options;
+use kernel_emulator::{Bug, Emulator};
+use plan::program::{Schedule, Transfer};
+use plan::{Collective, ElementType, Protocol};
+
+use super::hosts::{Place, each, on};
+use super::processes::{Children, rank};
+use super::{Rank, join, join_on, run, small};
+
+const NVLS: Way = Way {
+    schedule: Schedule::Nvls,
+    transfer: Transfer::Direct,
+    protocol: Protocol::Simple,
+    channels: 2,
+    piece_bytes: 0,
+};
+
+/// Elements of a block: two of these want a longer window, and then the first one is used again.
+const COUNTS: [usize; 5] = [401, 30_011, 7, 9000, 0];
+
+/// All that a switch does, types and operations in turn, of messages that come and go in length.
+fn cases(ranks: u32, allowed: impl Fn(ElementType) -> bool) -> Vec<Case> {
+    let mut cases = Vec::new();
+    let mut number = 0;
+    for collective in [
+        Collective::AllReduce,
+        Collective::ReduceScatter,
+        Collective::AllGather,
+    ] {
+        for element in ElementType::ALL.into_iter().filter(|it| allowed(*it)) {
+            for reduction in [Reduction::Sum, Reduction::Maximum, Reduction::Average] {
+                number += 1;
+                let case = Case {
+                    collective,
+                    way: Way {
+                        channels: 1 + (number % 2) as u16,
+                        piece_bytes: [0, 4096][number / 2 % 2],
+                        ..NVLS
+                    },
+                    element,
+                    reduction: match collective.reduces() {
+                        true => reduction,
+                        false => Reduction::Sum,
+                    },
+                    ranks,
+                    root: 0,
+                    count: COUNTS[number % COUNTS.len()],
+                    in_place: number % 3 == 0,
+                };
+                if case.exists() {
+                    cases.push(case);
+                }
+            }
+        }
+    }
+    cases
+}
+
+/// Runs all of it on ranks that are processes, with memory that is weak or not.
+fn by_processes(test: &str, ranks: u32, weak: bool) {
+    let Some(client) = rank() else {
+        let (children, _server) = Children::start(test, ranks);
+        for (well, text) in children.end() {
+            assert!(well, "{text}");
+        }
+        return;
+    };
+    if weak {
+        let number = executor::bootstrap::Bootstrap::rank(&client);
+        let emulator = Emulator::new(71 + u64::from(number), Bug::None).with_weak_memory();
+        let (_, mut communicator) = join_on(emulator, Box::new(client), small()).unwrap();
+        let compiled = |it| matches!(it, ElementType::I32 | ElementType::U8);
+        let cases = cases(ranks, compiled);
+        assert!(cases.len() >= 9);
+        run(&mut communicator, &cases).unwrap();
+    } else {
+        let (_, mut communicator) = join(Box::new(client), small(), 31).unwrap();
+        let cases = cases(ranks, |_| true);
+        assert!(cases.len() > 30);
+        run(&mut communicator, &cases).unwrap();
+    }
+}
+
+#[test]
+fn two_processes() {
+    by_processes("multicast::two_processes", 2, false);
+}
+
+#[test]
+fn three_processes() {
+    by_processes("multicast::three_processes", 3, false);
+}
+
+#[test]
+fn three_processes_on_weak_memory() {
+    by_processes("multicast::three_processes_on_weak_memory", 3, true);
+}
+
+#[test]
+fn hosts_that_a_fabric_joins() {
+    let places = [on("a"), on("b"), on("a")];
+    let results = each(&places, |rank, hosts| {
+        let emulator = Emulator::new(19 + u64::from(rank), Bug::None).with_fabric();
+        let (_, mut communicator) = join_on(emulator, hosts, small()).unwrap();
+        let cases: Vec<Case> = cases(3, |_| true).into_iter().step_by(2).collect();
+        run(&mut communicator, &cases)
+    });
+    for result in results {
+        result.unwrap();
+    }
+}
+
+/// Asks for a sum by NVLS, which is refused, and then by what is chosen; answers why it was refused.
+fn refused(communicator: &mut Rank, ranks: u32) -> String {
+    let rank = communicator.rank();
+    communicator.set_way(Some(NVLS));
+    let mut sum = vec![rank + 1; 20_000];
+    let refused = communicator.all_reduce_in_place(&mut sum, Reduction::Sum);
+    let refused = refused.unwrap_err();
+    assert!(matches!(refused, Error::Unsupported { .. }), "{refused}");
+    assert!(sum.iter().all(|it| *it == rank + 1));
+    communicator.set_way(None);
+    summed(communicator, ranks);
+    refused.to_string()
+}
+
+/// Adds up by the way that was set.
+fn summed(communicator: &mut Rank, ranks: u32) {
+    let mut sum = vec![communicator.rank() + 1; 5000];
+    communicator
+        .all_reduce_in_place(&mut sum, Reduction::Sum)
+        .unwrap();
+    let right = ranks * (ranks + 1) / 2;
+    assert!(sum.iter().all(|it| *it == right));
+}
+
+/// All ranks say the same, of which this is a part.
+fn all_say(heard: &[String], part: &str) {
+    assert!(heard.iter().all(|it| *it == heard[0]), "{heard:#?}");
+    assert!(heard[0].contains(part), "{}", heard[0]);
+}
+
+/// What no switch does is refused before ranks meet for it.
+#[test]
+fn products_are_refused_with_the_reason() {
+    let heard = each(&[on("a"); 2], |_, hosts| {
+        let (_, mut communicator) = join(hosts, small(), 0).unwrap();
+        communicator.set_way(Some(NVLS));
+        let mut product = vec![2_i32; 100];
+        let refused = communicator.all_reduce_in_place(&mut product, Reduction::Product);
+        summed(&mut communicator, 2);
+        refused.unwrap_err().to_string()
+    });
+    all_say(&heard, "switches do not reduce prod of i32");
+}
+
+#[test]
+fn without_p2p_it_is_refused_with_the_reason() {
+    let places = [
+        on("a"),
+        on("a"),
+        Place {
+            p2p: false,
+            ..on("a")
+        },
+    ];
+    let heard = each(&places, |rank, hosts| {
+        let options = Options {
+            p2p: places[rank as usize].p2p,
+            ..small()
+        };
+        let (_, mut communicator) = join(hosts, options, 0).unwrap();
+        refused(&mut communicator, 3)
+    });
+    all_say(&heard, "ranks 0 and 2: rank 2 cannot: NCCL_P2P_DISABLE");
+}
+
+#[test]
+fn between_hosts_without_a_fabric_it_is_refused_with_the_reason() {
+    let heard = each(&[on("a"), on("b")], |_, hosts| {
+        let (_, mut communicator) = join(hosts, small(), 0).unwrap();
+        refused(&mut communicator, 2)
+    });
+    all_say(&heard, "cannot be opened from other hosts");
+}
+
+#[test]
+fn a_device_without_multicast_is_named() {
+    let heard = each(&[on("a"); 3], |rank, hosts| {
+        let most = if rank == 1 { 0 } else { u64::MAX };
+        let emulator = Emulator::new(0, Bug::None).with_multicast_bytes(most);
+        let (_, mut communicator) = join_on(emulator, hosts, small()).unwrap();
+        refused(&mut communicator, 3)
+    });
+    all_say(&heard, "rank 1: the emulated device has no multicast");
+}
+
+/// One rank has no memory for a longer window: all refuse alike and name it, and shorter messages go on.
+#[test]
+fn a_rank_without_memory_is_named_by_all() {
+    for (short_of, most) in [(0, 64 << 10), (2, 64 << 10)] {
+        let heard = each(&[on("a"); 3], |rank, hosts| {
+            let most = if rank == short_of { most } else { u64::MAX };
+            let emulator = Emulator::new(5, Bug::None).with_multicast_bytes(most);
+            let (_, mut communicator) = join_on(emulator, hosts, small()).unwrap();
+            communicator.set_way(Some(NVLS));
+            summed(&mut communicator, 3);
+            let first = refused(&mut communicator, 3);
+            communicator.set_way(Some(NVLS));
+            summed(&mut communicator, 3);
+            assert_eq!(refused(&mut communicator, 3), first);
+            first
+        });
+        let named = format!("rank {short_of} has no part in a multicast (NVLS) of 131072 bytes");
+        all_say(&heard, &named);
+        all_say(&heard, "memory for 65536 bytes, not for 131072");
+    }
+}
+
+/// Nobody waits for ever for a rank that leaves while a window is made.
+#[test]
+fn a_rank_that_leaves_meanwhile_is_named() {
+    let gone = std::sync::Barrier::new(3);
+    let heard = each(&[on("a"); 3], |rank, hosts| {
+        let (_, mut communicator) = join(hosts, small(), 0).unwrap();
+        communicator.set_way(Some(NVLS));
+        summed(&mut communicator, 3);
+        gone.wait();
+        if rank == 1 {
+            return None;
+        }
+        let mut long = vec![rank; 40_000];
+        let failed = communicator.all_reduce_in_place(&mut long, Reduction::Sum);
+        Some(failed.unwrap_err().to_string())
+    });
+    for what in heard.into_iter().flatten() {
+        assert!(what.contains("rank 1"), "{what}");
+    }
+}
