@@ -125,6 +125,23 @@ fn a_failure_reaches_everyone() {
     );
 }
 
+/// Who leaves instead of exchanging is named long before the time is over.
+#[test]
+fn a_rank_that_leaves_while_all_exchange_is_named() {
+    let heard = run(configs(3, 1, Timing::default()), |rank, service| {
+        let service = service.unwrap();
+        service.exchange(Vec::new(), LONG).unwrap();
+        if rank == 1 {
+            return None;
+        }
+        match service.exchange(vec![1], LONG * 60) {
+            Err(Error::Failed(failure)) => Some(failure.rank),
+            other => panic!("{other:?}"),
+        }
+    });
+    assert_eq!(heard, [Some(1), None, Some(1)]);
+}
+
 #[test]
 fn a_missing_rank_is_named() {
     let mut all = configs(3, 1, short());

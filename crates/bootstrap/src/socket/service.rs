@@ -20,6 +20,12 @@ use crate::machine::Timing;
 use crate::member::{Meeting, Member, Place};
 use crate::root::Root;
 
+/// Between two looks whether somebody left while all exchange something.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// How long words of a rank may be under way that has left.
+const WORDS_TIME: Duration = Duration::from_secs(5);
+
 /// What a rank needs to meet the others.
 #[derive(Debug)]
 pub struct Config {
@@ -245,16 +251,32 @@ impl Service {
     /// The job failed, or not all told in time.
     pub fn exchange(&self, own: Vec<u8>, longest: Duration) -> Result<Vec<Vec<u8>>, Error> {
         self.shared.command(Command::Exchange(own));
-        let all = self.wait(None, longest, |state| state.exchanged.take())?;
-        all.ok_or_else(|| {
-            let what = format!(
-                "it did not hear what all others said within {} s",
-                longest.as_secs_f32()
-            );
-            let failure = Failure::new(self.rank, what);
-            self.fail(failure.clone());
-            Error::Failed(failure)
-        })
+        let until = Instant::now() + longest;
+        let mut gone: Option<(u32, Instant)> = None;
+        let failure = loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if let Some(all) = self.wait(None, left.min(LOOK), |state| state.exchanged.take())? {
+                return Ok(all);
+            }
+            // One that left had said its part, or never will.
+            let first = self.shared.lock().left.first().copied();
+            gone = gone.or(first.map(|rank| (rank, Instant::now())));
+            match gone {
+                Some((rank, since)) if since.elapsed() >= WORDS_TIME => {
+                    break Failure::new(rank, "it ended while others still exchanged with it");
+                }
+                _ if left.is_zero() => {
+                    let what = format!(
+                        "it did not hear what all others said within {} s",
+                        longest.as_secs_f32()
+                    );
+                    break Failure::new(self.rank, what);
+                }
+                _ => {}
+            }
+        };
+        self.fail(failure.clone());
+        Err(Error::Failed(failure))
     }
 
     /// Waits until something is there; nothing if the time is over.
