@@ -7,7 +7,7 @@
 //! [`Cuda`] is the [`Machine`](kernel_bundle::Machine); what a rank does with it is in [`kernel_bundle`].
 //!
 //! In reading order: [`error`], [`presence`], [`prebuilt`], [`compiler`], [`module`], [`device`], [`memory`], `sharing`, `rdma`,
-//! [`launch`], `graph`, [`multicast`], [`machine`].
+//! [`launch`], `graph`, [`multicast`], [`machine`], `start`.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -38,6 +38,7 @@ pub mod prebuilt;
 pub mod presence;
 mod rdma;
 mod sharing;
+mod start;
 
 pub use device::Device;
 pub use error::Error;

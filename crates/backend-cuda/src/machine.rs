@@ -4,17 +4,15 @@ use std::ffi::c_void;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use cudarc::driver::{DriverError, result, sys};
+use cudarc::driver::{result, sys};
 use executor::Memory;
-use kernel_bundle::layout::{Launch, MOST_PARTS};
 use kernel_bundle::machine::{Start, places};
-use kernel_bundle::{Everywhere, Kernel, Lent, Machine, NicMemory, Running, Team, Times};
+use kernel_bundle::{Everywhere, Kernel, Lent, Machine, NicMemory, Team, Times};
 use shared_memory::Mapping;
 
 use crate::device::{self, Device};
 use crate::error::{Error, words};
-use crate::graph::Graph;
-use crate::launch::{AbortWord, Launched, Spare, Timed, lock};
+use crate::launch::{Launched, Spare, lock};
 use crate::memory::{Block, Host, MemoryKind, Plain};
 use crate::multicast::{Multicast, Objects};
 use crate::presence;
@@ -39,7 +37,7 @@ pub struct Options {
 /// GPUs of this process.
 pub struct Cuda {
     devices: Vec<Arc<Device>>,
-    spare: Arc<Spare>,
+    pub(crate) spare: Arc<Spare>,
     /// Memory that stood for callers' and is free again.
     staging: Mutex<Vec<(u32, Plain)>>,
     sharing: Sharing,
@@ -99,7 +97,7 @@ impl Cuda {
         self.devices.iter().map(Arc::as_ref)
     }
 
-    fn device(&self, place: u32) -> Result<&Arc<Device>, String> {
+    pub(crate) fn device(&self, place: u32) -> Result<&Arc<Device>, String> {
         let device = self.devices.get(place as usize);
         let device = device.ok_or_else(|| format!("there is no device {place} in use"))?;
         device.enter()?;
@@ -142,28 +140,6 @@ impl Cuda {
             best = best.max(bytes as f64 / (f64::from(time) * 1e6));
         }
         Ok(best)
-    }
-
-    /// What times a launch, new or used before.
-    fn timed(&self, device: &Arc<Device>) -> Result<Timed, String> {
-        let mut spare = lock(&self.spare.events);
-        let found = spare
-            .iter()
-            .position(|timed| timed.device.number == device.number);
-        if let Some(found) = found {
-            return Ok(spare.swap_remove(found));
-        }
-        drop(spare);
-        let event = || {
-            result::event::create(sys::CUevent_flags_enum::CU_EVENT_DEFAULT).map_err(|error| {
-                format!("making an event on GPU {}: {}", device.number, words(error))
-            })
-        };
-        Ok(Timed {
-            device: Arc::clone(device),
-            begin: event()?,
-            end: event()?,
-        })
     }
 
     /// A block of at least so many bytes, new or used before.
@@ -428,171 +404,6 @@ impl Machine for Cuda {
     }
 
     fn start(&self, starts: &[Start<'_>], times: Times) -> Result<Launched, String> {
-        for start in starts {
-            let resident = self.resident_blocks(start.device, start.kernel, start.threads)?;
-            let blocks = start.blocks();
-            if blocks > resident {
-                let device = self.device(start.device)?;
-                return Err(format!(
-                    "GPU {} ({}) runs {resident} blocks of {} threads at a time, and the ranks on it need {blocks}, which \
-                     wait for each other; take fewer channels (--channels) or fewer ranks on this GPU",
-                    device.number, device.facts.name, start.threads
-                ));
-            }
-        }
-        if let Some(first) = starts.first() {
-            self.device(first.device)?;
-        } else if let Some(device) = self.devices.first() {
-            device.enter()?;
-        }
-        let abort = match lock(&self.spare.words).pop() {
-            Some(abort) => abort,
-            None => AbortWord::new().map_err(|error| error.to_string())?,
-        };
-        let mut launched = Launched {
-            spare: Arc::clone(&self.spare),
-            abort: Some(abort),
-            given_up: false,
-            timed: Vec::with_capacity(starts.len()),
-            more: Vec::new(),
-            graphs: Vec::new(),
-            without_graph: None,
-        };
-        // Everything that is allocated or captured comes before the first kernel runs, which may wait for another.
-        let ready: Result<Vec<Ready>, String> = starts
-            .iter()
-            .map(|start| self.make_ready(start, times, &mut launched))
-            .collect();
-        for mut ready in ready? {
-            let started = self.start_one(&mut ready, times, &launched);
-            if started.is_err() {
-                // Those that run already wait for this one, and what they use must not go before they have ended.
-                launched.give_up();
-                if let Ok(device) = self.device(ready.place) {
-                    // SAFETY: the stream is the device's.
-                    let _ = unsafe { result::stream::synchronize(device.stream) };
-                }
-            }
-            started?;
-            launched.timed.push(ready.timed);
-        }
-        Ok(launched)
-    }
-}
-
-/// A launch on a GPU with everything that it needs.
-struct Ready {
-    place: u32,
-    launch: Box<Launch>,
-    function: sys::CUfunction,
-    blocks: u32,
-    threads: u32,
-    timed: Timed,
-    /// Place of its graph among those of the launch.
-    graph: Option<usize>,
-}
-
-impl Ready {
-    /// Puts the kernel on the GPU's stream, once.
-    fn launch(&mut self, device: &Device) -> Result<(), DriverError> {
-        let mut arguments = [(&raw mut *self.launch).cast::<c_void>()];
-        // SAFETY: the function takes one `Launch` by value, whose addresses are those of memory that its ranks hold until
-        // the launch has ended. A cooperative launch is refused if not all blocks can run at the same time.
-        unsafe {
-            result::launch_cooperative_kernel(
-                self.function,
-                (self.blocks, 1, 1),
-                (self.threads, 1, 1),
-                0,
-                device.stream,
-                &mut arguments,
-            )
-        }
-    }
-}
-
-impl Cuda {
-    fn make_ready(
-        &self,
-        start: &Start<'_>,
-        times: Times,
-        launched: &mut Launched,
-    ) -> Result<Ready, String> {
-        let mut launch = Box::new(Launch {
-            // Pinned memory has the same address for all.
-            abort: launched
-                .abort
-                .as_ref()
-                .map_or(0, |abort| abort.0.expose_provenance() as u64),
-            count: u32::try_from(start.parts.len()).unwrap_or(u32::MAX),
-            ..Launch::default()
-        });
-        let device = self.device(start.device)?;
-        if start.parts.len() <= MOST_PARTS {
-            launch.parts[..start.parts.len()].copy_from_slice(start.parts);
-        } else {
-            let block = Plain::new(device, size_of_val(start.parts) as u64)?;
-            // SAFETY: parts are plain numbers without padding.
-            let bytes = unsafe {
-                std::slice::from_raw_parts(
-                    start.parts.as_ptr().cast::<u8>(),
-                    size_of_val(start.parts),
-                )
-            };
-            self.write(start.device, block.address, bytes)?;
-            launch.more = block.address;
-            launched.more.push(block);
-        }
-        let function = device.module.function(start.kernel);
-        let function = function.ok_or_else(|| format!("there is no kernel {:?}", start.kernel))?;
-        let mut ready = Ready {
-            place: start.device,
-            launch,
-            function,
-            blocks: start.blocks(),
-            threads: start.threads,
-            timed: self.timed(device)?,
-            graph: None,
-        };
-        let together = times.graph.min(times.count);
-        if together > 0 {
-            let captured = Graph::capture(device, || {
-                (0..together).try_for_each(|_| ready.launch(device))
-            });
-            match captured {
-                Ok(graph) => {
-                    ready.graph = Some(launched.graphs.len());
-                    launched.graphs.push(graph);
-                }
-                Err(why) => launched.without_graph = Some(why),
-            }
-        }
-        Ok(ready)
-    }
-
-    fn start_one(
-        &self,
-        ready: &mut Ready,
-        times: Times,
-        launched: &Launched,
-    ) -> Result<(), String> {
-        let device = self.device(ready.place)?;
-        let (blocks, number) = (ready.blocks, device.number);
-        let failed = |error| format!("starting {blocks} blocks on GPU {number}: {}", words(error));
-        let (begin, end) = (ready.timed.begin, ready.timed.end);
-        let graph = ready.graph.and_then(|at| launched.graphs.get(at));
-        let runs = graph.map_or(0, |_| times.count / times.graph.min(times.count).max(1));
-        let left = times.count - runs * times.graph.min(times.count);
-        // SAFETY: the events were created with the device's context, and the stream is its own.
-        unsafe { result::event::record(begin, device.stream) }.map_err(failed)?;
-        if let Some(graph) = graph {
-            (0..runs).try_for_each(|_| graph.launch()).map_err(failed)?;
-        }
-        (0..left)
-            .try_for_each(|_| ready.launch(device))
-            .map_err(failed)?;
-        // SAFETY: as above.
-        unsafe { result::event::record(end, device.stream) }.map_err(failed)?;
-        Ok(())
+        self.start_all(starts, times)
     }
 }

@@ -72,14 +72,14 @@ fn by(plugin: &WantedPlugin) -> impl Fn(net::Options) -> net::Options + Sync {
 #[test]
 fn a_plugin_copies_slots_of_kernels() {
     let (_folder, plugin) = plugin(12, "");
-    ways_by(&[on("a"), on("b")], &small(), &by(&plugin), false, every(3));
+    ways_by(&[on("a"), on("b")], &small(), &by(&plugin), false, every(4));
 }
 
 #[test]
 fn nics_read_and_write_slots_in_place() {
     for (version, settings) in [(8, "MEMORY=3"), (12, "MEMORY=5")] {
         let (_folder, plugin) = plugin(version, settings);
-        ways_by(&[on("a"), on("b")], &small(), &by(&plugin), true, every(2));
+        ways_by(&[on("a"), on("b")], &small(), &by(&plugin), true, every(4));
     }
 }
 
@@ -98,12 +98,12 @@ fn settings_keep_nics_out_of_the_memory_of_devices() {
         rdma: false,
         ..small()
     };
-    ways_by(&[on("a"), on("b")], &options, &by(&plugin), false, every(5));
+    ways_by(&[on("a"), on("b")], &options, &by(&plugin), false, every(8));
     let options = Options {
         rdma_read: false,
         ..small()
     };
-    ways_by(&[on("a"), on("b")], &options, &by(&plugin), true, every(5));
+    ways_by(&[on("a"), on("b")], &options, &by(&plugin), true, every(8));
 }
 
 /// Slots in place where the low halves of step numbers come round.
@@ -166,7 +166,7 @@ fn ranks_carry_fifos_of_kernels_for_each_other() {
         ports: Some(Arc::new(Neighbours)),
         ..options
     };
-    ways_by(&TWO_HOSTS(), &small(), &with, false, every(4));
+    ways_by(&TWO_HOSTS(), &small(), &with, false, every(8));
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn ranks_carry_fifos_of_kernels_by_a_plugin() {
             net_plugin: plugin.clone(),
             ..options
         };
-        ways_by(&TWO_HOSTS(), &small(), &with, rdma, every(6));
+        ways_by(&TWO_HOSTS(), &small(), &with, rdma, every(12));
     }
 }
 

@@ -1,0 +1,211 @@
+//! Starting kernels on GPUs: one cooperative launch on each, singly or as graphs.
+
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use cudarc::driver::{DriverError, result, sys};
+use kernel_bundle::layout::{Launch, MOST_PARTS};
+use kernel_bundle::machine::Start;
+use kernel_bundle::{Machine, Running, Times};
+
+use crate::device::Device;
+use crate::error::words;
+use crate::graph::Graph;
+use crate::launch::{AbortWord, Launched, Timed, lock};
+use crate::machine::Cuda;
+use crate::memory::Plain;
+
+/// A launch on a GPU with everything that it needs.
+struct Ready {
+    place: u32,
+    launch: Box<Launch>,
+    function: sys::CUfunction,
+    blocks: u32,
+    threads: u32,
+    timed: Timed,
+    /// Place of its graph among those of the launch.
+    graph: Option<usize>,
+}
+
+impl Ready {
+    /// Puts the kernel on the GPU's stream, once.
+    fn launch(&mut self, device: &Device) -> Result<(), DriverError> {
+        let mut arguments = [(&raw mut *self.launch).cast::<c_void>()];
+        // SAFETY: the function takes one `Launch` by value, whose addresses are those of memory that its ranks hold until
+        // the launch has ended. A cooperative launch is refused if not all blocks can run at the same time.
+        unsafe {
+            result::launch_cooperative_kernel(
+                self.function,
+                (self.blocks, 1, 1),
+                (self.threads, 1, 1),
+                0,
+                device.stream,
+                &mut arguments,
+            )
+        }
+    }
+}
+
+impl Cuda {
+    /// Starts one kernel per GPU.
+    ///
+    /// # Errors
+    /// As [`Machine::start`].
+    pub(crate) fn start_all(&self, starts: &[Start<'_>], times: Times) -> Result<Launched, String> {
+        for start in starts {
+            let resident = self.resident_blocks(start.device, start.kernel, start.threads)?;
+            let blocks = start.blocks();
+            if blocks > resident {
+                let device = self.device(start.device)?;
+                return Err(format!(
+                    "GPU {} ({}) runs {resident} blocks of {} threads at a time, and the ranks on it need {blocks}, which \
+                     wait for each other; take fewer channels (--channels) or fewer ranks on this GPU",
+                    device.number, device.facts.name, start.threads
+                ));
+            }
+        }
+        if let Some(first) = starts.first() {
+            self.device(first.device)?;
+        } else if self.devices().next().is_some() {
+            self.device(0)?;
+        }
+        let abort = match lock(&self.spare.words).pop() {
+            Some(abort) => abort,
+            None => AbortWord::new().map_err(|error| error.to_string())?,
+        };
+        let mut launched = Launched {
+            spare: Arc::clone(&self.spare),
+            abort: Some(abort),
+            given_up: false,
+            timed: Vec::with_capacity(starts.len()),
+            more: Vec::new(),
+            graphs: Vec::new(),
+            without_graph: None,
+        };
+        // Everything that is allocated or captured comes before the first kernel runs, which may wait for another.
+        let ready: Result<Vec<Ready>, String> = starts
+            .iter()
+            .map(|start| self.make_ready(start, times, &mut launched))
+            .collect();
+        for mut ready in ready? {
+            let started = self.start_one(&mut ready, times, &launched);
+            if started.is_err() {
+                // Those that run already wait for this one, and what they use must not go before they have ended.
+                launched.give_up();
+                if let Ok(device) = self.device(ready.place) {
+                    // SAFETY: the stream is the device's.
+                    let _ = unsafe { result::stream::synchronize(device.stream) };
+                }
+            }
+            started?;
+            launched.timed.push(ready.timed);
+        }
+        Ok(launched)
+    }
+
+    fn make_ready(
+        &self,
+        start: &Start<'_>,
+        times: Times,
+        launched: &mut Launched,
+    ) -> Result<Ready, String> {
+        let mut launch = Box::new(Launch {
+            // Pinned memory has the same address for all.
+            abort: launched
+                .abort
+                .as_ref()
+                .map_or(0, |abort| abort.0.expose_provenance() as u64),
+            count: u32::try_from(start.parts.len()).unwrap_or(u32::MAX),
+            ..Launch::default()
+        });
+        let device = self.device(start.device)?;
+        if start.parts.len() <= MOST_PARTS {
+            launch.parts[..start.parts.len()].copy_from_slice(start.parts);
+        } else {
+            let block = Plain::new(device, size_of_val(start.parts) as u64)?;
+            // SAFETY: parts are plain numbers without padding.
+            let bytes = unsafe {
+                std::slice::from_raw_parts(
+                    start.parts.as_ptr().cast::<u8>(),
+                    size_of_val(start.parts),
+                )
+            };
+            self.write(start.device, block.address, bytes)?;
+            launch.more = block.address;
+            launched.more.push(block);
+        }
+        let function = device.module.function(start.kernel);
+        let function = function.ok_or_else(|| format!("there is no kernel {:?}", start.kernel))?;
+        let mut ready = Ready {
+            place: start.device,
+            launch,
+            function,
+            blocks: start.blocks(),
+            threads: start.threads,
+            timed: self.timed(device)?,
+            graph: None,
+        };
+        let together = times.graph.min(times.count);
+        if together > 0 {
+            let captured = Graph::capture(device, || {
+                (0..together).try_for_each(|_| ready.launch(device))
+            });
+            match captured {
+                Ok(graph) => {
+                    ready.graph = Some(launched.graphs.len());
+                    launched.graphs.push(graph);
+                }
+                Err(why) => launched.without_graph = Some(why),
+            }
+        }
+        Ok(ready)
+    }
+
+    fn start_one(
+        &self,
+        ready: &mut Ready,
+        times: Times,
+        launched: &Launched,
+    ) -> Result<(), String> {
+        let device = self.device(ready.place)?;
+        let (blocks, number) = (ready.blocks, device.number);
+        let failed = |error| format!("starting {blocks} blocks on GPU {number}: {}", words(error));
+        let (begin, end) = (ready.timed.begin, ready.timed.end);
+        let graph = ready.graph.and_then(|at| launched.graphs.get(at));
+        let runs = graph.map_or(0, |_| times.count / times.graph.min(times.count).max(1));
+        let left = times.count - runs * times.graph.min(times.count);
+        // SAFETY: the events were created with the device's context, and the stream is its own.
+        unsafe { result::event::record(begin, device.stream) }.map_err(failed)?;
+        if let Some(graph) = graph {
+            (0..runs).try_for_each(|_| graph.launch()).map_err(failed)?;
+        }
+        (0..left)
+            .try_for_each(|_| ready.launch(device))
+            .map_err(failed)?;
+        // SAFETY: as above.
+        unsafe { result::event::record(end, device.stream) }.map_err(failed)?;
+        Ok(())
+    }
+
+    /// What times a launch, new or used before.
+    pub(crate) fn timed(&self, device: &Arc<Device>) -> Result<Timed, String> {
+        let mut spare = lock(&self.spare.events);
+        let found = spare
+            .iter()
+            .position(|timed| timed.device.number == device.number);
+        if let Some(found) = found {
+            return Ok(spare.swap_remove(found));
+        }
+        drop(spare);
+        let event = || {
+            result::event::create(sys::CUevent_flags_enum::CU_EVENT_DEFAULT).map_err(|error| {
+                format!("making an event on GPU {}: {}", device.number, words(error))
+            })
+        };
+        Ok(Timed {
+            device: Arc::clone(device),
+            begin: event()?,
+            end: event()?,
+        })
+    }
+}
