@@ -82,8 +82,24 @@ pub struct Finding {
 
 /// What this machine lacks for a sanitizer.
 pub fn lacking(sanitizer: Sanitizer) -> Option<&'static str> {
-    let lacks = sanitizer == Sanitizer::Thread && !thread_sanitizer::has_sources();
-    lacks.then_some("it needs `rustup toolchain install nightly --component rust-src`")
+    match sanitizer {
+        Sanitizer::Address => address_library().is_none().then_some(
+            "the C compiler has no libasan.so; install GCC and its sanitizers, or name it by CC",
+        ),
+        Sanitizer::Thread => (!thread_sanitizer::has_sources())
+            .then_some("it needs `rustup toolchain install nightly --component rust-src`"),
+    }
+}
+
+/// GCC's runtime of AddressSanitizer.
+fn address_library() -> Option<String> {
+    let output = Command::new(std::env::var_os("CC").unwrap_or("cc".into()))
+        .arg("-print-file-name=libasan.so")
+        .output();
+    let path = String::from_utf8_lossy(&output.ok()?.stdout)
+        .trim()
+        .to_owned();
+    Path::new(&path).is_absolute().then_some(path)
 }
 
 /// Runs the emulator's tests with a sanitizer, and of planted bugs what that finds.
@@ -140,12 +156,7 @@ fn test(sanitizer: Sanitizer, program: &Path, wanted: &[&str]) -> Result<Output>
         .env("TSAN_OPTIONS", format!("halt_on_error=1:exitcode={FOUND}"));
     if sanitizer == Sanitizer::Address {
         // It must be there before all other libraries.
-        let preload = Command::new("cc")
-            .arg("-print-file-name=libasan.so")
-            .output();
-        let preload = preload.context("running cc")?;
-        let preload = String::from_utf8_lossy(&preload.stdout).trim().to_owned();
-        command.env("LD_PRELOAD", preload);
+        command.env("LD_PRELOAD", address_library().unwrap_or_default());
     }
     command.output().context("running the tests")
 }
