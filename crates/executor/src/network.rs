@@ -7,13 +7,14 @@
 use std::sync::Arc;
 
 use plan::Protocol;
+use plan::program::Connection;
 use shared_memory::fifo::device::{DeviceFifo, DeviceOutflow};
 use shared_memory::fifo::in_place::InPlaceOutflow;
 use shared_memory::fifo::relay::{Outflow, SlotsIn, SlotsOut};
 use shared_memory::fifo::{LowLatency, LowLatency128, Simple};
 use shared_memory::{Alarms, Bell, Handle, Item, Mapping, Segment};
 
-use crate::connections::{BASE_BELL, CARRIER_BELL};
+use crate::connections::{BASE_BELL, CARRIER_BELL, fifo_protocol};
 use crate::error::Error;
 use crate::offered;
 
@@ -30,6 +31,30 @@ pub struct Route {
     pub port: u8,
     /// The protocol of the FIFO.
     pub protocol: Protocol,
+}
+
+impl Route {
+    /// That of a rank's connection.
+    pub const fn of(
+        rank: u32,
+        connection: &Connection,
+        incoming: bool,
+        protocol: Protocol,
+    ) -> Self {
+        let Connection {
+            peer,
+            channel,
+            port,
+        } = *connection;
+        let (from, to) = if incoming { (peer, rank) } else { (rank, peer) };
+        Self {
+            from,
+            to,
+            channel,
+            port,
+            protocol,
+        }
+    }
 }
 
 /// The end of a FIFO that another rank of the host carries.
@@ -128,12 +153,7 @@ fn of_device(text: &str, protocol: Protocol) -> Result<Option<SlotsOut>, shared_
         return Ok(None);
     };
     let (handle, fifo): (Handle, DeviceFifo) = (handle.parse()?, fifo.parse()?);
-    let expected = match protocol {
-        Protocol::Simple => shared_memory::Protocol::Simple,
-        Protocol::Ll => shared_memory::Protocol::LowLatency,
-        Protocol::Ll128 => shared_memory::Protocol::LowLatency128,
-    };
-    if fifo.protocol != expected {
+    if fifo.protocol != fifo_protocol(protocol) {
         return Ok(None);
     }
     let mapping = Arc::new(Mapping::open(&handle)?);

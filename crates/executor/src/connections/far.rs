@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use plan::Protocol;
-use plan::program::Connection;
 use shared_memory::fifo::relay::{SlotsIn, SlotsOut};
 use shared_memory::fifo::{FifoProtocol, LowLatency, LowLatency128, Sender, Simple};
 use shared_memory::{Bell, Item, Segment};
@@ -90,23 +89,8 @@ impl Connections {
         end: End,
         protocol: Protocol,
     ) -> Result<usize, Error> {
-        let Connection {
-            peer,
-            channel,
-            port,
-        } = end.connection;
-        let (from, to) = if end.incoming {
-            (peer, self.rank)
-        } else {
-            (self.rank, peer)
-        };
-        let route = Route {
-            from,
-            to,
-            channel,
-            port,
-            protocol,
-        };
+        let route = Route::of(self.rank, &end.connection, end.incoming, protocol);
+        let (from, to) = (route.from, route.to);
         let fail = |source| Error::Memory {
             rank: self.rank,
             source: Arc::new(source),
@@ -150,7 +134,7 @@ impl Connections {
                 (self.rank, bell)
             }
         };
-        self.also_ring(peer, carrier, bell);
+        self.also_ring(to, carrier, bell);
         Ok(push(&mut P::ends(self).senders, sender))
     }
 

@@ -125,6 +125,15 @@ pub struct Wiring {
     pub notifies: Vec<usize>,
 }
 
+/// The protocol of a program's connection as FIFOs know it.
+pub const fn fifo_protocol(protocol: Protocol) -> shared_memory::Protocol {
+    match protocol {
+        Protocol::Simple => shared_memory::Protocol::Simple,
+        Protocol::Ll => shared_memory::Protocol::LowLatency,
+        Protocol::Ll128 => shared_memory::Protocol::LowLatency128,
+    }
+}
+
 /// What every rank offers at first: its bell and its board.
 const BASE: [Item; 2] = [Item::Bell, Item::Board { entries: 2 }];
 
@@ -347,17 +356,12 @@ impl Connections {
     }
 
     fn item(&self, kind: Kind) -> Item {
-        let (protocol, named) = match kind {
-            Kind::Signals => return Item::Signal,
-            Kind::Slots(Protocol::Ll) => (Protocol::Ll, shared_memory::Protocol::LowLatency),
-            Kind::Slots(Protocol::Ll128) => {
-                (Protocol::Ll128, shared_memory::Protocol::LowLatency128)
-            }
-            Kind::Slots(Protocol::Simple) => (Protocol::Simple, shared_memory::Protocol::Simple),
-        };
-        Item::Fifo {
-            protocol: named,
-            slot_bytes: self.slot_bytes.of(protocol) as usize,
+        match kind {
+            Kind::Signals => Item::Signal,
+            Kind::Slots(protocol) => Item::Fifo {
+                protocol: fifo_protocol(protocol),
+                slot_bytes: self.slot_bytes.of(protocol) as usize,
+            },
         }
     }
 

@@ -13,11 +13,11 @@
 
 use std::sync::Arc;
 
+use executor::connections::fifo_protocol;
 use executor::error::Error;
 use executor::network::HandedOver;
 use executor::{Network, Route, Transport};
 use plan::Protocol;
-use plan::program::Connection;
 use shared_memory::Mapping;
 use shared_memory::fifo::device::{DeviceFifo, DeviceInflow, DeviceOutflow};
 use shared_memory::fifo::in_place::{InPlaceInflow, InPlaceOutflow, Owner, SlotMemory};
@@ -97,11 +97,7 @@ impl<M: Machine> Connector<'_, '_, M> {
     /// Decides how an end is carried. Both ends of a connection come to the same as far as both must.
     fn carried(&mut self, new: &New) -> Result<Carried, Error> {
         let rank = self.rank();
-        let Connection {
-            peer,
-            channel,
-            port,
-        } = new.key.connection;
+        let peer = new.key.connection.peer;
         let Kind::Slots(protocol) = new.key.kind else {
             return Err(Error::Bootstrap {
                 rank,
@@ -109,19 +105,12 @@ impl<M: Machine> Connector<'_, '_, M> {
             });
         };
         let incoming = new.key.incoming;
-        let (from, to) = if incoming { (peer, rank) } else { (rank, peer) };
-        let route = Route {
-            from,
-            to,
-            channel,
-            port,
-            protocol,
-        };
+        let route = Route::of(rank, &new.key.connection, incoming, protocol);
         let network = self.network(peer)?;
         let (read, written) = network.device_ends(&route);
         let carrier = network.carrier(&route).filter(|_| !incoming);
-        let in_place = self.known.peers.rdma(to) && written;
-        let of_sender = self.known.peers.rdma(from)
+        let in_place = self.known.peers.rdma(route.to) && written;
+        let of_sender = self.known.peers.rdma(route.from)
             && self.fleet.options.rdma_read
             && read
             && carrier.is_none()
@@ -165,11 +154,7 @@ impl<M: Machine> Connector<'_, '_, M> {
     ) -> Result<(), Error> {
         let (route, at) = (&carried.route, offset as usize);
         let fifo = DeviceFifo {
-            protocol: match route.protocol {
-                Protocol::Simple => shared_memory::Protocol::Simple,
-                Protocol::Ll => shared_memory::Protocol::LowLatency,
-                Protocol::Ll128 => shared_memory::Protocol::LowLatency128,
-            },
+            protocol: fifo_protocol(route.protocol),
             tail: at,
             head: at + COUNT_BYTES as usize,
             lengths: at + SLOTS_AT as usize,

@@ -78,10 +78,10 @@ impl DeviceFifo {
         }
     }
 
-    /// Whether slots have room from one to the next.
+    /// Whether slots have room from one to the next, for a line at least.
     pub(super) fn check_stride(&self, stride: usize) -> Result<(), Error> {
         let (wire, data) = line(self.protocol);
-        let bytes = self.slot_bytes.div_ceil(data).checked_mul(wire);
+        let bytes = self.slot_bytes.div_ceil(data).max(1).checked_mul(wire);
         match bytes.is_some_and(|bytes| bytes <= stride) && stride.is_multiple_of(BOUNDARY) {
             true => Ok(()),
             false => Err(self.wrong()),

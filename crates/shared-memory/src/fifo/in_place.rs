@@ -335,5 +335,13 @@ mod tests {
             assert!(InPlaceOutflow::new(&mapping, wrong, memory(&mapping)).is_err());
             assert!(InPlaceInflow::new(&mapping, wrong, memory(&mapping)).is_err());
         }
+        // A slot without data is carried as a line, for which there must be room.
+        let none = DeviceFifo {
+            stride: 0,
+            slot_bytes: 0,
+            slots: 256,
+            ..whole
+        };
+        assert!(InPlaceOutflow::within(&mapping, none).is_err());
     }
 }
