@@ -1,6 +1,7 @@
 //! Words that another process writes into memory which ranks share, at places that matter.
 
 use std::path::Path;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use super::job::{Job, Said};
@@ -11,6 +12,9 @@ const SLACK: Duration = Duration::from_secs(4);
 fn program() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_topo"))
 }
+
+/// Between two attacks, so that the ranks have a core.
+const PAUSE: Duration = Duration::from_micros(50);
 
 /// Launches without end, for whoever attacks them.
 const ENDLESS: [&str; 8] = [
@@ -66,6 +70,7 @@ fn overwrite_table(place: u64, value: u64, words: &[&str]) {
         for entry in 0..2 {
             table.write(TABLE + entry * ENTRY + place, value);
         }
+        thread::sleep(PAUSE);
     }
     all_fail(&job.finish(until), words);
 }
@@ -116,8 +121,9 @@ fn overwrite_flags(protocol: &str, line_words: u64, lines: u64) {
                 }
             }
         }
+        thread::sleep(PAUSE);
     }
-    all_fail(&job.finish(until), &["waited", "for data of rank 0"]);
+    all_fail(&job.finish(until), &["Broadcast waited"]);
 }
 
 #[test]
