@@ -95,7 +95,7 @@ fn unmet_of<P: Wired>(program: &Program, connections: &mut Connections) -> Optio
     let mut lanes = program.lanes.iter().filter(|lane| !lane.is_done());
     lanes.find_map(|lane| {
         let step = &program.steps[lane.at as usize];
-        let at = wires.unmet(step)?;
+        let at = wires.unmet(step).or_else(|| wires.missing(step))?;
         step.waiting.get(at).copied()
     })
 }
@@ -123,6 +123,17 @@ fn pass_all(
         };
     }
     all
+}
+
+/// What came of a step that was ready.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ran {
+    /// It was run.
+    Whole,
+    /// A line of a slot has not come, although the last one has. It can be run again.
+    Incomplete,
+    /// Memory of another process could not be accessed.
+    Unreached,
 }
 
 /// A protocol whose ends a communicator has.
@@ -203,8 +214,13 @@ fn pass<P: Wired>(
                 }
             }
             let turn = lane.turn as usize;
-            if !wires.run(step, turn, bases, reduce) {
-                return Pass::Failed;
+            match wires.run(step, turn, bases, reduce) {
+                Ran::Whole => {}
+                Ran::Incomplete => {
+                    done = false;
+                    break;
+                }
+                Ran::Unreached => return Pass::Failed,
             }
             lane.advance();
             went = true;
@@ -294,15 +310,33 @@ impl<P: Wired> Wires<'_, P> {
         None
     }
 
-    /// Runs a step that is ready; answers whether the memory of other processes could be accessed.
+    /// Of a ready step, the source ([`Step::waiting`]) that misses a line.
+    #[cold]
+    fn missing(&mut self, step: &Step) -> Option<usize> {
+        let mut at = usize::from(step.wait_count);
+        for source in &step.sources[..usize::from(step.source_count)] {
+            if let Place::Fifo(place) = source {
+                let receiver = &mut self.ends.receivers[*place as usize];
+                if step.elements > 0 && receiver.slot(step.bytes).is_none() {
+                    return Some(at);
+                }
+                at += 1;
+            }
+        }
+        None
+    }
+
+    /// Runs a step that is ready.
     #[inline(always)]
-    fn run(&mut self, step: &Step, turn: usize, bases: &[Base], reduce: &reduce::Reduce) -> bool {
+    fn run(&mut self, step: &Step, turn: usize, bases: &[Base], reduce: &reduce::Reduce) -> Ran {
+        if step.elements > 0 {
+            let ran = self.data(step, turn, bases, reduce);
+            if ran != Ran::Whole {
+                return ran;
+            }
+        }
         for wait in &step.waits[..usize::from(step.wait_count)] {
             self.counts[*wait as usize].try_take();
-        }
-        let mut reached = true;
-        if step.elements > 0 {
-            reached = self.data(step, turn, bases, reduce);
         }
         for source in &step.sources[..usize::from(step.source_count)] {
             if let Place::Fifo(place) = source {
@@ -315,12 +349,12 @@ impl<P: Wired> Wires<'_, P> {
         for bell in &step.bells[..usize::from(step.bell_count)] {
             self.bells[*bell as usize].ring();
         }
-        reached
+        Ran::Whole
     }
 
     /// Moves and reduces the data of a step.
     #[inline(always)]
-    fn data(&mut self, step: &Step, turn: usize, bases: &[Base], reduce: &reduce::Reduce) -> bool {
+    fn data(&mut self, step: &Step, turn: usize, bases: &[Base], reduce: &reduce::Reduce) -> Ran {
         if step.moves && step.destination_count == 1 {
             match (step.sources[0], step.destinations[0]) {
                 (source @ Place::Memory { .. }, Place::Fifo(to)) => {
@@ -329,16 +363,15 @@ impl<P: Wired> Wires<'_, P> {
                         // SAFETY: binding keeps places within the buffers, which are lent to this launch; a peer's
                         // buffer is lent until it gets the signal that this launch gives later.
                         unsafe { sender.send(source, step.bytes) };
-                        return true;
+                        return Ran::Whole;
                     }
                 }
                 (Place::Fifo(from), destination @ Place::Memory { .. }) => {
                     if let Some(destination) = here(destination, turn, bases) {
                         let receiver = &mut self.ends.receivers[from as usize];
-                        // SAFETY: as above; nobody else writes there, which verification proved. The slot is complete,
-                        // so each line is there already or is about to be seen.
-                        unsafe { receiver.read(0, destination, step.bytes, &mut || true) };
-                        return true;
+                        // SAFETY: as above; nobody else writes there, which verification proved.
+                        let read = unsafe { receiver.read(0, destination, step.bytes) };
+                        return if read { Ran::Whole } else { Ran::Incomplete };
                     }
                 }
                 _ => {}
@@ -348,13 +381,7 @@ impl<P: Wired> Wires<'_, P> {
     }
 
     /// Any step.
-    fn reduce(
-        &mut self,
-        step: &Step,
-        turn: usize,
-        bases: &[Base],
-        reduce: &reduce::Reduce,
-    ) -> bool {
+    fn reduce(&mut self, step: &Step, turn: usize, bases: &[Base], reduce: &reduce::Reduce) -> Ran {
         let (source_count, destination_count) = (
             usize::from(step.source_count),
             usize::from(step.destination_count),
@@ -364,7 +391,13 @@ impl<P: Wired> Wires<'_, P> {
         let mut all_here = true;
         for (to, place) in sources.iter_mut().zip(&step.sources[..source_count]) {
             *to = match place {
-                Place::Fifo(from) => self.ends.receivers[*from as usize].slot(step.bytes),
+                Place::Fifo(from) => {
+                    let receiver = &mut self.ends.receivers[*from as usize];
+                    let Some(slot) = receiver.slot(step.bytes) else {
+                        return Ran::Incomplete;
+                    };
+                    slot
+                }
                 place => match here(*place, turn, bases) {
                     Some(pointer) => pointer.cast_const(),
                     None => {
@@ -394,12 +427,11 @@ impl<P: Wired> Wires<'_, P> {
             finish: step.finish,
             stream: step.stream,
         };
-        let reached = if all_here {
+        if all_here {
             // SAFETY: binding keeps places within the buffers, which are lent to this launch or, if they are a peer's,
             // until it gets the signal that this launch gives later; slots are complete or free, and as long; that
             // nobody else accesses them meanwhile, verification proved.
             unsafe { reduce.run(&operands) };
-            true
         } else {
             let elsewhere = |place: &Place| elsewhere(*place, turn, bases);
             let far_sources = std::array::from_fn(|at| {
@@ -414,14 +446,16 @@ impl<P: Wired> Wires<'_, P> {
             });
             operands.stream = 0;
             // SAFETY: as above; what is elsewhere is in buffers that their ranks lent as long.
-            unsafe { remote::reduce(reduce, &operands, &far_sources, &far_destinations) }
-        };
+            if !unsafe { remote::reduce(reduce, &operands, &far_sources, &far_destinations) } {
+                return Ran::Unreached;
+            }
+        }
         for place in &step.destinations[..destination_count] {
             if let Place::Fifo(to) = place {
                 self.ends.senders[*to as usize].post_slot(step.bytes);
             }
         }
-        reached
+        Ran::Whole
     }
 }
 

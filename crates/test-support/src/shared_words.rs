@@ -161,7 +161,7 @@ impl<P: FifoProtocol> Fifo<P> {
             2 => {
                 let began = self.receiver.has_begun();
                 if self.receiver.is_complete(bytes) && began {
-                    self.receiver.slot(bytes);
+                    let _ = self.receiver.slot(bytes);
                 }
             }
             3 => send(&mut self.sender, bytes, slot_bytes),
@@ -185,7 +185,7 @@ fn send(slots: &mut dyn Inflow, bytes: usize, slot_bytes: usize) {
 }
 
 fn receive(slots: &mut dyn Outflow, slot_bytes: usize) {
-    if let Some(slot) = slots.next() {
+    if let Ok(Some(slot)) = slots.next() {
         assert!(slot.len() <= slot_bytes);
         std::hint::black_box(slot.iter().map(|byte| u64::from(*byte)).sum::<u64>());
         slots.release();
@@ -220,10 +220,6 @@ impl Near {
             Item::Board { entries: 2 },
         ];
         let segment = Segment::shared("words", &items).expect("there is memory");
-        let patience = Patience {
-            spins: 2,
-            yields: 2,
-        };
         Self {
             words: Words::of(segment.mapping()),
             simple: Fifo::new(&segment, 0, first_step),
@@ -232,7 +228,7 @@ impl Near {
             signal: segment.signal(3).expect("free"),
             count: segment.signal_count(3).expect("free"),
             bell: segment.bell(4).expect("a bell"),
-            waiter: Waiter::new(segment.bell(4).expect("a bell"), patience),
+            waiter: Waiter::new(segment.bell(4).expect("a bell"), Patience::new(2, 1)),
             board: segment.board(5).expect("a board"),
         }
     }
@@ -318,7 +314,7 @@ impl Device {
             0 => send(&mut self.inflow, bytes, slot_bytes),
             1 => receive(&mut self.outflow, slot_bytes),
             2 => {
-                if let Some((offset, bytes)) = self.in_place_outflow.next() {
+                if let Ok(Some((offset, bytes))) = self.in_place_outflow.next() {
                     assert!(offset + bytes <= all);
                     self.in_place_outflow.take();
                     self.leaving += 1;
