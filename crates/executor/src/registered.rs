@@ -9,6 +9,7 @@ use std::time::Duration;
 use shared_memory::{Arena, ArenaBuffer, Descriptor, Handle, Mapping, Place};
 
 use crate::bootstrap::{Bootstrap, Offer};
+use crate::connections::offered_by;
 use crate::error::Error;
 use crate::transport::Transport;
 
@@ -100,10 +101,6 @@ impl Registered {
         longest: Duration,
     ) -> Result<(), Error> {
         let rank = bootstrap.rank();
-        let memory = |source| Error::Memory {
-            rank,
-            source: Arc::new(source),
-        };
         for peer in 0..bootstrap.ranks() {
             match bootstrap.transport(peer) {
                 Transport::P2p => {
@@ -117,8 +114,9 @@ impl Registered {
                 Transport::Shm => {}
             }
             let offer = bootstrap.fetch(peer, "buffers", longest)?;
-            let handle: Handle = offer.text.parse().map_err(memory)?;
-            let mapping = Mapping::open(&handle).map_err(memory)?;
+            let fail = |source| offered_by(rank, peer, &source);
+            let handle: Handle = offer.text.parse().map_err(fail)?;
+            let mapping = Mapping::open(&handle).map_err(fail)?;
             self.peers.push(Peer::Process {
                 process: handle.process,
                 arena: Arc::new(mapping),

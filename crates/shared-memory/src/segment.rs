@@ -187,6 +187,15 @@ impl Segment {
         &self.mapping
     }
 
+    /// Checks that an item is this one, such as a FIFO with slots of this length.
+    ///
+    /// # Errors
+    /// It is another one.
+    pub fn expect(&self, index: usize, expected: Item) -> Result<(), Error> {
+        let same = |item| (item == expected).then_some(());
+        self.item(index, &expected.to_string(), same).map(|_| ())
+    }
+
     /// The sending end of an item that is a FIFO of protocol `P`.
     ///
     /// # Errors
