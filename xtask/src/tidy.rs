@@ -67,7 +67,10 @@ const RULES: [Rule; 17] = [
         "backend-cuda",
         &["executor", "plan", "kernel-bundle", "shared-memory"],
     ),
-    rule("test-support", &["topology", "plan", "planner"]),
+    rule(
+        "test-support",
+        &["topology", "plan", "planner", "shared-memory"],
+    ),
     rule("cli", ALL),
     rule(
         "xtask",

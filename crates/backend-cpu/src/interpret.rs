@@ -3,10 +3,11 @@
 use executor::backend::{Part, Surroundings};
 use executor::connections::{Connections, Ends};
 use executor::registered::{Reach, Registered};
+use executor::supervisor::Fault;
 use executor::{Error, Waiting};
 use plan::Protocol;
 use shared_memory::fifo::{FifoProtocol, LowLatency, LowLatency128, Receiver, Sender, Simple};
-use shared_memory::{Bell, Board, Signal, SignalCount};
+use shared_memory::{Bell, Board, ProcessMemoryError, Signal, SignalCount};
 
 use crate::program::{BUFFERS, Base, Place, Program, Step};
 use crate::reduce::{self, MOST_OPERANDS};
@@ -24,12 +25,13 @@ pub fn run(
     }
     let mut spins = 0;
     loop {
-        match pass_all(
+        let pass = pass_all(
             parts,
             surroundings.connections,
             surroundings.registered,
             surroundings.launch,
-        ) {
+        );
+        match pass.map_err(|fault| surroundings.supervisor.fault(*fault))? {
             Pass::Done => return Ok(()),
             Pass::Went => spins = 0,
             Pass::Stuck if spins < surroundings.spins => {
@@ -40,7 +42,6 @@ pub fn run(
                 wait(parts, surroundings)?;
                 spins = 0;
             }
-            Pass::Failed => return Err(surroundings.supervisor.unreachable()),
         }
     }
 }
@@ -54,8 +55,6 @@ enum Pass {
     Went,
     /// No step could be run.
     Stuck,
-    /// A peer's memory is not what was agreed.
-    Failed,
 }
 
 /// Waits with the supervisor's help until a step was run.
@@ -65,16 +64,25 @@ fn wait(parts: &mut [Part<'_, Program>], surroundings: &mut Surroundings<'_>) ->
     let launch = surroundings.launch;
     // Asked only when nothing goes on, so what is waited for does not change.
     let waiting = std::cell::Cell::new(first_wait(parts, connections));
-    surroundings.supervisor.wait(
-        &mut || {
-            let stuck = pass_all(parts, connections, registered, launch) == Pass::Stuck;
-            if stuck {
+    let mut failed = None;
+    let waited = surroundings.supervisor.wait(
+        &mut || match pass_all(parts, connections, registered, launch) {
+            Ok(Pass::Stuck) => {
                 waiting.set(first_wait(parts, connections));
+                false
             }
-            !stuck
+            Ok(_) => true,
+            Err(fault) => {
+                failed = Some(fault);
+                true
+            }
         },
         || waiting.get(),
-    )
+    );
+    match failed {
+        Some(fault) => Err(surroundings.supervisor.fault(*fault)),
+        None => waited,
+    }
 }
 
 /// What the first lane that has not ended waits for. What has come already is not it: its sender may have ended since.
@@ -95,7 +103,7 @@ fn unmet_of<P: Wired>(program: &Program, connections: &mut Connections) -> Optio
     let mut lanes = program.lanes.iter().filter(|lane| !lane.is_done());
     lanes.find_map(|lane| {
         let step = &program.steps[lane.at as usize];
-        let at = wires.unmet(step)?;
+        let at = wires.unmet(step).or_else(|| wires.missing(step))?;
         step.waiting.get(at).copied()
     })
 }
@@ -106,7 +114,7 @@ fn pass_all(
     connections: &mut Connections,
     registered: &Registered,
     launch: u64,
-) -> Pass {
+) -> Result<Pass, Box<Fault>> {
     let mut all = Pass::Done;
     for part in parts {
         let program = &mut *part.program;
@@ -115,14 +123,13 @@ fn pass_all(
             Protocol::Ll => pass::<LowLatency>(program, connections, registered, launch),
             Protocol::Ll128 => pass::<LowLatency128>(program, connections, registered, launch),
         };
-        all = match (all, pass) {
-            (Pass::Failed, _) | (_, Pass::Failed) => Pass::Failed,
+        all = match (all, pass?) {
             (Pass::Went, _) | (_, Pass::Went) => Pass::Went,
             (Pass::Stuck, _) | (_, Pass::Stuck) => Pass::Stuck,
             (Pass::Done, Pass::Done) => Pass::Done,
         };
     }
-    all
+    Ok(all)
 }
 
 /// A protocol whose ends a communicator has.
@@ -171,13 +178,14 @@ fn pass<P: Wired>(
     connections: &mut Connections,
     registered: &Registered,
     launch: u64,
-) -> Pass {
+) -> Result<Pass, Box<Fault>> {
     let mut wires = P::ends(connections);
     let Program {
         lanes,
         steps,
         peers,
         bases,
+        extents,
         known,
         reduce,
         ..
@@ -194,67 +202,102 @@ fn pass<P: Wired>(
                 let mut reach = PeerBases {
                     peers,
                     bases,
+                    extents,
                     known,
                     registered,
                     launch,
                 };
-                if !reach.look_up(step, wires.boards) {
-                    return Pass::Failed;
-                }
+                reach.look_up(step, wires.boards)?;
             }
             let turn = lane.turn as usize;
-            if !wires.run(step, turn, bases, reduce) {
-                return Pass::Failed;
+            let ran = wires.run(step, turn, bases, reduce);
+            if !ran.map_err(|refused| refused_by(*refused, peers))? {
+                done = false;
+                break;
             }
             lane.advance();
             went = true;
         }
     }
-    match (done, went) {
+    Ok(match (done, went) {
         (true, _) => Pass::Done,
         (_, true) => Pass::Went,
         _ => Pass::Stuck,
-    }
+    })
+}
+
+/// The fault of memory that could not be accessed, of one of these peers.
+#[cold]
+fn refused_by(refused: remote::Refused, peers: &[u32]) -> Box<Fault> {
+    let remote::Refused { base, error } = refused;
+    Box::new(Fault {
+        peer: peers[base as usize / BUFFERS - 1],
+        refused: !matches!(error, ProcessMemoryError::NoMemory { .. }),
+        why: error.to_string(),
+    })
 }
 
 /// Where peers' buffers are, looked up when a launch first needs them.
 struct PeerBases<'a> {
     peers: &'a [u32],
     bases: &'a mut [Base],
+    extents: &'a [u64],
     known: &'a mut [u64],
     registered: &'a Registered,
     launch: u64,
 }
 
 impl PeerBases<'_> {
-    /// Looks up the peers of a step, whose signals have come; answers whether all are there.
+    /// Looks up the peers of a step, whose signals have come.
+    ///
+    /// # Errors
+    /// What one of them shows cannot be right.
     #[inline]
-    fn look_up(&mut self, step: &Step, boards: &[Board]) -> bool {
+    fn look_up(&mut self, step: &Step, boards: &[Board]) -> Result<(), Box<Fault>> {
         let sources = &step.sources[..usize::from(step.source_count)];
         let destinations = &step.destinations[..usize::from(step.destination_count)];
-        sources.iter().chain(destinations).all(|place| match place {
-            Place::Memory { base, .. } if *base as usize >= BUFFERS => {
+        for place in sources.iter().chain(destinations) {
+            if let Place::Memory { base, .. } = place
+                && *base as usize >= BUFFERS
+            {
                 let peer = *base as usize / BUFFERS - 1;
-                self.known[peer] == self.launch || self.look_up_peer(peer, boards)
+                if self.known[peer] != self.launch {
+                    self.look_up_peer(peer, boards)?;
+                }
             }
-            _ => true,
-        })
+        }
+        Ok(())
     }
 
-    fn look_up_peer(&mut self, peer: usize, boards: &[Board]) -> bool {
+    fn look_up_peer(&mut self, peer: usize, boards: &[Board]) -> Result<(), Box<Fault>> {
         let rank = self.peers[peer];
-        let Some(buffers) = boards[rank as usize].read(self.launch) else {
-            return false;
+        let fault = |why| {
+            Box::new(Fault {
+                peer: rank,
+                refused: false,
+                why,
+            })
         };
-        let bases = &mut self.bases[BUFFERS * (1 + peer)..][..BUFFERS];
-        for (base, buffer) in bases.iter_mut().zip(&buffers) {
-            *base = match self.registered.reach(rank, buffer) {
+        let launch = self.launch;
+        let Some(buffers) = boards[rank as usize].read(launch) else {
+            let why =
+                format!("it signals that it has begun launch {launch}, and shows no buffers of it");
+            return Err(fault(why));
+        };
+        let first = BUFFERS * (1 + peer);
+        let bases = self.bases[first..].iter_mut().zip(&self.extents[first..]);
+        for ((base, extent), buffer) in bases.zip(&buffers) {
+            *base = match self
+                .registered
+                .reach(rank, buffer, *extent)
+                .map_err(fault)?
+            {
                 Reach::Here(pointer) => Base::Here(pointer),
                 Reach::Elsewhere { process, address } => Base::Elsewhere { process, address },
             };
         }
-        self.known[peer] = self.launch;
-        true
+        self.known[peer] = launch;
+        Ok(())
     }
 }
 
@@ -294,15 +337,40 @@ impl<P: Wired> Wires<'_, P> {
         None
     }
 
-    /// Runs a step that is ready; answers whether the memory of other processes could be accessed.
+    /// Of a ready step, the source ([`Step::waiting`]) that misses a line.
+    #[cold]
+    fn missing(&mut self, step: &Step) -> Option<usize> {
+        let mut at = usize::from(step.wait_count);
+        for source in &step.sources[..usize::from(step.source_count)] {
+            if let Place::Fifo(place) = source {
+                let receiver = &mut self.ends.receivers[*place as usize];
+                if step.elements > 0 && receiver.slot(step.bytes).is_none() {
+                    return Some(at);
+                }
+                at += 1;
+            }
+        }
+        None
+    }
+
+    /// Runs a step that is ready. Returns `false` if a line of a slot has not come, although the last one has; the step can
+    /// be run again.
+    ///
+    /// # Errors
+    /// The memory of another process cannot be accessed.
     #[inline(always)]
-    fn run(&mut self, step: &Step, turn: usize, bases: &[Base], reduce: &reduce::Reduce) -> bool {
+    fn run(
+        &mut self,
+        step: &Step,
+        turn: usize,
+        bases: &[Base],
+        reduce: &reduce::Reduce,
+    ) -> Result<bool, Box<remote::Refused>> {
+        if step.elements > 0 && !self.data(step, turn, bases, reduce)? {
+            return Ok(false);
+        }
         for wait in &step.waits[..usize::from(step.wait_count)] {
             self.counts[*wait as usize].try_take();
-        }
-        let mut reached = true;
-        if step.elements > 0 {
-            reached = self.data(step, turn, bases, reduce);
         }
         for source in &step.sources[..usize::from(step.source_count)] {
             if let Place::Fifo(place) = source {
@@ -315,30 +383,35 @@ impl<P: Wired> Wires<'_, P> {
         for bell in &step.bells[..usize::from(step.bell_count)] {
             self.bells[*bell as usize].ring();
         }
-        reached
+        Ok(true)
     }
 
-    /// Moves and reduces the data of a step.
+    /// Moves and reduces the data of a step, as [`Self::run`] says.
     #[inline(always)]
-    fn data(&mut self, step: &Step, turn: usize, bases: &[Base], reduce: &reduce::Reduce) -> bool {
+    fn data(
+        &mut self,
+        step: &Step,
+        turn: usize,
+        bases: &[Base],
+        reduce: &reduce::Reduce,
+    ) -> Result<bool, Box<remote::Refused>> {
         if step.moves && step.destination_count == 1 {
             match (step.sources[0], step.destinations[0]) {
                 (source @ Place::Memory { .. }, Place::Fifo(to)) => {
                     if let Some(source) = here(source, turn, bases) {
                         let sender = &mut self.ends.senders[to as usize];
                         // SAFETY: binding keeps places within the buffers, which are lent to this launch; a peer's
-                        // buffer is lent until it gets the signal that this launch gives later.
+                        // buffer is lent until it gets the signal that this launch gives later, and lies in its arena,
+                        // as was checked.
                         unsafe { sender.send(source, step.bytes) };
-                        return true;
+                        return Ok(true);
                     }
                 }
                 (Place::Fifo(from), destination @ Place::Memory { .. }) => {
                     if let Some(destination) = here(destination, turn, bases) {
                         let receiver = &mut self.ends.receivers[from as usize];
-                        // SAFETY: as above; nobody else writes there, which verification proved. The slot is complete,
-                        // so each line is there already or is about to be seen.
-                        unsafe { receiver.read(0, destination, step.bytes, &mut || true) };
-                        return true;
+                        // SAFETY: as above; nobody else writes there, which verification proved.
+                        return Ok(unsafe { receiver.read(0, destination, step.bytes) });
                     }
                 }
                 _ => {}
@@ -354,7 +427,7 @@ impl<P: Wired> Wires<'_, P> {
         turn: usize,
         bases: &[Base],
         reduce: &reduce::Reduce,
-    ) -> bool {
+    ) -> Result<bool, Box<remote::Refused>> {
         let (source_count, destination_count) = (
             usize::from(step.source_count),
             usize::from(step.destination_count),
@@ -364,7 +437,13 @@ impl<P: Wired> Wires<'_, P> {
         let mut all_here = true;
         for (to, place) in sources.iter_mut().zip(&step.sources[..source_count]) {
             *to = match place {
-                Place::Fifo(from) => self.ends.receivers[*from as usize].slot(step.bytes),
+                Place::Fifo(from) => {
+                    let receiver = &mut self.ends.receivers[*from as usize];
+                    let Some(slot) = receiver.slot(step.bytes) else {
+                        return Ok(false);
+                    };
+                    slot
+                }
                 place => match here(*place, turn, bases) {
                     Some(pointer) => pointer.cast_const(),
                     None => {
@@ -394,12 +473,11 @@ impl<P: Wired> Wires<'_, P> {
             finish: step.finish,
             stream: step.stream,
         };
-        let reached = if all_here {
+        if all_here {
             // SAFETY: binding keeps places within the buffers, which are lent to this launch or, if they are a peer's,
-            // until it gets the signal that this launch gives later; slots are complete or free, and as long; that
+            // until it gets the signal that this launch gives later, and lie in its arena, as was checked; slots are complete or free, and as long; that
             // nobody else accesses them meanwhile, verification proved.
             unsafe { reduce.run(&operands) };
-            true
         } else {
             let elsewhere = |place: &Place| elsewhere(*place, turn, bases);
             let far_sources = std::array::from_fn(|at| {
@@ -415,13 +493,14 @@ impl<P: Wired> Wires<'_, P> {
             operands.stream = 0;
             // SAFETY: as above; what is elsewhere is in buffers that their ranks lent as long.
             unsafe { remote::reduce(reduce, &operands, &far_sources, &far_destinations) }
-        };
+                .map_err(Box::new)?;
+        }
         for place in &step.destinations[..destination_count] {
             if let Place::Fifo(to) = place {
                 self.ends.senders[*to as usize].post_slot(step.bytes);
             }
         }
-        reached
+        Ok(true)
     }
 }
 
@@ -451,8 +530,9 @@ fn elsewhere(place: Place, turn: usize, bases: &[Base]) -> Option<remote::Addres
         } => match bases[base as usize] {
             Base::Here(_) => None,
             Base::Elsewhere { process, address } => Some(remote::Address {
+                base,
                 process,
-                address: address + (offset + turn * stride) as u64,
+                address: address.wrapping_add((offset + turn * stride) as u64),
             }),
         },
         Place::Fifo(_) => None,

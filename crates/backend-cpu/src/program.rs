@@ -115,6 +115,8 @@ pub struct Program {
     pub peers: Box<[u32]>,
     /// Where buffers begin: the own ones, then those of each peer, known in [`Self::known`].
     pub bases: Box<[Base]>,
+    /// Per base: how far from it the program accesses memory, bytes.
+    pub extents: Box<[u64]>,
     /// Per peer: the launch for which its bases are known.
     pub known: Box<[u64]>,
     pub reduce: Reduce,
@@ -154,7 +156,7 @@ impl Program {
         let bound = order.bound;
         let streams = Streams::new(bound, stream_bytes);
         let mut steps = Vec::new();
-        let lanes = bound
+        let lanes: Box<[Lane]> = bound
             .lanes
             .iter()
             .map(|lane| layout(lane, order, &streams, &mut steps))
@@ -166,12 +168,14 @@ impl Program {
             scalar: 0,
         };
         let bases = BUFFERS * (1 + bound.peers.len());
+        let extents = extents(&lanes, &steps, bases);
         Self {
             protocol: order.protocol,
             lanes,
             steps: steps.into(),
             peers: bound.peers.clone().into(),
             bases: vec![Base::Here(std::ptr::null_mut()); bases].into(),
+            extents,
             known: vec![0; bound.peers.len()].into(),
             reduce: arithmetic.reduce(),
             order: arithmetic,
@@ -192,6 +196,32 @@ impl Program {
             self.reduce = self.order.reduce();
         }
     }
+}
+
+/// How far from each base the steps of all lanes reach, bytes.
+fn extents(lanes: &[Lane], steps: &[Step], bases: usize) -> Box<[u64]> {
+    let mut extents: Box<[u64]> = vec![0; bases].into();
+    for lane in lanes {
+        let last_turn = lane.turns.saturating_sub(1) as usize;
+        for step in &steps[lane.begin as usize..lane.end as usize] {
+            let sources = &step.sources[..usize::from(step.source_count)];
+            let destinations = &step.destinations[..usize::from(step.destination_count)];
+            for place in sources.iter().chain(destinations) {
+                if let Place::Memory {
+                    base,
+                    offset,
+                    stride,
+                } = place
+                    && step.bytes > 0
+                {
+                    let end = offset + last_turn * stride + step.bytes;
+                    let extent = &mut extents[*base as usize];
+                    *extent = (*extent).max(end as u64);
+                }
+            }
+        }
+    }
+    extents
 }
 
 impl Arithmetic {

@@ -1,13 +1,15 @@
 //! Steps whose operands are in other processes: the kernel copies them piece by piece into memory of this process, where
 //! they are reduced.
 
-use shared_memory::ProcessMemory;
+use shared_memory::{ProcessMemory, ProcessMemoryError};
 
 use crate::reduce::{MOST_OPERANDS, Reduce, Step};
 
 /// Memory of another process.
 #[derive(Debug, Clone, Copy)]
 pub struct Address {
+    /// Which of the program's bases it belongs to.
+    pub base: u32,
     /// Which process.
     pub process: u32,
     /// Where there.
@@ -20,7 +22,19 @@ pub type Far = [Option<Address>; MOST_OPERANDS];
 /// Bytes that are fetched at a time: so many that the call costs little, and few enough to stay in a core's cache.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// Runs a step some of whose operands are elsewhere; answers whether all could be accessed.
+/// Memory that was not accessed, and why.
+#[derive(Debug)]
+pub struct Refused {
+    /// Which of the program's bases it belongs to.
+    pub base: u32,
+    /// What the kernel said.
+    pub error: ProcessMemoryError,
+}
+
+/// Runs a step some of whose operands are elsewhere.
+///
+/// # Errors
+/// Some could not be accessed.
 ///
 /// # Safety
 /// As [`Reduce::run`], for the operands that are here; those that are elsewhere are null, and are lent to this launch.
@@ -29,7 +43,7 @@ pub unsafe fn reduce(
     step: &Step<'_>,
     far_sources: &Far,
     far_destinations: &Far,
-) -> bool {
+) -> Result<(), Refused> {
     let element = reduce.element_bytes();
     let piece = PIECE_BYTES / element;
     let staging = MOST_OPERANDS * 2 * PIECE_BYTES;
@@ -45,10 +59,12 @@ pub unsafe fn reduce(
                 None => source.wrapping_add(offset),
                 Some(far) => {
                     let to = &mut fetched[at * PIECE_BYTES..][..bytes];
-                    let from = far.address + offset as u64;
-                    if ProcessMemory::new(far.process).read_into(from, to).is_err() {
-                        return false;
-                    }
+                    let from = far.address.wrapping_add(offset as u64);
+                    let read = ProcessMemory::new(far.process).read_into(from, to);
+                    read.map_err(|error| Refused {
+                        base: far.base,
+                        error,
+                    })?;
                     to.as_ptr()
                 }
             };
@@ -72,15 +88,16 @@ pub unsafe fn reduce(
             if let Some(far) = far {
                 let from = &made[at * PIECE_BYTES..][..bytes];
                 let there = ProcessMemory::new(far.process);
+                let to = far.address.wrapping_add(offset as u64);
                 // SAFETY: the bytes are borrowed, and the other rank lent its buffer to this launch.
-                let stored =
-                    unsafe { there.write(far.address + offset as u64, from.as_ptr(), bytes) };
-                if stored.is_err() {
-                    return false;
-                }
+                let stored = unsafe { there.write(to, from.as_ptr(), bytes) };
+                stored.map_err(|error| Refused {
+                    base: far.base,
+                    error,
+                })?;
             }
         }
         done += elements;
     }
-    true
+    Ok(())
 }

@@ -111,13 +111,31 @@ pub enum Error {
     },
     /// A peer's buffers cannot be accessed.
     #[error(
-        "rank {rank}: {collective} cannot access the buffers of another rank's process; take the transfer `fifo`, or buffers that the communicator hands out, or allow the kernel's process_vm_readv (capability SYS_PTRACE, kernel.yama.ptrace_scope=0)"
+        "rank {rank}: {collective} cannot access the buffers of rank {peer}: {why}; take the transfer `fifo`, or buffers that the communicator hands out, or allow the kernel's process_vm_readv (capability SYS_PTRACE, kernel.yama.ptrace_scope=0)"
     )]
     Unreachable {
         /// Who tried.
         rank: u32,
+        /// Whose buffers.
+        peer: u32,
         /// In which collective.
         collective: Collective,
+        /// What the kernel said.
+        why: String,
+    },
+    /// What a peer shows of its buffers cannot be right.
+    #[error(
+        "rank {rank}: {collective} cannot use the buffers of rank {peer}: {why}; rank {peer} runs another collective, or another process wrote into its memory"
+    )]
+    Damaged {
+        /// Who looked.
+        rank: u32,
+        /// Whose buffers.
+        peer: u32,
+        /// In which collective.
+        collective: Collective,
+        /// What is wrong.
+        why: String,
     },
     /// Shared memory could not be had.
     #[error("rank {rank}: {source}")]

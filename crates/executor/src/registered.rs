@@ -9,6 +9,7 @@ use std::time::Duration;
 use shared_memory::{Arena, ArenaBuffer, Descriptor, Handle, Mapping, Place};
 
 use crate::bootstrap::{Bootstrap, Offer};
+use crate::connections::offered_by;
 use crate::error::Error;
 use crate::transport::Transport;
 
@@ -100,10 +101,6 @@ impl Registered {
         longest: Duration,
     ) -> Result<(), Error> {
         let rank = bootstrap.rank();
-        let memory = |source| Error::Memory {
-            rank,
-            source: Arc::new(source),
-        };
         for peer in 0..bootstrap.ranks() {
             match bootstrap.transport(peer) {
                 Transport::P2p => {
@@ -117,8 +114,9 @@ impl Registered {
                 Transport::Shm => {}
             }
             let offer = bootstrap.fetch(peer, "buffers", longest)?;
-            let handle: Handle = offer.text.parse().map_err(memory)?;
-            let mapping = Mapping::open(&handle).map_err(memory)?;
+            let fail = |source| offered_by(rank, peer, &source);
+            let handle: Handle = offer.text.parse().map_err(fail)?;
+            let mapping = Mapping::open(&handle).map_err(fail)?;
             self.peers.push(Peer::Process {
                 process: handle.process,
                 arena: Arc::new(mapping),
@@ -176,29 +174,50 @@ impl Registered {
         }
     }
 
-    /// How this rank finds memory of a peer.
-    pub fn reach(&self, peer: u32, descriptor: &Descriptor) -> Reach {
-        match (&self.peers[peer as usize], descriptor.place) {
-            (Peer::Process { arena, .. }, Place::Registered { offset, .. }) => {
-                Reach::Here(arena.base().as_ptr().wrapping_add(offset as usize))
+    /// How this rank finds memory of a peer, of whose first `needed` bytes it makes use. What describes it lies in memory
+    /// that other processes write.
+    ///
+    /// # Errors
+    /// The memory is shorter, or not all in the peer's arena: a sentence about it.
+    #[inline]
+    pub fn reach(&self, peer: u32, descriptor: &Descriptor, needed: u64) -> Result<Reach, String> {
+        let Descriptor { place, bytes } = *descriptor;
+        if needed > bytes {
+            return Err(format!(
+                "it shows a buffer of {bytes} bytes where {needed} are needed"
+            ));
+        }
+        let within = |arena: &Mapping, allocation: u32, offset: u64| {
+            let end = offset.checked_add(bytes);
+            if allocation != ARENA || end.is_none_or(|end| end > arena.bytes() as u64) {
+                return Err(format!(
+                    "it shows {bytes} bytes at {offset} of memory {allocation}, and has {} bytes of memory {ARENA}",
+                    arena.bytes()
+                ));
             }
-            (Peer::Process { process, .. }, Place::Address(address)) => Reach::Elsewhere {
+            Ok(Reach::Here(
+                arena.base().as_ptr().wrapping_add(offset as usize),
+            ))
+        };
+        match (&self.peers[peer as usize], place) {
+            // Nobody looks at what is not needed; it may be of no memory.
+            _ if needed == 0 => Ok(Reach::Here(std::ptr::null_mut())),
+            (Peer::Process { arena, .. }, Place::Registered { allocation, offset }) => {
+                within(arena, allocation, offset)
+            }
+            // The kernel checks such addresses.
+            (Peer::Process { process, .. }, Place::Address(address)) => Ok(Reach::Elsewhere {
                 process: *process,
                 address,
-            },
-            // Not asked: direct transfers are refused when there is such a peer.
-            (Peer::Far, _) => Reach::Here(std::ptr::null_mut()),
-            (Peer::Thread, Place::Address(address)) => {
-                // The address of memory that a thread of this process lent for as long as the launch lasts.
-                Reach::Here(std::ptr::with_exposed_provenance_mut(address as usize))
+            }),
+            (Peer::Far, _) => Err("it is on another host".to_owned()),
+            // The address of memory that a thread of this process lent for as long as the launch lasts.
+            (Peer::Thread, Place::Address(address)) => Ok(Reach::Here(
+                std::ptr::with_exposed_provenance_mut(address as usize),
+            )),
+            (Peer::Thread, Place::Registered { allocation, offset }) => {
+                within(self.arena.mapping(), allocation, offset)
             }
-            (Peer::Thread, Place::Registered { offset, .. }) => Reach::Here(
-                self.arena
-                    .mapping()
-                    .base()
-                    .as_ptr()
-                    .wrapping_add(offset as usize),
-            ),
         }
     }
 }

@@ -15,6 +15,17 @@ const LOOK: Duration = Duration::from_millis(50);
 /// How long a rank looks for what goes between hosts, in vain, before it sleeps and leaves that to others.
 const DRIVING: Duration = Duration::from_micros(100);
 
+/// Why the buffers of a peer cannot be used.
+#[derive(Debug)]
+pub struct Fault {
+    /// The peer.
+    pub peer: u32,
+    /// Whether the kernel refused; otherwise what the peer shows of them cannot be right.
+    pub refused: bool,
+    /// What is wrong.
+    pub why: String,
+}
+
 /// Watches over a launch that does not get on.
 pub struct Supervisor<'a> {
     pub(crate) bootstrap: &'a mut dyn Bootstrap,
@@ -26,12 +37,24 @@ pub struct Supervisor<'a> {
 }
 
 impl Supervisor<'_> {
-    /// The error of a peer's memory that cannot be accessed.
+    /// The error of a peer's buffers that cannot be used.
     #[cold]
-    pub fn unreachable(&self) -> Error {
-        Error::Unreachable {
-            rank: self.bootstrap.rank(),
-            collective: self.collective,
+    pub fn fault(&self, fault: Fault) -> Error {
+        let (rank, collective) = (self.bootstrap.rank(), self.collective);
+        let Fault { peer, refused, why } = fault;
+        match refused {
+            true => Error::Unreachable {
+                rank,
+                peer,
+                collective,
+                why,
+            },
+            false => Error::Damaged {
+                rank,
+                peer,
+                collective,
+                why,
+            },
         }
     }
 

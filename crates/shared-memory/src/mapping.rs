@@ -84,20 +84,20 @@ impl Mapping {
     /// Maps what another process made with [`Self::shared`].
     ///
     /// # Errors
-    /// The process has ended or may not be looked into, or its descriptor is not the memory that the handle names.
+    /// The process has ended or may not be looked into, its descriptor is not the memory that the handle names, or it could
+    /// still make that memory shorter.
     pub fn open(handle: &Handle) -> Result<Self, Error> {
         let path = handle.path();
-        let open = rustix::fs::open(path.as_str(), OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
-        let file = open.map_err(|errno| Error::Open {
-            process: handle.process,
-            path: path.clone(),
-            source: errno.into(),
-        })?;
-        let (device, inode, bytes) = identity(&file).map_err(|source| Error::Open {
+        let fail = |source: io::Error| Error::Open {
             process: handle.process,
             path: path.clone(),
             source,
-        })?;
+        };
+        // The descriptor may be of anything: opening it must neither wait nor give this process a terminal.
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let file = rustix::fs::open(path.as_str(), flags, Mode::empty());
+        let file = file.map_err(|errno| fail(errno.into()))?;
+        let (device, inode, bytes) = identity(&file).map_err(fail)?;
         if (device, inode, bytes) != (handle.device, handle.inode, handle.bytes) {
             return Err(Error::Foreign {
                 process: handle.process,
@@ -109,10 +109,21 @@ impl Mapping {
                 ),
             });
         }
+        // Reading memory that its owner has cut off would end this process by a signal. Only memory files have seals.
+        let seals = rustix::fs::fcntl_get_seals(&file);
+        if !seals.is_ok_and(|seals| seals.contains(SealFlags::SHRINK)) {
+            return Err(Error::Foreign {
+                process: handle.process,
+                path,
+                found: "a file that may still shrink".to_owned(),
+                expected: "a memory file sealed against it (F_SEAL_SHRINK)".to_owned(),
+            });
+        }
         let name = format!(
             "process {} descriptor {}",
             handle.process, handle.descriptor
         );
+        check_size(&name, bytes as usize)?;
         Self::map_file(&name, file, bytes as usize)
     }
 

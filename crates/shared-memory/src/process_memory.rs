@@ -154,7 +154,7 @@ impl ProcessMemory {
                 iov_len: length,
             };
             let there = libc::iovec {
-                iov_base: (address as usize + done) as *mut libc::c_void,
+                iov_base: (address as usize).wrapping_add(done) as *mut libc::c_void,
                 iov_len: length,
             };
             let process = self.process as libc::pid_t;

@@ -33,6 +33,15 @@ pub enum Item {
 }
 
 impl Item {
+    /// Whether it may be in so many bytes. Another process may say anything of its items.
+    const fn fits(self, bytes: usize) -> bool {
+        match self {
+            Self::Fifo { slot_bytes, .. } => slot_bytes <= bytes,
+            Self::Board { entries } => entries <= bytes / LINE_BYTES,
+            Self::Signal | Self::Bell => true,
+        }
+    }
+
     fn words(self) -> usize {
         let words = match self {
             Self::Fifo {
@@ -130,8 +139,11 @@ impl Segment {
 
     /// Bytes of a segment with these items.
     pub fn bytes(items: &[Item]) -> usize {
-        let words: usize = items.iter().map(|item| item.words()).sum();
-        (LINE_WORDS + taken_words(items) + words) * 8
+        let words = items.iter().map(|item| item.words());
+        let words = words.fold(0, usize::saturating_add);
+        (LINE_WORDS + taken_words(items))
+            .saturating_add(words)
+            .saturating_mul(8)
     }
 
     fn create(mapping: Mapping, items: &[Item]) -> Result<Self, Error> {
@@ -141,7 +153,8 @@ impl Segment {
     }
 
     fn new(mapping: Mapping, items: &[Item]) -> Result<Self, Error> {
-        if mapping.bytes() != Self::bytes(items) {
+        let fit = items.iter().all(|item| item.fits(mapping.bytes()));
+        if !fit || mapping.bytes() != Self::bytes(items) {
             return Err(Error::Layout {
                 name: mapping.name().to_owned(),
             });
@@ -172,6 +185,15 @@ impl Segment {
     /// The memory, for its name, its handle and its pages.
     pub fn mapping(&self) -> &Mapping {
         &self.mapping
+    }
+
+    /// Checks that an item is this one, such as a FIFO with slots of this length.
+    ///
+    /// # Errors
+    /// It is another one.
+    pub fn expect(&self, index: usize, expected: Item) -> Result<(), Error> {
+        let same = |item| (item == expected).then_some(());
+        self.item(index, &expected.to_string(), same).map(|_| ())
     }
 
     /// The sending end of an item that is a FIFO of protocol `P`.

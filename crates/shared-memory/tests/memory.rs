@@ -108,3 +108,56 @@ proptest! {
         prop_assert!(arena.allocate(BYTES, 4096).is_ok());
     }
 }
+
+/// Memory of a file that its owner may still shrink would end this process by a signal (SIGBUS).
+#[test]
+fn a_file_that_may_shrink_is_refused() {
+    use rustix::fs::{MemfdFlags, SealFlags};
+    let handle_of = |file: &std::os::fd::OwnedFd| {
+        let stat = rustix::fs::fstat(file).unwrap();
+        Handle {
+            process: std::process::id(),
+            descriptor: std::os::fd::AsRawFd::as_raw_fd(file) as u32,
+            device: stat.st_dev,
+            inode: stat.st_ino,
+            bytes: stat.st_size as u64,
+        }
+    };
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let file = rustix::fs::memfd_create("unsealed", flags).unwrap();
+    rustix::fs::ftruncate(&file, 8192).unwrap();
+    let handle = handle_of(&file);
+    let error = Mapping::open(&handle).unwrap_err().to_string();
+    assert!(error.contains("may still shrink"), "{error}");
+    rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK).unwrap();
+    assert!(Mapping::open(&handle).is_ok());
+    let other = std::fs::File::open("/proc/self/exe").unwrap();
+    assert!(Mapping::open(&handle_of(&other.into())).is_err());
+}
+
+/// What another process says of its items may be anything.
+#[test]
+fn items_that_do_not_fit_are_refused() {
+    use shared_memory::{Item, Protocol, Segment};
+    let mapping = Mapping::shared("test", 8192).unwrap();
+    let handle = mapping.handle().unwrap().unwrap();
+    let fifo = |protocol, slot_bytes| Item::Fifo {
+        protocol,
+        slot_bytes,
+    };
+    for item in [
+        fifo(Protocol::Simple, usize::MAX),
+        fifo(Protocol::LowLatency, usize::MAX / 2),
+        fifo(Protocol::LowLatency128, usize::MAX - 64),
+        fifo(Protocol::Simple, 1 << 57),
+        Item::Board {
+            entries: usize::MAX,
+        },
+        Item::Board { entries: 1 << 57 },
+    ] {
+        for items in [&[item][..], &[item; 3]] {
+            let error = Segment::open(&handle, items).unwrap_err();
+            assert!(matches!(error, Error::Layout { .. }), "{item:?}: {error}");
+        }
+    }
+}

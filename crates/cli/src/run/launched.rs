@@ -300,7 +300,8 @@ fn culprit(error: &anyhow::Error, rank: u32) -> Option<Failure> {
         }),
         executor::Error::Memory { .. }
         | executor::Error::Bootstrap { .. }
-        | executor::Error::Unreachable { .. } => Some(Failure {
+        | executor::Error::Unreachable { .. }
+        | executor::Error::Damaged { .. } => Some(Failure {
             rank,
             what: error.to_string(),
         }),

@@ -23,7 +23,7 @@ use net::{Host, Hosts, Options};
 use plan::Protocol;
 use plan::program::{Schedule, Transfer};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
-use shared_memory::fifo::relay::{Outflow, SlotsIn, SlotsOut};
+use shared_memory::fifo::relay::{Outflow, Oversized, SlotsIn, SlotsOut};
 use shared_memory::{Alarms, Bell};
 
 use super::faults::busy;
@@ -184,13 +184,13 @@ impl Outflow for Lying {
         self.slots.most_bytes()
     }
 
-    fn next(&mut self) -> Option<&[u8]> {
-        if self.long.is_none() && self.slots.next().is_none() && self.now.load(Ordering::Acquire) {
+    fn next(&mut self) -> Result<Option<&[u8]>, Oversized> {
+        if self.long.is_none() && self.slots.next()?.is_none() && self.now.load(Ordering::Acquire) {
             // Memory that is never touched.
             self.long = Some(vec![0; LONG_SLOT]);
         }
         match &self.long {
-            Some(long) => Some(long),
+            Some(long) => Ok(Some(long)),
             None => self.slots.next(),
         }
     }

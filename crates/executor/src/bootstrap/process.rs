@@ -15,15 +15,22 @@ use super::{Bootstrap, Offer};
 use crate::error::{Error, Failure};
 
 /// Longest line that is read, bytes. A message names at most one segment with all its items.
-const LONGEST_LINE: u64 = 1 << 22;
+const LONGEST_LINE: usize = 1 << 22;
+
+/// Most bytes that a rank may offer and ask for. A thousand ranks that all talk to each other offer about half of it.
+const MOST_OFFERED: usize = 64 << 20;
+
+/// How long a line may take to be written. Sockets hold some hundred lines that nobody reads.
+const WRITE_TIME: Duration = Duration::from_secs(5);
 
 /// The bootstrap of one rank among processes.
 pub struct Client {
     rank: u32,
     ranks: u32,
     stream: UnixStream,
-    /// What was read and is no whole line yet.
+    /// What was read and is no whole line yet, and how much of it has no line break.
     partial: Vec<u8>,
+    searched: usize,
     failure: Option<Failure>,
     left: Vec<u32>,
 }
@@ -36,6 +43,7 @@ impl Client {
             ranks,
             stream,
             partial: Vec::new(),
+            searched: 0,
             failure: None,
             left: Vec::new(),
         }
@@ -49,16 +57,25 @@ impl Client {
     }
 
     fn say(&mut self, line: &str) -> Result<(), Error> {
-        let sent = self.stream.write_all(format!("{line}\n").as_bytes());
+        let limited = self.stream.set_write_timeout(Some(WRITE_TIME));
+        let sent = limited.and_then(|()| self.stream.write_all(format!("{line}\n").as_bytes()));
         sent.map_err(|error| self.error(format!("the starting process does not listen: {error}")))
     }
 
     /// The next line, waiting for `longest` at most; `None` if there is none yet.
     fn line(&mut self, longest: Duration) -> Option<String> {
         loop {
-            if let Some(end) = self.partial.iter().position(|byte| *byte == b'\n') {
+            let new = self.partial[self.searched..].iter();
+            if let Some(end) = new.clone().position(|byte| *byte == b'\n') {
+                let end = self.searched + end;
+                self.searched = 0;
                 let line: Vec<u8> = self.partial.drain(..=end).collect();
                 return Some(String::from_utf8_lossy(&line[..end]).into_owned());
+            }
+            self.searched = self.partial.len();
+            if self.searched > LONGEST_LINE {
+                self.lost("sent a line that is too long");
+                return None;
             }
             let ready = if longest.is_zero() {
                 self.stream.set_nonblocking(true)
@@ -189,14 +206,26 @@ struct State {
     /// Who asked for what is not offered yet.
     waiting: FxHashMap<(u32, String), Vec<u32>>,
     writers: Vec<Option<UnixStream>>,
+    /// By rank: bytes that it offered and asked for.
+    offered: Vec<usize>,
     failure: Option<Failure>,
 }
 
 impl State {
     fn tell(&mut self, rank: u32, line: &str) {
-        if let Some(Some(writer)) = self.writers.get_mut(rank as usize) {
-            // One that does not listen any more is noticed by its reader.
-            let _ = writer.write_all(format!("{line}\n").as_bytes());
+        let Some(Some(writer)) = self.writers.get_mut(rank as usize) else {
+            return;
+        };
+        let told = writer.write_all(format!("{line}\n").as_bytes());
+        // One that is gone is noticed by its reader.
+        if told.is_err_and(|error| error.kind() == ErrorKind::WouldBlock) {
+            // Part of the line may be there: nothing can follow.
+            self.writers[rank as usize] = None;
+            let what = format!(
+                "it does not listen to what it asked for, for {} s",
+                WRITE_TIME.as_secs()
+            );
+            self.fail(Failure { rank, what });
         }
     }
 
@@ -208,8 +237,9 @@ impl State {
 
     fn fail(&mut self, failure: Failure) {
         if self.failure.is_none() {
-            self.tell_all(&format!("failed {} {}", failure.rank, failure.what));
+            let line = format!("failed {} {}", failure.rank, failure.what);
             self.failure = Some(failure);
+            self.tell_all(&line);
         }
     }
 }
@@ -226,9 +256,13 @@ impl Server {
     /// # Errors
     /// The sockets or a thread cannot be had.
     pub fn start(streams: Vec<UnixStream>) -> std::io::Result<Self> {
-        let writers: std::io::Result<Vec<_>> =
-            streams.iter().map(|it| it.try_clone().map(Some)).collect();
+        let writer = |stream: &UnixStream| {
+            stream.set_write_timeout(Some(WRITE_TIME))?;
+            stream.try_clone().map(Some)
+        };
+        let writers: std::io::Result<Vec<_>> = streams.iter().map(writer).collect();
         let state = State {
+            offered: vec![0; streams.len()],
             writers: writers?,
             ..State::default()
         };
@@ -263,7 +297,10 @@ impl Server {
         let mut done = false;
         loop {
             let mut line = String::new();
-            let read = reader.by_ref().take(LONGEST_LINE).read_line(&mut line);
+            let read = reader
+                .by_ref()
+                .take(LONGEST_LINE as u64)
+                .read_line(&mut line);
             if !matches!(read, Ok(1..)) || !line.ends_with('\n') {
                 break;
             }
@@ -284,6 +321,16 @@ impl Server {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         let (first, text) = rest.split_once(' ').unwrap_or((rest, ""));
         let mut state = self.lock();
+        if matches!(word, "put" | "get") {
+            let offered = &mut state.offered[rank as usize];
+            *offered += line.len();
+            if *offered > MOST_OFFERED {
+                let most = MOST_OFFERED >> 20;
+                let what = format!("it offers more than {most} MiB of descriptions of its memory");
+                state.fail(Failure { rank, what });
+                return false;
+            }
+        }
         match word {
             "put" => {
                 let key = (rank, first.to_owned());

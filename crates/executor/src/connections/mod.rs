@@ -205,7 +205,10 @@ impl Connections {
                     self.open(peer, &offer)?
                 }
             };
-            let fail = |source| self.memory(source);
+            let fail = |source| offered_by(self.rank, peer, &source);
+            for (index, item) in BASE.into_iter().enumerate() {
+                segment.expect(index, item).map_err(fail)?;
+            }
             let bell = segment.bell(0).map_err(fail)?;
             let board = segment.board(1).map_err(fail)?;
             self.bells.push(bell);
@@ -332,10 +335,9 @@ impl Connections {
         let place: usize = place.parse().map_err(|_| wrong())?;
         offer.text = rest.to_owned();
         let segment = self.open(peer, &offer)?;
-        let fail = |source| Error::Memory {
-            rank: self.rank,
-            source: Arc::new(source),
-        };
+        let rank = self.rank;
+        let fail = |source| offered_by(rank, peer, &source);
+        segment.expect(place, self.item(end.kind)).map_err(fail)?;
         let index = match end.kind {
             Kind::Signals => push(&mut self.signals, segment.signal(place).map_err(fail)?),
             Kind::Slots(Protocol::Simple) => push(
@@ -409,7 +411,8 @@ impl Connections {
         if let Some(segment) = self.segments.get(&handle) {
             return Ok(Arc::clone(segment));
         }
-        let segment = Segment::open(&handle, &items).map_err(|source| self.memory(source))?;
+        let segment = Segment::open(&handle, &items);
+        let segment = segment.map_err(|source| offered_by(self.rank, peer, &source))?;
         let segment = Arc::new(segment);
         self.segments.insert(handle, Arc::clone(&segment));
         Ok(segment)
@@ -420,6 +423,14 @@ impl Connections {
             rank: self.rank,
             source: Arc::new(source),
         }
+    }
+}
+
+/// The error of memory that a peer offers to a rank.
+pub(crate) fn offered_by(rank: u32, peer: u32, source: &shared_memory::Error) -> Error {
+    Error::Bootstrap {
+        rank,
+        why: format!("the memory that rank {peer} offers cannot be used: {source}"),
     }
 }
 

@@ -10,7 +10,7 @@
 
 use net_plugin::{Receiving, Sending, Shape};
 use shared_memory::fifo::SLOTS;
-use shared_memory::fifo::relay::{Inflow, Outflow};
+use shared_memory::fifo::relay::{Inflow, Outflow, Oversized};
 use thiserror::Error;
 
 use crate::proxy::carry::{HEADER_BYTES, checksum, header, number};
@@ -30,6 +30,9 @@ pub enum CarryError {
     /// What came is not what was sent.
     #[error("brought bytes that are not those that were sent ({0})")]
     Altered(&'static str),
+    /// The sending rank says of a slot that it is longer than slots are.
+    #[error(transparent)]
+    Announced(#[from] Oversized),
     /// The other side offers something that is no handle.
     #[error("cannot be made: what the other side offers is no handle of a net plug-in")]
     Handle,
@@ -97,7 +100,7 @@ impl Outgoing {
         }
         loop {
             if self.ready.is_none() {
-                self.ready = self.fill(ending);
+                self.ready = self.fill(ending)?;
             }
             let Some(bytes) = self.ready else {
                 return Ok(went);
@@ -111,9 +114,11 @@ impl Outgoing {
     }
 
     /// Puts the next message into the connection's memory, if there is one and there is room.
-    fn fill(&mut self, ending: bool) -> Option<usize> {
-        let room = self.sending.room()?;
-        let (bytes, checksum) = match self.slots.next() {
+    fn fill(&mut self, ending: bool) -> Result<Option<usize>, Oversized> {
+        let Some(room) = self.sending.room() else {
+            return Ok(None);
+        };
+        let (bytes, checksum) = match self.slots.next()? {
             Some(slot) => {
                 room[..slot.len()].copy_from_slice(slot);
                 let checksum = if self.checks { checksum(slot) } else { 0 };
@@ -121,10 +126,13 @@ impl Outgoing {
             }
             None if ending => {
                 let ends = self.ends.get_or_insert(MESSAGES);
-                *ends = ends.checked_sub(1)?;
+                if *ends == 0 {
+                    return Ok(None);
+                }
+                *ends -= 1;
                 (END, 0)
             }
-            None => return None,
+            None => return Ok(None),
         };
         let length = if bytes == END { 0 } else { bytes };
         room[length..length + HEADER_BYTES].copy_from_slice(&header(self.step, bytes, checksum));
@@ -132,7 +140,7 @@ impl Outgoing {
         if bytes != END {
             self.slots.release();
         }
-        Some(length + HEADER_BYTES)
+        Ok(Some(length + HEADER_BYTES))
     }
 }
 

@@ -217,8 +217,8 @@ impl Out {
             // What nobody connected to has nothing to end.
             Self::Asked(leaving) | Self::Connecting(leaving, _) => {
                 leaving.as_mut().is_none_or(|it| match &mut it.slots {
-                    SlotsOut::Copied(slots) => slots.next().is_none(),
-                    SlotsOut::InPlace(slots) => slots.next().is_none(),
+                    SlotsOut::Copied(slots) => !matches!(slots.next(), Ok(Some(_))),
+                    SlotsOut::InPlace(slots) => !matches!(slots.next(), Ok(Some(_))),
                 })
             }
             Self::Open(outgoing) => outgoing.is_over(),

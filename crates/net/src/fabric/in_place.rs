@@ -61,7 +61,7 @@ impl Outgoing {
 
     /// Whether something is under way, or wants to be.
     pub fn is_busy(&self) -> bool {
-        self.sending.under_way() > 0 || self.slots.next().is_some()
+        self.sending.under_way() > 0 || !matches!(self.slots.next(), Ok(None))
     }
 
     /// Sends what it can, and at the end the end; answers whether anything went on.
@@ -78,7 +78,7 @@ impl Outgoing {
             went = true;
         }
         while self.ends.is_none()
-            && let Some((offset, bytes)) = self.slots.next()
+            && let Some((offset, bytes)) = self.slots.next()?
         {
             if !self.sending.send_at(offset, bytes)? {
                 return Ok(went);

@@ -321,11 +321,10 @@ impl Worker {
         if self.alarm.is_expected(peer) {
             return;
         }
-        let own_fault = matches!(error, CarryError::Plugin(error) if !error.is_remote());
-        let (culprit, other) = if own_fault {
-            (self.rank, peer)
-        } else {
-            (peer, self.rank)
+        let (culprit, other) = match error {
+            CarryError::Plugin(error) if !error.is_remote() => (self.rank, peer),
+            CarryError::Announced(_) => (route.from, route.to),
+            _ => (peer, self.rank),
         };
         let device = &self.plugin.devices()[device as usize].name;
         let what = format!(

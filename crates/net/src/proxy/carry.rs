@@ -12,7 +12,7 @@
 use std::io::{self, ErrorKind, IoSlice};
 use std::time::Duration;
 
-use shared_memory::fifo::relay::{Inflow, Outflow};
+use shared_memory::fifo::relay::{self, Inflow, Outflow};
 use thiserror::Error;
 
 use super::pipe::Pipe;
@@ -49,6 +49,9 @@ pub enum CarryError {
         /// Bytes of a slot of the FIFO.
         most: usize,
     },
+    /// The sending rank says of a slot that it is longer than slots are.
+    #[error(transparent)]
+    Announced(#[from] relay::Oversized),
     /// Neither slots nor beats come.
     #[error("brought nothing for {} s, although its sender says every second that it is there", .0.as_secs_f32())]
     Stalled(Duration),
@@ -147,7 +150,7 @@ impl Outgoing {
 
     /// Whether nothing is left to be sent.
     pub fn is_empty(&mut self) -> bool {
-        self.slots.next().is_none()
+        !matches!(self.slots.next(), Ok(Some(_)))
     }
 
     /// Sends the rest of a beat; answers whether nothing is left of it.
@@ -173,7 +176,7 @@ impl Outgoing {
         let count = self.pipes.len();
         self.full[0] = false;
         while self.end_beat()? {
-            let Some(bytes) = self.slots.next() else {
+            let Some(bytes) = self.slots.next()? else {
                 if now < self.said + self.pace {
                     break;
                 }

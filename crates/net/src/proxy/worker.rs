@@ -139,13 +139,17 @@ impl Worker {
             self.own_bell.ring();
         }
         for (route, peer, error) in over {
-            if matches!(error, CarryError::Altered(_) | CarryError::Oversized { .. }) {
-                self.tell(&route, peer, &error);
-            } else {
+            match error {
+                CarryError::Altered(_) | CarryError::Oversized { .. } => {
+                    self.tell(&route, peer, &error);
+                }
+                CarryError::Announced(_) => self.tell(&route, route.from, &error),
                 // A rank closes its connections when it is done, and when it gave up because of another. The news of
                 // either may come a little later than the end of the connections. One that is stopped is silent in the
                 // ring too, which tells more.
-                self.over.push((route, peer, error, Instant::now()));
+                CarryError::Ended | CarryError::Broken(_) | CarryError::Stalled(_) => {
+                    self.over.push((route, peer, error, Instant::now()));
+                }
             }
         }
         let late = |it: &mut (_, _, _, Instant)| it.3.elapsed() >= NEWS_TIME;

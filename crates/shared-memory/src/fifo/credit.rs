@@ -1,6 +1,6 @@
 //! Credits: which slots are free, for the protocols' senders and receivers alike.
 
-use super::{Layout, SLOTS};
+use super::{Layout, SLOTS, is_free};
 use crate::sync::{Ordering, Word, Words};
 
 /// The half of a length's word that says of which step it is.
@@ -59,7 +59,7 @@ impl SendCredit {
 
     #[inline(always)]
     pub fn is_known_free(&self) -> bool {
-        self.step < self.head_seen + SLOTS
+        is_free(self.step, self.head_seen)
     }
 
     #[inline(always)]

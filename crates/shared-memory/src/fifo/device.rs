@@ -9,8 +9,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use super::relay::{Inflow, Outflow};
-use super::{Protocol, SLOTS};
+use super::relay::{Inflow, Outflow, Oversized};
+use super::{Protocol, SLOTS, is_free};
 use crate::error::Error;
 use crate::mapping::Mapping;
 use crate::sync::{Ordering, Word, Words};
@@ -188,11 +188,17 @@ impl Lengths {
     }
 
     /// The length of a slot, once it is there.
-    pub fn of(&self, step: u64) -> Option<usize> {
+    pub fn of(&self, step: u64) -> Result<Option<usize>, Oversized> {
         let word = &self.words.slice((step % SLOTS) as usize, 1)[0];
         let value = word.load(Ordering::Acquire);
-        let bytes = (value & !TAG) as usize;
-        (value & TAG == tag(step) && bytes <= self.most_bytes).then_some(bytes)
+        if value & TAG != tag(step) {
+            return Ok(None);
+        }
+        let (bytes, most) = ((value & !TAG) as usize, self.most_bytes);
+        match bytes <= most {
+            true => Ok(Some(bytes)),
+            false => Err(Oversized { bytes, most }),
+        }
     }
 }
 
@@ -267,22 +273,25 @@ impl Outflow for DeviceOutflow {
         self.fifo.slot_bytes
     }
 
-    fn next(&mut self) -> Option<&[u8]> {
-        let bytes = match self.taken {
-            Some(bytes) => bytes,
+    fn next(&mut self) -> Result<Option<&[u8]>, Oversized> {
+        let known = match self.taken {
+            Some(bytes) => Some(bytes),
             None => self.lengths.of(self.step)?,
+        };
+        let Some(bytes) = known else {
+            return Ok(None);
         };
         if self.fifo.protocol == Protocol::Simple {
             let start = self.slots.address(self.fifo.start(self.step));
             // SAFETY: the slot is in the mapping, which this end keeps; the kernel stored all of it before it said how long it
             // is, and does not touch it until the head says that it was given back, which only this end does.
-            return Some(unsafe { std::slice::from_raw_parts(start, bytes) });
+            return Ok(Some(unsafe { std::slice::from_raw_parts(start, bytes) }));
         }
         if self.taken.is_none() {
             self.take(bytes);
             self.taken = Some(bytes);
         }
-        Some(&self.staging[..bytes])
+        Ok(Some(&self.staging[..bytes]))
     }
 
     fn release(&mut self) {
@@ -329,10 +338,10 @@ impl DeviceInflow {
     }
 
     fn is_free(&mut self) -> bool {
-        if self.step >= self.head_seen + SLOTS {
+        if !is_free(self.step, self.head_seen) {
             self.head_seen = self.head.load(Ordering::Acquire);
         }
-        self.step < self.head_seen + SLOTS
+        is_free(self.step, self.head_seen)
     }
 
     /// Puts what is staged into lines.
@@ -391,7 +400,7 @@ impl Inflow for DeviceInflow {
     }
 
     fn post(&mut self, bytes: usize) {
-        assert!(bytes <= self.fifo.slot_bytes && self.step < self.head_seen + SLOTS);
+        assert!(bytes <= self.fifo.slot_bytes && is_free(self.step, self.head_seen));
         if self.fifo.protocol != Protocol::Simple {
             self.put(bytes);
         }
@@ -436,12 +445,12 @@ mod tests {
         for (step, bytes) in (first_step..).zip(sizes) {
             let message: Vec<u8> = (0..bytes).map(|at| (at * 7 + bytes) as u8).collect();
             into.room(bytes).unwrap().copy_from_slice(&message);
-            assert!(out.next().is_none());
+            assert_eq!(out.next(), Ok(None));
             into.post(bytes);
             lengths.slice((step % SLOTS) as usize, 1)[0]
                 .store(tag(step) | bytes as u64, Ordering::Release);
-            assert_eq!(out.next().unwrap(), message);
-            assert_eq!(out.next().unwrap(), message);
+            assert_eq!(out.next().unwrap().unwrap(), message);
+            assert_eq!(out.next().unwrap().unwrap(), message);
             out.release();
         }
         for _ in 0..SLOTS {

@@ -10,8 +10,9 @@ use std::fmt;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use super::SLOTS;
 use super::device::{DeviceFifo, Lengths, cleans, line};
+use super::relay::Oversized;
+use super::{SLOTS, is_free};
 use crate::Error;
 use crate::fifo::Protocol;
 use crate::mapping::Mapping;
@@ -133,11 +134,16 @@ impl InPlaceOutflow {
     }
 
     /// Where the next slot begins that was not taken, and how many bytes of it are to be carried; both in bytes.
-    pub fn next(&self) -> Option<(usize, usize)> {
-        if self.taken >= self.released + SLOTS {
-            return None;
+    ///
+    /// # Errors
+    /// What the kernel says is no length of a slot.
+    pub fn next(&self) -> Result<Option<(usize, usize)>, Oversized> {
+        if !is_free(self.taken, self.released) {
+            return Ok(None);
         }
-        let bytes = self.lengths.of(self.taken)?;
+        let Some(bytes) = self.lengths.of(self.taken)? else {
+            return Ok(None);
+        };
         let (wire, data) = line(self.protocol);
         let whole = self.protocol == Protocol::LowLatency && cleans(self.taken);
         let carried = if whole {
@@ -145,7 +151,7 @@ impl InPlaceOutflow {
         } else {
             bytes.div_ceil(data).max(1) * wire
         };
-        Some((self.memory.offset(self.taken), carried))
+        Ok(Some((self.memory.offset(self.taken), carried)))
     }
 
     /// Takes that slot: it is being carried.
@@ -214,10 +220,10 @@ impl InPlaceInflow {
 
     /// Where the next slot begins that is free and whose room was not taken, bytes.
     pub fn room(&mut self) -> Option<usize> {
-        if self.taken >= self.head_seen + SLOTS {
+        if !is_free(self.taken, self.head_seen) {
             self.head_seen = self.head.load(Ordering::Acquire);
         }
-        (self.taken < self.head_seen + SLOTS).then(|| self.memory.offset(self.taken))
+        is_free(self.taken, self.head_seen).then(|| self.memory.offset(self.taken))
     }
 
     /// Takes that room.
@@ -269,7 +275,7 @@ mod tests {
     fn slots_are_taken_ahead_and_given_back_in_order() {
         let (mapping, fifo) = fifo(Protocol::LowLatency128, 3);
         let mut out = InPlaceOutflow::new(&mapping, fifo, memory(&mapping)).unwrap();
-        assert_eq!(out.next(), None);
+        assert_eq!(out.next(), Ok(None));
         let lengths = fifo.words(&mapping, fifo.lengths, 64);
         let say = |step: u64, bytes: u64| {
             let word = &lengths.slice((step % SLOTS) as usize, 1)[0];
@@ -277,14 +283,17 @@ mod tests {
         };
         for step in 3..3 + SLOTS {
             say(step, 121);
-            assert_eq!(out.next(), Some(((step % SLOTS) as usize * STRIDE, 256)));
+            assert_eq!(
+                out.next(),
+                Ok(Some(((step % SLOTS) as usize * STRIDE, 256)))
+            );
             out.take();
         }
         // All are under way.
-        assert_eq!(out.next(), None);
+        assert_eq!(out.next(), Ok(None));
         out.release();
         say(11, 0);
-        assert_eq!(out.next(), Some((3 * STRIDE, 128)));
+        assert_eq!(out.next(), Ok(Some((3 * STRIDE, 128))));
         assert_eq!(fifo.word(&mapping, fifo.head).load(Ordering::Relaxed), 4);
     }
 
@@ -312,7 +321,7 @@ mod tests {
         for (step, carried) in [(0x7fff_fff7_u64, 32), (0x7fff_fff8, STRIDE)] {
             let word = &lengths.slice((step % SLOTS) as usize, 1)[0];
             word.store((step + 1) << 32 | 9, Ordering::Release);
-            assert_eq!(out.next().map(|it| it.1), Some(carried));
+            assert_eq!(out.next().unwrap().map(|it| it.1), Some(carried));
             out.take();
         }
     }

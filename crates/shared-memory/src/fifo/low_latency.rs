@@ -7,8 +7,8 @@
 
 use super::credit::{ReceiveCredit, SendCredit};
 use super::staging::Staging;
-use super::{FifoProtocol, Layout, Protocol, Receiver, Sender, Stall};
-use crate::sync::{Ordering, Words, pause};
+use super::{FifoProtocol, LOOKS, Layout, Protocol, Receiver, Sender};
+use crate::sync::{AtomicU64, Ordering, Words, pause};
 
 /// The LL protocol.
 #[derive(Debug, Clone, Copy)]
@@ -227,13 +227,7 @@ impl Receiver for LowLatencyReceiver {
     }
 
     #[inline]
-    unsafe fn read(
-        &mut self,
-        offset: usize,
-        destination: *mut u8,
-        bytes: usize,
-        stall: &mut impl Stall,
-    ) -> bool {
+    unsafe fn read(&mut self, offset: usize, destination: *mut u8, bytes: usize) -> bool {
         assert!(offset.is_multiple_of(DATA_BYTES));
         assert!(offset <= self.slot_bytes && bytes <= self.slot_bytes - offset);
         let step = self.credit.step();
@@ -243,12 +237,11 @@ impl Receiver for LowLatencyReceiver {
         let flag = flag_of(step);
         for (index, word) in full.iter().enumerate() {
             let mut value = word.load(Ordering::Relaxed);
-            while value & FLAG != flag {
-                if !stall() {
-                    return false;
+            if value & FLAG != flag {
+                match await_flag(word, flag) {
+                    Some(come) => value = come,
+                    None => return false,
                 }
-                pause();
-                value = word.load(Ordering::Relaxed);
             }
             // SAFETY: the word's data bytes have their place among the caller's `bytes`.
             unsafe {
@@ -258,12 +251,11 @@ impl Receiver for LowLatencyReceiver {
         }
         if let [word] = rest {
             let mut value = word.load(Ordering::Relaxed);
-            while value & FLAG != flag {
-                if !stall() {
-                    return false;
+            if value & FLAG != flag {
+                match await_flag(word, flag) {
+                    Some(come) => value = come,
+                    None => return false,
                 }
-                pause();
-                value = word.load(Ordering::Relaxed);
             }
             let data = (value as u32).to_ne_bytes();
             // SAFETY: these are the last of the caller's `bytes`, fewer than a word's.
@@ -276,19 +268,27 @@ impl Receiver for LowLatencyReceiver {
     }
 
     #[inline]
-    fn slot(&mut self, bytes: usize) -> *const u8 {
+    fn slot(&mut self, bytes: usize) -> Option<*const u8> {
         assert!(bytes <= self.slot_bytes);
         let staging = self.staging.address();
         // SAFETY: the staging memory has `slot_bytes` bytes.
-        let read = unsafe { self.read(0, staging, bytes, &mut || true) };
-        debug_assert!(read);
-        staging
+        unsafe { self.read(0, staging, bytes) }.then_some(staging.cast_const())
     }
 
     #[inline]
     fn release(&mut self) {
         self.credit.release();
     }
+}
+
+/// The value of a word once it has this flag; `None` if it does not come.
+#[cold]
+fn await_flag(word: &AtomicU64, flag: u64) -> Option<u64> {
+    (0..LOOKS).find_map(|_| {
+        pause();
+        let value = word.load(Ordering::Relaxed);
+        (value & FLAG == flag).then_some(value)
+    })
 }
 
 #[cfg(all(test, not(loom)))]

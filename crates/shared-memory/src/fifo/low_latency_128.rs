@@ -7,7 +7,7 @@
 
 use super::credit::{ReceiveCredit, SendCredit};
 use super::staging::Staging;
-use super::{FifoProtocol, Layout, Protocol, Receiver, Sender, Stall};
+use super::{FifoProtocol, LOOKS, Layout, Protocol, Receiver, Sender};
 use crate::sync::{AtomicU64, Ordering, Words, load_bytes, pause, store_bytes};
 
 /// The LL128 protocol with lines of `WORDS` words, a power of two.
@@ -196,13 +196,7 @@ impl<const WORDS: usize> Receiver for LowLatency128Receiver<WORDS> {
     }
 
     #[inline]
-    unsafe fn read(
-        &mut self,
-        offset: usize,
-        destination: *mut u8,
-        bytes: usize,
-        stall: &mut impl Stall,
-    ) -> bool {
+    unsafe fn read(&mut self, offset: usize, destination: *mut u8, bytes: usize) -> bool {
         let line_bytes = LowLatencyLine::<WORDS>::DATA_BYTES;
         assert!(offset.is_multiple_of(line_bytes));
         assert!(offset <= self.slot_bytes && bytes <= self.slot_bytes - offset);
@@ -213,7 +207,8 @@ impl<const WORDS: usize> Receiver for LowLatency128Receiver<WORDS> {
         let mut left = bytes;
         for line in lines.chunks_exact(WORDS) {
             let (flag, data) = line.split_last().expect("a line has words");
-            if !wait_for(flag, step + 1, stall) {
+            // Acquire: the line's data comes with its flag.
+            if flag.load(Ordering::Acquire) != step + 1 && !comes(flag, step + 1) {
                 return false;
             }
             if left >= line_bytes {
@@ -233,13 +228,11 @@ impl<const WORDS: usize> Receiver for LowLatency128Receiver<WORDS> {
     }
 
     #[inline]
-    fn slot(&mut self, bytes: usize) -> *const u8 {
+    fn slot(&mut self, bytes: usize) -> Option<*const u8> {
         assert!(bytes <= self.slot_bytes);
         let staging = self.staging.address();
         // SAFETY: the staging memory has `slot_bytes` bytes.
-        let read = unsafe { self.read(0, staging, bytes, &mut || true) };
-        debug_assert!(read);
-        staging
+        unsafe { self.read(0, staging, bytes) }.then_some(staging.cast_const())
     }
 
     #[inline]
@@ -248,15 +241,11 @@ impl<const WORDS: usize> Receiver for LowLatency128Receiver<WORDS> {
     }
 }
 
-/// Waits until the flag has this value; answers whether it came before `stall` gave up.
-#[inline(always)]
-fn wait_for(flag: &AtomicU64, value: u64, stall: &mut impl Stall) -> bool {
-    // Acquire: the line's data comes with its flag.
-    while flag.load(Ordering::Acquire) != value {
-        if !stall() {
-            return false;
-        }
+/// Whether a flag gets this value.
+#[cold]
+fn comes(flag: &AtomicU64, value: u64) -> bool {
+    (0..LOOKS).any(|_| {
         pause();
-    }
-    true
+        flag.load(Ordering::Acquire) == value
+    })
 }

@@ -151,11 +151,16 @@ pub trait Sender: Send {
     }
 }
 
-/// What to do when a line has not come yet. Called again and again between looks at it.
-///
-/// Answering `false` ends the reading.
-pub trait Stall: FnMut() -> bool {}
-impl<F: FnMut() -> bool> Stall for F {}
+/// Looks at a line that has not come, although a later one of the slot has. On processors that keep stores in order there is
+/// no such line; on others it comes at once. Under the model checker the caller looks again.
+const LOOKS: u32 = if cfg!(loom) { 0 } else { 64 };
+
+/// Whether the slot of a step is free when the receiver gave back as many as `head` says. Another process writes that count:
+/// one that is ahead of the steps, or too far behind, frees nothing.
+#[inline(always)]
+const fn is_free(step: u64, head: u64) -> bool {
+    step.wrapping_sub(head) < SLOTS
+}
 
 /// The receiving end of a FIFO.
 pub trait Receiver: Send {
@@ -174,29 +179,24 @@ pub trait Receiver: Send {
     /// Whether the next slot, of `bytes` bytes, is there. Touches one line of shared memory at most.
     fn is_complete(&mut self, bytes: usize) -> bool;
 
-    /// Reads bytes of the next slot from `offset` on, which is a multiple of the protocol's grain. Where a line has not
-    /// come, asks `stall` until it has; answers whether all were read.
+    /// Reads bytes of the next slot from `offset` on, which is a multiple of the protocol's grain. Returns `false` if a line
+    /// has not come; some bytes may have been written then.
     ///
     /// # Panics
     /// The range is not in a slot, or the protocol knows no lines and [`Self::is_complete`] did not answer yes.
     ///
     /// # Safety
     /// `bytes` bytes can be written at `destination`.
-    unsafe fn read(
-        &mut self,
-        offset: usize,
-        destination: *mut u8,
-        bytes: usize,
-        stall: &mut impl Stall,
-    ) -> bool;
+    unsafe fn read(&mut self, offset: usize, destination: *mut u8, bytes: usize) -> bool;
 
     /// The `bytes` bytes of the next slot, of which [`Self::is_complete`] answered yes, in a row; aligned to 64 bytes.
+    /// `None` if a line of them has not come.
     ///
     /// They may be read until the next call of [`Self::release`] or [`Self::slot`].
     ///
     /// # Panics
     /// As [`Self::read`].
-    fn slot(&mut self, bytes: usize) -> *const u8;
+    fn slot(&mut self, bytes: usize) -> Option<*const u8>;
 
     /// Gives the slot back.
     fn release(&mut self);
@@ -210,14 +210,12 @@ pub trait Receiver: Send {
     /// As [`Self::read`].
     #[inline]
     unsafe fn try_receive(&mut self, destination: *mut u8, bytes: usize) -> bool {
-        if !self.is_complete(bytes) {
-            return false;
-        }
         // SAFETY: the caller's promise is the same.
-        let read = unsafe { self.read(0, destination, bytes, &mut || true) };
-        debug_assert!(read);
-        self.release();
-        true
+        let taken = self.is_complete(bytes) && unsafe { self.read(0, destination, bytes) };
+        if taken {
+            self.release();
+        }
+        taken
     }
 
     /// Takes a slot with as many bytes if it is there, and tells whether it was.

@@ -1,8 +1,22 @@
 //! Slots as bytes, for whoever carries them further without knowing what they are: the proxies of a network.
 
+use thiserror::Error;
+
 #[cfg(not(loom))]
 use super::in_place::{InPlaceInflow, InPlaceOutflow};
 use super::{Receiver, Sender};
+
+/// A slot was announced that is longer than slots are: something else wrote into the sender's memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error(
+    "announces a slot of {bytes} bytes, more than the {most} that fit; its memory was overwritten"
+)]
+pub struct Oversized {
+    /// The length that was announced.
+    pub bytes: usize,
+    /// Bytes of a slot.
+    pub most: usize,
+}
 
 /// The end of a FIFO from which slots are carried away. Its sender announces lengths.
 pub trait Outflow: Send {
@@ -10,7 +24,10 @@ pub trait Outflow: Send {
     fn most_bytes(&self) -> usize;
 
     /// The bytes of the next slot, if it is there.
-    fn next(&mut self) -> Option<&[u8]>;
+    ///
+    /// # Errors
+    /// What was announced is no length of a slot.
+    fn next(&mut self) -> Result<Option<&[u8]>, Oversized>;
 
     /// Gives that slot back.
     fn release(&mut self);
@@ -54,15 +71,23 @@ impl<R: Receiver> Outflow for R {
         self.slot_bytes()
     }
 
-    fn next(&mut self) -> Option<&[u8]> {
-        let bytes = self.announced()?;
-        if bytes > self.slot_bytes() || !self.is_complete(bytes) {
-            return None;
+    fn next(&mut self) -> Result<Option<&[u8]>, Oversized> {
+        let Some(bytes) = self.announced() else {
+            return Ok(None);
+        };
+        let most = self.slot_bytes();
+        if bytes > most {
+            return Err(Oversized { bytes, most });
         }
-        let slot = self.slot(bytes);
+        if !self.is_complete(bytes) {
+            return Ok(None);
+        }
+        let Some(slot) = self.slot(bytes) else {
+            return Ok(None);
+        };
         // SAFETY: the slot was posted with so many bytes and is not released, so nobody writes it while it is borrowed
         // through this end, which alone could release it.
-        Some(unsafe { std::slice::from_raw_parts(slot, bytes) })
+        Ok(Some(unsafe { std::slice::from_raw_parts(slot, bytes) }))
     }
 
     fn release(&mut self) {
@@ -115,16 +140,16 @@ mod tests {
         let mut out: Box<dyn Outflow> = Box::new(from.receiver::<P>(0).unwrap());
         let mut into: Box<dyn Inflow> = Box::new(to.sender::<P>(0).unwrap());
         let mut receiver = to.receiver::<P>(0).unwrap();
-        assert!(out.next().is_none());
+        assert_eq!(out.next(), Ok(None));
         for length in [0, 1, 7, 1000, 4, 120, 999, 8, 0, 33, 1000, 0] {
             let message: Vec<u8> = (0..length).map(|at| (at * 7 + length) as u8).collect();
             assert!(sender.try_send_from(&message));
-            let slot = out.next().unwrap();
+            let slot = out.next().unwrap().unwrap();
             assert_eq!(slot, message);
             into.room(slot.len()).unwrap().copy_from_slice(slot);
             into.post(slot.len());
             out.release();
-            assert!(out.next().is_none());
+            assert_eq!(out.next(), Ok(None));
             let mut got = vec![0; length];
             assert!(receiver.try_receive_into(&mut got));
             assert_eq!(got, message);

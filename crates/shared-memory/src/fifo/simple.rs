@@ -1,7 +1,7 @@
 //! The Simple protocol: slots are plain memory, and a counter says how many were posted.
 
 use super::credit::{ReceiveCredit, SendCredit};
-use super::{FifoProtocol, Layout, Protocol, Receiver, Sender, Stall};
+use super::{FifoProtocol, Layout, Protocol, Receiver, SLOTS, Sender};
 use crate::sync::{Ordering, Word, Words, load_bytes, store_bytes};
 
 /// The Simple protocol.
@@ -118,7 +118,9 @@ pub struct SimpleReceiver {
 impl SimpleReceiver {
     #[inline(always)]
     fn is_known_posted(&self) -> bool {
-        self.credit.step() < self.tail_seen
+        // Of what was posted at most so many slots are not released. A count that is further ahead is not the sender's.
+        let ahead = self.tail_seen.wrapping_sub(self.credit.step());
+        ahead.wrapping_sub(1) < SLOTS
     }
 }
 
@@ -155,13 +157,7 @@ impl Receiver for SimpleReceiver {
     }
 
     #[inline]
-    unsafe fn read(
-        &mut self,
-        offset: usize,
-        destination: *mut u8,
-        bytes: usize,
-        _stall: &mut impl Stall,
-    ) -> bool {
+    unsafe fn read(&mut self, offset: usize, destination: *mut u8, bytes: usize) -> bool {
         assert!(self.is_known_posted());
         assert!(offset <= self.slot_bytes && bytes <= self.slot_bytes - offset);
         assert!(offset.is_multiple_of(8));
@@ -173,9 +169,10 @@ impl Receiver for SimpleReceiver {
     }
 
     #[inline]
-    fn slot(&mut self, bytes: usize) -> *const u8 {
+    fn slot(&mut self, bytes: usize) -> Option<*const u8> {
         assert!(self.is_known_posted() && bytes <= self.slot_bytes);
-        self.data.address(self.layout.start(self.credit.step()))
+        let start = self.layout.start(self.credit.step());
+        Some(self.data.address(start).cast_const())
     }
 
     #[inline]

@@ -1,0 +1,137 @@
+//! Words that another process writes into memory which ranks share, at places that matter.
+
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::job::{Job, Said};
+
+/// Time beyond a deadline that a busy machine may need.
+const SLACK: Duration = Duration::from_secs(4);
+
+fn program() -> &'static Path {
+    Path::new(env!("CARGO_BIN_EXE_topo"))
+}
+
+/// Between two attacks, so that the ranks have a core.
+const PAUSE: Duration = Duration::from_micros(50);
+
+/// Launches without end, for whoever attacks them.
+const ENDLESS: [&str; 8] = [
+    "-n",
+    "1000000000",
+    "--no-in-place",
+    "--check",
+    "0",
+    "--timeout",
+    "2",
+    "--bind=none",
+];
+
+fn endless(ranks: u32, arguments: &[&str]) -> Job {
+    Job::by_hand(program(), ranks, &[arguments, &ENDLESS].concat())
+}
+
+/// All ranks end with an error, and one of them says these words.
+fn all_fail(said: &[Said], words: &[&str]) {
+    for (rank, it) in said.iter().enumerate() {
+        assert!(it.is_orderly(), "rank {rank}: {it:?}");
+        assert_eq!(it.status.unwrap().code(), Some(2), "rank {rank}: {it:?}");
+    }
+    let told = |it: &Said| words.iter().all(|word| it.err.contains(word));
+    assert!(said.iter().any(told), "{said:?}");
+}
+
+/// Where the first entry of the buffer table is in a base segment, and from one entry to the next, words.
+const TABLE: u64 = 48;
+const ENTRY: u64 = 16;
+
+/// Where the first slot of the first FIFO is in a segment of connections, words.
+const SLOTS: u64 = 64;
+
+/// Overwrites a word of the buffer table's entries until all ranks have ended.
+fn overwrite_table(place: u64, value: u64, words: &[&str]) {
+    let arguments = [
+        "all-reduce",
+        "-b",
+        "64K",
+        "-e",
+        "64K",
+        "--algorithm",
+        "two-phase-mesh",
+        "--transfer",
+        "direct",
+    ];
+    let mut job = endless(3, &arguments);
+    job.await_memory("connections1ofrank2");
+    let table = job.await_memory("baseofrank1").remove(0);
+    let until = Instant::now() + Duration::from_secs(2) + SLACK;
+    while !job.is_over() && Instant::now() < until {
+        for entry in 0..2 {
+            table.write(TABLE + entry * ENTRY + place, value);
+        }
+        thread::sleep(PAUSE);
+    }
+    all_fail(&job.finish(until), words);
+}
+
+#[test]
+fn an_offset_beyond_a_peers_buffers_is_named() {
+    // The offset of the output.
+    overwrite_table(5, 0x100_0000_0000, &["buffers of rank 1", "1099511627776"]);
+}
+
+#[test]
+fn a_buffer_that_ends_beyond_a_peers_memory_is_named() {
+    overwrite_table(5, u64::MAX - 4096, &["buffers of rank 1"]);
+}
+
+#[test]
+fn a_buffer_table_of_another_launch_is_named() {
+    overwrite_table(0, 1 << 40, &["buffers of rank 1", "launch"]);
+}
+
+/// Overwrites the flag of a line in the middle of each slot towards rank 1 until all ranks have ended. Slots of this
+/// protocol have so many lines.
+fn overwrite_flags(protocol: &str, line_words: u64, lines: u64) {
+    let arguments = [
+        "broadcast",
+        "-b",
+        "1K",
+        "-e",
+        "1K",
+        "--algorithm",
+        "ring",
+        "--protocol",
+        protocol,
+    ];
+    let mut job = endless(2, &arguments);
+    job.await_memory("connections2ofrank1");
+    let memory = job.memory("connections");
+    let stride = lines * line_words + 16;
+    // Neither the first line, by which a slot begins, nor the last one, which says that it is complete.
+    let flag = SLOTS + 3 * line_words + line_words - 1;
+    let until = Instant::now() + Duration::from_secs(2) + SLACK;
+    while !job.is_over() && Instant::now() < until {
+        for memory in memory.iter().filter(|it| it.name.ends_with("ofrank1")) {
+            for slot in 0..8 {
+                let word = flag + slot * stride;
+                if word < memory.words {
+                    memory.write(word, 0);
+                }
+            }
+        }
+        thread::sleep(PAUSE);
+    }
+    all_fail(&job.finish(until), &["Broadcast waited"]);
+}
+
+#[test]
+fn a_half_valid_slot_of_ll_ends_in_the_timeout() {
+    overwrite_flags("ll", 1, 4096);
+}
+
+#[test]
+fn a_half_valid_slot_of_ll128_ends_in_the_timeout() {
+    overwrite_flags("ll128", 8, 1024);
+}

@@ -1,0 +1,49 @@
+//! Whatever another process writes into shared memory, every operation returns, and none panics.
+
+#![cfg(not(loom))]
+
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+use test_support::shared_words::shared_memory_words;
+
+/// Inputs that are made from numbers.
+const SEEDS: u64 = 3000;
+
+/// Longest that one of them may take, on a busy machine too. Each takes about a millisecond.
+const LONG: Duration = Duration::from_secs(20);
+
+/// Bytes from a seed (xorshift).
+fn bytes(seed: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 32) as u8
+    };
+    (0..200 + seed % 600).map(|_| next()).collect()
+}
+
+#[test]
+fn arbitrary_words_end_in_no_panic_and_no_endless_loop() {
+    let (done, ends) = channel();
+    let thread = std::thread::spawn(move || {
+        for seed in 0..SEEDS {
+            shared_memory_words(&bytes(seed));
+            if done.send(seed).is_err() {
+                return;
+            }
+        }
+    });
+    let mut last = None;
+    loop {
+        match ends.recv_timeout(LONG) {
+            Ok(seed) => last = Some(seed),
+            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) => panic!("after seed {last:?} an operation hangs"),
+        }
+    }
+    assert!(thread.join().is_ok(), "after seed {last:?}");
+    assert_eq!(last, Some(SEEDS - 1));
+}
