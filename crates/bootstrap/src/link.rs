@@ -364,6 +364,42 @@ mod tests {
         assert_eq!(other.next_frame().unwrap(), None);
     }
 
+    /// Whoever can connect could otherwise try tokens against it without connecting again.
+    #[test]
+    fn a_stranger_gets_nothing_that_depends_on_the_token() {
+        let (mut stranger, mut one) = pair(&Key::of_secret(b"x"), &Key::of_secret(b"a"));
+        let (_, mut other) = pair(&Key::of_secret(b"x"), &Key::of_secret(b"b"));
+        let hello = stranger.outgoing().to_vec();
+        stranger.sent(hello.len());
+        one.push(&hello).unwrap();
+        other.push(&hello).unwrap();
+        assert!(!one.outgoing().is_empty());
+        assert_eq!(one.outgoing(), other.outgoing());
+        let challenge = one.outgoing().to_vec();
+        one.sent(challenge.len());
+        other.sent(challenge.len());
+        stranger.push(&challenge).unwrap();
+        let proof = stranger.outgoing().to_vec();
+        assert_eq!(one.push(&proof), Err(LinkError::WrongToken));
+        assert_eq!(other.push(&proof), Err(LinkError::WrongToken));
+        assert_eq!(one.outgoing(), other.outgoing());
+    }
+
+    #[test]
+    fn another_version_is_named() {
+        let key = Key::of_secret(b"key");
+        let (mut one, mut other) = pair(&key, &key);
+        let mut hello = one.outgoing().to_vec();
+        one.sent(hello.len());
+        hello[8] += 1;
+        let refused = other.push(&hello).unwrap_err().to_string();
+        assert!(refused.contains("version 3"), "{refused}");
+        let mut challenge = other.outgoing().to_vec();
+        challenge[8] += 1;
+        let refused = one.push(&challenge).unwrap_err().to_string();
+        assert!(refused.contains("version 3"), "{refused}");
+    }
+
     #[test]
     fn who_has_another_token_is_told_so() {
         let (mut one, mut other) = pair(&Key::of_secret(b"a"), &Key::of_secret(b"b"));
