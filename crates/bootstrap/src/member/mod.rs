@@ -419,16 +419,7 @@ impl<T: Table> Member<T> {
             (Purpose::Unknown(Kind::Peer), Message::Hello(rank)) => {
                 self.others[at].purpose = Purpose::Asker(rank);
             }
-            (Purpose::Asker(_), Message::Get(question)) => match self.offers.get(&question.1) {
-                Some(value) => {
-                    let value = value.clone();
-                    self.send(conn, Message::Value(Box::new((question.0, value))));
-                }
-                None => {
-                    let (ticket, name) = *question;
-                    self.askers.entry(name).or_default().push((conn, ticket));
-                }
-            },
+            (Purpose::Asker(_), Message::Get(question)) => self.answer(conn, *question),
             (Purpose::Peer(_), Message::Value(answer)) => self.values.push(*answer),
             (Purpose::Peer(_) | Purpose::Asker(_), Message::Left(rank)) => {
                 self.note_left(rank, None);

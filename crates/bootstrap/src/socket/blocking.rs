@@ -46,8 +46,9 @@ impl Connection {
         let mut connection = Self { stream, link };
         connection.flush()?;
         while connection.link.is_open().is_none() {
-            connection.more(until)?;
-            connection.flush()?;
+            let came = connection.more(until);
+            // One that is turned away may be told why.
+            connection.flush().and(came)?;
         }
         Ok(connection)
     }

@@ -212,8 +212,9 @@ impl Drive {
         let mut at = 0;
         while at < self.unproved.len() {
             let connection = &mut self.unproved[at];
-            let gone = connection.read().and_then(|()| connection.write()).is_err()
-                && connection.link.is_open().is_none();
+            // One that is turned away may be told why.
+            let read = connection.read();
+            let gone = connection.write().and(read).is_err() && connection.link.is_open().is_none();
             if gone || Instant::now() >= connection.proof_until {
                 self.strangers += 1;
                 self.unproved.swap_remove(at);
