@@ -7,8 +7,7 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::net::{AddressFamily, SocketFlags, SocketType};
-use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit, setrlimit};
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 
 use super::ranks::{self, Ranks, Said, address, listens, until};
 
@@ -24,44 +23,8 @@ const SLACK: Duration = Duration::from_secs(2);
 /// These tests need most of the descriptors that a process may have, and each compares times.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// As many descriptors as the kernel allows.
-fn descriptors() -> u64 {
-    let limit = getrlimit(Resource::Nofile);
-    let most = Rlimit {
-        current: limit.maximum,
-        ..limit
-    };
-    setrlimit(Resource::Nofile, most).unwrap();
-    most.current.unwrap_or(u64::MAX)
-}
-
-/// Begins to connect to each of these ports, and keeps the connections. Each second one says what a rank says first.
 fn hold(ports: &[SocketAddr]) -> Vec<OwnedFd> {
-    let room = descriptors() as usize / (ports.len() + 1);
-    assert!(
-        room > STRANGERS / 2,
-        "the kernel allows too few descriptors: {room} for a port"
-    );
-    let mut hello = b"topo\0bs\x01".to_vec();
-    hello.extend(2_u32.to_le_bytes());
-    hello.resize(48, 0);
-    let mut held = Vec::new();
-    for port in ports {
-        let first = held.len();
-        for _ in 0..STRANGERS.min(room) {
-            let (family, flags) = (AddressFamily::INET, SocketFlags::NONBLOCK);
-            let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None);
-            let socket = socket.unwrap();
-            // The kernel connects; no answer is needed.
-            let _ = rustix::net::connect(&socket, port);
-            held.push(socket);
-        }
-        for socket in held[first..].iter().step_by(2) {
-            // One that is turned away already cannot say it.
-            let _ = rustix::io::write(socket, &hello);
-        }
-    }
-    held
+    test_support::strangers::hold(ports, STRANGERS).unwrap()
 }
 
 fn all_right(said: &[Said]) {
@@ -93,6 +56,14 @@ fn spawn(rank: u32, id: &str) -> Child {
     command.spawn().unwrap()
 }
 
+fn in_time(took: Duration, usual: Duration) {
+    println!("{took:?} with strangers, {usual:?} without");
+    assert!(
+        took < 2 * usual + DELAY + SLACK,
+        "{took:?} with strangers, {usual:?} without"
+    );
+}
+
 /// How long a job takes from the moment when its last rank comes; `before` happens just before that.
 fn job(before: impl FnOnce(&Child) -> Vec<OwnedFd>) -> Duration {
     let id = id(address());
@@ -112,10 +83,7 @@ fn strangers_at_every_port_of_rank_0_do_not_keep_others_out() {
     let _alone = ALONE.lock();
     let usual = job(|_| Vec::new());
     let took = job(|rank| hold(&listens(rank.id())));
-    assert!(
-        took < 2 * usual + DELAY + SLACK,
-        "{took:?} with strangers, {usual:?} without"
-    );
+    in_time(took, usual);
 }
 
 /// Time that a process has used, in user and kernel mode.
@@ -141,12 +109,7 @@ fn strangers_use_up_neither_the_descriptors_nor_the_processor() {
             current: Some(128),
             maximum: Some(128),
         };
-        prlimit(
-            Some(Pid::from_raw(rank.id() as i32).unwrap()),
-            Resource::Nofile,
-            few,
-        )
-        .unwrap();
+        prlimit(Some(Pid::from_child(rank)), Resource::Nofile, few).unwrap();
         let held = hold(&listens(rank.id()));
         // Nothing happens any more, so nothing is to be done.
         thread::sleep(Duration::from_millis(1500));
@@ -159,10 +122,7 @@ fn strangers_use_up_neither_the_descriptors_nor_the_processor() {
         );
         held
     });
-    assert!(
-        took < 2 * usual + DELAY + SLACK,
-        "{took:?} with strangers, {usual:?} without"
-    );
+    in_time(took, usual);
 }
 
 /// Four ranks, of which one is killed, and those that are left; gives how long they take after that.
@@ -190,11 +150,7 @@ fn survivors(strangers: bool) -> Duration {
     } else {
         Vec::new()
     };
-    rustix::process::kill_process(
-        Pid::from_raw(all.0[3].id() as i32).unwrap(),
-        rustix::process::Signal::KILL,
-    )
-    .unwrap();
+    kill_process(Pid::from_child(&all.0[3]), Signal::KILL).unwrap();
     let began = Instant::now();
     let said = all.finish();
     drop(held);
@@ -212,8 +168,5 @@ fn strangers_do_not_keep_survivors_apart() {
     let _alone = ALONE.lock();
     let usual = survivors(false);
     let took = survivors(true);
-    assert!(
-        took < 2 * usual + DELAY + SLACK,
-        "{took:?} with strangers, {usual:?} without"
-    );
+    in_time(took, usual);
 }
