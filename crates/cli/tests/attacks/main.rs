@@ -2,3 +2,4 @@
 
 mod ranks;
 mod strangers;
+mod verdict;
