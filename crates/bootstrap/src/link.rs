@@ -3,12 +3,15 @@
 //! | step | from | bytes |
 //! |---|---|---|
 //! | hello | connector | 8 of magic, 4 of version, 4 of kind, 32 random |
-//! | challenge | acceptor | 32 random, 32 of keyed hash over hello and challenge |
+//! | challenge | acceptor | 8 of magic, 4 of version, 20 of zero, 32 random |
 //! | proof | connector | 32 of keyed hash over hello and challenge |
+//! | answer | acceptor | 32 of keyed hash over hello and challenge, or of zero if the proof is wrong |
 //! | frame | both | 4 of length, the payload, 8 of keyed hash over direction, number and payload |
 //!
-//! Until the proof is right nothing that the other side sent is looked at, and what it sends is bounded. A frame that
-//! was altered, left out, repeated or moved has a wrong hash.
+//! The connector proves first: nothing that the acceptor sends depends on the key before the other side has proved that it
+//! knows it, so that nobody can connect once and then try tokens without connecting again. Until the proof is right nothing
+//! that the other side sent is looked at, and what it sends is bounded. A frame that was altered, left out, repeated or
+//! moved has a wrong hash.
 
 use thiserror::Error;
 
@@ -18,8 +21,9 @@ use crate::id::{KEY_BYTES, Key};
 pub const LONGEST_FRAME: usize = 4 << 20;
 
 const MAGIC: [u8; 8] = *b"topo\0bs\x01";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const HELLO_BYTES: usize = 16 + KEY_BYTES;
+/// As long as in version 1, whose side therefore ends at once: it takes the token for another one.
 const CHALLENGE_BYTES: usize = 2 * KEY_BYTES;
 const TAG_BYTES: usize = 8;
 
@@ -51,8 +55,19 @@ impl Kind {
 #[non_exhaustive]
 pub enum LinkError {
     /// The first bytes are not this protocol's.
-    #[error("the other side does not speak topo's protocol")]
+    #[error(
+        "the other side does not speak version {VERSION} of topo's protocol; give all hosts the same version of topo"
+    )]
     Foreign,
+    /// The other side speaks another version of this protocol.
+    #[error(
+        "the other side speaks version {theirs} of topo's protocol, and this one version {VERSION}; give all hosts the same \
+         version of topo"
+    )]
+    Version {
+        /// Its version.
+        theirs: u32,
+    },
     /// The other side knows another key.
     #[error("the other side has another token: it belongs to another job, or was given another id")]
     WrongToken,
@@ -83,9 +98,10 @@ pub enum LinkError {
 enum State {
     /// As acceptor.
     AwaitsHello,
-    AwaitsProof([u8; HELLO_BYTES], [u8; KEY_BYTES]),
+    AwaitsProof([u8; HELLO_BYTES], [u8; CHALLENGE_BYTES]),
     /// As connector.
     AwaitsChallenge([u8; HELLO_BYTES]),
+    AwaitsAnswer([u8; HELLO_BYTES], [u8; CHALLENGE_BYTES]),
     Open(Kind),
 }
 
@@ -109,8 +125,7 @@ impl Link {
     /// The side that connects.
     pub fn connect(key: &Key, kind: Kind, nonce: [u8; KEY_BYTES]) -> Self {
         let mut hello = [0; HELLO_BYTES];
-        hello[..8].copy_from_slice(&MAGIC);
-        hello[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        hello[..12].copy_from_slice(&start());
         hello[12..16].copy_from_slice(&kind.number().to_le_bytes());
         hello[16..].copy_from_slice(&nonce);
         let mut link = Self::new(key, nonce, State::AwaitsChallenge(hello), true);
@@ -162,7 +177,7 @@ impl Link {
         let have = self.incoming.len() - self.taken;
         let whole = match self.state {
             State::AwaitsHello => HELLO_BYTES,
-            State::AwaitsProof(..) => KEY_BYTES,
+            State::AwaitsProof(..) | State::AwaitsAnswer(..) => KEY_BYTES,
             State::AwaitsChallenge(_) => CHALLENGE_BYTES,
             State::Open(_) => match self.frame_length() {
                 Some(length) => 4 + length.min(LONGEST_FRAME) + TAG_BYTES,
@@ -209,45 +224,53 @@ impl Link {
                 if hello[..8] != MAGIC {
                     return Err(LinkError::Foreign);
                 }
-                self.outgoing.extend(nonce);
-                self.outgoing
-                    .extend(key.hash(&[b"challenge", &hello, &nonce]));
-                self.state = State::AwaitsProof(hello, nonce);
+                let mut challenge = [0; CHALLENGE_BYTES];
+                challenge[..12].copy_from_slice(&start());
+                challenge[CHALLENGE_BYTES - KEY_BYTES..].copy_from_slice(&nonce);
+                self.outgoing.extend(challenge);
+                same_version(&hello)?;
+                self.state = State::AwaitsProof(hello, challenge);
             }
             State::AwaitsChallenge(hello) => {
                 let mut challenge = [0; CHALLENGE_BYTES];
                 challenge.copy_from_slice(self.take(CHALLENGE_BYTES));
-                let (theirs, hash) = challenge.split_at(KEY_BYTES);
-                if !key.verify(&[b"challenge", &hello, theirs], hash) {
-                    return Err(LinkError::WrongToken);
+                if challenge[..8] != MAGIC {
+                    return Err(LinkError::Foreign);
                 }
-                self.outgoing.extend(key.hash(&[b"proof", &hello, theirs]));
-                self.open(&key, hello, theirs)?;
+                same_version(&challenge)?;
+                let proof = key.hash(&[b"proof", &hello, &challenge]);
+                self.outgoing.extend(proof);
+                self.state = State::AwaitsAnswer(hello, challenge);
             }
-            State::AwaitsProof(hello, nonce) => {
+            State::AwaitsProof(hello, challenge) => {
                 let mut proof = [0; KEY_BYTES];
                 proof.copy_from_slice(self.take(KEY_BYTES));
-                if !key.verify(&[b"proof", &hello, &nonce], &proof) {
+                if !key.verify(&[b"proof", &hello, &challenge], &proof) {
+                    self.outgoing.extend([0; KEY_BYTES]);
                     return Err(LinkError::WrongToken);
                 }
-                self.open(&key, hello, &nonce)?;
+                let answer = key.hash(&[b"answer", &hello, &challenge]);
+                self.outgoing.extend(answer);
+                self.open(&key, &hello, &challenge)?;
+            }
+            State::AwaitsAnswer(hello, challenge) => {
+                let mut answer = [0; KEY_BYTES];
+                answer.copy_from_slice(self.take(KEY_BYTES));
+                if !key.verify(&[b"answer", &hello, &challenge], &answer) {
+                    return Err(LinkError::WrongToken);
+                }
+                self.open(&key, &hello, &challenge)?;
             }
             State::Open(_) => {}
         }
         Ok(())
     }
 
-    fn open(&mut self, key: &Key, hello: [u8; HELLO_BYTES], nonce: &[u8]) -> Result<(), LinkError> {
-        let number = |at: usize| {
-            hello[at..at + 4]
-                .iter()
-                .rev()
-                .fold(0, |sum, byte| sum << 8 | u32::from(*byte))
-        };
-        let kind = Kind::ALL.into_iter().find(|it| it.number() == number(12));
-        let number = number(12);
+    fn open(&mut self, key: &Key, hello: &[u8], challenge: &[u8]) -> Result<(), LinkError> {
+        let number = number_at(hello, 12);
+        let kind = Kind::ALL.into_iter().find(|it| it.number() == number);
         let kind = kind.ok_or(LinkError::Kind { number })?;
-        self.session = Some(Key::new(key.hash(&[b"session", &hello, nonce])));
+        self.session = Some(Key::new(key.hash(&[b"session", hello, challenge])));
         self.state = State::Open(kind);
         Ok(())
     }
@@ -296,6 +319,26 @@ impl Link {
         let payload = payload.to_vec();
         self.taken_frames += 1;
         Ok(Some(payload))
+    }
+}
+
+/// How a hello and a challenge begin.
+fn start() -> [u8; 12] {
+    let mut start = [0; 12];
+    start[..8].copy_from_slice(&MAGIC);
+    start[8..].copy_from_slice(&VERSION.to_le_bytes());
+    start
+}
+
+fn number_at(bytes: &[u8], at: usize) -> u32 {
+    let bytes = bytes[at..at + 4].iter().rev();
+    bytes.fold(0, |sum, byte| sum << 8 | u32::from(*byte))
+}
+
+fn same_version(start: &[u8]) -> Result<(), LinkError> {
+    match number_at(start, 8) {
+        VERSION => Ok(()),
+        theirs => Err(LinkError::Version { theirs }),
     }
 }
 
@@ -362,6 +405,42 @@ mod tests {
         assert_eq!(other.next_frame().unwrap().unwrap(), b"first");
         assert_eq!(other.next_frame().unwrap().unwrap(), b"");
         assert_eq!(other.next_frame().unwrap(), None);
+    }
+
+    /// Whoever can connect could otherwise try tokens against it without connecting again.
+    #[test]
+    fn a_stranger_gets_nothing_that_depends_on_the_token() {
+        let (mut stranger, mut one) = pair(&Key::of_secret(b"x"), &Key::of_secret(b"a"));
+        let (_, mut other) = pair(&Key::of_secret(b"x"), &Key::of_secret(b"b"));
+        let hello = stranger.outgoing().to_vec();
+        stranger.sent(hello.len());
+        one.push(&hello).unwrap();
+        other.push(&hello).unwrap();
+        assert!(!one.outgoing().is_empty());
+        assert_eq!(one.outgoing(), other.outgoing());
+        let challenge = one.outgoing().to_vec();
+        one.sent(challenge.len());
+        other.sent(challenge.len());
+        stranger.push(&challenge).unwrap();
+        let proof = stranger.outgoing().to_vec();
+        assert_eq!(one.push(&proof), Err(LinkError::WrongToken));
+        assert_eq!(other.push(&proof), Err(LinkError::WrongToken));
+        assert_eq!(one.outgoing(), other.outgoing());
+    }
+
+    #[test]
+    fn another_version_is_named() {
+        let key = Key::of_secret(b"key");
+        let (mut one, mut other) = pair(&key, &key);
+        let mut hello = one.outgoing().to_vec();
+        one.sent(hello.len());
+        hello[8] += 1;
+        let refused = other.push(&hello).unwrap_err().to_string();
+        assert!(refused.contains("version 3"), "{refused}");
+        let mut challenge = other.outgoing().to_vec();
+        challenge[8] += 1;
+        let refused = one.push(&challenge).unwrap_err().to_string();
+        assert!(refused.contains("version 3"), "{refused}");
     }
 
     #[test]

@@ -1,14 +1,16 @@
 //! The state machines over real sockets of the loopback interface.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bootstrap::member::Meeting;
+use bootstrap::socket::accept::{Acceptor, Arrived, Until};
 use bootstrap::socket::service::{Error, loopback_listener};
 use bootstrap::socket::{Config, Service, blocking, listen};
-use bootstrap::{Failure, Key, Kind, PeerInfo, Timing};
+use bootstrap::{Failure, Key, Kind, Link, PeerInfo, Timing};
+use rustix::net::{AddressFamily, SocketType};
 
 /// Generous, for a busy machine; nothing that succeeds waits so long.
 const LONG: Duration = Duration::from_secs(60);
@@ -236,6 +238,19 @@ fn a_taken_port_is_named() {
     assert!(error.contains(&address.to_string()), "{error}");
 }
 
+/// The first that an acceptor lets in.
+fn arrives(listener: TcpListener, key: &Key, kinds: &'static [Kind], until: Until) -> Arrived {
+    let mut acceptor = Acceptor::new(listener, key, kinds, until).unwrap();
+    let end = Instant::now() + LONG;
+    loop {
+        acceptor.sleep(None, Some(end));
+        if let Some(arrived) = acceptor.accept().pop() {
+            return arrived;
+        }
+        assert!(Instant::now() < end, "nobody arrives");
+    }
+}
+
 #[test]
 fn a_socket_after_the_proofs_carries_anything() {
     let listener = loopback_listener().unwrap();
@@ -247,12 +262,40 @@ fn a_socket_after_the_proofs_carries_anything() {
             one.send(b"first").unwrap();
             one.into_stream().write_all(b"then raw bytes").unwrap();
         });
-        let (stream, _) = listener.accept().unwrap();
-        let mut other = blocking::Connection::accept(stream, &key, LONG).unwrap();
-        assert_eq!(other.kind(), Kind::Net);
-        assert_eq!(other.receive(LONG).unwrap(), b"first");
+        let arrived = arrives(listener, &key, &[Kind::Net], Until::Heard);
+        assert_eq!(arrived.kind, Kind::Net);
+        assert_eq!(arrived.frame, b"first");
         let mut raw = Vec::new();
-        other.into_stream().read_to_end(&mut raw).unwrap();
+        let stream = arrived.into_stream();
+        stream.set_nonblocking(false).unwrap();
+        (&stream).read_to_end(&mut raw).unwrap();
         assert_eq!(raw, b"then raw bytes");
+    });
+}
+
+/// A rank whose proof takes long keeps its place while others crowd the listener from another address.
+#[test]
+fn strangers_of_one_address_do_not_push_out_a_rank_of_another() {
+    let listener = loopback_listener().unwrap();
+    let address = listener.local_addr().unwrap();
+    let key = Key::of_secret(b"a test");
+    thread::scope(|scope| {
+        let arrived = scope.spawn(|| arrives(listener, &key, &[Kind::Net], Until::Proved));
+        let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        rustix::net::bind(&socket, &SocketAddr::from(([127, 0, 0, 2], 0))).unwrap();
+        rustix::net::connect(&socket, &address).unwrap();
+        let mut stream = TcpStream::from(socket);
+        let mut link = Link::connect(&key, Kind::Net, [1; 32]);
+        stream.write_all(link.outgoing()).unwrap();
+        link.sent(link.outgoing().len());
+        let mut challenge = vec![0; link.wanted()];
+        stream.read_exact(&mut challenge).unwrap();
+        let strangers = test_support::strangers::hold(&[address], 3000).unwrap();
+        // Far longer than anyone may keep a place that others want.
+        thread::sleep(Duration::from_secs(1));
+        link.push(&challenge).unwrap();
+        stream.write_all(link.outgoing()).unwrap();
+        assert_eq!(arrived.join().unwrap().kind, Kind::Net);
+        drop(strangers);
     });
 }

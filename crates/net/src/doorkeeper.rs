@@ -8,9 +8,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use bootstrap::socket::Acceptor;
+use rustix::event::{EventfdFlags, eventfd};
 
-use crate::regroup::{Home, hear, present, told};
+use crate::regroup::{Home, heard, present, told};
 
 /// A thread that answers where a rank listens while a communicator works that was made after a failure.
 #[derive(Debug)]
@@ -25,12 +26,12 @@ impl Doorkeeper {
     /// # Errors
     /// There is no thread, or no descriptor.
     pub fn start(home: Arc<Home>, members: Vec<u32>, generation: u64) -> io::Result<Self> {
-        home.listener.set_nonblocking(true)?;
+        let acceptor = home.acceptor()?;
         let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
         let seen = Arc::clone(&stop);
         let thread = std::thread::Builder::new()
             .name("doorkeeper".to_owned())
-            .spawn(move || keep(&home, &members, generation, &seen))?;
+            .spawn(move || keep(acceptor, &home, &members, generation, &seen))?;
         Ok(Self {
             stop,
             thread: Some(thread),
@@ -38,28 +39,14 @@ impl Doorkeeper {
     }
 }
 
-fn keep(home: &Home, members: &[u32], generation: u64, stop: &OwnedFd) {
-    let key = home.gather_key();
-    loop {
-        let mut fds = [
-            PollFd::from_borrowed_fd(stop.as_fd(), PollFlags::IN),
-            PollFd::from_borrowed_fd(home.listener.as_fd(), PollFlags::IN),
-        ];
-        // A signal only makes it look once more.
-        let _ = poll(&mut fds, None);
-        if !fds[0].revents().is_empty() {
-            return;
-        }
-        let Ok((stream, _)) = home.listener.accept() else {
-            continue;
-        };
-        let Some((come, mut connection)) = hear(stream, &key) else {
-            continue;
-        };
-        // A member has noticed a failure before this rank did. It asks again.
-        if !members.contains(&come.rank) {
-            // One that ended meanwhile need not hear it.
-            let _ = connection.send(&told(&present(home, members, generation)));
+fn keep(mut acceptor: Acceptor, home: &Home, members: &[u32], generation: u64, stop: &OwnedFd) {
+    while !acceptor.sleep(Some(stop.as_fd()), None) {
+        for (come, mut connection) in acceptor.accept().into_iter().filter_map(heard) {
+            // A member has noticed a failure before this rank did. It asks again.
+            if !members.contains(&come.rank) {
+                // One that ended meanwhile need not hear it.
+                let _ = connection.send(&told(&present(home, members, generation)));
+            }
         }
     }
 }
@@ -71,5 +58,61 @@ impl Drop for Doorkeeper {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use bootstrap::socket::blocking::Connection;
+    use bootstrap::socket::service::loopback_listener;
+    use bootstrap::{Key, Kind, PeerInfo};
+
+    use super::*;
+    use crate::ports::Planned;
+    use crate::regroup::{Come, Gathered};
+
+    #[test]
+    fn strangers_do_not_keep_a_late_rank_from_hearing_who_went_on() {
+        let listener = loopback_listener().unwrap();
+        let address = listener.local_addr().unwrap();
+        let info = |rank| PeerInfo {
+            rank,
+            version: String::new(),
+            fingerprint: [0; 32],
+            host: 0,
+            host_name: String::new(),
+            machine: 0,
+            cores: Vec::new(),
+            process: 0,
+            device: String::new(),
+            address,
+            nics: Vec::new(),
+        };
+        let home = Arc::new(Home {
+            rank: 0,
+            infos: (0..3).map(info).collect(),
+            key: Key::of_secret(b"a test"),
+            listener,
+            planned: Planned {
+                ports: None,
+                ranks: vec![0, 1, 2],
+            },
+        });
+        let kept = Doorkeeper::start(Arc::clone(&home), vec![0, 1], 1).unwrap();
+        let held = test_support::strangers::hold(&[address], 5000).unwrap();
+        let (began, long) = (Instant::now(), Duration::from_secs(60));
+        let key = home.gather_key();
+        let mut late = Connection::open(address, &key, Kind::Regroup, long).unwrap();
+        let come = Come::new(2, address, 0);
+        late.send(&postcard::to_allocvec(&come).unwrap()).unwrap();
+        let said: Gathered = postcard::from_bytes(&late.receive(long).unwrap()).unwrap();
+        let members: Vec<u32> = said.members.iter().map(|(rank, _)| *rank).collect();
+        assert_eq!(members, [0, 1]);
+        let took = began.elapsed();
+        println!("told after {took:?}");
+        assert!(took < Duration::from_secs(4), "told after {took:?}");
+        drop((held, kept));
     }
 }

@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 
 use bootstrap::machine::Ending;
 use bootstrap::member::Meeting;
+use bootstrap::socket::Acceptor;
+use bootstrap::socket::accept::{Arrived, Until};
 use bootstrap::socket::blocking::Connection;
 use bootstrap::socket::service::Alarm;
 use bootstrap::{Key, Kind, PeerInfo};
@@ -23,17 +25,20 @@ use crate::doorkeeper::Doorkeeper;
 use crate::hosts::{Base, Hosts, Ring};
 use crate::ports::Planned;
 
-/// How long somebody who connects may take to prove that it belongs to the job.
+/// How long a connection may take to be made, or to take an answer.
 const PROOF_TIME: Duration = Duration::from_secs(2);
+
+/// How long the refusal of a connection may take, by which a process is known to be gone.
+const REFUSAL_TIME: Duration = Duration::from_millis(500);
+
+/// Most ranks that are asked at a time whether they are gone.
+const MOST_ASKED: usize = 32;
 
 /// How long ranks are waited for that are suspected to be lost and may not be.
 const MOMENT: Duration = Duration::from_secs(10);
 
 /// Between two looks whether those that are missing are gone.
 const GONE_LOOK: Duration = Duration::from_secs(1);
-
-/// Between two looks whether somebody has come.
-const LOOK: Duration = Duration::from_millis(2);
 
 /// Where a rank's process is found for its whole life, whatever communicator it is in.
 #[derive(Debug)]
@@ -52,6 +57,12 @@ impl Home {
     /// What those know that gather.
     pub fn gather_key(&self) -> Key {
         self.key.child("gather", 0)
+    }
+
+    /// Lets those in.
+    pub fn acceptor(&self) -> std::io::Result<Acceptor> {
+        let listener = self.listener.try_clone()?;
+        Acceptor::new(listener, &self.gather_key(), &[Kind::Regroup], Until::Heard)
     }
 }
 
@@ -77,6 +88,16 @@ pub(crate) struct Come {
     ring: SocketAddr,
     /// How often it has gathered.
     generation: u64,
+}
+
+impl Come {
+    pub const fn new(rank: u32, ring: SocketAddr, generation: u64) -> Self {
+        Self {
+            rank,
+            ring,
+            generation,
+        }
+    }
 }
 
 /// Who goes on, by their first ranks.
@@ -182,9 +203,8 @@ impl Survivor {
     fn lead(&self, suspects: &[u32], ring: SocketAddr) -> Result<Gathered, Error> {
         let own = self.home.rank;
         let refused = |why: String| Error::Bootstrap { rank: own, why };
-        let (key, listener) = (self.home.gather_key(), &self.home.listener);
-        let nonblocking = listener.set_nonblocking(true);
-        nonblocking.map_err(|error| refused(error.to_string()))?;
+        let acceptor = self.home.acceptor();
+        let mut acceptor = acceptor.map_err(|error| refused(error.to_string()))?;
         let until = Instant::now() + self.patience();
         let mut come: Vec<(Come, Connection)> = Vec::new();
         let missing = |come: &[(Come, Connection)]| -> Vec<u32> {
@@ -198,8 +218,7 @@ impl Survivor {
         let mut look = Instant::now();
         while Instant::now() < until {
             if Instant::now() >= look {
-                let absent = missing(&come).into_iter();
-                gone.extend(absent.filter(|it| self.is_gone(*it)));
+                gone.extend(self.gone(&missing(&come)));
                 look = Instant::now() + GONE_LOOK;
             }
             let early = Instant::now() < moment;
@@ -207,26 +226,23 @@ impl Survivor {
             if !missing(&come).iter().any(awaited) {
                 break;
             }
-            let Ok((stream, _)) = listener.accept() else {
-                std::thread::sleep(LOOK);
-                continue;
-            };
-            let Some((said, mut connection)) = hear(stream, &key) else {
-                continue;
-            };
-            if said.rank == own || !self.members.contains(&said.rank) {
-                // It hears that they went on without it.
-                let _ = connection.send(&told(&self.present()));
-                continue;
+            acceptor.sleep(None, Some(look.min(until)));
+            for (said, mut connection) in acceptor.accept().into_iter().filter_map(heard) {
+                if said.rank == own || !self.members.contains(&said.rank) {
+                    // It hears that they went on without it.
+                    let _ = connection.send(&told(&self.present()));
+                    continue;
+                }
+                come.retain(|(it, _)| it.rank != said.rank);
+                come.push((said, connection));
             }
-            come.retain(|(it, _)| it.rank != said.rank);
-            come.push((said, connection));
         }
         let missing = missing(&come);
         let (members, all) = (come.len() + 1, self.members.len());
+        let gone = self.gone(&missing);
         let alive: Vec<u32> = missing
             .into_iter()
-            .filter(|it| !self.is_gone(*it))
+            .filter(|it| !gone.contains(it))
             .collect();
         if !alive.is_empty() && members * 2 <= all {
             return Err(refused(format!(
@@ -259,11 +275,26 @@ impl Survivor {
         present(&self.home, &self.members, self.generation)
     }
 
-    /// Whether a rank's process is gone for certain: its host answers, and nobody listens.
-    fn is_gone(&self, rank: u32) -> bool {
-        let address = self.home.infos[rank as usize].address;
-        let connected = TcpStream::connect_timeout(&address, PROOF_TIME);
-        connected.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
+    /// Those of some ranks whose processes are gone for certain: their hosts answer, and nobody listens.
+    fn gone(&self, ranks: &[u32]) -> Vec<u32> {
+        let refuses = |rank: &u32| {
+            let address = self.home.infos[*rank as usize].address;
+            let connected = TcpStream::connect_timeout(&address, REFUSAL_TIME);
+            connected.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
+        };
+        let mut gone = Vec::new();
+        for some in ranks.chunks(MOST_ASKED) {
+            // One that does not answer keeps nobody waiting but those that are asked with it.
+            let refused = std::thread::scope(|scope| {
+                let asked = some.iter().map(|it| scope.spawn(move || refuses(it)));
+                let asked: Vec<_> = asked.collect();
+                let refused = asked.into_iter().map(|it| it.join().unwrap_or(false));
+                refused.collect::<Vec<bool>>()
+            });
+            let both = some.iter().zip(refused);
+            gone.extend(both.filter_map(|(rank, refused)| refused.then_some(*rank)));
+        }
+        gone
     }
 
     /// Goes to a leader; nothing if it is lost too.
@@ -286,23 +317,17 @@ impl Survivor {
         let left = || until.saturating_duration_since(Instant::now());
         let mut connection = Connection::open(address, &key, Kind::Regroup, left())?;
         let broken = |error: postcard::Error| Ending::Broken(error.to_string());
-        let come = Come {
-            rank: self.home.rank,
-            ring,
-            generation: self.generation,
-        };
+        let come = Come::new(self.home.rank, ring, self.generation);
         connection.send(&postcard::to_allocvec(&come).map_err(broken)?)?;
         let said = connection.receive(left())?;
         postcard::from_bytes(&said).map_err(broken)
     }
 }
 
-/// Who came, if it belongs to the job. Connections of a communicator know another key.
-pub(crate) fn hear(stream: TcpStream, key: &Key) -> Option<(Come, Connection)> {
-    let mut connection = Connection::accept(stream, key, PROOF_TIME).ok()?;
-    let said = connection.receive(PROOF_TIME).ok()?;
-    let come = postcard::from_bytes(&said).ok()?;
-    (connection.kind() == Kind::Regroup).then_some((come, connection))
+/// What somebody says that an acceptor let in. Connections of a communicator know another key.
+pub(crate) fn heard(arrived: Arrived) -> Option<(Come, Connection)> {
+    let come = postcard::from_bytes(&arrived.frame).ok()?;
+    Some((come, Connection::of(arrived, PROOF_TIME).ok()?))
 }
 
 /// The members of a communicator, for whoever is none of them.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Meeting, Member, Other, Place, Purpose, Side, Stage};
+use super::{Again, Meeting, Member, Other, Place, Purpose, Side, Stage};
 use crate::failure::Failure;
 use crate::info::Table;
 use crate::machine::{Action, Ending, group, root_of};
@@ -62,10 +62,13 @@ impl<T: Table> Member<T> {
             } else {
                 &mut self.previous
             };
-            if side.as_ref().is_some_and(|it| it.conn == conn) {
-                *side = None;
+            if let Some(was) = side.take_if(|it| it.conn == conn) {
                 let neighbour = if of_next { rank + 1 } else { rank + ranks - 1 } % ranks;
                 if self.has_left(neighbour) || self.failure.is_some() {
+                    return;
+                }
+                if !was.open && may_be_crowded(ending) {
+                    self.retry.push((now + self.timing.retry, Again::Next));
                     return;
                 }
                 let what = format!(
@@ -84,6 +87,12 @@ impl<T: Table> Member<T> {
         let other = self.others.remove(at);
         match other.purpose {
             Purpose::Root(index) => self.root_closed(index, other.open, ending, now),
+            Purpose::Peer(peer)
+                if !other.open && may_be_crowded(ending) && self.failure.is_none() =>
+            {
+                let again = Again::Peer(peer, other.queue);
+                self.retry.push((now + self.timing.retry, again));
+            }
             Purpose::Peer(peer) if !self.has_left(peer) => {
                 let what = format!(
                     "{}: the connection of rank {rank}, {}, to it {ending}",
@@ -107,14 +116,18 @@ impl<T: Table> Member<T> {
             // The root may not be there yet.
             Ending::Refused(why) => {
                 self.last_refusal = Some(why.clone());
-                self.retry.push((now + self.timing.retry, index));
+                self.retry
+                    .push((now + self.timing.retry, Again::Root(index)));
             }
             Ending::Distrusted(error) => {
                 let what = format!("{}: the root: {error}", self.place.name);
                 self.fail_as(Failure { rank, what }, None);
             }
-            // It may have ended because somebody took its address for a moment; or it is done with all others.
-            _ if !open => self.retry.push((now + self.timing.retry, index)),
+            // It may have ended because somebody took its address for a moment; or it is done with all others; or too many
+            // strangers came at a time.
+            _ if !open => self
+                .retry
+                .push((now + self.timing.retry, Again::Root(index))),
             // The root of the group before may be done earlier.
             ending if self.stage == Stage::Meeting && self.is_own_root(index) => {
                 let what = format!(
@@ -155,12 +168,18 @@ impl<T: Table> Member<T> {
         {
             self.go_to_roots();
         }
-        let (due, later): (Vec<_>, Vec<_>) = std::mem::take(&mut self.retry)
-            .into_iter()
-            .partition(|(at, _)| now >= *at);
-        self.retry = later;
-        for (_, index) in due {
-            self.go_to_root(index);
+        let due: Vec<_> = self.retry.extract_if(.., |(at, _)| now >= *at).collect();
+        for (_, again) in due {
+            match (again, self.next_listens) {
+                (Again::Root(index), _) => self.go_to_root(index),
+                (Again::Next, Some(next)) => self.connect_next(next),
+                (Again::Next, None) => {}
+                (Again::Peer(rank, questions), _) => {
+                    for (ticket, name) in questions {
+                        self.ask(ticket, rank, name);
+                    }
+                }
+            }
         }
         if !self.is_ready() && now >= self.patience() {
             self.too_late();
@@ -212,7 +231,7 @@ impl<T: Table> Member<T> {
                     "it did not pass on what others said to rank {rank}, {name}, within {seconds} s"
                 ),
             )
-        } else if self.next.is_none() {
+        } else if self.next_listens.is_none() {
             match (&self.last_refusal, &self.place.meeting) {
                 (Some(why), Meeting::Roots(roots)) if self.conns_to_root() == 0 => {
                     let own = root_of(ranks, roots.len() as u32, rank);
@@ -249,4 +268,9 @@ impl<T: Table> Member<T> {
         let open = |it: &&Other| matches!(it.purpose, Purpose::Root(_)) && it.open;
         self.others.iter().filter(open).count()
     }
+}
+
+/// Whether a connection that ended before both sides had proved may have made room for another one.
+const fn may_be_crowded(ending: &Ending) -> bool {
+    matches!(ending, Ending::Ended | Ending::Broken(_))
 }

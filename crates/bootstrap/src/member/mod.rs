@@ -81,6 +81,17 @@ struct Other {
     queue: Vec<(u32, String)>,
 }
 
+/// A connection that is to be made once more.
+#[derive(Debug)]
+enum Again {
+    /// To a root, by its place in the list.
+    Root(usize),
+    /// To the next rank of the ring.
+    Next,
+    /// To a rank, and what it is to be asked.
+    Peer(u32, Vec<(u32, String)>),
+}
+
 /// A connection of the ring.
 #[derive(Debug)]
 struct Side {
@@ -123,8 +134,10 @@ pub struct Member<T: Table> {
     offers: HashMap<String, Vec<u8>>,
     askers: HashMap<String, Vec<(Conn, u32)>>,
     values: Vec<(u32, Vec<u8>)>,
-    /// When which root is tried again.
-    retry: Vec<(Duration, usize)>,
+    /// When what is tried again.
+    retry: Vec<(Duration, Again)>,
+    /// Where the next rank of the ring listens, once that is known.
+    next_listens: Option<SocketAddr>,
     last_refusal: Option<String>,
     /// When this rank was last told anything.
     seen: Duration,
@@ -159,6 +172,7 @@ impl<T: Table> Member<T> {
             askers: HashMap::new(),
             values: Vec::new(),
             retry: Vec::new(),
+            next_listens: None,
             last_refusal: None,
             seen: Duration::ZERO,
             stopped: None,
@@ -332,6 +346,7 @@ impl<T: Table> Member<T> {
     }
 
     fn connect_next(&mut self, to: SocketAddr) {
+        self.next_listens = Some(to);
         if self.next.is_none() {
             let conn = self.connect(to, Kind::Ring);
             self.next = Some(Side {
@@ -419,16 +434,7 @@ impl<T: Table> Member<T> {
             (Purpose::Unknown(Kind::Peer), Message::Hello(rank)) => {
                 self.others[at].purpose = Purpose::Asker(rank);
             }
-            (Purpose::Asker(_), Message::Get(question)) => match self.offers.get(&question.1) {
-                Some(value) => {
-                    let value = value.clone();
-                    self.send(conn, Message::Value(Box::new((question.0, value))));
-                }
-                None => {
-                    let (ticket, name) = *question;
-                    self.askers.entry(name).or_default().push((conn, ticket));
-                }
-            },
+            (Purpose::Asker(_), Message::Get(question)) => self.answer(conn, *question),
             (Purpose::Peer(_), Message::Value(answer)) => self.values.push(*answer),
             (Purpose::Peer(_) | Purpose::Asker(_), Message::Left(rank)) => {
                 self.note_left(rank, None);
@@ -521,7 +527,8 @@ impl<T: Table> Member<T> {
         }
         self.others
             .retain(|other| !matches!(other.purpose, Purpose::Root(_)));
-        self.retry.clear();
+        self.retry
+            .retain(|(_, again)| !matches!(again, Again::Root(_)));
         let own = self.own.clone();
         self.begin_exchange(own);
     }

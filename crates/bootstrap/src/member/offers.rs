@@ -19,6 +19,22 @@ impl<T: Table> Member<T> {
         self.offers.insert(name, value);
     }
 
+    /// Answers a rank that asks, at once or when the offer is made.
+    pub(super) fn answer(&mut self, conn: Conn, (ticket, name): (u32, String)) {
+        match self.offers.get(&name) {
+            Some(value) => {
+                let value = value.clone();
+                self.send(conn, Message::Value(Box::new((ticket, value))));
+            }
+            None => self.askers.entry(name).or_default().push((conn, ticket)),
+        }
+        let own = self.place.rank;
+        if self.has_left(own) {
+            // It came too late to hear it with all others that were connected.
+            self.send(conn, Message::Left(own));
+        }
+    }
+
     /// Questions of this rank to itself, which wait under a name that no other rank can ask.
     fn own_askers(&mut self, name: &str) -> Vec<u32> {
         let waiting = self.askers.remove(&format!("\0{name}"));

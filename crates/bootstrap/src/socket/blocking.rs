@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use crate::id::{Key, nonce};
 use crate::link::{Kind, Link};
 use crate::machine::Ending;
+use crate::socket::accept::Arrived;
 
 /// An authenticated connection. Frames can be sent and received; [`Self::into_stream`] gives the socket, of which nothing
 /// was read that was not asked for.
@@ -16,34 +17,34 @@ pub struct Connection {
     link: Link,
 }
 
+/// Before a listener is tried again that closed a connection before both sides had proved.
+const AGAIN: Duration = Duration::from_millis(100);
+
 impl Connection {
-    /// Connects.
+    /// Connects. Where strangers crowd a listener it may close what it had no time to look at, so this is tried again until
+    /// the time is over.
     ///
     /// # Errors
     /// Nobody listens there, or the other side knows another key or is too slow.
     pub fn open(to: SocketAddr, key: &Key, kind: Kind, longest: Duration) -> Result<Self, Ending> {
         let until = Instant::now() + longest;
-        let stream = TcpStream::connect_timeout(&to, longest.max(Duration::from_millis(1)))
-            .map_err(|error| Ending::Refused(error.to_string()))?;
-        let nonce = nonce().map_err(|error| Ending::Broken(error.to_string()))?;
-        Self::prove(stream, Link::connect(key, kind, nonce), until)
+        loop {
+            match Self::try_open(to, key, kind, until) {
+                Err(Ending::Ended | Ending::Broken(_)) if Instant::now() + AGAIN < until => {
+                    std::thread::sleep(AGAIN);
+                }
+                other => return other,
+            }
+        }
     }
 
-    /// Takes a connection that came.
-    ///
-    /// # Errors
-    /// The other side knows another key, or does not prove in time that it knows this one.
-    pub fn accept(stream: TcpStream, key: &Key, longest: Duration) -> Result<Self, Ending> {
-        let nonce = nonce().map_err(|error| Ending::Broken(error.to_string()))?;
-        let link = Link::accept(key, nonce);
-        Self::prove(stream, link, Instant::now() + longest)
-    }
-
-    fn prove(stream: TcpStream, link: Link, until: Instant) -> Result<Self, Ending> {
-        let broken = |error: std::io::Error| Ending::Broken(error.to_string());
-        stream.set_nonblocking(false).map_err(broken)?;
-        stream.set_nodelay(true).map_err(broken)?;
-        let mut connection = Self { stream, link };
+    fn try_open(to: SocketAddr, key: &Key, kind: Kind, until: Instant) -> Result<Self, Ending> {
+        let refused = |error: std::io::Error| Ending::Refused(error.to_string());
+        let left = until.saturating_duration_since(Instant::now());
+        let left = left.max(Duration::from_millis(1));
+        let stream = TcpStream::connect_timeout(&to, left).map_err(refused)?;
+        let link = Link::connect(key, kind, nonce().map_err(refused)?);
+        let mut connection = Self::new(stream, link, left)?;
         connection.flush()?;
         while connection.link.is_open().is_none() {
             connection.more(until)?;
@@ -52,9 +53,21 @@ impl Connection {
         Ok(connection)
     }
 
-    /// What it is for.
-    pub fn kind(&self) -> Kind {
-        self.link.is_open().unwrap_or(Kind::Net)
+    fn new(stream: TcpStream, link: Link, longest_write: Duration) -> Result<Self, Ending> {
+        let broken = |error: std::io::Error| Ending::Broken(error.to_string());
+        stream.set_nonblocking(false).map_err(broken)?;
+        stream.set_nodelay(true).map_err(broken)?;
+        let timeout = Some(longest_write);
+        stream.set_write_timeout(timeout).map_err(broken)?;
+        Ok(Self { stream, link })
+    }
+
+    /// One that an acceptor let in, and that writes for no longer than this at a time.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn of(arrived: Arrived, longest_write: Duration) -> Result<Self, Ending> {
+        Self::new(arrived.stream, arrived.link, longest_write)
     }
 
     fn flush(&mut self) -> Result<(), Ending> {

@@ -2,19 +2,20 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
 use crate::id::{Key, nonce};
 use crate::link::{Kind, Link};
 use crate::machine::Ending;
-
-/// How long the proofs may take. Whoever is slower is no rank.
-pub const PROOF_TIME: Duration = Duration::from_secs(10);
+use crate::socket::accept::{Arrived, PROOF_TIME};
 
 /// Bytes that are read at a time.
 const READ_BYTES: usize = 64 << 10;
+
+/// How often so many are read before what they say is looked at.
+const MOST_READS: usize = 16;
 
 /// A connection that is being made, or is open.
 #[derive(Debug)]
@@ -56,23 +57,6 @@ impl Connection {
             stream,
             link: Link::connect(key, kind, nonce()?),
             connecting,
-            proof_until: Instant::now() + PROOF_TIME,
-            closing: false,
-            over: None,
-        })
-    }
-
-    /// Takes a connection that came.
-    ///
-    /// # Errors
-    /// The kernel refuses.
-    pub fn accept(stream: TcpStream, key: &Key) -> io::Result<Self> {
-        stream.set_nonblocking(true)?;
-        let _ = stream.set_nodelay(true);
-        Ok(Self {
-            stream,
-            link: Link::accept(key, nonce()?),
-            connecting: false,
             proof_until: Instant::now() + PROOF_TIME,
             closing: false,
             over: None,
@@ -146,7 +130,7 @@ impl Connection {
             return Ok(());
         }
         let mut bytes = vec![0; READ_BYTES];
-        loop {
+        for _ in 0..MOST_READS {
             match self.stream.read(&mut bytes) {
                 Ok(0) => return Err(Ending::Ended),
                 Ok(read) => {
@@ -160,6 +144,7 @@ impl Connection {
                 Err(error) => return Err(Ending::Broken(error.to_string())),
             }
         }
+        Ok(())
     }
 
     /// Forgets what came; answers whether more may come.
@@ -173,6 +158,19 @@ impl Connection {
                     return matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted);
                 }
             }
+        }
+    }
+}
+
+impl From<Arrived> for Connection {
+    fn from(arrived: Arrived) -> Self {
+        Self {
+            stream: arrived.stream,
+            link: arrived.link,
+            connecting: false,
+            proof_until: Instant::now(),
+            closing: false,
+            over: None,
         }
     }
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
 
+use super::accept::{Acceptor, Until};
 use super::connection::Connection;
 use crate::id::Key;
 use crate::info::Infos;
@@ -14,9 +15,6 @@ use crate::machine::{Action, Ending};
 use crate::member::Member;
 use crate::message::{Conn, Message};
 use crate::root::Root;
-
-/// Most connections that have not proved yet that they know the key. Further ones are not accepted meanwhile.
-const MOST_UNPROVED: usize = 1024;
 
 /// Either kind of machine.
 pub enum Machine {
@@ -30,31 +28,33 @@ pub enum Machine {
 pub struct Drive {
     pub machine: Machine,
     key: Key,
-    listener: TcpListener,
+    acceptor: Acceptor,
     open: Vec<(Conn, Connection)>,
-    /// Connections that came and have not proved yet that they know the key.
-    unproved: Vec<Connection>,
     began: Instant,
-    /// Strangers that were turned away.
-    pub strangers: u32,
 }
 
 impl Drive {
     pub fn new(machine: Machine, key: Key, listener: TcpListener) -> std::io::Result<Self> {
-        listener.set_nonblocking(true)?;
+        let kinds: &[Kind] = match machine {
+            Machine::Member(_) => &[Kind::Ring, Kind::Peer],
+            Machine::Root(_) => &[Kind::Root],
+        };
         Ok(Self {
             machine,
+            acceptor: Acceptor::new(listener, &key, kinds, Until::Proved)?,
             key,
-            listener,
             open: Vec::new(),
-            unproved: Vec::new(),
             began: Instant::now(),
-            strangers: 0,
         })
     }
 
     fn now(&self) -> Duration {
         self.began.elapsed()
+    }
+
+    /// Strangers that were turned away.
+    pub const fn strangers(&self) -> u32 {
+        self.acceptor.turned_away()
     }
 
     /// The member.
@@ -81,15 +81,8 @@ impl Drive {
 
     /// What to poll.
     pub fn poll_fds<'a>(&'a self, fds: &mut Vec<PollFd<'a>>) {
-        let accepts = self.unproved.len() < MOST_UNPROVED;
-        let flags = if accepts {
-            PollFlags::IN
-        } else {
-            PollFlags::empty()
-        };
-        fds.push(PollFd::from_borrowed_fd(self.listener.as_fd(), flags));
-        let all = self.open.iter().map(|(_, it)| it);
-        for connection in all.chain(&self.unproved) {
+        fds.push(PollFd::new(&self.acceptor, PollFlags::IN));
+        for (_, connection) in &self.open {
             let mut flags = PollFlags::IN;
             if connection.wants_to_write() {
                 flags |= PollFlags::OUT;
@@ -111,15 +104,11 @@ impl Drive {
         }
         let mut sleep = deadline.map(|it| it.saturating_sub(now));
         let instant = Instant::now();
-        let opening = |it: &&Connection| it.link.is_open().is_none();
-        for connection in self
-            .open
-            .iter()
-            .map(|(_, it)| it)
-            .chain(&self.unproved)
-            .filter(opening)
-        {
-            let left = connection.proof_until.saturating_duration_since(instant);
+        let opening = self.open.iter().map(|(_, it)| it);
+        let opening = opening.filter(|it| it.link.is_open().is_none());
+        let deadlines = opening.map(|it| it.proof_until);
+        for deadline in deadlines.chain(self.acceptor.next_deadline()) {
+            let left = deadline.saturating_duration_since(instant);
             sleep = Some(sleep.map_or(left, |it| it.min(left)));
         }
         sleep
@@ -128,7 +117,6 @@ impl Drive {
     /// Does everything that can be done without waiting.
     pub fn go_on(&mut self) {
         self.accept();
-        self.prove();
         let now = self.now();
         let mut ended: Vec<(Conn, Ending)> = Vec::new();
         for at in 0..self.open.len() {
@@ -195,43 +183,14 @@ impl Drive {
         }
     }
 
-    fn accept(&mut self) {
-        while self.unproved.len() < MOST_UNPROVED {
-            let Ok((stream, _)) = self.listener.accept() else {
-                return;
-            };
-            // One that ends at once is nobody's.
-            if let Ok(connection) = Connection::accept(stream, &self.key) {
-                self.unproved.push(connection);
-            }
-        }
-    }
-
     /// Connections that came become the machine's once they have proved that they know the key.
-    fn prove(&mut self) {
-        let mut at = 0;
-        while at < self.unproved.len() {
-            let connection = &mut self.unproved[at];
-            let gone = connection.read().and_then(|()| connection.write()).is_err()
-                && connection.link.is_open().is_none();
-            if gone || Instant::now() >= connection.proof_until {
-                self.strangers += 1;
-                self.unproved.swap_remove(at);
-                continue;
-            }
-            let Some(kind) = connection.link.is_open() else {
-                at += 1;
-                continue;
-            };
-            let connection = self.unproved.swap_remove(at);
+    fn accept(&mut self) {
+        for arrived in self.acceptor.accept() {
             let conn = match &mut self.machine {
-                Machine::Root(root) if kind == Kind::Root => root.accepted(),
-                Machine::Member(member) if matches!(kind, Kind::Ring | Kind::Peer) => {
-                    member.accepted(kind)
-                }
-                _ => continue,
+                Machine::Root(root) => root.accepted(),
+                Machine::Member(member) => member.accepted(arrived.kind),
             };
-            self.open.push((conn, connection));
+            self.open.push((conn, arrived.into()));
         }
     }
 
@@ -290,7 +249,6 @@ impl Drive {
 
     /// Reads what still comes and forgets it; answers whether all other sides have closed.
     pub fn drain(&mut self) -> bool {
-        self.unproved.clear();
         self.open.retain_mut(|(_, connection)| connection.skip());
         self.open.is_empty()
     }

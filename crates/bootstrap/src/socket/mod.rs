@@ -1,13 +1,16 @@
 //! Sockets under the state machines.
 //!
 //! [`service`] is a thread that drives one rank's [`Member`](crate::Member), and the roots that are in its process.
-//! [`blocking`] opens single connections with the same proofs, for whoever then uses them in another way.
+//! [`blocking`] opens single connections with the same proofs, for whoever then uses them in another way. [`accept`] lets
+//! them in, at every listener.
 
+pub mod accept;
 pub mod blocking;
 mod connection;
 mod drive;
 pub mod service;
 
+pub use accept::Acceptor;
 pub use service::{Config, Service};
 
 use std::io;

@@ -461,7 +461,7 @@ fn take_commands(shared: &Shared, drives: &mut [Drive]) -> bool {
 
 /// Tells other threads what came.
 fn tell(shared: &Shared, drives: &mut [Drive]) {
-    let strangers = drives.iter().map(|it| it.strangers).sum();
+    let strangers = drives.iter().map(Drive::strangers).sum();
     let Some(member) = drives.first_mut().and_then(Drive::member) else {
         return;
     };

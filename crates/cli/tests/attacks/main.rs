@@ -3,3 +3,6 @@
 mod corrupt;
 mod job;
 mod memory;
+mod ranks;
+mod strangers;
+mod verdict;

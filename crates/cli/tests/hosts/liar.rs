@@ -11,6 +11,7 @@ use backend_cpu::{Cpu, Profile};
 use bootstrap::interface::Wanted;
 use bootstrap::member::Meeting;
 use bootstrap::message::CheckIn;
+use bootstrap::socket::accept::{Acceptor, Until};
 use bootstrap::socket::blocking::Connection;
 use bootstrap::{Kind, Message, PeerInfo, UniqueId};
 use executor::bootstrap::{Bootstrap, Offer};
@@ -105,8 +106,16 @@ fn join_the_ring(id: &UniqueId) -> Result<(Connection, Connection, PeerInfo), Fa
     };
     let mut to = open(*next, id, Kind::Ring)?;
     send(&mut to, &Message::Hello(1))?;
-    let (stream, _) = listener.accept()?;
-    let mut from = Connection::accept(stream, &id.key, LONG).map_err(lie)?;
+    let mut acceptor = Acceptor::new(listener, &id.key, &[Kind::Ring], Until::Proved)?;
+    let until = Instant::now() + LONG;
+    let arrived = loop {
+        acceptor.sleep(None, Some(until));
+        if let Some(arrived) = acceptor.accept().pop() {
+            break arrived;
+        }
+        check(Instant::now() < until, || "rank 0 does not come".to_owned())?;
+    };
+    let mut from = Connection::of(arrived, LONG).map_err(lie)?;
     let info = loop {
         if let Message::Block { block, .. } = receive(&mut from)? {
             let info: Option<PeerInfo> = postcard::from_bytes(&block)?;

@@ -3,6 +3,7 @@
 
 mod carriers;
 mod faults;
+mod flips;
 mod liar;
 mod limits;
 mod plugins;
@@ -23,7 +24,7 @@ const SHORT: [&str; 9] = ["all-reduce", "-b", "8", "-e", "256K", "-f", "64", "-n
 
 type Test = fn() -> Result<Completion, Failed>;
 
-const TESTS: [(&str, Test); 44] = [
+const TESTS: [(&str, Test); 45] = [
     ("launchers::by_hand_with_a_file", by_hand_with_a_file),
     ("launchers::by_hand_with_an_id", by_hand_with_an_id),
     (
@@ -101,6 +102,10 @@ const TESTS: [(&str, Test); 44] = [
     ("faults::a_taken_port", faults::a_taken_port),
     ("faults::another_plan", faults::another_plan),
     ("faults::a_garbage_client", faults::a_garbage_client),
+    (
+        "flips::a_wrong_element_ends_every_rank_with_1",
+        flips::a_wrong_element_ends_every_rank_with_1,
+    ),
     ("plugins::version_8", plugins::version_8),
     ("plugins::version_9", plugins::version_9),
     ("plugins::version_10", plugins::version_10),

@@ -4,24 +4,22 @@ use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use bootstrap::machine::Ending;
+use bootstrap::socket::accept::{Acceptor, Arrived, Until};
 use bootstrap::socket::blocking::Connection;
 use bootstrap::{Failure, Key, Kind};
 use executor::{HandedOver, Route, TakenOver};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::event::{EventfdFlags, eventfd};
 
 use super::request::{Reply, Request};
 use super::served::Served;
-use crate::proxy::connect::{PROOF_TIME, words};
+use crate::proxy::connect::words;
 
-/// Most who are being heard at a time, each by a thread. Further ones wait.
-const MOST_HEARD: usize = 64;
-
-/// How long until it is looked again whether one more can be heard.
-const AGAIN: std::time::Duration = std::time::Duration::from_millis(2);
+/// How long the answer to a rank may take.
+const LONGEST_WRITE: Duration = Duration::from_secs(10);
 
 /// What was handed over.
 pub(crate) struct Taken {
@@ -46,13 +44,11 @@ pub(crate) type Take = dyn Fn(&Request, Taken) -> Result<Woken, Refusal> + Send 
 pub(crate) type Woken = std::os::fd::RawFd;
 
 struct Inside {
-    key: Key,
     /// Ranks that may hand something over.
     near: Vec<u32>,
     /// Ranks of the communicator.
     ranks: u32,
     take: Box<Take>,
-    heard: AtomicUsize,
 }
 
 /// A thread that lets them in.
@@ -69,25 +65,19 @@ impl Door {
     /// There is no thread, or no descriptor.
     pub fn open(
         listener: TcpListener,
-        key: Key,
+        key: &Key,
         near: Vec<u32>,
         ranks: u32,
         take: Box<Take>,
     ) -> io::Result<Self> {
-        listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
+        let acceptor = Acceptor::new(listener, key, &[Kind::Net], Until::Heard)?;
         let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
         let seen = Arc::clone(&stop);
-        let inside = Arc::new(Inside {
-            key,
-            near,
-            ranks,
-            take,
-            heard: AtomicUsize::new(0),
-        });
+        let inside = Arc::new(Inside { near, ranks, take });
         let thread = std::thread::Builder::new()
             .name("door of the proxies".to_owned())
-            .spawn(move || keep(&listener, &inside, &seen))?;
+            .spawn(move || keep(acceptor, &inside, &seen))?;
         Ok(Self {
             address,
             stop,
@@ -111,51 +101,26 @@ impl Drop for Door {
     }
 }
 
-fn keep(listener: &TcpListener, inside: &Arc<Inside>, stop: &OwnedFd) {
-    loop {
-        let crowded = inside.heard.load(Ordering::Relaxed) >= MOST_HEARD;
-        let knocks = if crowded {
-            PollFlags::empty()
-        } else {
-            PollFlags::IN
-        };
-        let mut fds = [
-            PollFd::from_borrowed_fd(stop.as_fd(), PollFlags::IN),
-            PollFd::from_borrowed_fd(listener.as_fd(), knocks),
-        ];
-        let timeout = Timespec::try_from(AGAIN).ok().filter(|_| crowded);
-        // A signal only makes it look once more.
-        let _ = poll(&mut fds, timeout.as_ref());
-        if !fds[0].revents().is_empty() {
-            return;
-        }
-        let Ok((stream, _)) = listener.accept() else {
-            continue;
-        };
-        inside.heard.fetch_add(1, Ordering::Relaxed);
-        let here = Arc::clone(inside);
-        let thread = std::thread::Builder::new().name("handing over".to_owned());
-        let started = thread.spawn(move || {
-            // A stranger hears nothing, and one that is gone need not.
-            let _ = here.hear(stream);
-            here.heard.fetch_sub(1, Ordering::Relaxed);
-        });
-        if started.is_err() {
-            inside.heard.fetch_sub(1, Ordering::Relaxed);
+fn keep(mut acceptor: Acceptor, inside: &Arc<Inside>, stop: &OwnedFd) {
+    while !acceptor.sleep(Some(stop.as_fd()), None) {
+        for arrived in acceptor.accept() {
+            let here = Arc::clone(inside);
+            let thread = std::thread::Builder::new().name("handing over".to_owned());
+            // To be handed over may wait for the receiver, so each rank is heard by a thread. Without one the connection is
+            // closed, and the rank says so.
+            let _ = thread.spawn(move || here.hear(arrived));
         }
     }
 }
 
 impl Inside {
-    fn hear(&self, stream: TcpStream) -> Result<(), Ending> {
+    fn hear(&self, arrived: Arrived) -> Result<(), Ending> {
         let broken = |error: io::Error| Ending::Broken(error.to_string());
-        let mut connection = Connection::accept(stream, &self.key, PROOF_TIME)?;
-        let request = connection.receive(PROOF_TIME)?;
-        let request: Request =
-            postcard::from_bytes(&request).map_err(|error| Ending::Broken(error.to_string()))?;
+        let request: Request = postcard::from_bytes(&arrived.frame)
+            .map_err(|error| Ending::Broken(error.to_string()))?;
+        let mut connection = Connection::of(arrived, LONGEST_WRITE)?;
         let sensible = |it: &Route| self.near.contains(&it.from) && it.to < self.ranks;
-        let known = request.route().filter(sensible);
-        let (Some(route), Kind::Net) = (known, connection.kind()) else {
+        let Some(route) = request.route().filter(sensible) else {
             return Err(Ending::Broken("no rank of this host asks so".to_owned()));
         };
         let control = connection.stream().try_clone().map_err(broken)?;
@@ -198,5 +163,53 @@ impl Inside {
                 served,
             },
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use bootstrap::socket::service::loopback_listener;
+    use plan::Protocol;
+
+    use super::*;
+    use crate::proxy::connect::Hello;
+
+    #[test]
+    fn strangers_at_the_door_do_not_keep_a_rank_out() {
+        let (listener, key) = (loopback_listener().unwrap(), Key::of_secret(b"a test"));
+        let take = Box::new(|_: &Request, _: Taken| Err(Refusal::Done));
+        let door = Door::open(listener, &key, vec![1], 3, take).unwrap();
+        let held = test_support::strangers::hold(&[door.address()], 5000).unwrap();
+        let route = Route {
+            from: 1,
+            to: 2,
+            channel: 0,
+            port: 0,
+            protocol: Protocol::Simple,
+        };
+        let request = Request {
+            hello: Hello::new(&route, 0, 1),
+            nic: 0,
+            to: door.address(),
+            base: "no memory".to_owned(),
+            fifo: "no memory".to_owned(),
+        };
+        let (began, long) = (Instant::now(), Duration::from_secs(60));
+        let mut connection = Connection::open(door.address(), &key, Kind::Net, long).unwrap();
+        connection
+            .send(&postcard::to_allocvec(&request).unwrap())
+            .unwrap();
+        let reply: Reply = postcard::from_bytes(&connection.receive(long).unwrap()).unwrap();
+        // It is heard; that there is no such memory is said to the rank.
+        let Reply::Failed { rank: 1, what } = reply else {
+            panic!("{reply:?}");
+        };
+        assert!(what.contains("cannot be carried"), "{what}");
+        let took = began.elapsed();
+        println!("answered after {took:?}");
+        assert!(took < Duration::from_secs(4), "answered after {took:?}");
+        drop(held);
     }
 }

@@ -263,7 +263,7 @@ impl Hosts {
             ))
         };
         let listener = self.base.listen().map_err(failed)?;
-        let door = Door::open(listener, self.key.clone(), near, self.ranks, Box::new(take));
+        let door = Door::open(listener, &self.key, near, self.ranks, Box::new(take));
         let door = door.map_err(failed)?;
         self.service()?
             .publish(DOOR, door.address().to_string().into_bytes());

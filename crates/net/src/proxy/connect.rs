@@ -5,14 +5,12 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use bootstrap::machine::Ending;
+use bootstrap::socket::accept::Arrived;
 use bootstrap::socket::blocking::Connection;
 use bootstrap::{Key, Kind};
 use executor::Route;
 use plan::Protocol;
 use serde::{Deserialize, Serialize};
-
-/// How long a stranger may take to prove that it belongs to the job.
-pub const PROOF_TIME: Duration = Duration::from_secs(10);
 
 /// What the sender says first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -104,17 +102,15 @@ pub fn connect(
     (0..sockets).map(one).collect()
 }
 
-/// Takes a socket that came.
+/// What a socket is for that an acceptor let in, and the socket.
 ///
 /// # Errors
-/// Whoever connected does not belong to the job, or says something else than a rank would.
-pub fn accept(stream: TcpStream, key: &Key) -> Result<(Hello, TcpStream), Ending> {
-    let mut connection = Connection::accept(stream, key, PROOF_TIME)?;
-    let hello = connection.receive(PROOF_TIME)?;
+/// Whoever connected says something else than a rank would.
+pub fn accepted(arrived: Arrived) -> Result<(Hello, TcpStream), Ending> {
+    let broken = |error: std::io::Error| Ending::Broken(error.to_string());
     let hello: Hello =
-        postcard::from_bytes(&hello).map_err(|error| Ending::Broken(error.to_string()))?;
-    let stream = connection.into_stream();
-    let nonblocking = stream.set_nonblocking(true);
-    nonblocking.map_err(|error| Ending::Broken(error.to_string()))?;
+        postcard::from_bytes(&arrived.frame).map_err(|error| Ending::Broken(error.to_string()))?;
+    let stream = arrived.into_stream();
+    stream.set_nonblocking(true).map_err(broken)?;
     Ok((hello, stream))
 }

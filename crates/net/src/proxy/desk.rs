@@ -3,7 +3,7 @@
 use std::io;
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bootstrap::socket::service::Alarm;
@@ -54,8 +54,6 @@ pub(super) struct Shared {
     pub(super) alarm: Alarm,
     pub(super) timing: Timing,
     pub(super) drained: Mutex<bool>,
-    /// Connections that came and are being proved.
-    pub(super) proving: AtomicUsize,
     /// Connections of other ranks that are carried.
     pub(super) serving: AtomicUsize,
     /// Whether the engine carries.
@@ -72,23 +70,6 @@ impl Shared {
     pub(super) fn wake(&self) {
         // One that cannot count further is readable anyway.
         let _ = rustix::io::write(&self.alarms[self.own], &1_u64.to_ne_bytes());
-    }
-}
-
-/// A connection that is being proved. Its end wakes the NIC's thread.
-pub(super) struct Proving(pub(super) Arc<Shared>);
-
-impl Proving {
-    pub(super) fn new(shared: &Arc<Shared>) -> Self {
-        shared.proving.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(shared))
-    }
-}
-
-impl Drop for Proving {
-    fn drop(&mut self) {
-        self.0.proving.fetch_sub(1, Ordering::Relaxed);
-        self.0.wake();
     }
 }
 

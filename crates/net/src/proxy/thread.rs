@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use bootstrap::Failure;
+use bootstrap::socket::accept::{Acceptor, Until};
+use bootstrap::{Failure, Kind};
 use executor::Route;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use shared_memory::Bell;
@@ -17,7 +18,7 @@ use shared_memory::fifo::relay::{Inflow, Outflow};
 
 use super::carry::Outgoing;
 use super::connect::{self, words};
-use super::desk::{Common, Early, Proving, Sent, Shared};
+use super::desk::{Common, Early, Sent, Shared};
 use super::pipe::Pipe;
 use super::wheel::Wheel;
 use super::worker::{Awaited, Worker};
@@ -32,9 +33,6 @@ const LONGEST_SLEEP: Duration = Duration::from_millis(500);
 /// After how long without it the thread carries again what the engine carried.
 const HELD_SLEEP: Duration = Duration::from_millis(1);
 
-/// Most connections that are being proved at a time, each by a thread. Further ones are not accepted meanwhile.
-const MOST_UNPROVED: usize = 256;
-
 /// A NIC's thread.
 pub struct Proxy {
     shared: Arc<Shared>,
@@ -48,7 +46,7 @@ impl Proxy {
     /// # Errors
     /// There is no thread.
     pub fn start(common: &Common, nic: usize, listener: TcpListener) -> io::Result<Self> {
-        listener.set_nonblocking(true)?;
+        let acceptor = Acceptor::new(listener, &common.key, &[Kind::Net], Until::Heard)?;
         let shared = Arc::new(Shared {
             inbox: Mutex::default(),
             alarms: Arc::clone(&common.alarms),
@@ -59,7 +57,6 @@ impl Proxy {
             alarm: common.alarm.clone(),
             timing: common.timing,
             drained: Mutex::new(false),
-            proving: AtomicUsize::new(0),
             serving: AtomicUsize::new(0),
             held: AtomicBool::new(false),
             helped: AtomicU32::new(0),
@@ -74,10 +71,10 @@ impl Proxy {
             over: Vec::new(),
             began: Instant::now(),
         }));
-        let driver = Driver {
+        let mut driver = Driver {
             shared: Arc::clone(&shared),
             worker: Arc::clone(&worker),
-            listener,
+            acceptor,
             bell: common.bell.clone(),
             looks: if common.spare_cores { LOOKS } else { 0 },
         };
@@ -217,17 +214,18 @@ pub struct Way {
 struct Driver {
     shared: Arc<Shared>,
     worker: Arc<Mutex<Worker>>,
-    listener: TcpListener,
+    acceptor: Acceptor,
     bell: Bell,
     looks: u32,
 }
 
 impl Driver {
-    fn run(&self) {
+    fn run(&mut self) {
         let mut looks = 0;
         let mut helped = self.shared.helped.load(Ordering::Relaxed);
+        let own = Arc::clone(&self.worker);
         loop {
-            let mut worker = self.worker.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut worker = own.lock().unwrap_or_else(PoisonError::into_inner);
             let Some(ending) = worker.take_inbox() else {
                 return;
             };
@@ -266,7 +264,7 @@ impl Driver {
                 // Whoever takes the worker from now on wakes this thread.
                 drop(worker);
                 self.sleep(&awaited, LONGEST_SLEEP);
-                let worker = &mut self.worker.lock().unwrap_or_else(PoisonError::into_inner);
+                let worker = &mut own.lock().unwrap_or_else(PoisonError::into_inner);
                 worker.look_at_served();
             }
             self.bell.announce_waking();
@@ -274,7 +272,7 @@ impl Driver {
     }
 
     /// The engine carries what is this rank's own. Other ranks wake this thread.
-    fn sleep_while_held(&self, mut worker: MutexGuard<'_, Worker>) {
+    fn sleep_while_held(&mut self, mut worker: MutexGuard<'_, Worker>) {
         let serves = worker.serves();
         if serves {
             for bell in worker.served().filter_map(Served::bell) {
@@ -296,16 +294,11 @@ impl Driver {
         }
     }
 
-    fn sleep(&self, awaited: &Awaited, longest: Duration) {
+    fn sleep(&mut self, awaited: &Awaited, longest: Duration) {
         let alarm = &self.shared.alarms[self.shared.own];
-        let knocks = if self.may_accept() {
-            PollFlags::IN
-        } else {
-            PollFlags::empty()
-        };
         let mut fds = vec![
             PollFd::from_borrowed_fd(alarm.as_fd(), PollFlags::IN),
-            PollFd::from_borrowed_fd(self.listener.as_fd(), knocks),
+            PollFd::new(&self.acceptor, PollFlags::IN),
         ];
         for (sockets, flags) in [
             (&awaited.readable, PollFlags::IN),
@@ -314,6 +307,9 @@ impl Driver {
             let sockets = sockets.iter();
             fds.extend(sockets.map(|it| PollFd::from_borrowed_fd(it.as_fd(), flags)));
         }
+        let due = self.acceptor.next_deadline();
+        let left = due.map(|it| it.saturating_duration_since(Instant::now()));
+        let longest = left.map_or(longest, |it| it.min(longest));
         let timeout = Timespec::try_from(longest).ok();
         // A signal only ends the sleep early.
         let _ = poll(&mut fds, timeout.as_ref());
@@ -322,37 +318,26 @@ impl Driver {
         if called {
             let _ = rustix::io::read(alarm, &mut [0; 8]);
         }
-        if knocked {
+        if knocked || due.is_some_and(|it| Instant::now() >= it) {
             self.accept();
         }
     }
 
-    fn may_accept(&self) -> bool {
-        self.shared.proving.load(Ordering::Relaxed) < MOST_UNPROVED
-    }
-
-    /// Whoever connects proves itself on a thread of its own, so that a stranger holds nobody up.
-    fn accept(&self) {
-        while self.may_accept()
-            && let Ok((stream, _)) = self.listener.accept()
-        {
-            let proving = Proving::new(&self.shared);
-            let thread = std::thread::Builder::new().name("proof of a connection".to_owned());
-            // Without a thread the connection is dropped, and its sender says so.
-            let _ = thread.spawn(move || {
-                let shared = &proving.0;
-                let Ok((hello, stream)) = connect::accept(stream, &shared.key) else {
-                    return;
-                };
-                if let Some(route) = hello.route(shared.rank) {
-                    shared.inbox().early.push(Early {
-                        route,
-                        socket: hello.socket,
-                        sockets: hello.sockets,
-                        stream,
-                    });
-                }
-            });
+    /// Whoever connects and proves that it belongs to the job says which FIFO it is about.
+    fn accept(&mut self) {
+        for arrived in self.acceptor.accept() {
+            // One that says something else is dropped, and its sender says so.
+            let Ok((hello, stream)) = connect::accepted(arrived) else {
+                continue;
+            };
+            if let Some(route) = hello.route(self.shared.rank) {
+                self.shared.inbox().early.push(Early {
+                    route,
+                    socket: hello.socket,
+                    sockets: hello.sockets,
+                    stream,
+                });
+            }
         }
     }
 }

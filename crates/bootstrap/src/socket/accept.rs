@@ -1,0 +1,398 @@
+//! Accepting connections: every listener of a job lets ranks in, and keeps strangers out, by an [`Acceptor`].
+//!
+//! Whoever connects has not proved yet that it belongs to the job, and may never do so. An acceptor never waits for one of
+//! them, starts no thread for it, and holds a bounded number of them: when there is no room, the oldest one of the address
+//! that has most makes room, first among those that have said nothing. What it closes so may have been a rank whose proof was
+//! on its way. So a rank whose connection ends before both sides have proved connects again.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
+
+use crate::id::{Key, nonce};
+use crate::link::{Kind, Link, LinkError};
+
+/// How long proving, and the first frame, may take.
+pub const PROOF_TIME: Duration = Duration::from_secs(10);
+
+/// Most unproved connections of an acceptor.
+const MOST_UNPROVED: usize = 1024;
+
+/// Fewer than so many are too few, however few descriptors this process may have.
+const LEAST_UNPROVED: usize = 16;
+
+/// How long one that has begun to prove is kept for each place that there is, when others want its place: with 1024 places
+/// a quarter of a second, so that 4000 strangers that only begin hold a rank up for a second.
+const KEPT_PER_PLACE: Duration = Duration::from_micros(250);
+
+/// Most connections that are accepted before those that can make progress get their turn.
+const AT_A_TIME: usize = 64;
+
+/// How long nothing is accepted when the kernel has no descriptor or memory for it.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// The number of the listener among what is polled. Connections count from 0.
+const LISTENER: u64 = u64::MAX;
+
+/// Acceptors of this process, which share its descriptors.
+static ACCEPTORS: AtomicUsize = AtomicUsize::new(0);
+
+/// What an acceptor waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Until {
+    /// Both sides have proved that they know the key.
+    Proved,
+    /// A frame has come after that.
+    Heard,
+}
+
+/// A connection whose both sides have proved that they know the key.
+#[derive(Debug)]
+pub struct Arrived {
+    pub(super) stream: TcpStream,
+    pub(super) link: Link,
+    /// What it is for.
+    pub kind: Kind,
+    /// Its first frame; empty with [`Until::Proved`].
+    pub frame: Vec<u8>,
+}
+
+impl Arrived {
+    /// The socket, which does not block, for everything that follows what was read.
+    pub fn into_stream(self) -> TcpStream {
+        self.stream
+    }
+}
+
+/// One that has not proved itself yet.
+#[derive(Debug)]
+struct Unproved {
+    stream: TcpStream,
+    link: Link,
+    from: SocketAddr,
+    since: Instant,
+    /// Whether it has said anything.
+    began: bool,
+}
+
+/// A listener, and those that have connected and not proved themselves yet.
+#[derive(Debug)]
+pub struct Acceptor {
+    listener: TcpListener,
+    key: Key,
+    kinds: &'static [Kind],
+    until: Until,
+    /// Readable when there is something to do.
+    epoll: OwnedFd,
+    /// By number, so the oldest first.
+    unproved: BTreeMap<u64, Unproved>,
+    /// How many of them each address has.
+    counts: HashMap<IpAddr, usize>,
+    next: u64,
+    /// Until then nothing is accepted.
+    paused: Option<Instant>,
+    turned_away: u32,
+    /// Who was turned away last although it speaks this protocol, and why.
+    refused: Option<(IpAddr, LinkError)>,
+}
+
+impl Acceptor {
+    /// Lets in who connects to a listener for one of these purposes and knows the key.
+    ///
+    /// # Errors
+    /// The kernel has no descriptor left.
+    pub fn new(
+        listener: TcpListener,
+        key: &Key,
+        kinds: &'static [Kind],
+        until: Until,
+    ) -> io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        let data = EventData::new_u64(LISTENER);
+        epoll::add(&epoll, &listener, data, EventFlags::IN)?;
+        ACCEPTORS.fetch_add(1, Ordering::Relaxed);
+        Ok(Self {
+            listener,
+            key: key.clone(),
+            kinds,
+            until,
+            epoll,
+            unproved: BTreeMap::new(),
+            counts: HashMap::new(),
+            next: 0,
+            paused: None,
+            turned_away: 0,
+            refused: None,
+        })
+    }
+
+    /// When [`Self::accept`] must be called although nothing became readable.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        let first = self.unproved.values().next();
+        let late = first.map(|it| it.since + PROOF_TIME);
+        [late, self.paused].into_iter().flatten().min()
+    }
+
+    /// Connections that were turned away so far.
+    pub const fn turned_away(&self) -> u32 {
+        self.turned_away
+    }
+
+    /// Who was turned away last although it speaks this protocol, and why: it may be a rank that was given something else.
+    pub fn take_refused(&mut self) -> Option<(IpAddr, LinkError)> {
+        self.refused.take()
+    }
+
+    /// Sleeps until there is something to do, `stop` is readable, or that moment has come; answers whether `stop` is.
+    pub fn sleep(&self, stop: Option<BorrowedFd<'_>>, until: Option<Instant>) -> bool {
+        let mut fds = vec![PollFd::new(self, PollFlags::IN)];
+        fds.extend(stop.map(|it| PollFd::from_borrowed_fd(it, PollFlags::IN)));
+        let until = [until, self.next_deadline()].into_iter().flatten().min();
+        let left = until.map(|it| it.saturating_duration_since(Instant::now()));
+        // A deadline in a fraction of a millisecond is not looked for again and again.
+        let left = left.map(|it| it.max(Duration::from_millis(1)));
+        let timeout = left.and_then(|it| Timespec::try_from(it).ok());
+        // A signal only ends the sleep early.
+        let _ = poll(&mut fds, timeout.as_ref());
+        fds.get(1).is_some_and(|it| !it.revents().is_empty())
+    }
+
+    /// Does what can be done without waiting; gives those that have arrived.
+    pub fn accept(&mut self) -> Vec<Arrived> {
+        let mut arrived = Vec::new();
+        let mut events = Vec::with_capacity(4 * AT_A_TIME);
+        // An error is a signal: everything is found again the next time.
+        let _ = epoll::wait(
+            &self.epoll,
+            rustix::buffer::spare_capacity(&mut events),
+            Some(&Timespec::default()),
+        );
+        for number in events.iter().map(|it| it.data.u64()) {
+            if number != LISTENER {
+                arrived.extend(self.step(number));
+            }
+        }
+        let now = Instant::now();
+        while let Some((number, it)) = self.unproved.first_key_value()
+            && now >= it.since + PROOF_TIME
+        {
+            let number = *number;
+            self.turn_away(number);
+        }
+        if self.paused.is_some_and(|until| now >= until) {
+            self.listen(None);
+        }
+        if self.paused.is_none() {
+            self.take_some(&mut arrived);
+        }
+        arrived
+    }
+
+    /// Accepts some connections.
+    fn take_some(&mut self, arrived: &mut Vec<Arrived>) {
+        let places = places();
+        for _ in 0..AT_A_TIME {
+            if self.unproved.len() >= places
+                && let Err(until) = self.make_room(KEPT_PER_PLACE * places as u32)
+            {
+                self.listen(Some(until));
+                return;
+            }
+            let (stream, from) = match self.listener.accept() {
+                Ok(accepted) => accepted,
+                Err(error) => match Errno::from_io_error(&error) {
+                    Some(Errno::AGAIN) => return,
+                    Some(Errno::INTR | Errno::CONNABORTED) => continue,
+                    // Without descriptors or memory, who is not needed makes room.
+                    _ if self.make_room(Duration::ZERO).is_ok() => continue,
+                    _ => {
+                        self.listen(Some(Instant::now() + PAUSE));
+                        return;
+                    }
+                },
+            };
+            let number = self.next;
+            self.next += 1;
+            // One for which there is not even that is nobody's.
+            if let Ok(unproved) = self.begin(stream, from, number) {
+                *self.counts.entry(network(from.ip())).or_default() += 1;
+                self.unproved.insert(number, unproved);
+                arrived.extend(self.step(number));
+            }
+        }
+    }
+
+    fn begin(&self, stream: TcpStream, from: SocketAddr, number: u64) -> io::Result<Unproved> {
+        stream.set_nonblocking(true)?;
+        stream.set_nodelay(true)?;
+        let link = Link::accept(&self.key, nonce()?);
+        epoll::add(
+            &self.epoll,
+            &stream,
+            EventData::new_u64(number),
+            EventFlags::IN,
+        )?;
+        Ok(Unproved {
+            stream,
+            link,
+            from,
+            since: Instant::now(),
+            began: false,
+        })
+    }
+
+    /// Whether the listener is polled; if not, until when.
+    fn listen(&mut self, paused: Option<Instant>) {
+        let flags = match paused {
+            None => EventFlags::IN,
+            Some(_) => EventFlags::empty(),
+        };
+        let data = EventData::new_u64(LISTENER);
+        // It fails only for what is not polled at all.
+        let _ = epoll::modify(&self.epoll, &self.listener, data, flags);
+        self.paused = paused;
+    }
+
+    /// Closes the connection that has the least right to its place; if none has been here for long enough, says when one will.
+    fn make_room(&mut self, kept: Duration) -> Result<(), Instant> {
+        let most = self.counts.values().copied().max();
+        let held = |it: &Unproved| self.counts.get(&network(it.from.ip())).copied();
+        let mut candidates = self.unproved.iter().filter(|(_, it)| held(it) == most);
+        let oldest = candidates.clone().next();
+        let silent = candidates.find(|(_, it)| !it.began);
+        let Some((number, it)) = silent.or(oldest) else {
+            return Err(Instant::now() + PAUSE);
+        };
+        let until = it.since + kept;
+        if it.began && Instant::now() < until {
+            return Err(until);
+        }
+        let number = *number;
+        self.turn_away(number);
+        Ok(())
+    }
+
+    fn turn_away(&mut self, number: u64) {
+        self.remove(number);
+        self.turned_away += 1;
+    }
+
+    fn remove(&mut self, number: u64) -> Option<Unproved> {
+        let unproved = self.unproved.remove(&number)?;
+        let address = network(unproved.from.ip());
+        if let Some(count) = self.counts.get_mut(&address) {
+            *count -= 1;
+            if *count == 0 {
+                self.counts.remove(&address);
+            }
+        }
+        Some(unproved)
+    }
+
+    /// Reads what a connection has said, and answers it; gives it if it has arrived.
+    fn step(&mut self, number: u64) -> Option<Arrived> {
+        let unproved = self.unproved.get_mut(&number)?;
+        match unproved.step(self.until) {
+            Ok(None) => None,
+            Ok(Some(frame)) => {
+                let Unproved { stream, link, .. } = self.remove(number)?;
+                // It is polled as long as any descriptor of it is open.
+                epoll::delete(&self.epoll, &stream).ok()?;
+                let kind = link.is_open().filter(|it| self.kinds.contains(it))?;
+                Some(Arrived {
+                    stream,
+                    link,
+                    kind,
+                    frame,
+                })
+            }
+            Err(error) => {
+                if let Some(error @ (LinkError::WrongToken | LinkError::Version { .. })) = error {
+                    self.refused = Some((unproved.from.ip(), error));
+                }
+                self.turn_away(number);
+                None
+            }
+        }
+    }
+}
+
+impl Drop for Acceptor {
+    fn drop(&mut self) {
+        ACCEPTORS.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl AsFd for Acceptor {
+    /// Readable when there is something to do.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+}
+
+impl Unproved {
+    /// Reads no more than is wanted, for what follows may be read in another way. Gives the frame, or nothing if more must come.
+    fn step(&mut self, until: Until) -> Result<Option<Vec<u8>>, Option<LinkError>> {
+        let mut bytes = [0; 4096];
+        loop {
+            if self.link.is_open().is_some() {
+                if until == Until::Proved {
+                    return Ok(Some(Vec::new()));
+                }
+                if let Some(frame) = self.link.next_frame()? {
+                    return Ok(Some(frame));
+                }
+            }
+            let wanted = self.link.wanted().clamp(1, bytes.len());
+            match self.stream.read(&mut bytes[..wanted]) {
+                Ok(0) => return Err(None),
+                Ok(read) => {
+                    self.began = true;
+                    let pushed = self.link.push(&bytes[..read]);
+                    let answer = self.link.outgoing().len();
+                    if answer > 0 {
+                        // So few bytes fit always. One that is turned away is told why.
+                        let sent = self.stream.write(self.link.outgoing());
+                        if sent.ok() != Some(answer) {
+                            return Err(pushed.err());
+                        }
+                        self.link.sent(answer);
+                    }
+                    pushed?;
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
+                Err(_) => return Err(None),
+            }
+        }
+    }
+}
+
+/// How many unproved connections an acceptor may hold: all of them together half of the descriptors that this process may
+/// have.
+fn places() -> usize {
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let acceptors = ACCEPTORS.load(Ordering::Relaxed).max(1) as u64;
+    let share = usize::try_from(limit / 2 / acceptors).unwrap_or(usize::MAX);
+    share.clamp(LEAST_UNPROVED, MOST_UNPROVED)
+}
+
+/// What counts as one address: of version 6 the network, of which a host may take any address.
+fn network(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(_) => address,
+        IpAddr::V6(address) => match address.to_ipv4_mapped() {
+            Some(address) => IpAddr::V4(address),
+            None => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),
+        },
+    }
+}

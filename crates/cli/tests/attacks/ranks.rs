@@ -1,0 +1,167 @@
+//! Ranks as processes of their own, which end with the test.
+
+use std::io::Read;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// No job of a test takes so long, on a busy machine either.
+pub const LONG: Duration = Duration::from_secs(120);
+
+/// What a rank said and how it ended.
+#[derive(Debug)]
+pub struct Said {
+    pub out: String,
+    pub err: String,
+    pub status: Option<i32>,
+}
+
+/// Processes that are killed when the test ends.
+pub struct Ranks(pub Vec<Child>);
+
+impl Drop for Ranks {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            // One that has ended already needs neither.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+impl Ranks {
+    /// Waits until all have ended.
+    pub fn finish(mut self) -> Vec<Said> {
+        let until = Instant::now() + LONG;
+        let wait = |(rank, child): (usize, &mut Child)| {
+            let status = loop {
+                if let Some(status) = child.try_wait().unwrap() {
+                    break status;
+                }
+                assert!(Instant::now() < until, "rank {rank} does not end");
+                thread::sleep(Duration::from_millis(5));
+            };
+            let (mut out, mut err) = (String::new(), String::new());
+            child
+                .stdout
+                .take()
+                .unwrap()
+                .read_to_string(&mut out)
+                .unwrap();
+            child
+                .stderr
+                .take()
+                .unwrap()
+                .read_to_string(&mut err)
+                .unwrap();
+            let status = status.code();
+            Said { out, err, status }
+        };
+        self.0.iter_mut().enumerate().map(wait).collect()
+    }
+}
+
+/// `topo`, with nothing in the environment that a launcher may have set, on the loopback interface.
+pub fn topo() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_topo"));
+    let foreign = [
+        "NCCL_",
+        "OMPI_",
+        "PMI",
+        "SLURM_",
+        "TORCHELASTIC_",
+        "MASTER_",
+        "TOPO_",
+    ];
+    let names = [
+        "RANK",
+        "WORLD_SIZE",
+        "LOCAL_RANK",
+        "LOCAL_WORLD_SIZE",
+        "COLUMNS",
+    ];
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy().into_owned();
+        if foreign.iter().any(|it| text.starts_with(it)) || names.contains(&text.as_str()) {
+            command.env_remove(name);
+        }
+    }
+    command
+        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .env("NCCL_SOCKET_IFNAME", "=lo")
+        .env("NCCL_SOCKET_FAMILY", "AF_INET")
+        .env("NCCL_NET_PLUGIN", "none")
+        .env("COLUMNS", "200");
+    command
+}
+
+/// A rank that takes each two ranks for a host.
+pub fn rank(rank: u32, world: u32) -> Command {
+    let mut command = topo();
+    command.env("NCCL_HOSTID", format!("host{}", rank / 2));
+    command.args([
+        "run",
+        "--rank",
+        &rank.to_string(),
+        "--world",
+        &world.to_string(),
+    ]);
+    command
+}
+
+/// An address of the loopback network, with a port, that no other test has at this time.
+pub fn address() -> SocketAddr {
+    static NEXT: AtomicU32 = AtomicU32::new(1);
+    let process = std::process::id();
+    let next = NEXT.fetch_add(1, Ordering::Relaxed) as u8;
+    let (high, low) = (1 + process / 200 % 200, 1 + process % 200);
+    SocketAddr::from(([127, high as u8, low as u8, next], 29_400))
+}
+
+/// Waits for something.
+pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + LONG;
+    while !holds() {
+        assert!(Instant::now() < end, "{what}: waited in vain");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Where a process listens, by what the kernel says of its sockets.
+pub fn listens(process: u32) -> Vec<SocketAddr> {
+    let mut sockets = Vec::new();
+    let Ok(entries) = std::fs::read_dir(format!("/proc/{process}/fd")) else {
+        return Vec::new();
+    };
+    for entry in entries.flatten() {
+        // One that is closed meanwhile listens no more.
+        let link = std::fs::read_link(entry.path()).unwrap_or_default();
+        let link = link.to_string_lossy().into_owned();
+        let inode = link.strip_prefix("socket:[").map(str::to_owned);
+        sockets.extend(inode.map(|it| it.trim_end_matches(']').to_owned()));
+    }
+    let mut all = Vec::new();
+    let table = std::fs::read_to_string(format!("/proc/{process}/net/tcp")).unwrap_or_default();
+    for line in table.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [_, local, _, state, _, _, _, _, _, inode, ..] = words[..] else {
+            continue;
+        };
+        // TCP_LISTEN.
+        if state == "0A" && sockets.iter().any(|it| it == inode) {
+            let (address, port) = local.split_once(':').unwrap();
+            let address = u32::from_str_radix(address, 16).unwrap().to_ne_bytes();
+            all.push(SocketAddr::from((
+                address,
+                u16::from_str_radix(port, 16).unwrap(),
+            )));
+        }
+    }
+    all
+}

@@ -1,0 +1,53 @@
+//! What `topo run` vouches for.
+
+use serde_json::Value;
+
+use super::ranks::topo;
+
+/// The launches of a figure: how many there were, and how many of them were checked.
+fn launches(arguments: &[&str], processes: bool) -> Vec<(u64, u64)> {
+    let mut command = topo();
+    command.args(["run", "--ranks", "2", "--json", "-b", "4K", "-e", "4K"]);
+    command.args(arguments);
+    if processes {
+        command.arg("--processes");
+    }
+    let output = command.output().unwrap();
+    let problem = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{problem}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let row = &report["rows"][0];
+    let of = |placement: &str| {
+        let launches = &row[placement]["launches"];
+        let number = |name: &str| launches[name].as_u64().unwrap_or(u64::MAX);
+        (number("run"), number("checked"))
+    };
+    vec![of("out_of_place"), of("in_place")]
+}
+
+#[test]
+fn the_report_says_how_many_launches_were_checked() {
+    for processes in [false, true] {
+        // One before the warm-up, three of it, and ten that are timed.
+        let counted = launches(&["all-reduce", "-n", "10", "-w", "3"], processes);
+        assert_eq!(counted, [(14, 2); 2]);
+        let unchecked = launches(&["all-gather", "-n", "1", "-c", "0"], processes);
+        assert_eq!(unchecked, [(5, 0); 2]);
+        let by_time = launches(&["all-gather", "--time", "1"], processes);
+        assert!(
+            by_time.iter().all(|it| it.0 > 8 && it.1 == 2),
+            "{by_time:?}"
+        );
+    }
+}
+
+#[test]
+fn the_page_says_how_many_launches_were_checked() {
+    let mut command = topo();
+    command.args(["run", "--ranks", "2", "all-reduce", "-b", "8", "-e", "16"]);
+    let output = command.args(["-n", "10", "-w", "3"]).output().unwrap();
+    let page = String::from_utf8(output.stdout).unwrap();
+    let verdict =
+        "every element is right in 8 of 56 launches, the first and the last of each figure";
+    assert!(page.contains(verdict), "{page}");
+}

@@ -1,0 +1,61 @@
+//! A bit of what goes between hosts is flipped on its way, and TCP's checksum made right again.
+
+use std::path::Path;
+use std::process::Command;
+
+use libtest_mimic::{Completion, Failed};
+
+use super::{MISSING, Ranks, Said, check, clean, not_run};
+
+/// A job of two hosts in which a bit of byte `at` of the data is flipped. Gives what it said, with how each rank ended.
+fn job(at: usize, arguments: &[&str]) -> Result<Said, Failed> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut command = Command::new(root.join("scripts/rehearse-hosts"));
+    clean(&mut command);
+    let name = format!("flip{}", std::process::id());
+    command
+        .env("NCCL_SOCKET_IFNAME", "eth")
+        .args(["--hosts", "2", "--flip", &at.to_string(), "--name", &name])
+        .args(["--", "bash", "-c"])
+        .arg(r#""$0" "$@" || { ended=$?; echo "rank $RANK ended with $ended" >&2; exit $ended; }"#)
+        .args([env!("CARGO_BIN_EXE_topo"), "run"])
+        .args(arguments);
+    let mut said = Ranks(vec![command.spawn()?]).finish()?;
+    Ok(said.remove(0))
+}
+
+/// The job's only launches are one that is checked first and one that is timed, so whatever is altered is in one of them.
+pub fn a_wrong_element_ends_every_rank_with_1() -> Result<Completion, Failed> {
+    // In the data of the first launch, and of the timed one.
+    for at in [20_001, 100_002, 170_003, 240_004] {
+        let said = job(
+            at,
+            &[
+                "all-reduce",
+                "-b",
+                "64K",
+                "-e",
+                "64K",
+                "-n",
+                "1",
+                "-w",
+                "0",
+                "--no-in-place",
+                "-d",
+                "u32",
+                "--protocol",
+                "simple",
+            ],
+        )?;
+        if said.status == Some(MISSING) {
+            return not_run(said.err.trim().trim_start_matches("not run: "));
+        }
+        let Said { out, err, status } = &said;
+        let right = err.contains("is flipped")
+            && out.contains("1 element wrong")
+            && err.contains("rank 0 ended with 1")
+            && err.contains("rank 1 ended with 1");
+        check(right, || format!("byte {at}: {status:?}\n{out}\n{err}"))?;
+    }
+    Ok(Completion::Completed)
+}
