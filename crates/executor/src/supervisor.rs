@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use plan::Collective;
-use shared_memory::{Interrupted, Waiter};
+use shared_memory::{Interrupted, Waiter, Yielder};
 
 use crate::bootstrap::Bootstrap;
 use crate::error::{Error, Waiting};
@@ -58,7 +58,12 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Waits until `poll` answers yes, letting others run, then sleeping. `waiting` says for what, should it take too
+    /// What lets other threads run, for a backend that waits by itself.
+    pub fn yielder(&self) -> &Yielder {
+        self.waiter.yielder()
+    }
+
+    /// Waits until `poll` answers yes, with yields, then sleeping. `waiting` says for what, should it take too
     /// long.
     ///
     /// # Errors
@@ -70,7 +75,7 @@ impl Supervisor<'_> {
         waiting: impl Fn() -> Waiting,
     ) -> Result<(), Error> {
         if let Some(progress) = self.progress
-            && drive(progress, poll)
+            && drive(progress, self.waiter.yielder(), poll)
         {
             return Ok(());
         }
@@ -126,21 +131,26 @@ impl Supervisor<'_> {
     }
 }
 
-/// Carries until `poll` answers yes, or nothing goes on for some time.
-fn drive(progress: &dyn Progress, poll: &mut dyn FnMut() -> bool) -> bool {
-    let mut since = Instant::now();
+/// Carries until `poll` answers yes, nothing goes on for some time, or a program that computes wants the core.
+fn drive(progress: &dyn Progress, yielder: &Yielder, poll: &mut dyn FnMut() -> bool) -> bool {
+    let mut now = Instant::now();
+    let mut until = now + DRIVING;
     loop {
         let went = progress.go_on();
         if poll() {
             return true;
         }
         if went {
-            since = Instant::now();
-        } else if since.elapsed() > DRIVING {
-            progress.let_go();
-            return false;
-        } else {
-            std::thread::yield_now();
+            now = Instant::now();
+            until = now + DRIVING;
+            continue;
+        }
+        match yielder.try_yield(now) {
+            Some(after) if after < until => now = after,
+            _ => {
+                progress.let_go();
+                return false;
+            }
         }
     }
 }

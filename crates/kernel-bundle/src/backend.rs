@@ -26,6 +26,10 @@ use crate::machine::{Lent, Machine, Running, Start};
 /// much as the supervisor sleeps, which does not matter to them.
 const WATCHING: Duration = Duration::from_secs(2);
 
+/// How long the host sleeps between two looks at kernels that wait for other processes, where a program that computes wants
+/// the core.
+const NAP: Duration = Duration::from_micros(50);
+
 /// Looks at the end of a launch between two looks at the clock.
 const LOOKS: u32 = 256;
 
@@ -180,10 +184,11 @@ impl<M: Machine> Kernels<M> {
                 // Who leads may be watching for long, and rings only when the launch is over.
                 while !ended() && began.elapsed() < WATCHING {
                     looks += 1;
-                    if looks > surroundings.spins {
-                        std::thread::yield_now();
-                    } else {
+                    let yielder = surroundings.supervisor.yielder();
+                    if looks <= surroundings.spins {
                         std::hint::spin_loop();
+                    } else if yielder.try_yield(Instant::now()).is_none() {
+                        break;
                     }
                     if looks.is_multiple_of(LOOKS) && gang.is_given_up() {
                         break;
@@ -283,8 +288,10 @@ impl<M: Machine> Kernels<M> {
                     surroundings.connections.ring_carriers();
                 }
                 self.connected.carriers.iter().for_each(Bell::ring);
-                if looks > surroundings.spins {
-                    std::thread::yield_now();
+                let yielder = surroundings.supervisor.yielder();
+                if looks > surroundings.spins && yielder.try_yield(Instant::now()).is_none() {
+                    // Kernels wake nobody.
+                    std::thread::sleep(NAP);
                 }
                 foreign.look(&mut surroundings.supervisor)
             } else if looks.is_multiple_of(LOOKS) && began.elapsed() > WATCHING {

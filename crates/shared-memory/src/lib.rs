@@ -9,7 +9,7 @@
 //! checked when an end is taken.
 //!
 //! In reading order: [`mapping`], [`arena`], [`segment`], [`fifo`], [`signal`], [`board`], [`bell`] with its [`alarms`],
-//! [`wait`], [`process_memory`], [`error`]. `sync` is the only module that differs when the model checker loom looks for a
+//! [`yielder`], [`wait`], [`process_memory`], [`error`]. `sync` is the only module that differs when the model checker loom looks for a
 //! wrong memory order (`cargo xtask loom`).
 //!
 //! ```
@@ -44,6 +44,7 @@ pub mod segment;
 pub mod signal;
 mod sync;
 pub mod wait;
+pub mod yielder;
 
 #[cfg(not(loom))]
 pub use alarms::Alarms;
@@ -63,6 +64,7 @@ pub use process_memory::{ProcessMemory, ProcessMemoryError};
 pub use segment::{Item, Segment};
 pub use signal::{Signal, SignalCount};
 pub use wait::{Interrupted, Patience, Waiter};
+pub use yielder::Yielder;
 
 #[cfg(all(test, loom))]
 mod model_tests;

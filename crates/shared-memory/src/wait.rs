@@ -5,37 +5,33 @@ use std::time::{Duration, Instant};
 use thiserror::Error;
 
 use crate::bell::Bell;
-use crate::sync::{pause, yield_now};
+use crate::sync::pause;
+use crate::yielder::Yielder;
 
 /// How patiently a rank waits before it does something that costs others less and itself more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Patience {
     /// Looks with nothing but a pause between.
     pub spins: u32,
-    /// Looks after which other threads may run.
-    pub yields: u32,
+    /// How long after that other threads may run between two looks, as long as they give the core back soon.
+    pub yields: Duration,
 }
 
 impl Patience {
     /// For so many ranks on a host where this process may use so many cores.
     ///
-    /// With a core for everyone, what is awaited is being made at this moment: looking again and again is the shortest
-    /// way, first for about as long as changing threads takes twice (10 µs), then with chances for others, who may need
-    /// the core after all, for milliseconds. With fewer cores the one that makes it may need the very core that spins.
+    /// With a core for each rank, the awaited data is being made at this moment, so a rank first looks again and again for as
+    /// long as two switches of threads take (10 µs). With fewer cores the rank that makes the data may need this very core.
     pub const fn new(ranks: usize, cores: usize) -> Self {
-        if ranks <= cores {
-            Self {
-                spins: 300,
-                yields: 5000,
-            }
-        } else {
-            Self {
-                spins: 20,
-                yields: 200,
-            }
+        Self {
+            spins: if ranks <= cores { 300 } else { 20 },
+            yields: YIELDS,
         }
     }
 }
+
+/// How long a rank yields before it sleeps. To sleep and be woken takes 5 to 50 µs, little beside this.
+const YIELDS: Duration = Duration::from_millis(2);
 
 /// Why a wait ended without what was awaited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -56,6 +52,7 @@ pub enum Interrupted {
 pub struct Waiter {
     bell: Bell,
     patience: Patience,
+    yielder: Yielder,
 }
 
 /// The longest sleep without a look at the deadline. Nobody's wake-up depends on it.
@@ -65,7 +62,11 @@ impl Waiter {
     /// A waiter that sleeps on this bell. A bell has one owner: one waiter, used by one thread at a time.
     pub fn new(bell: Bell, patience: Patience) -> Self {
         bell.own();
-        Self { bell, patience }
+        Self {
+            bell,
+            patience,
+            yielder: Yielder::default(),
+        }
     }
 
     /// The bell.
@@ -73,8 +74,14 @@ impl Waiter {
         &self.bell
     }
 
-    /// Calls `poll` until it answers yes: without pause at first, then letting others run, then sleeping until the bell
-    /// is rung. Whatever makes `poll` answer yes must be followed by a ring of this bell.
+    /// What lets other threads run, for loops that wait by themselves.
+    pub fn yielder(&self) -> &Yielder {
+        &self.yielder
+    }
+
+    /// Calls `poll` until it answers yes: without pause at first, then with yields unless a program that computes shares
+    /// the core, then sleeping until the bell is rung. Whatever makes `poll` answer yes must be followed by a ring of this
+    /// bell.
     ///
     /// # Errors
     /// The bell's owner was told to give up, or the deadline passed. Both are looked at only now and then.
@@ -100,11 +107,16 @@ impl Waiter {
         poll: &mut impl FnMut() -> bool,
         deadline: Option<Instant>,
     ) -> Result<(), Interrupted> {
-        for _ in 0..self.patience.yields {
+        let mut now = Instant::now();
+        let until = now + self.patience.yields;
+        while now < until {
             if poll() {
                 return Ok(());
             }
-            yield_now();
+            match self.yielder.try_yield(now) {
+                Some(after) => now = after,
+                None => break,
+            }
         }
         loop {
             let longest = self.check(deadline)?;

@@ -282,7 +282,7 @@ fn a_killed_peer_leaves_nothing_behind() {
         own.bell(4).unwrap(),
         Patience {
             spins: 10,
-            yields: 10,
+            yields: Duration::from_micros(10),
         },
     );
     peer.child.kill().unwrap();

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::table::Columns;
 use super::{Look, count};
-use crate::run::{Joined, Report, Row, Timing};
+use crate::run::{Joined, Latency, Report, Row, Timing};
 use crate::sizes;
 
 /// The page.
@@ -190,10 +190,10 @@ fn columns(report: &Report, look: Look, separate: bool, in_place: bool) -> Colum
     headers.extend(["algorithm", "proto", "ch"]);
     let first_number = headers.len();
     if separate {
-        headers.extend(["µs", "algbw", "busbw", "wrong"]);
+        headers.extend(["µs", "p50", "p99", "max", "algbw", "busbw", "wrong"]);
     }
     if in_place {
-        headers.extend(["in place", "algbw", "busbw", "wrong"]);
+        headers.extend(["in place", "p50", "p99", "max", "algbw", "busbw", "wrong"]);
     }
     if separate {
         headers.push("pred.");
@@ -256,13 +256,20 @@ fn protocol(way: Way) -> String {
     }
 }
 
-fn figures(report: &Report, row: &Row, timing: Option<Timing>) -> [String; 4] {
+fn figures(report: &Report, row: &Row, timing: Option<Timing>) -> [String; 7] {
     let none = || "–".to_owned();
     let Some(timing) = timing else {
-        return [none(), none(), none(), none()];
+        return std::array::from_fn(|_| none());
+    };
+    let latency = |of: fn(&Latency) -> f64| {
+        let time = timing.latency.as_ref().map(of);
+        time.map_or_else(none, micros)
     };
     [
         micros(timing.time_us),
+        latency(|it| it.p50_us),
+        latency(|it| it.p99_us),
+        latency(|it| it.max_us),
         gbps(algorithm(row.bytes, timing.time_us)),
         gbps(bus(report, row.bytes, timing.time_us)),
         timing.wrong.map_or_else(none, |wrong| wrong.to_string()),
@@ -343,6 +350,12 @@ pub fn json(report: &Report) -> Result<String> {
             "protocol": (way.transfer == Transfer::Fifo).then(|| way.protocol.name()),
             "channels": way.channels,
             "time_us": timing.time_us,
+            "latency_us": timing.latency.map(|it| json!({
+                "p50": it.p50_us,
+                "p99": it.p99_us,
+                "max": it.max_us,
+                "launches": it.launches,
+            })),
             "algorithm_bandwidth_gbps": algorithm(bytes, timing.time_us),
             "bus_bandwidth_gbps": bus(report, bytes, timing.time_us),
             "wrong": timing.wrong,

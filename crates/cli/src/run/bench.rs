@@ -8,6 +8,7 @@ use executor::check::{Check, Sample};
 use executor::{Buffer, Communicator, Reduction, Way};
 
 use super::Spec;
+use super::latency::{self, Latency};
 use super::measure::Timing;
 
 /// Most launches in a row, so that a clock that is too coarse ends too.
@@ -43,14 +44,14 @@ impl<T: Sample> Bench<'_, T> {
             root: check.ranks - 1,
             ..*check
         });
-        let time_us = time(self.communicator, self.spec, way, &mut |communicator| {
+        let times = time(self.communicator, self.spec, way, &mut |communicator| {
             check.launch(communicator, input, output)?;
             match &reply {
                 Some(reply) => reply.launch_in_place(communicator, output),
                 None => Ok(()),
             }
         })?;
-        self.timing(time_us, wrong)
+        self.timing(times, wrong)
     }
 
     /// As [`Self::separate`], in place.
@@ -72,34 +73,60 @@ impl<T: Sample> Bench<'_, T> {
             ..*check
         };
         let reply = self.spec.reply;
-        let time_us = time(self.communicator, self.spec, way, &mut |communicator| {
+        let times = time(self.communicator, self.spec, way, &mut |communicator| {
             check.launch_in_place(communicator, buffer)?;
             if reply {
                 last.launch_in_place(communicator, buffer)?;
             }
             Ok(())
         })?;
-        self.timing(time_us, wrong)
+        self.timing(times, wrong)
     }
 
     /// The slowest rank's time and everyone's wrong elements.
-    fn timing(&mut self, time_us: f64, wrong: usize) -> Result<Timing> {
+    fn timing(&mut self, times: Times, wrong: usize) -> Result<Timing> {
         self.communicator.set_way(None);
         let mut wrong = [wrong as u64];
         self.communicator
             .all_reduce_in_place(&mut wrong, Reduction::Sum)?;
         let launches = if self.spec.reply { 2.0 } else { 1.0 };
         Ok(Timing {
-            time_us: time_us / launches,
+            time_us: times.mean_us / launches,
+            latency: times.single.map(|it| it.divided(launches)),
             wrong: self.spec.check.then_some(wrong[0]),
         })
     }
 }
 
-type Launch<'a> = dyn FnMut(&mut Communicator<Cpu>) -> Result<(), executor::Error> + 'a;
+/// A launch, or two that are timed as one.
+pub type Launch<'a> = dyn FnMut(&mut Communicator<Cpu>) -> Result<(), executor::Error> + 'a;
 
-/// Time of a launch on the slowest rank, µs.
+/// What launches take, on the slowest rank.
+struct Times {
+    /// The average of launches in a row, µs.
+    mean_us: f64,
+    /// Of launches timed one by one; not measured in a survey.
+    single: Option<Latency>,
+}
+
+/// What a launch takes.
 fn time(
+    communicator: &mut Communicator<Cpu>,
+    spec: &Spec,
+    way: Way,
+    launch: &mut Launch<'_>,
+) -> Result<Times> {
+    let mean_us = mean(communicator, spec, way, launch)?;
+    let each = Duration::from_secs_f64(mean_us / 1e6);
+    let single = match spec.survey {
+        true => None,
+        false => Some(latency::measure(communicator, spec, way, each, launch)?),
+    };
+    Ok(Times { mean_us, single })
+}
+
+/// Time of a launch in a row of them, on the slowest rank, µs.
+fn mean(
     communicator: &mut Communicator<Cpu>,
     spec: &Spec,
     way: Way,
@@ -151,17 +178,20 @@ fn batch(
     launches: u64,
     launch: &mut Launch<'_>,
 ) -> Result<Duration> {
-    communicator.set_way(None);
-    let mut together = [0_u64];
-    communicator.all_reduce_in_place(&mut together, Reduction::Maximum)?;
-    communicator.set_way(Some(way));
+    agreed(communicator, way, &mut [0])?;
     let began = Instant::now();
     for _ in 0..launches {
         launch(communicator)?;
     }
     let mut taken = [u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX)];
-    communicator.set_way(None);
-    communicator.all_reduce_in_place(&mut taken, Reduction::Maximum)?;
-    communicator.set_way(Some(way));
+    agreed(communicator, way, &mut taken)?;
     Ok(Duration::from_nanos(taken[0]))
+}
+
+/// Replaces each number by the largest of all ranks'. The ranks leave it together, with `way` set again.
+pub fn agreed(communicator: &mut Communicator<Cpu>, way: Way, numbers: &mut [u64]) -> Result<()> {
+    communicator.set_way(None);
+    communicator.all_reduce_in_place(numbers, Reduction::Maximum)?;
+    communicator.set_way(Some(way));
+    Ok(())
 }

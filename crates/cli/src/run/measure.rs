@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::Spec;
 use super::bench::Bench;
 use super::choose::choose;
+use super::latency::Latency;
 use super::spec::request;
 use super::survey::Survey;
 
@@ -17,6 +18,8 @@ use super::survey::Survey;
 pub struct Timing {
     /// Time of a launch on the slowest rank, µs; the median of some batches, in a survey the least.
     pub time_us: f64,
+    /// Of launches timed one by one, where they were.
+    pub latency: Option<Latency>,
     /// Wrong elements on all ranks; none if they were not checked.
     pub wrong: Option<u64>,
 }

@@ -1,9 +1,9 @@
 //! `topo run`: runs a collective on the ranks of this host or of several, checks every element, and times it.
 //!
 //! In reading order: [`job`] (what ranks there are), [`spec`] (what they do), [`measure`] (what each rank does),
-//! [`choose`] (by which way), [`bench`] (checked and timed how), [`survey`] (every way, for [`calibrate`]), [`ranks`] (ranks
-//! that are threads), [`processes`] (ranks that are processes), [`launched`] (ranks that others start), [`cuda`] (ranks on
-//! GPUs), [`gpu_test`] (all checks that need a GPU).
+//! [`choose`] (by which way), [`bench`] (checked and timed how), [`latency`] (launches timed one by one), [`survey`] (every
+//! way, for [`calibrate`]), [`ranks`] (ranks that are threads), [`processes`] (ranks that are processes), [`launched`] (ranks
+//! that others start), [`cuda`] (ranks on GPUs), [`gpu_test`] (all checks that need a GPU).
 
 mod bench;
 mod bind;
@@ -12,6 +12,7 @@ mod choose;
 pub mod cuda;
 pub mod gpu_test;
 mod job;
+mod latency;
 mod launched;
 mod measure;
 mod ports;
@@ -33,6 +34,7 @@ use crate::environment::Environment;
 use crate::output::Output;
 use crate::render::{self, Look};
 pub use job::Planned;
+pub use latency::Latency;
 pub use launched::Joined;
 pub use measure::{Row, Timing};
 pub use spec::Spec;

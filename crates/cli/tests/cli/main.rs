@@ -2,6 +2,7 @@
 
 mod artifacts;
 mod compare;
+mod crowded;
 mod jobs;
 mod machines;
 mod mistakes;

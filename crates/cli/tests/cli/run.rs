@@ -169,8 +169,16 @@ fn json_has_a_row_for_each_size() {
     let rows = value["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 3);
     for row in rows {
-        assert!(row["out_of_place"]["time_us"].as_f64().unwrap() > 0.0);
-        assert_eq!(row["in_place"]["wrong"], 0);
+        for placement in ["out_of_place", "in_place"] {
+            let timing = &row[placement];
+            assert_eq!(timing["wrong"], 0);
+            assert!(timing["time_us"].as_f64().unwrap() > 0.0);
+            let latency = |name: &str| timing["latency_us"][name].as_f64().unwrap();
+            assert!(0.0 < latency("p50") && latency("p50") <= latency("p99"));
+            assert!(latency("p99") <= latency("max"));
+            // As many as are timed in a row.
+            assert_eq!(latency("launches"), 3.0);
+        }
     }
 }
 

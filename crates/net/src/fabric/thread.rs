@@ -13,8 +13,8 @@ use bootstrap::socket::service::Alarm;
 use executor::Route;
 use net_plugin::{Listening, Plugin};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use shared_memory::Bell;
 use shared_memory::fifo::relay::{SlotsIn, SlotsOut};
+use shared_memory::{Bell, Yielder};
 
 use super::carry::CarryError;
 use super::ends::{Coming, In, Leaving, Out, Sent};
@@ -107,6 +107,7 @@ impl Driver {
             late: Vec::new(),
             ending: false,
             looks: if common.spare_cores { LOOKS } else { 0 },
+            yielder: Yielder::default(),
         };
         let thread = std::thread::Builder::new()
             .name(format!("net plug-in {own}"))
@@ -200,6 +201,7 @@ struct Worker {
     late: Vec<(Route, u32, CarryError, Instant)>,
     ending: bool,
     looks: u32,
+    yielder: Yielder,
 }
 
 impl Worker {
@@ -219,8 +221,10 @@ impl Worker {
                 std::hint::spin_loop();
                 continue;
             }
-            if looks <= self.looks + YIELDS && self.may_go_on() {
-                std::thread::yield_now();
+            if looks <= self.looks + YIELDS
+                && self.may_go_on()
+                && self.yielder.try_yield(Instant::now()).is_some()
+            {
                 continue;
             }
             let served = self.outgoing.iter().filter_map(|it| it.served.as_ref());

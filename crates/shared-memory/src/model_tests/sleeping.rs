@@ -2,6 +2,8 @@
 //!
 //! Sleeping has no timeout in the model, so a wake-up that is lost is a deadlock, which loom reports.
 
+use std::time::Duration;
+
 use super::check;
 use crate::bell::{Bell, RING_WORDS};
 use crate::fifo::{FifoProtocol, LowLatency, Receiver, Sender, Simple};
@@ -12,7 +14,7 @@ use crate::wait::{Interrupted, Patience, Waiter};
 /// Sleeps at once.
 const NONE: Patience = Patience {
     spins: 0,
-    yields: 0,
+    yields: Duration::ZERO,
 };
 
 #[test]

@@ -70,7 +70,11 @@ impl<M: Machine> Bench<'_, M> {
             }
             wrong => wrong,
         };
-        Ok(Timing { time_us, wrong })
+        Ok(Timing {
+            time_us,
+            latency: None,
+            wrong,
+        })
     }
 
     fn time(

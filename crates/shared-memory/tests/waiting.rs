@@ -1,0 +1,57 @@
+//! How a rank waits beside a program that computes on its core.
+
+#![cfg(not(loom))]
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use shared_memory::{Interrupted, Item, Patience, Segment, Waiter};
+
+/// Binds the calling thread, and those that it starts from now on, to one core.
+fn bind_to_one_core() {
+    let all = sched_getaffinity(None).unwrap();
+    let core = (0..CpuSet::MAX_CPU).find(|core| all.is_set(*core)).unwrap();
+    let mut one = CpuSet::new();
+    one.set(core);
+    sched_setaffinity(None, &one).unwrap();
+}
+
+/// How often the calling thread slept.
+fn sleeps() -> u64 {
+    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    line.unwrap().trim().parse().unwrap()
+}
+
+/// A yield gives the core to the other program for a whole time slice, so thousands of them take much longer than this
+/// wait; a sleep ends after at most 100 ms.
+#[test]
+fn a_waiting_rank_sleeps_where_another_program_wants_the_core() {
+    bind_to_one_core();
+    let segment = Segment::private("test", &[Item::Bell]).unwrap();
+    for patience in [Patience::new(1, 1), Patience::new(2, 1)] {
+        let waiter = Waiter::new(segment.bell(0).unwrap(), patience);
+        let over = AtomicBool::new(false);
+        let slept = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+            let before = sleeps();
+            let deadline = Instant::now() + Duration::from_secs(1);
+            let end = waiter.wait_until(|| false, Some(deadline));
+            assert_eq!(end, Err(Interrupted::Deadline));
+            let slept = sleeps() - before;
+            over.store(true, Ordering::Relaxed);
+            slept
+        });
+        assert!(
+            slept >= 3,
+            "{patience:?}: it slept {slept} times in a second"
+        );
+    }
+}
