@@ -1,5 +1,6 @@
 //! What a developer of the project runs: `cargo xtask …`.
 
+mod fuzz;
 mod gpu_test;
 mod loom;
 mod matrix;
@@ -31,6 +32,8 @@ enum Chore {
     Bless(BlessArguments),
     /// Run a command and print its seconds and its peak memory in MB
     Measure(measure::Arguments),
+    /// Fuzz everything that reads bytes from outside
+    Fuzz(fuzz::Arguments),
     /// Run every check that needs a GPU, and print the tables
     GpuTest(gpu_test::Arguments),
     /// Compile the GPU kernels for all architectures, which needs no GPU, and check what they need
@@ -72,6 +75,7 @@ fn main() -> ExitCode {
     let done = match Arguments::parse().chore {
         Chore::Bless(arguments) => run_bless(&arguments),
         Chore::Measure(arguments) => measure::run(&arguments),
+        Chore::Fuzz(arguments) => fuzz::run(&arguments),
         Chore::GpuTest(arguments) => gpu_test::run(&arguments),
         Chore::Kernels(arguments) => kernels::run(&arguments),
         Chore::Loom => loom::run(),

@@ -35,10 +35,10 @@ const fn unsafe_rule(name: &'static str, may_use: &'static [&'static str]) -> Ru
 const ALL: &[&str] = &["*"];
 
 /// Crates that only tests and chores may use.
-const ONLY_FOR_TESTS: [&str; 3] = ["kernel-emulator", "test-support", "xtask"];
+const ONLY_FOR_TESTS: [&str; 4] = ["fuzz-targets", "kernel-emulator", "test-support", "xtask"];
 
 /// Which way the arrows point.
-const RULES: [Rule; 17] = [
+const RULES: [Rule; 18] = [
     rule("topology", &[]),
     rule("plan", &["topology"]),
     rule("planner", &["topology", "plan"]),
@@ -70,6 +70,22 @@ const RULES: [Rule; 17] = [
     rule(
         "test-support",
         &["topology", "plan", "planner", "shared-memory"],
+    ),
+    rule(
+        "fuzz-targets",
+        &[
+            "topology",
+            "plan",
+            "planner",
+            "probe",
+            "shared-memory",
+            "bootstrap",
+            "executor",
+            "net-plugin",
+            "net",
+            "backend-cpu",
+            "test-support",
+        ],
     ),
     rule("cli", ALL),
     rule(

@@ -1,0 +1,69 @@
+//! Cost profiles of NCCL: what can be read prices jobs.
+
+use plan::Collective;
+use planner::cost::profile::NCCL_2_30_TOML;
+use planner::cost::{AlphaBeta, CostModel, Inputs, Profile};
+use planner::{Settings, cost};
+
+use crate::jobs;
+use crate::target::Reached;
+
+/// Message sizes that are priced, bytes.
+const SIZES: [u64; 5] = [1, 4096, 1 << 20, 1 << 33, i64::MAX as u64];
+
+thread_local! {
+    /// Jobs that are priced.
+    static JOBS: Vec<Inputs> = [
+        ("workstation-2gpu-nvlink", 1, false),
+        ("dgx-h100", 2, false),
+        ("gh200", 4, true),
+    ]
+    .into_iter()
+    .map(|(name, hosts, collnet)| {
+        let joined = jobs::joined(&jobs::document(name), hosts, collnet, &Settings::default());
+        joined.unwrap_or_else(|error| panic!("{name}: {error}")).cost_inputs()
+    })
+    .collect();
+}
+
+/// The built-in profile.
+pub fn seeds() -> Vec<Vec<u8>> {
+    vec![NCCL_2_30_TOML.as_bytes().to_vec()]
+}
+
+/// Reads a profile and prices jobs by it.
+///
+/// # Panics
+/// A predicted time is negative or not a number.
+pub fn run(bytes: &[u8]) -> Reached {
+    let text = String::from_utf8_lossy(bytes);
+    let profile = match Profile::from_toml("fuzz.toml", &text) {
+        Ok(profile) => profile,
+        Err(error) => {
+            let _ = error.to_string();
+            return match error {
+                cost::ProfileError::Syntax { .. } => Reached::Outside,
+                _ => Reached::Inside,
+            };
+        }
+    };
+    let tuning = Settings::default().tuning;
+    JOBS.with(|jobs| {
+        for inputs in jobs {
+            let table = cost::table(inputs, &tuning, &profile).expect("nothing is restricted");
+            for collective in Collective::ALL {
+                for bytes in SIZES {
+                    if let Ok(choice) = table.choose(collective, bytes) {
+                        assert!(choice.time_us >= 0.0, "{choice:?}");
+                    }
+                }
+            }
+            if let Some(model) = AlphaBeta::of(inputs, &profile) {
+                for estimate in SIZES.map(|bytes| model.estimates(Collective::AllReduce, bytes)) {
+                    assert!(estimate.iter().all(|it| it.time_us >= 0.0), "{estimate:?}");
+                }
+            }
+        }
+    });
+    Reached::Accepted
+}

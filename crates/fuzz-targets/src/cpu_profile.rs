@@ -1,0 +1,70 @@
+//! Measured profiles of CPUs: what can be read is written, and chooses.
+
+use backend_cpu::Profile;
+use backend_cpu::profile::{DEFAULT_TOML, ways};
+use executor::Request;
+use executor::backend::Neighbourhood;
+use plan::{Collective, ElementType, Reduction};
+
+use crate::input::{below, flag, join, one, split};
+use crate::target::Reached;
+
+/// Elements of a message.
+const COUNTS: [u64; 6] = [0, 1, 1000, 1 << 20, 1 << 40, u64::MAX];
+
+/// The beginning of the built-in profile, which is long.
+pub fn seeds() -> Vec<Vec<u8>> {
+    let tables: Vec<&str> = DEFAULT_TOML.split("[[ways]]").collect();
+    let short = tables[..tables.len().min(6)].join("[[ways]]");
+    let choices = [1, 3, 2, 4, 1, 1, 0, 2];
+    vec![join(short.as_bytes(), &choices), short.into_bytes()]
+}
+
+/// Reads a profile and chooses by it.
+///
+/// # Panics
+/// A profile that was read cannot be written, or is read otherwise then; or a predicted time is negative or no number.
+pub fn run(bytes: &[u8]) -> Reached {
+    let (document, mut choices) = split(bytes);
+    let text = String::from_utf8_lossy(document);
+    let profile = match Profile::from_toml("fuzz.toml", &text) {
+        Ok(profile) => profile,
+        Err(error) => {
+            let _ = error.to_string();
+            return if error.problem.starts_with("TOML parse error") {
+                Reached::Outside
+            } else {
+                Reached::Inside
+            };
+        }
+    };
+    let text = profile
+        .to_toml()
+        .expect("a profile that was read can be written");
+    let again = Profile::from_toml("again.toml", &text).expect("what was written can be read");
+    assert_eq!(again, profile);
+    for collective in Collective::ALL {
+        let place = Neighbourhood {
+            ranks: one(&mut choices, &[2, 1, 3, 4, 64, u32::MAX]),
+            one_process: flag(&mut choices),
+            one_host: !flag(&mut choices),
+            channels: 1 + below(&mut choices, 64) as u16,
+        };
+        let request = Request {
+            collective,
+            element: one(&mut choices, &ElementType::ALL),
+            reduction: one(&mut choices, &Reduction::ALL),
+            root: 0,
+            to: 0,
+            in_place: flag(&mut choices),
+            count: one(&mut choices, &COUNTS),
+            way: None,
+        };
+        let _ = profile.choose(&request, place);
+        for way in ways(&request, place.ranks) {
+            let time = profile.predict(&request, &way, place);
+            assert!(time.is_none_or(|time| time >= 0.0), "{way}: {time:?}");
+        }
+    }
+    Reached::Accepted
+}

@@ -1,0 +1,122 @@
+//! NCCL's graph files: what can be read is written, and the planner takes it in place of a search.
+
+use plan::nccl_graph::{self, GpuAddress, GraphFile};
+use plan::{Graph, GraphKind};
+use planner::{Request, Settings, plan_host};
+use topology::System;
+use topology::xml::Document;
+
+use crate::input::{below, flag, join, split};
+use crate::jobs;
+use crate::target::Reached;
+
+const KINDS: [GraphKind; 5] = [
+    GraphKind::Ring,
+    GraphKind::Tree,
+    GraphKind::CollnetDirect,
+    GraphKind::CollnetChain,
+    GraphKind::Nvls,
+];
+
+thread_local! {
+    /// Machines to which the file may belong.
+    static MACHINES: Vec<Document> = ["workstation-2gpu-nvlink", "gh200", "random-00181"]
+        .map(jobs::document)
+        .to_vec();
+}
+
+/// What NCCL would dump for small machines.
+pub fn seeds() -> Vec<Vec<u8>> {
+    let mut seeds = Vec::new();
+    MACHINES.with(|machines| {
+        for (number, document) in machines.iter().enumerate() {
+            let system = System::from_document(document).expect("a machine of the repository");
+            let gpus = addresses(&system);
+            let planned = plan_host(system, &Request::default()).expect("it can be planned");
+            let text = nccl_graph::write(&planned.graphs, &gpus).expect("it can be written");
+            seeds.push(text.clone().into_bytes());
+            seeds.push(join(text.as_bytes(), &[number as u8, 1, 1]));
+        }
+    });
+    seeds
+}
+
+fn addresses(system: &System) -> Vec<GpuAddress> {
+    let address = |(node, gpu): (topology::NodeId, &topology::Gpu)| GpuAddress {
+        rank: gpu.rank,
+        host: system.node(node).id.system(),
+        dev: gpu.dev,
+    };
+    system.gpus().map(address).collect()
+}
+
+/// Reads a graph file and plans with it.
+///
+/// # Panics
+/// A graph that was read and written is read otherwise.
+pub fn run(bytes: &[u8]) -> Reached {
+    let (document, mut choices) = split(bytes);
+    let text = String::from_utf8_lossy(document);
+    let file = match GraphFile::parse("fuzz.xml", &text) {
+        Ok(file) => file,
+        Err(error) => {
+            let _ = error.to_string();
+            return Reached::Outside;
+        }
+    };
+    for warning in file.warnings() {
+        let _ = warning.to_string();
+    }
+    MACHINES.with(|machines| {
+        let machine = &machines[below(&mut choices, machines.len())];
+        let (hosts, cross_nic) = (1 + u32::from(flag(&mut choices)), flag(&mut choices));
+        let system = System::from_document(machine).expect("a machine of the repository");
+        let gpus = addresses(&system);
+        let mut found = Vec::new();
+        for kind in KINDS {
+            match file.graph(kind, &gpus, cross_nic) {
+                Ok(read) => {
+                    for warning in &read.warnings {
+                        let _ = warning.to_string();
+                    }
+                    found.extend(read.graph);
+                }
+                Err(error) => {
+                    let _ = error.to_string();
+                    return Reached::Inside;
+                }
+            }
+        }
+        rewrite(&found, &gpus);
+        let request = Request {
+            hosts,
+            settings: Settings {
+                graphs: Some(file),
+                ..Settings::default()
+            },
+            ..Request::default()
+        };
+        match plan_host(system, &request) {
+            Ok(_) => Reached::Accepted,
+            Err(error) => {
+                let _ = error.to_string();
+                Reached::Inside
+            }
+        }
+    })
+}
+
+/// Graphs of ranks that the machine has are read as they were written.
+fn rewrite(graphs: &[Graph], gpus: &[GpuAddress]) {
+    let text = match nccl_graph::write(graphs, gpus) {
+        Ok(text) => text,
+        Err(error) => return drop(error.to_string()),
+    };
+    let file = GraphFile::parse("again.xml", &text).expect("what was written can be read");
+    for graph in graphs {
+        let again = file.graph(graph.kind, gpus, true);
+        let again = again.unwrap_or_else(|error| panic!("{error}\n{text}"));
+        let again = again.graph.expect("a graph of this kind was written");
+        assert_eq!(again.channels, graph.channels, "{text}");
+    }
+}

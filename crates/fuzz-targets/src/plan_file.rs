@@ -1,0 +1,233 @@
+//! Plans: the checksum is made right where only it is wrong, so that what is behind it is reached. Then everything is done
+//! with the plan that the commands do.
+
+use arbitrary::Unstructured;
+use plan::cost::Operation;
+use plan::lower::{Request, SendRecv, lower, send_recv};
+use plan::nccl_graph::{self, GpuAddress};
+use plan::program::{Channels, Message, Program, Schedule, Transfer, transfer_channels};
+use plan::verify::verify;
+use plan::{Collective, CostTable, Error, Expansion, GraphKind, Plan, compare};
+use planner::cost::{AlphaBeta, CostModel, Profile};
+
+use crate::input::{below, flag, join, one, split};
+use crate::jobs;
+use crate::target::Reached;
+
+/// Ranks of a job whose programs are written and proved.
+const MOST_RANKS: u32 = 16;
+
+/// Channels of them.
+const MOST_CHANNELS: usize = 2;
+
+/// Ranks of which a view is made.
+const MOST_VIEWS: u32 = 4;
+
+/// Rounds of point-to-point transfers that are looked at.
+const MOST_ROUNDS: usize = 20;
+
+/// Message sizes that are priced, bytes.
+const SIZES: [u64; 6] = [1, 1 << 10, 1 << 16, 1 << 22, 1 << 32, i64::MAX as u64];
+
+/// Plans of small jobs, without choices and with.
+pub fn seeds() -> Vec<Vec<u8>> {
+    let jobs = [
+        ("workstation-2gpu-nvlink", 1, false),
+        ("workstation-2gpu", 2, false),
+        ("gh200", 1, false),
+        ("gh200", 3, true),
+        ("random-00181", 2, false),
+        ("pcie-8gpu-nonet", 1, false),
+    ];
+    let texts = jobs.map(|(name, hosts, collnet)| {
+        let plan = jobs::plan_of(name, hosts, collnet);
+        plan.to_json().expect("a plan that was made can be written")
+    });
+    let mut seeds = Vec::new();
+    for (number, text) in texts.iter().enumerate() {
+        seeds.push(text.clone().into_bytes());
+        let choices: Vec<u8> = (0..24).map(|at| (at * 37 + number * 11) as u8).collect();
+        seeds.push(join(text.as_bytes(), &choices));
+    }
+    seeds
+}
+
+/// Reads a plan and uses it.
+///
+/// # Panics
+/// A plan that was read cannot be written, or is read otherwise then; or programs that were written are refused.
+pub fn run(bytes: &[u8]) -> Reached {
+    let (document, mut choices) = split(bytes);
+    let text = String::from_utf8_lossy(document);
+    let plan = match Plan::from_json(&text) {
+        Err(Error::Changed { stated, found }) => {
+            Plan::from_json(&text.replace(&stated.to_string(), &found.to_string()))
+        }
+        read => read,
+    };
+    let plan = match plan {
+        Ok(plan) => plan,
+        Err(error) => {
+            let _ = error.to_string();
+            return match error {
+                Error::Inconsistent { .. } | Error::NotJoined => Reached::Inside,
+                _ => Reached::Outside,
+            };
+        }
+    };
+    let text = plan.to_json().expect("a plan that was read can be written");
+    let again = Plan::from_json(&text).expect("what was written can be read");
+    assert_eq!(again, plan, "reading changed what was written");
+    let _ = plan.rank_count();
+    let same = compare::compare(&plan, &again, &SIZES).expect("a plan can be compared");
+    assert!(same.is_empty(), "a plan differs from itself: {same:?}");
+    if let Some(costs) = &plan.costs {
+        price(&plan, costs);
+    }
+    graphs(&plan);
+    match plan.expand() {
+        Ok(expansion) => {
+            views(&expansion, &mut choices);
+            programs(&expansion, &mut choices);
+        }
+        Err(error) => drop(error.to_string()),
+    }
+    Reached::Accepted
+}
+
+fn price(plan: &Plan, costs: &CostTable) {
+    for collective in Collective::ALL {
+        for bytes in SIZES {
+            let operation = Operation {
+                pipelined: 1 + (bytes % 7) as u32,
+                fp8: bytes > 1 << 20,
+                ..Operation::new(collective, bytes)
+            };
+            match costs.choose_for(&operation) {
+                Ok(choice) => {
+                    for registered in [false, true] {
+                        if let Err(error) = costs.chunking(&choice, registered) {
+                            let _ = error.to_string();
+                        }
+                    }
+                }
+                Err(none) => drop(none.to_string()),
+            }
+        }
+    }
+    let common = plan.common.as_ref();
+    let Some(ring) = common.and_then(|common| common.graph(GraphKind::Ring)) else {
+        return;
+    };
+    let profile = Profile::nccl_2_30();
+    let model = AlphaBeta::of_ring(costs.job.ranks, costs.job.nodes, &ring.into(), &profile);
+    if let Some(model) = model {
+        for bytes in SIZES {
+            let _ = model.estimates(Collective::AllReduce, bytes);
+        }
+    }
+}
+
+/// The graphs, as NCCL's file.
+fn graphs(plan: &Plan) {
+    for machine in &plan.machines {
+        let address = |gpu: &plan::MachineGpu| GpuAddress {
+            rank: gpu.rank as i32,
+            host: gpu.host,
+            dev: gpu.dev,
+        };
+        let gpus: Vec<GpuAddress> = machine.gpus.iter().map(address).collect();
+        for group in &machine.groups {
+            if let Err(error) = nccl_graph::write(&group.graphs, &gpus) {
+                let _ = error.to_string();
+            }
+        }
+    }
+}
+
+/// What some ranks do.
+fn views(expansion: &Expansion, choices: &mut Unstructured<'_>) {
+    let ranks = expansion.layout().ranks();
+    let any = below(choices, ranks as usize) as u32;
+    let last = ranks.saturating_sub(1);
+    let firsts = 0..MOST_VIEWS.min(ranks);
+    for rank in firsts.chain([any, last, ranks, u32::MAX]) {
+        match expansion.rank_view(rank) {
+            Ok(view) => drop(serde_json::to_string(&view).expect("a view can be written")),
+            Err(error) => drop(error.to_string()),
+        }
+        let rounds: Vec<u32> = expansion
+            .schedule(rank)
+            .take(MOST_ROUNDS)
+            .map(|round| round.send)
+            .collect();
+        for peer in rounds {
+            let channel = below(choices, 64) as u32;
+            if let Err(error) = expansion.p2p_connection(rank, peer, channel) {
+                let _ = error.to_string();
+            }
+        }
+    }
+}
+
+/// The programs of one collective, which must be right whatever the channels are.
+fn programs(expansion: &Expansion, choices: &mut Unstructured<'_>) {
+    let ranks = expansion.layout().ranks();
+    if ranks > MOST_RANKS {
+        return;
+    }
+    let channels = match Channels::of(expansion) {
+        Ok(channels) => channels.take(MOST_CHANNELS),
+        Err(error) => return drop(error.to_string()),
+    };
+    let collective = one(choices, &Collective::ALL);
+    let transfer = one(choices, &Transfer::ALL);
+    let root = below(choices, ranks as usize) as u32;
+    let in_place = flag(choices);
+    let programs: Vec<Program> = if collective == Collective::SendRecv {
+        let to = below(choices, ranks as usize) as u32;
+        let bytes = one(choices, &SIZES);
+        let planned = match transfer_channels(expansion, root, to, bytes) {
+            Ok(planned) => planned,
+            Err(error) => return drop(error.to_string()),
+        };
+        let request = SendRecv {
+            ranks,
+            from: root,
+            to,
+            channels: &planned,
+            transfer,
+            in_place,
+        };
+        match send_recv(&request) {
+            Ok(programs) => programs,
+            Err(error) => return drop(error.to_string()),
+        }
+    } else {
+        let request = Request {
+            collective,
+            schedule: one(choices, &Schedule::ALL),
+            transfer,
+            root: if collective.has_root() { root } else { 0 },
+            in_place,
+            channels: &channels,
+        };
+        match lower(&request) {
+            Ok(programs) => programs,
+            Err(error) => return drop(error.to_string()),
+        }
+    };
+    let slots = one(choices, &[2, 8]);
+    let verified = verify(programs, slots).unwrap_or_else(|error| panic!("{error}"));
+    let message = Message {
+        count: one(choices, &SIZES),
+        element_bytes: one(choices, &[0, 1, 2, 4, 8, 3]),
+        slot_bytes: one(choices, &[0, 8, 4096, 1 << 20]),
+        piece_bytes: one(choices, &[0, 1, 1000, 1 << 20]),
+    };
+    for program in &verified {
+        if let Err(error) = program.bind(&message) {
+            let _ = error.to_string();
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! NCCL's variables: whatever they say, a job is planned with them or refused with a reason.
+
+use planner::Settings;
+use planner::cost::Profile;
+use planner::settings::variables;
+use topology::xml::Document;
+
+use crate::input::{below, flag, join, split};
+use crate::jobs;
+use crate::target::Reached;
+
+thread_local! {
+    static MACHINES: Vec<Document> = ["workstation-2gpu-nvlink", "workstation-2gpu", "gh200", "random-00181"]
+        .map(jobs::document)
+        .to_vec();
+}
+
+/// Every variable, alone and all together.
+pub fn seeds() -> Vec<Vec<u8>> {
+    let line = |(name, _): (&str, _)| format!("{name}=1\n");
+    let all: String = variables().map(line).collect();
+    let alone = variables().enumerate().map(|(number, variable)| {
+        let choices = [(number % 4) as u8, 1, 1];
+        join(line(variable).as_bytes(), &choices)
+    });
+    alone.chain([all.into_bytes()]).collect()
+}
+
+/// Reads variables, one `NAME=VALUE` a line, and plans with them.
+///
+/// # Panics
+/// The plan contradicts itself.
+pub fn run(bytes: &[u8]) -> Reached {
+    let (document, mut choices) = split(bytes);
+    let text = String::from_utf8_lossy(document);
+    let given = text.lines().filter_map(|line| line.split_once('='));
+    let given = given.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let settings = Settings::from_variables(given);
+    for note in &settings.notes {
+        let _ = (&note.name, &note.message);
+    }
+    let deciding = settings.deciding().count();
+    let _ = settings.allow_nvlink_domains();
+    MACHINES.with(|machines| {
+        let machine = &machines[below(&mut choices, machines.len())];
+        let hosts = 1 + below(&mut choices, 3) as u32;
+        let collnet = flag(&mut choices);
+        let joined = match jobs::joined(machine, hosts, collnet, &settings) {
+            Ok(joined) => joined,
+            Err(_) => return Reached::Inside,
+        };
+        for note in joined.notes() {
+            let _ = note.to_string();
+        }
+        let Ok(costs) = jobs::costs(&joined, &settings, &Profile::nccl_2_30()) else {
+            return Reached::Inside;
+        };
+        let plan = jobs::plan(&joined, hosts, collnet, costs);
+        if let Err(error) = plan.validate() {
+            panic!("{error}");
+        }
+        if deciding > 0 {
+            Reached::Accepted
+        } else {
+            Reached::Outside
+        }
+    })
+}

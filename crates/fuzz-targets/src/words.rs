@@ -1,0 +1,201 @@
+//! Short texts from the command line, the environment and other ranks. The first byte says which.
+
+use std::net::SocketAddr;
+
+use bootstrap::UniqueId;
+use bootstrap::interface::{Interface, Wanted, choose};
+use plan::fingerprint::Digest;
+use plan::program::{Schedule, Transfer};
+use plan::{Algorithm, Collective, ElementType, Protocol, RankOrder, Reduction};
+use probe::complete::Assumptions;
+use shared_memory::Handle;
+use topology::edit::Edit;
+use topology::xml::{Document, c_float, c_int, c_unsigned_hexadecimal};
+use topology::{BusId, PathType};
+
+use crate::jobs;
+use crate::target::Reached;
+
+type Reader = fn(&str) -> Reached;
+
+/// What a text may be.
+const READERS: [Reader; 9] = [
+    unique_id, without, degrade, plugin, interfaces, handle, rank_order, number, name,
+];
+
+thread_local! {
+    static MACHINE: Document = jobs::document("dgx-h100");
+}
+
+/// One text of each kind.
+pub fn seeds() -> Vec<Vec<u8>> {
+    let token = "0123456789abcdef".repeat(4);
+    let texts = [
+        format!("topo1-{token}@10.0.0.1:4000,[fe80::1]:5"),
+        "host0/GPU2:NVSwitch".to_owned(),
+        "GPU0:NVSwitch=50%".to_owned(),
+        "aws-ofi, /lib/libnccl-net.so".to_owned(),
+        "^=eth0,ib:1".to_owned(),
+        "123:4:5:6:4096".to_owned(),
+        r#"[{"first": 0, "count": 2, "step": -1}]"#.to_owned(),
+        "-0x1f.8e+3".to_owned(),
+        "all-reduce".to_owned(),
+    ];
+    let seed = |(number, text): (usize, &String)| [&[number as u8], text.as_bytes()].concat();
+    texts.iter().enumerate().map(seed).collect()
+}
+
+/// Reads a text.
+///
+/// # Panics
+/// What was read is written and read otherwise.
+pub fn run(bytes: &[u8]) -> Reached {
+    let Some((which, text)) = bytes.split_first() else {
+        return Reached::Outside;
+    };
+    let text = String::from_utf8_lossy(text);
+    READERS[usize::from(*which) % READERS.len()](&text)
+}
+
+fn accepted(holds: bool) -> Reached {
+    if holds {
+        Reached::Accepted
+    } else {
+        Reached::Outside
+    }
+}
+
+fn unique_id(text: &str) -> Reached {
+    match text.parse::<UniqueId>() {
+        Ok(id) => {
+            assert_eq!(id.to_string().parse(), Ok(id));
+            Reached::Accepted
+        }
+        Err(error) => {
+            let _ = error.to_string();
+            Reached::Outside
+        }
+    }
+}
+
+fn edit(edit: Result<Edit, topology::edit::EditError>) -> Reached {
+    let edit = match edit {
+        Ok(edit) => edit,
+        Err(error) => {
+            let _ = error.to_string();
+            return Reached::Outside;
+        }
+    };
+    let _ = edit.to_string();
+    MACHINE.with(|machine| match edit.apply(machine) {
+        Ok(_) => Reached::Accepted,
+        Err(error) => {
+            let _ = error.to_string();
+            Reached::Inside
+        }
+    })
+}
+
+fn without(text: &str) -> Reached {
+    edit(Edit::without(text))
+}
+
+fn degrade(text: &str) -> Reached {
+    edit(Edit::degrade(text))
+}
+
+fn plugin(text: &str) -> Reached {
+    match net_plugin::Wanted::parse(text) {
+        Ok(_) => Reached::Accepted,
+        Err(error) => {
+            let _ = error.to_string();
+            Reached::Outside
+        }
+    }
+}
+
+fn interfaces(text: &str) -> Reached {
+    let addresses = [
+        "10.0.0.1:0",
+        "[fe80::1]:0",
+        "[2001:db8::1]:0",
+        "127.0.0.1:0",
+    ];
+    let names = ["eth0", "ib0", "docker0", "lo"];
+    let all: Vec<Interface> = names
+        .iter()
+        .zip(addresses)
+        .map(|(name, address)| Interface {
+            name: (*name).to_owned(),
+            address: address.parse::<SocketAddr>().expect("an address"),
+        })
+        .collect();
+    let (names, family) = text.split_once(' ').unwrap_or((text, ""));
+    let wanted = Wanted {
+        names: Some(names.to_owned()),
+        family: Some(family.to_owned()),
+    };
+    match choose(&all, &wanted) {
+        Ok(chosen) => {
+            assert!(
+                !chosen.is_empty(),
+                "nothing was chosen, and nothing was wrong"
+            );
+            Reached::Accepted
+        }
+        Err(why) => {
+            assert!(!why.is_empty());
+            Reached::Inside
+        }
+    }
+}
+
+fn handle(text: &str) -> Reached {
+    match text.parse::<Handle>() {
+        Ok(handle) => {
+            let again = handle.to_string().parse::<Handle>().expect("a handle");
+            assert_eq!(again.to_string(), handle.to_string());
+            Reached::Accepted
+        }
+        Err(error) => {
+            let _ = error.to_string();
+            Reached::Outside
+        }
+    }
+}
+
+fn rank_order(text: &str) -> Reached {
+    let Ok(order) = serde_json::from_str::<RankOrder>(text) else {
+        return Reached::Outside;
+    };
+    let _ = order.is_plain();
+    for ranks in [0, 1, 2, 8, 1 << 16] {
+        match order.slots(ranks) {
+            Ok(slots) => {
+                assert_eq!(RankOrder::new(slots.clone()).slots(ranks), Ok(slots));
+                return Reached::Accepted;
+            }
+            Err(error) => drop(error.to_string()),
+        }
+    }
+    Reached::Inside
+}
+
+fn number(text: &str) -> Reached {
+    let _ = (c_int(text), c_float(text), c_unsigned_hexadecimal(text));
+    accepted(BusId::is_well_formed(text))
+}
+
+fn name(text: &str) -> Reached {
+    let known = text.parse::<Algorithm>().is_ok()
+        | text.parse::<Collective>().is_ok()
+        | text.parse::<Protocol>().is_ok()
+        | text.parse::<ElementType>().is_ok()
+        | text.parse::<Reduction>().is_ok()
+        | text.parse::<Schedule>().is_ok()
+        | text.parse::<Transfer>().is_ok()
+        | text.parse::<PathType>().is_ok()
+        | text.parse::<Digest>().is_ok()
+        | Assumptions::preset(text).is_some();
+    accepted(known)
+}

@@ -1,0 +1,101 @@
+//! Topology files: what can be read is written, read again and used.
+
+use probe::complete::{Assumptions, Missing, complete};
+use probe::finding;
+use topology::edit::Edit;
+use topology::edit::failures::failures;
+use topology::xml::{Document, Element, parse, write};
+use topology::{PathTable, System};
+
+use crate::input;
+use crate::target::Reached;
+
+/// Elements of a document with which more is done than reading and writing it.
+const MOST_ELEMENTS: usize = 200;
+
+/// Nodes of a machine whose paths are computed, which takes the cube of their number.
+const MOST_NODES: usize = 100;
+
+/// Failures of devices that are tried.
+const MOST_FAILURES: usize = 8;
+
+/// Every small topology file.
+pub fn seeds() -> Vec<Vec<u8>> {
+    input::topologies(16 << 10)
+}
+
+/// Reads a topology file.
+///
+/// # Panics
+/// What was written is not read, or read otherwise.
+pub fn run(bytes: &[u8]) -> Reached {
+    let document = match parse("fuzz.xml", bytes) {
+        Ok(document) => document,
+        Err(error) => {
+            // The message is made from the input, too.
+            let _ = error.to_string();
+            return Reached::Outside;
+        }
+    };
+    for warning in &document.warnings {
+        let _ = warning.to_string();
+    }
+    let text = write(&document);
+    let again = parse("again.xml", text.as_bytes()).expect("what was written can be read");
+    assert!(
+        document.root.same_as(&again.root),
+        "reading changed what was written:\n{text}"
+    );
+    assert_eq!(document.version, again.version);
+    if count(&document.root) > MOST_ELEMENTS {
+        return Reached::Inside;
+    }
+    use_document(&document);
+    match System::from_document(&document) {
+        Ok(system) => {
+            use_system(&system);
+            Reached::Accepted
+        }
+        Err(error) => {
+            let _ = error.to_string();
+            Reached::Inside
+        }
+    }
+}
+
+fn count(element: &Element) -> usize {
+    1 + element.children.iter().map(count).sum::<usize>()
+}
+
+/// What is wrong with it, what it lacks, and what its devices' failures leave.
+fn use_document(document: &Document) {
+    for finding in finding::of_document(document) {
+        let _ = (
+            finding.effect.now(document),
+            finding.effect.mended(document),
+        );
+        let _ = serde_json::to_string(&finding).expect("a finding can be written");
+    }
+    let _ = Missing::of(document).is_empty();
+    let assumed = Assumptions::preset("h100-sxm").expect("a preset");
+    let completed = complete(document, &assumed);
+    assert!(
+        Missing::of(&completed).is_empty(),
+        "something is missing after it was completed"
+    );
+    for failure in failures(document).iter().take(MOST_FAILURES) {
+        let edit: &Edit = &failure.edit;
+        if let Err(error) = edit.apply(document) {
+            let _ = error.to_string();
+        }
+    }
+}
+
+fn use_system(system: &System) {
+    if system.node_count() > MOST_NODES {
+        return;
+    }
+    for through_gpus in [false, true] {
+        let _ = PathTable::compute(system, through_gpus);
+    }
+}

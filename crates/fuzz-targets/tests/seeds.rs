@@ -1,0 +1,43 @@
+//! Runs every committed input, and those that are made of the repository's files, through its target.
+
+use std::fs;
+
+use fuzz_targets::{Reached, TARGETS, Target, input};
+
+/// The inputs that earlier runs found, by file name.
+fn committed(target: &Target) -> Vec<(String, Vec<u8>)> {
+    let folder = input::repository().join("fuzz/seeds").join(target.name);
+    let Ok(entries) = fs::read_dir(&folder) else {
+        return Vec::new();
+    };
+    let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    paths
+        .into_iter()
+        .map(|path| (path.display().to_string(), fs::read(&path).unwrap()))
+        .collect()
+}
+
+#[test]
+fn committed_inputs_are_handled() {
+    for target in &TARGETS {
+        for (name, bytes) in committed(target) {
+            // A panic alone does not say which input it was.
+            println!("{name}");
+            (target.run)(&bytes);
+        }
+    }
+}
+
+#[test]
+fn seeds_reach_what_is_behind_the_header() {
+    for target in &TARGETS {
+        let seeds = (target.seeds)();
+        assert!(!seeds.is_empty(), "{}", target.name);
+        let accepted = seeds
+            .iter()
+            .filter(|seed| (target.run)(seed) == Reached::Accepted)
+            .count();
+        assert!(accepted > 0, "no seed of {} is accepted", target.name);
+    }
+}

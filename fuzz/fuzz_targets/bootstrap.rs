@@ -1,0 +1,5 @@
+//! See `fuzz_targets::bootstrap`.
+
+#![no_main]
+
+topo_fuzz::fuzz!("bootstrap");

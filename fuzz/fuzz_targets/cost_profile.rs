@@ -1,0 +1,5 @@
+//! See `fuzz_targets::cost_profile`.
+
+#![no_main]
+
+topo_fuzz::fuzz!("cost_profile");

@@ -1,0 +1,5 @@
+//! See `fuzz_targets::graph`.
+
+#![no_main]
+
+topo_fuzz::fuzz!("graph");

@@ -1,0 +1,5 @@
+//! See `fuzz_targets::proxy`.
+
+#![no_main]
+
+topo_fuzz::fuzz!("proxy");

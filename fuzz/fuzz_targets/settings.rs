@@ -1,0 +1,5 @@
+//! See `fuzz_targets::settings`.
+
+#![no_main]
+
+topo_fuzz::fuzz!("settings");
