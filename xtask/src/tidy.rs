@@ -38,7 +38,8 @@ const ALL: &[&str] = &["*"];
 const ONLY_FOR_TESTS: [&str; 3] = ["kernel-emulator", "test-support", "xtask"];
 
 /// Which way the arrows point.
-const RULES: [Rule; 17] = [
+const RULES: [Rule; 18] = [
+    rule("files", &[]),
     rule("topology", &[]),
     rule("plan", &["topology"]),
     rule("planner", &["topology", "plan"]),

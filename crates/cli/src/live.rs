@@ -12,6 +12,9 @@ use crate::environment::Environment;
 use crate::input::Machine;
 use crate::output::Output;
 
+/// Most bytes of a small text file that are read.
+const TEXT_LIMIT: u64 = 1 << 20;
+
 /// What a command was given to look at.
 #[derive(Debug)]
 pub enum Subject {
@@ -181,14 +184,6 @@ fn known_gpus(arguments: &ProbeArguments, probe: &Probe) -> Result<()> {
 
 /// Reads a small text file that the command line names.
 pub fn read_text(path: &Path) -> Result<String> {
-    const LIMIT: u64 = 1 << 20;
     let cannot = || format!("cannot read {}", path.display());
-    let size = std::fs::metadata(path).with_context(cannot)?.len();
-    if size > LIMIT {
-        bail!(
-            "{} has {size} bytes; at most {LIMIT} are read",
-            path.display()
-        );
-    }
-    std::fs::read_to_string(path).with_context(cannot)
+    files::read_text(path, TEXT_LIMIT).with_context(cannot)
 }

@@ -1,5 +1,8 @@
 //! What a command produces, and in which formats a plan can be printed.
 
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 
 /// What a command says; printed when it is done.
@@ -13,6 +16,14 @@ pub struct Output {
     pub notes: String,
     /// What was compared is not the same, or something was found; the process says so by its status.
     pub differs: bool,
+}
+
+/// Writes a file that the command line names, whole or not at all.
+pub fn write(path: &Path, text: &str) -> Result<()> {
+    if path == Path::new("-") {
+        bail!("cannot write `-`: expected a file's name; without it standard output is written");
+    }
+    files::write(path, text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// The forms of what a rank does.
