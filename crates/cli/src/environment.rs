@@ -25,8 +25,8 @@ const LAUNCHER_PREFIXES: [&str; 8] = [
     "TOPO_",
 ];
 
-/// Others that they set, and NCCL's for where ranks meet.
-const LAUNCHER_NAMES: [&str; 8] = [
+/// Others that they set, NCCL's for where ranks meet, and where there are folders for that.
+const LAUNCHER_NAMES: [&str; 10] = [
     "RANK",
     "WORLD_SIZE",
     "LOCAL_RANK",
@@ -35,6 +35,8 @@ const LAUNCHER_NAMES: [&str; 8] = [
     "HOSTNAME",
     "NCCL_COMM_ID",
     "NCCL_HOSTID",
+    "XDG_RUNTIME_DIR",
+    "TMPDIR",
 ];
 
 /// What the surroundings say.

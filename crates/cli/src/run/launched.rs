@@ -188,7 +188,7 @@ fn join(
     });
     if let Some(file) = &found.file {
         // All have read it, or never will.
-        let _ = std::fs::remove_file(file);
+        file.remove();
     }
     Ok(hosts?)
 }
