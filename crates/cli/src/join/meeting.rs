@@ -70,22 +70,31 @@ fn choose(arguments: &JoinArguments, variables: &Variables, launched: &Launched)
         return Ok(Where::Id(id.parse()?));
     }
     let given = arguments.rendezvous.clone();
-    if let Some(place) = given.or_else(|| variable("TOPO_RENDEZVOUS")) {
+    let given = given.map(|place| (format!("--rendezvous {place}"), place));
+    let place = given.or_else(|| {
+        let place = variable("TOPO_RENDEZVOUS")?;
+        Some((format!("TOPO_RENDEZVOUS={place}"), place))
+    });
+    if let Some((given, place)) = place {
         return match place.split_once(':') {
             Some(("file", path)) if !path.is_empty() => {
                 Ok(Where::File(Place::named(Path::new(path))?))
             }
-            Some(("tcp", address)) if address.contains(':') => {
+            Some(("tcp", address)) => {
+                check_address(address)
+                    .with_context(|| format!("{given}: expected tcp:{ADDRESS}"))?;
                 Ok(Where::Address(address.to_owned()))
             }
-            _ => bail!("--rendezvous {place}: expected file:PATH or tcp:HOST:PORT"),
+            _ => bail!("{given}: expected file:PATH or tcp:HOST:PORT"),
         };
     }
     if let Some(address) = variable("NCCL_COMM_ID") {
+        check_address(&address)
+            .with_context(|| format!("NCCL_COMM_ID={address}: expected {ADDRESS}"))?;
         return Ok(Where::Address(address));
     }
     if let Some((host, port)) = &launched.master {
-        let host = if host.contains(':') {
+        let host = if host.contains(':') && !host.starts_with('[') {
             format!("[{host}]")
         } else {
             host.clone()
@@ -100,6 +109,16 @@ fn choose(arguments: &JoinArguments, variables: &Variables, launched: &Launched)
          all hosts share), --rendezvous tcp:HOST:PORT (of rank 0's host), or --id ID (from topo id)",
         launched.by
     )
+}
+
+/// What an address is.
+const ADDRESS: &str = "HOST:PORT with a port of 1 to 65535";
+
+/// Whether an address has a host and a port. What host it is shows when it is looked up.
+fn check_address(text: &str) -> Option<()> {
+    let (host, port) = text.rsplit_once(':')?;
+    let port: u16 = port.parse().ok()?;
+    (!host.is_empty() && port > 0).then_some(())
 }
 
 /// Every root is in the process of the first rank that it serves.
