@@ -50,6 +50,8 @@ pub struct Environment {
     pub visible_devices: Option<String>,
     /// Standard output may be coloured.
     pub colour: bool,
+    /// Standard error is a terminal, on which progress can be shown.
+    pub progress: bool,
     /// Columns to fill.
     pub width: usize,
 }
@@ -93,6 +95,7 @@ impl Environment {
             launcher: launcher.collect(),
             visible_devices: std::env::var("CUDA_VISIBLE_DEVICES").ok(),
             colour: terminal && text("NO_COLOR").is_empty() && text("TERM") != "dumb",
+            progress: std::io::stderr().is_terminal() && text("TERM") != "dumb",
             width: columns.unwrap_or(DEFAULT_WIDTH).max(LEAST_WIDTH),
         }
     }

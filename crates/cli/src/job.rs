@@ -20,6 +20,7 @@ use crate::edits;
 use crate::environment::Environment;
 use crate::input::{Machine, Source};
 use crate::output::Output;
+use crate::progress::Progress;
 use crate::render::{count, ranges, summary};
 use crate::{numbers, rank_order};
 
@@ -73,6 +74,7 @@ impl Job {
         output: &mut Output,
     ) -> Result<Self> {
         let settings = read_settings(arguments, environment, output)?;
+        let _progress = Progress::new(environment, "planning");
         let hosts = hosts(machines, arguments, output)?;
         Self::of(hosts, arguments, settings, &Profile::nccl_2_30(), output)
     }

@@ -14,7 +14,8 @@ pub struct Output {
     pub warnings: Vec<String>,
     /// For standard error, as it is.
     pub notes: String,
-    /// What was compared is not the same, or something was found; the process says so by its status.
+    /// What was compared is not the same, something was found, or not everything was looked at; the process says so by its
+    /// status.
     pub differs: bool,
 }
 
