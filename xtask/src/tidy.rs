@@ -66,7 +66,13 @@ const RULES: [Rule; 18] = [
     ),
     unsafe_rule(
         "backend-cuda",
-        &["executor", "plan", "kernel-bundle", "shared-memory"],
+        &[
+            "executor",
+            "files",
+            "plan",
+            "kernel-bundle",
+            "shared-memory",
+        ],
     ),
     rule("test-support", &["topology", "plan", "planner"]),
     rule("cli", ALL),
