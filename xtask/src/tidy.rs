@@ -38,7 +38,8 @@ const ALL: &[&str] = &["*"];
 const ONLY_FOR_TESTS: [&str; 4] = ["fuzz-targets", "kernel-emulator", "test-support", "xtask"];
 
 /// Which way the arrows point.
-const RULES: [Rule; 18] = [
+const RULES: [Rule; 19] = [
+    rule("files", &[]),
     rule("topology", &[]),
     rule("plan", &["topology"]),
     rule("planner", &["topology", "plan"]),
@@ -65,7 +66,13 @@ const RULES: [Rule; 18] = [
     ),
     unsafe_rule(
         "backend-cuda",
-        &["executor", "plan", "kernel-bundle", "shared-memory"],
+        &[
+            "executor",
+            "files",
+            "plan",
+            "kernel-bundle",
+            "shared-memory",
+        ],
     ),
     rule(
         "test-support",

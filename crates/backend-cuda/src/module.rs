@@ -1,10 +1,11 @@
 //! Kernels on a GPU: loaded from the binary, from the folder of what was compiled before, or compiled now.
 
-use std::ffi::CString;
+use std::ffi::{CString, OsStr, OsString};
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use cudarc::driver::{result, sys};
+use files::Folder;
 use kernel_bundle::{Kernel, source};
 use sha2::{Digest, Sha256};
 
@@ -12,6 +13,9 @@ use crate::Options;
 use crate::compiler::{Compiler, OPTIONS};
 use crate::error::{Error, words};
 use crate::prebuilt;
+
+/// Most bytes of kernels that are kept.
+const MOST_KEPT: u64 = 256 << 20;
 
 /// Where kernels came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,11 +86,12 @@ impl Module {
         let text = source::text();
         let mut flags = vec![format!("--gpu-architecture=sm_{major}{minor}")];
         flags.extend(OPTIONS.map(str::to_owned));
-        let kept = options
-            .cache
-            .as_deref()
-            .map(|folder| kept_file(folder, &text, &flags, &version));
-        if let Some(image) = kept.as_ref().and_then(|file| std::fs::read(file).ok())
+        let name = kept_name(&text, &flags, &version);
+        let cache = options.cache.as_deref();
+        // What another user put there is not run.
+        let kept =
+            cache.and_then(|folder| Folder::open(folder).ok()?.read(&name, MOST_KEPT).ok()?);
+        if let Some(image) = kept
             && let Ok(module) = Self::of_image(&image)
         {
             return Ok((module, Origin::Kept(version)));
@@ -101,9 +106,9 @@ impl Module {
             tried.push(format!("what NVRTC {version} compiled: {why}"));
             none(tried.join("; "))
         })?;
-        if let Some(file) = kept {
+        if let Some(folder) = cache {
             // A folder that cannot be written costs time at the next start, and nothing else.
-            let _ = keep(&file, &compiled.cubin);
+            let _ = keep(folder, &name, &compiled.cubin);
         }
         Ok((module, Origin::Compiled(version)))
     }
@@ -147,8 +152,8 @@ impl Module {
     }
 }
 
-/// Where the kernels for these sources, options and this compiler are kept.
-fn kept_file(folder: &Path, text: &str, flags: &[String], version: &str) -> PathBuf {
+/// The name under which the kernels for these sources, options and this compiler are kept.
+fn kept_name(text: &str, flags: &[String], version: &str) -> OsString {
     let mut digest = Sha256::new();
     for part in [text, &flags.join(" "), version] {
         digest.update((part.len() as u64).to_le_bytes());
@@ -159,17 +164,14 @@ fn kept_file(folder: &Path, text: &str, flags: &[String], version: &str) -> Path
         .iter()
         .map(|byte| format!("{byte:02x}"))
         .collect();
-    folder.join(format!("kernels-{name}.cubin"))
+    format!("kernels-{name}.cubin").into()
 }
 
-/// Writes a file beside its place, then moves it there.
-fn keep(file: &Path, image: &[u8]) -> std::io::Result<()> {
-    if let Some(folder) = file.parent() {
-        std::fs::create_dir_all(folder)?;
-    }
-    let beside = file.with_extension(format!("{}.new", std::process::id()));
-    std::fs::write(&beside, image)?;
-    std::fs::rename(&beside, file)
+/// Writes a file that only this user can use, for it is run.
+fn keep(folder: &Path, name: &OsStr, image: &[u8]) -> Result<(), Box<dyn std::error::Error>> {
+    std::fs::create_dir_all(folder)?;
+    Folder::open(folder)?.write(name, image)?;
+    Ok(())
 }
 
 #[cfg(test)]
@@ -178,13 +180,12 @@ mod tests {
 
     #[test]
     fn what_is_kept_depends_on_everything() {
-        let folder = Path::new("/cache");
         let flags = |architecture: &str| vec![architecture.to_owned()];
         let files = [
-            kept_file(folder, "a", &flags("sm_90"), "13.0"),
-            kept_file(folder, "b", &flags("sm_90"), "13.0"),
-            kept_file(folder, "a", &flags("sm_80"), "13.0"),
-            kept_file(folder, "a", &flags("sm_90"), "13.1"),
+            kept_name("a", &flags("sm_90"), "13.0"),
+            kept_name("b", &flags("sm_90"), "13.0"),
+            kept_name("a", &flags("sm_80"), "13.0"),
+            kept_name("a", &flags("sm_90"), "13.1"),
         ];
         for (at, file) in files.iter().enumerate() {
             assert!(!files[..at].contains(file));

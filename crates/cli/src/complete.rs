@@ -6,8 +6,7 @@ use topology::xml::{Document, Element, Tag};
 
 use crate::arguments::machine::CompleteArguments;
 use crate::input::Machine;
-use crate::output::Output;
-use crate::plan::write_beside;
+use crate::output::{self, Output};
 
 /// Bus ids that are named of many.
 const NAMED: usize = 3;
@@ -30,7 +29,7 @@ pub fn run(arguments: &CompleteArguments, output: &mut Output) -> Result<()> {
     }
     let text = topology::xml::write(&completed);
     match &arguments.output {
-        Some(path) => write_beside(path, &text)?,
+        Some(path) => output::write(path, &text)?,
         None => output.text = text,
     }
     Ok(())

@@ -200,15 +200,8 @@ fn profile(file: Option<&Path>) -> Result<Profile> {
     let Some(file) = file else {
         return Ok(Profile::nccl_2_30());
     };
-    let cannot = || format!("cannot read {}", file.display());
-    let size = std::fs::metadata(file).with_context(cannot)?.len();
-    if size > PROFILE_LIMIT {
-        bail!(
-            "{} has {size} bytes; a cost profile has at most {PROFILE_LIMIT}",
-            file.display()
-        );
-    }
-    let text = std::fs::read_to_string(file).with_context(cannot)?;
+    let cannot = || format!("cannot read the cost profile {}", file.display());
+    let text = files::read_text(file, PROFILE_LIMIT).with_context(cannot)?;
     Ok(Profile::from_toml(&file.display().to_string(), &text)?)
 }
 

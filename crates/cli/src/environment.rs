@@ -25,8 +25,8 @@ const LAUNCHER_PREFIXES: [&str; 8] = [
     "TOPO_",
 ];
 
-/// Others that they set, and NCCL's for where ranks meet.
-const LAUNCHER_NAMES: [&str; 8] = [
+/// Others that they set, NCCL's for where ranks meet, and where there are folders for that.
+const LAUNCHER_NAMES: [&str; 10] = [
     "RANK",
     "WORLD_SIZE",
     "LOCAL_RANK",
@@ -35,6 +35,8 @@ const LAUNCHER_NAMES: [&str; 8] = [
     "HOSTNAME",
     "NCCL_COMM_ID",
     "NCCL_HOSTID",
+    "XDG_RUNTIME_DIR",
+    "TMPDIR",
 ];
 
 /// What the surroundings say.
@@ -48,6 +50,8 @@ pub struct Environment {
     pub visible_devices: Option<String>,
     /// Standard output may be coloured.
     pub colour: bool,
+    /// Standard error is a terminal, on which progress can be shown.
+    pub progress: bool,
     /// Columns to fill.
     pub width: usize,
 }
@@ -91,6 +95,7 @@ impl Environment {
             launcher: launcher.collect(),
             visible_devices: std::env::var("CUDA_VISIBLE_DEVICES").ok(),
             colour: terminal && text("NO_COLOR").is_empty() && text("TERM") != "dumb",
+            progress: std::io::stderr().is_terminal() && text("TERM") != "dumb",
             width: columns.unwrap_or(DEFAULT_WIDTH).max(LEAST_WIDTH),
         }
     }

@@ -10,7 +10,7 @@ use crate::output::Output;
 /// Something was wrong: the file, the machine, or the command line (clap's status too).
 const FAILED: u8 = 2;
 
-/// What was compared is not the same, or something was found.
+/// What was compared is not the same, something was found, or not everything was looked at.
 const DIFFERS: u8 = 1;
 
 /// Most warnings that are shown; a broken file has hundreds of the same kind.

@@ -8,7 +8,7 @@ use clap_complete::Shell;
 use clap_mangen::Man;
 
 use crate::arguments::Arguments;
-use crate::output::Output;
+use crate::output::{self, Output};
 
 /// The completions of a shell.
 pub fn completions(shell: Shell, output: &mut Output) -> Result<()> {
@@ -37,8 +37,7 @@ pub fn man(directory: Option<&Path>, output: &mut Output) -> Result<()> {
     );
     for (name, command) in pages {
         let file = directory.join(format!("{name}.1"));
-        std::fs::write(&file, page(command, &name)?)
-            .with_context(|| format!("cannot write {}", file.display()))?;
+        output::write(&file, &page(command, &name)?)?;
         output.text.push_str(&format!("{}\n", file.display()));
     }
     Ok(())

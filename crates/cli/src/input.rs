@@ -1,6 +1,6 @@
 //! Topology files, wherever they come from.
 
-use std::io::{ErrorKind, Read};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -16,6 +16,9 @@ use crate::suggest;
 
 /// The file that stands for a machine in its folder.
 const IN_FOLDER: &str = "topology.xml";
+
+/// Most names of a folder that are looked at for a hint.
+const MOST_NAMES: usize = 1 << 14;
 
 /// The version of AMD's files.
 const RCCL_VERSION: i32 = 2;
@@ -119,16 +122,12 @@ struct Bytes {
 }
 
 impl Bytes {
-    /// Reads a little more than `most` bytes, so that /dev/zero ends and what is too long is known to be.
+    /// Reads at most `most` bytes.
     fn read(file: &Path, most: usize) -> Result<Self> {
-        let read = |source: &mut dyn Read| -> std::io::Result<Vec<u8>> {
-            let mut bytes = Vec::new();
-            source.take(most as u64 + 1).read_to_end(&mut bytes)?;
-            Ok(bytes)
-        };
+        let most = most as u64;
         if file == Path::new("-") {
             let name = "standard input".to_owned();
-            let bytes = read(&mut std::io::stdin().lock()).context("cannot read standard input")?;
+            let bytes = files::standard_input(most).context("cannot read standard input")?;
             return Ok(Self {
                 label: name.clone(),
                 name,
@@ -143,9 +142,8 @@ impl Bytes {
             });
         }
         let path = resolve(file)?;
-        let bytes = std::fs::File::open(&path)
-            .and_then(|mut file| read(&mut file))
-            .with_context(|| format!("cannot read {}", path.display()))?;
+        let bytes = files::read(&path, most);
+        let bytes = bytes.with_context(|| format!("cannot read {}", path.display()))?;
         Ok(Self {
             name: machine_name(&path),
             label: path.display().to_string(),
@@ -189,6 +187,7 @@ fn resolve(file: &Path) -> Result<PathBuf> {
 fn machines_in(folder: &Path) -> String {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut machines: Vec<PathBuf> = entries
+        .take(MOST_NAMES)
         .map(|entry| entry.path())
         .filter(|path| path.join(IN_FOLDER).is_file())
         .collect();
@@ -227,6 +226,7 @@ fn question_for(file: &Path) -> String {
     };
     let entries = std::fs::read_dir(&folder).into_iter().flatten().flatten();
     let mut names: Vec<String> = entries
+        .take(MOST_NAMES)
         .map(|entry| entry.file_name().to_string_lossy().into_owned())
         .collect();
     names.sort();

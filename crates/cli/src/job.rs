@@ -20,6 +20,7 @@ use crate::edits;
 use crate::environment::Environment;
 use crate::input::{Machine, Source};
 use crate::output::Output;
+use crate::progress::Progress;
 use crate::render::{count, ranges, summary};
 use crate::{numbers, rank_order};
 
@@ -73,6 +74,7 @@ impl Job {
         output: &mut Output,
     ) -> Result<Self> {
         let settings = read_settings(arguments, environment, output)?;
+        let _progress = Progress::new(environment, "planning");
         let hosts = hosts(machines, arguments, output)?;
         Self::of(hosts, arguments, settings, &Profile::nccl_2_30(), output)
     }
@@ -477,13 +479,8 @@ fn join_domain(
 }
 
 fn read_graph_file(file: &str, output: &mut Output) -> Result<GraphFile> {
-    let path = Path::new(file);
     let cannot = || format!("cannot read NCCL_GRAPH_FILE={file} (NCCL refuses to start then)");
-    let size = std::fs::metadata(path).with_context(cannot)?.len();
-    if size > GRAPH_FILE_LIMIT {
-        bail!("NCCL_GRAPH_FILE={file} has {size} bytes; at most {GRAPH_FILE_LIMIT} are read");
-    }
-    let text = std::fs::read_to_string(path).with_context(cannot)?;
+    let text = files::read_text(Path::new(file), GRAPH_FILE_LIMIT).with_context(cannot)?;
     let graphs = GraphFile::parse(file, &text)?;
     output
         .warnings

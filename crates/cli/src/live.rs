@@ -12,6 +12,9 @@ use crate::environment::Environment;
 use crate::input::Machine;
 use crate::output::Output;
 
+/// Most bytes of a small text file that are read.
+const TEXT_LIMIT: u64 = 1 << 20;
+
 /// What a command was given to look at.
 #[derive(Debug)]
 pub enum Subject {
@@ -65,7 +68,7 @@ pub fn probe(arguments: &ProbeArguments, environment: &Environment) -> Result<Pr
         &sysfs,
         answers,
         addresses.as_ref(),
-        &asked(options(root, environment)?),
+        &asked(options(root, &sysfs, environment)?),
     );
     known_gpus(arguments, &probe)?;
     if let Some(folder) = &arguments.record {
@@ -86,7 +89,7 @@ fn probe_source(source: &SourceArguments, environment: &Environment) -> Result<P
         &sysfs,
         answers,
         addresses.as_ref(),
-        &options(root, environment)?,
+        &options(root, &sysfs, environment)?,
     ))
 }
 
@@ -134,15 +137,19 @@ fn surroundings(root: Option<&Path>) -> (Answers, Option<Addresses>) {
 }
 
 /// What the environment says of this machine, and the topology file that NCCL would begin with there.
-fn options(root: Option<&Path>, environment: &Environment) -> Result<Options> {
-    let guests = root.unwrap_or(Path::new("/")).join(base::PLACE);
-    let guests = guests.is_file().then_some(guests);
+fn options(root: Option<&Path>, sysfs: &Sysfs, environment: &Environment) -> Result<Options> {
+    let guests = sysfs.root().join(base::PLACE);
     if root.is_some() {
+        let found = sysfs
+            .document(base::PLACE, TEXT_LIMIT)
+            .or_else(|_| sysfs.document(base::PLACE_BEHIND_LINK, TEXT_LIMIT))
+            .with_context(|| format!("cannot read {}", guests.display()))?;
         return Ok(Options {
-            topology_file: guests.map(|path| read_text(&path)).transpose()?,
+            topology_file: found.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()),
             ..Options::default()
         });
     }
+    let guests = guests.is_file().then_some(guests);
     let variable = |name: &str| {
         let found = environment.nccl.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| value.clone())
@@ -181,14 +188,6 @@ fn known_gpus(arguments: &ProbeArguments, probe: &Probe) -> Result<()> {
 
 /// Reads a small text file that the command line names.
 pub fn read_text(path: &Path) -> Result<String> {
-    const LIMIT: u64 = 1 << 20;
     let cannot = || format!("cannot read {}", path.display());
-    let size = std::fs::metadata(path).with_context(cannot)?.len();
-    if size > LIMIT {
-        bail!(
-            "{} has {size} bytes; at most {LIMIT} are read",
-            path.display()
-        );
-    }
-    std::fs::read_to_string(path).with_context(cannot)
+    files::read_text(path, TEXT_LIMIT).with_context(cannot)
 }

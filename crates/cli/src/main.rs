@@ -29,6 +29,7 @@ mod plan;
 mod price;
 mod probing;
 mod program;
+mod progress;
 mod rank;
 mod rank_order;
 mod render;

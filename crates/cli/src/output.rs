@@ -1,5 +1,8 @@
 //! What a command produces, and in which formats a plan can be printed.
 
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 
 /// What a command says; printed when it is done.
@@ -11,8 +14,17 @@ pub struct Output {
     pub warnings: Vec<String>,
     /// For standard error, as it is.
     pub notes: String,
-    /// What was compared is not the same, or something was found; the process says so by its status.
+    /// What was compared is not the same, something was found, or not everything was looked at; the process says so by its
+    /// status.
     pub differs: bool,
+}
+
+/// Writes a file that the command line names, whole or not at all.
+pub fn write(path: &Path, text: &str) -> Result<()> {
+    if path == Path::new("-") {
+        bail!("cannot write `-`: expected a file's name; without it standard output is written");
+    }
+    files::write(path, text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// The forms of what a rank does.

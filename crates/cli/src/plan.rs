@@ -1,16 +1,13 @@
 //! `topo plan`: what NCCL would do on a machine, or on many.
 
-use std::io::Write;
-use std::path::Path;
-
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 use plan::Plan;
 
 use crate::arguments::PlanArguments;
 use crate::device::Names;
 use crate::environment::Environment;
 use crate::job::Job;
-use crate::output::{Format, Output};
+use crate::output::{self, Format, Output};
 use crate::render::{Look, channels, connections, joined, matrix, settings, summary, trail};
 use crate::wiring::Wiring;
 
@@ -22,7 +19,7 @@ pub fn run(
 ) -> Result<()> {
     let job = Job::plan(&arguments.job, environment, output)?;
     if let Some(path) = &arguments.output {
-        write_beside(path, &job.artifact().to_json()?)?;
+        output::write(path, &job.artifact().to_json()?)?;
     }
     if arguments.format != Format::Text {
         output.warnings.extend(settings::warnings(&job.settings));
@@ -48,43 +45,6 @@ pub fn run(
         }
     }
     Ok(())
-}
-
-/// Writes a file so that it is there whole or not at all. What is no ordinary file (a pipe, /dev/stdout) is written to.
-pub fn write_beside(path: &Path, text: &str) -> Result<()> {
-    let cannot = || format!("cannot write {}", path.display());
-    if path == Path::new("-") {
-        bail!("cannot write `-`: name a file; --format json prints the plan");
-    }
-    // A link stays a link: what it leads to is replaced.
-    let path = &std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    if std::fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
-        return std::fs::write(path, text).with_context(cannot);
-    }
-    let folder = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
-    if path.is_dir() {
-        bail!("{}: it is a folder; expected a file's name", cannot());
-    }
-    if !folder.is_dir() {
-        bail!("{}: there is no folder {}", cannot(), folder.display());
-    }
-    let mut file = beside(folder).with_context(cannot)?;
-    file.write_all(text.as_bytes()).with_context(cannot)?;
-    file.persist(path)
-        .map_err(|failed| failed.error)
-        .with_context(cannot)?;
-    Ok(())
-}
-
-/// A new file in a folder, with the rights that any new file has.
-fn beside(folder: &Path) -> std::io::Result<tempfile::NamedTempFile> {
-    let mut builder = tempfile::Builder::new();
-    #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    builder.tempfile_in(folder)
 }
 
 fn page(

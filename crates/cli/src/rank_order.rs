@@ -54,14 +54,7 @@ pub fn parse(text: &str, machines: &[(u32, u32)]) -> Result<Option<RankOrder>> {
 
 fn read(file: &Path, most: usize) -> Result<RankOrder> {
     let cannot = || format!("cannot read the rank order {}", file.display());
-    let size = std::fs::metadata(file).with_context(cannot)?.len();
-    if size > FILE_LIMIT {
-        bail!(
-            "the rank order {} has {size} bytes; at most {FILE_LIMIT} are read",
-            file.display()
-        );
-    }
-    let text = std::fs::read_to_string(file).with_context(cannot)?;
+    let text = files::read_text(file, FILE_LIMIT).with_context(cannot)?;
     let mut slots = Vec::new();
     for (index, line) in text.lines().enumerate() {
         let numbers = line.split('#').next().unwrap_or_default().trim();

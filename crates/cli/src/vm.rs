@@ -11,8 +11,7 @@ use crate::arguments::machine::VmArguments;
 use crate::environment::Environment;
 use crate::input::Machine;
 use crate::live::read_text;
-use crate::output::Output;
-use crate::plan::write_beside;
+use crate::output::{self, Output};
 use crate::render::count;
 
 /// Makes the file, if NCCL plans the guest as it plans those devices of the host.
@@ -57,7 +56,7 @@ pub fn run(arguments: &VmArguments, environment: &Environment, output: &mut Outp
     };
     let text = topology::xml::write(document);
     match &arguments.output {
-        Some(path) => write_beside(path, &text)?,
+        Some(path) => output::write(path, &text)?,
         None => output.text = text,
     }
     Ok(())

@@ -77,6 +77,10 @@ fn candidates(name: &str) -> Vec<String> {
 }
 
 fn open_file(file: &str) -> Result<Library, String> {
+    // The loader would wait for ever for somebody to write to a FIFO. What is missing it says itself.
+    if file.contains('/') && std::fs::metadata(file).is_ok_and(|found| !found.is_file()) {
+        return Err(format!("{file} is no file"));
+    }
     // SAFETY: what a library does when it is loaded is its own affair: whoever names it trusts it, as with NCCL.
     let library = unsafe { Library::open(Some(file), RTLD_NOW | RTLD_LOCAL) };
     library.map_err(|error| {

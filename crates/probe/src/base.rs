@@ -8,6 +8,9 @@ use crate::privacy::Privacy;
 /// Where guests have the file, below the root.
 pub const PLACE: &str = "var/run/nvidia-topologyd/virtualTopology.xml";
 
+/// The same where `var/run` is a link to `/run`, which leads out of a root that is not the machine's own.
+pub const PLACE_BEHIND_LINK: &str = "run/nvidia-topologyd/virtualTopology.xml";
+
 /// What the file is called in messages.
 pub(crate) const NAME: &str = "the topology file";
 

@@ -78,84 +78,110 @@ impl Recording {
         if !Self::is_one(folder) {
             return Err(RecordError::NoRecording(folder.to_owned()));
         }
-        let answers = document(&folder.join(NVML))?;
+        let sysfs = Sysfs::new(folder);
+        let answers = document(&sysfs, NVML)?;
         Ok(Self {
-            sysfs: Sysfs::new(folder),
             answers: answers.unwrap_or_else(|| Answers::none("no answers were recorded")),
-            addresses: document(&folder.join(ADDRESSES))?,
-            options: document(&folder.join(OPTIONS))?.unwrap_or_default(),
+            addresses: document(&sysfs, ADDRESSES)?,
+            options: document(&sysfs, OPTIONS)?.unwrap_or_default(),
+            sysfs,
         })
     }
 }
 
 /// Reads a document, if it is there.
-fn document<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Option<T>, RecordError> {
-    let size = match fs::metadata(path) {
-        Ok(found) if found.is_file() => found.len(),
-        _ => return Ok(None),
+fn document<T: serde::de::DeserializeOwned>(
+    sysfs: &Sysfs,
+    name: &str,
+) -> Result<Option<T>, RecordError> {
+    let path = sysfs.root().join(name);
+    let bytes = match sysfs.document(name, DOCUMENT_LIMIT) {
+        Ok(Some(bytes)) => bytes,
+        Ok(None) => return Ok(None),
+        Err(source) => {
+            let verb = "read";
+            return Err(RecordError::File { verb, path, source });
+        }
     };
-    let failed = |source| RecordError::File {
-        verb: "read",
-        path: path.to_owned(),
-        source,
-    };
-    if size > DOCUMENT_LIMIT {
-        return Err(failed(std::io::Error::other(format!(
-            "more than {DOCUMENT_LIMIT} bytes"
-        ))));
-    }
-    let bytes = fs::read(path).map_err(failed)?;
     let read = serde_json::from_slice(&bytes);
-    read.map(Some).map_err(|source| RecordError::Document {
-        path: path.to_owned(),
-        source,
-    })
+    read.map(Some)
+        .map_err(|source| RecordError::Document { path, source })
 }
 
-/// Writes what was read through `sysfs`, which must have been made to record, and what was used beside it.
+/// Writes what was read through `sysfs`, which must have been made to record, and what was used beside it. The recording
+/// is made in a folder beside its place, so that it is there whole or not at all.
 ///
 /// # Errors
-/// The folder is not empty, or a file cannot be written.
+/// The folder is not empty, or a file cannot be written. What was begun is removed.
 pub fn save(
     folder: &Path,
     sysfs: &Sysfs,
     probe: &Probe,
     addresses: Option<&Addresses>,
 ) -> Result<(), RecordError> {
-    let failed = |path: &Path| {
-        let path = path.to_owned();
-        move |source| RecordError::File {
-            verb: "write",
-            path,
-            source,
+    let missing: Vec<&Path> = folder
+        .ancestors()
+        .take_while(|it| !it.as_os_str().is_empty() && !it.exists())
+        .collect();
+    let saved = fs::create_dir_all(folder)
+        .map_err(failed(folder))
+        .and_then(|()| fill(folder, sysfs, probe, addresses));
+    if saved.is_err() {
+        for made in missing {
+            // One that was not made, or that somebody else uses by now, stays as it is.
+            let _ = fs::remove_dir(made);
         }
-    };
-    fs::create_dir_all(folder).map_err(failed(folder))?;
-    if fs::read_dir(folder)
-        .map_err(failed(folder))?
-        .next()
-        .is_some()
-    {
+    }
+    saved
+}
+
+fn failed(path: &Path) -> impl FnOnce(std::io::Error) -> RecordError {
+    let path = path.to_owned();
+    move |source| RecordError::File {
+        verb: "write",
+        path,
+        source,
+    }
+}
+
+fn fill(
+    folder: &Path,
+    sysfs: &Sysfs,
+    probe: &Probe,
+    addresses: Option<&Addresses>,
+) -> Result<(), RecordError> {
+    let mut there = fs::read_dir(folder).map_err(failed(folder))?;
+    if there.next().is_some() {
         return Err(RecordError::NotEmpty(folder.to_owned()));
     }
-    fs::create_dir_all(folder.join("sys")).map_err(failed(folder))?;
+    let beside = tempfile::Builder::new()
+        .prefix(".recording-")
+        .tempdir_in(folder)
+        .map_err(failed(folder))?;
+    // Errors name the place where the file would be in the end.
+    let make = |path: &Path, make: &dyn Fn(&Path) -> std::io::Result<()>| {
+        let full = beside.path().join(path);
+        let parent = full.parent().map_or(Ok(()), fs::create_dir_all);
+        parent
+            .and_then(|()| make(&full))
+            .map_err(failed(&folder.join(path)))
+    };
+    make(Path::new("sys"), &|path| fs::create_dir_all(path))?;
     for (path, seen) in sysfs.seen() {
-        let path = folder.join(&path);
-        let parent = path.parent().unwrap_or(folder);
-        fs::create_dir_all(parent).map_err(failed(parent))?;
-        match seen {
-            Seen::Folder => fs::create_dir_all(&path).map_err(failed(&path))?,
-            Seen::File(bytes) => fs::write(&path, bytes).map_err(failed(&path))?,
-            Seen::Link(target) => link(&target, &path).map_err(failed(&path))?,
-        }
+        make(Path::new(&path), &|path| match &seen {
+            Seen::Folder => fs::create_dir_all(path),
+            Seen::File(bytes) => fs::write(path, bytes),
+            Seen::Link(target) => link(target, path),
+        })?;
     }
     let write = |name: &str, text: serde_json::Result<String>| {
-        let path = folder.join(name);
         let text = text.map_err(|source| RecordError::Document {
-            path: path.clone(),
+            path: folder.join(name),
             source,
         })?;
-        fs::write(&path, text + "\n").map_err(failed(&path))
+        make(Path::new(name), &|path| {
+            fs::write(path, format!("{text}\n"))
+        })
     };
     write(NVML, serde_json::to_string_pretty(&probe.answers))?;
     write(OPTIONS, serde_json::to_string_pretty(&probe.options))?;
@@ -163,6 +189,28 @@ pub fn save(
         let hidden = sysfs.with_privacy(|privacy| addresses.hidden(privacy));
         let addresses = hidden.as_ref().unwrap_or(addresses);
         write(ADDRESSES, serde_json::to_string_pretty(addresses))?;
+    }
+    publish(beside.path(), folder)
+}
+
+/// Moves everything to its place.
+fn publish(from: &Path, to: &Path) -> Result<(), RecordError> {
+    let mut moved: Vec<PathBuf> = Vec::new();
+    let entries = fs::read_dir(from).map_err(failed(to))?;
+    for entry in entries {
+        let done = entry.and_then(|entry| {
+            let place = to.join(entry.file_name());
+            fs::rename(entry.path(), &place)?;
+            moved.push(place);
+            Ok(())
+        });
+        if let Err(error) = done {
+            for place in &moved {
+                // The error that is reported is the first one.
+                let _ = fs::remove_dir_all(place).or_else(|_| fs::remove_file(place));
+            }
+            return Err(failed(to)(error));
+        }
     }
     Ok(())
 }

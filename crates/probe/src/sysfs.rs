@@ -1,13 +1,17 @@
 //! Files of `/sys` and `/proc`, below a root that can be moved.
 //!
 //! Whatever cannot be read counts as absent: a machine without a file and a machine that refuses to show it are planned
-//! alike, and a replay gives what the recording gave.
+//! alike, and a replay gives what the recording gave. A link that leads out of the root leads nowhere, for a recording of
+//! somebody else must not show what is on this machine.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::Read;
+use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
+
+use cap_std::ambient_authority;
+use cap_std::fs::{Dir, File, Metadata, OpenOptions, OpenOptionsExt};
+use rustix::fs::OFlags;
 
 use crate::privacy::Privacy;
 
@@ -23,6 +27,8 @@ const FOLDER_LIMIT: usize = 1 << 14;
 #[derive(Debug)]
 pub struct Sysfs {
     root: PathBuf,
+    /// Everything is opened below it. Without it nothing is there.
+    folder: Option<Dir>,
     log: Option<RefCell<Log>>,
 }
 
@@ -47,8 +53,10 @@ pub enum Seen {
 impl Sysfs {
     /// Reads below `root`.
     pub fn new(root: impl Into<PathBuf>) -> Self {
+        let root = root.into();
         Self {
-            root: root.into(),
+            folder: Dir::open_ambient_dir(&root, ambient_authority()).ok(),
+            root,
             log: None,
         }
     }
@@ -61,8 +69,8 @@ impl Sysfs {
             ..Log::default()
         };
         Self {
-            root: root.into(),
             log: Some(RefCell::new(log)),
+            ..Self::new(root)
         }
     }
 
@@ -86,14 +94,9 @@ impl Sysfs {
 
     /// A file's bytes.
     pub fn bytes(&self, path: &str) -> Option<Vec<u8>> {
-        let full = self.full(path);
-        // A recording from elsewhere may hold anything: only plain files are opened.
-        if !fs::metadata(&full).ok()?.is_file() {
-            return None;
-        }
         let mut bytes = Vec::new();
-        File::open(full)
-            .ok()?
+        self.open(path)
+            .ok()??
             .take(FILE_LIMIT)
             .read_to_end(&mut bytes)
             .ok()?;
@@ -116,7 +119,8 @@ impl Sysfs {
 
     /// The names in a folder, sorted.
     pub fn names(&self, path: &str) -> Vec<String> {
-        let Ok(entries) = fs::read_dir(self.full(path)) else {
+        let folder = self.folder.as_ref();
+        let Some(Ok(entries)) = folder.map(|it| it.read_dir(self.full(path))) else {
             return Vec::new();
         };
         let mut names: Vec<String> = entries
@@ -136,8 +140,8 @@ impl Sysfs {
 
     /// Whether there is a folder or a file.
     pub fn exists(&self, path: &str) -> bool {
-        let found = fs::metadata(self.full(path));
-        if let (Some(log), Ok(found)) = (&self.log, &found)
+        let found = self.metadata(path);
+        if let (Some(log), Some(found)) = (&self.log, &found)
             && found.is_dir()
         {
             log.borrow_mut()
@@ -146,21 +150,63 @@ impl Sysfs {
                 .or_insert(Seen::Folder);
         }
         match found {
-            Ok(found) if found.is_file() => self.bytes(path).is_some(),
-            Ok(_) => true,
-            Err(_) => false,
+            Some(found) if found.is_file() => self.bytes(path).is_some(),
+            Some(_) => true,
+            None => false,
         }
+    }
+
+    /// A whole file of at most `most` bytes that is no part of a recording's log; none if there is no such file.
+    ///
+    /// # Errors
+    /// It is longer, leads out of the root, or cannot be read.
+    pub fn document(&self, path: &str, most: u64) -> io::Result<Option<Vec<u8>>> {
+        let Some(file) = self.open(path)? else {
+            return Ok(None);
+        };
+        let mut bytes = Vec::new();
+        file.take(most + 1).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > most {
+            return Err(io::Error::other(format!("more than {most} bytes")));
+        }
+        Ok(Some(bytes))
+    }
+
+    /// Opens a plain file. A recording from elsewhere may hold anything, so nothing is waited for.
+    fn open(&self, path: &str) -> io::Result<Option<File>> {
+        let Some(folder) = &self.folder else {
+            return Ok(None);
+        };
+        let full = self.full(path);
+        let file = match folder.metadata(&full) {
+            Ok(found) if found.is_file() => {
+                let mut options = OpenOptions::new();
+                options.read(true);
+                options.custom_flags(OFlags::NONBLOCK.bits() as i32);
+                folder.open_with(&full, &options)?
+            }
+            Ok(_) => return Ok(None),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let is_file = file.metadata()?.is_file();
+        Ok(is_file.then_some(file))
+    }
+
+    fn metadata(&self, path: &str) -> Option<Metadata> {
+        self.folder.as_ref()?.metadata(self.full(path)).ok()
     }
 
     /// Where a symbolic link points to, as a path below the root. Links that leave the root lead nowhere.
     pub fn link(&self, path: &str) -> Option<String> {
-        let mut target = fs::read_link(self.full(path)).ok()?;
+        let folder = self.folder.as_ref()?;
+        let mut target = folder.read_link_contents(self.full(path)).ok()?;
         if let Some(log) = &self.log {
             target = log.borrow_mut().privacy.path(target.to_str()?).into();
         }
         let resolved = resolve(path, &target)?;
         if let Some(log) = &self.log {
-            let is_folder = fs::metadata(self.full(&resolved)).is_ok_and(|found| found.is_dir());
+            let is_folder = self.metadata(&resolved).is_some_and(|found| found.is_dir());
             let mut log = log.borrow_mut();
             log.seen.insert(path.to_owned(), Seen::Link(target));
             if is_folder {
@@ -170,11 +216,11 @@ impl Sysfs {
         Some(resolved)
     }
 
-    /// Where something is, whose path may have replaced names in it.
+    /// Where something is below the root, whose path may have replaced names in it.
     fn full(&self, path: &str) -> PathBuf {
         match &self.log {
-            Some(log) => self.root.join(log.borrow().privacy.real_path(path)),
-            None => self.root.join(path),
+            Some(log) => log.borrow().privacy.real_path(path).into(),
+            None => path.into(),
         }
     }
 

@@ -32,8 +32,11 @@ Examples:
   topo what-if topology.xml --hosts 16         one of 16 hosts fails so
   topo what-if topology.xml --only nic,nvlink --sizes 1M,8G
   topo what-if topology.xml --format json      with every difference of the two plans
+  topo what-if topology.xml --time-limit 10    what can be said within 10 s
 
-Each row compares two whole plans, and is what topo plan gives with the options that stand in the row.";
+Each row compares two whole plans, and is what topo plan gives with the options that stand in the row.
+Exit status: 0 when every failure was looked at, 1 when --time-limit left some out (the report and standard error say how
+many), 2 when something is wrong.";
 
 /// Examples of `topo diff`.
 pub const DIFF_EXAMPLES: &str = "\
@@ -143,6 +146,9 @@ pub struct WhatIfArguments {
     /// Only these failures
     #[arg(long, value_enum, value_name = "KIND", value_delimiter = ',')]
     pub only: Vec<Failing>,
+    /// End after so many seconds with the failures that were looked at by then; the exit status is 1 if some were not
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub time_limit: Option<u64>,
     /// All-reduce sizes whose loss is predicted; the last one decides the order
     #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = sizes, default_value = "64K,1G")]
     pub sizes: Vec<Sizes>,

@@ -2,6 +2,9 @@
 
 use clap::{Args, ValueEnum};
 
+/// Most ranks of a job that others start.
+pub const MOST_RANKS: u32 = 65_536;
+
 /// Who starts the ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Launcher {
@@ -29,7 +32,7 @@ pub struct JoinArguments {
     #[arg(long, value_name = "RANK", requires = "world")]
     pub rank: Option<u32>,
     /// Ranks of the job, each a process that somebody starts
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_RANKS)))]
     pub world: Option<u32>,
     /// The job's unique id, from topo id; rank 0 listens at its address
     #[arg(long, value_name = "ID", conflicts_with = "rendezvous")]

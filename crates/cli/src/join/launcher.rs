@@ -1,10 +1,13 @@
 //! Which rank this process is, from the variables that launchers set.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
 
 use anyhow::{Context, Result, bail};
 
-use crate::arguments::join::{JoinArguments, Launcher};
+use crate::arguments::join::{JoinArguments, Launcher, MOST_RANKS};
 
 /// Variables of the environment, by name.
 pub type Variables = BTreeMap<String, String>;
@@ -98,6 +101,19 @@ pub fn detect(
     Ok(Some(launched))
 }
 
+/// The number that a variable is.
+pub fn number<T: FromStr + PartialOrd + Display>(
+    name: &str,
+    text: &str,
+    range: RangeInclusive<T>,
+) -> Result<T> {
+    let number = text.trim().parse().ok().filter(|it| range.contains(it));
+    number.with_context(|| {
+        let (first, last) = (range.start(), range.end());
+        format!("{name}={text}: expected a whole number, {first} to {last}")
+    })
+}
+
 type Detect = fn(&Reader<'_>, Option<u32>, u32) -> Result<Option<Launched>>;
 
 struct Reader<'a>(&'a Variables);
@@ -108,17 +124,22 @@ impl Reader<'_> {
         (!text.is_empty()).then_some(text)
     }
 
-    fn number(&self, name: &str) -> Result<Option<u32>> {
-        let number = |text: &str| {
-            text.parse()
-                .with_context(|| format!("{name}={text}: expected a number"))
-        };
-        self.text(name).map(number).transpose()
+    fn number(&self, name: &str, range: RangeInclusive<u32>) -> Result<Option<u32>> {
+        let text = self.text(name);
+        text.map(|text| number(name, text, range)).transpose()
     }
 
-    fn needed(&self, name: &str, by: &str) -> Result<u32> {
-        let number = self.number(name)?;
-        number.with_context(|| format!("{by} set no {name}; give --rank and --world"))
+    fn rank(&self, name: &str) -> Result<Option<u32>> {
+        self.number(name, 0..=MOST_RANKS - 1)
+    }
+
+    fn ranks(&self, name: &str) -> Result<Option<u32>> {
+        self.number(name, 1..=MOST_RANKS)
+    }
+
+    fn world(&self, name: &str, by: &str) -> Result<u32> {
+        let ranks = self.ranks(name)?;
+        ranks.with_context(|| format!("{by} set no {name}; give --rank and --world"))
     }
 
     fn master(&self, port: u16) -> Option<(String, u16)> {
@@ -127,36 +148,38 @@ impl Reader<'_> {
 }
 
 fn torchrun(read: &Reader<'_>, _: Option<u32>, _: u32) -> Result<Option<Launched>> {
-    let Some(rank) = read.number("RANK")? else {
+    let Some(rank) = read.rank("RANK")? else {
         return Ok(None);
     };
     let by = "torchrun";
-    let port = read.number("MASTER_PORT")?;
-    // Its own store listens at the port that it names.
-    let port = port.and_then(|port| u16::try_from(port + 1).ok());
+    // Its own store listens at the port that it names, so rank 0 takes the next one.
+    let port = read.number("MASTER_PORT", 1..=u32::from(u16::MAX) - 1)?;
+    let port = port.map_or(PORT, |port| port as u16 + 1);
     let restart = read.text("TORCHELASTIC_RESTART_COUNT").unwrap_or("0");
     let run = read.text("TORCHELASTIC_RUN_ID").unwrap_or_default();
+    let world = read.world("WORLD_SIZE", by)?;
     Ok(Some(Launched {
         by,
         rank,
-        world: read.needed("WORLD_SIZE", by)?,
-        local: read.number("LOCAL_WORLD_SIZE")?,
+        world,
+        local: read.number("LOCAL_WORLD_SIZE", 1..=world)?,
         job: format!("torchrun {run} {restart}"),
-        master: read.master(port.unwrap_or(PORT)),
+        master: read.master(port),
     }))
 }
 
 fn open_mpi(read: &Reader<'_>, _: Option<u32>, parent: u32) -> Result<Option<Launched>> {
-    let Some(rank) = read.number("OMPI_COMM_WORLD_RANK")? else {
+    let Some(rank) = read.rank("OMPI_COMM_WORLD_RANK")? else {
         return Ok(None);
     };
     let by = "Open MPI";
     let namespace = read.text("PMIX_NAMESPACE").map(str::to_owned);
+    let world = read.world("OMPI_COMM_WORLD_SIZE", by)?;
     Ok(Some(Launched {
         by,
         rank,
-        world: read.needed("OMPI_COMM_WORLD_SIZE", by)?,
-        local: read.number("OMPI_COMM_WORLD_LOCAL_SIZE")?,
+        world,
+        local: read.number("OMPI_COMM_WORLD_LOCAL_SIZE", 1..=world)?,
         job: format!(
             "openmpi {}",
             namespace.unwrap_or_else(|| parent.to_string())
@@ -166,15 +189,16 @@ fn open_mpi(read: &Reader<'_>, _: Option<u32>, parent: u32) -> Result<Option<Lau
 }
 
 fn mpich(read: &Reader<'_>, _: Option<u32>, parent: u32) -> Result<Option<Launched>> {
-    let Some(rank) = read.number("PMI_RANK")? else {
+    let Some(rank) = read.rank("PMI_RANK")? else {
         return Ok(None);
     };
     let by = "MPICH";
+    let world = read.world("PMI_SIZE", by)?;
     Ok(Some(Launched {
         by,
         rank,
-        world: read.needed("PMI_SIZE", by)?,
-        local: read.number("MPI_LOCALNRANKS")?,
+        world,
+        local: read.number("MPI_LOCALNRANKS", 1..=world)?,
         // Its ranks of one host have one parent, which has no other job.
         job: format!("pmi {parent}"),
         master: read.master(PORT),
@@ -183,21 +207,23 @@ fn mpich(read: &Reader<'_>, _: Option<u32>, parent: u32) -> Result<Option<Launch
 
 fn slurm(read: &Reader<'_>, _: Option<u32>, _: u32) -> Result<Option<Launched>> {
     // A batch script has a rank too, but is no step.
-    let (Some(rank), Some(step)) = (read.number("SLURM_PROCID")?, read.number("SLURM_STEP_ID")?)
-    else {
+    let Some(step) = read.number("SLURM_STEP_ID", 0..=u32::MAX)? else {
+        return Ok(None);
+    };
+    let Some(rank) = read.rank("SLURM_PROCID")? else {
         return Ok(None);
     };
     let by = "srun";
-    let job = read.number("SLURM_JOB_ID")?.unwrap_or(0);
-    let world = match read.number("SLURM_STEP_NUM_TASKS")? {
+    let job = read.number("SLURM_JOB_ID", 0..=u32::MAX)?.unwrap_or(0);
+    let world = match read.ranks("SLURM_STEP_NUM_TASKS")? {
         Some(world) => world,
-        None => read.needed("SLURM_NTASKS", by)?,
+        None => read.world("SLURM_NTASKS", by)?,
     };
     let nodes = read
         .text("SLURM_STEP_NODELIST")
         .or_else(|| read.text("SLURM_NODELIST"));
     let port = 20_000 + ((u64::from(job) * 16 + u64::from(step)) % 20_000) as u16;
-    let one_node = read.number("SLURM_STEP_NUM_NODES")? == Some(1);
+    let one_node = read.number("SLURM_STEP_NUM_NODES", 1..=u32::MAX)? == Some(1);
     Ok(Some(Launched {
         by,
         rank,
@@ -225,13 +251,13 @@ fn first_node(list: &str) -> String {
 }
 
 fn kubernetes(read: &Reader<'_>, world: Option<u32>, _: u32) -> Result<Option<Launched>> {
-    let Some(rank) = read.number("JOB_COMPLETION_INDEX")? else {
+    let Some(rank) = read.rank("JOB_COMPLETION_INDEX")? else {
         return Ok(None);
     };
     let by = "Kubernetes";
     let world = match world {
         Some(world) => world,
-        None => read.number("WORLD_SIZE")?.context(
+        None => read.ranks("WORLD_SIZE")?.context(
             "Kubernetes does not say how many ranks there are; give --world N, the job's completions",
         )?,
     };

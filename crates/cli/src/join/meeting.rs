@@ -1,18 +1,18 @@
 //! Where ranks meet: from the command line, the environment, or the launcher.
 
-use std::fs;
-use std::io::Write;
-use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
-use std::path::{Path, PathBuf};
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
-use bootstrap::interface::{self, Wanted};
+use bootstrap::interface::Wanted;
 use bootstrap::machine::group;
 use bootstrap::socket::listen;
 use bootstrap::{Key, UniqueId};
+use files::private::Written;
 
 use super::launcher::{Launched, Variables};
+use super::meeting_file::{self, Place};
 use crate::arguments::join::JoinArguments;
 
 /// How a rank finds the others.
@@ -23,20 +23,29 @@ pub struct Found {
     /// The roots that are in this process.
     pub roots: Vec<(u32, TcpListener)>,
     /// The file to be removed once all have met.
-    pub file: Option<PathBuf>,
+    pub file: Option<Written>,
     /// Whether the token is made of what strangers may know too.
     pub weak: bool,
 }
 
-/// Largest rendezvous file that is read, bytes.
-const FILE_LIMIT: u64 = 16 << 10;
+impl Found {
+    /// The id of a job whose roots are elsewhere.
+    pub const fn without_root(id: UniqueId) -> Self {
+        Self {
+            id,
+            roots: Vec::new(),
+            file: None,
+            weak: false,
+        }
+    }
+}
 
-/// Between two looks at a file that is not there yet.
+/// Between two looks for an address that is not known yet.
 const LOOK: Duration = Duration::from_millis(20);
 
 enum Where {
     Id(UniqueId),
-    File(PathBuf),
+    File(Place),
     Address(String),
 }
 
@@ -50,7 +59,7 @@ pub fn find(
 ) -> Result<Found> {
     match choose(arguments, variables, launched)? {
         Where::Id(id) => by_id(id, launched),
-        Where::File(path) => by_file(&path, launched, interfaces, longest),
+        Where::File(place) => meeting_file::find(&place, launched, interfaces, longest),
         Where::Address(address) => by_address(&address, variables, launched, longest),
     }
 }
@@ -61,20 +70,31 @@ fn choose(arguments: &JoinArguments, variables: &Variables, launched: &Launched)
         return Ok(Where::Id(id.parse()?));
     }
     let given = arguments.rendezvous.clone();
-    if let Some(place) = given.or_else(|| variable("TOPO_RENDEZVOUS")) {
+    let given = given.map(|place| (format!("--rendezvous {place}"), place));
+    let place = given.or_else(|| {
+        let place = variable("TOPO_RENDEZVOUS")?;
+        Some((format!("TOPO_RENDEZVOUS={place}"), place))
+    });
+    if let Some((given, place)) = place {
         return match place.split_once(':') {
-            Some(("file", path)) if !path.is_empty() => Ok(Where::File(PathBuf::from(path))),
-            Some(("tcp", address)) if address.contains(':') => {
+            Some(("file", path)) if !path.is_empty() => {
+                Ok(Where::File(Place::named(Path::new(path))?))
+            }
+            Some(("tcp", address)) => {
+                check_address(address)
+                    .with_context(|| format!("{given}: expected tcp:{ADDRESS}"))?;
                 Ok(Where::Address(address.to_owned()))
             }
-            _ => bail!("--rendezvous {place}: expected file:PATH or tcp:HOST:PORT"),
+            _ => bail!("{given}: expected file:PATH or tcp:HOST:PORT"),
         };
     }
     if let Some(address) = variable("NCCL_COMM_ID") {
+        check_address(&address)
+            .with_context(|| format!("NCCL_COMM_ID={address}: expected {ADDRESS}"))?;
         return Ok(Where::Address(address));
     }
     if let Some((host, port)) = &launched.master {
-        let host = if host.contains(':') {
+        let host = if host.contains(':') && !host.starts_with('[') {
             format!("[{host}]")
         } else {
             host.clone()
@@ -82,22 +102,23 @@ fn choose(arguments: &JoinArguments, variables: &Variables, launched: &Launched)
         return Ok(Where::Address(format!("{host}:{port}")));
     }
     if launched.local == Some(launched.world) && !launched.job.is_empty() {
-        // All are on this host, which has a folder for such things.
-        let name: String = launched
-            .job
-            .chars()
-            .map(|it| if it.is_ascii_alphanumeric() { it } else { '-' })
-            .collect();
-        let user = rustix::process::getuid().as_raw();
-        return Ok(Where::File(
-            std::env::temp_dir().join(format!("topo-{user}-{name}")),
-        ));
+        return Ok(Where::File(Place::of_job(&launched.job, variables)));
     }
     bail!(
         "{} says which rank this is, but not where the ranks can meet; give --rendezvous file:PATH (on a file system that \
          all hosts share), --rendezvous tcp:HOST:PORT (of rank 0's host), or --id ID (from topo id)",
         launched.by
     )
+}
+
+/// What an address is.
+const ADDRESS: &str = "HOST:PORT with a port of 1 to 65535";
+
+/// Whether an address has a host and a port. What host it is shows when it is looked up.
+fn check_address(text: &str) -> Option<()> {
+    let (host, port) = text.rsplit_once(':')?;
+    let port: u16 = port.parse().ok()?;
+    (!host.is_empty() && port > 0).then_some(())
 }
 
 /// Every root is in the process of the first rank that it serves.
@@ -163,86 +184,4 @@ fn by_address(
         file: None,
         weak: secret.is_none(),
     })
-}
-
-fn by_file(
-    path: &Path,
-    launched: &Launched,
-    interfaces: &Wanted,
-    longest: Duration,
-) -> Result<Found> {
-    if launched.rank == 0 {
-        let all = interface::list().context("cannot list network interfaces")?;
-        let chosen = interface::choose(&all, interfaces).map_err(|why| anyhow!(why))?;
-        let listener = listen(chosen[0].address)?;
-        let id = UniqueId {
-            key: Key::random().context("there are no random bytes for a token")?,
-            roots: vec![listener.local_addr()?],
-        };
-        write(path, &id)?;
-        return Ok(Found {
-            id,
-            roots: vec![(0, listener)],
-            file: Some(path.to_owned()),
-            weak: false,
-        });
-    }
-    let until = Instant::now() + longest;
-    let mut problem = "there is no such file".to_owned();
-    while Instant::now() < until {
-        match read(path) {
-            // A file that was left by another job names a root that is gone.
-            Ok(Some(id)) if answers(&id) => {
-                return Ok(Found {
-                    id,
-                    roots: Vec::new(),
-                    file: None,
-                    weak: false,
-                });
-            }
-            Ok(Some(id)) => problem = format!("nobody listens at {}", id.roots[0]),
-            Ok(None) => {}
-            Err(error) => problem = format!("{error:#}"),
-        }
-        std::thread::sleep(LOOK);
-    }
-    bail!(
-        "rank {}: rank 0 did not say in {} within {} s where it listens: {problem}",
-        launched.rank,
-        path.display(),
-        longest.as_secs()
-    )
-}
-
-/// Whether somebody listens where an id says.
-fn answers(id: &UniqueId) -> bool {
-    let connects =
-        |root: &SocketAddr| TcpStream::connect_timeout(root, Duration::from_secs(1)).is_ok();
-    id.roots.first().is_some_and(connects)
-}
-
-/// Writes an id beside the file and renames it, for this user alone.
-fn write(path: &Path, id: &UniqueId) -> Result<()> {
-    let cannot = || format!("cannot write the rendezvous file {}", path.display());
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
-    // Such files can be read by their owner only.
-    let mut file = tempfile::NamedTempFile::new_in(folder).with_context(cannot)?;
-    writeln!(file, "{id}").with_context(cannot)?;
-    file.persist(path).with_context(cannot)?;
-    Ok(())
-}
-
-fn read(path: &Path) -> Result<Option<UniqueId>> {
-    let size = match fs::metadata(path) {
-        Ok(metadata) => metadata.len(),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error.into()),
-    };
-    if size > FILE_LIMIT {
-        bail!("{} has {size} bytes; expected an id", path.display());
-    }
-    Ok(Some(fs::read_to_string(path)?.trim().parse()?))
 }

@@ -1,9 +1,10 @@
 //! Joining ranks that others started: which rank this is, where the ranks meet, and the bootstrap that comes of it.
 //!
-//! In reading order: [`launcher`], [`meeting`].
+//! In reading order: [`launcher`], [`meeting`], [`meeting_file`].
 
 pub mod launcher;
 pub mod meeting;
+mod meeting_file;
 
 use crate::arguments::join::IdArguments;
 use crate::output::Output;

@@ -1,5 +1,7 @@
 //! What single failures leave, as a table.
 
+use topology::edit::{Failure, FailureKind};
+
 use super::cost::microseconds;
 use super::table::Columns;
 use super::{Look, count, gbps, ranges, wrap};
@@ -32,6 +34,14 @@ pub fn page(report: &Report, look: Look) -> String {
     );
     text.push_str(&look.title(&count(failures, "single failure"), &remark));
     text.push_str(&table(report, look));
+    if let (Some(seconds), false) = (report.time_limit, report.left_out.is_empty()) {
+        text.push('\n');
+        let sentence = format!(
+            "Not looked at within {seconds} s (--time-limit): {}",
+            kinds(&report.left_out)
+        );
+        text.push_str(&look.notice(&wrap(&sentence, "  ", "  ", look.width)));
+    }
     for row in report.rows.iter().filter(|row| row.left.is_err()) {
         let Err(problem) = &row.left else { continue };
         text.push('\n');
@@ -49,6 +59,19 @@ pub fn page(report: &Report, look: Look) -> String {
     text.lines()
         .map(|line| format!("{}\n", line.trim_end()))
         .collect()
+}
+
+/// How many there are of each kind.
+fn kinds(failures: &[Failure]) -> String {
+    let mut counts: Vec<(FailureKind, usize)> = Vec::new();
+    for failure in failures {
+        match counts.iter_mut().find(|(kind, _)| *kind == failure.kind) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((failure.kind, 1)),
+        }
+    }
+    let each = counts.iter().map(|(kind, of)| format!("{kind}: {of}"));
+    each.collect::<Vec<_>>().join(", ")
 }
 
 fn whole(report: &Report) -> String {

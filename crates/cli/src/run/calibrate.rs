@@ -1,6 +1,7 @@
 //! `topo calibrate`: measures every way on this machine and writes the profile by which ways are chosen.
 
 use std::io::{IsTerminal, Write};
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Result;
@@ -11,10 +12,13 @@ use plan::{Collective, ElementType, Reduction};
 use super::spec::Devices;
 use super::{Spec, processes, threads};
 use crate::arguments::run::{BackendName, CalibrateArguments};
-use crate::output::Output;
+use crate::output::{self, Output};
 
 /// Message sizes at which is measured: what fits one line, a page, the first, the second cache, and no cache.
 const SIZES: [u64; 8] = [8, 64, 512, 4 << 10, 32 << 10, 256 << 10, 2 << 20, 16 << 20];
+
+/// Most bytes of /proc/cpuinfo that are read: machines with a thousand processors have 2 MB.
+const CPUINFO_LIMIT: u64 = 16 << 20;
 
 /// Measures and prints or writes the profile.
 pub fn run(arguments: &CalibrateArguments, output: &mut Output) -> Result<()> {
@@ -58,7 +62,7 @@ pub fn run(arguments: &CalibrateArguments, output: &mut Output) -> Result<()> {
     progress.clear();
     let text = profile.to_toml()?;
     match &arguments.output {
-        Some(path) => crate::plan::write_beside(path, &text)?,
+        Some(path) => output::write(path, &text)?,
         None => output.text = text,
     }
     Ok(())
@@ -108,7 +112,7 @@ fn spec(
 
 /// The processor, as the kernel names it, and how many cores may be used.
 fn machine() -> String {
-    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let text = files::read_text(Path::new("/proc/cpuinfo"), CPUINFO_LIMIT).unwrap_or_default();
     let model = text.lines().find_map(|line| {
         let (name, value) = line.split_once(':')?;
         (name.trim() == "model name").then(|| value.trim().to_owned())

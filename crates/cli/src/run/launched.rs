@@ -23,6 +23,9 @@ use crate::join::launcher::{self, Launched};
 use crate::join::meeting;
 use crate::output::Output;
 
+/// Most sockets of a connection, as in NCCL.
+const MOST_SOCKETS: u16 = 64;
+
 /// How the ranks of a report came together.
 #[derive(Debug)]
 pub struct Joined {
@@ -147,6 +150,7 @@ fn join(
         names: nccl("NCCL_SOCKET_IFNAME"),
         family: nccl("NCCL_SOCKET_FAMILY"),
     };
+    let sockets = sockets(given.sockets, nccl, output)?;
     let longest = Duration::from_secs(given.join_timeout);
     let found = meeting::find(given, &environment.launcher, launched, &interfaces, longest)?;
     if found.weak && launched.rank == 0 {
@@ -156,14 +160,6 @@ fn join(
                 .to_owned(),
         );
     }
-    let number = |name: &str| nccl(name).and_then(|it| it.parse::<u16>().ok());
-    let sockets = match (
-        number("NCCL_SOCKET_NTHREADS"),
-        number("NCCL_NSOCKS_PERTHREAD"),
-    ) {
-        (None, None) => given.sockets,
-        (threads, each) => threads.unwrap_or(1).saturating_mul(each.unwrap_or(1)),
-    };
     let hosts = Hosts::join(Options {
         rank: launched.rank,
         ranks: launched.world,
@@ -188,9 +184,31 @@ fn join(
     });
     if let Some(file) = &found.file {
         // All have read it, or never will.
-        let _ = std::fs::remove_file(file);
+        file.remove();
     }
     Ok(hosts?)
+}
+
+/// Sockets of each connection between hosts, as the command line says, or NCCL's variables do.
+fn sockets(given: u16, nccl: impl Fn(&str) -> Option<String>, output: &mut Output) -> Result<u16> {
+    let number = |name: &str| {
+        let text = nccl(name).filter(|it| !it.trim().is_empty());
+        text.map(|it| launcher::number(name, &it, 1..=MOST_SOCKETS))
+            .transpose()
+    };
+    let threads = number("NCCL_SOCKET_NTHREADS")?;
+    let each = number("NCCL_NSOCKS_PERTHREAD")?;
+    let product = match (threads, each) {
+        (None, None) => return Ok(given),
+        (threads, each) => threads.unwrap_or(1) * each.unwrap_or(1),
+    };
+    if product > MOST_SOCKETS {
+        output.warnings.push(format!(
+            "NCCL_SOCKET_NTHREADS × NCCL_NSOCKS_PERTHREAD is {product}: {MOST_SOCKETS} sockets are used, the most that a \
+             connection has, as in NCCL"
+        ));
+    }
+    Ok(product.min(MOST_SOCKETS))
 }
 
 /// The net plug-in that the command line asks for, or NCCL's variables do.

@@ -1,8 +1,15 @@
-//! Attacks on a running job from outside: through its sockets, its files and its memory.
+//! Attacks on the program and on running jobs from outside: files, environment, sockets and memory.
 
 mod corrupt;
+mod inputs;
 mod job;
+mod meeting;
 mod memory;
+mod numbers;
+mod outputs;
+mod program;
 mod ranks;
+mod recordings;
 mod strangers;
+mod time_limit;
 mod verdict;

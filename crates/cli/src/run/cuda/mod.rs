@@ -184,7 +184,7 @@ fn finish<M: Machine>(fleet: &Fleet<M>, spec: &Spec, rank: Option<u32>) -> Resul
     }
     let spans = fleet.take_spans();
     if let Some(file) = &devices.trace {
-        crate::plan::write_beside(&trace_file(file, rank), &trace::chrome(&spans, spec))?;
+        crate::output::write(&trace_file(file, rank), &trace::chrome(&spans, spec))?;
     }
     if devices.timeline {
         text.push_str(&timeline::table(&spans));
