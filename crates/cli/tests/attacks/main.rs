@@ -2,4 +2,5 @@
 
 mod corrupt;
 mod job;
+mod limits;
 mod memory;
