@@ -259,8 +259,8 @@ impl Machine for Cuda {
         self.sharing.export(self.device(place)?, address)
     }
 
-    fn import(&self, place: u32, word: &str) -> Result<u64, String> {
-        self.sharing.import(self.device(place)?, word)
+    fn import(&self, place: u32, word: &str, bytes: u64) -> Result<u64, String> {
+        self.sharing.import(self.device(place)?, word, bytes)
     }
 
     fn spans_hosts(&self, word: &str) -> bool {

@@ -45,11 +45,17 @@ enum Opened {
 }
 
 impl Opened {
-    const fn address(&self) -> u64 {
-        match self {
-            Self::Virtual(memory) => memory.address,
-            Self::Ipc { base, .. } => *base,
-        }
+    /// The address of so many bytes at an offset. Of CUDA IPC the driver does not tell how long it is.
+    fn at(&self, offset: u64, bytes: u64) -> Result<u64, String> {
+        let (base, most) = match self {
+            Self::Virtual(memory) => (memory.address, memory.bytes),
+            Self::Ipc { base, .. } => (*base, u64::MAX),
+        };
+        let end = offset.checked_add(bytes).filter(|end| *end <= most);
+        let address = end.and_then(|_| base.checked_add(offset));
+        address.ok_or_else(|| {
+            format!("another process shares {bytes} bytes at {offset} of memory of {most} bytes")
+        })
     }
 }
 
@@ -168,13 +174,18 @@ impl Sharing {
         }
     }
 
-    /// The address of memory of another process.
-    pub(crate) fn import(&self, device: &Arc<Device>, word: &str) -> Result<u64, String> {
+    /// The address of memory of another process, with so many bytes from there.
+    pub(crate) fn import(
+        &self,
+        device: &Arc<Device>,
+        word: &str,
+        bytes: u64,
+    ) -> Result<u64, String> {
         let (memory, offset) = word.rsplit_once('+').ok_or_else(unknown)?;
         let offset = u64::from_str_radix(offset, 16).map_err(|_| unknown())?;
         let mut opened = lock(&self.opened);
         if let Some(known) = opened.get(memory) {
-            return Ok(known.address() + offset);
+            return known.at(offset, bytes);
         }
         let parts: Vec<&str> = memory.split(':').collect();
         let now = match parts[..] {
@@ -201,9 +212,9 @@ impl Sharing {
             }
             _ => return Err(unknown()),
         };
-        let address = now.address();
+        let address = now.at(offset, bytes)?;
         opened.insert(memory.to_owned(), now);
-        Ok(address + offset)
+        Ok(address)
     }
 }
 

@@ -54,11 +54,12 @@ pub trait Machine: Send + Sync + 'static {
     /// The memory is not of [`Self::allocate_for_peers`], or the machine has no such way.
     fn export(&self, device: u32, address: u64) -> Result<String, String>;
 
-    /// The address of memory that another process exported. It stays open as long as the machine.
+    /// The address of memory that another process exported, with so many bytes from there. It stays open as long as the
+    /// machine.
     ///
     /// # Errors
-    /// It cannot be opened.
-    fn import(&self, device: u32, word: &str) -> Result<u64, String>;
+    /// It cannot be opened, or has fewer bytes.
+    fn import(&self, device: u32, word: &str, bytes: u64) -> Result<u64, String>;
 
     /// Whether a word may be opened by processes of other hosts, too.
     fn spans_hosts(&self, word: &str) -> bool;

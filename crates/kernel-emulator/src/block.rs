@@ -79,6 +79,11 @@ impl Multicast {
         self.own.1
     }
 
+    /// Bytes of it.
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// An address that stands for the memory of all ranks, of which these are the addresses here.
     pub fn bind(&mut self, places: &[u64]) -> Result<u64, String> {
         let bytes = self.bytes;
@@ -164,12 +169,19 @@ impl Shared {
         Ok(format!("{handle}+{offset}"))
     }
 
-    /// The address of such memory of another process.
-    pub fn import(&self, word: &str) -> Result<u64, String> {
+    /// The address of such memory of another process, with so many bytes from there.
+    pub fn import(&self, word: &str, bytes: u64) -> Result<u64, String> {
         let unknown = || format!("`{word}` names no memory of an emulated device");
         let (handle, offset) = word.split_once('+').ok_or_else(unknown)?;
         let handle: Handle = handle.parse().map_err(|_| unknown())?;
         let offset: u64 = offset.parse().map_err(|_| unknown())?;
+        let end = offset.checked_add(bytes);
+        if end.is_none_or(|end| end > handle.bytes) {
+            return Err(format!(
+                "`{word}` names {bytes} bytes at {offset} of memory of {} bytes",
+                handle.bytes
+            ));
+        }
         let mut imported = lock(&self.imported);
         let mapping = match imported.entry(handle) {
             Entry::Occupied(known) => known.into_mut(),

@@ -157,7 +157,7 @@ impl Emulator {
         match self.shared.export(part.own())? == word {
             // Memory that is weak knows it by one address.
             true => Ok(part.own()),
-            false => self.shared.import(word),
+            false => self.shared.import(word, part.bytes()),
         }
     }
 
@@ -219,8 +219,8 @@ impl Machine for Emulator {
         self.shared.export(address)
     }
 
-    fn import(&self, _device: u32, word: &str) -> Result<u64, String> {
-        self.shared.import(word)
+    fn import(&self, _device: u32, word: &str, bytes: u64) -> Result<u64, String> {
+        self.shared.import(word, bytes)
     }
 
     fn spans_hosts(&self, _word: &str) -> bool {

@@ -3,6 +3,7 @@
 mod corrupt;
 mod inputs;
 mod job;
+mod limits;
 mod meeting;
 mod memory;
 mod numbers;

@@ -73,7 +73,8 @@ impl<M: Machine> Connector<'_, '_, M> {
         }
         for peer in &bound.peers {
             if !self.known.boards.of_peers.contains_key(peer) {
-                let address = self.fetch_address(*peer, "device/board")?;
+                let address =
+                    self.fetch_address(*peer, "device/board", size_of::<Board>() as u64)?;
                 self.known.boards.of_peers.insert(*peer, address);
             }
         }
@@ -100,7 +101,8 @@ impl<M: Machine> Connector<'_, '_, M> {
         peers.sort_unstable();
         peers.dedup();
         for peer in peers {
-            let address = self.fetch_address(peer, &format!("device/window/{number}"))?;
+            let address =
+                self.fetch_address(peer, &format!("device/window/{number}"), LINE_BYTES)?;
             if self.known.boards.windows.insert(peer, address) != Some(address) {
                 self.known.boards.generation += 1;
             }

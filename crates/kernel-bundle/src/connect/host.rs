@@ -42,13 +42,20 @@ impl<M: Machine> Connector<'_, '_, M> {
         })
     }
 
-    /// Opens memory that a peer shares; answers where it is for the own device.
-    pub(super) fn open_shared(&mut self, peer: u32, name: &str) -> Result<u64, Error> {
+    /// Opens memory of so many bytes that a peer shares; answers where it is for the own device.
+    pub(super) fn open_shared(&mut self, peer: u32, name: &str, bytes: u64) -> Result<u64, Error> {
         let offer = self.own.bootstrap.fetch(peer, name, self.own.longest)?;
         let wrong = || self.failed(format!("rank {peer} offers `{name}` in an unknown form"));
         let (handle, offset) = offer.text.split_once(' ').ok_or_else(wrong)?;
         let handle: Handle = handle.parse().map_err(|source| self.memory(source))?;
         let offset: u64 = offset.parse().map_err(|_| wrong())?;
+        let end = offset.checked_add(bytes);
+        if end.is_none_or(|end| end > handle.bytes) {
+            return Err(self.failed(format!(
+                "rank {peer} offers `{name}` with {bytes} bytes at {offset} of memory of {} bytes",
+                handle.bytes
+            )));
+        }
         if let Some(address) = self.known.opened.get(&handle) {
             return Ok(address + offset);
         }

@@ -266,8 +266,8 @@ impl<M: Machine> Connector<'_, '_, M> {
             let peer = new.key.connection.peer;
             let name = name(rank, peer, &new.key);
             match self.transport(&new.key) {
-                Transport::P2p => new.put(self.fetch_address(peer, &name)?),
-                Transport::Shm => new.put(self.open_shared(peer, &name)?),
+                Transport::P2p => new.put(self.fetch_address(peer, &name, new.bytes())?),
+                Transport::Shm => new.put(self.open_shared(peer, &name, new.bytes())?),
                 Transport::Net => {}
             }
         }

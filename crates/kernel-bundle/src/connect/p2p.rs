@@ -44,8 +44,13 @@ impl<M: Machine> Connector<'_, '_, M> {
         exported.map_err(|why| self.failed(why))
     }
 
-    /// Where memory is that a peer offers.
-    pub(super) fn fetch_address(&mut self, peer: u32, name: &str) -> Result<u64, Error> {
+    /// Where memory of so many bytes is that a peer offers.
+    pub(super) fn fetch_address(
+        &mut self,
+        peer: u32,
+        name: &str,
+        bytes: u64,
+    ) -> Result<u64, Error> {
         let offer = self.own.bootstrap.fetch(peer, name, self.own.longest)?;
         if self.known.peers.is_local(peer) {
             let address = u64::from_str_radix(&offer.text, 16);
@@ -53,7 +58,7 @@ impl<M: Machine> Connector<'_, '_, M> {
                 self.failed(format!("rank {peer} offers `{name}` in an unknown form"))
             });
         }
-        let imported = self.fleet.machine.import(self.device(), &offer.text);
+        let imported = self.fleet.machine.import(self.device(), &offer.text, bytes);
         imported.map_err(|why| self.failed(format!("memory of rank {peer}: {why}")))
     }
 }

@@ -300,7 +300,7 @@ fn make_trial<M: Machine>(fleet: &Fleet<M>, rank: u32) -> Result<(M::Block, u64)
 
 /// Opens what a peer made, and looks whether it is that.
 fn look<M: Machine>(fleet: &Fleet<M>, device: u32, word: &str, peer: u32) -> Result<(), String> {
-    let address = fleet.machine.import(device, word)?;
+    let address = fleet.machine.import(device, word, TRIAL_BYTES)?;
     let mut value = [0; 8];
     fleet.machine.read(device, address, &mut value)?;
     if u64::from_le_bytes(value) == trial_value(peer) {
