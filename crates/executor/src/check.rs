@@ -124,6 +124,13 @@ impl Check {
     }
 }
 
+/// Makes every element of an output another one, so that what an earlier launch left there is not taken for the result of the
+/// next one.
+pub fn spoil<T: Sample>(output: &mut [T]) {
+    let bytes: &mut [u8] = bytemuck::cast_slice_mut(output);
+    bytes.iter_mut().for_each(|byte| *byte = !*byte);
+}
+
 /// The launches that a [`Check`] describes.
 impl Check {
     /// Elements of the buffer with which a rank runs it in place, where its input is, and where its output.

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::table::Columns;
 use super::{Look, count};
-use crate::run::{Joined, Latency, Report, Row, Timing};
+use crate::run::{Joined, Latency, Launches, Report, Row, Timing};
 use crate::sizes;
 
 /// The page.
@@ -332,7 +332,11 @@ fn summary(report: &Report, look: Look) -> String {
     let verdict = if !report.spec.check {
         "not checked".to_owned()
     } else if wrong == 0 {
-        "every element is right".to_owned()
+        let sum = |of: fn(Launches) -> u64| rows.iter().map(|row| of(row.launches())).sum();
+        let (checked, run): (u64, u64) = (sum(|it| it.checked), sum(|it| it.run));
+        format!(
+            "every element is right in {checked} of {run} launches, the first and the last of each figure"
+        )
     } else {
         look.notice(&format!("{} wrong", count(wrong as usize, "element")))
     };
@@ -359,6 +363,7 @@ pub fn json(report: &Report) -> Result<String> {
             "algorithm_bandwidth_gbps": algorithm(bytes, timing.time_us),
             "bus_bandwidth_gbps": bus(report, bytes, timing.time_us),
             "wrong": timing.wrong,
+            "launches": timing.launches,
         })
     };
     let row = |(at, row): (usize, &Row)| {

@@ -4,12 +4,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use backend_cpu::Cpu;
-use executor::check::{Check, Sample};
+use executor::check::{self, Check, Sample};
 use executor::{Buffer, Communicator, Reduction, Way};
 
 use super::Spec;
 use super::latency::{self, Latency};
-use super::measure::Timing;
+use super::measure::{Launches, Timing};
 
 /// Most launches in a row, so that a clock that is too coarse ends too.
 const MOST_LAUNCHES: u64 = 1 << 20;
@@ -26,7 +26,7 @@ pub struct Bench<'a, T: Sample> {
 }
 
 impl<T: Sample> Bench<'_, T> {
-    /// With two buffers: checks a launch, and times more.
+    /// With two buffers: checks a launch, times more, and checks the last one.
     pub fn separate(&mut self, check: &Check, way: Way) -> Result<Timing> {
         let rank = self.communicator.rank();
         let input = &mut self.input[..check.input_elements(rank)];
@@ -35,7 +35,7 @@ impl<T: Sample> Bench<'_, T> {
         output.fill(T::default());
         self.communicator.set_way(Some(way));
         check.launch(self.communicator, input, output)?;
-        let wrong = if self.spec.check {
+        let mut wrong = if self.spec.check {
             check.wrong(rank, output)
         } else {
             0
@@ -44,14 +44,26 @@ impl<T: Sample> Bench<'_, T> {
             root: check.ranks - 1,
             ..*check
         });
-        let times = time(self.communicator, self.spec, way, &mut |communicator| {
+        let mut run = 1;
+        let mut launch = |communicator: &mut Communicator<Cpu>, output: &mut [T]| {
+            run += 1;
             check.launch(communicator, input, output)?;
             match &reply {
                 Some(reply) => reply.launch_in_place(communicator, output),
                 None => Ok(()),
             }
+        };
+        let times = time(self.communicator, self.spec, way, &mut |communicator| {
+            launch(communicator, output)
         })?;
-        self.timing(times, wrong)
+        if self.spec.check {
+            check::spoil(output);
+            batch(self.communicator, way, 1, &mut |communicator| {
+                launch(communicator, output)
+            })?;
+            wrong += check.wrong(rank, output);
+        }
+        self.timing(times, wrong, run)
     }
 
     /// As [`Self::separate`], in place.
@@ -60,11 +72,11 @@ impl<T: Sample> Bench<'_, T> {
         let (elements, from, to) = check.in_place(rank);
         let buffer = &mut self.output[..elements];
         buffer.fill(T::default());
-        check.fill(rank, 0, &mut buffer[from]);
+        check.fill(rank, 0, &mut buffer[from.clone()]);
         self.communicator.set_way(Some(way));
         check.launch_in_place(self.communicator, buffer)?;
-        let wrong = if self.spec.check {
-            check.wrong(rank, &buffer[to])
+        let mut wrong = if self.spec.check {
+            check.wrong(rank, &buffer[to.clone()])
         } else {
             0
         };
@@ -73,18 +85,32 @@ impl<T: Sample> Bench<'_, T> {
             ..*check
         };
         let reply = self.spec.reply;
-        let times = time(self.communicator, self.spec, way, &mut |communicator| {
+        let mut run = 1;
+        let mut launch = |communicator: &mut Communicator<Cpu>, buffer: &mut [T]| {
+            run += 1;
             check.launch_in_place(communicator, buffer)?;
             if reply {
                 last.launch_in_place(communicator, buffer)?;
             }
             Ok(())
+        };
+        let times = time(self.communicator, self.spec, way, &mut |communicator| {
+            launch(communicator, buffer)
         })?;
-        self.timing(times, wrong)
+        if self.spec.check {
+            // What was launched again and again has overwritten its own input.
+            check::spoil(buffer);
+            check.fill(rank, 0, &mut buffer[from]);
+            batch(self.communicator, way, 1, &mut |communicator| {
+                launch(communicator, buffer)
+            })?;
+            wrong += check.wrong(rank, &buffer[to]);
+        }
+        self.timing(times, wrong, run)
     }
 
     /// The slowest rank's time and everyone's wrong elements.
-    fn timing(&mut self, times: Times, wrong: usize) -> Result<Timing> {
+    fn timing(&mut self, times: Times, wrong: usize, run: u64) -> Result<Timing> {
         self.communicator.set_way(None);
         let mut wrong = [wrong as u64];
         self.communicator
@@ -94,6 +120,10 @@ impl<T: Sample> Bench<'_, T> {
             time_us: times.mean_us / launches,
             latency: times.single.map(|it| it.divided(launches)),
             wrong: self.spec.check.then_some(wrong[0]),
+            launches: Launches {
+                run,
+                checked: if self.spec.check { 2 } else { 0 },
+            },
         })
     }
 }

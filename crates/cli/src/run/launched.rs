@@ -43,13 +43,13 @@ pub fn detect(arguments: &RunArguments, environment: &Environment) -> Result<Opt
     launcher::detect(&arguments.join, &environment.launcher, parent)
 }
 
-/// Runs this rank. Rank 0 gives the report.
+/// Runs this rank. The lowest rank that is left gives the report; each says whether elements were wrong on any rank.
 pub fn run(
     arguments: &RunArguments,
     environment: &Environment,
     launched: &Launched,
     output: &mut Output,
-) -> Result<Option<Report>> {
+) -> Result<(Option<Report>, bool)> {
     let Launched { rank, world, .. } = *launched;
     let among = job::Among {
         world: Some(world),
@@ -118,10 +118,11 @@ pub fn run(
         progress = Progress::new(if rank == 0 { spec.sizes.len() } else { 0 });
     };
     progress.clear();
+    let wrong = rows.iter().any(|row| row.wrong() > 0);
     if members.first() != Some(&rank) {
-        return Ok(None);
+        return Ok((None, wrong));
     }
-    Ok(Some(Report {
+    let report = Report {
         spec,
         planned,
         rows,
@@ -131,7 +132,8 @@ pub fn run(
             reached,
             lost,
         }),
-    }))
+    };
+    Ok((Some(report), wrong))
 }
 
 /// Meets the other ranks.

@@ -22,6 +22,17 @@ pub struct Timing {
     pub latency: Option<Latency>,
     /// Wrong elements on all ranks; none if they were not checked.
     pub wrong: Option<u64>,
+    /// Launches that it took.
+    pub launches: Launches,
+}
+
+/// The launches of a figure.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Launches {
+    /// How many there were.
+    pub run: u64,
+    /// Of how many every element was checked: the first, and the last, which is timed alone.
+    pub checked: u64,
 }
 
 /// One size.
@@ -44,10 +55,23 @@ pub struct Row {
 }
 
 impl Row {
+    /// With two buffers, and in place.
+    fn both(&self) -> impl Iterator<Item = Timing> {
+        [Some(self.separate), self.in_place].into_iter().flatten()
+    }
+
     /// Wrong elements.
     pub fn wrong(&self) -> u64 {
-        let both = [Some(self.separate), self.in_place];
-        both.into_iter().flatten().filter_map(|it| it.wrong).sum()
+        self.both().filter_map(|it| it.wrong).sum()
+    }
+
+    /// Launches, with two buffers and in place.
+    pub fn launches(&self) -> Launches {
+        let sum = |of: fn(Launches) -> u64| self.both().map(|it| of(it.launches)).sum();
+        Launches {
+            run: sum(|it| it.run),
+            checked: sum(|it| it.checked),
+        }
     }
 }
 

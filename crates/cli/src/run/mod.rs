@@ -36,7 +36,7 @@ use crate::render::{self, Look};
 pub use job::Planned;
 pub use latency::Latency;
 pub use launched::Joined;
-pub use measure::{Row, Timing};
+pub use measure::{Launches, Row, Timing};
 pub use spec::Spec;
 
 /// A finished run.
@@ -74,7 +74,8 @@ pub fn run(arguments: &RunArguments, environment: &Environment, output: &mut Out
         bail!("{name} is for GPUs; expected --backend cuda with it{instead}");
     }
     if let Some(launched) = launched::detect(arguments, environment)? {
-        let report = launched::run(arguments, environment, &launched, output)?;
+        let (report, wrong) = launched::run(arguments, environment, &launched, output)?;
+        output.differs = wrong;
         // The others have nothing to say that rank 0 does not.
         return report.map_or(Ok(()), |report| {
             show(&report, arguments, environment, output)

@@ -3,12 +3,12 @@
 use std::time::Instant;
 
 use anyhow::Result;
-use executor::check::{Check, Sample};
+use executor::check::{self, Check, Sample};
 use executor::{Reduction, Way};
 use kernel_bundle::{Fleet, Machine};
 
 use super::Gpu;
-use crate::run::{Spec, Timing};
+use crate::run::{Launches, Spec, Timing};
 
 /// Most launches in a row.
 const MOST_LAUNCHES: u32 = 1 << 14;
@@ -37,11 +37,16 @@ impl<M: Machine> Bench<'_, M> {
         check.fill(rank, 0, &mut input);
         let mut output = vec![T::default(); check.output_elements(rank)];
         check.launch(self.communicator, &input, &mut output)?;
-        let wrong = self.spec.check.then(|| check.wrong(rank, &output) as u64);
-        let time_us = self.time(way, &mut |communicator| {
+        let mut wrong = self.spec.check.then(|| check.wrong(rank, &output) as u64);
+        let (time_us, run) = self.time(way, &mut |communicator| {
             check.launch(communicator, &input, &mut output)
         })?;
-        self.timing(time_us, wrong)
+        if let Some(wrong) = &mut wrong {
+            check::spoil(&mut output);
+            check.launch(self.communicator, &input, &mut output)?;
+            *wrong += check.wrong(rank, &output) as u64;
+        }
+        self.timing(time_us, wrong, run)
     }
 
     /// With one buffer.
@@ -50,20 +55,34 @@ impl<M: Machine> Bench<'_, M> {
         let (check, rank) = (self.check, self.communicator.rank());
         let (elements, from, to) = check.in_place(rank);
         let mut buffer = vec![T::default(); elements];
-        check.fill(rank, 0, &mut buffer[from]);
+        check.fill(rank, 0, &mut buffer[from.clone()]);
         check.launch_in_place(self.communicator, &mut buffer)?;
-        let wrong = self
+        let mut wrong = self
             .spec
             .check
-            .then(|| check.wrong(rank, &buffer[to]) as u64);
-        let time_us = self.time(way, &mut |communicator| {
+            .then(|| check.wrong(rank, &buffer[to.clone()]) as u64);
+        let (time_us, run) = self.time(way, &mut |communicator| {
             check.launch_in_place(communicator, &mut buffer)
         })?;
-        self.timing(time_us, wrong)
+        if let Some(wrong) = &mut wrong {
+            // What was launched again and again has overwritten its own input.
+            check::spoil(&mut buffer);
+            check.fill(rank, 0, &mut buffer[from]);
+            check.launch_in_place(self.communicator, &mut buffer)?;
+            *wrong += check.wrong(rank, &buffer[to]) as u64;
+        }
+        self.timing(time_us, wrong, run)
     }
 
-    /// Everyone's wrong elements; among processes, for each tells of its own only.
-    fn timing(&mut self, time_us: f64, wrong: Option<u64>) -> Result<Timing> {
+    /// A time of some launches, and everyone's wrong elements; among processes, for each tells of its own only.
+    fn timing(&mut self, time_us: f64, wrong: Option<u64>, timed: u64) -> Result<Timing> {
+        // The first one and the last one are not among those that are timed.
+        let checked = if wrong.is_some() { 2 } else { 0 };
+        let launches = Launches {
+            run: timed + checked.max(1),
+            checked,
+        };
+
         let wrong = match wrong {
             Some(wrong) if self.spec.processes => {
                 Some(together(self.communicator, wrong, Reduction::Sum)?)
@@ -74,6 +93,7 @@ impl<M: Machine> Bench<'_, M> {
             time_us,
             latency: None,
             wrong,
+            launches,
         })
     }
 
@@ -81,7 +101,8 @@ impl<M: Machine> Bench<'_, M> {
         &mut self,
         way: Way,
         launch: &mut dyn FnMut(&mut Gpu<M>) -> Result<(), executor::Error>,
-    ) -> Result<f64> {
+    ) -> Result<(f64, u64)> {
+        let mut run = 0;
         let timed = Timed {
             iterations: self.spec.iterations,
             warmup: self.spec.warmup,
@@ -91,6 +112,7 @@ impl<M: Machine> Bench<'_, M> {
         let communicator = &mut *self.communicator;
         fleet.set_graph(self.spec.devices.graph);
         let time = repeat(&timed, &mut |times| {
+            run += u64::from(times);
             let each = batch(fleet, times, &mut || launch(communicator))?;
             if !processes {
                 return Ok(each);
@@ -101,7 +123,7 @@ impl<M: Machine> Bench<'_, M> {
             Ok(slowest as f64 / 1e3)
         });
         fleet.set_graph(0);
-        time
+        Ok((time?, run))
     }
 }
 
