@@ -60,10 +60,12 @@ impl<T: Table> Member<T> {
     #[inline]
     pub(super) fn part(&mut self, of_next: bool, number: u32, origin: u32, block: T::Block) {
         let Place { rank, ranks, .. } = self.place;
+        // After a failure nothing is counted any more: a count beyond the ranks has no rank whose part is due.
+        if self.failure.is_some() {
+            return;
+        }
         let Some(exchange) = self.exchange.as_mut().filter(|it| it.number == number) else {
-            if self.failure.is_none() {
-                self.early.push((of_next, number, origin, block));
-            }
+            self.early.push((of_next, number, origin, block));
             return;
         };
         let counter = if of_next {

@@ -1,0 +1,59 @@
+//! What a rank does with messages of neighbors that know the token and keep to nothing else.
+
+use std::time::Duration;
+
+use bootstrap::member::Meeting;
+use bootstrap::{Infos, Kind, Member, Message, PeerInfo, Place, Timing};
+
+/// Rank 0 of a job of two, whose neighbor has connected.
+fn member() -> (Member<Infos>, bootstrap::Conn) {
+    let address = ([127, 0, 0, 1], 1).into();
+    let info = PeerInfo {
+        rank: 0,
+        version: "1".to_owned(),
+        fingerprint: [0; 32],
+        host: 0,
+        host_name: "host".to_owned(),
+        machine: 0,
+        cores: Vec::new(),
+        process: 1,
+        device: String::new(),
+        address,
+        nics: Vec::new(),
+    };
+    let place = Place {
+        rank: 0,
+        ranks: 2,
+        meeting: Meeting::Known(address),
+        listens: address,
+        version: info.version.clone(),
+        name: info.place(),
+    };
+    let infos = Infos::new(info, 2);
+    let own = infos.own_block();
+    let mut member = Member::new(place, Timing::default(), infos, own);
+    let Some(bootstrap::Action::Connect { conn, .. }) = member.poll_action() else {
+        panic!("it does not connect to the next rank");
+    };
+    let before = member.accepted(Kind::Ring);
+    member.received(before, Message::Hello(1), Duration::ZERO);
+    member.connected(conn, Duration::ZERO);
+    (member, before)
+}
+
+/// The first part that is not due fails the job; what comes behind it changes nothing.
+#[test]
+fn parts_that_are_not_due_are_reported_once() {
+    let (mut member, before) = member();
+    for _ in 0..8 {
+        let part = Message::Block {
+            exchange: 0,
+            origin: 0,
+            block: Vec::new(),
+        };
+        member.received(before, part, Duration::ZERO);
+    }
+    let failure = member.failure().expect("rank 1 is to blame");
+    assert_eq!(failure.rank, 1);
+    assert!(failure.what.contains("was due"), "{}", failure.what);
+}
