@@ -173,6 +173,18 @@ impl Mapping {
         self.file.as_ref().map(AsFd::as_fd)
     }
 
+    /// Lets the kernel take pages of the usual size only, for memory of which little is used here and there.
+    pub fn use_small_pages(&self) {
+        // SAFETY: the advice changes no contents. Where the kernel knows no huge pages it fails, and nothing is needed.
+        let _ = unsafe {
+            rustix::mm::madvise(
+                self.base.as_ptr().cast(),
+                self.bytes,
+                Advice::LinuxNoHugepage,
+            )
+        };
+    }
+
     /// Takes all pages now, so that a lack of memory is an error here and no fault later.
     ///
     /// # Errors
