@@ -458,7 +458,7 @@ impl<P: Wired> Wires<'_, P> {
             .zip(&step.destinations[..destination_count])
         {
             *to = match place {
-                Place::Fifo(to) => self.ends.senders[*to as usize].slot(),
+                Place::Fifo(to) => self.ends.senders[*to as usize].slot(step.bytes),
                 place => here(*place, turn, bases).unwrap_or_else(|| {
                     all_here = false;
                     std::ptr::null_mut()

@@ -70,7 +70,7 @@ impl<B: Backend> Engine<B> {
     fn memory(&self, source: shared_memory::Error) -> Error {
         Error::Memory {
             rank: self.own.bootstrap.rank(),
-            source: Arc::new(source),
+            cause: Arc::new(source),
         }
     }
 

@@ -138,12 +138,12 @@ pub enum Error {
         why: String,
     },
     /// Shared memory could not be had.
-    #[error("rank {rank}: {source}")]
+    #[error("rank {rank}: {cause}")]
     Memory {
         /// Who asked.
         rank: u32,
         /// What went wrong.
-        source: Arc<shared_memory::Error>,
+        cause: Arc<shared_memory::Error>,
     },
     /// The ranks could not exchange what they need to find each other.
     #[error("rank {rank}: bootstrap: {why}")]
@@ -192,10 +192,13 @@ impl Error {
             Self::Aborted { failure, .. }
             | Self::Broken { failure, .. }
             | Self::Disconnected { failure, .. } => failure.clone(),
-            other => Failure {
-                rank,
-                what: other.to_string(),
-            },
+            other => {
+                let text = other.to_string();
+                // A failure says whose it is.
+                let named = text.strip_prefix(&format!("rank {rank}: "));
+                let what = named.unwrap_or(&text).to_owned();
+                Failure { rank, what }
+            }
         }
     }
 
@@ -205,7 +208,7 @@ impl Error {
         use shared_memory::Error::{Foreign, Open};
         match self {
             // Memory that cannot be made is this rank's own trouble.
-            Self::Memory { source, .. } => matches!(**source, Open { .. } | Foreign { .. }),
+            Self::Memory { cause, .. } => matches!(**cause, Open { .. } | Foreign { .. }),
             Self::Disconnected { .. }
             | Self::Unreachable { .. }
             | Self::Bootstrap { .. }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use shared_memory::{Arena, ArenaBuffer, Descriptor, Handle, Mapping, Place};
+use shared_memory::{Arena, ArenaBuffer, Descriptor, Handle, Mapping, Place, limits};
 
 use crate::bootstrap::{Bootstrap, Offer};
 use crate::connections::offered_by;
@@ -54,6 +54,32 @@ pub struct Registered {
     scratch_bytes: usize,
 }
 
+/// Least bytes of an arena whose length nobody asked for.
+const LEAST_BYTES: u64 = 1 << 20;
+
+/// Bytes of an arena whose length nobody asked for. Pages are taken when they are used, so this is only a bound: half of the
+/// memory, and half of the addresses that are left once each of the ranks that this process reaches has as many.
+fn most_bytes(ranks: u64, shared: bool) -> u64 {
+    let memory = shared_memory::machine_bytes() / 2;
+    let addresses = limits::address_space_left().unwrap_or(u64::MAX) / (2 * ranks.max(1));
+    let file = limits::file_bytes().filter(|_| shared).unwrap_or(u64::MAX);
+    memory.min(addresses).min(file).max(LEAST_BYTES)
+}
+
+/// Tries half as many bytes until the kernel gives them.
+fn make_largest(
+    most: u64,
+    make: impl Fn(usize) -> Result<Mapping, shared_memory::Error>,
+) -> Result<Mapping, shared_memory::Error> {
+    let mut bytes = most;
+    loop {
+        match make(bytes as usize) {
+            Err(_) if bytes / 2 >= LEAST_BYTES => bytes /= 2,
+            made => return made,
+        }
+    }
+}
+
 impl Registered {
     /// Offers the own arena.
     pub(crate) fn begin(
@@ -63,16 +89,19 @@ impl Registered {
         let (rank, ranks) = (bootstrap.rank(), bootstrap.ranks());
         let memory = |source| Error::Memory {
             rank,
-            source: Arc::new(source),
+            cause: Arc::new(source),
         };
+        let near = (0..ranks).filter(|peer| bootstrap.transport(*peer) != Transport::Net);
+        let near = near.count() as u64;
         let shared = (0..ranks).any(|peer| bootstrap.transport(peer) == Transport::Shm);
-        // Pages are taken when they are used, so this is only a bound.
-        let bytes = bytes.unwrap_or_else(|| (shared_memory::machine_bytes() / 2) as usize);
         let name = format!("buffers of rank {rank}");
-        let made = if shared {
-            Mapping::shared(&name, bytes)
-        } else {
-            Mapping::private(&name, bytes)
+        let make = |bytes| match shared {
+            true => Mapping::shared(&name, bytes),
+            false => Mapping::private(&name, bytes),
+        };
+        let made = match bytes {
+            Some(bytes) => make(bytes),
+            None => make_largest(most_bytes(near, shared), make),
         };
         let arena = Arena::new(made.map_err(memory)?);
         if shared {

@@ -13,8 +13,8 @@ pub struct Settings {
     pub longest_wait: Duration,
     /// Cores that the ranks of this host share; those that this process may use if not said.
     pub cores: Option<usize>,
-    /// Bytes that each rank can hand out as buffers; half of the machine's memory if not said. Pages are only taken when
-    /// they are used.
+    /// Bytes that each rank can hand out as buffers and scratch memory. If not said, half of the memory that this process may
+    /// use, or less where its addresses are limited. Pages are only taken when they are used.
     pub buffer_bytes: Option<usize>,
 }
 

@@ -10,14 +10,14 @@ use thiserror::Error;
 pub enum Error {
     /// More memory than the machine has.
     #[error(
-        "shared memory {name:?}: {bytes} bytes asked for, but this machine has {machine_bytes} bytes of memory; use smaller messages, fewer ranks or fewer channels"
+        "shared memory {name:?}: {bytes} bytes asked for, but this machine, or the control group (cgroup) of this process, has {machine_bytes} bytes of memory; use smaller messages, fewer ranks or fewer channels"
     )]
     TooLarge {
         /// What the memory was for.
         name: String,
         /// Bytes asked for.
         bytes: u64,
-        /// Bytes of memory and swap that the machine has.
+        /// Bytes of memory and swap that the machine has, or the control group may use.
         machine_bytes: u64,
     },
     /// More bytes than a file of this process may have.
@@ -32,8 +32,22 @@ pub enum Error {
         /// Bytes that are allowed.
         limit: u64,
     },
+    /// More addresses than this process may map.
+    #[error(
+        "shared memory {name:?}: {bytes} bytes asked for, but this process may map {limit} bytes in all (RLIMIT_AS) and has mapped {mapped}; raise it (ulimit -v), or use smaller messages or fewer ranks"
+    )]
+    AddressLimit {
+        /// What the memory was for.
+        name: String,
+        /// Bytes asked for.
+        bytes: u64,
+        /// Bytes that are mapped.
+        mapped: u64,
+        /// Bytes that may be.
+        limit: u64,
+    },
     /// The kernel gave no memory.
-    #[error("shared memory {name:?}: cannot {action} {bytes} bytes: {source}")]
+    #[error("shared memory {name:?}: cannot {action} {bytes} bytes: {cause}")]
     Memory {
         /// What the memory was for.
         name: String,
@@ -42,11 +56,11 @@ pub enum Error {
         /// Bytes asked for.
         bytes: u64,
         /// What the kernel said.
-        source: io::Error,
+        cause: io::Error,
     },
     /// Another process's memory cannot be opened.
     #[error(
-        "shared memory of process {process}: cannot open {path}: {source}; the process may have ended, or belong to another user or container"
+        "shared memory of process {process}: cannot open {path}: {cause}; the process may have ended, or belong to another user or container"
     )]
     Open {
         /// Whose memory.
@@ -54,7 +68,7 @@ pub enum Error {
         /// The path that was opened.
         path: String,
         /// What the kernel said.
-        source: io::Error,
+        cause: io::Error,
     },
     /// What was opened is not what its owner made.
     #[error("shared memory of process {process} at {path}: {found}, expected {expected}")]

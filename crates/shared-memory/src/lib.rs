@@ -8,9 +8,9 @@
 //! Nothing here knows what a collective is. Each FIFO has one sender and one receiver; that there are no more is
 //! checked when an end is taken.
 //!
-//! In reading order: [`mapping`], [`arena`], [`segment`], [`fifo`], [`signal`], [`board`], [`bell`] with its [`alarms`],
-//! [`yielder`], [`wait`], [`process_memory`], [`error`]. `sync` is the only module that differs when the model checker loom looks for a
-//! wrong memory order (`cargo xtask loom`).
+//! In reading order: [`mapping`] with its [`limits`], [`arena`], [`segment`], [`fifo`], [`signal`], [`board`], [`bell`] with
+//! its [`alarms`], [`yielder`], [`wait`], [`process_memory`], [`error`]. `sync` is the only module that differs when the model
+//! checker loom looks for a wrong memory order (`cargo xtask loom`).
 //!
 //! ```
 //! use shared_memory::fifo::{LowLatency, Receiver, Sender};
@@ -36,6 +36,8 @@ pub mod board;
 pub mod error;
 pub mod fifo;
 #[cfg(not(loom))]
+pub mod limits;
+#[cfg(not(loom))]
 pub mod mapping;
 #[cfg(not(loom))]
 pub mod process_memory;
@@ -57,7 +59,9 @@ pub use board::{Board, Descriptor, Place};
 pub use error::Error;
 pub use fifo::Protocol;
 #[cfg(not(loom))]
-pub use mapping::{Handle, Mapping, machine_bytes};
+pub use limits::machine_bytes;
+#[cfg(not(loom))]
+pub use mapping::{Handle, Mapping};
 #[cfg(not(loom))]
 pub use process_memory::{ProcessMemory, ProcessMemoryError};
 #[cfg(not(loom))]

@@ -12,9 +12,9 @@ use std::str::FromStr;
 use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
-use rustix::process::{Resource, getrlimit};
 
 use crate::error::Error;
+use crate::limits::{address_error, check_file, check_size};
 
 /// Zeroed memory, unmapped when dropped.
 #[derive(Debug)]
@@ -63,15 +63,7 @@ impl Mapping {
             .filter(char::is_ascii_graphic)
             .take(200)
             .collect();
-        // Beyond this limit the kernel does not refuse, it kills.
-        let limit = getrlimit(Resource::Fsize).current;
-        if limit.is_some_and(|limit| bytes as u64 > limit) {
-            return Err(Error::FileLimit {
-                name: name.to_owned(),
-                bytes: bytes as u64,
-                limit: limit.unwrap_or_default(),
-            });
-        }
+        check_file(name, bytes)?;
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let file = rustix::fs::memfd_create(shown, flags).map_err(fail("make a file of"))?;
         rustix::fs::ftruncate(&file, bytes as u64).map_err(fail("make a file of"))?;
@@ -88,10 +80,10 @@ impl Mapping {
     /// still make that memory shorter.
     pub fn open(handle: &Handle) -> Result<Self, Error> {
         let path = handle.path();
-        let fail = |source: io::Error| Error::Open {
+        let fail = |cause: io::Error| Error::Open {
             process: handle.process,
             path: path.clone(),
-            source,
+            cause,
         };
         // The descriptor may be of anything: opening it must neither wait nor give this process a terminal.
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
@@ -181,6 +173,18 @@ impl Mapping {
         self.file.as_ref().map(AsFd::as_fd)
     }
 
+    /// Lets the kernel take pages of the usual size only, for memory of which little is used here and there.
+    pub fn use_small_pages(&self) {
+        // SAFETY: the advice changes no contents. Where the kernel knows no huge pages it fails, and nothing is needed.
+        let _ = unsafe {
+            rustix::mm::madvise(
+                self.base.as_ptr().cast(),
+                self.bytes,
+                Advice::LinuxNoHugepage,
+            )
+        };
+    }
+
     /// Takes all pages now, so that a lack of memory is an error here and no fault later.
     ///
     /// # Errors
@@ -209,11 +213,11 @@ impl Mapping {
         let Some(file) = &self.file else {
             return Ok(None);
         };
-        let (device, inode, bytes) = identity(file).map_err(|source| Error::Memory {
+        let (device, inode, bytes) = identity(file).map_err(|cause| Error::Memory {
             name: self.name.clone(),
             action: "look at the file of",
             bytes: self.bytes as u64,
-            source,
+            cause,
         })?;
         Ok(Some(Handle {
             process: std::process::id(),
@@ -297,30 +301,15 @@ fn identity(file: &OwnedFd) -> io::Result<(u64, u64, u64)> {
     Ok((stat.st_dev, stat.st_ino, stat.st_size as u64))
 }
 
-/// Bytes of memory and swap that this machine has.
-pub fn machine_bytes() -> u64 {
-    let info = rustix::system::sysinfo();
-    (info.totalram + info.totalswap) * u64::from(info.mem_unit)
-}
-
-/// Refuses what cannot fit, before the kernel kills somebody to make room.
-fn check_size(name: &str, bytes: usize) -> Result<(), Error> {
-    let machine_bytes = machine_bytes();
-    if bytes as u64 > machine_bytes {
-        return Err(Error::TooLarge {
-            name: name.to_owned(),
-            bytes: bytes as u64,
-            machine_bytes,
-        });
-    }
-    Ok(())
-}
-
 fn memory_error(name: &str, action: &'static str, bytes: usize, errno: Errno) -> Error {
-    Error::Memory {
+    let limit = match errno {
+        Errno::NOMEM => address_error(name, bytes),
+        _ => None,
+    };
+    limit.unwrap_or_else(|| Error::Memory {
         name: name.to_owned(),
         action,
         bytes: bytes as u64,
-        source: errno.into(),
-    }
+        cause: errno.into(),
+    })
 }

@@ -101,6 +101,10 @@ pub struct Segment {
     taken: Words,
 }
 
+/// Items of a segment in huge pages. With more peers than that, most of them send little, and a huge page for the counts of
+/// each would take more memory than all data.
+const MOST_HUGE_ITEMS: usize = 32;
+
 /// Bits of the word that says which ends of an item were taken.
 const SENDING: u64 = 1;
 const RECEIVING: u64 = 2;
@@ -127,7 +131,11 @@ impl Segment {
     /// # Errors
     /// The memory cannot be opened, or was laid out otherwise.
     pub fn open(handle: &Handle, items: &[Item]) -> Result<Self, Error> {
-        let segment = Self::new(Mapping::open(handle)?, items)?;
+        let mapping = Mapping::open(handle)?;
+        if items.len() > MOST_HUGE_ITEMS {
+            mapping.use_small_pages();
+        }
+        let segment = Self::new(mapping, items)?;
         let header = segment.header();
         if header.slice(0, 1)[0].load(Ordering::Acquire) != fingerprint(items) {
             return Err(Error::Layout {
@@ -147,6 +155,9 @@ impl Segment {
     }
 
     fn create(mapping: Mapping, items: &[Item]) -> Result<Self, Error> {
+        if items.len() > MOST_HUGE_ITEMS {
+            mapping.use_small_pages();
+        }
         let segment = Self::new(mapping, items)?;
         segment.header().slice(0, 1)[0].store(fingerprint(items), Ordering::Release);
         Ok(segment)

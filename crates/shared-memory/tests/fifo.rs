@@ -62,7 +62,7 @@ fn slot_memory<P: FifoProtocol>() {
         let expected = message(step, bytes);
         assert!(sender.is_free());
         // SAFETY: a slot is free and has `SLOT_BYTES` bytes.
-        unsafe { std::ptr::copy_nonoverlapping(expected.as_ptr(), sender.slot(), bytes) };
+        unsafe { std::ptr::copy_nonoverlapping(expected.as_ptr(), sender.slot(bytes), bytes) };
         sender.post_slot(bytes);
         assert!(receiver.is_complete(bytes));
         // SAFETY: the slot is complete.

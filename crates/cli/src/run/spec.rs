@@ -111,6 +111,12 @@ impl Default for Devices {
     }
 }
 
+/// Buffers begin at multiples of this.
+const PAGE_BYTES: u64 = 4096;
+
+/// What a rank's block loses in a channel to boundaries, at most.
+const ROUNDING_BYTES: u64 = 128;
+
 impl Spec {
     /// The element type.
     pub fn element(&self) -> Result<ElementType> {
@@ -148,8 +154,27 @@ impl Spec {
         Ok(Settings {
             channels,
             longest_wait: Duration::from_secs(self.timeout_s),
+            buffer_bytes: Some(self.arena_bytes()?),
             ..Settings::default()
         })
+    }
+
+    /// Bytes of the two buffers of the largest size and of scratch memory for it.
+    fn arena_bytes(&self) -> Result<usize> {
+        let ranks = u64::from(self.ranks);
+        let element = u64::from(self.element()?.bytes());
+        let largest = self.sizes.iter().copied().max().unwrap_or(0);
+        // No message has less than an element of each rank.
+        let buffer = largest.max(ranks * element).next_multiple_of(PAGE_BYTES);
+        // No way has more scratch memory than a buffer, and some bytes of each rank's block in each channel so that no two
+        // share a cache line. It is rounded up to a power of two, while pages that were freed are on both sides of it.
+        let channels = self.rings.len().max(self.channels.unwrap_or(2).into()) as u64;
+        let scratch = buffer.saturating_add(ranks * channels * ROUNDING_BYTES);
+        let scratch = scratch.checked_next_power_of_two().unwrap_or(u64::MAX);
+        let all = buffer.saturating_add(scratch).saturating_mul(2);
+        // More is only a bound, for pages are taken when they are used.
+        let most = (shared_memory::machine_bytes() / 2).max(buffer.saturating_mul(2));
+        Ok(usize::try_from(all.min(most)).unwrap_or(usize::MAX))
     }
 
     /// A message of so many bytes, or the next smaller one that there is, of this type.

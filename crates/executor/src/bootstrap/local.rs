@@ -8,23 +8,45 @@ use rustc_hash::FxHashMap;
 use super::{Bootstrap, Offer};
 use crate::error::{Error, Failure};
 
+/// What a rank offers, and whether it has left.
 #[derive(Default)]
-struct State {
-    offers: FxHashMap<(u32, String), Offer>,
-    failure: Option<Failure>,
-    left: Vec<u32>,
+struct Offers {
+    by_name: FxHashMap<String, Offer>,
+    left: bool,
 }
 
+/// The offers of one rank, and those who wait for them. Each rank has its own, so that an offer wakes nobody else.
 #[derive(Default)]
-struct Meeting {
-    state: Mutex<State>,
+struct Table {
+    offers: Mutex<Offers>,
     changed: Condvar,
 }
 
-impl Meeting {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl Table {
+    fn lock(&self) -> MutexGuard<'_, Offers> {
         // A rank that panics between two statements here leaves a state that is still whole.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.offers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct Meeting {
+    tables: Vec<Table>,
+    /// What made the communicator fail. It is locked after a table, if both are.
+    failure: Mutex<Option<Failure>>,
+}
+
+impl Meeting {
+    fn failure(&self) -> MutexGuard<'_, Option<Failure>> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes all who wait for anybody, after something is known that concerns them.
+    fn wake_all(&self) {
+        for table in &self.tables {
+            // Whoever looked before it was known waits by now.
+            drop(table.lock());
+            table.changed.notify_all();
+        }
     }
 }
 
@@ -38,13 +60,20 @@ pub struct Local {
 impl Local {
     /// One for each rank, in rank order.
     pub fn all(ranks: u32) -> Vec<Self> {
-        let meeting = Arc::new(Meeting::default());
+        let meeting = Arc::new(Meeting {
+            tables: (0..ranks).map(|_| Table::default()).collect(),
+            failure: Mutex::default(),
+        });
         let of = |rank| Self {
             rank,
             ranks,
             meeting: Arc::clone(&meeting),
         };
         (0..ranks).map(of).collect()
+    }
+
+    fn own(&self) -> &Table {
+        &self.meeting.tables[self.rank as usize]
     }
 }
 
@@ -62,22 +91,22 @@ impl Bootstrap for Local {
     }
 
     fn publish(&mut self, name: &str, offer: Offer) -> Result<(), Error> {
-        let mut state = self.meeting.lock();
-        state.offers.insert((self.rank, name.to_owned()), offer);
-        self.meeting.changed.notify_all();
+        self.own().lock().by_name.insert(name.to_owned(), offer);
+        self.own().changed.notify_all();
         Ok(())
     }
 
     fn fetch(&mut self, from: u32, name: &str, longest: Duration) -> Result<Offer, Error> {
         let rank = self.rank;
         let deadline = Instant::now() + longest;
-        let key = (from, name.to_owned());
-        let mut state = self.meeting.lock();
+        let table = &self.meeting.tables[from as usize];
+        let mut offers = table.lock();
         loop {
-            if let Some(offer) = state.offers.get(&key) {
+            if let Some(offer) = offers.by_name.get(name) {
                 return Ok(offer.clone());
             }
-            if let Some(failure) = failure(&state, Some(from)) {
+            let failure = self.meeting.failure().clone();
+            if let Some(failure) = failure.or_else(|| departure(from, &offers)) {
                 return Err(Error::Aborted { rank, failure });
             }
             let left = deadline.saturating_duration_since(Instant::now());
@@ -88,28 +117,31 @@ impl Bootstrap for Local {
                 );
                 return Err(Error::Bootstrap { rank, why });
             }
-            let waited = self.meeting.changed.wait_timeout(state, left);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            let waited = table.changed.wait_timeout(offers, left);
+            offers = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
     fn fail(&mut self, failure: &Failure) {
-        let mut state = self.meeting.lock();
-        state.failure.get_or_insert_with(|| failure.clone());
-        self.meeting.changed.notify_all();
+        self.meeting
+            .failure()
+            .get_or_insert_with(|| failure.clone());
+        self.meeting.wake_all();
     }
 
     fn failure(&mut self, waiting_for: Option<u32>) -> Option<Failure> {
-        failure(&self.meeting.lock(), waiting_for)
+        if let Some(failure) = &*self.meeting.failure() {
+            return Some(failure.clone());
+        }
+        let rank = waiting_for?;
+        let table = self.meeting.tables.get(rank as usize)?;
+        departure(rank, &table.lock())
     }
 }
 
-fn failure(state: &State, waiting_for: Option<u32>) -> Option<Failure> {
-    if let Some(failure) = &state.failure {
-        return Some(failure.clone());
-    }
-    let rank = waiting_for.filter(|rank| state.left.contains(rank))?;
-    Some(Failure {
+/// The failure of a rank that has left, for one who still waits for it.
+fn departure(rank: u32, offers: &Offers) -> Option<Failure> {
+    offers.left.then(|| Failure {
         rank,
         what: "its communicator was dropped while others still needed it".to_owned(),
     })
@@ -117,15 +149,17 @@ fn failure(state: &State, waiting_for: Option<u32>) -> Option<Failure> {
 
 impl Drop for Local {
     fn drop(&mut self) {
-        let mut state = self.meeting.lock();
         if std::thread::panicking() {
             let rank = self.rank;
             let what = "its thread panicked".to_owned();
-            state.failure.get_or_insert(Failure { rank, what });
+            self.fail(&Failure { rank, what });
         }
-        state.left.push(self.rank);
+        let mut own = self.own().lock();
+        own.left = true;
         // What was offered is needed only while both are there; the memory goes with the last who holds it.
-        state.offers.retain(|(rank, _), _| *rank != self.rank);
-        self.meeting.changed.notify_all();
+        let offers = std::mem::take(&mut own.by_name);
+        drop(own);
+        self.own().changed.notify_all();
+        drop(offers);
     }
 }

@@ -93,7 +93,7 @@ impl Connections {
         let (from, to) = (route.from, route.to);
         let fail = |source| Error::Memory {
             rank: self.rank,
-            source: Arc::new(source),
+            cause: Arc::new(source),
         };
         let name = format!("connection {from} to {to} by the network");
         let network = bootstrap.network().ok_or_else(|| self.no_network())?;

@@ -294,7 +294,7 @@ impl Connections {
         for (place, end) in new.iter().enumerate() {
             let fail = |source| Error::Memory {
                 rank: self.rank,
-                source: Arc::new(source),
+                cause: Arc::new(source),
             };
             let index = match end.kind {
                 Kind::Signals => push(
@@ -421,7 +421,7 @@ impl Connections {
     fn memory(&self, source: shared_memory::Error) -> Error {
         Error::Memory {
             rank: self.rank,
-            source: Arc::new(source),
+            cause: Arc::new(source),
         }
     }
 }

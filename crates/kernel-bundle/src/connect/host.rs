@@ -18,7 +18,7 @@ impl<M: Machine> Connector<'_, '_, M> {
     pub(super) fn memory(&self, source: shared_memory::Error) -> Error {
         Error::Memory {
             rank: self.rank(),
-            source: Arc::new(source),
+            cause: Arc::new(source),
         }
     }
 

@@ -55,7 +55,7 @@ impl FifoProtocol for LowLatency {
             data: layout.data(words),
             layout,
             slot_bytes,
-            staging: Staging::new(slot_bytes),
+            staging: Staging::default(),
         }
     }
 
@@ -66,7 +66,7 @@ impl FifoProtocol for LowLatency {
             data: layout.data(words),
             layout,
             slot_bytes,
-            staging: Staging::new(slot_bytes),
+            staging: Staging::default(),
         }
     }
 }
@@ -102,15 +102,16 @@ impl Sender for LowLatencySender {
     }
 
     #[inline]
-    fn slot(&mut self) -> *mut u8 {
-        self.staging.address()
+    fn slot(&mut self, bytes: usize) -> *mut u8 {
+        assert!(bytes <= self.slot_bytes);
+        self.staging.address(bytes)
     }
 
     #[inline]
     fn post_slot(&mut self, bytes: usize) {
         assert!(bytes <= self.slot_bytes);
-        let source = self.staging.address();
-        // SAFETY: the staging memory has `slot_bytes` bytes.
+        let source = self.staging.address(bytes);
+        // SAFETY: the staging memory has as many bytes.
         unsafe { self.write(0, source, bytes) };
         self.post(bytes);
     }
@@ -270,8 +271,8 @@ impl Receiver for LowLatencyReceiver {
     #[inline]
     fn slot(&mut self, bytes: usize) -> Option<*const u8> {
         assert!(bytes <= self.slot_bytes);
-        let staging = self.staging.address();
-        // SAFETY: the staging memory has `slot_bytes` bytes.
+        let staging = self.staging.address(bytes);
+        // SAFETY: the staging memory has as many bytes.
         unsafe { self.read(0, staging, bytes) }.then_some(staging.cast_const())
     }
 

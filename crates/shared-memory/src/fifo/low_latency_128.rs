@@ -46,7 +46,7 @@ impl<const WORDS: usize> FifoProtocol for LowLatencyLine<WORDS> {
             data: layout.data(words),
             layout,
             slot_bytes,
-            staging: Staging::new(slot_bytes),
+            staging: Staging::default(),
         }
     }
 
@@ -57,7 +57,7 @@ impl<const WORDS: usize> FifoProtocol for LowLatencyLine<WORDS> {
             data: layout.data(words),
             layout,
             slot_bytes,
-            staging: Staging::new(slot_bytes),
+            staging: Staging::default(),
         }
     }
 }
@@ -93,15 +93,16 @@ impl<const WORDS: usize> Sender for LowLatency128Sender<WORDS> {
     }
 
     #[inline]
-    fn slot(&mut self) -> *mut u8 {
-        self.staging.address()
+    fn slot(&mut self, bytes: usize) -> *mut u8 {
+        assert!(bytes <= self.slot_bytes);
+        self.staging.address(bytes)
     }
 
     #[inline]
     fn post_slot(&mut self, bytes: usize) {
         assert!(bytes <= self.slot_bytes);
-        let source = self.staging.address();
-        // SAFETY: the staging memory has `slot_bytes` bytes.
+        let source = self.staging.address(bytes);
+        // SAFETY: the staging memory has as many bytes.
         unsafe { self.write(0, source, bytes) };
         self.post(bytes);
     }
@@ -230,8 +231,8 @@ impl<const WORDS: usize> Receiver for LowLatency128Receiver<WORDS> {
     #[inline]
     fn slot(&mut self, bytes: usize) -> Option<*const u8> {
         assert!(bytes <= self.slot_bytes);
-        let staging = self.staging.address();
-        // SAFETY: the staging memory has `slot_bytes` bytes.
+        let staging = self.staging.address(bytes);
+        // SAFETY: the staging memory has as many bytes.
         unsafe { self.read(0, staging, bytes) }.then_some(staging.cast_const())
     }
 

@@ -96,10 +96,13 @@ pub trait Sender: Send {
     /// Whether a slot is free. Touches no shared memory while it knows of one.
     fn is_free(&mut self) -> bool;
 
-    /// Memory of `slot_bytes` bytes whose first bytes [`Self::post_slot`] sends; aligned to 64 bytes.
+    /// Memory of `bytes` bytes, which [`Self::post_slot`] sends, or fewer of them; aligned to 64 bytes.
     ///
     /// It may be written while a slot is free ([`Self::is_free`]) and not posted, and never be read by others.
-    fn slot(&mut self) -> *mut u8;
+    ///
+    /// # Panics
+    /// A slot has not so many bytes.
+    fn slot(&mut self, bytes: usize) -> *mut u8;
 
     /// Posts the free slot with the first `bytes` bytes of [`Self::slot`].
     ///

@@ -105,7 +105,7 @@ impl<S: Sender> Inflow for S {
         if !self.is_free() {
             return None;
         }
-        let slot = self.slot();
+        let slot = self.slot(bytes);
         // SAFETY: a slot is free, so its bytes are this end's alone until it posts them; all memory of a mapping and of
         // staging was zeroed when it was made, so it holds bytes.
         Some(unsafe { std::slice::from_raw_parts_mut(slot, bytes) })

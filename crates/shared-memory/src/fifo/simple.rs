@@ -75,7 +75,8 @@ impl Sender for SimpleSender {
     }
 
     #[inline]
-    fn slot(&mut self) -> *mut u8 {
+    fn slot(&mut self, bytes: usize) -> *mut u8 {
+        assert!(bytes <= self.slot_bytes);
         self.data.address(self.layout.start(self.credit.step()))
     }
 

@@ -4,16 +4,23 @@
 #[repr(C, align(64))]
 struct Block([u8; 64]);
 
-#[derive(Debug)]
+/// As long as the longest slot that was staged. Ends of which a rank has many are mostly used for short ones, or never.
+#[derive(Debug, Default)]
 pub struct Staging(Box<[Block]>);
 
 impl Staging {
-    pub fn new(bytes: usize) -> Self {
-        Self(vec![Block([0; 64]); bytes.div_ceil(64).max(1)].into_boxed_slice())
+    /// Where `bytes` bytes are. What was there is lost if they are more than ever before.
+    #[inline(always)]
+    pub fn address(&mut self, bytes: usize) -> *mut u8 {
+        if bytes > size_of_val(&*self.0) {
+            self.grow(bytes);
+        }
+        self.0.as_mut_ptr().cast()
     }
 
-    #[inline(always)]
-    pub fn address(&mut self) -> *mut u8 {
-        self.0.as_mut_ptr().cast()
+    #[cold]
+    fn grow(&mut self, bytes: usize) {
+        let blocks = bytes.div_ceil(size_of::<Block>()).next_power_of_two();
+        self.0 = vec![Block([0; 64]); blocks].into_boxed_slice();
     }
 }
