@@ -1,11 +1,12 @@
 /* Times MPI's collectives the way `topo run --time` times ours: warm buffers, as many calls in a row as fill the
- * given time, the slowest rank's average. Usage:
+ * given time, the slowest rank's average; then calls that are timed one by one, each on the slowest rank. Usage:
  *
  *     collectives COLLECTIVE FROM_BYTES TO_BYTES FACTOR MILLISECONDS
  *
- * Rank 0 prints one line per size: bytes, microseconds. Sizes are nccl-tests': of the large side for collectives that
- * gather or scatter. A broadcast is answered by one of the last rank, so that it cannot begin before it arrived; half
- * of the time of both is reported.
+ * Rank 0 prints one line per size: bytes, microseconds, and of the calls timed one by one the median, the 99th
+ * percentile and the maximum. Sizes are nccl-tests': of the large side for collectives that gather or scatter. A
+ * broadcast is answered by one of the last rank, so that it cannot begin before it arrived; half of the time of both
+ * is reported.
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -52,6 +53,48 @@ static double calls(int collective, float *in, float *out, int count, long times
     return slowest;
 }
 
+/* Calls that are timed in a row before the ranks compare their times, and the most of all. */
+enum { CHUNK = 4096, MOST = 1 << 18 };
+
+static double single[MOST + 1];
+
+static int compare(const void *one, const void *other)
+{
+    double a = *(const double *)one, b = *(const double *)other;
+    return (a > b) - (a < b);
+}
+
+/* Times calls one by one until `seconds` are over, each on the slowest rank, into `single`. Returns how many. */
+static long singles(int collective, float *in, float *out, int count, double seconds, long chunk)
+{
+    chunk = chunk < 1 ? 1 : chunk > CHUNK ? CHUNK : chunk;
+    long all = 0;
+    double began = MPI_Wtime(), spent = 0;
+    while (spent < seconds && all + chunk <= MOST) {
+        MPI_Barrier(MPI_COMM_WORLD);
+        double before = MPI_Wtime();
+        for (long i = 0; i < chunk; i++) {
+            call(collective, in, out, count);
+            double now = MPI_Wtime();
+            single[all + i] = now - before;
+            before = now;
+        }
+        /* The element after them says when to end, on all ranks alike. */
+        single[all + chunk] = before - began;
+        MPI_Allreduce(MPI_IN_PLACE, single + all, chunk + 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+        all += chunk;
+        spent = single[all];
+    }
+    qsort(single, all, sizeof single[0], compare);
+    return all;
+}
+
+/* The smallest of the sorted times that at least this share of all does not exceed. */
+static double percentile(long all, long percent)
+{
+    return single[(all * percent + 99) / 100 - 1];
+}
+
 int main(int argc, char **argv)
 {
     MPI_Init(&argc, &argv);
@@ -96,8 +139,11 @@ int main(int argc, char **argv)
             best[i] = calls(collective, in, out, count, fill) / fill;
         double low = best[0] < best[1] ? best[0] : best[1], high = best[0] < best[1] ? best[1] : best[0];
         double median = best[2] < low ? low : best[2] > high ? high : best[2];
+        long all = singles(collective, in, out, count, seconds, (long)(seconds / median));
         if (rank == 0) {
-            printf("%zu %.3f\n", bytes, median * 1e6 / (collective == BROADCAST ? 2 : 1));
+            double scale = 1e6 / (collective == BROADCAST ? 2 : 1);
+            printf("%zu %.3f %.3f %.3f %.3f\n", bytes, median * scale, percentile(all, 50) * scale,
+                   percentile(all, 99) * scale, percentile(all, 100) * scale);
             fflush(stdout);
         }
     }

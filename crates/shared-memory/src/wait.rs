@@ -24,7 +24,7 @@ impl Patience {
     /// long as two switches of threads take (10 µs). With fewer cores the rank that makes the data may need this very core.
     pub const fn new(ranks: usize, cores: usize) -> Self {
         Self {
-            spins: if ranks <= cores { 300 } else { 20 },
+            spins: if ranks <= cores { 300 } else { 15 },
             yields: YIELDS,
         }
     }

@@ -9,12 +9,17 @@ use crate::sync::yield_now;
 /// several. Other ranks on the same core wait for something long before.
 const LONGEST: Duration = Duration::from_micros(900);
 
-/// How much time such yields may take together before there are no more. What comes now and then on any machine is shorter.
-const ALLOWED: Duration = Duration::from_millis(5);
+/// How many short yields make up for a long one. Where ranks take turns with a computing program, at most three short ones
+/// come between two long ones. A rank that only lost its core at the end of its own time slice, as beside programs of other
+/// sessions and containers, has a hundred between.
+const MAKE_UP: u32 = 8;
 
-/// How many times as long as it took until such a yield is forgotten. Beside a program that always computes, a rank thus
-/// loses a tenth of its time to finding out that it still does.
-const FORGOTTEN: u32 = 10;
+/// How many short yields may be missing to make up for the long ones.
+const MOST_MISSING: u32 = 2 * MAKE_UP;
+
+/// How many times as long as the last long yield took there are none: a tenth of the time at most is lost to finding out
+/// that the other program still computes.
+const REST: u32 = 10;
 
 /// Lets other threads of the core run.
 ///
@@ -23,25 +28,28 @@ const FORGOTTEN: u32 = 10;
 /// of the caller's own slice as used. A thread that sleeps instead gets the core back when it is woken.
 #[derive(Debug, Default)]
 pub struct Yielder {
-    /// When all long yields will be forgotten.
-    forgotten_at: Cell<Option<Instant>>,
+    /// Short yields that are missing to make up for the long ones.
+    missing: Cell<u32>,
+    rests_until: Cell<Option<Instant>>,
 }
 
 impl Yielder {
     /// Lets other threads run, at a time that the caller has just read. Returns the time after that, or `None` if it did
-    /// not because a program that computes shares this core: the caller had better sleep.
+    /// not because yields take too long on this core: the caller had better sleep.
     pub fn try_yield(&self, now: Instant) -> Option<Instant> {
-        if let Some(at) = self.forgotten_at.get()
-            && now + ALLOWED * FORGOTTEN < at
-        {
+        if self.rests_until.get().is_some_and(|until| now < until) {
             return None;
         }
         yield_now();
         let after = Instant::now();
         let took = after - now;
-        if took > LONGEST {
-            let from = self.forgotten_at.get().map_or(after, |at| at.max(after));
-            self.forgotten_at.set(Some(from + took * FORGOTTEN));
+        let missing = self.missing.get();
+        if took <= LONGEST {
+            self.missing.set(missing.saturating_sub(1));
+        } else if missing + MAKE_UP <= MOST_MISSING {
+            self.missing.set(missing + MAKE_UP);
+        } else {
+            self.rests_until.set(Some(after + took * REST));
         }
         Some(after)
     }

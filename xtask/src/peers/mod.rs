@@ -1,8 +1,9 @@
-//! `cargo xtask peers`: `topo run --processes` beside Open MPI and MPICH on this machine.
+//! `cargo xtask peers`: `topo run` beside Open MPI and MPICH on this machine.
 //!
 //! All of them run the same collectives with the same sizes, one after the other in each round, so that what else the
 //! machine does meets all alike; the median over the rounds counts.
 
+mod busy;
 mod install;
 mod report;
 
@@ -14,8 +15,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
+use busy::Busy;
 use install::Peer;
-use report::{Contest, Figures};
+use report::{Contest, Figures, Times};
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -50,6 +52,12 @@ pub struct Arguments {
     /// Only these peers: openmpi-4, openmpi-5, mpich-5
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
+    /// Time ranks of topo that are threads too, not only processes
+    #[arg(long)]
+    threads: bool,
+    /// Threads that compute meanwhile, to see how all of them share the cores
+    #[arg(long, default_value_t = 0)]
+    busy: usize,
     /// The topo program; built if not given
     #[arg(long)]
     topo: Option<PathBuf>,
@@ -66,6 +74,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     };
     let peers = install::all(&root, &arguments.only)?;
     ensure!(!peers.is_empty(), "no peer could be installed");
+    let busy = Busy::start(arguments.busy);
     let mut contests = Vec::new();
     for ranks in &arguments.ranks {
         for collective in &arguments.collectives {
@@ -74,6 +83,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
             contests.push(contest);
         }
     }
+    drop(busy);
     print!("{}", report::summary(&contests));
     if let Some(path) = &arguments.output {
         let text = serde_json::to_string_pretty(&report::json(&contests))?;
@@ -100,31 +110,37 @@ fn contest(
     collective: &str,
     ranks: u32,
 ) -> Result<Contest> {
-    let mut own = Figures::default();
+    let mut own = vec![("topo".to_owned(), Figures::default())];
+    if arguments.threads {
+        own.push(("topo-threads".to_owned(), Figures::default()));
+    }
     let mut others: Vec<(String, Figures, u64)> = peers
         .iter()
         .map(|peer| (peer.name.to_owned(), Figures::default(), arguments.end))
         .collect();
+    let programs = own.len() + peers.len();
     for round in 0..arguments.rounds {
         eprintln!(
             "{collective}, {ranks} ranks: round {} of {}",
             round + 1,
             arguments.rounds
         );
-        for turn in 0..=peers.len() {
+        for turn in 0..programs {
             // Each round begins with another one.
-            match (turn + round) % (peers.len() + 1) {
-                0 => own.add(&run_topo(arguments, topo, collective, ranks)?),
-                at => {
-                    let (_, figures, end) = &mut others[at - 1];
-                    let found = run_peer(arguments, &peers[at - 1], collective, ranks, *end)?;
-                    // What it did not reach once is not asked again.
-                    if let Some((largest, _)) = found.last() {
-                        *end = (*end).min(*largest);
-                    }
-                    figures.add(&found);
-                }
+            let at = (turn + round) % programs;
+            if let Some((_, figures)) = own.get_mut(at) {
+                let threads = at == 1;
+                figures.add(&run_topo(arguments, topo, collective, ranks, threads)?);
+                continue;
             }
+            let at = at - own.len();
+            let (_, figures, end) = &mut others[at];
+            let found = run_peer(arguments, &peers[at], collective, ranks, *end)?;
+            // What it did not reach once is not asked again.
+            if let Some((largest, _)) = found.last() {
+                *end = (*end).min(*largest);
+            }
+            figures.add(&found);
         }
     }
     Ok(Contest {
@@ -143,9 +159,13 @@ fn run_topo(
     topo: &Path,
     collective: &str,
     ranks: u32,
-) -> Result<Vec<(u64, f64)>> {
+    threads: bool,
+) -> Result<Vec<(u64, Times)>> {
     let mut command = Command::new(topo);
-    command.args(["run", collective, "--processes", "--json", "--no-in-place"]);
+    command.args(["run", collective, "--json", "--no-in-place"]);
+    if !threads {
+        command.arg("--processes");
+    }
     command.args(["--check", "0", "--ranks", &ranks.to_string()]);
     command.args(["--time", &arguments.time.to_string()]);
     command.args(["--begin", &arguments.begin.to_string()]);
@@ -163,8 +183,14 @@ fn run_topo(
         size.checked_mul(arguments.factor)
     });
     let figure = |(row, size): (&Value, u64)| {
-        let time = row["out_of_place"]["time_us"].as_f64();
-        Ok((size, time.context("a row without a time")?))
+        let timing = &row["out_of_place"];
+        let number = |it: &Value| it.as_f64().context("a row without a time");
+        let times = Times {
+            mean: number(&timing["time_us"])?,
+            p50: number(&timing["latency_us"]["p50"])?,
+            p99: number(&timing["latency_us"]["p99"])?,
+        };
+        Ok((size, times))
     };
     rows.iter().zip(asked).map(figure).collect()
 }
@@ -175,7 +201,7 @@ fn run_peer(
     collective: &str,
     ranks: u32,
     end: u64,
-) -> Result<Vec<(u64, f64)>> {
+) -> Result<Vec<(u64, Times)>> {
     let mut command = peer.command(ranks);
     command.arg(collective);
     for number in [arguments.begin, end, arguments.factor, arguments.time] {
@@ -183,8 +209,10 @@ fn run_peer(
     }
     let (text, _) = capture(&mut command, Duration::from_secs(arguments.timeout))?;
     let line = |line: &str| {
-        let (bytes, time) = line.split_once(' ')?;
-        Some((bytes.parse().ok()?, time.trim().parse().ok()?))
+        let (bytes, times) = line.split_once(' ')?;
+        let times: Result<Vec<f64>, _> = times.split_whitespace().map(str::parse).collect();
+        let [mean, p50, p99, _max] = times.ok()?.try_into().ok()?;
+        Some((bytes.parse().ok()?, Times { mean, p50, p99 }))
     };
     Ok(text.lines().filter_map(line).collect())
 }

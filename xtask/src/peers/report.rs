@@ -8,40 +8,83 @@ use serde_json::{Value, json};
 /// Slower than the best peer by more than this at one size counts against the target.
 const TOLERANCE: f64 = 1.15;
 
+/// What is told of the launches of one size.
+#[derive(Clone, Copy)]
+pub enum Statistic {
+    /// The average of launches in a row.
+    Mean,
+    /// The median of launches that were timed one by one.
+    P50,
+    /// The 99th percentile of these.
+    P99,
+}
+
+impl Statistic {
+    const ALL: [Self; 3] = [Self::Mean, Self::P50, Self::P99];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Mean => "mean",
+            Self::P50 => "p50",
+            Self::P99 => "p99",
+        }
+    }
+}
+
+/// Times of the launches of one size, µs.
+#[derive(Clone, Copy)]
+pub struct Times {
+    pub mean: f64,
+    pub p50: f64,
+    pub p99: f64,
+}
+
+impl Times {
+    const fn of(self, statistic: Statistic) -> f64 {
+        match statistic {
+            Statistic::Mean => self.mean,
+            Statistic::P50 => self.p50,
+            Statistic::P99 => self.p99,
+        }
+    }
+}
+
 /// Times by size, one for each round.
 #[derive(Default)]
 pub struct Figures {
-    times: BTreeMap<u64, Vec<f64>>,
+    times: BTreeMap<u64, Vec<Times>>,
 }
 
 impl Figures {
     /// Adds a round.
-    pub fn add(&mut self, round: &[(u64, f64)]) {
-        for (bytes, time) in round {
-            self.times.entry(*bytes).or_default().push(*time);
+    pub fn add(&mut self, round: &[(u64, Times)]) {
+        for (bytes, times) in round {
+            self.times.entry(*bytes).or_default().push(*times);
         }
     }
 
     /// The median over the rounds, µs.
-    fn median(&self, bytes: u64) -> Option<f64> {
-        let mut times = self.times.get(&bytes)?.clone();
+    fn median(&self, bytes: u64, statistic: Statistic) -> Option<f64> {
+        let times = self.times.get(&bytes)?.iter();
+        let mut times: Vec<f64> = times.map(|it| it.of(statistic)).collect();
         times.sort_by(f64::total_cmp);
         times.get(times.len() / 2).copied()
     }
 }
 
-/// One collective on one number of ranks.
+/// One collective on one number of ranks. All programs have a name.
 pub struct Contest {
     pub collective: String,
     pub ranks: u32,
-    pub own: Figures,
+    /// `topo`, with ranks as processes, and as threads where these are asked for.
+    pub own: Vec<(String, Figures)>,
     pub peers: Vec<(String, Figures)>,
 }
 
 /// One size of a contest.
 struct Size {
     bytes: u64,
-    own: f64,
+    own: Vec<Option<f64>>,
     peers: Vec<Option<f64>>,
     /// Which peer is the fastest, and its time.
     best: Option<(usize, f64)>,
@@ -49,98 +92,102 @@ struct Size {
 
 impl Size {
     /// How many times as fast as the best peer.
-    fn ratio(&self) -> Option<f64> {
-        Some(self.best?.1 / self.own)
+    fn ratio(&self, own: usize) -> Option<f64> {
+        Some(self.best?.1 / self.own[own]?)
     }
 }
 
 impl Contest {
-    fn sizes(&self) -> Vec<Size> {
-        let size = |bytes: &u64| {
-            let peers: Vec<Option<f64>> =
-                self.peers.iter().map(|(_, it)| it.median(*bytes)).collect();
+    fn sizes(&self, statistic: Statistic) -> Vec<Size> {
+        let sizes = self.own.iter().flat_map(|(_, it)| it.times.keys());
+        let mut sizes: Vec<u64> = sizes.copied().collect();
+        sizes.sort_unstable();
+        sizes.dedup();
+        let size = |bytes: u64| {
+            let medians = |all: &[(String, Figures)]| {
+                let all = all.iter();
+                all.map(|(_, it)| it.median(bytes, statistic)).collect()
+            };
+            let peers: Vec<Option<f64>> = medians(&self.peers);
             let timed = peers.iter().enumerate();
             let timed = timed.filter_map(|(at, time)| Some((at, (*time)?)));
             let best = timed.min_by(|one, other| one.1.total_cmp(&other.1));
-            Some(Size {
-                bytes: *bytes,
-                own: self.own.median(*bytes)?,
+            Size {
+                bytes,
+                own: medians(&self.own),
                 peers,
                 best,
-            })
-        };
-        self.own.times.keys().filter_map(size).collect()
-    }
-
-    /// The geometric mean of the ratios to the best peer.
-    fn mean(&self) -> Option<f64> {
-        let logs: Vec<f64> = self
-            .sizes()
-            .iter()
-            .filter_map(|size| Some(size.ratio()?.ln()))
-            .collect();
-        (!logs.is_empty()).then(|| (logs.iter().sum::<f64>() / logs.len() as f64).exp())
-    }
-
-    /// A table of times in µs.
-    pub fn table(&self) -> String {
-        let mut text = format!(
-            "\n{}, {} ranks, µs\n{:>12}{:>12}",
-            self.collective, self.ranks, "bytes", "topo"
-        );
-        for (name, _) in &self.peers {
-            let _ = write!(text, "{name:>12}");
-        }
-        text.push_str("   best/topo\n");
-        for size in self.sizes() {
-            let _ = write!(text, "{:>12}{:>12.2}", size.bytes, size.own);
-            for time in &size.peers {
-                let time = time.map_or_else(|| "–".to_owned(), |time| format!("{time:.2}"));
-                let _ = write!(text, "{time:>12}");
             }
-            let ratio = size
-                .ratio()
-                .map_or_else(|| "–".to_owned(), |it| format!("{it:.2}"));
-            let _ = writeln!(text, "{ratio:>12}");
-        }
-        if let Some(mean) = self.mean() {
-            let _ = writeln!(text, "{:>24} geometric mean {mean:.2}", "");
+        };
+        sizes.into_iter().map(size).collect()
+    }
+
+    /// The ratios to the best peer.
+    fn ratios(&self, own: usize, statistic: Statistic) -> Vec<f64> {
+        let sizes = self.sizes(statistic);
+        sizes.iter().filter_map(|size| size.ratio(own)).collect()
+    }
+
+    /// Tables of times in µs.
+    pub fn table(&self) -> String {
+        let mut text = String::new();
+        for statistic in Statistic::ALL {
+            let name = statistic.name();
+            let _ = write!(
+                text,
+                "\n{}, {} ranks, {name}, µs\n{:>12}",
+                self.collective, self.ranks, "bytes"
+            );
+            for (name, _) in self.own.iter().chain(&self.peers) {
+                let _ = write!(text, "{name:>16}");
+            }
+            for (name, _) in &self.own {
+                let _ = write!(text, "{:>20}", format!("best/{name}"));
+            }
+            text.push('\n');
+            let number =
+                |it: Option<f64>| it.map_or_else(|| "–".to_owned(), |it| format!("{it:.2}"));
+            for size in self.sizes(statistic) {
+                let _ = write!(text, "{:>12}", size.bytes);
+                for time in size.own.iter().chain(&size.peers) {
+                    let _ = write!(text, "{:>16}", number(*time));
+                }
+                for own in 0..self.own.len() {
+                    let _ = write!(text, "{:>20}", number(size.ratio(own)));
+                }
+                text.push('\n');
+            }
         }
         text
     }
 }
 
+fn geometric_mean(ratios: &[f64]) -> Option<f64> {
+    let logs: f64 = ratios.iter().map(|it| it.ln()).sum();
+    (!ratios.is_empty()).then(|| (logs / ratios.len() as f64).exp())
+}
+
 /// Means, and every size at which a peer is faster.
 pub fn summary(contests: &[Contest]) -> String {
-    let mut text = "\nTimes as fast as the best peer, geometric mean over sizes\n".to_owned();
-    for contest in contests {
-        let mean = contest
-            .mean()
-            .map_or_else(|| "–".to_owned(), |it| format!("{it:.2}"));
-        let _ = writeln!(
-            text,
-            "  {:<16}{} ranks  {mean:>6}",
-            contest.collective, contest.ranks
-        );
-    }
+    let mut text =
+        "\nTimes as fast as the best peer: geometric mean over sizes, least\n".to_owned();
     let mut losses = String::new();
     for contest in contests {
-        for size in contest.sizes() {
-            let (Some(ratio), Some((at, best))) = (size.ratio(), size.best) else {
-                continue;
-            };
-            if ratio < 1.0 {
-                let mark = if ratio * TOLERANCE < 1.0 {
-                    "  beyond 1.15"
-                } else {
-                    ""
-                };
-                let _ = writeln!(
-                    losses,
-                    "  {:<16}{} ranks {:>12} bytes  topo {:.2} µs, {} {best:.2} µs: {ratio:.2}{mark}",
-                    contest.collective, contest.ranks, size.bytes, size.own, contest.peers[at].0
-                );
+        for (at, (name, _)) in contest.own.iter().enumerate() {
+            let _ = write!(
+                text,
+                "  {:<16}{} ranks  {name:<14}",
+                contest.collective, contest.ranks
+            );
+            for statistic in Statistic::ALL {
+                let ratios = contest.ratios(at, statistic);
+                let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
+                let mean = geometric_mean(&ratios);
+                let mean = mean.map_or_else(|| "–".to_owned(), |it| format!("{it:.2}"));
+                let _ = write!(text, "  {} {mean:>7}, {least:>7.2}", statistic.name());
             }
+            text.push('\n');
+            losses.push_str(&contest.losses(at));
         }
     }
     if losses.is_empty() {
@@ -152,20 +199,56 @@ pub fn summary(contests: &[Contest]) -> String {
     text
 }
 
+impl Contest {
+    /// Every size at which a peer is faster.
+    fn losses(&self, own: usize) -> String {
+        let mut text = String::new();
+        for statistic in Statistic::ALL {
+            for size in self.sizes(statistic) {
+                let (Some(ratio), Some((best, time)), Some(own_time)) =
+                    (size.ratio(own), size.best, size.own[own])
+                else {
+                    continue;
+                };
+                if ratio >= 1.0 {
+                    continue;
+                }
+                let mark = match ratio * TOLERANCE < 1.0 {
+                    true => "  beyond 1.15",
+                    false => "",
+                };
+                let _ = writeln!(
+                    text,
+                    "  {:<16}{} ranks {:>12} bytes  {:>4}  {} {own_time:.2} µs, {} {time:.2} µs: {ratio:.2}{mark}",
+                    self.collective,
+                    self.ranks,
+                    size.bytes,
+                    statistic.name(),
+                    self.own[own].0,
+                    self.peers[best].0
+                );
+            }
+        }
+        text
+    }
+}
+
 /// All medians.
 pub fn json(contests: &[Contest]) -> Value {
     let contest = |contest: &Contest| {
-        let size = |size: Size| {
-            let peers = contest.peers.iter().zip(&size.peers);
-            let peers: BTreeMap<&str, Option<f64>> = peers
-                .map(|((name, _), time)| (name.as_str(), *time))
-                .collect();
-            json!({ "bytes": size.bytes, "topo_us": size.own, "peers_us": peers })
+        let sizes = contest.sizes(Statistic::Mean);
+        let programs = || contest.own.iter().chain(&contest.peers);
+        let size = |bytes: u64| {
+            let times = programs().map(|(name, figures)| {
+                let times = Statistic::ALL.map(|it| (it.name(), figures.median(bytes, it)));
+                (name.as_str(), BTreeMap::from(times))
+            });
+            json!({ "bytes": bytes, "us": times.collect::<BTreeMap<_, _>>() })
         };
         json!({
             "collective": contest.collective,
             "ranks": contest.ranks,
-            "sizes": contest.sizes().into_iter().map(size).collect::<Vec<_>>(),
+            "sizes": sizes.iter().map(|it| size(it.bytes)).collect::<Vec<_>>(),
         })
     };
     contests.iter().map(contest).collect()
