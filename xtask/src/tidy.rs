@@ -71,7 +71,7 @@ const RULES: [Rule; 18] = [
         "test-support",
         &["topology", "plan", "planner", "shared-memory"],
     ),
-    rule(
+    unsafe_rule(
         "fuzz-targets",
         &[
             "topology",
