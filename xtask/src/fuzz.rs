@@ -196,6 +196,8 @@ impl Target {
                 format!("-malloc_limit_mb={ALLOCATION_MB}"),
                 format!("-timeout={INPUT_SECONDS}"),
                 format!("-max_len={INPUT_BYTES}"),
+                // Each mutation of a document may break it.
+                "-mutate_depth=2".to_owned(),
                 format!("-artifact_prefix={}/", self.crashes.display()),
             ])
             .env("TOPO_FUZZ_SECONDS", format!("{seconds}"))

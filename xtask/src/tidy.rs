@@ -78,7 +78,7 @@ const RULES: [Rule; 19] = [
         "test-support",
         &["topology", "plan", "planner", "shared-memory"],
     ),
-    rule(
+    unsafe_rule(
         "fuzz-targets",
         &[
             "topology",

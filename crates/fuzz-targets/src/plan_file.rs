@@ -36,6 +36,9 @@ pub fn seeds() -> Vec<Vec<u8>> {
         ("workstation-2gpu", 2, false),
         ("gh200", 1, false),
         ("gh200", 3, true),
+        // As many ranks as NCCL can number, and about so many.
+        ("gh200", i32::MAX as u32, false),
+        ("workstation-2gpu", 1 << 20, false),
         ("random-00181", 2, false),
         ("pcie-8gpu-nonet", 1, false),
     ];

@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use crate::{
-    bootstrap, cost_profile, cpu_profile, graph, guest_map, input, plan_file, proxy, recording,
-    settings, words, xml,
+    bootstrap, cost_profile, cpu_profile, graph, guest_map, input, memory, plan_file, plugin,
+    proxy, recording, settings, words, xml,
 };
 
 /// How far an input came.
@@ -41,7 +41,7 @@ fn nowhere(_: &[u8]) -> Option<Range<usize>> {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 11] = [
+pub const TARGETS: [Target; 13] = [
     Target {
         name: "xml",
         run: xml::run,
@@ -100,6 +100,18 @@ pub const TARGETS: [Target; 11] = [
         name: "proxy",
         run: proxy::run,
         seeds: proxy::seeds,
+        document: nowhere,
+    },
+    Target {
+        name: "plugin",
+        run: plugin::run,
+        seeds: plugin::seeds,
+        document: nowhere,
+    },
+    Target {
+        name: "memory",
+        run: memory::run,
+        seeds: memory::seeds,
         document: nowhere,
     },
     Target {

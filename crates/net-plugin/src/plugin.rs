@@ -1,11 +1,12 @@
 //! A plug-in that is loaded and started, with its devices.
 
+use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::connection::{Connecting, Handle, Listening};
 use crate::device::Device;
-use crate::error::Error;
+use crate::error::{Error, Place};
 use crate::functions::Functions;
 use crate::library::{self, Wanted};
 
@@ -55,6 +56,28 @@ impl Plugin {
                 Error::Name(format!("no net plug-in works: {}", all.join("; ")))
             }
         })
+    }
+
+    /// Starts the plug-in whose table is in this process, for tests that answer in a plug-in's place.
+    ///
+    /// # Errors
+    /// As [`Self::load`].
+    ///
+    /// # Safety
+    /// The table is of that version, and stays until all that is made of the plug-in has ended.
+    #[doc(hidden)]
+    pub unsafe fn of_table(
+        version: u32,
+        table: *const c_void,
+        communicator: u64,
+    ) -> Result<Self, Error> {
+        let place = Place {
+            library: "a table in this process".to_owned(),
+            version,
+        };
+        // SAFETY: the caller's promise.
+        let functions = unsafe { Functions::of(place, table) }?;
+        Self::start(functions, communicator)
     }
 
     fn start(functions: Functions, communicator: u64) -> Result<Self, Error> {

@@ -1,0 +1,5 @@
+//! See `fuzz_targets::memory`.
+
+#![no_main]
+
+topo_fuzz::fuzz!("memory");
