@@ -7,6 +7,7 @@ mod limits;
 mod meeting;
 mod memory;
 mod numbers;
+mod options;
 mod outputs;
 mod program;
 mod ranks;
