@@ -12,6 +12,7 @@ mod outputs;
 mod program;
 mod ranks;
 mod recordings;
+mod secrets;
 mod strangers;
 mod time_limit;
 mod verdict;
