@@ -1,6 +1,7 @@
 //! Attacks on the program and on running jobs from outside: files, environment, sockets and memory.
 
 mod corrupt;
+mod deadlines;
 mod inputs;
 mod job;
 mod limits;
