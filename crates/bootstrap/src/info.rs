@@ -15,6 +15,8 @@ pub struct PeerInfo {
     pub version: String,
     /// Fingerprint of what is to be run: the plan and everything that all ranks must agree on.
     pub fingerprint: [u8; 32],
+    /// What it was given besides and all ranks must be given alike: the option's name, and its value.
+    pub options: Vec<(String, String)>,
     /// Tells hosts apart: ranks with the same can share memory.
     pub host: u64,
     /// Name of the host, for messages.
@@ -54,8 +56,22 @@ impl PeerInfo {
     /// Whether two ranks can be of one job.
     ///
     /// # Errors
-    /// Other versions, other plans, or the same device.
+    /// Other options, other plans, other versions, or the same device.
     pub fn agrees(&self, other: &Self) -> Result<(), Failure> {
+        let differs = |(own, theirs): &(&(String, String), &(String, String))| own != theirs;
+        if let Some(((name, own), (_, theirs))) =
+            self.options.iter().zip(&other.options).find(differs)
+        {
+            return Err(Failure::new(
+                other.rank,
+                format!(
+                    "{} runs with {name} {theirs}, but rank {}, {}, with {name} {own}; give all ranks the same",
+                    other.place(),
+                    self.rank,
+                    self.place()
+                ),
+            ));
+        }
         if self.fingerprint != other.fingerprint {
             return Err(Failure::new(
                 other.rank,

@@ -12,6 +12,7 @@ fn member() -> (Member<Infos>, bootstrap::Conn) {
         rank: 0,
         version: "1".to_owned(),
         fingerprint: [0; 32],
+        options: Vec::new(),
         host: 0,
         host_name: "host".to_owned(),
         machine: 0,

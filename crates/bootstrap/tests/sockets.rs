@@ -20,6 +20,7 @@ fn info(rank: u32) -> PeerInfo {
         rank,
         version: "1".to_owned(),
         fingerprint: [1; 32],
+        options: Vec::new(),
         host: u64::from(rank),
         host_name: format!("host{rank}"),
         machine: 0,

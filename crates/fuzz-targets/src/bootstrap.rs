@@ -151,6 +151,7 @@ fn info(rank: u32) -> PeerInfo {
         rank,
         version: VERSION.to_owned(),
         fingerprint: [0; 32],
+        options: Vec::new(),
         host: u64::from(rank),
         host_name: format!("host{rank}"),
         machine: u64::from(rank),

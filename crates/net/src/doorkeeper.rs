@@ -81,6 +81,7 @@ mod tests {
             rank,
             version: String::new(),
             fingerprint: [0; 32],
+            options: Vec::new(),
             host: 0,
             host_name: String::new(),
             machine: 0,

@@ -134,6 +134,7 @@ impl World {
                 rank,
                 version: "1".to_owned(),
                 fingerprint: [u8::from(scenario.has(Fault::OtherPlan(rank))); 32],
+                options: Vec::new(),
                 host: if same { 0 } else { u64::from(rank / 2) },
                 host_name: format!("host{}", rank / 2),
                 machine: 0,

@@ -110,6 +110,7 @@ pub fn run(ranks: u32, roots: u32, seed: u64) -> Result<Scale, Failure> {
             rank,
             version: "1".to_owned(),
             fingerprint: [7; 32],
+            options: Vec::new(),
             host: u64::from(rank / 8),
             host_name: format!("host{}", rank / 8),
             machine: 0,

@@ -17,6 +17,7 @@ use sha2::{Digest, Sha256};
 
 use super::spec::Devices;
 use super::{Progress, Report, Row, Spec, bind, cuda, job, measure};
+use crate::arguments::join::JoinArguments;
 use crate::arguments::run::{BackendName, RunArguments};
 use crate::environment::Environment;
 use crate::join::launcher::{self, Launched};
@@ -172,6 +173,7 @@ fn join(
         host: Host::this(environment.launcher.get("NCCL_HOSTID").map(String::as_str)),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         fingerprint: fingerprint(spec, profile)?,
+        alike: alike(given, spec),
         device: String::new(),
         timing: Timing {
             join: longest,
@@ -241,6 +243,18 @@ fn print_line(least: Level, level: Level, line: &str) {
         // Nobody is left to tell when standard error is closed.
         let _ = writeln!(std::io::stderr(), "net plug-in: {line}");
     }
+}
+
+/// Options that are no part of what is run, and that all ranks must be given alike all the same.
+fn alike(given: &JoinArguments, spec: &Spec) -> Vec<(String, String)> {
+    let on = |it: bool| if it { "on" } else { "off" }.to_owned();
+    [
+        ("--checksums", on(given.checksums)),
+        ("--survive", on(given.survive)),
+        ("--graph", spec.devices.graph.to_string()),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+    .into()
 }
 
 /// What all ranks must agree on: what is run, and by which profile.

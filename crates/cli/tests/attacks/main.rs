@@ -1,16 +1,19 @@
 //! Attacks on the program and on running jobs from outside: files, environment, sockets and memory.
 
 mod corrupt;
+mod deadlines;
 mod inputs;
 mod job;
 mod limits;
 mod meeting;
 mod memory;
 mod numbers;
+mod options;
 mod outputs;
 mod program;
 mod ranks;
 mod recordings;
+mod secrets;
 mod strangers;
 mod time_limit;
 mod verdict;

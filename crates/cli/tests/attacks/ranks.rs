@@ -2,6 +2,7 @@
 
 use std::io::Read;
 use std::net::SocketAddr;
+use std::os::fd::RawFd;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -133,35 +134,65 @@ pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Where a process listens, by what the kernel says of its sockets.
-pub fn listens(process: u32) -> Vec<SocketAddr> {
-    let mut sockets = Vec::new();
+/// An id of a job whose root listens at this address.
+pub fn id(root: SocketAddr) -> String {
+    let made = topo().args(["id", &root.to_string()]).output().unwrap();
+    String::from_utf8(made.stdout).unwrap().trim().to_owned()
+}
+
+/// A TCP socket of a process, by one of its descriptors.
+#[derive(Debug)]
+pub struct Socket {
+    pub descriptor: RawFd,
+    pub local: SocketAddr,
+    pub remote: SocketAddr,
+    pub listens: bool,
+}
+
+/// The TCP sockets of a process, by what the kernel says of them.
+pub fn sockets(process: u32) -> Vec<Socket> {
+    let mut descriptors: Vec<(RawFd, String)> = Vec::new();
     let Ok(entries) = std::fs::read_dir(format!("/proc/{process}/fd")) else {
         return Vec::new();
     };
     for entry in entries.flatten() {
-        // One that is closed meanwhile listens no more.
+        // One that is closed meanwhile is none any more.
         let link = std::fs::read_link(entry.path()).unwrap_or_default();
         let link = link.to_string_lossy().into_owned();
-        let inode = link.strip_prefix("socket:[").map(str::to_owned);
-        sockets.extend(inode.map(|it| it.trim_end_matches(']').to_owned()));
-    }
-    let mut all = Vec::new();
-    let table = std::fs::read_to_string(format!("/proc/{process}/net/tcp")).unwrap_or_default();
-    for line in table.lines() {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let [_, local, _, state, _, _, _, _, _, inode, ..] = words[..] else {
-            continue;
-        };
-        // TCP_LISTEN.
-        if state == "0A" && sockets.iter().any(|it| it == inode) {
-            let (address, port) = local.split_once(':').unwrap();
-            let address = u32::from_str_radix(address, 16).unwrap().to_ne_bytes();
-            all.push(SocketAddr::from((
-                address,
-                u16::from_str_radix(port, 16).unwrap(),
-            )));
+        if let Some(inode) = link.strip_prefix("socket:[") {
+            let number = entry.file_name().to_string_lossy().parse().unwrap();
+            descriptors.push((number, inode.trim_end_matches(']').to_owned()));
         }
     }
+    let address = |text: &str| {
+        let (address, port) = text.split_once(':').unwrap();
+        let address = u32::from_str_radix(address, 16).unwrap().to_ne_bytes();
+        SocketAddr::from((address, u16::from_str_radix(port, 16).unwrap()))
+    };
+    let mut all = Vec::new();
+    let table = std::fs::read_to_string(format!("/proc/{process}/net/tcp")).unwrap_or_default();
+    for line in table.lines().skip(1) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [_, local, remote, state, _, _, _, _, _, inode, ..] = words[..] else {
+            continue;
+        };
+        let own = descriptors.iter().filter(|(_, it)| it == inode);
+        all.extend(own.map(|(descriptor, _)| Socket {
+            descriptor: *descriptor,
+            local: address(local),
+            remote: address(remote),
+            // TCP_LISTEN.
+            listens: state == "0A",
+        }));
+    }
+    all
+}
+
+/// Where a process listens.
+pub fn listens(process: u32) -> Vec<SocketAddr> {
+    let sockets = sockets(process).into_iter().filter(|it| it.listens);
+    let mut all: Vec<SocketAddr> = sockets.map(|it| it.local).collect();
+    all.sort_unstable();
+    all.dedup();
     all
 }

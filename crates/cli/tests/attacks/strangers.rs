@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 
-use super::ranks::{self, Ranks, Said, address, listens, until};
+use super::ranks::{self, Ranks, Said, address, id, listens, until};
 
 /// Connections to each port.
 const STRANGERS: usize = 5000;
@@ -36,15 +36,6 @@ fn all_right(said: &[Said]) {
         "{}",
         said[0].out
     );
-}
-
-/// An id of a job whose root listens at this address.
-fn id(root: SocketAddr) -> String {
-    let made = ranks::topo()
-        .args(["id", &root.to_string()])
-        .output()
-        .unwrap();
-    String::from_utf8(made.stdout).unwrap().trim().to_owned()
 }
 
 fn spawn(rank: u32, id: &str) -> Child {

@@ -305,6 +305,7 @@ fn lied_to(long: bool) -> Result<Vec<Said>, Failed> {
         host: Host::this(Some("liar")),
         version: info.version,
         fingerprint: info.fingerprint,
+        alike: info.options,
         ..Options::new(1, 2, second.key, Meeting::Roots(second.roots))
     })?;
     let now = Arc::new(AtomicBool::new(false));

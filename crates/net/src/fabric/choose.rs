@@ -127,6 +127,7 @@ mod tests {
             rank,
             version: String::new(),
             fingerprint: [0; 32],
+            options: Vec::new(),
             host: 0,
             host_name: format!("h{rank}"),
             machine: 0,

@@ -49,6 +49,8 @@ pub struct Options {
     pub version: String,
     /// Fingerprint of everything that all ranks must agree on.
     pub fingerprint: [u8; 32],
+    /// Options of which a rank is named that was given another one than the others: names and values.
+    pub alike: Vec<(String, String)>,
     /// The device that this rank drives; empty if none.
     pub device: String,
     /// How long things may take.
@@ -81,6 +83,7 @@ impl Options {
             host: Host::this(None),
             version: String::new(),
             fingerprint: [0; 32],
+            alike: Vec::new(),
             device: String::new(),
             timing: Timing::default(),
             share_memory: true,
@@ -141,6 +144,7 @@ pub(crate) struct Base {
     host: Host,
     version: String,
     fingerprint: [u8; 32],
+    alike: Vec<(String, String)>,
     device: String,
     pub timing: Timing,
     share_memory: bool,
@@ -185,6 +189,7 @@ impl Hosts {
             host: options.host,
             version: options.version,
             fingerprint: options.fingerprint,
+            alike: options.alike,
             device: options.device,
             timing: options.timing,
             share_memory: options.share_memory,
@@ -230,6 +235,7 @@ impl Hosts {
             rank,
             version: base.version.clone(),
             fingerprint: base.fingerprint,
+            options: base.alike.clone(),
             host: base.host.identity,
             host_name: base.host.name.clone(),
             machine: base.host.machine,

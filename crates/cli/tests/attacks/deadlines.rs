@@ -1,0 +1,96 @@
+//! When ranks end after something has happened to them.
+
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::os::fd::RawFd;
+use std::process::Child;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
+
+use super::ranks::{Ranks, address, id, rank, sockets, until};
+
+/// What a busy machine may add. What these tests look for is 2 s and more.
+const SLACK: Duration = Duration::from_millis(1500);
+
+/// One of three is in time: a busy machine is not busy for so long.
+fn in_time(longest: Duration, mut took: impl FnMut() -> Duration) {
+    let mut all = Vec::new();
+    for _ in 0..3 {
+        all.push(took());
+        if all.last().unwrap() < &(longest + SLACK) {
+            return;
+        }
+    }
+    panic!("it took {all:?} instead of {longest:?}");
+}
+
+#[test]
+fn a_rank_that_does_not_come_is_named_when_it_should_have_come() {
+    // The one that misses it holds the root, or finds none.
+    for number in [0, 1] {
+        in_time(Duration::from_secs(2), || {
+            let mut command = rank(number, 2);
+            command
+                .env("TOPO_ID", id(address()))
+                .args(["--join-timeout", "2"]);
+            command.args(["all-reduce", "-b", "8", "-e", "8"]);
+            let began = Instant::now();
+            let said = Ranks(vec![command.spawn().unwrap()]).finish();
+            let took = began.elapsed();
+            let named = said[0].err.contains("within 2 s");
+            assert!(said[0].status == Some(2) && named, "{}", said[0].err);
+            assert!(took > Duration::from_secs(2), "{took:?}");
+            took
+        });
+    }
+}
+
+/// A descriptor of `rank` that is connected with the NIC of `peer`. The listener of a rank itself has two descriptors, for
+/// those that go on after a failure gather there, and the one of its NIC has one.
+fn data_connection(rank: &Child, peer: &Child) -> Option<RawFd> {
+    let theirs = sockets(peer.id());
+    let listening: Vec<_> = theirs.iter().filter(|it| it.listens).collect();
+    let once = |address: SocketAddr| listening.iter().filter(|it| it.local == address).count() == 1;
+    let nic = listening.iter().find(|it| once(it.local))?.local;
+    let own = sockets(rank.id());
+    let data = own.iter().find(|it| !it.listens && it.remote == nic);
+    data.map(|it| it.descriptor)
+}
+
+#[test]
+fn a_data_connection_that_is_cut_is_named_at_once() {
+    in_time(Duration::ZERO, || {
+        let id = id(address());
+        let start = |number: u32| {
+            let mut command = rank(number, 2);
+            command
+                .env("NCCL_HOSTID", format!("host{number}"))
+                .env("TOPO_ID", &id);
+            command.args(["all-reduce", "-b", "64K", "-e", "64K", "--time", "60000"]);
+            command.spawn().unwrap()
+        };
+        let all = Ranks((0..2).map(start).collect());
+        let mut descriptor = None;
+        until("data is sent", || {
+            descriptor = data_connection(&all.0[0], &all.0[1]);
+            descriptor.is_some()
+        });
+        thread::sleep(Duration::from_millis(500));
+        let process = pidfd_open(Pid::from_child(&all.0[0]), PidfdFlags::empty()).unwrap();
+        let socket = pidfd_getfd(process, descriptor.unwrap(), PidfdGetfdFlags::empty());
+        TcpStream::from(socket.unwrap())
+            .shutdown(Shutdown::Both)
+            .unwrap();
+        let began = Instant::now();
+        let said = all.finish();
+        let took = began.elapsed();
+        for it in said {
+            let named = it
+                .err
+                .contains("the connection from rank 0 to rank 1 (channel 0, ");
+            assert!(it.status == Some(2) && named, "{}", it.err);
+        }
+        took
+    });
+}
