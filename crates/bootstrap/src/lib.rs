@@ -7,7 +7,7 @@
 //! A unique id ([`UniqueId`]) names the roots' addresses and a random token. Every connection begins with both sides
 //! proving that they know the token ([`link`]); before that nothing that comes is looked at.
 //!
-//! In reading order: [`id`], [`link`], [`message`], [`info`], [`machine`], [`root`], [`member`], [`failure`],
+//! In reading order: [`id`], [`secret`], [`link`], [`message`], [`info`], [`machine`], [`root`], [`member`], [`failure`],
 //! [`socket`], [`interface`], [`simulation`].
 
 pub mod failure;
@@ -19,6 +19,7 @@ pub mod machine;
 pub mod member;
 pub mod message;
 pub mod root;
+pub mod secret;
 pub mod simulation;
 pub mod socket;
 

@@ -4,11 +4,12 @@
 //! before, whose last rank needs its address.
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::time::Duration;
 
 use crate::failure::Failure;
+use crate::link::LinkError;
 use crate::machine::{Action, Ending, Timing, group};
 use crate::message::{CheckIn, Conn, Message};
 
@@ -37,6 +38,8 @@ pub struct Root<B> {
     done: u32,
     failure: Option<Failure>,
     ends: Option<Duration>,
+    /// Who was turned away last and may have been a rank, and why.
+    refused: Option<String>,
     conns: u32,
     actions: VecDeque<Action<B>>,
 }
@@ -56,6 +59,7 @@ impl<B> Root<B> {
             done: 0,
             failure: None,
             ends: None,
+            refused: None,
             conns: 0,
             actions: VecDeque::new(),
         }
@@ -85,6 +89,11 @@ impl<B> Root<B> {
     pub fn accepted(&mut self) -> Conn {
         self.conns += 1;
         Conn(self.conns - 1)
+    }
+
+    /// Somebody was turned away that may have been a rank.
+    pub fn turned_away(&mut self, from: IpAddr, why: &LinkError) {
+        self.refused = Some(format!("; {from} was turned away: {why}"));
     }
 
     /// A message came.
@@ -138,7 +147,7 @@ impl<B> Root<B> {
             .map(|(rank, _)| rank)
             .collect();
         let seconds = self.timing.join.as_secs_f32();
-        let failure = match missing.as_slice() {
+        let mut failure = match missing.as_slice() {
             [] if self.beyond.is_none() && self.roots > 1 => Failure::new(
                 self.group.end % self.ranks,
                 format!("it did not come within {seconds} s"),
@@ -168,7 +177,10 @@ impl<B> Root<B> {
                 )
             }
         };
+        failure.what.extend(self.refused.take());
         self.fail(failure, now);
+        // Every rank had its time, so nobody is waited for that comes later. What is told must only arrive.
+        self.ends = Some(now + self.timing.retry);
     }
 
     fn rank_of(&self, conn: Conn) -> u32 {

@@ -17,6 +17,7 @@ pub mod proxy;
 mod reach;
 pub mod regroup;
 
+use bootstrap::socket::service::Alarm;
 pub use fabric::choose::Loaded;
 pub use host::Host;
 pub use hosts::{Hosts, Options};
@@ -27,3 +28,31 @@ pub use regroup::Survivor;
 
 /// How long the news that a rank is done, or why it failed, may take after its connections ended.
 const NEWS_TIME: std::time::Duration = std::time::Duration::from_secs(2);
+
+/// The longest sleep of a thread that awaits such news.
+const NEWS_LOOK: std::time::Duration = std::time::Duration::from_millis(10);
+
+/// A connection that ended, when the rank at its other end may be done, or have given up because of another one.
+///
+/// The news of either may come a little later than the end of the connection. So the rank is asked: if it lives and nothing
+/// happened to it, the connection was cut.
+struct Over<E> {
+    what: E,
+    since: std::time::Instant,
+    asked: u32,
+}
+
+impl<E> Over<E> {
+    fn new(what: E, peer: u32, alarm: &Alarm) -> Self {
+        Self {
+            what,
+            since: std::time::Instant::now(),
+            asked: alarm.probe(peer),
+        }
+    }
+
+    /// Whether it is to be told now.
+    fn is_due(&self, alarm: &Alarm) -> bool {
+        self.since.elapsed() >= NEWS_TIME || alarm.answer(self.asked).is_some()
+    }
+}

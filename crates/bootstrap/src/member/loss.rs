@@ -102,7 +102,7 @@ impl<T: Table> Member<T> {
                 let failure = self.heard_of(Failure::new(peer, what), true);
                 self.fail_as(failure, None);
             }
-            Purpose::Peer(_) | Purpose::Unknown(_) | Purpose::Asker(_) => {
+            Purpose::Peer(_) | Purpose::Probe(_) | Purpose::Unknown(_) | Purpose::Asker(_) => {
                 for askers in self.askers.values_mut() {
                     askers.retain(|(asker, _)| *asker != conn);
                 }
@@ -233,7 +233,7 @@ impl<T: Table> Member<T> {
             )
         } else if self.next_listens.is_none() {
             match (&self.last_refusal, &self.place.meeting) {
-                (Some(why), Meeting::Roots(roots)) if self.conns_to_root() == 0 => {
+                (Some(why), Meeting::Roots(roots)) if !self.has_a_root() => {
                     let own = root_of(ranks, roots.len() as u32, rank);
                     (
                         self.root_holder(own as usize),
@@ -264,9 +264,10 @@ impl<T: Table> Member<T> {
         self.fail_as(Failure::new(culprit, what), None);
     }
 
-    fn conns_to_root(&self) -> usize {
-        let open = |it: &&Other| matches!(it.purpose, Purpose::Root(_)) && it.open;
-        self.others.iter().filter(open).count()
+    /// Whether it is connected to a root.
+    pub(super) fn has_a_root(&self) -> bool {
+        let open = |it: &Other| matches!(it.purpose, Purpose::Root(_)) && it.open;
+        self.others.iter().any(open)
     }
 }
 

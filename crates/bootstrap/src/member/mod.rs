@@ -66,6 +66,8 @@ enum Purpose {
     Root(usize),
     /// To a rank whose offers are wanted.
     Peer(u32),
+    /// To a rank that is asked whether anything happened to it.
+    Probe(u32),
     /// Somebody connected and has not said who it is.
     Unknown(Kind),
     /// A rank that asks.
@@ -280,11 +282,13 @@ impl<T: Table> Member<T> {
         deadline
     }
 
-    /// When this rank gives up. Roots know best who is missing, then those that miss a neighbour, then the others.
+    /// When this rank gives up. Roots know best who is missing, then those that miss a neighbor, then the others. Where no
+    /// root answers, nobody knows better.
     fn patience(&self) -> Duration {
         let Timing { join, linger, .. } = self.timing;
         match self.stage {
             Stage::Telling => join + linger,
+            Stage::Meeting if self.next_listens.is_none() && !self.has_a_root() => join,
             _ => join + linger / 2,
         }
     }
@@ -373,6 +377,7 @@ impl<T: Table> Member<T> {
             return;
         };
         other.open = true;
+        // Questions, for a probe the only one.
         let queue = std::mem::take(&mut other.queue);
         let root = matches!(other.purpose, Purpose::Root(_));
         if root {
@@ -436,12 +441,24 @@ impl<T: Table> Member<T> {
             }
             (Purpose::Asker(_), Message::Get(question)) => self.answer(conn, *question),
             (Purpose::Peer(_), Message::Value(answer)) => self.values.push(*answer),
-            (Purpose::Peer(_) | Purpose::Asker(_), Message::Left(rank)) => {
-                self.note_left(rank, None);
+            (Purpose::Probe(_), Message::Value(answer)) => {
+                self.values.push(*answer);
+                self.others.remove(at);
+                self.actions.push_back(Action::Close { conn });
+            }
+            (Purpose::Peer(_) | Purpose::Probe(_) | Purpose::Asker(_), Message::Left(rank)) => {
+                self.note_left(rank, None)
+            }
+            (
+                Purpose::Peer(_) | Purpose::Probe(_) | Purpose::Asker(_),
+                Message::Failed(failure),
+            ) => {
+                let failure = self.heard_of(*failure, false);
+                self.fail_as(failure, None);
             }
             (purpose, _) => {
                 let rank = match purpose {
-                    Purpose::Peer(rank) | Purpose::Asker(rank) => rank,
+                    Purpose::Peer(rank) | Purpose::Probe(rank) | Purpose::Asker(rank) => rank,
                     Purpose::Root(_) | Purpose::Unknown(_) => self.place.rank,
                 };
                 let what = "a message came that does not belong there".to_owned();
@@ -553,7 +570,12 @@ impl<T: Table> Member<T> {
             }
         }
         for other in &self.others {
-            if matches!(other.purpose, Purpose::Root(_)) && other.open {
+            // Round the ring the news may take longer than the end of these connections.
+            let hears = matches!(
+                other.purpose,
+                Purpose::Root(_) | Purpose::Peer(_) | Purpose::Asker(_)
+            );
+            if hears && other.open {
                 let (conn, message) = (other.conn, message());
                 self.actions.push_back(Action::Send { conn, message });
             }

@@ -5,6 +5,9 @@ use crate::info::Table;
 use crate::link::Kind;
 use crate::message::{Conn, Message};
 
+/// What every rank offers as long as nothing happened to it: nothing, under this name.
+const ALIVE: &str = "alive";
+
 impl<T: Table> Member<T> {
     /// Offers something under a name.
     pub fn publish(&mut self, name: String, value: Vec<u8>) {
@@ -21,18 +24,36 @@ impl<T: Table> Member<T> {
 
     /// Answers a rank that asks, at once or when the offer is made.
     pub(super) fn answer(&mut self, conn: Conn, (ticket, name): (u32, String)) {
-        match self.offers.get(&name) {
-            Some(value) => {
-                let value = value.clone();
-                self.send(conn, Message::Value(Box::new((ticket, value))));
-            }
-            None => self.askers.entry(name).or_default().push((conn, ticket)),
+        if let Some(failure) = self.failure.clone() {
+            self.send(conn, Message::Failed(Box::new(failure)));
+            return;
         }
         let own = self.place.rank;
-        if self.has_left(own) {
+        let left = self.has_left(own);
+        let value = match name.as_str() {
+            ALIVE => (!left).then(Vec::new),
+            name => self.offers.get(name).cloned(),
+        };
+        match value {
+            Some(value) => self.send(conn, Message::Value(Box::new((ticket, value)))),
+            None if name == ALIVE => {}
+            None => self.askers.entry(name).or_default().push((conn, ticket)),
+        }
+        if left {
             // It came too late to hear it with all others that were connected.
             self.send(conn, Message::Left(own));
         }
+    }
+
+    /// Asks a rank whether anything happened to it. If it lives and nothing did, an answer comes from
+    /// [`Self::take_values`] with the same ticket; if something did, this rank hears of it; if it is gone, nothing comes.
+    pub fn probe(&mut self, ticket: u32, rank: u32) {
+        let Some(address) = self.table.info(rank).map(|info| info.address) else {
+            return;
+        };
+        let conn = self.connect(address, Kind::Peer);
+        let other = self.other(conn, Purpose::Probe(rank), false);
+        other.queue.push((ticket, ALIVE.to_owned()));
     }
 
     /// Questions of this rank to itself, which wait under a name that no other rank can ask.

@@ -192,6 +192,11 @@ impl Drive {
             };
             self.open.push((conn, arrived.into()));
         }
+        if let Machine::Root(root) = &mut self.machine
+            && let Some((from, why)) = self.acceptor.take_refused()
+        {
+            root.turned_away(from, &why);
+        }
     }
 
     fn carry_out(&mut self) {

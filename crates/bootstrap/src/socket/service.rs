@@ -76,6 +76,7 @@ impl From<io::Error> for Error {
 enum Command {
     Publish(String, Vec<u8>),
     Ask(u32, u32, String),
+    Probe(u32, u32),
     Exchange(Vec<u8>),
     Fail(Failure),
     Leave,
@@ -107,13 +108,15 @@ struct Shared {
 
 impl Shared {
     fn ask(&self, from: u32, name: &str) -> u32 {
-        let ticket = {
-            let mut state = self.lock();
-            state.tickets += 1;
-            state.tickets
-        };
+        let ticket = self.ticket();
         self.command(Command::Ask(ticket, from, name.to_owned()));
         ticket
+    }
+
+    fn ticket(&self) -> u32 {
+        let mut state = self.lock();
+        state.tickets += 1;
+        state.tickets
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -343,6 +346,14 @@ impl Alarm {
         self.0.ask(from, name)
     }
 
+    /// Asks a rank whether anything happened to it. An answer says that nothing did; if something did, it is heard as any
+    /// failure of the job is, or not at all if the rank is gone.
+    pub fn probe(&self, rank: u32) -> u32 {
+        let ticket = self.0.ticket();
+        self.0.command(Command::Probe(ticket, rank));
+        ticket
+    }
+
     /// The answer to a question ([`Service::ask`]), if it has come. It is given once.
     pub fn answer(&self, ticket: u32) -> Option<Vec<u8>> {
         self.0.lock().answer(ticket)
@@ -450,6 +461,7 @@ fn take_commands(shared: &Shared, drives: &mut [Drive]) -> bool {
         match command {
             Command::Publish(name, value) => member.publish(name, value),
             Command::Ask(ticket, from, name) => member.ask(ticket, from, name),
+            Command::Probe(ticket, rank) => member.probe(ticket, rank),
             Command::Exchange(own) => member.begin_exchange(own),
             Command::Fail(failure) => member.fail(failure),
             Command::Leave => member.leave(),

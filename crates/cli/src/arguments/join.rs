@@ -34,8 +34,8 @@ pub struct JoinArguments {
     /// Ranks of the job, each a process that somebody starts
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_RANKS)))]
     pub world: Option<u32>,
-    /// The job's unique id, from topo id; rank 0 listens at its address
-    #[arg(long, value_name = "ID", conflicts_with = "rendezvous")]
+    /// The job's unique id, in the file that topo id -o made; or the id itself, which every user of this host can then read
+    #[arg(long, value_name = "@FILE|ID", conflicts_with = "rendezvous")]
     pub id: Option<String>,
     /// Where ranks meet: file:PATH (on a file system that all share) or tcp:HOST:PORT (rank 0 listens there)
     #[arg(long, value_name = "WHERE")]
@@ -67,13 +67,16 @@ pub struct IdArguments {
     /// Where the roots will listen: ADDRESS:PORT of rank 0's host; several, separated by commas, for thousands of ranks
     #[arg(value_name = "ADDRESS:PORT", required = true, value_delimiter = ',')]
     pub roots: Vec<std::net::SocketAddr>,
+    /// Write the id to a file that only this user can read, instead of printing it
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<std::path::PathBuf>,
 }
 
 /// Examples of `topo id`.
 pub const ID_EXAMPLES: &str = "\
 Examples:
-  topo id 10.0.0.1:29500                       an id for ranks that are started by hand
-  topo run all-reduce --rank 0 --world 2 --id ID     on the host that has 10.0.0.1
-  topo run all-reduce --rank 1 --world 2 --id ID     on another
+  topo id 10.0.0.1:29500 -o job.id             an id for ranks that are started by hand
+  topo run all-reduce --rank 0 --world 2 --id @job.id     on the host that has 10.0.0.1
+  topo run all-reduce --rank 1 --world 2 --id @job.id     on another, with a copy of the file (scp -p)
 
-The id holds a random token. Who knows it can join the job, so treat it as a password.";
+The id holds a random token. Who knows it can join the job, so treat it as a password. TOPO_ID holds an id, too.";

@@ -11,6 +11,7 @@ use bootstrap::socket::listen;
 use bootstrap::{Key, UniqueId};
 use files::private::Written;
 
+use super::id_file;
 use super::launcher::{Launched, Variables};
 use super::meeting_file::{self, Place};
 use crate::arguments::join::JoinArguments;
@@ -67,7 +68,7 @@ pub fn find(
 fn choose(arguments: &JoinArguments, variables: &Variables, launched: &Launched) -> Result<Where> {
     let variable = |name: &str| variables.get(name).filter(|it| !it.is_empty()).cloned();
     if let Some(id) = arguments.id.clone().or_else(|| variable("TOPO_ID")) {
-        return Ok(Where::Id(id.parse()?));
+        return Ok(Where::Id(id_file::given(&id)?));
     }
     let given = arguments.rendezvous.clone();
     let given = given.map(|place| (format!("--rendezvous {place}"), place));
@@ -106,7 +107,7 @@ fn choose(arguments: &JoinArguments, variables: &Variables, launched: &Launched)
     }
     bail!(
         "{} says which rank this is, but not where the ranks can meet; give --rendezvous file:PATH (on a file system that \
-         all hosts share), --rendezvous tcp:HOST:PORT (of rank 0's host), or --id ID (from topo id)",
+         all hosts share), --rendezvous tcp:HOST:PORT (of rank 0's host), or --id @FILE (from topo id -o FILE)",
         launched.by
     )
 }
@@ -169,7 +170,10 @@ fn by_address(
         }
     };
     let secret = variables.get("TOPO_SECRET").filter(|it| !it.is_empty());
-    let job = format!("{}\n{}", launched.job, secret.map_or("", |it| it));
+    let key = match secret {
+        Some(secret) => bootstrap::secret::stretched(secret, &launched.job)?,
+        None => Key::of_secret(launched.job.as_bytes()),
+    };
     let mut roots = Vec::new();
     if launched.rank == 0 {
         let listener = listen(address).with_context(|| taken(0, &address))?;
@@ -177,7 +181,7 @@ fn by_address(
     }
     Ok(Found {
         id: UniqueId {
-            key: Key::of_secret(job.as_bytes()),
+            key,
             roots: vec![address],
         },
         roots,

@@ -2,6 +2,7 @@
 //!
 //! In reading order: [`launcher`], [`meeting`], [`meeting_file`].
 
+mod id_file;
 pub mod launcher;
 pub mod meeting;
 mod meeting_file;
@@ -12,7 +13,7 @@ use anyhow::{Context, Result, bail};
 use bootstrap::id::MOST_ROOTS;
 use bootstrap::{Key, UniqueId};
 
-/// `topo id`: prints a unique id.
+/// `topo id`: prints a unique id, or writes it to a file.
 pub fn id(arguments: &IdArguments, output: &mut Output) -> Result<()> {
     let roots = arguments.roots.clone();
     if roots.len() > MOST_ROOTS {
@@ -22,6 +23,10 @@ pub fn id(arguments: &IdArguments, output: &mut Output) -> Result<()> {
         bail!("{root}: expected a port that is not 0, for all ranks must know it");
     }
     let key = Key::random().context("there are no random bytes for a token")?;
-    output.text = format!("{}\n", UniqueId { key, roots });
+    let id = format!("{}\n", UniqueId { key, roots });
+    match &arguments.output {
+        Some(file) => id_file::write(file, &id)?,
+        None => output.text = id,
+    }
     Ok(())
 }

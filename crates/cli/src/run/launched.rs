@@ -158,8 +158,15 @@ fn join(
     let found = meeting::find(given, &environment.launcher, launched, &interfaces, longest)?;
     if found.weak && launched.rank == 0 {
         output.warnings.push(
-            "the ranks know each other by the job's name only; set TOPO_SECRET for all of them, or use --id, on a network \
+            "the ranks know each other by the job's name only; set TOPO_SECRET for all of them, or use --id @FILE, on a network \
              that strangers use too"
+                .to_owned(),
+        );
+    }
+    if given.id.as_ref().is_some_and(|it| !it.starts_with('@')) && launched.rank == 0 {
+        output.warnings.push(
+            "--id shows the job's token to every user of this host (ps); give --id @FILE, with a file from topo id -o FILE, \
+             or TOPO_ID"
                 .to_owned(),
         );
     }

@@ -72,16 +72,16 @@ fn a_file_with_an_id_that_others_may_write_is_refused() {
         let names = problem.contains(words) && problem.contains(&text(&file));
         assert!(output.status.code() == Some(2) && names, "{problem}");
     };
-    refused("No such file");
+    refused("no such file");
     fs::write(&file, id(address())).unwrap();
     fs::set_permissions(&file, Permissions::from_mode(0o602)).unwrap();
     refused("chmod 600");
     fs::write(&file, vec![b'x'; 1 << 20]).unwrap();
     fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
-    refused("1048576 bytes");
+    refused("more than 16384 bytes");
     fs::remove_file(&file).unwrap();
     fs::create_dir(&file).unwrap();
-    refused("regular file");
+    refused("expected a file");
 }
 
 /// A rank 0 that waits at an address, with a secret.

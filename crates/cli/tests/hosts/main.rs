@@ -377,7 +377,7 @@ fn torchrun_variables() -> Result<Completion, Failed> {
             .env("WORLD_SIZE", "2")
             .env("MASTER_ADDR", &address)
             .env("MASTER_PORT", "29500")
-            .env("TOPO_SECRET", "a secret")
+            .env("TOPO_SECRET", "3f9c0a77d1b84e62")
             .args(SHORT);
     })?
     .finish()?;
@@ -538,7 +538,7 @@ fn network_namespaces() -> Result<Completion, Failed> {
     let name = format!("topo{}", std::process::id());
     command
         .env("NCCL_SOCKET_IFNAME", "eth")
-        .env("TOPO_SECRET", "a secret")
+        .env("TOPO_SECRET", "3f9c0a77d1b84e62")
         .args(["--hosts", "2", "--ranks", "2", "--name", &name, "--"])
         .arg(env!("CARGO_BIN_EXE_topo"))
         .args([

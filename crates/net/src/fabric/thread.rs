@@ -18,7 +18,7 @@ use shared_memory::{Bell, Yielder};
 
 use super::carry::CarryError;
 use super::ends::{Coming, In, Leaving, Out, Sent};
-use crate::NEWS_TIME;
+use crate::Over;
 use crate::carrier::Served;
 use crate::proxy::Common;
 use crate::proxy::connect::words;
@@ -197,8 +197,8 @@ struct Worker {
     /// Those that failed. They are closed with all others, so that the other side hears of the failure before it finds
     /// its connection closed.
     broken: (Vec<Out>, Vec<In>),
-    /// Failures that are blamed on the other side, and when they came: what made it fail may still be told.
-    late: Vec<(Route, u32, CarryError, Instant)>,
+    /// Failures that are blamed on the other side: what made it fail may still be told.
+    late: Vec<Over<(Route, u32, CarryError)>>,
     ending: bool,
     looks: u32,
     yielder: Yielder,
@@ -303,25 +303,33 @@ impl Worker {
         let remote = |error: &CarryError| matches!(error, CarryError::Plugin(it) if it.is_remote());
         for (route, device, error) in over {
             if remote(&error) {
-                self.late.push((route, device, error, Instant::now()));
+                let peer = self.peer(&route);
+                let over = Over::new((route, device, error), peer, &self.alarm);
+                self.late.push(over);
             } else {
                 self.tell(&route, device, &error);
             }
         }
-        let told = self.late.extract_if(.., |it| it.3.elapsed() >= NEWS_TIME);
-        for (route, device, error, _) in told.collect::<Vec<_>>() {
+        let alarm = &self.alarm;
+        let due = self.late.extract_if(.., |it| it.is_due(alarm));
+        for (route, device, error) in due.map(|it| it.what).collect::<Vec<_>>() {
             self.tell(&route, device, &error);
         }
         went
     }
 
-    /// Makes the job fail, unless the other rank was to end anyway.
-    fn tell(&self, route: &Route, device: u32, error: &CarryError) {
-        let peer = if route.to == self.rank {
+    /// The rank at the other end.
+    const fn peer(&self, route: &Route) -> u32 {
+        if route.to == self.rank {
             route.from
         } else {
             route.to
-        };
+        }
+    }
+
+    /// Makes the job fail, unless the other rank was to end anyway.
+    fn tell(&self, route: &Route, device: u32, error: &CarryError) {
+        let peer = self.peer(route);
         if self.alarm.is_expected(peer) {
             return;
         }

@@ -22,6 +22,7 @@ use super::desk::{Common, Early, Sent, Shared};
 use super::pipe::Pipe;
 use super::wheel::Wheel;
 use super::worker::{Awaited, Worker};
+use crate::NEWS_LOOK;
 use crate::carrier::Served;
 
 /// Looks without success before the thread sleeps, if there are cores to spare.
@@ -261,9 +262,13 @@ impl Driver {
                 looks = 0;
             } else {
                 let awaited = worker.awaited();
+                let longest = match worker.awaits_news() {
+                    true => NEWS_LOOK,
+                    false => LONGEST_SLEEP,
+                };
                 // Whoever takes the worker from now on wakes this thread.
                 drop(worker);
-                self.sleep(&awaited, LONGEST_SLEEP);
+                self.sleep(&awaited, longest);
                 let worker = &mut own.lock().unwrap_or_else(PoisonError::into_inner);
                 worker.look_at_served();
             }

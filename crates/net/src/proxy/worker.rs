@@ -16,7 +16,7 @@ use super::carry::{CarryError, Incoming};
 use super::connect::words;
 use super::desk::{Early, Sent, Shared};
 use super::pipe::Pipe;
-use crate::NEWS_TIME;
+use crate::Over;
 use crate::carrier::Served;
 
 /// What a NIC carries.
@@ -27,8 +27,8 @@ pub(super) struct Worker {
     pub(super) incoming: Vec<(Route, Incoming)>,
     pub(super) receiving: BTreeMap<Route, Box<dyn Inflow>>,
     pub(super) early: Vec<Early>,
-    /// Connections that are over for no reason of their own: the rank at their other end, how, and when.
-    pub(super) over: Vec<(Route, u32, CarryError, Instant)>,
+    /// Connections that are over for no reason of their own, with the rank at their other end.
+    pub(super) over: Vec<Over<(Route, u32, CarryError)>>,
     pub(super) began: Instant,
 }
 
@@ -148,16 +148,23 @@ impl Worker {
                 // either may come a little later than the end of the connections. One that is stopped is silent in the
                 // ring too, which tells more.
                 CarryError::Ended | CarryError::Broken(_) | CarryError::Stalled(_) => {
-                    self.over.push((route, peer, error, Instant::now()));
+                    let over = Over::new((route, peer, error), peer, &self.shared.alarm);
+                    self.over.push(over);
                 }
             }
         }
-        let late = |it: &mut (_, _, _, Instant)| it.3.elapsed() >= NEWS_TIME;
-        let untold: Vec<_> = self.over.extract_if(.., late).collect();
-        for (route, peer, error, _) in untold {
+        let alarm = &self.shared.alarm;
+        let due = self.over.extract_if(.., |it| it.is_due(alarm));
+        let due: Vec<_> = due.map(|it| it.what).collect();
+        for (route, peer, error) in due {
             self.tell(&route, peer, &error);
         }
         went
+    }
+
+    /// Whether somebody was asked why a connection ended.
+    pub(super) fn awaits_news(&self) -> bool {
+        !self.over.is_empty()
     }
 
     /// Makes the job fail, unless the other rank was to end anyway.

@@ -1,0 +1,112 @@
+//! Keys that are made of what people choose. Who takes part in a proof can try secrets without connecting again, so each try
+//! must cost something, and there must be many secrets to try.
+
+use argon2::{Algorithm, Argon2, Params, Version};
+use thiserror::Error;
+
+use crate::id::{KEY_BYTES, Key};
+
+/// Memory that making a key takes, KiB; with [`PASSES`] one of the choices that OWASP recommends for Argon2id. Every rank of
+/// a host makes the key when it starts: 64 of them take 576 MiB for a moment.
+const MEMORY_KIB: u32 = 9 << 10;
+
+/// How often the memory is passed through.
+const PASSES: u32 = 4;
+
+/// Fewer characters are too few.
+const LEAST_CHARACTERS: usize = 16;
+
+/// Fewer different characters are too few. Of 16 random hexadecimal digits more are different nearly always.
+const LEAST_DIFFERENT: usize = 6;
+
+/// A secret of which no key is made.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum SecretError {
+    /// It is among the first that are tried.
+    #[error(
+        "TOPO_SECRET is easily guessed: {0}; expected {LEAST_CHARACTERS} or more characters at random, the same for all ranks, \
+         as `openssl rand -hex 16` prints them"
+    )]
+    Weak(String),
+    /// The key cannot be made.
+    #[error("no key can be made of TOPO_SECRET: {0}")]
+    System(String),
+}
+
+/// The key of a job that has this secret. It takes about as long as a hundred thousand hashes (Argon2id).
+///
+/// # Errors
+/// The secret is easily guessed, or there is no memory.
+pub fn stretched(secret: &str, job: &str) -> Result<Key, SecretError> {
+    if let Some(why) = weakness(secret) {
+        return Err(SecretError::Weak(why));
+    }
+    let failed = |error: argon2::Error| SecretError::System(error.to_string());
+    let params = Params::new(MEMORY_KIB, PASSES, 1, Some(KEY_BYTES)).map_err(failed)?;
+    let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, params);
+    // All ranks make the same key, so the salt is what they know of each other.
+    let salt = format!("topo secret of job {job}");
+    let mut key = [0; KEY_BYTES];
+    let made = argon2.hash_password_into(secret.as_bytes(), salt.as_bytes(), &mut key);
+    made.map_err(failed)?;
+    Ok(Key::new(key))
+}
+
+/// Why a secret is easily guessed. What passes is not strong for that: only who chose it knows how.
+fn weakness(secret: &str) -> Option<String> {
+    let characters: Vec<char> = secret.chars().collect();
+    let count = characters.len();
+    if count < LEAST_CHARACTERS {
+        return Some(format!("it has {count} characters"));
+    }
+    let mut different = characters.clone();
+    different.sort_unstable();
+    different.dedup();
+    if different.len() < LEAST_DIFFERENT {
+        return Some(format!("it has {} different characters", different.len()));
+    }
+    let repeats = |length: &usize| characters[*length..] == characters[..count - length];
+    if (1..=count / 2).any(|length| repeats(&length)) {
+        return Some("it repeats itself".to_owned());
+    }
+    let steps = characters.windows(2);
+    let near = steps.filter(|pair| u32::from(pair[0]).abs_diff(u32::from(pair[1])) <= 1);
+    if near.count() * 2 >= count {
+        return Some("it is a sequence".to_owned());
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_differ_by_secret_and_by_job() {
+        let key = |secret, job| stretched(secret, job).unwrap();
+        let secret = "3f9c0a77d1b84e62";
+        assert_eq!(key(secret, "job"), key(secret, "job"));
+        assert_ne!(key(secret, "job"), key(secret, "other"));
+        assert_ne!(key(secret, "job"), key("3f9c0a77d1b84e63", "job"));
+    }
+
+    #[test]
+    fn what_is_first_tried_is_weak() {
+        for weak in [
+            "hunter2",
+            "aaaaaaaaaaaaaaaaaaaa",
+            "passwordpassword",
+            "0123456789abcdef",
+            "zyxwvutsrqponmlkj",
+        ] {
+            assert!(weakness(weak).is_some(), "{weak}");
+        }
+        for strong in [
+            "3f9c0a77d1b84e62",
+            "b1946ac92492d2347c6235b4d2611184",
+            "vier alte Boote am Kai",
+        ] {
+            assert_eq!(weakness(strong), None, "{strong}");
+        }
+    }
+}
