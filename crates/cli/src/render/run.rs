@@ -328,6 +328,9 @@ fn summary(report: &Report, look: Look) -> String {
             .push_str("; not predicted, for the cost profile knows no figures (topo calibrate)"),
     }
     text.push_str(&look.field("average", &format!("bus bandwidth {bandwidth}")));
+    if let Some(warning) = report.cores().warning() {
+        text.push_str(&look.field("cores", &look.notice(&warning)));
+    }
     let wrong: u64 = rows.iter().map(Row::wrong).sum();
     let verdict = if !report.spec.check {
         "not checked".to_owned()
@@ -389,6 +392,7 @@ pub fn json(report: &Report) -> Result<String> {
         "op": spec.collective.reduces().then_some(&spec.op),
         "root": spec.collective.has_root().then_some(spec.root),
         "plan": report.planned.as_ref().map(|it| &it.name),
+        "other_programs_share": report.cores().share(),
         "rows": report.rows.iter().enumerate().map(row).collect::<Vec<_>>(),
     });
     Ok(serde_json::to_string_pretty(&value)? + "\n")

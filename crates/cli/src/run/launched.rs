@@ -15,6 +15,7 @@ use net::{Host, Hosts, Options, Ports, Reached, Survivor, WantedPlugin};
 use net_plugin::log::Level;
 use sha2::{Digest, Sha256};
 
+use super::load::Watch;
 use super::spec::Devices;
 use super::{Progress, Report, Row, Spec, bind, cuda, job, measure};
 use crate::arguments::join::JoinArguments;
@@ -70,10 +71,12 @@ pub fn run(
         output,
     )?;
     check_hosts(&spec, &hosts)?;
+    // Before this process is bound to some of them, for all ranks of this machine share all of them.
+    let cores = bind::cores();
     if spec.bind {
         // What carries its data to other hosts is started later, and shares its cores.
         let (place, sharing) = hosts.place_among_sharing();
-        bind::to_share(&bind::cores(), place, sharing);
+        bind::to_share(&cores, place, sharing);
     }
     let mut reached = hosts.reached().clone();
     let mut progress = Progress::new(if rank == 0 { spec.sizes.len() } else { 0 });
@@ -87,7 +90,7 @@ pub fn run(
             None
         };
         let own = hosts.rank();
-        let failure = match sweep(hosts, &spec, &profile, &mut |size| {
+        let failure = match sweep(hosts, &spec, &profile, &cores, &mut |size| {
             if rank == 0 {
                 progress.show(size);
             }
@@ -298,6 +301,7 @@ fn sweep(
     hosts: Hosts,
     spec: &Spec,
     profile: &Arc<Profile>,
+    cores: &[usize],
     progress: &mut (dyn FnMut(u64) + Send),
 ) -> Result<(String, Vec<Row>)> {
     if spec.backend != BackendName::Cpu {
@@ -307,13 +311,17 @@ fn sweep(
         return done.with_context(|| format!("rank {rank} of {}", spec.ranks));
     }
     let settings = Settings {
-        cores: Some(bind::cores().len().max(1)),
+        cores: Some(cores.len().max(1)),
         ..spec.settings()?
     };
     let rank = hosts.rank();
+    let mut watch = match hosts.place_among_sharing() {
+        (0, sharing) => Watch::cores(cores, sharing, false),
+        _ => Watch::process(),
+    };
     let backend = Cpu::new(Arc::clone(profile));
     let mut communicator = Communicator::join(backend, Box::new(hosts), &settings)?;
-    let rows = measure::sweep(&mut communicator, spec, profile, progress);
+    let rows = measure::sweep(&mut communicator, spec, profile, &mut watch, progress);
     let rows = rows.with_context(|| format!("rank {rank} of {}", spec.ranks))?;
     Ok((String::new(), rows))
 }

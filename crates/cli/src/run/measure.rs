@@ -10,6 +10,7 @@ use super::Spec;
 use super::bench::Bench;
 use super::choose::choose;
 use super::latency::Latency;
+use super::load::{CoreTime, Watch};
 use super::spec::request;
 use super::survey::Survey;
 
@@ -52,6 +53,8 @@ pub struct Row {
     pub in_place: Option<Timing>,
     /// Time that the cost profile predicts, µs.
     pub predicted_us: Option<f64>,
+    /// Time of the ranks' cores, and what other programs took of it.
+    pub cores: CoreTime,
 }
 
 impl Row {
@@ -80,6 +83,7 @@ pub fn sweep(
     communicator: &mut Communicator<Cpu>,
     spec: &Spec,
     profile: &Profile,
+    watch: &mut Watch,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Vec<Row>> {
     check::of_type(
@@ -88,6 +92,7 @@ pub fn sweep(
             communicator,
             spec,
             profile,
+            watch,
             progress,
         },
     )
@@ -97,6 +102,7 @@ struct Sweep<'a> {
     communicator: &'a mut Communicator<Cpu>,
     spec: &'a Spec,
     profile: &'a Profile,
+    watch: &'a mut Watch,
     progress: &'a mut dyn FnMut(u64),
 }
 
@@ -104,16 +110,18 @@ impl ForType for Sweep<'_> {
     type Output = Result<Vec<Row>>;
 
     fn run<T: Sample>(self) -> Self::Output {
-        of_type::<T>(self.communicator, self.spec, self.profile, self.progress)
+        of_type::<T>(self)
     }
 }
 
-fn of_type<T: Sample>(
-    communicator: &mut Communicator<Cpu>,
-    spec: &Spec,
-    profile: &Profile,
-    progress: &mut dyn FnMut(u64),
-) -> Result<Vec<Row>> {
+fn of_type<T: Sample>(sweep: Sweep<'_>) -> Result<Vec<Row>> {
+    let Sweep {
+        communicator,
+        spec,
+        profile,
+        watch,
+        progress,
+    } = sweep;
     let rank = communicator.rank();
     let largest = spec.check::<T>(spec.sizes.iter().copied().max().unwrap_or(1))?;
     let most_output = largest.output_elements(rank).max(largest.in_place(rank).0);
@@ -153,6 +161,7 @@ fn of_type<T: Sample>(
             separate,
             in_place,
             predicted_us,
+            cores: watch.lap(bench.communicator)?,
         });
     }
     Ok(rows)

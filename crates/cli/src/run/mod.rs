@@ -1,7 +1,8 @@
 //! `topo run`: runs a collective on the ranks of this host or of several, checks every element, and times it.
 //!
 //! In reading order: [`job`] (what ranks there are), [`spec`] (what they do), [`measure`] (what each rank does),
-//! [`choose`] (by which way), [`bench`] (checked and timed how), [`latency`] (launches timed one by one), [`survey`] (every
+//! [`choose`] (by which way), [`bench`] (checked and timed how), [`latency`] (launches timed one by one), [`load`] (what
+//! other programs took of the cores), [`survey`] (every
 //! way, for [`calibrate`]), [`ranks`] (ranks that are threads), [`processes`] (ranks that are processes), [`launched`] (ranks
 //! that others start), [`cuda`] (ranks on GPUs), [`gpu_test`] (all checks that need a GPU).
 
@@ -14,6 +15,7 @@ pub mod gpu_test;
 mod job;
 mod latency;
 mod launched;
+mod load;
 mod measure;
 mod ports;
 mod processes;
@@ -36,6 +38,8 @@ use crate::render::{self, Look};
 pub use job::Planned;
 pub use latency::Latency;
 pub use launched::Joined;
+pub use load::CoreTime;
+use load::Watch;
 pub use measure::{Launches, Row, Timing};
 pub use spec::Spec;
 
@@ -52,6 +56,13 @@ pub struct Report {
     pub devices: String,
     /// How its ranks came together, if others started them.
     pub joined: Option<Joined>,
+}
+
+impl Report {
+    /// Time of the ranks' cores, and what other programs took of it.
+    pub fn cores(&self) -> CoreTime {
+        CoreTime::sum(self.rows.iter().map(|it| it.cores))
+    }
 }
 
 /// Runs a collective.
@@ -117,6 +128,7 @@ fn show(
         colour: environment.colour,
     };
     output.text = if arguments.json || arguments.format == TextOrJson::Json {
+        output.warnings.extend(report.cores().warning());
         render::run::json(report)?
     } else {
         format!("{}{}", report.devices, render::run::page(report, look))
@@ -138,7 +150,11 @@ pub fn threads(
         if spec.bind {
             bind::to_own_core(&cores, communicator.rank(), spec.ranks);
         }
-        measure::sweep(communicator, spec, profile, progress)
+        let mut watch = match communicator.rank() {
+            0 => Watch::cores(&cores, spec.ranks, spec.bind),
+            _ => Watch::nothing(),
+        };
+        measure::sweep(communicator, spec, profile, &mut watch, progress)
     })?;
     rows.into_iter().next().context("there is no rank 0")
 }

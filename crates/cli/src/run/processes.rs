@@ -13,6 +13,7 @@ use executor::bootstrap::process::{Client, Server};
 use executor::{Communicator, Failure, Settings};
 use serde::{Deserialize, Serialize};
 
+use super::load::Watch;
 use super::{Row, Spec, bind, cuda, measure};
 use crate::arguments::run::BackendName;
 
@@ -139,17 +140,22 @@ fn member_of(
         return cuda::process(spec, bootstrap, rank, progress);
     }
     // Before this process is bound to one of its cores, for all of them count.
+    let cores = bind::cores();
     let settings = Settings {
-        cores: Some(bind::cores().len().max(1)),
+        cores: Some(cores.len().max(1)),
         ..spec.settings()?
     };
     if spec.bind {
-        bind::to_own_core(&bind::cores(), rank, spec.ranks);
+        bind::to_own_core(&cores, rank, spec.ranks);
     }
     let bootstrap = Box::new(Client::new(rank, spec.ranks, socket));
     let backend = Cpu::new(Arc::clone(profile));
     let mut communicator = Communicator::join(backend, bootstrap, &settings)?;
-    let rows = measure::sweep(&mut communicator, spec, profile, progress)?;
+    let mut watch = match rank {
+        0 => Watch::cores(&cores, spec.ranks, spec.bind),
+        _ => Watch::process(),
+    };
+    let rows = measure::sweep(&mut communicator, spec, profile, &mut watch, progress)?;
     Ok((String::new(), rows))
 }
 

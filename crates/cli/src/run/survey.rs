@@ -6,6 +6,7 @@ use executor::check::{Check, Sample};
 use executor::{Request, Way};
 
 use super::bench::Bench;
+use super::load::CoreTime;
 use super::measure::Row;
 
 /// Messages from which on a way that is far behind does not come back, bytes.
@@ -43,6 +44,7 @@ impl Survey {
                 separate: bench.separate(check, way)?,
                 in_place: None,
                 predicted_us: None,
+                cores: CoreTime::default(),
             });
         }
         // All ranks have the slowest rank's times, so all drop the same.

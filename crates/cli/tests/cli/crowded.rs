@@ -1,14 +1,13 @@
 //! `topo run` where other programs use its cores.
 
 use std::collections::HashMap;
-use std::io::Read;
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use super::topo;
+use super::{said, topo};
 
 /// Binds the calling thread, and the threads and processes that it starts from now on, to one core.
 fn bind_to_one_core() {
@@ -98,19 +97,27 @@ fn waiting_ranks_sleep_instead_of_yielding() {
                 .args(["--time", "700", "--no-in-place", "--json"])
                 .args(processes)
                 .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
                 .spawn()
                 .unwrap();
             let switches = watch(&mut child);
-            let mut said = String::new();
-            let mut stdout = child.stdout.take().unwrap();
-            stdout.read_to_string(&mut said).unwrap();
-            assert!(child.wait().unwrap().success());
+            let said = said(child.wait_with_output().unwrap());
+            assert_eq!(said.status, Some(0), "{}", said.err);
             (switches, said)
         });
-        assert!(said.contains("\"wrong\": 0"), "{said}");
+        let value: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+        assert_eq!(value["rows"][0]["out_of_place"]["wrong"], 0);
         assert!(
             switches.asleep > switches.ready,
             "{processes:?}: {switches:?}: the ranks yield more often than they sleep"
+        );
+        // Two of three threads that compute are not ours.
+        let share = value["other_programs_share"].as_f64().unwrap();
+        assert!(share > 0.3, "{processes:?}: {share}");
+        assert!(
+            said.err.contains("warning: other programs took"),
+            "{}",
+            said.err
         );
     }
 }

@@ -24,7 +24,7 @@ pub use self::open::{
     Ranks, count_for_multicast, describe, open_on_first, open_one_each, open_place,
 };
 use super::spec::request;
-use super::{Row, Spec, Timing, ranks};
+use super::{CoreTime, Row, Spec, Timing, ranks};
 use crate::arguments::run::BackendName;
 
 /// The communicator of a rank on a GPU, or on what stands for one.
@@ -264,6 +264,7 @@ impl<M: Machine> ForType for Sweep<'_, M> {
                 separate,
                 in_place,
                 predicted_us: None,
+                cores: CoreTime::default(),
             });
         }
         Ok(rows)
