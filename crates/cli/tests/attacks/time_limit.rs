@@ -140,7 +140,7 @@ fn a_long_plan_shows_progress_on_a_terminal() {
     let (folder, file) = odd_machine();
     let text = std::fs::read_to_string(&file).unwrap();
     let mut files = String::new();
-    for number in 0..60 {
+    for number in 0..300 {
         // Their processors differ, so each is planned by itself.
         let name = folder.path().join(format!("{number}.xml"));
         std::fs::write(
