@@ -23,14 +23,14 @@ const TRIES: u32 = 16;
 #[non_exhaustive]
 pub enum PrivateError {
     /// The system refuses.
-    #[error("cannot {verb} {}: {source}", path.display())]
+    #[error("cannot {verb} {}: {why}", path.display())]
     System {
         /// `read`, `write` …
         verb: &'static str,
         /// The file or folder.
         path: PathBuf,
         /// Why.
-        source: io::Error,
+        why: io::Error,
     },
     /// It is something else.
     #[error("{} is a {found}; expected a {expected}", path.display())]
@@ -113,7 +113,13 @@ impl Folder {
     /// # Errors
     /// It is not there, is no folder, or others can use it.
     pub fn open_own(path: &Path) -> Result<Self, PrivateError> {
-        let folder = Self::open_with(path, OFlags::NOFOLLOW)?;
+        let folder = Self::open_with(path, OFlags::NOFOLLOW).or_else(|error| {
+            // The reason may be whose it is.
+            let found = rustix::fs::lstat(path).ok();
+            let found = found.filter(|found| is(found, FileType::Directory));
+            found.map_or(Ok(()), |found| check(path, &found, "folder", 0o700))?;
+            Err(error)
+        })?;
         let found = rustix::fs::fstat(&folder.descriptor);
         let found = found.map_err(|error| system("read", path, error))?;
         check(path, &found, "folder", 0o700)?;
@@ -184,10 +190,10 @@ impl Folder {
         check(&path, &found, "file", 0o600)?;
         let mut bytes = Vec::new();
         let read = File::from(file).take(most + 1).read_to_end(&mut bytes);
-        read.map_err(|source| PrivateError::System {
+        read.map_err(|why| PrivateError::System {
             verb: "read",
             path: path.clone(),
-            source,
+            why,
         })?;
         if bytes.len() as u64 > most {
             return Err(PrivateError::Long { path, most });
@@ -201,10 +207,10 @@ impl Folder {
     /// It cannot be written, or what is there cannot be replaced.
     pub fn write(self, name: &OsStr, bytes: &[u8]) -> Result<Written, PrivateError> {
         let path = self.path_of(name);
-        let failed = |error: io::Error| PrivateError::System {
+        let failed = |why: io::Error| PrivateError::System {
             verb: "write",
             path: path.clone(),
-            source: error,
+            why,
         };
         let (beside, mut file) = self.new_file().map_err(failed)?;
         let written = (|| {
@@ -286,7 +292,7 @@ fn system(verb: &'static str, path: &Path, error: Errno) -> PrivateError {
     PrivateError::System {
         verb,
         path: path.to_owned(),
-        source: error.into(),
+        why: error.into(),
     }
 }
 

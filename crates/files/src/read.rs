@@ -23,7 +23,7 @@ const PIECE: usize = 64 << 10;
 #[non_exhaustive]
 pub enum ReadError {
     /// The system refuses.
-    #[error("{0}")]
+    #[error(transparent)]
     System(#[from] io::Error),
     /// It is no file.
     #[error("it is a {0}; expected a file or a pipe")]

@@ -21,7 +21,7 @@ const LOOK: std::time::Duration = std::time::Duration::from_millis(10);
 #[non_exhaustive]
 pub enum WriteError {
     /// The system refuses.
-    #[error("{0}")]
+    #[error(transparent)]
     System(#[from] io::Error),
     /// Something else has the name.
     #[error("it is a {0}; expected a file's name")]

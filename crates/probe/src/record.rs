@@ -26,14 +26,14 @@ const DOCUMENT_LIMIT: u64 = 16 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
     /// A file could not be written or read.
-    #[error("cannot {verb} {}: {source}", path.display())]
+    #[error("cannot {verb} {}: {why}", path.display())]
     File {
         /// `read`, `write` …
         verb: &'static str,
         /// The file.
         path: PathBuf,
         /// Why.
-        source: std::io::Error,
+        why: std::io::Error,
     },
     /// The folder holds something already.
     #[error("{} is not empty; a recording goes into a new or an empty folder", .0.display())]
@@ -42,12 +42,12 @@ pub enum RecordError {
     #[error("{} is not a recording: it has neither sys/ nor {NVML}; make one with `topo probe --record DIR`", .0.display())]
     NoRecording(PathBuf),
     /// A document is not what it should be.
-    #[error("{}: {source}; expected what `topo probe --record` writes", path.display())]
+    #[error("{}: {why}; expected what `topo probe --record` writes", path.display())]
     Document {
         /// The file.
         path: PathBuf,
         /// What is wrong, with line and column.
-        source: serde_json::Error,
+        why: serde_json::Error,
     },
 }
 
@@ -98,14 +98,14 @@ fn document<T: serde::de::DeserializeOwned>(
     let bytes = match sysfs.document(name, DOCUMENT_LIMIT) {
         Ok(Some(bytes)) => bytes,
         Ok(None) => return Ok(None),
-        Err(source) => {
+        Err(why) => {
             let verb = "read";
-            return Err(RecordError::File { verb, path, source });
+            return Err(RecordError::File { verb, path, why });
         }
     };
     let read = serde_json::from_slice(&bytes);
     read.map(Some)
-        .map_err(|source| RecordError::Document { path, source })
+        .map_err(|why| RecordError::Document { path, why })
 }
 
 /// Writes what was read through `sysfs`, which must have been made to record, and what was used beside it. The recording
@@ -137,10 +137,10 @@ pub fn save(
 
 fn failed(path: &Path) -> impl FnOnce(std::io::Error) -> RecordError {
     let path = path.to_owned();
-    move |source| RecordError::File {
+    move |why| RecordError::File {
         verb: "write",
         path,
-        source,
+        why,
     }
 }
 
@@ -175,9 +175,9 @@ fn fill(
         })?;
     }
     let write = |name: &str, text: serde_json::Result<String>| {
-        let text = text.map_err(|source| RecordError::Document {
+        let text = text.map_err(|why| RecordError::Document {
             path: folder.join(name),
-            source,
+            why,
         })?;
         make(Path::new(name), &|path| {
             fs::write(path, format!("{text}\n"))
