@@ -108,6 +108,17 @@ pub(crate) struct Gathered {
     pub members: Vec<(u32, SocketAddr)>,
 }
 
+impl Gathered {
+    /// Whether the members are ascending and below `ranks`, the number of ranks that met at first.
+    fn is_valid(&self, ranks: usize) -> bool {
+        let members = &self.members;
+        members.is_sorted_by(|(one, _), (next, _)| one < next)
+            && members
+                .last()
+                .is_some_and(|(last, _)| (*last as usize) < ranks)
+    }
+}
+
 impl Survivor {
     /// What happened to this rank, if it did not run for so long that the others must have given it up. It is the one that
     /// is lost then, and does not go on.
@@ -257,7 +268,7 @@ impl Survivor {
         }
         let theirs = come.iter().map(|(it, _)| it.generation);
         let mut gathered = Gathered {
-            generation: theirs.fold(self.generation, u64::max) + 1,
+            generation: theirs.fold(self.generation, u64::max).saturating_add(1),
             members: come.iter().map(|(it, _)| (it.rank, it.ring)).collect(),
         };
         gathered.members.push((own, ring));
@@ -320,7 +331,15 @@ impl Survivor {
         let come = Come::new(self.home.rank, ring, self.generation);
         connection.send(&postcard::to_allocvec(&come).map_err(broken)?)?;
         let said = connection.receive(left())?;
-        postcard::from_bytes(&said).map_err(broken)
+        let gathered: Gathered = postcard::from_bytes(&said).map_err(broken)?;
+        // Members are used as indices. A leader that names others is not followed.
+        let ranks = self.home.infos.len();
+        if !gathered.is_valid(ranks) {
+            let why =
+                format!("rank {leader} named members that are not ascending and below {ranks}");
+            return Err(Ending::Refused(why));
+        }
+        Ok(gathered)
     }
 }
 
@@ -341,4 +360,26 @@ pub(crate) fn present(home: &Home, members: &[u32], generation: u64) -> Gathered
 
 pub(crate) fn told(gathered: &Gathered) -> Vec<u8> {
     postcard::to_allocvec(gathered).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_ascending_ranks_that_met_are_members() {
+        let valid = |ranks: &[u32]| {
+            let address = SocketAddr::from(([127, 0, 0, 1], 1));
+            let members = ranks.iter().map(|rank| (*rank, address)).collect();
+            let gathered = Gathered {
+                generation: 1,
+                members,
+            };
+            gathered.is_valid(4)
+        };
+        assert!(valid(&[0, 1, 2, 3]) && valid(&[2]));
+        for ranks in [&[][..], &[0, 4], &[u32::MAX], &[1, 1], &[2, 1]] {
+            assert!(!valid(ranks), "{ranks:?}");
+        }
+    }
 }

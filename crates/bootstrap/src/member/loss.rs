@@ -104,7 +104,7 @@ impl<T: Table> Member<T> {
             }
             Purpose::Peer(_) | Purpose::Probe(_) | Purpose::Unknown(_) | Purpose::Asker(_) => {
                 for askers in self.askers.values_mut() {
-                    askers.retain(|(asker, _)| *asker != conn);
+                    askers.retain(|(asker, _)| *asker != Some(conn));
                 }
             }
         }

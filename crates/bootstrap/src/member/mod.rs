@@ -134,7 +134,7 @@ pub struct Member<T: Table> {
     left: Vec<bool>,
     gone: u32,
     offers: HashMap<String, Vec<u8>>,
-    askers: HashMap<String, Vec<(Conn, u32)>>,
+    askers: HashMap<String, Vec<(Option<Conn>, u32)>>,
     values: Vec<(u32, Vec<u8>)>,
     /// When what is tried again.
     retry: Vec<(Duration, Again)>,

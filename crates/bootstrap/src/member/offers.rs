@@ -11,13 +11,12 @@ const ALIVE: &str = "alive";
 impl<T: Table> Member<T> {
     /// Offers something under a name.
     pub fn publish(&mut self, name: String, value: Vec<u8>) {
-        for (conn, ticket) in self.askers.remove(&name).unwrap_or_default() {
-            let value = value.clone();
-            self.send(conn, Message::Value(Box::new((ticket, value))));
-        }
-        let own = self.own_askers(&name);
-        for ticket in own {
-            self.values.push((ticket, value.clone()));
+        for (asker, ticket) in self.askers.remove(&name).unwrap_or_default() {
+            let answer = (ticket, value.clone());
+            match asker {
+                Some(conn) => self.send(conn, Message::Value(Box::new(answer))),
+                None => self.values.push(answer),
+            }
         }
         self.offers.insert(name, value);
     }
@@ -37,7 +36,10 @@ impl<T: Table> Member<T> {
         match value {
             Some(value) => self.send(conn, Message::Value(Box::new((ticket, value)))),
             None if name == ALIVE => {}
-            None => self.askers.entry(name).or_default().push((conn, ticket)),
+            None => {
+                let waiting = self.askers.entry(name).or_default();
+                waiting.push((Some(conn), ticket));
+            }
         }
         if left {
             // It came too late to hear it with all others that were connected.
@@ -56,22 +58,12 @@ impl<T: Table> Member<T> {
         other.queue.push((ticket, ALIVE.to_owned()));
     }
 
-    /// Questions of this rank to itself, which wait under a name that no other rank can ask.
-    fn own_askers(&mut self, name: &str) -> Vec<u32> {
-        let waiting = self.askers.remove(&format!("\0{name}"));
-        let waiting = waiting.unwrap_or_default().into_iter();
-        waiting.map(|(_, ticket)| ticket).collect()
-    }
-
     /// Asks a rank for what it offers under a name; the answer comes from [`Self::take_values`] with the same ticket.
     pub fn ask(&mut self, ticket: u32, from: u32, name: String) {
         if from == self.place.rank {
             match self.offers.get(&name) {
                 Some(value) => self.values.push((ticket, value.clone())),
-                None => {
-                    let waiting = self.askers.entry(format!("\0{name}")).or_default();
-                    waiting.push((Conn(u32::MAX), ticket));
-                }
+                None => self.askers.entry(name).or_default().push((None, ticket)),
             }
             return;
         }
