@@ -4,6 +4,7 @@
 //! What all tell all goes round the ring in both directions at once: towards the next rank a part goes ⌊n/2⌋ steps far,
 //! towards the one before ⌊(n−1)/2⌋, so each rank sends n−1 parts and gets n−1.
 
+mod ending;
 mod exchange;
 mod loss;
 mod offers;
@@ -492,13 +493,6 @@ impl<T: Table> Member<T> {
         self.begin_telling();
     }
 
-    /// Who joins the ring late hears what happened before.
-    fn pass_failure_on(&mut self, conn: Conn) {
-        if let Some(failure) = self.failure.clone() {
-            self.send(conn, Message::Failed(Box::new(failure)));
-        }
-    }
-
     /// A message of a neighbour.
     #[inline]
     fn of_ring(&mut self, of_next: bool, message: Message<T::Block>) {
@@ -548,74 +542,5 @@ impl<T: Table> Member<T> {
             .retain(|(_, again)| !matches!(again, Again::Root(_)));
         let own = self.own.clone();
         self.begin_exchange(own);
-    }
-
-    /// Makes the job fail, and tells everyone.
-    pub fn fail(&mut self, failure: Failure) {
-        self.fail_as(failure, None);
-    }
-
-    /// A failure, and from which side of the ring it is known.
-    fn fail_as(&mut self, failure: Failure, from_next: Option<bool>) {
-        if self.failure.is_some() {
-            return;
-        }
-        let message = || Message::Failed(Box::new(failure.clone()));
-        for (side, of_next) in [(&self.next, true), (&self.previous, false)] {
-            if let Some(side) = side.as_ref().filter(|it| it.open)
-                && from_next != Some(of_next)
-            {
-                let (conn, message) = (side.conn, message());
-                self.actions.push_back(Action::Send { conn, message });
-            }
-        }
-        for other in &self.others {
-            // Round the ring the news may take longer than the end of these connections.
-            let hears = matches!(
-                other.purpose,
-                Purpose::Root(_) | Purpose::Peer(_) | Purpose::Asker(_)
-            );
-            if hears && other.open {
-                let (conn, message) = (other.conn, message());
-                self.actions.push_back(Action::Send { conn, message });
-            }
-        }
-        self.failure = Some(failure);
-        self.early.clear();
-    }
-
-    /// This rank is done: the others need not wait for it, and its end is no failure.
-    pub fn leave(&mut self) {
-        let rank = self.place.rank;
-        // Round the ring the news may take longer than the end of these connections.
-        for other in &self.others {
-            if other.open && matches!(other.purpose, Purpose::Peer(_) | Purpose::Asker(_)) {
-                let (conn, message) = (other.conn, Message::Left(rank));
-                self.actions.push_back(Action::Send { conn, message });
-            }
-        }
-        self.note_left(rank, None);
-    }
-
-    fn note_left(&mut self, rank: u32, from_next: Option<bool>) {
-        if self.left.is_empty() {
-            self.left = vec![false; self.place.ranks as usize];
-        }
-        let Some(left) = self.left.get_mut(rank as usize) else {
-            return;
-        };
-        if std::mem::replace(left, true) {
-            return;
-        }
-        self.gone += 1;
-        for of_next in [true, false] {
-            let side = if of_next { &self.next } else { &self.previous };
-            if let Some(side) = side.as_ref().filter(|it| it.open)
-                && from_next != Some(of_next)
-            {
-                let (conn, message) = (side.conn, Message::Left(rank));
-                self.actions.push_back(Action::Send { conn, message });
-            }
-        }
     }
 }

@@ -1,0 +1,85 @@
+//! How a job ends: its failure is told to everyone, and so is a rank that is done.
+
+use super::{Member, Purpose};
+use crate::failure::Failure;
+use crate::info::Table;
+use crate::machine::Action;
+use crate::message::{Conn, Message};
+
+impl<T: Table> Member<T> {
+    /// Makes the job fail, and tells everyone.
+    pub fn fail(&mut self, failure: Failure) {
+        self.fail_as(failure, None);
+    }
+
+    /// A failure, and from which side of the ring it is known.
+    pub(super) fn fail_as(&mut self, failure: Failure, from_next: Option<bool>) {
+        if self.failure.is_some() {
+            return;
+        }
+        let message = || Message::Failed(Box::new(failure.clone()));
+        for (side, of_next) in [(&self.next, true), (&self.previous, false)] {
+            if let Some(side) = side.as_ref().filter(|it| it.open)
+                && from_next != Some(of_next)
+            {
+                let (conn, message) = (side.conn, message());
+                self.actions.push_back(Action::Send { conn, message });
+            }
+        }
+        for other in &self.others {
+            // Round the ring the news may take longer than the end of these connections.
+            let hears = matches!(
+                other.purpose,
+                Purpose::Root(_) | Purpose::Peer(_) | Purpose::Asker(_)
+            );
+            if hears && other.open {
+                let (conn, message) = (other.conn, message());
+                self.actions.push_back(Action::Send { conn, message });
+            }
+        }
+        self.failure = Some(failure);
+        self.early.clear();
+    }
+
+    /// This rank is done: the others need not wait for it, and its end is no failure.
+    pub fn leave(&mut self) {
+        let rank = self.place.rank;
+        // Round the ring the news may take longer than the end of these connections.
+        for other in &self.others {
+            if other.open && matches!(other.purpose, Purpose::Peer(_) | Purpose::Asker(_)) {
+                let (conn, message) = (other.conn, Message::Left(rank));
+                self.actions.push_back(Action::Send { conn, message });
+            }
+        }
+        self.note_left(rank, None);
+    }
+
+    pub(super) fn note_left(&mut self, rank: u32, from_next: Option<bool>) {
+        if self.left.is_empty() {
+            self.left = vec![false; self.place.ranks as usize];
+        }
+        let Some(left) = self.left.get_mut(rank as usize) else {
+            return;
+        };
+        if std::mem::replace(left, true) {
+            return;
+        }
+        self.gone += 1;
+        for of_next in [true, false] {
+            let side = if of_next { &self.next } else { &self.previous };
+            if let Some(side) = side.as_ref().filter(|it| it.open)
+                && from_next != Some(of_next)
+            {
+                let (conn, message) = (side.conn, Message::Left(rank));
+                self.actions.push_back(Action::Send { conn, message });
+            }
+        }
+    }
+
+    /// Tells a neighbor that joins the ring late what failed before.
+    pub(super) fn pass_failure_on(&mut self, conn: Conn) {
+        if let Some(failure) = self.failure.clone() {
+            self.send(conn, Message::Failed(Box::new(failure)));
+        }
+    }
+}

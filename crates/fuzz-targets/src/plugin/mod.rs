@@ -1,0 +1,155 @@
+//! Net plug-ins that answer anything: a table of functions in this process takes its answers from the input.
+//!
+//! What comes by the plug-in goes on to the receiving half of a FIFO. Half of the messages have a header that fits.
+
+mod table;
+
+use net::fabric::carry::{Incoming, Outgoing, shape};
+use net_plugin::{Handle, Plugin, Receiving, Sending};
+use shared_memory::fifo::{LowLatency, Receiver, Sender, Simple};
+use shared_memory::{Item, Segment};
+
+use crate::mutate::Random;
+use crate::target::Reached;
+
+/// Turns of a connection, each of which sends and receives what can be.
+const MOST_TURNS: usize = 60;
+
+/// Bytes of a slot.
+const SLOT_BYTES: usize = 300;
+
+/// For each version, answers of two sensible devices; then nothing but success, or anything.
+pub fn seeds() -> Vec<Vec<u8>> {
+    let seed = |(version, wild): (u8, bool)| {
+        let one = [0, 0, 0, 0, 2];
+        let mut seed = vec![version];
+        if version >= 3 {
+            seed.extend([0, 0]);
+        }
+        seed.push(0);
+        seed.extend(one);
+        for _ in 0..2 {
+            seed.extend([0, 3, b'n', b'i', b'c', 0]);
+            seed.extend(one.repeat(9));
+            if version >= 1 {
+                seed.extend(one);
+                seed.push(2);
+                seed.extend(one);
+            }
+            // Requests at once; rail and plane.
+            let more = [0, 0, 0, 1, 3][usize::from(version)];
+            seed.extend(one.repeat(more));
+        }
+        if wild {
+            let mut random = Random::new(version.into());
+            seed.extend((0..200).map(|_| random.below(160) as u8));
+        }
+        seed
+    };
+    let versions = (0..5).map(|version| (version, false));
+    versions
+        .clone()
+        .chain(versions.map(|(version, _)| (version, true)))
+        .map(seed)
+        .collect()
+}
+
+/// Loads a plug-in, connects its devices and carries slots.
+///
+/// # Panics
+/// A slot arrives that is longer than slots are.
+pub fn run(bytes: &[u8]) -> Reached {
+    let Some((version, rest)) = bytes.split_first() else {
+        return Reached::Outside;
+    };
+    table::run(*version, rest)
+}
+
+fn with_table<T>(version: u32, table: &T) -> Reached {
+    // SAFETY: callers name the table's version, and it stays until all that is made of the plug-in has ended.
+    let plugin = unsafe { Plugin::of_table(version, std::ptr::from_ref(table).cast(), 1) };
+    let plugin = match plugin {
+        Ok(plugin) => plugin,
+        Err(error) => {
+            let _ = error.to_string();
+            return Reached::Outside;
+        }
+    };
+    for device in plugin.devices() {
+        let _ = device.memory();
+        assert!(device.latency_us >= 0.0 && device.most_communicators > 0);
+    }
+    match connected(&plugin) {
+        Ok(Some((sending, receiving))) => carry(sending, receiving),
+        Ok(None) => Reached::Inside,
+        Err(error) => {
+            let _ = error.to_string();
+            Reached::Inside
+        }
+    }
+}
+
+/// Both ends of a connection, if the plug-in makes them in time.
+fn connected(plugin: &Plugin) -> Result<Option<(Sending, Receiving)>, net_plugin::Error> {
+    let last = plugin.devices().len() as u32 - 1;
+    let (mut listening, handle) = plugin.listen(0)?;
+    let handle = Handle::of(handle.bytes()).expect("as many bytes as handles have");
+    let mut connecting = plugin.connect(last, &handle)?;
+    let (mut sending, mut receiving) = (None, None);
+    for _ in 0..MOST_TURNS {
+        if sending.is_none() {
+            sending = connecting.go_on(shape(SLOT_BYTES, 1))?;
+        }
+        if receiving.is_none() {
+            receiving = listening.accept(shape(SLOT_BYTES, 1))?;
+        }
+        if sending.is_some() && receiving.is_some() {
+            return Ok(sending.zip(receiving));
+        }
+    }
+    Ok(None)
+}
+
+/// Sends slots, and posts those that come.
+fn carry(sending: Sending, receiving: Receiving) -> Reached {
+    let items = |protocol| {
+        [Item::Fifo {
+            protocol,
+            slot_bytes: SLOT_BYTES,
+        }]
+    };
+    let segment = |protocol| Segment::private("fuzz", &items(protocol)).expect("there is memory");
+    let from = segment(shared_memory::Protocol::LowLatency);
+    let to = segment(shared_memory::Protocol::Simple);
+    let mut sender = from.sender::<LowLatency>(0).expect("it was not taken");
+    sender.announce_lengths();
+    let carried = from.receiver::<LowLatency>(0).expect("it was not taken");
+    let mut outgoing = Outgoing::new(sending, Box::new(carried), true);
+    let into = to.sender::<Simple>(0).expect("it was not taken");
+    let mut receiver = to.receiver::<Simple>(0).expect("it was not taken");
+    let mut incoming = Incoming::new(receiving, Box::new(into));
+    let mut came = false;
+    for turn in 0..MOST_TURNS {
+        let _ = sender.try_send_from(&[turn as u8; 100]);
+        let ending = turn > MOST_TURNS / 2;
+        if let Err(error) = outgoing.go_on(ending) {
+            let _ = error.to_string();
+            break;
+        }
+        if let Err(error) = incoming.go_on() {
+            let _ = error.to_string();
+            break;
+        }
+        let _ = (outgoing.is_over(), outgoing.is_busy(), incoming.is_over());
+        // A slot's length is not told here, so that it is taken without its data.
+        while receiver.is_complete(0) {
+            receiver.release();
+            came = true;
+        }
+    }
+    if came {
+        Reached::Accepted
+    } else {
+        Reached::Inside
+    }
+}
