@@ -13,6 +13,9 @@ use super::bench::{Launch, agreed};
 /// Launches that are timed in a row before the ranks compare their times.
 const CHUNK: u64 = 4096;
 
+/// Bytes of the message by which they do.
+pub const CHUNK_BYTES: u64 = (CHUNK + 1) * 8;
+
 /// Most launches that are timed one by one.
 const MOST: usize = 1 << 18;
 

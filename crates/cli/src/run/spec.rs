@@ -10,6 +10,7 @@ use plan::program::{Channels, Schedule, Transfer, Tree};
 use plan::{Collective, ElementType, Protocol, Reduction};
 use serde::{Deserialize, Serialize};
 
+use super::latency;
 use crate::arguments::run::BackendName;
 
 /// What all ranks do. Processes get it as JSON.
@@ -164,6 +165,8 @@ impl Spec {
         let ranks = u64::from(self.ranks);
         let element = u64::from(self.element()?.bytes());
         let largest = self.sizes.iter().copied().max().unwrap_or(0);
+        // The times of single launches are compared by a message too.
+        let largest = largest.max(latency::CHUNK_BYTES);
         // No message has less than an element of each rank.
         let buffer = largest.max(ranks * element).next_multiple_of(PAGE_BYTES);
         // No way has more scratch memory than a buffer, and some bytes of each rank's block in each channel so that no two
