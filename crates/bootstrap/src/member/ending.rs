@@ -41,6 +41,11 @@ impl<T: Table> Member<T> {
         self.early.clear();
     }
 
+    /// This rank is about to leave, and closes connections first.
+    pub fn finish(&mut self) {
+        self.finishing = true;
+    }
+
     /// This rank is done: the others need not wait for it, and its end is no failure.
     pub fn leave(&mut self) {
         let rank = self.place.rank;

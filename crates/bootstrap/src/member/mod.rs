@@ -133,6 +133,8 @@ pub struct Member<T: Table> {
     early: Vec<(bool, u32, u32, T::Block)>,
     failure: Option<Failure>,
     left: Vec<bool>,
+    /// Whether this rank is about to leave.
+    finishing: bool,
     gone: u32,
     offers: HashMap<String, Vec<u8>>,
     askers: HashMap<String, Vec<(Option<Conn>, u32)>>,
@@ -170,6 +172,7 @@ impl<T: Table> Member<T> {
             early: Vec::new(),
             failure: None,
             left: Vec::new(),
+            finishing: false,
             gone: 0,
             offers: HashMap::new(),
             askers: HashMap::new(),

@@ -30,7 +30,7 @@ impl<T: Table> Member<T> {
         let own = self.place.rank;
         let left = self.has_left(own);
         let value = match name.as_str() {
-            ALIVE => (!left).then(Vec::new),
+            ALIVE => (!left && !self.finishing).then(Vec::new),
             name => self.offers.get(name).cloned(),
         };
         match value {

@@ -79,6 +79,7 @@ enum Command {
     Probe(u32, u32),
     Exchange(Vec<u8>),
     Fail(Failure),
+    Finish,
     Leave,
     End,
 }
@@ -307,6 +308,12 @@ impl Service {
         }
     }
 
+    /// Says that this rank is about to leave: it closes connections before the others hear that it left, so from now on
+    /// it does not answer that nothing happened to it.
+    pub fn finish(&self) {
+        self.shared.command(Command::Finish);
+    }
+
     /// Makes the job fail, and tells everyone.
     pub fn fail(&self, failure: Failure) {
         self.shared.command(Command::Fail(failure));
@@ -464,6 +471,7 @@ fn take_commands(shared: &Shared, drives: &mut [Drive]) -> bool {
             Command::Probe(ticket, rank) => member.probe(ticket, rank),
             Command::Exchange(own) => member.begin_exchange(own),
             Command::Fail(failure) => member.fail(failure),
+            Command::Finish => member.finish(),
             Command::Leave => member.leave(),
             Command::End => end = true,
         }

@@ -519,7 +519,10 @@ impl Drop for Hosts {
     fn drop(&mut self) {
         let service = self.service.as_ref();
         let failed = || service.is_some_and(|it| it.failure(None).is_some());
-        if !failed() {
+        if let Some(service) = service
+            && !failed()
+        {
+            service.finish();
             // All say that they are done before any waits for another one.
             self.lender.end();
             while (self.proxies.iter().any(Proxy::serves)
