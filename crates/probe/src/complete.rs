@@ -1,6 +1,8 @@
 //! Completes files that hold only the PCI tree, as cloud vendors ship them: NCCL adds GPUs and network devices on the
 //! machine, here they are assumed.
 
+use std::collections::HashSet;
+
 use topology::xml::{Document, Element, Tag, c_int};
 
 /// The first of the guids that stand for unknown ones.
@@ -125,8 +127,8 @@ fn lacks_net(pci: &Element) -> bool {
 pub fn complete(document: &Document, assumptions: &Assumptions) -> Document {
     let mut completer = Completer {
         assumptions,
-        next_gpu: 0,
-        next_net: 0,
+        gpus: Numbers::default(),
+        nets: Numbers::default(),
     };
     completer.count(&document.root);
     let mut document = document.clone();
@@ -136,19 +138,41 @@ pub fn complete(document: &Document, assumptions: &Assumptions) -> Document {
 
 struct Completer<'a> {
     assumptions: &'a Assumptions,
-    next_gpu: i32,
-    next_net: i32,
+    gpus: Numbers,
+    nets: Numbers,
+}
+
+/// The numbers that the devices of a kind have.
+#[derive(Default)]
+struct Numbers {
+    taken: HashSet<i32>,
+    next: i32,
+}
+
+impl Numbers {
+    fn note(&mut self, number: i32) {
+        self.taken.insert(number);
+        self.next = self.next.max(number.saturating_add(1));
+    }
+
+    /// The number after the largest one, or, where that is the last there is, the first free one.
+    fn take(&mut self) -> i32 {
+        while !self.taken.insert(self.next) {
+            self.next = self.next.checked_add(1).unwrap_or(0);
+        }
+        self.next
+    }
 }
 
 impl Completer<'_> {
     fn count(&mut self, element: &Element) {
-        let after = element
-            .get("dev")
-            .map_or(0, |dev| c_int(dev).saturating_add(1));
-        match element.tag {
-            Tag::Gpu => self.next_gpu = self.next_gpu.max(after),
-            Tag::Net => self.next_net = self.next_net.max(after),
-            _ => {}
+        let numbers = match element.tag {
+            Tag::Gpu => Some(&mut self.gpus),
+            Tag::Net => Some(&mut self.nets),
+            _ => None,
+        };
+        if let (Some(numbers), Some(dev)) = (numbers, element.get("dev")) {
+            numbers.note(c_int(dev));
         }
         element.children.iter().for_each(|child| self.count(child));
     }
@@ -182,8 +206,7 @@ impl Completer<'_> {
 
     fn gpu(&mut self, assumed: AssumedGpu) -> Element {
         let mut gpu = Element::new(Tag::Gpu);
-        let number = self.next_gpu.to_string();
-        self.next_gpu += 1;
+        let number = self.gpus.take().to_string();
         gpu.set("dev", number.clone());
         gpu.set("sm", assumed.sm.to_string());
         gpu.set("rank", number);
@@ -200,8 +223,7 @@ impl Completer<'_> {
 
     fn net(&mut self, assumed: AssumedNic) -> Element {
         let mut net = Element::new(Tag::Net);
-        let number = self.next_net;
-        self.next_net += 1;
+        let number = self.nets.take();
         net.set("name", format!("mlx5_{number}"));
         net.set("dev", number.to_string());
         net.set("latency", "0");
