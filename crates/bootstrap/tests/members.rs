@@ -58,3 +58,46 @@ fn parts_that_are_not_due_are_reported_once() {
     assert_eq!(failure.rank, 1);
     assert!(failure.what.contains("was due"), "{}", failure.what);
 }
+
+/// A part that is kept until this rank begins its exchange is of the next one; there is one of each rank at most.
+#[test]
+fn parts_of_later_exchanges_are_not_hoarded() {
+    let part = |exchange| Message::Block {
+        exchange,
+        origin: 1,
+        block: Vec::new(),
+    };
+    for (exchange, most) in [(1, 3), (2, 1)] {
+        let (mut member, before) = member();
+        let mut count = 0;
+        while member.failure().is_none() {
+            member.received(before, part(exchange), Duration::ZERO);
+            count += 1;
+            assert!(count <= most, "{count} parts of exchange {exchange}");
+        }
+        let failure = member.failure().expect("rank 1 is to blame");
+        assert_eq!(failure.rank, 1);
+        assert!(failure.what.contains("was to begin"), "{}", failure.what);
+    }
+}
+
+/// Questions for what is not offered, or not yet.
+#[test]
+fn questions_without_end_are_refused() {
+    let long = "x".repeat(1000);
+    for (name, most) in [("nothing", 20_000), (long.as_str(), 1)] {
+        let (mut member, _) = member();
+        let conn = member.accepted(Kind::Peer);
+        member.received(conn, Message::Hello(1), Duration::ZERO);
+        let mut count = 0;
+        while member.failure().is_none() {
+            let question = Message::Get(Box::new((count, name.to_owned())));
+            member.received(conn, question, Duration::ZERO);
+            count += 1;
+            assert!(count <= most, "{count} questions");
+        }
+        let failure = member.failure().expect("rank 1 is to blame");
+        assert_eq!(failure.rank, 1);
+        assert!(failure.what.contains("it asks rank 0"), "{}", failure.what);
+    }
+}

@@ -38,7 +38,7 @@ impl<T: Table> Member<T> {
             }
         }
         self.failure = Some(failure);
-        self.early.clear();
+        self.early.iter_mut().for_each(Vec::clear);
     }
 
     /// This rank is about to leave, and closes connections first.

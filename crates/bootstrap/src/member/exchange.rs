@@ -26,8 +26,10 @@ impl<T: Table> Member<T> {
         if ranks > 2 {
             self.tell(true, number, rank, own);
         }
-        for (of_next, exchange, origin, block) in std::mem::take(&mut self.early) {
-            self.part(of_next, exchange, origin, block);
+        for of_next in [false, true] {
+            for (origin, block) in std::mem::take(&mut self.early[usize::from(of_next)]) {
+                self.part(of_next, number, origin, block);
+            }
         }
         self.finish_exchange();
     }
@@ -65,7 +67,7 @@ impl<T: Table> Member<T> {
             return;
         }
         let Some(exchange) = self.exchange.as_mut().filter(|it| it.number == number) else {
-            self.early.push((of_next, number, origin, block));
+            self.keep_early(of_next, number, origin, block);
             return;
         };
         let counter = if of_next {
@@ -84,7 +86,7 @@ impl<T: Table> Member<T> {
             if it >= ranks { it - ranks } else { it }
         };
         if distance > furthest || origin != expected {
-            let neighbour = if of_next { rank + 1 } else { rank + ranks - 1 } % ranks;
+            let neighbour = self.neighbour(of_next);
             let what = format!(
                 "{} passed rank {origin}'s part on where rank {expected}'s was due",
                 self.name(neighbour)
@@ -104,6 +106,29 @@ impl<T: Table> Member<T> {
             self.tell(of_next, number, origin, block);
         }
         self.finish_exchange();
+    }
+
+    /// Keeps a part that came before this rank began its exchange. A neighbour that has all parts of one exchange begins
+    /// the next; it cannot end that one before this rank has begun it.
+    fn keep_early(&mut self, of_next: bool, number: u32, origin: u32, block: T::Block) {
+        let early = &mut self.early[usize::from(of_next)];
+        if number == self.exchanges && early.len() < self.place.ranks as usize {
+            early.push((origin, block));
+            return;
+        }
+        let neighbour = self.neighbour(of_next);
+        let what = format!(
+            "{} passed a part of exchange {number} on where exchange {} was to begin",
+            self.name(neighbour),
+            self.exchanges
+        );
+        self.fail_as(Failure::new(neighbour, what), None);
+    }
+
+    /// The next rank of the ring, or the one before.
+    pub(super) const fn neighbour(&self, of_next: bool) -> u32 {
+        let Place { rank, ranks, .. } = self.place;
+        (if of_next { rank + 1 } else { rank + ranks - 1 }) % ranks
     }
 
     #[inline]

@@ -55,7 +55,7 @@ impl<T: Table> Member<T> {
     /// A connection ended.
     pub fn closed(&mut self, conn: Conn, ending: &Ending, now: Duration) {
         self.notice_a_stop(now);
-        let Place { rank, ranks, .. } = self.place;
+        let rank = self.place.rank;
         for of_next in [true, false] {
             let side = if of_next {
                 &mut self.next
@@ -63,7 +63,7 @@ impl<T: Table> Member<T> {
                 &mut self.previous
             };
             if let Some(was) = side.take_if(|it| it.conn == conn) {
-                let neighbour = if of_next { rank + 1 } else { rank + ranks - 1 } % ranks;
+                let neighbour = self.neighbour(of_next);
                 if self.has_left(neighbour) || self.failure.is_some() {
                     return;
                 }
@@ -186,15 +186,13 @@ impl<T: Table> Member<T> {
             return;
         }
         let (beat, silence) = (self.timing.beat, self.timing.silence);
-        let Place { rank, ranks, .. } = self.place;
         let mut silent = None;
         for (side, of_next) in [(&mut self.next, true), (&mut self.previous, false)] {
             let Some(side) = side.as_mut().filter(|it| it.open) else {
                 continue;
             };
-            let neighbour = if of_next { rank + 1 } else { rank + ranks - 1 } % ranks;
             if now >= side.heard + silence {
-                silent = Some(neighbour);
+                silent = Some(of_next);
             }
             if now >= side.said + beat {
                 side.said = now;
@@ -202,10 +200,12 @@ impl<T: Table> Member<T> {
                 self.actions.push_back(Action::Send { conn, message });
             }
         }
+        let silent = silent.map(|of_next| self.neighbour(of_next));
         if let Some(neighbour) = silent.filter(|it| !self.has_left(*it)) {
             let what = format!(
-                "{}: it said nothing to rank {rank}, {}, for {} s; it was stopped, or its host cannot be reached",
+                "{}: it said nothing to rank {}, {}, for {} s; it was stopped, or its host cannot be reached",
                 self.name(neighbour),
+                self.place.rank,
                 self.place.name,
                 silence.as_secs_f32()
             );

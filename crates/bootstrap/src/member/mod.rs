@@ -82,6 +82,8 @@ struct Other {
     open: bool,
     /// What is to be said once it is open.
     queue: Vec<(u32, String)>,
+    /// Its questions that wait for an answer.
+    waiting: usize,
 }
 
 /// A connection that is to be made once more.
@@ -129,8 +131,8 @@ pub struct Member<T: Table> {
     exchange: Option<Exchange<T::Block>>,
     exchanges: u32,
     finished: Option<Vec<T::Block>>,
-    /// Parts that came before this rank was there.
-    early: Vec<(bool, u32, u32, T::Block)>,
+    /// Parts of the next exchange, from the rank before and from the next one, that came before this rank began it.
+    early: [Vec<(u32, T::Block)>; 2],
     failure: Option<Failure>,
     left: Vec<bool>,
     /// Whether this rank is about to leave.
@@ -169,7 +171,7 @@ impl<T: Table> Member<T> {
             exchange: None,
             exchanges: 0,
             finished: None,
-            early: Vec::new(),
+            early: [Vec::new(), Vec::new()],
             failure: None,
             left: Vec::new(),
             finishing: false,
@@ -319,6 +321,7 @@ impl<T: Table> Member<T> {
             purpose,
             open,
             queue: Vec::new(),
+            waiting: 0,
         });
         let last = self.others.len() - 1;
         &mut self.others[last]
@@ -443,7 +446,7 @@ impl<T: Table> Member<T> {
             (Purpose::Unknown(Kind::Peer), Message::Hello(rank)) => {
                 self.others[at].purpose = Purpose::Asker(rank);
             }
-            (Purpose::Asker(_), Message::Get(question)) => self.answer(conn, *question),
+            (Purpose::Asker(rank), Message::Get(question)) => self.answer(at, rank, *question),
             (Purpose::Peer(_), Message::Value(answer)) => self.values.push(*answer),
             (Purpose::Probe(_), Message::Value(answer)) => {
                 self.values.push(*answer);
@@ -512,8 +515,7 @@ impl<T: Table> Member<T> {
             }
             Message::Left(rank) => self.note_left(rank, Some(of_next)),
             _ => {
-                let Place { rank, ranks, .. } = self.place;
-                let rank = if of_next { rank + 1 } else { rank + ranks - 1 } % ranks;
+                let rank = self.neighbour(of_next);
                 let what = "a message came that does not belong on the ring".to_owned();
                 self.fail_as(Failure { rank, what }, None);
             }

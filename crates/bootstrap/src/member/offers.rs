@@ -1,12 +1,19 @@
 //! Offers, and questions for them.
 
 use super::{Member, Purpose};
+use crate::failure::Failure;
 use crate::info::Table;
 use crate::link::Kind;
-use crate::message::{Conn, Message};
+use crate::message::Message;
 
 /// What every rank offers as long as nothing happened to it: nothing, under this name.
 const ALIVE: &str = "alive";
+
+/// Most questions of a rank that wait for an answer. A rank asks for the buffers of another one, and for each end of a FIFO.
+const MOST_WAITING: usize = 1 << 14;
+
+/// Longest name of an offer that is waited for, bytes.
+const LONGEST_NAME: usize = 256;
 
 impl<T: Table> Member<T> {
     /// Offers something under a name.
@@ -14,7 +21,12 @@ impl<T: Table> Member<T> {
         for (asker, ticket) in self.askers.remove(&name).unwrap_or_default() {
             let answer = (ticket, value.clone());
             match asker {
-                Some(conn) => self.send(conn, Message::Value(Box::new(answer))),
+                Some(conn) => {
+                    if let Some(other) = self.others.iter_mut().find(|it| it.conn == conn) {
+                        other.waiting -= 1;
+                    }
+                    self.send(conn, Message::Value(Box::new(answer)));
+                }
                 None => self.values.push(answer),
             }
         }
@@ -22,7 +34,8 @@ impl<T: Table> Member<T> {
     }
 
     /// Answers a rank that asks, at once or when the offer is made.
-    pub(super) fn answer(&mut self, conn: Conn, (ticket, name): (u32, String)) {
+    pub(super) fn answer(&mut self, at: usize, rank: u32, (ticket, name): (u32, String)) {
+        let conn = self.others[at].conn;
         if let Some(failure) = self.failure.clone() {
             self.send(conn, Message::Failed(Box::new(failure)));
             return;
@@ -36,7 +49,16 @@ impl<T: Table> Member<T> {
         match value {
             Some(value) => self.send(conn, Message::Value(Box::new((ticket, value)))),
             None if name == ALIVE => {}
+            None if name.len() > LONGEST_NAME || self.others[at].waiting == MOST_WAITING => {
+                let what = format!(
+                    "it asks rank {own} for more than {MOST_WAITING} offers that are not made, or by a name of more than \
+                     {LONGEST_NAME} bytes"
+                );
+                self.fail_as(Failure::new(rank, what), None);
+                return;
+            }
             None => {
+                self.others[at].waiting += 1;
                 let waiting = self.askers.entry(name).or_default();
                 waiting.push((Some(conn), ticket));
             }
