@@ -280,8 +280,9 @@ impl PeerBases<'_> {
         };
         let launch = self.launch;
         let Some(buffers) = boards[rank as usize].read(launch) else {
-            let why =
-                format!("it signals that it has begun launch {launch}, and shows no buffers of it");
+            let why = format!(
+                "it signals that it has begun launch {launch}, and shows no buffers of it, or they were overwritten"
+            );
             return Err(fault(why));
         };
         let first = BUFFERS * (1 + peer);

@@ -5,13 +5,16 @@
 
 use crate::sync::{LINE_WORDS, Ordering, Words};
 
-/// Words of an entry: the launch, then three buffers of three words each, on a line of its own.
+/// Words of an entry: the launch, three buffers of three words each, their checksum, on a line of its own.
 pub(crate) const ENTRY_WORDS: usize = LINE_WORDS;
 
 /// Buffers of a launch: input, output, scratch.
 pub const BUFFERS: usize = 3;
 
-const _: () = assert!(BUFFERS * 3 < ENTRY_WORDS);
+/// Words that describe the buffers of a launch.
+const WORDS: usize = BUFFERS * 3;
+
+const _: () = assert!(WORDS + 2 <= ENTRY_WORDS);
 
 /// Where a buffer is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -64,6 +67,19 @@ impl Descriptor {
     }
 }
 
+/// A checksum of an entry. Peers write to the addresses that it holds, so none that something else overwrote may pass for
+/// one. Whoever makes it right on purpose may write to the memory of the rank anyway.
+#[inline]
+fn checksum(launch: u64, words: &[u64; WORDS]) -> u64 {
+    // An odd number without a pattern: 2^64 divided by the golden ratio.
+    let mix = |sum: u64, word: &u64| {
+        (sum ^ word)
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .rotate_left(29)
+    };
+    words.iter().fold(mix(0, &!launch), mix)
+}
+
 /// A rank's board.
 #[derive(Debug, Clone)]
 pub struct Board {
@@ -88,16 +104,20 @@ impl Board {
     #[inline]
     pub fn publish(&self, launch: u64, buffers: &[Descriptor; BUFFERS]) {
         let entry = self.words.slice(self.first(launch), ENTRY_WORDS);
-        for (to, buffer) in entry[1..].chunks_exact(3).zip(buffers) {
-            for (to, word) in to.iter().zip(buffer.to_words()) {
-                to.store(word, Ordering::Relaxed);
-            }
+        let mut words = [0; WORDS];
+        for (to, buffer) in words.chunks_exact_mut(3).zip(buffers) {
+            to.copy_from_slice(&buffer.to_words());
         }
+        for (to, word) in entry[1..].iter().zip(words) {
+            to.store(word, Ordering::Relaxed);
+        }
+        entry[1 + WORDS].store(checksum(launch, &words), Ordering::Relaxed);
         // Release: the buffers come before the number that says whose they are.
         entry[0].store(launch, Ordering::Release);
     }
 
-    /// The buffers of a launch; `None` if it did not publish yet, or later ones took its place.
+    /// The buffers of a launch; `None` if it did not publish yet, later ones took its place, or something else overwrote
+    /// them.
     #[inline]
     pub fn read(&self, launch: u64) -> Option<[Descriptor; BUFFERS]> {
         let entry = self.words.slice(self.first(launch), ENTRY_WORDS);
@@ -105,10 +125,11 @@ impl Board {
         if entry[0].load(Ordering::Acquire) != launch {
             return None;
         }
-        let words =
-            |buffer: usize, word: usize| entry[1 + buffer * 3 + word].load(Ordering::Relaxed);
-        Some([0, 1, 2].map(|buffer| {
-            Descriptor::from_words([words(buffer, 0), words(buffer, 1), words(buffer, 2)])
-        }))
+        let words = std::array::from_fn(|word| entry[1 + word].load(Ordering::Relaxed));
+        if entry[1 + WORDS].load(Ordering::Relaxed) != checksum(launch, &words) {
+            return None;
+        }
+        let buffer = |at: usize| Descriptor::from_words([words[at], words[at + 1], words[at + 2]]);
+        Some([buffer(0), buffer(3), buffer(6)])
     }
 }
