@@ -22,7 +22,9 @@ pub struct Output {
 /// Writes a file that the command line names, whole or not at all.
 pub fn write(path: &Path, text: &str) -> Result<()> {
     if path == Path::new("-") {
-        bail!("cannot write `-`: expected a file's name; without it standard output is written");
+        bail!(
+            "cannot write `-`: expected a file's name; --format json prints a plan, other files are printed without -o"
+        );
     }
     files::write(path, text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))
 }

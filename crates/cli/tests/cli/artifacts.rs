@@ -162,7 +162,7 @@ fn output_paths_that_cannot_be_written() {
     for (path, complaint) in [
         (text(&missing), "there is no folder"),
         (text(&folder), "it is a folder"),
-        ("-", "expected a file's name"),
+        ("-", "--format json prints a plan"),
     ] {
         let said = refused(&["plan", "topologies/dgx-h100", "-o", path]);
         assert!(
