@@ -1,4 +1,6 @@
 //! A bit of what goes between hosts is flipped on its way, and TCP's checksum made right again.
+//!
+//! `TOPO_FLIPS=200` runs so many jobs in which a bit anywhere is flipped.
 
 use std::path::Path;
 use std::process::Command;
@@ -53,6 +55,34 @@ pub fn a_wrong_element_ends_every_rank_with_1() -> Result<Completion, Failed> {
             && out.contains("1 element wrong")
             && err.contains("rank 0 ended with 1")
             && err.contains("rank 1 ended with 1");
+        check(right, || {
+            format!("byte {at} of {bytes}: {status:?}\n{out}\n{err}")
+        })?;
+    }
+    Ok(Completion::Completed)
+}
+
+/// Several sizes, protocols by size, and launches that nobody looks at.
+const ANY: &str = "all-reduce -b 512 -e 512K -f 32 -n 20 -w 1 --checksums";
+
+pub fn no_flip_is_silent() -> Result<Completion, Failed> {
+    let arguments: Vec<&str> = ANY.split(' ').collect();
+    let bytes = match bytes(&arguments)? {
+        Ok(bytes) => bytes,
+        Err(why) => return not_run(&why),
+    };
+    let jobs = std::env::var("TOPO_FLIPS").ok();
+    let jobs: usize = jobs.and_then(|it| it.parse().ok()).unwrap_or(4);
+    for number in 0..jobs {
+        // Spread over all that is sent, in no order.
+        let at = (number * 2 + 1) * bytes / (2 * jobs) + number * 7919 % (bytes / jobs);
+        let at = at.min(bytes - 1);
+        let Said { out, err, status } = job(at, &arguments)?;
+        let ended = |rank| err.contains(&format!("rank {rank} ended with "));
+        let right = match err.contains("is flipped") {
+            true => ended(0) && ended(1),
+            false => status == Some(0),
+        };
         check(right, || {
             format!("byte {at} of {bytes}: {status:?}\n{out}\n{err}")
         })?;

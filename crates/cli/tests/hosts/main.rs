@@ -24,7 +24,7 @@ const SHORT: [&str; 9] = ["all-reduce", "-b", "8", "-e", "256K", "-f", "64", "-n
 
 type Test = fn() -> Result<Completion, Failed>;
 
-const TESTS: [(&str, Test); 45] = [
+const TESTS: [(&str, Test); 46] = [
     ("launchers::by_hand_with_a_file", by_hand_with_a_file),
     ("launchers::by_hand_with_an_id", by_hand_with_an_id),
     (
@@ -106,6 +106,7 @@ const TESTS: [(&str, Test); 45] = [
         "flips::a_wrong_element_ends_every_rank_with_1",
         flips::a_wrong_element_ends_every_rank_with_1,
     ),
+    ("flips::no_flip_is_silent", flips::no_flip_is_silent),
     ("plugins::version_8", plugins::version_8),
     ("plugins::version_9", plugins::version_9),
     ("plugins::version_10", plugins::version_10),
