@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::job::{Job, Memory, Said};
+use super::job::{Job, Memory};
+use super::program::Said;
 
 /// By algorithm, protocol or transfer.
 const WAYS: [[&str; 4]; 4] = [
@@ -163,7 +164,7 @@ fn judge(said: &[Said]) -> Result<Outcome, String> {
         if !it.is_orderly() {
             return Err(format!("rank {rank}: {it:?}"));
         }
-        outcome = outcome.max(match it.status.and_then(|it| it.code()) {
+        outcome = outcome.max(match it.status {
             Some(0) => Outcome::Right,
             Some(1) => Outcome::Wrong,
             _ => Outcome::Failed,

@@ -36,7 +36,7 @@ fn a_rank_that_does_not_come_is_named_when_it_should_have_come() {
                 .args(["--join-timeout", "2"]);
             command.args(["all-reduce", "-b", "8", "-e", "8"]);
             let began = Instant::now();
-            let said = Ranks(vec![command.spawn().unwrap()]).finish();
+            let said = Ranks::start([command]).finish();
             let took = began.elapsed();
             let named = said[0].err.contains("within 2 s");
             assert!(said[0].status == Some(2) && named, "{}", said[0].err);
@@ -68,16 +68,16 @@ fn a_data_connection_that_is_cut_is_named_at_once() {
                 .env("NCCL_HOSTID", format!("host{number}"))
                 .env("TOPO_ID", &id);
             command.args(["all-reduce", "-b", "64K", "-e", "64K", "--time", "60000"]);
-            command.spawn().unwrap()
+            command
         };
-        let all = Ranks((0..2).map(start).collect());
+        let all = Ranks::start((0..2).map(start));
         let mut descriptor = None;
         until("data is sent", || {
-            descriptor = data_connection(&all.0[0], &all.0[1]);
+            descriptor = data_connection(&all.0[0].child, &all.0[1].child);
             descriptor.is_some()
         });
         thread::sleep(Duration::from_millis(500));
-        let process = pidfd_open(Pid::from_child(&all.0[0]), PidfdFlags::empty()).unwrap();
+        let process = pidfd_open(Pid::from_child(&all.0[0].child), PidfdFlags::empty()).unwrap();
         let socket = pidfd_getfd(process, descriptor.unwrap(), PidfdGetfdFlags::empty());
         TcpStream::from(socket.unwrap())
             .shutdown(Shutdown::Both)

@@ -1,62 +1,25 @@
 //! Ranks of this host as processes of their own, and the memory that they share as another process reaches it.
 
 use std::fs::{File, OpenOptions};
-use std::io::Read;
 use std::os::unix::fs::FileExt;
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How a rank ended.
-#[derive(Debug)]
-pub struct Said {
-    pub out: String,
-    pub err: String,
-    /// `None` if it had to be killed.
-    pub status: Option<ExitStatus>,
-}
+use super::program::{Running, Said, clean};
+use super::ranks::Ranks;
 
-impl Said {
-    /// Whether the rank ended by itself and says what happened: no signal, no panic.
-    pub fn is_orderly(&self) -> bool {
-        let told = |code| code != 2 || self.err.contains("error:");
-        let status = self.status.filter(|it| it.signal().is_none());
-        let code = status.and_then(|it| it.code());
-        // A peer whose process is gone without a word was killed by a signal.
-        let words = ["panicked", "its process ended", "with signal"];
-        code.is_some_and(|code| (0..=2).contains(&code) && told(code))
-            && words.iter().all(|word| !self.err.contains(word))
-    }
-}
-
-/// Processes that end with the test.
+/// Ranks of this host.
 pub struct Job {
-    children: Vec<Child>,
+    ranks: Ranks,
     _folder: Option<tempfile::TempDir>,
 }
 
-impl Drop for Job {
-    fn drop(&mut self) {
-        for child in &mut self.children {
-            // One that has ended already needs neither.
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
-
-/// `topo run` of a program file, with nothing in the environment that a launcher may have set.
+/// `topo run` of a program file.
 fn topo(program: &Path) -> Command {
-    let mut command = Command::new(program);
-    command.env_clear();
-    command.env("NCCL_SOCKET_IFNAME", "=lo");
-    command.args(["run"]);
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+    let mut command = clean(program);
+    command.arg("run");
     command
 }
 
@@ -69,10 +32,10 @@ impl Job {
             let mut command = topo(program);
             command.args(["--rank", &rank.to_string(), "--world", &ranks.to_string()]);
             command.args(["--rendezvous", &meeting]).args(arguments);
-            command.spawn().unwrap()
+            command
         });
         Self {
-            children: ranks.collect(),
+            ranks: Ranks::start(ranks),
             _folder: Some(folder),
         }
     }
@@ -81,16 +44,16 @@ impl Job {
     pub fn started_together(program: &Path, ranks: u32, arguments: &[&str]) -> Self {
         let mut command = topo(program);
         command.args(["--processes", "--ranks", &ranks.to_string()]);
+        command.args(arguments);
         Self {
-            children: vec![command.args(arguments).spawn().unwrap()],
+            ranks: Ranks::start([command]),
             _folder: None,
         }
     }
 
     /// Whether all ranks have ended.
     pub fn is_over(&mut self) -> bool {
-        let over = |child: &mut Child| child.try_wait().unwrap().is_some();
-        self.children.iter_mut().all(over)
+        self.ranks.0.iter_mut().all(Running::is_over)
     }
 
     /// Memory files that the ranks have open and whose names begin so, each as often as it is open. `baseofrank1` holds
@@ -98,8 +61,8 @@ impl Job {
     /// `buffersofrank0` its buffers.
     pub fn memory(&self, name: &str) -> Vec<Memory> {
         let mut found = Vec::new();
-        for child in &self.children {
-            for process in family(child.id()) {
+        for rank in &self.ranks.0 {
+            for process in family(rank.id()) {
                 let folder = format!("/proc/{process}/fd");
                 // A process that has just ended has no files.
                 for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -128,17 +91,7 @@ impl Job {
         while !self.is_over() && Instant::now() < until {
             thread::sleep(Duration::from_millis(2));
         }
-        let said = self.children.iter_mut().map(|child| {
-            let status = child.try_wait().unwrap();
-            let _ = child.kill();
-            let (mut out, mut err) = (String::new(), String::new());
-            let stdout = child.stdout.as_mut().unwrap();
-            stdout.read_to_string(&mut out).unwrap();
-            let stderr = child.stderr.as_mut().unwrap();
-            stderr.read_to_string(&mut err).unwrap();
-            Said { out, err, status }
-        });
-        said.collect()
+        self.ranks.0.into_iter().map(Running::end).collect()
     }
 }
 

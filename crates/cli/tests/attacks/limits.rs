@@ -1,31 +1,14 @@
 //! Jobs where a process may have little memory, or few bytes of a file.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// What `topo run` said under limits of the shell.
-struct Said {
-    out: String,
-    err: String,
-    status: Option<i32>,
-}
+use super::program::{LONG, Running, Said, clean, shell};
 
+/// What `topo run` said under limits of the shell.
 fn limited(limits: &str, arguments: &[&str]) -> Said {
-    let script = format!("{limits}; exec \"$@\"");
-    let topo = env!("CARGO_BIN_EXE_topo");
-    let output = Command::new("sh")
-        .args(["-c", &script, "sh", topo, "run"])
-        .args(arguments)
-        .env_clear()
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
-    Said {
-        out: String::from_utf8(output.stdout).unwrap(),
-        err: String::from_utf8(output.stderr).unwrap(),
-        status: output.status.code(),
-    }
+    let script = format!("{limits}; exec \"$0\" run \"$@\"");
+    Running::start(shell(&script).args(arguments)).within(LONG)
 }
 
 /// The error names the limit, and says nothing twice.
@@ -86,23 +69,17 @@ fn peak(process: u32) -> u64 {
 /// Each of many ranks has a FIFO from each other one. What is not used takes no memory.
 #[test]
 fn many_ranks_take_memory_for_what_they_send() {
-    let mut child = Command::new(Path::new(env!("CARGO_BIN_EXE_topo")))
+    let mut command = clean(Path::new(env!("CARGO_BIN_EXE_topo")));
+    command
         .args(["run", "--ranks", "64", "all-reduce", "-b", "8", "-e", "8"])
         .args(["-n", "1", "-w", "0", "--no-in-place", "--algorithm", "mesh"])
-        .args(["--transfer", "fifo", "--protocol", "ll128"])
-        .env_clear()
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
+        .args(["--transfer", "fifo", "--protocol", "ll128"]);
+    let mut job = Running::start(&mut command);
     let mut most = 0;
-    let status = loop {
-        most = most.max(peak(child.id()));
-        if let Some(status) = child.try_wait().unwrap() {
-            break status;
-        }
+    while !job.is_over() {
+        most = most.max(peak(job.id()));
         std::thread::sleep(Duration::from_millis(2));
-    };
-    assert!(status.success());
+    }
+    assert_eq!(job.end().status, Some(0));
     assert!((1..600).contains(&most), "{most} MiB");
 }

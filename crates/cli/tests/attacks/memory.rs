@@ -4,7 +4,8 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::job::{Job, Said};
+use super::job::Job;
+use super::program::Said;
 
 /// Time beyond a deadline that a busy machine may need.
 const SLACK: Duration = Duration::from_secs(4);
@@ -36,7 +37,7 @@ fn endless(ranks: u32, arguments: &[&str]) -> Job {
 fn all_fail(said: &[Said], words: &[&str]) {
     for (rank, it) in said.iter().enumerate() {
         assert!(it.is_orderly(), "rank {rank}: {it:?}");
-        assert_eq!(it.status.unwrap().code(), Some(2), "rank {rank}: {it:?}");
+        assert_eq!(it.status, Some(2), "rank {rank}: {it:?}");
     }
     let told = |it: &Said| words.iter().all(|word| it.err.contains(word));
     assert!(said.iter().any(told), "{said:?}");
@@ -49,8 +50,21 @@ const ENTRY: u64 = 16;
 /// Where the first slot of the first FIFO is in a segment of connections, words.
 const SLOTS: u64 = 64;
 
-/// Overwrites a word of the buffer table's entries until all ranks have ended.
-fn overwrite_table(place: u64, value: u64, words: &[&str]) {
+/// Words of an entry: the launch, three buffers of three words, their checksum.
+const CHECKSUM: usize = 10;
+
+/// The checksum of an entry.
+fn checksum(entry: &[u64]) -> u64 {
+    let mix = |sum: u64, word: &u64| {
+        (sum ^ word)
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .rotate_left(29)
+    };
+    entry[1..CHECKSUM].iter().fold(mix(0, &!entry[0]), mix)
+}
+
+/// Overwrites a word of the buffer table's entries until all ranks have ended; an honest one makes the checksum right.
+fn overwrite_table(place: usize, value: u64, honest: bool, words: &[&str]) {
     let arguments = [
         "all-reduce",
         "-b",
@@ -67,8 +81,13 @@ fn overwrite_table(place: u64, value: u64, words: &[&str]) {
     let table = job.await_memory("baseofrank1").remove(0);
     let until = Instant::now() + Duration::from_secs(2) + SLACK;
     while !job.is_over() && Instant::now() < until {
-        for entry in 0..2 {
-            table.write(TABLE + entry * ENTRY + place, value);
+        for first in [TABLE, TABLE + ENTRY] {
+            let mut entry: Vec<u64> = (0..ENTRY).map(|word| table.read(first + word)).collect();
+            entry[place] = value;
+            table.write(first + place as u64, value);
+            if honest {
+                table.write(first + CHECKSUM as u64, checksum(&entry));
+            }
         }
         thread::sleep(PAUSE);
     }
@@ -78,17 +97,23 @@ fn overwrite_table(place: u64, value: u64, words: &[&str]) {
 #[test]
 fn an_offset_beyond_a_peers_buffers_is_named() {
     // The offset of the output.
-    overwrite_table(5, 0x100_0000_0000, &["buffers of rank 1", "1099511627776"]);
+    let words = ["buffers of rank 1", "1099511627776"];
+    overwrite_table(5, 0x100_0000_0000, true, &words);
 }
 
 #[test]
 fn a_buffer_that_ends_beyond_a_peers_memory_is_named() {
-    overwrite_table(5, u64::MAX - 4096, &["buffers of rank 1"]);
+    overwrite_table(5, u64::MAX - 4096, true, &["buffers of rank 1"]);
 }
 
 #[test]
 fn a_buffer_table_of_another_launch_is_named() {
-    overwrite_table(0, 1 << 40, &["buffers of rank 1", "launch"]);
+    overwrite_table(0, 1 << 40, true, &["buffers of rank 1", "launch"]);
+}
+
+#[test]
+fn an_address_that_was_overwritten_is_named() {
+    overwrite_table(5, 4096, false, &["buffers of rank 1", "overwritten"]);
 }
 
 /// Overwrites the flag of a line in the middle of each slot towards rank 1 until all ranks have ended. Slots of this

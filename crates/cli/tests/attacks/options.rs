@@ -13,13 +13,9 @@ fn an_option_that_one_rank_has_and_another_has_not_is_named() {
             if number == 1 {
                 command.arg(option);
             }
-            command.spawn().unwrap()
+            command
         };
-        for (rank, said) in Ranks((0..2).map(start).collect())
-            .finish()
-            .iter()
-            .enumerate()
-        {
+        for (rank, said) in Ranks::start((0..2).map(start)).finish().iter().enumerate() {
             let named = said.err.contains(option) && said.err.contains("give all ranks the same");
             assert!(
                 said.status == Some(2) && named,

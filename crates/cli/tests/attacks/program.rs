@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 pub const FAILED: Option<i32> = Some(2);
 
 /// Nothing that is right takes so long, on a busy machine either.
-pub const LONG: Duration = Duration::from_secs(60);
+pub const LONG: Duration = Duration::from_secs(120);
 
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -25,8 +25,15 @@ pub fn topo() -> Command {
 
 /// A shell that runs a script; `"$0" "$@"` in it is `topo` with its arguments.
 pub fn shell(script: &str) -> Command {
-    let mut command = Command::new("sh");
+    let mut command = clean(Path::new("sh"));
     command.args(["-c", script, env!("CARGO_BIN_EXE_topo")]);
+    command
+}
+
+/// A program in the project's root, on the loopback interface, with nothing in the environment that a launcher or a user
+/// may have set.
+pub fn clean(program: &Path) -> Command {
+    let mut command = Command::new(program);
     command.current_dir(root()).stdin(Stdio::null());
     let set = [
         "NCCL_",
@@ -58,7 +65,7 @@ pub fn shell(script: &str) -> Command {
 
 /// A process that ends with the test.
 pub struct Running {
-    child: Child,
+    pub child: Child,
     out: File,
     err: File,
     since: Instant,
@@ -89,19 +96,31 @@ impl Running {
         }
     }
 
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Whether it ended.
+    pub fn is_over(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
     /// Waits for its end; one that takes longer fails the test.
     pub fn within(mut self, longest: Duration) -> Said {
-        let status = loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                break status;
-            }
-            assert!(
-                self.since.elapsed() < longest,
-                "it did not end within {longest:?}"
-            );
+        while !self.is_over() {
+            let lasted = self.since.elapsed();
+            assert!(lasted < longest, "it did not end within {longest:?}");
             std::thread::sleep(Duration::from_millis(5));
-        };
+        }
+        self.end()
+    }
+
+    /// What it said; it is killed if it has not ended.
+    pub fn end(mut self) -> Said {
         let took = self.since.elapsed();
+        // One that has ended already needs no end.
+        let _ = self.child.kill();
+        let status = self.child.wait().unwrap();
         let read = |file: &mut File| {
             let mut bytes = Vec::new();
             file.rewind().unwrap();
@@ -131,6 +150,16 @@ pub fn run<S: AsRef<OsStr>>(arguments: &[S]) -> Said {
 }
 
 impl Said {
+    /// Whether it ended by itself and says what happened: no signal, no panic.
+    pub fn is_orderly(&self) -> bool {
+        let told = |code| code != 2 || self.err.contains("error:");
+        // A peer whose process is gone without a word was killed by a signal.
+        let words = ["panicked", "its process ended", "with signal"];
+        let status = self.status;
+        status.is_some_and(|code| (0..=2).contains(&code) && told(code))
+            && words.iter().all(|word| !self.err.contains(word))
+    }
+
     /// It ended with an error that has these words in it.
     #[track_caller]
     pub fn refused(&self, words: &[&str]) {

@@ -1,104 +1,35 @@
 //! Ranks as processes of their own, which end with the test.
 
-use std::io::Read;
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// No job of a test takes so long, on a busy machine either.
-pub const LONG: Duration = Duration::from_secs(120);
+use super::program::{LONG, Running, Said, clean};
 
-/// What a rank said and how it ended.
-#[derive(Debug)]
-pub struct Said {
-    pub out: String,
-    pub err: String,
-    pub status: Option<i32>,
-}
-
-/// Processes that are killed when the test ends.
-pub struct Ranks(pub Vec<Child>);
-
-impl Drop for Ranks {
-    fn drop(&mut self) {
-        for child in &mut self.0 {
-            // One that has ended already needs neither.
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
+/// The processes of a job.
+pub struct Ranks(pub Vec<Running>);
 
 impl Ranks {
+    /// Starts a process of each command.
+    pub fn start(commands: impl IntoIterator<Item = Command>) -> Self {
+        let start = |mut command| Running::start(&mut command);
+        Self(commands.into_iter().map(start).collect())
+    }
+
     /// Waits until all have ended.
-    pub fn finish(mut self) -> Vec<Said> {
-        let until = Instant::now() + LONG;
-        let wait = |(rank, child): (usize, &mut Child)| {
-            let status = loop {
-                if let Some(status) = child.try_wait().unwrap() {
-                    break status;
-                }
-                assert!(Instant::now() < until, "rank {rank} does not end");
-                thread::sleep(Duration::from_millis(5));
-            };
-            let (mut out, mut err) = (String::new(), String::new());
-            child
-                .stdout
-                .take()
-                .unwrap()
-                .read_to_string(&mut out)
-                .unwrap();
-            child
-                .stderr
-                .take()
-                .unwrap()
-                .read_to_string(&mut err)
-                .unwrap();
-            let status = status.code();
-            Said { out, err, status }
-        };
-        self.0.iter_mut().enumerate().map(wait).collect()
+    pub fn finish(self) -> Vec<Said> {
+        self.0.into_iter().map(|it| it.within(LONG)).collect()
     }
 }
 
-/// `topo`, with nothing in the environment that a launcher may have set, on the loopback interface.
+/// `topo` as [`clean`] gives it, with pages of a fixed width.
 pub fn topo() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_topo"));
-    let foreign = [
-        "NCCL_",
-        "OMPI_",
-        "PMI",
-        "SLURM_",
-        "TORCHELASTIC_",
-        "MASTER_",
-        "TOPO_",
-    ];
-    let names = [
-        "RANK",
-        "WORLD_SIZE",
-        "LOCAL_RANK",
-        "LOCAL_WORLD_SIZE",
-        "COLUMNS",
-    ];
-    for (name, _) in std::env::vars_os() {
-        let text = name.to_string_lossy().into_owned();
-        if foreign.iter().any(|it| text.starts_with(it)) || names.contains(&text.as_str()) {
-            command.env_remove(name);
-        }
-    }
-    command
-        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."))
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .env("NCCL_SOCKET_IFNAME", "=lo")
-        .env("NCCL_SOCKET_FAMILY", "AF_INET")
-        .env("NCCL_NET_PLUGIN", "none")
-        .env("COLUMNS", "200");
+    let mut command = clean(Path::new(env!("CARGO_BIN_EXE_topo")));
+    command.env("COLUMNS", "200");
     command
 }
 

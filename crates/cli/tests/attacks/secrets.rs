@@ -12,7 +12,8 @@ use bootstrap::machine::Ending;
 use bootstrap::socket::blocking::Connection;
 use bootstrap::{Key, Kind, LinkError};
 
-use super::ranks::{LONG, Ranks, Said, address, id, listens, rank, topo, until};
+use super::program::{LONG, Said};
+use super::ranks::{Ranks, address, id, listens, rank, topo, until};
 
 const SECRET: &str = "3f9c0a77d1b84e62";
 
@@ -28,9 +29,10 @@ fn text(file: &Path) -> String {
 fn joined_by(id: &str) -> Vec<Said> {
     let start = |number: u32| {
         let mut command = rank(number, 2);
-        all_reduce(command.args(["--id", id])).spawn().unwrap()
+        all_reduce(command.args(["--id", id]));
+        command
     };
-    Ranks((0..2).map(start).collect()).finish()
+    Ranks::start((0..2).map(start)).finish()
 }
 
 #[test]
@@ -122,7 +124,7 @@ fn a_secret_that_is_easily_guessed_is_refused() {
 #[test]
 fn a_key_that_costs_nothing_to_make_of_the_secret_is_another_one() {
     let root = address();
-    let ranks = Ranks(vec![waits(root, SECRET).spawn().unwrap()]);
+    let ranks = Ranks::start([waits(root, SECRET)]);
     until("rank 0 listens", || {
         listens(ranks.0[0].id()).contains(&root)
     });
@@ -139,9 +141,10 @@ fn ranks_with_one_secret_meet() {
         let mut command = rank(number, 2);
         command.env("TOPO_SECRET", SECRET);
         command.args(["--rendezvous", &format!("tcp:{root}")]);
-        all_reduce(&mut command).spawn().unwrap()
+        all_reduce(&mut command);
+        command
     };
-    for said in Ranks((0..2).map(start).collect()).finish() {
+    for said in Ranks::start((0..2).map(start)).finish() {
         assert_eq!(said.status, Some(0), "{}", said.err);
     }
 }
@@ -153,7 +156,8 @@ fn a_root_of_another_version_is_named() {
     let listener = TcpListener::bind(root).unwrap();
     let mut command = rank(1, 2);
     command.env("TOPO_ID", id(root));
-    let ranks = Ranks(vec![all_reduce(&mut command).spawn().unwrap()]);
+    all_reduce(&mut command);
+    let ranks = Ranks::start([command]);
     let (mut stream, _) = listener.accept().unwrap();
     let mut hello = [0; 48];
     stream.read_exact(&mut hello).unwrap();
@@ -173,7 +177,8 @@ fn a_rank_that_was_turned_away_is_named_by_the_root() {
         command
             .env("TOPO_ID", id(root))
             .args(["--join-timeout", "2"]);
-        let ranks = Ranks(vec![all_reduce(&mut command).spawn().unwrap()]);
+        all_reduce(&mut command);
+        let ranks = Ranks::start([command]);
         until("rank 0 listens", || {
             listens(ranks.0[0].id()).contains(&root)
         });

@@ -2,14 +2,15 @@
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::process::{Child, Command};
+use std::process::Command;
 use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 
-use super::ranks::{self, Ranks, Said, address, id, listens, until};
+use super::program::{Running, Said};
+use super::ranks::{self, Ranks, address, id, listens, until};
 
 /// Connections to each port.
 const STRANGERS: usize = 5000;
@@ -38,13 +39,13 @@ fn all_right(said: &[Said]) {
     );
 }
 
-fn spawn(rank: u32, id: &str) -> Child {
+fn spawn(rank: u32, id: &str) -> Running {
     let mut command = ranks::rank(rank, 2);
     command
         .env("NCCL_HOSTID", format!("host{rank}"))
         .env("TOPO_ID", id);
     command.args(["all-reduce", "-b", "8", "-e", "64K", "-f", "64", "-n", "2"]);
-    command.spawn().unwrap()
+    Running::start(&mut command)
 }
 
 fn in_time(took: Duration, usual: Duration) {
@@ -56,7 +57,7 @@ fn in_time(took: Duration, usual: Duration) {
 }
 
 /// How long a job takes from the moment when its last rank comes; `before` happens just before that.
-fn job(before: impl FnOnce(&Child) -> Vec<OwnedFd>) -> Duration {
+fn job(before: impl FnOnce(&Running) -> Vec<OwnedFd>) -> Duration {
     let id = id(address());
     let mut all = Ranks(vec![spawn(0, &id)]);
     // The root, the rank itself, and its NIC.
@@ -100,7 +101,7 @@ fn strangers_use_up_neither_the_descriptors_nor_the_processor() {
             current: Some(128),
             maximum: Some(128),
         };
-        prlimit(Some(Pid::from_child(rank)), Resource::Nofile, few).unwrap();
+        prlimit(Some(Pid::from_child(&rank.child)), Resource::Nofile, few).unwrap();
         let held = hold(&listens(rank.id()));
         // Nothing happens any more, so nothing is to be done.
         thread::sleep(Duration::from_millis(1500));
@@ -124,14 +125,11 @@ fn survivors(strangers: bool) -> Duration {
         command
             .env("TOPO_ID", &id)
             .args(["all-reduce", "-b", "64K", "-e", "64K"]);
-        command
-            .args(["--time", "1500", "--survive"])
-            .spawn()
-            .unwrap()
+        Running::start(command.args(["--time", "1500", "--survive"]))
     };
     let mut all = Ranks(vec![start(0)]);
     let root = 29_400;
-    let has_root = |rank: &Child| listens(rank.id()).iter().any(|it| it.port() == root);
+    let has_root = |rank: &Running| listens(rank.id()).iter().any(|it| it.port() == root);
     until("rank 0 holds the root", || has_root(&all.0[0]));
     all.0.extend((1..4).map(start));
     // The root ends when all have met.
@@ -141,7 +139,7 @@ fn survivors(strangers: bool) -> Duration {
     } else {
         Vec::new()
     };
-    kill_process(Pid::from_child(&all.0[3]), Signal::KILL).unwrap();
+    kill_process(Pid::from_child(&all.0[3].child), Signal::KILL).unwrap();
     let began = Instant::now();
     let said = all.finish();
     drop(held);
