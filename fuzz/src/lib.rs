@@ -19,6 +19,9 @@ const SECONDS: &str = "TOPO_FUZZ_SECONDS";
 /// Longest document of broken syntax that the corpus has, bytes.
 const LONGEST_BROKEN: usize = 512;
 
+/// Most processor time of one input. A limit of wall-clock time would count pauses of the machine.
+const SLOWEST: Duration = Duration::from_secs(10);
+
 /// Executions after which the time is looked at.
 const LOOK: u64 = 64;
 
@@ -70,11 +73,17 @@ pub fn begin(name: &str) {
 }
 
 /// Runs one input, and says whether the corpus may have it.
+///
+/// # Panics
+/// The target does, or takes too long.
 pub fn run(bytes: &[u8]) -> Corpus {
     let Some(target) = TARGET.get() else {
         return Corpus::Reject;
     };
+    let before = processor_time();
     let reached = (target.run)(bytes);
+    let time = processor_time() - before;
+    assert!(time < SLOWEST, "the input took {time:?} of processor time");
     REACHED[reached as usize].fetch_add(1, Relaxed);
     let [outside, inside, accepted] = counts();
     if (outside + inside + accepted).is_multiple_of(LOOK)
