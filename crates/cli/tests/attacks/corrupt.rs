@@ -1,8 +1,8 @@
 //! Random words at random places of the memory that ranks share: every rank ends by itself, in time, with a success, an error
 //! that says what happened, or a count of wrong elements.
 //!
-//! `TOPO_CORRUPT_SEEDS=500` runs so many seeds of each way, `TOPO_CORRUPT_PROGRAM` another program file,
-//! `TOPO_CORRUPT_JOBS` so many jobs at a time.
+//! `TOPO_CORRUPT_SEEDS=500` runs so many seeds of each way, `TOPO_CORRUPT_FROM` begins with another one than 0,
+//! `TOPO_CORRUPT_PROGRAM` runs another program file, `TOPO_CORRUPT_JOBS` so many jobs at a time.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -31,8 +31,8 @@ const TIMEOUT: u64 = 1;
 /// Time beyond it: 2 s for the news of a failure, and what a job takes that nobody disturbs, on a busy machine.
 const SLACK: Duration = Duration::from_secs(5);
 
-/// What is run, so that every element is looked at often.
-const WHAT: [&str; 10] = [
+/// What is run, so that every element is looked at often: some tenths of a second, on a busy machine too.
+const WHAT: [&str; 12] = [
     "all-reduce",
     "-b",
     "8",
@@ -42,11 +42,10 @@ const WHAT: [&str; 10] = [
     "1",
     "--timeout",
     "1",
-    "-n",
+    "--no-in-place",
+    "--time",
+    "10",
 ];
-
-/// Launches of each size by 2, 3 and 4 ranks: some tenths of a second.
-const LAUNCHES: [&str; 3] = ["400", "150", "60"];
 
 fn variable<T: std::str::FromStr>(name: &str) -> Option<T> {
     std::env::var(name).ok()?.parse().ok()
@@ -125,8 +124,7 @@ fn disturb(seed: u64, way: usize, longest: &Mutex<Duration>) -> Result<Outcome, 
     let program: PathBuf = program.unwrap_or_else(|| env!("CARGO_BIN_EXE_topo").into());
     let mut random = Random((seed * 4 + way as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let ranks = 2 + (seed % 3) as u32;
-    let launches = LAUNCHES[ranks as usize - 2];
-    let arguments = [&WHAT[..], &[launches], &WAYS[way]].concat();
+    let arguments = [&WHAT[..], &WAYS[way]].concat();
     let start = match seed % 4 {
         0 => Job::started_together,
         _ => Job::by_hand,
@@ -185,6 +183,7 @@ fn judge(said: &[Said]) -> Result<Outcome, String> {
 #[test]
 fn random_words_end_in_order() {
     let seeds: u64 = variable("TOPO_CORRUPT_SEEDS").unwrap_or(6);
+    let first: u64 = variable("TOPO_CORRUPT_FROM").unwrap_or(0);
     let jobs = seeds * WAYS.len() as u64;
     let (next, longest) = (AtomicU64::new(0), Mutex::new(Duration::ZERO));
     let outcomes: Mutex<BTreeMap<Outcome, u64>> = Mutex::default();
@@ -197,7 +196,7 @@ fn random_words_end_in_order() {
                     if number >= jobs {
                         return;
                     }
-                    match disturb(number / 4, (number % 4) as usize, &longest) {
+                    match disturb(first + number / 4, (number % 4) as usize, &longest) {
                         Ok(outcome) => {
                             *outcomes.lock().unwrap().entry(outcome).or_default() += 1;
                         }

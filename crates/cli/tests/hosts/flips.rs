@@ -4,6 +4,7 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use libtest_mimic::{Completion, Failed};
 
@@ -14,7 +15,13 @@ fn job(at: usize, arguments: &[&str]) -> Result<Said, Failed> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut command = Command::new(root.join("scripts/rehearse-hosts"));
     clean(&mut command);
-    let name = format!("flip{}", std::process::id());
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    // Devices have names of at most 15 bytes, and tests run at a time.
+    let name = format!(
+        "f{}x{}",
+        std::process::id() % 100_000,
+        NEXT.fetch_add(1, Ordering::Relaxed)
+    );
     command
         .env("NCCL_SOCKET_IFNAME", "eth")
         .args(["--hosts", "2", "--flip", &at.to_string(), "--name", &name])
