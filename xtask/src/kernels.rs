@@ -12,6 +12,7 @@ use backend_cuda::compiler::{Compiler, OPTIONS};
 use backend_cuda::prebuilt::{self, Form, TARGETS, Target};
 use clap::Args;
 use kernel_bundle::source;
+use sha2::{Digest, Sha256};
 
 /// Most registers of a thread: two blocks of 448 threads share the 65536 registers of a multiprocessor.
 const MOST_REGISTERS: u32 = 72;
@@ -45,7 +46,7 @@ struct Resources {
 /// The compiler cannot be installed, or refuses the sources.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let kept = kept();
-    let mut report = String::new();
+    let (mut report, mut verified) = (String::new(), String::new());
     let mut problems = Vec::new();
     for target in TARGETS {
         if !arguments.only.is_empty() && !arguments.only.contains(&target.capability) {
@@ -78,11 +79,15 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         if !same && !arguments.check {
             write_beside(&kept.join(target.file()), &packed)?;
         }
+        if built.beyond.is_empty() {
+            verified.push_str(&verified_line(&target)?);
+        }
     }
     print!("{report}");
     if arguments.only.is_empty() {
         for (name, text) in [
             (RESOURCES, report),
+            (VERIFIED, verified),
             ("sources.sha256", format!("{}\n", prebuilt::fingerprint())),
         ] {
             let file = kept.join(name);
@@ -106,6 +111,34 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 
 /// The file that says what each kernel needs.
 const RESOURCES: &str = "resources.txt";
+
+/// The file that says from what each image was made, by the compiler and within the limits of registers.
+const VERIFIED: &str = "verified.sha256";
+
+/// An image's line in that file: the SHA-256 of the sources, the compiler, its options and the image, and the image's name.
+fn verified_line(target: &Target) -> Result<String> {
+    let name = target.file();
+    let image = fs::read(kept().join(&name)).with_context(|| format!("reading {name}"))?;
+    let mut digest = Sha256::new();
+    for part in [source::text(), target.compiler.to_owned(), target.option()] {
+        digest.update(part);
+        digest.update([0]);
+    }
+    digest.update(OPTIONS.join(" "));
+    digest.update(image);
+    let digits = digest.finalize();
+    let digits: String = digits.iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(format!("{digits}  {name}\n"))
+}
+
+/// Whether the image of a target was made from the sources as they are, so that it need not be compiled to know that.
+///
+/// # Errors
+/// The image cannot be read.
+pub fn is_verified(target: &Target) -> Result<bool> {
+    let verified = fs::read_to_string(kept().join(VERIFIED)).unwrap_or_default();
+    Ok(verified.contains(&verified_line(target)?))
+}
 
 /// Where compiled kernels are kept.
 fn kept() -> PathBuf {

@@ -118,7 +118,8 @@ impl Memory {
         let name = name.trim_end_matches(" (deleted)").to_owned();
         let file = OpenOptions::new().read(true).write(true).open(path).ok()?;
         let words = file.metadata().ok()?.len() / 8;
-        Some(Self { name, file, words })
+        // One that was just made is empty.
+        (words > 0).then_some(Self { name, file, words })
     }
 
     pub fn read(&self, word: u64) -> u64 {
