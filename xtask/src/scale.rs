@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use plan::{GraphKind, Plan};
-use planner::{Cluster, Joined, Settings};
+use planner::{Cluster, JobPlan, Settings};
 use topology::System;
 
 use crate::measure;
@@ -158,7 +158,7 @@ fn phases(arguments: &Arguments, hosts: u32) -> Result<()> {
     let mut lap = || std::mem::replace(&mut mark, Instant::now()).elapsed();
     let plan = cluster.plan(false, &settings)?;
     report("search of the distinct machines", lap(), "");
-    let joined = Joined::new(plan, &settings)?;
+    let joined = JobPlan::new(plan, &settings)?;
     let layout = joined.layout();
     let (ranks, channels) = (layout.ranks(), joined.expansion.channels());
     report(

@@ -1,23 +1,20 @@
 //! Running a program: lanes are polled in turn, and a step runs when everything that it needs is there.
 
-use executor::backend::{Part, Surroundings};
+use executor::backend::{LaunchContext, Part};
 use executor::connections::{Connections, Ends};
 use executor::registered::{Reach, Registered};
 use executor::supervisor::Fault;
 use executor::{Error, Waiting};
 use plan::Protocol;
 use shared_memory::fifo::{FifoProtocol, LowLatency, LowLatency128, Receiver, Sender, Simple};
-use shared_memory::{Bell, Board, ProcessMemoryError, Signal, SignalCount};
+use shared_memory::{Bell, BufferTable, ProcessMemoryError, Signal, SignalCount};
 
 use crate::program::{BUFFERS, Base, Place, Program, Step};
 use crate::reduce::{self, MOST_OPERANDS};
 use crate::remote;
 
 /// Runs programs together until all have ended.
-pub fn run(
-    parts: &mut [Part<'_, Program>],
-    surroundings: &mut Surroundings<'_>,
-) -> Result<(), Error> {
+pub fn run(parts: &mut [Part<'_, Program>], context: &mut LaunchContext<'_>) -> Result<(), Error> {
     for part in parts.iter_mut() {
         let memory = &part.memory;
         let (input, output) = (memory.input(), memory.output());
@@ -27,19 +24,19 @@ pub fn run(
     loop {
         let pass = pass_all(
             parts,
-            surroundings.connections,
-            surroundings.registered,
-            surroundings.launch,
+            context.connections,
+            context.registered,
+            context.launch,
         );
-        match pass.map_err(|fault| surroundings.supervisor.fault(*fault))? {
+        match pass.map_err(|fault| context.supervisor.fault(*fault))? {
             Pass::Done => return Ok(()),
             Pass::Went => spins = 0,
-            Pass::Stuck if spins < surroundings.spins => {
+            Pass::Stuck if spins < context.spins => {
                 spins += 1;
                 std::hint::spin_loop();
             }
             Pass::Stuck => {
-                wait(parts, surroundings)?;
+                wait(parts, context)?;
                 spins = 0;
             }
         }
@@ -59,13 +56,13 @@ enum Pass {
 
 /// Waits with the supervisor's help until a step was run.
 #[cold]
-fn wait(parts: &mut [Part<'_, Program>], surroundings: &mut Surroundings<'_>) -> Result<(), Error> {
-    let (connections, registered) = (&mut *surroundings.connections, surroundings.registered);
-    let launch = surroundings.launch;
+fn wait(parts: &mut [Part<'_, Program>], context: &mut LaunchContext<'_>) -> Result<(), Error> {
+    let (connections, registered) = (&mut *context.connections, context.registered);
+    let launch = context.launch;
     // Asked only when nothing goes on, so what is waited for does not change.
     let waiting = std::cell::Cell::new(first_wait(parts, connections));
     let mut failed = None;
-    let waited = surroundings.supervisor.wait(
+    let waited = context.supervisor.wait(
         &mut || match pass_all(parts, connections, registered, launch) {
             Ok(Pass::Stuck) => {
                 waiting.set(first_wait(parts, connections));
@@ -80,7 +77,7 @@ fn wait(parts: &mut [Part<'_, Program>], surroundings: &mut Surroundings<'_>) ->
         || waiting.get(),
     );
     match failed {
-        Some(fault) => Err(surroundings.supervisor.fault(*fault)),
+        Some(fault) => Err(context.supervisor.fault(*fault)),
         None => waited,
     }
 }
@@ -143,7 +140,7 @@ struct Wires<'a, P: FifoProtocol> {
     signals: &'a mut [Signal],
     counts: &'a mut [SignalCount],
     bells: &'a [Bell],
-    boards: &'a [Board],
+    buffer_tables: &'a [BufferTable],
 }
 
 macro_rules! wired {
@@ -157,7 +154,7 @@ macro_rules! wired {
                         signals: &mut connections.signals,
                         counts: &mut connections.signal_counts,
                         bells: &connections.bells,
-                        boards: &connections.boards,
+                        buffer_tables: &connections.buffer_tables,
                     }
                 }
             }
@@ -207,7 +204,7 @@ fn pass<P: Wired>(
                     registered,
                     launch,
                 };
-                reach.look_up(step, wires.boards)?;
+                reach.look_up(step, wires.buffer_tables)?;
             }
             let turn = lane.turn as usize;
             let ran = wires.run(step, turn, bases, reduce);
@@ -253,7 +250,7 @@ impl PeerBases<'_> {
     /// # Errors
     /// What one of them shows cannot be right.
     #[inline]
-    fn look_up(&mut self, step: &Step, boards: &[Board]) -> Result<(), Box<Fault>> {
+    fn look_up(&mut self, step: &Step, buffer_tables: &[BufferTable]) -> Result<(), Box<Fault>> {
         let sources = &step.sources[..usize::from(step.source_count)];
         let destinations = &step.destinations[..usize::from(step.destination_count)];
         for place in sources.iter().chain(destinations) {
@@ -262,14 +259,18 @@ impl PeerBases<'_> {
             {
                 let peer = *base as usize / BUFFERS - 1;
                 if self.known[peer] != self.launch {
-                    self.look_up_peer(peer, boards)?;
+                    self.look_up_peer(peer, buffer_tables)?;
                 }
             }
         }
         Ok(())
     }
 
-    fn look_up_peer(&mut self, peer: usize, boards: &[Board]) -> Result<(), Box<Fault>> {
+    fn look_up_peer(
+        &mut self,
+        peer: usize,
+        buffer_tables: &[BufferTable],
+    ) -> Result<(), Box<Fault>> {
         let rank = self.peers[peer];
         let fault = |why| {
             Box::new(Fault {
@@ -279,7 +280,7 @@ impl PeerBases<'_> {
             })
         };
         let launch = self.launch;
-        let Some(buffers) = boards[rank as usize].read(launch) else {
+        let Some(buffers) = buffer_tables[rank as usize].read(launch) else {
             let why = format!(
                 "it signals that it has begun launch {launch}, and shows no buffers of it, or they were overwritten"
             );

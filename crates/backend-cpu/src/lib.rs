@@ -13,7 +13,7 @@ mod remote;
 
 use std::sync::Arc;
 
-use executor::backend::{Backend, Neighbourhood, Order, Part, Surroundings};
+use executor::backend::{Backend, CommunicatorShape, LaunchContext, Part, PrepareRequest};
 use executor::connections::SlotBytes;
 use executor::{Error, Request, Way};
 pub use profile::Profile;
@@ -43,19 +43,19 @@ impl Backend for Cpu {
         self.profile.slot_bytes()
     }
 
-    fn choose(&self, request: &Request, place: &Neighbourhood) -> Option<Way> {
+    fn choose(&self, request: &Request, place: &CommunicatorShape) -> Option<Way> {
         self.profile.choose(request, *place)
     }
 
-    fn prepare(&mut self, order: &Order<'_>) -> Result<Program, Error> {
-        Ok(Program::new(order, self.profile.stream_bytes))
+    fn prepare(&mut self, request: &PrepareRequest<'_>) -> Result<Program, Error> {
+        Ok(Program::new(request, self.profile.stream_bytes))
     }
 
     fn run(
         &mut self,
         parts: &mut [Part<'_, Program>],
-        surroundings: &mut Surroundings<'_>,
+        context: &mut LaunchContext<'_>,
     ) -> Result<(), Error> {
-        interpret::run(parts, surroundings)
+        interpret::run(parts, context)
     }
 }

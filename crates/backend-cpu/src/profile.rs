@@ -4,7 +4,7 @@
 //! processes, every way at some message sizes. Between sizes times are interpolated, both on logarithmic scales; for
 //! other numbers of ranks the nearest measured one stands in, for it is the order of the ways that matters.
 
-use executor::backend::Neighbourhood;
+use executor::backend::CommunicatorShape;
 use executor::connections::SlotBytes;
 use executor::{Request, Way};
 use plan::cost::{CostModel, Estimate};
@@ -234,7 +234,7 @@ impl Profile {
     }
 
     /// The model of a communicator.
-    pub const fn of(&self, place: Neighbourhood) -> Model<'_> {
+    pub const fn of(&self, place: CommunicatorShape) -> Model<'_> {
         Model {
             profile: self,
             place,
@@ -242,7 +242,7 @@ impl Profile {
     }
 
     /// The way that a request takes: the fastest that was measured, or the one that needs no figures.
-    pub fn choose(&self, request: &Request, place: Neighbourhood) -> Option<Way> {
+    pub fn choose(&self, request: &Request, place: CommunicatorShape) -> Option<Way> {
         let model = self.of(place);
         let bytes = request.bytes(place.ranks);
         if !place.one_host {
@@ -258,7 +258,7 @@ impl Profile {
     }
 
     /// Predicted time of a way, µs; `None` if it was not measured.
-    pub fn predict(&self, request: &Request, way: &Way, place: Neighbourhood) -> Option<f64> {
+    pub fn predict(&self, request: &Request, way: &Way, place: CommunicatorShape) -> Option<f64> {
         if !place.one_host {
             return None;
         }
@@ -359,7 +359,7 @@ fn between_hosts(request: &Request, bytes: u64) -> Way {
 #[derive(Debug, Clone, Copy)]
 pub struct Model<'a> {
     profile: &'a Profile,
-    place: Neighbourhood,
+    place: CommunicatorShape,
 }
 
 impl CostModel for Model<'_> {

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use executor::Waiting;
-use executor::backend::Order;
+use executor::backend::PrepareRequest;
 use executor::connections::Wiring;
 use plan::program::{BoundLane, BoundOperand, BoundProgram, BoundStep, Buffer};
 use plan::{Protocol, Reduction};
@@ -152,25 +152,25 @@ struct Arithmetic {
 impl Program {
     /// Looks everything up. Messages of at least `stream_bytes` bytes are stored past the caches where nobody reads
     /// them soon.
-    pub fn new(order: &Order<'_>, stream_bytes: u64) -> Self {
-        let bound = order.bound;
+    pub fn new(request: &PrepareRequest<'_>, stream_bytes: u64) -> Self {
+        let bound = request.bound;
         let streams = Streams::new(bound, stream_bytes);
         let mut steps = Vec::new();
         let lanes: Box<[Lane]> = bound
             .lanes
             .iter()
-            .map(|lane| layout(lane, order, &streams, &mut steps))
+            .map(|lane| layout(lane, request, &streams, &mut steps))
             .collect();
         let arithmetic = Arithmetic {
-            reduction: order.reduction.unwrap_or(Reduction::Sum),
-            element: order.element,
-            ranks: order.ranks,
+            reduction: request.reduction.unwrap_or(Reduction::Sum),
+            element: request.element,
+            ranks: request.ranks,
             scalar: 0,
         };
         let bases = BUFFERS * (1 + bound.peers.len());
         let extents = extents(&lanes, &steps, bases);
         Self {
-            protocol: order.protocol,
+            protocol: request.protocol,
             lanes,
             steps: steps.into(),
             peers: bound.peers.clone().into(),
@@ -278,10 +278,15 @@ impl Streams {
     }
 }
 
-fn layout(lane: &BoundLane, order: &Order<'_>, streams: &Streams, steps: &mut Vec<Step>) -> Lane {
+fn layout(
+    lane: &BoundLane,
+    request: &PrepareRequest<'_>,
+    streams: &Streams,
+    steps: &mut Vec<Step>,
+) -> Lane {
     let mut append = |part: &[BoundStep]| {
         let begin = steps.len() as u32;
-        steps.extend(part.iter().map(|it| step(it, order, streams)));
+        steps.extend(part.iter().map(|it| step(it, request, streams)));
         begin..steps.len() as u32
     };
     let begin = append(&lane.prologue).start;
@@ -298,8 +303,8 @@ fn layout(lane: &BoundLane, order: &Order<'_>, streams: &Streams, steps: &mut Ve
     }
 }
 
-fn step(step: &BoundStep, order: &Order<'_>, streams: &Streams) -> Step {
-    let (bound, wiring): (&BoundProgram, &Wiring) = (order.bound, order.wiring);
+fn step(step: &BoundStep, request: &PrepareRequest<'_>, streams: &Streams) -> Step {
+    let (bound, wiring): (&BoundProgram, &Wiring) = (request.bound, request.wiring);
     let sources = &step.sources[..usize::from(step.source_count)];
     let destinations = &step.destinations[..usize::from(step.destination_count)];
     let waits = &step.waits[..usize::from(step.wait_count)];
@@ -333,7 +338,7 @@ fn step(step: &BoundStep, order: &Order<'_>, streams: &Streams) -> Step {
     );
     bells.sort_unstable();
     bells.dedup();
-    let multiplies = order.reduction == Some(Reduction::PreMultipliedSum);
+    let multiplies = request.reduction == Some(Reduction::PreMultipliedSum);
     let pre_multiply = |(index, source): (usize, &BoundOperand)| match source {
         BoundOperand::Local {
             buffer: Buffer::Input,
@@ -343,7 +348,7 @@ fn step(step: &BoundStep, order: &Order<'_>, streams: &Streams) -> Step {
     };
     let pre_multiply: u8 = sources.iter().enumerate().map(pre_multiply).sum();
     let stream = |(index, it): (usize, &BoundOperand)| u8::from(streams.streams(it)) << index;
-    let divides = step.finish && order.reduction == Some(Reduction::Average);
+    let divides = step.finish && request.reduction == Some(Reduction::Average);
     let peer = |it: &BoundOperand| matches!(it, BoundOperand::Peer { .. });
     Step {
         elements: step.elements as usize,

@@ -13,7 +13,7 @@ use crate::module::{Module, Origin};
 
 /// What a GPU is.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Facts {
+pub struct GpuProperties {
     /// Its name, such as `NVIDIA H200`.
     pub name: String,
     /// Compute capability, the first number.
@@ -47,7 +47,7 @@ pub struct Device {
     /// Blocks that run at the same time, of what was asked for.
     pub(crate) resident: Mutex<Vec<(Kernel, u32, u32)>>,
     /// What it is.
-    pub facts: Facts,
+    pub facts: GpuProperties,
 }
 
 // SAFETY: contexts and streams are handles that the driver lets any thread use.
@@ -100,7 +100,7 @@ impl Device {
         unsafe { sys::cuDriverGetVersion(&raw mut driver) }.to(what)?;
         let began = std::time::Instant::now();
         let (module, kernels) = Module::load(&name, major, minor, options)?;
-        let facts = Facts {
+        let facts = GpuProperties {
             name,
             major,
             minor,

@@ -14,13 +14,13 @@
 //!
 //! use backend_cuda::{Cuda, Options};
 //! use executor::{Communicator, Reduction, Settings};
-//! use kernel_bundle::{Fleet, Kernels};
+//! use kernel_bundle::{ProcessRanks, Kernels};
 //!
 //! // Two ranks on the first GPU.
 //! let cuda = Cuda::open(&Options::default())?;
-//! let fleet = Fleet::new(cuda, kernel_bundle::Options::nccl(), vec![0, 0]);
+//! let process_ranks = ProcessRanks::new(cuda, kernel_bundle::Options::nccl(), vec![0, 0]);
 //! let ranks = Communicator::local(2, &Settings::default(), |rank| {
-//!     Kernels::new(Arc::clone(&fleet), rank)
+//!     Kernels::new(Arc::clone(&process_ranks), rank)
 //! })?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

@@ -8,7 +8,7 @@ use plan::{CostTable, Fingerprint, Plan, Producer, RequestSummary, Setting};
 use planner::artifact::{self, Description};
 use planner::cluster::{gpu_devices, nvlink_domain, with_gpus};
 use planner::cost::{self, Profile};
-use planner::{Cluster, HostPlan, Joined, Settings};
+use planner::{Cluster, HostPlan, JobPlan, Settings};
 use topology::NodeType;
 
 use probe::complete::Missing;
@@ -46,7 +46,7 @@ pub struct Job {
     /// GPUs of each, before anything is trimmed.
     gpus: Vec<usize>,
     /// What was planned.
-    pub joined: Joined,
+    pub joined: JobPlan,
     /// What collectives cost.
     pub costs: CostTable,
     /// NCCL's settings.
@@ -126,7 +126,7 @@ impl Job {
         if let Some(order) = rank_order::parse(&arguments.rank_order, &cluster.gpu_runs())? {
             cluster.order_ranks(order);
         }
-        let mut joined = Joined::new(cluster.plan(arguments.collnet, &settings)?, &settings)?;
+        let mut joined = JobPlan::new(cluster.plan(arguments.collnet, &settings)?, &settings)?;
         for node in joined
             .plan
             .machines

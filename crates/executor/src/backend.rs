@@ -25,7 +25,7 @@ pub trait Backend: Send + 'static {
     fn slot_bytes(&self) -> SlotBytes;
 
     /// The way it expects to be the fastest; `None` if it knows none. All ranks must choose the same.
-    fn choose(&self, request: &Request, place: &Neighbourhood) -> Option<Way>;
+    fn choose(&self, request: &Request, place: &CommunicatorShape) -> Option<Way>;
 
     /// Finds out how the other ranks are reached, as far as the backend has ways of its own. All ranks call it together when
     /// they meet.
@@ -65,7 +65,7 @@ pub trait Backend: Send + 'static {
     ///
     /// # Errors
     /// The backend cannot reduce this type so.
-    fn prepare(&mut self, order: &Order<'_>) -> Result<Self::Program, Error>;
+    fn prepare(&mut self, request: &PrepareRequest<'_>) -> Result<Self::Program, Error>;
 
     /// Runs programs together, each with its memory, until all have ended.
     ///
@@ -74,13 +74,13 @@ pub trait Backend: Send + 'static {
     fn run(
         &mut self,
         parts: &mut [Part<'_, Self::Program>],
-        surroundings: &mut Surroundings<'_>,
+        context: &mut LaunchContext<'_>,
     ) -> Result<(), Error>;
 }
 
 /// What a choice may depend on besides the request; equal on all ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Neighbourhood {
+pub struct CommunicatorShape {
     /// Ranks of the communicator.
     pub ranks: u32,
     /// Whether all are threads of one process.
@@ -109,7 +109,7 @@ pub struct OwnWiring<'a> {
 
 /// A program to be prepared.
 #[derive(Debug, Clone, Copy)]
-pub struct Order<'a> {
+pub struct PrepareRequest<'a> {
     /// The program.
     pub bound: &'a BoundProgram,
     /// The places of its connections.
@@ -141,12 +141,12 @@ pub struct Part<'a, P> {
 }
 
 /// What a launch finds around it.
-pub struct Surroundings<'a> {
+pub struct LaunchContext<'a> {
     /// Ends of FIFOs and signals, at the places that the program's wiring says.
     pub connections: &'a mut Connections,
     /// The memory of peers.
     pub registered: &'a Registered,
-    /// The number of the launch, by which peers' boards are read.
+    /// The number of the launch, by which peers' buffer tables are read.
     pub launch: u64,
     /// How often to look for what is awaited before the supervisor's waiting is worth its cost.
     pub spins: u32,

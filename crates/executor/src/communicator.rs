@@ -2,7 +2,7 @@
 
 use plan::Collective;
 
-use crate::backend::{Backend, Neighbourhood};
+use crate::backend::{Backend, CommunicatorShape};
 use crate::background::Home;
 use crate::bootstrap::Bootstrap;
 use crate::bootstrap::local::Local;
@@ -118,8 +118,8 @@ impl<B: Backend> Communicator<B> {
     ///
     /// # Errors
     /// The background thread is gone.
-    pub fn neighbourhood(&mut self) -> Result<Neighbourhood, Error> {
-        Ok(self.home.engine()?.neighbourhood())
+    pub fn shape(&mut self) -> Result<CommunicatorShape, Error> {
+        Ok(self.home.engine()?.shape())
     }
 
     /// Memory for `elements` elements that other ranks can reach; what it holds at first is not said. Collectives take any memory; this is the

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use plan::program::{Message, Transfer};
 use plan::{Collective, Reduction};
 use rustc_hash::FxHashMap;
-use shared_memory::{ArenaBuffer, Board, Descriptor};
+use shared_memory::{ArenaBuffer, BufferTable, Descriptor};
 
-use crate::backend::{Backend, Neighbourhood, Order, OwnWiring, Part, Surroundings};
+use crate::backend::{Backend, CommunicatorShape, LaunchContext, OwnWiring, Part, PrepareRequest};
 use crate::connections::Wiring;
 use crate::error::{Error, Failure};
 use crate::memory::Memory;
@@ -75,9 +75,9 @@ impl<B: Backend> Engine<B> {
     }
 
     /// What a choice depends on.
-    pub fn neighbourhood(&self) -> Neighbourhood {
+    pub fn shape(&self) -> CommunicatorShape {
         let ranks = self.own.bootstrap.ranks();
-        Neighbourhood {
+        CommunicatorShape {
             ranks,
             one_process: self.own.connections.all_by(Transport::P2p),
             one_host: !self.own.connections.any_by(Transport::Net),
@@ -90,7 +90,7 @@ impl<B: Backend> Engine<B> {
         let ranks = self.own.bootstrap.ranks();
         let way = request
             .way
-            .or_else(|| self.own.backend.choose(request, &self.neighbourhood()));
+            .or_else(|| self.own.backend.choose(request, &self.shape()));
         let unsupported = |why: String| Error::Unsupported {
             collective: request.collective,
             ranks,
@@ -105,7 +105,7 @@ impl<B: Backend> Engine<B> {
         if let Some(why) = self.own.backend.refuses(&way) {
             return Err(unsupported(why));
         }
-        let reaches = self.neighbourhood().one_host || self.own.backend.accesses_all();
+        let reaches = self.shape().one_host || self.own.backend.accesses_all();
         if way.transfer == Transfer::Direct && !reaches {
             return Err(unsupported(
                 "a direct transfer accesses the buffers of other ranks, and some are on other hosts; take the transfer \
@@ -160,8 +160,14 @@ impl<B: Backend> Engine<B> {
         let scratch = own.registered.scratch();
         self.launches += 1;
         if prepared.direct {
-            let board = &own.connections.boards[own.bootstrap.rank() as usize];
-            publish(board, self.launches, &memory, scratch, &own.registered);
+            let buffer_table = &own.connections.buffer_tables[own.bootstrap.rank() as usize];
+            publish(
+                buffer_table,
+                self.launches,
+                &memory,
+                scratch,
+                &own.registered,
+            );
         }
         let mut part = [Part {
             program: &mut prepared.program,
@@ -169,7 +175,7 @@ impl<B: Backend> Engine<B> {
             scratch,
             scalar,
         }];
-        let mut surroundings = Surroundings {
+        let mut context = LaunchContext {
             connections: &mut own.connections,
             registered: &own.registered,
             launch: self.launches,
@@ -183,7 +189,7 @@ impl<B: Backend> Engine<B> {
                 progress: progress.as_deref(),
             },
         };
-        match own.backend.run(&mut part, &mut surroundings) {
+        match own.backend.run(&mut part, &mut context) {
             Ok(()) => {
                 if let Some(progress) = &progress {
                     progress.finish();
@@ -244,7 +250,7 @@ impl<B: Backend> Engine<B> {
             }
             let own = &mut self.own;
             let progress = own.connections.progress_of(bytes);
-            let mut surroundings = Surroundings {
+            let mut context = LaunchContext {
                 connections: &mut own.connections,
                 registered: &own.registered,
                 launch: self.launches,
@@ -257,7 +263,7 @@ impl<B: Backend> Engine<B> {
                     progress: progress.as_deref(),
                 },
             };
-            let done = own.backend.run(&mut parts, &mut surroundings);
+            let done = own.backend.run(&mut parts, &mut context);
             drop(parts);
             if let Some(progress) = &progress {
                 progress.finish();
@@ -338,7 +344,7 @@ impl<B: Backend> Engine<B> {
             }
         };
         let own = &mut self.own;
-        let program = own.backend.prepare(&Order {
+        let program = own.backend.prepare(&PrepareRequest {
             bound: &bound,
             wiring: &wiring,
             protocol: way.protocol,
@@ -376,7 +382,7 @@ impl<B: Backend> Engine<B> {
 
 /// Tells peers where the buffers of a launch are.
 fn publish(
-    board: &Board,
+    buffer_table: &BufferTable,
     launch: u64,
     memory: &Memory<'_>,
     scratch: *mut u8,
@@ -386,7 +392,7 @@ fn publish(
         place: registered.place(pointer, bytes),
         bytes: bytes as u64,
     };
-    board.publish(
+    buffer_table.publish(
         launch,
         &[
             describe(memory.input(), memory.input_bytes()),

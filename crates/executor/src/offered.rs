@@ -41,7 +41,7 @@ fn item_text(item: Item) -> String {
         }
         Item::Signal => "n".to_owned(),
         Item::Bell => "b".to_owned(),
-        Item::Board { entries } => format!("d{entries}"),
+        Item::BufferTable { entries } => format!("d{entries}"),
     }
 }
 
@@ -59,7 +59,7 @@ fn item_of(text: &str) -> Option<Item> {
         "m" => fifo(shared_memory::Protocol::LowLatency128),
         "n" => Some(Item::Signal),
         "b" => Some(Item::Bell),
-        "d" => Some(Item::Board {
+        "d" => Some(Item::BufferTable {
             entries: number.parse().ok()?,
         }),
         _ => None,
@@ -75,7 +75,7 @@ mod tests {
         for item in [
             Item::Signal,
             Item::Bell,
-            Item::Board { entries: 2 },
+            Item::BufferTable { entries: 2 },
             Item::Fifo {
                 protocol: shared_memory::Protocol::LowLatency128,
                 slot_bytes: 640,

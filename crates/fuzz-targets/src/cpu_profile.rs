@@ -3,7 +3,7 @@
 use backend_cpu::Profile;
 use backend_cpu::profile::{DEFAULT_TOML, ways};
 use executor::Request;
-use executor::backend::Neighbourhood;
+use executor::backend::CommunicatorShape;
 use plan::{Collective, ElementType, Reduction};
 
 use crate::input::{below, flag, join, one, split};
@@ -44,7 +44,7 @@ pub fn run(bytes: &[u8]) -> Reached {
     let again = Profile::from_toml("again.toml", &text).expect("what was written can be read");
     assert_eq!(again, profile);
     for collective in Collective::ALL {
-        let place = Neighbourhood {
+        let place = CommunicatorShape {
             ranks: one(&mut choices, &[2, 1, 3, 4, 64, u32::MAX]),
             one_process: flag(&mut choices),
             one_host: !flag(&mut choices),

@@ -2,7 +2,7 @@
 
 use plan::{CostTable, Fingerprint, Plan, Producer, RequestSummary};
 use planner::cost::{self, Profile};
-use planner::{Cluster, Joined, Settings, artifact};
+use planner::{Cluster, JobPlan, Settings, artifact};
 use topology::System;
 use topology::xml::{Document, parse};
 
@@ -37,25 +37,29 @@ pub fn joined(
     hosts: u32,
     collnet: bool,
     settings: &Settings,
-) -> Result<Joined, String> {
+) -> Result<JobPlan, String> {
     let words = |error: planner::Error| error.to_string();
     let system = System::from_document(document).map_err(|error| error.to_string())?;
     let plan = Cluster::equal(system, hosts)
         .plan(collnet, settings)
         .map_err(words)?;
-    Joined::new(plan, settings).map_err(words)
+    JobPlan::new(plan, settings).map_err(words)
 }
 
 /// What collectives cost in a job.
 ///
 /// # Errors
 /// NCCL refuses `NCCL_ALGO` or `NCCL_PROTO`.
-pub fn costs(joined: &Joined, settings: &Settings, profile: &Profile) -> Result<CostTable, String> {
+pub fn costs(
+    joined: &JobPlan,
+    settings: &Settings,
+    profile: &Profile,
+) -> Result<CostTable, String> {
     cost::table(&joined.cost_inputs(), &settings.tuning, profile).map_err(|error| error.to_string())
 }
 
 /// A job as the plan that `topo plan -o` writes.
-pub fn plan(joined: &Joined, hosts: u32, collnet: bool, costs: CostTable) -> Plan {
+pub fn plan(joined: &JobPlan, hosts: u32, collnet: bool, costs: CostTable) -> Plan {
     let request = RequestSummary {
         hosts,
         nvlink_domain: false,

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use executor::Transport;
-use executor::backend::{Backend, Neighbourhood, Order, OwnWiring, Part, Surroundings};
+use executor::backend::{
+    Backend, CommunicatorShape, LaunchContext, OwnWiring, Part, PrepareRequest,
+};
 use executor::bootstrap::Bootstrap;
 use executor::connections::SlotBytes;
 use executor::{Error, Request, Waiting, Way};
@@ -16,11 +18,11 @@ use crate::choose::{self, Means};
 use crate::connect::{Connected, Connector, peers, shows_buffers};
 use crate::entry::Kernel;
 use crate::flat::Flat;
-use crate::fleet::{Fleet, Reached, Span};
 use crate::foreign::Foreign;
 use crate::gang::{Deposit, Role};
 use crate::layout;
 use crate::machine::{Lent, Machine, Running, Start};
+use crate::process_ranks::{ProcessRanks, Reached, Span};
 
 /// How long the host looks for the end of a launch without sleeping. Launches that take longer are seen to end late by as
 /// much as the supervisor sleeps, which does not matter to them.
@@ -44,7 +46,7 @@ const MOST_CHANNELS: u16 = 64;
 
 /// One rank on a machine that runs kernels.
 pub struct Kernels<M: Machine> {
-    fleet: Arc<Fleet<M>>,
+    process_ranks: Arc<ProcessRanks<M>>,
     rank: u32,
     connected: Connected,
     scratch: Option<(M::Block, u64)>,
@@ -82,10 +84,10 @@ struct Again {
 }
 
 impl<M: Machine> Kernels<M> {
-    /// A rank of a fleet.
-    pub fn new(fleet: Arc<Fleet<M>>, rank: u32) -> Self {
+    /// A rank of a process_ranks.
+    pub fn new(process_ranks: Arc<ProcessRanks<M>>, rank: u32) -> Self {
         Self {
-            fleet,
+            process_ranks,
             rank,
             connected: Connected::default(),
             scratch: None,
@@ -99,7 +101,7 @@ impl<M: Machine> Kernels<M> {
     }
 
     fn device(&self) -> u32 {
-        self.fleet.device(self.rank)
+        self.process_ranks.device(self.rank)
     }
 
     /// Reads when each lane began and ended: when its first block began, and its last one ended.
@@ -108,7 +110,7 @@ impl<M: Machine> Kernels<M> {
         let mut times = vec![[0_u64; 2]; program.channels.len() * shares];
         let bytes = bytemuck::cast_slice_mut(&mut times);
         let (device, address) = (self.device(), program.part.profile);
-        let read = self.fleet.machine.read(device, address, bytes);
+        let read = self.process_ranks.machine.read(device, address, bytes);
         read.map_err(|why| self.failed(why))?;
         let lanes = program.channels.iter().zip(0..).zip(times.chunks(shares));
         let spans = lanes.map(|((channel, lane), blocks)| Span {
@@ -119,13 +121,13 @@ impl<M: Machine> Kernels<M> {
             begin_ns: blocks.iter().map(|[begin, _]| *begin).min().unwrap_or(0),
             end_ns: blocks.iter().map(|[_, end]| *end).max().unwrap_or(0),
         });
-        self.fleet.note(spans);
+        self.process_ranks.note(spans);
         Ok(())
     }
 
     /// Resolves a program again if memory of other processes has moved since.
     fn resolve_again(&mut self, program: &mut Program<M>) -> Result<(), Error> {
-        let generation = self.connected.boards.generation;
+        let generation = self.connected.buffer_tables.generation;
         let Some(again) = &mut program.again else {
             return Ok(());
         };
@@ -139,7 +141,7 @@ impl<M: Machine> Kernels<M> {
         let steps: &[u8] = bytemuck::cast_slice(&flat.steps);
         // No kernel of this rank is running.
         let wrote = self
-            .fleet
+            .process_ranks
             .machine
             .write(self.device(), program.part.steps, steps);
         wrote.map_err(|why| self.failed(why))
@@ -147,9 +149,9 @@ impl<M: Machine> Kernels<M> {
 
     fn reserve_scratch(&mut self, bytes: u64) -> Result<(), String> {
         if bytes > self.scratch_bytes {
-            // No kernel of this rank is running. Peers learn of the new address by the next launch's board.
+            // No kernel of this rank is running. Peers learn of the new address by the next launch's buffer table.
             self.scratch = None;
-            self.scratch = Some(self.fleet.machine.allocate(self.device(), bytes)?);
+            self.scratch = Some(self.process_ranks.machine.allocate(self.device(), bytes)?);
             self.scratch_bytes = bytes;
         }
         Ok(())
@@ -160,20 +162,20 @@ impl<M: Machine> Kernels<M> {
         &self,
         deposit: Deposit,
         waiting: Waiting,
-        surroundings: &mut Surroundings<'_>,
+        context: &mut LaunchContext<'_>,
     ) -> Result<(), Error> {
-        let gang = &self.fleet.gang;
+        let gang = &self.process_ranks.gang;
         let before = gang.ended(self.rank);
         match gang.join(deposit) {
             Role::Leads(deposits) => {
-                let outcome = self.lead(&deposits, waiting, surroundings);
+                let outcome = self.lead(&deposits, waiting, context);
                 let told = match &outcome {
                     Ok(()) => Ok(()),
                     Err(error) => Err(error.to_string()),
                 };
                 gang.finish(&deposits, &told);
                 for other in deposits.iter().filter(|other| other.rank != self.rank) {
-                    surroundings.connections.bells[other.rank as usize].ring();
+                    context.connections.bells[other.rank as usize].ring();
                 }
                 outcome
             }
@@ -184,8 +186,8 @@ impl<M: Machine> Kernels<M> {
                 // Who leads may be watching for long, and rings only when the launch is over.
                 while !ended() && began.elapsed() < WATCHING {
                     looks += 1;
-                    let yielder = surroundings.supervisor.yielder();
-                    if looks <= surroundings.spins {
+                    let yielder = context.supervisor.yielder();
+                    if looks <= context.spins {
                         std::hint::spin_loop();
                     } else if yielder.try_yield(Instant::now()).is_none() {
                         break;
@@ -200,7 +202,7 @@ impl<M: Machine> Kernels<M> {
                         Waiting::Signal { from, channel }
                     })
                 };
-                if let Err(error) = surroundings.supervisor.wait(&mut ended, missing) {
+                if let Err(error) = context.supervisor.wait(&mut ended, missing) {
                     gang.give_up();
                     if !gang.withdraw(self.rank) {
                         // The kernels use memory that is lent for this launch only: they must end first. They will,
@@ -224,9 +226,9 @@ impl<M: Machine> Kernels<M> {
         &self,
         deposits: &[Deposit],
         waiting: Waiting,
-        surroundings: &mut Surroundings<'_>,
+        context: &mut LaunchContext<'_>,
     ) -> Result<(), Error> {
-        let fleet = &self.fleet;
+        let process_ranks = &self.process_ranks;
         let foreign = deposits.iter().flat_map(|deposit| &deposit.foreign);
         let mut foreign = Foreign::new(self.rank, foreign.copied());
         let carried = deposits.iter().any(|deposit| deposit.carried);
@@ -261,17 +263,17 @@ impl<M: Machine> Kernels<M> {
                 device: *device,
                 kernel: *kernel,
                 parts,
-                threads: fleet.options.threads,
+                threads: process_ranks.options.threads,
                 foreign: foreign.waits(),
             })
             .collect();
-        let started = fleet.machine.start(&starts, fleet.times());
+        let started = process_ranks.machine.start(&starts, process_ranks.times());
         let mut running = started.map_err(|why| self.failed(why))?;
         let began = Instant::now();
         let mut looks = 0_u32;
         let mut told = false;
         let mut poll = |told: &mut bool| {
-            if fleet.gang.is_given_up() && !*told {
+            if process_ranks.gang.is_given_up() && !*told {
                 running.give_up();
                 *told = true;
             }
@@ -284,24 +286,24 @@ impl<M: Machine> Kernels<M> {
             looks += 1;
             let outcome = if foreign.waits() {
                 // Kernels do not wake whoever carries what they send, so this does, or carries it.
-                if carried && !surroundings.supervisor.carry() {
-                    surroundings.connections.ring_carriers();
+                if carried && !context.supervisor.carry() {
+                    context.connections.ring_carriers();
                 }
                 self.connected.carriers.iter().for_each(Bell::ring);
-                let yielder = surroundings.supervisor.yielder();
-                if looks > surroundings.spins && yielder.try_yield(Instant::now()).is_none() {
+                let yielder = context.supervisor.yielder();
+                if looks > context.spins && yielder.try_yield(Instant::now()).is_none() {
                     // Kernels wake nobody.
                     std::thread::sleep(NAP);
                 }
-                foreign.look(&mut surroundings.supervisor)
+                foreign.look(&mut context.supervisor)
             } else if looks.is_multiple_of(LOOKS) && began.elapsed() > WATCHING {
                 let mut ended = || !matches!(poll(&mut told), Ok(false));
-                surroundings.supervisor.wait(&mut ended, || waiting)
+                context.supervisor.wait(&mut ended, || waiting)
             } else {
                 Ok(())
             };
             if let Err(error) = outcome {
-                fleet.gang.give_up();
+                process_ranks.gang.give_up();
                 while matches!(poll(&mut told), Ok(false)) {
                     std::thread::yield_now();
                 }
@@ -311,8 +313,8 @@ impl<M: Machine> Kernels<M> {
         if told {
             return Err(self.failed("another rank gave up".to_owned()));
         }
-        fleet.set_time(running.time_us());
-        fleet.set_without_graph(running.without_graph());
+        process_ranks.set_time(running.time_us());
+        process_ranks.set_without_graph(running.without_graph());
         Ok(())
     }
 }
@@ -323,7 +325,7 @@ impl<M: Machine> Kernels<M> {
         let peers = &self.connected.peers;
         Means {
             direct: peers.all_p2p,
-            ll128: !peers.any_shm || self.fleet.machine.keeps_lines(),
+            ll128: !peers.any_shm || self.process_ranks.machine.keeps_lines(),
             blocks: u16::try_from(peers.blocks)
                 .unwrap_or(u16::MAX)
                 .min(MOST_CHANNELS),
@@ -343,22 +345,22 @@ impl<M: Machine> Backend for Kernels<M> {
     type Program = Program<M>;
 
     fn name(&self) -> &'static str {
-        self.fleet.machine.name()
+        self.process_ranks.machine.name()
     }
 
     fn slot_bytes(&self) -> SlotBytes {
-        self.fleet.options.slot_bytes
+        self.process_ranks.options.slot_bytes
     }
 
-    fn choose(&self, request: &Request, place: &Neighbourhood) -> Option<Way> {
+    fn choose(&self, request: &Request, place: &CommunicatorShape) -> Option<Way> {
         Some(choose::way(request, place, &self.means()))
     }
 
     fn meet(&mut self, bootstrap: &mut dyn Bootstrap, longest: Duration) -> Result<(), Error> {
-        self.connected.peers = peers::meet(&self.fleet, bootstrap, longest)?;
+        self.connected.peers = peers::meet(&self.process_ranks, bootstrap, longest)?;
         let peers = &self.connected.peers;
         let others = peers.all().filter(|(peer, _)| *peer != self.rank);
-        self.fleet
+        self.process_ranks
             .note_reached(others.map(|(peer, transport)| Reached {
                 rank: self.rank,
                 peer,
@@ -418,15 +420,15 @@ impl<M: Machine> Backend for Kernels<M> {
 
     fn wire(&mut self, own: &mut OwnWiring<'_>) -> Option<Result<(), Error>> {
         let mut connector = Connector {
-            fleet: &self.fleet,
+            process_ranks: &self.process_ranks,
             own,
             known: &mut self.connected,
         };
         Some(connector.connect())
     }
 
-    fn prepare(&mut self, order: &Order<'_>) -> Result<Program<M>, Error> {
-        let bound = order.bound;
+    fn prepare(&mut self, request: &PrepareRequest<'_>) -> Result<Program<M>, Error> {
+        let bound = request.bound;
         let scratch = if bound.multicasts {
             // Wiring made it.
             self.connected.windows.of_program.map(|window| window.own)
@@ -435,7 +437,7 @@ impl<M: Machine> Backend for Kernels<M> {
                 .map_err(|why| self.failed(why))?;
             None
         };
-        let flat = Flat::new(bound, order.reduction, &self.connected);
+        let flat = Flat::new(bound, request.reduction, &self.connected);
         if let Some(step) = flat.steps.iter().find(|step| step.bytes > MOST_STEP_BYTES) {
             return Err(self.failed(format!(
                 "a step would move {} bytes, and kernels count at most {MOST_STEP_BYTES} in one; take more channels or \
@@ -449,20 +451,20 @@ impl<M: Machine> Backend for Kernels<M> {
         let steps_at = (lanes.len() as u64).next_multiple_of(256);
         let profile_at = (steps_at + steps.len() as u64).next_multiple_of(256);
         let shares = self.connected.shares;
-        let profile_bytes = match self.fleet.options.trace {
+        let profile_bytes = match self.process_ranks.options.trace {
             true => SPAN_BYTES * flat.lanes.len() as u64 * u64::from(shares),
             false => 0,
         };
         let allocated = self
-            .fleet
+            .process_ranks
             .machine
             .allocate(device, profile_at + profile_bytes);
         let (memory, address) = allocated.map_err(|why| self.failed(why))?;
         for (at, bytes) in [(address, lanes), (address + steps_at, steps)] {
-            let wrote = self.fleet.machine.write(device, at, bytes);
+            let wrote = self.process_ranks.machine.write(device, at, bytes);
             wrote.map_err(|why| self.failed(why))?;
         }
-        let operation = match order.reduction {
+        let operation = match request.reduction {
             Some(Reduction::Product) => 1,
             Some(Reduction::Minimum) => 2,
             Some(Reduction::Maximum) => 3,
@@ -477,13 +479,13 @@ impl<M: Machine> Backend for Kernels<M> {
                 _ => address + profile_at,
             },
             lane_count: u32::try_from(flat.lanes.len()).unwrap_or(u32::MAX),
-            protocol: match order.protocol {
+            protocol: match request.protocol {
                 Protocol::Ll => 0,
                 Protocol::Ll128 => 1,
                 Protocol::Simple => 2,
             },
             operation,
-            divisor: order.ranks.max(1),
+            divisor: request.ranks.max(1),
             shares,
             ..layout::Part::default()
         };
@@ -493,15 +495,15 @@ impl<M: Machine> Backend for Kernels<M> {
         Ok(Program {
             again: (direct && !peers.is_alone()).then(|| Again {
                 bound: bound.clone(),
-                protocol: order.protocol,
-                reduction: order.reduction,
-                generation: self.connected.boards.generation,
+                protocol: request.protocol,
+                reduction: request.reduction,
+                generation: self.connected.buffer_tables.generation,
             }),
             foreign: self.connected.foreign(peers_of(bound)),
             carried: peers_of(bound).any(far),
             part,
-            kernel: match order.reduction {
-                Some(_) => Kernel::Reduce(order.element),
+            kernel: match request.reduction {
+                Some(_) => Kernel::Reduce(request.element),
                 None => Kernel::Move,
             },
             peers: self.connected.local(peers_of(bound)),
@@ -519,7 +521,7 @@ impl<M: Machine> Backend for Kernels<M> {
     fn run(
         &mut self,
         parts: &mut [Part<'_, Program<M>>],
-        surroundings: &mut Surroundings<'_>,
+        context: &mut LaunchContext<'_>,
     ) -> Result<(), Error> {
         let device = self.device();
         let mut lent: Vec<Lent<M::Block>> = Vec::with_capacity(parts.len());
@@ -544,26 +546,26 @@ impl<M: Machine> Backend for Kernels<M> {
             let window = program.again.as_ref().and_then(|again| {
                 let buffers = self
                     .connected
-                    .boards
+                    .buffer_tables
                     .behind_scratch(again.bound.scratch_bytes);
-                Some((self.connected.boards.window?.0, buffers?))
+                Some((self.connected.buffer_tables.window?.0, buffers?))
             });
             let at = window.map(|(_, buffers)| buffers);
-            let of_caller = self.fleet.machine.lend(device, &part.memory, at);
+            let of_caller = self.process_ranks.machine.lend(device, &part.memory, at);
             let own = of_caller.map_err(|why| self.failed(why))?;
             let scratch = match window {
                 Some((window, _)) => window,
                 None => self.scratch.as_ref().map_or(0, |(_, address)| *address),
             };
             let scratch = program.scratch.unwrap_or(scratch);
-            let board = self.connected.boards.own;
+            let buffer_table = self.connected.buffer_tables.own;
             deposit.kernel = program.kernel;
             deposit.foreign.extend(&program.foreign);
             deposit.carried |= program.carried;
             deposit.parts.push(layout::Part {
                 buffers: [own.input, own.output, scratch],
-                board: board.filter(|_| program.direct).unwrap_or_default(),
-                launch: surroundings.launch,
+                buffer_table: buffer_table.filter(|_| program.direct).unwrap_or_default(),
+                launch: context.launch,
                 scalar: part.scalar,
                 window: window.map_or(0, |(window, _)| window),
                 ..program.part
@@ -575,12 +577,15 @@ impl<M: Machine> Backend for Kernels<M> {
         deposit.peers.sort_unstable();
         deposit.peers.dedup();
         deposit.peers.retain(|peer| *peer != rank);
-        self.launch(deposit, waiting, surroundings)?;
+        self.launch(deposit, waiting, context)?;
         for (own, part) in lent.into_iter().zip(parts.iter()) {
             if part.program.part.profile != 0 {
-                self.note(part.program, surroundings.launch)?;
+                self.note(part.program, context.launch)?;
             }
-            let done = self.fleet.machine.give_back(device, own, &part.memory);
+            let done = self
+                .process_ranks
+                .machine
+                .give_back(device, own, &part.memory);
             done.map_err(|why| self.failed(why))?;
         }
         Ok(())

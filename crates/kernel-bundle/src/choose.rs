@@ -1,6 +1,6 @@
 //! The way that is taken when the caller names none: a fixed order by size, for no figures of a GPU are known.
 
-use executor::backend::Neighbourhood;
+use executor::backend::CommunicatorShape;
 use executor::{Request, Way};
 use plan::program::{Schedule, Transfer};
 use plan::{Collective, Protocol, Reduction};
@@ -38,7 +38,7 @@ pub struct Means {
 }
 
 /// The way of a request.
-pub fn way(request: &Request, place: &Neighbourhood, means: &Means) -> Way {
+pub fn way(request: &Request, place: &CommunicatorShape, means: &Means) -> Way {
     let most_channels = means.blocks;
     let bytes = request.bytes(place.ranks);
     let direct =

@@ -5,7 +5,7 @@ use plan::program::{BoundOperand, BoundProgram, BoundStep, Buffer, Connection};
 
 use crate::layout::{Lane, MOST_OPERANDS, Operand, OperandKind, Step};
 
-/// Where a program's connections and its peers' boards are.
+/// Where a program's connections and its peers' buffer tables are.
 pub trait Places {
     /// Address of the end of a connection through which slots are received.
     fn receiver(&self, connection: &Connection) -> u64;
@@ -17,9 +17,9 @@ pub trait Places {
     fn given(&self, connection: &Connection) -> u64;
     /// The address that stands for the scratch memory of all ranks.
     fn everywhere(&self) -> u64;
-    /// Address of a rank's board.
-    fn board(&self, rank: u32) -> u64;
-    /// What is added to what a rank's board says: where its memory begins here, if the board shows offsets.
+    /// Address of a rank's buffer table.
+    fn buffer_table(&self, rank: u32) -> u64;
+    /// What is added to what a rank's buffer table says: where its memory begins here, if the buffer table shows offsets.
     fn window(&self, rank: u32) -> u64;
 }
 
@@ -172,7 +172,9 @@ impl Resolve<'_> {
             } => Operand {
                 kind: OperandKind::Peer as u32,
                 buffer: buffer as u32,
-                place: self.places.board(self.bound.peers[usize::from(peer)]),
+                place: self
+                    .places
+                    .buffer_table(self.bound.peers[usize::from(peer)]),
                 offset: self.places.window(self.bound.peers[usize::from(peer)]) + offset,
                 stride,
             },

@@ -35,7 +35,7 @@ pub struct End {
 /// Where the buffers of a rank are during a launch.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Pod, Zeroable)]
-pub struct Board {
+pub struct BufferTable {
     /// The number of the launch.
     pub launch: u64,
     /// Addresses of input, output, scratch.
@@ -66,7 +66,7 @@ pub struct Operand {
     pub kind: u32,
     /// 0 input, 1 output, 2 scratch.
     pub buffer: u32,
-    /// Of a FIFO the address of its [`End`], of a peer that of its [`Board`], of a multicast the one that stands for all
+    /// Of a FIFO the address of its [`End`], of a peer that of its [`BufferTable`], of a multicast the one that stands for all
     /// scratch memory.
     pub place: u64,
     /// Bytes from the start of the buffer.
@@ -135,15 +135,15 @@ pub struct Part {
     pub steps: u64,
     /// Addresses of input, output, scratch.
     pub buffers: [u64; 3],
-    /// Address of the own [`Board`]; 0 if no peer accesses this rank's buffers.
-    pub board: u64,
+    /// Address of the own [`BufferTable`]; 0 if no peer accesses this rank's buffers.
+    pub buffer_table: u64,
     /// Number of the launch.
     pub launch: u64,
     /// An element in the low bytes.
     pub scalar: u64,
     /// Address of two times per block; 0 if nobody asks.
     pub profile: u64,
-    /// What is taken from the addresses on the board: where the memory begins that other processes map, or 0.
+    /// What is taken from the addresses on the buffer table: where the memory begins that other processes map, or 0.
     pub window: u64,
     /// Lanes.
     pub lane_count: u32,

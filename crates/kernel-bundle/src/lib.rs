@@ -5,7 +5,7 @@
 //! process that need each other together ([`gang`]): a kernel that waits for another one must never keep it from being
 //! started. What runs them is a [`Machine`]: GPUs, or the emulator on which the kernels are tested.
 //!
-//! In reading order: [`source`], [`entry`], [`layout`], [`flat`], [`machine`], [`fleet`], `connect`, [`gang`],
+//! In reading order: [`source`], [`entry`], [`layout`], [`flat`], [`machine`], [`process_ranks`], `connect`, [`gang`],
 //! `foreign`, [`backend`], [`choose`].
 
 pub mod backend;
@@ -13,14 +13,14 @@ pub mod choose;
 mod connect;
 pub mod entry;
 pub mod flat;
-pub mod fleet;
 mod foreign;
 pub mod gang;
 pub mod layout;
 pub mod machine;
+pub mod process_ranks;
 pub mod source;
 
 pub use backend::Kernels;
 pub use entry::Kernel;
-pub use fleet::{Fleet, Options, Reached, Span};
 pub use machine::{Everywhere, Lent, Machine, NicMemory, Running, Team, Times};
+pub use process_ranks::{Options, ProcessRanks, Reached, Span};

@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use executor::{Communicator, Error, Memory, Settings};
 use kernel_bundle::machine::{Start, places};
 use kernel_bundle::{
-    Everywhere, Fleet, Kernel, Kernels, Lent, Machine, NicMemory, Options, Team, Times,
+    Everywhere, Kernel, Kernels, Lent, Machine, NicMemory, Options, ProcessRanks, Team, Times,
 };
 use shared_memory::Mapping;
 
@@ -182,9 +182,9 @@ pub fn communicators(
     emulator: Emulator,
     options: Options,
 ) -> Result<Vec<Communicator<Kernels<Emulator>>>, Error> {
-    let fleet = Fleet::new(emulator, options, vec![0; ranks as usize]);
+    let process_ranks = ProcessRanks::new(emulator, options, vec![0; ranks as usize]);
     Communicator::local(ranks, settings, |rank| {
-        Kernels::new(Arc::clone(&fleet), rank)
+        Kernels::new(Arc::clone(&process_ranks), rank)
     })
 }
 

@@ -5,13 +5,13 @@
 //! communicator. The engine and the backend see FIFOs of their own process only; a thread per NIC ([`proxy`]) takes
 //! slots from them and brings what comes.
 //!
-//! In reading order: [`host`], [`hosts`], [`ports`], [`proxy`], [`fabric`], `carrier`, [`regroup`] with its `doorkeeper`.
+//! In reading order: [`host`], [`hosts`], [`ports`], [`proxy`], [`fabric`], `carrier`, [`regroup`] with its `late_joins`.
 
 mod carrier;
-mod doorkeeper;
 pub mod fabric;
 pub mod host;
 pub mod hosts;
+mod late_joins;
 pub mod ports;
 pub mod proxy;
 mod reach;

@@ -4,7 +4,7 @@
 //! lost waits until all others that are not have come, or have had their time; then it tells those that came who they
 //! are. A rank whose process is gone refuses connections, which proves that it is lost. If others are missing that may be
 //! alive, those that gathered go on only if they are more than half: otherwise two groups could both go on. Whoever comes
-//! when the others have gone on without it is told so ([`doorkeeper`](crate::doorkeeper)).
+//! when the others have gone on without it is told so ([`late_joins`](crate::late_joins)).
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -21,8 +21,8 @@ use bootstrap::{Key, Kind, PeerInfo};
 use executor::{Error, Failure};
 use serde::{Deserialize, Serialize};
 
-use crate::doorkeeper::Doorkeeper;
 use crate::hosts::{Base, Hosts, Ring};
+use crate::late_joins::LateJoinListener;
 use crate::ports::Planned;
 
 /// How long a connection may take to be made, or to take an answer.
@@ -74,7 +74,7 @@ pub struct Survivor {
     pub(crate) generation: u64,
     pub(crate) base: Arc<Base>,
     pub(crate) alarm: Alarm,
-    pub(crate) doorkeeper: Option<Doorkeeper>,
+    pub(crate) late_joins: Option<LateJoinListener>,
 }
 
 /// Before a leader is asked again that turned this rank away.
@@ -138,7 +138,7 @@ impl Survivor {
     /// # Errors
     /// Too few are left, they do not find each other, or went on without this one.
     pub fn regroup(mut self, lost: u32) -> Result<(Hosts, Vec<u32>), Error> {
-        self.doorkeeper = None;
+        self.late_joins = None;
         let rank = self.home.rank;
         let refused = |why: String| Error::Bootstrap { rank, why };
         let mut suspect = self.members.get(lost as usize).copied();

@@ -7,7 +7,7 @@ use plan::{
 use topology::{BusId, CpuArch, CpuModel, CpuVendor, NcclId, NodeId, NodeType, System};
 
 use crate::cluster::MachinePlan;
-use crate::connect::Joined;
+use crate::connect::JobPlan;
 use crate::host::HostPlan;
 
 /// What a machine is called, and what it is in one line.
@@ -21,7 +21,7 @@ pub struct Description {
 
 /// Fills the sections of a plan from what was decided for a job. `descriptions` are in the order of
 /// [`ClusterPlan::machines`](crate::ClusterPlan::machines); missing ones are left empty.
-pub fn fill(plan: &mut Plan, joined: &Joined, costs: CostTable, descriptions: &[Description]) {
+pub fn fill(plan: &mut Plan, joined: &JobPlan, costs: CostTable, descriptions: &[Description]) {
     (plan.machines, plan.hosts) = machines(joined, descriptions);
     plan.rank_order = joined.plan.order.clone();
     plan.common = Some(joined.common().clone());
@@ -29,7 +29,7 @@ pub fn fill(plan: &mut Plan, joined: &Joined, costs: CostTable, descriptions: &[
 }
 
 /// The machines of a job with what was found for each, and where they stand in the job.
-fn machines(joined: &Joined, descriptions: &[Description]) -> (Vec<Machine>, Vec<HostRun>) {
+fn machines(joined: &JobPlan, descriptions: &[Description]) -> (Vec<Machine>, Vec<HostRun>) {
     let cluster = &joined.plan;
     let machines: Vec<Machine> = cluster
         .machines

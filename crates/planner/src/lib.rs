@@ -13,7 +13,7 @@ pub mod settings;
 pub mod view;
 
 pub use cluster::{Cluster, ClusterPlan};
-pub use connect::Joined;
+pub use connect::JobPlan;
 pub use error::Error;
 pub use host::{HostPlan, plan_host, plan_views};
 pub use request::Request;

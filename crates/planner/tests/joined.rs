@@ -7,11 +7,11 @@ use plan::expand::double_tree;
 use plan::{Connection, Expansion, GraphKind, NotDirect, NotShared, Plan, RankOrder, RankView};
 use planner::cluster::nvlink_domain;
 
-use planner::{Cluster, Error, Joined};
+use planner::{Cluster, Error, JobPlan};
 use proptest::prelude::*;
 use topology::{PathType, System};
 
-fn check_rings(joined: &Joined) -> Result<(), TestCaseError> {
+fn check_rings(joined: &JobPlan) -> Result<(), TestCaseError> {
     let ranks = joined.layout().ranks();
     for channel in 0..joined.common().channels.count() {
         let ring: Vec<u32> = joined.expansion.ring(channel).collect();
@@ -35,7 +35,7 @@ fn check_rings(joined: &Joined) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-fn check_trees(joined: &Joined) -> Result<(), TestCaseError> {
+fn check_trees(joined: &JobPlan) -> Result<(), TestCaseError> {
     let ranks = joined.layout().ranks();
     let node = |rank| {
         joined
@@ -103,7 +103,7 @@ fn check_trees(joined: &Joined) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-fn check_schedule(joined: &Joined) -> Result<(), TestCaseError> {
+fn check_schedule(joined: &JobPlan) -> Result<(), TestCaseError> {
     let ranks = joined.layout().ranks();
     let schedules: Vec<Vec<_>> = (0..ranks)
         .map(|rank| joined.expansion.schedule(rank).collect())
@@ -126,7 +126,7 @@ fn check_schedule(joined: &Joined) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-fn check_connections(joined: &Joined, rank: u32) -> Result<(), TestCaseError> {
+fn check_connections(joined: &JobPlan, rank: u32) -> Result<(), TestCaseError> {
     for kind in [GraphKind::Ring, GraphKind::Tree] {
         for (channel, peer, connection) in joined
             .expansion
@@ -196,7 +196,7 @@ fn cluster(runs: &[(prop::sample::Index, u32)], order: Order) -> Cluster {
 }
 
 /// Each rank's view, from the file alone, is its part of the whole; and neighbours tell the same of what joins them.
-fn check_views(joined: &Joined, read: &Expansion) -> Result<(), TestCaseError> {
+fn check_views(joined: &JobPlan, read: &Expansion) -> Result<(), TestCaseError> {
     let ranks = joined.layout().ranks();
     let views: Result<Vec<RankView>, _> = (0..ranks).map(|rank| read.rank_view(rank)).collect();
     let views = match views {
@@ -283,7 +283,7 @@ proptest! {
         let cluster = cluster(&runs, order);
         let Ok(joined) = cluster
             .plan(collnet, &settings(&[]))
-            .and_then(|plan| Joined::new(plan, &settings(&[])))
+            .and_then(|plan| JobPlan::new(plan, &settings(&[])))
         else {
             return Ok(());
         };
@@ -391,7 +391,7 @@ fn connections_say_why() {
 }
 
 /// The ports, sender's and receiver's, on which a rank sends to the next of its ring.
-fn ring_ports(joined: &Joined, rank: u32, channel: u32) -> (u32, [(i64, PathType); 2]) {
+fn ring_ports(joined: &JobPlan, rank: u32, channel: u32) -> (u32, [(i64, PathType); 2]) {
     let next = joined
         .expansion
         .ring_place(rank, channel)

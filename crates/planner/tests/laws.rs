@@ -10,7 +10,7 @@ use plan::{
 };
 use planner::artifact::{self, Description};
 use planner::cost::{self, Profile};
-use planner::{Cluster, Error, HostPlan, Joined, Request, Settings, plan_host};
+use planner::{Cluster, Error, HostPlan, JobPlan, Request, Settings, plan_host};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use test_support::{Machine, random};
@@ -170,7 +170,7 @@ fn check_graph_file(
 fn check_plan_file(document: &Document, request: &Request) -> Result<(), TestCaseError> {
     let write = || -> Result<String, Error> {
         let cluster = Cluster::equal(system(document), request.hosts);
-        let joined = Joined::new(
+        let joined = JobPlan::new(
             cluster.plan(request.collnet, &request.settings)?,
             &request.settings,
         )?;

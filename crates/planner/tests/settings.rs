@@ -4,7 +4,7 @@ use plan::GraphKind;
 use planner::cluster::nvlink_domain;
 use planner::cost::{self, Profile};
 use planner::settings::{Effect, effect, variables};
-use planner::{Cluster, Joined, Settings};
+use planner::{Cluster, JobPlan, Settings};
 use test_support::Machine;
 use topology::xml::{Document, Element, Tag};
 use topology::{BuildOptions, System};
@@ -189,7 +189,7 @@ fn decided(job: Job, variables: &[(&str, &str)]) -> Result<String, Box<dyn std::
         .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
     let settings = Settings::from_variables(variables);
     let collnet = matches!(job, Reducing(_) | ReducingMixed(..));
-    let joined = Joined::new(cluster(job, &settings).plan(collnet, &settings)?, &settings)?;
+    let joined = JobPlan::new(cluster(job, &settings).plan(collnet, &settings)?, &settings)?;
     let expansion = &joined.expansion;
     let mut text = format!("{:?} {:?}", joined.facts, joined.common());
     for node in joined.plan.distinct() {

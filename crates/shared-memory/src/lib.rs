@@ -2,13 +2,13 @@
 //!
 //! A [`Segment`] is one piece of memory, of one process or mapped by several, laid out as a list of [`Item`]s that both
 //! sides know. Through it two ranks get the ends of a FIFO ([`fifo`]), of a signal ([`Signal`], [`SignalCount`]), a
-//! board of buffer addresses ([`Board`]), and a [`Bell`] that wakes a rank which sleeps ([`Waiter`]).
+//! buffer table of buffer addresses ([`BufferTable`]), and a [`Bell`] that wakes a rank which sleeps ([`Waiter`]).
 //! [`process_memory`] reads and writes another process without sharing memory.
 //!
 //! Nothing here knows what a collective is. Each FIFO has one sender and one receiver; that there are no more is
 //! checked when an end is taken.
 //!
-//! In reading order: [`mapping`] with its [`limits`], [`arena`], [`segment`], [`fifo`], [`signal`], [`board`], [`bell`] with
+//! In reading order: [`mapping`] with its [`limits`], [`arena`], [`segment`], [`fifo`], [`signal`], [`buffer_table`], [`bell`] with
 //! its [`alarms`], [`yielder`], [`wait`], [`process_memory`], [`error`]. `sync` is the only module that differs when the model
 //! checker loom looks for a wrong memory order (`cargo xtask loom`).
 //!
@@ -32,7 +32,7 @@ pub mod alarms;
 #[cfg(not(loom))]
 pub mod arena;
 pub mod bell;
-pub mod board;
+pub mod buffer_table;
 pub mod error;
 pub mod fifo;
 #[cfg(not(loom))]
@@ -55,7 +55,7 @@ pub use arena::{Arena, ArenaBuffer};
 pub use bell::Bell;
 #[cfg(not(loom))]
 pub use bell::Ring;
-pub use board::{Board, Descriptor, Place};
+pub use buffer_table::{BufferTable, Descriptor, Place};
 pub use error::Error;
 pub use fifo::Protocol;
 #[cfg(not(loom))]

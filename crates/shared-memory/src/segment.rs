@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::bell::{Bell, RING_WORDS};
-use crate::board::{Board, ENTRY_WORDS};
+use crate::buffer_table::{BufferTable, ENTRY_WORDS};
 use crate::error::Error;
 use crate::fifo::{FifoProtocol, LowLatency, LowLatency128, Protocol, Simple};
 use crate::mapping::{Handle, Mapping};
@@ -25,8 +25,8 @@ pub enum Item {
     Signal,
     /// The bell of the rank that owns the segment.
     Bell,
-    /// The owner's board of buffer addresses.
-    Board {
+    /// The owner's buffer table of buffer addresses.
+    BufferTable {
         /// Launches that can be on it at a time.
         entries: usize,
     },
@@ -37,7 +37,7 @@ impl Item {
     const fn fits(self, bytes: usize) -> bool {
         match self {
             Self::Fifo { slot_bytes, .. } => slot_bytes <= bytes,
-            Self::Board { entries } => entries <= bytes / LINE_BYTES,
+            Self::BufferTable { entries } => entries <= bytes / LINE_BYTES,
             Self::Signal | Self::Bell => true,
         }
     }
@@ -54,7 +54,7 @@ impl Item {
             },
             Self::Signal => LINE_WORDS,
             Self::Bell => RING_WORDS,
-            Self::Board { entries } => entries.max(1) * ENTRY_WORDS,
+            Self::BufferTable { entries } => entries.max(1) * ENTRY_WORDS,
         };
         words.next_multiple_of(LINE_WORDS)
     }
@@ -68,7 +68,7 @@ impl Item {
             } => [1, protocol as u64, slot_bytes as u64],
             Self::Signal => [2, 0, 0],
             Self::Bell => [3, 0, 0],
-            Self::Board { entries } => [4, entries as u64, 0],
+            Self::BufferTable { entries } => [4, entries as u64, 0],
         }
     }
 }
@@ -84,14 +84,14 @@ impl fmt::Display for Item {
             }
             Self::Signal => f.write_str("a signal"),
             Self::Bell => f.write_str("a bell"),
-            Self::Board { entries } => write!(f, "a board of {entries} entries"),
+            Self::BufferTable { entries } => write!(f, "a buffer table of {entries} entries"),
         }
     }
 }
 
 /// Memory laid out as a list of items, and who took which end.
 ///
-/// Every rank owns one, which holds what others send it: FIFOs towards it, signals for it, its bell and its board. The
+/// Every rank owns one, which holds what others send it: FIFOs towards it, signals for it, its bell and its buffer table. The
 /// others, if they are processes, map it by its [`Handle`] with the same list.
 #[derive(Debug)]
 pub struct Segment {
@@ -290,17 +290,17 @@ impl Segment {
         Ok(Bell::new(words))
     }
 
-    /// The board. Any number of ranks may have it; the owner alone publishes.
+    /// The buffer table. Any number of ranks may have it; the owner alone publishes.
     ///
     /// # Errors
     /// The item is something else.
-    pub fn board(&self, index: usize) -> Result<Board, Error> {
+    pub fn buffer_table(&self, index: usize) -> Result<BufferTable, Error> {
         let entries = |item| match item {
-            Item::Board { entries } => Some(entries),
+            Item::BufferTable { entries } => Some(entries),
             _ => None,
         };
-        let (entries, words) = self.item(index, "a board", entries)?;
-        Ok(Board::new(words, entries))
+        let (entries, words) = self.item(index, "a buffer table", entries)?;
+        Ok(BufferTable::new(words, entries))
     }
 
     fn fifo<P: FifoProtocol>(&self, index: usize) -> Result<(usize, &Words), Error> {

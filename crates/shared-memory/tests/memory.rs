@@ -150,10 +150,10 @@ fn items_that_do_not_fit_are_refused() {
         fifo(Protocol::LowLatency, usize::MAX / 2),
         fifo(Protocol::LowLatency128, usize::MAX - 64),
         fifo(Protocol::Simple, 1 << 57),
-        Item::Board {
+        Item::BufferTable {
             entries: usize::MAX,
         },
-        Item::Board { entries: 1 << 57 },
+        Item::BufferTable { entries: 1 << 57 },
     ] {
         for items in [&[item][..], &[item; 3]] {
             let error = Segment::open(&handle, items).unwrap_err();

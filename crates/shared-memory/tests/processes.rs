@@ -79,7 +79,7 @@ fn listen() -> String {
 
 const SLOT_BYTES: usize = 512;
 
-/// What each of the two owns: FIFOs towards it, a signal for it, its bell and its board.
+/// What each of the two owns: FIFOs towards it, a signal for it, its bell and its buffer table.
 fn items() -> Vec<Item> {
     let fifo = |protocol| Item::Fifo {
         protocol,
@@ -91,7 +91,7 @@ fn items() -> Vec<Item> {
         fifo(Protocol::LowLatency128),
         Item::Signal,
         Item::Bell,
-        Item::Board { entries: 2 },
+        Item::BufferTable { entries: 2 },
     ]
 }
 
@@ -178,14 +178,14 @@ fn buffers_are_read_where_they_are() {
             unsafe { input.address().add(place).write(byte) };
         }
         let mut output: Vec<u8> = pattern(5).collect();
-        let board = own.board(5).unwrap();
+        let buffer_table = own.buffer_table(5).unwrap();
         let bytes = BYTES as u64;
         let place = Place::Registered {
             allocation: 0,
             offset: input.offset() as u64,
         };
         let address = output.as_mut_ptr().expose_provenance() as u64;
-        board.publish(
+        buffer_table.publish(
             1,
             &[
                 Descriptor { place, bytes },
@@ -209,9 +209,9 @@ fn buffers_are_read_where_they_are() {
     let segment = Segment::open(&peer.hear().parse().unwrap(), &items()).unwrap();
     let handle: Handle = peer.hear().parse().unwrap();
     let arena = Mapping::open(&handle).unwrap();
-    let board = segment.board(5).unwrap();
-    assert_eq!(board.read(2), None);
-    let [input, output, scratch] = board.read(1).unwrap();
+    let buffer_table = segment.buffer_table(5).unwrap();
+    assert_eq!(buffer_table.read(2), None);
+    let [input, output, scratch] = buffer_table.read(1).unwrap();
     assert_eq!(scratch, Descriptor::EMPTY);
     let Place::Registered {
         allocation: 0,

@@ -13,7 +13,7 @@ use shared_memory::fifo::{
     FifoProtocol, LowLatency, LowLatency128, Receiver, SLOTS, Sender, Simple,
 };
 use shared_memory::{
-    Bell, Board, Descriptor, Item, Mapping, Patience, Place, Protocol, Segment, Signal,
+    Bell, BufferTable, Descriptor, Item, Mapping, Patience, Place, Protocol, Segment, Signal,
     SignalCount, Waiter,
 };
 
@@ -202,7 +202,7 @@ struct Near {
     count: SignalCount,
     bell: Bell,
     waiter: Waiter,
-    board: Board,
+    buffer_table: BufferTable,
 }
 
 impl Near {
@@ -217,7 +217,7 @@ impl Near {
             fifo(Protocol::LowLatency128),
             Item::Signal,
             Item::Bell,
-            Item::Board { entries: 2 },
+            Item::BufferTable { entries: 2 },
         ];
         let segment = Segment::shared("words", &items).expect("there is memory");
         Self {
@@ -229,11 +229,11 @@ impl Near {
             count: segment.signal_count(3).expect("free"),
             bell: segment.bell(4).expect("a bell"),
             waiter: Waiter::new(segment.bell(4).expect("a bell"), Patience::new(2, 1)),
-            board: segment.board(5).expect("a board"),
+            buffer_table: segment.buffer_table(5).expect("a buffer table"),
         }
     }
 
-    /// Signals, bells and boards.
+    /// Signals, bells and buffer tables.
     fn talk(&mut self, input: &mut Input<'_>) {
         let launch = u64::from(input.byte());
         match input.byte() % 6 {
@@ -255,11 +255,11 @@ impl Near {
                     },
                 };
                 let bytes = input.word();
-                self.board
+                self.buffer_table
                     .publish(launch, &[Descriptor { place, bytes }; 3]);
             }
             _ => {
-                self.board.read(launch);
+                self.buffer_table.read(launch);
             }
         }
     }

@@ -1,11 +1,11 @@
 //! What holds for the whole job once its hosts are joined.
 
-use planner::Joined;
+use planner::JobPlan;
 
 use super::{Look, count};
 
 /// Channels, trees and point-to-point transfers, a line each.
-pub fn facts(joined: &Joined, look: Look) -> String {
+pub fn facts(joined: &JobPlan, look: Look) -> String {
     let mut text = String::new();
     let mut line = |name: &str, value: &str| text.push_str(&look.field(name, value));
     let (nodes, channels) = (joined.layout().nodes() as usize, &joined.common().channels);

@@ -15,7 +15,7 @@ pub fn choose(
     request: &Request,
 ) -> Result<Way> {
     let (schedule, wanted_transfer) = (spec.schedule()?, spec.transfer()?);
-    let place = communicator.neighbourhood()?;
+    let place = communicator.shape()?;
     communicator.set_way(None);
     let usual = communicator.way(request);
     let channels = match (spec.channels, &usual) {

@@ -142,7 +142,7 @@ fn of_type<T: Sample>(sweep: Sweep<'_>) -> Result<Vec<Row>> {
             continue;
         }
         let way = choose(bench.communicator, spec, profile, &request)?;
-        let predicted_us = profile.predict(&request, &way, bench.communicator.neighbourhood()?);
+        let predicted_us = profile.predict(&request, &way, bench.communicator.shape()?);
         let separate = bench.separate(&check, way)?;
         let (mut way_in_place, mut in_place) = (None, None);
         if spec.in_place {

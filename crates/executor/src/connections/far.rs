@@ -22,7 +22,7 @@ const MOST_CARRIED: u64 = 64 << 10;
 pub(crate) const CARRIER_BELL: usize = 1;
 
 impl Connections {
-    /// A rank on another host: whoever carries slots there is to be woken, once there is a connection, and no board of it
+    /// A rank on another host: whoever carries slots there is to be woken, once there is a connection, and no buffer table of it
     /// is ever read.
     pub(super) fn meet_far(&mut self) -> Result<(), Error> {
         let nobody = Segment::private("a bell that wakes nobody", &[Item::Bell]);
@@ -30,8 +30,8 @@ impl Connections {
         self.bells
             .push(nobody.map_err(|source| self.memory(source))?);
         let own = self.own.as_ref().ok_or_else(|| self.no_network())?;
-        let board = own.board(1).map_err(|source| self.memory(source))?;
-        self.boards.push(board);
+        let buffer_table = own.buffer_table(1).map_err(|source| self.memory(source))?;
+        self.buffer_tables.push(buffer_table);
         Ok(())
     }
 

@@ -12,7 +12,7 @@ use plan::Protocol;
 use plan::program::Connection;
 use rustc_hash::FxHashMap;
 use shared_memory::fifo::{FifoProtocol, LowLatency, LowLatency128, Simple};
-use shared_memory::{Bell, Board, Handle, Item, Segment, Signal, SignalCount};
+use shared_memory::{Bell, BufferTable, Handle, Item, Segment, Signal, SignalCount};
 
 use crate::bootstrap::{Bootstrap, Offer};
 use crate::error::Error;
@@ -55,7 +55,7 @@ pub struct Connections {
     /// By rank: whom to wake. One's own is among them.
     pub bells: Vec<Bell>,
     /// By rank: where the buffers of its launches are.
-    pub boards: Vec<Board>,
+    pub buffer_tables: Vec<BufferTable>,
     /// By rank: how it is reached.
     pub transports: Vec<Transport>,
     known: FxHashMap<End, usize>,
@@ -134,14 +134,14 @@ pub const fn fifo_protocol(protocol: Protocol) -> shared_memory::Protocol {
     }
 }
 
-/// What every rank offers at first: its bell and its board.
-const BASE: [Item; 2] = [Item::Bell, Item::Board { entries: 2 }];
+/// What every rank offers at first: its bell and its buffer table.
+const BASE: [Item; 2] = [Item::Bell, Item::BufferTable { entries: 2 }];
 
 /// The place of the bell in it.
 pub(crate) const BASE_BELL: usize = 0;
 
 impl Connections {
-    /// Offers the own bell and board to the other ranks.
+    /// Offers the own bell and buffer table to the other ranks.
     ///
     /// # Errors
     /// There is no memory, or the others cannot be reached.
@@ -158,7 +158,7 @@ impl Connections {
             signals: Vec::new(),
             signal_counts: Vec::new(),
             bells: Vec::new(),
-            boards: Vec::new(),
+            buffer_tables: Vec::new(),
             transports: Vec::new(),
             known: FxHashMap::default(),
             segments: FxHashMap::default(),
@@ -210,9 +210,9 @@ impl Connections {
                 segment.expect(index, item).map_err(fail)?;
             }
             let bell = segment.bell(0).map_err(fail)?;
-            let board = segment.board(1).map_err(fail)?;
+            let buffer_table = segment.buffer_table(1).map_err(fail)?;
             self.bells.push(bell);
-            self.boards.push(board);
+            self.buffer_tables.push(buffer_table);
         }
         Ok(())
     }

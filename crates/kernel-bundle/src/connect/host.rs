@@ -24,9 +24,12 @@ impl<M: Machine> Connector<'_, '_, M> {
 
     /// Tells the own device of memory of the host, which stays as long as the machine. Answers its address there.
     pub(super) fn register(&self, mapping: &Arc<Mapping>) -> Result<u64, Error> {
-        let registered = self.fleet.machine.register_host(self.device(), mapping);
+        let registered = self
+            .process_ranks
+            .machine
+            .register_host(self.device(), mapping);
         let (block, address) = registered.map_err(|why| self.failed(why))?;
-        self.fleet.keep(block, Some(Arc::clone(mapping)));
+        self.process_ranks.keep(block, Some(Arc::clone(mapping)));
         Ok(address)
     }
 

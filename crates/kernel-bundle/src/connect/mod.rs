@@ -12,7 +12,7 @@
 //! The receiver offers it and waits for nobody; the sender fetches the offer. NCCL has the head with the sender, which polls
 //! it; but then each would wait for the other while they bind different programs of a group.
 
-mod boards;
+mod buffer_tables;
 mod host;
 mod multicast;
 mod net;
@@ -28,15 +28,15 @@ use plan::program::Connection;
 use rustc_hash::FxHashMap;
 use shared_memory::Bell;
 
-use self::boards::Boards;
-pub(crate) use self::boards::shows_buffers;
+use self::buffer_tables::Boards;
+pub(crate) use self::buffer_tables::shows_buffers;
 use self::host::Opened;
 use self::multicast::Windows;
 use self::peers::Peers;
 use crate::flat::Places;
-use crate::fleet::Fleet;
 use crate::layout::End;
 use crate::machine::Machine;
+use crate::process_ranks::ProcessRanks;
 
 /// Slots of a FIFO.
 const SLOTS: u64 = 8;
@@ -70,7 +70,7 @@ pub(crate) struct Connected {
     /// How the others are reached.
     pub peers: Peers,
     /// Where buffers are that others access.
-    pub boards: Boards,
+    pub buffer_tables: Boards,
     /// The protocol of the program that is resolved.
     pub protocol: Option<Protocol>,
     /// Blocks that carry out each of its lanes together.
@@ -107,7 +107,7 @@ fn name(from: u32, to: u32, key: &Key) -> String {
 
 /// Makes the connections of a rank.
 pub(crate) struct Connector<'a, 'b, M: Machine> {
-    pub fleet: &'a Fleet<M>,
+    pub process_ranks: &'a ProcessRanks<M>,
     pub own: &'a mut OwnWiring<'b>,
     pub known: &'a mut Connected,
 }
@@ -148,7 +148,7 @@ impl<M: Machine> Connector<'_, '_, M> {
     }
 
     fn device(&self) -> u32 {
-        self.fleet.device(self.rank())
+        self.process_ranks.device(self.rank())
     }
 
     fn failed(&self, why: String) -> Error {
@@ -160,7 +160,7 @@ impl<M: Machine> Connector<'_, '_, M> {
     pub fn connect(&mut self) -> Result<(), Error> {
         self.known.protocol = Some(self.own.protocol);
         let bound = self.own.bound;
-        self.known.shares = self.fleet.shares(self.known.peers.blocks, bound);
+        self.known.shares = self.process_ranks.shares(self.known.peers.blocks, bound);
         let slots = Kind::Slots(self.own.protocol);
         let signals = Kind::Signals(self.known.shares);
         let key = |kind, incoming| {
@@ -179,9 +179,9 @@ impl<M: Machine> Connector<'_, '_, M> {
             if !self.known.ends.contains_key(&key) && new.iter().all(|other| other.key != key) {
                 let mut end = End::default();
                 if let Kind::Slots(protocol) = key.kind {
-                    end.stride = stride(protocol, &self.fleet.options.slot_bytes);
-                    end.step = self.fleet.options.first_step;
-                    end.seen = self.fleet.options.first_step;
+                    end.stride = stride(protocol, &self.process_ranks.options.slot_bytes);
+                    end.step = self.process_ranks.options.first_step;
+                    end.seen = self.process_ranks.options.first_step;
                 }
                 new.push(New { key, end });
             }
@@ -191,7 +191,7 @@ impl<M: Machine> Connector<'_, '_, M> {
         self.carry(&mut new)?;
         self.fetch(&mut new)?;
         self.place(&new)?;
-        self.meet_boards()?;
+        self.meet_buffer_tables()?;
         self.meet_window()
     }
 
@@ -237,8 +237,8 @@ impl<M: Machine> Connector<'_, '_, M> {
     /// Makes counts and slots look as if they had been used before, if the options say so.
     fn begin_slots(&self, new: &New) -> Result<(), Error> {
         let New { key, end } = new;
-        let options = &self.fleet.options;
-        let machine = &self.fleet.machine;
+        let options = &self.process_ranks.options;
+        let machine = &self.process_ranks.machine;
         let device = self.device();
         let failed = |why| self.failed(why);
         let Kind::Slots(protocol) = key.kind else {
@@ -294,7 +294,10 @@ impl<M: Machine> Connector<'_, '_, M> {
         }
         let bytes: &[u8] = bytemuck::cast_slice(&ends);
         let address = self.allocate(bytes.len() as u64, true)?;
-        let wrote = self.fleet.machine.write(self.device(), address, bytes);
+        let wrote = self
+            .process_ranks
+            .machine
+            .write(self.device(), address, bytes);
         wrote.map_err(|why| self.failed(why))?;
         for (new, at) in new.iter().zip(first) {
             let address = address + at * size_of::<End>() as u64;
@@ -354,13 +357,13 @@ impl Places for Connected {
         self.windows.of_program.map_or(0, |window| window.all)
     }
 
-    fn board(&self, rank: u32) -> u64 {
-        let known = self.boards.of_peers.get(&rank);
+    fn buffer_table(&self, rank: u32) -> u64 {
+        let known = self.buffer_tables.of_peers.get(&rank);
         known.copied().unwrap_or_default()
     }
 
     fn window(&self, rank: u32) -> u64 {
-        let known = self.boards.windows.get(&rank);
+        let known = self.buffer_tables.windows.get(&rank);
         known.copied().unwrap_or_default()
     }
 }

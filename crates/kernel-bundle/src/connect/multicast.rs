@@ -116,8 +116,8 @@ impl<M: Machine> Connector<'_, '_, M> {
             bytes,
             kind,
         };
-        let fleet = self.fleet;
-        let machine = &fleet.machine;
+        let process_ranks = self.process_ranks;
+        let machine = &process_ranks.machine;
         let number = self.known.windows.begun;
         self.known.windows.begun += 1;
         let name = |step: &str| format!("device/multicast/{number}/{step}");
@@ -141,7 +141,7 @@ impl<M: Machine> Connector<'_, '_, M> {
         let word = told(window.as_ref().map(|_| ""));
         self.all_well(&name("bound"), word, bytes)?;
         let window = window.map_err(|why| self.failed(why))?;
-        fleet.keep(part, None);
+        process_ranks.keep(part, None);
         Ok(window)
     }
 

@@ -111,7 +111,7 @@ impl<M: Machine> Connector<'_, '_, M> {
         let carrier = network.carrier(&route).filter(|_| !incoming);
         let in_place = self.known.peers.rdma(route.to) && written;
         let of_sender = self.known.peers.rdma(route.from)
-            && self.fleet.options.rdma_read
+            && self.process_ranks.options.rdma_read
             && read
             && carrier.is_none()
             && protocol != Protocol::Ll;
@@ -125,16 +125,16 @@ impl<M: Machine> Connector<'_, '_, M> {
 
     /// Slots in memory of the device that NICs reach.
     fn slot_memory(&mut self, new: &mut New) -> Result<SlotMemory, Error> {
-        let (machine, device) = (&self.fleet.machine, self.device());
+        let (machine, device) = (&self.process_ranks.machine, self.device());
         let made = machine.allocate_for_nics(device, SLOTS * new.end.stride);
         let mut made = made.map_err(|why| self.failed(why))?;
         if let Owner::Device { flush, .. } = &mut made.owner {
-            *flush |= self.fleet.options.force_flush;
+            *flush |= self.process_ranks.options.force_flush;
         }
         new.end.slots = made.address;
         // A NIC may still know it when the last rank is gone, and a kernel when its connection has ended.
         let kept = Arc::new(made.block);
-        self.fleet.keep(Arc::clone(&kept), None);
+        self.process_ranks.keep(Arc::clone(&kept), None);
         Ok(SlotMemory {
             address: made.address,
             stride: new.end.stride as usize,
@@ -160,7 +160,7 @@ impl<M: Machine> Connector<'_, '_, M> {
             lengths: at + SLOTS_AT as usize,
             slots: at + CONTROL_BYTES as usize,
             stride: new.end.stride as usize,
-            slot_bytes: self.fleet.options.slot_bytes.of(route.protocol) as usize,
+            slot_bytes: self.process_ranks.options.slot_bytes.of(route.protocol) as usize,
             first_step: new.end.step,
         };
         let peer = new.key.connection.peer;

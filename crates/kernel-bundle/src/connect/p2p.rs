@@ -18,13 +18,13 @@ impl<M: Machine> Connector<'_, '_, M> {
     /// Memory of the own device that stays as long as the machine; of other processes too, unless it is the own one's
     /// business alone.
     pub(super) fn allocate(&mut self, bytes: u64, alone: bool) -> Result<u64, Error> {
-        let (machine, device) = (&self.fleet.machine, self.device());
+        let (machine, device) = (&self.process_ranks.machine, self.device());
         let allocated = match alone {
             true => machine.allocate(device, bytes),
             false => machine.allocate_for_peers(device, bytes),
         };
         let (block, address) = allocated.map_err(|why| self.failed(why))?;
-        self.fleet.keep(block, None);
+        self.process_ranks.keep(block, None);
         Ok(address)
     }
 
@@ -40,7 +40,7 @@ impl<M: Machine> Connector<'_, '_, M> {
         if alone {
             return Ok(format!("{address:x}"));
         }
-        let exported = self.fleet.machine.export(self.device(), address);
+        let exported = self.process_ranks.machine.export(self.device(), address);
         exported.map_err(|why| self.failed(why))
     }
 
@@ -58,7 +58,10 @@ impl<M: Machine> Connector<'_, '_, M> {
                 self.failed(format!("rank {peer} offers `{name}` in an unknown form"))
             });
         }
-        let imported = self.fleet.machine.import(self.device(), &offer.text, bytes);
+        let imported = self
+            .process_ranks
+            .machine
+            .import(self.device(), &offer.text, bytes);
         imported.map_err(|why| self.failed(format!("memory of rank {peer}: {why}")))
     }
 }

@@ -12,8 +12,8 @@ use executor::error::Error;
 
 use super::multicast::{Candidate, Multicasting, common};
 use crate::entry::Kernel;
-use crate::fleet::Fleet;
 use crate::machine::Machine;
+use crate::process_ranks::ProcessRanks;
 
 /// What the words of a problem begin with if the ranks are on different hosts, where it is none.
 const FAR: &str = "far: ";
@@ -162,42 +162,47 @@ impl Told {
 
 /// Finds out how the peers of a rank are reached. All ranks call it together.
 pub(crate) fn meet<M: Machine>(
-    fleet: &Fleet<M>,
+    process_ranks: &ProcessRanks<M>,
     bootstrap: &mut dyn Bootstrap,
     longest: Duration,
 ) -> Result<Peers, Error> {
     let all = 0..bootstrap.ranks();
     let local: Vec<bool> = all.clone().map(|it| bootstrap.shares_memory(it)).collect();
-    let (rank, device) = (bootstrap.rank(), fleet.device(bootstrap.rank()));
+    let (rank, device) = (bootstrap.rank(), process_ranks.device(bootstrap.rank()));
     let failed = |why: String| Error::Machine { rank, why };
-    let threads = fleet.options.threads;
-    let resident = fleet
+    let threads = process_ranks.options.threads;
+    let resident = process_ranks
         .machine
         .resident_blocks(device, Kernel::Move, threads)
         .map_err(failed)?;
     if local.iter().all(|local| *local) {
-        return Ok(in_one_process(fleet, rank, bootstrap.ranks(), resident));
+        return Ok(in_one_process(
+            process_ranks,
+            rank,
+            bootstrap.ranks(),
+            resident,
+        ));
     }
     // Offers are lines.
     let line = |text: String| text.replace('\n', " ");
-    let trial = match fleet.options.p2p {
-        true => make_trial(fleet, rank),
+    let trial = match process_ranks.options.p2p {
+        true => make_trial(process_ranks, rank),
         false => Err(disabled()),
     };
     let nics = bootstrap.network().is_some_and(|it| it.reaches_devices());
-    let rdma = match fleet.options.rdma {
-        true => fleet.machine.rdma(device),
+    let rdma = match process_ranks.options.rdma {
+        true => process_ranks.machine.rdma(device),
         false => Err("the settings forbid it (NCCL_NET_GDR_LEVEL)".to_owned()),
     };
     let told = Told {
-        device: fleet.machine.identity(device).map_err(failed)?,
+        device: process_ranks.machine.identity(device).map_err(failed)?,
         resident,
         rdma: nics && rdma.is_ok(),
         memory: match &trial {
-            Ok((_, address)) => fleet.machine.export(device, *address),
+            Ok((_, address)) => process_ranks.machine.export(device, *address),
             Err(why) => Err(why.clone()),
         },
-        multicast: fleet.machine.multicast_kinds(device),
+        multicast: process_ranks.machine.multicast_kinds(device),
     };
     let all_told = bootstrap.exchange("device/is", line(told.text()), longest)?;
     let mut infos = Vec::new();
@@ -214,10 +219,10 @@ pub(crate) fn meet<M: Machine>(
         let opened = match (&told.memory, &infos[peer as usize].memory) {
             (Err(why), _) => Err(format!("rank {rank} cannot: {why}")),
             (_, Err(why)) => Err(format!("rank {peer} cannot: {why}")),
-            (_, Ok(word)) if far && !fleet.machine.spans_hosts(word) => {
+            (_, Ok(word)) if far && !process_ranks.machine.spans_hosts(word) => {
                 Err("its memory cannot be opened from other hosts".to_owned())
             }
-            (_, Ok(word)) => look(fleet, device, word, peer),
+            (_, Ok(word)) => look(process_ranks, device, word, peer),
         };
         let sign = if far { FAR } else { "" };
         problems.extend(opened.err().map(|why| (peer, format!("{sign}{why}"))));
@@ -238,15 +243,15 @@ pub(crate) fn meet<M: Machine>(
     }
     // The memory is there until all have tried; a machine may keep what it opened.
     if let Ok((block, _)) = trial {
-        fleet.keep(block, None);
+        process_ranks.keep(block, None);
     }
     let one_host = all.clone().all(|peer| bootstrap.same_host(peer));
-    let serves = |kind: &str| one_host || fleet.machine.spans_hosts(kind);
+    let serves = |kind: &str| one_host || process_ranks.machine.spans_hosts(kind);
     let candidates = infos.iter().map(|it| Candidate {
         device: it.device.clone(),
         kinds: it.multicast.clone(),
     });
-    let within = fleet.machine.multicasts_within_devices();
+    let within = process_ranks.machine.multicasts_within_devices();
     let apart = |(one, with): (u32, &Vec<(u32, String)>)| {
         let (other, why) = with.first()?;
         let why = why.strip_prefix(FAR).unwrap_or(why);
@@ -284,25 +289,35 @@ pub(crate) fn meet<M: Machine>(
         let why = why.filter(|why| !why.starts_with(FAR));
         peers.fallen_back.extend(why.map(|why| (peer, why)));
     }
-    check_shm(fleet, rank, &peers)?;
+    check_shm(process_ranks, rank, &peers)?;
     Ok(peers)
 }
 
 /// Memory for others to open, with the rank in it.
-fn make_trial<M: Machine>(fleet: &Fleet<M>, rank: u32) -> Result<(M::Block, u64), String> {
-    let device = fleet.device(rank);
-    let made = fleet.machine.allocate_for_peers(device, TRIAL_BYTES)?;
-    fleet
+fn make_trial<M: Machine>(
+    process_ranks: &ProcessRanks<M>,
+    rank: u32,
+) -> Result<(M::Block, u64), String> {
+    let device = process_ranks.device(rank);
+    let made = process_ranks
+        .machine
+        .allocate_for_peers(device, TRIAL_BYTES)?;
+    process_ranks
         .machine
         .write(device, made.1, &trial_value(rank).to_le_bytes())?;
     Ok(made)
 }
 
 /// Opens what a peer made, and looks whether it is that.
-fn look<M: Machine>(fleet: &Fleet<M>, device: u32, word: &str, peer: u32) -> Result<(), String> {
-    let address = fleet.machine.import(device, word, TRIAL_BYTES)?;
+fn look<M: Machine>(
+    process_ranks: &ProcessRanks<M>,
+    device: u32,
+    word: &str,
+    peer: u32,
+) -> Result<(), String> {
+    let address = process_ranks.machine.import(device, word, TRIAL_BYTES)?;
     let mut value = [0; 8];
-    fleet.machine.read(device, address, &mut value)?;
+    process_ranks.machine.read(device, address, &mut value)?;
     if u64::from_le_bytes(value) == trial_value(peer) {
         return Ok(());
     }
@@ -321,10 +336,14 @@ fn disabled() -> String {
 }
 
 /// Without a network there must be shared memory where there is no P2P.
-fn check_shm<M: Machine>(fleet: &Fleet<M>, rank: u32, peers: &Peers) -> Result<(), Error> {
+fn check_shm<M: Machine>(
+    process_ranks: &ProcessRanks<M>,
+    rank: u32,
+    peers: &Peers,
+) -> Result<(), Error> {
     let shm = peers.all().find(|(_, it)| *it == Transport::Shm);
     match shm {
-        Some((peer, _)) if !fleet.options.shm => {
+        Some((peer, _)) if !process_ranks.options.shm => {
             let fallen_back = peers.fallen_back.iter().find(|(it, _)| *it == peer);
             let why = fallen_back.map_or("", |(_, why)| why);
             Err(Error::Machine {
@@ -349,13 +368,18 @@ fn of_devices(infos: &[Told]) -> u32 {
 }
 
 /// Without asking anybody, for all devices are here.
-fn in_one_process<M: Machine>(fleet: &Fleet<M>, rank: u32, ranks: u32, resident: u32) -> Peers {
-    let problem = |one: u32, other: u32| match fleet.options.p2p {
+fn in_one_process<M: Machine>(
+    process_ranks: &ProcessRanks<M>,
+    rank: u32,
+    ranks: u32,
+    resident: u32,
+) -> Peers {
+    let problem = |one: u32, other: u32| match process_ranks.options.p2p {
         _ if one == other => None,
         false => Some(disabled()),
-        true => fleet
+        true => process_ranks
             .machine
-            .reaches(fleet.device(one), fleet.device(other))
+            .reaches(process_ranks.device(one), process_ranks.device(other))
             .err(),
     };
     let mut peers = Peers {
@@ -375,12 +399,12 @@ fn in_one_process<M: Machine>(fleet: &Fleet<M>, rank: u32, ranks: u32, resident:
     peers.apart = pairs.find_map(|(one, other)| Some((one, other, problem(one, other)?)));
     peers.any_shm = peers.apart.is_some();
     peers.all_p2p = !peers.any_shm;
-    let machine = &fleet.machine;
+    let machine = &process_ranks.machine;
     let candidates = (0..ranks).map(|rank| {
-        let identity = machine.identity(fleet.device(rank));
+        let identity = machine.identity(process_ranks.device(rank));
         Candidate {
             kinds: match &identity {
-                Ok(_) => machine.multicast_kinds(fleet.device(rank)),
+                Ok(_) => machine.multicast_kinds(process_ranks.device(rank)),
                 Err(why) => Err(why.clone()),
             },
             device: identity.unwrap_or_default(),
@@ -388,7 +412,9 @@ fn in_one_process<M: Machine>(fleet: &Fleet<M>, rank: u32, ranks: u32, resident:
     });
     peers.multicast = common(candidates, machine.multicasts_within_devices(), None);
     // All ranks must choose alike, so what counts is the fullest device.
-    let beside = (0..ranks).map(|rank| fleet.ranks_beside(rank)).max();
+    let beside = (0..ranks)
+        .map(|rank| process_ranks.ranks_beside(rank))
+        .max();
     peers.blocks = resident / beside.unwrap_or(1).max(1);
     peers
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use executor::connections::SlotBytes;
 use executor::suite::{self, Case};
 use executor::{Communicator, Memory, Request, Settings};
-use kernel_bundle::{Fleet, Kernels, Options};
+use kernel_bundle::{Kernels, Options, ProcessRanks};
 use kernel_emulator::{Bug, Emulator, communicators};
 use plan::program::Transfer;
 use plan::{Collective, ElementType, Reduction};
@@ -191,9 +191,9 @@ fn addresses_and_times() {
         trace: true,
         ..shared_by(3, 1)
     };
-    let fleet = Fleet::new(Emulator::new(3, Bug::None), options, vec![0; 2]);
+    let process_ranks = ProcessRanks::new(Emulator::new(3, Bug::None), options, vec![0; 2]);
     let made = Communicator::local(2, &settings(), |rank| {
-        Kernels::new(Arc::clone(&fleet), rank)
+        Kernels::new(Arc::clone(&process_ranks), rank)
     });
     std::thread::scope(|scope| {
         for mut communicator in made.expect("there is memory") {
@@ -221,7 +221,7 @@ fn addresses_and_times() {
             });
         }
     });
-    let spans = fleet.take_spans();
+    let spans = process_ranks.take_spans();
     for rank in 0..2 {
         let own = spans.iter().filter(|span| span.rank == rank);
         assert!(own.clone().count() > 0);

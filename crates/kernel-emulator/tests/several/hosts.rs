@@ -89,9 +89,9 @@ fn ways_between(places: &[Place], (from, one_of): (usize, usize), wanted: &[Tran
             p2p: places[rank as usize].p2p,
             ..small()
         };
-        let (fleet, mut communicator) = join(hosts, options, 7).unwrap();
+        let (process_ranks, mut communicator) = join(hosts, options, 7).unwrap();
         if rank == 0 {
-            let (found, why) = transports(&fleet);
+            let (found, why) = transports(&process_ranks);
             assert_eq!(found, wanted, "{why:?}");
         }
         let all = every_way(ranks, false).into_iter();
@@ -241,8 +241,11 @@ fn a_rank_that_leaves_is_named() {
 fn p2p_between_hosts_that_a_fabric_joins() {
     let results = each(&[on("a"), on("b")], |rank, hosts| {
         let emulator = Emulator::new(11 + u64::from(rank), Bug::None).with_fabric();
-        let (fleet, mut communicator) = join_on(emulator, hosts, small()).unwrap();
-        assert_eq!(transports(&fleet), (vec![Transport::P2p], Vec::new()));
+        let (process_ranks, mut communicator) = join_on(emulator, hosts, small()).unwrap();
+        assert_eq!(
+            transports(&process_ranks),
+            (vec![Transport::P2p], Vec::new())
+        );
         let all = every_way(2, true).into_iter();
         let direct = |case: &Case| case.way.transfer == Transfer::Direct;
         let (direct, others): (Vec<Case>, Vec<Case>) = all.partition(direct);

@@ -13,7 +13,7 @@ use executor::bootstrap::Bootstrap;
 use executor::connections::SlotBytes;
 use executor::suite::{self, Case};
 use executor::{Communicator, Error, Settings, Transport};
-use kernel_bundle::{Fleet, Kernels, Options};
+use kernel_bundle::{Kernels, Options, ProcessRanks};
 use kernel_emulator::{Bug, Emulator};
 use plan::program::Transfer;
 use plan::{Collective, ElementType, Reduction};
@@ -39,7 +39,7 @@ fn join(
     bootstrap: Box<dyn Bootstrap>,
     options: Options,
     seed: u64,
-) -> Result<(Arc<Fleet<Emulator>>, Rank), Error> {
+) -> Result<(Arc<ProcessRanks<Emulator>>, Rank), Error> {
     let seed = match seed {
         0 => 0,
         _ => seed + u64::from(bootstrap.rank()) * 1000,
@@ -51,16 +51,19 @@ fn join_on(
     emulator: Emulator,
     bootstrap: Box<dyn Bootstrap>,
     options: Options,
-) -> Result<(Arc<Fleet<Emulator>>, Rank), Error> {
+) -> Result<(Arc<ProcessRanks<Emulator>>, Rank), Error> {
     let (rank, ranks) = (bootstrap.rank(), bootstrap.ranks());
     let settings = Settings {
         longest_wait: Duration::from_secs(120),
         buffer_bytes: Some(1 << 20),
         ..Settings::default()
     };
-    let fleet = Fleet::new(emulator, options, vec![0; ranks as usize]);
-    let backend = Kernels::new(Arc::clone(&fleet), rank);
-    Ok((fleet, Communicator::join(backend, bootstrap, &settings)?))
+    let process_ranks = ProcessRanks::new(emulator, options, vec![0; ranks as usize]);
+    let backend = Kernels::new(Arc::clone(&process_ranks), rank);
+    Ok((
+        process_ranks,
+        Communicator::join(backend, bootstrap, &settings)?,
+    ))
 }
 
 /// Every collective by every algorithm, transfer and protocol, types and operations in turn; without direct transfers and NVLS
@@ -107,8 +110,8 @@ fn run(communicator: &mut Rank, cases: &[Case]) -> Result<(), String> {
 }
 
 /// By which transports a rank reaches the others, in the order of ranks, and why not by P2P.
-fn transports(fleet: &Fleet<Emulator>) -> (Vec<Transport>, Vec<String>) {
-    let reached = fleet.reached();
+fn transports(process_ranks: &ProcessRanks<Emulator>) -> (Vec<Transport>, Vec<String>) {
+    let reached = process_ranks.reached();
     (
         reached.iter().map(|it| it.transport).collect(),
         reached

@@ -33,9 +33,9 @@ fn ways_by(
     wanted: impl Fn(&Case) -> bool + Sync,
 ) {
     let results = each_by(places, with, |rank, hosts| {
-        let (fleet, mut communicator) = join(hosts, options.clone(), 7).unwrap();
+        let (process_ranks, mut communicator) = join(hosts, options.clone(), 7).unwrap();
         let host = |rank: u32| places[rank as usize].host;
-        for reached in fleet.reached() {
+        for reached in process_ranks.reached() {
             let far = host(rank) != host(reached.peer);
             assert_eq!(reached.rdma.is_ok(), rdma, "{reached:?}");
             assert_eq!(far, reached.transport == executor::Transport::Net);

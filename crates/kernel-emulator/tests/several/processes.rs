@@ -79,8 +79,8 @@ fn every_way_by(test: &str, ranks: u32, options: Options, transport: Transport) 
         }
         return;
     };
-    let (fleet, mut communicator) = join(Box::new(client), options, 3).unwrap();
-    let (found, why) = transports(&fleet);
+    let (process_ranks, mut communicator) = join(Box::new(client), options, 3).unwrap();
+    let (found, why) = transports(&process_ranks);
     assert!(found.iter().all(|it| *it == transport), "{found:?} {why:?}");
     assert_eq!(why.is_empty(), transport == Transport::P2p, "{why:?}");
     let cases = every_way(ranks, transport == Transport::P2p);

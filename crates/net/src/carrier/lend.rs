@@ -39,19 +39,19 @@ impl Lender {
         }
     }
 
-    /// Hands a connection over to the rank whose door that is, and whose process has this number.
+    /// Hands a connection over to the rank of this handover socket, and whose process has this number.
     ///
     /// # Errors
     /// Nobody is there, or it ended before it answered.
     pub fn lend(
         &mut self,
-        door: SocketAddr,
+        socket: SocketAddr,
         process: u32,
         request: &Request,
         longest: Duration,
     ) -> Result<Lent, Ending> {
         let broken = |error: std::io::Error| Ending::Broken(error.to_string());
-        let mut connection = Connection::open(door, &self.key, Kind::Net, longest)?;
+        let mut connection = Connection::open(socket, &self.key, Kind::Net, longest)?;
         connection.send(&postcard::to_allocvec(request).unwrap_or_default())?;
         let reply = connection.receive(longest)?;
         let reply =

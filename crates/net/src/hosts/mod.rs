@@ -18,13 +18,13 @@ use executor::{Error, Failure, Network, Transport};
 use net_plugin::Wanted as WantedPlugin;
 use shared_memory::Bell;
 
-use crate::carrier::{Door, Lender};
-use crate::doorkeeper::Doorkeeper;
+use crate::carrier::{HandoverSocket, Lender};
 use crate::fabric::{self, Agreed, Fabric, Own};
 use crate::host::Host;
+use crate::late_joins::LateJoinListener;
 use crate::ports::{Planned, Ports};
 use crate::proxy::thread::Proxy;
-use crate::proxy::{Wheels, bell};
+use crate::proxy::{InlineProgress, bell};
 use crate::reach::{Reached, agree, reached};
 use crate::regroup::{Home, Survivor};
 
@@ -115,7 +115,7 @@ pub struct Hosts {
     /// Before the service, for what was posted is sent before this rank says that it is done.
     proxies: Vec<Proxy>,
     /// By which the engine carries in their place. A plug-in's connections belong to its threads.
-    wheels: Option<Arc<Wheels>>,
+    inline: Option<Arc<InlineProgress>>,
     /// What carries instead of proxies, likewise before the service.
     fabric: Option<Fabric>,
     service: Option<Service>,
@@ -126,9 +126,9 @@ pub struct Hosts {
     /// What others of the host carry for this rank.
     lender: Lender,
     /// Where they ask it to carry for them.
-    door: Option<Door>,
+    handover: Option<HandoverSocket>,
     /// Theirs, by rank.
-    doors: HashMap<u32, SocketAddr>,
+    handover_sockets: HashMap<u32, SocketAddr>,
 }
 
 /// How long posting what is left may take at the end.
@@ -297,7 +297,7 @@ impl Hosts {
             members,
             spare_cores: threads <= cores,
             proxies: Vec::new(),
-            wheels: None,
+            inline: None,
             fabric,
             service: Some(service),
             listeners,
@@ -305,8 +305,8 @@ impl Hosts {
             bell,
             alarms,
             lender,
-            door: None,
-            doors: HashMap::default(),
+            handover: None,
+            handover_sockets: HashMap::default(),
         };
         hosts.reached.carried = hosts.carried();
         Ok(hosts)
@@ -370,10 +370,10 @@ impl Hosts {
     pub fn survivor(&self) -> Result<Survivor, Error> {
         let (home, members) = (Arc::clone(&self.home), self.members.clone());
         // At first nobody can be too late.
-        let doorkeeper = if self.generation == 0 {
+        let late_joins = if self.generation == 0 {
             None
         } else {
-            let kept = Doorkeeper::start(Arc::clone(&home), members.clone(), self.generation);
+            let kept = LateJoinListener::start(Arc::clone(&home), members.clone(), self.generation);
             Some(kept.map_err(|error| Error::Bootstrap {
                 rank: self.rank,
                 why: error.to_string(),
@@ -385,7 +385,7 @@ impl Hosts {
             generation: self.generation,
             base: Arc::clone(&self.base),
             alarm: self.service()?.alarm(),
-            doorkeeper,
+            late_joins,
         })
     }
 
@@ -532,7 +532,7 @@ impl Drop for Hosts {
                 std::thread::sleep(LOOK);
             }
         }
-        self.door = None;
+        self.handover = None;
         if !failed() {
             let until = Instant::now() + DRAIN_TIME;
             self.lender.await_sent(until);

@@ -15,14 +15,14 @@ use shared_memory::{Alarms, Bell};
 
 use super::{Hosts, of_service};
 use crate::NEWS_TIME;
-use crate::carrier::{Door, Lent, Refusal, Request, Taken, Woken};
+use crate::carrier::{HandoverSocket, Lent, Refusal, Request, Taken, Woken};
 use crate::fabric::Fabric;
 use crate::proxy::connect::{Hello, words};
 use crate::proxy::thread::{Hand, Proxy, Way};
-use crate::proxy::{Common, Wheels};
+use crate::proxy::{Common, InlineProgress};
 
-/// The name under which a rank says where its door is.
-const DOOR: &str = "door of the proxies";
+/// The name under which a rank says of its handover socket.
+const HANDOVER: &str = "handover";
 
 /// Between two looks whether it has come.
 const LOOK: Duration = Duration::from_millis(5);
@@ -52,17 +52,17 @@ impl Network for Hosts {
                 self.broken(format!("the proxy of NIC {nic} cannot be started: {error}"))
             })?);
         }
-        let wheels = Arc::new(Wheels {
-            wheels: self.proxies.iter().map(Proxy::wheel).collect(),
+        let inline = Arc::new(InlineProgress {
+            nics: self.proxies.iter().map(Proxy::nic_progress).collect(),
             spare_cores: self.spare_cores,
         });
-        self.wheels = Some(Arc::clone(&wheels));
+        self.inline = Some(Arc::clone(&inline));
         self.open_door(alarm)?;
-        Ok(self.bell.clone().with(wheels))
+        Ok(self.bell.clone().with(inline))
     }
 
     fn progress(&self) -> Option<Arc<dyn Progress>> {
-        Some(self.wheels.clone()? as _)
+        Some(self.inline.clone()? as _)
     }
 
     fn carrier(&self, route: &Route) -> Option<u32> {
@@ -112,22 +112,22 @@ impl Network for Hosts {
             base: handed.base,
             fifo: handed.fifo,
         };
-        let door = match self.doors.get(&carrier) {
-            Some(door) => *door,
+        let socket = match self.handover_sockets.get(&carrier) {
+            Some(socket) => *socket,
             None => {
-                let said = self.service()?.fetch(carrier, DOOR, longest);
+                let said = self.service()?.fetch(carrier, HANDOVER, longest);
                 let said = said.map_err(|error| of_service(self.rank, error))?;
                 let said = String::from_utf8_lossy(&said).into_owned();
-                let door = said.parse().map_err(|_| Error::Bootstrap {
+                let socket = said.parse().map_err(|_| Error::Bootstrap {
                     rank: self.rank,
                     why: format!("rank {carrier} says nothing sensible of where its proxies are"),
                 })?;
-                self.doors.insert(carrier, door);
-                door
+                self.handover_sockets.insert(carrier, socket);
+                socket
             }
         };
         let process = self.infos[carrier as usize].process;
-        match self.lender.lend(door, process, &request, longest) {
+        match self.lender.lend(socket, process, &request, longest) {
             Ok(Lent::Taken(alarms)) => Ok(Some(alarms)),
             Ok(Lent::Done) => Ok(None),
             Ok(Lent::Failed(failure)) => Err(self.disconnected(failure)),
@@ -144,7 +144,7 @@ impl Network for Hosts {
                 }
                 let place = self.infos[carrier as usize].place();
                 let what = format!(
-                    "{place}: {} is to be carried by rank {carrier}, but handing it over to {door} {ending}",
+                    "{place}: {} is to be carried by rank {carrier}, but handing it over to {socket} {ending}",
                     words(route)
                 );
                 Err(self.disconnected(bootstrap::Failure::new(carrier, what)))
@@ -263,11 +263,11 @@ impl Hosts {
             ))
         };
         let listener = self.base.listen().map_err(failed)?;
-        let door = Door::open(listener, &self.key, near, self.ranks, Box::new(take));
-        let door = door.map_err(failed)?;
+        let socket = HandoverSocket::open(listener, &self.key, near, self.ranks, Box::new(take));
+        let socket = socket.map_err(failed)?;
         self.service()?
-            .publish(DOOR, door.address().to_string().into_bytes());
-        self.door = Some(door);
+            .publish(HANDOVER, socket.address().to_string().into_bytes());
+        self.handover = Some(socket);
         Ok(())
     }
 

@@ -18,9 +18,9 @@ use shared_memory::fifo::relay::{Inflow, Outflow};
 
 use super::carry::Outgoing;
 use super::connect::{self, words};
-use super::desk::{Common, Early, Sent, Shared};
+use super::inline_progress::NicProgress;
 use super::pipe::Pipe;
-use super::wheel::Wheel;
+use super::queue::{Common, Early, Sent, Shared};
 use super::worker::{Awaited, Worker};
 use crate::NEWS_LOOK;
 use crate::carrier::Served;
@@ -109,8 +109,8 @@ impl Proxy {
     }
 
     /// By which the engine carries in its place.
-    pub(crate) fn wheel(&self) -> Wheel {
-        Wheel::new(Arc::clone(&self.shared), Arc::clone(&self.worker))
+    pub(crate) fn nic_progress(&self) -> NicProgress {
+        NicProgress::new(Arc::clone(&self.shared), Arc::clone(&self.worker))
     }
 
     /// From now on posts to a FIFO what comes by a route.
@@ -143,7 +143,7 @@ impl Drop for Proxy {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-        // An engine may still have the wheel.
+        // An engine may still make progress inline.
         self.worker
             .lock()
             .unwrap_or_else(PoisonError::into_inner)

@@ -14,8 +14,8 @@ use shared_memory::fifo::relay::Inflow;
 
 use super::carry::{CarryError, Incoming};
 use super::connect::words;
-use super::desk::{Early, Sent, Shared};
 use super::pipe::Pipe;
+use super::queue::{Early, Sent, Shared};
 use crate::Over;
 use crate::carrier::Served;
 

@@ -2,7 +2,7 @@
 
 use plan::{Channels, GraphKind, MAX_CHANNELS};
 
-use super::summary::Facts;
+use super::summary::GatheredGraphs;
 use crate::settings::ConnectSettings;
 
 /// First compute capability (× 10) that needs four channels for each searched one.
@@ -16,7 +16,7 @@ const FOURFOLD_LIMIT: u32 = 16;
 
 /// Applies NCCL's rules in their order. `collnet`: the network reduces.
 pub(super) fn channels(
-    facts: &Facts,
+    facts: &GatheredGraphs,
     nodes: u32,
     ranks: u32,
     collnet: bool,

@@ -3,7 +3,7 @@
 use plan::{GraphKind, GraphSummary};
 use topology::NodeType;
 
-use super::Joined;
+use super::JobPlan;
 use crate::cost::{CollnetInputs, GraphFigures, Inputs, Merged, NvlsInputs};
 
 impl From<&GraphSummary> for GraphFigures {
@@ -20,7 +20,7 @@ impl From<&GraphSummary> for GraphFigures {
     }
 }
 
-impl Joined {
+impl JobPlan {
     /// The inputs of the cost model, as rank 0 has them. A reducing network is taken to gather and to reduce-scatter too,
     /// and its ports to be driven by the host.
     pub fn cost_inputs(&self) -> Inputs {

@@ -1,6 +1,6 @@
 //! From the plans of single hosts to the plan of the job: rings and trees over all nodes, channel counts, buffers.
 //!
-//! [`Joined`] keeps what the distinct machines decided once, and so a job of many equal hosts is as small as one of two.
+//! [`JobPlan`] keeps what the distinct machines decided once, and so a job of many equal hosts is as small as one of two.
 //! Questions about any one rank are answered by its [`Expansion`], by arithmetic. In reading order: [`summary`] (what
 //! ranks tell each other), [`channels`], [`nvls`], [`p2p`], [`transports`] (how bytes leave a GPU), [`costing`] (what the
 //! cost model asks).
@@ -14,7 +14,7 @@ pub mod summary;
 mod transports;
 
 pub use notes::Note;
-pub use summary::Facts;
+pub use summary::GatheredGraphs;
 
 use plan::{Buffers, Common, Expansion, GraphKind, Layout, NodeParts, NodePlace, Transports};
 
@@ -35,23 +35,23 @@ fn buffers(tuning: &Tuning) -> Buffers {
 
 /// A job with its hosts joined.
 #[derive(Debug, Clone)]
-pub struct Joined {
+pub struct JobPlan {
     /// What single machines decided, and where ranks are.
     pub plan: ClusterPlan,
     /// What holds for all ranks.
-    pub facts: Facts,
+    pub facts: GatheredGraphs,
     /// Who talks to whom, and how: what any one rank does.
     pub expansion: Expansion,
 }
 
-impl Joined {
+impl JobPlan {
     /// Joins the hosts of a job as NCCL does after every rank has searched its graphs.
     ///
     /// # Errors
     /// Hosts differ in what NCCL wants equal, or a channel does not hold each GPU of its node once.
     pub fn new(plan: ClusterPlan, settings: &Settings) -> Result<Self, Error> {
         let connect = &settings.connect;
-        let mut facts = Facts::merge(&plan, connect)?;
+        let mut facts = GatheredGraphs::merge(&plan, connect)?;
         let searched = facts
             .graph(GraphKind::Ring)
             .channels

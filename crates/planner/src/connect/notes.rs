@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::Joined;
+use super::JobPlan;
 
 /// Hosts differ in something that NCCL accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,7 +60,7 @@ impl fmt::Display for Note {
     }
 }
 
-impl Joined {
+impl JobPlan {
     /// What is unequal in the job though NCCL accepts it.
     pub fn notes(&self) -> Vec<Note> {
         let facts = &self.facts;

@@ -3,7 +3,7 @@
 use plan::{GraphKind, NodeParts, Nvls};
 use topology::PathType;
 
-use super::summary::Facts;
+use super::summary::GatheredGraphs;
 use crate::settings::ConnectSettings;
 
 /// First compute capability (× 10) with more channels and tuning of its own.
@@ -15,7 +15,7 @@ const SMALL_CHUNK_NODES: u32 = 4;
 const KIB: i64 = 1024;
 
 pub(super) fn nvls(
-    facts: &Facts,
+    facts: &GatheredGraphs,
     parts: &[Vec<NodeParts>],
     nodes: u32,
     settings: &ConnectSettings,
@@ -76,7 +76,7 @@ struct Tuned {
 }
 
 impl Tuned {
-    fn new(facts: &Facts, nodes: u32) -> Self {
+    fn new(facts: &GatheredGraphs, nodes: u32) -> Self {
         let (ranks, bw) = (facts.min_local_ranks, facts.min_net_bw);
         let near = facts.graph(GraphKind::Nvls).type_inter <= PathType::Pxb;
         let (channels, chunk, tree_chunk) = if nodes == 2 && bw >= 48.0 {

@@ -3,7 +3,7 @@
 use plan::{Buffers, Layout, MAX_CHANNELS, P2pChannels};
 use topology::CpuArch;
 
-use super::summary::Facts;
+use super::summary::GatheredGraphs;
 use crate::settings::ConnectSettings;
 
 /// Peers that one batch of work serves.
@@ -16,7 +16,7 @@ const STEPS: i64 = 8;
 const GRACE_SM: i32 = 100;
 
 pub(super) fn p2p_channels(
-    facts: &Facts,
+    facts: &GatheredGraphs,
     layout: &Layout,
     channels: u32,
     buffers: Buffers,
@@ -68,7 +68,7 @@ pub(super) fn p2p_channels(
 }
 
 /// The largest size not above the wanted one that divides every node.
-fn group_size(facts: &Facts, layout: &Layout, settings: &ConnectSettings) -> u32 {
+fn group_size(facts: &GatheredGraphs, layout: &Layout, settings: &ConnectSettings) -> u32 {
     let wanted = if layout.nodes() > 1 {
         u32::try_from(settings.p2p_schedule_group_size).unwrap_or(u32::MAX)
     } else {

@@ -47,7 +47,7 @@ fn merge_graph(own: &mut GraphSummary, other: &GraphSummary) {
 
 /// What holds for all ranks of a job.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Facts {
+pub struct GatheredGraphs {
     /// The graphs in search order, merged.
     pub graphs: [GraphSummary; GraphKind::IN_SEARCH_ORDER.len()],
     /// The most demanding tree pattern.
@@ -76,7 +76,7 @@ pub struct Facts {
     pub p2p_parts: u32,
 }
 
-impl Facts {
+impl GatheredGraphs {
     /// A graph.
     pub fn graph(&self, kind: GraphKind) -> &GraphSummary {
         let at = GraphKind::IN_SEARCH_ORDER

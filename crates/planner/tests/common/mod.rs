@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use plan::{Fingerprint, Plan, Producer, RequestSummary};
 use planner::artifact;
 use planner::cost::{self, Profile};
-use planner::{Cluster, Error, Joined, Settings};
+use planner::{Cluster, Error, JobPlan, Settings};
 use topology::System;
 use topology::xml::Document;
 
@@ -47,12 +47,12 @@ pub fn settings(variables: &[(&str, &str)]) -> Settings {
     )
 }
 
-pub fn join(cluster: &Cluster, variables: &[(&str, &str)]) -> Result<Joined, Error> {
+pub fn join(cluster: &Cluster, variables: &[(&str, &str)]) -> Result<JobPlan, Error> {
     let settings = settings(variables);
-    Joined::new(cluster.plan(false, &settings)?, &settings)
+    JobPlan::new(cluster.plan(false, &settings)?, &settings)
 }
 
-pub fn artifact_of(joined: &Joined) -> Plan {
+pub fn artifact_of(joined: &JobPlan) -> Plan {
     let request = RequestSummary {
         hosts: joined.layout().hosts(),
         nvlink_domain: false,

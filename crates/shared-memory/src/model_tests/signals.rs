@@ -1,7 +1,7 @@
 //! What was written before a signal is seen after it, and no signal is lost or taken twice.
 
 use super::check;
-use crate::board::{Board, Descriptor, ENTRY_WORDS, Place};
+use crate::buffer_table::{BufferTable, Descriptor, ENTRY_WORDS, Place};
 use crate::signal::{Signal, SignalCount};
 use crate::sync::{Ordering, Words, pause};
 
@@ -40,7 +40,7 @@ fn buffers(launch: u64) -> [Descriptor; 3] {
 fn buffers_come_with_the_number_of_the_launch() {
     check(3, || {
         let words = Words::zeroed(ENTRY_WORDS);
-        let (owner, peer) = (Board::new(&words, 1), Board::new(&words, 1));
+        let (owner, peer) = (BufferTable::new(&words, 1), BufferTable::new(&words, 1));
         let thread = loom::thread::spawn(move || owner.publish(1, &buffers(1)));
         let found = loop {
             if let Some(found) = peer.read(1) {
@@ -58,7 +58,7 @@ fn buffers_come_with_the_number_of_the_launch() {
 fn buffers_of_the_next_launch_wait_for_the_peer() {
     check(2, || {
         let words = Words::zeroed(ENTRY_WORDS + 2);
-        let (owner, peer) = (Board::new(&words, 1), Board::new(&words, 1));
+        let (owner, peer) = (BufferTable::new(&words, 1), BufferTable::new(&words, 1));
         let (mut ready, mut done) = (
             Signal::new(words.word(ENTRY_WORDS)),
             Signal::new(words.word(ENTRY_WORDS + 1)),

@@ -2,14 +2,14 @@
 
 use plan::expand::{Above, TreePlace};
 use plan::{Gdr, GraphKind, Nvls, Pattern};
-use planner::Joined;
+use planner::JobPlan;
 use serde_json::Value;
 use topology::{NcclId, NodeType};
 
 use super::compare::{self, Difference};
 
 pub(super) fn check(
-    joined: &Joined,
+    joined: &JobPlan,
     nvlink_domain: bool,
     expected: &Value,
 ) -> Result<(), Difference> {
@@ -24,7 +24,7 @@ pub(super) fn check(
     check_schedule(joined, &expected["p2pScheduleRank0"])
 }
 
-fn check_counts(joined: &Joined, nvlink_domain: bool, expected: &Value) -> Result<(), Difference> {
+fn check_counts(joined: &JobPlan, nvlink_domain: bool, expected: &Value) -> Result<(), Difference> {
     let (layout, facts, p2p) = (joined.layout(), &joined.facts, joined.common().p2p);
     let nvls = joined.common().nvls;
     let numbers = [
@@ -104,7 +104,7 @@ fn check_length(name: &str, mine: u32, expected: &Value) -> Result<(), Differenc
     )
 }
 
-fn check_graphs(joined: &Joined, expected: &Value) -> Result<(), Difference> {
+fn check_graphs(joined: &JobPlan, expected: &Value) -> Result<(), Difference> {
     for (kind, key) in [
         (GraphKind::Ring, "ring"),
         (GraphKind::Tree, "tree"),
@@ -137,7 +137,7 @@ const fn pattern_number(pattern: Pattern) -> i64 {
     pattern as i64
 }
 
-fn check_rings(joined: &Joined, expected: &Value) -> Result<(), Difference> {
+fn check_rings(joined: &JobPlan, expected: &Value) -> Result<(), Difference> {
     let channels = joined.common().channels.count();
     check_length("rings", channels, expected)?;
     for channel in 0..channels {
@@ -167,7 +167,7 @@ fn check_rings(joined: &Joined, expected: &Value) -> Result<(), Difference> {
     Ok(())
 }
 
-fn check_trees(joined: &Joined, expected: &Value) -> Result<(), Difference> {
+fn check_trees(joined: &JobPlan, expected: &Value) -> Result<(), Difference> {
     type Part = (&'static str, fn(TreePlace) -> Option<u32>);
     let parts: [Part; 4] = [
         ("treeUp", |place| place.up),
@@ -193,7 +193,7 @@ fn check_trees(joined: &Joined, expected: &Value) -> Result<(), Difference> {
     integers("treeDepth", depths, &expected["treeDepth"])
 }
 
-fn check_nvls(joined: &Joined, expected: &Value) -> Result<(), Difference> {
+fn check_nvls(joined: &JobPlan, expected: &Value) -> Result<(), Difference> {
     let theirs = expected.as_array().map_or(&[][..], Vec::as_slice);
     let ranks = joined.layout().ranks();
     let mine = joined
@@ -243,7 +243,7 @@ fn check_nvls(joined: &Joined, expected: &Value) -> Result<(), Difference> {
     Ok(())
 }
 
-fn check_collnet(joined: &Joined, expected: &Value) -> Result<(), Difference> {
+fn check_collnet(joined: &JobPlan, expected: &Value) -> Result<(), Difference> {
     compare::integer(
         "collnetEnable",
         i64::from(joined.common().collnet),
@@ -285,7 +285,7 @@ fn check_collnet(joined: &Joined, expected: &Value) -> Result<(), Difference> {
     )
 }
 
-fn check_ring_nets(joined: &Joined, expected: &Value) -> Result<(), Difference> {
+fn check_ring_nets(joined: &JobPlan, expected: &Value) -> Result<(), Difference> {
     let theirs = expected.as_array().map_or(&[][..], Vec::as_slice);
     let members: Vec<u32> = joined
         .layout()
@@ -340,7 +340,7 @@ fn check_ring_nets(joined: &Joined, expected: &Value) -> Result<(), Difference> 
     check_length("ringNets", index as u32, expected)
 }
 
-fn check_schedule(joined: &Joined, expected: &Value) -> Result<(), Difference> {
+fn check_schedule(joined: &JobPlan, expected: &Value) -> Result<(), Difference> {
     let theirs = expected.as_array().map_or(&[][..], Vec::as_slice);
     let mine: Vec<_> = joined.expansion.schedule(0).collect();
     check_length("p2pScheduleRank0", mine.len() as u32, expected)?;

@@ -14,7 +14,7 @@ use anyhow::{Context, Result};
 use plan::{CostTable, Graph, GraphKind};
 use planner::cluster::nvlink_domain;
 use planner::cost::{self, Profile};
-use planner::{Cluster, HostPlan, Joined, Request, Settings};
+use planner::{Cluster, HostPlan, JobPlan, Request, Settings};
 use serde_json::Value;
 use topology::System;
 use topology::xml::Document;
@@ -233,12 +233,12 @@ impl Case {
         Ok(cluster)
     }
 
-    fn plan(&self) -> Result<Joined> {
+    fn plan(&self) -> Result<JobPlan> {
         let settings = self.settings();
         let plan = self
             .cluster()?
             .plan(self.has_flag("--collnet"), &settings)?;
-        Ok(Joined::new(plan, &settings)?)
+        Ok(JobPlan::new(plan, &settings)?)
     }
 
     /// Plans the case and compares.

@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::Result;
 use executor::check::{self, Check, Sample};
 use executor::{Reduction, Way};
-use kernel_bundle::{Fleet, Machine};
+use kernel_bundle::{Machine, ProcessRanks};
 
 use super::Gpu;
 use crate::run::{Launches, Spec, Timing};
@@ -21,7 +21,7 @@ pub struct Bench<'a, M: Machine> {
     /// The rank.
     pub communicator: &'a mut Gpu<M>,
     /// What the ranks of this process share.
-    pub fleet: &'a Fleet<M>,
+    pub process_ranks: &'a ProcessRanks<M>,
     /// What is asked for.
     pub spec: &'a Spec,
     /// What is run.
@@ -108,12 +108,12 @@ impl<M: Machine> Bench<'_, M> {
             warmup: self.spec.warmup,
             time_ms: self.spec.time_ms,
         };
-        let (fleet, processes) = (self.fleet, self.spec.processes);
+        let (process_ranks, processes) = (self.process_ranks, self.spec.processes);
         let communicator = &mut *self.communicator;
-        fleet.set_graph(self.spec.devices.graph);
+        process_ranks.set_graph(self.spec.devices.graph);
         let time = repeat(&timed, &mut |times| {
             run += u64::from(times);
-            let each = batch(fleet, times, &mut || launch(communicator))?;
+            let each = batch(process_ranks, times, &mut || launch(communicator))?;
             if !processes {
                 return Ok(each);
             }
@@ -122,7 +122,7 @@ impl<M: Machine> Bench<'_, M> {
             communicator.set_way(Some(way));
             Ok(slowest as f64 / 1e3)
         });
-        fleet.set_graph(0);
+        process_ranks.set_graph(0);
         Ok((time?, run))
     }
 }
@@ -163,27 +163,27 @@ impl Default for Timed {
 /// Time of a launch by the devices' clocks, µs: of many launches in a row, which the host does not wait for. All ranks of
 /// this process call it together and get the same.
 pub fn time<M: Machine>(
-    fleet: &Fleet<M>,
+    process_ranks: &ProcessRanks<M>,
     timed: &Timed,
     launch: &mut dyn FnMut() -> Result<(), executor::Error>,
 ) -> Result<f64> {
-    repeat(timed, &mut |times| batch(fleet, times, launch))
+    repeat(timed, &mut |times| batch(process_ranks, times, launch))
 }
 
 /// Time of each of so many launches in a row, µs.
 fn batch<M: Machine>(
-    fleet: &Fleet<M>,
+    process_ranks: &ProcessRanks<M>,
     times: u32,
     launch: &mut dyn FnMut() -> Result<(), executor::Error>,
 ) -> Result<f64> {
     // All ranks say the same; whoever launches reads it after all ranks came.
-    fleet.set_repeat(times);
+    process_ranks.set_repeat(times);
     let began = Instant::now();
     let launched = launch();
     let took_us = began.elapsed().as_secs_f64() * 1e6;
-    fleet.set_repeat(1);
+    process_ranks.set_repeat(1);
     launched?;
-    let all_us = match fleet.last_time_us() {
+    let all_us = match process_ranks.last_time_us() {
         // What has no clock of its own is timed by the host's.
         0.0 => took_us,
         device_us => device_us,

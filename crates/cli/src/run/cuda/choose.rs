@@ -42,7 +42,7 @@ pub fn choose_way<M: Machine>(
 ) -> Result<Way> {
     communicator.set_way(None);
     let chosen = communicator.way(request)?;
-    let place = communicator.neighbourhood()?;
+    let place = communicator.shape()?;
     let channels = wanted
         .channels
         .unwrap_or(chosen.channels)

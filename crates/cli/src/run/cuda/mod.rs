@@ -16,7 +16,7 @@ use backend_cuda::Cuda;
 use executor::bootstrap::Bootstrap;
 use executor::check::{self, ForType, Sample};
 use executor::{Communicator, Failure, Transport};
-use kernel_bundle::{Fleet, Kernels, Machine, Reached};
+use kernel_bundle::{Kernels, Machine, ProcessRanks, Reached};
 
 pub use self::bench::{Bench, Timed, time};
 pub use self::choose::{Wanted, choose_way};
@@ -35,7 +35,7 @@ pub fn threads(spec: &Spec, progress: &mut (dyn FnMut(u64) + Send)) -> Result<(S
     match spec.backend {
         BackendName::Cuda => {
             let ranks = open::open(spec)?;
-            let words = describe(&ranks.fleet.machine);
+            let words = describe(&ranks.process_ranks.machine);
             threads_on(ranks, words, spec, progress)
         }
         #[cfg(feature = "emulator")]
@@ -87,12 +87,12 @@ fn process_on<M: Machine>(
         });
     }
     let (machine, mut words) = opened?;
-    let fleet = Fleet::new(machine, open::options(spec), vec![0; ranks as usize]);
-    let backend = Kernels::new(Arc::clone(&fleet), rank);
+    let process_ranks = ProcessRanks::new(machine, open::options(spec), vec![0; ranks as usize]);
+    let backend = Kernels::new(Arc::clone(&process_ranks), rank);
     let mut communicator = Communicator::join(backend, bootstrap, &open::settings(spec)?)?;
-    words.push_str(&transports(&fleet, rank));
-    let rows = sweep(&mut communicator, &fleet, spec, progress)?;
-    words.push_str(&finish(&fleet, spec, Some(rank))?);
+    words.push_str(&transports(&process_ranks, rank));
+    let rows = sweep(&mut communicator, &process_ranks, spec, progress)?;
+    words.push_str(&finish(&process_ranks, spec, Some(rank))?);
     Ok((words, rows))
 }
 
@@ -103,10 +103,10 @@ fn threads_on<M: Machine>(
     spec: &Spec,
     progress: &mut (dyn FnMut(u64) + Send),
 ) -> Result<(String, Vec<Row>)> {
-    let fleet = &opened.fleet;
-    words.push_str(&transports(fleet, 0));
+    let process_ranks = &opened.process_ranks;
+    words.push_str(&transports(process_ranks, 0));
     let rows = ranks::run(opened.communicators, progress, |communicator, progress| {
-        sweep(communicator, fleet, spec, progress)
+        sweep(communicator, process_ranks, spec, progress)
     })?;
     let mut rows = rows.into_iter();
     let mut all = rows.next().context("there is no rank 0")?;
@@ -118,7 +118,7 @@ fn threads_on<M: Machine>(
             }
         }
     }
-    words.push_str(&finish(fleet, spec, None)?);
+    words.push_str(&finish(process_ranks, spec, None)?);
     Ok((words, all))
 }
 
@@ -128,8 +128,8 @@ fn add(to: &mut Timing, other: &Timing) {
 }
 
 /// By which transports a rank reaches the others, a line or two.
-fn transports<M: Machine>(fleet: &Fleet<M>, rank: u32) -> String {
-    let reached = fleet.reached();
+fn transports<M: Machine>(process_ranks: &ProcessRanks<M>, rank: u32) -> String {
+    let reached = process_ranks.reached();
     let own: Vec<&Reached> = reached.iter().filter(|it| it.rank == rank).collect();
     let count = |wanted: Transport| own.iter().filter(|it| it.transport == wanted).count();
     let all = [Transport::P2p, Transport::Shm, Transport::Net];
@@ -173,16 +173,20 @@ fn transports<M: Machine>(fleet: &Fleet<M>, rank: u32) -> String {
 }
 
 /// Writes the trace and says what else is to be said, once all has run.
-fn finish<M: Machine>(fleet: &Fleet<M>, spec: &Spec, rank: Option<u32>) -> Result<String> {
+fn finish<M: Machine>(
+    process_ranks: &ProcessRanks<M>,
+    spec: &Spec,
+    rank: Option<u32>,
+) -> Result<String> {
     let mut text = String::new();
-    if let Some(why) = fleet.take_without_graph() {
+    if let Some(why) = process_ranks.take_without_graph() {
         text.push_str(&format!("launches are no graph: {why}\n"));
     }
     let devices = &spec.devices;
     if devices.trace.is_none() && !devices.timeline {
         return Ok(text);
     }
-    let spans = fleet.take_spans();
+    let spans = process_ranks.take_spans();
     if let Some(file) = &devices.trace {
         crate::output::write(&trace_file(file, rank), &trace::chrome(&spans, spec))?;
     }
@@ -204,13 +208,13 @@ fn trace_file(file: &Path, rank: Option<u32>) -> PathBuf {
 /// Runs all sizes on one rank. Of ranks that are processes, all get the same rows.
 fn sweep<M: Machine>(
     communicator: &mut Gpu<M>,
-    fleet: &Fleet<M>,
+    process_ranks: &ProcessRanks<M>,
     spec: &Spec,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Vec<Row>> {
     let sweep = Sweep {
         communicator,
-        fleet,
+        process_ranks,
         spec,
         progress,
     };
@@ -219,7 +223,7 @@ fn sweep<M: Machine>(
 
 struct Sweep<'a, M: Machine> {
     communicator: &'a mut Gpu<M>,
-    fleet: &'a Fleet<M>,
+    process_ranks: &'a ProcessRanks<M>,
     spec: &'a Spec,
     progress: &'a mut dyn FnMut(u64),
 }
@@ -230,7 +234,7 @@ impl<M: Machine> ForType for Sweep<'_, M> {
     fn run<T: Sample>(self) -> Self::Output {
         let Self {
             communicator,
-            fleet,
+            process_ranks,
             spec,
             progress,
         } = self;
@@ -243,7 +247,7 @@ impl<M: Machine> ForType for Sweep<'_, M> {
             let way = choose_way(communicator, &wanted, &request)?;
             let mut bench = Bench {
                 communicator: &mut *communicator,
-                fleet,
+                process_ranks,
                 spec,
                 check,
             };

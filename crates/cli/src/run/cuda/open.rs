@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use backend_cuda::{Cuda, MemoryKind, Options};
 use executor::{Communicator, Settings};
-use kernel_bundle::{Fleet, Kernels, Machine};
+use kernel_bundle::{Kernels, Machine, ProcessRanks};
 use plan::program::Channels;
 
 use super::Gpu;
@@ -22,7 +22,7 @@ const MOST_MEMBERS: u32 = 8;
 /// GPUs and the ranks on them.
 pub struct Ranks<M: Machine = Cuda> {
     /// What the ranks share.
-    pub fleet: Arc<Fleet<M>>,
+    pub process_ranks: Arc<ProcessRanks<M>>,
     /// One for each rank.
     pub communicators: Vec<Gpu<M>>,
 }
@@ -38,14 +38,14 @@ pub fn open(spec: &Spec) -> Result<Ranks> {
 /// Opens the first GPU for so many ranks.
 pub fn open_on_first(ranks: u32, settings: &Settings) -> Result<Ranks> {
     let cuda = open_devices(vec![0], &Devices::default())?;
-    let fleet = Fleet::new(
+    let process_ranks = ProcessRanks::new(
         cuda,
         kernel_bundle::Options::nccl(),
         vec![0; ranks as usize],
     );
-    let communicators = communicators(&fleet, ranks, settings.clone())?;
+    let communicators = communicators(&process_ranks, ranks, settings.clone())?;
     Ok(Ranks {
-        fleet,
+        process_ranks,
         communicators,
     })
 }
@@ -54,10 +54,10 @@ pub fn open_on_first(ranks: u32, settings: &Settings) -> Result<Ranks> {
 pub fn open_one_each(ranks: u32, settings: &Settings) -> Result<Ranks> {
     let places: Vec<u32> = (0..ranks).collect();
     let cuda = open_devices(places.clone(), &Devices::default())?;
-    let fleet = Fleet::new(cuda, kernel_bundle::Options::nccl(), places);
-    let communicators = communicators(&fleet, ranks, settings.clone())?;
+    let process_ranks = ProcessRanks::new(cuda, kernel_bundle::Options::nccl(), places);
+    let communicators = communicators(&process_ranks, ranks, settings.clone())?;
     Ok(Ranks {
-        fleet,
+        process_ranks,
         communicators,
     })
 }
@@ -103,22 +103,22 @@ fn open_devices(numbers: Vec<u32>, devices: &Devices) -> Result<Cuda> {
 
 /// Ranks that are threads on devices of a machine.
 pub fn ranks_on<M: Machine>(machine: M, places: Vec<u32>, spec: &Spec) -> Result<Ranks<M>> {
-    let fleet = Fleet::new(machine, options(spec), places);
-    let communicators = communicators(&fleet, spec.ranks, spec.settings()?)?;
+    let process_ranks = ProcessRanks::new(machine, options(spec), places);
+    let communicators = communicators(&process_ranks, spec.ranks, spec.settings()?)?;
     Ok(Ranks {
-        fleet,
+        process_ranks,
         communicators,
     })
 }
 
 fn communicators<M: Machine>(
-    fleet: &Arc<Fleet<M>>,
+    process_ranks: &Arc<ProcessRanks<M>>,
     ranks: u32,
     settings: Settings,
 ) -> Result<Vec<Gpu<M>>> {
     let settings = with_channels(settings, ranks)?;
     Ok(Communicator::local(ranks, &settings, |rank| {
-        Kernels::new(Arc::clone(fleet), rank)
+        Kernels::new(Arc::clone(process_ranks), rank)
     })?)
 }
 

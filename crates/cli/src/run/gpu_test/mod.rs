@@ -13,7 +13,7 @@ use anyhow::{Context, Result, anyhow};
 use backend_cuda::Cuda;
 use executor::suite::{self, Case};
 use executor::{Memory, Request, Settings};
-use kernel_bundle::{Fleet, Machine};
+use kernel_bundle::{Machine, ProcessRanks};
 use plan::program::{Schedule, Transfer};
 use plan::{Collective, ElementType, Protocol, Reduction};
 
@@ -62,7 +62,7 @@ pub fn run(
         "nothing was run: every check of this command needs an NVIDIA GPU; copy this program to a machine that has one and run \
          `topo gpu-test` there",
     )?;
-    say(&cuda::describe(&opened.fleet.machine));
+    say(&cuda::describe(&opened.process_ranks.machine));
     // All ranks on one GPU are no members of a multicast.
     let members = cuda::count_for_multicast();
     let wrong = matrix(arguments, members.as_ref().ok().copied())?;
@@ -75,7 +75,7 @@ pub fn run(
         return Ok(());
     }
     let copied = arguments.end.max(1 << 20);
-    let copy = opened.fleet.machine.copy_bandwidth(0, copied);
+    let copy = opened.process_ranks.machine.copy_bandwidth(0, copied);
     let copy = copy.map_err(|why| anyhow!(why))?;
     drop(opened);
     output.differs |= several::run("cuda", without_nvls.as_deref(), &mut say)? > 0;
@@ -204,12 +204,14 @@ fn measure(ranks: u32, end: u64) -> Result<Figures> {
         ..Settings::default()
     };
     let opened = cuda::open_on_first(ranks, &settings)?;
-    let fleet = &opened.fleet;
+    let process_ranks = &opened.process_ranks;
     let results: Vec<Result<Figures>> = std::thread::scope(|scope| {
         let threads: Vec<_> = opened
             .communicators
             .into_iter()
-            .map(|mut communicator| scope.spawn(move || of_rank(&mut communicator, fleet, end)))
+            .map(|mut communicator| {
+                scope.spawn(move || of_rank(&mut communicator, process_ranks, end))
+            })
             .collect();
         let panicked = || anyhow!("a rank's thread panicked, which is a fault of topo");
         let joined = threads.into_iter();
@@ -220,8 +222,17 @@ fn measure(ranks: u32, end: u64) -> Result<Figures> {
     results.into_iter().next().context("there is no rank 0")?
 }
 
-fn of_rank(communicator: &mut cuda::Gpu, fleet: &Fleet<Cuda>, end: u64) -> Result<Figures> {
-    let allocate = || fleet.machine.allocate(0, end).map_err(|why| anyhow!(why));
+fn of_rank(
+    communicator: &mut cuda::Gpu,
+    process_ranks: &ProcessRanks<Cuda>,
+    end: u64,
+) -> Result<Figures> {
+    let allocate = || {
+        process_ranks
+            .machine
+            .allocate(0, end)
+            .map_err(|why| anyhow!(why))
+    };
     let (_input, input) = allocate()?;
     let (_output, output) = allocate()?;
     let mut figures = Figures::new();
@@ -230,7 +241,7 @@ fn of_rank(communicator: &mut cuda::Gpu, fleet: &Fleet<Cuda>, end: u64) -> Resul
             for (number, (_, transfer, protocol)) in WAYS.into_iter().enumerate() {
                 let time = one(
                     communicator,
-                    fleet,
+                    process_ranks,
                     collective,
                     bytes,
                     transfer,
@@ -247,7 +258,7 @@ fn of_rank(communicator: &mut cuda::Gpu, fleet: &Fleet<Cuda>, end: u64) -> Resul
 /// One figure. All ranks do the same, and read the same times.
 fn one(
     communicator: &mut cuda::Gpu,
-    fleet: &Fleet<Cuda>,
+    process_ranks: &ProcessRanks<Cuda>,
     collective: Collective,
     bytes: u64,
     transfer: Option<Transfer>,
@@ -279,7 +290,7 @@ fn one(
     };
     request.way = Some(cuda::choose_way(communicator, &wanted, &request)?);
     let pointer = |address: u64| std::ptr::with_exposed_provenance_mut::<u8>(address as usize);
-    cuda::time(fleet, &cuda::Timed::default(), &mut || {
+    cuda::time(process_ranks, &cuda::Timed::default(), &mut || {
         let memory = Memory::at(
             pointer(input).cast_const(),
             input_bytes as usize,

@@ -1,9 +1,9 @@
-//! Carrying in the place of a NIC's thread.
+//! Inline progress: an engine that waits drives the NICs' FIFOs itself, in place of the proxy threads.
 //!
-//! An engine that waits for a short message would wake the thread and be woken by it, for each message, on each side. It
-//! takes the wheel instead: from then on the thread does not look at the sockets, but only now and then whether the engine
-//! still does, and at what it carries for other ranks when those wake it. The engine gives the wheel back when it goes to sleep, or when it leaves something behind that was not
-//! sent.
+//! Waking a proxy thread for each short message, on each side, would cost more than the message. While an engine makes
+//! progress inline, the proxy thread does not poll the sockets. It checks once a millisecond whether the engine still does,
+//! and serves the connections of other ranks when they wake it. The engine hands the NICs back before it sleeps, or when a
+//! send is left unfinished.
 
 use std::fmt;
 use std::sync::atomic::Ordering;
@@ -12,16 +12,16 @@ use std::sync::{Arc, Mutex, TryLockError};
 use executor::network::Progress;
 use shared_memory::Ring;
 
-use super::desk::Shared;
+use super::queue::Shared;
 use super::worker::Worker;
 
-/// The wheel of one NIC.
-pub(crate) struct Wheel {
+/// Inline progress on one NIC.
+pub(crate) struct NicProgress {
     shared: Arc<Shared>,
     worker: Arc<Mutex<Worker>>,
 }
 
-impl Wheel {
+impl NicProgress {
     pub(super) const fn new(shared: Arc<Shared>, worker: Arc<Mutex<Worker>>) -> Self {
         Self { shared, worker }
     }
@@ -30,7 +30,7 @@ impl Wheel {
         match self.worker.try_lock() {
             Ok(mut worker) => Some(then(&mut worker)),
             Err(TryLockError::Poisoned(worker)) => Some(then(&mut worker.into_inner())),
-            // The thread is at it.
+            // The thread makes progress itself.
             Err(TryLockError::WouldBlock) => None,
         }
     }
@@ -75,31 +75,31 @@ impl Wheel {
     }
 }
 
-/// The wheels of all NICs of a rank.
-pub(crate) struct Wheels {
-    pub wheels: Vec<Wheel>,
+/// Inline progress on all NICs of a rank.
+pub(crate) struct InlineProgress {
+    pub nics: Vec<NicProgress>,
     /// Whether the NICs' threads have cores of their own.
     pub spare_cores: bool,
 }
 
-impl Progress for Wheels {
+impl Progress for InlineProgress {
     fn go_on(&self) -> bool {
         let mut went = false;
-        for wheel in &self.wheels {
-            went |= wheel.go_on();
+        for nic in &self.nics {
+            went |= nic.go_on();
         }
         went
     }
 
     fn let_go(&self) {
-        for wheel in &self.wheels {
-            wheel.let_go();
+        for nic in &self.nics {
+            nic.let_go();
         }
     }
 
     fn finish(&self) {
-        for wheel in &self.wheels {
-            wheel.finish();
+        for nic in &self.nics {
+            nic.finish();
         }
     }
 
@@ -108,18 +108,18 @@ impl Progress for Wheels {
     }
 }
 
-impl Ring for Wheels {
-    /// The threads are not woken while the engine has the wheel. What was posted goes out while it is in the caches.
+impl Ring for InlineProgress {
+    /// The threads are not woken while the engine has the nic. What was posted goes out while it is in the caches.
     fn ring(&self) {
-        let held = self.wheels.iter().filter(|it| it.is_held());
-        for wheel in held {
-            wheel.go_on();
+        let held = self.nics.iter().filter(|it| it.is_held());
+        for nic in held {
+            nic.go_on();
         }
     }
 }
 
-impl fmt::Debug for Wheels {
+impl fmt::Debug for InlineProgress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Wheels").finish_non_exhaustive()
+        f.debug_struct("InlineProgress").finish_non_exhaustive()
     }
 }

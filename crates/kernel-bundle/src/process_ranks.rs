@@ -27,7 +27,7 @@ pub struct Options {
     /// Most blocks that carry out a lane together, 1 to 4. More blocks have more bytes under way, which a GPU with few ranks
     /// on it needs to fill its memory; lanes that use FIFOs have one block.
     pub most_shares: u32,
-    /// Whether it is noted when each lane of each launch begins and ends ([`Fleet::take_spans`]).
+    /// Whether it is noted when each lane of each launch begins and ends ([`ProcessRanks::take_spans`]).
     pub trace: bool,
     /// Whether devices may access each other's memory (NCCL's `NCCL_P2P_DISABLE` says no).
     pub p2p: bool,
@@ -104,7 +104,7 @@ impl Options {
 type Kept = (Box<dyn Any + Send + Sync>, Option<Arc<Mapping>>);
 
 /// What the ranks of this process share.
-pub struct Fleet<M: Machine> {
+pub struct ProcessRanks<M: Machine> {
     /// What runs the kernels.
     pub machine: M,
     /// How they are launched.
@@ -122,8 +122,8 @@ pub struct Fleet<M: Machine> {
     spans: Mutex<Vec<Span>>,
 }
 
-impl<M: Machine> Fleet<M> {
-    /// A fleet whose rank i runs on device `devices[i]`.
+impl<M: Machine> ProcessRanks<M> {
+    /// A process_ranks whose rank i runs on device `devices[i]`.
     pub fn new(machine: M, options: Options, devices: Vec<u32>) -> Arc<Self> {
         let ranks = devices.len();
         Arc::new(Self {
@@ -173,9 +173,9 @@ impl<M: Machine> Fleet<M> {
 
     /// Lets so many of the launches in a row be asked of the devices together, as a graph; 0 is none.
     ///
-    /// What is launched again by a graph has the number of the first time, which peers' boards are compared with. That is
+    /// What is launched again by a graph has the number of the first time, which peers' buffer tables are compared with. That is
     /// right: in a direct transfer all ranks give signals before and after they touch each other's memory, which keep the
-    /// runs of a graph apart; and a board shows the same addresses in all of them.
+    /// runs of a graph apart; and a buffer table shows the same addresses in all of them.
     pub fn set_graph(&self, launches: u32) {
         self.graph.store(launches, Ordering::Relaxed);
     }

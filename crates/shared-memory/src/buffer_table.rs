@@ -80,14 +80,14 @@ fn checksum(launch: u64, words: &[u64; WORDS]) -> u64 {
     words.iter().fold(mix(0, &!launch), mix)
 }
 
-/// A rank's board.
+/// A rank's buffer table.
 #[derive(Debug, Clone)]
-pub struct Board {
+pub struct BufferTable {
     words: Words,
     entries: usize,
 }
 
-impl Board {
+impl BufferTable {
     pub(crate) fn new(words: &Words, entries: usize) -> Self {
         Self {
             words: words.clone(),

@@ -1,8 +1,8 @@
 //! Where the buffers of ranks are that access each other's memory.
 //!
-//! In one process a board shows the buffers' addresses. Ranks of other processes know this rank's memory under addresses of
+//! In one process a buffer table shows the buffers' addresses. Ranks of other processes know this rank's memory under addresses of
 //! their own, so there the buffers of a direct transfer are put into one piece of memory, the *window*, that all of them
-//! have opened; a board then shows offsets in it. A window that is too short for a program is replaced by a longer one
+//! have opened; a buffer table then shows offsets in it. A window that is too short for a program is replaced by a longer one
 //! while that program is wired, which all ranks do together, so nobody accesses it then. The old one stays as long as the
 //! machine, for others have it open.
 
@@ -12,7 +12,7 @@ use plan::program::BoundProgram;
 use rustc_hash::FxHashMap;
 
 use super::Connector;
-use crate::layout::Board;
+use crate::layout::BufferTable;
 use crate::machine::Machine;
 
 /// Room for the places of a caller's two buffers in a window, beyond their bytes.
@@ -27,7 +27,7 @@ const LEAST_WINDOW: u64 = 1 << 20;
 /// Boards and windows that a rank knows.
 #[derive(Debug, Default)]
 pub(crate) struct Boards {
-    /// Address of the own board.
+    /// Address of the own buffer table.
     pub own: Option<u64>,
     /// Those of peers.
     pub of_peers: FxHashMap<u32, u64>,
@@ -57,25 +57,28 @@ pub(crate) fn shows_buffers(bound: &BoundProgram) -> bool {
 }
 
 impl<M: Machine> Connector<'_, '_, M> {
-    /// Offers the own board and window, and takes those of the peers whose memory the program accesses.
-    pub(super) fn meet_boards(&mut self) -> Result<(), Error> {
+    /// Offers the own buffer table and window, and takes those of the peers whose memory the program accesses.
+    pub(super) fn meet_buffer_tables(&mut self) -> Result<(), Error> {
         let bound = self.own.bound;
         if !shows_buffers(bound) {
             return Ok(());
         }
         let alone = self.known.peers.is_alone();
-        if self.known.boards.own.is_none() {
-            let bytes = size_of::<Board>() as u64;
+        if self.known.buffer_tables.own.is_none() {
+            let bytes = size_of::<BufferTable>() as u64;
             let address = self.allocate(bytes, alone)?;
-            self.known.boards.own = Some(address);
+            self.known.buffer_tables.own = Some(address);
             let text = self.word(address, alone)?;
-            self.say("device/board", text)?;
+            self.say("device/buffer-table", text)?;
         }
         for peer in &bound.peers {
-            if !self.known.boards.of_peers.contains_key(peer) {
-                let address =
-                    self.fetch_address(*peer, "device/board", size_of::<Board>() as u64)?;
-                self.known.boards.of_peers.insert(*peer, address);
+            if !self.known.buffer_tables.of_peers.contains_key(peer) {
+                let address = self.fetch_address(
+                    *peer,
+                    "device/buffer-table",
+                    size_of::<BufferTable>() as u64,
+                )?;
+                self.known.buffer_tables.of_peers.insert(*peer, address);
             }
         }
         if alone { Ok(()) } else { self.meet_windows() }
@@ -85,26 +88,26 @@ impl<M: Machine> Connector<'_, '_, M> {
         let bound = self.own.bound;
         let scratch = bound.scratch_bytes.next_multiple_of(LINE_BYTES);
         let wanted = scratch + 2 * self.own.buffer_bytes + ROOM_BYTES;
-        let boards = &self.known.boards;
-        let (number, window) = (boards.programs, boards.window);
+        let buffer_tables = &self.known.buffer_tables;
+        let (number, window) = (buffer_tables.programs, buffer_tables.window);
         if window.is_none_or(|(_, bytes)| bytes < wanted) {
             let bytes = wanted.next_power_of_two().max(LEAST_WINDOW);
             let address = self.allocate(bytes, false)?;
-            self.known.boards.window = Some((address, bytes));
+            self.known.buffer_tables.window = Some((address, bytes));
         }
-        let (address, _) = self.known.boards.window.unwrap_or_default();
+        let (address, _) = self.known.buffer_tables.window.unwrap_or_default();
         let word = self.word(address, false)?;
         self.say(&format!("device/window/{number}"), word)?;
-        self.known.boards.programs += 1;
-        let known = self.known.boards.windows.keys().chain(&bound.peers);
+        self.known.buffer_tables.programs += 1;
+        let known = self.known.buffer_tables.windows.keys().chain(&bound.peers);
         let mut peers: Vec<u32> = known.copied().collect();
         peers.sort_unstable();
         peers.dedup();
         for peer in peers {
             let address =
                 self.fetch_address(peer, &format!("device/window/{number}"), LINE_BYTES)?;
-            if self.known.boards.windows.insert(peer, address) != Some(address) {
-                self.known.boards.generation += 1;
+            if self.known.buffer_tables.windows.insert(peer, address) != Some(address) {
+                self.known.buffer_tables.generation += 1;
             }
         }
         Ok(())

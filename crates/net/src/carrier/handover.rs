@@ -52,13 +52,13 @@ struct Inside {
 }
 
 /// A thread that lets them in.
-pub(crate) struct Door {
+pub(crate) struct HandoverSocket {
     address: SocketAddr,
     stop: Arc<OwnedFd>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Door {
+impl HandoverSocket {
     /// Opens it for the ranks `near` of so many.
     ///
     /// # Errors
@@ -76,7 +76,7 @@ impl Door {
         let seen = Arc::clone(&stop);
         let inside = Arc::new(Inside { near, ranks, take });
         let thread = std::thread::Builder::new()
-            .name("door of the proxies".to_owned())
+            .name("handover".to_owned())
             .spawn(move || keep(acceptor, &inside, &seen))?;
         Ok(Self {
             address,
@@ -91,7 +91,7 @@ impl Door {
     }
 }
 
-impl Drop for Door {
+impl Drop for HandoverSocket {
     fn drop(&mut self) {
         // It counts from nothing, so it can count one further.
         let _ = rustix::io::write(&*self.stop, &1_u64.to_ne_bytes());
@@ -180,8 +180,8 @@ mod tests {
     fn strangers_at_the_door_do_not_keep_a_rank_out() {
         let (listener, key) = (loopback_listener().unwrap(), Key::of_secret(b"a test"));
         let take = Box::new(|_: &Request, _: Taken| Err(Refusal::Done));
-        let door = Door::open(listener, &key, vec![1], 3, take).unwrap();
-        let held = test_support::strangers::hold(&[door.address()], 5000).unwrap();
+        let socket = HandoverSocket::open(listener, &key, vec![1], 3, take).unwrap();
+        let held = test_support::strangers::hold(&[socket.address()], 5000).unwrap();
         let route = Route {
             from: 1,
             to: 2,
@@ -192,12 +192,12 @@ mod tests {
         let request = Request {
             hello: Hello::new(&route, 0, 1),
             nic: 0,
-            to: door.address(),
+            to: socket.address(),
             base: "no memory".to_owned(),
             fifo: "no memory".to_owned(),
         };
         let (began, long) = (Instant::now(), Duration::from_secs(60));
-        let mut connection = Connection::open(door.address(), &key, Kind::Net, long).unwrap();
+        let mut connection = Connection::open(socket.address(), &key, Kind::Net, long).unwrap();
         connection
             .send(&postcard::to_allocvec(&request).unwrap())
             .unwrap();

@@ -1,7 +1,7 @@
-//! Telling ranks that come too late that the others went on without them.
+//! Tells ranks that come late who survived.
 //!
-//! A rank that was cut off for a while finds, when it comes, a communicator of which it is no member. Without an answer it
-//! would wait for the others in vain, or take them for lost and go on alone.
+//! A rank that was cut off for a while reconnects to a communicator that has excluded it. Without an answer it would wait
+//! until its timeout, or take the others for lost and form a communicator of its own.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,15 +13,15 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use crate::regroup::{Home, heard, present, told};
 
-/// A thread that answers where a rank listens while a communicator works that was made after a failure.
+/// A thread that answers late ranks while a communicator works that was formed after a failure.
 #[derive(Debug)]
-pub(crate) struct Doorkeeper {
+pub(crate) struct LateJoinListener {
     stop: Arc<OwnedFd>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Doorkeeper {
-    /// Answers whoever is none of these members.
+impl LateJoinListener {
+    /// Tells excluded late ranks who survived.
     ///
     /// # Errors
     /// There is no thread, or no descriptor.
@@ -30,7 +30,7 @@ impl Doorkeeper {
         let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
         let seen = Arc::clone(&stop);
         let thread = std::thread::Builder::new()
-            .name("doorkeeper".to_owned())
+            .name("late-joins".to_owned())
             .spawn(move || keep(acceptor, &home, &members, generation, &seen))?;
         Ok(Self {
             stop,
@@ -51,7 +51,7 @@ fn keep(mut acceptor: Acceptor, home: &Home, members: &[u32], generation: u64, s
     }
 }
 
-impl Drop for Doorkeeper {
+impl Drop for LateJoinListener {
     fn drop(&mut self) {
         // It counts from nothing, so it can count one further.
         let _ = rustix::io::write(&*self.stop, &1_u64.to_ne_bytes());
@@ -101,7 +101,7 @@ mod tests {
                 ranks: vec![0, 1, 2],
             },
         });
-        let kept = Doorkeeper::start(Arc::clone(&home), vec![0, 1], 1).unwrap();
+        let kept = LateJoinListener::start(Arc::clone(&home), vec![0, 1], 1).unwrap();
         let held = test_support::strangers::hold(&[address], 5000).unwrap();
         let (began, long) = (Instant::now(), Duration::from_secs(60));
         let key = home.gather_key();
