@@ -482,19 +482,19 @@ impl<P: Wired> Wires<'_, P> {
             unsafe { reduce.run(&operands) };
         } else {
             let elsewhere = |place: &Place| elsewhere(*place, turn, bases);
-            let far_sources = std::array::from_fn(|at| {
+            let remote_sources = std::array::from_fn(|at| {
                 (at < source_count)
                     .then(|| elsewhere(&step.sources[at]))
                     .flatten()
             });
-            let far_destinations = std::array::from_fn(|at| {
+            let remote_destinations = std::array::from_fn(|at| {
                 (at < destination_count)
                     .then(|| elsewhere(&step.destinations[at]))
                     .flatten()
             });
             operands.stream = 0;
             // SAFETY: as above; what is elsewhere is in buffers that their ranks lent as long.
-            unsafe { remote::reduce(reduce, &operands, &far_sources, &far_destinations) }
+            unsafe { remote::reduce(reduce, &operands, &remote_sources, &remote_destinations) }
                 .map_err(Box::new)?;
         }
         for place in &step.destinations[..destination_count] {

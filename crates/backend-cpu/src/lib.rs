@@ -1,9 +1,9 @@
 //! Runs programs on CPUs: each rank is a thread, of one process or of its own, that polls the lanes of its program.
 //!
-//! [`Cpu`] is the [`Backend`](executor::Backend). What it chooses for a message comes from a [`Profile`], which
+//! [`Cpu`] is the [`Backend`]. What it chooses for a message comes from a [`Profile`], which
 //! `topo calibrate` measures.
 //!
-//! In reading order: [`reduce`], [`program`], [`interpret`], [`remote`], [`profile`].
+//! In reading order: [`reduce`], `program`, `interpret`, `remote`, [`profile`].
 
 mod interpret;
 pub mod profile;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use executor::backend::{Backend, CommunicatorShape, LaunchContext, Part, PrepareRequest};
 use executor::connections::SlotBytes;
-use executor::{Error, Request, Way};
+use executor::{Choice, Error, Request};
 pub use profile::Profile;
 use program::Program;
 
@@ -43,7 +43,7 @@ impl Backend for Cpu {
         self.profile.slot_bytes()
     }
 
-    fn choose(&self, request: &Request, place: &CommunicatorShape) -> Option<Way> {
+    fn choose(&self, request: &Request, place: &CommunicatorShape) -> Option<Choice> {
         self.profile.choose(request, *place)
     }
 

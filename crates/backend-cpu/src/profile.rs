@@ -6,7 +6,7 @@
 
 use executor::backend::CommunicatorShape;
 use executor::connections::SlotBytes;
-use executor::{Request, Way};
+use executor::{Choice, Request};
 use plan::cost::{CostModel, Estimate};
 use plan::program::{Schedule, Transfer};
 use plan::{Collective, Protocol, Reduction};
@@ -87,7 +87,7 @@ pub struct ProfileError {
 
 impl Measured {
     /// What is still to be measured of a way.
-    pub fn new(collective: Collective, way: &Way, ranks: u32, threads: bool) -> Self {
+    pub fn new(collective: Collective, way: &Choice, ranks: u32, threads: bool) -> Self {
         Self {
             collective,
             algorithm: way.schedule.name().to_owned(),
@@ -106,8 +106,8 @@ impl Measured {
     }
 
     /// The way.
-    pub fn way(&self, channels: u16) -> Option<Way> {
-        Some(Way {
+    pub fn way(&self, channels: u16) -> Option<Choice> {
+        Some(Choice {
             schedule: self.algorithm.parse().ok()?,
             transfer: self.transfer.parse().ok()?,
             protocol: self.protocol,
@@ -242,14 +242,14 @@ impl Profile {
     }
 
     /// The way that a request takes: the fastest that was measured, or the one that needs no figures.
-    pub fn choose(&self, request: &Request, place: CommunicatorShape) -> Option<Way> {
+    pub fn choose(&self, request: &Request, place: CommunicatorShape) -> Option<Choice> {
         let model = self.of(place);
         let bytes = request.bytes(place.ranks);
         if !place.one_host {
             // What was measured between ranks of one host says nothing of a network.
             return Some(between_hosts(request, bytes));
         }
-        let can = |estimate: &Estimate<Way>| serves(request, &estimate.way, place.ranks);
+        let can = |estimate: &Estimate<Choice>| serves(request, &estimate.way, place.ranks);
         let estimates = model.estimates(request.collective, bytes).into_iter();
         let best = estimates
             .filter(can)
@@ -258,13 +258,18 @@ impl Profile {
     }
 
     /// Predicted time of a way, µs; `None` if it was not measured.
-    pub fn predict(&self, request: &Request, way: &Way, place: CommunicatorShape) -> Option<f64> {
+    pub fn predict(
+        &self,
+        request: &Request,
+        way: &Choice,
+        place: CommunicatorShape,
+    ) -> Option<f64> {
         if !place.one_host {
             return None;
         }
         let bytes = request.bytes(place.ranks);
         let estimates = self.of(place).estimates(request.collective, bytes);
-        let same = |it: &Estimate<Way>| {
+        let same = |it: &Estimate<Choice>| {
             (it.way.schedule, it.way.transfer) == (way.schedule, way.transfer)
                 && (way.transfer == Transfer::Direct || it.way.protocol == way.protocol)
         };
@@ -273,7 +278,7 @@ impl Profile {
 }
 
 /// Whether a request can be carried out so.
-pub fn serves(request: &Request, way: &Way, ranks: u32) -> bool {
+pub fn serves(request: &Request, way: &Choice, ranks: u32) -> bool {
     let collective = request.collective;
     if !way.schedule.serves(collective, way.transfer) {
         return false;
@@ -286,12 +291,12 @@ pub fn serves(request: &Request, way: &Way, ranks: u32) -> bool {
 }
 
 /// All ways of a request, each with one channel.
-pub fn ways(request: &Request, ranks: u32) -> Vec<Way> {
+pub fn ways(request: &Request, ranks: u32) -> Vec<Choice> {
     let mut ways = Vec::new();
     for schedule in Schedule::ALL {
         for transfer in Transfer::ALL {
             for protocol in Protocol::ALL {
-                let way = Way {
+                let way = Choice {
                     schedule,
                     transfer,
                     protocol,
@@ -310,9 +315,9 @@ pub fn ways(request: &Request, ranks: u32) -> Vec<Way> {
 }
 
 /// A way that always works, for what was not measured.
-fn fallback(request: &Request, bytes: u64) -> Way {
+fn fallback(request: &Request, bytes: u64) -> Choice {
     let ring = Schedule::Ring.serves(request.collective, Transfer::Fifo);
-    Way {
+    Choice {
         schedule: if ring && bytes > 64 << 10 {
             Schedule::Ring
         } else {
@@ -330,23 +335,23 @@ fn fallback(request: &Request, bytes: u64) -> Way {
 }
 
 /// Messages between hosts up to so many bytes go by LL, which tells nobody that a slot was posted.
-const MOST_FAR_LL: u64 = 2 << 10;
+const MOST_REMOTE_LL: u64 = 2 << 10;
 
 /// Messages between hosts up to so many bytes go to all ranks at once. Longer ones go round.
-const MOST_FAR_MESH: u64 = 64 << 10;
+const MOST_REMOTE_MESH: u64 = 64 << 10;
 
 /// The way between hosts. By these limits all-reduce of two hosts over TCP was fastest, as far as that was measured; over one
 /// channel, for each connection more costs calls of the kernel.
-fn between_hosts(request: &Request, bytes: u64) -> Way {
-    let short = bytes <= MOST_FAR_MESH;
+fn between_hosts(request: &Request, bytes: u64) -> Choice {
+    let short = bytes <= MOST_REMOTE_MESH;
     let rings = Schedule::Ring.serves(request.collective, Transfer::Fifo);
-    Way {
+    Choice {
         schedule: match short || !rings {
             true => Schedule::Mesh,
             false => Schedule::Ring,
         },
         transfer: Transfer::Fifo,
-        protocol: match bytes <= MOST_FAR_LL {
+        protocol: match bytes <= MOST_REMOTE_LL {
             true => Protocol::Ll,
             false => Protocol::Simple,
         },
@@ -363,13 +368,13 @@ pub struct Model<'a> {
 }
 
 impl CostModel for Model<'_> {
-    type Way = Way;
+    type Choice = Choice;
 
     fn ranks(&self) -> u32 {
         self.place.ranks
     }
 
-    fn estimates(&self, collective: Collective, bytes: u64) -> Vec<Estimate<Way>> {
+    fn estimates(&self, collective: Collective, bytes: u64) -> Vec<Estimate<Choice>> {
         let of_kind =
             |it: &&Measured| it.collective == collective && it.threads == self.place.one_process;
         let ways = self.profile.ways.iter().filter(of_kind);

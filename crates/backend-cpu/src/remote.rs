@@ -17,7 +17,7 @@ pub struct Address {
 }
 
 /// Operands of a step that are elsewhere.
-pub type Far = [Option<Address>; MOST_OPERANDS];
+pub type Remote = [Option<Address>; MOST_OPERANDS];
 
 /// Bytes that are fetched at a time: so many that the call costs little, and few enough to stay in a core's cache.
 const PIECE_BYTES: usize = 64 << 10;
@@ -41,8 +41,8 @@ pub struct Refused {
 pub unsafe fn reduce(
     reduce: &Reduce,
     step: &Step<'_>,
-    far_sources: &Far,
-    far_destinations: &Far,
+    remote_sources: &Remote,
+    remote_destinations: &Remote,
 ) -> Result<(), Refused> {
     let element = reduce.element_bytes();
     let piece = PIECE_BYTES / element;
@@ -55,14 +55,14 @@ pub unsafe fn reduce(
         let (offset, bytes) = (done * element, elements * element);
         let mut sources = [std::ptr::null(); MOST_OPERANDS];
         for (at, source) in step.sources.iter().enumerate() {
-            sources[at] = match far_sources[at] {
+            sources[at] = match remote_sources[at] {
                 None => source.wrapping_add(offset),
-                Some(far) => {
+                Some(remote) => {
                     let to = &mut fetched[at * PIECE_BYTES..][..bytes];
-                    let from = far.address.wrapping_add(offset as u64);
-                    let read = ProcessMemory::new(far.process).read_into(from, to);
+                    let from = remote.address.wrapping_add(offset as u64);
+                    let read = ProcessMemory::new(remote.process).read_into(from, to);
                     read.map_err(|error| Refused {
-                        base: far.base,
+                        base: remote.base,
                         error,
                     })?;
                     to.as_ptr()
@@ -71,7 +71,7 @@ pub unsafe fn reduce(
         }
         let mut destinations = [std::ptr::null_mut(); MOST_OPERANDS];
         for (at, destination) in step.destinations.iter().enumerate() {
-            destinations[at] = match far_destinations[at] {
+            destinations[at] = match remote_destinations[at] {
                 None => destination.wrapping_add(offset),
                 Some(_) => made[at * PIECE_BYTES..].as_mut_ptr(),
             };
@@ -84,15 +84,15 @@ pub unsafe fn reduce(
         };
         // SAFETY: the caller's promise for what is here; the rest is staging memory, as long as a piece.
         unsafe { reduce.run(&now) };
-        for (at, far) in far_destinations.iter().enumerate() {
-            if let Some(far) = far {
+        for (at, remote) in remote_destinations.iter().enumerate() {
+            if let Some(remote) = remote {
                 let from = &made[at * PIECE_BYTES..][..bytes];
-                let there = ProcessMemory::new(far.process);
-                let to = far.address.wrapping_add(offset as u64);
+                let there = ProcessMemory::new(remote.process);
+                let to = remote.address.wrapping_add(offset as u64);
                 // SAFETY: the bytes are borrowed, and the other rank lent its buffer to this launch.
                 let stored = unsafe { there.write(to, from.as_ptr(), bytes) };
                 stored.map_err(|error| Refused {
-                    base: far.base,
+                    base: remote.base,
                     error,
                 })?;
             }

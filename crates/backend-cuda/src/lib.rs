@@ -4,7 +4,7 @@
 //! error ([`Error`]) that says what is missing. Kernels are in the binary, compiled ([`prebuilt`]); for a GPU that none of
 //! them fits, NVRTC compiles them ([`compiler`]), if it is there, and the result is kept in a folder.
 //!
-//! [`Cuda`] is the [`Machine`](kernel_bundle::Machine); what a rank does with it is in [`kernel_bundle`].
+//! [`Cuda`] is the [`DeviceDriver`](kernel_bundle::DeviceDriver); what a rank does with it is in [`kernel_bundle`].
 //!
 //! In reading order: [`error`], [`presence`], [`prebuilt`], [`compiler`], [`module`], [`device`], [`memory`], `sharing`, `rdma`,
 //! [`launch`], `graph`, [`multicast`], [`machine`], `start`.

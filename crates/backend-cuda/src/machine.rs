@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use cudarc::driver::{result, sys};
 use executor::Memory;
 use kernel_bundle::machine::{Start, places};
-use kernel_bundle::{Everywhere, Kernel, Lent, Machine, NicMemory, Team, Times};
+use kernel_bundle::{DeviceDriver, Everywhere, Kernel, LaunchMemory, NicMemory, Team, Times};
 use shared_memory::Mapping;
 
 use crate::device::{self, Device};
@@ -212,7 +212,7 @@ fn is_of_device(address: u64) -> bool {
         && kind == sys::CUmemorytype_enum::CU_MEMORYTYPE_DEVICE as u32
 }
 
-impl Machine for Cuda {
+impl DeviceDriver for Cuda {
     type Block = Block;
     type Multicast = Multicast;
     type Running = Launched;
@@ -334,7 +334,7 @@ impl Machine for Cuda {
         place: u32,
         memory: &Memory<'_>,
         at: Option<u64>,
-    ) -> Result<Lent<Block>, String> {
+    ) -> Result<LaunchMemory<Block>, String> {
         self.device(place)?;
         let input = memory.input().expose_provenance() as u64;
         let output = memory.output().expose_provenance() as u64;
@@ -342,10 +342,10 @@ impl Machine for Cuda {
             (memory.input_bytes() as u64, memory.output_bytes() as u64);
         let here = |address, bytes| bytes == 0 || is_of_device(address);
         if at.is_none() && here(input, input_bytes) && here(output, output_bytes) {
-            return Ok(Lent {
+            return Ok(LaunchMemory {
                 input,
                 output,
-                stands: false,
+                staged: false,
                 staging: None,
             });
         }
@@ -364,16 +364,21 @@ impl Machine for Cuda {
             address + input_at,
             memory.input_bytes(),
         )?;
-        Ok(Lent {
+        Ok(LaunchMemory {
             input: address + input_at,
             output: address + output_at,
-            stands: true,
+            staged: true,
             staging,
         })
     }
 
-    fn give_back(&self, place: u32, lent: Lent<Block>, memory: &Memory<'_>) -> Result<(), String> {
-        if lent.stands {
+    fn give_back(
+        &self,
+        place: u32,
+        lent: LaunchMemory<Block>,
+        memory: &Memory<'_>,
+    ) -> Result<(), String> {
+        if lent.staged {
             self.copy_out(place, lent.output, memory.output(), memory.output_bytes())?;
         }
         if let Some(Block::Plain(staging)) = lent.staging {

@@ -205,15 +205,19 @@ impl Virtual {
     }
 
     /// Memory of another process by the handle that it gave.
-    pub(crate) fn open(device: &Arc<Device>, foreign: Foreign, bytes: u64) -> Result<Self, String> {
+    pub(crate) fn open(
+        device: &Arc<Device>,
+        shareable: Shareable,
+        bytes: u64,
+    ) -> Result<Self, String> {
         let (kind, mut fabric, os_handle);
-        match foreign {
-            Foreign::Fabric(data) => {
+        match shareable {
+            Shareable::Fabric(data) => {
                 kind = MemoryKind::Fabric;
                 fabric = sys::CUmemFabricHandle { data };
                 os_handle = (&raw mut fabric).cast::<c_void>();
             }
-            Foreign::Descriptor(descriptor) => {
+            Shareable::Descriptor(descriptor) => {
                 kind = MemoryKind::Descriptor;
                 // The driver takes the number itself for the pointer.
                 os_handle = std::ptr::without_provenance_mut(
@@ -280,10 +284,10 @@ impl Virtual {
     }
 
     /// By what another process opens it.
-    pub(crate) fn foreign(&self) -> Result<Foreign, String> {
+    pub(crate) fn shareable(&self) -> Result<Shareable, String> {
         if let Some(descriptor) = &self.descriptor {
             let again = descriptor.try_clone().map_err(|error| error.to_string())?;
-            return Ok(Foreign::Descriptor(again));
+            return Ok(Shareable::Descriptor(again));
         }
         let mut fabric = sys::CUmemFabricHandle { data: [0; 64] };
         let requested = HandleType::CU_MEM_HANDLE_TYPE_FABRIC;
@@ -299,7 +303,7 @@ impl Virtual {
         exported
             .to(|| format!("a fabric handle of memory of GPU {}", self.device.number))
             .map_err(|error| error.to_string())?;
-        Ok(Foreign::Fabric(fabric.data))
+        Ok(Shareable::Fabric(fabric.data))
     }
 
     /// The descriptor by which others open it, if it has one.
@@ -311,7 +315,7 @@ impl Virtual {
 
 /// By what memory of another process is opened.
 #[derive(Debug)]
-pub(crate) enum Foreign {
+pub(crate) enum Shareable {
     /// A fabric handle.
     Fabric([u8; 64]),
     /// A descriptor of this process.

@@ -402,10 +402,10 @@ fn export_descriptor(
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
-fn import(device: &Device, foreign: *mut c_void, kind: HandleType) -> Result<Handle, String> {
+fn import(device: &Device, shareable: *mut c_void, kind: HandleType) -> Result<Handle, String> {
     let mut handle = 0;
     // SAFETY: the driver checks what it is given, reads it, and writes the handle, which is given back once.
-    unsafe { sys::cuMemImportFromShareableHandle(&raw mut handle, foreign, kind) }
+    unsafe { sys::cuMemImportFromShareableHandle(&raw mut handle, shareable, kind) }
         .to(|| format!("opening the multicast of rank 0 for GPU {}", device.number))
         .map_err(|error| error.to_string())?;
     Ok(Handle(handle))

@@ -18,7 +18,7 @@ use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open}
 use crate::device::Device;
 use crate::error::{Driver, words};
 use crate::launch::lock;
-use crate::memory::{Block, Foreign, MemoryKind, Plain, Virtual};
+use crate::memory::{Block, MemoryKind, Plain, Shareable, Virtual};
 use crate::multicast;
 
 /// The driver takes memory from the device in blocks of this size, of which several small allocations are parts.
@@ -168,9 +168,11 @@ impl Sharing {
             let (process, number) = (std::process::id(), descriptor.as_raw_fd());
             return Ok(format!("{kind}:{process}:{number}:{bytes}+{offset:x}"));
         }
-        match memory.foreign()? {
-            Foreign::Fabric(handle) => Ok(format!("{kind}:{}:{bytes}+{offset:x}", digits(&handle))),
-            Foreign::Descriptor(_) => Err("a descriptor has no word of its own".to_owned()),
+        match memory.shareable()? {
+            Shareable::Fabric(handle) => {
+                Ok(format!("{kind}:{}:{bytes}+{offset:x}", digits(&handle)))
+            }
+            Shareable::Descriptor(_) => Err("a descriptor has no word of its own".to_owned()),
         }
     }
 
@@ -190,7 +192,7 @@ impl Sharing {
         let parts: Vec<&str> = memory.split(':').collect();
         let now = match parts[..] {
             ["fabric", handle, bytes] => {
-                let handle = Foreign::Fabric(bytes_of(handle).ok_or_else(unknown)?);
+                let handle = Shareable::Fabric(bytes_of(handle).ok_or_else(unknown)?);
                 let bytes = bytes.parse().map_err(|_| unknown())?;
                 Opened::Virtual(Virtual::open(device, handle, bytes)?)
             }
@@ -200,7 +202,7 @@ impl Sharing {
                         "{why} (the kernel must be 5.6 or newer and allow it; NCCL_CUMEM_ENABLE=0 takes CUDA IPC)"
                     )
                 })?;
-                let descriptor = Foreign::Descriptor(descriptor);
+                let descriptor = Shareable::Descriptor(descriptor);
                 let bytes = bytes.parse().map_err(|_| unknown())?;
                 Opened::Virtual(Virtual::open(device, descriptor, bytes)?)
             }

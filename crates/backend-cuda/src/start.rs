@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cudarc::driver::{DriverError, result, sys};
 use kernel_bundle::layout::{Launch, MOST_PARTS};
 use kernel_bundle::machine::Start;
-use kernel_bundle::{Machine, Running, Times};
+use kernel_bundle::{DeviceDriver, Running, Times};
 
 use crate::device::Device;
 use crate::error::words;
@@ -50,7 +50,7 @@ impl Cuda {
     /// Starts one kernel per GPU.
     ///
     /// # Errors
-    /// As [`Machine::start`].
+    /// As [`DeviceDriver::start`].
     pub(crate) fn start_all(&self, starts: &[Start<'_>], times: Times) -> Result<Launched, String> {
         for start in starts {
             let resident = self.resident_blocks(start.device, start.kernel, start.threads)?;

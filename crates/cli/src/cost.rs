@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
-use plan::cost::{Choice, CostModel, Estimate, NoChoice};
+use plan::cost::{CostModel, Estimate, NoChoice, OperationChoice};
 use plan::{Algorithm, Collective, CostTable, GraphKind, Plan, Protocol, Setting};
 use planner::cost::profile::NCCL_2_30_TOML;
 use planner::cost::{AlphaBeta, Profile, Scheme};
@@ -47,7 +47,7 @@ pub struct Sweep {
     /// The collective.
     pub collective: Collective,
     /// What is taken for each size, or why nothing is.
-    pub choices: Vec<(u64, Result<Choice, NoChoice>)>,
+    pub choices: Vec<(u64, Result<OperationChoice, NoChoice>)>,
     /// The best algorithm of the α–β model for each size, and the next one.
     pub schemes: Vec<(u64, Vec<Estimate<Scheme>>)>,
 }
@@ -270,7 +270,7 @@ struct Timed {
 }
 
 /// Whether another way is taken than at the size before.
-pub fn changes(choices: &[(u64, Result<Choice, NoChoice>)], at: usize) -> bool {
+pub fn changes(choices: &[(u64, Result<OperationChoice, NoChoice>)], at: usize) -> bool {
     let way = |index: usize| {
         let choice = choices.get(index)?.1.as_ref().ok()?;
         Some((choice.algorithm, choice.protocol))
@@ -278,7 +278,7 @@ pub fn changes(choices: &[(u64, Result<Choice, NoChoice>)], at: usize) -> bool {
     at > 0 && way(at) != way(at - 1)
 }
 
-fn row(choices: &[(u64, Result<Choice, NoChoice>)], at: usize) -> Row {
+fn row(choices: &[(u64, Result<OperationChoice, NoChoice>)], at: usize) -> Row {
     let (bytes, choice) = &choices[at];
     Row {
         bytes: *bytes,

@@ -10,7 +10,7 @@ use crate::connections::{Connections, SlotBytes, Wiring};
 use crate::error::Error;
 use crate::memory::Memory;
 use crate::registered::Registered;
-use crate::request::{Request, Way};
+use crate::request::{Choice, Request};
 use crate::supervisor::Supervisor;
 
 /// Something that interprets bound programs: processors, GPUs, a simulation.
@@ -25,7 +25,7 @@ pub trait Backend: Send + 'static {
     fn slot_bytes(&self) -> SlotBytes;
 
     /// The way it expects to be the fastest; `None` if it knows none. All ranks must choose the same.
-    fn choose(&self, request: &Request, place: &CommunicatorShape) -> Option<Way>;
+    fn choose(&self, request: &Request, place: &CommunicatorShape) -> Option<Choice>;
 
     /// Finds out how the other ranks are reached, as far as the backend has ways of its own. All ranks call it together when
     /// they meet.
@@ -38,7 +38,7 @@ pub trait Backend: Send + 'static {
     }
 
     /// Why a way cannot be taken between these ranks, if it cannot. All ranks say the same.
-    fn refuses(&self, way: &Way) -> Option<String> {
+    fn refuses(&self, way: &Choice) -> Option<String> {
         let _ = way;
         None
     }

@@ -11,7 +11,7 @@ use crate::element::Element;
 use crate::error::Error;
 use crate::memory::Memory;
 use crate::programs::Programs;
-use crate::request::{Request, Way};
+use crate::request::{Choice, Request};
 use crate::settings::Settings;
 use crate::starting::Starting;
 
@@ -22,7 +22,7 @@ pub struct Communicator<B: Backend> {
     pub(crate) rank: u32,
     pub(crate) ranks: u32,
     pub(crate) home: Home<B>,
-    pub(crate) way: Option<Way>,
+    pub(crate) way: Option<Choice>,
 }
 
 impl<B: Backend> Communicator<B> {
@@ -88,7 +88,7 @@ impl<B: Backend> Communicator<B> {
     }
 
     /// Takes this way for all collectives from now on, or lets the backend choose again. All ranks must do the same.
-    pub const fn set_way(&mut self, way: Option<Way>) {
+    pub const fn set_way(&mut self, way: Option<Choice>) {
         self.way = way;
     }
 
@@ -96,7 +96,7 @@ impl<B: Backend> Communicator<B> {
     ///
     /// # Errors
     /// There is none.
-    pub fn way(&mut self, request: &Request) -> Result<Way, Error> {
+    pub fn way(&mut self, request: &Request) -> Result<Choice, Error> {
         self.home.engine()?.way(request)
     }
 

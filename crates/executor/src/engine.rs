@@ -14,7 +14,7 @@ use crate::error::{Error, Failure};
 use crate::memory::Memory;
 use crate::programs::ProgramKey;
 use crate::registered::Registered;
-use crate::request::{Request, Way};
+use crate::request::{Choice, Request};
 use crate::starting::Parts;
 use crate::supervisor::Supervisor;
 use crate::transport::Transport;
@@ -86,7 +86,7 @@ impl<B: Backend> Engine<B> {
     }
 
     /// The way that is taken for a request.
-    pub fn way(&self, request: &Request) -> Result<Way, Error> {
+    pub fn way(&self, request: &Request) -> Result<Choice, Error> {
         let ranks = self.own.bootstrap.ranks();
         let way = request
             .way

@@ -155,7 +155,7 @@ pub enum Error {
     },
     /// What runs the programs failed.
     #[error("rank {rank}: {why}")]
-    Machine {
+    Device {
         /// Whose program.
         rank: u32,
         /// What went wrong, and what to do.
@@ -212,7 +212,7 @@ impl Error {
             Self::Disconnected { .. }
             | Self::Unreachable { .. }
             | Self::Bootstrap { .. }
-            | Self::Machine { .. } => true,
+            | Self::Device { .. } => true,
             _ => false,
         }
     }

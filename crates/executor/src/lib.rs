@@ -42,7 +42,7 @@
 //!
 //! Ranks that are processes join through a [`bootstrap::process`] instead.
 //!
-//! In reading order: [`communicator`], [`collectives`], [`group`], [`background`], [`request`], [`engine`], [`backend`],
+//! In reading order: `communicator`, `collectives`, `group`, `background`, `request`, `engine`, [`backend`],
 //! [`memory`], [`registered`], [`connections`], [`transport`], [`network`],
 //! [`supervisor`], [`bootstrap`], [`check`], [`suite`], [`error`].
 
@@ -83,6 +83,6 @@ pub use memory::Memory;
 pub use network::{HandedOver, Network, Progress, Route, TakenOver};
 pub use operation::Operation;
 pub use plan::Reduction;
-pub use request::{Request, Way};
+pub use request::{Choice, Request};
 pub use settings::Settings;
 pub use transport::Transport;

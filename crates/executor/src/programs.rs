@@ -9,7 +9,7 @@ use plan::verify::{self, VerifiedProgram};
 use rustc_hash::FxHashMap;
 
 use crate::error::Error;
-use crate::request::{Request, Way};
+use crate::request::{Choice, Request};
 
 /// Slots of the FIFOs that programs run over.
 const FIFO_SLOTS: u32 = shared_memory::fifo::SLOTS as u32;
@@ -27,7 +27,7 @@ pub(crate) struct ProgramKey {
 }
 
 impl ProgramKey {
-    pub fn of(request: &Request, way: &Way) -> Self {
+    pub fn of(request: &Request, way: &Choice) -> Self {
         Self {
             collective: request.collective,
             schedule: way.schedule,

@@ -39,7 +39,7 @@ enum Peer {
     /// The same address space.
     Thread,
     /// Another host: out of reach.
-    Far,
+    Remote,
     /// Another process, with its arena mapped here.
     Process { process: u32, arena: Arc<Mapping> },
 }
@@ -137,7 +137,7 @@ impl Registered {
                     continue;
                 }
                 Transport::Net => {
-                    self.peers.push(Peer::Far);
+                    self.peers.push(Peer::Remote);
                     continue;
                 }
                 Transport::Shm => {}
@@ -239,7 +239,7 @@ impl Registered {
                 process: *process,
                 address,
             }),
-            (Peer::Far, _) => Err("it is on another host".to_owned()),
+            (Peer::Remote, _) => Err("it is on another host".to_owned()),
             // The address of memory that a thread of this process lent for as long as the launch lasts.
             (Peer::Thread, Place::Address(address)) => Ok(Reach::Here(
                 std::ptr::with_exposed_provenance_mut(address as usize),

@@ -23,7 +23,7 @@ pub struct Request {
     /// Elements of one block: of the message, or of each rank's piece where the collective gathers or scatters.
     pub count: u64,
     /// The way to take; the backend chooses if there is none.
-    pub way: Option<Way>,
+    pub way: Option<Choice>,
 }
 
 impl Request {
@@ -43,7 +43,7 @@ impl Request {
 
 /// How a collective is carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Way {
+pub struct Choice {
     /// The algorithm.
     pub schedule: Schedule,
     /// How a mesh moves data.
@@ -56,7 +56,7 @@ pub struct Way {
     pub piece_bytes: u32,
 }
 
-impl fmt::Display for Way {
+impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.transfer {
             Transfer::Direct => write!(f, "{} {}", self.schedule, self.transfer),

@@ -61,8 +61,8 @@ impl<B: Backend> Starting<B> {
             std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
         });
         // Whoever shares these cores: ranks, and what carries their slots to other hosts.
-        let far = (0..ranks).any(|peer| bootstrap.transport(peer) == Transport::Net);
-        let threads = bootstrap.sharing_cores() * if far { 2 } else { 1 };
+        let remote = (0..ranks).any(|peer| bootstrap.transport(peer) == Transport::Net);
+        let threads = bootstrap.sharing_cores() * if remote { 2 } else { 1 };
         Ok(Self {
             backend,
             bootstrap,

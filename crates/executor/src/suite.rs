@@ -17,7 +17,7 @@ use plan::{Collective, ElementType, Protocol, Reduction};
 use crate::backend::Backend;
 use crate::check::{self, Check, ForType, Sample};
 use crate::communicator::Communicator;
-use crate::request::Way;
+use crate::request::Choice;
 
 /// Elements of a block: nothing, one, fewer than ranks, what divides nothing, and more than a slot of each protocol.
 pub const COUNTS: [usize; 9] = [0, 1, 2, 7, 64, 1023, 4099, 20_011, 150_001];
@@ -28,7 +28,7 @@ pub struct Case {
     /// What all ranks do together.
     pub collective: Collective,
     /// How.
-    pub way: Way,
+    pub way: Choice,
     /// Type of the elements.
     pub element: ElementType,
     /// How they are reduced.
@@ -86,7 +86,7 @@ pub fn cases(all_ranks: &[u32], counts: &[usize]) -> Vec<Case> {
 }
 
 /// All ways of a collective, each with one channel and with two, with long and with short pieces.
-pub fn ways(collective: Collective) -> Vec<Way> {
+pub fn ways(collective: Collective) -> Vec<Choice> {
     let mut ways = Vec::new();
     for schedule in Schedule::ALL {
         for transfer in Transfer::ALL {
@@ -99,7 +99,7 @@ pub fn ways(collective: Collective) -> Vec<Way> {
                 }
                 for channels in [1, 2] {
                     for piece_bytes in [0, 4096] {
-                        ways.push(Way {
+                        ways.push(Choice {
                             schedule,
                             transfer,
                             protocol,

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use backend_cpu::{Cpu, Profile};
 use executor::bootstrap::process::{Client, Server};
 use executor::bootstrap::{Bootstrap, Offer};
-use executor::{Communicator, Error, Failure, Reduction, Settings, Way};
+use executor::{Choice, Communicator, Error, Failure, Reduction, Settings};
 use plan::Protocol;
 use plan::program::{Schedule, Transfer};
 
@@ -84,7 +84,7 @@ fn run(
                     ..Settings::default()
                 };
                 let mut communicator = Communicator::join(backend, bootstrap, &settings)?;
-                communicator.set_way(Some(Way {
+                communicator.set_way(Some(Choice {
                     schedule: Schedule::Ring,
                     transfer: Transfer::Fifo,
                     protocol: Protocol::Simple,

@@ -1,6 +1,6 @@
 //! Files that come from outside, or that others could put where a file is looked for.
 //!
-//! In reading order: [`read`] (any input, within bounds of bytes and of time), [`private`] (files that only this user
+//! In reading order: [`read`](mod@read) (any input, within bounds of bytes and of time), [`private`] (files that only this user
 //! can use), [`write`](mod@write) (files that are there whole or not at all).
 
 pub mod private;

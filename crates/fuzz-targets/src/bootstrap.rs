@@ -74,7 +74,7 @@ pub fn run(bytes: &[u8]) -> Reached {
     }
 }
 
-enum Machine {
+enum Participant {
     Member(Box<Member<Infos>>),
     Root(Box<Root<Vec<u8>>>),
 }
@@ -123,7 +123,7 @@ impl Pipe {
 }
 
 struct World {
-    machine: Machine,
+    machine: Participant,
     key: Key,
     rank: u32,
     ranks: u32,
@@ -172,7 +172,7 @@ impl World {
         let roots = 1 + u32::from(choices.arbitrary::<u8>()?) % ranks.min(2);
         let timing = Timing::default();
         let machine = if of_root {
-            Machine::Root(Box::new(Root::new(ranks, roots, rank % roots, timing)))
+            Participant::Root(Box::new(Root::new(ranks, roots, rank % roots, timing)))
         } else {
             let infos = Infos::new(info(rank), ranks);
             let own = infos.own_block();
@@ -188,7 +188,7 @@ impl World {
                 version: VERSION.to_owned(),
                 name: format!("process {rank}"),
             };
-            Machine::Member(Box::new(Member::new(place, timing, infos, own)))
+            Participant::Member(Box::new(Member::new(place, timing, infos, own)))
         };
         let mut world = Self {
             machine,
@@ -219,8 +219,8 @@ impl World {
             }
             3 => {
                 let kind = match &self.machine {
-                    Machine::Root(_) => Kind::Root,
-                    Machine::Member(_) => choose(choices, &[Kind::Ring, Kind::Peer])?,
+                    Participant::Root(_) => Kind::Root,
+                    Participant::Member(_) => choose(choices, &[Kind::Ring, Kind::Peer])?,
                 };
                 self.accept(kind);
             }
@@ -317,7 +317,7 @@ impl World {
     /// What the caller of a machine does.
     fn own(&mut self, choices: &mut Unstructured<'_>) -> Result<()> {
         let which = choices.arbitrary::<u8>()?;
-        let Machine::Member(member) = &mut self.machine else {
+        let Participant::Member(member) = &mut self.machine else {
             return Ok(());
         };
         match which % 5 {
@@ -350,8 +350,8 @@ impl World {
             return;
         }
         match &self.machine {
-            Machine::Root(_) => self.help_root(),
-            Machine::Member(member) => {
+            Participant::Root(_) => self.help_root(),
+            Participant::Member(member) => {
                 let ready = member.is_ready();
                 self.help_member(ready);
             }
@@ -427,8 +427,8 @@ impl World {
 
     fn accept(&mut self, kind: Kind) -> Conn {
         let conn = match &mut self.machine {
-            Machine::Root(root) => root.accepted(),
-            Machine::Member(member) => member.accepted(kind),
+            Participant::Root(root) => root.accepted(),
+            Participant::Member(member) => member.accepted(kind),
         };
         self.open
             .insert(conn, (kind, Pipe::new(&self.key, kind, false)));
@@ -441,23 +441,23 @@ impl World {
         };
         self.open
             .insert(conn, (kind, Pipe::new(&self.key, kind, true)));
-        if let Machine::Member(member) = &mut self.machine {
+        if let Participant::Member(member) = &mut self.machine {
             member.connected(conn, self.now);
         }
     }
 
     fn closed(&mut self, conn: Conn, ending: &Ending) {
         match &mut self.machine {
-            Machine::Member(member) => member.closed(conn, ending, self.now),
-            Machine::Root(root) => root.closed(conn, ending, self.now),
+            Participant::Member(member) => member.closed(conn, ending, self.now),
+            Participant::Root(root) => root.closed(conn, ending, self.now),
         }
     }
 
     fn pass(&mut self, time: Duration) {
         self.now += time;
         match &mut self.machine {
-            Machine::Member(member) => member.tick(self.now),
-            Machine::Root(root) => root.tick(self.now),
+            Participant::Member(member) => member.tick(self.now),
+            Participant::Root(root) => root.tick(self.now),
         }
     }
 
@@ -491,8 +491,8 @@ impl World {
                 Ok(message) => {
                     self.frames += 1;
                     match &mut self.machine {
-                        Machine::Member(member) => member.received(conn, message, self.now),
-                        Machine::Root(root) => root.received(conn, message, self.now),
+                        Participant::Member(member) => member.received(conn, message, self.now),
+                        Participant::Root(root) => root.received(conn, message, self.now),
                     }
                     self.act();
                 }
@@ -510,8 +510,8 @@ impl World {
         let mut count = 0;
         loop {
             let action = match &mut self.machine {
-                Machine::Member(member) => member.poll_action(),
-                Machine::Root(root) => root.poll_action(),
+                Participant::Member(member) => member.poll_action(),
+                Participant::Root(root) => root.poll_action(),
             };
             let Some(action) = action else { break };
             count += 1;
@@ -527,7 +527,7 @@ impl World {
                 }
             }
         }
-        if let Machine::Member(member) = &mut self.machine {
+        if let Participant::Member(member) = &mut self.machine {
             let _ = (member.take_values(), member.own_stop(), member.all_left());
             let _ = member.next_deadline();
             if member.is_ready() {
@@ -566,11 +566,11 @@ impl World {
             self.act();
         }
         match &self.machine {
-            Machine::Member(member) => assert!(
+            Participant::Member(member) => assert!(
                 member.is_ready() || member.failure().is_some(),
                 "it waits beyond its deadline"
             ),
-            Machine::Root(root) => {
+            Participant::Root(root) => {
                 assert!(
                     root.is_finished(self.now),
                     "the root waits beyond its deadline"

@@ -1,6 +1,6 @@
 //! Recordings: a small machine's recording with some files, links and folders changed, removed or added, probed again.
 //!
-//! An input is a byte for the machine, a byte of options, and changes one after the other ([`Changes`]).
+//! An input is a byte for the machine, a byte of options, and changes one after the other (`Changes`).
 
 use std::cell::RefCell;
 use std::fs;

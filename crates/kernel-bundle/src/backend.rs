@@ -9,7 +9,7 @@ use executor::backend::{
 };
 use executor::bootstrap::Bootstrap;
 use executor::connections::SlotBytes;
-use executor::{Error, Request, Waiting, Way};
+use executor::{Choice, Error, Request, Waiting};
 use plan::program::{BoundProgram, Schedule, Transfer};
 use plan::{Protocol, Reduction};
 use shared_memory::Bell;
@@ -18,11 +18,11 @@ use crate::choose::{self, Means};
 use crate::connect::{Connected, Connector, peers, shows_buffers};
 use crate::entry::Kernel;
 use crate::flat::Flat;
-use crate::foreign::Foreign;
 use crate::gang::{Deposit, Role};
 use crate::layout;
-use crate::machine::{Lent, Machine, Running, Start};
+use crate::machine::{DeviceDriver, LaunchMemory, Running, Start};
 use crate::process_ranks::{ProcessRanks, Reached, Span};
+use crate::remote::RemoteRanks;
 
 /// How long the host looks for the end of a launch without sleeping. Launches that take longer are seen to end late by as
 /// much as the supervisor sleeps, which does not matter to them.
@@ -45,7 +45,7 @@ const SPAN_BYTES: u64 = 16;
 const MOST_CHANNELS: u16 = 64;
 
 /// One rank on a machine that runs kernels.
-pub struct Kernels<M: Machine> {
+pub struct Kernels<M: DeviceDriver> {
     process_ranks: Arc<ProcessRanks<M>>,
     rank: u32,
     connected: Connected,
@@ -54,7 +54,7 @@ pub struct Kernels<M: Machine> {
 }
 
 /// A program in the machine's memory.
-pub struct Program<M: Machine> {
+pub struct Program<M: DeviceDriver> {
     part: layout::Part,
     kernel: Kernel,
     peers: Vec<u32>,
@@ -63,7 +63,7 @@ pub struct Program<M: Machine> {
     /// What is resolved again when memory of other processes moves.
     again: Option<Again>,
     /// Ranks of other processes among its peers.
-    foreign: Vec<u32>,
+    remote: Vec<u32>,
     /// Whether it reaches any of them by a network.
     carried: bool,
     waiting: Waiting,
@@ -83,7 +83,7 @@ struct Again {
     generation: u64,
 }
 
-impl<M: Machine> Kernels<M> {
+impl<M: DeviceDriver> Kernels<M> {
     /// A rank of a process_ranks.
     pub fn new(process_ranks: Arc<ProcessRanks<M>>, rank: u32) -> Self {
         Self {
@@ -97,7 +97,7 @@ impl<M: Machine> Kernels<M> {
 
     fn failed(&self, why: String) -> Error {
         let rank = self.rank;
-        Error::Machine { rank, why }
+        Error::Device { rank, why }
     }
 
     fn device(&self) -> u32 {
@@ -229,8 +229,8 @@ impl<M: Machine> Kernels<M> {
         context: &mut LaunchContext<'_>,
     ) -> Result<(), Error> {
         let process_ranks = &self.process_ranks;
-        let foreign = deposits.iter().flat_map(|deposit| &deposit.foreign);
-        let mut foreign = Foreign::new(self.rank, foreign.copied());
+        let remote = deposits.iter().flat_map(|deposit| &deposit.remote);
+        let mut remote = RemoteRanks::new(self.rank, remote.copied());
         let carried = deposits.iter().any(|deposit| deposit.carried);
         let mut devices: Vec<u32> = deposits.iter().map(|deposit| deposit.device).collect();
         devices.sort_unstable();
@@ -264,7 +264,7 @@ impl<M: Machine> Kernels<M> {
                 kernel: *kernel,
                 parts,
                 threads: process_ranks.options.threads,
-                foreign: foreign.waits(),
+                remote: remote.waits(),
             })
             .collect();
         let started = process_ranks.machine.start(&starts, process_ranks.times());
@@ -284,7 +284,7 @@ impl<M: Machine> Kernels<M> {
                 break;
             }
             looks += 1;
-            let outcome = if foreign.waits() {
+            let outcome = if remote.waits() {
                 // Kernels do not wake whoever carries what they send, so this does, or carries it.
                 if carried && !context.supervisor.carry() {
                     context.connections.ring_carriers();
@@ -295,7 +295,7 @@ impl<M: Machine> Kernels<M> {
                     // Kernels wake nobody.
                     std::thread::sleep(NAP);
                 }
-                foreign.look(&mut context.supervisor)
+                remote.look(&mut context.supervisor)
             } else if looks.is_multiple_of(LOOKS) && began.elapsed() > WATCHING {
                 let mut ended = || !matches!(poll(&mut told), Ok(false));
                 context.supervisor.wait(&mut ended, || waiting)
@@ -319,7 +319,7 @@ impl<M: Machine> Kernels<M> {
     }
 }
 
-impl<M: Machine> Kernels<M> {
+impl<M: DeviceDriver> Kernels<M> {
     /// What the transports between ranks allow.
     pub fn means(&self) -> Means {
         let peers = &self.connected.peers;
@@ -341,7 +341,7 @@ fn peers_of(bound: &BoundProgram) -> impl Iterator<Item = u32> {
     peers.chain(bound.peers.iter().copied())
 }
 
-impl<M: Machine> Backend for Kernels<M> {
+impl<M: DeviceDriver> Backend for Kernels<M> {
     type Program = Program<M>;
 
     fn name(&self) -> &'static str {
@@ -352,7 +352,7 @@ impl<M: Machine> Backend for Kernels<M> {
         self.process_ranks.options.slot_bytes
     }
 
-    fn choose(&self, request: &Request, place: &CommunicatorShape) -> Option<Way> {
+    fn choose(&self, request: &Request, place: &CommunicatorShape) -> Option<Choice> {
         Some(choose::way(request, place, &self.means()))
     }
 
@@ -374,7 +374,7 @@ impl<M: Machine> Backend for Kernels<M> {
         Ok(())
     }
 
-    fn refuses(&self, way: &Way) -> Option<String> {
+    fn refuses(&self, way: &Choice) -> Option<String> {
         let Means { direct, ll128, .. } = self.means();
         let peers = &self.connected.peers;
         let why = || match &peers.apart {
@@ -499,7 +499,7 @@ impl<M: Machine> Backend for Kernels<M> {
                 reduction: request.reduction,
                 generation: self.connected.buffer_tables.generation,
             }),
-            foreign: self.connected.foreign(peers_of(bound)),
+            remote: self.connected.remote(peers_of(bound)),
             carried: peers_of(bound).any(far),
             part,
             kernel: match request.reduction {
@@ -524,14 +524,14 @@ impl<M: Machine> Backend for Kernels<M> {
         context: &mut LaunchContext<'_>,
     ) -> Result<(), Error> {
         let device = self.device();
-        let mut lent: Vec<Lent<M::Block>> = Vec::with_capacity(parts.len());
+        let mut lent: Vec<LaunchMemory<M::Block>> = Vec::with_capacity(parts.len());
         let mut deposit = Deposit {
             rank: self.rank,
             peers: Vec::new(),
             device,
             kernel: Kernel::Move,
             parts: Vec::with_capacity(parts.len()),
-            foreign: Vec::new(),
+            remote: Vec::new(),
             carried: false,
         };
         let rank = self.rank;
@@ -560,7 +560,7 @@ impl<M: Machine> Backend for Kernels<M> {
             let scratch = program.scratch.unwrap_or(scratch);
             let buffer_table = self.connected.buffer_tables.own;
             deposit.kernel = program.kernel;
-            deposit.foreign.extend(&program.foreign);
+            deposit.remote.extend(&program.remote);
             deposit.carried |= program.carried;
             deposit.parts.push(layout::Part {
                 buffers: [own.input, own.output, scratch],

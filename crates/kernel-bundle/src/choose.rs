@@ -1,7 +1,7 @@
 //! The way that is taken when the caller names none: a fixed order by size, for no figures of a GPU are known.
 
 use executor::backend::CommunicatorShape;
-use executor::{Request, Way};
+use executor::{Choice, Request};
 use plan::program::{Schedule, Transfer};
 use plan::{Collective, Protocol, Reduction};
 
@@ -38,7 +38,7 @@ pub struct Means {
 }
 
 /// The way of a request.
-pub fn way(request: &Request, place: &CommunicatorShape, means: &Means) -> Way {
+pub fn way(request: &Request, place: &CommunicatorShape, means: &Means) -> Choice {
     let most_channels = means.blocks;
     let bytes = request.bytes(place.ranks);
     let direct =
@@ -62,7 +62,7 @@ pub fn way(request: &Request, place: &CommunicatorShape, means: &Means) -> Way {
         Transfer::Fifo => most_channels / 2,
     };
     let wanted = u16::try_from(bytes.div_ceil(CHANNEL_BYTES).max(1)).unwrap_or(u16::MAX);
-    Way {
+    Choice {
         schedule,
         transfer,
         protocol,

@@ -25,7 +25,7 @@ pub struct Deposit {
     /// Its programs.
     pub parts: Vec<Part>,
     /// Ranks of other processes that it exchanges data or signals with.
-    pub foreign: Vec<u32>,
+    pub remote: Vec<u32>,
     /// Whether they reach any of those by a network: whoever carries what goes there is to be woken.
     pub carried: bool,
 }
@@ -165,7 +165,7 @@ mod tests {
             device: 0,
             kernel: Kernel::Move,
             parts: Vec::new(),
-            foreign: Vec::new(),
+            remote: Vec::new(),
             carried: false,
         }
     }

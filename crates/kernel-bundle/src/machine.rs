@@ -13,7 +13,7 @@ use crate::layout::Part;
 /// Something that runs kernels: the GPUs of a process, or the emulator. Addresses are those that its kernels use.
 ///
 /// Errors are sentences that say what is wrong and what to do.
-pub trait Machine: Send + Sync + 'static {
+pub trait DeviceDriver: Send + Sync + 'static {
     /// Memory of the machine, given back when it is dropped.
     type Block: Send + Sync + 'static;
     /// A device's part in memory of several devices that one address stands for, given back when it is dropped.
@@ -157,7 +157,7 @@ pub trait Machine: Send + Sync + 'static {
         device: u32,
         memory: &Memory<'_>,
         at: Option<u64>,
-    ) -> Result<Lent<Self::Block>, String>;
+    ) -> Result<LaunchMemory<Self::Block>, String>;
 
     /// Brings the output back to where the caller expects it.
     ///
@@ -166,7 +166,7 @@ pub trait Machine: Send + Sync + 'static {
     fn give_back(
         &self,
         device: u32,
-        lent: Lent<Self::Block>,
+        lent: LaunchMemory<Self::Block>,
         memory: &Memory<'_>,
     ) -> Result<(), String>;
 
@@ -230,7 +230,7 @@ pub struct Team {
     pub ranks: u32,
     /// Bytes of memory of each.
     pub bytes: u64,
-    /// The kind of handle by which other processes join, one of [`Machine::multicast_kinds`]; none if all members are threads
+    /// The kind of handle by which other processes join, one of [`DeviceDriver::multicast_kinds`]; none if all members are threads
     /// of this process.
     pub kind: Option<String>,
 }
@@ -256,7 +256,7 @@ pub struct Start<'a> {
     /// Threads of a block.
     pub threads: u32,
     /// Whether they wait for kernels of other processes, or for a network.
-    pub foreign: bool,
+    pub remote: bool,
 }
 
 impl Start<'_> {
@@ -287,13 +287,13 @@ pub trait Running {
 
 /// Memory of a launch as kernels reach it.
 #[derive(Debug)]
-pub struct Lent<B> {
+pub struct LaunchMemory<B> {
     /// Address of the input.
     pub input: u64,
     /// Address of the output.
     pub output: u64,
-    /// Whether it stands for the caller's, to which the output is to be copied.
-    pub stands: bool,
+    /// Whether `output` is a staging buffer that is copied back to the caller's.
+    pub staged: bool,
     /// Memory of the machine that was taken for that.
     pub staging: Option<B>,
 }

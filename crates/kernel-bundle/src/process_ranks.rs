@@ -11,7 +11,7 @@ use shared_memory::Mapping;
 
 use crate::gang::Gang;
 use crate::layout::MOST_SHARES;
-use crate::machine::{Machine, Times};
+use crate::machine::{DeviceDriver, Times};
 
 /// How kernels are launched.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -104,7 +104,7 @@ impl Options {
 type Kept = (Box<dyn Any + Send + Sync>, Option<Arc<Mapping>>);
 
 /// What the ranks of this process share.
-pub struct ProcessRanks<M: Machine> {
+pub struct ProcessRanks<M: DeviceDriver> {
     /// What runs the kernels.
     pub machine: M,
     /// How they are launched.
@@ -122,7 +122,7 @@ pub struct ProcessRanks<M: Machine> {
     spans: Mutex<Vec<Span>>,
 }
 
-impl<M: Machine> ProcessRanks<M> {
+impl<M: DeviceDriver> ProcessRanks<M> {
     /// A process_ranks whose rank i runs on device `devices[i]`.
     pub fn new(machine: M, options: Options, devices: Vec<u32>) -> Arc<Self> {
         let ranks = devices.len();

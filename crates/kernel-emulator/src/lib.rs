@@ -10,7 +10,7 @@
 //! that the others map; a multicast is an address of each process that stands for the files of all. A launch that waits for other processes runs on a thread of the emulator, and ends when they come or
 //! when it is told to give up.
 //!
-//! [`Emulator`] is the [`Machine`]; [`communicators`] makes ranks on it. [`Bug`]s can be planted into the kernels, to see
+//! [`Emulator`] is the [`DeviceDriver`]; [`communicators`] makes ranks on it. [`Bug`]s can be planted into the kernels, to see
 //! whether tests find them.
 
 mod block;
@@ -23,7 +23,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use executor::{Communicator, Error, Memory, Settings};
 use kernel_bundle::machine::{Start, places};
 use kernel_bundle::{
-    Everywhere, Kernel, Kernels, Lent, Machine, NicMemory, Options, ProcessRanks, Team, Times,
+    DeviceDriver, Everywhere, Kernel, Kernels, LaunchMemory, NicMemory, Options, ProcessRanks,
+    Team, Times,
 };
 use shared_memory::Mapping;
 
@@ -188,7 +189,7 @@ pub fn communicators(
     })
 }
 
-impl Machine for Emulator {
+impl DeviceDriver for Emulator {
     type Block = Block;
     type Multicast = Multicast;
     type Running = Emulated;
@@ -297,14 +298,14 @@ impl Machine for Emulator {
         _device: u32,
         memory: &Memory<'_>,
         at: Option<u64>,
-    ) -> Result<Lent<Block>, String> {
+    ) -> Result<LaunchMemory<Block>, String> {
         let input = memory.input().expose_provenance() as u64;
         let output = memory.output().expose_provenance() as u64;
         let Some(at) = at else {
-            return Ok(Lent {
+            return Ok(LaunchMemory {
                 input,
                 output,
-                stands: false,
+                staged: false,
                 staging: None,
             });
         };
@@ -314,10 +315,10 @@ impl Machine for Emulator {
             output..output + output_bytes as u64,
         );
         native::copy(input, at + input_at, input_bytes);
-        Ok(Lent {
+        Ok(LaunchMemory {
             input: at + input_at,
             output: at + output_at,
-            stands: true,
+            staged: true,
             staging: None,
         })
     }
@@ -325,10 +326,10 @@ impl Machine for Emulator {
     fn give_back(
         &self,
         _device: u32,
-        lent: Lent<Block>,
+        lent: LaunchMemory<Block>,
         memory: &Memory<'_>,
     ) -> Result<(), String> {
-        if lent.stands {
+        if lent.staged {
             let output = memory.output().expose_provenance() as u64;
             native::copy(lent.output, output, memory.output_bytes());
         }
@@ -347,7 +348,7 @@ impl Machine for Emulator {
             .iter()
             .map(|start| Work::of(start, (self.bug, self.weak), seeds(), &abort));
         let work: Vec<Work> = work.collect();
-        if work.iter().any(|work| work.foreign) {
+        if work.iter().any(|work| work.remote) {
             return self.worker.start(work, abort);
         }
         work.iter().try_for_each(Work::run)?;

@@ -44,7 +44,7 @@ unsafe extern "C" {
         blocks: u32,
         threads: u32,
         seed: u64,
-        foreign: *const u32,
+        remote: *const u32,
         report: *mut c_char,
         report_bytes: usize,
     ) -> c_int;
@@ -108,7 +108,7 @@ pub fn emulate(
     blocks: u32,
     threads: u32,
     seed: u64,
-    foreign: bool,
+    remote: bool,
 ) -> Result<(), String> {
     let entry = entry(kernel, bug, weak).ok_or_else(|| {
         let memory = if weak { "weak" } else { "the processor's" };
@@ -127,7 +127,7 @@ pub fn emulate(
             blocks,
             threads,
             seed,
-            if foreign {
+            if remote {
                 std::ptr::with_exposed_provenance(launch.abort as usize)
             } else {
                 std::ptr::null()

@@ -25,7 +25,7 @@ pub struct Work {
     pub threads: u32,
     /// One for each time that it runs.
     pub seeds: Vec<u64>,
-    pub foreign: bool,
+    pub remote: bool,
     pub abort: Arc<AtomicU32>,
 }
 
@@ -43,7 +43,7 @@ impl Work {
             blocks: start.blocks(),
             threads: start.threads,
             seeds,
-            foreign: start.foreign,
+            remote: start.remote,
             abort: Arc::clone(abort),
         }
     }
@@ -67,7 +67,7 @@ impl Work {
                 self.blocks,
                 self.threads,
                 *seed,
-                self.foreign,
+                self.remote,
             )?;
         }
         Ok(())

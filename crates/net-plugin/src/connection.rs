@@ -95,7 +95,7 @@ impl Listening {
             self.device,
             object,
             shape,
-            Way::In,
+            Direction::In,
         )?;
         Ok(Some(Receiving {
             end,
@@ -147,13 +147,20 @@ impl Connecting {
             return Ok(None);
         }
         let seat = self.seat.take();
-        let end = End::new(&self.inner, seat, self.device, object, shape, Way::Out)?;
+        let end = End::new(
+            &self.inner,
+            seat,
+            self.device,
+            object,
+            shape,
+            Direction::Out,
+        )?;
         Ok(Some(Sending { end }))
     }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum Direction {
     In,
     Out,
 }
@@ -176,7 +183,7 @@ struct End {
     inner: Arc<Inner>,
     _seat: Option<Seat>,
     object: Pointer,
-    way: Way,
+    way: Direction,
     registration: Pointer,
     region: Region,
     messages: usize,
@@ -198,7 +205,7 @@ impl End {
         device: u32,
         object: Pointer,
         shape: Shape,
-        way: Way,
+        way: Direction,
     ) -> Result<Self, Error> {
         let mut end = Self {
             inner: Arc::clone(inner),
@@ -332,8 +339,8 @@ impl Drop for End {
                 Region::None => Ok(()),
             };
             let closed = match self.way {
-                Way::In => functions.close_receive(self.object),
-                Way::Out => functions.close_send(self.object),
+                Direction::In => functions.close_receive(self.object),
+                Direction::Out => functions.close_send(self.object),
             };
             back.and(closed)
         };

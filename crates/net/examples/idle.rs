@@ -14,7 +14,7 @@ use bootstrap::Key;
 use bootstrap::interface::Wanted;
 use bootstrap::member::Meeting;
 use bootstrap::socket::service::loopback_listener;
-use executor::{Communicator, Reduction, Settings, Way};
+use executor::{Choice, Communicator, Reduction, Settings};
 use net::{Host, Hosts, Options};
 use plan::Protocol;
 use plan::program::{Channels, Schedule, Transfer};
@@ -84,7 +84,7 @@ fn connect(options: Options, channels: u16) -> Result<Communicator<Cpu>, Problem
     let hosts = Hosts::join(options)?;
     let backend = Cpu::new(Arc::new(Profile::default()));
     let mut communicator = Communicator::join(backend, Box::new(hosts), &settings)?;
-    communicator.set_way(Some(Way {
+    communicator.set_way(Some(Choice {
         schedule: Schedule::Ring,
         transfer: Transfer::Fifo,
         protocol: Protocol::Simple,

@@ -65,7 +65,7 @@ impl Planned {
     }
 
     /// The receiver's NIC.
-    pub fn far(&self, route: &Route, nics: usize) -> usize {
+    pub fn remote(&self, route: &Route, nics: usize) -> usize {
         let named = self.arriving(route).map(|it| it.nic);
         number(named, route, nics)
     }
@@ -164,7 +164,7 @@ mod tests {
             ranks: (0..2).collect(),
         };
         assert_eq!(none.near(&route(0, 1, 5), 4), 1);
-        assert_eq!(none.far(&route(0, 1, 6), 4), 2);
+        assert_eq!(none.remote(&route(0, 1, 6), 4), 2);
         assert_eq!(none.carrier(&route(0, 1, 0)), None);
         assert_eq!(none.device_ends(&route(0, 1, 0)), (true, true));
     }

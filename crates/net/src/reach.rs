@@ -22,7 +22,7 @@ pub struct Reached {
     /// Ranks of the own host, with which memory is shared.
     pub shared: u32,
     /// Ranks of other hosts.
-    pub far: u32,
+    pub remote: u32,
     /// Ranks of the own host with which memory cannot be shared, and why not.
     pub fallen_back: Vec<(u32, String)>,
     /// Other ranks of the own host whose proxies carry to ranks of others, point to point in the first channel, and to how
@@ -48,7 +48,7 @@ pub(crate) struct Trial {
     /// Ranks of the own host with which memory cannot be shared, and why not.
     pub fallen_back: Problems,
     /// Whether any rank reaches any other by the network; all ranks say the same.
-    pub any_far: bool,
+    pub any_remote: bool,
 }
 
 /// How each rank is reached. Two ranks share memory if
@@ -108,7 +108,7 @@ pub(crate) fn agree(
         .map(|it| postcard::from_bytes(it).unwrap_or_default())
         .collect();
     let several_hosts = infos.iter().any(|it| it.host != infos[0].host);
-    let any_far = several_hosts || all.iter().any(|it| !it.is_empty());
+    let any_remote = several_hosts || all.iter().any(|it| !it.is_empty());
     let mut transports = vec![Transport::Net; infos.len()];
     let mut fallen_back = Vec::new();
     for peer in 0..infos.len() as u32 {
@@ -127,7 +127,7 @@ pub(crate) fn agree(
     Ok(Trial {
         transports,
         fallen_back,
-        any_far,
+        any_remote,
     })
 }
 
@@ -150,7 +150,7 @@ pub(crate) fn reached(
     let nics = &infos[rank as usize].nics;
     Reached {
         shared: count(Transport::Shm),
-        far: count(Transport::Net) - fallen_back.len() as u32,
+        remote: count(Transport::Net) - fallen_back.len() as u32,
         fallen_back,
         carried: Vec::new(),
         interfaces: chosen

@@ -1,10 +1,10 @@
 //! Going on after a failure: the ranks that are left gather at the lowest of them, and become a communicator of their own.
 //!
-//! Every rank listens for its whole life where it did when all met ([`Home`]). The lowest rank that is not known to be
+//! Every rank listens for its whole life where it did when all met (`Home`). The lowest rank that is not known to be
 //! lost waits until all others that are not have come, or have had their time; then it tells those that came who they
 //! are. A rank whose process is gone refuses connections, which proves that it is lost. If others are missing that may be
 //! alive, those that gathered go on only if they are more than half: otherwise two groups could both go on. Whoever comes
-//! when the others have gone on without it is told so ([`late_joins`](crate::late_joins)).
+//! when the others have gone on without it is told so (`late_joins`).
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -12,7 +12,7 @@ use bootstrap::Key;
 use bootstrap::interface::Wanted;
 use bootstrap::member::Meeting;
 use bootstrap::socket::service::loopback_listener;
-use executor::{Communicator, Error, Reduction, Settings, Transport, Way};
+use executor::{Choice, Communicator, Error, Reduction, Settings, Transport};
 use net::{Host, Hosts, Options};
 use plan::Protocol;
 use plan::program::{Schedule, Transfer};
@@ -80,7 +80,7 @@ fn every_algorithm_is_right_between_hosts_and_mixed() {
             let hosts = hosts.unwrap();
             let reached = hosts.reached().clone();
             assert_eq!(reached.fallen_back, []);
-            assert_eq!(reached.shared + reached.far + 1, ranks);
+            assert_eq!(reached.shared + reached.remote + 1, ranks);
             if ranks == 4 {
                 assert_eq!(reached.shared, 1, "rank {rank}");
             }
@@ -182,7 +182,7 @@ fn a_direct_transfer_between_hosts_is_refused() {
         let backend = Cpu::new(Arc::new(Profile::default()));
         let mut communicator =
             Communicator::join(backend, Box::new(hosts.unwrap()), &settings()).unwrap();
-        communicator.set_way(Some(Way {
+        communicator.set_way(Some(Choice {
             schedule: Schedule::Mesh,
             transfer: Transfer::Direct,
             protocol: Protocol::Simple,

@@ -106,7 +106,7 @@ fn rank() -> Result<(), String> {
             of(|it| format!("{:?}", it.element)),
             of(|it| format!("{:?}", it.reduction)),
             reached.shared,
-            reached.far,
+            reached.remote,
         );
     }
     Ok(())

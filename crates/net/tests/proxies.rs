@@ -93,11 +93,14 @@ where
         protocol: P::PROTOCOL,
         slot_bytes: SLOT_BYTES,
     }];
-    let (near, far) = (
+    let (near, remote) = (
         Segment::private("near", &items).unwrap(),
-        Segment::private("far", &items).unwrap(),
+        Segment::private("remote", &items).unwrap(),
     );
-    let (mut sender, mut receiver) = (near.sender::<P>(0).unwrap(), far.receiver::<P>(0).unwrap());
+    let (mut sender, mut receiver) = (
+        near.sender::<P>(0).unwrap(),
+        remote.receiver::<P>(0).unwrap(),
+    );
     sender.announce_lengths();
     let faulty = random.below(pipes as u64) as usize;
     let fault = Fault::random(&mut random, 60_000);
@@ -121,7 +124,7 @@ where
         BEAT,
     );
     let mut incoming = Incoming::new(
-        Box::new(far.sender::<P>(0).unwrap()),
+        Box::new(remote.sender::<P>(0).unwrap()),
         ins.collect(),
         SILENCE,
     );
@@ -227,9 +230,9 @@ fn a_rank_that_takes_nothing_is_not_taken_for_a_connection_that_stands_still() {
         protocol: Simple::PROTOCOL,
         slot_bytes: SLOT_BYTES,
     }];
-    let (near, far) = (
+    let (near, remote) = (
         Segment::private("near", &items).unwrap(),
-        Segment::private("far", &items).unwrap(),
+        Segment::private("remote", &items).unwrap(),
     );
     let mut sender = near.sender::<Simple>(0).unwrap();
     sender.announce_lengths();
@@ -244,8 +247,12 @@ fn a_rank_that_takes_nothing_is_not_taken_for_a_connection_that_stands_still() {
         true,
         BEAT,
     );
-    let mut incoming = Incoming::new(Box::new(far.sender::<Simple>(0).unwrap()), pipe(), SILENCE);
-    let mut receiver = far.receiver::<Simple>(0).unwrap();
+    let mut incoming = Incoming::new(
+        Box::new(remote.sender::<Simple>(0).unwrap()),
+        pipe(),
+        SILENCE,
+    );
+    let mut receiver = remote.receiver::<Simple>(0).unwrap();
     let (mut sent, mut got, mut now) = (0, 0, Duration::ZERO);
     // An hour, then it takes all.
     while now < Duration::from_secs(3600) || got < sent {

@@ -12,7 +12,7 @@
 //! proves such programs together, and only then are they bound to a message and run.
 //!
 //! In reading order: [`graph`], [`trail`], [`connection`], [`channel`], [`transport`], [`machine`], [`order`], [`layout`],
-//! [`common`], [`expand`], [`fingerprint`], [`collective`], [`element`], [`cost`], [`Plan`], [`compare`], [`schema`], [`nccl_graph`],
+//! [`common`], [`expand`], [`fingerprint`], [`collective`], [`element`], [`cost`], [`Plan`], [`compare`](mod@compare), [`schema`], [`nccl_graph`],
 //! [`error`], [`program`], [`lower`], [`verify`].
 //!
 //! ```
@@ -71,6 +71,6 @@ pub use order::{OrderError, RankOrder};
 pub use plan::{Plan, Producer, RequestSummary, Setting};
 pub use trail::{Attempt, Duplication, End, Next, Summary, Trail};
 pub use transport::{
-    Connection, Gdr, NetEnd, NoGdr, NotDirect, NotShared, P2pPorts, PortUse, Rail, RailPort,
-    Transports, Way,
+    Connection, Gdr, GpuTransport, NetEnd, NoGdr, NotDirect, NotShared, P2pPorts, PortUse, Rail,
+    RailPort, Transports,
 };

@@ -91,7 +91,7 @@ impl Gdr {
 /// How bytes travel between two GPUs of one group.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub enum Way {
+pub enum GpuTransport {
     /// GPU to GPU.
     Direct {
         /// The GPU that relays, by its rank in the machine.
@@ -186,7 +186,7 @@ pub struct RailPort {
 #[serde(deny_unknown_fields)]
 pub struct Transports {
     /// The different ways between two GPUs of the group.
-    pub ways: Vec<Way>,
+    pub ways: Vec<GpuTransport>,
     /// For each GPU of the group, ascending, the way to each of them, as indexes into `ways`.
     pub between: Vec<Vec<u16>>,
     /// How GPUs use the ports on which they may send or receive, by GPU and port.

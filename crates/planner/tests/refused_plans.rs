@@ -3,7 +3,7 @@
 mod common;
 
 use common::{artifact_of, join, system};
-use plan::{Error, Plan, RankOrder, Way};
+use plan::{Error, GpuTransport, Plan, RankOrder};
 use planner::Cluster;
 
 fn sound() -> Plan {
@@ -104,7 +104,7 @@ fn contradictions_are_refused_with_their_place() {
             "transports.ways[0]: the GPU in between",
             refusal(|plan| {
                 let ways = &mut transports!(plan).ways;
-                let Way::Direct { via, .. } = &mut ways[0] else {
+                let GpuTransport::Direct { via, .. } = &mut ways[0] else {
                     panic!("NVLink")
                 };
                 *via = Some(8);

@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use backend_cpu::Cpu;
-use executor::{Communicator, Error, Reduction, Settings, Way};
+use executor::{Choice, Communicator, Error, Reduction, Settings};
 use plan::Protocol;
 use plan::program::{Schedule, Transfer};
 
@@ -101,7 +101,7 @@ fn a_rank_that_leaves_is_named_at_once() {
 /// waits for the one behind it, has not taken it yet.
 #[test]
 fn a_rank_that_is_done_may_leave() {
-    let way = Way {
+    let way = Choice {
         schedule: Schedule::Ring,
         transfer: Transfer::Fifo,
         protocol: Protocol::Simple,

@@ -22,7 +22,7 @@ pub(super) const LATENCY: Duration = Duration::from_micros(200);
 /// After this the caller of a question that is not answered gives up.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
-pub(super) enum Machine {
+pub(super) enum Participant {
     Member(Box<Member<Infos>>),
     Root(Box<Root<Vec<u8>>>),
     Stranger,
@@ -46,7 +46,7 @@ pub(super) enum Work {
 }
 
 pub(super) struct Node {
-    pub machine: Machine,
+    pub machine: Participant,
     pub state: State,
     /// The rank whose process it is in.
     pub process: u32,
@@ -156,7 +156,7 @@ impl World {
             let own = infos.own_block();
             let wrong = scenario.has(Fault::WrongToken(rank));
             Node {
-                machine: Machine::Member(Box::new(Member::new(place, timing, infos, own))),
+                machine: Participant::Member(Box::new(Member::new(place, timing, infos, own))),
                 state: State::Waiting,
                 process: if node < ranks as usize {
                     rank
@@ -182,7 +182,7 @@ impl World {
         }
         for root in 0..roots {
             world.nodes.push(Node {
-                machine: Machine::Root(Box::new(Root::new(ranks, roots, root, timing))),
+                machine: Participant::Root(Box::new(Root::new(ranks, roots, root, timing))),
                 state: State::Waiting,
                 process: group(ranks, roots, root).start,
                 key: right.clone(),
@@ -198,7 +198,7 @@ impl World {
             world.nodes.push(member(*node, *rank));
         }
         for node in 0..world.nodes.len() {
-            let late = matches!(world.nodes[node].machine, Machine::Root(_))
+            let late = matches!(world.nodes[node].machine, Participant::Root(_))
                 && scenario.has(Fault::LateRoots);
             let missing = scenario.has(Fault::Missing(world.nodes[node].process));
             let begin = Duration::from_micros(world.random.below(500_000));
@@ -318,9 +318,9 @@ impl World {
         }
         self.nodes[node].pipes.remove(&conn);
         match &mut self.nodes[node].machine {
-            Machine::Member(member) => member.closed(conn, ending, now),
-            Machine::Root(root) => root.closed(conn, ending, now),
-            Machine::Stranger => {}
+            Participant::Member(member) => member.closed(conn, ending, now),
+            Participant::Root(root) => root.closed(conn, ending, now),
+            Participant::Stranger => {}
         }
         self.go_on(node);
     }
@@ -353,9 +353,9 @@ impl World {
             && side == 1
         {
             let conn = match &mut self.nodes[node].machine {
-                Machine::Member(member) => member.accepted(kind),
-                Machine::Root(root) => root.accepted(),
-                Machine::Stranger => Conn(0),
+                Participant::Member(member) => member.accepted(kind),
+                Participant::Root(root) => root.accepted(),
+                Participant::Stranger => Conn(0),
             };
             self.pipes[at].sides[1].conn = Some(conn);
             self.nodes[node].pipes.insert(conn, at);
@@ -364,7 +364,8 @@ impl World {
         let to = &mut self.pipes[at].sides[side];
         if opened.is_some() && side == 0 && !to.told_open {
             to.told_open = true;
-            if let (Machine::Member(member), Some(conn)) = (&mut self.nodes[node].machine, to.conn)
+            if let (Participant::Member(member), Some(conn)) =
+                (&mut self.nodes[node].machine, to.conn)
             {
                 member.connected(conn, now);
             }
@@ -372,9 +373,9 @@ impl World {
         if let Some(conn) = self.pipes[at].sides[side].conn {
             for message in messages {
                 match &mut self.nodes[node].machine {
-                    Machine::Member(member) => member.received(conn, message, now),
-                    Machine::Root(root) => root.received(conn, message, now),
-                    Machine::Stranger => {}
+                    Participant::Member(member) => member.received(conn, message, now),
+                    Participant::Root(root) => root.received(conn, message, now),
+                    Participant::Stranger => {}
                 }
             }
         }
@@ -435,27 +436,27 @@ impl World {
         }
         self.work(node);
         match &mut self.nodes[node].machine {
-            Machine::Member(member) => member.tick(now),
-            Machine::Root(root) => root.tick(now),
-            Machine::Stranger => {}
+            Participant::Member(member) => member.tick(now),
+            Participant::Root(root) => root.tick(now),
+            Participant::Stranger => {}
         }
         loop {
             let action = match &mut self.nodes[node].machine {
-                Machine::Member(member) => member.poll_action(),
-                Machine::Root(root) => root.poll_action(),
-                Machine::Stranger => None,
+                Participant::Member(member) => member.poll_action(),
+                Participant::Root(root) => root.poll_action(),
+                Participant::Stranger => None,
             };
             let Some(action) = action else { break };
             self.carry_out(node, action);
         }
         let (over, deadline) = match &self.nodes[node].machine {
-            Machine::Member(member) => (member.is_over(), member.next_deadline()),
-            Machine::Root(root) => (root.is_finished(now), Some(root.next_deadline())),
-            Machine::Stranger => (false, None),
+            Participant::Member(member) => (member.is_over(), member.next_deadline()),
+            Participant::Root(root) => (root.is_finished(now), Some(root.next_deadline())),
+            Participant::Stranger => (false, None),
         };
         if over {
             let outcome = match &self.nodes[node].machine {
-                Machine::Member(member) => member.failure().cloned(),
+                Participant::Member(member) => member.failure().cloned(),
                 _ => None,
             };
             let outcome = outcome.map_or(Outcome::Done, Outcome::Failed);
@@ -480,7 +481,7 @@ impl World {
         let (now, ranks) = (self.now, self.ranks);
         let random = self.random.next();
         let Node { machine, work, .. } = &mut self.nodes[node];
-        let Machine::Member(member) = machine else {
+        let Participant::Member(member) = machine else {
             return;
         };
         if member.failure().is_some() {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::faulty::{Event, LATENCY, Machine, Node, State, Work, World, address};
+use super::faulty::{Event, LATENCY, Node, Participant, State, Work, World, address};
 use crate::id::Key;
 use crate::link::Kind;
 use crate::machine::Ending;
@@ -66,7 +66,7 @@ impl World {
             Fault::Stranger(rank) => {
                 let node = self.nodes.len();
                 self.nodes.push(Node {
-                    machine: Machine::Stranger,
+                    machine: Participant::Stranger,
                     state: State::Running,
                     process: u32::MAX,
                     key: Key::of_secret(b"a stranger"),

@@ -17,7 +17,7 @@ use crate::message::{Conn, Message};
 use crate::root::Root;
 
 /// Either kind of machine.
-pub enum Machine {
+pub enum StateMachine {
     /// A rank.
     Member(Box<Member<Infos>>),
     /// A root.
@@ -26,7 +26,7 @@ pub enum Machine {
 
 /// A machine, where it listens, and its connections.
 pub struct Drive {
-    pub machine: Machine,
+    pub machine: StateMachine,
     key: Key,
     acceptor: Acceptor,
     open: Vec<(Conn, Connection)>,
@@ -34,10 +34,10 @@ pub struct Drive {
 }
 
 impl Drive {
-    pub fn new(machine: Machine, key: Key, listener: TcpListener) -> std::io::Result<Self> {
+    pub fn new(machine: StateMachine, key: Key, listener: TcpListener) -> std::io::Result<Self> {
         let kinds: &[Kind] = match machine {
-            Machine::Member(_) => &[Kind::Ring, Kind::Peer],
-            Machine::Root(_) => &[Kind::Root],
+            StateMachine::Member(_) => &[Kind::Ring, Kind::Peer],
+            StateMachine::Root(_) => &[Kind::Root],
         };
         Ok(Self {
             machine,
@@ -60,16 +60,16 @@ impl Drive {
     /// The member.
     pub fn member(&mut self) -> Option<&mut Member<Infos>> {
         match &mut self.machine {
-            Machine::Member(member) => Some(member),
-            Machine::Root(_) => None,
+            StateMachine::Member(member) => Some(member),
+            StateMachine::Root(_) => None,
         }
     }
 
     /// Whether it is needed no more. What is to be sent may not be sent yet.
     pub fn is_finished(&self) -> bool {
         match &self.machine {
-            Machine::Member(member) => member.is_over(),
-            Machine::Root(root) => root.is_finished(self.now()),
+            StateMachine::Member(member) => member.is_over(),
+            StateMachine::Root(root) => root.is_finished(self.now()),
         }
     }
 
@@ -96,8 +96,8 @@ impl Drive {
     pub fn sleep(&self) -> Option<Duration> {
         let now = self.now();
         let deadline = match &self.machine {
-            Machine::Member(member) => member.next_deadline(),
-            Machine::Root(root) => Some(root.next_deadline()),
+            StateMachine::Member(member) => member.next_deadline(),
+            StateMachine::Root(root) => Some(root.next_deadline()),
         };
         if self.open.iter().any(|(_, it)| it.is_over()) {
             return Some(Duration::ZERO);
@@ -131,7 +131,7 @@ impl Drive {
             let is_open = connection.link.is_open().is_some();
             if is_open
                 && !was_open
-                && let Machine::Member(member) = &mut self.machine
+                && let StateMachine::Member(member) = &mut self.machine
             {
                 member.connected(conn, now);
             }
@@ -164,13 +164,13 @@ impl Drive {
             .retain(|(conn, _)| !ended.iter().any(|(it, _)| it == conn));
         for (conn, ending) in ended {
             match &mut self.machine {
-                Machine::Member(member) => member.closed(conn, &ending, now),
-                Machine::Root(root) => root.closed(conn, &ending, now),
+                StateMachine::Member(member) => member.closed(conn, &ending, now),
+                StateMachine::Root(root) => root.closed(conn, &ending, now),
             }
         }
         match &mut self.machine {
-            Machine::Member(member) => member.tick(now),
-            Machine::Root(root) => root.tick(now),
+            StateMachine::Member(member) => member.tick(now),
+            StateMachine::Root(root) => root.tick(now),
         }
         self.carry_out();
         self.flush();
@@ -178,8 +178,8 @@ impl Drive {
 
     fn received(&mut self, conn: Conn, message: Message<Vec<u8>>, now: Duration) {
         match &mut self.machine {
-            Machine::Member(member) => member.received(conn, message, now),
-            Machine::Root(root) => root.received(conn, message, now),
+            StateMachine::Member(member) => member.received(conn, message, now),
+            StateMachine::Root(root) => root.received(conn, message, now),
         }
     }
 
@@ -187,12 +187,12 @@ impl Drive {
     fn accept(&mut self) {
         for arrived in self.acceptor.accept() {
             let conn = match &mut self.machine {
-                Machine::Root(root) => root.accepted(),
-                Machine::Member(member) => member.accepted(arrived.kind),
+                StateMachine::Root(root) => root.accepted(),
+                StateMachine::Member(member) => member.accepted(arrived.kind),
             };
             self.open.push((conn, arrived.into()));
         }
-        if let Machine::Root(root) = &mut self.machine
+        if let StateMachine::Root(root) = &mut self.machine
             && let Some((from, why)) = self.acceptor.take_refused()
         {
             root.turned_away(from, &why);
@@ -203,8 +203,8 @@ impl Drive {
         let now = self.now();
         loop {
             let action = match &mut self.machine {
-                Machine::Member(member) => member.poll_action(),
-                Machine::Root(root) => root.poll_action(),
+                StateMachine::Member(member) => member.poll_action(),
+                StateMachine::Root(root) => root.poll_action(),
             };
             let Some(action) = action else { return };
             match action {
@@ -213,7 +213,7 @@ impl Drive {
                         Ok(connection) => self.open.push((conn, connection)),
                         Err(error) => {
                             let ending = Ending::Refused(error.to_string());
-                            if let Machine::Member(member) = &mut self.machine {
+                            if let StateMachine::Member(member) = &mut self.machine {
                                 member.closed(conn, &ending, now);
                             }
                         }

@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
 use thiserror::Error;
 
-use super::drive::{Drive, Machine};
+use super::drive::{Drive, StateMachine};
 use super::listen;
 use crate::failure::Failure;
 use crate::id::Key;
@@ -171,10 +171,10 @@ impl Service {
         let infos = Infos::new(info, ranks);
         let own = infos.own_block();
         let member = Member::new(place, timing, infos, own);
-        let machine = Machine::Member(Box::new(member));
+        let machine = StateMachine::Member(Box::new(member));
         let mut drives = vec![Drive::new(machine, key.clone(), listener)?];
         for (index, listener) in roots {
-            let root = Machine::Root(Box::new(Root::new(ranks, count, index, timing)));
+            let root = StateMachine::Root(Box::new(Root::new(ranks, count, index, timing)));
             drives.push(Drive::new(root, key.clone(), listener)?);
         }
         let flags = PipeFlags::CLOEXEC | PipeFlags::NONBLOCK;
@@ -433,12 +433,13 @@ fn serve(shared: &Shared, woken: &OwnedFd, mut drives: Vec<Drive>) {
         }
         tell(shared, &mut drives);
         // Roots that are done are closed, so that whoever comes too late is refused.
-        let root_done = |it: &Drive| matches!(it.machine, Machine::Root(_)) && it.is_finished();
+        let root_done =
+            |it: &Drive| matches!(it.machine, StateMachine::Root(_)) && it.is_finished();
         drives.retain(|it| !(root_done(it) && it.is_flushed()));
         if let Some(ends) = ends {
             let done = drives.iter().all(|it| match it.machine {
-                Machine::Member(_) => it.is_flushed(),
-                Machine::Root(_) => false,
+                StateMachine::Member(_) => it.is_flushed(),
+                StateMachine::Root(_) => false,
             });
             if done || Instant::now() >= ends {
                 break;

@@ -2,8 +2,8 @@
 
 use plan::expand::Link;
 use plan::{
-    Connection, Gdr, Graph, GraphKind, Group, Machine, NetEnd, Pattern, Plan, PortUse, Transports,
-    Way,
+    Connection, Gdr, GpuTransport, Graph, GraphKind, Group, Machine, NetEnd, Pattern, Plan,
+    PortUse, Transports,
 };
 
 use super::table::Columns;
@@ -78,10 +78,10 @@ fn between(machine: &Machine, group: &Group, transports: &Transports, look: Look
     table.finish()
 }
 
-/// Way, path, bandwidth, reason.
-fn words(machine: &Machine, way: &Way) -> Vec<String> {
+/// GpuTransport, path, bandwidth, reason.
+fn words(machine: &Machine, way: &GpuTransport) -> Vec<String> {
     match way {
-        Way::Direct {
+        GpuTransport::Direct {
             via,
             read,
             path,
@@ -98,7 +98,7 @@ fn words(machine: &Machine, way: &Way) -> Vec<String> {
                 reads.to_owned(),
             ]
         }
-        Way::SharedMemory {
+        GpuTransport::SharedMemory {
             not_direct,
             path,
             bw,
@@ -108,7 +108,7 @@ fn words(machine: &Machine, way: &Way) -> Vec<String> {
             gbps(*bw),
             format!("no P2P: {not_direct}"),
         ],
-        Way::Network {
+        GpuTransport::Network {
             not_direct,
             not_shared,
         } => vec![

@@ -1,7 +1,7 @@
 //! The page of `topo run`: the table that nccl-tests' users know, and what it comes to.
 
 use anyhow::Result;
-use executor::Way;
+use executor::Choice;
 use net::Reached;
 use plan::program::Transfer;
 use serde_json::json;
@@ -89,7 +89,7 @@ fn reached(joined: &Joined) -> String {
         .map(|(name, _)| name.as_str())
         .collect();
     let shared = (reached.shared > 0).then(|| format!("SHM for {}", reached.shared));
-    let far = reached.far as usize + reached.fallen_back.len();
+    let remote = reached.remote as usize + reached.fallen_back.len();
     let by = match &reached.plugin {
         Some(plugin) => {
             let nics: Vec<&str> = plugin.devices.iter().map(|it| it.name.as_str()).collect();
@@ -106,8 +106,8 @@ fn reached(joined: &Joined) -> String {
         true => String::new(),
         false => format!(" ({}: PXN)", carried.join(", ")),
     };
-    let far = (far > 0).then(|| format!("NET for {far}{carried}, {by}"));
-    let ways: Vec<String> = [shared, far].into_iter().flatten().collect();
+    let remote = (remote > 0).then(|| format!("NET for {remote}{carried}, {by}"));
+    let ways: Vec<String> = [shared, remote].into_iter().flatten().collect();
     let ways = if ways.is_empty() {
         "alone".to_owned()
     } else {
@@ -241,7 +241,7 @@ fn columns(report: &Report, look: Look, separate: bool, in_place: bool) -> Colum
 }
 
 /// Algorithm, protocol and channels.
-fn in_words(way: Way) -> [String; 3] {
+fn in_words(way: Choice) -> [String; 3] {
     [
         way.schedule.name().to_owned(),
         protocol(way),
@@ -249,7 +249,7 @@ fn in_words(way: Way) -> [String; 3] {
     ]
 }
 
-fn protocol(way: Way) -> String {
+fn protocol(way: Choice) -> String {
     match way.transfer {
         Transfer::Direct => "direct".to_owned(),
         Transfer::Fifo => way.protocol.name().to_owned(),
@@ -350,7 +350,7 @@ fn summary(report: &Report, look: Look) -> String {
 /// The report as JSON.
 pub fn json(report: &Report) -> Result<String> {
     let spec = &report.spec;
-    let placement = |timing: Timing, bytes: u64, way: &executor::Way| {
+    let placement = |timing: Timing, bytes: u64, way: &executor::Choice| {
         json!({
             "algorithm": way.schedule.name(),
             "transfer": way.transfer.name(),

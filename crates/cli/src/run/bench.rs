@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use backend_cpu::Cpu;
 use executor::check::{self, Check, Sample};
-use executor::{Buffer, Communicator, Reduction, Way};
+use executor::{Buffer, Choice, Communicator, Reduction};
 
 use super::Spec;
 use super::latency::{self, Latency};
@@ -27,7 +27,7 @@ pub struct Bench<'a, T: Sample> {
 
 impl<T: Sample> Bench<'_, T> {
     /// With two buffers: checks a launch, times more, and checks the last one.
-    pub fn separate(&mut self, check: &Check, way: Way) -> Result<Timing> {
+    pub fn separate(&mut self, check: &Check, way: Choice) -> Result<Timing> {
         let rank = self.communicator.rank();
         let input = &mut self.input[..check.input_elements(rank)];
         check.fill(rank, 0, input);
@@ -67,7 +67,7 @@ impl<T: Sample> Bench<'_, T> {
     }
 
     /// As [`Self::separate`], in place.
-    pub fn in_place(&mut self, check: &Check, way: Way) -> Result<Timing> {
+    pub fn in_place(&mut self, check: &Check, way: Choice) -> Result<Timing> {
         let rank = self.communicator.rank();
         let (elements, from, to) = check.in_place(rank);
         let buffer = &mut self.output[..elements];
@@ -143,7 +143,7 @@ struct Times {
 fn time(
     communicator: &mut Communicator<Cpu>,
     spec: &Spec,
-    way: Way,
+    way: Choice,
     launch: &mut Launch<'_>,
 ) -> Result<Times> {
     let mean_us = mean(communicator, spec, way, launch)?;
@@ -159,7 +159,7 @@ fn time(
 fn mean(
     communicator: &mut Communicator<Cpu>,
     spec: &Spec,
-    way: Way,
+    way: Choice,
     launch: &mut Launch<'_>,
 ) -> Result<f64> {
     for _ in 0..spec.warmup {
@@ -204,7 +204,7 @@ fn mean(
 /// So many launches in a row, on the slowest rank. All ranks get the same time.
 fn batch(
     communicator: &mut Communicator<Cpu>,
-    way: Way,
+    way: Choice,
     launches: u64,
     launch: &mut Launch<'_>,
 ) -> Result<Duration> {
@@ -219,7 +219,11 @@ fn batch(
 }
 
 /// Replaces each number by the largest of all ranks'. The ranks leave it together, with `way` set again.
-pub fn agreed(communicator: &mut Communicator<Cpu>, way: Way, numbers: &mut [u64]) -> Result<()> {
+pub fn agreed(
+    communicator: &mut Communicator<Cpu>,
+    way: Choice,
+    numbers: &mut [u64],
+) -> Result<()> {
     communicator.set_way(None);
     communicator.all_reduce_in_place(numbers, Reduction::Maximum)?;
     communicator.set_way(Some(way));

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use backend_cpu::{Cpu, Profile, profile};
-use executor::{Communicator, Request, Way};
+use executor::{Choice, Communicator, Request};
 use plan::program::{Schedule, Transfer};
 
 use super::Spec;
@@ -13,7 +13,7 @@ pub fn choose(
     spec: &Spec,
     profile: &Profile,
     request: &Request,
-) -> Result<Way> {
+) -> Result<Choice> {
     let (schedule, wanted_transfer) = (spec.schedule()?, spec.transfer()?);
     let place = communicator.shape()?;
     communicator.set_way(None);
@@ -26,11 +26,11 @@ pub fn choose(
     };
     let channels = channels.min(place.channels);
     if schedule.is_none() && wanted_transfer.is_none() && spec.protocol.is_none() {
-        return Ok(Way { channels, ..usual? });
+        return Ok(Choice { channels, ..usual? });
     }
     // Of ways of which no time is known, the most like the one that would be taken freely.
     let usual = usual.ok();
-    let unlike = |way: &Way| {
+    let unlike = |way: &Choice| {
         usual.map(|usual| {
             (
                 way.transfer != usual.transfer,
@@ -39,9 +39,9 @@ pub fn choose(
             )
         })
     };
-    let mut best: Option<(f64, Way)> = None;
+    let mut best: Option<(f64, Choice)> = None;
     for way in profile::ways(request, spec.ranks) {
-        let way = Way { channels, ..way };
+        let way = Choice { channels, ..way };
         let wanted = schedule.is_none_or(|it| it == way.schedule)
             && wanted_transfer.is_none_or(|it| it == way.transfer)
             && match way.transfer {

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use backend_cpu::Cpu;
-use executor::{Communicator, Way};
+use executor::{Choice, Communicator};
 use serde::Serialize;
 
 use super::Spec;
@@ -65,7 +65,7 @@ impl Latency {
 pub fn measure(
     communicator: &mut Communicator<Cpu>,
     spec: &Spec,
-    way: Way,
+    way: Choice,
     each: Duration,
     launch: &mut Launch<'_>,
 ) -> Result<Latency> {

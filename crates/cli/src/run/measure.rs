@@ -3,7 +3,7 @@
 use anyhow::Result;
 use backend_cpu::{Cpu, Profile};
 use executor::check::{self, ForType, Sample};
-use executor::{Communicator, Way};
+use executor::{Choice, Communicator};
 use serde::Serialize;
 
 use super::Spec;
@@ -44,9 +44,9 @@ pub struct Row {
     /// Elements of a block.
     pub count: u64,
     /// How it was carried out.
-    pub way: Way,
+    pub way: Choice,
     /// How it was carried out in place.
-    pub way_in_place: Option<Way>,
+    pub way_in_place: Option<Choice>,
     /// With two buffers.
     pub separate: Timing,
     /// In place.

@@ -1,7 +1,7 @@
 //! `topo run`: runs a collective on the ranks of this host or of several, checks every element, and times it.
 //!
 //! In reading order: [`job`] (what ranks there are), [`spec`] (what they do), [`measure`] (what each rank does),
-//! [`choose`] (by which way), [`bench`] (checked and timed how), [`latency`] (launches timed one by one), [`load`] (what
+//! [`choose`] (by which way), [`bench`](mod@bench) (checked and timed how), [`latency`] (launches timed one by one), [`load`] (what
 //! other programs took of the cores), [`survey`] (every
 //! way, for [`calibrate`]), [`ranks`] (ranks that are threads), [`processes`] (ranks that are processes), [`launched`] (ranks
 //! that others start), [`cuda`] (ranks on GPUs), [`gpu_test`] (all checks that need a GPU).

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use backend_cpu::profile;
 use executor::check::{Check, Sample};
-use executor::{Request, Way};
+use executor::{Choice, Request};
 
 use super::bench::Bench;
 use super::load::CoreTime;
@@ -18,7 +18,7 @@ const FAR_BEHIND: f64 = 4.0;
 /// Measures every way instead of the chosen one, and leaves out those that have fallen far behind.
 #[derive(Default)]
 pub struct Survey {
-    ways: Option<Vec<Way>>,
+    ways: Option<Vec<Choice>>,
 }
 
 impl Survey {

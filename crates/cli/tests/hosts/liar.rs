@@ -16,7 +16,8 @@ use bootstrap::socket::blocking::Connection;
 use bootstrap::{Kind, Message, PeerInfo, UniqueId};
 use executor::bootstrap::{Bootstrap, Offer};
 use executor::{
-    Communicator, Error, Failure, HandedOver, Network, Reduction, Route, Settings, Transport, Way,
+    Choice, Communicator, Error, Failure, HandedOver, Network, Reduction, Route, Settings,
+    Transport,
 };
 use libtest_mimic::{Completion, Failed};
 use net::proxy::connect;
@@ -324,7 +325,7 @@ fn lied_to(long: bool) -> Result<Vec<Said>, Failed> {
     };
     let backend = Cpu::new(Arc::new(Profile::default()));
     let mut communicator = Communicator::join(backend, Box::new(liar), &settings)?;
-    communicator.set_way(Some(Way {
+    communicator.set_way(Some(Choice {
         schedule: Schedule::Ring,
         transfer: Transfer::Fifo,
         protocol: Protocol::Simple,

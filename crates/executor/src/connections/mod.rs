@@ -1,9 +1,9 @@
 //! The connections of a rank: the ends of FIFOs and signals that its programs use, made when a program first needs them.
 //!
 //! A connection's memory belongs to whoever receives through it. The receiver makes it and offers it; the sender fetches
-//! the offer. Both do so while they bind the same program, receivers first, so nobody waits in a circle. Those to other hosts are in `far`.
+//! the offer. Both do so while they bind the same program, receivers first, so nobody waits in a circle. Those to other hosts are in `remote`.
 
-mod far;
+mod remote;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::network::Progress;
 use crate::offered;
 use crate::transport::Transport;
 
-pub(crate) use far::CARRIER_BELL;
+pub(crate) use remote::CARRIER_BELL;
 
 /// The ends of the FIFOs of one protocol.
 #[derive(Debug)]
@@ -195,7 +195,7 @@ impl Connections {
             let transport = bootstrap.transport(peer);
             self.transports.push(transport);
             if transport == Transport::Net {
-                self.meet_far()?;
+                self.meet_remote()?;
                 continue;
             }
             let segment = match &self.own {
@@ -252,10 +252,11 @@ impl Connections {
                 new.push(*end);
             }
         }
-        let (far, new): (Vec<End>, Vec<End>) = new.into_iter().partition(|end| self.is_far(end));
+        let (remote, new): (Vec<End>, Vec<End>) =
+            new.into_iter().partition(|end| self.is_remote(end));
         self.make_incoming(bootstrap, &new)?;
-        for end in far {
-            self.make_far(bootstrap, end)?;
+        for end in remote {
+            self.make_remote(bootstrap, end)?;
         }
         let sends = bound.sends.iter().map(|it| end(it, slots, false));
         let notifies = bound
@@ -267,8 +268,8 @@ impl Connections {
             if self.known.contains_key(end) {
                 continue;
             }
-            if self.is_far(end) {
-                self.make_far(bootstrap, *end)?;
+            if self.is_remote(end) {
+                self.make_remote(bootstrap, *end)?;
             } else {
                 self.fetch_outgoing(bootstrap, *end)?;
             }

@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 
 use super::Connector;
 use crate::layout::BufferTable;
-use crate::machine::Machine;
+use crate::machine::DeviceDriver;
 
 /// Room for the places of a caller's two buffers in a window, beyond their bytes.
 const ROOM_BYTES: u64 = 1024;
@@ -56,7 +56,7 @@ pub(crate) fn shows_buffers(bound: &BoundProgram) -> bool {
     direct && !bound.multicasts
 }
 
-impl<M: Machine> Connector<'_, '_, M> {
+impl<M: DeviceDriver> Connector<'_, '_, M> {
     /// Offers the own buffer table and window, and takes those of the peers whose memory the program accesses.
     pub(super) fn meet_buffer_tables(&mut self) -> Result<(), Error> {
         let bound = self.own.bound;

@@ -9,12 +9,12 @@ use shared_memory::{Handle, Mapping};
 
 use super::Connector;
 use super::p2p::Made;
-use crate::machine::Machine;
+use crate::machine::DeviceDriver;
 
 /// Memory of other processes, and where the own device has it.
 pub(super) type Opened = FxHashMap<Handle, u64>;
 
-impl<M: Machine> Connector<'_, '_, M> {
+impl<M: DeviceDriver> Connector<'_, '_, M> {
     pub(super) fn memory(&self, source: shared_memory::Error) -> Error {
         Error::Memory {
             rank: self.rank(),

@@ -35,7 +35,7 @@ use self::multicast::Windows;
 use self::peers::Peers;
 use crate::flat::Places;
 use crate::layout::End;
-use crate::machine::Machine;
+use crate::machine::DeviceDriver;
 use crate::process_ranks::ProcessRanks;
 
 /// Slots of a FIFO.
@@ -106,7 +106,7 @@ fn name(from: u32, to: u32, key: &Key) -> String {
 }
 
 /// Makes the connections of a rank.
-pub(crate) struct Connector<'a, 'b, M: Machine> {
+pub(crate) struct Connector<'a, 'b, M: DeviceDriver> {
     pub process_ranks: &'a ProcessRanks<M>,
     pub own: &'a mut OwnWiring<'b>,
     pub known: &'a mut Connected,
@@ -142,7 +142,7 @@ impl New {
     }
 }
 
-impl<M: Machine> Connector<'_, '_, M> {
+impl<M: DeviceDriver> Connector<'_, '_, M> {
     fn rank(&self) -> u32 {
         self.own.bootstrap.rank()
     }
@@ -153,7 +153,7 @@ impl<M: Machine> Connector<'_, '_, M> {
 
     fn failed(&self, why: String) -> Error {
         let rank = self.rank();
-        Error::Machine { rank, why }
+        Error::Device { rank, why }
     }
 
     /// Makes what a program needs and is not there.
@@ -317,11 +317,11 @@ impl Connected {
     }
 
     /// Those of some ranks that are in other processes.
-    pub(crate) fn foreign(&self, ranks: impl Iterator<Item = u32>) -> Vec<u32> {
-        let mut foreign: Vec<u32> = ranks.filter(|rank| !self.peers.is_local(*rank)).collect();
-        foreign.sort_unstable();
-        foreign.dedup();
-        foreign
+    pub(crate) fn remote(&self, ranks: impl Iterator<Item = u32>) -> Vec<u32> {
+        let mut remote: Vec<u32> = ranks.filter(|rank| !self.peers.is_local(*rank)).collect();
+        remote.sort_unstable();
+        remote.dedup();
+        remote
     }
 
     fn end(&self, connection: &Connection, kind: Option<Kind>, incoming: bool) -> u64 {

@@ -14,7 +14,7 @@ use rustc_hash::FxHashMap;
 
 use super::Connector;
 use super::peers::{signed, unsigned};
-use crate::machine::{Everywhere, Machine, Team};
+use crate::machine::{DeviceDriver, Everywhere, Team};
 
 /// Least bytes of a window.
 const LEAST_BYTES: u64 = 64 << 10;
@@ -87,7 +87,7 @@ pub(crate) struct Windows {
     begun: u64,
 }
 
-impl<M: Machine> Connector<'_, '_, M> {
+impl<M: DeviceDriver> Connector<'_, '_, M> {
     /// Finds the window of a program, or makes it with the others.
     pub(super) fn meet_window(&mut self) -> Result<(), Error> {
         let bound = self.own.bound;

@@ -24,7 +24,7 @@ use shared_memory::fifo::in_place::{InPlaceInflow, InPlaceOutflow, Owner, SlotMe
 use shared_memory::fifo::relay::{SlotsIn, SlotsOut};
 
 use super::{COUNT_BYTES, Connector, Kind, New, SLOTS, SLOTS_AT};
-use crate::machine::Machine;
+use crate::machine::DeviceDriver;
 
 /// Bytes of counts and lengths, behind which slots lie that are the host's.
 const CONTROL_BYTES: u64 = SLOTS_AT + COUNT_BYTES;
@@ -40,7 +40,7 @@ struct Carried {
     carrier: Option<u32>,
 }
 
-impl<M: Machine> Connector<'_, '_, M> {
+impl<M: DeviceDriver> Connector<'_, '_, M> {
     /// Makes the ends that a network carries, and hands it their other ends.
     pub(super) fn carry(&mut self, new: &mut [New]) -> Result<(), Error> {
         let mut far: Vec<(&mut New, Carried)> = Vec::new();

@@ -4,7 +4,7 @@
 use executor::error::Error;
 
 use super::Connector;
-use crate::machine::Machine;
+use crate::machine::DeviceDriver;
 
 /// Memory of new connections.
 pub(super) struct Made {
@@ -14,7 +14,7 @@ pub(super) struct Made {
     pub handle: Option<String>,
 }
 
-impl<M: Machine> Connector<'_, '_, M> {
+impl<M: DeviceDriver> Connector<'_, '_, M> {
     /// Memory of the own device that stays as long as the machine; of other processes too, unless it is the own one's
     /// business alone.
     pub(super) fn allocate(&mut self, bytes: u64, alone: bool) -> Result<u64, Error> {

@@ -12,7 +12,7 @@ use executor::error::Error;
 
 use super::multicast::{Candidate, Multicasting, common};
 use crate::entry::Kernel;
-use crate::machine::Machine;
+use crate::machine::DeviceDriver;
 use crate::process_ranks::ProcessRanks;
 
 /// What the words of a problem begin with if the ranks are on different hosts, where it is none.
@@ -161,7 +161,7 @@ impl Told {
 }
 
 /// Finds out how the peers of a rank are reached. All ranks call it together.
-pub(crate) fn meet<M: Machine>(
+pub(crate) fn meet<M: DeviceDriver>(
     process_ranks: &ProcessRanks<M>,
     bootstrap: &mut dyn Bootstrap,
     longest: Duration,
@@ -169,7 +169,7 @@ pub(crate) fn meet<M: Machine>(
     let all = 0..bootstrap.ranks();
     let local: Vec<bool> = all.clone().map(|it| bootstrap.shares_memory(it)).collect();
     let (rank, device) = (bootstrap.rank(), process_ranks.device(bootstrap.rank()));
-    let failed = |why: String| Error::Machine { rank, why };
+    let failed = |why: String| Error::Device { rank, why };
     let threads = process_ranks.options.threads;
     let resident = process_ranks
         .machine
@@ -294,7 +294,7 @@ pub(crate) fn meet<M: Machine>(
 }
 
 /// Memory for others to open, with the rank in it.
-fn make_trial<M: Machine>(
+fn make_trial<M: DeviceDriver>(
     process_ranks: &ProcessRanks<M>,
     rank: u32,
 ) -> Result<(M::Block, u64), String> {
@@ -309,7 +309,7 @@ fn make_trial<M: Machine>(
 }
 
 /// Opens what a peer made, and looks whether it is that.
-fn look<M: Machine>(
+fn look<M: DeviceDriver>(
     process_ranks: &ProcessRanks<M>,
     device: u32,
     word: &str,
@@ -336,7 +336,7 @@ fn disabled() -> String {
 }
 
 /// Without a network there must be shared memory where there is no P2P.
-fn check_shm<M: Machine>(
+fn check_shm<M: DeviceDriver>(
     process_ranks: &ProcessRanks<M>,
     rank: u32,
     peers: &Peers,
@@ -346,7 +346,7 @@ fn check_shm<M: Machine>(
         Some((peer, _)) if !process_ranks.options.shm => {
             let fallen_back = peers.fallen_back.iter().find(|(it, _)| *it == peer);
             let why = fallen_back.map_or("", |(_, why)| why);
-            Err(Error::Machine {
+            Err(Error::Device {
                 rank,
                 why: format!(
                     "no transport leads to rank {peer}: not P2P ({why}), not SHM (NCCL_SHM_DISABLE is set), and no network joins \
@@ -368,7 +368,7 @@ fn of_devices(infos: &[Told]) -> u32 {
 }
 
 /// Without asking anybody, for all devices are here.
-fn in_one_process<M: Machine>(
+fn in_one_process<M: DeviceDriver>(
     process_ranks: &ProcessRanks<M>,
     rank: u32,
     ranks: u32,

@@ -1,6 +1,6 @@
 //! The test of the test: bugs that are planted into the kernels are found.
 
-use executor::Way;
+use executor::Choice;
 use executor::suite::{self, Case};
 use kernel_bundle::Options;
 use kernel_emulator::{Bug, Emulator, communicators};
@@ -15,7 +15,7 @@ const SEEDS: u64 = 40;
 fn case(schedule: Schedule, transfer: Transfer, protocol: Protocol) -> Case {
     Case {
         collective: Collective::AllReduce,
-        way: Way {
+        way: Choice {
             schedule,
             transfer,
             protocol,
@@ -154,7 +154,7 @@ fn flags_that_are_not_cleaned_are_found() {
     };
     let one_line = Case {
         count: 2,
-        way: Way {
+        way: Choice {
             channels: 1,
             ..chain(Protocol::Ll).way
         },

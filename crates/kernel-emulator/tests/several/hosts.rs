@@ -8,7 +8,7 @@ use bootstrap::interface::Wanted;
 use bootstrap::member::Meeting;
 use bootstrap::socket::service::loopback_listener;
 use executor::suite::Case;
-use executor::{Error, Reduction, Transport, Way};
+use executor::{Choice, Error, Reduction, Transport};
 use kernel_bundle::Options;
 use kernel_emulator::{Bug, Emulator};
 use net::{Host, Hosts};
@@ -190,7 +190,7 @@ fn direct_transfers_are_refused_with_the_reason() {
             ..small()
         };
         let (_, mut communicator) = join(hosts, options, 0).unwrap();
-        communicator.set_way(Some(Way {
+        communicator.set_way(Some(Choice {
             schedule: Schedule::Mesh,
             transfer: Transfer::Direct,
             protocol: Protocol::Simple,

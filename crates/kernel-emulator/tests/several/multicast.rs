@@ -2,7 +2,7 @@
 //! fabric joins. Every rank maps the memory of all, and one address stands for it.
 
 use executor::suite::Case;
-use executor::{Error, Reduction, Way};
+use executor::{Choice, Error, Reduction};
 use kernel_bundle::Options;
 use kernel_emulator::{Bug, Emulator};
 use plan::program::{Schedule, Transfer};
@@ -12,7 +12,7 @@ use super::hosts::{Place, each, on};
 use super::processes::{Children, rank};
 use super::{Rank, join, join_on, run, small};
 
-const NVLS: Way = Way {
+const NVLS: Choice = Choice {
     schedule: Schedule::Nvls,
     transfer: Transfer::Direct,
     protocol: Protocol::Simple,
@@ -37,7 +37,7 @@ fn cases(ranks: u32, allowed: impl Fn(ElementType) -> bool) -> Vec<Case> {
                 number += 1;
                 let case = Case {
                     collective,
-                    way: Way {
+                    way: Choice {
                         channels: 1 + (number % 2) as u16,
                         piece_bytes: [0, 4096][number / 2 % 2],
                         ..NVLS

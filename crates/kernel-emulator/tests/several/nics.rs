@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use executor::suite::Case;
-use executor::{Reduction, Way};
+use executor::{Choice, Reduction};
 use kernel_bundle::Options;
 use net::{Arriving, Leaving, Ports, WantedPlugin};
 use plan::Protocol;
@@ -189,7 +189,7 @@ fn slots_of_nccls_size_in_place() {
     let results = each_by(&[on("a"), on("b")], &by(&plugin), |rank, hosts| {
         let (_, mut communicator) = join(hosts, Options::nccl(), 0).unwrap();
         for protocol in Protocol::ALL {
-            communicator.set_way(Some(Way {
+            communicator.set_way(Some(Choice {
                 schedule: Schedule::Ring,
                 transfer: Transfer::Fifo,
                 protocol,

@@ -269,7 +269,7 @@ impl Hosts {
             (Arc::new(home), (0..ranks).collect(), 0)
         });
         let trial = agree(&service, &infos, rank, base.share_memory, base.timing.join)?;
-        let mut agreed = if trial.any_far {
+        let mut agreed = if trial.any_remote {
             fabric::agree(&base.plugin, &service, &infos, rank, base.timing.join)?
         } else {
             Agreed::default()
@@ -468,8 +468,8 @@ impl Bootstrap for Hosts {
     }
 
     fn network(&mut self) -> Option<&mut dyn Network> {
-        let far = self.transports.contains(&Transport::Net);
-        far.then_some(self as &mut dyn Network)
+        let remote = self.transports.contains(&Transport::Net);
+        remote.then_some(self as &mut dyn Network)
     }
 
     fn publish(&mut self, name: &str, offer: Offer) -> Result<(), Error> {

@@ -18,7 +18,7 @@ use crate::NEWS_TIME;
 use crate::carrier::{HandoverSocket, Lent, Refusal, Request, Taken, Woken};
 use crate::fabric::Fabric;
 use crate::proxy::connect::{Hello, words};
-use crate::proxy::thread::{Hand, Proxy, Way};
+use crate::proxy::thread::{ConnectOptions, Hand, Proxy};
 use crate::proxy::{Common, InlineProgress};
 
 /// The name under which a rank says of its handover socket.
@@ -89,12 +89,12 @@ impl Network for Hosts {
             return fabric.send(ask, route, device, slots, None).map(|_| ());
         }
         let nic = self.planned.near(route, self.proxies.len());
-        let way = self.way(route);
+        let options = self.connect_options(route);
         let proxy = self.proxies.get(nic).ok_or_else(|| self.no_proxy())?;
         let SlotsOut::Copied(slots) = slots else {
             return Err(self.broken(in_place(route)));
         };
-        let sent = proxy.send(route, slots, &way);
+        let sent = proxy.send(route, slots, &options);
         sent.map_err(|failure| self.disconnected(failure))
     }
 
@@ -108,7 +108,7 @@ impl Network for Hosts {
         let request = Request {
             hello: Hello::new(route, 0, 1),
             nic: self.planned.near(route, usize::MAX) as u32,
-            to: self.way(route).to,
+            to: self.connect_options(route).to,
             base: handed.base,
             fifo: handed.fifo,
         };
@@ -154,10 +154,10 @@ impl Network for Hosts {
 
     fn receive(&mut self, route: &Route, slots: SlotsIn) -> Result<(), Error> {
         if let Some(fabric) = &self.fabric {
-            let device = self.planned.far(route, fabric.devices());
+            let device = self.planned.remote(route, fabric.devices());
             return fabric.receive(self.service()?, route, device, slots);
         }
-        let nic = self.planned.far(route, self.proxies.len());
+        let nic = self.planned.remote(route, self.proxies.len());
         let proxy = self.proxies.get(nic).ok_or_else(|| self.no_proxy())?;
         let SlotsIn::Copied(slots) = slots else {
             return Err(self.broken(in_place(route)));
@@ -178,9 +178,9 @@ fn in_place(route: &Route) -> String {
 impl Hosts {
     /// Other ranks of this host that carry what this one sends point to point, and to how many each.
     pub(super) fn carried(&self) -> Vec<(u32, u32)> {
-        let far = (0..self.ranks).filter(|to| self.transports[*to as usize] == Transport::Net);
+        let remote = (0..self.ranks).filter(|to| self.transports[*to as usize] == Transport::Net);
         let mut carried: BTreeMap<u32, u32> = BTreeMap::new();
-        for to in far {
+        for to in remote {
             let route = Route {
                 from: self.rank,
                 to,
@@ -196,10 +196,10 @@ impl Hosts {
     }
 
     /// How the receiver of a route is connected to.
-    fn way(&self, route: &Route) -> Way {
+    fn connect_options(&self, route: &Route) -> ConnectOptions {
         let theirs = &self.infos[route.to as usize].nics;
-        Way {
-            to: theirs[self.planned.far(route, theirs.len())],
+        ConnectOptions {
+            to: theirs[self.planned.remote(route, theirs.len())],
             sockets: self.base.sockets,
             checks: self.base.checks,
             longest: self.base.timing.silence,
@@ -215,7 +215,7 @@ impl Hosts {
             return Ok(());
         }
         let base = Arc::clone(&self.base);
-        let way = move |request: &Request| Way {
+        let options = move |request: &Request| ConnectOptions {
             to: request.to,
             sockets: base.sockets,
             checks: base.checks,
@@ -242,7 +242,7 @@ impl Hosts {
                 }
                 None => match (hands.get(nic), slots) {
                     (Some(hand), SlotsOut::Copied(slots)) => {
-                        hand.send(&route, slots, Some(served), &way(request))
+                        hand.send(&route, slots, Some(served), &options(request))
                     }
                     (Some(_), SlotsOut::InPlace(_)) => {
                         Err(bootstrap::Failure::new(route.from, in_place(&route)))

@@ -93,9 +93,14 @@ impl Proxy {
     ///
     /// # Errors
     /// The other host cannot be connected to; the text says why.
-    pub fn send(&self, route: &Route, slots: Box<dyn Outflow>, way: &Way) -> Result<(), Failure> {
+    pub fn send(
+        &self,
+        route: &Route,
+        slots: Box<dyn Outflow>,
+        options: &ConnectOptions,
+    ) -> Result<(), Failure> {
         // The inbox of a rank that still works takes everything.
-        self.hand().send(route, slots, None, way).map(|_| ())
+        self.hand().send(route, slots, None, options).map(|_| ())
     }
 
     /// By which other threads give it work.
@@ -166,20 +171,26 @@ impl Hand {
         route: &Route,
         slots: Box<dyn Outflow>,
         served: Option<Served>,
-        way: &Way,
+        options: &ConnectOptions,
     ) -> Result<bool, Failure> {
         let shared = &self.0;
-        let streams = connect::connect(route, way.to, &shared.key, way.sockets, way.longest);
+        let streams = connect::connect(
+            route,
+            options.to,
+            &shared.key,
+            options.sockets,
+            options.longest,
+        );
         let streams = streams.map_err(|ending| {
             let place = &shared.places[route.to as usize];
-            let what = format!("{place}: {} to {} {ending}", words(route), way.to);
+            let what = format!("{place}: {} to {} {ending}", words(route), options.to);
             Failure::new(route.to, what)
         })?;
         let pipes = streams
             .into_iter()
             .map(|it| Box::new(Arc::new(it)) as Box<dyn Pipe>);
         let pace = shared.timing.beat;
-        let outgoing = Outgoing::new(slots, pipes.collect(), way.checks, pace);
+        let outgoing = Outgoing::new(slots, pipes.collect(), options.checks, pace);
         let mut inbox = shared.inbox();
         if inbox.stopping {
             return Ok(false);
@@ -200,7 +211,7 @@ impl Hand {
 
 /// How a connection is made.
 #[derive(Debug, Clone, Copy)]
-pub struct Way {
+pub struct ConnectOptions {
     /// Where the receiver listens.
     pub to: SocketAddr,
     /// Sockets.

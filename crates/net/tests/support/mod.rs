@@ -9,7 +9,7 @@ use backend_cpu::Cpu;
 use executor::bootstrap::{Bootstrap, Offer};
 use executor::check::Check;
 use executor::{
-    Communicator, Error, Failure, HandedOver, Network, Reduction, Route, Transport, Way,
+    Choice, Communicator, Error, Failure, HandedOver, Network, Reduction, Route, Transport,
 };
 use net::{Arriving, Hosts, Leaving, Ports};
 use plan::program::{Schedule, Transfer};
@@ -158,7 +158,7 @@ pub fn sweep(communicator: &mut Communicator<Cpu>, counts: &[usize]) -> Result<u
                 if !schedule.serves(collective, Transfer::Fifo) {
                     continue;
                 }
-                communicator.set_way(Some(Way {
+                communicator.set_way(Some(Choice {
                     schedule,
                     transfer: Transfer::Fifo,
                     protocol,

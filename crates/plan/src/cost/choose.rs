@@ -54,11 +54,11 @@ impl Operation {
 }
 
 /// An algorithm with a protocol.
-pub type Way = (Algorithm, Protocol);
+pub type AlgorithmProtocol = (Algorithm, Protocol);
 
 /// What is taken for an operation.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Choice {
+pub struct OperationChoice {
     /// The operation.
     pub operation: Operation,
     /// The algorithm.
@@ -72,7 +72,7 @@ pub struct Choice {
     /// Warps of 32 threads on each channel.
     pub warps: u32,
     /// What would be taken if the choice were not there.
-    pub runner_up: Option<Estimate<Way>>,
+    pub runner_up: Option<Estimate<AlgorithmProtocol>>,
     /// Message bytes per time, GB/s; `None` when it takes no time.
     pub algorithm_bandwidth: Option<f64>,
     /// What the busiest link carries, GB/s, as nccl-tests reports it; `None` when it takes no time.
@@ -121,7 +121,7 @@ const fn size_index(bytes: u64) -> i64 {
 impl CostTable {
     /// Predicted time of one way, µs; `None` when it is unavailable. Computed in 32 bits as NCCL does, so equal times
     /// are equal there too.
-    pub fn time_us(&self, operation: &Operation, way: Way) -> Option<f32> {
+    pub fn time_us(&self, operation: &Operation, way: AlgorithmProtocol) -> Option<f32> {
         let (algorithm, protocol) = way;
         let entry = self.entry(operation.collective, algorithm, protocol)?;
         if entry.bandwidth <= 0.0 {
@@ -187,7 +187,7 @@ impl CostTable {
     }
 
     /// Every way NCCL considers for an operation, in its order.
-    pub fn ways(&self, operation: &Operation) -> Vec<(Way, f32)> {
+    pub fn ways(&self, operation: &Operation) -> Vec<(AlgorithmProtocol, f32)> {
         if !Collective::TUNED.contains(&operation.collective) {
             return Vec::new();
         }
@@ -195,7 +195,7 @@ impl CostTable {
             // A rank on its own only copies.
             return vec![((Algorithm::Ring, Protocol::Simple), 0.0)];
         }
-        let mut ways: Vec<(Way, f32)> = self
+        let mut ways: Vec<(AlgorithmProtocol, f32)> = self
             .entries
             .iter()
             .filter(|entry| entry.collective == operation.collective)
@@ -214,7 +214,7 @@ impl CostTable {
     ///
     /// # Errors
     /// No algorithm is left.
-    pub fn choose(&self, collective: Collective, bytes: u64) -> Result<Choice, NoChoice> {
+    pub fn choose(&self, collective: Collective, bytes: u64) -> Result<OperationChoice, NoChoice> {
         self.choose_for(&Operation::new(collective, bytes))
     }
 
@@ -222,9 +222,9 @@ impl CostTable {
     ///
     /// # Errors
     /// No algorithm is left.
-    pub fn choose_for(&self, operation: &Operation) -> Result<Choice, NoChoice> {
-        let mut best: Option<(Way, f32)> = None;
-        let mut second: Option<(Way, f32)> = None;
+    pub fn choose_for(&self, operation: &Operation) -> Result<OperationChoice, NoChoice> {
+        let mut best: Option<(AlgorithmProtocol, f32)> = None;
+        let mut second: Option<(AlgorithmProtocol, f32)> = None;
         for (way, time) in self.ways(operation) {
             if best.is_none_or(|(_, least)| time < least) {
                 second = best.replace((way, time));
@@ -240,7 +240,7 @@ impl CostTable {
         };
         let (channels, warps) = self.size(operation.bytes, algorithm, protocol);
         let time = f64::from(time_us);
-        Ok(Choice {
+        Ok(OperationChoice {
             operation: *operation,
             algorithm,
             protocol,
@@ -258,13 +258,13 @@ impl CostTable {
 }
 
 impl CostModel for CostTable {
-    type Way = Way;
+    type Choice = AlgorithmProtocol;
 
     fn ranks(&self) -> u32 {
         self.job.ranks
     }
 
-    fn estimates(&self, collective: Collective, bytes: u64) -> Vec<Estimate<Way>> {
+    fn estimates(&self, collective: Collective, bytes: u64) -> Vec<Estimate<AlgorithmProtocol>> {
         let ways = self.ways(&Operation::new(collective, bytes));
         ways.into_iter()
             .map(|(way, time)| Estimate {

@@ -1,7 +1,7 @@
 //! Chunk sizes: how much of a message one step of a channel carries, and how many steps a proxy has to expect.
 
 use crate::collective::{Algorithm, Collective, Protocol};
-use crate::cost::choose::Choice;
+use crate::cost::choose::OperationChoice;
 use crate::cost::table::CostTable;
 
 /// Slots of a channel's buffer (`NCCL_STEPS`).
@@ -87,7 +87,11 @@ impl CostTable {
     ///
     /// # Errors
     /// The buffer of the protocol is too small.
-    pub fn chunking(&self, choice: &Choice, registered: bool) -> Result<Chunking, BufferTooSmall> {
+    pub fn chunking(
+        &self,
+        choice: &OperationChoice,
+        registered: bool,
+    ) -> Result<Chunking, BufferTooSmall> {
         let (algorithm, protocol) = (choice.algorithm, choice.protocol);
         let collective = choice.operation.collective;
         let (chunk_steps, slice_steps) = steps(collective, (algorithm, protocol));
@@ -160,7 +164,13 @@ impl CostTable {
     }
 
     /// Fits the chunk to the size, so that small messages still use all channels and stages.
-    fn adjust(&self, chunk: &mut i64, choice: &Choice, registered: bool, simple_chunk: i64) {
+    fn adjust(
+        &self,
+        chunk: &mut i64,
+        choice: &OperationChoice,
+        registered: bool,
+        simple_chunk: i64,
+    ) {
         let (algorithm, protocol) = (choice.algorithm, choice.protocol);
         let bytes = choice.operation.bytes;
         let channels = u64::from(choice.channels.max(1));

@@ -12,7 +12,7 @@ pub mod model;
 pub mod table;
 pub mod threads;
 
-pub use choose::{Choice, NoChoice, Operation};
+pub use choose::{NoChoice, Operation, OperationChoice};
 pub use chunk::{BufferTooSmall, Chunking};
 pub use model::{Best, CostModel, Estimate, Range, doubling};
 pub use table::{

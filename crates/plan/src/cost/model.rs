@@ -35,16 +35,16 @@ pub struct Range<W> {
 /// scatter, all ranks' pieces together.
 pub trait CostModel {
     /// Algorithm, and protocol where there is one.
-    type Way: Copy + PartialEq;
+    type Choice: Copy + PartialEq;
 
     /// Ranks of the communicator.
     fn ranks(&self) -> u32;
 
     /// Every way that can carry out the collective; of equal times the first counts.
-    fn estimates(&self, collective: Collective, bytes: u64) -> Vec<Estimate<Self::Way>>;
+    fn estimates(&self, collective: Collective, bytes: u64) -> Vec<Estimate<Self::Choice>>;
 
     /// The fastest way and the one after it.
-    fn best(&self, collective: Collective, bytes: u64) -> Option<Best<Self::Way>> {
+    fn best(&self, collective: Collective, bytes: u64) -> Option<Best<Self::Choice>> {
         let mut estimates = self.estimates(collective, bytes);
         // The sort is stable, so the first of equals stays first.
         estimates.sort_by(|a, b| a.time_us.total_cmp(&b.time_us));
@@ -60,11 +60,11 @@ pub trait CostModel {
         &self,
         collective: Collective,
         sizes: impl IntoIterator<Item = u64>,
-    ) -> Vec<Range<Self::Way>>
+    ) -> Vec<Range<Self::Choice>>
     where
         Self: Sized,
     {
-        let mut ranges: Vec<Range<Self::Way>> = Vec::new();
+        let mut ranges: Vec<Range<Self::Choice>> = Vec::new();
         for bytes in sizes {
             let way = self.best(collective, bytes).map(|found| found.best.way);
             match ranges.last_mut() {

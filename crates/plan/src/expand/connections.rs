@@ -6,7 +6,7 @@ use super::Expansion;
 use crate::error::Error;
 use crate::graph::GraphKind;
 use crate::layout::RankPlace;
-use crate::transport::{Connection, NetEnd, NotDirect, NotShared, PortUse, Way};
+use crate::transport::{Connection, GpuTransport, NetEnd, NotDirect, NotShared, PortUse};
 
 /// One end of a ring's edge between two nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -52,7 +52,7 @@ impl Expansion {
             .and_then(|row| row.get(to.member as usize))
             .and_then(|way| transports.ways.get(usize::from(*way)));
         match way {
-            Some(Way::Direct {
+            Some(GpuTransport::Direct {
                 via,
                 read,
                 path,
@@ -63,7 +63,7 @@ impl Expansion {
                 path: *path,
                 bw: *bw,
             })),
-            Some(Way::SharedMemory {
+            Some(GpuTransport::SharedMemory {
                 not_direct,
                 path,
                 bw,
@@ -71,7 +71,7 @@ impl Expansion {
                 not_direct: *not_direct,
                 path: Some((*path, *bw)),
             })),
-            Some(Way::Network {
+            Some(GpuTransport::Network {
                 not_direct,
                 not_shared,
             }) => Ok(Found::Network(*not_direct, *not_shared)),

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::Expansion;
 use super::trees::double_tree;
 
-/// What a rank does in NVLink SHARP. Pseudo-ranks from [`Nvls::pseudo_rank`] stand for the switch.
+/// What a rank does in NVLink SHARP. Pseudo-ranks behind those of the machine are the switch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct NvlsPlace {
     /// Which head the rank is.

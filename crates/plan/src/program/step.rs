@@ -20,7 +20,7 @@ impl Pieces {
 
 /// One step: wait for signals, take the sources, reduce them, store the result in every destination, signal.
 ///
-/// NCCL's primitives are the shapes of this: `recvReduceSend` has sources [FIFO, input] and destination [FIFO].
+/// NCCL's primitives are the shapes of this: `recvReduceSend` has the sources FIFO and input, and the destination FIFO.
 /// A step without sources and destinations only waits and signals.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {

@@ -11,7 +11,7 @@ use crate::graph::GraphKind;
 use crate::layout::Layout;
 use crate::machine::{Group, Machine};
 use crate::plan::Plan;
-use crate::transport::{Transports, Way};
+use crate::transport::{GpuTransport, Transports};
 
 pub(super) fn check(plan: &Plan) -> Result<(), Error> {
     for (index, machine) in plan.machines.iter().enumerate() {
@@ -67,14 +67,14 @@ fn check_transports(
     for (index, way) in transports.ways.iter().enumerate() {
         let at = format!("{at}.ways[{index}]");
         match way {
-            Way::Direct { via, bw, .. } => {
+            GpuTransport::Direct { via, bw, .. } => {
                 finite(&at, "bw", *bw)?;
                 require(via.is_none_or(in_group), &at, || {
                     "the GPU in between is not in the group".to_owned()
                 })?;
             }
-            Way::SharedMemory { bw, .. } => finite(&at, "bw", *bw)?,
-            Way::Network { .. } => {}
+            GpuTransport::SharedMemory { bw, .. } => finite(&at, "bw", *bw)?,
+            GpuTransport::Network { .. } => {}
         }
     }
     let square =

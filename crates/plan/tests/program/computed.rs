@@ -6,7 +6,7 @@ use plan::verify::{VerifiedProgram, verify};
 use proptest::prelude::*;
 
 use crate::cases::{self, Case};
-use crate::interpreter::{LAST, Machine, Memory, Rank, SCALE, elements};
+use crate::interpreter::{Interpreter, LAST, Memory, Rank, SCALE, elements};
 use crate::mutate::{Change, mutate};
 
 /// Blocks of the input and of the output of a rank.
@@ -78,7 +78,7 @@ fn check_programs(
     let ranks = programs[0].program().ranks;
     let element = message.element_bytes as usize;
     let block = usize::try_from(message.count).expect("fits memory") * element;
-    let mut machine = Machine {
+    let mut machine = Interpreter {
         ranks: Vec::new(),
         allocations: Vec::new(),
         slots: slots as usize,

@@ -27,7 +27,7 @@ pub struct Memory {
     pub bytes: usize,
 }
 
-pub struct Machine {
+pub struct Interpreter {
     pub ranks: Vec<Rank>,
     pub allocations: Vec<Vec<u8>>,
     /// Slots of each FIFO.
@@ -84,7 +84,7 @@ fn current<'a>(lane: &'a BoundLane, cursor: &mut Cursor) -> Option<&'a BoundStep
     }
 }
 
-impl Machine {
+impl Interpreter {
     fn random(&mut self, below: usize) -> usize {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;

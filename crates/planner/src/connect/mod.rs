@@ -2,7 +2,7 @@
 //!
 //! [`JobPlan`] keeps what the distinct machines decided once, and so a job of many equal hosts is as small as one of two.
 //! Questions about any one rank are answered by its [`Expansion`], by arithmetic. In reading order: [`summary`] (what
-//! ranks tell each other), [`channels`], [`nvls`], [`p2p`], [`transports`] (how bytes leave a GPU), [`costing`] (what the
+//! ranks tell each other), `channels`, `nvls`, `p2p`, `transports` (how bytes leave a GPU), `costing` (what the
 //! cost model asks).
 
 mod channels;

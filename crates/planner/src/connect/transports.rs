@@ -2,7 +2,8 @@
 //! ports on which its channels leave.
 
 use plan::{
-    GraphKind, NodeParts, NotDirect, NotShared, P2pPorts, PortUse, Rail, RailPort, Transports, Way,
+    GpuTransport, GraphKind, NodeParts, NotDirect, NotShared, P2pPorts, PortUse, Rail, RailPort,
+    Transports,
 };
 use topology::{NcclId, NodeId, NodeType, PathType};
 
@@ -49,7 +50,7 @@ pub(super) fn transports(
     let everyone = found
         .ways
         .iter()
-        .any(|way| matches!(way, Way::Network { .. }));
+        .any(|way| matches!(way, GpuTransport::Network { .. }));
     let members: Vec<u32> = gpus.iter().map(|(rank, _)| *rank).collect();
     let mut uses = parts.net_uses(merged, everyone, &members);
     for ports in &found.p2p {
@@ -71,7 +72,7 @@ pub(super) fn transports(
 }
 
 /// How bytes travel between two GPUs of the node, as the sender decides.
-fn way(routing: &Routing, from: NodeId, to: NodeId) -> Result<Way, Error> {
+fn way(routing: &Routing, from: NodeId, to: NodeId) -> Result<GpuTransport, Error> {
     let p2p = routing.p2p(from, to)?;
     let path = routing.table().path(from, to);
     let not_direct = if !p2p.ok {
@@ -89,7 +90,7 @@ fn way(routing: &Routing, from: NodeId, to: NodeId) -> Result<Way, Error> {
         NotDirect::NetworkFaster
     } else {
         let via = p2p.relay.and_then(|relay| routing.system().gpu(relay));
-        return Ok(Way::Direct {
+        return Ok(GpuTransport::Direct {
             via: via.map(|relay| relay.rank as u32),
             read: routing.settings().connect.p2p_read.unwrap_or(p2p.read),
             path: path.kind,
@@ -103,13 +104,13 @@ fn way(routing: &Routing, from: NodeId, to: NodeId) -> Result<Way, Error> {
     } else if routing.net_faster(from, to) {
         NotShared::NetworkFaster
     } else {
-        return Ok(Way::SharedMemory {
+        return Ok(GpuTransport::SharedMemory {
             not_direct,
             path: path.kind,
             bw: path.bw,
         });
     };
-    Ok(Way::Network {
+    Ok(GpuTransport::Network {
         not_direct,
         not_shared,
     })

@@ -238,7 +238,7 @@ impl AlphaBeta {
 }
 
 impl CostModel for AlphaBeta {
-    type Way = Scheme;
+    type Choice = Scheme;
 
     fn ranks(&self) -> u32 {
         self.ranks

@@ -22,8 +22,8 @@ mod threads;
 pub use alpha_beta::{AlphaBeta, Scheme};
 pub use inputs::{CollnetInputs, GraphFigures, Inputs, Merged, NvlsInputs};
 pub use plan::cost::{
-    Best, Choice, Chunking, CostModel, CostTable, Entry, Estimate, NoChoice, Off, Operation, Range,
-    doubling,
+    Best, Chunking, CostModel, CostTable, Entry, Estimate, NoChoice, Off, Operation,
+    OperationChoice, Range, doubling,
 };
 pub use profile::Profile;
 pub use read::ProfileError;

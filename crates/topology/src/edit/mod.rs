@@ -2,9 +2,9 @@
 //!
 //! An [`Edit`] removes a device or a link, or makes a link slower, exactly as one would by editing the file: whatever is
 //! planned from the edited document equals what is planned from a file that was edited by hand. Numbers and ranks that
-//! remain keep their values. [`failures`] lists every single failure that a machine can have.
+//! remain keep their values. [`failures`](mod@failures) lists every single failure that a machine can have.
 //!
-//! In reading order: [`names`] (which element a name means), `apply` (what an edit does to the elements), [`failures`].
+//! In reading order: [`names`] (which element a name means), `apply` (what an edit does to the elements), [`failures`](mod@failures).
 //!
 //! ```
 //! use topology::edit::Edit;

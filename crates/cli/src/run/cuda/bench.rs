@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use anyhow::Result;
 use executor::check::{self, Check, Sample};
-use executor::{Reduction, Way};
-use kernel_bundle::{Machine, ProcessRanks};
+use executor::{Choice, Reduction};
+use kernel_bundle::{DeviceDriver, ProcessRanks};
 
 use super::Gpu;
 use crate::run::{Launches, Spec, Timing};
@@ -17,7 +17,7 @@ const MOST_LAUNCHES: u32 = 1 << 14;
 const BATCHES: usize = 3;
 
 /// One size on one rank.
-pub struct Bench<'a, M: Machine> {
+pub struct Bench<'a, M: DeviceDriver> {
     /// The rank.
     pub communicator: &'a mut Gpu<M>,
     /// What the ranks of this process share.
@@ -28,9 +28,9 @@ pub struct Bench<'a, M: Machine> {
     pub check: Check,
 }
 
-impl<M: Machine> Bench<'_, M> {
+impl<M: DeviceDriver> Bench<'_, M> {
     /// With two buffers.
-    pub fn separate<T: Sample>(&mut self, way: Way) -> Result<Timing> {
+    pub fn separate<T: Sample>(&mut self, way: Choice) -> Result<Timing> {
         self.communicator.set_way(Some(way));
         let (check, rank) = (self.check, self.communicator.rank());
         let mut input = vec![T::default(); check.input_elements(rank)];
@@ -50,7 +50,7 @@ impl<M: Machine> Bench<'_, M> {
     }
 
     /// With one buffer.
-    pub fn in_place<T: Sample>(&mut self, way: Way) -> Result<Timing> {
+    pub fn in_place<T: Sample>(&mut self, way: Choice) -> Result<Timing> {
         self.communicator.set_way(Some(way));
         let (check, rank) = (self.check, self.communicator.rank());
         let (elements, from, to) = check.in_place(rank);
@@ -99,7 +99,7 @@ impl<M: Machine> Bench<'_, M> {
 
     fn time(
         &mut self,
-        way: Way,
+        way: Choice,
         launch: &mut dyn FnMut(&mut Gpu<M>) -> Result<(), executor::Error>,
     ) -> Result<(f64, u64)> {
         let mut run = 0;
@@ -128,7 +128,7 @@ impl<M: Machine> Bench<'_, M> {
 }
 
 /// One number of all ranks, by the way that is chosen for it.
-fn together<M: Machine>(
+fn together<M: DeviceDriver>(
     communicator: &mut Gpu<M>,
     number: u64,
     reduction: Reduction,
@@ -162,7 +162,7 @@ impl Default for Timed {
 
 /// Time of a launch by the devices' clocks, µs: of many launches in a row, which the host does not wait for. All ranks of
 /// this process call it together and get the same.
-pub fn time<M: Machine>(
+pub fn time<M: DeviceDriver>(
     process_ranks: &ProcessRanks<M>,
     timed: &Timed,
     launch: &mut dyn FnMut() -> Result<(), executor::Error>,
@@ -171,7 +171,7 @@ pub fn time<M: Machine>(
 }
 
 /// Time of each of so many launches in a row, µs.
-fn batch<M: Machine>(
+fn batch<M: DeviceDriver>(
     process_ranks: &ProcessRanks<M>,
     times: u32,
     launch: &mut dyn FnMut() -> Result<(), executor::Error>,

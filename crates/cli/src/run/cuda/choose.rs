@@ -1,8 +1,8 @@
 //! Which way is taken on GPUs.
 
 use anyhow::{Result, bail};
-use executor::{Request, Way};
-use kernel_bundle::{Machine, choose};
+use executor::{Choice, Request};
+use kernel_bundle::{DeviceDriver, choose};
 use plan::Protocol;
 use plan::program::{Schedule, Transfer};
 
@@ -35,11 +35,11 @@ impl Wanted {
 }
 
 /// The way for a request, within what is left.
-pub fn choose_way<M: Machine>(
+pub fn choose_way<M: DeviceDriver>(
     communicator: &mut Gpu<M>,
     wanted: &Wanted,
     request: &Request,
-) -> Result<Way> {
+) -> Result<Choice> {
     communicator.set_way(None);
     let chosen = communicator.way(request)?;
     let place = communicator.shape()?;
@@ -47,7 +47,7 @@ pub fn choose_way<M: Machine>(
         .channels
         .unwrap_or(chosen.channels)
         .min(place.channels);
-    let fits = |way: &Way| {
+    let fits = |way: &Choice| {
         wanted.schedule.is_none_or(|only| only == way.schedule)
             && wanted.transfer.is_none_or(|only| only == way.transfer)
             && match way.transfer {
@@ -56,7 +56,7 @@ pub fn choose_way<M: Machine>(
             }
             && choose::serves(request, way.schedule, way.transfer, place.ranks)
     };
-    let chosen = Way { channels, ..chosen };
+    let chosen = Choice { channels, ..chosen };
     if fits(&chosen) {
         return Ok(chosen);
     }
@@ -74,7 +74,7 @@ pub fn choose_way<M: Machine>(
                 Transfer::Fifo if wanted.channels.is_none() => channels.div_ceil(2),
                 _ => channels,
             };
-            protocols.into_iter().map(move |protocol| Way {
+            protocols.into_iter().map(move |protocol| Choice {
                 schedule,
                 transfer,
                 protocol,

@@ -1,6 +1,6 @@
 //! Ranks on GPUs: threads of this process, one or several on each GPU, or processes. Times are the devices' own.
 //!
-//! In reading order: [`open`], [`choose`], [`bench`], [`trace`], [`timeline`].
+//! In reading order: [`open`], [`choose`], [`bench`](mod@bench), [`trace`], [`timeline`].
 
 mod bench;
 mod choose;
@@ -16,7 +16,7 @@ use backend_cuda::Cuda;
 use executor::bootstrap::Bootstrap;
 use executor::check::{self, ForType, Sample};
 use executor::{Communicator, Failure, Transport};
-use kernel_bundle::{Kernels, Machine, ProcessRanks, Reached};
+use kernel_bundle::{DeviceDriver, Kernels, ProcessRanks, Reached};
 
 pub use self::bench::{Bench, Timed, time};
 pub use self::choose::{Wanted, choose_way};
@@ -71,7 +71,7 @@ pub fn process(
     }
 }
 
-fn process_on<M: Machine>(
+fn process_on<M: DeviceDriver>(
     spec: &Spec,
     mut bootstrap: Box<dyn Bootstrap>,
     progress: &mut (dyn FnMut(u64) + Send),
@@ -97,7 +97,7 @@ fn process_on<M: Machine>(
 }
 
 /// Runs all ranks. Answers rank 0's rows, with the wrong elements of all and the slowest one's times.
-fn threads_on<M: Machine>(
+fn threads_on<M: DeviceDriver>(
     opened: Ranks<M>,
     mut words: String,
     spec: &Spec,
@@ -128,7 +128,7 @@ fn add(to: &mut Timing, other: &Timing) {
 }
 
 /// By which transports a rank reaches the others, a line or two.
-fn transports<M: Machine>(process_ranks: &ProcessRanks<M>, rank: u32) -> String {
+fn transports<M: DeviceDriver>(process_ranks: &ProcessRanks<M>, rank: u32) -> String {
     let reached = process_ranks.reached();
     let own: Vec<&Reached> = reached.iter().filter(|it| it.rank == rank).collect();
     let count = |wanted: Transport| own.iter().filter(|it| it.transport == wanted).count();
@@ -139,11 +139,11 @@ fn transports<M: Machine>(process_ranks: &ProcessRanks<M>, rank: u32) -> String 
         return String::new();
     }
     let mut text = format!("rank {rank} reaches {}\n", counts.join(", "));
-    let far = own
+    let remote = own
         .iter()
         .copied()
         .filter(|it| it.transport == Transport::Net);
-    let (by_nics, copied): (Vec<&Reached>, Vec<&Reached>) = far.partition(|it| it.rdma.is_ok());
+    let (by_nics, copied): (Vec<&Reached>, Vec<&Reached>) = remote.partition(|it| it.rdma.is_ok());
     if !by_nics.is_empty() {
         let all = if copied.is_empty() { "all" } else { "some" };
         text.push_str(&format!(
@@ -173,7 +173,7 @@ fn transports<M: Machine>(process_ranks: &ProcessRanks<M>, rank: u32) -> String 
 }
 
 /// Writes the trace and says what else is to be said, once all has run.
-fn finish<M: Machine>(
+fn finish<M: DeviceDriver>(
     process_ranks: &ProcessRanks<M>,
     spec: &Spec,
     rank: Option<u32>,
@@ -206,7 +206,7 @@ fn trace_file(file: &Path, rank: Option<u32>) -> PathBuf {
 }
 
 /// Runs all sizes on one rank. Of ranks that are processes, all get the same rows.
-fn sweep<M: Machine>(
+fn sweep<M: DeviceDriver>(
     communicator: &mut Gpu<M>,
     process_ranks: &ProcessRanks<M>,
     spec: &Spec,
@@ -221,14 +221,14 @@ fn sweep<M: Machine>(
     check::of_type(spec.element()?, sweep)
 }
 
-struct Sweep<'a, M: Machine> {
+struct Sweep<'a, M: DeviceDriver> {
     communicator: &'a mut Gpu<M>,
     process_ranks: &'a ProcessRanks<M>,
     spec: &'a Spec,
     progress: &'a mut dyn FnMut(u64),
 }
 
-impl<M: Machine> ForType for Sweep<'_, M> {
+impl<M: DeviceDriver> ForType for Sweep<'_, M> {
     type Output = Result<Vec<Row>>;
 
     fn run<T: Sample>(self) -> Self::Output {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use backend_cuda::{Cuda, MemoryKind, Options};
 use executor::{Communicator, Settings};
-use kernel_bundle::{Kernels, Machine, ProcessRanks};
+use kernel_bundle::{DeviceDriver, Kernels, ProcessRanks};
 use plan::program::Channels;
 
 use super::Gpu;
@@ -20,7 +20,7 @@ const PLAIN_CHANNELS: usize = 64;
 const MOST_MEMBERS: u32 = 8;
 
 /// GPUs and the ranks on them.
-pub struct Ranks<M: Machine = Cuda> {
+pub struct Ranks<M: DeviceDriver = Cuda> {
     /// What the ranks share.
     pub process_ranks: Arc<ProcessRanks<M>>,
     /// One for each rank.
@@ -102,7 +102,7 @@ fn open_devices(numbers: Vec<u32>, devices: &Devices) -> Result<Cuda> {
 }
 
 /// Ranks that are threads on devices of a machine.
-pub fn ranks_on<M: Machine>(machine: M, places: Vec<u32>, spec: &Spec) -> Result<Ranks<M>> {
+pub fn ranks_on<M: DeviceDriver>(machine: M, places: Vec<u32>, spec: &Spec) -> Result<Ranks<M>> {
     let process_ranks = ProcessRanks::new(machine, options(spec), places);
     let communicators = communicators(&process_ranks, spec.ranks, spec.settings()?)?;
     Ok(Ranks {
@@ -111,7 +111,7 @@ pub fn ranks_on<M: Machine>(machine: M, places: Vec<u32>, spec: &Spec) -> Result
     })
 }
 
-fn communicators<M: Machine>(
+fn communicators<M: DeviceDriver>(
     process_ranks: &Arc<ProcessRanks<M>>,
     ranks: u32,
     settings: Settings,

@@ -13,7 +13,7 @@ use anyhow::{Context, Result, anyhow};
 use backend_cuda::Cuda;
 use executor::suite::{self, Case};
 use executor::{Memory, Request, Settings};
-use kernel_bundle::{Machine, ProcessRanks};
+use kernel_bundle::{DeviceDriver, ProcessRanks};
 use plan::program::{Schedule, Transfer};
 use plan::{Collective, ElementType, Protocol, Reduction};
 

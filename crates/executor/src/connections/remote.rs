@@ -24,7 +24,7 @@ pub(crate) const CARRIER_BELL: usize = 1;
 impl Connections {
     /// A rank on another host: whoever carries slots there is to be woken, once there is a connection, and no buffer table of it
     /// is ever read.
-    pub(super) fn meet_far(&mut self) -> Result<(), Error> {
+    pub(super) fn meet_remote(&mut self) -> Result<(), Error> {
         let nobody = Segment::private("a bell that wakes nobody", &[Item::Bell]);
         let nobody = nobody.and_then(|it| it.bell(0));
         self.bells
@@ -60,12 +60,12 @@ impl Connections {
         }
     }
 
-    pub(super) fn is_far(&self, end: &End) -> bool {
+    pub(super) fn is_remote(&self, end: &End) -> bool {
         self.transports[end.connection.peer as usize] == Transport::Net
     }
 
     /// Makes a FIFO of this process, of which the network has the other end.
-    pub(super) fn make_far(
+    pub(super) fn make_remote(
         &mut self,
         bootstrap: &mut dyn Bootstrap,
         end: End,

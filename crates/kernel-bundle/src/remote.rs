@@ -12,7 +12,7 @@ const LOOK: Duration = Duration::from_millis(20);
 const GRACE: Duration = Duration::from_secs(10);
 
 /// The ranks of other processes that a launch waits for.
-pub(crate) struct Foreign {
+pub(crate) struct RemoteRanks {
     rank: u32,
     peers: Vec<u32>,
     began: Instant,
@@ -21,7 +21,7 @@ pub(crate) struct Foreign {
     left: Option<Instant>,
 }
 
-impl Foreign {
+impl RemoteRanks {
     /// Those that a rank of this process waits for from now on.
     pub fn new(rank: u32, peers: impl Iterator<Item = u32>) -> Self {
         let mut peers: Vec<u32> = peers.collect();
