@@ -104,37 +104,29 @@ impl Connections {
             let receiver = segment.receiver::<P>(0).map_err(fail)?;
             return Ok(push(&mut P::ends(self).receivers, receiver));
         }
-        let items = [self.item(end.kind), Item::Bell];
-        let carrier = network.carrier(&route);
-        let made = match carrier {
-            Some(_) => Segment::shared(&name, &items),
-            None => Segment::private(&name, &items),
-        };
-        let segment = made.map_err(fail)?;
-        let mut sender = segment.sender::<P>(0).map_err(fail)?;
-        sender.announce_lengths();
-        let mut taken = None;
-        if let Some(carrier) = carrier {
+        if let Some(carrier) = network.carrier(&route) {
+            let items = [self.item(end.kind), Item::Bell];
+            let segment = Segment::shared(&name, &items).map_err(fail)?;
+            let mut sender = segment.sender::<P>(0).map_err(fail)?;
+            sender.announce_lengths();
             let handed = HandedOver {
                 base: self.base.clone(),
                 fifo: offered::text(&segment, &items).map_err(fail)?,
             };
-            let alarms = network.hand_over(&route, carrier, handed)?;
-            taken = alarms.map(|alarms| (carrier, alarms));
-        }
-        let (carrier, bell) = match taken {
-            Some((carrier, alarms)) => {
+            if let Some(alarms) = network.hand_over(&route, carrier, handed)? {
                 let bell = segment.bell(CARRIER_BELL).map_err(fail)?;
-                (carrier, bell.with_alarms(alarms))
+                self.also_ring(to, carrier, bell.with_alarms(alarms));
+                return Ok(push(&mut P::ends(self).senders, sender));
             }
-            None => {
-                let receiver = segment.receiver::<P>(0).map_err(fail)?;
-                network.send(&route, SlotsOut::Copied(Box::new(receiver)))?;
-                let bell = self.carriers.clone().ok_or_else(|| self.no_network())?;
-                (self.rank, bell)
-            }
-        };
-        self.also_ring(to, carrier, bell);
+            // The other rank is done. It may have taken an end of that FIFO, so this rank makes another one.
+        }
+        let segment = Segment::private(&name, &[self.item(end.kind)]).map_err(fail)?;
+        let mut sender = segment.sender::<P>(0).map_err(fail)?;
+        sender.announce_lengths();
+        let receiver = segment.receiver::<P>(0).map_err(fail)?;
+        network.send(&route, SlotsOut::Copied(Box::new(receiver)))?;
+        let bell = self.carriers.clone().ok_or_else(|| self.no_network())?;
+        self.also_ring(to, self.rank, bell);
         Ok(push(&mut P::ends(self).senders, sender))
     }
 
