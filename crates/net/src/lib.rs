@@ -29,6 +29,10 @@ pub use regroup::Survivor;
 /// How long the news that a rank is done, or why it failed, may take after its connections ended.
 const NEWS_TIME: std::time::Duration = std::time::Duration::from_secs(2);
 
+/// How long it may take where the rank at the other end answers that nothing happened to it. Its proxy may not have reported
+/// the failure yet, or a third rank, which forwarded for it, was killed.
+const SETTLE_TIME: std::time::Duration = std::time::Duration::from_millis(500);
+
 /// The longest sleep of a thread that awaits such news.
 const NEWS_LOOK: std::time::Duration = std::time::Duration::from_millis(10);
 
@@ -53,6 +57,7 @@ impl<E> Over<E> {
 
     /// Whether it is to be told now.
     fn is_due(&self, alarm: &Alarm) -> bool {
-        self.since.elapsed() >= NEWS_TIME || alarm.answer(self.asked).is_some()
+        let since = self.since.elapsed();
+        since >= NEWS_TIME || since >= SETTLE_TIME && alarm.answer(self.asked).is_some()
     }
 }
