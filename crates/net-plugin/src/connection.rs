@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::os::fd::AsRawFd;
 use std::ptr::null_mut;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::abi::{HANDLE_BYTES, MOST_REQUESTS, POINTER_CUDA, POINTER_HOST};
 use crate::error::Error;
@@ -346,13 +346,16 @@ impl Drop for End {
         };
         // What did not end well while something was under way may still be written to.
         if ended.is_err() && !self.requests.is_empty() {
-            match std::mem::replace(&mut self.region, Region::None) {
-                Region::Own(memory) => memory.leak(),
-                Region::Given(given) => std::mem::forget(given),
-                Region::None => {}
-            }
+            leave(std::mem::replace(&mut self.region, Region::None));
         }
     }
+}
+
+/// Leaves memory to a NIC that may still write to it: the memory is kept until the process ends.
+fn leave(region: Region) {
+    static LEFT: Mutex<Vec<Region>> = Mutex::new(Vec::new());
+    let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
+    left.push(region);
 }
 
 /// The end that sends.

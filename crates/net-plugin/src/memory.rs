@@ -82,11 +82,6 @@ impl Memory {
         // SAFETY: the offset is below the memory's size.
         unsafe { self.start.as_ptr().add(number % slots * self.stride) }
     }
-
-    /// Leaves the memory to a NIC that may still write to it.
-    pub fn leak(self) {
-        std::mem::forget(self);
-    }
 }
 
 impl Drop for Memory {
