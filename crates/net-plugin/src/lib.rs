@@ -20,7 +20,7 @@ pub mod log;
 mod memory;
 pub mod plugin;
 
-pub use connection::{Connecting, Handle, Listening, Receiving, Sending, Shape};
+pub use connection::{Connecting, Handle, Listening, Receiving, Sending, Shape, free_left};
 pub use device::Device;
 pub use error::Error;
 pub use library::Wanted;

@@ -1,6 +1,6 @@
-//! Net plug-ins that answer anything: a table of functions in this process takes its answers from the input.
+//! Net plug-ins with arbitrary answers: the functions of a table in this process read them from the input.
 //!
-//! What comes by the plug-in goes on to the receiving half of a FIFO. Half of the messages have a header that fits.
+//! Messages of the plug-in are posted to the receiving end of a FIFO. Half of them have a valid header.
 
 mod table;
 
@@ -62,7 +62,10 @@ pub fn run(bytes: &[u8]) -> Reached {
     let Some((version, rest)) = bytes.split_first() else {
         return Reached::Outside;
     };
-    table::run(*version, rest)
+    let reached = table::run(*version, rest);
+    // SAFETY: there is no NIC; memory is written during calls of the table's functions only.
+    unsafe { net_plugin::free_left() };
+    reached
 }
 
 fn with_table<T>(version: u32, table: &T) -> Reached {
