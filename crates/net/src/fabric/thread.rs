@@ -18,8 +18,8 @@ use shared_memory::{Bell, Yielder};
 
 use super::carry::CarryError;
 use super::ends::{Coming, In, Leaving, Out, Sent};
-use crate::Over;
 use crate::carrier::Served;
+use crate::ended::Ended;
 use crate::proxy::Common;
 use crate::proxy::connect::words;
 
@@ -198,7 +198,7 @@ struct Worker {
     /// its connection closed.
     broken: (Vec<Out>, Vec<In>),
     /// Failures that are blamed on the other side: what made it fail may still be told.
-    late: Vec<Over<(Route, u32, CarryError)>>,
+    late: Vec<Ended<(Route, u32, CarryError)>>,
     ending: bool,
     looks: u32,
     yielder: Yielder,
@@ -304,7 +304,7 @@ impl Worker {
         for (route, device, error) in over {
             if remote(&error) {
                 let peer = self.peer(&route);
-                let over = Over::new((route, device, error), peer, &self.alarm);
+                let over = Ended::new((route, device, error), peer, &self.alarm);
                 self.late.push(over);
             } else {
                 self.tell(&route, device, &error);

@@ -14,8 +14,8 @@ use shared_memory::fifo::relay::{SlotsIn, SlotsOut};
 use shared_memory::{Alarms, Bell};
 
 use super::{Hosts, of_service};
-use crate::NEWS_TIME;
 use crate::carrier::{HandoverSocket, Lent, Refusal, Request, Taken, Woken};
+use crate::ended::NEWS_TIME;
 use crate::fabric::Fabric;
 use crate::proxy::connect::{Hello, words};
 use crate::proxy::thread::{ConnectOptions, Hand, Proxy};

@@ -22,8 +22,8 @@ use super::inline_progress::NicProgress;
 use super::pipe::Pipe;
 use super::queue::{Common, Early, Sent, Shared};
 use super::worker::{Awaited, Worker};
-use crate::NEWS_LOOK;
 use crate::carrier::Served;
+use crate::ended::NEWS_LOOK;
 
 /// Looks without success before the thread sleeps, if there are cores to spare.
 const LOOKS: u32 = 200;

@@ -16,8 +16,8 @@ use super::carry::{CarryError, Incoming};
 use super::connect::words;
 use super::pipe::Pipe;
 use super::queue::{Early, Sent, Shared};
-use crate::Over;
 use crate::carrier::Served;
+use crate::ended::Ended;
 
 /// What a NIC carries.
 pub(super) struct Worker {
@@ -28,7 +28,7 @@ pub(super) struct Worker {
     pub(super) receiving: BTreeMap<Route, Box<dyn Inflow>>,
     pub(super) early: Vec<Early>,
     /// Connections that are over for no reason of their own, with the rank at their other end.
-    pub(super) over: Vec<Over<(Route, u32, CarryError)>>,
+    pub(super) over: Vec<Ended<(Route, u32, CarryError)>>,
     pub(super) began: Instant,
 }
 
@@ -148,7 +148,7 @@ impl Worker {
                 // either may come a little later than the end of the connections. One that is stopped is silent in the
                 // ring too, which tells more.
                 CarryError::Ended | CarryError::Broken(_) | CarryError::Stalled(_) => {
-                    let over = Over::new((route, peer, error), peer, &self.shared.alarm);
+                    let over = Ended::new((route, peer, error), peer, &self.shared.alarm);
                     self.over.push(over);
                 }
             }
