@@ -64,7 +64,7 @@ pub struct Timing {
     pub join: Duration,
     /// Between two signs of life.
     pub beat: Duration,
-    /// Without a sign of life from a neighbour, after which it is given up.
+    /// Without a sign of life from a neighbor, after which it is given up.
     pub silence: Duration,
     /// Before a root that refused is tried again.
     pub retry: Duration,

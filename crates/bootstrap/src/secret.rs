@@ -1,13 +1,13 @@
-//! Keys that are made of what people choose. Who takes part in a proof can try secrets without connecting again, so each try
-//! must cost something, and there must be many secrets to try.
+//! Keys made from secrets that people choose. A stranger who saw one proof can try secrets offline, so
+//! each try must be expensive, and weak secrets are refused.
 
 use argon2::{Algorithm, Argon2, Params, Version};
 use thiserror::Error;
 
 use crate::id::{KEY_BYTES, Key};
 
-/// Memory that making a key takes, KiB; with [`PASSES`] one of the choices that OWASP recommends for Argon2id. Every rank of
-/// a host makes the key when it starts: 64 of them take 576 MiB for a moment.
+/// Memory for one key, KiB. With [`PASSES`] it is a setting that OWASP recommends for Argon2id. Each rank
+/// makes the key when it starts: 64 ranks take 576 MiB for a moment.
 const MEMORY_KIB: u32 = 9 << 10;
 
 /// How often the memory is passed through.

@@ -157,7 +157,7 @@ fn in_a_ring() -> (Member<Infos>, Conn) {
 }
 
 #[test]
-fn a_rank_that_was_stopped_blames_itself_and_one_that_was_not_its_neighbour() {
+fn a_rank_that_was_stopped_blames_itself_and_one_that_was_not_its_neighbor() {
     let second = Duration::from_secs;
     let (mut stopped, conn) = in_a_ring();
     stopped.tick(second(1));

@@ -18,14 +18,7 @@ impl<T: Table> Member<T> {
             return;
         }
         let message = || Message::Failed(Box::new(failure.clone()));
-        for (side, of_next) in [(&self.next, true), (&self.previous, false)] {
-            if let Some(side) = side.as_ref().filter(|it| it.open)
-                && from_next != Some(of_next)
-            {
-                let (conn, message) = (side.conn, message());
-                self.actions.push_back(Action::Send { conn, message });
-            }
-        }
+        self.tell_ring(from_next, message);
         for other in &self.others {
             // Round the ring the news may take longer than the end of these connections.
             let hears = matches!(
@@ -70,12 +63,16 @@ impl<T: Table> Member<T> {
             return;
         }
         self.gone += 1;
-        for of_next in [true, false] {
-            let side = if of_next { &self.next } else { &self.previous };
+        self.tell_ring(from_next, || Message::Left(rank));
+    }
+
+    /// Sends a message to both neighbors, but not back to the one it came from.
+    fn tell_ring(&mut self, from_next: Option<bool>, message: impl Fn() -> Message<T::Block>) {
+        for (side, of_next) in [(&self.next, true), (&self.previous, false)] {
             if let Some(side) = side.as_ref().filter(|it| it.open)
                 && from_next != Some(of_next)
             {
-                let (conn, message) = (side.conn, Message::Left(rank));
+                let (conn, message) = (side.conn, message());
                 self.actions.push_back(Action::Send { conn, message });
             }
         }

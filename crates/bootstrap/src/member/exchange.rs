@@ -86,12 +86,12 @@ impl<T: Table> Member<T> {
             if it >= ranks { it - ranks } else { it }
         };
         if distance > furthest || origin != expected {
-            let neighbour = self.neighbour(of_next);
+            let neighbor = self.neighbor(of_next);
             let what = format!(
                 "{} passed rank {origin}'s part on where rank {expected}'s was due",
-                self.name(neighbour)
+                self.name(neighbor)
             );
-            self.fail_as(Failure::new(neighbour, what), None);
+            self.fail_as(Failure::new(neighbor, what), None);
             return;
         }
         if number == 0 {
@@ -108,7 +108,7 @@ impl<T: Table> Member<T> {
         self.finish_exchange();
     }
 
-    /// Keeps a part that came before this rank began its exchange. A neighbour that has all parts of one exchange begins
+    /// Keeps a part that came before this rank began its exchange. A neighbor that has all parts of one exchange begins
     /// the next; it cannot end that one before this rank has begun it.
     fn keep_early(&mut self, of_next: bool, number: u32, origin: u32, block: T::Block) {
         let early = &mut self.early[usize::from(of_next)];
@@ -116,19 +116,13 @@ impl<T: Table> Member<T> {
             early.push((origin, block));
             return;
         }
-        let neighbour = self.neighbour(of_next);
+        let neighbor = self.neighbor(of_next);
         let what = format!(
             "{} passed a part of exchange {number} on where exchange {} was to begin",
-            self.name(neighbour),
+            self.name(neighbor),
             self.exchanges
         );
-        self.fail_as(Failure::new(neighbour, what), None);
-    }
-
-    /// The next rank of the ring, or the one before.
-    pub(super) const fn neighbour(&self, of_next: bool) -> u32 {
-        let Place { rank, ranks, .. } = self.place;
-        (if of_next { rank + 1 } else { rank + ranks - 1 }) % ranks
+        self.fail_as(Failure::new(neighbor, what), None);
     }
 
     #[inline]

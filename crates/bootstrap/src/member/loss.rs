@@ -1,4 +1,4 @@
-//! Connections that end, neighbours that say nothing, time that is over: who is to blame.
+//! Connections that end, neighbors that say nothing, time that is over: who is to blame.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::machine::{Action, Ending, group, root_of};
 use crate::message::{Conn, Message};
 
 impl<T: Table> Member<T> {
-    /// A rank of a closed ring is told something at least once a beat. Had it nothing to do for so long that a neighbour is
+    /// A rank of a closed ring is told something at least once a beat. Had it nothing to do for so long that a neighbor is
     /// given up, it was stopped itself, so it knows nothing of the others: they get their time from now on. If they were
     /// stopped with it, as when a machine sleeps, all go on. If not, what comes next is that they gave it up.
     pub(super) fn notice_a_stop(&mut self, now: Duration) {
@@ -63,8 +63,8 @@ impl<T: Table> Member<T> {
                 &mut self.previous
             };
             if let Some(was) = side.take_if(|it| it.conn == conn) {
-                let neighbour = self.neighbour(of_next);
-                if self.has_left(neighbour) || self.failure.is_some() {
+                let neighbor = self.neighbor(of_next);
+                if self.has_left(neighbor) || self.failure.is_some() {
                     return;
                 }
                 if !was.open && may_be_crowded(ending) {
@@ -73,10 +73,10 @@ impl<T: Table> Member<T> {
                 }
                 let what = format!(
                     "{}: its connection with rank {rank}, {}, {ending}",
-                    self.name(neighbour),
+                    self.name(neighbor),
                     self.place.name
                 );
-                let failure = self.heard_of(Failure::new(neighbour, what), true);
+                let failure = self.heard_of(Failure::new(neighbor, what), true);
                 self.fail_as(failure, None);
                 return;
             }
@@ -200,16 +200,16 @@ impl<T: Table> Member<T> {
                 self.actions.push_back(Action::Send { conn, message });
             }
         }
-        let silent = silent.map(|of_next| self.neighbour(of_next));
-        if let Some(neighbour) = silent.filter(|it| !self.has_left(*it)) {
+        let silent = silent.map(|of_next| self.neighbor(of_next));
+        if let Some(neighbor) = silent.filter(|it| !self.has_left(*it)) {
             let what = format!(
                 "{}: it said nothing to rank {}, {}, for {} s; it was stopped, or its host cannot be reached",
-                self.name(neighbour),
+                self.name(neighbor),
                 self.place.rank,
                 self.place.name,
                 silence.as_secs_f32()
             );
-            self.fail_as(Failure::new(neighbour, what), None);
+            self.fail_as(Failure::new(neighbor, what), None);
         }
     }
 

@@ -1,5 +1,5 @@
 //! A rank's side: it checks in with its root, closes the ring, tells all others of itself, and then stays: it answers
-//! questions, passes failures on, and notices when a neighbour says nothing any more.
+//! questions, passes failures on, and notices when a neighbor says nothing any more.
 //!
 //! What all tell all goes round the ring in both directions at once: towards the next rank a part goes ⌊n/2⌋ steps far,
 //! towards the one before ⌊(n−1)/2⌋, so each rank sends n−1 parts and gets n−1.
@@ -211,7 +211,7 @@ impl<T: Table> Member<T> {
     pub fn poll_action(&mut self) -> Option<Action<T::Block>> {
         let action = self.actions.pop_front();
         if action.is_none() && self.actions.capacity() > MOST_KEPT {
-            // What came while a neighbour was not there yet goes on at once; its memory is not needed again.
+            // What came while a neighbor was not there yet goes on at once; its memory is not needed again.
             self.actions = VecDeque::new();
         }
         action
@@ -331,6 +331,12 @@ impl<T: Table> Member<T> {
     fn name(&self, rank: u32) -> String {
         let info = self.table.info(rank);
         info.map_or_else(|| "place not known yet".to_owned(), |info| info.place())
+    }
+
+    /// The next rank of the ring, or the one before.
+    const fn neighbor(&self, of_next: bool) -> u32 {
+        let Place { rank, ranks, .. } = self.place;
+        (if of_next { rank + 1 } else { rank + ranks - 1 }) % ranks
     }
 
     fn go_to_roots(&mut self) {
@@ -499,7 +505,7 @@ impl<T: Table> Member<T> {
         self.begin_telling();
     }
 
-    /// A message of a neighbour.
+    /// A message of a neighbor.
     #[inline]
     fn of_ring(&mut self, of_next: bool, message: Message<T::Block>) {
         match message {
@@ -515,7 +521,7 @@ impl<T: Table> Member<T> {
             }
             Message::Left(rank) => self.note_left(rank, Some(of_next)),
             _ => {
-                let rank = self.neighbour(of_next);
+                let rank = self.neighbor(of_next);
                 let what = "a message came that does not belong on the ring".to_owned();
                 self.fail_as(Failure { rank, what }, None);
             }
