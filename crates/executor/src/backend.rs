@@ -140,13 +140,13 @@ pub struct Part<'a, P> {
     pub scalar: u64,
 }
 
-/// What a launch finds around it.
+/// The resources of a launch.
 pub struct LaunchContext<'a> {
     /// Ends of FIFOs and signals, at the places that the program's wiring says.
     pub connections: &'a mut Connections,
     /// The memory of peers.
     pub registered: &'a Registered,
-    /// The number of the launch, by which peers' buffer tables are read.
+    /// Number of the launch. Entries of the peers' buffer tables carry the same one.
     pub launch: u64,
     /// How often to look for what is awaited before the supervisor's waiting is worth its cost.
     pub spins: u32,

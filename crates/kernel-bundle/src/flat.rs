@@ -5,7 +5,7 @@ use plan::program::{BoundOperand, BoundProgram, BoundStep, Buffer, Connection};
 
 use crate::layout::{Lane, MOST_OPERANDS, Operand, OperandKind, Step};
 
-/// Where a program's connections and its peers' buffer tables are.
+/// Addresses of a program's connections and of its peers' buffer tables.
 pub trait Places {
     /// Address of the end of a connection through which slots are received.
     fn receiver(&self, connection: &Connection) -> u64;
@@ -19,7 +19,8 @@ pub trait Places {
     fn everywhere(&self) -> u64;
     /// Address of a rank's buffer table.
     fn buffer_table(&self, rank: u32) -> u64;
-    /// What is added to what a rank's buffer table says: where its memory begins here, if the buffer table shows offsets.
+    /// Base of the offsets in a rank's buffer table: the address of its window here. 0 if the table
+    /// holds addresses.
     fn window(&self, rank: u32) -> u64;
 }
 

@@ -66,8 +66,8 @@ pub struct Operand {
     pub kind: u32,
     /// 0 input, 1 output, 2 scratch.
     pub buffer: u32,
-    /// Of a FIFO the address of its [`End`], of a peer that of its [`BufferTable`], of a multicast the one that stands for all
-    /// scratch memory.
+    /// An address: of the [`End`] of a FIFO, of the [`BufferTable`] of a peer, or of the multicast
+    /// object over all scratch memory.
     pub place: u64,
     /// Bytes from the start of the buffer.
     pub offset: u64,

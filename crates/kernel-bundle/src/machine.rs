@@ -230,8 +230,8 @@ pub struct Team {
     pub ranks: u32,
     /// Bytes of memory of each.
     pub bytes: u64,
-    /// The kind of handle by which other processes join, one of [`DeviceDriver::multicast_kinds`]; none if all members are threads
-    /// of this process.
+    /// Kind of the handle for members in other processes, one of [`DeviceDriver::multicast_kinds`];
+    /// `None` if all members are threads of this process.
     pub kind: Option<String>,
 }
 

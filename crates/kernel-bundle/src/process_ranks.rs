@@ -173,9 +173,9 @@ impl<M: DeviceDriver> ProcessRanks<M> {
 
     /// Lets so many of the launches in a row be asked of the devices together, as a graph; 0 is none.
     ///
-    /// What is launched again by a graph has the number of the first time, which peers' buffer tables are compared with. That is
-    /// right: in a direct transfer all ranks give signals before and after they touch each other's memory, which keep the
-    /// runs of a graph apart; and a buffer table shows the same addresses in all of them.
+    /// A launch that a graph repeats keeps its first number, and peers' buffer tables are compared with
+    /// that. This is correct: in a direct transfer all ranks signal before and after they access each
+    /// other's memory, which separates the runs, and the buffer tables are the same in all of them.
     pub fn set_graph(&self, launches: u32) {
         self.graph.store(launches, Ordering::Relaxed);
     }

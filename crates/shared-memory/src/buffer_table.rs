@@ -67,8 +67,8 @@ impl Descriptor {
     }
 }
 
-/// A checksum of an entry. Peers write to the addresses that it holds, so none that something else overwrote may pass for
-/// one. Whoever makes it right on purpose may write to the memory of the rank anyway.
+/// The checksum of an entry. Peers write to the addresses in it, so they must notice when it was
+/// overwritten. It is not keyed: a process that can forge an entry can write the rank's memory anyway.
 #[inline]
 fn checksum(launch: u64, words: &[u64; WORDS]) -> u64 {
     // An odd number without a pattern: 2^64 divided by the golden ratio.

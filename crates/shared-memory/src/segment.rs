@@ -91,8 +91,8 @@ impl fmt::Display for Item {
 
 /// Memory laid out as a list of items, and who took which end.
 ///
-/// Every rank owns one, which holds what others send it: FIFOs towards it, signals for it, its bell and its buffer table. The
-/// others, if they are processes, map it by its [`Handle`] with the same list.
+/// Each rank owns one: FIFOs and signals towards it, its bell and its buffer table. Other processes map
+/// it by its [`Handle`], with the same list.
 #[derive(Debug)]
 pub struct Segment {
     mapping: Arc<Mapping>,

@@ -13,7 +13,7 @@ use super::bench::{Launch, agreed};
 /// Launches that are timed in a row before the ranks compare their times.
 const CHUNK: u64 = 4096;
 
-/// Bytes of the message by which they do.
+/// Length of the all-reduce that compares them, bytes.
 pub const CHUNK_BYTES: u64 = (CHUNK + 1) * 8;
 
 /// Most launches that are timed one by one.

@@ -1,10 +1,11 @@
 //! `topo run`: runs a collective on the ranks of this host or of several, checks every element, and times it.
 //!
-//! In reading order: [`job`] (what ranks there are), [`spec`] (what they do), [`measure`] (what each rank does),
-//! [`choose`] (by which way), [`bench`](mod@bench) (checked and timed how), [`latency`] (launches timed one by one), [`load`] (what
-//! other programs took of the cores), [`survey`] (every
-//! way, for [`calibrate`]), [`ranks`] (ranks that are threads), [`processes`] (ranks that are processes), [`launched`] (ranks
-//! that others start), [`cuda`] (ranks on GPUs), [`gpu_test`] (all checks that need a GPU).
+//! In reading order: [`job`] (the ranks), [`spec`] (the command line, checked), [`measure`] (the work of
+//! a rank), [`choose`] (algorithm, protocol, transfer), [`bench`](mod@bench) (checks and mean times),
+//! [`latency`] (times of single launches), [`load`] (core time that other programs took), [`survey`]
+//! (every choice, for [`calibrate`]), [`ranks`] (ranks as threads), [`processes`] (ranks as processes),
+//! [`launched`] (ranks started by others), [`cuda`] (ranks on GPUs), [`gpu_test`] (all checks that need
+//! a GPU).
 
 mod bench;
 mod bind;

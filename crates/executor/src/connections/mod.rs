@@ -1,7 +1,8 @@
 //! The connections of a rank: the ends of FIFOs and signals that its programs use, made when a program first needs them.
 //!
-//! A connection's memory belongs to whoever receives through it. The receiver makes it and offers it; the sender fetches
-//! the offer. Both do so while they bind the same program, receivers first, so nobody waits in a circle. Those to other hosts are in `remote`.
+//! The receiver owns the memory of a connection. It makes and offers it; the sender fetches the offer.
+//! Both do so while they bind the same program, receivers first, so no ranks wait in a circle.
+//! Connections between hosts are in `remote`.
 
 mod remote;
 

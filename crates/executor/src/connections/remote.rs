@@ -22,8 +22,8 @@ const MOST_CARRIED: u64 = 64 << 10;
 pub(crate) const CARRIER_BELL: usize = 1;
 
 impl Connections {
-    /// A rank on another host: whoever carries slots there is to be woken, once there is a connection, and no buffer table of it
-    /// is ever read.
+    /// Fills the places of a rank on another host. Its bell wakes nobody until there is a connection;
+    /// then it wakes the proxies that send. Its buffer table is never read.
     pub(super) fn meet_remote(&mut self) -> Result<(), Error> {
         let nobody = Segment::private("a bell that wakes nobody", &[Item::Bell]);
         let nobody = nobody.and_then(|it| it.bell(0));
@@ -130,8 +130,8 @@ impl Connections {
         Ok(push(&mut P::ends(self).senders, sender))
     }
 
-    /// From now on wakes whoever carries a connection to a rank, besides those that carry others there. A rank has one bell
-    /// for all that it carries itself, and of each connection that another one carries.
+    /// Adds a proxy to those that the bell of a rank wakes. There is one bell for all connections that
+    /// this rank's own proxies send, and one for each connection that was handed over.
     fn also_ring(&mut self, peer: u32, carrier: u32, bell: Bell) {
         let carriers = self.carried.entry(peer).or_default();
         if carrier == self.rank && carriers.contains(&carrier) {

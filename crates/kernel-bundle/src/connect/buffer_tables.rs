@@ -1,10 +1,11 @@
-//! Where the buffers of ranks are that access each other's memory.
+//! Buffer tables of kernels: the buffers of ranks that access each other's memory.
 //!
-//! In one process a buffer table shows the buffers' addresses. Ranks of other processes know this rank's memory under addresses of
-//! their own, so there the buffers of a direct transfer are put into one piece of memory, the *window*, that all of them
-//! have opened; a buffer table then shows offsets in it. A window that is too short for a program is replaced by a longer one
-//! while that program is wired, which all ranks do together, so nobody accesses it then. The old one stays as long as the
-//! machine, for others have it open.
+//! Within a process a buffer table holds addresses. Other processes map this rank's memory at addresses
+//! of their own. For them the buffers of a direct transfer are copied into one piece of memory, the
+//! *window*, that all of them have opened, and the buffer table holds offsets in it. If a window is too
+//! short for a program, a longer one replaces it while that program is wired: all ranks do that
+//! together, so none accesses the window then. The old window stays until the machine ends, because
+//! peers have it open.
 
 use executor::bootstrap::Offer;
 use executor::error::Error;

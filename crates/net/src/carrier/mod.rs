@@ -1,9 +1,10 @@
-//! Carrying for another rank of the host (NCCL's PXN): a plan may name, for what a rank sends, the proxy of the rank beside
-//! whose GPU the NIC is.
+//! Forwarding for another rank of the host (NCCL's PXN): a plan may name the proxy of another rank, whose
+//! GPU is next to the NIC, for a connection.
 //!
-//! The sender makes the FIFO in memory that the other rank opens, goes to that rank's [`HandoverSocket`], and hands it over
-//! ([`lend`]). What takes it is the thread of the NIC there ([`Served`]). The connection between both stays: by it the
-//! sender wakes the thread, and says that it is done; its end tells the sender that everything was sent.
+//! The sender makes the FIFO in memory that the other rank opens, connects to that rank's
+//! [`HandoverSocket`], and hands the FIFO over ([`lend`]). The proxy thread of the NIC there takes it
+//! ([`Served`]). The socket stays open: the sender wakes the thread through it, and tells that it is
+//! done; its end tells the sender that everything was sent.
 
 pub(crate) mod handover;
 pub(crate) mod lend;
