@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz`: builds the targets in `fuzz/`, runs each for some time from its seeds, and prints how far it came.
+//! `cargo xtask fuzz`: builds the targets in `xtask/fuzz/`, runs each for some time from its seeds, and prints how far it came.
 
 use std::ffi::OsString;
 use std::fs;
@@ -37,7 +37,7 @@ pub struct Arguments {
     /// Start from nothing instead of the seeds and the corpus, to see what the seeds are good for
     #[arg(long)]
     empty: bool,
-    /// Afterwards copy small inputs that reach code that no seed reaches into fuzz/seeds
+    /// Afterwards copy small inputs that reach code that no seed reaches into xtask/fuzz/seeds
     #[arg(long)]
     keep: bool,
 }
@@ -85,7 +85,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 }
 
 fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz")
 }
 
 /// The names of all targets, sorted.

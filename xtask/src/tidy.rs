@@ -276,7 +276,10 @@ fn unsafe_lines(text: &str) -> impl Iterator<Item = usize> {
 fn collect_sources(folder: &Path, sources: &mut Vec<PathBuf>) -> Result<()> {
     for path in entries(folder)? {
         if path.is_dir() {
-            collect_sources(&path, sources)?;
+            // Fuzz targets are a workspace of their own, with generated sources in its `target`.
+            if !path.ends_with("xtask/fuzz") {
+                collect_sources(&path, sources)?;
+            }
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             sources.push(path);
         }

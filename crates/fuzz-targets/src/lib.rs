@@ -1,5 +1,5 @@
-//! What each fuzz target does with its bytes. `fuzz/` calls these functions under libFuzzer; the test `seeds` calls them
-//! with the inputs in `fuzz/seeds`, without cargo-fuzz.
+//! What each fuzz target does with its bytes. `xtask/fuzz/` calls these functions under libFuzzer; the
+//! test `seeds` calls them with the inputs in `xtask/fuzz/seeds`, without cargo-fuzz.
 //!
 //! A target panics only where the code under test does, or where one of its invariants does not hold. Most targets take a
 //! document as users write it. The bytes behind its first NUL, if there are any, choose what is done with the document.

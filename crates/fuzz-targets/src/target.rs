@@ -20,7 +20,7 @@ pub enum Reached {
 
 /// One fuzz target.
 pub struct Target {
-    /// Its name, as `cargo xtask fuzz NAME` and the files in `fuzz/` have it.
+    /// Its name, as `cargo xtask fuzz NAME` and the files in `xtask/fuzz/` have it.
     pub name: &'static str,
     /// Runs one input.
     pub run: fn(&[u8]) -> Reached,

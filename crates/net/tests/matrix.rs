@@ -163,7 +163,7 @@ fn command(program: &Path, master: &str) -> Command {
 
 /// So many namespaces with so many ranks each; `more` is for the script.
 fn namespaces(hosts: u32, ranks: u32, more: &[&str], reached: &str) -> Result<Completion, Failed> {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/rehearse-hosts");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../xtask/scripts/rehearse-hosts");
     let mut command = command(&script, "");
     command.env("NCCL_SOCKET_IFNAME", "eth");
     // The bridge's name has at most 15 letters.

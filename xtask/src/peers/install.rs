@@ -140,7 +140,7 @@ fn wheel(folder: &Path, name: &str, options: Options) -> Result<Tools> {
 
 fn compile(root: &Path, folder: &Path, name: &'static str, tools: Tools) -> Result<Peer> {
     let program = folder.join(format!("collectives-{name}"));
-    let source = root.join("benchmarks/peers/collectives.c");
+    let source = root.join("xtask/scripts/collectives.c");
     step(
         Command::new(&tools.compiler)
             .args(["-O2", "-o"])

@@ -13,7 +13,7 @@ use super::{MISSING, Ranks, Said, check, clean, not_run};
 /// A job of two hosts in which a bit of byte `at` of the data is flipped. Gives what it said, with how each rank ended.
 fn job(at: usize, arguments: &[&str]) -> Result<Said, Failed> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let mut command = Command::new(root.join("scripts/rehearse-hosts"));
+    let mut command = Command::new(root.join("xtask/scripts/rehearse-hosts"));
     clean(&mut command);
     static NEXT: AtomicU32 = AtomicU32::new(0);
     // Devices have names of at most 15 bytes, and tests run at a time.

@@ -534,7 +534,7 @@ const MISSING: i32 = 77;
 
 fn network_namespaces() -> Result<Completion, Failed> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let mut command = Command::new(root.join("scripts/rehearse-hosts"));
+    let mut command = Command::new(root.join("xtask/scripts/rehearse-hosts"));
     clean(&mut command);
     let name = format!("topo{}", std::process::id());
     command
