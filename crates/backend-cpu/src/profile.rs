@@ -8,8 +8,8 @@ use executor::backend::CommunicatorShape;
 use executor::connections::SlotBytes;
 use executor::{Choice, Request};
 use plan::cost::{CostModel, Estimate};
-use plan::program::{Schedule, Transfer};
-use plan::{Collective, Protocol, Reduction};
+use program::{Collective, Protocol, Reduction};
+use program::{Schedule, Transfer};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 

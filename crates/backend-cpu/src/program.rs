@@ -5,8 +5,8 @@ use std::ops::Range;
 use executor::Waiting;
 use executor::backend::PrepareRequest;
 use executor::connections::Wiring;
-use plan::program::{BoundLane, BoundOperand, BoundProgram, BoundStep, Buffer};
-use plan::{Protocol, Reduction};
+use program::{BoundLane, BoundOperand, BoundProgram, BoundStep, Buffer};
+use program::{Protocol, Reduction};
 
 use crate::reduce::{MOST_OPERANDS, Reduce};
 
@@ -144,7 +144,7 @@ unsafe impl Send for Program {}
 #[derive(Debug, Clone, Copy)]
 struct Arithmetic {
     reduction: Reduction,
-    element: plan::ElementType,
+    element: program::ElementType,
     ranks: u32,
     scalar: u64,
 }

@@ -4,9 +4,10 @@ use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
 use plan::cost::{CostModel, Estimate, NoChoice, OperationChoice};
-use plan::{Algorithm, Collective, CostTable, GraphKind, Plan, Protocol, Setting};
+use plan::{Algorithm, CostTable, GraphKind, Plan, Setting};
 use planner::cost::profile::NCCL_2_30_TOML;
 use planner::cost::{AlphaBeta, Profile, Scheme};
+use program::{Collective, Protocol};
 use serde::Serialize;
 
 use crate::arguments::JobArguments;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use plan::program::BoundProgram;
-use plan::{Collective, ElementType, Protocol, Reduction};
+use program::BoundProgram;
+use program::{Collective, ElementType, Protocol, Reduction};
 
 use crate::bootstrap::Bootstrap;
 use crate::connections::{Connections, SlotBytes, Wiring};

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use plan::program::{Message, Transfer};
-use plan::{Collective, Reduction};
+use program::{Collective, Reduction};
+use program::{Message, Transfer};
 use rustc_hash::FxHashMap;
 use shared_memory::{ArenaBuffer, BufferTable, Descriptor};
 

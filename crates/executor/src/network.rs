@@ -6,8 +6,8 @@
 
 use std::sync::Arc;
 
-use plan::Protocol;
-use plan::program::Connection;
+use program::Connection;
+use program::Protocol;
 use shared_memory::fifo::device::{DeviceFifo, DeviceOutflow};
 use shared_memory::fifo::in_place::InPlaceOutflow;
 use shared_memory::fifo::relay::{Outflow, SlotsIn, SlotsOut};

@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use plan::Collective;
-use plan::lower::{self, SendRecv};
-use plan::program::{BoundProgram, Channels, Message, Schedule, Transfer};
-use plan::verify::{self, VerifiedProgram};
+use program::Collective;
+use program::lower::{self, SendRecv};
+use program::verify::{self, VerifiedProgram};
+use program::{BoundProgram, Channels, Message, Schedule, Transfer};
 use rustc_hash::FxHashMap;
 
 use crate::error::Error;

@@ -3,12 +3,13 @@
 
 use arbitrary::Unstructured;
 use plan::cost::Operation;
-use plan::lower::{Request, SendRecv, lower, send_recv};
 use plan::nccl_graph::{self, GpuAddress};
-use plan::program::{Channels, Message, Program, Schedule, Transfer, transfer_channels};
-use plan::verify::verify;
-use plan::{Collective, CostTable, Error, Expansion, GraphKind, Plan, compare};
+use plan::{CostTable, Error, Expansion, GraphKind, Plan, compare};
 use planner::cost::{AlphaBeta, CostModel, Profile};
+use program::Collective;
+use program::lower::{Request, SendRecv, lower, send_recv};
+use program::verify::verify;
+use program::{Message, Program, Schedule, Transfer};
 
 use crate::input::{below, flag, join, one, split};
 use crate::jobs;
@@ -179,7 +180,7 @@ fn programs(expansion: &Expansion, choices: &mut Unstructured<'_>) {
     if ranks > MOST_RANKS {
         return;
     }
-    let channels = match Channels::of(expansion) {
+    let channels = match expansion.program_channels() {
         Ok(channels) => channels.take(MOST_CHANNELS),
         Err(error) => return drop(error.to_string()),
     };
@@ -190,7 +191,7 @@ fn programs(expansion: &Expansion, choices: &mut Unstructured<'_>) {
     let programs: Vec<Program> = if collective == Collective::SendRecv {
         let to = below(choices, ranks as usize) as u32;
         let bytes = one(choices, &SIZES);
-        let planned = match transfer_channels(expansion, root, to, bytes) {
+        let planned = match expansion.transfer_channels(root, to, bytes) {
             Ok(planned) => planned,
             Err(error) => return drop(error.to_string()),
         };

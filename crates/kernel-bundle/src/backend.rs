@@ -10,8 +10,8 @@ use executor::backend::{
 use executor::bootstrap::Bootstrap;
 use executor::connections::SlotBytes;
 use executor::{Choice, Error, Request, Waiting};
-use plan::program::{BoundProgram, Schedule, Transfer};
-use plan::{Protocol, Reduction};
+use program::{BoundProgram, Schedule, Transfer};
+use program::{Protocol, Reduction};
 use shared_memory::Bell;
 
 use crate::choose::{self, Means};

@@ -1,7 +1,7 @@
 //! From a bound program to the flat steps that kernels walk.
 
-use plan::Reduction;
-use plan::program::{BoundOperand, BoundProgram, BoundStep, Buffer, Connection};
+use program::Reduction;
+use program::{BoundOperand, BoundProgram, BoundStep, Buffer, Connection};
 
 use crate::layout::{Lane, MOST_OPERANDS, Operand, OperandKind, Step};
 

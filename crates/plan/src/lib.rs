@@ -8,12 +8,12 @@
 //!
 //! Nothing here decides anything, reads a file or looks at a machine: values come in, values and text go out.
 //!
-//! From a plan's channels [`lower`] writes the [`program`] of every rank, for one collective by one algorithm; [`verify`]
-//! proves such programs together, and only then are they bound to a message and run.
+//! The crate `program` writes what each rank does for a collective; [`Expansion::program_channels`] gives it the plan's rings
+//! and trees.
 //!
 //! In reading order: [`graph`], [`trail`], [`connection`], [`channel`], [`transport`], [`machine`], [`order`], [`layout`],
-//! [`common`], [`expand`], [`fingerprint`], [`collective`], [`element`], [`cost`], [`Plan`], [`compare`](mod@compare), [`schema`], [`nccl_graph`],
-//! [`error`], [`program`], [`lower`], [`verify`].
+//! [`common`], [`expand`], [`fingerprint`], [`algorithm`], [`cost`], [`Plan`], [`compare`](mod@compare), [`schema`], [`nccl_graph`],
+//! [`error`].
 //!
 //! ```
 //! use plan::{Fingerprint, Plan, Producer, RequestSummary};
@@ -27,40 +27,36 @@
 //! # Ok::<(), plan::Error>(())
 //! ```
 
+pub mod algorithm;
 pub mod channel;
-pub mod collective;
 pub mod common;
 pub mod compare;
 pub mod connection;
 pub mod cost;
-pub mod element;
 pub mod error;
 pub mod expand;
 pub mod fingerprint;
 pub mod graph;
 pub mod layout;
-pub mod lower;
 pub mod machine;
 pub mod nccl_graph;
 pub mod order;
-pub mod program;
 pub mod schema;
 pub mod trail;
 pub mod transport;
-pub mod verify;
 
 mod json;
+mod programs;
 // Private, for `use plan::*` would otherwise make the name `plan` ambiguous.
 mod plan;
 mod validate;
 
+pub use algorithm::Algorithm;
 pub use channel::{GraphPaths, neighbours};
-pub use collective::{Algorithm, Collective, Protocol};
 pub use common::{Base, Buffers, Channels, Common, GraphSummary, MAX_CHANNELS, Nvls, P2pChannels};
 pub use compare::{ChoiceDifference, Chosen, Comparison, Difference, compare};
 pub use connection::{EndPoint, NeighbourPath};
 pub use cost::CostTable;
-pub use element::{ElementType, Reduction};
 pub use error::Error;
 pub use expand::{Expansion, NodeParts, RankView};
 pub use fingerprint::{Digest, Fingerprint};

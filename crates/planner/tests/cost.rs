@@ -1,11 +1,12 @@
 //! The cost model on machines whose numbers can be worked out by hand.
 
-use plan::{Algorithm, Collective, Pattern, Protocol};
+use plan::{Algorithm, Pattern};
 use planner::Settings;
 use planner::cost::{
     self, AlphaBeta, CollnetInputs, CostModel, CostTable, GraphFigures, Inputs, Merged, NvlsInputs,
     Off, Operation, Profile, RestrictError, doubling,
 };
+use program::{Collective, Protocol};
 use topology::{CpuArch, CpuVendor, PathType};
 
 /// A graph over NVLink with a NIC beside each GPU.

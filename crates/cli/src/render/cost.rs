@@ -1,8 +1,9 @@
 //! What collectives cost, as tables.
 
+use plan::CostTable;
 use plan::cost::Estimate;
-use plan::{Collective, CostTable, Protocol};
 use planner::cost::Scheme;
+use program::{Collective, Protocol};
 
 use super::table::Columns;
 use super::{Look, count};

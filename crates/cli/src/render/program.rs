@@ -1,8 +1,8 @@
 //! A program as a page: its lanes, step by step, in NCCL's words.
 
-use plan::Collective;
-use plan::program::{Buffer, Connection, Lane, Operand, Pieces, Program, Step, Transfer};
-use plan::verify::VerifiedProgram;
+use program::Collective;
+use program::verify::VerifiedProgram;
+use program::{Buffer, Connection, Lane, Operand, Pieces, Program, Step, Transfer};
 
 use super::{Look, count, ranges, wrap};
 

@@ -2,7 +2,8 @@
 
 use plan::cost::{CostModel, doubling};
 use plan::expand::{ChannelView, Link};
-use plan::{Collective, Expansion, Machine, NetEnd, Plan, RankView};
+use plan::{Expansion, Machine, NetEnd, Plan, RankView};
+use program::Collective;
 
 use super::connections::{both_ways, net_name, sentence};
 use super::table::Columns;

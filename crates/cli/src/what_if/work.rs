@@ -6,9 +6,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use plan::{Collective, GraphKind, compare};
+use plan::{GraphKind, compare};
 use planner::Settings;
 use planner::cost::Profile;
+use program::Collective;
 use topology::edit::{Edit, Failure};
 
 use super::{Figures, Row};

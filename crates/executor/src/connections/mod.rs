@@ -9,8 +9,8 @@ mod remote;
 use std::sync::Arc;
 use std::time::Duration;
 
-use plan::Protocol;
-use plan::program::Connection;
+use program::Connection;
+use program::Protocol;
 use rustc_hash::FxHashMap;
 use shared_memory::fifo::{FifoProtocol, LowLatency, LowLatency128, Simple};
 use shared_memory::{Bell, BufferTable, Handle, Item, Segment, Signal, SignalCount};
@@ -236,7 +236,7 @@ impl Connections {
         &mut self,
         bootstrap: &mut dyn Bootstrap,
         protocol: Protocol,
-        bound: &plan::program::BoundProgram,
+        bound: &program::BoundProgram,
     ) -> Result<Wiring, Error> {
         let end = |connection: &Connection, kind, incoming| End {
             connection: *connection,

@@ -23,8 +23,8 @@ use executor::Transport;
 use executor::backend::OwnWiring;
 use executor::connections::SlotBytes;
 use executor::error::Error;
-use plan::Protocol;
-use plan::program::Connection;
+use program::Connection;
+use program::Protocol;
 use rustc_hash::FxHashMap;
 use shared_memory::Bell;
 

@@ -17,7 +17,7 @@ use executor::connections::fifo_protocol;
 use executor::error::Error;
 use executor::network::HandedOver;
 use executor::{Network, Route, Transport};
-use plan::Protocol;
+use program::Protocol;
 use shared_memory::Mapping;
 use shared_memory::fifo::device::{DeviceFifo, DeviceInflow, DeviceOutflow};
 use shared_memory::fifo::in_place::{InPlaceInflow, InPlaceOutflow, Owner, SlotMemory};

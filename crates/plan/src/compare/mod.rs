@@ -13,10 +13,11 @@ mod tree;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::collective::{Algorithm, Collective, Protocol};
+use crate::algorithm::Algorithm;
 use crate::cost::CostTable;
 use crate::error::Error;
 use crate::plan::Plan;
+use program::{Collective, Protocol};
 
 /// How two plans differ.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]

@@ -2,9 +2,10 @@
 
 use std::fmt;
 
-use crate::collective::{Algorithm, Collective, Protocol};
+use crate::algorithm::Algorithm;
 use crate::cost::model::{CostModel, Estimate};
 use crate::cost::table::CostTable;
+use program::{Collective, Protocol};
 
 /// CollNet algorithms serve at most so many ranks of one node.
 const MAX_COLLNET_LOCAL_RANKS: u32 = 8;

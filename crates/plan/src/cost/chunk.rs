@@ -1,8 +1,9 @@
 //! Chunk sizes: how much of a message one step of a channel carries, and how many steps a proxy has to expect.
 
-use crate::collective::{Algorithm, Collective, Protocol};
+use crate::algorithm::Algorithm;
 use crate::cost::choose::OperationChoice;
 use crate::cost::table::CostTable;
+use program::{Collective, Protocol};
 
 /// Slots of a channel's buffer (`NCCL_STEPS`).
 const SLOTS: i64 = 8;

@@ -1,6 +1,6 @@
 //! What every cost model can be asked.
 
-use crate::collective::Collective;
+use program::Collective;
 
 /// What one way would take.
 #[derive(Debug, Clone, Copy, PartialEq)]

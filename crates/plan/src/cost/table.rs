@@ -5,7 +5,8 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::collective::{Algorithm, Collective, Protocol};
+use crate::algorithm::Algorithm;
+use program::{Collective, Protocol};
 
 /// Bandwidth and latency of every way to carry out a collective, with all that choosing between them needs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -1,7 +1,8 @@
 //! Channels and threads for a size: small messages take fewer of both.
 
-use crate::collective::{Algorithm, Protocol};
+use crate::algorithm::Algorithm;
 use crate::cost::table::CostTable;
+use program::Protocol;
 
 /// Threads of a warp.
 pub const WARP: i32 = 32;

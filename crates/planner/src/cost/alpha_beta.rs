@@ -7,8 +7,9 @@
 
 use std::fmt;
 
+use plan::Algorithm;
 use plan::cost::{CostModel, Estimate};
-use plan::{Algorithm, Collective, Protocol};
+use program::{Collective, Protocol};
 use serde::{Deserialize, Serialize};
 use topology::PathType;
 

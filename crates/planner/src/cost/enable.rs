@@ -1,7 +1,8 @@
 //! Which ways are switched off, by the user or because the machine does not have what they need.
 
+use plan::Algorithm;
 use plan::cost::Off;
-use plan::{Algorithm, Collective, Protocol};
+use program::{Collective, Protocol};
 use topology::PathType;
 
 use super::tables::Model;

@@ -1,7 +1,8 @@
 //! The table of a communicator: every collective, algorithm and protocol (NCCL's `ncclTopoTuneModel`).
 
+use plan::Algorithm;
 use plan::cost::{Collnet, CostTable, Entry, Job, LatencyFactors, Nvls, Off, TreeCorrection};
-use plan::{Algorithm, Collective, Protocol};
+use program::{Collective, Protocol};
 use topology::CpuArch;
 
 use super::inputs::Inputs;

@@ -1,0 +1,85 @@
+//! Bruck's algorithms: in round k everyone sends to the rank 2^k away, for any number of ranks.
+
+use std::iter;
+
+use super::place::{Part, Place};
+use super::write::copy;
+use crate::Collective;
+use crate::{Operand, Pieces, Step};
+
+pub fn bruck(place: &Place<'_>) -> Part {
+    match place.request.collective {
+        Collective::AllGather => all_gather(place),
+        _ => all_to_all(place),
+    }
+}
+
+/// 1, 2, 4 … below the number of ranks.
+fn distances(ranks: u32) -> impl Iterator<Item = u32> {
+    iter::successors(Some(1_u32), |distance| Some(distance * 2))
+        .take_while(move |distance| *distance < ranks)
+}
+
+/// Everyone sends the blocks that it has to the rank before it at some distance, and so has twice as many.
+fn all_gather(place: &Place<'_>) -> Part {
+    let (whole, ranks, rank) = (Pieces::one(0), place.ranks(), place.rank);
+    let output = |distance| Operand::output(place.after(distance));
+    let own = (!place.in_place()).then_some(Operand::output(rank));
+    let mut body: Vec<Step> = Vec::new();
+    for distance in distances(ranks) {
+        let (to, from) = (
+            place.fifo(place.before(distance)),
+            place.fifo(place.after(distance)),
+        );
+        for block in 0..distance.min(ranks - distance) {
+            body.push(if distance == 1 {
+                copy(whole, Operand::input(0), own.into_iter().chain([to]))
+            } else {
+                copy(whole, output(block), [to])
+            });
+            body.push(copy(whole, from, [output(distance + block)]));
+        }
+    }
+    Part::new(1, vec![place.lane(body)])
+}
+
+/// A block for the rank at distance d travels by the powers of two that d is the sum of, smallest first. Between two hops
+/// it waits in scratch memory; in place also after the last one, until nothing of the input is needed any more.
+fn all_to_all(place: &Place<'_>) -> Part {
+    let (whole, ranks) = (Pieces::one(0), place.ranks());
+    let waiting = |way: u32| Operand::scratch(way - 1);
+    let arrived = |way: u32| Operand::output(place.before(way));
+    let mut body: Vec<Step> = place.own_copy().into_iter().collect();
+    for distance in distances(ranks) {
+        let (to, from) = (
+            place.fifo(place.after(distance)),
+            place.fifo(place.before(distance)),
+        );
+        for way in (1..ranks).filter(|way| way & distance != 0) {
+            let first_hop = way & (distance - 1) == 0;
+            let last_hop = way < 2 * distance;
+            let source = if first_hop {
+                Operand::input(place.after(way))
+            } else {
+                waiting(way)
+            };
+            body.push(copy(whole, source, [to]));
+            let there = if last_hop && !place.in_place() {
+                arrived(way)
+            } else {
+                waiting(way)
+            };
+            body.push(copy(whole, from, [there]));
+        }
+    }
+    if place.in_place() {
+        body.extend((1..ranks).map(|way| copy(whole, waiting(way), [arrived(way)])));
+    }
+    // Two and three ranks know only single hops.
+    let blocks = if place.in_place() || ranks > 3 {
+        ranks - 1
+    } else {
+        0
+    };
+    Part::with_scratch(1, blocks, vec![place.lane(body)])
+}

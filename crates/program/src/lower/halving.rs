@@ -1,0 +1,182 @@
+//! Recursive halving and recursive doubling: exchanges with partners whose rank differs in one bit.
+//!
+//! They are at home where the number of ranks is a power of two. Other numbers have a core of that many ranks; each rank
+//! beyond it has a partner in the core, which does its work along with its own.
+
+use std::iter;
+
+use super::place::{Part, Place};
+use super::write::{copy, last_step, step};
+use crate::{Operand, Pieces, Step};
+
+/// The largest power of two among the ranks.
+#[derive(Debug, Clone, Copy)]
+pub struct Core {
+    all: u32,
+    /// Ranks of the core; at least 2 of at least 2.
+    pub ranks: u32,
+}
+
+impl Core {
+    pub const fn new(ranks: u32) -> Self {
+        Self {
+            all: ranks,
+            ranks: 1 << ranks.ilog2(),
+        }
+    }
+
+    /// The rank of the core that works for a rank beyond it.
+    pub fn partner_of_extra(self, rank: u32) -> Option<u32> {
+        rank.checked_sub(self.ranks)
+    }
+
+    /// The rank beyond the core for which a rank of the core works.
+    pub fn extra_of(self, rank: u32) -> Option<u32> {
+        Some(rank + self.ranks).filter(|extra| *extra < self.all)
+    }
+
+    /// 1, 2, 4 … up to half of the core.
+    pub fn distances(self) -> impl DoubleEndedIterator<Item = u32> {
+        (0..self.ranks.ilog2()).map(|bit| 1 << bit)
+    }
+
+    /// Blocks of the ranks of the core in a range, and of those that they work for, in rank order.
+    fn blocks(self, first: u32, count: u32) -> impl Iterator<Item = u32> {
+        let extras = (first..first + count).filter_map(move |rank| self.extra_of(rank));
+        (first..first + count).chain(extras)
+    }
+
+    /// The blocks that a rank gives away, and those that it keeps, when it shares out with the rank at a distance.
+    fn shares(self, rank: u32, distance: u32) -> (Vec<u32>, Vec<u32>) {
+        let mine = rank & !(distance - 1);
+        let blocks = |first| self.blocks(first, distance).collect();
+        (blocks(mine ^ distance), blocks(mine))
+    }
+}
+
+/// One from the first, one from the second, and so on; then what is left of the longer one.
+fn alternate<T>(first: Vec<T>, second: Vec<T>) -> impl Iterator<Item = T> {
+    let (mut first, mut second) = (first.into_iter(), second.into_iter());
+    iter::from_fn(move || {
+        let pair = (first.next(), second.next());
+        (pair.0.is_some() || pair.1.is_some()).then_some(pair)
+    })
+    .flat_map(|(first, second)| first.into_iter().chain(second))
+}
+
+/// What is done with a block in an exchange.
+enum Turn {
+    Give(u32),
+    Take(u32),
+}
+
+impl Turn {
+    /// Giving and taking by turns, so that no FIFO has to hold more than one slot.
+    fn order(give: Vec<u32>, take: Vec<u32>) -> impl Iterator<Item = Self> {
+        let give = give.into_iter().map(Turn::Give).collect();
+        alternate(give, take.into_iter().map(Turn::Take).collect())
+    }
+
+    const fn block(&self) -> u32 {
+        match self {
+            Self::Give(block) | Self::Take(block) => *block,
+        }
+    }
+}
+
+/// Reduce-scatter by recursive halving. Sums that are not whole yet are in scratch memory.
+pub fn reduce_scatter(place: &Place<'_>) -> Part {
+    let core = Core::new(place.ranks());
+    let (whole, rank) = (Pieces::one(0), place.rank);
+    let farthest = core.ranks / 2;
+    if let Some(partner) = core.partner_of_extra(rank) {
+        // In the order in which the partner needs them.
+        let (give, keep) = core.shares(partner, farthest);
+        let partner = place.fifo(partner);
+        let blocks = Turn::order(give, keep).map(|turn| turn.block());
+        let mut body: Vec<Step> = blocks
+            .map(|block| copy(whole, Operand::input(block), [partner]))
+            .collect();
+        body.push(copy(whole, partner, [Operand::output(0)]));
+        return Part::new(1, vec![place.lane(body)]);
+    }
+    let extra = core.extra_of(rank).map(|extra| place.fifo(extra));
+    let (_, kept) = core.shares(rank, farthest);
+    let scratch = |block: u32| {
+        let at = kept.iter().zip(0..).find(|(kept, _)| **kept == block);
+        Operand::scratch(at.map_or(0, |(_, at)| at))
+    };
+    let mut body = Vec::new();
+    for distance in core.distances().rev() {
+        let partner = place.fifo(rank ^ distance);
+        let (give, keep) = core.shares(rank, distance);
+        // What is already known of a block: after the first exchange a sum, before it what this rank and the one that it
+        // works for have.
+        let known = |block| {
+            let from_extra = extra.filter(|_| distance == farthest);
+            let own = if distance == farthest {
+                Operand::input(block)
+            } else {
+                scratch(block)
+            };
+            from_extra.into_iter().chain([own])
+        };
+        for turn in Turn::order(give, keep) {
+            body.push(match turn {
+                Turn::Give(block) => step(whole, known(block), [partner]),
+                Turn::Take(block) => {
+                    let sources = [partner].into_iter().chain(known(block));
+                    match extra {
+                        _ if distance > 1 => step(whole, sources, [scratch(block)]),
+                        Some(extra) if block != rank => last_step(whole, sources, [extra]),
+                        _ => last_step(whole, sources, [Operand::output(0)]),
+                    }
+                }
+            });
+        }
+    }
+    let blocks = if farthest > 1 { kept.len() } else { 0 };
+    let blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
+    Part::with_scratch(1, blocks, vec![place.lane(body)])
+}
+
+/// All-gather by recursive doubling.
+pub fn all_gather(place: &Place<'_>) -> Part {
+    let core = Core::new(place.ranks());
+    let (whole, rank, output) = (Pieces::one(0), place.rank, Operand::output);
+    let own = (!place.in_place()).then_some(output(rank));
+    let mut body: Vec<Step> = Vec::new();
+    if let Some(partner) = core.partner_of_extra(rank) {
+        let partner = place.fifo(partner);
+        body.push(copy(
+            whole,
+            Operand::input(0),
+            own.into_iter().chain([partner]),
+        ));
+        let others = (0..place.ranks()).filter(|block| *block != rank);
+        body.extend(others.map(|block| copy(whole, partner, [output(block)])));
+        return Part::new(1, vec![place.lane(body)]);
+    }
+    let extra = core.extra_of(rank);
+    for distance in core.distances() {
+        let partner = place.fifo(rank ^ distance);
+        // Unlike in halving, what is given is the own side.
+        let (theirs, mine) = core.shares(rank, distance);
+        for turn in Turn::order(mine, theirs) {
+            body.push(match turn {
+                Turn::Take(block) => copy(whole, partner, [output(block)]),
+                Turn::Give(block) if distance > 1 => copy(whole, output(block), [partner]),
+                // What is not in the output yet goes there on the way.
+                Turn::Give(block) if block == rank => {
+                    copy(whole, Operand::input(0), own.into_iter().chain([partner]))
+                }
+                Turn::Give(block) => copy(whole, place.fifo(block), [output(block), partner]),
+            });
+        }
+    }
+    if let Some(extra) = extra {
+        let others = (0..place.ranks()).filter(|block| *block != extra);
+        body.extend(others.map(|block| copy(whole, output(block), [place.fifo(extra)])));
+    }
+    Part::new(1, vec![place.lane(body)])
+}

@@ -1,0 +1,146 @@
+//! Everyone with everyone, through FIFOs.
+
+use super::place::{Part, Place};
+use super::write::{Fold, copy, spread};
+use crate::Collective;
+use crate::{Operand, Pieces, Step};
+
+/// All in one phase. Every rank sends all that it has to send before it receives, which is why this works in place.
+pub fn mesh(place: &Place<'_>) -> Part {
+    let whole = Pieces::one(0);
+    let fifos: Vec<Operand> = place.others().map(|peer| place.fifo(peer)).collect();
+    let (input, output) = (Operand::input, Operand::output);
+    let root = place.root();
+    let body = match place.request.collective {
+        Collective::AllReduce => return one_shot(place),
+        Collective::AllGather => {
+            let own = (!place.in_place()).then_some(output(place.rank));
+            let everyone: Vec<Operand> = own.into_iter().chain(fifos).collect();
+            let mut body = spread(whole, input(0), &everyone);
+            body.extend(receives(place));
+            body
+        }
+        Collective::ReduceScatter => {
+            let mut body: Vec<Step> = sends(place).collect();
+            let own = [input(place.rank)].into_iter();
+            body.extend(
+                Fold {
+                    pieces: whole,
+                    operands: &own.chain(fifos).collect::<Vec<_>>(),
+                    accumulator: output(0),
+                    destinations: &[output(0)],
+                    finish: true,
+                    alike: false,
+                }
+                .steps(),
+            );
+            body
+        }
+        Collective::Broadcast if place.is_root() => {
+            let own = (!place.in_place()).then_some(output(0));
+            let everyone: Vec<Operand> = own.into_iter().chain(fifos).collect();
+            spread(whole, input(0), &everyone)
+        }
+        Collective::Broadcast | Collective::Scatter if !place.is_root() => {
+            vec![copy(whole, place.fifo(root), [output(0)])]
+        }
+        Collective::Reduce if place.is_root() => Fold {
+            pieces: whole,
+            operands: &[input(0)].into_iter().chain(fifos).collect::<Vec<_>>(),
+            accumulator: output(0),
+            destinations: &[output(0)],
+            finish: true,
+            alike: false,
+        }
+        .steps(),
+        Collective::Reduce | Collective::Gather if !place.is_root() => {
+            vec![copy(whole, input(0), [place.fifo(root)])]
+        }
+        Collective::AllToAll => {
+            let own = place.own_copy().into_iter();
+            sends(place).chain(own).chain(receives(place)).collect()
+        }
+        Collective::Gather => place
+            .own_copy()
+            .into_iter()
+            .chain(receives(place))
+            .collect(),
+        // The root of a scatter; transfers are written elsewhere.
+        _ => sends(place).chain(place.own_copy()).collect(),
+    };
+    Part::new(1, vec![place.lane(body)])
+}
+
+/// To each peer the block of the input that is for it.
+fn sends(place: &Place<'_>) -> impl Iterator<Item = Step> {
+    let send = |peer| copy(Pieces::one(0), Operand::input(peer), [place.fifo(peer)]);
+    place.others().map(send)
+}
+
+/// From each peer the block of the output that comes from it. The rank before sends to this one first, and so on.
+fn receives(place: &Place<'_>) -> impl Iterator<Item = Step> {
+    let receive = |peer| copy(Pieces::one(0), place.fifo(peer), [Operand::output(peer)]);
+    let peers = (1..place.ranks()).map(|distance| place.before(distance));
+    peers.map(receive)
+}
+
+/// All-reduce: everyone sends its whole input to everyone, and reduces all inputs in rank order, so that all get the same
+/// bits.
+fn one_shot(place: &Place<'_>) -> Part {
+    let whole = Pieces::one(0);
+    let fifos: Vec<Operand> = place.others().map(|peer| place.fifo(peer)).collect();
+    let mut body = spread(whole, Operand::input(0), &fifos);
+    let operand = |rank| {
+        if rank == place.rank {
+            Operand::input(0)
+        } else {
+            place.fifo(rank)
+        }
+    };
+    let operands: Vec<Operand> = (0..place.ranks()).map(operand).collect();
+    // In place, results that are not whole yet may overwrite the own input only when it has been read.
+    let reads_late = place.in_place()
+        && operands.len() > Step::MOST_OPERANDS
+        && place.rank as usize >= Step::MOST_FIFOS;
+    let accumulator = if reads_late {
+        Operand::scratch(0)
+    } else {
+        Operand::output(0)
+    };
+    body.extend(
+        Fold {
+            pieces: whole,
+            operands: &operands,
+            accumulator,
+            destinations: &[Operand::output(0)],
+            finish: true,
+            alike: true,
+        }
+        .steps(),
+    );
+    Part::with_scratch(1, u32::from(reads_late), vec![place.lane(body)])
+}
+
+/// All-reduce: everyone reduces its piece of all inputs, then sends it to everyone.
+pub fn two_phase(place: &Place<'_>) -> Part {
+    let piece = |rank: u32| Pieces::one(u16::try_from(rank).unwrap_or(u16::MAX));
+    let fifos: Vec<Operand> = place.others().map(|peer| place.fifo(peer)).collect();
+    let send = |peer| copy(piece(peer), Operand::input(0), [place.fifo(peer)]);
+    let receive = |peer| copy(piece(peer), place.fifo(peer), [Operand::output(0)]);
+    let with_fifos =
+        |own: Operand| -> Vec<Operand> { [own].into_iter().chain(fifos.iter().copied()).collect() };
+    let mut body: Vec<Step> = place.others().map(send).collect();
+    body.extend(
+        Fold {
+            pieces: piece(place.rank),
+            operands: &with_fifos(Operand::input(0)),
+            accumulator: Operand::output(0),
+            destinations: &with_fifos(Operand::output(0)),
+            finish: true,
+            alike: false,
+        }
+        .steps(),
+    );
+    body.extend((1..place.ranks()).map(|distance| receive(place.before(distance))));
+    Part::new(place.ranks(), vec![place.lane(body)])
+}

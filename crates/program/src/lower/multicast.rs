@@ -1,0 +1,93 @@
+//! By the multicast of a switch (NVLS): reading a place reduces all ranks' memory there, writing it stores to all.
+//!
+//! Only memory of the runtime is bound to multicast, so each rank copies its input there and the result from there. Within
+//! a turn the ranks agree by signals: before anyone reads, all have copied; before anyone copies the result, all have
+//! stored theirs; what is overwritten in the next turn nobody needs any more.
+
+use super::place::{Part, Place};
+use super::write::{copy, last_step, notify, step, wait};
+use crate::Collective;
+use crate::{Connection, Lane, Operand, Pieces, Step};
+
+pub fn nvls(place: &Place<'_>) -> Part {
+    match place.request.collective {
+        Collective::AllGather => all_gather(place),
+        Collective::ReduceScatter => reduce_scatter(place),
+        _ => all_reduce(place),
+    }
+}
+
+/// Each rank reduces its piece and stores it to all.
+fn all_reduce(place: &Place<'_>) -> Part {
+    let ranks = place.ranks();
+    let whole = Pieces {
+        first: 0,
+        count: small(ranks),
+    };
+    let own = Pieces::one(small(place.rank));
+    let mut body = vec![copy(whole, Operand::input(0), [Operand::scratch(0)])];
+    meet(place, &mut body);
+    let everywhere = Operand::Multicast { block: 0 };
+    body.push(last_step(own, [everywhere], [everywhere]));
+    meet(place, &mut body);
+    body.push(copy(whole, Operand::scratch(0), [Operand::output(0)]));
+    Part::with_scratch(ranks, 1, vec![place.lane(body)])
+}
+
+/// Each rank stores its block to all.
+fn all_gather(place: &Place<'_>) -> Part {
+    let whole = Pieces::one(0);
+    let everywhere = Operand::Multicast { block: place.rank };
+    let mut body = vec![step(whole, [Operand::input(0)], [everywhere])];
+    meet(place, &mut body);
+    body.extend(place.own_copy());
+    for peer in place.others() {
+        let there = Operand::output(peer);
+        body.push(copy(whole, Operand::scratch(peer), [there]));
+    }
+    meet(place, &mut body);
+    // Before the first store all launches must have begun.
+    let peers = peers(place);
+    let mut prologue = notify(&peers);
+    prologue.extend(wait(&peers));
+    let lane = Lane {
+        prologue,
+        ..place.lane(body)
+    };
+    Part::with_scratch(1, place.ranks(), vec![lane])
+}
+
+/// Each rank reduces its block.
+fn reduce_scatter(place: &Place<'_>) -> Part {
+    let whole = Pieces::one(0);
+    let copies = (0..place.ranks()).map(|block| {
+        let set_aside = Operand::scratch(block);
+        copy(whole, Operand::input(block), [set_aside])
+    });
+    let mut body: Vec<Step> = copies.collect();
+    meet(place, &mut body);
+    let everywhere = Operand::Multicast { block: place.rank };
+    body.push(last_step(whole, [everywhere], [Operand::output(0)]));
+    meet(place, &mut body);
+    Part::with_scratch(1, place.ranks(), vec![place.lane(body)])
+}
+
+fn peers(place: &Place<'_>) -> Vec<Connection> {
+    place.others().map(|peer| place.connection(peer)).collect()
+}
+
+/// All ranks come here before any goes on.
+fn meet(place: &Place<'_>, steps: &mut Vec<Step>) {
+    let peers = peers(place);
+    let (now, later) = peers.split_at(peers.len().min(Step::MOST_SIGNALS));
+    if let Some(last) = steps.last_mut() {
+        last.notifies = now.to_vec();
+    }
+    steps.extend(notify(later));
+    steps.extend(wait(&peers));
+}
+
+/// Ranks are at most as many as `Channels` allows.
+fn small(ranks: u32) -> u16 {
+    u16::try_from(ranks).unwrap_or(u16::MAX)
+}

@@ -1,0 +1,103 @@
+//! The algorithms for which programs are written.
+
+use crate::collective::Collective;
+use crate::element::{ElementType, Reduction};
+use crate::named;
+
+/// An algorithm that writes programs. Names are those of the command line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Schedule {
+    /// The plan's rings; for a root, the pipelined chain that is a ring without its last link.
+    Ring,
+    /// The plan's (double binary) trees.
+    Tree,
+    /// A reduce to one rank, then a broadcast from it.
+    ReduceBroadcast,
+    /// Recursive halving, then recursive doubling.
+    HalvingDoubling,
+    /// Everyone with everyone in one phase.
+    Mesh,
+    /// Everyone with everyone in two phases: each rank reduces its piece of all inputs, then all get all pieces.
+    TwoPhaseMesh,
+    /// Bruck: twice the data in each round, for any number of ranks.
+    Bruck,
+    /// Exchange with partners at distance 1, 2, 4 …, twice the data in each round.
+    RecursiveDoubling,
+    /// Exchange with partners at distance p/2, p/4 …, half the data in each round.
+    RecursiveHalving,
+    /// Multicast of the switch (NVLS): it reduces what it reads, and stores to all what is written.
+    Nvls,
+}
+
+impl Schedule {
+    /// Whether elements of a type can be reduced so by this algorithm. A switch does what PTX has for `multimem.ld_reduce`;
+    /// averages are sums that are divided afterwards.
+    pub const fn reduces(self, element: ElementType, reduction: Reduction) -> bool {
+        use ElementType::{F32, F64, I8, U8};
+        match (self, reduction) {
+            (Self::Nvls, Reduction::Product) => false,
+            (Self::Nvls, Reduction::Minimum | Reduction::Maximum) => {
+                !matches!(element, I8 | U8 | F32 | F64)
+            }
+            (Self::Nvls, _) => !matches!(element, I8 | U8),
+            _ => true,
+        }
+    }
+
+    /// Whether programs are written for a collective by this algorithm, moving data in this way.
+    pub const fn serves(self, collective: Collective, transfer: Transfer) -> bool {
+        use Collective::{
+            AllGather, AllReduce, AllToAll, Broadcast, Gather, Reduce, ReduceScatter, Scatter,
+        };
+        match (self, transfer) {
+            (Self::Nvls, Transfer::Direct) => {
+                matches!(collective, AllReduce | AllGather | ReduceScatter)
+            }
+            (Self::Nvls, Transfer::Fifo) => false,
+            (Self::Mesh, _) => true,
+            (Self::TwoPhaseMesh, _) => matches!(collective, AllReduce),
+            (_, Transfer::Direct) => false,
+            (Self::Ring, Transfer::Fifo) => matches!(
+                collective,
+                AllReduce | AllGather | ReduceScatter | Broadcast | Reduce
+            ),
+            (Self::Tree, Transfer::Fifo) => matches!(
+                collective,
+                AllReduce | Broadcast | Reduce | Gather | Scatter
+            ),
+            (Self::ReduceBroadcast | Self::HalvingDoubling, Transfer::Fifo) => {
+                matches!(collective, AllReduce)
+            }
+            (Self::Bruck, Transfer::Fifo) => matches!(collective, AllGather | AllToAll),
+            (Self::RecursiveDoubling, Transfer::Fifo) => matches!(collective, AllGather),
+            (Self::RecursiveHalving, Transfer::Fifo) => matches!(collective, ReduceScatter),
+        }
+    }
+}
+
+named!(Schedule, "algorithm", |known, text| known.name() == text, {
+    Ring = "ring",
+    Tree = "tree",
+    ReduceBroadcast = "reduce-broadcast",
+    HalvingDoubling = "halving-doubling",
+    Mesh = "mesh",
+    TwoPhaseMesh = "two-phase-mesh",
+    Bruck = "bruck",
+    RecursiveDoubling = "recursive-doubling",
+    RecursiveHalving = "recursive-halving",
+    Nvls = "nvls",
+});
+
+/// How a mesh moves data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Transfer {
+    /// Through FIFOs, by whatever protocol the launch uses.
+    Fifo,
+    /// By reading and writing the peers' buffers where they are.
+    Direct,
+}
+
+named!(Transfer, "transfer", |known, text| known.name() == text, {
+    Fifo = "fifo",
+    Direct = "direct",
+});

@@ -1,0 +1,78 @@
+//! Which memory each rank has in a collective, what is in it at first, and what must be in it in the end.
+
+use crate::Collective;
+use crate::{Buffer, Program};
+
+/// A rank's memory in a collective.
+#[derive(Debug, Clone, Copy)]
+pub struct Memory {
+    /// Blocks of the input.
+    pub input: u32,
+    /// Blocks of the output.
+    pub output: u32,
+    /// Blocks of scratch memory.
+    pub scratch: u32,
+}
+
+impl Memory {
+    /// Of one rank's program. `receiver` is the rank that receives, of a transfer.
+    pub fn of(program: &Program, receiver: u32) -> Self {
+        let ranks = program.ranks;
+        let root = program.rank == program.root;
+        let at_root = |blocks| if root { blocks } else { 0 };
+        let (input, output) = match program.collective {
+            Collective::AllReduce => (1, 1),
+            Collective::Broadcast => (at_root(1), 1),
+            Collective::Reduce => (1, at_root(1)),
+            Collective::AllGather => (1, ranks),
+            Collective::ReduceScatter => (ranks, 1),
+            Collective::AllToAll => (ranks, ranks),
+            Collective::Gather => (1, at_root(ranks)),
+            Collective::Scatter => (at_root(ranks), 1),
+            Collective::SendRecv => (at_root(1), u32::from(program.rank == receiver)),
+        };
+        Self {
+            input,
+            output,
+            scratch: program.scratch_blocks.into(),
+        }
+    }
+
+    /// How many blocks a memory has.
+    pub const fn blocks(&self, buffer: Buffer) -> u32 {
+        match buffer {
+            Buffer::Input => self.input,
+            Buffer::Output => self.output,
+            Buffer::Scratch => self.scratch,
+        }
+    }
+}
+
+/// The block of the input that is the same memory as a block of the output, in place.
+pub fn alias(program: &Program, memory: &Memory, block: u32) -> Option<u32> {
+    let rank = program.rank;
+    if !program.in_place || memory.input == 0 {
+        return None;
+    }
+    match program.collective {
+        Collective::AllReduce
+        | Collective::Broadcast
+        | Collective::Reduce
+        | Collective::SendRecv => Some(block),
+        Collective::AllGather | Collective::Gather => (block == rank).then_some(0),
+        Collective::ReduceScatter | Collective::Scatter => Some(rank),
+        Collective::AllToAll => Some(block),
+    }
+}
+
+/// What must be in a block of the output: which block of whose input; of all inputs if no rank is named.
+pub const fn expected(program: &Program, block: u32) -> (u32, Option<u32>) {
+    match program.collective {
+        Collective::AllReduce | Collective::Reduce => (0, None),
+        Collective::ReduceScatter => (program.rank, None),
+        Collective::Broadcast | Collective::SendRecv => (0, Some(program.root)),
+        Collective::AllGather | Collective::Gather => (0, Some(block)),
+        Collective::AllToAll => (program.rank, Some(block)),
+        Collective::Scatter => (program.rank, Some(program.root)),
+    }
+}

@@ -1,0 +1,180 @@
+//! The memory of all ranks, cell by cell: what is in it, and who touched it last.
+
+use super::buffers::{Memory, alias};
+use super::clocks::{Clocks, Epoch};
+use super::network::Communicator;
+use super::value::{Sets, State, Value};
+use crate::{Buffer, Program};
+
+/// One piece of one block in one turn (of scratch memory, in all turns).
+#[derive(Debug, Clone, Default)]
+struct Cell {
+    value: Option<Value>,
+    written: Option<Epoch>,
+    /// Reads since the last write that nothing orders among each other.
+    reads: Vec<Epoch>,
+}
+
+/// All cells of one channel.
+pub struct Cells {
+    turns: usize,
+    pieces: usize,
+    /// Per program, where the cells of its input, output and scratch memory begin.
+    starts: Vec<[usize; 3]>,
+    cells: Vec<Cell>,
+}
+
+/// Where a cell is.
+#[derive(Debug, Clone, Copy)]
+pub struct CellAt {
+    /// Place of the program.
+    pub program: u32,
+    pub buffer: Buffer,
+    pub block: u32,
+    pub turn: u32,
+    pub piece: u16,
+}
+
+/// An access that another one may meet.
+pub struct Conflict {
+    pub other: Epoch,
+    pub other_writes: bool,
+}
+
+impl Cells {
+    /// The memory before a launch: inputs are there, nothing else.
+    pub fn new(all: &Communicator<'_>, turns: u32, sets: &mut Sets) -> Self {
+        let pieces = all.programs.first().map_or(1, |program| program.pieces);
+        let mut cells = Self {
+            turns: turns as usize,
+            pieces: pieces.into(),
+            starts: Vec::with_capacity(all.programs.len()),
+            cells: Vec::new(),
+        };
+        let mut count = 0;
+        for memory in &all.memory {
+            let window = |blocks: u32| blocks as usize * cells.pieces;
+            let starts = [
+                count,
+                count + window(memory.input) * cells.turns,
+                count + window(memory.input + memory.output) * cells.turns,
+            ];
+            count = starts[2] + window(memory.scratch);
+            cells.starts.push(starts);
+        }
+        cells.cells = vec![Cell::default(); count];
+        for (place, (program, memory)) in (0..).zip(all.programs.iter().zip(&all.memory)) {
+            let ranks = sets.one(program.rank);
+            for block in 0..memory.input {
+                for turn in 0..turns {
+                    for piece in 0..pieces {
+                        let at = CellAt {
+                            program: place,
+                            buffer: Buffer::Input,
+                            block,
+                            turn,
+                            piece,
+                        };
+                        let index = cells.index(program, memory, at);
+                        cells.cells[index].value = Some(Value {
+                            block,
+                            turn,
+                            piece,
+                            state: State::Input,
+                            ranks,
+                        });
+                    }
+                }
+            }
+        }
+        cells
+    }
+
+    fn index(&self, program: &Program, memory: &Memory, at: CellAt) -> usize {
+        let starts = self.starts[at.program as usize];
+        let piece = usize::from(at.piece);
+        let (buffer, block) = match at.buffer {
+            Buffer::Output => match alias(program, memory, at.block) {
+                Some(block) => (Buffer::Input, block),
+                None => (Buffer::Output, at.block),
+            },
+            buffer => (buffer, at.block),
+        };
+        let block = block as usize;
+        let windowed = (block * self.turns + at.turn as usize) * self.pieces + piece;
+        match buffer {
+            Buffer::Input => starts[0] + windowed,
+            Buffer::Output => starts[1] + windowed,
+            Buffer::Scratch => starts[2] + block * self.pieces + piece,
+        }
+    }
+
+    fn cell(&mut self, all: &Communicator<'_>, at: CellAt) -> &mut Cell {
+        let program = at.program as usize;
+        let index = self.index(&all.programs[program], &all.memory[program], at);
+        &mut self.cells[index]
+    }
+
+    /// What a cell holds.
+    pub fn value(&mut self, all: &Communicator<'_>, at: CellAt) -> Option<Value> {
+        self.cell(all, at).value
+    }
+
+    /// Reads a cell.
+    pub fn read(
+        &mut self,
+        all: &Communicator<'_>,
+        at: CellAt,
+        lane: u32,
+        clocks: &Clocks,
+    ) -> Result<Option<Value>, Conflict> {
+        let cell = self.cell(all, at);
+        if let Some(now) = clocks.now(lane) {
+            if let Some(written) = cell
+                .written
+                .filter(|written| !clocks.before(*written, lane))
+            {
+                return Err(Conflict {
+                    other: written,
+                    other_writes: true,
+                });
+            }
+            // Whatever is after this read is after those before it.
+            cell.reads.retain(|read| !clocks.before(*read, lane));
+            cell.reads.push(now);
+        }
+        Ok(cell.value)
+    }
+
+    /// Writes a cell.
+    pub fn write(
+        &mut self,
+        all: &Communicator<'_>,
+        at: CellAt,
+        value: Value,
+        lane: u32,
+        clocks: &Clocks,
+    ) -> Result<(), Conflict> {
+        let cell = self.cell(all, at);
+        cell.value = Some(value);
+        let Some(now) = clocks.now(lane) else {
+            return Ok(());
+        };
+        let before = |other: &Epoch| clocks.before(*other, lane);
+        if let Some(other) = cell.written.filter(|written| !before(written)) {
+            return Err(Conflict {
+                other,
+                other_writes: true,
+            });
+        }
+        if let Some(other) = cell.reads.iter().find(|read| !before(read)) {
+            return Err(Conflict {
+                other: *other,
+                other_writes: false,
+            });
+        }
+        cell.written = Some(now);
+        cell.reads.clear();
+        Ok(())
+    }
+}

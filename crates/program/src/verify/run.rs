@@ -1,0 +1,303 @@
+//! Running programs with symbols in place of data.
+//!
+//! Lanes only wait for slots, for room and for signals, and each end of a connection is used by one lane. In such a network
+//! the order in which lanes run changes neither what is computed nor whether all come to their end, so running them once,
+//! in any order, stands for all orders.
+
+use std::collections::VecDeque;
+
+use super::clocks::{Clocks, Epoch, Known};
+use super::error::{At, Fault, Phase, VerifyError};
+use super::memory::Cells;
+use super::network::{Communicator, Network, NetworkStep, Target};
+use super::value::{Sets, Value};
+use crate::Pieces;
+
+/// A slot under way.
+pub(super) struct Slot {
+    pub(super) pieces: Pieces,
+    pub(super) values: Vec<Value>,
+    pub(super) known: Known,
+}
+
+/// Where a lane is.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Cursor {
+    pub(super) part: usize,
+    pub(super) turn: u32,
+    pub(super) step: usize,
+}
+
+/// What a lane waits for.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Blocked {
+    /// A slot of a FIFO.
+    Slot(u32),
+    /// Room in a FIFO.
+    Room(u32),
+    /// A signal.
+    Signal(u32),
+}
+
+/// One launch.
+pub struct Run<'a> {
+    pub(super) all: &'a Communicator<'a>,
+    pub(super) network: &'a Network<'a>,
+    pub(super) turns: u32,
+    /// Pieces of the last turn that are not empty.
+    pub(super) filled: u16,
+    pub(super) depth: u32,
+    pub(super) sets: &'a mut Sets,
+    pub(super) cells: Cells,
+    pub(super) clocks: Clocks,
+    pub(super) fifos: Vec<VecDeque<Slot>>,
+    pub(super) signals: Vec<VecDeque<Known>>,
+    pub(super) cursors: Vec<Cursor>,
+    /// Per lane, the last step that touched a peer's memory, and the place of the peer's program.
+    pub(super) touched: Vec<Vec<(u32, Epoch, At)>>,
+    /// Per lane, where its steps were, to name the other one of two that race; by clock.
+    pub(super) trace: Vec<Vec<At>>,
+}
+
+impl<'a> Run<'a> {
+    pub fn new(
+        all: &'a Communicator<'a>,
+        network: &'a Network<'a>,
+        turns: u32,
+        depth: u32,
+        sets: &'a mut Sets,
+    ) -> Self {
+        let pieces = all.programs.first().map_or(1, |program| program.pieces);
+        let lanes = network.lanes.len();
+        Self {
+            all,
+            network,
+            turns,
+            filled: pieces,
+            depth,
+            cells: Cells::new(all, turns, sets),
+            sets,
+            clocks: Clocks::new(lanes, network.shares_memory),
+            fifos: network.fifos.iter().map(|_| VecDeque::new()).collect(),
+            signals: network.signals.iter().map(|_| VecDeque::new()).collect(),
+            cursors: vec![
+                Cursor {
+                    part: 0,
+                    turn: 0,
+                    step: 0
+                };
+                lanes
+            ],
+            touched: vec![Vec::new(); lanes],
+            trace: vec![Vec::new(); lanes],
+        }
+    }
+
+    /// The same, with a last turn of which only the first pieces are not empty.
+    pub fn with_last_turn(mut self, filled: u16) -> Self {
+        self.filled = filled;
+        self
+    }
+
+    /// Runs all lanes to their end, then looks at the outputs.
+    pub fn run(mut self) -> Result<(), Box<VerifyError>> {
+        let lanes = u32::try_from(self.cursors.len()).unwrap_or(u32::MAX);
+        let mut queue: VecDeque<u32> = (0..lanes).collect();
+        let mut queued = vec![true; self.cursors.len()];
+        let network = self.network;
+        while let Some(lane) = queue.pop_front() {
+            queued[lane as usize] = false;
+            while let Some(step) = self.current(lane) {
+                let pieces = self.pieces(lane, step);
+                if self.blocked(step, pieces).is_some() {
+                    break;
+                }
+                self.step(lane, step, pieces)?;
+                let mut wake = |other: Option<u32>| {
+                    if let Some(other) = other
+                        && !std::mem::replace(&mut queued[other as usize], true)
+                    {
+                        queue.push_back(other);
+                    }
+                };
+                for fifo in fifos(&step.sources).filter(|_| pieces > 0) {
+                    wake(network.fifos[fifo as usize].sender);
+                }
+                for fifo in fifos(&step.destinations).filter(|_| pieces > 0) {
+                    wake(network.fifos[fifo as usize].receiver);
+                }
+                for signal in &step.notifies {
+                    wake(network.signals[*signal as usize].receiver);
+                }
+                self.cursors[lane as usize].step += 1;
+            }
+        }
+        if let Some(stuck) = (0..lanes).find(|lane| self.current(*lane).is_some()) {
+            return Err(self.deadlock(stuck));
+        }
+        self.check_lifetimes()?;
+        self.check_outputs()
+    }
+
+    /// The step that a lane is at; none at its end.
+    pub(super) fn current(&mut self, lane: u32) -> Option<&'a NetworkStep<'a>> {
+        let parts = &self.network.lanes[lane as usize].parts;
+        let cursor = &mut self.cursors[lane as usize];
+        loop {
+            let repeats = match cursor.part {
+                0 | 2 => 1,
+                1 => self.turns,
+                _ => return None,
+            };
+            if cursor.turn < repeats
+                && let Some(step) = parts[cursor.part].get(cursor.step)
+            {
+                return Some(step);
+            }
+            cursor.step = 0;
+            cursor.turn += 1;
+            if cursor.turn >= repeats {
+                (cursor.part, cursor.turn) = (cursor.part + 1, 0);
+            }
+        }
+    }
+
+    pub(super) fn at(&self, lane: u32) -> At {
+        let cursor = self.cursors[lane as usize];
+        let phase = match cursor.part {
+            0 => Phase::Prologue,
+            1 => Phase::Turn(cursor.turn),
+            _ => Phase::Epilogue,
+        };
+        At {
+            phase,
+            step: cursor.step,
+        }
+    }
+
+    /// How many pieces the step that a lane is at moves; none if they are all empty.
+    pub(super) fn pieces(&self, lane: u32, step: &NetworkStep<'_>) -> u16 {
+        let Pieces { first, count } = step.step.pieces;
+        if step.sources.is_empty() {
+            0
+        } else if self.cursors[lane as usize].turn + 1 == self.turns {
+            count.min(self.filled.saturating_sub(first))
+        } else {
+            count
+        }
+    }
+
+    pub(super) fn blocked(&self, step: &NetworkStep<'_>, pieces: u16) -> Option<Blocked> {
+        let missing = |signal: &&u32| self.signals[**signal as usize].is_empty();
+        if let Some(signal) = step.waits.iter().find(missing) {
+            return Some(Blocked::Signal(*signal));
+        }
+        if pieces == 0 {
+            return None;
+        }
+        let empty = |fifo: &u32| self.fifos[*fifo as usize].is_empty();
+        if let Some(fifo) = fifos(&step.sources).find(empty) {
+            return Some(Blocked::Slot(fifo));
+        }
+        let full = |fifo: &u32| self.fifos[*fifo as usize].len() >= self.depth as usize;
+        fifos(&step.destinations).find(full).map(Blocked::Room)
+    }
+
+    fn step(
+        &mut self,
+        lane: u32,
+        step: &'a NetworkStep<'a>,
+        pieces: u16,
+    ) -> Result<(), Box<VerifyError>> {
+        self.clocks.tick(lane);
+        if self.network.shares_memory {
+            let at = self.at(lane);
+            self.trace[lane as usize].push(at);
+        }
+        for signal in &step.waits {
+            let known = self.signals[*signal as usize].pop_front().flatten();
+            self.clocks.learn(lane, &known);
+        }
+        if pieces > 0 {
+            self.move_data(lane, step, pieces)?;
+        }
+        for signal in &step.notifies {
+            let known = self.clocks.known(lane);
+            self.signals[*signal as usize].push_back(known);
+        }
+        Ok(())
+    }
+
+    /// A peer's memory may be touched only after its launch has begun.
+    pub(super) fn touch(
+        &self,
+        lane: u32,
+        program: u32,
+        operand: impl FnOnce() -> String,
+    ) -> Result<(), Box<VerifyError>> {
+        if self.network.lanes[lane as usize].program == program || self.has_begun(lane, program) {
+            return Ok(());
+        }
+        let fault = Fault::TooEarly {
+            operand: operand(),
+            peer: self.all.programs[program as usize].rank,
+        };
+        Err(self.fail(lane, fault))
+    }
+
+    fn has_begun(&self, lane: u32, program: u32) -> bool {
+        self.lanes_of(program).any(|other| {
+            self.clocks.before(
+                Epoch {
+                    lane: other,
+                    clock: 1,
+                },
+                lane,
+            )
+        })
+    }
+
+    pub(super) fn lanes_of(&self, program: u32) -> impl Iterator<Item = u32> {
+        let lanes = (0..).zip(&self.network.lanes);
+        lanes
+            .filter(move |(_, lane)| lane.program == program)
+            .map(|(lane, _)| lane)
+    }
+
+    pub(super) fn note_touched(&mut self, lane: u32, step: &NetworkStep<'_>) {
+        let own = self.network.lanes[lane as usize].program;
+        let Some(now) = self.clocks.now(lane) else {
+            return;
+        };
+        let at = self.at(lane);
+        for target in step.sources.iter().chain(&step.destinations) {
+            let Target::Memory { program, .. } = *target else {
+                continue;
+            };
+            if program != own {
+                let touched = &mut self.touched[lane as usize];
+                touched.retain(|(peer, ..)| *peer != program);
+                touched.push((program, now, at));
+            }
+        }
+    }
+
+    pub(super) fn rank(&self, lane: u32) -> u32 {
+        let program = self.network.lanes[lane as usize].program;
+        self.all.programs[program as usize].rank
+    }
+
+    pub(super) fn fail(&self, lane: u32, fault: Fault) -> Box<VerifyError> {
+        Box::new(VerifyError {
+            at: self.all.place(self.network, lane, Some(self.at(lane))),
+            fault,
+        })
+    }
+}
+
+pub(super) fn fifos(targets: &[Target]) -> impl Iterator<Item = u32> {
+    targets.iter().filter_map(|target| match target {
+        Target::Fifo(fifo) => Some(*fifo),
+        Target::Memory { .. } => None,
+    })
+}
