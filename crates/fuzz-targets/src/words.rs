@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use bootstrap::UniqueId;
 use bootstrap::interface::{Interface, Wanted, choose};
-use plan::fingerprint::Digest;
+use plan::Digest;
 use plan::{Algorithm, RankOrder};
 use probe::complete::Assumptions;
 use program::{Collective, ElementType, Protocol, Reduction};

@@ -2,8 +2,9 @@
 
 use topology::PathType;
 
-use crate::fingerprint::Digest;
+use crate::digest::Digest;
 use crate::graph::GraphKind;
+use crate::schema::VERSION;
 
 /// A file that cannot be taken, or content that cannot be written, with what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -49,7 +50,7 @@ pub enum Error {
     /// A plan in a later version of the format.
     #[error(
         "the plan has format version {version}, and this program reads version {}; use the newer program that made it, or plan again",
-        crate::Plan::VERSION
+        VERSION
     )]
     NewerVersion {
         /// Its version.
@@ -58,7 +59,7 @@ pub enum Error {
     /// A plan in an earlier version of the format.
     #[error(
         "the plan has format version {version}, and this program reads only version {}; plan again",
-        crate::Plan::VERSION
+        VERSION
     )]
     UnknownVersion {
         /// Its version.
@@ -157,6 +158,12 @@ pub enum Error {
     /// A graph file that cannot be read.
     #[error(transparent)]
     GraphFile(#[from] topology::Error),
+}
+
+impl Error {
+    pub(crate) const fn inconsistent(at: String, problem: String) -> Self {
+        Self::Inconsistent { at, problem }
+    }
 }
 
 /// The beginning of a text, for messages.

@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::error::Category;
 
+use crate::digest::Digest;
 use crate::error::{Error, excerpt};
-use crate::fingerprint::Digest;
 use crate::plan::Plan;
 
 /// Lines are kept within this many characters where the content allows it.
@@ -15,7 +15,7 @@ const WIDTH: usize = 120;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(title = "Plan of a communicator, as topo writes it")]
-pub(crate) struct PlanFile {
+struct PlanFile {
     #[allow(dead_code, reason = "the head is checked before the rest is read")]
     format: FormatName,
     /// Version of the format. A reader that knows only lower ones must refuse the file.
@@ -50,27 +50,58 @@ pub(crate) fn content(plan: &Plan) -> Result<String, Error> {
     })
 }
 
-pub(crate) fn write(plan: &Plan) -> Result<String, Error> {
-    let content = content(plan)?;
-    let checksum = Digest::of(content.as_bytes());
-    let (format, version) = (Plan::FORMAT, Plan::VERSION);
-    let file = format!(
-        r#"{{"format":"{format}","version":{version},"checksum":"{checksum}","plan":{content}}}"#
-    );
-    Ok(lay_out(&file))
+impl Plan {
+    /// Writes the plan as JSON. Equal plans give equal bytes.
+    ///
+    /// # Errors
+    /// The plan contradicts itself ([`Plan::validate`]).
+    pub fn to_json(&self) -> Result<String, Error> {
+        self.validate()?;
+        let content = content(self)?;
+        let checksum = Digest::of(content.as_bytes());
+        let (format, version) = (Self::FORMAT, Self::VERSION);
+        let file = format!(
+            r#"{{"format":"{format}","version":{version},"checksum":"{checksum}","plan":{content}}}"#
+        );
+        Ok(lay_out(&file))
+    }
+
+    /// Reads a plan.
+    ///
+    /// # Errors
+    /// The text is no plan, or a truncated, changed or contradictory one, or of a version that this crate does not know;
+    /// the error says which.
+    pub fn from_json(text: &str) -> Result<Self, Error> {
+        check_head(text)?;
+        let file: PlanFile = serde_json::from_str(text).map_err(|error| refuse(&error, text))?;
+        let found = Digest::of(content(&file.plan)?.as_bytes());
+        if found != file.checksum {
+            return Err(Error::Changed {
+                stated: file.checksum,
+                found,
+            });
+        }
+        file.plan.validate()?;
+        Ok(file.plan)
+    }
+
+    /// SHA-256 of the plan's content. Equal plans have equal digests, so ranks can compare them.
+    ///
+    /// # Errors
+    /// The plan cannot be written.
+    pub fn digest(&self) -> Result<Digest, Error> {
+        Ok(Digest::of(content(self)?.as_bytes()))
+    }
 }
 
-pub(crate) fn read(text: &str) -> Result<Plan, Error> {
-    check_head(text)?;
-    let file: PlanFile = serde_json::from_str(text).map_err(|error| refuse(&error, text))?;
-    let found = Digest::of(content(&file.plan)?.as_bytes());
-    if found != file.checksum {
-        return Err(Error::Changed {
-            stated: file.checksum,
-            found,
-        });
-    }
-    Ok(file.plan)
+/// The schema of a plan file, as pretty-printed JSON with a newline at the end.
+pub fn schema() -> String {
+    let mut schema = schemars::schema_for!(PlanFile).to_value();
+    // In one order, whatever features of serde_json other crates ask for.
+    schema.sort_all_objects();
+    let mut text = format!("{schema:#}");
+    text.push('\n');
+    text
 }
 
 /// Says what kind of file this is, before its content is looked at: the content of another version may look different.

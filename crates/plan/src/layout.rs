@@ -5,25 +5,9 @@
 //! reach each other without the network: normally an island, or a part of one where the network is faster than what joins
 //! its GPUs. Nodes are numbered in the order of their lowest ranks.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
 use crate::error::Error;
 use crate::order::{OrderError, RankOrder};
 use crate::plan::Plan;
-
-/// Equal machines in a row. A job of thousands of equal hosts is one run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct HostRun {
-    /// Which machine, as an index into the plan's `machines`.
-    pub machine: u32,
-    /// How many of them.
-    pub count: u32,
-    /// Rank of the first GPU of the first one. The ranks of a machine are consecutive, and so are its copies; a rank order
-    /// comes on top of that.
-    pub first_rank: u32,
-}
 
 /// How the GPUs of one island fall into nodes and hosts.
 #[derive(Debug, Clone)]

@@ -12,7 +12,7 @@
 //! and trees.
 //!
 //! In reading order: [`graph`], [`trail`], [`connection`], [`channel`], [`transport`], [`machine`], [`order`], [`layout`],
-//! [`common`], [`expand`], [`fingerprint`], [`algorithm`], [`cost`], [`Plan`], [`compare`](mod@compare), [`schema`], [`nccl_graph`],
+//! [`common`], [`expand`], [`digest`], [`request`], [`fingerprint`], [`algorithm`], [`cost`], [`Plan`], [`compare`](mod@compare), [`nccl_graph`],
 //! [`error`].
 //!
 //! ```
@@ -33,6 +33,7 @@ pub mod common;
 pub mod compare;
 pub mod connection;
 pub mod cost;
+pub mod digest;
 pub mod error;
 pub mod expand;
 pub mod fingerprint;
@@ -41,12 +42,13 @@ pub mod layout;
 pub mod machine;
 pub mod nccl_graph;
 pub mod order;
-pub mod schema;
+pub mod request;
 pub mod trail;
 pub mod transport;
 
 mod json;
 mod programs;
+mod schema;
 // Private, for `use plan::*` would otherwise make the name `plan` ambiguous.
 mod plan;
 mod validate;
@@ -57,14 +59,17 @@ pub use common::{Base, Buffers, Channels, Common, GraphSummary, MAX_CHANNELS, Nv
 pub use compare::{ChoiceDifference, Chosen, Comparison, Difference, compare};
 pub use connection::{EndPoint, NeighbourPath};
 pub use cost::CostTable;
+pub use digest::Digest;
 pub use error::Error;
 pub use expand::{Expansion, NodeParts, RankView};
-pub use fingerprint::{Digest, Fingerprint};
+pub use fingerprint::Fingerprint;
 pub use graph::{Graph, GraphChannel, GraphKind, Pattern};
-pub use layout::{HostRun, Layout, NodePlace, RankPlace, Shape};
+pub use json::schema;
+pub use layout::{Layout, NodePlace, RankPlace, Shape};
 pub use machine::{Group, Machine, MachineCpu, MachineGpu, MachineNic};
 pub use order::{OrderError, RankOrder};
-pub use plan::{Plan, Producer, RequestSummary, Setting};
+pub use plan::{HostRun, Plan};
+pub use request::{Producer, RequestSummary, Setting};
 pub use trail::{Attempt, Duplication, End, Next, Summary, Trail};
 pub use transport::{
     Connection, Gdr, GpuTransport, NetEnd, NoGdr, NotDirect, NotShared, P2pPorts, PortUse, Rail,

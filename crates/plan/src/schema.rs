@@ -1,21 +1,12 @@
-//! The JSON Schema of plan files.
+//! The format of plan files: its version, and how values of the crate `topology` are written.
 
 use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use topology::PathType;
 
-use crate::json::PlanFile;
-
-/// The schema of a plan file, as pretty-printed JSON with a newline at the end.
-pub fn schema() -> String {
-    let mut schema = schemars::schema_for!(PlanFile).to_value();
-    // In one order, whatever features of serde_json other crates ask for.
-    schema.sort_all_objects();
-    let mut text = format!("{schema:#}");
-    text.push('\n');
-    text
-}
+/// The version of the format that is written and read.
+pub(crate) const VERSION: u32 = 1;
 
 /// How a [`PathType`] is written.
 pub(crate) struct PathTypeName;

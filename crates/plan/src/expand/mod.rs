@@ -26,7 +26,6 @@ use crate::common::Common;
 use crate::error::Error;
 use crate::layout::{Layout, NodePlace, RankPlace};
 use crate::plan::Plan;
-use crate::validate;
 
 /// Who talks to whom in a job, and how: every rank's neighbours on every channel.
 #[derive(Debug, Clone)]
@@ -62,7 +61,7 @@ impl Expansion {
                 let transports = group.transports.clone().unwrap_or_default();
                 NodeParts::new(&group.graphs, searched, &machine.members(group), transports)
                     .map_err(|broken| {
-                        validate::wrong(
+                        Error::inconsistent(
                             format!("machines[{index}].groups[{group_index}]"),
                             broken.to_string(),
                         )

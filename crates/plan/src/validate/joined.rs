@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{finite, once, wrong};
+use super::{finite, once};
 use crate::common::{Channels, Common, MAX_CHANNELS};
 use crate::cost::CostTable;
 use crate::error::Error;
@@ -13,7 +13,7 @@ use crate::machine::{Group, Machine};
 use crate::plan::Plan;
 use crate::transport::{GpuTransport, Transports};
 
-pub(super) fn check(plan: &Plan) -> Result<(), Error> {
+pub(super) fn check(plan: &Plan) -> Result<Option<Expansion>, Error> {
     for (index, machine) in plan.machines.iter().enumerate() {
         let grouped: usize = machine.groups.iter().map(|group| group.ranks.len()).sum();
         require(
@@ -29,6 +29,7 @@ pub(super) fn check(plan: &Plan) -> Result<(), Error> {
         }
     }
     let layout = Layout::of(plan)?;
+    let mut expansion = None;
     if let Some(common) = &plan.common {
         for (index, machine) in plan.machines.iter().enumerate() {
             for (group_index, group) in machine.groups.iter().enumerate() {
@@ -38,19 +39,19 @@ pub(super) fn check(plan: &Plan) -> Result<(), Error> {
         }
         check_common(common)?;
         // What is left: whether every channel holds every GPU of its node once.
-        Expansion::of(plan)?;
+        expansion = Some(Expansion::of(plan)?);
     }
-    match &plan.costs {
-        Some(costs) => check_costs(costs, &layout, plan.common.as_ref()),
-        None => Ok(()),
+    if let Some(costs) = &plan.costs {
+        check_costs(costs, &layout, plan.common.as_ref())?;
     }
+    Ok(expansion)
 }
 
 fn require(holds: bool, at: &str, problem: impl FnOnce() -> String) -> Result<(), Error> {
     if holds {
         Ok(())
     } else {
-        Err(wrong(at.to_owned(), problem()))
+        Err(Error::inconsistent(at.to_owned(), problem()))
     }
 }
 
