@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail, ensure};
 use plan::expand::Expansion;
 use program::Collective;
-use program::lower::{Request, SendRecv, lower, send_recv};
+use program::lower::{ProgramRequest, SendRecv, lower, send_recv};
 use program::verify::verify;
 use program::{Channels, Program, Schedule, Transfer};
 
@@ -69,7 +69,7 @@ pub fn run(
                 algorithms(collective)
             );
         };
-        lower(&Request {
+        lower(&ProgramRequest {
             collective,
             schedule,
             transfer,

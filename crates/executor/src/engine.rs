@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use program::{Collective, Reduction};
-use program::{Message, Transfer};
+use program::{MessageSize, Transfer};
 use rustc_hash::FxHashMap;
 use shared_memory::{ArenaBuffer, BufferTable, Descriptor};
 
@@ -310,7 +310,7 @@ impl<B: Backend> Engine<B> {
         let (rank, ranks) = (own.bootstrap.rank(), own.bootstrap.ranks());
         let key = ProgramKey::of(request, &way);
         let programs = own.programs.get(&key, &own.channels, rank)?;
-        let message = Message {
+        let message = MessageSize {
             count: request.count,
             element_bytes: request.element.bytes(),
             slot_bytes: own.backend.slot_bytes().of(way.protocol),

@@ -7,9 +7,9 @@ use plan::nccl_graph::{self, GpuAddress};
 use plan::{CostTable, Error, Expansion, GraphKind, Plan, compare};
 use planner::cost::{AlphaBeta, CostModel, Profile};
 use program::Collective;
-use program::lower::{Request, SendRecv, lower, send_recv};
+use program::lower::{ProgramRequest, SendRecv, lower, send_recv};
 use program::verify::verify;
-use program::{Message, Program, Schedule, Transfer};
+use program::{MessageSize, Program, Schedule, Transfer};
 
 use crate::input::{below, flag, join, one, split};
 use crate::jobs;
@@ -208,7 +208,7 @@ fn programs(expansion: &Expansion, choices: &mut Unstructured<'_>) {
             Err(error) => return drop(error.to_string()),
         }
     } else {
-        let request = Request {
+        let request = ProgramRequest {
             collective,
             schedule: one(choices, &Schedule::ALL),
             transfer,
@@ -223,7 +223,7 @@ fn programs(expansion: &Expansion, choices: &mut Unstructured<'_>) {
     };
     let slots = one(choices, &[2, 8]);
     let verified = verify(programs, slots).unwrap_or_else(|error| panic!("{error}"));
-    let message = Message {
+    let message = MessageSize {
         count: one(choices, &SIZES),
         element_bytes: one(choices, &[0, 1, 2, 4, 8, 3]),
         slot_bytes: one(choices, &[0, 8, 4096, 1 << 20]),

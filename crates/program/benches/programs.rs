@@ -2,9 +2,9 @@
 
 use divan::{Bencher, black_box};
 use program::Collective;
-use program::lower::{Request, lower};
+use program::lower::{ProgramRequest, lower};
 use program::verify::verify;
-use program::{Channels, Message, Program, Schedule, Transfer};
+use program::{Channels, MessageSize, Program, Schedule, Transfer};
 
 fn main() {
     divan::main();
@@ -37,7 +37,7 @@ fn ways() -> impl Iterator<Item = &'static str> {
 fn programs(name: &str, ranks: u32) -> Vec<Program> {
     let channels = Channels::plain(ranks, 4).expect("few ranks");
     let (_, schedule, transfer) = WAYS.iter().find(|(way, ..)| *way == name).expect("a way");
-    let request = Request {
+    let request = ProgramRequest {
         collective: Collective::AllReduce,
         schedule: *schedule,
         transfer: *transfer,
@@ -63,7 +63,7 @@ fn verify_4_channels<const N: u32>(bencher: Bencher<'_, '_>, way: &str) {
 #[divan::bench(args = ways(), consts = RANKS, max_time = 2)]
 fn bind_4_channels<const N: u32>(bencher: Bencher<'_, '_>, way: &str) {
     let programs = verify(programs(way, N), 8).expect("proved");
-    let message = Message {
+    let message = MessageSize {
         count: 1_000_001,
         element_bytes: 4,
         slot_bytes: 1 << 16,

@@ -1,6 +1,6 @@
 //! From a program and a message to flat steps.
 
-use super::bound::{BoundLane, BoundOperand, BoundProgram, BoundStep, Message};
+use super::bound::{BoundLane, BoundOperand, BoundProgram, BoundStep, MessageSize};
 use super::operand::{Buffer, Connection, Operand};
 use super::step::{Lane, Step};
 use super::{Pieces, Program};
@@ -56,9 +56,9 @@ struct Share {
 }
 
 /// What all channels have in common.
-struct Layout<'a> {
+struct MessageLayout<'a> {
     program: &'a Program,
-    message: &'a Message,
+    message: &'a MessageSize,
     /// Elements after which a cache line begins, 1 if elements do not fill lines.
     unit: u64,
     /// Most elements of a piece.
@@ -72,8 +72,8 @@ impl Program {
     ///
     /// # Errors
     /// The message is too long for any address space, or a slot is too small for the smallest piece.
-    pub(crate) fn bind(&self, message: &Message) -> Result<BoundProgram, BindError> {
-        let layout = Layout::new(self, message)?;
+    pub(crate) fn bind(&self, message: &MessageSize) -> Result<BoundProgram, BindError> {
+        let layout = MessageLayout::new(self, message)?;
         let mut bound = BoundProgram {
             element_bytes: message.element_bytes,
             scratch_bytes: layout.scratch_block
@@ -107,8 +107,8 @@ impl Program {
     }
 }
 
-impl<'a> Layout<'a> {
-    fn new(program: &'a Program, message: &'a Message) -> Result<Self, BindError> {
+impl<'a> MessageLayout<'a> {
+    fn new(program: &'a Program, message: &'a MessageSize) -> Result<Self, BindError> {
         let element = u64::from(message.element_bytes);
         if element == 0 {
             return Err(BindError::NoElement);
@@ -212,7 +212,7 @@ impl<'a> Layout<'a> {
 
     fn lane(&self, lane: &Lane, bound: &mut BoundProgram) -> BoundLane {
         let share = self.share(lane.channel);
-        let full = Turn {
+        let full = WindowTurn {
             layout: self,
             channel: lane.channel,
             start: share.start,
@@ -220,7 +220,7 @@ impl<'a> Layout<'a> {
             piece: share.piece,
             repeats: true,
         };
-        let last = Turn {
+        let last = WindowTurn {
             start: share.start + share.turns * full.length,
             length: share.rest,
             piece: share.rest_piece,
@@ -241,8 +241,8 @@ impl<'a> Layout<'a> {
 }
 
 /// One turn of one channel.
-struct Turn<'a> {
-    layout: &'a Layout<'a>,
+struct WindowTurn<'a> {
+    layout: &'a MessageLayout<'a>,
     channel: u16,
     /// Where its window begins in a block, elements.
     start: u64,
@@ -254,7 +254,7 @@ struct Turn<'a> {
     repeats: bool,
 }
 
-impl Turn<'_> {
+impl WindowTurn<'_> {
     fn steps(&self, steps: &[Step], bound: &mut BoundProgram) -> Vec<BoundStep> {
         let steps = steps.iter().filter_map(|step| self.step(step, bound));
         steps.collect()

@@ -4,7 +4,7 @@ use super::operand::{Buffer, Connection};
 
 /// What a backend says about a message before a program is bound to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Message {
+pub struct MessageSize {
     /// Elements of one block.
     pub count: u64,
     /// Bytes of one element.

@@ -27,7 +27,7 @@ mod step;
 pub mod verify;
 
 pub use bind::{ALIGNMENT_BYTES, BindError};
-pub use bound::{BoundLane, BoundOperand, BoundProgram, BoundStep, Message};
+pub use bound::{BoundLane, BoundOperand, BoundProgram, BoundStep, MessageSize};
 pub use channels::{Channels, ChannelsError, Tree};
 pub use collective::{Collective, Protocol};
 pub use element::{ElementType, Reduction};

@@ -1,13 +1,13 @@
 //! All-reduces that are made of two other collectives.
 
 use super::halving::Core;
-use super::place::{Part, Place};
+use super::place::{ChannelLanes, ChannelMember};
 use super::write::{copy, last_step, step};
 use crate::{Operand, Pieces, Step};
 
 /// A reduce along the chain to the last rank of the ring, and a broadcast that goes on from there, each in a lane of its
 /// own: one window comes back while the next is still reduced.
-pub fn reduce_broadcast(place: &Place<'_>) -> Part {
+pub fn reduce_broadcast(place: &ChannelMember<'_>) -> ChannelLanes {
     let (position, ring) = place.ring();
     let ranks = place.ranks();
     let at = |position: u32| ring[(position % ranks) as usize];
@@ -17,7 +17,7 @@ pub fn reduce_broadcast(place: &Place<'_>) -> Part {
     if position == ranks - 1 {
         let both = [place.fifo(previous), input];
         let step = last_step(whole, both, [output, place.second_fifo(next)]);
-        return Part::new(1, vec![place.lane(vec![step])]);
+        return ChannelLanes::new(1, vec![place.lane(vec![step])]);
     }
     let received = (position > 0).then(|| place.fifo(previous));
     let sources = received.into_iter().chain([input]);
@@ -29,12 +29,12 @@ pub fn reduce_broadcast(place: &Place<'_>) -> Part {
         place.second_fifo(previous),
         [output].into_iter().chain(on),
     );
-    Part::new(1, vec![place.lane(vec![up]), place.lane(vec![down])])
+    ChannelLanes::new(1, vec![place.lane(vec![up]), place.lane(vec![down])])
 }
 
 /// Recursive halving, then recursive doubling. Ranks beyond a power of two first give their input to a partner, and get
 /// the result at the end.
-pub fn halving_doubling(place: &Place<'_>) -> Part {
+pub fn halving_doubling(place: &ChannelMember<'_>) -> ChannelLanes {
     let core = Core::new(place.ranks());
     let (input, output) = (Operand::input(0), Operand::output(0));
     // Whole windows travel as two halves, so that slots need to hold no more than the first exchange needs.
@@ -50,7 +50,7 @@ pub fn halving_doubling(place: &Place<'_>) -> Part {
         let partner = place.fifo(partner);
         body.extend(halves.map(|pieces| copy(pieces, input, [partner])));
         body.extend(halves.map(|pieces| copy(pieces, partner, [output])));
-        return Part::new(core.ranks, vec![place.lane(body)]);
+        return ChannelLanes::new(core.ranks, vec![place.lane(body)]);
     }
     let extra = core.extra_of(rank).map(|extra| place.fifo(extra));
     let mut source = input;
@@ -88,5 +88,5 @@ pub fn halving_doubling(place: &Place<'_>) -> Part {
     if let Some(extra) = extra {
         body.extend(halves.map(|pieces| copy(pieces, output, [extra])));
     }
-    Part::new(core.ranks, vec![place.lane(body)])
+    ChannelLanes::new(core.ranks, vec![place.lane(body)])
 }

@@ -2,12 +2,11 @@
 
 use std::iter;
 
-use super::place::{Part, Place};
+use super::place::{ChannelLanes, ChannelMember};
 use super::write::copy;
-use crate::Collective;
-use crate::{Operand, Pieces, Step};
+use crate::{Collective, Operand, Pieces, Step};
 
-pub fn bruck(place: &Place<'_>) -> Part {
+pub fn bruck(place: &ChannelMember<'_>) -> ChannelLanes {
     match place.request.collective {
         Collective::AllGather => all_gather(place),
         _ => all_to_all(place),
@@ -21,7 +20,7 @@ fn distances(ranks: u32) -> impl Iterator<Item = u32> {
 }
 
 /// Everyone sends the blocks that it has to the rank before it at some distance, and so has twice as many.
-fn all_gather(place: &Place<'_>) -> Part {
+fn all_gather(place: &ChannelMember<'_>) -> ChannelLanes {
     let (whole, ranks, rank) = (Pieces::one(0), place.ranks(), place.rank);
     let output = |distance| Operand::output(place.after(distance));
     let own = (!place.in_place()).then_some(Operand::output(rank));
@@ -40,12 +39,12 @@ fn all_gather(place: &Place<'_>) -> Part {
             body.push(copy(whole, from, [output(distance + block)]));
         }
     }
-    Part::new(1, vec![place.lane(body)])
+    ChannelLanes::new(1, vec![place.lane(body)])
 }
 
 /// A block for the rank at distance d travels by the powers of two that d is the sum of, smallest first. Between two hops
 /// it waits in scratch memory; in place also after the last one, until nothing of the input is needed any more.
-fn all_to_all(place: &Place<'_>) -> Part {
+fn all_to_all(place: &ChannelMember<'_>) -> ChannelLanes {
     let (whole, ranks) = (Pieces::one(0), place.ranks());
     let waiting = |way: u32| Operand::scratch(way - 1);
     let arrived = |way: u32| Operand::output(place.before(way));
@@ -81,5 +80,5 @@ fn all_to_all(place: &Place<'_>) -> Part {
     } else {
         0
     };
-    Part::with_scratch(1, blocks, vec![place.lane(body)])
+    ChannelLanes::with_scratch(1, blocks, vec![place.lane(body)])
 }

@@ -4,10 +4,9 @@
 //! touched its memory has said so. That is one exchange of signals before the turns and one after them, however long the
 //! message is.
 
-use super::place::{Part, Place};
+use super::place::{ChannelLanes, ChannelMember};
 use super::write::{Fold, copy, notify, spread, wait};
-use crate::Collective;
-use crate::{Buffer, Connection, Lane, Operand, Pieces, Step};
+use crate::{Buffer, Collective, Connection, Lane, Operand, Pieces, Step};
 
 /// Who touches whose memory.
 struct Touch {
@@ -18,7 +17,7 @@ struct Touch {
 }
 
 impl Touch {
-    fn all(place: &Place<'_>) -> Self {
+    fn all(place: &ChannelMember<'_>) -> Self {
         Self {
             by: place.others().collect(),
             of: place.others().collect(),
@@ -26,7 +25,7 @@ impl Touch {
     }
 
     /// The root's memory is touched by all others.
-    fn of_root(place: &Place<'_>) -> Self {
+    fn of_root(place: &ChannelMember<'_>) -> Self {
         if place.is_root() {
             Self {
                 by: place.others().collect(),
@@ -41,7 +40,7 @@ impl Touch {
     }
 
     /// The root touches the memory of all others, and they touch the root's.
-    fn both_ways(place: &Place<'_>) -> Self {
+    fn both_ways(place: &ChannelMember<'_>) -> Self {
         let root = || vec![place.root()];
         if place.is_root() {
             Self::all(place)
@@ -53,7 +52,7 @@ impl Touch {
         }
     }
 
-    fn lane(&self, place: &Place<'_>, body: Vec<Step>) -> Lane {
+    fn lane(&self, place: &ChannelMember<'_>, body: Vec<Step>) -> Lane {
         let (by, of) = (signals(place, &self.by), signals(place, &self.of));
         let mut prologue = notify(&by);
         prologue.extend(wait(&of));
@@ -68,12 +67,12 @@ impl Touch {
     }
 }
 
-fn signals(place: &Place<'_>, peers: &[u32]) -> Vec<Connection> {
+fn signals(place: &ChannelMember<'_>, peers: &[u32]) -> Vec<Connection> {
     peers.iter().map(|peer| place.connection(*peer)).collect()
 }
 
 /// A rank's block: its own, or a peer's.
-fn of_rank(place: &Place<'_>, rank: u32, buffer: Buffer, block: u32) -> Operand {
+fn of_rank(place: &ChannelMember<'_>, rank: u32, buffer: Buffer, block: u32) -> Operand {
     if rank == place.rank {
         Operand::local(buffer, block)
     } else {
@@ -87,7 +86,7 @@ fn piece(rank: u32) -> Pieces {
 }
 
 /// All in one phase.
-pub fn mesh(place: &Place<'_>) -> Part {
+pub fn mesh(place: &ChannelMember<'_>) -> ChannelLanes {
     let whole = Pieces::one(0);
     let root = place.root();
     let (touch, body) = match place.request.collective {
@@ -153,11 +152,11 @@ pub fn mesh(place: &Place<'_>) -> Part {
             )
         }
     };
-    Part::new(1, vec![touch.lane(place, body)])
+    ChannelLanes::new(1, vec![touch.lane(place, body)])
 }
 
 /// One block of the inputs of some ranks.
-fn inputs(place: &Place<'_>, ranks: impl Iterator<Item = u32>, block: u32) -> Vec<Operand> {
+fn inputs(place: &ChannelMember<'_>, ranks: impl Iterator<Item = u32>, block: u32) -> Vec<Operand> {
     ranks
         .map(|rank| of_rank(place, rank, Buffer::Input, block))
         .collect()
@@ -177,7 +176,7 @@ fn reduce(pieces: Pieces, operands: &[Operand], destinations: &[Operand]) -> Vec
 
 /// All-reduce: everyone reduces all inputs. In place the inputs must be set aside before anyone overwrites its own, and
 /// each turn needs its own exchange of signals, for the memory set aside is that of one window.
-fn one_shot_in_place(place: &Place<'_>) -> Part {
+fn one_shot_in_place(place: &ChannelMember<'_>) -> ChannelLanes {
     let whole = Pieces::one(0);
     let peers: Vec<u32> = place.others().collect();
     let peers = signals(place, &peers);
@@ -196,7 +195,7 @@ fn one_shot_in_place(place: &Place<'_>) -> Part {
     body.extend(fold);
     give(&mut body, &peers);
     body.extend(wait(&peers));
-    Part::with_scratch(1, 1, vec![place.lane(body)])
+    ChannelLanes::with_scratch(1, 1, vec![place.lane(body)])
 }
 
 /// Gives signals after the last step.
@@ -211,29 +210,29 @@ fn give(steps: &mut Vec<Step>, signals: &[Connection]) {
 /// All-reduce: everyone reduces its piece of all inputs, and writes it into all outputs. In place this is right as well:
 /// nobody else reads that piece of any input. Of all ways this moves the fewest bytes: each input is read once and each
 /// output written once.
-pub fn two_phase(place: &Place<'_>) -> Part {
+pub fn two_phase(place: &ChannelMember<'_>) -> ChannelLanes {
     let order = || [place.rank].into_iter().chain(place.others());
     let inputs = inputs(place, order(), 0);
     let outputs: Vec<Operand> = order()
         .map(|rank| of_rank(place, rank, Buffer::Output, 0))
         .collect();
     let body = reduce(piece(place.rank), &inputs, &outputs);
-    Part::new(place.ranks(), vec![Touch::all(place).lane(place, body)])
+    ChannelLanes::new(place.ranks(), vec![Touch::all(place).lane(place, body)])
 }
 
 /// Reduce: everyone reduces its piece of all inputs into the root's output, so that the root does not work alone. The
 /// root's input comes first, for in place it is what results that are not whole yet overwrite.
-fn reduce_by_all(place: &Place<'_>) -> Part {
+fn reduce_by_all(place: &ChannelMember<'_>) -> ChannelLanes {
     let root = place.root();
     let others = (1..place.ranks()).map(|distance| (root + distance) % place.ranks());
     let inputs = inputs(place, [root].into_iter().chain(others), 0);
     let output = of_rank(place, root, Buffer::Output, 0);
     let body = reduce(piece(place.rank), &inputs, &[output]);
-    Part::new(place.ranks(), vec![Touch::all(place).lane(place, body)])
+    ChannelLanes::new(place.ranks(), vec![Touch::all(place).lane(place, body)])
 }
 
 /// Broadcast: everyone reads from the root, which has no copy of its own to make and writes one piece to all others.
-fn broadcast_in_place(place: &Place<'_>) -> Part {
+fn broadcast_in_place(place: &ChannelMember<'_>) -> ChannelLanes {
     let root = place.root();
     let body = if place.is_root() {
         let outputs: Vec<Operand> = place
@@ -249,7 +248,7 @@ fn broadcast_in_place(place: &Place<'_>) -> Part {
         let theirs = Operand::peer(root, Buffer::Input, 0);
         vec![copy(rest, theirs, [Operand::output(0)])]
     };
-    Part::new(
+    ChannelLanes::new(
         place.ranks(),
         vec![Touch::both_ways(place).lane(place, body)],
     )

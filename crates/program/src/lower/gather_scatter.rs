@@ -1,24 +1,11 @@
 //! Gather and scatter over a tree: blocks pass through the ranks between, without stopping in memory.
 
-use super::place::{Part, Place};
-use super::tree::Hung;
+use super::place::{ChannelLanes, ChannelMember};
+use super::trees::RootedTree;
 use super::write::copy;
 use crate::{Operand, Pieces};
 
-impl Hung {
-    /// A rank and all below it: first the rank itself, then the ranks under its first child, and so on. In this order
-    /// blocks travel through the link above the rank.
-    fn below(&self, rank: u32) -> Vec<u32> {
-        let (mut order, mut next) = (Vec::new(), vec![rank]);
-        while let Some(rank) = next.pop() {
-            order.push(rank);
-            next.extend(self.children[rank as usize].iter().rev());
-        }
-        order
-    }
-}
-
-pub fn gather(place: &Place<'_>, tree: &Hung) -> Part {
+pub fn gather(place: &ChannelMember<'_>, tree: &RootedTree) -> ChannelLanes {
     let whole = Pieces::one(0);
     let parent = tree.parents[place.rank as usize].map(|parent| place.fifo(parent));
     let mut steps = Vec::new();
@@ -32,10 +19,10 @@ pub fn gather(place: &Place<'_>, tree: &Hung) -> Part {
             steps.push(copy(whole, place.fifo(*child), [to]));
         }
     }
-    Part::new(1, vec![place.lane(steps)])
+    ChannelLanes::new(1, vec![place.lane(steps)])
 }
 
-pub fn scatter(place: &Place<'_>, tree: &Hung) -> Part {
+pub fn scatter(place: &ChannelMember<'_>, tree: &RootedTree) -> ChannelLanes {
     let whole = Pieces::one(0);
     let parent = tree.parents[place.rank as usize].map(|parent| place.fifo(parent));
     let mut steps = Vec::new();
@@ -49,5 +36,5 @@ pub fn scatter(place: &Place<'_>, tree: &Hung) -> Part {
             steps.push(copy(whole, from, [place.fifo(*child)]));
         }
     }
-    Part::new(1, vec![place.lane(steps)])
+    ChannelLanes::new(1, vec![place.lane(steps)])
 }

@@ -5,7 +5,7 @@
 
 use std::iter;
 
-use super::place::{Part, Place};
+use super::place::{ChannelLanes, ChannelMember};
 use super::write::{copy, last_step, step};
 use crate::{Operand, Pieces, Step};
 
@@ -65,16 +65,16 @@ fn alternate<T>(first: Vec<T>, second: Vec<T>) -> impl Iterator<Item = T> {
 }
 
 /// What is done with a block in an exchange.
-enum Turn {
+enum Exchange {
     Give(u32),
     Take(u32),
 }
 
-impl Turn {
+impl Exchange {
     /// Giving and taking by turns, so that no FIFO has to hold more than one slot.
     fn order(give: Vec<u32>, take: Vec<u32>) -> impl Iterator<Item = Self> {
-        let give = give.into_iter().map(Turn::Give).collect();
-        alternate(give, take.into_iter().map(Turn::Take).collect())
+        let give = give.into_iter().map(Exchange::Give).collect();
+        alternate(give, take.into_iter().map(Exchange::Take).collect())
     }
 
     const fn block(&self) -> u32 {
@@ -85,7 +85,7 @@ impl Turn {
 }
 
 /// Reduce-scatter by recursive halving. Sums that are not whole yet are in scratch memory.
-pub fn reduce_scatter(place: &Place<'_>) -> Part {
+pub fn reduce_scatter(place: &ChannelMember<'_>) -> ChannelLanes {
     let core = Core::new(place.ranks());
     let (whole, rank) = (Pieces::one(0), place.rank);
     let farthest = core.ranks / 2;
@@ -93,12 +93,12 @@ pub fn reduce_scatter(place: &Place<'_>) -> Part {
         // In the order in which the partner needs them.
         let (give, keep) = core.shares(partner, farthest);
         let partner = place.fifo(partner);
-        let blocks = Turn::order(give, keep).map(|turn| turn.block());
+        let blocks = Exchange::order(give, keep).map(|turn| turn.block());
         let mut body: Vec<Step> = blocks
             .map(|block| copy(whole, Operand::input(block), [partner]))
             .collect();
         body.push(copy(whole, partner, [Operand::output(0)]));
-        return Part::new(1, vec![place.lane(body)]);
+        return ChannelLanes::new(1, vec![place.lane(body)]);
     }
     let extra = core.extra_of(rank).map(|extra| place.fifo(extra));
     let (_, kept) = core.shares(rank, farthest);
@@ -121,10 +121,10 @@ pub fn reduce_scatter(place: &Place<'_>) -> Part {
             };
             from_extra.into_iter().chain([own])
         };
-        for turn in Turn::order(give, keep) {
+        for turn in Exchange::order(give, keep) {
             body.push(match turn {
-                Turn::Give(block) => step(whole, known(block), [partner]),
-                Turn::Take(block) => {
+                Exchange::Give(block) => step(whole, known(block), [partner]),
+                Exchange::Take(block) => {
                     let sources = [partner].into_iter().chain(known(block));
                     match extra {
                         _ if distance > 1 => step(whole, sources, [scratch(block)]),
@@ -137,11 +137,11 @@ pub fn reduce_scatter(place: &Place<'_>) -> Part {
     }
     let blocks = if farthest > 1 { kept.len() } else { 0 };
     let blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
-    Part::with_scratch(1, blocks, vec![place.lane(body)])
+    ChannelLanes::with_scratch(1, blocks, vec![place.lane(body)])
 }
 
 /// All-gather by recursive doubling.
-pub fn all_gather(place: &Place<'_>) -> Part {
+pub fn all_gather(place: &ChannelMember<'_>) -> ChannelLanes {
     let core = Core::new(place.ranks());
     let (whole, rank, output) = (Pieces::one(0), place.rank, Operand::output);
     let own = (!place.in_place()).then_some(output(rank));
@@ -155,22 +155,22 @@ pub fn all_gather(place: &Place<'_>) -> Part {
         ));
         let others = (0..place.ranks()).filter(|block| *block != rank);
         body.extend(others.map(|block| copy(whole, partner, [output(block)])));
-        return Part::new(1, vec![place.lane(body)]);
+        return ChannelLanes::new(1, vec![place.lane(body)]);
     }
     let extra = core.extra_of(rank);
     for distance in core.distances() {
         let partner = place.fifo(rank ^ distance);
         // Unlike in halving, what is given is the own side.
         let (theirs, mine) = core.shares(rank, distance);
-        for turn in Turn::order(mine, theirs) {
+        for turn in Exchange::order(mine, theirs) {
             body.push(match turn {
-                Turn::Take(block) => copy(whole, partner, [output(block)]),
-                Turn::Give(block) if distance > 1 => copy(whole, output(block), [partner]),
+                Exchange::Take(block) => copy(whole, partner, [output(block)]),
+                Exchange::Give(block) if distance > 1 => copy(whole, output(block), [partner]),
                 // What is not in the output yet goes there on the way.
-                Turn::Give(block) if block == rank => {
+                Exchange::Give(block) if block == rank => {
                     copy(whole, Operand::input(0), own.into_iter().chain([partner]))
                 }
-                Turn::Give(block) => copy(whole, place.fifo(block), [output(block), partner]),
+                Exchange::Give(block) => copy(whole, place.fifo(block), [output(block), partner]),
             });
         }
     }
@@ -178,5 +178,5 @@ pub fn all_gather(place: &Place<'_>) -> Part {
         let others = (0..place.ranks()).filter(|block| *block != extra);
         body.extend(others.map(|block| copy(whole, output(block), [place.fifo(extra)])));
     }
-    Part::new(1, vec![place.lane(body)])
+    ChannelLanes::new(1, vec![place.lane(body)])
 }

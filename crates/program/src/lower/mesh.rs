@@ -1,12 +1,11 @@
 //! Everyone with everyone, through FIFOs.
 
-use super::place::{Part, Place};
+use super::place::{ChannelLanes, ChannelMember};
 use super::write::{Fold, copy, spread};
-use crate::Collective;
-use crate::{Operand, Pieces, Step};
+use crate::{Collective, Operand, Pieces, Step};
 
 /// All in one phase. Every rank sends all that it has to send before it receives, which is why this works in place.
-pub fn mesh(place: &Place<'_>) -> Part {
+pub fn mesh(place: &ChannelMember<'_>) -> ChannelLanes {
     let whole = Pieces::one(0);
     let fifos: Vec<Operand> = place.others().map(|peer| place.fifo(peer)).collect();
     let (input, output) = (Operand::input, Operand::output);
@@ -68,17 +67,17 @@ pub fn mesh(place: &Place<'_>) -> Part {
         // The root of a scatter; transfers are written elsewhere.
         _ => sends(place).chain(place.own_copy()).collect(),
     };
-    Part::new(1, vec![place.lane(body)])
+    ChannelLanes::new(1, vec![place.lane(body)])
 }
 
 /// To each peer the block of the input that is for it.
-fn sends(place: &Place<'_>) -> impl Iterator<Item = Step> {
+fn sends(place: &ChannelMember<'_>) -> impl Iterator<Item = Step> {
     let send = |peer| copy(Pieces::one(0), Operand::input(peer), [place.fifo(peer)]);
     place.others().map(send)
 }
 
 /// From each peer the block of the output that comes from it. The rank before sends to this one first, and so on.
-fn receives(place: &Place<'_>) -> impl Iterator<Item = Step> {
+fn receives(place: &ChannelMember<'_>) -> impl Iterator<Item = Step> {
     let receive = |peer| copy(Pieces::one(0), place.fifo(peer), [Operand::output(peer)]);
     let peers = (1..place.ranks()).map(|distance| place.before(distance));
     peers.map(receive)
@@ -86,7 +85,7 @@ fn receives(place: &Place<'_>) -> impl Iterator<Item = Step> {
 
 /// All-reduce: everyone sends its whole input to everyone, and reduces all inputs in rank order, so that all get the same
 /// bits.
-fn one_shot(place: &Place<'_>) -> Part {
+fn one_shot(place: &ChannelMember<'_>) -> ChannelLanes {
     let whole = Pieces::one(0);
     let fifos: Vec<Operand> = place.others().map(|peer| place.fifo(peer)).collect();
     let mut body = spread(whole, Operand::input(0), &fifos);
@@ -118,11 +117,11 @@ fn one_shot(place: &Place<'_>) -> Part {
         }
         .steps(),
     );
-    Part::with_scratch(1, u32::from(reads_late), vec![place.lane(body)])
+    ChannelLanes::with_scratch(1, u32::from(reads_late), vec![place.lane(body)])
 }
 
 /// All-reduce: everyone reduces its piece of all inputs, then sends it to everyone.
-pub fn two_phase(place: &Place<'_>) -> Part {
+pub fn two_phase(place: &ChannelMember<'_>) -> ChannelLanes {
     let piece = |rank: u32| Pieces::one(u16::try_from(rank).unwrap_or(u16::MAX));
     let fifos: Vec<Operand> = place.others().map(|peer| place.fifo(peer)).collect();
     let send = |peer| copy(piece(peer), Operand::input(0), [place.fifo(peer)]);
@@ -142,5 +141,5 @@ pub fn two_phase(place: &Place<'_>) -> Part {
         .steps(),
     );
     body.extend((1..place.ranks()).map(|distance| receive(place.before(distance))));
-    Part::new(place.ranks(), vec![place.lane(body)])
+    ChannelLanes::new(place.ranks(), vec![place.lane(body)])
 }

@@ -8,12 +8,12 @@
 //!
 //! ```
 //! use program::Collective;
-//! use program::lower::{Request, lower};
-//! use program::{Channels, Message, Schedule, Transfer};
+//! use program::lower::{ProgramRequest, lower};
+//! use program::{Channels, MessageSize, Schedule, Transfer};
 //! use program::verify::verify;
 //!
 //! let channels = Channels::plain(4, 1)?;
-//! let request = Request {
+//! let request = ProgramRequest {
 //!     collective: Collective::AllReduce,
 //!     schedule: Schedule::Mesh,
 //!     transfer: Transfer::Fifo,
@@ -22,7 +22,7 @@
 //!     channels: &channels,
 //! };
 //! let programs = verify(lower(&request)?, 8)?;
-//! let message = Message { count: 2, element_bytes: 4, slot_bytes: 4096, piece_bytes: 0 };
+//! let message = MessageSize { count: 2, element_bytes: 4, slot_bytes: 4096, piece_bytes: 0 };
 //! let bound = programs[3].bind(&message)?;
 //! // Send to three, receive from three: a single turn of two steps.
 //! assert_eq!((bound.lanes[0].turns, bound.lanes[0].last.len()), (0, 2));
@@ -37,33 +37,18 @@ mod halving;
 mod mesh;
 mod multicast;
 mod place;
+mod request;
 mod ring;
 mod send_recv;
 mod tree;
+mod trees;
 mod write;
 
+pub use request::ProgramRequest;
 pub use send_recv::{SendRecv, send_recv};
 
-use crate::Collective;
-use crate::{Channels, Program, Schedule, Transfer};
-use place::{Part, Place};
-
-/// What programs are wanted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Request<'a> {
-    /// What all ranks do together; not a transfer between two, for which there is [`send_recv`].
-    pub collective: Collective,
-    /// By which algorithm.
-    pub schedule: Schedule,
-    /// How meshes move data. Other algorithms know only [`Transfer::Fifo`].
-    pub transfer: Transfer,
-    /// The rank that has or gets the message; 0 where there is no root.
-    pub root: u32,
-    /// Whether the output is (the rank's block of) the input.
-    pub in_place: bool,
-    /// The rings and trees. Algorithms that need neither take from here only how many channels there are.
-    pub channels: &'a Channels,
-}
+use crate::{Collective, Program, Schedule, Transfer};
+use place::{ChannelLanes, ChannelMember};
 
 /// Programs that cannot be written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -120,11 +105,11 @@ pub enum LowerError {
 ///
 /// # Errors
 /// The algorithm does not serve the collective, the root is no rank, or this cannot be done in place.
-pub fn lower(request: &Request<'_>) -> Result<Vec<Program>, LowerError> {
+pub fn lower(request: &ProgramRequest<'_>) -> Result<Vec<Program>, LowerError> {
     check(request)?;
     let channels = request.channels;
     let mut programs = Vec::with_capacity(channels.ranks() as usize);
-    let trees = tree::Trees::of(request);
+    let trees = trees::Trees::of(request);
     for rank in 0..channels.ranks() {
         let mut program = Program {
             collective: request.collective,
@@ -140,7 +125,7 @@ pub fn lower(request: &Request<'_>) -> Result<Vec<Program>, LowerError> {
             lanes: Vec::new(),
         };
         for channel in 0..channels.count() {
-            let part = part(&Place {
+            let part = part(&ChannelMember {
                 request,
                 rank,
                 channel,
@@ -178,8 +163,8 @@ fn fifo_pieces(program: &Program) -> u16 {
     through.map(|step| step.pieces.count).max().unwrap_or(0)
 }
 
-fn check(request: &Request<'_>) -> Result<(), LowerError> {
-    let Request {
+fn check(request: &ProgramRequest<'_>) -> Result<(), LowerError> {
+    let ProgramRequest {
         collective,
         schedule,
         transfer,
@@ -225,7 +210,7 @@ fn check(request: &Request<'_>) -> Result<(), LowerError> {
 }
 
 /// The lanes of one rank and channel.
-fn part(place: &Place<'_>) -> Part {
+fn part(place: &ChannelMember<'_>) -> ChannelLanes {
     let request = place.request;
     if place.ranks() == 1 {
         return place.alone();

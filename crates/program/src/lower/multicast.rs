@@ -4,12 +4,11 @@
 //! a turn the ranks agree by signals: before anyone reads, all have copied; before anyone copies the result, all have
 //! stored theirs; what is overwritten in the next turn nobody needs any more.
 
-use super::place::{Part, Place};
+use super::place::{ChannelLanes, ChannelMember};
 use super::write::{copy, last_step, notify, step, wait};
-use crate::Collective;
-use crate::{Connection, Lane, Operand, Pieces, Step};
+use crate::{Collective, Connection, Lane, Operand, Pieces, Step};
 
-pub fn nvls(place: &Place<'_>) -> Part {
+pub fn nvls(place: &ChannelMember<'_>) -> ChannelLanes {
     match place.request.collective {
         Collective::AllGather => all_gather(place),
         Collective::ReduceScatter => reduce_scatter(place),
@@ -18,7 +17,7 @@ pub fn nvls(place: &Place<'_>) -> Part {
 }
 
 /// Each rank reduces its piece and stores it to all.
-fn all_reduce(place: &Place<'_>) -> Part {
+fn all_reduce(place: &ChannelMember<'_>) -> ChannelLanes {
     let ranks = place.ranks();
     let whole = Pieces {
         first: 0,
@@ -31,11 +30,11 @@ fn all_reduce(place: &Place<'_>) -> Part {
     body.push(last_step(own, [everywhere], [everywhere]));
     meet(place, &mut body);
     body.push(copy(whole, Operand::scratch(0), [Operand::output(0)]));
-    Part::with_scratch(ranks, 1, vec![place.lane(body)])
+    ChannelLanes::with_scratch(ranks, 1, vec![place.lane(body)])
 }
 
 /// Each rank stores its block to all.
-fn all_gather(place: &Place<'_>) -> Part {
+fn all_gather(place: &ChannelMember<'_>) -> ChannelLanes {
     let whole = Pieces::one(0);
     let everywhere = Operand::Multicast { block: place.rank };
     let mut body = vec![step(whole, [Operand::input(0)], [everywhere])];
@@ -54,11 +53,11 @@ fn all_gather(place: &Place<'_>) -> Part {
         prologue,
         ..place.lane(body)
     };
-    Part::with_scratch(1, place.ranks(), vec![lane])
+    ChannelLanes::with_scratch(1, place.ranks(), vec![lane])
 }
 
 /// Each rank reduces its block.
-fn reduce_scatter(place: &Place<'_>) -> Part {
+fn reduce_scatter(place: &ChannelMember<'_>) -> ChannelLanes {
     let whole = Pieces::one(0);
     let copies = (0..place.ranks()).map(|block| {
         let set_aside = Operand::scratch(block);
@@ -69,15 +68,15 @@ fn reduce_scatter(place: &Place<'_>) -> Part {
     let everywhere = Operand::Multicast { block: place.rank };
     body.push(last_step(whole, [everywhere], [Operand::output(0)]));
     meet(place, &mut body);
-    Part::with_scratch(1, place.ranks(), vec![place.lane(body)])
+    ChannelLanes::with_scratch(1, place.ranks(), vec![place.lane(body)])
 }
 
-fn peers(place: &Place<'_>) -> Vec<Connection> {
+fn peers(place: &ChannelMember<'_>) -> Vec<Connection> {
     place.others().map(|peer| place.connection(peer)).collect()
 }
 
 /// All ranks come here before any goes on.
-fn meet(place: &Place<'_>, steps: &mut Vec<Step>) {
+fn meet(place: &ChannelMember<'_>, steps: &mut Vec<Step>) {
     let peers = peers(place);
     let (now, later) = peers.split_at(peers.len().min(Step::MOST_SIGNALS));
     if let Some(last) = steps.last_mut() {

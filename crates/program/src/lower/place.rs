@@ -1,21 +1,20 @@
 //! One rank's place in one channel: what every algorithm starts from.
 
-use super::Request;
-use super::tree::Trees;
+use super::request::ProgramRequest;
+use super::trees::Trees;
 use super::write::copy;
-use crate::Collective;
-use crate::{Connection, Lane, Operand, Pieces, Step};
+use crate::{Collective, Connection, Lane, Operand, Pieces, Step};
 
 /// A rank and a channel.
-pub struct Place<'a> {
-    pub request: &'a Request<'a>,
+pub struct ChannelMember<'a> {
+    pub request: &'a ProgramRequest<'a>,
     pub rank: u32,
     pub channel: u16,
     pub trees: &'a Trees,
 }
 
 /// The lanes of one rank and channel.
-pub struct Part {
+pub struct ChannelLanes {
     /// Pieces of a window; all ranks and channels say the same.
     pub pieces: u16,
     /// Blocks of scratch memory.
@@ -23,7 +22,7 @@ pub struct Part {
     pub lanes: Vec<Lane>,
 }
 
-impl Part {
+impl ChannelLanes {
     /// Without scratch memory.
     pub fn new(pieces: u32, lanes: Vec<Lane>) -> Self {
         Self::with_scratch(pieces, 0, lanes)
@@ -41,7 +40,7 @@ impl Part {
     }
 }
 
-impl Place<'_> {
+impl ChannelMember<'_> {
     pub const fn ranks(&self) -> u32 {
         self.request.channels.ranks()
     }
@@ -135,7 +134,7 @@ impl Place<'_> {
     }
 
     /// The only rank there is. Reducing means to apply the operation's first and last part, also in place.
-    pub fn alone(&self) -> Part {
+    pub fn alone(&self) -> ChannelLanes {
         let mut body: Vec<Step> = Vec::new();
         if self.request.collective.reduces() {
             let mut step = copy(Pieces::one(0), Operand::input(0), [Operand::output(0)]);
@@ -144,6 +143,6 @@ impl Place<'_> {
         } else {
             body.extend(self.own_copy());
         }
-        Part::new(1, vec![self.lane(body)])
+        ChannelLanes::new(1, vec![self.lane(body)])
     }
 }

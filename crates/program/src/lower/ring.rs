@@ -1,20 +1,19 @@
 //! The plan's rings. For a root, a ring is a chain that begins or ends there.
 
-use super::place::{Part, Place};
+use super::place::{ChannelLanes, ChannelMember};
 use super::write::{copy, last_step, step};
-use crate::Collective;
-use crate::{Operand, Pieces, Step};
+use crate::{Collective, Operand, Pieces, Step};
 
 /// A rank in its ring.
-struct Neighbours<'a> {
-    place: &'a Place<'a>,
+struct RingMember<'a> {
+    place: &'a ChannelMember<'a>,
     position: u32,
     ring: &'a [u32],
 }
 
-pub fn ring(place: &Place<'_>) -> Part {
+pub fn ring(place: &ChannelMember<'_>) -> ChannelLanes {
     let (position, ring) = place.ring();
-    let ring = Neighbours {
+    let ring = RingMember {
         place,
         position,
         ring,
@@ -26,10 +25,10 @@ pub fn ring(place: &Place<'_>) -> Part {
         Collective::Broadcast => (1, ring.broadcast()),
         _ => (1, ring.reduce()),
     };
-    Part::new(pieces, vec![place.lane(body)])
+    ChannelLanes::new(pieces, vec![place.lane(body)])
 }
 
-impl Neighbours<'_> {
+impl RingMember<'_> {
     /// The rank that is `distance` back in the ring.
     fn back(&self, distance: u32) -> u32 {
         self.ring[self.position_back(distance) as usize]

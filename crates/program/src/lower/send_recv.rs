@@ -2,8 +2,9 @@
 
 use super::write::{copy, notify, wait};
 use super::{LowerError, agree};
-use crate::Collective;
-use crate::{Buffer, Channels, Connection, Lane, Operand, Pieces, Program, Schedule, Transfer};
+use crate::{
+    Buffer, Channels, Collective, Connection, Lane, Operand, Pieces, Program, Schedule, Transfer,
+};
 
 /// A transfer. Groups are made of several; lanes that share a connection must then run one after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use crate::{Buffer, Program};
 
 /// A rank's memory in a collective.
 #[derive(Debug, Clone, Copy)]
-pub struct Memory {
+pub struct BlockCounts {
     /// Blocks of the input.
     pub input: u32,
     /// Blocks of the output.
@@ -14,7 +14,7 @@ pub struct Memory {
     pub scratch: u32,
 }
 
-impl Memory {
+impl BlockCounts {
     /// Of one rank's program. `receiver` is the rank that receives, of a transfer.
     pub fn of(program: &Program, receiver: u32) -> Self {
         let ranks = program.ranks;
@@ -49,7 +49,7 @@ impl Memory {
 }
 
 /// The block of the input that is the same memory as a block of the output, in place.
-pub fn alias(program: &Program, memory: &Memory, block: u32) -> Option<u32> {
+pub fn alias(program: &Program, memory: &BlockCounts, block: u32) -> Option<u32> {
     let rank = program.rank;
     if !program.in_place || memory.input == 0 {
         return None;

@@ -6,7 +6,7 @@
 use std::rc::Rc;
 
 /// What a lane knew when it sent something: per lane, how many of its steps had been done.
-pub type Known = Option<Rc<[u32]>>;
+pub type KnownSteps = Option<Rc<[u32]>>;
 
 /// A step of a lane, counted over all turns from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +42,7 @@ impl Clocks {
     }
 
     /// A lane learns what another knew.
-    pub fn learn(&mut self, lane: u32, known: &Known) {
+    pub fn learn(&mut self, lane: u32, known: &KnownSteps) {
         if let (Some(lanes), Some(known)) = (&mut self.lanes, known) {
             let clock = &mut lanes[lane as usize];
             for (own, known) in clock.iter_mut().zip(known.iter()) {
@@ -52,7 +52,7 @@ impl Clocks {
     }
 
     /// What a lane knows now, to be sent along.
-    pub fn known(&self, lane: u32) -> Known {
+    pub fn known(&self, lane: u32) -> KnownSteps {
         let lanes = self.lanes.as_ref()?;
         Some(Rc::from(lanes[lane as usize].as_slice()))
     }

@@ -1,13 +1,13 @@
 //! What a step does with the data it moves.
 
-use super::error::{Fault, VerifyError, operand};
+use super::error::{VerifyError, VerifyFault, operand};
 use super::memory::CellAt;
-use super::network::{NetworkStep, Target};
-use super::run::{Run, Slot, fifos};
-use super::value::{State, Value};
+use super::network::{NetworkStep, ResolvedOperand};
+use super::run::{Slot, SymbolicRun, fifos};
+use super::value::{Value, ValueState};
 use crate::{Buffer, Pieces};
 
-impl<'a> Run<'a> {
+impl<'a> SymbolicRun<'a> {
     pub(super) fn move_data(
         &mut self,
         lane: u32,
@@ -21,13 +21,13 @@ impl<'a> Run<'a> {
         let mut slots: Vec<Option<Slot>> = Vec::with_capacity(step.sources.len());
         for (source, which) in step.sources.iter().zip(&step.named[0]) {
             let slot = match source {
-                Target::Fifo(fifo) => self.fifos[*fifo as usize].pop_front(),
-                Target::Memory { .. } => None,
+                ResolvedOperand::Fifo(fifo) => self.fifos[*fifo as usize].pop_front(),
+                ResolvedOperand::Memory { .. } => None,
             };
             if let Some(slot) = &slot {
                 self.clocks.learn(lane, &slot.known);
                 if slot.pieces != pieces {
-                    let fault = Fault::OtherPieces {
+                    let fault = VerifyFault::OtherPieces {
                         fifo: operand(self.rank(lane), which, false),
                         found: slot.pieces,
                         expected: pieces,
@@ -61,7 +61,7 @@ impl<'a> Run<'a> {
             }
         }
         for (destination, which) in step.destinations.iter().zip(&step.named[1]) {
-            let Target::Memory {
+            let ResolvedOperand::Memory {
                 program,
                 buffer,
                 block,
@@ -106,7 +106,7 @@ impl<'a> Run<'a> {
     ) -> Result<Value, Box<VerifyError>> {
         let which = step.named[0][place];
         let name = || operand(self.rank(lane), which, false);
-        let Target::Memory {
+        let ResolvedOperand::Memory {
             program,
             buffer,
             block,
@@ -114,7 +114,7 @@ impl<'a> Run<'a> {
         else {
             return Err(self.fail(
                 lane,
-                Fault::Nothing {
+                VerifyFault::Nothing {
                     operand: name(),
                     piece,
                 },
@@ -134,23 +134,25 @@ impl<'a> Run<'a> {
             read.map_err(|conflict| self.race(lane, "reads", operand(), piece, &conflict))?;
         let Some(value) = value else {
             let operand = operand();
-            return Err(self.fail(lane, Fault::Nothing { operand, piece }));
+            return Err(self.fail(lane, VerifyFault::Nothing { operand, piece }));
         };
         let reduces = self.all.programs[program as usize].collective.reduces();
         let fault = match (buffer, value.state) {
-            (Buffer::Input, State::Open | State::Final) => Fault::InputLost {
+            (Buffer::Input, ValueState::Open | ValueState::Final) => VerifyFault::InputLost {
                 operand: operand(),
                 piece,
                 found: self.sets.words_of(value),
             },
-            (Buffer::Output | Buffer::Scratch, State::Input) if reduces => Fault::Unscaled {
-                operand: operand(),
-                piece,
-            },
-            (_, State::Final) => return Ok(value),
-            (_, State::Input | State::Open) => {
+            (Buffer::Output | Buffer::Scratch, ValueState::Input) if reduces => {
+                VerifyFault::Unscaled {
+                    operand: operand(),
+                    piece,
+                }
+            }
+            (_, ValueState::Final) => return Ok(value),
+            (_, ValueState::Input | ValueState::Open) => {
                 return Ok(Value {
-                    state: State::Open,
+                    state: ValueState::Open,
                     ..value
                 });
             }
@@ -168,7 +170,7 @@ impl<'a> Run<'a> {
         let reduces = self.all.programs[0].collective.reduces();
         let rule = if !reduces {
             "a single source, since this collective reduces nothing"
-        } else if first.state == State::Final || second.state == State::Final {
+        } else if first.state == ValueState::Final || second.state == ValueState::Final {
             "what is not final yet"
         } else if part(first) != part(second) {
             "the same block, piece and turn"
@@ -177,7 +179,7 @@ impl<'a> Run<'a> {
         } else {
             "each rank's input only once"
         };
-        let fault = Fault::Reduces {
+        let fault = VerifyFault::Reduces {
             first: self.sets.words_of(first),
             second: self.sets.words_of(second),
             expected: rule,
@@ -188,17 +190,17 @@ impl<'a> Run<'a> {
     fn finish(&mut self, lane: u32, value: Value) -> Result<Value, Box<VerifyError>> {
         let rule = if !self.all.programs[0].collective.reduces() {
             "no last part, since this collective reduces nothing"
-        } else if value.state == State::Final {
+        } else if value.state == ValueState::Final {
             "that it is done once"
         } else if value.ranks != self.sets.all() {
             "the reduction of all ranks"
         } else {
             return Ok(Value {
-                state: State::Final,
+                state: ValueState::Final,
                 ..value
             });
         };
-        let fault = Fault::Finishes {
+        let fault = VerifyFault::Finishes {
             found: self.sets.words_of(value),
             expected: rule,
         };

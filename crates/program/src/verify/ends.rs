@@ -2,14 +2,14 @@
 
 use super::buffers::expected;
 use super::clocks::Epoch;
-use super::error::{Fault, Place, VerifyError};
+use super::error::{Location, VerifyError, VerifyFault};
 use super::memory::{CellAt, Conflict};
-use super::network::{Link, Network};
-use super::run::{Blocked, Run};
-use super::value::{State, Value};
+use super::network::{LaneLink, Network};
+use super::run::{Blocked, SymbolicRun};
+use super::value::{Value, ValueState};
 use crate::Buffer;
 
-impl<'a> Run<'a> {
+impl<'a> SymbolicRun<'a> {
     /// A launch may end only after the last access of its memory.
     pub(super) fn check_lifetimes(&self) -> Result<(), Box<VerifyError>> {
         for (lane, touched) in (0..).zip(&self.touched) {
@@ -17,8 +17,8 @@ impl<'a> Run<'a> {
                 let mut lanes = self.lanes_of(*program);
                 if !lanes.any(|other| self.clocks.before(*last, other)) {
                     return Err(Box::new(VerifyError {
-                        at: self.all.place(self.network, lane, Some(*at)),
-                        fault: Fault::TooLate {
+                        at: self.network.location(self.all, lane, Some(*at)),
+                        fault: VerifyFault::TooLate {
                             peer: self.all.programs[*program as usize].rank,
                         },
                     }));
@@ -38,9 +38,9 @@ impl<'a> Run<'a> {
                     None => self.sets.all(),
                 };
                 let state = if rank.collective.reduces() {
-                    State::Final
+                    ValueState::Final
                 } else {
-                    State::Open
+                    ValueState::Open
                 };
                 for turn in 0..self.turns {
                     let last = turn + 1 == self.turns;
@@ -62,8 +62,8 @@ impl<'a> Run<'a> {
                         let found = self.cells.value(self.all, at);
                         // What is already in place needs no move, where nothing is reduced.
                         let taken = found.map(|value| match value.state {
-                            State::Input if state == State::Open => Value {
-                                state: State::Open,
+                            ValueState::Input if state == ValueState::Open => Value {
+                                state: ValueState::Open,
                                 ..value
                             },
                             _ => value,
@@ -71,8 +71,8 @@ impl<'a> Run<'a> {
                         if taken != Some(wanted) {
                             let found = found.map(|value| self.sets.words_of(value));
                             return Err(Box::new(VerifyError {
-                                at: Box::new(Place::of(rank)),
-                                fault: Fault::Output {
+                                at: Box::new(Location::of(rank)),
+                                fault: VerifyFault::Output {
                                     block,
                                     piece,
                                     turn,
@@ -102,7 +102,7 @@ impl<'a> Run<'a> {
         let at = (clock as usize).checked_sub(2).and_then(|at| trace.get(at));
         let (name, rank) = (self.network.lanes[other as usize].lane, self.rank(other));
         let at = at.map_or_else(String::new, |at| format!(", {at}"));
-        let fault = Fault::Race {
+        let fault = VerifyFault::Race {
             access,
             operand,
             piece,
@@ -127,7 +127,7 @@ impl<'a> Run<'a> {
                 break;
             };
             let network = self.network;
-            let other = |links: &'a [Link], place: u32, of: fn(&Link) -> Option<u32>| {
+            let other = |links: &'a [LaneLink], place: u32, of: fn(&LaneLink) -> Option<u32>| {
                 let link = &links[place as usize];
                 (of(link), Network::name(link))
             };
@@ -157,6 +157,6 @@ impl<'a> Run<'a> {
             lane = next;
         }
         let depth = self.depth;
-        self.fail(stuck, Fault::Deadlock { depth, chain })
+        self.fail(stuck, VerifyFault::Deadlock { depth, chain })
     }
 }

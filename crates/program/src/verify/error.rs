@@ -10,14 +10,14 @@ use crate::{Buffer, Connection, Operand, Pieces, Program, Schedule, Step};
 #[error("{at}: {fault}")]
 pub struct VerifyError {
     /// Where.
-    pub at: Box<Place>,
+    pub at: Box<Location>,
     /// What is wrong.
-    pub fault: Fault,
+    pub fault: VerifyFault,
 }
 
 /// A place in the programs of a communicator.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct Location {
     /// What the programs do.
     pub collective: Collective,
     /// By which algorithm.
@@ -29,12 +29,12 @@ pub struct Place {
     /// Which lane, as a place in the program, and its channel; none if the fault is not in one lane.
     pub lane: Option<(usize, u16)>,
     /// Which step; none if the fault is not in one step.
-    pub step: Option<At>,
+    pub step: Option<StepAt>,
 }
 
 /// A step of a lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct At {
+pub struct StepAt {
     /// Before, in or after the turns.
     pub phase: Phase,
     /// Its place there, from 0.
@@ -54,7 +54,7 @@ pub enum Phase {
 
 /// What is wrong.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
+pub enum VerifyFault {
     /// Programs that are not those of one communicator and collective.
     #[error("the programs do not belong together: {0}")]
     Together(String),
@@ -224,7 +224,7 @@ pub enum Fault {
     },
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             formatter,
@@ -241,7 +241,7 @@ impl fmt::Display for Place {
     }
 }
 
-impl fmt::Display for At {
+impl fmt::Display for StepAt {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.phase {
             Phase::Prologue => write!(formatter, "prologue, step {}", self.step),
@@ -251,7 +251,7 @@ impl fmt::Display for At {
     }
 }
 
-impl Place {
+impl Location {
     /// A place in a program as a whole.
     pub(super) fn of(program: &Program) -> Self {
         Self {

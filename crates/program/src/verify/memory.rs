@@ -1,9 +1,9 @@
 //! The memory of all ranks, cell by cell: what is in it, and who touched it last.
 
-use super::buffers::{Memory, alias};
+use super::buffers::{BlockCounts, alias};
 use super::clocks::{Clocks, Epoch};
-use super::network::Communicator;
-use super::value::{Sets, State, Value};
+use super::program_set::ProgramSet;
+use super::value::{Sets, Value, ValueState};
 use crate::{Buffer, Program};
 
 /// One piece of one block in one turn (of scratch memory, in all turns).
@@ -43,7 +43,7 @@ pub struct Conflict {
 
 impl Cells {
     /// The memory before a launch: inputs are there, nothing else.
-    pub fn new(all: &Communicator<'_>, turns: u32, sets: &mut Sets) -> Self {
+    pub fn new(all: &ProgramSet<'_>, turns: u32, sets: &mut Sets) -> Self {
         let pieces = all.programs.first().map_or(1, |program| program.pieces);
         let mut cells = Self {
             turns: turns as usize,
@@ -80,7 +80,7 @@ impl Cells {
                             block,
                             turn,
                             piece,
-                            state: State::Input,
+                            state: ValueState::Input,
                             ranks,
                         });
                     }
@@ -90,7 +90,7 @@ impl Cells {
         cells
     }
 
-    fn index(&self, program: &Program, memory: &Memory, at: CellAt) -> usize {
+    fn index(&self, program: &Program, memory: &BlockCounts, at: CellAt) -> usize {
         let starts = self.starts[at.program as usize];
         let piece = usize::from(at.piece);
         let (buffer, block) = match at.buffer {
@@ -109,21 +109,21 @@ impl Cells {
         }
     }
 
-    fn cell(&mut self, all: &Communicator<'_>, at: CellAt) -> &mut Cell {
+    fn cell(&mut self, all: &ProgramSet<'_>, at: CellAt) -> &mut Cell {
         let program = at.program as usize;
         let index = self.index(&all.programs[program], &all.memory[program], at);
         &mut self.cells[index]
     }
 
     /// What a cell holds.
-    pub fn value(&mut self, all: &Communicator<'_>, at: CellAt) -> Option<Value> {
+    pub fn value(&mut self, all: &ProgramSet<'_>, at: CellAt) -> Option<Value> {
         self.cell(all, at).value
     }
 
     /// Reads a cell.
     pub fn read(
         &mut self,
-        all: &Communicator<'_>,
+        all: &ProgramSet<'_>,
         at: CellAt,
         lane: u32,
         clocks: &Clocks,
@@ -149,7 +149,7 @@ impl Cells {
     /// Writes a cell.
     pub fn write(
         &mut self,
-        all: &Communicator<'_>,
+        all: &ProgramSet<'_>,
         at: CellAt,
         value: Value,
         lane: u32,

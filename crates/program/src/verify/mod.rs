@@ -28,18 +28,22 @@ mod clocks;
 mod data;
 mod ends;
 mod error;
+mod join;
+mod limits;
 mod memory;
 mod network;
+mod program_set;
 mod run;
 #[cfg(test)]
 mod tests;
 mod value;
 
-pub use error::{At, Fault, Phase, Place, VerifyError};
+pub use error::{Location, Phase, StepAt, VerifyError, VerifyFault};
 
-use crate::{BindError, BoundProgram, Message, Program};
-use network::Communicator;
-use run::Run;
+use crate::{BindError, BoundProgram, MessageSize, Program};
+use join::{Owners, join};
+use program_set::ProgramSet;
+use run::SymbolicRun;
 use value::Sets;
 
 /// The program of one rank, of a set that was proved. Only such programs can be bound and launched.
@@ -65,7 +69,7 @@ impl VerifiedProgram {
     ///
     /// # Errors
     /// The message does not fit an address space, or a slot is too small for one element of each piece that it takes.
-    pub fn bind(&self, message: &Message) -> Result<BoundProgram, BindError> {
+    pub fn bind(&self, message: &MessageSize) -> Result<BoundProgram, BindError> {
         self.program.bind(message)
     }
 }
@@ -98,34 +102,35 @@ fn prove(
     fifo_slots: u32,
     turns: impl Fn(u32) -> Vec<u32>,
 ) -> Result<(), Box<VerifyError>> {
-    let mut all = Communicator::new(programs)?;
+    let all = ProgramSet::new(programs)?;
     let Some(first) = programs.first() else {
         return Ok(());
     };
     let mut sets = Sets::new(first.ranks);
+    let mut owners = Owners::default();
     let lanes = programs.iter().flat_map(|program| &program.lanes);
     if let Some(lane) = lanes
         .map(|lane| lane.channel)
         .find(|channel| *channel >= first.channels)
     {
         return Err(Box::new(VerifyError {
-            at: Box::new(Place::of(first)),
-            fault: Fault::Limit(format!(
+            at: Box::new(Location::of(first)),
+            fault: VerifyFault::Limit(format!(
                 "a lane works on the share of channel {lane}; expected channels below {}",
                 first.channels
             )),
         }));
     }
     for channel in 0..first.channels {
-        let network = all.network(channel)?;
+        let network = join(&all, channel, &mut owners)?;
         let steady = u32::try_from(network.turns_until_steady()).unwrap_or(u32::MAX);
         for turns in turns(steady) {
-            Run::new(&all, &network, turns, fifo_slots, &mut sets).run()?;
+            SymbolicRun::new(&all, &network, turns, fifo_slots, &mut sets).run()?;
         }
         if network.shares_memory && !network.fifos.is_empty() {
             for filled in 1..first.pieces {
                 for turns in [1, 2] {
-                    let run = Run::new(&all, &network, turns, fifo_slots, &mut sets);
+                    let run = SymbolicRun::new(&all, &network, turns, fifo_slots, &mut sets);
                     run.with_last_turn(filled).run()?;
                 }
             }

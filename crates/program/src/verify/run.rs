@@ -6,10 +6,11 @@
 
 use std::collections::VecDeque;
 
-use super::clocks::{Clocks, Epoch, Known};
-use super::error::{At, Fault, Phase, VerifyError};
+use super::clocks::{Clocks, Epoch, KnownSteps};
+use super::error::{Phase, StepAt, VerifyError, VerifyFault};
 use super::memory::Cells;
-use super::network::{Communicator, Network, NetworkStep, Target};
+use super::network::{Network, NetworkStep, ResolvedOperand};
+use super::program_set::ProgramSet;
 use super::value::{Sets, Value};
 use crate::Pieces;
 
@@ -17,7 +18,7 @@ use crate::Pieces;
 pub(super) struct Slot {
     pub(super) pieces: Pieces,
     pub(super) values: Vec<Value>,
-    pub(super) known: Known,
+    pub(super) known: KnownSteps,
 }
 
 /// Where a lane is.
@@ -40,8 +41,8 @@ pub(super) enum Blocked {
 }
 
 /// One launch.
-pub struct Run<'a> {
-    pub(super) all: &'a Communicator<'a>,
+pub struct SymbolicRun<'a> {
+    pub(super) all: &'a ProgramSet<'a>,
     pub(super) network: &'a Network<'a>,
     pub(super) turns: u32,
     /// Pieces of the last turn that are not empty.
@@ -51,17 +52,17 @@ pub struct Run<'a> {
     pub(super) cells: Cells,
     pub(super) clocks: Clocks,
     pub(super) fifos: Vec<VecDeque<Slot>>,
-    pub(super) signals: Vec<VecDeque<Known>>,
+    pub(super) signals: Vec<VecDeque<KnownSteps>>,
     pub(super) cursors: Vec<Cursor>,
     /// Per lane, the last step that touched a peer's memory, and the place of the peer's program.
-    pub(super) touched: Vec<Vec<(u32, Epoch, At)>>,
+    pub(super) touched: Vec<Vec<(u32, Epoch, StepAt)>>,
     /// Per lane, where its steps were, to name the other one of two that race; by clock.
-    pub(super) trace: Vec<Vec<At>>,
+    pub(super) trace: Vec<Vec<StepAt>>,
 }
 
-impl<'a> Run<'a> {
+impl<'a> SymbolicRun<'a> {
     pub fn new(
-        all: &'a Communicator<'a>,
+        all: &'a ProgramSet<'a>,
         network: &'a Network<'a>,
         turns: u32,
         depth: u32,
@@ -162,14 +163,14 @@ impl<'a> Run<'a> {
         }
     }
 
-    pub(super) fn at(&self, lane: u32) -> At {
+    pub(super) fn at(&self, lane: u32) -> StepAt {
         let cursor = self.cursors[lane as usize];
         let phase = match cursor.part {
             0 => Phase::Prologue,
             1 => Phase::Turn(cursor.turn),
             _ => Phase::Epilogue,
         };
-        At {
+        StepAt {
             phase,
             step: cursor.step,
         }
@@ -238,7 +239,7 @@ impl<'a> Run<'a> {
         if self.network.lanes[lane as usize].program == program || self.has_begun(lane, program) {
             return Ok(());
         }
-        let fault = Fault::TooEarly {
+        let fault = VerifyFault::TooEarly {
             operand: operand(),
             peer: self.all.programs[program as usize].rank,
         };
@@ -271,7 +272,7 @@ impl<'a> Run<'a> {
         };
         let at = self.at(lane);
         for target in step.sources.iter().chain(&step.destinations) {
-            let Target::Memory { program, .. } = *target else {
+            let ResolvedOperand::Memory { program, .. } = *target else {
                 continue;
             };
             if program != own {
@@ -287,17 +288,17 @@ impl<'a> Run<'a> {
         self.all.programs[program as usize].rank
     }
 
-    pub(super) fn fail(&self, lane: u32, fault: Fault) -> Box<VerifyError> {
+    pub(super) fn fail(&self, lane: u32, fault: VerifyFault) -> Box<VerifyError> {
         Box::new(VerifyError {
-            at: self.all.place(self.network, lane, Some(self.at(lane))),
+            at: self.network.location(self.all, lane, Some(self.at(lane))),
             fault,
         })
     }
 }
 
-pub(super) fn fifos(targets: &[Target]) -> impl Iterator<Item = u32> {
+pub(super) fn fifos(targets: &[ResolvedOperand]) -> impl Iterator<Item = u32> {
     targets.iter().filter_map(|target| match target {
-        Target::Fifo(fifo) => Some(*fifo),
-        Target::Memory { .. } => None,
+        ResolvedOperand::Fifo(fifo) => Some(*fifo),
+        ResolvedOperand::Memory { .. } => None,
     })
 }

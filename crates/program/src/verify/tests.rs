@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::prove;
 use crate::Collective;
-use crate::lower::{Request, lower};
+use crate::lower::{ProgramRequest, lower};
 use crate::{Channels, Program, Schedule, Transfer};
 
 mod vocabulary {
@@ -20,7 +20,7 @@ fn programs(ranks: u32, pick: usize, in_place: bool) -> Vec<Program> {
     for collective in Collective::ALL {
         for schedule in Schedule::ALL {
             for transfer in Transfer::ALL {
-                let request = Request {
+                let request = ProgramRequest {
                     collective,
                     schedule,
                     transfer,

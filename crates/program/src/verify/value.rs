@@ -12,14 +12,14 @@ pub struct Value {
     /// Piece of the window.
     pub piece: u16,
     /// What was done with it.
-    pub state: State,
+    pub state: ValueState,
     /// Whose inputs are in it.
     pub ranks: SetId,
 }
 
 /// What was done with a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub enum ValueState {
     /// The caller's input, where the caller put it.
     Input,
     /// Read, perhaps reduced, not final.
@@ -124,9 +124,9 @@ impl Sets {
         } = value;
         let of = self.names(value.ranks);
         let state = match value.state {
-            State::Input => "the input itself: ",
-            State::Open => "",
-            State::Final => "final: ",
+            ValueState::Input => "the input itself: ",
+            ValueState::Open => "",
+            ValueState::Final => "final: ",
         };
         format!("{state}block {block}, piece {piece}, turn {turn} of {of}")
     }

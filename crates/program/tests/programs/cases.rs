@@ -1,7 +1,7 @@
 //! Every collective by every algorithm.
 
 use program::Collective;
-use program::lower::{LowerError, Request, SendRecv, lower, send_recv};
+use program::lower::{LowerError, ProgramRequest, SendRecv, lower, send_recv};
 use program::{Channels, Program, Schedule, Transfer};
 
 /// One way to do one collective.
@@ -37,7 +37,7 @@ impl Case {
                 in_place,
             });
         }
-        lower(&Request {
+        lower(&ProgramRequest {
             collective,
             schedule,
             transfer,

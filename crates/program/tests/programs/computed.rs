@@ -2,7 +2,7 @@
 
 use program::Collective;
 use program::verify::{VerifiedProgram, verify};
-use program::{Channels, Message, Tree};
+use program::{Channels, MessageSize, Tree};
 use proptest::prelude::*;
 
 use crate::cases::{self, Case};
@@ -60,7 +60,7 @@ fn expected(case: &Case, ranks: u32, rank: u32, at: u64, count: u64) -> u64 {
 }
 
 /// Runs a case on real bytes and compares every output, and every input that must stay as it was.
-fn check(case: &Case, channels: &Channels, message: &Message, slots: u32, seed: u64) {
+fn check(case: &Case, channels: &Channels, message: &MessageSize, slots: u32, seed: u64) {
     let programs = case
         .lower(channels)
         .unwrap_or_else(|error| panic!("{case:?}: {error}"));
@@ -71,7 +71,7 @@ fn check(case: &Case, channels: &Channels, message: &Message, slots: u32, seed: 
 fn check_programs(
     case: &Case,
     programs: &[VerifiedProgram],
-    message: &Message,
+    message: &MessageSize,
     slots: u32,
     seed: u64,
 ) {
@@ -163,7 +163,7 @@ fn every_algorithm_computes_odd_sizes() {
         let channels = Channels::plain(ranks, 1 + ranks as usize % 3).expect("few ranks");
         for case in cases::all(ranks / 3) {
             for (count, slot_bytes) in [(0, 512), (1, 512), (13, 64), (377, 256)] {
-                let message = Message {
+                let message = MessageSize {
                     count,
                     element_bytes: 8,
                     slot_bytes: slot_bytes * ranks,
@@ -215,7 +215,7 @@ proptest! {
     ) {
         let root = u32::try_from(root.index(channels.ranks() as usize)).expect("a rank");
         let cases = cases::all(root);
-        let message = Message { count, element_bytes, slot_bytes, piece_bytes };
+        let message = MessageSize { count, element_bytes, slot_bytes, piece_bytes };
         check(&cases[case.index(cases.len())], &channels, &message, slots, seed);
     }
 }
@@ -241,7 +241,7 @@ proptest! {
             mutate(&mut programs, Change { picks });
         }
         if let Ok(programs) = verify(programs, 2) {
-            let message = Message { count, element_bytes: 4, slot_bytes: 1024, piece_bytes: 64 };
+            let message = MessageSize { count, element_bytes: 4, slot_bytes: 1024, piece_bytes: 64 };
             for turn in 0..4 {
                 check_programs(case, &programs, &message, slots, seed.wrapping_add(turn));
             }
@@ -257,7 +257,7 @@ fn beyond_four_gibibytes() {
         let programs = case.lower(&channels).expect("served");
         for program in verify(programs, 2).expect("proved") {
             let count = (1 << 33) + 5;
-            let message = Message {
+            let message = MessageSize {
                 count,
                 element_bytes: 4,
                 slot_bytes: 1 << 16,
@@ -305,7 +305,7 @@ fn messages_that_cannot_be_bound() {
     let channels = Channels::plain(4, 1).expect("four ranks");
     let case = cases::all(0)[0];
     let programs = verify(case.lower(&channels).expect("served"), 2).expect("proved");
-    let message = Message {
+    let message = MessageSize {
         count: 10,
         element_bytes: 8,
         slot_bytes: 64,
@@ -313,19 +313,19 @@ fn messages_that_cannot_be_bound() {
     };
     assert!(programs[0].bind(&message).is_ok());
     for wrong in [
-        Message {
+        MessageSize {
             element_bytes: 0,
             ..message
         },
-        Message {
+        MessageSize {
             slot_bytes: 7,
             ..message
         },
-        Message {
+        MessageSize {
             count: u64::MAX,
             ..message
         },
-        Message {
+        MessageSize {
             count: 1 << 60,
             ..message
         },

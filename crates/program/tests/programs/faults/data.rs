@@ -1,7 +1,7 @@
 //! Faults in what is moved and reduced.
 
 use program::Collective;
-use program::verify::Fault;
+use program::verify::VerifyFault;
 use program::{Operand, Pieces, Schedule, Transfer};
 
 use super::*;
@@ -13,7 +13,7 @@ pub const SEEDS: &[Seed] = &[
         ranks: 4,
         slots: 8,
         break_it: |programs| drop(body(programs, 2, 0).remove(1)),
-        refused: |fault| matches!(fault, Fault::Unbalanced { part: "body", .. }),
+        refused: |fault| matches!(fault, VerifyFault::Unbalanced { part: "body", .. }),
         names: &[
             "AllReduce by ring with 4 ranks",
             "channel 0, lane 0",
@@ -31,7 +31,7 @@ pub const SEEDS: &[Seed] = &[
         refused: |fault| {
             matches!(
                 fault,
-                Fault::Output {
+                VerifyFault::Output {
                     block: 1,
                     turn: 0,
                     ..
@@ -50,7 +50,7 @@ pub const SEEDS: &[Seed] = &[
         ranks: 4,
         slots: 8,
         break_it: |programs| body(programs, 1, 0).swap(1, 2),
-        refused: |fault| matches!(fault, Fault::OtherPieces { .. }),
+        refused: |fault| matches!(fault, VerifyFault::OtherPieces { .. }),
         names: &[
             "rank 1, channel 0, lane 0, turn 0, step 1",
             "expected piece",
@@ -66,7 +66,7 @@ pub const SEEDS: &[Seed] = &[
             let (first, second) = (body[1].destinations[0], body[2].destinations[0]);
             (body[1].destinations[0], body[2].destinations[0]) = (second, first);
         },
-        refused: |fault| matches!(fault, Fault::Output { .. }),
+        refused: |fault| matches!(fault, VerifyFault::Output { .. }),
         names: &["of rank 3; expected", "rank 1: block"],
     },
     Seed {
@@ -75,7 +75,7 @@ pub const SEEDS: &[Seed] = &[
         ranks: 4,
         slots: 8,
         break_it: |programs| body(programs, 3, 0)[0].pieces = Pieces::one(3),
-        refused: |fault| matches!(fault, Fault::OtherPieces { .. }),
+        refused: |fault| matches!(fault, VerifyFault::OtherPieces { .. }),
         names: &["rank 0", "holds piece 3"],
     },
     Seed {
@@ -93,7 +93,7 @@ pub const SEEDS: &[Seed] = &[
             body(programs, 1, 0)[1].pieces = Pieces::one(0);
             body(programs, 0, 0)[2].pieces = Pieces::one(0);
         },
-        refused: |fault| matches!(fault, Fault::Output { piece: 0 | 1, .. }),
+        refused: |fault| matches!(fault, VerifyFault::Output { piece: 0 | 1, .. }),
         names: &["of the output ends as"],
     },
     Seed {
@@ -105,7 +105,7 @@ pub const SEEDS: &[Seed] = &[
         refused: |fault| {
             matches!(
                 fault,
-                Fault::Reduces {
+                VerifyFault::Reduces {
                     expected: "the same block, piece and turn",
                     ..
                 }
@@ -119,7 +119,7 @@ pub const SEEDS: &[Seed] = &[
         ranks: 4,
         slots: 8,
         break_it: |programs| body(programs, 2, 0)[1].sources[1] = Operand::input(4),
-        refused: |fault| matches!(fault, Fault::NoBlock { blocks: 4, .. }),
+        refused: |fault| matches!(fault, VerifyFault::NoBlock { blocks: 4, .. }),
         names: &["block 4 of the own input", "rank 2 has 4 blocks"],
     },
     Seed {
@@ -137,7 +137,7 @@ pub const SEEDS: &[Seed] = &[
         refused: |fault| {
             matches!(
                 fault,
-                Fault::Reduces {
+                VerifyFault::Reduces {
                     expected: "each rank's input only once",
                     ..
                 }
@@ -154,7 +154,12 @@ pub const SEEDS: &[Seed] = &[
         ranks: 3,
         slots: 8,
         break_it: |programs| body(programs, 1, 0)[0].sources.push(Operand::output(0)),
-        refused: |fault| matches!(fault, Fault::Nothing { .. } | Fault::Reduces { .. }),
+        refused: |fault| {
+            matches!(
+                fault,
+                VerifyFault::Nothing { .. } | VerifyFault::Reduces { .. }
+            )
+        },
         names: &["Broadcast", "rank 1"],
     },
     Seed {
@@ -167,7 +172,7 @@ pub const SEEDS: &[Seed] = &[
                 step.finish = false;
             }
         },
-        refused: |fault| matches!(fault, Fault::Output { .. }),
+        refused: |fault| matches!(fault, VerifyFault::Output { .. }),
         names: &["expected final"],
     },
     Seed {
@@ -179,7 +184,7 @@ pub const SEEDS: &[Seed] = &[
         refused: |fault| {
             matches!(
                 fault,
-                Fault::Finishes {
+                VerifyFault::Finishes {
                     expected: "the reduction of all ranks",
                     ..
                 }
@@ -196,7 +201,7 @@ pub const SEEDS: &[Seed] = &[
         refused: |fault| {
             matches!(
                 fault,
-                Fault::Finishes {
+                VerifyFault::Finishes {
                     expected: "that it is done once",
                     ..
                 }
@@ -210,7 +215,7 @@ pub const SEEDS: &[Seed] = &[
         ranks: 4,
         slots: 8,
         break_it: |programs| body(programs, 1, 0)[5].destinations[0] = Operand::input(0),
-        refused: |fault| matches!(fault, Fault::WritesInput),
+        refused: |fault| matches!(fault, VerifyFault::WritesInput),
         names: &["rank 1", "step 5"],
     },
     Seed {
@@ -227,7 +232,7 @@ pub const SEEDS: &[Seed] = &[
                 }
             }
         },
-        refused: |fault| matches!(fault, Fault::InputLost { .. }),
+        refused: |fault| matches!(fault, VerifyFault::InputLost { .. }),
         names: &["rank 4", "no longer the input"],
     },
     Seed {
@@ -236,7 +241,7 @@ pub const SEEDS: &[Seed] = &[
         ranks: 3,
         slots: 8,
         break_it: |programs| body(programs, 0, 0)[0].sources = vec![Operand::output(0)],
-        refused: |fault| matches!(fault, Fault::Unscaled { .. }),
+        refused: |fault| matches!(fault, VerifyFault::Unscaled { .. }),
         names: &["rank 0", "step 0"],
     },
     Seed {
@@ -253,7 +258,7 @@ pub const SEEDS: &[Seed] = &[
                 }
             }
         },
-        refused: |fault| matches!(fault, Fault::Output { .. }),
+        refused: |fault| matches!(fault, VerifyFault::Output { .. }),
         names: &["AllToAll by bruck"],
     },
     Seed {
@@ -262,7 +267,7 @@ pub const SEEDS: &[Seed] = &[
         ranks: 4,
         slots: 8,
         break_it: |programs| body(programs, 3, 0).clear(),
-        refused: |fault| matches!(fault, Fault::Output { piece: 3, .. }),
+        refused: |fault| matches!(fault, VerifyFault::Output { piece: 3, .. }),
         names: &["ends as nothing"],
     },
 ];

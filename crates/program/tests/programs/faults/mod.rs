@@ -1,7 +1,7 @@
 //! Seeded faults: each is one change to programs that are right, and each must be refused for the right reason.
 
 use program::Collective;
-use program::verify::{Fault, verify};
+use program::verify::{VerifyFault, verify};
 use program::{Channels, Connection, Operand, Pieces, Program, Schedule, Step, Transfer};
 
 use crate::cases::Case;
@@ -18,7 +18,7 @@ struct Seed {
     slots: u32,
     break_it: fn(&mut Vec<Program>),
     /// Whether the reason is the right one.
-    refused: fn(&Fault) -> bool,
+    refused: fn(&VerifyFault) -> bool,
     /// What the text names, too.
     names: &'static [&'static str],
 }

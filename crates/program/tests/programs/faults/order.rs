@@ -1,7 +1,7 @@
 //! Faults in who waits for whom, and in what a program may say.
 
 use program::Collective;
-use program::verify::Fault;
+use program::verify::VerifyFault;
 use program::{Buffer, Lane, Operand, Pieces, Schedule, Step, Transfer};
 
 use super::*;
@@ -13,7 +13,7 @@ pub const SEEDS: &[Seed] = &[
         ranks: 4,
         slots: 8,
         break_it: |programs| body(programs, 0, 0)[1].destinations = vec![fifo(2)],
-        refused: |fault| matches!(fault, Fault::Unbalanced { .. }),
+        refused: |fault| matches!(fault, VerifyFault::Unbalanced { .. }),
         names: &["from rank 0 to rank"],
     },
     Seed {
@@ -22,7 +22,7 @@ pub const SEEDS: &[Seed] = &[
         ranks: 4,
         slots: 8,
         break_it: |programs| body(programs, 0, 0)[1].destinations = vec![fifo(4)],
-        refused: |fault| matches!(fault, Fault::Limit(_)),
+        refused: |fault| matches!(fault, VerifyFault::Limit(_)),
         names: &["rank 0, channel 0, lane 0, turn 0, step 1", "rank 4"],
     },
     Seed {
@@ -31,7 +31,7 @@ pub const SEEDS: &[Seed] = &[
         ranks: 3,
         slots: 1,
         break_it: |_| (),
-        refused: |fault| matches!(fault, Fault::Deadlock { depth: 1, .. }),
+        refused: |fault| matches!(fault, VerifyFault::Deadlock { depth: 1, .. }),
         names: &["waits for room in the FIFO from rank 0 to rank 1"],
     },
     Seed {
@@ -51,7 +51,7 @@ pub const SEEDS: &[Seed] = &[
                 body[14..].sort_by_key(|step| step.sources[0].is_fifo());
             }
         },
-        refused: |fault| matches!(fault, Fault::Deadlock { depth: 7, .. }),
+        refused: |fault| matches!(fault, VerifyFault::Deadlock { depth: 7, .. }),
         names: &["waits for room", "rank 8"],
     },
     Seed {
@@ -64,7 +64,7 @@ pub const SEEDS: &[Seed] = &[
                 program.lanes[0].body.reverse();
             }
         },
-        refused: |fault| matches!(fault, Fault::Deadlock { .. }),
+        refused: |fault| matches!(fault, VerifyFault::Deadlock { .. }),
         names: &["waits for a slot of the FIFO"],
     },
     Seed {
@@ -76,7 +76,9 @@ pub const SEEDS: &[Seed] = &[
         refused: |fault| {
             matches!(
                 fault,
-                Fault::Deadlock { .. } | Fault::OtherPieces { .. } | Fault::Nothing { .. }
+                VerifyFault::Deadlock { .. }
+                    | VerifyFault::OtherPieces { .. }
+                    | VerifyFault::Nothing { .. }
             )
         },
         names: &["AllReduce by halving-doubling"],
@@ -91,7 +93,7 @@ pub const SEEDS: &[Seed] = &[
                 program.lanes[0].body.swap(0, 1);
             }
         },
-        refused: |fault| matches!(fault, Fault::Deadlock { .. }),
+        refused: |fault| matches!(fault, VerifyFault::Deadlock { .. }),
         names: &[
             "rank 0, lane 0, turn 0, step 0 waits for a slot",
             "rank 1, lane 0",
@@ -106,7 +108,7 @@ pub const SEEDS: &[Seed] = &[
             let up = programs[2].lanes.remove(0);
             programs[2].lanes[0].body.extend(up.body);
         },
-        refused: |fault| matches!(fault, Fault::Deadlock { .. }),
+        refused: |fault| matches!(fault, VerifyFault::Deadlock { .. }),
         names: &["rank 2", "rank 0"],
     },
     Seed {
@@ -127,7 +129,7 @@ pub const SEEDS: &[Seed] = &[
         refused: |fault| {
             matches!(
                 fault,
-                Fault::SharedEnd {
+                VerifyFault::SharedEnd {
                     other: 1,
                     end: "receiving",
                     ..
@@ -145,7 +147,7 @@ pub const SEEDS: &[Seed] = &[
         refused: |fault| {
             matches!(
                 fault,
-                Fault::Unbalanced {
+                VerifyFault::Unbalanced {
                     what: "signal",
                     part: "prologue",
                     ..
@@ -165,7 +167,7 @@ pub const SEEDS: &[Seed] = &[
             let wait = lane.prologue[1].waits.remove(0);
             lane.epilogue[0].waits.push(wait);
         },
-        refused: |fault| matches!(fault, Fault::TooEarly { peer: 2, .. }),
+        refused: |fault| matches!(fault, VerifyFault::TooEarly { peer: 2, .. }),
         names: &["rank 1", "block 0 of rank 2's input"],
     },
     Seed {
@@ -178,7 +180,7 @@ pub const SEEDS: &[Seed] = &[
                 program.lanes[0].epilogue.clear();
             }
         },
-        refused: |fault| matches!(fault, Fault::TooLate { .. }),
+        refused: |fault| matches!(fault, VerifyFault::TooLate { .. }),
         names: &["turn 0, step 0", "whose launch may end before that"],
     },
     Seed {
@@ -194,7 +196,7 @@ pub const SEEDS: &[Seed] = &[
                 .epilogue
                 .retain(|step| step.waits.is_empty());
         },
-        refused: |fault| matches!(fault, Fault::TooLate { peer: 1 }),
+        refused: |fault| matches!(fault, VerifyFault::TooLate { peer: 1 }),
         names: &["rank 0, channel 0, lane 0"],
     },
     Seed {
@@ -215,7 +217,7 @@ pub const SEEDS: &[Seed] = &[
         refused: |fault| {
             matches!(
                 fault,
-                Fault::Race {
+                VerifyFault::Race {
                     access: "reads",
                     other_access: "write",
                     ..
@@ -240,7 +242,7 @@ pub const SEEDS: &[Seed] = &[
         refused: |fault| {
             matches!(
                 fault,
-                Fault::Race {
+                VerifyFault::Race {
                     other_access: "write",
                     ..
                 }
@@ -257,7 +259,12 @@ pub const SEEDS: &[Seed] = &[
             body(programs, 0, 0)[0].sources = vec![Operand::peer(1, Buffer::Output, 0)];
             body(programs, 0, 0)[0].finish = false;
         },
-        refused: |fault| matches!(fault, Fault::Nothing { .. } | Fault::Race { .. }),
+        refused: |fault| {
+            matches!(
+                fault,
+                VerifyFault::Nothing { .. } | VerifyFault::Race { .. }
+            )
+        },
         names: &["rank 1"],
     },
     Seed {
@@ -270,7 +277,7 @@ pub const SEEDS: &[Seed] = &[
             let more = body.remove(1);
             body[0].destinations.extend(more.destinations);
         },
-        refused: |fault| matches!(fault, Fault::Limit(_)),
+        refused: |fault| matches!(fault, VerifyFault::Limit(_)),
         names: &["1 sources, 4 destinations", "at most 3 of each from FIFOs"],
     },
     Seed {
@@ -283,7 +290,7 @@ pub const SEEDS: &[Seed] = &[
                 program.fifo_pieces = 1;
             }
         },
-        refused: |fault| matches!(fault, Fault::Limit(_)),
+        refused: |fault| matches!(fault, VerifyFault::Limit(_)),
         names: &["2 pieces through a FIFO"],
     },
     Seed {
@@ -292,7 +299,7 @@ pub const SEEDS: &[Seed] = &[
         ranks: 4,
         slots: 8,
         break_it: |programs| programs[2].scratch_blocks += 1,
-        refused: |fault| matches!(fault, Fault::Together(_)),
+        refused: |fault| matches!(fault, VerifyFault::Together(_)),
         names: &["rank 2"],
     },
     Seed {
@@ -301,7 +308,7 @@ pub const SEEDS: &[Seed] = &[
         ranks: 4,
         slots: 8,
         break_it: |programs| drop(programs.pop()),
-        refused: |fault| matches!(fault, Fault::Together(_)),
+        refused: |fault| matches!(fault, VerifyFault::Together(_)),
         names: &["3 programs; expected 4"],
     },
     Seed {
@@ -314,7 +321,7 @@ pub const SEEDS: &[Seed] = &[
             let step = lane.body.remove(0);
             lane.prologue.push(step);
         },
-        refused: |fault| matches!(fault, Fault::Limit(_)),
+        refused: |fault| matches!(fault, VerifyFault::Limit(_)),
         names: &["prologue, step 0", "signals only"],
     },
 ];
