@@ -45,7 +45,7 @@ const RULES: [Rule; 20] = [
     rule("plan", &["topology", "program"]),
     rule("planner", &["topology", "plan", "program"]),
     unsafe_rule("probe", &["topology"]),
-    unsafe_rule("shared-memory", &[]),
+    unsafe_rule("shared-memory", &["program"]),
     rule("bootstrap", &[]),
     rule("executor", &["program", "shared-memory"]),
     unsafe_rule("net-plugin", &[]),

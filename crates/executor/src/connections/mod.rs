@@ -126,15 +126,6 @@ pub struct Wiring {
     pub notifies: Vec<usize>,
 }
 
-/// The protocol of a program's connection as FIFOs know it.
-pub const fn fifo_protocol(protocol: Protocol) -> shared_memory::Protocol {
-    match protocol {
-        Protocol::Simple => shared_memory::Protocol::Simple,
-        Protocol::Ll => shared_memory::Protocol::LowLatency,
-        Protocol::Ll128 => shared_memory::Protocol::LowLatency128,
-    }
-}
-
 /// What every rank offers at first: its bell and its buffer table.
 const BASE: [Item; 2] = [Item::Bell, Item::BufferTable { entries: 2 }];
 
@@ -363,7 +354,7 @@ impl Connections {
         match kind {
             Kind::Signals => Item::Signal,
             Kind::Slots(protocol) => Item::Fifo {
-                protocol: fifo_protocol(protocol),
+                protocol,
                 slot_bytes: self.slot_bytes.of(protocol) as usize,
             },
         }
