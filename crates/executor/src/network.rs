@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use program::Connection;
+use program::ConnectionEnd;
 use program::Protocol;
 use shared_memory::fifo::device::{DeviceFifo, DeviceOutflow};
 use shared_memory::fifo::in_place::InPlaceOutflow;
@@ -37,11 +37,11 @@ impl Route {
     /// That of a rank's connection.
     pub const fn of(
         rank: u32,
-        connection: &Connection,
+        connection: &ConnectionEnd,
         incoming: bool,
         protocol: Protocol,
     ) -> Self {
-        let Connection {
+        let ConnectionEnd {
             peer,
             channel,
             port,

@@ -2,7 +2,7 @@
 //! with the plan that the commands do.
 
 use arbitrary::Unstructured;
-use plan::cost::Operation;
+use plan::cost::TunedOperation;
 use plan::nccl_graph::{self, GpuAddress};
 use plan::{CostTable, Error, Expansion, GraphKind, Plan, compare};
 use planner::cost::{AlphaBeta, CostModel, Profile};
@@ -102,10 +102,10 @@ pub fn run(bytes: &[u8]) -> Reached {
 fn price(plan: &Plan, costs: &CostTable) {
     for collective in Collective::ALL {
         for bytes in SIZES {
-            let operation = Operation {
+            let operation = TunedOperation {
                 pipelined: 1 + (bytes % 7) as u32,
                 fp8: bytes > 1 << 20,
-                ..Operation::new(collective, bytes)
+                ..TunedOperation::new(collective, bytes)
             };
             match costs.choose_for(&operation) {
                 Ok(choice) => {

@@ -20,7 +20,7 @@ pub struct Common {
     /// The graphs in search order, merged over all nodes.
     pub graphs: Vec<GraphSummary>,
     /// Channels of collectives.
-    pub channels: Channels,
+    pub channels: JobChannels,
     /// NVLink SHARP, if all nodes have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nvls: Option<Nvls>,
@@ -77,7 +77,8 @@ pub struct GraphSummary {
 /// The channels of a communicator, and which searched channel each of them repeats.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Channels {
+#[schemars(rename = "Channels")]
+pub struct JobChannels {
     /// Channels of the search, the same number for rings and trees.
     pub searched: u32,
     /// For each channel the base channel that it repeats: `searched` channels with the first tree of each pair, then
@@ -87,24 +88,24 @@ pub struct Channels {
 
 /// Which searched channel a channel is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Base {
+pub struct BaseChannel {
     /// The searched channel.
     pub searched: u32,
     /// The channel has the second tree of the pair.
     pub second_tree: bool,
 }
 
-impl Channels {
+impl JobChannels {
     /// Number of channels.
     pub const fn count(&self) -> u32 {
         self.base.len() as u32
     }
 
     /// What a channel is made of; `None` beyond the last.
-    pub fn base(&self, channel: u32) -> Option<Base> {
+    pub fn base(&self, channel: u32) -> Option<BaseChannel> {
         let base = u32::from(*self.base.get(channel as usize)?);
         let second_tree = base >= self.searched;
-        Some(Base {
+        Some(BaseChannel {
             searched: if second_tree {
                 base - self.searched
             } else {

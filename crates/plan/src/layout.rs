@@ -11,7 +11,7 @@ use crate::plan::Plan;
 
 /// How the GPUs of one island fall into nodes and hosts.
 #[derive(Debug, Clone)]
-pub struct Shape {
+pub struct IslandShape {
     /// For each node its GPUs, ascending, counted from the island's first.
     members: Vec<Vec<u32>>,
     /// For each GPU its node and its position among that node's GPUs.
@@ -21,7 +21,7 @@ pub struct Shape {
     hosts: u32,
 }
 
-impl Shape {
+impl IslandShape {
     /// `members` are the GPUs of each node, ascending; together they are all of `host_of`, which names each GPU's host by
     /// any number; hosts are numbered anew in that order.
     pub fn new(members: Vec<Vec<u32>>, mut host_of: Vec<u32>) -> Self {
@@ -78,8 +78,8 @@ struct Ordered {
 
 /// Where the ranks and nodes of a job are.
 #[derive(Debug, Clone)]
-pub struct Layout {
-    shapes: Vec<Shape>,
+pub struct JobLayout {
+    shapes: Vec<IslandShape>,
     runs: Vec<Run>,
     ranks: u32,
     nodes: u32,
@@ -117,14 +117,14 @@ pub struct NodePlace {
     first_slot: u32,
 }
 
-impl Layout {
+impl JobLayout {
     /// From the machines' shapes and (machine, islands in a row). The caller sees to it that ranks fit 31 bits and that no
     /// shape is empty.
     ///
     /// # Errors
     /// The rank order does not give each rank a GPU of its own.
     pub fn new(
-        shapes: Vec<Shape>,
+        shapes: Vec<IslandShape>,
         runs: &[(usize, u32)],
         order: Option<&RankOrder>,
     ) -> Result<Self, OrderError> {
@@ -171,7 +171,7 @@ impl Layout {
     pub fn of(plan: &Plan) -> Result<Self, Error> {
         let shapes = plan.machines.iter().map(|machine| {
             let members = machine.groups.iter().map(|group| group.members()).collect();
-            Shape::new(members, machine.gpus.iter().map(|gpu| gpu.host).collect())
+            IslandShape::new(members, machine.gpus.iter().map(|gpu| gpu.host).collect())
         });
         let runs: Vec<(usize, u32)> = plan
             .hosts
@@ -364,7 +364,7 @@ impl Layout {
 }
 
 impl Ordered {
-    fn new(layout: &Layout, slot_of: Vec<u32>) -> Self {
+    fn new(layout: &JobLayout, slot_of: Vec<u32>) -> Self {
         let mut rank_of = vec![0; slot_of.len()];
         let mut plain_of = Vec::with_capacity(layout.nodes as usize);
         let mut node_of = vec![u32::MAX; layout.nodes as usize];
@@ -401,14 +401,14 @@ mod tests {
     use super::*;
 
     /// Two islands of three ranks in nodes {0, 2} and {1}, then one of two hosts with one rank each in one node.
-    fn layout(order: Option<&RankOrder>) -> Layout {
-        let split = Shape::new(vec![vec![0, 2], vec![1]], vec![0; 3]);
-        let domain = Shape::new(vec![vec![0, 1]], vec![0, 4]);
-        Layout::new(vec![split, domain], &[(0, 2), (1, 1)], order).expect("an order that fits")
+    fn layout(order: Option<&RankOrder>) -> JobLayout {
+        let split = IslandShape::new(vec![vec![0, 2], vec![1]], vec![0; 3]);
+        let domain = IslandShape::new(vec![vec![0, 1]], vec![0, 4]);
+        JobLayout::new(vec![split, domain], &[(0, 2), (1, 1)], order).expect("an order that fits")
     }
 
     /// What holds for every layout.
-    fn check(layout: &Layout) {
+    fn check(layout: &JobLayout) {
         assert_eq!((layout.ranks(), layout.nodes(), layout.hosts()), (8, 5, 4));
         assert_eq!(layout.rank(8), None);
         assert_eq!(layout.node(5), None);

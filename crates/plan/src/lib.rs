@@ -1,6 +1,6 @@
 //! The plan of a communicator: which channels its collectives use, as an artifact that outlives the process.
 //!
-//! A [`Plan`] holds what the planner decided for a job: the [`Machine`]s it runs on, the [`Graph`] of each search with
+//! A [`Plan`] holds what the planner decided for a job: the [`PlannedMachine`]s it runs on, the [`Graph`] of each search with
 //! the path behind every hop, the [`Trail`] that led there, what all ranks have in common ([`Common`]) and what
 //! collectives cost ([`CostTable`]). [`Plan::expand`] tells what any one rank does ([`RankView`]). It is written as JSON ([`Plan::to_json`]) that is equal
 //! to the byte for equal plans, and read back ([`Plan::from_json`]) only if it is whole, unchanged and of a version
@@ -55,8 +55,10 @@ mod validate;
 
 pub use algorithm::Algorithm;
 pub use channel::{GraphPaths, neighbours};
-pub use common::{Base, Buffers, Channels, Common, GraphSummary, MAX_CHANNELS, Nvls, P2pChannels};
-pub use compare::{ChoiceDifference, Chosen, Comparison, Difference, compare};
+pub use common::{
+    BaseChannel, Buffers, Common, GraphSummary, JobChannels, MAX_CHANNELS, Nvls, P2pChannels,
+};
+pub use compare::{ChoiceDifference, Chosen, Comparison, PlanDifference, compare};
 pub use connection::{EndPoint, NeighbourPath};
 pub use cost::CostTable;
 pub use digest::Digest;
@@ -65,12 +67,12 @@ pub use expand::{Expansion, NodeParts, RankView};
 pub use fingerprint::Fingerprint;
 pub use graph::{Graph, GraphChannel, GraphKind, Pattern};
 pub use json::schema;
-pub use layout::{Layout, NodePlace, RankPlace, Shape};
-pub use machine::{Group, Machine, MachineCpu, MachineGpu, MachineNic};
+pub use layout::{IslandShape, JobLayout, NodePlace, RankPlace};
+pub use machine::{GpuGroup, MachineCpu, MachineGpu, MachineNic, PlannedMachine};
 pub use order::{OrderError, RankOrder};
 pub use plan::{HostRun, Plan};
 pub use request::{Producer, RequestSummary, Setting};
-pub use trail::{Attempt, Duplication, End, Next, Summary, Trail};
+pub use trail::{Attempt, Duplication, Next, SearchEnd, Summary, Trail};
 pub use transport::{
     Connection, Gdr, GpuTransport, NetEnd, NoGdr, NotDirect, NotShared, P2pPorts, PortUse, Rail,
     RailPort, Transports,

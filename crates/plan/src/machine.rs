@@ -12,7 +12,8 @@ use crate::transport::Transports;
 /// One kind of machine in the job, with what was found for it: a host, or several that form one NVLink domain.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Machine {
+#[schemars(rename = "Machine")]
+pub struct PlannedMachine {
     /// What it is called.
     pub name: String,
     /// What it is, in one line for people.
@@ -26,7 +27,7 @@ pub struct Machine {
     /// Its network ports.
     pub nics: Vec<MachineNic>,
     /// The GPUs that were searched together, with what was found: normally one group of all GPUs.
-    pub groups: Vec<Group>,
+    pub groups: Vec<GpuGroup>,
 }
 
 /// The kind of the CPUs.
@@ -98,7 +99,8 @@ pub struct MachineNic {
 /// network does, falls into several groups.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Group {
+#[schemars(rename = "Group")]
+pub struct GpuGroup {
     /// The GPUs, by their rank in the machine, in the order in which NCCL lists them.
     pub ranks: Vec<i32>,
     /// The job has ranks outside the group, so channels go through the network.
@@ -118,9 +120,9 @@ pub struct Group {
     pub transports: Option<Transports>,
 }
 
-impl Machine {
+impl PlannedMachine {
     /// The GPUs of one of its groups by their rank in the machine, ascending, with their device numbers.
-    pub fn members(&self, group: &Group) -> Vec<(u32, i32)> {
+    pub fn members(&self, group: &GpuGroup) -> Vec<(u32, i32)> {
         let members = group.members().into_iter();
         members
             .map(|gpu| (gpu, self.gpus.get(gpu as usize).map_or(-1, |gpu| gpu.dev)))
@@ -128,7 +130,7 @@ impl Machine {
     }
 }
 
-impl Group {
+impl GpuGroup {
     /// The GPUs by their rank in the machine, ascending.
     pub fn members(&self) -> Vec<u32> {
         let mut members: Vec<u32> = self.ranks.iter().map(|rank| *rank as u32).collect();

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::common::Common;
 use crate::cost::CostTable;
 use crate::digest::Digest;
-use crate::machine::Machine;
+use crate::machine::PlannedMachine;
 use crate::order::RankOrder;
 use crate::request::{Producer, RequestSummary, Setting};
 use crate::schema::VERSION;
@@ -44,7 +44,7 @@ pub struct Plan {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub costs: Option<CostTable>,
     /// The different machines, with the channels that were found for each.
-    pub machines: Vec<Machine>,
+    pub machines: Vec<PlannedMachine>,
 }
 
 /// Equal machines in a row. A job of thousands of equal hosts is one run.

@@ -15,7 +15,7 @@ pub struct Trail {
     /// The attempts in order. Empty when nothing had to be searched.
     pub attempts: Vec<Attempt>,
     /// Why there were no attempts, or how the search ended.
-    pub end: End,
+    pub end: SearchEnd,
     /// Channels that were made by splitting each one in two.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duplicated: Option<Duplication>,
@@ -112,7 +112,8 @@ pub enum Next {
 /// How a search ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum End {
+#[schemars(rename = "End")]
+pub enum SearchEnd {
     /// As many channels as allowed.
     Perfect,
     /// All bandwidth of the machine is used.

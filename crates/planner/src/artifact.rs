@@ -1,8 +1,8 @@
 //! What was planned, as the artifact that outlives the process.
 
 use plan::{
-    CostTable, EndPoint, Graph, GraphPaths, Group, HostRun, Machine, MachineCpu, MachineGpu,
-    MachineNic, NeighbourPath, NodeParts, Plan, neighbours,
+    CostTable, EndPoint, GpuGroup, Graph, GraphPaths, HostRun, MachineCpu, MachineGpu, MachineNic,
+    NeighbourPath, NodeParts, Plan, PlannedMachine, neighbours,
 };
 use topology::{BusId, CpuArch, CpuModel, CpuVendor, NcclId, NodeId, NodeType, System};
 
@@ -29,9 +29,9 @@ pub fn fill(plan: &mut Plan, joined: &JobPlan, costs: CostTable, descriptions: &
 }
 
 /// The machines of a job with what was found for each, and where they stand in the job.
-fn machines(joined: &JobPlan, descriptions: &[Description]) -> (Vec<Machine>, Vec<HostRun>) {
+fn machines(joined: &JobPlan, descriptions: &[Description]) -> (Vec<PlannedMachine>, Vec<HostRun>) {
     let cluster = &joined.plan;
-    let machines: Vec<Machine> = cluster
+    let machines: Vec<PlannedMachine> = cluster
         .machines
         .iter()
         .enumerate()
@@ -61,14 +61,19 @@ fn machines(joined: &JobPlan, descriptions: &[Description]) -> (Vec<Machine>, Ve
     (machines, runs)
 }
 
-fn describe(machine: &MachinePlan, parts: &[NodeParts], name: String, summary: String) -> Machine {
+fn describe(
+    machine: &MachinePlan,
+    parts: &[NodeParts],
+    name: String,
+    summary: String,
+) -> PlannedMachine {
     let mut gpus: Vec<MachineGpu> = machine.nodes.iter().flat_map(describe_gpus).collect();
     gpus.sort_by_key(|gpu| gpu.rank);
     let system = machine.nodes.first().map(|node| node.view.system());
     let cpu = system
         .and_then(|system| system.cpus().next())
         .map(|(_, cpu)| cpu);
-    Machine {
+    PlannedMachine {
         name,
         summary,
         hosts: system.map_or(1, |system| system.hosts().len().max(1) as u32),
@@ -141,9 +146,9 @@ fn describe_nics(system: &System) -> Vec<MachineNic> {
     nics
 }
 
-fn describe_group(node: &HostPlan, parts: &NodeParts) -> Group {
+fn describe_group(node: &HostPlan, parts: &NodeParts) -> GpuGroup {
     let system = node.view.system();
-    Group {
+    GpuGroup {
         ranks: system.gpus().map(|(_, gpu)| gpu.rank).collect(),
         inter: node.view.inter,
         max_bw: node.view.max_bw,

@@ -4,7 +4,7 @@ use plan::{Algorithm, Pattern};
 use planner::Settings;
 use planner::cost::{
     self, AlphaBeta, CollnetInputs, CostModel, CostTable, GraphFigures, Inputs, Merged, NvlsInputs,
-    Off, Operation, Profile, RestrictError, doubling,
+    Off, Profile, RestrictError, TunedOperation, doubling,
 };
 use program::{Collective, Protocol};
 use topology::{CpuArch, CpuVendor, PathType};
@@ -251,16 +251,16 @@ fn malformed_settings_are_refused_unless_nobody_reads_them() {
 #[test]
 fn operations_narrow_the_choice() {
     let table = plain(&hopper(1));
-    let mut operation = Operation::new(Collective::AllReduce, 1 << 30);
+    let mut operation = TunedOperation::new(Collective::AllReduce, 1 << 30);
     operation.switch_reduces = false;
     let choice = table.choose_for(&operation).expect("a choice");
     assert_eq!(choice.algorithm, Algorithm::Ring);
-    let mut operation = Operation::new(Collective::AllReduce, 1 << 30);
+    let mut operation = TunedOperation::new(Collective::AllReduce, 1 << 30);
     operation.pipelined = 9;
     let ring = (Algorithm::Ring, Protocol::Ll);
     let tree = (Algorithm::Tree, Protocol::Ll);
     let grows = |way| {
-        let once = Operation::new(Collective::AllReduce, 1 << 30);
+        let once = TunedOperation::new(Collective::AllReduce, 1 << 30);
         let (many, one) = (table.time_us(&operation, way), table.time_us(&once, way));
         many.zip(one).map(|(many, one)| many - one)
     };

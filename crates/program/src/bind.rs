@@ -1,7 +1,7 @@
 //! From a program and a message to flat steps.
 
 use super::bound::{BoundLane, BoundOperand, BoundProgram, BoundStep, MessageSize};
-use super::operand::{Buffer, Connection, Operand};
+use super::operand::{BufferKind, ConnectionEnd, Operand};
 use super::step::{Lane, Step};
 use super::{Pieces, Program};
 
@@ -311,7 +311,7 @@ impl WindowTurn<'_> {
         &self,
         operand: &Operand,
         begin: u64,
-        fifos: &mut Vec<Connection>,
+        fifos: &mut Vec<ConnectionEnd>,
         peers: &mut Vec<u32>,
     ) -> BoundOperand {
         match *operand {
@@ -325,7 +325,7 @@ impl WindowTurn<'_> {
                 }
             }
             Operand::Multicast { block } => {
-                let (offset, stride) = self.address(Buffer::Scratch, block, begin);
+                let (offset, stride) = self.address(BufferKind::Scratch, block, begin);
                 BoundOperand::Multicast { offset, stride }
             }
             Operand::Peer {
@@ -345,16 +345,16 @@ impl WindowTurn<'_> {
     }
 
     /// Offset and stride, bytes.
-    fn address(&self, buffer: Buffer, block: u32, begin: u64) -> (u64, u64) {
+    fn address(&self, buffer: BufferKind, block: u32, begin: u64) -> (u64, u64) {
         let layout = self.layout;
         let element = u64::from(layout.message.element_bytes);
         match buffer {
-            Buffer::Input | Buffer::Output => {
+            BufferKind::Input | BufferKind::Output => {
                 let offset = u64::from(block) * layout.message.count + self.start + begin;
                 let stride = if self.repeats { self.length } else { 0 };
                 (offset * element, stride * element)
             }
-            Buffer::Scratch => {
+            BufferKind::Scratch => {
                 let blocks = u64::from(layout.program.scratch_blocks);
                 let at = u64::from(self.channel) * blocks + u64::from(block);
                 (at * layout.scratch_block + begin * element, 0)

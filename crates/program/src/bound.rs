@@ -1,6 +1,6 @@
 //! A program with a message size: flat steps that a backend runs without computing, looking up or allocating anything.
 
-use super::operand::{Buffer, Connection};
+use super::operand::{BufferKind, ConnectionEnd};
 
 /// What a backend says about a message before a program is bound to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -23,13 +23,13 @@ pub struct BoundProgram {
     /// Scratch memory that is needed, bytes.
     pub scratch_bytes: u64,
     /// Connections through whose FIFOs slots are received; [`BoundOperand::Fifo`] of a source is a place in it.
-    pub receives: Vec<Connection>,
+    pub receives: Vec<ConnectionEnd>,
     /// Connections through whose FIFOs slots are sent; [`BoundOperand::Fifo`] of a destination is a place in it.
-    pub sends: Vec<Connection>,
+    pub sends: Vec<ConnectionEnd>,
     /// Connections on which signals are awaited.
-    pub waits: Vec<Connection>,
+    pub waits: Vec<ConnectionEnd>,
     /// Connections on which signals are given.
-    pub notifies: Vec<Connection>,
+    pub notifies: Vec<ConnectionEnd>,
     /// Whether the program, of any rank, reduces or stores at all ranks at once; a message may be so short that this rank does
     /// not.
     pub multicasts: bool,
@@ -89,7 +89,7 @@ pub enum BoundOperand {
     /// One's own memory.
     Local {
         /// Which memory.
-        buffer: Buffer,
+        buffer: BufferKind,
         /// Bytes from its start in the first turn.
         offset: u64,
         /// Bytes further per turn.
@@ -100,7 +100,7 @@ pub enum BoundOperand {
         /// Place in [`BoundProgram::peers`].
         peer: u16,
         /// Which memory of the peer.
-        buffer: Buffer,
+        buffer: BufferKind,
         /// Bytes from its start in the first turn.
         offset: u64,
         /// Bytes further per turn.

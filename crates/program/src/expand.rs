@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::bound::{BoundOperand, BoundProgram, BoundStep};
-use super::operand::Buffer;
+use super::operand::BufferKind;
 use super::step::Step;
 
 impl BoundProgram {
@@ -51,7 +51,7 @@ fn everywhere(operand: BoundOperand, peers: &[u16]) -> Vec<BoundOperand> {
     let BoundOperand::Multicast { offset, stride } = operand else {
         return vec![operand];
     };
-    let buffer = Buffer::Scratch;
+    let buffer = BufferKind::Scratch;
     let own = BoundOperand::Local {
         buffer,
         offset,

@@ -32,7 +32,7 @@ pub use channels::{Channels, ChannelsError, Tree};
 pub use collective::{Collective, Protocol};
 pub use element::{ElementType, Reduction};
 pub use names::UnknownName;
-pub use operand::{Buffer, Connection, Operand};
+pub use operand::{BufferKind, ConnectionEnd, Operand};
 pub use program::Program;
 pub use schedule::{Schedule, Transfer};
 pub use step::{Lane, Pieces, Step};

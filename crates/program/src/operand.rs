@@ -2,7 +2,7 @@
 
 /// Memory that a rank's program names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Buffer {
+pub enum BufferKind {
     /// What the caller gave. Reading it in a reducing collective applies the operation's pre-multiplication.
     Input,
     /// What the caller gets.
@@ -15,7 +15,7 @@ pub enum Buffer {
 ///
 /// A connection is known by (sender, receiver, channel, port). It carries FIFO slots and, counted apart, signals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Connection {
+pub struct ConnectionEnd {
     /// The rank at the other end.
     pub peer: u32,
     /// The channel.
@@ -30,7 +30,7 @@ pub enum Operand {
     /// A block of one's own.
     Local {
         /// Which memory.
-        buffer: Buffer,
+        buffer: BufferKind,
         /// Which block of it.
         block: u32,
     },
@@ -40,7 +40,7 @@ pub enum Operand {
         /// Whose memory.
         rank: u32,
         /// Which memory of the peer.
-        buffer: Buffer,
+        buffer: BufferKind,
         /// Which block of it.
         block: u32,
     },
@@ -51,32 +51,32 @@ pub enum Operand {
         block: u32,
     },
     /// As a source, the next slot that the peer sent; as a destination, the next free slot towards the peer.
-    Fifo(Connection),
+    Fifo(ConnectionEnd),
 }
 
 impl Operand {
     /// A block of one's own input.
     pub const fn input(block: u32) -> Self {
-        Self::local(Buffer::Input, block)
+        Self::local(BufferKind::Input, block)
     }
 
     /// A block of one's own output.
     pub const fn output(block: u32) -> Self {
-        Self::local(Buffer::Output, block)
+        Self::local(BufferKind::Output, block)
     }
 
     /// A block of one's own scratch memory.
     pub const fn scratch(block: u32) -> Self {
-        Self::local(Buffer::Scratch, block)
+        Self::local(BufferKind::Scratch, block)
     }
 
     /// A block of one's own.
-    pub const fn local(buffer: Buffer, block: u32) -> Self {
+    pub const fn local(buffer: BufferKind, block: u32) -> Self {
         Self::Local { buffer, block }
     }
 
     /// A block of a peer.
-    pub const fn peer(rank: u32, buffer: Buffer, block: u32) -> Self {
+    pub const fn peer(rank: u32, buffer: BufferKind, block: u32) -> Self {
         Self::Peer {
             rank,
             buffer,

@@ -1,6 +1,6 @@
 //! Steps, and the lanes in which they follow each other.
 
-use super::operand::{Connection, Operand};
+use super::operand::{ConnectionEnd, Operand};
 
 /// A range of the pieces of a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -25,7 +25,7 @@ impl Pieces {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
     /// Signals that must have come; each wait takes one.
-    pub waits: Vec<Connection>,
+    pub waits: Vec<ConnectionEnd>,
     /// Which pieces of the blocks.
     pub pieces: Pieces,
     /// What is reduced together, in this order: at most three FIFOs, at most four in all.
@@ -35,7 +35,7 @@ pub struct Step {
     /// Where the result goes: at most three FIFOs, at most four in all.
     pub destinations: Vec<Operand>,
     /// Signals that are given when the data is stored.
-    pub notifies: Vec<Connection>,
+    pub notifies: Vec<ConnectionEnd>,
 }
 
 impl Step {
@@ -115,17 +115,17 @@ impl Lane {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Buffer;
+    use crate::BufferKind;
 
     #[test]
     fn names_of_primitives() {
-        let fifo = Operand::Fifo(Connection {
+        let fifo = Operand::Fifo(ConnectionEnd {
             peer: 1,
             channel: 0,
             port: 0,
         });
         let (input, output) = (Operand::input(0), Operand::output(0));
-        let peer = Operand::peer(1, Buffer::Input, 0);
+        let peer = Operand::peer(1, BufferKind::Input, 0);
         let everywhere = Operand::Multicast { block: 0 };
         for (sources, destinations, name) in [
             (vec![input], vec![fifo], "send"),

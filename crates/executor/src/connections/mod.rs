@@ -9,7 +9,7 @@ mod remote;
 use std::sync::Arc;
 use std::time::Duration;
 
-use program::Connection;
+use program::ConnectionEnd;
 use program::Protocol;
 use rustc_hash::FxHashMap;
 use shared_memory::fifo::{FifoProtocol, LowLatency, LowLatency128, Simple};
@@ -108,7 +108,7 @@ enum Kind {
 /// One end of a connection, as this rank names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct End {
-    connection: Connection,
+    connection: ConnectionEnd,
     kind: Kind,
     incoming: bool,
 }
@@ -229,7 +229,7 @@ impl Connections {
         protocol: Protocol,
         bound: &program::BoundProgram,
     ) -> Result<Wiring, Error> {
-        let end = |connection: &Connection, kind, incoming| End {
+        let end = |connection: &ConnectionEnd, kind, incoming| End {
             connection: *connection,
             kind,
             incoming,
@@ -439,7 +439,7 @@ fn push<T>(list: &mut Vec<T>, value: T) -> usize {
 
 /// The name under which the receiver offers a connection.
 fn name(from: u32, to: u32, end: &End) -> String {
-    let Connection { channel, port, .. } = end.connection;
+    let ConnectionEnd { channel, port, .. } = end.connection;
     let kind = match end.kind {
         Kind::Slots(protocol) => protocol.name(),
         Kind::Signals => "signals",

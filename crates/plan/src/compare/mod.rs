@@ -23,7 +23,7 @@ use program::{Collective, Protocol};
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Comparison {
     /// What stands in the plans.
-    pub facts: Vec<Difference>,
+    pub facts: Vec<PlanDifference>,
     /// What is chosen for a size, and its predicted time.
     pub choices: Vec<ChoiceDifference>,
 }
@@ -37,7 +37,7 @@ impl Comparison {
 
 /// One value that differs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Difference {
+pub struct PlanDifference {
     /// Where it stands: keys and numbers, from the plan down.
     pub at: Vec<String>,
     /// The first plan's value; `None` where it has none.

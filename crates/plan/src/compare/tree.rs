@@ -2,11 +2,11 @@
 
 use serde_json::Value;
 
-use super::Difference;
+use super::PlanDifference;
 
 /// Every leaf that differs, in the order of the trees. Hops are compared only on channels that have the same GPUs and
 /// ports: a channel of another order has other hops anyway.
-pub(super) fn differences(first: &Value, second: &Value) -> Vec<Difference> {
+pub(super) fn differences(first: &Value, second: &Value) -> Vec<PlanDifference> {
     let mut found = Vec::new();
     descend(&mut Vec::new(), Some(first), Some(second), &mut found);
     let changed: Vec<Vec<String>> = found
@@ -52,7 +52,7 @@ fn descend(
     at: &mut Vec<String>,
     first: Option<&Value>,
     second: Option<&Value>,
-    found: &mut Vec<Difference>,
+    found: &mut Vec<PlanDifference>,
 ) {
     if first == second {
         return;
@@ -79,7 +79,7 @@ fn descend(
         }
         return;
     }
-    found.push(Difference {
+    found.push(PlanDifference {
         at: at.clone(),
         first: first.cloned(),
         second: second.cloned(),

@@ -22,7 +22,7 @@ const FP8_RING_PENALTY: f32 = 1024.0;
 
 /// One operation that an algorithm is to be chosen for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Operation {
+pub struct TunedOperation {
     /// The collective.
     pub collective: Collective,
     /// Bytes of the whole message; all ranks' pieces together for collectives that gather or scatter.
@@ -39,7 +39,7 @@ pub struct Operation {
     pub fp8: bool,
 }
 
-impl Operation {
+impl TunedOperation {
     /// One operation on its own, of a type and operation that everything can reduce (a sum of 32-bit numbers).
     pub const fn new(collective: Collective, bytes: u64) -> Self {
         Self {
@@ -61,7 +61,7 @@ pub type AlgorithmProtocol = (Algorithm, Protocol);
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct OperationChoice {
     /// The operation.
-    pub operation: Operation,
+    pub operation: TunedOperation,
     /// The algorithm.
     pub algorithm: Algorithm,
     /// The protocol.
@@ -122,7 +122,7 @@ const fn size_index(bytes: u64) -> i64 {
 impl CostTable {
     /// Predicted time of one way, µs; `None` when it is unavailable. Computed in 32 bits as NCCL does, so equal times
     /// are equal there too.
-    pub fn time_us(&self, operation: &Operation, way: AlgorithmProtocol) -> Option<f32> {
+    pub fn time_us(&self, operation: &TunedOperation, way: AlgorithmProtocol) -> Option<f32> {
         let (algorithm, protocol) = way;
         let entry = self.entry(operation.collective, algorithm, protocol)?;
         if entry.bandwidth <= 0.0 {
@@ -165,7 +165,7 @@ impl CostTable {
     }
 
     /// Whether NCCL considers an algorithm for the operation, apart from the table.
-    fn considers(&self, operation: &Operation, algorithm: Algorithm) -> bool {
+    fn considers(&self, operation: &TunedOperation, algorithm: Algorithm) -> bool {
         let job = &self.job;
         let collective = operation.collective;
         // A gather reduces nothing.
@@ -188,7 +188,7 @@ impl CostTable {
     }
 
     /// Every way NCCL considers for an operation, in its order.
-    pub fn ways(&self, operation: &Operation) -> Vec<(AlgorithmProtocol, f32)> {
+    pub fn ways(&self, operation: &TunedOperation) -> Vec<(AlgorithmProtocol, f32)> {
         if !Collective::TUNED.contains(&operation.collective) {
             return Vec::new();
         }
@@ -216,14 +216,14 @@ impl CostTable {
     /// # Errors
     /// No algorithm is left.
     pub fn choose(&self, collective: Collective, bytes: u64) -> Result<OperationChoice, NoChoice> {
-        self.choose_for(&Operation::new(collective, bytes))
+        self.choose_for(&TunedOperation::new(collective, bytes))
     }
 
     /// What NCCL takes for an operation.
     ///
     /// # Errors
     /// No algorithm is left.
-    pub fn choose_for(&self, operation: &Operation) -> Result<OperationChoice, NoChoice> {
+    pub fn choose_for(&self, operation: &TunedOperation) -> Result<OperationChoice, NoChoice> {
         let mut best: Option<(AlgorithmProtocol, f32)> = None;
         let mut second: Option<(AlgorithmProtocol, f32)> = None;
         for (way, time) in self.ways(operation) {
@@ -266,7 +266,7 @@ impl CostModel for CostTable {
     }
 
     fn estimates(&self, collective: Collective, bytes: u64) -> Vec<Estimate<AlgorithmProtocol>> {
-        let ways = self.ways(&Operation::new(collective, bytes));
+        let ways = self.ways(&TunedOperation::new(collective, bytes));
         ways.into_iter()
             .map(|(way, time)| Estimate {
                 way,

@@ -12,9 +12,9 @@ pub mod model;
 pub mod table;
 pub mod threads;
 
-pub use choose::{NoChoice, Operation, OperationChoice};
+pub use choose::{NoChoice, OperationChoice, TunedOperation};
 pub use chunk::{BufferTooSmall, Chunking};
 pub use model::{Best, CostModel, Estimate, Range, doubling};
 pub use table::{
-    Collnet, CostTable, Entry, Job, LatencyFactors, Nvls, Off, Threads, TreeCorrection,
+    Collnet, CostEntry, CostJob, CostTable, LatencyFactors, NvlsCosts, Off, Threads, TreeCorrection,
 };

@@ -15,9 +15,9 @@ pub struct CostTable {
     /// Name of the cost profile whose constants were used.
     pub profile: String,
     /// The communicator.
-    pub job: Job,
+    pub job: CostJob,
     /// The ways, by collective, algorithm and protocol. A way that is not listed does not exist.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<CostEntry>,
     /// Threads of each algorithm, in the order of [`Algorithm::ALL`].
     pub threads: Vec<Threads>,
     /// How trees fall short of their bandwidth, by size.
@@ -33,7 +33,7 @@ impl CostTable {
         collective: Collective,
         algorithm: Algorithm,
         protocol: Protocol,
-    ) -> Option<&Entry> {
+    ) -> Option<&CostEntry> {
         self.entries.iter().find(|entry| {
             (entry.collective, entry.algorithm, entry.protocol) == (collective, algorithm, protocol)
         })
@@ -53,7 +53,8 @@ impl CostTable {
 /// One way to carry out one collective.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Entry {
+#[schemars(rename = "Entry")]
+pub struct CostEntry {
     /// The collective.
     pub collective: Collective,
     /// The algorithm.
@@ -170,7 +171,8 @@ pub struct LatencyFactors {
 /// What the choice has to know of the communicator.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Job {
+#[schemars(rename = "Job")]
+pub struct CostJob {
     /// Ranks.
     pub ranks: u32,
     /// Nodes: ranks that reach each other without the network.
@@ -184,7 +186,7 @@ pub struct Job {
     /// Channels of collectives.
     pub channels: u32,
     /// NVSwitches that reduce.
-    pub nvls: Option<Nvls>,
+    pub nvls: Option<NvlsCosts>,
     /// A network that reduces.
     pub collnet: Option<Collnet>,
     /// Bytes of a channel's buffer per protocol (LL, LL128, Simple).
@@ -196,7 +198,8 @@ pub struct Job {
 /// NVSwitches that reduce.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Nvls {
+#[schemars(rename = "Nvls")]
+pub struct NvlsCosts {
     /// Channels.
     pub channels: u32,
     /// Heads: GPUs that each own a part of the message.

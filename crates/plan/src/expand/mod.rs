@@ -20,17 +20,17 @@ pub use nvls::NvlsPlace;
 pub use rings::RingPlace;
 pub use schedule::Round;
 pub use trees::{TreeLinks, TreePlace, double_tree};
-pub use view::{ChannelView, CollnetView, Link, NvlsView, RankView, RingView, TreeView};
+pub use view::{ChannelView, CollnetView, NvlsView, PeerLink, RankView, RingView, TreeView};
 
 use crate::common::Common;
 use crate::error::Error;
-use crate::layout::{Layout, NodePlace, RankPlace};
+use crate::layout::{JobLayout, NodePlace, RankPlace};
 use crate::plan::Plan;
 
 /// Who talks to whom in a job, and how: every rank's neighbours on every channel.
 #[derive(Debug, Clone)]
 pub struct Expansion {
-    layout: Layout,
+    layout: JobLayout,
     /// For each machine its nodes.
     nodes: Vec<Vec<NodeParts>>,
     common: Common,
@@ -38,7 +38,7 @@ pub struct Expansion {
 
 impl Expansion {
     /// From the parts of every node of every machine of the layout.
-    pub const fn new(layout: Layout, nodes: Vec<Vec<NodeParts>>, common: Common) -> Self {
+    pub const fn new(layout: JobLayout, nodes: Vec<Vec<NodeParts>>, common: Common) -> Self {
         Self {
             layout,
             nodes,
@@ -52,7 +52,7 @@ impl Expansion {
     /// The plan contradicts itself, or holds machines only and not how their hosts are joined.
     pub fn of(plan: &Plan) -> Result<Self, Error> {
         let common = plan.common.clone().ok_or(Error::NotJoined)?;
-        let layout = Layout::of(plan)?;
+        let layout = JobLayout::of(plan)?;
         let searched = common.channels.searched;
         let mut nodes = Vec::with_capacity(plan.machines.len());
         for (index, machine) in plan.machines.iter().enumerate() {
@@ -73,7 +73,7 @@ impl Expansion {
     }
 
     /// Where ranks and nodes are.
-    pub const fn layout(&self) -> &Layout {
+    pub const fn layout(&self) -> &JobLayout {
         &self.layout
     }
 

@@ -10,7 +10,7 @@ use crate::transport::{Connection, NetEnd};
 
 /// A neighbour of a rank, and how bytes travel to or from it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Link {
+pub struct PeerLink {
     /// The neighbour.
     pub peer: u32,
     /// How bytes travel from this rank to it; `None` where nothing does.
@@ -27,27 +27,27 @@ pub struct RingView {
     /// How many ranks come before it when the ring begins at rank 0.
     pub index: u32,
     /// The rank that it receives from.
-    pub previous: Link,
+    pub previous: PeerLink,
     /// The rank that it sends to.
-    pub next: Link,
+    pub next: PeerLink,
 }
 
 /// A rank in the tree of a channel.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct TreeView {
     /// The rank above; `None` for the root.
-    pub up: Option<Link>,
+    pub up: Option<PeerLink>,
     /// The ranks below, in NCCL's slots.
-    pub down: [Option<Link>; 3],
+    pub down: [Option<PeerLink>; 3],
 }
 
 /// A rank in the chain of a channel towards a network that reduces.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct ChainView {
     /// The rank towards the network; `None` for the head, and where the rank is in no chain.
-    pub up: Option<Link>,
+    pub up: Option<PeerLink>,
     /// The rank away from it.
-    pub down: Option<Link>,
+    pub down: Option<PeerLink>,
     /// The port of the head.
     pub network: Option<NetEnd>,
 }
@@ -70,9 +70,9 @@ pub struct ChannelView {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct NvlsTreeView {
     /// The head above; `None` for the root.
-    pub up: Option<Link>,
+    pub up: Option<PeerLink>,
     /// The heads below.
-    pub down: [Option<Link>; 2],
+    pub down: [Option<PeerLink>; 2],
 }
 
 /// A rank in NVLink SHARP.
@@ -95,9 +95,9 @@ pub struct CollnetView {
     /// Its place.
     pub place: DirectPlace,
     /// The other heads.
-    pub up: Vec<Link>,
+    pub up: Vec<PeerLink>,
     /// The ranks that it collects from, if it is a head.
-    pub down: Vec<Link>,
+    pub down: Vec<PeerLink>,
     /// Its port, if it is a head.
     pub network: Option<NetEnd>,
 }
@@ -157,8 +157,8 @@ impl Expansion {
     }
 
     /// A neighbour with which a rank exchanges bytes both ways.
-    fn both(&self, rank: u32, peer: u32, kind: GraphKind, channel: u32) -> Result<Link, Error> {
-        Ok(Link {
+    fn both(&self, rank: u32, peer: u32, kind: GraphKind, channel: u32) -> Result<PeerLink, Error> {
+        Ok(PeerLink {
             peer,
             send: Some(self.connection(rank, peer, kind, channel)?),
             receive: Some(self.connection(peer, rank, kind, channel)?),
@@ -171,7 +171,7 @@ impl Expansion {
         peer: Option<u32>,
         kind: GraphKind,
         channel: u32,
-    ) -> Result<Option<Link>, Error> {
+    ) -> Result<Option<PeerLink>, Error> {
         peer.map(|peer| self.both(rank, peer, kind, channel))
             .transpose()
     }
@@ -198,12 +198,12 @@ impl Expansion {
             let connect = |from, to| self.connection(from, to, GraphKind::Ring, channel);
             Some(RingView {
                 index: ring.index,
-                previous: Link {
+                previous: PeerLink {
                     peer: ring.previous,
                     send: None,
                     receive: Some(connect(ring.previous, rank)?),
                 },
-                next: Link {
+                next: PeerLink {
                     peer: ring.next,
                     send: Some(connect(rank, ring.next)?),
                     receive: None,

@@ -52,7 +52,7 @@ impl GpuAddress {
 /// A graph file that is well-formed. What its graphs mean depends on the machine: [`GraphFile::graph`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GraphFile {
-    document: xml::Document,
+    document: xml::GraphDocument,
 }
 
 /// What a graph file says about one search.

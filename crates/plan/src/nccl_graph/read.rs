@@ -3,7 +3,7 @@
 use topology::xml::{c_float, c_int, c_unsigned_hexadecimal};
 use topology::{Error as FileError, PathType, Warning};
 
-use super::xml::{self, Document, Element, MAX_WARNINGS, Tag};
+use super::xml::{self, GraphDocument, GraphElement, GraphTag, MAX_WARNINGS};
 use super::{Found, GpuAddress, GraphFile, MAX_CHANNELS, TYPES};
 use crate::error::{Error, excerpt};
 use crate::graph::{Graph, GraphChannel, GraphKind, Pattern};
@@ -82,14 +82,18 @@ impl GraphFile {
 }
 
 struct Reading<'a> {
-    document: &'a Document,
+    document: &'a GraphDocument,
     kind: GraphKind,
     gpus: &'a [GpuAddress],
     warnings: Vec<Warning>,
 }
 
 impl Reading<'_> {
-    fn graph(&mut self, element: &Element, earlier: Vec<GraphChannel>) -> Result<Graph, Error> {
+    fn graph(
+        &mut self,
+        element: &GraphElement,
+        earlier: Vec<GraphChannel>,
+    ) -> Result<Graph, Error> {
         let cross_nic = self.number(element, "crossnic")?;
         let pattern = self.number(element, "pattern")?;
         let Some(pattern) = Pattern::from_number(pattern) else {
@@ -119,7 +123,7 @@ impl Reading<'_> {
 
     fn channels(
         &mut self,
-        element: &Element,
+        element: &GraphElement,
         stated: i32,
         earlier: Vec<GraphChannel>,
     ) -> Result<Vec<GraphChannel>, Error> {
@@ -172,12 +176,12 @@ impl Reading<'_> {
         Ok(channels)
     }
 
-    fn channel(&mut self, element: &Element) -> Result<GraphChannel, Error> {
+    fn channel(&mut self, element: &GraphElement) -> Result<GraphChannel, Error> {
         let mut ranks = Vec::new();
         let mut nets = Vec::new();
         for child in &element.children {
             let dev = c_unsigned_hexadecimal(self.text(child, "dev")?);
-            if child.tag == Tag::Net {
+            if child.tag == GraphTag::Net {
                 nets.push(dev as i64);
             } else {
                 ranks.push(self.rank(child, dev)?);
@@ -212,7 +216,7 @@ impl Reading<'_> {
         Ok(GraphChannel { ranks, nets })
     }
 
-    fn rank(&mut self, element: &Element, dev: u64) -> Result<i32, Error> {
+    fn rank(&mut self, element: &GraphElement, dev: u64) -> Result<i32, Error> {
         if let Some(rank) = element.get("rank") {
             return Ok(c_int(rank));
         }
@@ -225,7 +229,7 @@ impl Reading<'_> {
     }
 
     /// NCCL takes any ranks here, and fails later or crashes when they are not those of the machine.
-    fn check_ranks(&mut self, element: &Element, ranks: &[i32]) {
+    fn check_ranks(&mut self, element: &GraphElement, ranks: &[i32]) {
         let mut missing: Vec<i32> = self.gpus.iter().map(|gpu| gpu.rank).collect();
         let mut wrong = None;
         for rank in ranks {
@@ -252,7 +256,7 @@ impl Reading<'_> {
         self.warn(element, None, message);
     }
 
-    fn path_type(&mut self, element: &Element, name: &str) -> Result<PathType, Error> {
+    fn path_type(&mut self, element: &GraphElement, name: &str) -> Result<PathType, Error> {
         let text = self.text(element, name)?;
         // As in NCCL, what follows the type does not matter.
         if let Some(known) = TYPES
@@ -269,17 +273,17 @@ impl Reading<'_> {
         Ok(PathType::Loc)
     }
 
-    fn number(&self, element: &Element, name: &str) -> Result<i32, Error> {
+    fn number(&self, element: &GraphElement, name: &str) -> Result<i32, Error> {
         self.text(element, name).map(c_int)
     }
 
-    fn text<'e>(&self, element: &'e Element, name: &str) -> Result<&'e str, Error> {
+    fn text<'e>(&self, element: &'e GraphElement, name: &str) -> Result<&'e str, Error> {
         Ok(element.require(&self.document.file, name)?)
     }
 
     fn error(
         &self,
-        element: &Element,
+        element: &GraphElement,
         name: &str,
         problem: &str,
         found: String,
@@ -294,7 +298,7 @@ impl Reading<'_> {
         .into()
     }
 
-    fn warn(&mut self, element: &Element, attribute: Option<&str>, message: String) {
+    fn warn(&mut self, element: &GraphElement, attribute: Option<&str>, message: String) {
         let place = element.place(&self.document.file, attribute);
         // One of a kind is enough: a wrong file is usually wrong in every channel.
         if self.warnings.len() < MAX_WARNINGS

@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 
 use super::{finite, once};
-use crate::common::{Channels, Common, MAX_CHANNELS};
+use crate::common::{Common, JobChannels, MAX_CHANNELS};
 use crate::cost::CostTable;
 use crate::error::Error;
 use crate::expand::Expansion;
 use crate::graph::GraphKind;
-use crate::layout::Layout;
-use crate::machine::{Group, Machine};
+use crate::layout::JobLayout;
+use crate::machine::{GpuGroup, PlannedMachine};
 use crate::plan::Plan;
 use crate::transport::{GpuTransport, Transports};
 
@@ -28,7 +28,7 @@ pub(super) fn check(plan: &Plan) -> Result<Option<Expansion>, Error> {
             }
         }
     }
-    let layout = Layout::of(plan)?;
+    let layout = JobLayout::of(plan)?;
     let mut expansion = None;
     if let Some(common) = &plan.common {
         for (index, machine) in plan.machines.iter().enumerate() {
@@ -57,8 +57,8 @@ fn require(holds: bool, at: &str, problem: impl FnOnce() -> String) -> Result<()
 
 fn check_transports(
     at: &str,
-    machine: &Machine,
-    group: &Group,
+    machine: &PlannedMachine,
+    group: &GpuGroup,
     transports: &Transports,
 ) -> Result<(), Error> {
     let gpus = group.ranks.len();
@@ -124,7 +124,7 @@ fn check_transports(
 }
 
 /// What the common part takes for granted of every group.
-fn check_common_to(at: &str, group: &Group, common: &Common) -> Result<(), Error> {
+fn check_common_to(at: &str, group: &GpuGroup, common: &Common) -> Result<(), Error> {
     require(group.transports.is_some(), at, || {
         "it has no transports".to_owned()
     })?;
@@ -172,7 +172,7 @@ fn check_common(common: &Common) -> Result<(), Error> {
         finite(&at, "bw_inter", graph.bw_inter)?;
         finite(&at, "latency_inter", graph.latency_inter)?;
     }
-    let Channels { searched, base } = &common.channels;
+    let JobChannels { searched, base } = &common.channels;
     let rings = common.graph_channels(GraphKind::Ring);
     let trees = common.graph_channels(GraphKind::Tree);
     require(
@@ -224,7 +224,11 @@ fn check_common(common: &Common) -> Result<(), Error> {
     )
 }
 
-fn check_costs(costs: &CostTable, layout: &Layout, common: Option<&Common>) -> Result<(), Error> {
+fn check_costs(
+    costs: &CostTable,
+    layout: &JobLayout,
+    common: Option<&Common>,
+) -> Result<(), Error> {
     let job = &costs.job;
     let expected = [
         ("ranks", job.ranks, Some(layout.ranks())),

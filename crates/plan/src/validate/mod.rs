@@ -10,7 +10,7 @@ use crate::connection::EndPoint;
 use crate::error::Error;
 use crate::expand::{Expansion, RankView};
 use crate::graph::{Graph, GraphKind};
-use crate::machine::{Group, Machine};
+use crate::machine::{GpuGroup, PlannedMachine};
 use crate::plan::Plan;
 use crate::trail::Trail;
 
@@ -80,7 +80,7 @@ fn check(plan: &Plan) -> Result<Option<Expansion>, Error> {
     joined::check(plan)
 }
 
-fn check_machine(at: &str, machine: &Machine) -> Result<(), Error> {
+fn check_machine(at: &str, machine: &PlannedMachine) -> Result<(), Error> {
     for (index, gpu) in machine.gpus.iter().enumerate() {
         if gpu.rank as usize != index {
             return Err(Error::inconsistent(
@@ -122,7 +122,7 @@ fn check_machine(at: &str, machine: &Machine) -> Result<(), Error> {
     Ok(())
 }
 
-fn check_group(at: &str, group: &Group, nets: &BTreeSet<i64>) -> Result<(), Error> {
+fn check_group(at: &str, group: &GpuGroup, nets: &BTreeSet<i64>) -> Result<(), Error> {
     finite(at, "max_bw", group.max_bw)?;
     finite(at, "total_bw", group.total_bw)?;
     once(at, "graphs", group.graphs.iter().map(|graph| graph.kind))?;

@@ -4,9 +4,9 @@
 
 use plan::nccl_graph::GpuAddress;
 use plan::{
-    Attempt, Duplication, End, Fingerprint, Graph, GraphChannel, GraphKind, GraphPaths, Group,
-    HostRun, Machine, MachineCpu, MachineGpu, MachineNic, NeighbourPath, Next, Pattern, Plan,
-    Producer, RequestSummary, Setting, Summary, Trail, neighbours,
+    Attempt, Duplication, Fingerprint, GpuGroup, Graph, GraphChannel, GraphKind, GraphPaths,
+    HostRun, MachineCpu, MachineGpu, MachineNic, NeighbourPath, Next, Pattern, Plan,
+    PlannedMachine, Producer, RequestSummary, SearchEnd, Setting, Summary, Trail, neighbours,
 };
 use proptest::prelude::*;
 use topology::{CpuArch, CpuModel, CpuVendor, PathType};
@@ -43,7 +43,7 @@ pub fn plan_of(hosts: u32) -> Plan {
     }
 }
 
-fn machine() -> Machine {
+fn machine() -> PlannedMachine {
     let gpu = |rank: u32| MachineGpu {
         rank,
         host: 0,
@@ -76,7 +76,7 @@ fn machine() -> Machine {
         type_inter: PathType::Pix,
         ..Graph::empty(GraphKind::Ring, Pattern::Ring)
     };
-    Machine {
+    PlannedMachine {
         name: "two-gpus".to_owned(),
         summary: "2 GPUs sm80, 1 NIC".to_owned(),
         hosts: 1,
@@ -87,7 +87,7 @@ fn machine() -> Machine {
         },
         gpus: vec![gpu(0), gpu(1)],
         nics: vec![nic],
-        groups: vec![Group {
+        groups: vec![GpuGroup {
             ranks: vec![0, 1],
             inter: true,
             max_bw: 25.0,
@@ -148,7 +148,7 @@ fn trail() -> Trail {
     Trail {
         kind: GraphKind::Ring,
         attempts: vec![attempt],
-        end: End::Perfect,
+        end: SearchEnd::Perfect,
         duplicated: Some(Duplication { from: 1, to: 2 }),
         budget_left: 524_288,
     }

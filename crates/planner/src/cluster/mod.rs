@@ -13,7 +13,7 @@ mod subset;
 pub use domain::nvlink_domain;
 pub use subset::{gpu_devices, with_gpus};
 
-use plan::{Layout, NodePlace, RankOrder, Shape};
+use plan::{IslandShape, JobLayout, NodePlace, RankOrder};
 use topology::{NodeType, System};
 
 use crate::error::Error;
@@ -144,7 +144,7 @@ impl Cluster {
             host += system.hosts().len().max(1) as u32 * *count;
             runs.push((at, *count));
         }
-        let layout = Layout::new(
+        let layout = JobLayout::new(
             machines
                 .iter()
                 .map(|machine| machine.shape.clone())
@@ -169,7 +169,7 @@ pub struct MachinePlan {
     pub nodes: Vec<HostPlan>,
     /// Network ports that a host's plug-in sees: fewest and most over the hosts of the island.
     pub(crate) ports: (usize, usize),
-    shape: Shape,
+    shape: IslandShape,
 }
 
 impl MachinePlan {
@@ -219,7 +219,7 @@ impl MachinePlan {
         Ok(Self {
             nodes,
             ports,
-            shape: Shape::new(members, host_of),
+            shape: IslandShape::new(members, host_of),
         })
     }
 }
@@ -228,7 +228,7 @@ impl MachinePlan {
 #[derive(Debug, Clone)]
 pub struct ClusterPlan {
     /// Where ranks and nodes are.
-    pub layout: Layout,
+    pub layout: JobLayout,
     /// The distinct machines of the job, in order of first appearance.
     pub machines: Vec<MachinePlan>,
     /// Machines in a row: which of `machines`, and how many islands.

@@ -6,7 +6,7 @@
 
 use super::place::{ChannelLanes, ChannelMember};
 use super::write::{Fold, copy, notify, spread, wait};
-use crate::{Buffer, Collective, Connection, Lane, Operand, Pieces, Step};
+use crate::{BufferKind, Collective, ConnectionEnd, Lane, Operand, Pieces, Step};
 
 /// Who touches whose memory.
 struct Touch {
@@ -67,12 +67,12 @@ impl Touch {
     }
 }
 
-fn signals(place: &ChannelMember<'_>, peers: &[u32]) -> Vec<Connection> {
+fn signals(place: &ChannelMember<'_>, peers: &[u32]) -> Vec<ConnectionEnd> {
     peers.iter().map(|peer| place.connection(*peer)).collect()
 }
 
 /// A rank's block: its own, or a peer's.
-fn of_rank(place: &ChannelMember<'_>, rank: u32, buffer: Buffer, block: u32) -> Operand {
+fn of_rank(place: &ChannelMember<'_>, rank: u32, buffer: BufferKind, block: u32) -> Operand {
     if rank == place.rank {
         Operand::local(buffer, block)
     } else {
@@ -110,7 +110,7 @@ pub fn mesh(place: &ChannelMember<'_>) -> ChannelLanes {
             let outputs: Vec<Operand> = own
                 .into_iter()
                 .chain(place.others())
-                .map(|rank| of_rank(place, rank, Buffer::Output, place.rank))
+                .map(|rank| of_rank(place, rank, BufferKind::Output, place.rank))
                 .collect();
             (
                 Touch::all(place),
@@ -119,7 +119,7 @@ pub fn mesh(place: &ChannelMember<'_>) -> ChannelLanes {
         }
         Collective::AllToAll => {
             let pull = |peer| {
-                let theirs = Operand::peer(peer, Buffer::Input, place.rank);
+                let theirs = Operand::peer(peer, BufferKind::Input, place.rank);
                 copy(whole, theirs, [Operand::output(peer)])
             };
             let pulls = place.others().map(pull);
@@ -133,7 +133,7 @@ pub fn mesh(place: &ChannelMember<'_>) -> ChannelLanes {
             place.own_copy().into_iter().collect(),
         ),
         Collective::Gather => {
-            let there = Operand::peer(root, Buffer::Output, place.rank);
+            let there = Operand::peer(root, BufferKind::Output, place.rank);
             (
                 Touch::of_root(place),
                 vec![copy(whole, Operand::input(0), [there])],
@@ -145,7 +145,7 @@ pub fn mesh(place: &ChannelMember<'_>) -> ChannelLanes {
             } else {
                 0
             };
-            let theirs = Operand::peer(root, Buffer::Input, block);
+            let theirs = Operand::peer(root, BufferKind::Input, block);
             (
                 Touch::of_root(place),
                 vec![copy(whole, theirs, [Operand::output(0)])],
@@ -158,7 +158,7 @@ pub fn mesh(place: &ChannelMember<'_>) -> ChannelLanes {
 /// One block of the inputs of some ranks.
 fn inputs(place: &ChannelMember<'_>, ranks: impl Iterator<Item = u32>, block: u32) -> Vec<Operand> {
     ranks
-        .map(|rank| of_rank(place, rank, Buffer::Input, block))
+        .map(|rank| of_rank(place, rank, BufferKind::Input, block))
         .collect()
 }
 
@@ -183,7 +183,7 @@ fn one_shot_in_place(place: &ChannelMember<'_>) -> ChannelLanes {
     let mut body = vec![copy(whole, Operand::input(0), [Operand::scratch(0)])];
     give(&mut body, &peers);
     let copies: Vec<Operand> = (0..place.ranks())
-        .map(|rank| of_rank(place, rank, Buffer::Scratch, 0))
+        .map(|rank| of_rank(place, rank, BufferKind::Scratch, 0))
         .collect();
     let mut fold = reduce(whole, &copies, &[Operand::output(0)]);
     let mut waits = wait(&peers);
@@ -199,7 +199,7 @@ fn one_shot_in_place(place: &ChannelMember<'_>) -> ChannelLanes {
 }
 
 /// Gives signals after the last step.
-fn give(steps: &mut Vec<Step>, signals: &[Connection]) {
+fn give(steps: &mut Vec<Step>, signals: &[ConnectionEnd]) {
     let (now, later) = signals.split_at(signals.len().min(Step::MOST_SIGNALS));
     if let Some(last) = steps.last_mut() {
         last.notifies = now.to_vec();
@@ -214,7 +214,7 @@ pub fn two_phase(place: &ChannelMember<'_>) -> ChannelLanes {
     let order = || [place.rank].into_iter().chain(place.others());
     let inputs = inputs(place, order(), 0);
     let outputs: Vec<Operand> = order()
-        .map(|rank| of_rank(place, rank, Buffer::Output, 0))
+        .map(|rank| of_rank(place, rank, BufferKind::Output, 0))
         .collect();
     let body = reduce(piece(place.rank), &inputs, &outputs);
     ChannelLanes::new(place.ranks(), vec![Touch::all(place).lane(place, body)])
@@ -226,7 +226,7 @@ fn reduce_by_all(place: &ChannelMember<'_>) -> ChannelLanes {
     let root = place.root();
     let others = (1..place.ranks()).map(|distance| (root + distance) % place.ranks());
     let inputs = inputs(place, [root].into_iter().chain(others), 0);
-    let output = of_rank(place, root, Buffer::Output, 0);
+    let output = of_rank(place, root, BufferKind::Output, 0);
     let body = reduce(piece(place.rank), &inputs, &[output]);
     ChannelLanes::new(place.ranks(), vec![Touch::all(place).lane(place, body)])
 }
@@ -237,7 +237,7 @@ fn broadcast_in_place(place: &ChannelMember<'_>) -> ChannelLanes {
     let body = if place.is_root() {
         let outputs: Vec<Operand> = place
             .others()
-            .map(|peer| Operand::peer(peer, Buffer::Output, 0))
+            .map(|peer| Operand::peer(peer, BufferKind::Output, 0))
             .collect();
         spread(piece(0), Operand::input(0), &outputs)
     } else {
@@ -245,7 +245,7 @@ fn broadcast_in_place(place: &ChannelMember<'_>) -> ChannelLanes {
             first: 1,
             count: piece(place.ranks() - 1).first,
         };
-        let theirs = Operand::peer(root, Buffer::Input, 0);
+        let theirs = Operand::peer(root, BufferKind::Input, 0);
         vec![copy(rest, theirs, [Operand::output(0)])]
     };
     ChannelLanes::new(

@@ -6,7 +6,7 @@
 
 use super::place::{ChannelLanes, ChannelMember};
 use super::write::{copy, last_step, notify, step, wait};
-use crate::{Collective, Connection, Lane, Operand, Pieces, Step};
+use crate::{Collective, ConnectionEnd, Lane, Operand, Pieces, Step};
 
 pub fn nvls(place: &ChannelMember<'_>) -> ChannelLanes {
     match place.request.collective {
@@ -71,7 +71,7 @@ fn reduce_scatter(place: &ChannelMember<'_>) -> ChannelLanes {
     ChannelLanes::with_scratch(1, place.ranks(), vec![place.lane(body)])
 }
 
-fn peers(place: &ChannelMember<'_>) -> Vec<Connection> {
+fn peers(place: &ChannelMember<'_>) -> Vec<ConnectionEnd> {
     place.others().map(|peer| place.connection(peer)).collect()
 }
 

@@ -3,7 +3,7 @@
 use super::request::ProgramRequest;
 use super::trees::Trees;
 use super::write::copy;
-use crate::{Collective, Connection, Lane, Operand, Pieces, Step};
+use crate::{Collective, ConnectionEnd, Lane, Operand, Pieces, Step};
 
 /// A rank and a channel.
 pub struct ChannelMember<'a> {
@@ -72,8 +72,8 @@ impl ChannelMember<'_> {
         (1..self.ranks()).map(|distance| self.after(distance))
     }
 
-    pub const fn connection(&self, peer: u32) -> Connection {
-        Connection {
+    pub const fn connection(&self, peer: u32) -> ConnectionEnd {
+        ConnectionEnd {
             peer,
             channel: self.channel,
             port: 0,
@@ -86,7 +86,7 @@ impl ChannelMember<'_> {
 
     /// A FIFO beside the ordinary one, for a second lane with the same peer.
     pub const fn second_fifo(&self, peer: u32) -> Operand {
-        Operand::Fifo(Connection {
+        Operand::Fifo(ConnectionEnd {
             peer,
             channel: self.channel,
             port: 1,

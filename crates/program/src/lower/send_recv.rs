@@ -3,7 +3,8 @@
 use super::write::{copy, notify, wait};
 use super::{LowerError, agree};
 use crate::{
-    Buffer, Channels, Collective, Connection, Lane, Operand, Pieces, Program, Schedule, Transfer,
+    BufferKind, Channels, Collective, ConnectionEnd, Lane, Operand, Pieces, Program, Schedule,
+    Transfer,
 };
 
 /// A transfer. Groups are made of several; lanes that share a connection must then run one after the other.
@@ -85,7 +86,7 @@ fn lane(request: &SendRecv<'_>, rank: u32, share: u16, channel: u16) -> Option<L
     let whole = Pieces::one(0);
     let (input, output) = (Operand::input(0), Operand::output(0));
     let peer = if rank == from { to } else { from };
-    let connection = Connection {
+    let connection = ConnectionEnd {
         peer,
         channel,
         port: PORT,
@@ -113,7 +114,7 @@ fn lane(request: &SendRecv<'_>, rank: u32, share: u16, channel: u16) -> Option<L
         }
         (false, Transfer::Direct) => {
             lane.prologue = wait(&[connection]);
-            let theirs = Operand::peer(from, Buffer::Input, 0);
+            let theirs = Operand::peer(from, BufferKind::Input, 0);
             lane.body.push(copy(whole, theirs, [output]));
             lane.epilogue = notify(&[connection]);
         }

@@ -1,6 +1,6 @@
 //! Steps, written within the limits on operands.
 
-use crate::{Connection, Operand, Pieces, Step};
+use crate::{ConnectionEnd, Operand, Pieces, Step};
 
 /// Takes the sources, reduces them if there are several, and stores the result everywhere.
 pub fn step(
@@ -119,7 +119,7 @@ impl Fold<'_> {
 }
 
 /// Steps that only give signals.
-pub fn notify(signals: &[Connection]) -> Vec<Step> {
+pub fn notify(signals: &[ConnectionEnd]) -> Vec<Step> {
     let chunks = signals.chunks(Step::MOST_SIGNALS);
     let steps = chunks.map(|chunk| Step {
         notifies: chunk.to_vec(),
@@ -129,7 +129,7 @@ pub fn notify(signals: &[Connection]) -> Vec<Step> {
 }
 
 /// Steps that only await signals.
-pub fn wait(signals: &[Connection]) -> Vec<Step> {
+pub fn wait(signals: &[ConnectionEnd]) -> Vec<Step> {
     let chunks = signals.chunks(Step::MOST_SIGNALS);
     let steps = chunks.map(|chunk| Step {
         waits: chunk.to_vec(),

@@ -1,7 +1,7 @@
 //! Which memory each rank has in a collective, what is in it at first, and what must be in it in the end.
 
 use crate::Collective;
-use crate::{Buffer, Program};
+use crate::{BufferKind, Program};
 
 /// A rank's memory in a collective.
 #[derive(Debug, Clone, Copy)]
@@ -39,11 +39,11 @@ impl BlockCounts {
     }
 
     /// How many blocks a memory has.
-    pub const fn blocks(&self, buffer: Buffer) -> u32 {
+    pub const fn blocks(&self, buffer: BufferKind) -> u32 {
         match buffer {
-            Buffer::Input => self.input,
-            Buffer::Output => self.output,
-            Buffer::Scratch => self.scratch,
+            BufferKind::Input => self.input,
+            BufferKind::Output => self.output,
+            BufferKind::Scratch => self.scratch,
         }
     }
 }

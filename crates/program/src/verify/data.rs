@@ -5,7 +5,7 @@ use super::memory::CellAt;
 use super::network::{NetworkStep, ResolvedOperand};
 use super::run::{Slot, SymbolicRun, fifos};
 use super::value::{Value, ValueState};
-use crate::{Buffer, Pieces};
+use crate::{BufferKind, Pieces};
 
 impl<'a> SymbolicRun<'a> {
     pub(super) fn move_data(
@@ -138,12 +138,12 @@ impl<'a> SymbolicRun<'a> {
         };
         let reduces = self.all.programs[program as usize].collective.reduces();
         let fault = match (buffer, value.state) {
-            (Buffer::Input, ValueState::Open | ValueState::Final) => VerifyFault::InputLost {
+            (BufferKind::Input, ValueState::Open | ValueState::Final) => VerifyFault::InputLost {
                 operand: operand(),
                 piece,
                 found: self.sets.words_of(value),
             },
-            (Buffer::Output | Buffer::Scratch, ValueState::Input) if reduces => {
+            (BufferKind::Output | BufferKind::Scratch, ValueState::Input) if reduces => {
                 VerifyFault::Unscaled {
                     operand: operand(),
                     piece,

@@ -7,7 +7,7 @@ use super::memory::{CellAt, Conflict};
 use super::network::{LaneLink, Network};
 use super::run::{Blocked, SymbolicRun};
 use super::value::{Value, ValueState};
-use crate::Buffer;
+use crate::BufferKind;
 
 impl<'a> SymbolicRun<'a> {
     /// A launch may end only after the last access of its memory.
@@ -47,7 +47,7 @@ impl<'a> SymbolicRun<'a> {
                     for piece in 0..if last { self.filled } else { rank.pieces } {
                         let at = CellAt {
                             program,
-                            buffer: Buffer::Output,
+                            buffer: BufferKind::Output,
                             block,
                             turn,
                             piece,

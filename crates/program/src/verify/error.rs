@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::Collective;
-use crate::{Buffer, Connection, Operand, Pieces, Program, Schedule, Step};
+use crate::{BufferKind, ConnectionEnd, Operand, Pieces, Program, Schedule, Step};
 
 /// Programs that must not be launched, and where it shows.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -69,7 +69,7 @@ pub enum VerifyFault {
         /// Whose memory.
         rank: u32,
         /// Which memory.
-        buffer: Buffer,
+        buffer: BufferKind,
         /// How many blocks there are.
         blocks: u32,
     },
@@ -266,16 +266,16 @@ impl Location {
 }
 
 /// A memory's name.
-pub(super) const fn name(buffer: Buffer) -> &'static str {
+pub(super) const fn name(buffer: BufferKind) -> &'static str {
     match buffer {
-        Buffer::Input => "input",
-        Buffer::Output => "output",
-        Buffer::Scratch => "scratch",
+        BufferKind::Input => "input",
+        BufferKind::Output => "output",
+        BufferKind::Scratch => "scratch",
     }
 }
 
 /// A connection as seen from one end.
-pub(super) fn connection(own: u32, there: Connection, sends: bool) -> String {
+pub(super) fn connection(own: u32, there: ConnectionEnd, sends: bool) -> String {
     let (from, to) = if sends {
         (own, there.peer)
     } else {

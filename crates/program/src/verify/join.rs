@@ -8,7 +8,7 @@ use super::network::{
     Carries, DirectedConnection, LaneLink, Network, NetworkLane, NetworkStep, ResolvedOperand,
 };
 use super::program_set::ProgramSet;
-use crate::{Buffer, Connection, Lane, Operand, Step};
+use crate::{BufferKind, ConnectionEnd, Lane, Operand, Step};
 
 /// The channel whose lanes use a connection.
 pub type Owners = FxHashMap<(DirectedConnection, Carries), u16>;
@@ -118,7 +118,7 @@ impl<'a> Joiner<'a, '_> {
     }
 
     fn step(&mut self, at: UsedAt, step: &'a Step) -> Result<NetworkStep<'a>, VerifyFault> {
-        let mut end = |there: &Connection, carries, sends| self.end(at, *there, carries, sends);
+        let mut end = |there: &ConnectionEnd, carries, sends| self.end(at, *there, carries, sends);
         let mut waits = Vec::with_capacity(step.waits.len());
         for signal in &step.waits {
             waits.push(end(signal, Carries::Signals, false)?);
@@ -160,7 +160,7 @@ impl<'a> Joiner<'a, '_> {
         sends: bool,
     ) -> Result<Vec<ResolvedOperand>, VerifyFault> {
         self.network.shares_memory = true;
-        let buffer = Buffer::Scratch;
+        let buffer = BufferKind::Scratch;
         let all = self.all;
         let others = (0_u32..).zip(all.programs).map(|(index, _)| index);
         let indices =
@@ -199,7 +199,7 @@ impl<'a> Joiner<'a, '_> {
             }
             Operand::Local { buffer, block } => (own, buffer, block),
             // Of all ranks, the own.
-            Operand::Multicast { block } => (own, Buffer::Scratch, block),
+            Operand::Multicast { block } => (own, BufferKind::Scratch, block),
             Operand::Peer {
                 rank,
                 buffer,
@@ -209,7 +209,7 @@ impl<'a> Joiner<'a, '_> {
                 (rank, buffer, block)
             }
         };
-        if sends && buffer == Buffer::Input {
+        if sends && buffer == BufferKind::Input {
             return Err(VerifyFault::WritesInput);
         }
         let own_as_peer = matches!(which, Operand::Peer { .. }) && rank == own;
@@ -234,7 +234,7 @@ impl<'a> Joiner<'a, '_> {
     fn end(
         &mut self,
         at: UsedAt,
-        there: Connection,
+        there: ConnectionEnd,
         carries: Carries,
         sends: bool,
     ) -> Result<u32, VerifyFault> {

@@ -4,7 +4,7 @@ use super::buffers::{BlockCounts, alias};
 use super::clocks::{Clocks, Epoch};
 use super::program_set::ProgramSet;
 use super::value::{Sets, Value, ValueState};
-use crate::{Buffer, Program};
+use crate::{BufferKind, Program};
 
 /// One piece of one block in one turn (of scratch memory, in all turns).
 #[derive(Debug, Clone, Default)]
@@ -29,7 +29,7 @@ pub struct Cells {
 pub struct CellAt {
     /// Place of the program.
     pub program: u32,
-    pub buffer: Buffer,
+    pub buffer: BufferKind,
     pub block: u32,
     pub turn: u32,
     pub piece: u16,
@@ -70,7 +70,7 @@ impl Cells {
                     for piece in 0..pieces {
                         let at = CellAt {
                             program: place,
-                            buffer: Buffer::Input,
+                            buffer: BufferKind::Input,
                             block,
                             turn,
                             piece,
@@ -94,18 +94,18 @@ impl Cells {
         let starts = self.starts[at.program as usize];
         let piece = usize::from(at.piece);
         let (buffer, block) = match at.buffer {
-            Buffer::Output => match alias(program, memory, at.block) {
-                Some(block) => (Buffer::Input, block),
-                None => (Buffer::Output, at.block),
+            BufferKind::Output => match alias(program, memory, at.block) {
+                Some(block) => (BufferKind::Input, block),
+                None => (BufferKind::Output, at.block),
             },
             buffer => (buffer, at.block),
         };
         let block = block as usize;
         let windowed = (block * self.turns + at.turn as usize) * self.pieces + piece;
         match buffer {
-            Buffer::Input => starts[0] + windowed,
-            Buffer::Output => starts[1] + windowed,
-            Buffer::Scratch => starts[2] + block * self.pieces + piece,
+            BufferKind::Input => starts[0] + windowed,
+            BufferKind::Output => starts[1] + windowed,
+            BufferKind::Scratch => starts[2] + block * self.pieces + piece,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::error::{Location, StepAt, VerifyError, VerifyFault, connection};
 use super::program_set::ProgramSet;
-use crate::{Buffer, Connection, Operand, Step};
+use crate::{BufferKind, ConnectionEnd, Operand, Step};
 
 /// A connection between two ranks, named alike at both ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -61,7 +61,7 @@ pub enum ResolvedOperand {
     Memory {
         /// Place of its program.
         program: u32,
-        buffer: Buffer,
+        buffer: BufferKind,
         block: u32,
     },
 }
@@ -108,7 +108,7 @@ impl Network<'_> {
                 continue;
             };
             let own = link.wire.to;
-            let there = Connection {
+            let there = ConnectionEnd {
                 peer: link.wire.from,
                 channel: link.wire.channel,
                 port: link.wire.port,
@@ -154,7 +154,7 @@ impl Network<'_> {
 
     /// A connection in words.
     pub fn name(link: &LaneLink) -> String {
-        let there = Connection {
+        let there = ConnectionEnd {
             peer: link.wire.to,
             channel: link.wire.channel,
             port: link.wire.port,

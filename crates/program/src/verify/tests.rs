@@ -8,7 +8,7 @@ use crate::lower::{ProgramRequest, lower};
 use crate::{Channels, Program, Schedule, Transfer};
 
 mod vocabulary {
-    pub use crate::{Buffer, Connection, Operand, Program, Step};
+    pub use crate::{BufferKind, ConnectionEnd, Operand, Program, Step};
 }
 
 #[path = "../../tests/programs/mutate.rs"]

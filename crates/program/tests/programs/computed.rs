@@ -274,7 +274,7 @@ fn beyond_four_gibibytes() {
                     for step in steps {
                         for operand in operands(step) {
                             if let program::BoundOperand::Local {
-                                buffer: program::Buffer::Input | program::Buffer::Output,
+                                buffer: program::BufferKind::Input | program::BufferKind::Output,
                                 offset,
                                 stride,
                             } = operand

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use program::{BoundLane, BoundOperand, BoundProgram, BoundStep, Buffer, Connection};
+use program::{BoundLane, BoundOperand, BoundProgram, BoundStep, BufferKind, ConnectionEnd};
 
 /// What the operation's first part multiplies by.
 pub const SCALE: u64 = 3;
@@ -54,11 +54,11 @@ struct Cursor {
     step: usize,
 }
 
-fn sent(own: u32, there: Connection) -> Wire {
+fn sent(own: u32, there: ConnectionEnd) -> Wire {
     (own, there.peer, there.channel, there.port)
 }
 
-fn received(own: u32, there: Connection) -> Wire {
+fn received(own: u32, there: ConnectionEnd) -> Wire {
     (there.peer, own, there.channel, there.port)
 }
 
@@ -195,7 +195,7 @@ impl Interpreter {
                 _ => {
                     let (at, buffer) = self.place(place, source, turn, bytes);
                     let data = &self.allocations[at.allocation][at.start..at.start + at.bytes];
-                    (data.to_vec(), buffer == Buffer::Input)
+                    (data.to_vec(), buffer == BufferKind::Input)
                 }
             };
             assert_eq!(data.len(), bytes, "both ends of a FIFO agree on the size");
@@ -233,7 +233,7 @@ impl Interpreter {
                     .push_back(result.clone());
             } else {
                 let (at, buffer) = self.place(place, destination, turn, bytes);
-                assert_ne!(buffer, Buffer::Input, "inputs are not written");
+                assert_ne!(buffer, BufferKind::Input, "inputs are not written");
                 self.allocations[at.allocation][at.start..at.start + at.bytes]
                     .copy_from_slice(&result);
             }
@@ -254,7 +254,7 @@ impl Interpreter {
         operand: &BoundOperand,
         turn: u64,
         bytes: usize,
-    ) -> (Memory, Buffer) {
+    ) -> (Memory, BufferKind) {
         let (rank, buffer, offset, stride) = match *operand {
             BoundOperand::Local {
                 buffer,
@@ -280,9 +280,9 @@ impl Interpreter {
             .find(|other| other.rank == rank)
             .expect("takes part");
         let memory = match buffer {
-            Buffer::Input => rank.input,
-            Buffer::Output => rank.output,
-            Buffer::Scratch => rank.scratch,
+            BufferKind::Input => rank.input,
+            BufferKind::Output => rank.output,
+            BufferKind::Scratch => rank.scratch,
         };
         let offset = usize::try_from(offset + stride * turn).expect("fits memory");
         assert!(

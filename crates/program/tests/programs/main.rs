@@ -8,5 +8,5 @@ mod mutate;
 mod proved;
 
 mod vocabulary {
-    pub use program::{Buffer, Connection, Operand, Program, Step};
+    pub use program::{BufferKind, ConnectionEnd, Operand, Program, Step};
 }

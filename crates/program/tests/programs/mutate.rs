@@ -1,6 +1,6 @@
 //! Small random changes to programs, most of them for the worse.
 
-use super::vocabulary::{Buffer, Connection, Operand, Program, Step};
+use super::vocabulary::{BufferKind, ConnectionEnd, Operand, Program, Step};
 
 /// One change.
 #[derive(Debug, Clone, Copy)]
@@ -72,7 +72,7 @@ fn change_step(
         7 => step.finish = !step.finish,
         8 if !operands.is_empty() => drop(operands.remove(which % operands.len())),
         9 if !signals.is_empty() => drop(signals.remove(which % signals.len())),
-        10 => signals.push(Connection {
+        10 => signals.push(ConnectionEnd {
             peer,
             channel: 0,
             port: 0,
@@ -103,6 +103,6 @@ fn change_step(
     }
 }
 
-fn buffer(number: usize) -> Buffer {
-    [Buffer::Input, Buffer::Output, Buffer::Scratch][number % 3]
+fn buffer(number: usize) -> BufferKind {
+    [BufferKind::Input, BufferKind::Output, BufferKind::Scratch][number % 3]
 }

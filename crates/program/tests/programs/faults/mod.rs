@@ -2,7 +2,7 @@
 
 use program::Collective;
 use program::verify::{VerifyFault, verify};
-use program::{Channels, Connection, Operand, Pieces, Program, Schedule, Step, Transfer};
+use program::{Channels, ConnectionEnd, Operand, Pieces, Program, Schedule, Step, Transfer};
 
 use crate::cases::Case;
 
@@ -85,15 +85,15 @@ fn fifo(peer: u32) -> Operand {
     Operand::Fifo(signal(peer))
 }
 
-const fn signal(peer: u32) -> Connection {
-    Connection {
+const fn signal(peer: u32) -> ConnectionEnd {
+    ConnectionEnd {
         peer,
         channel: 0,
         port: 0,
     }
 }
 
-fn step(waits: Vec<Connection>, notifies: Vec<Connection>) -> Step {
+fn step(waits: Vec<ConnectionEnd>, notifies: Vec<ConnectionEnd>) -> Step {
     Step {
         waits,
         pieces: Pieces::one(0),

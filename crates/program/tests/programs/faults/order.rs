@@ -2,7 +2,7 @@
 
 use program::Collective;
 use program::verify::VerifyFault;
-use program::{Buffer, Lane, Operand, Pieces, Schedule, Step, Transfer};
+use program::{BufferKind, Lane, Operand, Pieces, Schedule, Step, Transfer};
 
 use super::*;
 
@@ -256,7 +256,7 @@ pub const SEEDS: &[Seed] = &[
         ranks: 2,
         slots: 8,
         break_it: |programs| {
-            body(programs, 0, 0)[0].sources = vec![Operand::peer(1, Buffer::Output, 0)];
+            body(programs, 0, 0)[0].sources = vec![Operand::peer(1, BufferKind::Output, 0)];
             body(programs, 0, 0)[0].finish = false;
         },
         refused: |fault| {
