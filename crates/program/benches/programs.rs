@@ -11,7 +11,7 @@ fn main() {
 }
 
 /// Algorithms of all-reduce.
-const WAYS: [(&str, Schedule, Transfer); 6] = [
+const ALGORITHMS: [(&str, Schedule, Transfer); 6] = [
     ("ring", Schedule::Ring, Transfer::Fifo),
     ("tree", Schedule::Tree, Transfer::Fifo),
     (
@@ -30,13 +30,16 @@ const WAYS: [(&str, Schedule, Transfer); 6] = [
 
 const RANKS: [u32; 4] = [2, 16, 64, 256];
 
-fn ways() -> impl Iterator<Item = &'static str> {
-    WAYS.iter().map(|(name, ..)| *name)
+fn names() -> impl Iterator<Item = &'static str> {
+    ALGORITHMS.iter().map(|(name, ..)| *name)
 }
 
 fn programs(name: &str, ranks: u32) -> Vec<Program> {
     let channels = Channels::plain(ranks, 4).expect("few ranks");
-    let (_, schedule, transfer) = WAYS.iter().find(|(way, ..)| *way == name).expect("a way");
+    let (_, schedule, transfer) = ALGORITHMS
+        .iter()
+        .find(|(known, ..)| *known == name)
+        .expect("an algorithm");
     let request = ProgramRequest {
         collective: Collective::AllReduce,
         schedule: *schedule,
@@ -48,21 +51,21 @@ fn programs(name: &str, ranks: u32) -> Vec<Program> {
     lower(&request).expect("served")
 }
 
-#[divan::bench(args = ways(), consts = RANKS, max_time = 2)]
-fn lower_4_channels<const N: u32>(way: &str) -> Vec<Program> {
-    programs(black_box(way), N)
+#[divan::bench(args = names(), consts = RANKS, max_time = 2)]
+fn lower_4_channels<const N: u32>(name: &str) -> Vec<Program> {
+    programs(black_box(name), N)
 }
 
-#[divan::bench(args = ways(), consts = RANKS, max_time = 2)]
-fn verify_4_channels<const N: u32>(bencher: Bencher<'_, '_>, way: &str) {
+#[divan::bench(args = names(), consts = RANKS, max_time = 2)]
+fn verify_4_channels<const N: u32>(bencher: Bencher<'_, '_>, name: &str) {
     bencher
-        .with_inputs(|| programs(way, N))
+        .with_inputs(|| programs(name, N))
         .bench_values(|programs| verify(programs, 8).expect("proved"));
 }
 
-#[divan::bench(args = ways(), consts = RANKS, max_time = 2)]
-fn bind_4_channels<const N: u32>(bencher: Bencher<'_, '_>, way: &str) {
-    let programs = verify(programs(way, N), 8).expect("proved");
+#[divan::bench(args = names(), consts = RANKS, max_time = 2)]
+fn bind_4_channels<const N: u32>(bencher: Bencher<'_, '_>, name: &str) {
+    let programs = verify(programs(name, N), 8).expect("proved");
     let message = MessageSize {
         count: 1_000_001,
         element_bytes: 4,

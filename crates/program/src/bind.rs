@@ -1,20 +1,21 @@
-//! From a program and a message to flat steps.
+//! Binds a program to a message size: steps with addresses and lengths.
 
 use super::bound::{BoundLane, BoundOperand, BoundProgram, BoundStep, MessageSize};
 use super::operand::{BufferKind, ConnectionEnd, Operand};
 use super::step::{Lane, Step};
 use super::{Pieces, Program};
 
-/// Shares, windows and pieces begin on multiples of this many bytes, so that no two ranks write one cache line.
+/// Shares, windows and pieces begin on multiples of this many bytes, so that no two ranks write one
+/// cache line.
 pub const ALIGNMENT_BYTES: u64 = 64;
 
-/// A message that a program cannot be bound to.
+/// Why a program cannot be bound to a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BindError {
-    /// Elements of no size.
+    /// The elements have no size.
     #[error("elements of 0 bytes; expected the size of an element type")]
     NoElement,
-    /// A block so long that its bytes cannot be counted.
+    /// The message does not fit an address space.
     #[error(
         "{blocks} blocks of {count} elements of {element_bytes} bytes do not fit an address space; take a smaller count"
     )]
@@ -26,7 +27,7 @@ pub enum BindError {
         /// Bytes of one.
         element_bytes: u32,
     },
-    /// A slot that does not hold one element of each piece that must fit it.
+    /// A slot cannot hold one element of each piece.
     #[error(
         "a FIFO slot of {slot_bytes} bytes cannot hold {pieces} pieces of at least one element of {element_bytes} bytes; take larger slots"
     )]
@@ -40,26 +41,25 @@ pub enum BindError {
     },
 }
 
-/// A channel's share of a block, and how it is walked. All in elements.
+/// A channel's share of a block, and its turns. All in elements.
 #[derive(Debug, Clone, Copy)]
 struct Share {
     /// Where it begins in a block.
     start: u64,
     /// Elements of one piece of a full turn.
     piece: u64,
-    /// Full turns.
     turns: u64,
-    /// Elements of the last turn, fewer than a full one has; 0 if there is none.
+    /// Elements of the shorter last turn; 0 if there is none.
     rest: u64,
     /// Elements of one piece of the last turn.
     rest_piece: u64,
 }
 
-/// What all channels have in common.
+/// The sizes that all channels share.
 struct MessageLayout<'a> {
     program: &'a Program,
     message: &'a MessageSize,
-    /// Elements after which a cache line begins, 1 if elements do not fill lines.
+    /// Elements per cache line; 1 if elements do not fill lines.
     unit: u64,
     /// Most elements of a piece.
     most: u64,
@@ -68,10 +68,12 @@ struct MessageLayout<'a> {
 }
 
 impl Program {
-    /// Binds the program to a message. All ranks that bind to equal messages get programs that fit together.
+    /// Binds the program to a message. The bound programs of all ranks fit together if their
+    /// messages are equal.
     ///
     /// # Errors
-    /// The message is too long for any address space, or a slot is too small for the smallest piece.
+    /// The message is too long for any address space, or a slot is too small for the smallest
+    /// piece.
     pub(crate) fn bind(&self, message: &MessageSize) -> Result<BoundProgram, BindError> {
         let layout = MessageLayout::new(self, message)?;
         let mut bound = BoundProgram {
@@ -97,7 +99,7 @@ impl Program {
         Ok(bound)
     }
 
-    /// Blocks of the input and of the output, of the rank that has most.
+    /// The largest number of blocks that a rank has in its input or output.
     pub(crate) fn most_blocks(&self) -> u64 {
         if self.collective.splits_message() {
             u64::from(self.ranks)
@@ -118,7 +120,7 @@ impl<'a> MessageLayout<'a> {
             .count
             .checked_mul(element)
             .and_then(|bytes| bytes.checked_mul(blocks));
-        // A quarter of the addresses: roundings, and scratch that is as long as the message, stay in range.
+        // A quarter of the address space leaves room for roundings and for scratch memory.
         if bytes.is_none_or(|bytes| bytes > 1 << 62) {
             return Err(BindError::TooLong {
                 blocks,
@@ -162,7 +164,7 @@ impl<'a> MessageLayout<'a> {
         Ok(layout)
     }
 
-    /// Down to whole cache lines, where there is at least one.
+    /// Rounds down to whole cache lines, if there is at least one.
     fn aligned_down(&self, elements: u64) -> u64 {
         if elements > self.unit {
             elements - elements % self.unit
@@ -175,7 +177,7 @@ impl<'a> MessageLayout<'a> {
         let (channel, channels) = (u64::from(channel), u64::from(self.program.channels));
         let pieces = u64::from(self.program.pieces);
         let units = self.message.count.div_ceil(self.unit);
-        // The first channels get one unit more, where units do not divide.
+        // If the units do not divide evenly, the first channels get one more.
         let (each, more) = (units / channels, units % channels);
         let begin = |channel: u64| (each * channel + channel.min(more)) * self.unit;
         let start = begin(channel).min(self.message.count);
@@ -194,7 +196,7 @@ impl<'a> MessageLayout<'a> {
             let exact = window.div_ceil(pieces);
             exact.next_multiple_of(self.unit).min(self.most)
         };
-        // As many turns as the longest pieces need, but of equal length: a short last turn would cost as much as a long.
+        // Turns of equal length: a short last turn would cost as much as a long one.
         let turns = length.div_ceil(self.most.saturating_mul(pieces));
         share.piece = piece_of(length.div_ceil(turns));
         let window = share.piece * pieces;
@@ -246,11 +248,9 @@ struct WindowTurn<'a> {
     channel: u16,
     /// Where its window begins in a block, elements.
     start: u64,
-    /// Elements of its window.
     length: u64,
-    /// Elements of a piece.
     piece: u64,
-    /// Whether more turns follow with the same steps.
+    /// Whether more turns with the same steps follow.
     repeats: bool,
 }
 
@@ -260,7 +260,7 @@ impl WindowTurn<'_> {
         steps.collect()
     }
 
-    /// Where pieces begin in the window, and their length; in elements.
+    /// Where pieces begin in the window, and how long they are, in elements.
     fn range(&self, pieces: Pieces) -> (u64, u64) {
         let (first, count) = (u64::from(pieces.first), u64::from(pieces.count));
         let begin = (first * self.piece).min(self.length);
@@ -268,7 +268,7 @@ impl WindowTurn<'_> {
         (begin, end - begin)
     }
 
-    /// The bound step; none if it would do nothing at all.
+    /// The bound step; `None` if it would do nothing.
     fn step(&self, step: &Step, bound: &mut BoundProgram) -> Option<BoundStep> {
         let (begin, elements) = self.range(step.pieces);
         let moves = elements > 0 && !step.destinations.is_empty();
@@ -344,7 +344,6 @@ impl WindowTurn<'_> {
         }
     }
 
-    /// Offset and stride, bytes.
     fn address(&self, buffer: BufferKind, block: u32, begin: u64) -> (u64, u64) {
         let layout = self.layout;
         let element = u64::from(layout.message.element_bytes);
@@ -363,7 +362,7 @@ impl WindowTurn<'_> {
     }
 }
 
-/// The place of a thing in a list, where it is put if it is new.
+/// The index of an item in a list; adds the item if it is new.
 pub(super) fn place<T: PartialEq>(known: &mut Vec<T>, thing: T) -> u16 {
     let at = known.iter().position(|other| *other == thing);
     let at = at.unwrap_or_else(|| {
@@ -373,7 +372,7 @@ pub(super) fn place<T: PartialEq>(known: &mut Vec<T>, thing: T) -> u16 {
     u16::try_from(at).unwrap_or(u16::MAX)
 }
 
-/// A number of operands or signals of a verified step: at most four.
+/// Counts the operands or signals of a verified step: at most four.
 fn count(operands: usize) -> u8 {
     u8::try_from(operands).unwrap_or(u8::MAX)
 }

@@ -1,8 +1,8 @@
-//! A program with a message size: flat steps that a backend runs without computing, looking up or allocating anything.
+//! A program with a message size: a backend runs its steps without look-ups or allocation.
 
 use super::operand::{BufferKind, ConnectionEnd};
 
-/// What a backend says about a message before a program is bound to it.
+/// The sizes that a program is bound to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct MessageSize {
     /// Elements of one block.
@@ -11,7 +11,7 @@ pub struct MessageSize {
     pub element_bytes: u32,
     /// Data bytes that one FIFO slot takes under the protocol in use.
     pub slot_bytes: u32,
-    /// Most bytes of a piece, where a program would allow longer ones; 0 is no bound.
+    /// The longest piece, bytes; 0 is no limit.
     pub piece_bytes: u32,
 }
 
@@ -20,33 +20,36 @@ pub struct MessageSize {
 pub struct BoundProgram {
     /// Bytes of one element.
     pub element_bytes: u32,
-    /// Scratch memory that is needed, bytes.
+    /// Scratch memory, bytes.
     pub scratch_bytes: u64,
-    /// Connections through whose FIFOs slots are received; [`BoundOperand::Fifo`] of a source is a place in it.
+    /// Connections whose FIFOs are received from; [`BoundOperand::Fifo`] of a source is an index
+    /// into it.
     pub receives: Vec<ConnectionEnd>,
-    /// Connections through whose FIFOs slots are sent; [`BoundOperand::Fifo`] of a destination is a place in it.
+    /// Connections whose FIFOs are sent to; [`BoundOperand::Fifo`] of a destination is an index
+    /// into it.
     pub sends: Vec<ConnectionEnd>,
     /// Connections on which signals are awaited.
     pub waits: Vec<ConnectionEnd>,
-    /// Connections on which signals are given.
+    /// Connections on which signals are sent.
     pub notifies: Vec<ConnectionEnd>,
-    /// Whether the program, of any rank, reduces or stores at all ranks at once; a message may be so short that this rank does
-    /// not.
+    /// Whether the program multicasts on any rank. With a short message, this rank itself may not.
     pub multicasts: bool,
-    /// Ranks whose memory is accessed; [`BoundOperand::Peer`] names a place in it.
+    /// Ranks whose memory is accessed; [`BoundOperand::Peer`] is an index into it.
     pub peers: Vec<u32>,
-    /// What runs concurrently.
+    /// The lanes; they run concurrently.
     pub lanes: Vec<BoundLane>,
 }
 
-/// A bound lane: the prologue, the body in each of `turns` full turns, the last turn's body, the epilogue.
+/// A bound lane: the prologue, the body in each of `turns` full turns, the last turn's body, the
+/// epilogue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BoundLane {
     /// The channel whose share of the message it works on.
     pub channel: u16,
     /// Steps before the turns.
     pub prologue: Vec<BoundStep>,
-    /// Steps of a full turn; in turn t, from 0, the strides of operands are added t times. Empty if there is no full turn.
+    /// Steps of a full turn; in turn t, from 0, operands move by t strides. Empty without full
+    /// turns.
     pub body: Vec<BoundStep>,
     /// Full turns.
     pub turns: u64,
@@ -56,7 +59,7 @@ pub struct BoundLane {
     pub epilogue: Vec<BoundStep>,
 }
 
-/// A bound step. What would move no elements has no operands, at both ends of a FIFO: it only awaits and gives signals.
+/// A bound step. A step that moves no elements has no operands: it only waits and signals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BoundStep {
     /// Elements that are moved.
@@ -71,22 +74,23 @@ pub struct BoundStep {
     pub destination_count: u8,
     /// Whether the result is final.
     pub finish: bool,
-    /// Signals to await: places in [`BoundProgram::waits`], the first `wait_count` of them.
+    /// Signals to await, as indices into [`BoundProgram::waits`]: the first `wait_count` of them.
     pub waits: [u16; 4],
     /// How many signals are awaited.
     pub wait_count: u8,
-    /// Signals to give: places in [`BoundProgram::notifies`], the first `notify_count` of them.
+    /// Signals to send, as indices into [`BoundProgram::notifies`]: the first `notify_count` of
+    /// them.
     pub notifies: [u16; 4],
-    /// How many signals are given.
+    /// How many signals are sent.
     pub notify_count: u8,
 }
 
-/// A bound operand. Offsets and strides are in bytes from the start of the named memory.
+/// A bound operand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BoundOperand {
     /// No operand.
     None,
-    /// One's own memory.
+    /// The rank's own memory.
     Local {
         /// Which memory.
         buffer: BufferKind,
@@ -97,7 +101,7 @@ pub enum BoundOperand {
     },
     /// A peer's memory.
     Peer {
-        /// Place in [`BoundProgram::peers`].
+        /// Index into [`BoundProgram::peers`].
         peer: u16,
         /// Which memory of the peer.
         buffer: BufferKind,
@@ -113,6 +117,6 @@ pub enum BoundOperand {
         /// Bytes further per turn.
         stride: u64,
     },
-    /// A slot: place in [`BoundProgram::receives`] or [`BoundProgram::sends`].
+    /// A slot: index into [`BoundProgram::receives`] or [`BoundProgram::sends`].
     Fifo(u16),
 }

@@ -1,6 +1,6 @@
 //! The rings and trees over which programs are written.
 
-/// The channels of a communicator, as lowering wants them: one ring order and one tree each.
+/// The channels of a communicator: one ring order and one tree each.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Channels {
     ranks: u32,
@@ -11,17 +11,17 @@ pub struct Channels {
 /// A tree over all ranks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tree {
-    /// Per rank, the one above it; nothing for the root.
+    /// The parent of each rank; `None` for the root.
     pub parents: Vec<Option<u32>>,
 }
 
-/// Rings or trees that programs cannot be written for.
+/// Why no programs can be written over these rings and trees.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ChannelsError {
-    /// No ranks, or more than programs are written for.
+    /// No ranks, or too many.
     #[error("programs are written for 1 to {most} ranks, not {ranks}", most = Channels::MOST_RANKS)]
     Ranks {
-        /// How many.
+        /// Ranks of the communicator.
         ranks: u32,
     },
     /// Too few or too many channels, or not as many rings as trees.
@@ -35,24 +35,24 @@ pub enum ChannelsError {
         /// Trees.
         trees: usize,
     },
-    /// An order that is not a ring through all ranks.
+    /// A ring does not visit each rank once.
     #[error("the ring of channel {channel} does not visit each of the {ranks} ranks once")]
     Ring {
-        /// Which.
+        /// The channel.
         channel: usize,
         /// Ranks of the communicator.
         ranks: u32,
     },
-    /// Parents that do not make a tree.
+    /// The parents do not form a tree.
     #[error(
         "the tree of channel {channel} does not join all {ranks} ranks: from rank {rank} no way leads up to its root"
     )]
     Tree {
-        /// Which.
+        /// The channel.
         channel: usize,
         /// Ranks of the communicator.
         ranks: u32,
-        /// Where it fails.
+        /// The rank that does not reach the root.
         rank: u32,
     },
 }
@@ -64,7 +64,7 @@ impl Channels {
     /// Most channels.
     pub const MOST_CHANNELS: usize = 256;
 
-    /// The channels of a plan: per channel, the ring as an order of ranks, and the tree.
+    /// Checks and keeps the ring order and the tree of each channel.
     ///
     /// # Errors
     /// A ring or a tree does not join all ranks, or there are none, or too many.
@@ -99,7 +99,7 @@ impl Channels {
         })
     }
 
-    /// The channels of a machine without a plan: rings in rank order, and the two trees of a double binary tree in turn.
+    /// Channels without a plan: rings in rank order, and alternating trees of a double binary tree.
     ///
     /// # Errors
     /// No ranks or no channels, or too many.
@@ -147,9 +147,10 @@ impl Channels {
 }
 
 impl Tree {
-    /// A binary tree over ranks in order whose inner ranks are those with even numbers, or its mirror image (for an odd
-    /// number of ranks, its rotation), in which those that are leaves here are inner. Both together are NCCL's double
-    /// binary tree (`ncclGetDtree`).
+    /// One of the two trees of NCCL's double binary tree (`ncclGetDtree`).
+    ///
+    /// The inner ranks of the first are the even ones. The second is its mirror image (for an odd
+    /// number of ranks, its rotation), so that the leaves of one are inner ranks of the other.
     pub fn binary(ranks: u32, mirrored: bool) -> Self {
         let there = |rank: u32| match (mirrored, ranks % 2) {
             (false, _) => rank,
@@ -185,10 +186,10 @@ impl Tree {
             .map_or(0, |(_, rank)| rank)
     }
 
-    /// The same links, hung up at another root.
+    /// The same links with another root.
     pub fn rooted(&self, root: u32) -> Self {
         let mut parents = self.parents.clone();
-        // Only the links between the new root and the old one change their direction.
+        // Only the links between the old and the new root change direction.
         let (mut below, mut at) = (None, Some(root));
         while let Some(rank) = at {
             at = std::mem::replace(&mut parents[rank as usize], below);
@@ -197,7 +198,7 @@ impl Tree {
         Self { parents }
     }
 
-    /// The ranks under each rank, in rank order.
+    /// The children of each rank, in rank order.
     pub fn children(&self) -> Vec<Vec<u32>> {
         let mut children = vec![Vec::new(); self.parents.len()];
         for (parent, rank) in self.parents.iter().zip(0..) {
@@ -208,7 +209,7 @@ impl Tree {
         children
     }
 
-    /// A rank from which no way leads up to the only root.
+    /// A rank that does not reach the single root by its parents.
     fn astray(&self, ranks: u32) -> Option<u32> {
         if self.parents.len() != ranks as usize {
             return Some(0);
@@ -223,15 +224,15 @@ impl Tree {
         let mut reaches = vec![false; ranks as usize];
         reaches[root as usize] = true;
         for start in 0..ranks {
-            let (mut way, mut at) = (Vec::new(), start);
+            let (mut path, mut at) = (Vec::new(), start);
             while !reaches[at as usize] {
-                way.push(at);
+                path.push(at);
                 match self.parents[at as usize] {
-                    Some(parent) if parent < ranks && way.len() <= ranks as usize => at = parent,
+                    Some(parent) if parent < ranks && path.len() <= ranks as usize => at = parent,
                     _ => return Some(start),
                 }
             }
-            for rank in way {
+            for rank in path {
                 reaches[rank as usize] = true;
             }
         }

@@ -4,7 +4,7 @@ use crate::named;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What all ranks do together.
+/// A collective operation.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -19,18 +19,18 @@ pub enum Collective {
     ReduceScatter = 3,
     /// The whole reduction to all.
     AllReduce = 4,
-    /// From every rank a piece to every other. NCCL makes it of point-to-point transfers.
+    /// From every rank a piece to every other. NCCL composes it of point-to-point transfers.
     AllToAll = 5,
-    /// Every rank's data to one. NCCL makes it of point-to-point transfers.
+    /// Every rank's data to one. NCCL composes it of point-to-point transfers.
     Gather = 6,
-    /// From one rank a piece to each. NCCL makes it of point-to-point transfers.
+    /// From one rank a piece to each. NCCL composes it of point-to-point transfers.
     Scatter = 7,
-    /// One rank's data to one other: a transfer by itself, of which groups are made.
+    /// One rank's data to one other: a point-to-point transfer.
     SendRecv = 8,
 }
 
 impl Collective {
-    /// Those for which NCCL chooses an algorithm, in the order of its tables.
+    /// The collectives for which NCCL chooses an algorithm, in the order of its tables.
     pub const TUNED: [Self; 5] = [
         Self::Broadcast,
         Self::Reduce,
@@ -54,16 +54,17 @@ impl Collective {
         }
     }
 
-    /// The collective with a name of the command line.
+    /// The collective with this name on the command line.
     pub fn from_command_name(name: &str) -> Option<Self> {
         Self::ALL
             .into_iter()
             .find(|known| known.command_name() == name)
     }
 
-    /// Bytes that the busiest link must carry per byte of message, at best: bus bandwidth is algorithm bandwidth times
-    /// this (the definition of nccl-tests, `PERFORMANCE.md`). The message of a collective that gathers or scatters is
-    /// the large side, all ranks' pieces together.
+    /// Bus bandwidth divided by algorithm bandwidth, as nccl-tests defines them (`PERFORMANCE.md`).
+    ///
+    /// It is the least number of bytes per byte of message that the busiest link carries. The
+    /// message of a collective that gathers or scatters is all ranks' pieces together.
     pub fn bus_factor(self, ranks: u32) -> f64 {
         let ranks = f64::from(ranks.max(1));
         match self {
@@ -77,7 +78,7 @@ impl Collective {
         }
     }
 
-    /// Whether ranks hold or receive only a piece of the message, one per rank.
+    /// Whether each rank holds or receives only one piece of the message.
     pub const fn splits_message(self) -> bool {
         !matches!(
             self,
@@ -85,12 +86,12 @@ impl Collective {
         )
     }
 
-    /// Whether the operation is applied: whether data of several ranks becomes one.
+    /// Whether the collective applies a reduction.
     pub const fn reduces(self) -> bool {
         matches!(self, Self::AllReduce | Self::ReduceScatter | Self::Reduce)
     }
 
-    /// Whether one rank has or gets the whole message.
+    /// Whether one rank, the root, has or gets the whole message.
     pub const fn has_root(self) -> bool {
         matches!(
             self,
@@ -99,18 +100,18 @@ impl Collective {
     }
 }
 
-/// How data and its arrival are signalled.
+/// How a FIFO slot tells the receiver that its data has arrived.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 pub enum Protocol {
-    /// 4 bytes of data with 4 bytes of flag, stored together: shortest delay, half the bandwidth.
+    /// 4 bytes of data with 4 bytes of flag, stored together: lowest latency, half the bandwidth.
     #[serde(rename = "LL")]
     Ll = 0,
     /// 120 bytes of data with 8 bytes of flag: needs links that keep 128 bytes in order.
     #[serde(rename = "LL128")]
     Ll128 = 1,
-    /// Data, a fence, then a counter: all the bandwidth.
+    /// Data, a fence, then a counter: full bandwidth.
     Simple = 2,
 }
 

@@ -1,25 +1,25 @@
-//! What messages are made of, and how they are reduced.
+//! Element types and reductions.
 
 use crate::named;
 
-/// Type of the elements of a message.
+/// The type of a message's elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ElementType {
     /// 8-bit integer.
     I8 = 0,
-    /// 8-bit integer without sign.
+    /// 8-bit unsigned integer.
     U8 = 1,
     /// 32-bit integer.
     I32 = 2,
-    /// 32-bit integer without sign.
+    /// 32-bit unsigned integer.
     U32 = 3,
     /// 64-bit integer.
     I64 = 4,
-    /// 64-bit integer without sign.
+    /// 64-bit unsigned integer.
     U64 = 5,
     /// 16-bit floating-point number (IEEE 754 binary16).
     F16 = 6,
-    /// 16-bit floating-point number with the exponent of a 32-bit one.
+    /// 16-bit floating-point number with an 8-bit exponent (bfloat16).
     Bf16 = 7,
     /// 32-bit floating-point number.
     F32 = 8,
@@ -53,14 +53,9 @@ impl ElementType {
             Self::I64 | Self::U64 | Self::F64 => 8,
         }
     }
-
-    /// Whether its sums are rounded.
-    pub const fn is_float(self) -> bool {
-        matches!(self, Self::F16 | Self::Bf16 | Self::F32 | Self::F64)
-    }
 }
 
-/// How the ranks' elements become one.
+/// How the ranks' elements are reduced to one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reduction {
     /// Their sum; integers wrap around.
@@ -71,9 +66,9 @@ pub enum Reduction {
     Minimum = 2,
     /// The largest.
     Maximum = 3,
-    /// Their sum divided by the number of ranks; integers are rounded towards zero.
+    /// The sum divided by the number of ranks; integers are rounded towards zero.
     Average = 4,
-    /// The sum after each rank's elements were multiplied by a number that the rank gives.
+    /// The sum of elements that each rank first multiplies by a factor of its own.
     PreMultipliedSum = 5,
 }
 

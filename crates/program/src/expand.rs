@@ -1,4 +1,4 @@
-//! Multicast for those that have none: what a switch would do, step by step over the peers' memory.
+//! Emulates multicast by steps over the peers' memory.
 
 use std::borrow::Cow;
 
@@ -7,8 +7,9 @@ use super::operand::BufferKind;
 use super::step::Step;
 
 impl BoundProgram {
-    /// The same program of one of `ranks` ranks, with reads and writes of the peers' scratch memory in place of multicast.
-    /// Programs without multicast are given back as they are.
+    /// The same program with reads and writes of the peers' scratch memory instead of multicast.
+    ///
+    /// Returns programs without multicast unchanged.
     pub fn without_multicast(&self, rank: u32, ranks: u32) -> Cow<'_, Self> {
         if !self.multicasts {
             return Cow::Borrowed(self);
@@ -37,7 +38,7 @@ impl BoundProgram {
 }
 
 impl BoundStep {
-    /// Whether it reduces or stores at all ranks at once.
+    /// Whether the step has a multicast operand.
     pub fn multicasts(&self) -> bool {
         let operands = self.sources.iter().chain(&self.destinations);
         operands
@@ -46,7 +47,7 @@ impl BoundStep {
     }
 }
 
-/// One operand per rank, the own first.
+/// One operand per rank, the own rank's first.
 fn everywhere(operand: BoundOperand, peers: &[u16]) -> Vec<BoundOperand> {
     let BoundOperand::Multicast { offset, stride } = operand else {
         return vec![operand];
@@ -87,7 +88,7 @@ fn expand(step: &BoundStep, peers: &[u16]) -> Vec<BoundStep> {
             ..*step
         });
     };
-    // What is reduced so far waits where it ends up in this rank's memory.
+    // Partial sums are kept in this rank's own destination.
     let (first, rest) = sources.split_at(sources.len().min(Step::MOST_OPERANDS));
     moves(first, &[sum]);
     for chunk in rest.chunks(Step::MOST_OPERANDS - 1) {

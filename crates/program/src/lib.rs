@@ -1,16 +1,19 @@
-//! What one rank does for one collective, in the vocabulary of NCCL's primitives.
+//! What each rank does for a collective, in the vocabulary of NCCL's primitives.
 //!
-//! A [`Program`] is what every backend interprets. No backend knows what a ring is: an algorithm is only a function that
-//! writes programs. A program has [`Lane`]s, which run concurrently and are bound together only by
-//! FIFOs and signals; a lane has steps, each of which takes chunks from up to three peers, reduces them with local data,
-//! stores the result, and sends it to up to three peers.
+//! An algorithm ([`lower`]) writes the [`Program`] of every rank, a proof ([`verify`]) checks them
+//! together, and binding gives them a message size. Every backend interprets bound programs, and no
+//! backend knows what a ring is.
+//!
+//! A program has [`Lane`]s, which run concurrently and depend on each other only by FIFOs and
+//! signals. A lane has steps. A step takes chunks from up to three peers, reduces them with local
+//! data, stores the result, and sends it to up to three peers.
 //!
 //! # The message
 //!
-//! Buffers are made of *blocks* of `count` elements: one, or one per rank where the collective gathers or scatters. Every
-//! lane works on its channel's share of each block, in *turns* over windows of that share, and a window is cut into
-//! [`Program::pieces`] pieces. A step names blocks and a range of pieces; how long a piece is, and how many turns there
-//! are, is known only when a message size is bound.
+//! A buffer has *blocks* of `count` elements: one block, or one per rank if the collective gathers
+//! or scatters. Every lane works on its channel's share of each block, in *turns* over windows of
+//! that share. A window has [`Program::pieces`] pieces. A step names blocks and a range of pieces.
+//! Binding decides how long a piece is and how many turns there are.
 
 mod bind;
 mod bound;

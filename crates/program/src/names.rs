@@ -1,4 +1,4 @@
-//! Values that are known by their names.
+//! Enumerations whose values have names.
 
 /// A text that names none of the expected values.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -12,9 +12,10 @@ pub struct UnknownName {
     pub expected: String,
 }
 
-/// Gives an enumeration `ALL`, `name`, [`Display`](std::fmt::Display) and [`FromStr`](std::str::FromStr).
+/// Gives an enumeration `ALL`, `name`, [`Display`](std::fmt::Display) and
+/// [`FromStr`](std::str::FromStr).
 ///
-/// The first closure says whether a value is what a text names.
+/// The closure returns `true` if the text names the value.
 #[macro_export]
 macro_rules! named {
     ($type:ident, $kind:literal, $matches:expr, {$($variant:ident = $name:literal),* $(,)?}) => {

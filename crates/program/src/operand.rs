@@ -1,41 +1,44 @@
-//! Where a step takes data from and puts it to.
+//! Sources and destinations of steps.
 
-/// Memory that a rank's program names.
+/// The buffers of a rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum BufferKind {
-    /// What the caller gave. Reading it in a reducing collective applies the operation's pre-multiplication.
+    /// The caller's input. Reading it in a reducing collective applies the pre-multiplication.
     Input,
-    /// What the caller gets.
+    /// The caller's output.
     Output,
-    /// Memory of the runtime, one window long per block and channel.
+    /// Memory of the runtime; one window per block and channel.
     Scratch,
 }
 
-/// One end of a directed connection between two ranks, as the program of one of them names it.
+/// One end of a directed connection between two ranks.
 ///
-/// A connection is known by (sender, receiver, channel, port). It carries FIFO slots and, counted apart, signals.
+/// A connection is identified by (sender, receiver, channel, port). It has a FIFO and, separately,
+/// a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionEnd {
     /// The rank at the other end.
     pub peer: u32,
     /// The channel.
     pub channel: u16,
-    /// Tells apart the connections that lanes of one channel have with the same peer.
+    /// Distinguishes the connections of several lanes of one channel with the same peer.
     pub port: u8,
 }
 
 /// A source or a destination of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Operand {
-    /// A block of one's own.
+    /// A block of the rank's own memory.
     Local {
         /// Which memory.
         buffer: BufferKind,
         /// Which block of it.
         block: u32,
     },
-    /// A block of a peer, read or written where it is. Before the first access a signal of the peer must have come, and
-    /// after the last one the peer must get a signal; verification insists on both.
+    /// A block of a peer's memory, read or written in place.
+    ///
+    /// The peer must signal before the first access and be signalled after the last; verification
+    /// checks both.
     Peer {
         /// Whose memory.
         rank: u32,
@@ -44,38 +47,40 @@ pub enum Operand {
         /// Which block of it.
         block: u32,
     },
-    /// A block of the scratch memory of all ranks at once: as a source their reduction, as a destination the same data in
-    /// each. It is the only operand of its side, and counts as an access to every peer's memory.
+    /// A block of all ranks' scratch memory: a source is their reduction, a destination stores the
+    /// data at each rank.
+    ///
+    /// It is the only operand of its side, and counts as an access to every peer's memory.
     Multicast {
         /// Which block.
         block: u32,
     },
-    /// As a source, the next slot that the peer sent; as a destination, the next free slot towards the peer.
+    /// A source is the next slot from the peer; a destination is the next free slot to the peer.
     Fifo(ConnectionEnd),
 }
 
 impl Operand {
-    /// A block of one's own input.
+    /// A block of the rank's own input.
     pub const fn input(block: u32) -> Self {
         Self::local(BufferKind::Input, block)
     }
 
-    /// A block of one's own output.
+    /// A block of the rank's own output.
     pub const fn output(block: u32) -> Self {
         Self::local(BufferKind::Output, block)
     }
 
-    /// A block of one's own scratch memory.
+    /// A block of the rank's own scratch memory.
     pub const fn scratch(block: u32) -> Self {
         Self::local(BufferKind::Scratch, block)
     }
 
-    /// A block of one's own.
+    /// A block of the rank's own memory.
     pub const fn local(buffer: BufferKind, block: u32) -> Self {
         Self::Local { buffer, block }
     }
 
-    /// A block of a peer.
+    /// A block of a peer's memory.
     pub const fn peer(rank: u32, buffer: BufferKind, block: u32) -> Self {
         Self::Peer {
             rank,

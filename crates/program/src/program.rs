@@ -4,30 +4,31 @@ use crate::collective::Collective;
 use crate::schedule::Schedule;
 use crate::step::Lane;
 
-/// What one rank does for one collective.
+/// What one rank does for a collective.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Program {
-    /// What all ranks do together.
+    /// The collective.
     pub collective: Collective,
-    /// By which algorithm.
+    /// The algorithm.
     pub schedule: Schedule,
     /// Ranks of the communicator.
     pub ranks: u32,
-    /// Whose program it is.
+    /// The rank that runs the program.
     pub rank: u32,
-    /// The rank that has or gets the message, of a transfer the one that sends; 0 where there is no root.
+    /// The root, or the sender of a transfer; 0 if the collective has no root.
     pub root: u32,
-    /// Whether the output is (the rank's block of) the input.
+    /// Whether the collective is in place: the output is (the rank's block of) the input.
     pub in_place: bool,
-    /// Channels among which each block is shared out.
+    /// Channels that share each block.
     pub channels: u16,
-    /// Pieces that a window of a block is cut into.
+    /// Pieces of a window.
     pub pieces: u16,
-    /// Most pieces that travel through a FIFO at once, in any rank's program; 0 if nothing does. With the size of a slot
-    /// it bounds the window, so that all ranks have the same windows.
+    /// Most pieces that a FIFO slot holds, in any rank's program; 0 without FIFOs.
+    ///
+    /// With the size of a slot it bounds the window, so that all ranks have the same windows.
     pub fifo_pieces: u16,
-    /// Blocks of scratch memory that each channel needs; a block of scratch holds one window.
+    /// Scratch blocks of each channel; a scratch block holds one window.
     pub scratch_blocks: u16,
-    /// What runs concurrently.
+    /// The lanes; they run concurrently.
     pub lanes: Vec<Lane>,
 }

@@ -4,20 +4,20 @@ use crate::collective::Collective;
 use crate::element::{ElementType, Reduction};
 use crate::named;
 
-/// An algorithm that writes programs. Names are those of the command line.
+/// An algorithm that writes programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Schedule {
-    /// The plan's rings; for a root, the pipelined chain that is a ring without its last link.
+    /// The channels' rings; with a root, the pipelined chain that is a ring without its last link.
     Ring,
-    /// The plan's (double binary) trees.
+    /// The channels' trees, normally a double binary tree.
     Tree,
     /// A reduce to one rank, then a broadcast from it.
     ReduceBroadcast,
     /// Recursive halving, then recursive doubling.
     HalvingDoubling,
-    /// Everyone with everyone in one phase.
+    /// Every rank with every other, in one phase.
     Mesh,
-    /// Everyone with everyone in two phases: each rank reduces its piece of all inputs, then all get all pieces.
+    /// Every rank with every other, in two phases: each reduces its piece, then all get all pieces.
     TwoPhaseMesh,
     /// Bruck: twice the data in each round, for any number of ranks.
     Bruck,
@@ -25,13 +25,14 @@ pub enum Schedule {
     RecursiveDoubling,
     /// Exchange with partners at distance p/2, p/4 …, half the data in each round.
     RecursiveHalving,
-    /// Multicast of the switch (NVLS): it reduces what it reads, and stores to all what is written.
+    /// NVLS: the switch reduces all ranks' data on a read, and stores to all ranks on a write.
     Nvls,
 }
 
 impl Schedule {
-    /// Whether elements of a type can be reduced so by this algorithm. A switch does what PTX has for `multimem.ld_reduce`;
-    /// averages are sums that are divided afterwards.
+    /// Whether the algorithm can apply a reduction to an element type.
+    ///
+    /// A switch has the reductions of PTX's `multimem.ld_reduce`; averages are divided sums.
     pub const fn reduces(self, element: ElementType, reduction: Reduction) -> bool {
         use ElementType::{F32, F64, I8, U8};
         match (self, reduction) {
@@ -44,7 +45,7 @@ impl Schedule {
         }
     }
 
-    /// Whether programs are written for a collective by this algorithm, moving data in this way.
+    /// Whether this algorithm implements a collective with this kind of transfer.
     pub const fn serves(self, collective: Collective, transfer: Transfer) -> bool {
         use Collective::{
             AllGather, AllReduce, AllToAll, Broadcast, Gather, Reduce, ReduceScatter, Scatter,
@@ -91,9 +92,9 @@ named!(Schedule, "algorithm", |known, text| known.name() == text, {
 /// How a mesh moves data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Transfer {
-    /// Through FIFOs, by whatever protocol the launch uses.
+    /// Through FIFOs, by the protocol of the launch.
     Fifo,
-    /// By reading and writing the peers' buffers where they are.
+    /// By reading and writing the peers' buffers in place.
     Direct,
 }
 

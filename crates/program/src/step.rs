@@ -1,13 +1,13 @@
-//! Steps, and the lanes in which they follow each other.
+//! Steps, and lanes of steps.
 
 use super::operand::{ConnectionEnd, Operand};
 
 /// A range of the pieces of a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Pieces {
-    /// The first.
+    /// The first piece.
     pub first: u16,
-    /// How many; never 0.
+    /// The number of pieces; never 0.
     pub count: u16,
 }
 
@@ -18,23 +18,24 @@ impl Pieces {
     }
 }
 
-/// One step: wait for signals, take the sources, reduce them, store the result in every destination, signal.
+/// Waits for signals, reduces the sources, stores the result in every destination, and signals.
 ///
-/// NCCL's primitives are the shapes of this: `recvReduceSend` has the sources FIFO and input, and the destination FIFO.
-/// A step without sources and destinations only waits and signals.
+/// NCCL's primitives are special cases: `recvReduceSend` has a FIFO and the input as sources and a
+/// FIFO as destination. A step without sources and destinations only waits and signals.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
-    /// Signals that must have come; each wait takes one.
+    /// Signals to await; each wait consumes one.
     pub waits: Vec<ConnectionEnd>,
-    /// Which pieces of the blocks.
+    /// The pieces of the blocks that the step moves.
     pub pieces: Pieces,
-    /// What is reduced together, in this order: at most three FIFOs, at most four in all.
+    /// The sources, reduced in this order: at most four, of them at most three FIFOs.
     pub sources: Vec<Operand>,
-    /// Whether the result is final, so that the operation's last part (the division of an average) is applied.
+    /// Whether the result is final: then the operation's last part, an average's division, is
+    /// applied.
     pub finish: bool,
-    /// Where the result goes: at most three FIFOs, at most four in all.
+    /// The destinations: at most four, of them at most three FIFOs.
     pub destinations: Vec<Operand>,
-    /// Signals that are given when the data is stored.
+    /// Signals to send after the data is stored.
     pub notifies: Vec<ConnectionEnd>,
 }
 
@@ -45,11 +46,13 @@ impl Step {
     /// Most FIFOs among the sources, and among the destinations.
     pub const MOST_FIFOS: usize = 3;
 
-    /// Most signals that are awaited, and most that are given.
+    /// Most signals that are awaited, and most that are sent.
     pub const MOST_SIGNALS: usize = 4;
 
-    /// What NCCL would call it: the primitive with the same shape, such as `recvReduceCopySend`. A step that reads or writes
-    /// a peer's memory is `direct`, at once that of all ranks `multicast`; one that moves no data is a `signal`.
+    /// The name of NCCL's primitive with the same operands, such as `recvReduceCopySend`.
+    ///
+    /// The name of a step that accesses a peer's memory begins with `direct`, that of a multicast
+    /// with `multicast`. A step that moves no data is a `signal`.
     pub fn primitive(&self) -> String {
         let remote = |operand: &Operand| !matches!(operand, Operand::Local { .. });
         let direct = self
@@ -79,7 +82,8 @@ impl Step {
         }
     }
 
-    /// Whether the name says that the result is stored here: NCCL's plain `recv` stores, too, but says nothing of it.
+    /// Whether the name contains `Copy`. NCCL's plain `recv` stores the data too, but its name has
+    /// none.
     fn copies(&self) -> bool {
         let local = |operand: &Operand| matches!(operand, Operand::Local { .. });
         let only_received = self.sources.len() == 1 && !self.sources.iter().any(local);
@@ -92,16 +96,16 @@ impl Step {
     }
 }
 
-/// Steps in order. The lanes of a program run concurrently.
+/// A sequence of steps. The lanes of a program run concurrently.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lane {
-    /// The channel whose share of the message it works on.
+    /// The channel whose share of the message the lane works on.
     pub channel: u16,
-    /// Once, before the turns, even for an empty message. Moves no data.
+    /// Steps before the turns. They run even for an empty message, and move no data.
     pub prologue: Vec<Step>,
-    /// In every turn.
+    /// Steps of every turn.
     pub body: Vec<Step>,
-    /// Once, after the turns, even for an empty message. Moves no data.
+    /// Steps after the turns. They run even for an empty message, and move no data.
     pub epilogue: Vec<Step>,
 }
 

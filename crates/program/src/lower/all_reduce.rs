@@ -1,12 +1,13 @@
-//! All-reduces that are made of two other collectives.
+//! All-reduces that are composed of two other collectives.
 
 use super::halving::Core;
 use super::place::{ChannelLanes, ChannelMember};
 use super::write::{copy, last_step, step};
 use crate::{Operand, Pieces, Step};
 
-/// A reduce along the chain to the last rank of the ring, and a broadcast that goes on from there, each in a lane of its
-/// own: one window comes back while the next is still reduced.
+/// Reduces along the chain to the last rank of the ring, and broadcasts from there.
+///
+/// The two have lanes of their own, so that one window is broadcast while the next is reduced.
 pub fn reduce_broadcast(place: &ChannelMember<'_>) -> ChannelLanes {
     let (position, ring) = place.ring();
     let ranks = place.ranks();
@@ -32,12 +33,13 @@ pub fn reduce_broadcast(place: &ChannelMember<'_>) -> ChannelLanes {
     ChannelLanes::new(1, vec![place.lane(vec![up]), place.lane(vec![down])])
 }
 
-/// Recursive halving, then recursive doubling. Ranks beyond a power of two first give their input to a partner, and get
-/// the result at the end.
+/// Recursive halving, then recursive doubling. Ranks beyond a power of two send their input to a
+/// partner and get the result at the end.
 pub fn halving_doubling(place: &ChannelMember<'_>) -> ChannelLanes {
     let core = Core::new(place.ranks());
     let (input, output) = (Operand::input(0), Operand::output(0));
-    // Whole windows travel as two halves, so that slots need to hold no more than the first exchange needs.
+    // Whole windows are sent as two halves, so that slots are no longer than the first exchange
+    // needs.
     let range = |first: u32, count: u32| Pieces {
         first: u16::try_from(first).unwrap_or(u16::MAX),
         count: u16::try_from(count).unwrap_or(u16::MAX),
@@ -60,7 +62,7 @@ pub fn halving_doubling(place: &ChannelMember<'_>) -> ChannelLanes {
     }
     for distance in core.distances().rev() {
         let partner = place.fifo(rank ^ distance);
-        // What is left to share out between the two, and which part of it each keeps.
+        // The range that the two divide, and the part that each keeps.
         let first = rank & !(2 * distance - 1);
         let (mine, theirs) = if rank & distance == 0 {
             (first, first + distance)

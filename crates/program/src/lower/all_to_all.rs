@@ -1,4 +1,4 @@
-//! Bruck's algorithms: in round k everyone sends to the rank 2^k away, for any number of ranks.
+//! Bruck's algorithms: in round k every rank sends to the rank 2^k away.
 
 use std::iter;
 
@@ -19,7 +19,7 @@ fn distances(ranks: u32) -> impl Iterator<Item = u32> {
         .take_while(move |distance| *distance < ranks)
 }
 
-/// Everyone sends the blocks that it has to the rank before it at some distance, and so has twice as many.
+/// Every rank sends its blocks to the rank `distance` before it, which doubles its blocks.
 fn all_gather(place: &ChannelMember<'_>) -> ChannelLanes {
     let (whole, ranks, rank) = (Pieces::one(0), place.ranks(), place.rank);
     let output = |distance| Operand::output(place.after(distance));
@@ -42,39 +42,41 @@ fn all_gather(place: &ChannelMember<'_>) -> ChannelLanes {
     ChannelLanes::new(1, vec![place.lane(body)])
 }
 
-/// A block for the rank at distance d travels by the powers of two that d is the sum of, smallest first. Between two hops
-/// it waits in scratch memory; in place also after the last one, until nothing of the input is needed any more.
+/// A block for the rank at distance d makes one hop for each bit of d, smallest first.
+///
+/// It is kept in scratch memory between hops; in place also after the last hop, until the input is
+/// no longer needed.
 fn all_to_all(place: &ChannelMember<'_>) -> ChannelLanes {
     let (whole, ranks) = (Pieces::one(0), place.ranks());
-    let waiting = |way: u32| Operand::scratch(way - 1);
-    let arrived = |way: u32| Operand::output(place.before(way));
+    let waiting = |offset: u32| Operand::scratch(offset - 1);
+    let arrived = |offset: u32| Operand::output(place.before(offset));
     let mut body: Vec<Step> = place.own_copy().into_iter().collect();
     for distance in distances(ranks) {
         let (to, from) = (
             place.fifo(place.after(distance)),
             place.fifo(place.before(distance)),
         );
-        for way in (1..ranks).filter(|way| way & distance != 0) {
-            let first_hop = way & (distance - 1) == 0;
-            let last_hop = way < 2 * distance;
+        for offset in (1..ranks).filter(|offset| offset & distance != 0) {
+            let first_hop = offset & (distance - 1) == 0;
+            let last_hop = offset < 2 * distance;
             let source = if first_hop {
-                Operand::input(place.after(way))
+                Operand::input(place.after(offset))
             } else {
-                waiting(way)
+                waiting(offset)
             };
             body.push(copy(whole, source, [to]));
             let there = if last_hop && !place.in_place() {
-                arrived(way)
+                arrived(offset)
             } else {
-                waiting(way)
+                waiting(offset)
             };
             body.push(copy(whole, from, [there]));
         }
     }
     if place.in_place() {
-        body.extend((1..ranks).map(|way| copy(whole, waiting(way), [arrived(way)])));
+        body.extend((1..ranks).map(|offset| copy(whole, waiting(offset), [arrived(offset)])));
     }
-    // Two and three ranks know only single hops.
+    // With two and three ranks every block makes a single hop.
     let blocks = if place.in_place() || ranks > 3 {
         ranks - 1
     } else {

@@ -1,18 +1,18 @@
-//! Everyone with everyone, reading and writing the peers' buffers where they are.
+//! Meshes that read and write the peers' buffers in place.
 //!
-//! Before a rank touches a peer's memory, the peer has said that its launch has begun; before a launch ends, everyone who
-//! touched its memory has said so. That is one exchange of signals before the turns and one after them, however long the
-//! message is.
+//! A peer signals that its launch has begun before others access its memory, and they signal before
+//! its launch may end. That is one exchange of signals before the turns and one after them,
+//! whatever the message size.
 
 use super::place::{ChannelLanes, ChannelMember};
 use super::write::{Fold, copy, notify, spread, wait};
 use crate::{BufferKind, Collective, ConnectionEnd, Lane, Operand, Pieces, Step};
 
-/// Who touches whose memory.
+/// Which ranks access whose memory.
 struct Touch {
-    /// Ranks that touch this rank's.
+    /// Ranks that access this rank's memory.
     by: Vec<u32>,
-    /// Ranks whose memory this rank touches.
+    /// Ranks whose memory this rank accesses.
     of: Vec<u32>,
 }
 
@@ -24,7 +24,7 @@ impl Touch {
         }
     }
 
-    /// The root's memory is touched by all others.
+    /// All others access the root's memory.
     fn of_root(place: &ChannelMember<'_>) -> Self {
         if place.is_root() {
             Self {
@@ -39,7 +39,7 @@ impl Touch {
         }
     }
 
-    /// The root touches the memory of all others, and they touch the root's.
+    /// The root accesses the memory of all others, and they access the root's.
     fn both_ways(place: &ChannelMember<'_>) -> Self {
         let root = || vec![place.root()];
         if place.is_root() {
@@ -71,7 +71,6 @@ fn signals(place: &ChannelMember<'_>, peers: &[u32]) -> Vec<ConnectionEnd> {
     peers.iter().map(|peer| place.connection(*peer)).collect()
 }
 
-/// A rank's block: its own, or a peer's.
 fn of_rank(place: &ChannelMember<'_>, rank: u32, buffer: BufferKind, block: u32) -> Operand {
     if rank == place.rank {
         Operand::local(buffer, block)
@@ -85,7 +84,6 @@ fn piece(rank: u32) -> Pieces {
     Pieces::one(u16::try_from(rank).unwrap_or(u16::MAX))
 }
 
-/// All in one phase.
 pub fn mesh(place: &ChannelMember<'_>) -> ChannelLanes {
     let whole = Pieces::one(0);
     let root = place.root();
@@ -104,7 +102,7 @@ pub fn mesh(place: &ChannelMember<'_>) -> ChannelLanes {
         }
         Collective::Reduce => return reduce_by_all(place),
         Collective::Broadcast if place.in_place() => return broadcast_in_place(place),
-        // Read once, written everywhere: fewer bytes than if everyone read it.
+        // One read and a write to each rank moves fewer bytes than a read by each.
         Collective::AllGather => {
             let own = (!place.in_place()).then_some(place.rank);
             let outputs: Vec<Operand> = own
@@ -155,7 +153,6 @@ pub fn mesh(place: &ChannelMember<'_>) -> ChannelLanes {
     ChannelLanes::new(1, vec![touch.lane(place, body)])
 }
 
-/// One block of the inputs of some ranks.
 fn inputs(place: &ChannelMember<'_>, ranks: impl Iterator<Item = u32>, block: u32) -> Vec<Operand> {
     ranks
         .map(|rank| of_rank(place, rank, BufferKind::Input, block))
@@ -174,8 +171,9 @@ fn reduce(pieces: Pieces, operands: &[Operand], destinations: &[Operand]) -> Vec
     .steps()
 }
 
-/// All-reduce: everyone reduces all inputs. In place the inputs must be set aside before anyone overwrites its own, and
-/// each turn needs its own exchange of signals, for the memory set aside is that of one window.
+/// All-reduce in place: every rank copies its input to scratch memory and reduces all copies.
+///
+/// Scratch memory holds one window, so each turn needs its own exchange of signals.
 fn one_shot_in_place(place: &ChannelMember<'_>) -> ChannelLanes {
     let whole = Pieces::one(0);
     let peers: Vec<u32> = place.others().collect();
@@ -187,7 +185,7 @@ fn one_shot_in_place(place: &ChannelMember<'_>) -> ChannelLanes {
         .collect();
     let mut fold = reduce(whole, &copies, &[Operand::output(0)]);
     let mut waits = wait(&peers);
-    // The last of the waits is where the reduction begins.
+    // The last wait belongs to the first step of the reduction.
     if let (Some(last), Some(first)) = (waits.pop(), fold.first_mut()) {
         first.waits = last.waits;
     }
@@ -198,7 +196,7 @@ fn one_shot_in_place(place: &ChannelMember<'_>) -> ChannelLanes {
     ChannelLanes::with_scratch(1, 1, vec![place.lane(body)])
 }
 
-/// Gives signals after the last step.
+/// Sends signals after the last step.
 fn give(steps: &mut Vec<Step>, signals: &[ConnectionEnd]) {
     let (now, later) = signals.split_at(signals.len().min(Step::MOST_SIGNALS));
     if let Some(last) = steps.last_mut() {
@@ -207,9 +205,10 @@ fn give(steps: &mut Vec<Step>, signals: &[ConnectionEnd]) {
     steps.extend(notify(later));
 }
 
-/// All-reduce: everyone reduces its piece of all inputs, and writes it into all outputs. In place this is right as well:
-/// nobody else reads that piece of any input. Of all ways this moves the fewest bytes: each input is read once and each
-/// output written once.
+/// All-reduce: every rank reduces its piece of all inputs and writes it into all outputs.
+///
+/// This is correct in place, because no other rank reads that piece. It moves the fewest bytes:
+/// each input is read once and each output written once.
 pub fn two_phase(place: &ChannelMember<'_>) -> ChannelLanes {
     let order = || [place.rank].into_iter().chain(place.others());
     let inputs = inputs(place, order(), 0);
@@ -220,8 +219,9 @@ pub fn two_phase(place: &ChannelMember<'_>) -> ChannelLanes {
     ChannelLanes::new(place.ranks(), vec![Touch::all(place).lane(place, body)])
 }
 
-/// Reduce: everyone reduces its piece of all inputs into the root's output, so that the root does not work alone. The
-/// root's input comes first, for in place it is what results that are not whole yet overwrite.
+/// Reduce: every rank reduces its piece of all inputs into the root's output, to share the work.
+///
+/// The root's input comes first, because partial sums overwrite it in place.
 fn reduce_by_all(place: &ChannelMember<'_>) -> ChannelLanes {
     let root = place.root();
     let others = (1..place.ranks()).map(|distance| (root + distance) % place.ranks());
@@ -231,7 +231,7 @@ fn reduce_by_all(place: &ChannelMember<'_>) -> ChannelLanes {
     ChannelLanes::new(place.ranks(), vec![Touch::all(place).lane(place, body)])
 }
 
-/// Broadcast: everyone reads from the root, which has no copy of its own to make and writes one piece to all others.
+/// Broadcast in place: every rank reads from the root, and the root writes one piece to all others.
 fn broadcast_in_place(place: &ChannelMember<'_>) -> ChannelLanes {
     let root = place.root();
     let body = if place.is_root() {

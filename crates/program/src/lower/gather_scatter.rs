@@ -1,4 +1,4 @@
-//! Gather and scatter over a tree: blocks pass through the ranks between, without stopping in memory.
+//! Gather and scatter over a tree: ranks between forward blocks from FIFO to FIFO.
 
 use super::place::{ChannelLanes, ChannelMember};
 use super::trees::RootedTree;

@@ -1,7 +1,7 @@
 //! Recursive halving and recursive doubling: exchanges with partners whose rank differs in one bit.
 //!
-//! They are at home where the number of ranks is a power of two. Other numbers have a core of that many ranks; each rank
-//! beyond it has a partner in the core, which does its work along with its own.
+//! They need a power of two. Of other numbers of ranks, the largest power of two forms the core;
+//! each rank beyond it has a partner in the core that does its work too.
 
 use std::iter;
 
@@ -9,11 +9,11 @@ use super::place::{ChannelLanes, ChannelMember};
 use super::write::{copy, last_step, step};
 use crate::{Operand, Pieces, Step};
 
-/// The largest power of two among the ranks.
+/// The ranks below the largest power of two.
 #[derive(Debug, Clone, Copy)]
 pub struct Core {
     all: u32,
-    /// Ranks of the core; at least 2 of at least 2.
+    /// Ranks of the core; at least 2 if there are 2 ranks.
     pub ranks: u32,
 }
 
@@ -25,12 +25,12 @@ impl Core {
         }
     }
 
-    /// The rank of the core that works for a rank beyond it.
+    /// The partner of a rank beyond the core.
     pub fn partner_of_extra(self, rank: u32) -> Option<u32> {
         rank.checked_sub(self.ranks)
     }
 
-    /// The rank beyond the core for which a rank of the core works.
+    /// The rank beyond the core whose partner this is.
     pub fn extra_of(self, rank: u32) -> Option<u32> {
         Some(rank + self.ranks).filter(|extra| *extra < self.all)
     }
@@ -40,13 +40,13 @@ impl Core {
         (0..self.ranks.ilog2()).map(|bit| 1 << bit)
     }
 
-    /// Blocks of the ranks of the core in a range, and of those that they work for, in rank order.
+    /// Blocks of a range of core ranks, and of the ranks beyond the core that they work for.
     fn blocks(self, first: u32, count: u32) -> impl Iterator<Item = u32> {
         let extras = (first..first + count).filter_map(move |rank| self.extra_of(rank));
         (first..first + count).chain(extras)
     }
 
-    /// The blocks that a rank gives away, and those that it keeps, when it shares out with the rank at a distance.
+    /// The blocks that a rank sends, and those that it keeps, in the exchange at a distance.
     fn shares(self, rank: u32, distance: u32) -> (Vec<u32>, Vec<u32>) {
         let mine = rank & !(distance - 1);
         let blocks = |first| self.blocks(first, distance).collect();
@@ -54,7 +54,7 @@ impl Core {
     }
 }
 
-/// One from the first, one from the second, and so on; then what is left of the longer one.
+/// Alternates between two lists, then the rest of the longer one.
 fn alternate<T>(first: Vec<T>, second: Vec<T>) -> impl Iterator<Item = T> {
     let (mut first, mut second) = (first.into_iter(), second.into_iter());
     iter::from_fn(move || {
@@ -64,14 +64,14 @@ fn alternate<T>(first: Vec<T>, second: Vec<T>) -> impl Iterator<Item = T> {
     .flat_map(|(first, second)| first.into_iter().chain(second))
 }
 
-/// What is done with a block in an exchange.
+/// What an exchange does with a block.
 enum Exchange {
     Give(u32),
     Take(u32),
 }
 
 impl Exchange {
-    /// Giving and taking by turns, so that no FIFO has to hold more than one slot.
+    /// Alternates sends and receives, so that one slot per FIFO is enough.
     fn order(give: Vec<u32>, take: Vec<u32>) -> impl Iterator<Item = Self> {
         let give = give.into_iter().map(Exchange::Give).collect();
         alternate(give, take.into_iter().map(Exchange::Take).collect())
@@ -84,7 +84,7 @@ impl Exchange {
     }
 }
 
-/// Reduce-scatter by recursive halving. Sums that are not whole yet are in scratch memory.
+/// Reduce-scatter by recursive halving, with partial sums in scratch memory.
 pub fn reduce_scatter(place: &ChannelMember<'_>) -> ChannelLanes {
     let core = Core::new(place.ranks());
     let (whole, rank) = (Pieces::one(0), place.rank);
@@ -110,8 +110,8 @@ pub fn reduce_scatter(place: &ChannelMember<'_>) -> ChannelLanes {
     for distance in core.distances().rev() {
         let partner = place.fifo(rank ^ distance);
         let (give, keep) = core.shares(rank, distance);
-        // What is already known of a block: after the first exchange a sum, before it what this rank and the one that it
-        // works for have.
+        // The sources of a block: a partial sum after the first exchange; before it, the inputs of
+        // this rank and of the rank that it works for.
         let known = |block| {
             let from_extra = extra.filter(|_| distance == farthest);
             let own = if distance == farthest {
@@ -140,7 +140,6 @@ pub fn reduce_scatter(place: &ChannelMember<'_>) -> ChannelLanes {
     ChannelLanes::with_scratch(1, blocks, vec![place.lane(body)])
 }
 
-/// All-gather by recursive doubling.
 pub fn all_gather(place: &ChannelMember<'_>) -> ChannelLanes {
     let core = Core::new(place.ranks());
     let (whole, rank, output) = (Pieces::one(0), place.rank, Operand::output);
@@ -160,13 +159,13 @@ pub fn all_gather(place: &ChannelMember<'_>) -> ChannelLanes {
     let extra = core.extra_of(rank);
     for distance in core.distances() {
         let partner = place.fifo(rank ^ distance);
-        // Unlike in halving, what is given is the own side.
+        // Unlike in halving, a rank sends its own side.
         let (theirs, mine) = core.shares(rank, distance);
         for turn in Exchange::order(mine, theirs) {
             body.push(match turn {
                 Exchange::Take(block) => copy(whole, partner, [output(block)]),
                 Exchange::Give(block) if distance > 1 => copy(whole, output(block), [partner]),
-                // What is not in the output yet goes there on the way.
+                // Blocks that are not in the output yet are stored there too.
                 Exchange::Give(block) if block == rank => {
                     copy(whole, Operand::input(0), own.into_iter().chain([partner]))
                 }

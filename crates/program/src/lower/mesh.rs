@@ -1,10 +1,10 @@
-//! Everyone with everyone, through FIFOs.
+//! Meshes through FIFOs.
 
 use super::place::{ChannelLanes, ChannelMember};
 use super::write::{Fold, copy, spread};
 use crate::{Collective, Operand, Pieces, Step};
 
-/// All in one phase. Every rank sends all that it has to send before it receives, which is why this works in place.
+/// The mesh in one phase. Every rank sends everything before it receives, so it works in place.
 pub fn mesh(place: &ChannelMember<'_>) -> ChannelLanes {
     let whole = Pieces::one(0);
     let fifos: Vec<Operand> = place.others().map(|peer| place.fifo(peer)).collect();
@@ -14,8 +14,8 @@ pub fn mesh(place: &ChannelMember<'_>) -> ChannelLanes {
         Collective::AllReduce => return one_shot(place),
         Collective::AllGather => {
             let own = (!place.in_place()).then_some(output(place.rank));
-            let everyone: Vec<Operand> = own.into_iter().chain(fifos).collect();
-            let mut body = spread(whole, input(0), &everyone);
+            let all: Vec<Operand> = own.into_iter().chain(fifos).collect();
+            let mut body = spread(whole, input(0), &all);
             body.extend(receives(place));
             body
         }
@@ -37,8 +37,8 @@ pub fn mesh(place: &ChannelMember<'_>) -> ChannelLanes {
         }
         Collective::Broadcast if place.is_root() => {
             let own = (!place.in_place()).then_some(output(0));
-            let everyone: Vec<Operand> = own.into_iter().chain(fifos).collect();
-            spread(whole, input(0), &everyone)
+            let all: Vec<Operand> = own.into_iter().chain(fifos).collect();
+            spread(whole, input(0), &all)
         }
         Collective::Broadcast | Collective::Scatter if !place.is_root() => {
             vec![copy(whole, place.fifo(root), [output(0)])]
@@ -64,27 +64,27 @@ pub fn mesh(place: &ChannelMember<'_>) -> ChannelLanes {
             .into_iter()
             .chain(receives(place))
             .collect(),
-        // The root of a scatter; transfers are written elsewhere.
+        // The root of a scatter; `send_recv` writes transfers.
         _ => sends(place).chain(place.own_copy()).collect(),
     };
     ChannelLanes::new(1, vec![place.lane(body)])
 }
 
-/// To each peer the block of the input that is for it.
+/// Sends to each peer its block of the input.
 fn sends(place: &ChannelMember<'_>) -> impl Iterator<Item = Step> {
     let send = |peer| copy(Pieces::one(0), Operand::input(peer), [place.fifo(peer)]);
     place.others().map(send)
 }
 
-/// From each peer the block of the output that comes from it. The rank before sends to this one first, and so on.
+/// Receives from each peer its block of the output, beginning with the rank before this one.
 fn receives(place: &ChannelMember<'_>) -> impl Iterator<Item = Step> {
     let receive = |peer| copy(Pieces::one(0), place.fifo(peer), [Operand::output(peer)]);
     let peers = (1..place.ranks()).map(|distance| place.before(distance));
     peers.map(receive)
 }
 
-/// All-reduce: everyone sends its whole input to everyone, and reduces all inputs in rank order, so that all get the same
-/// bits.
+/// All-reduce: every rank sends its input to all and reduces all inputs in rank order, so that all
+/// results are equal to the bit.
 fn one_shot(place: &ChannelMember<'_>) -> ChannelLanes {
     let whole = Pieces::one(0);
     let fifos: Vec<Operand> = place.others().map(|peer| place.fifo(peer)).collect();
@@ -97,7 +97,7 @@ fn one_shot(place: &ChannelMember<'_>) -> ChannelLanes {
         }
     };
     let operands: Vec<Operand> = (0..place.ranks()).map(operand).collect();
-    // In place, results that are not whole yet may overwrite the own input only when it has been read.
+    // In place, partial sums may overwrite the own input only after it has been read.
     let reads_late = place.in_place()
         && operands.len() > Step::MOST_OPERANDS
         && place.rank as usize >= Step::MOST_FIFOS;
@@ -120,7 +120,7 @@ fn one_shot(place: &ChannelMember<'_>) -> ChannelLanes {
     ChannelLanes::with_scratch(1, u32::from(reads_late), vec![place.lane(body)])
 }
 
-/// All-reduce: everyone reduces its piece of all inputs, then sends it to everyone.
+/// All-reduce: every rank reduces its piece of all inputs, then sends it to all.
 pub fn two_phase(place: &ChannelMember<'_>) -> ChannelLanes {
     let piece = |rank: u32| Pieces::one(u16::try_from(rank).unwrap_or(u16::MAX));
     let fifos: Vec<Operand> = place.others().map(|peer| place.fifo(peer)).collect();

@@ -1,10 +1,10 @@
 //! Algorithms: functions that write programs.
 //!
-//! [`lower`] writes the programs of all ranks for one collective, by one algorithm, over given rings and trees. It knows
-//! no message size; [`crate::verify`] proves the result, and binding gives it a size.
+//! [`lower`] writes the programs of all ranks for one collective and algorithm, over given rings
+//! and trees. [`crate::verify`] proves them, and binding gives them a message size.
 //!
-//! Every algorithm is a function of one rank and one channel. Its steps are such that in one turn all ranks' steps fit
-//! together; what runs concurrently is in lanes of its own.
+//! Every algorithm is a function of one rank and one channel. Within one turn the steps of all
+//! ranks match. Steps that run concurrently are in lanes of their own.
 //!
 //! ```
 //! use program::Collective;
@@ -50,44 +50,44 @@ pub use send_recv::{SendRecv, send_recv};
 use crate::{Collective, Program, Schedule, Transfer};
 use place::{ChannelLanes, ChannelMember};
 
-/// Programs that cannot be written.
+/// Why programs cannot be written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LowerError {
-    /// An algorithm that does not do this.
+    /// The algorithm does not implement the collective.
     #[error("{schedule} ({transfer}) is no algorithm for {collective}; expected one of {expected}")]
     Unserved {
-        /// What was wanted.
+        /// The collective.
         collective: Collective,
-        /// By which algorithm.
+        /// The algorithm.
         schedule: Schedule,
-        /// Moving data how.
+        /// The transfer.
         transfer: Transfer,
-        /// What there is.
+        /// The algorithms of the collective.
         expected: String,
     },
-    /// A root that is no rank, or a root where there is none.
+    /// The root is no rank, or the collective has none.
     #[error(
         "root {root} of {collective}: expected a rank below {ranks}, and 0 where there is no root"
     )]
     Root {
-        /// What was wanted.
+        /// The collective.
         collective: Collective,
         /// The root.
         root: u32,
         /// Ranks of the communicator.
         ranks: u32,
     },
-    /// A collective that would overwrite what peers have yet to read.
+    /// In place, the collective would overwrite data that peers have yet to read.
     #[error(
         "{collective} by {schedule} cannot read the peers' buffers in place; take --transfer fifo, or two buffers"
     )]
     InPlace {
-        /// What was wanted.
+        /// The collective.
         collective: Collective,
-        /// By which algorithm.
+        /// The algorithm.
         schedule: Schedule,
     },
-    /// A transfer between ranks or over channels that do not exist.
+    /// The transfer names ranks or channels that do not exist.
     #[error("a transfer from rank {from} to rank {to} over {channels} channels: {problem}")]
     Transfer {
         /// The sender.
@@ -104,7 +104,8 @@ pub enum LowerError {
 /// Writes the programs of all ranks, in rank order.
 ///
 /// # Errors
-/// The algorithm does not serve the collective, the root is no rank, or this cannot be done in place.
+/// The algorithm does not serve the collective, the root is no rank, or this cannot be done in
+/// place.
 pub fn lower(request: &ProgramRequest<'_>) -> Result<Vec<Program>, LowerError> {
     check(request)?;
     let channels = request.channels;
@@ -133,7 +134,7 @@ pub fn lower(request: &ProgramRequest<'_>) -> Result<Vec<Program>, LowerError> {
             });
             program.pieces = part.pieces;
             program.scratch_blocks = program.scratch_blocks.max(part.scratch_blocks);
-            // A lane that has nothing to do would only be polled.
+            // An empty lane would only be polled.
             let idle = |lane: &crate::Lane| lane.steps().next().is_none();
             program
                 .lanes
@@ -156,7 +157,7 @@ fn agree(programs: &mut [Program]) {
     }
 }
 
-/// Most pieces that go through a FIFO at once.
+/// Most pieces in a FIFO slot.
 fn fifo_pieces(program: &Program) -> u16 {
     let steps = program.lanes.iter().flat_map(|lane| &lane.body);
     let through = steps.filter(|step| step.operands().any(|operand| operand.is_fifo()));
@@ -172,10 +173,10 @@ fn check(request: &ProgramRequest<'_>) -> Result<(), LowerError> {
         ..
     } = *request;
     if collective == Collective::SendRecv || !schedule.serves(collective, transfer) {
-        let ways = Schedule::ALL
+        let choices = Schedule::ALL
             .into_iter()
             .flat_map(|schedule| Transfer::ALL.map(|transfer| (schedule, transfer)));
-        let serving = ways.filter(|(schedule, transfer)| {
+        let serving = choices.filter(|(schedule, transfer)| {
             collective != Collective::SendRecv && schedule.serves(collective, *transfer)
         });
         let names: Vec<String> = serving

@@ -1,8 +1,8 @@
-//! By the multicast of a switch (NVLS): reading a place reduces all ranks' memory there, writing it stores to all.
+//! NVLS, multicast by the switch: a read reduces all ranks' memory, a write stores to all ranks.
 //!
-//! Only memory of the runtime is bound to multicast, so each rank copies its input there and the result from there. Within
-//! a turn the ranks agree by signals: before anyone reads, all have copied; before anyone copies the result, all have
-//! stored theirs; what is overwritten in the next turn nobody needs any more.
+//! Only scratch memory is bound to multicast, so each rank copies its input there and the result
+//! from there. Barriers of signals order a turn: all ranks copy before any reads, and all store
+//! before any copies its result. No rank needs data that the next turn overwrites.
 
 use super::place::{ChannelLanes, ChannelMember};
 use super::write::{copy, last_step, notify, step, wait};
@@ -16,7 +16,7 @@ pub fn nvls(place: &ChannelMember<'_>) -> ChannelLanes {
     }
 }
 
-/// Each rank reduces its piece and stores it to all.
+/// Each rank reduces its piece and multicasts it.
 fn all_reduce(place: &ChannelMember<'_>) -> ChannelLanes {
     let ranks = place.ranks();
     let whole = Pieces {
@@ -33,7 +33,7 @@ fn all_reduce(place: &ChannelMember<'_>) -> ChannelLanes {
     ChannelLanes::with_scratch(ranks, 1, vec![place.lane(body)])
 }
 
-/// Each rank stores its block to all.
+/// Each rank multicasts its block.
 fn all_gather(place: &ChannelMember<'_>) -> ChannelLanes {
     let whole = Pieces::one(0);
     let everywhere = Operand::Multicast { block: place.rank };
@@ -75,7 +75,7 @@ fn peers(place: &ChannelMember<'_>) -> Vec<ConnectionEnd> {
     place.others().map(|peer| place.connection(peer)).collect()
 }
 
-/// All ranks come here before any goes on.
+/// A barrier of all ranks.
 fn meet(place: &ChannelMember<'_>, steps: &mut Vec<Step>) {
     let peers = peers(place);
     let (now, later) = peers.split_at(peers.len().min(Step::MOST_SIGNALS));
@@ -86,7 +86,7 @@ fn meet(place: &ChannelMember<'_>, steps: &mut Vec<Step>) {
     steps.extend(wait(&peers));
 }
 
-/// Ranks are at most as many as `Channels` allows.
+/// `Channels` bounds the number of ranks.
 fn small(ranks: u32) -> u16 {
     u16::try_from(ranks).unwrap_or(u16::MAX)
 }

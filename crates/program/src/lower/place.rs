@@ -1,11 +1,10 @@
-//! One rank's place in one channel: what every algorithm starts from.
+//! One rank in one channel: the input of every algorithm.
 
 use super::request::ProgramRequest;
 use super::trees::Trees;
 use super::write::copy;
 use crate::{Collective, ConnectionEnd, Lane, Operand, Pieces, Step};
 
-/// A rank and a channel.
 pub struct ChannelMember<'a> {
     pub request: &'a ProgramRequest<'a>,
     pub rank: u32,
@@ -13,22 +12,18 @@ pub struct ChannelMember<'a> {
     pub trees: &'a Trees,
 }
 
-/// The lanes of one rank and channel.
 pub struct ChannelLanes {
-    /// Pieces of a window; all ranks and channels say the same.
+    /// Pieces of a window; equal on all ranks and channels.
     pub pieces: u16,
-    /// Blocks of scratch memory.
     pub scratch_blocks: u16,
     pub lanes: Vec<Lane>,
 }
 
 impl ChannelLanes {
-    /// Without scratch memory.
     pub fn new(pieces: u32, lanes: Vec<Lane>) -> Self {
         Self::with_scratch(pieces, 0, lanes)
     }
 
-    /// With scratch memory.
     pub fn with_scratch(pieces: u32, blocks: u32, lanes: Vec<Lane>) -> Self {
         // Both are at most the number of ranks, which `Channels` bounds.
         let small = |number: u32| u16::try_from(number).unwrap_or(u16::MAX);
@@ -57,17 +52,16 @@ impl ChannelMember<'_> {
         self.request.in_place
     }
 
-    /// The rank that is `distance` further.
     pub const fn after(&self, distance: u32) -> u32 {
         (self.rank + distance) % self.ranks()
     }
 
-    /// The rank that is `distance` back.
     pub const fn before(&self, distance: u32) -> u32 {
         (self.rank + self.ranks() - distance % self.ranks()) % self.ranks()
     }
 
-    /// All other ranks, each rank beginning with the one after it, so that not all meet at one.
+    /// All other ranks, beginning with the one after this, so that not all ranks start with the
+    /// same peer.
     pub fn others(&self) -> impl Iterator<Item = u32> {
         (1..self.ranks()).map(|distance| self.after(distance))
     }
@@ -84,7 +78,7 @@ impl ChannelMember<'_> {
         Operand::Fifo(self.connection(peer))
     }
 
-    /// A FIFO beside the ordinary one, for a second lane with the same peer.
+    /// The FIFO of a second lane with the same peer.
     pub const fn second_fifo(&self, peer: u32) -> Operand {
         Operand::Fifo(ConnectionEnd {
             peer,
@@ -100,7 +94,7 @@ impl ChannelMember<'_> {
         (position.map_or(0, |(_, position)| position), ring)
     }
 
-    /// A lane that is all body.
+    /// A lane without prologue and epilogue.
     pub fn lane(&self, body: Vec<Step>) -> Lane {
         Lane {
             channel: self.channel,
@@ -110,8 +104,8 @@ impl ChannelMember<'_> {
         }
     }
 
-    /// From the rank's own block of the input to its own block of the output, for collectives that reduce nothing;
-    /// none where both are the same memory or one is not there.
+    /// Copies the rank's own block from input to output, for collectives that do not reduce; `None`
+    /// if both are the same memory or one does not exist.
     pub fn own_copy(&self) -> Option<Step> {
         let has_both = !self.request.collective.has_root() || self.is_root();
         (has_both && !self.in_place()).then(|| {
@@ -120,7 +114,7 @@ impl ChannelMember<'_> {
         })
     }
 
-    /// The blocks of input and output between which the rank's own data moves.
+    /// The blocks of input and output that hold the rank's own data.
     pub const fn own_blocks(&self) -> (u32, u32) {
         match self.request.collective {
             Collective::AllGather | Collective::Gather => (0, self.rank),
@@ -133,7 +127,8 @@ impl ChannelMember<'_> {
         }
     }
 
-    /// The only rank there is. Reducing means to apply the operation's first and last part, also in place.
+    /// The lanes of a single rank. A reduction applies the operation's first and last part, also in
+    /// place.
     pub fn alone(&self) -> ChannelLanes {
         let mut body: Vec<Step> = Vec::new();
         if self.request.collective.reduces() {

@@ -1,20 +1,20 @@
-//! Which programs are wanted.
+//! What to lower.
 
 use crate::{Channels, Collective, Schedule, Transfer};
 
-/// What programs are wanted.
+/// A collective for which programs are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProgramRequest<'a> {
-    /// What all ranks do together; not a transfer between two, for which there is [`send_recv`](super::send_recv).
+    /// The collective; [`send_recv`](super::send_recv()) writes transfers between two ranks.
     pub collective: Collective,
-    /// By which algorithm.
+    /// The algorithm.
     pub schedule: Schedule,
-    /// How meshes move data. Other algorithms know only [`Transfer::Fifo`].
+    /// How meshes move data. Other algorithms than meshes and NVLS have [`Transfer::Fifo`] only.
     pub transfer: Transfer,
-    /// The rank that has or gets the message; 0 where there is no root.
+    /// The root; 0 if the collective has none.
     pub root: u32,
     /// Whether the output is (the rank's block of) the input.
     pub in_place: bool,
-    /// The rings and trees. Algorithms that need neither take from here only how many channels there are.
+    /// The rings and trees. Algorithms that use neither take only the number of channels.
     pub channels: &'a Channels,
 }

@@ -1,10 +1,9 @@
-//! The plan's rings. For a root, a ring is a chain that begins or ends there.
+//! Rings. With a root, a ring is a chain that begins or ends there.
 
 use super::place::{ChannelLanes, ChannelMember};
 use super::write::{copy, last_step, step};
 use crate::{Collective, Operand, Pieces, Step};
 
-/// A rank in its ring.
 struct RingMember<'a> {
     place: &'a ChannelMember<'a>,
     position: u32,
@@ -29,7 +28,6 @@ pub fn ring(place: &ChannelMember<'_>) -> ChannelLanes {
 }
 
 impl RingMember<'_> {
-    /// The rank that is `distance` back in the ring.
     fn back(&self, distance: u32) -> u32 {
         self.ring[self.position_back(distance) as usize]
     }
@@ -48,8 +46,8 @@ impl RingMember<'_> {
         self.place.fifo(self.back(1))
     }
 
-    /// The pieces go round, growing with each rank, until they are whole at the rank with their number; then they go
-    /// round again.
+    /// Each piece goes round the ring once to be reduced, ends at the rank with its number, and
+    /// goes round again to be stored.
     fn all_reduce(&self) -> Vec<Step> {
         let ranks = self.place.ranks();
         let piece =

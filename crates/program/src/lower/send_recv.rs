@@ -7,7 +7,7 @@ use crate::{
     Transfer,
 };
 
-/// A transfer. Groups are made of several; lanes that share a connection must then run one after the other.
+/// A transfer. In a group of transfers, lanes that share a connection must run one after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SendRecv<'a> {
     /// Ranks of the communicator.
@@ -16,15 +16,15 @@ pub struct SendRecv<'a> {
     pub from: u32,
     /// The receiver; may be the sender.
     pub to: u32,
-    /// The channels over which it goes, each with a share.
+    /// The channels, each with a share of the message.
     pub channels: &'a [u16],
     /// How data moves; [`Transfer::Direct`] means that the receiver reads the sender's input.
     pub transfer: Transfer,
-    /// Whether the output is the input; only has a meaning if the receiver is the sender.
+    /// Whether the output is the input; matters only if the receiver is the sender.
     pub in_place: bool,
 }
 
-/// The port of transfers, so that they do not share FIFOs with collectives (NCCL's connection index 1).
+/// The port of transfers, whose FIFOs are not those of collectives (NCCL's connection index 1).
 const PORT: u8 = 1;
 
 /// Writes the programs of the sender and of the receiver; a single one if these are the same rank.

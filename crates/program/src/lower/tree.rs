@@ -1,4 +1,4 @@
-//! The plan's trees, hung up at the root where there is one.
+//! Trees, with the root of the collective at the top.
 
 use super::gather_scatter;
 use super::place::{ChannelLanes, ChannelMember};
@@ -18,7 +18,7 @@ pub fn tree(place: &ChannelMember<'_>) -> ChannelLanes {
             ChannelLanes::new(1, vec![place.lane(down(place, parent, &children))])
         }
         Collective::Reduce => {
-            // Only the root has an output in which results could wait that are not whole yet.
+            // Only the root has an output that can hold partial sums.
             let waits = place.rank != place.root() && children.len() >= Step::MOST_OPERANDS;
             let accumulator = if place.is_root() {
                 Operand::output(0)
@@ -34,7 +34,8 @@ pub fn tree(place: &ChannelMember<'_>) -> ChannelLanes {
     }
 }
 
-/// Up in one lane and down in another, so that one window goes down while the next goes up. At the root the two are one.
+/// Up in one lane and down in another, so that one window goes down while the next goes up. The
+/// root has a single lane.
 fn all_reduce(
     place: &ChannelMember<'_>,
     parent: Option<Operand>,
@@ -42,11 +43,11 @@ fn all_reduce(
 ) -> ChannelLanes {
     let output = Operand::output(0);
     let Some(parent) = parent else {
-        let everyone: Vec<Operand> = [output]
+        let all: Vec<Operand> = [output]
             .into_iter()
             .chain(children.iter().copied())
             .collect();
-        let steps = up(children, output, &everyone, true);
+        let steps = up(children, output, &all, true);
         return ChannelLanes::new(1, vec![place.lane(steps)]);
     };
     let up = up(children, output, &[parent], false);
@@ -54,7 +55,7 @@ fn all_reduce(
     ChannelLanes::new(1, vec![place.lane(up), place.lane(down)])
 }
 
-/// The own input with what comes from below.
+/// Reduces the own input with the children's data.
 fn up(
     children: &[Operand],
     accumulator: Operand,
@@ -73,14 +74,14 @@ fn up(
     .steps()
 }
 
-/// What comes from above, or the own input at the root, into the output and to all below.
+/// Stores the parent's data, or at the root its input, and sends it to the children.
 fn down(place: &ChannelMember<'_>, parent: Option<Operand>, children: &[Operand]) -> Vec<Step> {
     let whole = Pieces::one(0);
     let output = Operand::output(0);
     let Some(parent) = parent else {
         let own = (!place.in_place()).then_some(output);
-        let everyone: Vec<Operand> = own.into_iter().chain(children.iter().copied()).collect();
-        return spread(whole, Operand::input(0), &everyone);
+        let all: Vec<Operand> = own.into_iter().chain(children.iter().copied()).collect();
+        return spread(whole, Operand::input(0), &all);
     };
     let (now, later) = children.split_at(children.len().min(Step::MOST_FIFOS));
     let first = [output].into_iter().chain(now.iter().copied());

@@ -3,19 +3,18 @@
 use super::request::ProgramRequest;
 use crate::{Schedule, Tree};
 
-/// The trees of all channels, as the collective needs them.
 pub struct Trees {
     channels: Vec<RootedTree>,
 }
 
-/// One tree.
+/// A tree with the children of each rank.
 pub struct RootedTree {
     pub parents: Vec<Option<u32>>,
     pub children: Vec<Vec<u32>>,
 }
 
 impl Trees {
-    /// None where the algorithm uses no trees.
+    /// Without channels if the algorithm uses no trees.
     pub fn of(request: &ProgramRequest<'_>) -> Self {
         if request.schedule != Schedule::Tree {
             return Self {
@@ -47,8 +46,7 @@ impl Trees {
 }
 
 impl RootedTree {
-    /// A rank and all below it: first the rank itself, then the ranks under its first child, and so on. In this order
-    /// blocks travel through the link above the rank.
+    /// A rank and its descendants, depth first: the order of blocks on the link to its parent.
     pub fn below(&self, rank: u32) -> Vec<u32> {
         let (mut order, mut next) = (Vec::new(), vec![rank]);
         while let Some(rank) = next.pop() {

@@ -1,8 +1,8 @@
-//! Steps, written within the limits on operands.
+//! Helpers that keep steps within the limits on operands.
 
 use crate::{ConnectionEnd, Operand, Pieces, Step};
 
-/// Takes the sources, reduces them if there are several, and stores the result everywhere.
+/// A step that reduces the sources and stores the result in every destination.
 pub fn step(
     pieces: Pieces,
     sources: impl IntoIterator<Item = Operand>,
@@ -30,7 +30,7 @@ pub fn last_step(
     }
 }
 
-/// From one source to destinations that fit one step.
+/// A copy to destinations that fit one step.
 pub fn copy(
     pieces: Pieces,
     source: Operand,
@@ -39,7 +39,7 @@ pub fn copy(
     step(pieces, [source], destinations)
 }
 
-/// From a source that can be read again to any number of destinations.
+/// Copies from a source that can be read repeatedly to any number of destinations.
 pub fn spread(pieces: Pieces, source: Operand, destinations: &[Operand]) -> Vec<Step> {
     let mut steps = Vec::new();
     let mut left = destinations;
@@ -51,7 +51,7 @@ pub fn spread(pieces: Pieces, source: Operand, destinations: &[Operand]) -> Vec<
     steps
 }
 
-/// How many of the first operands fit one side of a step.
+/// How many leading operands fit one side of a step.
 fn fitting(operands: &[Operand]) -> usize {
     let mut fifos = 0;
     let fits = operands
@@ -67,15 +67,13 @@ fn fitting(operands: &[Operand]) -> usize {
 /// A reduction of any number of operands, from left to right.
 pub struct Fold<'a> {
     pub pieces: Pieces,
-    /// What is reduced.
     pub operands: &'a [Operand],
-    /// Where results wait that are not whole yet; only used if there are more operands than fit one step.
+    /// Holds partial sums if the operands do not fit one step.
     pub accumulator: Operand,
-    /// Where the whole result goes. If not all fit one step, the first must be readable.
+    /// Get the result. If not all fit one step, the first must be readable.
     pub destinations: &'a [Operand],
     pub finish: bool,
-    /// Whether steps must end after the same operands on all ranks, wherever a rank's own operand is, so that all round
-    /// alike.
+    /// Whether all ranks split the steps after the same operands, so that all round alike.
     pub alike: bool,
 }
 
@@ -106,7 +104,7 @@ impl Fold<'_> {
         }
     }
 
-    /// The step that takes the last operands, and those that spread its result further.
+    /// The step with the last operands, and the steps that spread its result further.
     fn end(&self, sources: Vec<Operand>, steps: &mut Vec<Step>) {
         let (now, later) = self.destinations.split_at(fitting(self.destinations));
         let mut end = step(self.pieces, sources, now.iter().copied());
@@ -118,7 +116,7 @@ impl Fold<'_> {
     }
 }
 
-/// Steps that only give signals.
+/// Steps that only send signals.
 pub fn notify(signals: &[ConnectionEnd]) -> Vec<Step> {
     let chunks = signals.chunks(Step::MOST_SIGNALS);
     let steps = chunks.map(|chunk| Step {

@@ -1,21 +1,18 @@
-//! Which memory each rank has in a collective, what is in it at first, and what must be in it in the end.
+//! Which blocks each rank has in a collective, and what its output must contain.
 
 use crate::Collective;
 use crate::{BufferKind, Program};
 
-/// A rank's memory in a collective.
+/// How many blocks the buffers of a rank have.
 #[derive(Debug, Clone, Copy)]
 pub struct BlockCounts {
-    /// Blocks of the input.
     pub input: u32,
-    /// Blocks of the output.
     pub output: u32,
-    /// Blocks of scratch memory.
     pub scratch: u32,
 }
 
 impl BlockCounts {
-    /// Of one rank's program. `receiver` is the rank that receives, of a transfer.
+    /// The blocks of a program's rank. `receiver` is the receiving rank of a transfer.
     pub fn of(program: &Program, receiver: u32) -> Self {
         let ranks = program.ranks;
         let root = program.rank == program.root;
@@ -38,7 +35,6 @@ impl BlockCounts {
         }
     }
 
-    /// How many blocks a memory has.
     pub const fn blocks(&self, buffer: BufferKind) -> u32 {
         match buffer {
             BufferKind::Input => self.input,
@@ -48,7 +44,7 @@ impl BlockCounts {
     }
 }
 
-/// The block of the input that is the same memory as a block of the output, in place.
+/// The block of the input that is the same memory as a block of the output (in place).
 pub fn alias(program: &Program, memory: &BlockCounts, block: u32) -> Option<u32> {
     let rank = program.rank;
     if !program.in_place || memory.input == 0 {
@@ -65,7 +61,8 @@ pub fn alias(program: &Program, memory: &BlockCounts, block: u32) -> Option<u32>
     }
 }
 
-/// What must be in a block of the output: which block of whose input; of all inputs if no rank is named.
+/// What a block of the output must hold: a block of a rank's input, or of all inputs if the rank is
+/// `None`.
 pub const fn expected(program: &Program, block: u32) -> (u32, Option<u32>) {
     match program.collective {
         Collective::AllReduce | Collective::Reduce => (0, None),

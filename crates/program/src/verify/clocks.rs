@@ -1,11 +1,10 @@
-//! What must have happened before what: vector clocks over the order of steps in a lane, FIFO slots and signals.
+//! Vector clocks: which steps are ordered by their lane, by FIFO slots and by signals.
 //!
-//! That a FIFO has room again orders nothing here: how much room there is depends on the protocol, and what is proved must
-//! hold for every depth.
+//! A wait for room in a FIFO orders nothing here, because the proof must hold for every depth.
 
 use std::rc::Rc;
 
-/// What a lane knew when it sent something: per lane, how many of its steps had been done.
+/// The clock of a lane when it sent a slot or a signal: steps done per lane.
 pub type KnownSteps = Option<Rc<[u32]>>;
 
 /// A step of a lane, counted over all turns from 1.
@@ -15,7 +14,7 @@ pub struct Epoch {
     pub clock: u32,
 }
 
-/// The clocks of all lanes; none where nothing can race.
+/// The clocks of all lanes; `None` if no accesses can race.
 #[derive(Debug)]
 pub struct Clocks {
     lanes: Option<Vec<Vec<u32>>>,
@@ -25,7 +24,7 @@ impl Clocks {
     pub fn new(lanes: usize, needed: bool) -> Self {
         let clock = |lane: usize| {
             let mut clock = vec![0; lanes];
-            // That the launch has begun.
+            // The beginning of the launch counts as a step.
             clock[lane] = 1;
             clock
         };
@@ -41,7 +40,7 @@ impl Clocks {
         }
     }
 
-    /// A lane learns what another knew.
+    /// A lane merges a clock that it received.
     pub fn learn(&mut self, lane: u32, known: &KnownSteps) {
         if let (Some(lanes), Some(known)) = (&mut self.lanes, known) {
             let clock = &mut lanes[lane as usize];
@@ -51,20 +50,20 @@ impl Clocks {
         }
     }
 
-    /// What a lane knows now, to be sent along.
+    /// The clock of a lane, to be sent along.
     pub fn known(&self, lane: u32) -> KnownSteps {
         let lanes = self.lanes.as_ref()?;
         Some(Rc::from(lanes[lane as usize].as_slice()))
     }
 
-    /// The step that a lane is at; none where nothing can race.
+    /// The current step of a lane; `None` if no accesses can race.
     pub fn now(&self, lane: u32) -> Option<Epoch> {
         let lanes = self.lanes.as_ref()?;
         let clock = lanes[lane as usize][lane as usize];
         Some(Epoch { lane, clock })
     }
 
-    /// Whether a step was before the one that a lane is at.
+    /// Whether a step is ordered before the current step of a lane.
     pub fn before(&self, earlier: Epoch, lane: u32) -> bool {
         self.lanes
             .as_ref()

@@ -1,4 +1,4 @@
-//! What a step does with the data it moves.
+//! Reads, reductions and writes of a step, with the checks of each.
 
 use super::error::{VerifyError, VerifyFault, operand};
 use super::memory::CellAt;

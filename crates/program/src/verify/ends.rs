@@ -1,4 +1,4 @@
-//! What is looked at in the end, and how it is told what went wrong between lanes.
+//! Checks after a run, and reports of races and deadlocks.
 
 use super::buffers::expected;
 use super::clocks::Epoch;
@@ -60,7 +60,7 @@ impl<'a> SymbolicRun<'a> {
                             ranks,
                         };
                         let found = self.cells.value(self.all, at);
-                        // What is already in place needs no move, where nothing is reduced.
+                        // Without a reduction, data that is already in place needs no copy.
                         let taken = found.map(|value| match value.state {
                             ValueState::Input if state == ValueState::Open => Value {
                                 state: ValueState::Open,
@@ -97,7 +97,7 @@ impl<'a> SymbolicRun<'a> {
         conflict: &Conflict,
     ) -> Box<VerifyError> {
         let Epoch { lane: other, clock } = conflict.other;
-        // The first step of a lane has clock 2, for 1 says that the launch has begun.
+        // The first step of a lane has clock 2, because 1 is the beginning of the launch.
         let trace = &self.trace[other as usize];
         let at = (clock as usize).checked_sub(2).and_then(|at| trace.get(at));
         let (name, rank) = (self.network.lanes[other as usize].lane, self.rank(other));
@@ -116,7 +116,7 @@ impl<'a> SymbolicRun<'a> {
         self.fail(lane, fault)
     }
 
-    /// Who waits for whom, beginning with a lane that is stuck, until a lane appears twice.
+    /// Follows the waits from a stuck lane until a lane appears twice.
     pub(super) fn deadlock(&mut self, stuck: u32) -> Box<VerifyError> {
         const LONGEST: usize = 16;
         let (mut chain, mut seen, mut lane) = (Vec::new(), Vec::new(), Some(stuck));

@@ -5,11 +5,11 @@ use std::fmt;
 use crate::Collective;
 use crate::{BufferKind, ConnectionEnd, Operand, Pieces, Program, Schedule, Step};
 
-/// Programs that must not be launched, and where it shows.
+/// Programs that must not be launched.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{at}: {fault}")]
 pub struct VerifyError {
-    /// Where.
+    /// Where the fault is.
     pub at: Box<Location>,
     /// What is wrong.
     pub fault: VerifyFault,
@@ -18,17 +18,18 @@ pub struct VerifyError {
 /// A place in the programs of a communicator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Location {
-    /// What the programs do.
+    /// The collective.
     pub collective: Collective,
-    /// By which algorithm.
+    /// The algorithm.
     pub schedule: Schedule,
     /// Ranks of the communicator.
     pub ranks: u32,
-    /// Whose program.
+    /// The rank of the program.
     pub rank: u32,
-    /// Which lane, as a place in the program, and its channel; none if the fault is not in one lane.
+    /// The lane, as an index into the program, and its channel; `None` if the fault is not in one
+    /// lane.
     pub lane: Option<(usize, u16)>,
-    /// Which step; none if the fault is not in one step.
+    /// The step; `None` if the fault is not in one step.
     pub step: Option<StepAt>,
 }
 
@@ -37,7 +38,7 @@ pub struct Location {
 pub struct StepAt {
     /// Before, in or after the turns.
     pub phase: Phase,
-    /// Its place there, from 0.
+    /// Its index there.
     pub step: usize,
 }
 
@@ -55,28 +56,28 @@ pub enum Phase {
 /// What is wrong.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum VerifyFault {
-    /// Programs that are not those of one communicator and collective.
+    /// The programs are not those of one communicator and collective.
     #[error("the programs do not belong together: {0}")]
     Together(String),
-    /// A step beyond the limits.
+    /// A step exceeds the limits.
     #[error("{0}")]
     Limit(String),
-    /// An operand that is not there.
+    /// An operand does not exist.
     #[error("{operand} does not exist: rank {rank} has {blocks} blocks of {}", name(*buffer))]
     NoBlock {
         /// The operand.
         operand: String,
-        /// Whose memory.
+        /// The rank of the buffer.
         rank: u32,
-        /// Which memory.
+        /// The buffer.
         buffer: BufferKind,
         /// How many blocks there are.
         blocks: u32,
     },
-    /// The caller's input as a destination.
+    /// A step writes the caller's input.
     #[error("writes the input; expected the output or scratch memory as destination")]
     WritesInput,
-    /// Lanes that share one end of a connection.
+    /// Two lanes use one end of a connection.
     #[error("lane {other} uses the {end} end of {what} {connection} too; expected one lane there")]
     SharedEnd {
         /// The other lane.
@@ -85,38 +86,38 @@ pub enum VerifyFault {
         end: &'static str,
         /// FIFO or signal.
         what: &'static str,
-        /// Which.
+        /// The connection.
         connection: String,
     },
-    /// What is sent is not what is received.
+    /// A connection's sends and receives do not match.
     #[error(
         "{what} {connection}: {given} given and {taken} taken in the {part}; expected {expected}"
     )]
     Unbalanced {
         /// FIFO slots or signals.
         what: &'static str,
-        /// Which.
+        /// The connection.
         connection: String,
         /// How many are sent.
         given: usize,
         /// How many are received.
         taken: usize,
-        /// Where in the lane.
+        /// The part of the lane.
         part: &'static str,
         /// The rule.
         expected: &'static str,
     },
-    /// A slot with other pieces than expected.
+    /// A slot holds other pieces than expected.
     #[error("{fifo} holds {found}; expected {expected}", found = pieces(*found), expected = pieces(*expected))]
     OtherPieces {
         /// The FIFO.
         fifo: String,
-        /// What came.
+        /// The pieces in the slot.
         found: Pieces,
-        /// What the step takes.
+        /// The pieces that the step expects.
         expected: Pieces,
     },
-    /// Reading what nobody wrote.
+    /// A step reads memory that was not written.
     #[error("reads {operand}, piece {piece}, where nothing was written")]
     Nothing {
         /// The operand.
@@ -124,7 +125,7 @@ pub enum VerifyFault {
         /// The piece.
         piece: u16,
     },
-    /// Reading input that is no longer the caller's.
+    /// A step reads input that was overwritten.
     #[error(
         "reads {operand}, piece {piece}, which is no longer the input: {found} was written there"
     )]
@@ -133,10 +134,10 @@ pub enum VerifyFault {
         operand: String,
         /// The piece.
         piece: u16,
-        /// What is there.
+        /// The value in memory.
         found: String,
     },
-    /// Reading input without its pre-multiplication.
+    /// A step reads input without the pre-multiplication.
     #[error(
         "reads {operand}, piece {piece}, which is still the input; expected to read it as input, so that it is pre-multiplied"
     )]
@@ -146,25 +147,25 @@ pub enum VerifyFault {
         /// The piece.
         piece: u16,
     },
-    /// A reduction of what does not belong together.
+    /// The sources of a reduction do not belong together.
     #[error("reduces {first} with {second}; expected {expected}")]
     Reduces {
         /// One source.
         first: String,
         /// The other.
         second: String,
-        /// What is allowed.
+        /// The rule.
         expected: &'static str,
     },
-    /// The last part of the operation at the wrong time.
+    /// A step finishes a value that must not be finished.
     #[error("finishes {found}; expected {expected}")]
     Finishes {
-        /// What is finished.
+        /// The value.
         found: String,
-        /// What is allowed.
+        /// The rule.
         expected: &'static str,
     },
-    /// An output that is wrong in the end.
+    /// A block of the output has a wrong value at the end.
     #[error(
         "block {block}, piece {piece}, turn {turn} of the output ends as {found}; expected {expected}"
     )]
@@ -175,28 +176,28 @@ pub enum VerifyFault {
         piece: u16,
         /// The turn.
         turn: u32,
-        /// What is there.
+        /// The value at the end.
         found: String,
-        /// What should be there.
+        /// The correct value.
         expected: String,
     },
-    /// Two accesses that nothing orders.
+    /// Two accesses race.
     #[error(
         "{access} {operand}, piece {piece}, while {other} may {other_access} it at the same time; expected a FIFO slot or a signal between the two"
     )]
     Race {
         /// Reads or writes.
         access: &'static str,
-        /// What.
+        /// The operand.
         operand: String,
         /// The piece.
         piece: u16,
-        /// Where the other access is.
+        /// The location of the other access.
         other: String,
         /// Read or write.
         other_access: &'static str,
     },
-    /// Memory of a peer whose launch may not have begun.
+    /// A step accesses memory of a peer whose launch may not have begun.
     #[error(
         "touches {operand} before rank {peer} has said that its launch has begun; expected to await a signal of it"
     )]
@@ -206,7 +207,7 @@ pub enum VerifyFault {
         /// The peer.
         peer: u32,
     },
-    /// Memory of a peer whose launch may have ended.
+    /// A step accesses memory of a peer whose launch may have ended.
     #[error(
         "touches memory of rank {peer}, whose launch may end before that; expected a signal to it afterwards, which it awaits"
     )]
@@ -214,12 +215,12 @@ pub enum VerifyFault {
         /// The peer.
         peer: u32,
     },
-    /// Lanes that wait for each other.
+    /// Lanes wait for each other.
     #[error("waits for ever, with FIFOs of {depth} slots: {}", chain.join("; "))]
     Deadlock {
         /// Slots of a FIFO.
         depth: u32,
-        /// Who waits for what.
+        /// The waits, from lane to lane.
         chain: Vec<String>,
     },
 }
@@ -252,7 +253,7 @@ impl fmt::Display for StepAt {
 }
 
 impl Location {
-    /// A place in a program as a whole.
+    /// The location of a whole program.
     pub(super) fn of(program: &Program) -> Self {
         Self {
             collective: program.collective,
@@ -265,7 +266,7 @@ impl Location {
     }
 }
 
-/// A memory's name.
+/// The name of a buffer.
 pub(super) const fn name(buffer: BufferKind) -> &'static str {
     match buffer {
         BufferKind::Input => "input",

@@ -1,4 +1,4 @@
-//! Looks up the ends of all connections of a channel, and checks every step on the way.
+//! Joins the lanes of a channel: resolves operands and connections, and checks every step.
 
 use rustc_hash::FxHashMap;
 
@@ -10,10 +10,10 @@ use super::network::{
 use super::program_set::ProgramSet;
 use crate::{BufferKind, ConnectionEnd, Lane, Operand, Step};
 
-/// The channel whose lanes use a connection.
+/// The channel that uses each connection.
 pub type Owners = FxHashMap<(DirectedConnection, Carries), u16>;
 
-/// Looks up and checks all lanes of a channel.
+/// Joins and checks all lanes of a channel.
 pub fn join<'a>(
     all: &ProgramSet<'a>,
     channel: u16,
@@ -56,11 +56,8 @@ pub fn join<'a>(
 /// Where a connection or an operand is used.
 #[derive(Clone, Copy)]
 struct UsedAt {
-    /// Index of the program.
     program: u32,
-    /// Index of the lane in the network.
     lane: u32,
-    /// Index of the part of the lane.
     part: usize,
 }
 
@@ -151,7 +148,7 @@ impl<'a> Joiner<'a, '_> {
         })
     }
 
-    /// A block of the scratch memory of every rank, the own first.
+    /// A scratch block of every rank, the own rank's first.
     fn everywhere(
         &mut self,
         at: UsedAt,
@@ -198,7 +195,7 @@ impl<'a> Joiner<'a, '_> {
                 return Ok(ResolvedOperand::Fifo(fifo));
             }
             Operand::Local { buffer, block } => (own, buffer, block),
-            // Of all ranks, the own.
+            // The own rank's part of the multicast.
             Operand::Multicast { block } => (own, BufferKind::Scratch, block),
             Operand::Peer {
                 rank,
@@ -230,7 +227,7 @@ impl<'a> Joiner<'a, '_> {
         }
     }
 
-    /// One use of one end of a connection.
+    /// Registers a use of one end of a connection, and returns the connection's index.
     fn end(
         &mut self,
         at: UsedAt,

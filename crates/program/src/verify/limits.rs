@@ -49,13 +49,13 @@ pub fn check_limits(program: &Program, step: &Step, moves: bool) -> Result<(), V
     Err(VerifyFault::Limit(problem))
 }
 
-/// Whether there is a multicast, and something else.
+/// Whether a multicast is beside another operand.
 fn mixed(operands: &[Operand]) -> bool {
     let multicast = |operand: &Operand| matches!(operand, Operand::Multicast { .. });
     operands.len() > 1 && operands.iter().any(multicast)
 }
 
-/// Whether something is there twice, among few.
+/// Whether an item occurs twice. The lists are short.
 fn twice<T: PartialEq>(things: &[T]) -> bool {
     let mut rest = things;
     while let Some((first, others)) = rest.split_first() {

@@ -1,4 +1,4 @@
-//! The memory of all ranks, cell by cell: what is in it, and who touched it last.
+//! The memory of all ranks: the value of each cell, and its last accesses.
 
 use super::buffers::{BlockCounts, alias};
 use super::clocks::{Clocks, Epoch};
@@ -11,11 +11,10 @@ use crate::{BufferKind, Program};
 struct Cell {
     value: Option<Value>,
     written: Option<Epoch>,
-    /// Reads since the last write that nothing orders among each other.
+    /// Reads since the last write that are not ordered among each other.
     reads: Vec<Epoch>,
 }
 
-/// All cells of one channel.
 pub struct Cells {
     turns: usize,
     pieces: usize,
@@ -24,10 +23,8 @@ pub struct Cells {
     cells: Vec<Cell>,
 }
 
-/// Where a cell is.
 #[derive(Debug, Clone, Copy)]
 pub struct CellAt {
-    /// Place of the program.
     pub program: u32,
     pub buffer: BufferKind,
     pub block: u32,
@@ -35,14 +32,14 @@ pub struct CellAt {
     pub piece: u16,
 }
 
-/// An access that another one may meet.
+/// The other access of a race.
 pub struct Conflict {
     pub other: Epoch,
     pub other_writes: bool,
 }
 
 impl Cells {
-    /// The memory before a launch: inputs are there, nothing else.
+    /// The memory before a launch: inputs only.
     pub fn new(all: &ProgramSet<'_>, turns: u32, sets: &mut Sets) -> Self {
         let pieces = all.programs.first().map_or(1, |program| program.pieces);
         let mut cells = Self {
@@ -115,12 +112,10 @@ impl Cells {
         &mut self.cells[index]
     }
 
-    /// What a cell holds.
     pub fn value(&mut self, all: &ProgramSet<'_>, at: CellAt) -> Option<Value> {
         self.cell(all, at).value
     }
 
-    /// Reads a cell.
     pub fn read(
         &mut self,
         all: &ProgramSet<'_>,
@@ -139,14 +134,13 @@ impl Cells {
                     other_writes: true,
                 });
             }
-            // Whatever is after this read is after those before it.
+            // Reads ordered before this one need not be remembered.
             cell.reads.retain(|read| !clocks.before(*read, lane));
             cell.reads.push(now);
         }
         Ok(cell.value)
     }
 
-    /// Writes a cell.
     pub fn write(
         &mut self,
         all: &ProgramSet<'_>,

@@ -1,27 +1,31 @@
-//! Proof, before anything runs, that programs do what they should.
+//! Proves programs correct before they run.
 //!
-//! [`verify`] runs the programs of all ranks with symbols in place of data, and refuses them unless
+//! [`verify`] runs the programs of all ranks with symbols instead of data, and refuses them unless
 //!
-//! - every block of every output ends as it must: exactly the contributions that belong there, each once, with the
-//!   operation's first part (the pre-multiplication) and last part (the division) applied once;
-//! - nobody waits for ever, over all lanes, with FIFOs of a given number of slots, or of more;
-//! - any two accesses to the same memory, of which one writes, are ordered by FIFO slots or signals;
-//! - a peer's memory is touched only between the beginning and the end of its launch, and inputs are never written, unless
-//!   as the output that they are in place.
+//! - every block of every output has each contribution exactly once, with the operation's first
+//!   part (the pre-multiplication) and last part (the division) applied once;
+//! - no lane waits for ever, with FIFOs of a given number of slots or more;
+//! - any two accesses to the same memory, of which one writes, are ordered by FIFO slots or
+//!   signals;
+//! - a peer's memory is accessed only between the beginning and the end of its launch, and inputs
+//!   are written only as the output that they are in place.
 //!
 //! # Why a few turns are enough
 //!
-//! How many turns there are depends on the message. Within a body every connection carries as much as is taken from it,
-//! and before the turns no more is taken than was given; both are checked. So no step waits for a step of a later turn,
-//! and when signals given ahead have been taken, each turn is like the one before it. A circular wait would lie within one
-//! turn, for every way round it leads back to where it began; it shows in the first turn. Two accesses that may
-//! meet are of the same turn, or, in scratch memory, of two: if those of neighbouring turns are ordered, the order
-//! within the lane orders those further apart. So no turn, one, two, and as many as signals are given ahead, plus three,
-//! stand for any number.
+//! The message decides the number of turns. Within a body every connection is sent to as often as
+//! it is received from, and before the turns no more is received than was sent; both are checked.
+//! So no step waits for a step of a later turn, and after the signals sent ahead have been
+//! consumed, each turn repeats the one before.
 //!
-//! A last turn is shorter: some of its pieces may be empty, and binding leaves out the steps that move nothing, at both
-//! ends of a FIFO. Pieces do not depend on each other for their data, and with fewer slots only waits disappear. What
-//! also disappears is the order that empty slots gave; where accesses could meet, such turns are run too.
+//! A circular wait lies within one turn, so the first turn shows it. Two accesses that may race are
+//! of the same turn or, in scratch memory, of two turns. If those of neighboring turns are ordered,
+//! the order within the lane orders those further apart. Therefore it is enough to run 0, 1, 2 and
+//! n + 3 turns, where n turns consume the signals sent ahead.
+//!
+//! The last turn may be shorter: some pieces are empty, and binding drops steps that move nothing,
+//! at both ends of a FIFO. Pieces do not depend on each other, and fewer slots only remove waits.
+//! They also remove the order that those slots gave, so where accesses could race, short last turns
+//! are run too.
 
 mod buffers;
 mod clocks;
@@ -46,7 +50,7 @@ use program_set::ProgramSet;
 use run::SymbolicRun;
 use value::Sets;
 
-/// The program of one rank, of a set that was proved. Only such programs can be bound and launched.
+/// A proved program of one rank. Only proved programs can be bound and launched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VerifiedProgram {
     program: Program,
@@ -54,31 +58,32 @@ pub struct VerifiedProgram {
 }
 
 impl VerifiedProgram {
-    /// What was proved.
+    /// The program.
     pub const fn program(&self) -> &Program {
         &self.program
     }
 
-    /// Slots that each FIFO must have at least.
+    /// The fewest slots that each FIFO must have.
     pub const fn fifo_slots(&self) -> u32 {
         self.fifo_slots
     }
 
-    /// Binds the program to a message. Ranks that bind the programs of one set to equal messages get programs that fit
-    /// together.
+    /// Binds the program to a message. The programs of one set fit together if all ranks bind them
+    /// to equal messages.
     ///
     /// # Errors
-    /// The message does not fit an address space, or a slot is too small for one element of each piece that it takes.
+    /// The message does not fit an address space, or a slot is too small for one element of each
+    /// piece that it takes.
     pub fn bind(&self, message: &MessageSize) -> Result<BoundProgram, BindError> {
         self.program.bind(message)
     }
 }
 
-/// Proves the programs of all ranks of a communicator (of a transfer: of its two ranks) for FIFOs of at least `fifo_slots`
-/// slots.
+/// Proves the programs of all ranks (of a transfer: of its two ranks) for FIFOs of at least
+/// `fifo_slots` slots.
 ///
-/// The work grows with the number of steps over all ranks and channels; where lanes of a rank run concurrently or peers'
-/// memory is touched, also with the number of lanes.
+/// The time grows with the number of steps of all ranks and channels; if a rank has several lanes
+/// or peers' memory is accessed, also with the number of lanes.
 ///
 /// # Errors
 /// The first fault that is found, and where.
@@ -96,7 +101,8 @@ pub fn verify(
     Ok(programs.into_iter().map(verified).collect())
 }
 
-/// `turns` says which numbers of turns are run, given after how many each is like the one before.
+/// Runs the numbers of turns that `turns` returns. Its argument is the number of turns after which
+/// turns repeat.
 fn prove(
     programs: &[Program],
     fifo_slots: u32,

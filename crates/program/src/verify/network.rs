@@ -4,7 +4,7 @@ use super::error::{Location, StepAt, VerifyError, VerifyFault, connection};
 use super::program_set::ProgramSet;
 use crate::{BufferKind, ConnectionEnd, Operand, Step};
 
-/// A connection between two ranks, named alike at both ends.
+/// A connection, with the same name at both ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct DirectedConnection {
     pub from: u32,
@@ -13,83 +13,73 @@ pub struct DirectedConnection {
     pub port: u8,
 }
 
-/// What a connection carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Carries {
     Slots,
     Signals,
 }
 
-/// The three parts of a lane.
 pub const PARTS: [&str; 3] = ["prologue", "body", "epilogue"];
 
 /// One direction of a connection: the lanes at its ends.
 #[derive(Debug)]
 pub struct LaneLink {
     pub wire: DirectedConnection,
-    /// Lane that sends, as a place in the network.
+    /// Index of the sending lane in the network.
     pub sender: Option<u32>,
-    /// Lane that receives.
     pub receiver: Option<u32>,
-    /// Sent in each part.
+    /// Sends in each part of the lane.
     pub sent: [usize; 3],
-    /// Received in each part.
+    /// Receives in each part of the lane.
     pub received: [usize; 3],
 }
 
-/// A step with its operands looked up.
+/// A step with its operands resolved.
 #[derive(Debug)]
 pub struct NetworkStep<'a> {
     pub step: &'a Step,
-    /// Places in [`Network::signals`].
+    /// Indices into [`Network::signals`].
     pub waits: Vec<u32>,
-    /// Places in [`Network::signals`].
+    /// Indices into [`Network::signals`].
     pub notifies: Vec<u32>,
-    /// What is read: a multicast is a target at each rank.
+    /// The sources. A multicast has one at each rank.
     pub sources: Vec<ResolvedOperand>,
     pub destinations: Vec<ResolvedOperand>,
-    /// By target, which of the step's operands it is.
+    /// The step's operand of each resolved one.
     pub named: [Vec<&'a Operand>; 2],
 }
 
-/// An operand, looked up.
 #[derive(Debug, Clone, Copy)]
 pub enum ResolvedOperand {
-    /// Place in [`Network::fifos`].
+    /// Index into [`Network::fifos`].
     Fifo(u32),
     /// A block of some rank.
     Memory {
-        /// Place of its program.
         program: u32,
         buffer: BufferKind,
         block: u32,
     },
 }
 
-/// A lane, looked up.
 #[derive(Debug)]
 pub struct NetworkLane<'a> {
-    /// Place of its program.
     pub program: u32,
-    /// Its place in the program.
     pub lane: usize,
-    /// Prologue, body, epilogue.
     pub parts: [Vec<NetworkStep<'a>>; 3],
 }
 
-/// The lanes of one channel.
 #[derive(Debug, Default)]
 pub struct Network<'a> {
     pub lanes: Vec<NetworkLane<'a>>,
     pub fifos: Vec<LaneLink>,
     pub signals: Vec<LaneLink>,
-    /// Whether a rank has several lanes, or touches another's memory: whether accesses could race.
+    /// Whether accesses could race: a rank has several lanes or accesses another's memory.
     pub shares_memory: bool,
 }
 
 impl Network<'_> {
-    /// What is sent must be received: in the body in the same turn, or, of signals, in a later one. Then no wait is for
-    /// something that comes in a later turn, which is why a few turns show what any number of turns does.
+    /// Checks that everything sent is received: in the body in the same turn, or, of signals, in a
+    /// later one. Then no step waits for a later turn.
     pub fn check_balance(&self, all: &ProgramSet<'_>) -> Result<(), Box<VerifyError>> {
         let links = self.fifos.iter().map(|link| (link, "FIFO"));
         for (link, what) in links.chain(self.signals.iter().map(|link| (link, "signal"))) {
@@ -128,7 +118,7 @@ impl Network<'_> {
         Ok(())
     }
 
-    /// After so many turns every turn is like the one before it: signals given before the turns have then been taken.
+    /// The turns until all signals sent before the turns are consumed. Later turns repeat.
     pub fn turns_until_steady(&self) -> usize {
         let ahead = self.signals.iter().map(|link| {
             let surplus = link.sent[0].saturating_sub(link.received[0]);
@@ -141,7 +131,7 @@ impl Network<'_> {
         ahead.max().unwrap_or(0)
     }
 
-    /// Where a fault is: in a lane, at one of its steps.
+    /// The location of a lane or of one of its steps.
     pub fn location(&self, all: &ProgramSet<'_>, lane: u32, step: Option<StepAt>) -> Box<Location> {
         let lane = &self.lanes[lane as usize];
         let program = &all.programs[lane.program as usize];

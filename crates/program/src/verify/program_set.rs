@@ -4,7 +4,7 @@ use super::buffers::BlockCounts;
 use super::error::{Location, VerifyError, VerifyFault};
 use crate::{Collective, Program};
 
-/// The programs of a communicator, and what memory each rank has.
+/// The programs of a communicator, and the blocks of each rank.
 pub struct ProgramSet<'a> {
     pub programs: &'a [Program],
     pub memory: Vec<BlockCounts>,
@@ -81,7 +81,7 @@ impl<'a> ProgramSet<'a> {
     }
 }
 
-/// All that programs of a communicator have in common, as if it were some rank's.
+/// The parts that all programs of a communicator have in common, with a given rank.
 fn frame(program: &Program, rank: u32) -> Program {
     Program {
         rank,

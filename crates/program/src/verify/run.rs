@@ -1,8 +1,8 @@
-//! Running programs with symbols in place of data.
+//! Runs programs with symbols instead of data.
 //!
-//! Lanes only wait for slots, for room and for signals, and each end of a connection is used by one lane. In such a network
-//! the order in which lanes run changes neither what is computed nor whether all come to their end, so running them once,
-//! in any order, stands for all orders.
+//! Lanes wait only for slots, room and signals, and each end of a connection belongs to one lane.
+//! In such a network the order of lanes changes neither the results nor whether all lanes end. So
+//! one run in any order proves all orders.
 
 use std::collections::VecDeque;
 
@@ -14,14 +14,12 @@ use super::program_set::ProgramSet;
 use super::value::{Sets, Value};
 use crate::Pieces;
 
-/// A slot under way.
 pub(super) struct Slot {
     pub(super) pieces: Pieces,
     pub(super) values: Vec<Value>,
     pub(super) known: KnownSteps,
 }
 
-/// Where a lane is.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cursor {
     pub(super) part: usize,
@@ -29,14 +27,10 @@ pub(super) struct Cursor {
     pub(super) step: usize,
 }
 
-/// What a lane waits for.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Blocked {
-    /// A slot of a FIFO.
     Slot(u32),
-    /// Room in a FIFO.
     Room(u32),
-    /// A signal.
     Signal(u32),
 }
 
@@ -54,9 +48,9 @@ pub struct SymbolicRun<'a> {
     pub(super) fifos: Vec<VecDeque<Slot>>,
     pub(super) signals: Vec<VecDeque<KnownSteps>>,
     pub(super) cursors: Vec<Cursor>,
-    /// Per lane, the last step that touched a peer's memory, and the place of the peer's program.
+    /// Per lane, the last accesses of peers' memory, with the index of the peer's program.
     pub(super) touched: Vec<Vec<(u32, Epoch, StepAt)>>,
-    /// Per lane, where its steps were, to name the other one of two that race; by clock.
+    /// Per lane, its steps by clock, to name the other access of a race.
     pub(super) trace: Vec<Vec<StepAt>>,
 }
 
@@ -94,13 +88,13 @@ impl<'a> SymbolicRun<'a> {
         }
     }
 
-    /// The same, with a last turn of which only the first pieces are not empty.
+    /// Shortens the last turn to its first pieces.
     pub fn with_last_turn(mut self, filled: u16) -> Self {
         self.filled = filled;
         self
     }
 
-    /// Runs all lanes to their end, then looks at the outputs.
+    /// Runs all lanes to their end, then checks the outputs.
     pub fn run(mut self) -> Result<(), Box<VerifyError>> {
         let lanes = u32::try_from(self.cursors.len()).unwrap_or(u32::MAX);
         let mut queue: VecDeque<u32> = (0..lanes).collect();
@@ -140,7 +134,7 @@ impl<'a> SymbolicRun<'a> {
         self.check_outputs()
     }
 
-    /// The step that a lane is at; none at its end.
+    /// The current step of a lane; `None` at its end.
     pub(super) fn current(&mut self, lane: u32) -> Option<&'a NetworkStep<'a>> {
         let parts = &self.network.lanes[lane as usize].parts;
         let cursor = &mut self.cursors[lane as usize];
@@ -176,7 +170,7 @@ impl<'a> SymbolicRun<'a> {
         }
     }
 
-    /// How many pieces the step that a lane is at moves; none if they are all empty.
+    /// Pieces that the current step of a lane moves; 0 if they are all empty.
     pub(super) fn pieces(&self, lane: u32, step: &NetworkStep<'_>) -> u16 {
         let Pieces { first, count } = step.step.pieces;
         if step.sources.is_empty() {

@@ -1,4 +1,4 @@
-//! That a few turns say what many would.
+//! A few turns prove what many turns would.
 
 use proptest::prelude::*;
 
@@ -16,7 +16,7 @@ mod mutate;
 
 fn programs(ranks: u32, pick: usize, in_place: bool) -> Vec<Program> {
     let channels = Channels::plain(ranks, 1).expect("few ranks");
-    let mut ways = Vec::new();
+    let mut choices = Vec::new();
     for collective in Collective::ALL {
         for schedule in Schedule::ALL {
             for transfer in Transfer::ALL {
@@ -28,11 +28,11 @@ fn programs(ranks: u32, pick: usize, in_place: bool) -> Vec<Program> {
                     in_place,
                     channels: &channels,
                 };
-                ways.extend(lower(&request));
+                choices.extend(lower(&request));
             }
         }
     }
-    ways.swap_remove(pick % ways.len())
+    choices.swap_remove(pick % choices.len())
 }
 
 proptest! {

@@ -1,23 +1,19 @@
-//! What memory and slots hold, as symbols: whose input, which part of it, and what was done with it.
+//! Symbolic values: whose input, which part of it, and what was done with it.
 
 use rustc_hash::FxHashMap;
 
 /// A piece of a block, of one rank or reduced over several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Value {
-    /// Block of the input.
     pub block: u32,
     /// Turn whose window it belongs to.
     pub turn: u32,
-    /// Piece of the window.
     pub piece: u16,
-    /// What was done with it.
     pub state: ValueState,
     /// Whose inputs are in it.
     pub ranks: SetId,
 }
 
-/// What was done with a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ValueState {
     /// The caller's input, where the caller put it.
@@ -28,11 +24,11 @@ pub enum ValueState {
     Final,
 }
 
-/// A set of ranks, by its place among all sets that were met.
+/// A set of ranks, as an index into [`Sets`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SetId(u32);
 
-/// All sets of ranks that were met.
+/// All sets of ranks of a proof.
 #[derive(Debug)]
 pub struct Sets {
     ranks: u32,
@@ -65,14 +61,12 @@ impl Sets {
         id
     }
 
-    /// A rank alone.
     pub fn one(&mut self, rank: u32) -> SetId {
         let mut set = vec![0; self.words()];
         set[rank as usize / 64] |= 1 << (rank % 64);
         self.intern(set.into())
     }
 
-    /// All ranks.
     pub fn all(&mut self) -> SetId {
         let mut set = vec![u64::MAX; self.words()];
         if !self.ranks.is_multiple_of(64)
@@ -83,7 +77,7 @@ impl Sets {
         self.intern(set.into())
     }
 
-    /// Both together; none if they have a rank in common.
+    /// The union; `None` if the sets have a rank in common.
     pub fn union(&mut self, first: SetId, second: SetId) -> Option<SetId> {
         if let Some(known) = self.unions.get(&(first, second)) {
             return *known;

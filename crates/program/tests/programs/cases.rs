@@ -4,7 +4,7 @@ use program::Collective;
 use program::lower::{LowerError, ProgramRequest, SendRecv, lower, send_recv};
 use program::{Channels, Program, Schedule, Transfer};
 
-/// One way to do one collective.
+/// A collective, with an algorithm and a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Case {
     pub collective: Collective,
@@ -48,7 +48,7 @@ impl Case {
     }
 }
 
-/// All ways that there are for so many ranks, with the root named.
+/// All cases for a number of ranks and a root.
 pub fn all(root: u32) -> Vec<Case> {
     let mut cases = Vec::new();
     for collective in Collective::ALL {

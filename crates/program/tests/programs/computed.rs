@@ -25,7 +25,8 @@ fn blocks(case: &Case, ranks: u32, rank: u32) -> (u32, u32) {
     }
 }
 
-/// The first byte of the output in the input, or of the input in the output, in place: (output, input).
+/// The first byte of the output in the input, or of the input in the output, in place: (output,
+/// input).
 fn overlap(case: &Case, rank: u32, block: usize) -> (usize, usize) {
     let block = block * rank as usize;
     match case.collective {
@@ -223,7 +224,8 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(4000))]
 
-    /// Whatever is done to programs: if they are not refused, they compute what they should, in any order of lanes.
+    /// Whatever is done to programs: if they are not refused, they compute what they should, in any
+    /// order of lanes.
     #[test]
     fn what_is_accepted_is_right(
         ranks in 2_u32..6,

@@ -1,4 +1,5 @@
-//! Programs: that all algorithms are proved, that faults are refused, and that bound programs compute what they should.
+//! Programs: that all algorithms are proved, that faults are refused, and that bound programs
+//! compute what they should.
 
 mod cases;
 mod computed;

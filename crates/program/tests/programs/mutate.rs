@@ -5,7 +5,8 @@ use super::vocabulary::{BufferKind, ConnectionEnd, Operand, Program, Step};
 /// One change.
 #[derive(Debug, Clone, Copy)]
 pub struct Change {
-    /// Which program, lane, part and step, and what is done to it; each is taken modulo what there is.
+    /// Which program, lane, part and step, and what is done to it; each is taken modulo what there
+    /// is.
     pub picks: [usize; 8],
 }
 

@@ -1,4 +1,5 @@
-//! Seeded faults: each is one change to programs that are right, and each must be refused for the right reason.
+//! Seeded faults: each is one change to programs that are right, and each must be refused for the
+//! right reason.
 
 use program::Collective;
 use program::verify::{VerifyFault, verify};

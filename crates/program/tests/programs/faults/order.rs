@@ -1,4 +1,4 @@
-//! Faults in who waits for whom, and in what a program may say.
+//! Faults in waits, and programs beyond the limits.
 
 use program::Collective;
 use program::verify::VerifyFault;
