@@ -295,8 +295,8 @@ fn row(choices: &[(u64, Result<OperationChoice, NoChoice>)], at: usize) -> Row {
         }),
         runner_up: choice.as_ref().ok().and_then(|choice| {
             choice.runner_up.map(|next| Timed {
-                algorithm: next.way.0,
-                protocol: next.way.1,
+                algorithm: next.choice.0,
+                protocol: next.choice.1,
                 time_us: next.time_us,
             })
         }),
@@ -320,7 +320,7 @@ fn json(subject: &Subject, sweeps: &[Sweep], table: bool) -> Result<String> {
                     .map(|(bytes, estimates)| {
                         let estimates: Vec<serde_json::Value> = estimates
                             .iter()
-                            .map(|estimate| serde_json::json!({"scheme": estimate.way, "time_us": estimate.time_us}))
+                            .map(|estimate| serde_json::json!({"scheme": estimate.choice, "time_us": estimate.time_us}))
                             .collect();
                         serde_json::json!({"bytes": bytes, "schemes": estimates})
                     })

@@ -1,10 +1,10 @@
-//! NCCL's algorithms, under NCCL's own names.
+//! NCCL's algorithms.
 
 use program::{Collective, named};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How NCCL carries a collective out.
+/// An algorithm of NCCL.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]

@@ -1,4 +1,4 @@
-//! A SHA-256 as files and messages show it.
+//! SHA-256 digests.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
 
-/// A SHA-256, shown and written as 64 lower-case hexadecimal digits.
+/// A SHA-256 digest, written as 64 lower-case hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest([u8; 32]);
 
@@ -17,7 +17,7 @@ impl Digest {
         Self(Sha256::digest(bytes).into())
     }
 
-    /// The digest of all that was hashed.
+    /// Finishes a hash.
     pub(crate) fn finish(hash: Sha256) -> Self {
         Self(hash.finalize().into())
     }
@@ -40,7 +40,7 @@ impl fmt::Debug for Digest {
     }
 }
 
-/// The text is no digest.
+/// A text that is no digest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a SHA-256; expected 64 lower-case hexadecimal digits")]
 pub struct NotADigest;

@@ -1,12 +1,14 @@
-//! SHA-256 over what a plan was made for.
+//! The fingerprint of a plan's input.
 
 use sha2::{Digest as _, Sha256};
 
 use crate::digest::Digest;
 use crate::request::{RequestSummary, Setting};
 
-/// Hashes what a plan depends on: profile, machines, settings, job. Equal parts in equal order give the same digest;
-/// each part is hashed with its name and length, so no two different inputs run together to the same bytes.
+/// Hashes the input of a plan: profile, machines, settings, job.
+///
+/// Equal parts in equal order give equal digests. Each part is hashed with its name and length, so
+/// that different inputs never give the same bytes.
 #[derive(Debug, Clone)]
 pub struct Fingerprint(Sha256);
 
@@ -18,7 +20,7 @@ impl Fingerprint {
             .part("profile", profile.as_bytes())
     }
 
-    /// Adds anything, by name.
+    /// Adds a named part.
     #[must_use]
     pub fn part(mut self, name: &str, bytes: &[u8]) -> Self {
         for piece in [name.as_bytes(), bytes] {

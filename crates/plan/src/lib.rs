@@ -1,19 +1,22 @@
-//! The plan of a communicator: which channels its collectives use, as an artifact that outlives the process.
+//! The plan of a communicator: the channels of its collectives, as a file.
 //!
-//! A [`Plan`] holds what the planner decided for a job: the [`PlannedMachine`]s it runs on, the [`Graph`] of each search with
-//! the path behind every hop, the [`Trail`] that led there, what all ranks have in common ([`Common`]) and what
-//! collectives cost ([`CostTable`]). [`Plan::expand`] tells what any one rank does ([`RankView`]). It is written as JSON ([`Plan::to_json`]) that is equal
-//! to the byte for equal plans, and read back ([`Plan::from_json`]) only if it is whole, unchanged and of a version
-//! that this crate knows. [`nccl_graph`] exchanges graphs with NCCL itself (`NCCL_GRAPH_FILE`).
+//! A [`Plan`] holds the planner's decisions for a job:
 //!
-//! Nothing here decides anything, reads a file or looks at a machine: values come in, values and text go out.
+//! - the [`PlannedMachine`]s, with the [`Graph`] of each search, the path of every hop, and the
+//!   [`Trail`] of the search;
+//! - what all ranks have in common ([`Common`]);
+//! - what collectives cost ([`CostTable`]).
 //!
-//! The crate `program` writes what each rank does for a collective; [`Expansion::program_channels`] gives it the plan's rings
-//! and trees.
+//! [`Plan::expand`] returns what any rank does ([`RankView`]). [`Plan::to_json`] writes equal plans
+//! as equal bytes, and [`Plan::from_json`] refuses plans that are truncated, changed or of an
+//! unknown version. [`nccl_graph`] exchanges graphs with NCCL itself (`NCCL_GRAPH_FILE`).
 //!
-//! In reading order: [`graph`], [`trail`], [`connection`], [`channel`], [`transport`], [`machine`], [`order`], [`layout`],
-//! [`common`], [`expand`], [`digest`], [`request`], [`fingerprint`], [`algorithm`], [`cost`], [`Plan`], [`compare`](mod@compare), [`nccl_graph`],
-//! [`error`].
+//! The crate decides nothing, and reads neither files nor machines. [`Expansion::program_channels`]
+//! gives the crate `program` the plan's rings and trees, over which it writes each rank's steps.
+//!
+//! In reading order: [`graph`], [`trail`], [`connection`], [`channel`], [`transport`], [`machine`],
+//! [`order`], [`layout`], [`common`], [`expand`], [`digest`], [`request`], [`fingerprint`],
+//! [`algorithm`], [`cost`], [`Plan`], [`compare`](mod@compare), [`nccl_graph`], [`error`].
 //!
 //! ```
 //! use plan::{Fingerprint, Plan, Producer, RequestSummary};
@@ -49,17 +52,17 @@ pub mod transport;
 mod json;
 mod programs;
 mod schema;
-// Private, for `use plan::*` would otherwise make the name `plan` ambiguous.
+// Private, because `use plan::*` would otherwise make the name `plan` ambiguous.
 mod plan;
 mod validate;
 
 pub use algorithm::Algorithm;
-pub use channel::{GraphPaths, neighbours};
+pub use channel::{GraphPaths, neighbors};
 pub use common::{
     BaseChannel, Buffers, Common, GraphSummary, JobChannels, MAX_CHANNELS, Nvls, P2pChannels,
 };
 pub use compare::{ChoiceDifference, Chosen, Comparison, PlanDifference, compare};
-pub use connection::{EndPoint, NeighbourPath};
+pub use connection::{EndPoint, NeighborPath};
 pub use cost::CostTable;
 pub use digest::Digest;
 pub use error::Error;

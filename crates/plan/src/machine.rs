@@ -1,4 +1,4 @@
-//! A machine as the plan remembers it: what one needs to read the channels without the topology file.
+//! Machines of a plan: enough to read the channels without the topology file.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,14 +9,14 @@ use crate::graph::{Graph, GraphKind};
 use crate::trail::Trail;
 use crate::transport::Transports;
 
-/// One kind of machine in the job, with what was found for it: a host, or several that form one NVLink domain.
+/// One kind of machine in the job, with its graphs: a host, or several that form one NVLink domain.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Machine")]
 pub struct PlannedMachine {
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// What it is, in one line for people.
+    /// A description in one line.
     pub summary: String,
     /// Hosts in it: 1, or those of the NVLink domain.
     pub hosts: u32,
@@ -26,7 +26,7 @@ pub struct PlannedMachine {
     pub gpus: Vec<MachineGpu>,
     /// Its network ports.
     pub nics: Vec<MachineNic>,
-    /// The GPUs that were searched together, with what was found: normally one group of all GPUs.
+    /// The GPUs that were searched together: normally one group of all GPUs.
     pub groups: Vec<GpuGroup>,
 }
 
@@ -74,7 +74,7 @@ pub struct MachineGpu {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MachineNic {
-    /// NCCL's id, by which channels name the port.
+    /// NCCL's id. Channels name the port by it.
     pub id: i64,
     /// Host within the NVLink domain; left out if 0.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -95,8 +95,8 @@ pub struct MachineNic {
     pub gdr: bool,
 }
 
-/// GPUs that NCCL plans together. A machine whose GPUs cannot reach each other, or reach each other more slowly than the
-/// network does, falls into several groups.
+/// GPUs that NCCL plans together. A machine has several groups if its GPUs cannot reach each other,
+/// or if the network is faster.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Group")]
@@ -109,9 +109,10 @@ pub struct GpuGroup {
     pub max_bw: f32,
     /// The most that one GPU can send, GB/s.
     pub total_bw: f32,
-    /// What the searches found; ranks are those in the machine. A graph without channels was not found.
+    /// The graphs that were found; ranks are those in the machine. A graph without channels was not
+    /// found.
     pub graphs: Vec<Graph>,
-    /// The path behind every hop of the graphs' channels.
+    /// The paths of the hops of all channels.
     pub paths: Vec<GraphPaths>,
     /// How each search went.
     pub trails: Vec<Trail>,
@@ -121,7 +122,8 @@ pub struct GpuGroup {
 }
 
 impl PlannedMachine {
-    /// The GPUs of one of its groups by their rank in the machine, ascending, with their device numbers.
+    /// The GPUs of one of its groups by their rank in the machine, ascending, with their device
+    /// numbers.
     pub fn members(&self, group: &GpuGroup) -> Vec<(u32, i32)> {
         let members = group.members().into_iter();
         members

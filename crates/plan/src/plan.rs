@@ -1,4 +1,4 @@
-//! The plan: what was planned, for which machines, by whom.
+//! The plan.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,20 +13,20 @@ use crate::schema::VERSION;
 
 /// What the planner decided for a communicator.
 ///
-/// What holds for many ranks is stored once: [`Plan::expand`] gives any one rank's part of it.
+/// What holds for many ranks is stored once; [`Plan::expand`] returns the part of any rank.
 ///
-/// A section that not every plan has is a further field of type `Option` that is neither written nor hashed while it is
-/// `None`, so that plans without it keep their bytes:
-/// `#[serde(default, skip_serializing_if = "Option::is_none")]`. A change that old readers would misread raises
-/// [`Plan::VERSION`].
+/// An optional section is an `Option` that is neither written nor hashed while it is `None`, so
+/// that plans without it keep their bytes: `#[serde(default, skip_serializing_if =
+/// "Option::is_none")]`. A change that old readers would misread raises [`Plan::VERSION`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
     /// What made the plan.
     pub producer: Producer,
-    /// Whose decisions the plan follows, such as `nccl-2.30`.
+    /// The profile of the decisions, such as `nccl-2.30`.
     pub profile: String,
-    /// What the plan was made for: machines, settings and request ([`Fingerprint`](crate::Fingerprint)).
+    /// The digest of the plan's input: machines, settings and request
+    /// ([`Fingerprint`](crate::Fingerprint)).
     pub fingerprint: Digest,
     /// The job that was asked for.
     pub request: RequestSummary,
@@ -34,38 +34,38 @@ pub struct Plan {
     pub settings: Vec<Setting>,
     /// The machines of the job, in rank order unless there is another.
     pub hosts: Vec<HostRun>,
-    /// Which rank runs on which GPU, where ranks do not simply count host after host.
+    /// Which rank runs on which GPU, if ranks do not count host after host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rank_order: Option<RankOrder>,
-    /// What all ranks have in common once the hosts are joined.
+    /// What all ranks have in common after the hosts are joined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub common: Option<Common>,
-    /// What collectives cost, and so which algorithm and protocol is chosen for a size.
+    /// What collectives cost; it decides the algorithm and protocol for a size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub costs: Option<CostTable>,
     /// The different machines, with the channels that were found for each.
     pub machines: Vec<PlannedMachine>,
 }
 
-/// Equal machines in a row. A job of thousands of equal hosts is one run.
+/// Equal machines in a row. Thousands of equal hosts are one run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HostRun {
-    /// Which machine, as an index into the plan's `machines`.
+    /// The machine, as an index into the plan's `machines`.
     pub machine: u32,
-    /// How many of them.
+    /// Number of machines.
     pub count: u32,
-    /// Rank of the first GPU of the first one. The ranks of a machine are consecutive, and so are its copies; a rank order
-    /// comes on top of that.
+    /// Rank of the first GPU of the first machine, before a rank order is applied. The ranks of a
+    /// machine are consecutive, and so are its copies.
     pub first_rank: u32,
 }
 
 impl Plan {
-    /// The value of `format` by which a plan file is known.
+    /// The value of `format` in a plan file.
     pub const FORMAT: &'static str = "topo-plan";
     /// The version of the format that is written and read.
     pub const VERSION: u32 = VERSION;
-    /// The largest file that is read, in bytes.
+    /// The largest file that is read, bytes.
     pub const MAX_BYTES: usize = 256 << 20;
 
     /// A plan without machines.

@@ -1,14 +1,15 @@
-//! What programs are written over: the plan's rings, trees and channels of transfers.
+//! The rings, trees and transfer channels over which programs are written.
 
 use program::{Channels, ChannelsError, Tree};
 
 use crate::error::Error;
 use crate::expand::Expansion;
 
-/// Between nodes, a part of a transfer has at least a chunk divided by the first, and at most a chunk times the second.
+/// Limits of a transfer's part between nodes: at least a chunk divided by the first number, at most
+/// a chunk times the second.
 const PART_BETWEEN_NODES: (u64, u64) = (2, 1);
 
-/// The same, in one node.
+/// Limits of a transfer's part in one node.
 const PART_IN_NODE: (u64, u64) = (8, 32);
 
 impl Expansion {
@@ -30,7 +31,8 @@ impl Expansion {
         Channels::new(ranks, rings.collect(), trees.collect())
     }
 
-    /// The channels over which NCCL sends `bytes` from one rank to another, for a transfer by itself.
+    /// The channels over which NCCL sends `bytes` from one rank to another, for a transfer by
+    /// itself.
     ///
     /// # Errors
     /// The job has no such ranks.
@@ -59,7 +61,7 @@ impl Expansion {
     }
 }
 
-/// Into how many parts a transfer is cut (NCCL's `addP2pToPlan`).
+/// The number of parts of a transfer (NCCL's `addP2pToPlan`).
 fn parts(per_peer: u32, channels: u32, ranks: u32, nodes: u32, chunk: i64, bytes: u64) -> u32 {
     let most = per_peer.max(1);
     let mut usual = most;
@@ -93,7 +95,7 @@ mod tests {
 
     #[test]
     fn parts_of_a_transfer() {
-        // One node of 8 ranks, 32 channels, of which a pair may have 32 but for so many ranks uses 4; chunks of 512 KiB.
+        // One node of 8 ranks, 32 channels, chunks of 512 KiB: a pair normally uses 4 channels.
         let in_node = |bytes| parts(32, 32, 8, 1, 512 << 10, bytes);
         assert_eq!(in_node(0), 1);
         assert_eq!(in_node(64 << 10), 1);

@@ -1,9 +1,9 @@
-//! What a plan was made by and for.
+//! The producer of a plan, and the job and settings that it was made for.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What made a plan.
+/// The program that made a plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Producer {

@@ -1,4 +1,4 @@
-//! The format of plan files: its version, and how values of the crate `topology` are written.
+//! The format of plan files: its version, and the names of values of the crate `topology`.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use topology::PathType;
 /// The version of the format that is written and read.
 pub(crate) const VERSION: u32 = 1;
 
-/// How a [`PathType`] is written.
+/// The names of [`PathType`].
 pub(crate) struct PathTypeName;
 
 impl JsonSchema for PathTypeName {

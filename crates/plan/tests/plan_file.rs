@@ -5,7 +5,7 @@ mod common;
 use common::plan_of;
 use plan::{
     Error, Fingerprint, GpuGroup, Graph, GraphChannel, GraphKind, HostRun, JobLayout, Pattern,
-    Plan, RankOrder, RequestSummary, Setting, neighbours,
+    Plan, RankOrder, RequestSummary, Setting, neighbors,
 };
 use proptest::prelude::*;
 
@@ -336,7 +336,7 @@ fn hops_follow_the_pattern() {
             ranks: vec![2, 0, 1],
             nets,
         };
-        let hops = neighbours(pattern, &channel);
+        let hops = neighbors(pattern, &channel);
         hops.iter()
             .map(|(from, to)| {
                 format!("{from}>{to}")
@@ -362,7 +362,7 @@ fn hops_follow_the_pattern() {
         ranks: vec![0],
         nets: None,
     };
-    assert!(neighbours(Pattern::Ring, &alone).is_empty());
+    assert!(neighbors(Pattern::Ring, &alone).is_empty());
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use plan::{
     CostTable, EndPoint, GpuGroup, Graph, GraphPaths, HostRun, MachineCpu, MachineGpu, MachineNic,
-    NeighbourPath, NodeParts, Plan, PlannedMachine, neighbours,
+    NeighborPath, NodeParts, Plan, PlannedMachine, neighbors,
 };
 use topology::{BusId, CpuArch, CpuModel, CpuVendor, NcclId, NodeId, NodeType, System};
 
@@ -171,7 +171,7 @@ fn paths(node: &HostPlan, graph: &Graph) -> GraphPaths {
     };
     let hop = |(from, to): (EndPoint, EndPoint)| {
         let (a, b) = (find(from)?, find(to)?);
-        Some(NeighbourPath {
+        Some(NeighborPath {
             from,
             to,
             path_type: table.kind(a, b),
@@ -184,7 +184,7 @@ fn paths(node: &HostPlan, graph: &Graph) -> GraphPaths {
             .channels
             .iter()
             .map(|channel| {
-                neighbours(graph.pattern, channel)
+                neighbors(graph.pattern, channel)
                     .into_iter()
                     .filter_map(hop)
                     .collect()

@@ -114,7 +114,7 @@ fn choices_carry_what_a_report_needs() {
     assert!((algorithm - f64::from(1 << 30) / time / 1000.0).abs() < 0.01);
     assert!((bus / algorithm - 1.75).abs() < 1e-12);
     let second = choice.runner_up.expect("there are others");
-    assert_eq!(second.way, (Algorithm::Ring, Protocol::Simple));
+    assert_eq!(second.choice, (Algorithm::Ring, Protocol::Simple));
     assert!(second.time_us > f64::from(choice.time_us));
     assert_eq!((choice.channels, choice.warps), (16, 20));
 }
@@ -128,7 +128,9 @@ fn sweeps_agree_with_choices() {
         assert_eq!(ranges.first().map(|range| range.from_bytes), Some(8));
         assert_eq!(ranges.last().map(|range| range.to_bytes), Some(1 << 33));
         assert!(
-            ranges.windows(2).all(|pair| pair[0].way != pair[1].way),
+            ranges
+                .windows(2)
+                .all(|pair| pair[0].choice != pair[1].choice),
             "{ranges:?}"
         );
         for bytes in &sizes {
@@ -138,7 +140,7 @@ fn sweeps_agree_with_choices() {
                 .expect("every size is in a range");
             let choice = table.choose(collective, *bytes).expect("a choice");
             assert_eq!(
-                range.way,
+                range.choice,
                 Some((choice.algorithm, choice.protocol)),
                 "{bytes}"
             );
@@ -408,7 +410,7 @@ fn the_alpha_beta_model_is_asked_the_same_way() {
     let model = AlphaBeta::of(&hopper(2), &Profile::nccl_2_30()).expect("there are rings");
     let found = model.best(Collective::AllReduce, 64).expect("a scheme");
     let best = found.best;
-    assert_eq!(best.way.name(), "one-shot-mesh");
+    assert_eq!(best.choice.name(), "one-shot-mesh");
     assert!(
         found
             .runner_up

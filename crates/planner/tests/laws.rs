@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use plan::nccl_graph::{self, GpuAddress, GraphFile};
 use plan::{
-    EndPoint, Fingerprint, Graph, GraphKind, Pattern, Plan, Producer, RequestSummary, neighbours,
+    EndPoint, Fingerprint, Graph, GraphKind, Pattern, Plan, Producer, RequestSummary, neighbors,
 };
 use planner::artifact::{self, Description};
 use planner::cost::{self, Profile};
@@ -85,7 +85,7 @@ fn check_bandwidth(planned: &HostPlan) -> Result<(), TestCaseError> {
     };
     let mut taken: BTreeMap<LinkId, (f32, usize)> = BTreeMap::new();
     for channel in &ring.channels {
-        for (from, to) in neighbours(Pattern::Ring, channel) {
+        for (from, to) in neighbors(Pattern::Ring, channel) {
             let inside = matches!((from, to), (EndPoint::Rank(_), EndPoint::Rank(_)));
             let (Some(from), Some(to)) = (node(from), node(to)) else {
                 return Err(TestCaseError::fail("a channel names what is not there"));

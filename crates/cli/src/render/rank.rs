@@ -326,7 +326,7 @@ impl Page<'_> {
                 } else {
                     format!("{}–{}", bytes(range.from_bytes), bytes(range.to_bytes))
                 };
-                let (algorithm, protocol) = range.way.map_or_else(
+                let (algorithm, protocol) = range.choice.map_or_else(
                     || ("none".to_owned(), String::new()),
                     |(algorithm, protocol)| (algorithm.to_string(), protocol.to_string()),
                 );

@@ -1,4 +1,4 @@
-//! What a cost table stores.
+//! The values of a cost table.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::algorithm::Algorithm;
 use program::{Collective, Protocol};
 
-/// Bandwidth and latency of every way to carry out a collective, with all that choosing between them needs.
+/// Bandwidth and latency of every collective, algorithm and protocol, with what the choice needs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CostTable {
@@ -16,18 +16,19 @@ pub struct CostTable {
     pub profile: String,
     /// The communicator.
     pub job: CostJob,
-    /// The ways, by collective, algorithm and protocol. A way that is not listed does not exist.
+    /// The entries, by collective, algorithm and protocol. A combination without an entry does not
+    /// exist.
     pub entries: Vec<CostEntry>,
     /// Threads of each algorithm, in the order of [`Algorithm::ALL`].
     pub threads: Vec<Threads>,
-    /// How trees fall short of their bandwidth, by size.
+    /// The share of their bandwidth that trees reach, by size.
     pub tree_correction: TreeCorrection,
     /// How latency grows with the message.
     pub latency_factors: LatencyFactors,
 }
 
 impl CostTable {
-    /// The entry of a way, if there is one.
+    /// The entry of a combination, if there is one.
     pub fn entry(
         &self,
         collective: Collective,
@@ -39,7 +40,7 @@ impl CostTable {
         })
     }
 
-    /// The threads of an algorithm; none at all where the table has no row.
+    /// The threads of an algorithm; 0 if the table has no row.
     pub fn threads(&self, algorithm: Algorithm) -> Threads {
         let row = self.threads.iter().find(|row| row.algorithm == algorithm);
         row.copied().unwrap_or(Threads {
@@ -50,7 +51,7 @@ impl CostTable {
     }
 }
 
-/// One way to carry out one collective.
+/// The cost of one collective by one algorithm and protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Entry")]
@@ -70,19 +71,19 @@ pub struct CostEntry {
     pub off: Option<Off>,
 }
 
-/// Why a way is unavailable.
+/// Why a combination is unavailable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Off {
-    /// The user left the algorithm out (`NCCL_ALGO`).
+    /// The user excluded the algorithm (`NCCL_ALGO`).
     AlgorithmSetting,
-    /// The user left the protocol out (`NCCL_PROTO`).
+    /// The user excluded the protocol (`NCCL_PROTO`).
     ProtocolSetting,
-    /// It joins nodes, and there is one only.
+    /// It joins nodes, and there is only one.
     OneNode,
     /// It needs a network that reduces.
     NoCollnet,
-    /// Chains begin at GPUs that are no heads of the network.
+    /// Chains begin at GPUs that are not heads of the network.
     ChainHeads,
     /// It needs an NVSwitch.
     NoNvSwitch,
@@ -90,7 +91,7 @@ pub enum Off {
     Ll128Unsafe,
     /// The plug-in of the network, or the number of heads, does not allow this collective.
     NetworkLacksCollective,
-    /// The protocol is not made for the algorithm.
+    /// The algorithm does not support the protocol.
     ProtocolUnfit,
     /// There are no channels of this kind.
     NoChannels,
@@ -134,7 +135,8 @@ pub struct Threads {
     pub threshold: [i64; 3],
 }
 
-/// How a tree's bandwidth falls short, by size: the factor at index k holds from 64·2^k bytes on.
+/// The share of its bandwidth that a tree reaches, by size: the factor at index k holds from 64·2^k
+/// bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TreeCorrection {
@@ -161,14 +163,14 @@ impl TreeCorrection {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LatencyFactors {
-    /// Factor of a ring all-reduce between nodes with Simple, once every rank's piece of a channel has
-    /// [`LatencyFactors::ring_simple_bytes`].
+    /// Factor of a ring all-reduce between nodes with Simple, once every rank's piece of a channel
+    /// has [`LatencyFactors::ring_simple_bytes`].
     pub ring_simple: f64,
     /// Bytes per channel and rank from which the factor holds.
     pub ring_simple_bytes: u64,
 }
 
-/// What the choice has to know of the communicator.
+/// The communicator, as the choice needs it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Job")]

@@ -1,8 +1,8 @@
-//! From what a plan stores once to what any one rank does: neighbours on every channel, by arithmetic.
+//! Expands a plan: the neighbors and connections of any rank, on every channel.
 //!
-//! An [`Expansion`] is as small as the plan, and answers for any rank without looking at the others. In reading order:
-//! [`chains`] (what is kept of a node), [`rings`], [`trees`], [`nvls`], [`collnet`], [`schedule`] (point to point),
-//! [`connections`], [`view`] (all of it for one rank).
+//! An [`Expansion`] is as small as the plan. It computes the answer for a rank without looking at
+//! the others. In reading order: [`chains`] (the parts of a node), [`rings`], [`trees`], [`nvls`],
+//! [`collnet`], [`schedule`] (point to point), [`connections`], [`view`] (all of it for one rank).
 
 pub mod chains;
 pub mod collnet;
@@ -27,7 +27,7 @@ use crate::error::Error;
 use crate::layout::{JobLayout, NodePlace, RankPlace};
 use crate::plan::Plan;
 
-/// Who talks to whom in a job, and how: every rank's neighbours on every channel.
+/// Every rank's neighbors on every channel of a job, and how they are connected.
 #[derive(Debug, Clone)]
 pub struct Expansion {
     layout: JobLayout,
@@ -37,7 +37,7 @@ pub struct Expansion {
 }
 
 impl Expansion {
-    /// From the parts of every node of every machine of the layout.
+    /// Creates the expansion from the parts of every node of every machine.
     pub const fn new(layout: JobLayout, nodes: Vec<Vec<NodeParts>>, common: Common) -> Self {
         Self {
             layout,
@@ -82,7 +82,7 @@ impl Expansion {
         &self.common
     }
 
-    /// What is kept of the nodes of each machine.
+    /// The parts of the nodes of each machine.
     pub fn machines(&self) -> &[Vec<NodeParts>] {
         &self.nodes
     }
@@ -92,7 +92,7 @@ impl Expansion {
         self.common.channels.count()
     }
 
-    /// What is kept of a node.
+    /// The parts of a node.
     ///
     /// # Panics
     /// The place is of another job.

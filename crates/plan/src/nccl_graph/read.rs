@@ -1,4 +1,4 @@
-//! What a graph file means for one search on one machine, as NCCL reads it.
+//! Reads the graph of one search from a graph file, like NCCL.
 
 use topology::xml::{c_float, c_int, c_unsigned_hexadecimal};
 use topology::{Error as FileError, PathType, Warning};
@@ -27,18 +27,19 @@ impl GraphFile {
         Ok(Self { document })
     }
 
-    /// What was odd about the file as a whole.
+    /// Warnings about the whole file.
     pub fn warnings(&self) -> &[Warning] {
         &self.document.warnings
     }
 
     /// The graph of one kind, for a machine with these GPUs (all ranks of the system).
     ///
-    /// Of several graphs of this kind the last one counts. With `cross_nic` false (`NCCL_CROSS_NIC=0`), graphs whose
-    /// channels cross NICs are passed over.
+    /// Of several graphs of this kind the last one counts. With `cross_nic` false
+    /// (`NCCL_CROSS_NIC=0`), graphs whose channels cross NICs are passed over.
     ///
     /// # Errors
-    /// A graph lacks an attribute, has a value that no graph can have, or names a GPU that the machine lacks.
+    /// A graph lacks an attribute, has a value that no graph can have, or names a GPU that the
+    /// machine lacks.
     pub fn graph(
         &self,
         kind: GraphKind,
@@ -70,7 +71,8 @@ impl GraphFile {
                     format!("there is another {kind} graph: NCCL takes this one"),
                 );
             }
-            // As in NCCL, a later graph writes over the channels of an earlier one and may leave some of them.
+            // As in NCCL, a later graph overwrites the channels of an earlier one and may keep
+            // some.
             let earlier = graph.take().map(|graph| graph.channels).unwrap_or_default();
             graph = Some(reading.graph(element, earlier)?);
         }
@@ -198,7 +200,7 @@ impl Reading<'_> {
             return Err(FileError::new(place, "the channel is too long", found, expected).into());
         }
         if self.kind == GraphKind::Nvls {
-            // Only the head means anything.
+            // Only the head has a meaning.
             ranks.truncate(1);
         }
         self.check_ranks(element, &ranks);
@@ -228,7 +230,7 @@ impl Reading<'_> {
         })
     }
 
-    /// NCCL takes any ranks here, and fails later or crashes when they are not those of the machine.
+    /// NCCL accepts any ranks here, and fails later or crashes if they are not the machine's.
     fn check_ranks(&mut self, element: &GraphElement, ranks: &[i32]) {
         let mut missing: Vec<i32> = self.gpus.iter().map(|gpu| gpu.rank).collect();
         let mut wrong = None;
@@ -258,7 +260,7 @@ impl Reading<'_> {
 
     fn path_type(&mut self, element: &GraphElement, name: &str) -> Result<PathType, Error> {
         let text = self.text(element, name)?;
-        // As in NCCL, what follows the type does not matter.
+        // As in NCCL, text after the type is ignored.
         if let Some(known) = TYPES
             .into_iter()
             .find(|path_type| text.starts_with(path_type.name()))
@@ -300,7 +302,7 @@ impl Reading<'_> {
 
     fn warn(&mut self, element: &GraphElement, attribute: Option<&str>, message: String) {
         let place = element.place(&self.document.file, attribute);
-        // One of a kind is enough: a wrong file is usually wrong in every channel.
+        // One warning of a kind is enough: a wrong file is usually wrong in every channel.
         if self.warnings.len() < MAX_WARNINGS
             && !self
                 .warnings

@@ -1,4 +1,4 @@
-//! The elements of a graph file, with their places.
+//! The elements of a graph file, with their positions.
 
 use std::sync::Arc;
 
@@ -14,9 +14,9 @@ const MAX_BYTES: usize = 16 << 20;
 const MAX_ELEMENTS: usize = 65_536;
 /// NCCL's limit of children of one element.
 const MAX_CHILDREN: usize = 640;
-/// Elements inside one another, those that are skipped included.
+/// The deepest nesting, skipped elements included.
 const MAX_DEPTH: usize = 64;
-/// Warnings that are kept; a file that earns more is not helped by more.
+/// Most warnings that are kept.
 pub(super) const MAX_WARNINGS: usize = 32;
 
 /// The elements that NCCL knows.
@@ -40,7 +40,7 @@ impl GraphTag {
         }
     }
 
-    /// What an element of this name is inside `parent`; `None` is skipped.
+    /// The tag of an element inside `parent`; `None` if NCCL skips it.
     fn inside(parent: Option<Self>, name: &str) -> Option<Self> {
         let tags: &[Self] = match parent {
             None => &[Self::Graphs],
@@ -53,7 +53,7 @@ impl GraphTag {
     }
 }
 
-/// The attributes that NCCL looks at; others are dropped.
+/// The attributes that NCCL reads; others are dropped.
 const ATTRIBUTES: [&str; 13] = [
     "version",
     "id",
@@ -270,7 +270,7 @@ impl<'a> GraphParser<'a> {
         Ok(())
     }
 
-    /// The attributes that count; all of them must be well-formed.
+    /// The attributes that NCCL reads. All attributes must be well-formed.
     fn attributes(
         &mut self,
         start: usize,
@@ -307,7 +307,7 @@ impl<'a> GraphParser<'a> {
     }
 
     fn end(&mut self) {
-        // quick-xml has made sure that the end tag fits.
+        // quick-xml has checked that the end tag matches.
         if self.skipping > 0 {
             self.skipping -= 1;
         } else if let Some(element) = self.open.pop() {

@@ -1,4 +1,4 @@
-//! The parts of a plan that say how hosts are joined.
+//! Checks of transports, the common part and the cost table.
 
 use std::collections::BTreeSet;
 
@@ -38,7 +38,7 @@ pub(super) fn check(plan: &Plan) -> Result<Option<Expansion>, Error> {
             }
         }
         check_common(common)?;
-        // What is left: whether every channel holds every GPU of its node once.
+        // The expansion checks that every channel holds every GPU of its node once.
         expansion = Some(Expansion::of(plan)?);
     }
     if let Some(costs) = &plan.costs {
@@ -65,9 +65,9 @@ fn check_transports(
     let in_machine = |gpu: u32| (gpu as usize) < machine.gpus.len();
     let in_group = |gpu: u32| i32::try_from(gpu).is_ok_and(|gpu| group.ranks.contains(&gpu));
     let is_net = |net: i64| machine.nics.iter().any(|nic| nic.id == net);
-    for (index, way) in transports.ways.iter().enumerate() {
+    for (index, transport) in transports.ways.iter().enumerate() {
         let at = format!("{at}.ways[{index}]");
-        match way {
+        match transport {
             GpuTransport::Direct { via, bw, .. } => {
                 finite(&at, "bw", *bw)?;
                 require(via.is_none_or(in_group), &at, || {
@@ -85,7 +85,7 @@ fn check_transports(
         format!("expected {gpus} rows of {gpus} GPUs each")
     })?;
     let mut indexes = transports.between.iter().flatten();
-    let beyond = indexes.find(|way| usize::from(**way) >= transports.ways.len());
+    let beyond = indexes.find(|transport| usize::from(**transport) >= transports.ways.len());
     require(beyond.is_none(), &at_between, || {
         format!("there is no way {}", beyond.copied().unwrap_or_default())
     })?;
@@ -123,7 +123,7 @@ fn check_transports(
     Ok(())
 }
 
-/// What the common part takes for granted of every group.
+/// Checks that every group fits the common part.
 fn check_common_to(at: &str, group: &GpuGroup, common: &Common) -> Result<(), Error> {
     require(group.transports.is_some(), at, || {
         "it has no transports".to_owned()

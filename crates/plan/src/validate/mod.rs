@@ -1,10 +1,10 @@
-//! Whether the parts of a plan fit together, so that whoever reads a plan need not ask again.
+//! Checks that the parts of a plan fit together, so that its readers need not.
 
 mod joined;
 
 use std::collections::BTreeSet;
 
-use crate::channel::{GraphPaths, neighbours};
+use crate::channel::{GraphPaths, neighbors};
 use crate::common::MAX_CHANNELS;
 use crate::connection::EndPoint;
 use crate::error::Error;
@@ -15,8 +15,10 @@ use crate::plan::Plan;
 use crate::trail::Trail;
 
 impl Plan {
-    /// Checks that all parts of the plan fit together: every machine, rank and port that is named exists, ranks are
-    /// numbered without gaps, paths follow their channels, and all numbers are finite.
+    /// Checks that all parts of the plan fit together.
+    ///
+    /// Every machine, rank and port that is named exists, ranks are numbered without gaps, paths
+    /// follow their channels, and all numbers are finite.
     ///
     /// # Errors
     /// The first contradiction found.
@@ -24,7 +26,7 @@ impl Plan {
         check(self).map(drop)
     }
 
-    /// Who talks to whom, and how: what any one rank does.
+    /// Expands the plan to what any rank does.
     ///
     /// # Errors
     /// The plan contradicts itself, or holds machines only and not how their hosts are joined.
@@ -32,7 +34,7 @@ impl Plan {
         check(self)?.ok_or(Error::NotJoined)
     }
 
-    /// All that one rank does. For several ranks, keep the [`Expansion`].
+    /// The view of one rank. For several ranks, keep the [`Expansion`].
     ///
     /// # Errors
     /// As [`Plan::expand`]; or the job has no such rank.
@@ -41,7 +43,7 @@ impl Plan {
     }
 }
 
-/// Checks a plan, and expands it on the way; `None` if it does not say how its hosts are joined.
+/// Checks and expands a plan. Returns `None` if it does not say how its hosts are joined.
 fn check(plan: &Plan) -> Result<Option<Expansion>, Error> {
     for (index, machine) in plan.machines.iter().enumerate() {
         check_machine(&format!("machines[{index}]"), machine)?;
@@ -207,7 +209,7 @@ fn check_paths(at: &str, paths: &GraphPaths, graph: &Graph) -> Result<(), Error>
             finite(&at, "bw", hop.bw)?;
         }
         let stated: Vec<(EndPoint, EndPoint)> = hops.iter().map(|hop| (hop.from, hop.to)).collect();
-        if stated != neighbours(graph.pattern, channel) {
+        if stated != neighbors(graph.pattern, channel) {
             return Err(Error::inconsistent(
                 at,
                 "the paths do not follow the channel".to_owned(),

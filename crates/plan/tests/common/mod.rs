@@ -5,8 +5,8 @@
 use plan::nccl_graph::GpuAddress;
 use plan::{
     Attempt, Duplication, Fingerprint, GpuGroup, Graph, GraphChannel, GraphKind, GraphPaths,
-    HostRun, MachineCpu, MachineGpu, MachineNic, NeighbourPath, Next, Pattern, Plan,
-    PlannedMachine, Producer, RequestSummary, SearchEnd, Setting, Summary, Trail, neighbours,
+    HostRun, MachineCpu, MachineGpu, MachineNic, NeighborPath, Next, Pattern, Plan, PlannedMachine,
+    Producer, RequestSummary, SearchEnd, Setting, Summary, Trail, neighbors,
 };
 use proptest::prelude::*;
 use topology::{CpuArch, CpuModel, CpuVendor, PathType};
@@ -103,8 +103,8 @@ fn machine() -> PlannedMachine {
 /// Paths of one type behind all hops of a graph.
 pub fn paths_of(graph: &Graph) -> GraphPaths {
     let hops = |channel| {
-        let hops = neighbours(graph.pattern, channel).into_iter();
-        hops.map(|(from, to)| NeighbourPath {
+        let hops = neighbors(graph.pattern, channel).into_iter();
+        hops.map(|(from, to)| NeighborPath {
             from,
             to,
             path_type: PathType::Pix,
@@ -196,7 +196,7 @@ fn channel(kind: GraphKind, gpus: i32) -> impl Strategy<Value = GraphChannel> {
     })
 }
 
-/// Any graph that NCCL's files can hold, for a machine with so many GPUs.
+/// Any graph that NCCL's files can hold, for a machine with `gpus` GPUs.
 pub fn graph(kind: GraphKind, gpus: i32) -> impl Strategy<Value = Graph> {
     let pattern =
         prop::sample::select((1..=6).filter_map(Pattern::from_number).collect::<Vec<_>>());

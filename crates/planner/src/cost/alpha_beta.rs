@@ -248,7 +248,10 @@ impl CostModel for AlphaBeta {
     fn estimates(&self, collective: Collective, bytes: u64) -> Vec<Estimate<Scheme>> {
         let estimate = |way| {
             let time_us = self.time_us(collective, way, bytes)?;
-            Some(Estimate { way, time_us })
+            Some(Estimate {
+                choice: way,
+                time_us,
+            })
         };
         Scheme::ALL.into_iter().filter_map(estimate).collect()
     }
@@ -313,10 +316,10 @@ mod tests {
     #[test]
     fn small_messages_take_few_rounds_and_large_ones_little_traffic() {
         let ranges = model(16).sweep(Collective::AllReduce, doubling(8, 1 << 30));
-        let ways: Vec<_> = ranges.iter().filter_map(|range| range.way).collect();
+        let ways: Vec<_> = ranges.iter().filter_map(|range| range.choice).collect();
         assert_eq!(ways, [Scheme::OneShotMesh, Scheme::HalvingDoubling]);
         let ranges = model(12).sweep(Collective::AllReduce, doubling(8, 1 << 30));
-        let ways: Vec<_> = ranges.iter().filter_map(|range| range.way).collect();
+        let ways: Vec<_> = ranges.iter().filter_map(|range| range.choice).collect();
         assert_eq!(
             ways,
             [Scheme::OneShotMesh, Scheme::DoubleTree, Scheme::StepRing]
