@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow, bail};
 use plan::cost::{CostModel, Estimate, NoChoice, OperationChoice};
 use plan::{Algorithm, Collective, CostTable, GraphKind, Plan, Protocol, Setting};
+use planner::Job;
 use planner::cost::profile::NCCL_2_30_TOML;
 use planner::cost::{AlphaBeta, Profile, Scheme};
 use serde::Serialize;
@@ -13,11 +14,12 @@ use crate::arguments::JobArguments;
 use crate::arguments::compare::{CostArguments, TextOrJson};
 use crate::environment::Environment;
 use crate::input::Source;
-use crate::job::{self, Job};
+use crate::job;
 use crate::output::Output;
 use crate::rank_order;
 use crate::render::{self, Look};
-use crate::sizes;
+use crate::settings::read_settings;
+use crate::{sizes, sources};
 
 /// Largest cost profile that is read, bytes.
 const PROFILE_LIMIT: u64 = 1 << 20;
@@ -121,7 +123,7 @@ fn read(
     output: &mut Output,
 ) -> Result<Subject> {
     let profile = profile(arguments.profile.as_deref())?;
-    job::refuse_input_twice(&arguments.job)?;
+    sources::refuse_input_twice(&arguments.job)?;
     let mut machines = Vec::new();
     for file in &arguments.job.files {
         match Source::read(file, output)? {
@@ -137,18 +139,21 @@ fn read(
             }
         }
     }
-    let settings = job::read_settings(&arguments.job, environment, output)?;
-    let hosts = job::hosts(machines, &arguments.job, output)?;
-    let job = Job::of(hosts, &arguments.job, settings, &profile, output)?;
-    let inputs = job.joined.cost_inputs();
+    let settings = read_settings(&arguments.job, environment, output)?;
+    let job = Job {
+        profile: profile.clone(),
+        ..job::job(machines, &arguments.job, output)?
+    };
+    let planned = job::plan_job(&job, &settings, output)?;
+    let inputs = planned.job.cost_inputs();
     Ok(Subject {
-        name: job.name(),
-        hosts: job.hosts(),
+        name: planned.name(),
+        hosts: planned.request().hosts,
         ranks: u64::from(inputs.ranks),
-        settings: job.deciding(),
-        notes: render::settings::warnings(&job.settings).collect(),
+        settings: planned.deciding(),
+        notes: render::settings::warnings(&settings).collect(),
         alpha_beta: AlphaBeta::of(&inputs, &profile),
-        costs: job.costs,
+        costs: planned.costs,
     })
 }
 

@@ -2,11 +2,12 @@
 
 use anyhow::Result;
 use plan::Plan;
+use planner::Planned;
+use planner::explain::NodeNames;
 
 use crate::arguments::PlanArguments;
-use crate::device::Names;
 use crate::environment::Environment;
-use crate::job::Job;
+use crate::job;
 use crate::output::{self, Format, Output};
 use crate::render::{Look, channels, connections, joined, matrix, settings, summary, trail};
 use crate::wiring::Wiring;
@@ -17,24 +18,24 @@ pub fn run(
     environment: &Environment,
     output: &mut Output,
 ) -> Result<()> {
-    let job = Job::plan(&arguments.job, environment, output)?;
+    let job = job::plan(&arguments.job, environment, output)?;
     if let Some(path) = &arguments.output {
-        output::write(path, &job.artifact().to_json()?)?;
+        output::write(path, &job.plan().to_json()?)?;
     }
     if arguments.format != Format::Text {
         output.warnings.extend(settings::warnings(&job.settings));
     }
     match arguments.format {
         Format::Quiet => output.text = summary::quiet(&job),
-        Format::Json => output.text = job.artifact().to_json()?,
+        Format::Json => output.text = job.plan().to_json()?,
         Format::NcclGraph => output.text = job.graph_file()?,
         Format::Text => {
             let look = Look {
                 width: environment.width,
                 colour: environment.colour,
             };
-            let artifact = arguments.connections.then(|| job.artifact());
-            for machine in 0..job.machines.len() {
+            let artifact = arguments.connections.then(|| job.plan());
+            for machine in 0..job.machines().len() {
                 if machine > 0 {
                     output.text.push('\n');
                 }
@@ -48,7 +49,7 @@ pub fn run(
 }
 
 fn page(
-    job: &Job,
+    job: &Planned,
     machine: usize,
     arguments: &PlanArguments,
     artifact: Option<&Plan>,
@@ -56,14 +57,14 @@ fn page(
 ) -> String {
     let plan = job.node(machine);
     let routing = plan.view.routing();
-    let names = Names::new(plan.view.system());
+    let names = NodeNames::new(plan.view.system());
     let mut text = summary::head(job, machine, look);
     let mut section = |title: &str, remark: &str, body: &str| {
         text.push('\n');
         text.push_str(&look.title(title, remark));
         text.push_str(body);
     };
-    let wiring = Wiring::new(&job.machines[machine].document);
+    let wiring = Wiring::new(&job.machines()[machine].document);
     section(
         "Wiring",
         "as nvidia-smi topo -m draws it, from the file",
@@ -87,11 +88,11 @@ fn page(
             &connections::page(artifact, machine, look),
         );
     }
-    if machine + 1 == job.machines.len() {
+    if machine + 1 == job.machines().len() {
         section(
             "Job",
             "what all ranks together use",
-            &joined::facts(&job.joined, look),
+            &joined::facts(&job.job, look),
         );
     }
     if arguments.explain {

@@ -20,8 +20,8 @@ thread_local! {
     ]
     .into_iter()
     .map(|(name, hosts, collnet)| {
-        let joined = jobs::joined(&jobs::document(name), hosts, collnet, &Settings::default());
-        joined.unwrap_or_else(|error| panic!("{name}: {error}")).cost_inputs()
+        let planned = jobs::planned(&jobs::document(name), hosts, collnet, &Settings::default());
+        planned.unwrap_or_else(|error| panic!("{name}: {error}")).job.cost_inputs()
     })
     .collect();
 }

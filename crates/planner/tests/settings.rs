@@ -1,13 +1,10 @@
 //! Every variable that is said to change a decision changes one.
 
 use plan::GraphKind;
-use planner::cluster::nvlink_domain;
-use planner::cost::{self, Profile};
 use planner::settings::{Effect, effect, variables};
-use planner::{Cluster, JobPlan, Settings};
+use planner::{Settings, nvlink_domain};
 use test_support::Machine;
 use topology::xml::{Document, Element, Tag};
-use topology::{BuildOptions, System};
 
 /// A job on which a variable is tried.
 #[derive(Debug, Clone, Copy)]
@@ -151,34 +148,30 @@ fn with_other_guids(mut document: Document) -> Document {
     document
 }
 
-fn cluster(job: Job, settings: &Settings) -> Cluster {
-    let options = BuildOptions {
-        split_partitions: settings.split_partitions,
-        ..BuildOptions::default()
-    };
-    let system = |document: &Document| System::from_document_with(document, options).unwrap();
+fn planner_job(job: Job, settings: &Settings) -> planner::Job {
+    let equal = |machine: &str, hosts| planner::Job::hosts(document(machine), hosts);
     let mixed = |machines: [&str; 2]| {
-        let mut cluster = Cluster::new();
-        for machine in machines {
-            let machine = cluster.add_machine(system(&document(machine)));
-            cluster.place(machine, 1);
-        }
-        cluster
+        let hosts = machines.map(|machine| equal(machine, 1).hosts);
+        planner::Job::of(hosts.concat())
     };
-    match job {
-        Hosts(machine, hosts) => Cluster::equal(system(&document(machine)), hosts),
-        Reducing(machine) => Cluster::equal(system(&document(machine)), 2),
+    let planned = match job {
+        Hosts(machine, hosts) => equal(machine, hosts),
+        Reducing(machine) => equal(machine, 2),
         Mixed(one, other) | ReducingMixed(one, other) => mixed([one, other]),
         Domains(machine, domains) => {
             let host = document(machine);
             if settings.allow_nvlink_domains() {
                 let other = with_other_guids(host.clone());
-                Cluster::equal(system(&nvlink_domain([&host, &other]).unwrap()), domains)
+                planner::Job::hosts(nvlink_domain([&host, &other]).unwrap(), domains)
             } else {
-                Cluster::equal(system(&host), 2 * domains)
+                equal(machine, 2 * domains)
             }
         }
-        Partitions(machine) => Cluster::equal(system(&partitioned(document(machine))), 2),
+        Partitions(machine) => planner::Job::hosts(partitioned(document(machine)), 2),
+    };
+    planner::Job {
+        collnet: matches!(job, Reducing(_) | ReducingMixed(..)),
+        ..planned
     }
 }
 
@@ -188,11 +181,11 @@ fn decided(job: Job, variables: &[(&str, &str)]) -> Result<String, Box<dyn std::
         .iter()
         .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
     let settings = Settings::from_variables(variables);
-    let collnet = matches!(job, Reducing(_) | ReducingMixed(..));
-    let joined = JobPlan::new(cluster(job, &settings).plan(collnet, &settings)?, &settings)?;
+    let planned = planner::plan(&planner_job(job, &settings), &settings)?;
+    let joined = &planned.job;
     let expansion = &joined.expansion;
     let mut text = format!("{:?} {:?}", joined.facts, joined.common());
-    for node in joined.plan.distinct() {
+    for node in joined.hosts.distinct() {
         text += &format!("\n{:?} {:?}", node.graphs, node.trails);
     }
     let ranks = joined.layout().ranks();
@@ -204,12 +197,7 @@ fn decided(job: Job, variables: &[(&str, &str)]) -> Result<String, Box<dyn std::
         text += &format!("\n0 to {rank}: {transfer:?}");
     }
     text += &format!("\n{:?}", expansion.schedule(0).collect::<Vec<_>>());
-    let table = cost::table(
-        &joined.cost_inputs(),
-        &settings.tuning,
-        &Profile::nccl_2_30(),
-    );
-    text += &format!("\n{table:?}");
+    text += &format!("\n{:?}", planned.costs);
     Ok(text)
 }
 

@@ -1,13 +1,14 @@
 //! What single failures leave, as a table.
 
+use planner::job::option;
+use planner::what_if::{EqualFailures, Figures};
 use topology::edit::{Failure, FailureKind};
 
 use super::cost::microseconds;
 use super::table::Columns;
 use super::{Look, count, gbps, ranges, wrap};
-use crate::edits;
 use crate::sizes::short;
-use crate::what_if::{Figures, Report, Row};
+use crate::what_if::Report;
 
 /// The whole page.
 pub fn page(report: &Report, look: Look) -> String {
@@ -17,7 +18,7 @@ pub fn page(report: &Report, look: Look) -> String {
         "job",
         &format!(
             "{}, {}",
-            count(job.hosts() as usize, "host"),
+            count(job.request().hosts as usize, "host"),
             count(report.whole.ranks as usize, "rank")
         ),
     ));
@@ -26,7 +27,7 @@ pub fn page(report: &Report, look: Look) -> String {
     let failures: usize = report.rows.iter().map(|row| row.failures.len()).sum();
     let remark = format!(
         "worst first; loss is the share of its speed that an all-reduce of this size loses (below 0 it gains){}",
-        if job.hosts() > 1 {
+        if job.request().hosts > 1 {
             ", when one host fails so"
         } else {
             ""
@@ -52,7 +53,7 @@ pub fn page(report: &Report, look: Look) -> String {
         text.push('\n');
         let hint = format!(
             "The first row again, in full: topo plan … {}",
-            edits::option(&row.failures[0].edit)
+            option(&row.failures[0].edit)
         );
         text.push_str(&look.faint(&wrap(&hint, "  ", "  ", look.width)));
     }
@@ -147,7 +148,7 @@ fn percent(loss: f64) -> String {
     }
 }
 
-fn names(row: &Row) -> String {
+fn names(row: &EqualFailures) -> String {
     let names: Vec<&str> = row
         .failures
         .iter()

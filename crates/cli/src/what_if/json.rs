@@ -1,10 +1,11 @@
 //! The report as JSON.
 
 use anyhow::Result;
+use planner::job::option;
+use planner::what_if::Figures;
 use serde::Serialize;
 
-use super::{Figures, Report};
-use crate::edits;
+use super::Report;
 
 #[derive(Serialize)]
 struct Left<'a> {
@@ -46,23 +47,23 @@ pub fn page(report: &Report) -> Result<String> {
         let mut value = serde_json::json!({
             "kind": failure.kind.name(),
             "names": row.failures.iter().map(|failure| &failure.name).collect::<Vec<_>>(),
-            "options": row.failures.iter().map(|failure| edits::option(&failure.edit)).collect::<Vec<_>>(),
+            "options": row.failures.iter().map(|failure| option(&failure.edit)).collect::<Vec<_>>(),
         });
         if let Some(of) = failure.of {
             value["links"] = of.into();
         }
         match &row.left {
-            Err(problem) => value["cannot_be_planned"] = problem.as_str().into(),
+            Err(problem) => value["cannot_be_planned"] = problem.to_string().into(),
             Ok(figures) => {
                 value["left"] = serde_json::to_value(left(figures, &report.sizes, &row.losses))?;
-                value["differences"] = row.differences.clone().unwrap_or_default();
+                value["differences"] = serde_json::to_value(&row.differences)?;
             }
         }
         rows.push(value);
     }
     let mut value = serde_json::json!({
         "name": report.job.name(),
-        "hosts": report.job.hosts(),
+        "hosts": report.job.request().hosts,
         "whole": left(&report.whole, &report.sizes, &[]),
         "failures": rows,
     });

@@ -20,7 +20,7 @@ use plan::{Buffers, Common, Expansion, GraphKind, Layout, NodeParts, NodePlace, 
 
 use crate::cluster::ClusterPlan;
 use crate::error::Error;
-use crate::host::HostPlan;
+use crate::host_plan::HostPlan;
 use crate::settings::{Settings, Tuning};
 
 fn buffers(tuning: &Tuning) -> Buffers {
@@ -37,7 +37,7 @@ fn buffers(tuning: &Tuning) -> Buffers {
 #[derive(Debug, Clone)]
 pub struct JobPlan {
     /// What single machines decided, and where ranks are.
-    pub plan: ClusterPlan,
+    pub hosts: ClusterPlan,
     /// What holds for all ranks.
     pub facts: GatheredGraphs,
     /// Who talks to whom, and how: what any one rank does.
@@ -49,7 +49,7 @@ impl JobPlan {
     ///
     /// # Errors
     /// Hosts differ in what NCCL wants equal, or a channel does not hold each GPU of its node once.
-    pub fn new(plan: ClusterPlan, settings: &Settings) -> Result<Self, Error> {
+    pub(crate) fn new(plan: ClusterPlan, settings: &Settings) -> Result<Self, Error> {
         let connect = &settings.connect;
         let mut facts = GatheredGraphs::merge(&plan, connect)?;
         let searched = facts
@@ -85,14 +85,14 @@ impl JobPlan {
         };
         Ok(Self {
             expansion: Expansion::new(plan.layout.clone(), parts, common),
-            plan,
+            hosts: plan,
             facts,
         })
     }
 
     /// Where ranks and nodes are.
     pub const fn layout(&self) -> &Layout {
-        &self.plan.layout
+        &self.hosts.layout
     }
 
     /// What all ranks have in common.
@@ -102,7 +102,7 @@ impl JobPlan {
 
     /// What a node's ranks decided on their own.
     pub fn node_plan(&self, node: NodePlace) -> &HostPlan {
-        self.plan.node(node)
+        self.hosts.node(node)
     }
 }
 

@@ -5,7 +5,7 @@ use topology::{CpuArch, CpuVendor, NodeType, PathType, bandwidth};
 
 use crate::cluster::ClusterPlan;
 use crate::error::Error;
-use crate::host::HostPlan;
+use crate::host_plan::HostPlan;
 use crate::settings::ConnectSettings;
 
 /// Parallel channels between two ranks where nothing speaks for more.

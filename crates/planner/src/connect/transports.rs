@@ -8,7 +8,7 @@ use plan::{
 use topology::{NcclId, NodeId, NodeType, PathType};
 
 use crate::error::Error;
-use crate::host::HostPlan;
+use crate::host_plan::HostPlan;
 use crate::routing::Routing;
 use crate::settings::MAX_CHANNELS;
 

@@ -21,8 +21,6 @@ use crate::settings::Settings;
 pub struct Routing {
     system: Arc<System>,
     settings: Arc<Settings>,
-    /// The hosts of the system form one NVLink domain.
-    nvlink_domain: bool,
     table: PathTable,
     /// For each NET the GPU that is the first to choose it.
     local_gpu: Vec<Option<NodeId>>,
@@ -37,21 +35,16 @@ pub(crate) fn merge(a: PathType, b: PathType) -> PathType {
 }
 
 impl Routing {
-    /// Computes all paths of a system and applies the rules. `nvlink_domain`: its hosts form one NVLink domain.
+    /// Computes all paths of a system and applies the rules. Several hosts in one system form one NVLink domain.
     ///
     /// # Errors
     /// A link has no counterpart, or a GPU reaches no CPU or, where one must be chosen, no network port.
-    pub fn compute(
-        system: Arc<System>,
-        settings: Arc<Settings>,
-        nvlink_domain: bool,
-    ) -> Result<Self, Error> {
+    pub fn compute(system: Arc<System>, settings: Arc<Settings>) -> Result<Self, Error> {
         let table = PathTable::compute(&system, !settings.nvb_disable)
             .map_err(|link| Error::one_way(&system, link))?;
         let mut routing = Self {
             system,
             settings,
-            nvlink_domain,
             table,
             local_gpu: Vec::new(),
         };
@@ -69,6 +62,11 @@ impl Routing {
     /// The settings.
     pub fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    /// The settings, shared.
+    pub(crate) fn shared_settings(&self) -> Arc<Settings> {
+        Arc::clone(&self.settings)
     }
 
     /// The paths.

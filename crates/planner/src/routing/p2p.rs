@@ -43,14 +43,6 @@ impl Routing {
     /// The path relays through a device none of whose ranks is left.
     pub fn p2p(&self, from: NodeId, to: NodeId) -> Result<P2p, Error> {
         let limit = self.p2p_limit();
-        if self.host_of(from) != self.host_of(to) && !self.nvlink_domain {
-            return Ok(P2p {
-                ok: false,
-                read: false,
-                relay: None,
-                limit,
-            });
-        }
         let path = self.table.path(from, to);
         let ok = path.kind <= limit;
         let read = path.kind == PathType::Nvl

@@ -1,8 +1,10 @@
 //! Laws of the search: what is faster must come to the same.
 
+use std::sync::Arc;
+
 use plan::Pattern;
 use test_support::Machine;
-use topology::PathType;
+use topology::{NodeType, PathType};
 
 use super::attempt::{FEW_WORDS, MANY_WORDS};
 use super::layout::{Layout, Uses};
@@ -13,8 +15,6 @@ use super::residual::Residual;
 use super::walk::{PERFECT, Walked};
 use super::wiring::never_binds;
 use super::{Searcher, attempt, speeds};
-use crate::host;
-use crate::request::Request;
 use crate::view::View;
 
 /// Steps of an attempt here: enough for several channels and for budgets that run out.
@@ -24,13 +24,11 @@ fn views() -> impl Iterator<Item = (String, View)> {
     let machines = Machine::all().expect("machines");
     machines.into_iter().flat_map(|machine| {
         [1, 2].into_iter().filter_map(move |hosts| {
-            let request = Request {
-                hosts,
-                ..Request::default()
-            };
-            let view = host::view(machine.system().ok()?, &request).ok()?;
-            (view.system().count(topology::NodeType::Gpu) > 0)
-                .then(|| (format!("{} × {hosts}", machine.name), view))
+            let system = machine.system().ok()?;
+            let ranks = hosts * system.count(NodeType::Gpu);
+            let views = View::all(system, &Arc::default(), false, ranks).ok()?;
+            let first = views.into_iter().next()?;
+            Some((format!("{} × {hosts}", machine.name), first))
         })
     })
 }

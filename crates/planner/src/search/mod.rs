@@ -23,7 +23,6 @@ mod thousandths;
 mod walk;
 mod wiring;
 
-use plan::nccl_graph::GpuAddress;
 use plan::{Graph, GraphChannel, GraphKind, Pattern, Trail};
 use topology::{CpuArch, CpuVendor};
 
@@ -43,7 +42,7 @@ use wiring::{NONE, Wiring};
 
 /// What to search for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Wanted {
+pub struct WantedGraph {
     /// Which family.
     pub kind: GraphKind,
     /// The pattern to begin with.
@@ -135,7 +134,7 @@ impl<'a> Searcher<'a> {
     ///
     /// # Errors
     /// Nothing was found, and there is no port for the channel that stands in; or the graph file does not fit the machine.
-    pub fn search(&mut self, wanted: Wanted) -> Result<(Graph, Trail), Error> {
+    pub fn search(&mut self, wanted: WantedGraph) -> Result<(Graph, Trail), Error> {
         relax::search(self, wanted)
     }
 
@@ -145,15 +144,7 @@ impl<'a> Searcher<'a> {
         let Some(file) = &settings.graphs else {
             return Ok(None);
         };
-        let system = self.view.system();
-        let gpus: Vec<GpuAddress> = system
-            .gpus()
-            .map(|(node, gpu)| GpuAddress {
-                rank: gpu.rank,
-                host: system.node(node).id.system(),
-                dev: gpu.dev,
-            })
-            .collect();
+        let gpus = self.view.gpu_addresses();
         let found = file.graph(kind, &gpus, settings.cross_nic != 0)?;
         self.warnings.extend(found.warnings);
         Ok(found.graph)

@@ -5,7 +5,7 @@ use topology::{NodeType, PathType, System};
 
 use super::record::Record;
 use super::walk::PERFECT;
-use super::{Searcher, Wanted, speeds};
+use super::{Searcher, WantedGraph, speeds};
 use crate::error::Error;
 use crate::routing::Routing;
 
@@ -31,7 +31,10 @@ const WORTH_TRYING: f64 = 0.49;
 const FALLBACK_BW: f32 = 0.1;
 
 /// Runs one search from the strictest constraints to the end.
-pub(super) fn search(searcher: &mut Searcher<'_>, wanted: Wanted) -> Result<(Graph, Trail), Error> {
+pub(super) fn search(
+    searcher: &mut Searcher<'_>,
+    wanted: WantedGraph,
+) -> Result<(Graph, Trail), Error> {
     Relaxation::new(searcher, wanted).run()
 }
 
@@ -56,7 +59,7 @@ struct Relaxation<'s, 'a> {
 }
 
 impl<'s, 'a> Relaxation<'s, 'a> {
-    fn new(searcher: &'s mut Searcher<'a>, wanted: Wanted) -> Self {
+    fn new(searcher: &'s mut Searcher<'a>, wanted: WantedGraph) -> Self {
         let view = searcher.view;
         let system = view.system();
         let gpus = searcher.wiring.gpus;
