@@ -19,7 +19,8 @@ const NAMED: [&str; 2] = [HOST, "round-robin"];
 /// Largest file that is read, bytes: room for an order of the most ranks.
 const FILE_LIMIT: u64 = 256 << 20;
 
-/// Reads which rank runs on which GPU: by name, as a list, or `@FILE` with a list in which `#` begins a remark.
+/// Reads which rank runs on which GPU: by name, as a list, or `@FILE` with a list in which `#`
+/// begins a remark.
 pub fn parse(text: &str) -> Result<RankPlacement> {
     let most = MAX_ORDERED_RANKS as usize;
     match text {

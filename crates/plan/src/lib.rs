@@ -11,6 +11,17 @@
 //! From a plan's channels [`lower`] writes the [`program`] of every rank, for one collective by one algorithm; [`verify`]
 //! proves such programs together, and only then are they bound to a message and run.
 //!
+//! ```no_run
+//! let text = std::fs::read_to_string("plan.json")?;
+//! let plan = plan::Plan::from_json(&text)?;
+//! for graph in plan.machines.iter().flat_map(|machine| &machine.groups).flat_map(|group| &group.graphs) {
+//!     for channel in &graph.channels {
+//!         println!("{}: ranks {:?}", graph.kind, channel.ranks);
+//!     }
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! In reading order: [`graph`], [`trail`], [`connection`], [`channel`], [`transport`], [`machine`], [`order`], [`layout`],
 //! [`common`], [`expand`], [`fingerprint`], [`collective`], [`element`], [`cost`], [`Plan`], [`compare`](mod@compare), [`schema`], [`nccl_graph`],
 //! [`error`], [`program`], [`lower`], [`verify`].

@@ -1,4 +1,5 @@
-//! Plans a job of two hosts that both have the given topology: `cargo run -p planner --example plan -- FILE`.
+//! Plans a job of two hosts that both have the given topology: `cargo run -p planner --example plan
+//! -- FILE`.
 
 use planner::{Job, Settings};
 

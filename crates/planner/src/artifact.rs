@@ -1,4 +1,4 @@
-//! What was planned, as the artifact that outlives the process.
+//! The sections of the plan document, from what was decided for a job.
 
 use plan::{
     CostTable, EndPoint, Graph, GraphPaths, Group, HostRun, Machine, MachineCpu, MachineGpu,

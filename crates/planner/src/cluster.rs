@@ -1,11 +1,12 @@
 //! What every distinct machine of a job decides by itself, and where the machines are in the job.
 //!
-//! A *machine* is what one [`System`] describes: one host, or the hosts of one NVLink domain. Equal machines are planned
-//! once and counted, so a job of many equal hosts costs no more than one host. A *node* is a set of ranks that reach each
-//! other without the network: normally a machine, or a part of one where the network is faster than what joins its GPUs.
+//! A *machine* is what one [`System`] describes: one host, or the hosts of one NVLink domain. Equal
+//! machines are planned once and counted, so a job of many equal hosts costs no more than one host.
+//! A *node* is a set of ranks that reach each other without the network: normally a machine, or a
+//! part of one where the network is faster than what joins its GPUs.
 //!
-//! Global ranks count machine after machine, and within a machine host after host by device number, unless the job has a
-//! [`RankOrder`] of its own.
+//! Global ranks count machine after machine, and within a machine host after host by device number,
+//! unless the job has a [`RankOrder`] of its own.
 
 use std::sync::Arc;
 
@@ -169,7 +170,8 @@ impl ClusterPlan {
 /// A distinct machine that is not yet planned.
 type Unplanned<'a> = (&'a EqualHosts, System);
 
-/// The distinct machines in order of first appearance, and which of them follow each other, how many in a row.
+/// The distinct machines in order of first appearance, and which of them follow each other, how
+/// many in a row.
 fn systems<'a>(
     hosts: &'a [EqualHosts],
     settings: &Settings,

@@ -85,8 +85,8 @@ impl Job {
         counts.fold(0, u32::saturating_add)
     }
 
-    /// Applies an edit to the host that it names, or else to every host that has the device. The hosts of a file that
-    /// describes an NVLink domain are edited as one.
+    /// Applies an edit to the host that it names, or else to every host that has the device. The
+    /// hosts of a file that describes an NVLink domain are edited as one.
     ///
     /// # Errors
     /// There is no such host or device, or a file cannot express the edit.

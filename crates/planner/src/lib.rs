@@ -1,7 +1,7 @@
 //! Decides which channels a communicator uses on a machine, as NCCL 2.30 does.
 //!
-//! [`plan()`] plans a [`Job`]: some hosts, each described by a topology file. The result holds the plan, how each search
-//! went, and what collectives cost.
+//! [`plan()`] plans a [`Job`]: some hosts, each described by a topology file. The result holds the
+//! plan, how each search went, and what collectives cost.
 //!
 //! ```
 //! use planner::{Job, Settings};
@@ -18,8 +18,8 @@
 //!
 //! Nothing here opens a file, reads the environment, looks at a clock, prints or starts a thread.
 //!
-//! In reading order: [`job`], [`planned`] (the whole recipe), [`settings`], [`routing`], [`view`], [`search`],
-//! [`host_plan`], [`cluster`], [`connect`], [`cost`], [`explain`], [`what_if`].
+//! In reading order: [`job`], [`planned`] (the whole recipe), [`settings`], [`routing`], [`view`],
+//! [`search`], [`host_plan`], [`cluster`], [`connect`], [`cost`], [`explain`], [`what_if`].
 
 mod artifact;
 pub mod cluster;

@@ -1,4 +1,5 @@
-//! The machine as one rank sees it: trimmed to what it can reach, with the bandwidths that bound the search.
+//! The machine as one rank sees it: trimmed to what the rank reaches without the network, with the
+//! bandwidths that bound the search.
 
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use crate::error::Error;
 use crate::routing::Routing;
 use crate::settings::Settings;
 
-/// What one rank plans on.
+/// The machine as one rank sees it.
 #[derive(Debug, Clone)]
 pub struct View {
     routing: Routing,
@@ -19,7 +20,8 @@ pub struct View {
     pub inter: bool,
     /// The network reduces (SHARP).
     pub collnet: bool,
-    /// Widest path of any device to another device, or to a port when the job leaves the system, GB/s.
+    /// Widest path of any device to another device, or to a port when the job leaves the system,
+    /// GB/s.
     pub max_bw: f32,
     /// Most bandwidth of any device, GB/s.
     pub total_bw: f32,
@@ -39,9 +41,10 @@ pub(crate) fn number_ranks(system: &mut System) {
 }
 
 impl View {
-    /// Returns the views of all ranks of a machine, whose ranks are numbered from 0. Ranks that reach each other without
-    /// the network share one view; the views are in the order of their lowest ranks. `collnet`: the network reduces
-    /// (SHARP). `ranks` is the number of ranks in the whole job.
+    /// Returns the views of all ranks of a machine, whose ranks are numbered from 0. Ranks that
+    /// reach each other without the network share one view; the views are in the order of their
+    /// lowest ranks. `collnet`: the network reduces (SHARP). `ranks` is the number of ranks in the
+    /// whole job.
     ///
     /// # Errors
     /// The machine has no GPU, or paths cannot be computed.
@@ -110,7 +113,8 @@ impl View {
     }
 }
 
-/// The paths of the ranks of one domain: the others removed, computed again where that changes something.
+/// The paths of the ranks of one domain: the others removed, computed again where that changes
+/// something.
 fn trimmed(whole: &Routing, domain: &[usize], own: usize) -> Result<Routing, Error> {
     if domain.iter().all(|other| *other == own) {
         return Ok(whole.clone());

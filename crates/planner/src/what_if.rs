@@ -1,7 +1,7 @@
 //! What is left of a job after each single failure of its first host.
 //!
-//! [`WhatIf`] plans the job once for each failure, one per step of the iterator, so that the caller decides how long
-//! that may take.
+//! [`WhatIf`] plans the job once for each failure, one per step of the iterator, so that the caller
+//! decides how long that may take.
 
 use plan::{Collective, CostTable, GraphKind, GraphSummary, Plan, compare};
 use topology::edit::Failure;
@@ -86,8 +86,8 @@ pub struct WhatIf {
 }
 
 impl WhatIf {
-    /// Prepares planning without each of the failures, once `whole` is the job without any. `differences`: also compare
-    /// the plans.
+    /// Prepares planning without each of the failures, once `whole` is the job without any.
+    /// `differences`: also compare the plans.
     pub fn new(
         job: Job,
         whole: &Planned,

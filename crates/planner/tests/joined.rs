@@ -1,4 +1,5 @@
-//! What holds for every job, whatever its machines: rings visit every rank, trees span all of them, schedules match.
+//! What holds for every job, whatever its machines: rings visit every rank, trees span all of them,
+//! schedules match.
 
 mod common;
 
@@ -201,7 +202,8 @@ fn job(runs: &[(prop::sample::Index, u32)], order: Order) -> Job {
     job
 }
 
-/// Each rank's view, from the file alone, is its part of the whole; and neighbours tell the same of what joins them.
+/// Each rank's view, from the file alone, is its part of the whole; and neighbours tell the same of
+/// what joins them.
 fn check_views(joined: &JobPlan, read: &Expansion) -> Result<(), TestCaseError> {
     let ranks = joined.layout().ranks();
     let views: Result<Vec<RankView>, _> = (0..ranks).map(|rank| read.rank_view(rank)).collect();
@@ -415,15 +417,15 @@ fn ring_ports(joined: &JobPlan, rank: u32, channel: u32) -> (u32, [(i64, PathTyp
 
 #[test]
 fn every_use_of_the_network_has_a_port() {
-    // One host, two of whose GPUs reach each other faster through the network: its graphs lead through no port, which NCCL
-    // reads as port 0.
+    // One host, two of whose GPUs reach each other faster through the network: its graphs lead
+    // through no port, which NCCL reads as port 0.
     let joined = join(&equal("random-00162", 1), &[]);
     assert_eq!(
         ring_ports(&joined, 1, 0),
         (2, [(0, PathType::Sys), (0, PathType::Sys)])
     );
-    // Rings that alternate, whose pair does not begin and end at the same GPUs: on the second host GPU 0 leaves in channel
-    // 2 as in the chain of channel 3, by the port that channel 2 names.
+    // Rings that alternate, whose pair does not begin and end at the same GPUs: on the second host
+    // GPU 0 leaves in channel 2 as in the chain of channel 3, by the port that channel 2 names.
     let joined = join(&equal("random-00184", 2), &[]);
     assert_eq!(
         ring_ports(&joined, 8, 2),

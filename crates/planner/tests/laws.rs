@@ -1,5 +1,5 @@
-//! What holds on every machine: rings visit each GPU once, no link is oversubscribed, planning is a function, and what is
-//! written as NCCL's graph file or as a plan reads back.
+//! What holds on every machine: rings visit each GPU once, no link is oversubscribed, planning is a
+//! function, and what is written as NCCL's graph file or as a plan reads back.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
@@ -13,7 +13,8 @@ use test_support::{Machine, random};
 use topology::xml::Document;
 use topology::{LinkId, NcclId, NodeType, PathType, System};
 
-/// The search rounds what is left on a link to thousandths of a GB/s, each time a channel takes its share.
+/// The search rounds what is left on a link to thousandths of a GB/s, each time a channel takes its
+/// share.
 const ROUNDING: f32 = 0.001;
 
 static MACHINES: LazyLock<Vec<(String, Document)>> = LazyLock::new(|| {
@@ -77,7 +78,8 @@ fn check_orders(planned: &HostPlan) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Whether the graph is what NCCL takes when it has found nothing: one channel of 0.1 GB/s, whatever the links have.
+/// Whether the graph is what NCCL takes when it has found nothing: one channel of 0.1 GB/s,
+/// whatever the links have.
 fn is_fallback(graph: &Graph) -> bool {
     graph.bw_intra <= 0.1 && graph.channels.len() == 1
 }
@@ -133,7 +135,8 @@ fn check_bandwidth(planned: &HostPlan) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// NCCL's graph file, written and read back: the same graphs, and the same once more when planned from it.
+/// NCCL's graph file, written and read back: the same graphs, and the same once more when planned
+/// from it.
 fn check_graph_file(request: &Request, planned: &HostPlan) -> Result<(), TestCaseError> {
     let gpus = planned.view.gpu_addresses();
     let text = match nccl_graph::write(&planned.graphs, &gpus) {

@@ -27,7 +27,8 @@ pub const fn cross_nic_short(mode: i32) -> &'static str {
     }
 }
 
-/// The processors of an affinity mask (groups of hexadecimal words) as nvidia-smi lists them: `0-63,128-191`.
+/// The processors of an affinity mask (groups of hexadecimal words) as nvidia-smi lists them:
+/// `0-63,128-191`.
 pub fn processors(mask: &str) -> Option<String> {
     let digits: Vec<u32> = mask
         .split(',')

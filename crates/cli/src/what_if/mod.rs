@@ -95,8 +95,8 @@ fn is_wanted(kind: FailureKind, only: &[Failing]) -> bool {
     only.is_empty() || only.contains(&class)
 }
 
-/// Orders rows: failures after which NCCL cannot start come first, then the largest loss of the largest message, then
-/// that of the smaller ones.
+/// Orders rows: failures after which NCCL cannot start come first, then the largest loss of the
+/// largest message, then that of the smaller ones.
 fn worst_first(one: &EqualFailures, other: &EqualFailures) -> std::cmp::Ordering {
     let rank = |row: &EqualFailures| {
         let losses = row

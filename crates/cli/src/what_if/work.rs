@@ -1,5 +1,5 @@
-//! Planning a job without one part after the other, within a time limit. A thread of its own plans, because a single plan
-//! of an odd machine can take seconds.
+//! Planning a job without one part after the other, within a time limit. A thread of its own plans,
+//! because a single plan of an odd machine can take seconds.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;

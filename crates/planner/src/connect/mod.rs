@@ -1,9 +1,10 @@
-//! From the plans of single hosts to the plan of the job: rings and trees over all nodes, channel counts, buffers.
+//! From the plans of single hosts to the plan of the job: rings and trees over all nodes, channel
+//! counts, buffers.
 //!
-//! [`JobPlan`] keeps what the distinct machines decided once, and so a job of many equal hosts is as small as one of two.
-//! Questions about any one rank are answered by its [`Expansion`], by arithmetic. In reading order: [`summary`] (what
-//! ranks tell each other), `channels`, `nvls`, `p2p`, `transports` (how bytes leave a GPU), `costing` (what the
-//! cost model asks).
+//! [`JobPlan`] keeps the decisions of each distinct machine once, so a job of many equal hosts is
+//! as small as a job of two. Its [`Expansion`] computes what any one rank does. In reading order:
+//! [`summary`] (what ranks exchange), `channels`, `nvls`, `p2p`, `transports`, `costing` (the
+//! inputs of the cost model).
 
 mod channels;
 mod costing;
@@ -40,7 +41,7 @@ pub struct JobPlan {
     pub hosts: ClusterPlan,
     /// What holds for all ranks.
     pub facts: GatheredGraphs,
-    /// Who talks to whom, and how: what any one rank does.
+    /// The peers and connections of any one rank.
     pub expansion: Expansion,
 }
 
@@ -100,13 +101,13 @@ impl JobPlan {
         self.expansion.common()
     }
 
-    /// What a node's ranks decided on their own.
+    /// What a node's ranks decided by themselves.
     pub fn node_plan(&self, node: NodePlace) -> &HostPlan {
         self.hosts.node(node)
     }
 }
 
-/// What joining asks of the nodes of each machine.
+/// The channel orders of the nodes of each machine.
 fn parts(plan: &ClusterPlan, searched: u32) -> Result<Vec<Vec<NodeParts>>, Error> {
     let mut machines: Vec<Vec<NodeParts>> = plan.machines.iter().map(|_| Vec::new()).collect();
     for (machine, first_node) in plan.layout.runs() {

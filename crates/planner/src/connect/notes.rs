@@ -48,7 +48,7 @@ impl fmt::Display for Note {
             Self::GraphFile(warning) => warning.fmt(f),
             Self::Nets { least, most } => write!(
                 f,
-                "hosts have between {least} and {most} network ports: NCCL goes on with as many channels as all hosts have \
+                "hosts have between {least} and {most} network ports: NCCL uses as many channels as all hosts have \
                  (NCCL_IGNORE_NET_MISMATCH=0 makes it an error)"
             ),
             Self::Gpus { least, most } => write!(

@@ -1,5 +1,5 @@
-//! The numbers of the built-in profile. The file `profiles/nccl-2.30.toml` says the same; a test compares them, so that
-//! starting the program reads no file.
+//! The numbers of the built-in profile. The file `profiles/nccl-2.30.toml` says the same; a test
+//! compares them, so that starting the program reads no file.
 
 use super::profile::{
     BandwidthLimits, Efficiency, FORMAT, HardwareLatency, Latency, PerAlgorithm, PerGeneration,

@@ -1,7 +1,8 @@
-//! Latency of a way: the time to start it, and its steps one after the other.
+//! Latency of an algorithm with a protocol: the time to start it, and its steps one after the
+//! other.
 //!
-//! NCCL stores in 32 bits and computes in 64 wherever a decimal constant takes part. So does this: the order of
-//! operations and the roundings are part of the result.
+//! NCCL stores in 32 bits and computes in 64 wherever a decimal constant takes part. So does this:
+//! the order of operations and the roundings are part of the result.
 
 use plan::{Algorithm, Collective, Protocol};
 use topology::{CpuArch, CpuVendor, PathType};

@@ -1,4 +1,5 @@
-//! A cost profile: every constant of the cost model, so that another machine or version can be described by a file.
+//! A cost profile: every constant of the cost model, so that another machine or version can be
+//! described by a file.
 
 use plan::{Algorithm, Protocol};
 use serde::{Deserialize, Serialize};
@@ -97,7 +98,7 @@ impl PerAlgorithm {
 pub struct HardwareLatency {
     /// NVLink.
     pub nvlink: PerAlgorithm,
-    /// PCI Express and whatever else is inside a node.
+    /// PCI Express, and any other link inside a node.
     pub pci: PerAlgorithm,
     /// The network.
     pub net: PerAlgorithm,
@@ -108,7 +109,7 @@ pub struct HardwareLatency {
 pub enum Hardware {
     /// NVLink.
     Nvlink,
-    /// PCI Express and whatever else is inside a node.
+    /// PCI Express, and any other link inside a node.
     Pci,
     /// The network.
     Net,
@@ -155,8 +156,8 @@ impl<T> PerGeneration<T> {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct BandwidthLimits {
-    /// LL, all channels together. Between nodes the row is not the generation's: `ampere` holds with AMD or mixed
-    /// processors, `volta` with others.
+    /// LL, all channels together. Between nodes the row is not the generation's: `ampere` holds
+    /// with AMD or mixed processors, `volta` with others.
     pub ll: PerGeneration<PerScale>,
     /// A ring's channel with LL128.
     pub ring_ll128_channel: PerGeneration<PerScale>,
@@ -184,7 +185,7 @@ pub struct Efficiency {
     pub tree_ll128_one_node: f64,
     /// Trees with LL128 on several nodes.
     pub tree_ll128_several_nodes: f64,
-    /// Trees whose parent and children all hang on one GPU.
+    /// Trees whose parent and children all connect to one GPU.
     pub tree_on_one_gpu: f64,
     /// PAT.
     pub pat: f64,
@@ -222,7 +223,8 @@ pub struct Latency {
     pub pat_overlap: f64,
     /// PAT: time for each rank, µs.
     pub pat_rank_us: f64,
-    /// Factor of a ring all-reduce between nodes with Simple once messages are long, below compute capability 8.0.
+    /// Factor of a ring all-reduce between nodes with Simple once messages are long, below compute
+    /// capability 8.0.
     pub ring_simple_volta_factor: f64,
     /// The same from 8.0 on.
     pub ring_simple_factor: f64,

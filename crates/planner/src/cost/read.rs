@@ -103,7 +103,7 @@ fn join(outer: &str, key: &str) -> String {
     }
 }
 
-/// What a value like this one is called.
+/// Describes the type of a value.
 fn kind(value: &Value) -> String {
     match value {
         Value::Object(_) => "a table".to_owned(),
@@ -151,7 +151,7 @@ impl Reader<'_> {
         }
     }
 
-    /// TOML can say more than JSON: what JSON cannot say is no profile either.
+    /// Refuses values that TOML has and JSON has not; no profile uses them.
     fn convert(&self, key: &str, value: toml::Value) -> Result<Value, ProfileError> {
         Ok(match value {
             toml::Value::String(text) => Value::String(text),

@@ -1,4 +1,5 @@
-//! The table of a communicator: every collective, algorithm and protocol (NCCL's `ncclTopoTuneModel`).
+//! The table of a communicator: every collective, algorithm and protocol (NCCL's
+//! `ncclTopoTuneModel`).
 
 use plan::cost::{Collnet, CostTable, Entry, Job, LatencyFactors, Nvls, Off, TreeCorrection};
 use plan::{Algorithm, Collective, Protocol};
@@ -10,8 +11,8 @@ use super::restrict::{RestrictError, Restriction};
 use super::threads;
 use crate::settings::Tuning;
 
-/// Bytes of a channel's buffer with LL, LL128 and Simple (`NCCL_LL_BUFFSIZE` and so on when unset): 8 slots of 512
-/// threads × 8 lines × 16 bytes, of 640 threads × 120 words × 8 bytes, and 4 MiB.
+/// Bytes of a channel's buffer with LL, LL128 and Simple (`NCCL_LL_BUFFSIZE` and so on when unset):
+/// 8 slots of 512 threads × 8 lines × 16 bytes, of 640 threads × 120 words × 8 bytes, and 4 MiB.
 pub const BUFFER_BYTES: [i64; 3] = [524_288, 4_915_200, 4_194_304];
 
 /// Makes the cost table of a communicator.
@@ -23,7 +24,7 @@ pub fn table(
     tuning: &Tuning,
     profile: &Profile,
 ) -> Result<CostTable, RestrictError> {
-    // A rank on its own never reads the settings.
+    // A single rank never reads the settings.
     let entries = if inputs.ranks > 1 {
         Model::new(inputs, tuning, profile)?.entries()
     } else {
@@ -72,7 +73,7 @@ pub fn table(
     })
 }
 
-/// What the parts of the computation share.
+/// The inputs that all parts of the computation share.
 pub(super) struct Model<'a> {
     pub(super) inputs: &'a Inputs,
     pub(super) tuning: &'a Tuning,

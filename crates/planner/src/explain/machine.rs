@@ -4,7 +4,8 @@ use topology::{NodeType, System};
 
 use super::words::{count, gbps, processor};
 
-/// Describes a machine: `8 GPUs (sm 90), 8 NICs (50 GB/s), 2 CPUs (Intel Sapphire Rapids), NVSwitch`.
+/// Describes a machine: `8 GPUs (sm 90), 8 NICs (50 GB/s), 2 CPUs (Intel Sapphire Rapids),
+/// NVSwitch`.
 pub fn machine(system: &System) -> String {
     let mut parts = Vec::new();
     let gpus = system.count(NodeType::Gpu);

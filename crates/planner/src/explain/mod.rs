@@ -1,8 +1,9 @@
 //! Why a plan is what it is, in words.
 //!
-//! [`Planned::explain`] tells the whole story of a job. Its parts: [`machine`] (a machine in one line), [`search`] (how
-//! channels were found) and [`attempts`] (the same attempt by attempt), [`path`](path()) (why a path between two devices
-//! is what it is). Texts have no layout: they are not wrapped or colored.
+//! [`Planned::explain`] tells the whole story of a job. Its parts: [`machine`] (a machine in one
+//! line), [`search`] (how channels were found) and [`attempts`] (the same attempt by attempt),
+//! [`path`](path()) (why a path between two devices is what it is). Texts have no layout: they are
+//! not wrapped or colored.
 
 mod machine;
 mod names;
@@ -23,7 +24,8 @@ use crate::host_plan::HostPlan;
 use crate::planned::Planned;
 
 impl Planned {
-    /// Tells what was decided for each distinct machine, how each search went, and what is odd about the job.
+    /// Tells what was decided for each distinct machine, how each search went, and what is odd
+    /// about the job.
     pub fn explain(&self) -> String {
         let layout = self.job.layout();
         let mut text = format!(

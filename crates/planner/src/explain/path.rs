@@ -1,4 +1,4 @@
-//! Why a path is what it is: hop by hop, and by which of NCCL's rules it was changed.
+//! Why a path is what it is: its hops, and the rule of NCCL that changed it.
 
 use std::sync::Arc;
 
@@ -12,41 +12,41 @@ use crate::settings::Settings;
 /// One hop of a path.
 #[derive(Debug)]
 pub struct Hop {
-    /// Where it begins.
+    /// The first device.
     pub from: String,
-    /// Where it leads.
+    /// The second device.
     pub to: String,
-    /// What it is made of.
+    /// The type of the link.
     pub link: LinkType,
     /// Its bandwidth, GB/s.
     pub bw: f32,
-    /// The type of the path up to its end.
+    /// The type of the path up to and including this hop.
     pub so_far: PathType,
     /// No other hop is narrower.
     pub narrowest: bool,
 }
 
-/// One path with the reason for its type.
+/// A path with the reason for its type.
 #[derive(Debug)]
 pub struct ExplainedPath {
     /// The type.
     pub kind: PathType,
     /// The bandwidth, GB/s.
     pub bw: f32,
-    /// The hops; those inside a GPU are left out.
+    /// The hops, without those inside a GPU.
     pub hops: Vec<Hop>,
     /// Why the type is what it is, and what limits the bandwidth.
     pub reason: String,
 }
 
-/// What is to be said of two devices.
+/// The path between two devices, explained.
 #[derive(Debug)]
 pub struct PathAnswer {
     /// The widest path.
     pub widest: ExplainedPath,
-    /// What NCCL's rules made of it, if anything, and why.
+    /// The path after NCCL's rules, if they changed it, and why.
     pub diverted: Option<(ExplainedPath, String)>,
-    /// What that means for transfers, a paragraph each.
+    /// How the devices transfer data, one paragraph each.
     pub verdicts: Vec<String>,
     /// Why NCCL gives up on the machine, so that only the widest path is known.
     pub refused: Option<Error>,
@@ -104,7 +104,7 @@ pub(super) struct Why<'a> {
 }
 
 impl Why<'_> {
-    /// A hop between a GPU's rank and its device says nothing.
+    /// Whether a link only joins a GPU's rank with its device.
     fn is_inside(&self, link: LinkId) -> bool {
         let (from, to) = self.system.ends(link);
         matches!(
@@ -113,7 +113,7 @@ impl Why<'_> {
         )
     }
 
-    /// What a link makes of a path, by NCCL's rules.
+    /// The type that a link gives to a path, by NCCL's rules.
     fn step(&self, link: LinkId) -> PathType {
         let (from, to) = self.system.ends(link);
         let (from, to) = (self.system.kind(from), self.system.kind(to));
@@ -201,7 +201,7 @@ impl Why<'_> {
         }
     }
 
-    /// Which rule changed the widest path.
+    /// Says which rule changed the widest path.
     fn diversion(&self, routing: &Routing, (from, to): (NodeId, NodeId)) -> String {
         let names = self.names;
         let kinds = (self.system.kind(from), self.system.kind(to));

@@ -5,7 +5,7 @@ use topology::PathType;
 
 use super::words::{self, count, gbps};
 
-/// Attempts left at this value stopped early because nothing better is possible.
+/// The budget left of an attempt that stopped early because nothing better is possible.
 const PERFECT: i32 = -1;
 
 /// One attempt of a search.
@@ -204,7 +204,7 @@ fn end_of_first_pass(trail: &Trail) -> String {
     text
 }
 
-/// What was done next, and why.
+/// Says what was tried next, and why.
 fn step(attempt: &Attempt, next: Option<&Attempt>, inter: bool) -> String {
     let bw = |next: &Attempt| (gbps(next.bw_intra), gbps(next.bw_inter));
     let so_far = |limit: PathType| match attempt.best.channels {

@@ -8,7 +8,7 @@ use super::words::gbps;
 use crate::routing::Routing;
 
 impl Why<'_> {
-    /// Whether two GPUs write into each other's memory, and which setting changes that.
+    /// Says whether two GPUs use P2P, and which setting changes that.
     pub(super) fn p2p(&self, routing: &Routing, from: NodeId, to: NodeId) -> Vec<String> {
         let kind = self.plain.kind(from, to);
         let limit = routing.p2p_limit();
@@ -63,7 +63,7 @@ impl Why<'_> {
         verdicts
     }
 
-    /// Whether a NIC reaches a GPU's memory, and which setting changes that.
+    /// Says whether a NIC uses GPUDirect RDMA with a GPU, and which setting changes that.
     pub(super) fn gdr(&self, routing: &Routing, gpu: NodeId, net: NodeId) -> Vec<String> {
         let names = self.names;
         let (gpu_name, net_name) = (names.label(gpu), names.label(net));
@@ -71,7 +71,8 @@ impl Why<'_> {
         let source = limit_source(routing, &["NCCL_NET_GDR_LEVEL"]).unwrap_or("NCCL's default");
         let (sends, receives) = (routing.gdr(gpu, net, true), routing.gdr(gpu, net, false));
         let driver = routing.intermediate_gpu(gpu, net).unwrap_or(gpu);
-        // Paths without GPUDirect RDMA were led through the CPU; what matters is the path before.
+        // Paths without GPUDirect RDMA lead through the CPU; the limit applies to the path before
+        // that.
         let distance = if driver == gpu {
             self.plain
                 .kind(gpu, net)
@@ -130,7 +131,7 @@ impl Why<'_> {
         verdicts
     }
 
-    /// Whether the GPU would choose this NIC.
+    /// Says which NICs the GPU chooses.
     fn chosen(&self, routing: &Routing, gpu: NodeId, net: NodeId) -> Option<String> {
         let nets = routing.local_nets(gpu).ok()?;
         let list: Vec<&str> = nets.iter().map(|net| self.names.label(*net)).collect();
@@ -153,7 +154,7 @@ impl Why<'_> {
     }
 }
 
-/// Which variable set a limit; the first that is in force.
+/// Returns the first of the variables that sets the limit.
 fn limit_source<'a>(routing: &Routing, variables: &[&'a str]) -> Option<&'a str> {
     let settings = routing.settings();
     let in_force = |name: &str| {
@@ -171,7 +172,7 @@ fn limit_source<'a>(routing: &Routing, variables: &[&'a str]) -> Option<&'a str>
     variables.iter().copied().find(|name| decides(name))
 }
 
-/// The next better level that people use for NCCL_P2P_LEVEL.
+/// Returns the next better level for NCCL_P2P_LEVEL.
 fn stricter(kind: PathType) -> PathType {
     let levels = [PathType::Phb, PathType::Pxb, PathType::Pix, PathType::Nvl];
     levels

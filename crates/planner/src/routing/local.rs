@@ -65,7 +65,8 @@ impl Routing {
         Ok(self.net_choice(gpu)?.port(channel))
     }
 
-    /// The ports that a GPU uses for channel 0, 1, 2 …, up to the first that repeats that of channel 0.
+    /// The ports that a GPU uses for channel 0, 1, 2 …, up to the first that repeats that of
+    /// channel 0.
     ///
     /// # Errors
     /// The GPU reaches no port.

@@ -1,4 +1,4 @@
-//! Whether two GPUs talk directly, through shared memory, or only over the network.
+//! Whether two GPUs transfer data directly (P2P), through shared memory, or only over the network.
 
 use topology::{CpuArch, CpuVendor, NodeId, NodeType, PathType};
 
@@ -8,7 +8,7 @@ use crate::error::{Error, name};
 /// NCCL's verdict on direct transfers between two GPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct P2p {
-    /// They may.
+    /// P2P is allowed.
     pub ok: bool,
     /// The receiver should read instead of the sender writing.
     pub read: bool,
@@ -19,7 +19,7 @@ pub struct P2p {
 }
 
 impl Routing {
-    /// The worst path on which GPUs of this machine talk directly.
+    /// The worst path on which GPUs of this machine use P2P.
     pub fn p2p_limit(&self) -> PathType {
         if let Some(level) = self.settings.p2p_level {
             return level;

@@ -1,9 +1,10 @@
-//! One attempt: whether its outcome is known already, and if not, on which arithmetic it is walked.
+//! One attempt: whether its outcome is known already, and otherwise on which arithmetic it is
+//! walked.
 
 use plan::Pattern;
 use topology::PathType;
 
-use super::layout::{Asked, Layout, Uses, Which};
+use super::layout::{Asked, AttemptLayout, Uses, Which};
 use super::memo::{Memo, Speed};
 use super::nearby::Nearby;
 use super::record::Record;
@@ -24,7 +25,7 @@ pub(super) const MANY_WORDS: usize = 4;
 struct Limits {
     intra: u16,
     inter: u16,
-    both_ways: bool,
+    both_directions: bool,
     balanced: bool,
     /// Which state of the links and ports there is.
     state: u32,
@@ -32,7 +33,7 @@ struct Limits {
 
 /// The layouts of attempts so far.
 #[derive(Debug, Default)]
-pub(super) struct Layouts {
+pub(super) struct AttemptLayouts {
     uses: Vec<(Limits, Uses)>,
     layouts: Vec<Known>,
     /// Keys, each once.
@@ -46,7 +47,7 @@ struct Known {
     bw: (f32, f32),
     /// The place of the uses.
     uses: usize,
-    layout: Option<Layout>,
+    layout: Option<AttemptLayout>,
     /// Words for what links have left.
     words: usize,
     speed: Speed,
@@ -58,7 +59,7 @@ pub(super) fn allowed<'a>(
     nearby: &'a [Nearby],
     attempt: &Record,
 ) -> impl Iterator<Item = (Which, &'a Route)> {
-    let (both_ways, worst) = (attempt.uses_both_ways(), attempt.type_inter);
+    let (both_directions, worst) = (attempt.uses_both_directions(), attempt.type_inter);
     let leaving = if attempt.pattern == Pattern::BalancedTree {
         Which::HalfInter
     } else {
@@ -74,7 +75,7 @@ pub(super) fn allowed<'a>(
         .chain(
             entries
                 .chain(exits)
-                .filter(move |(_, route)| route.is_within(worst, both_ways)),
+                .filter(move |(_, route)| route.is_within(worst, both_directions)),
         )
 }
 
@@ -88,7 +89,7 @@ pub(super) fn asked(attempt: &Record) -> Asked {
     }
 }
 
-impl Layouts {
+impl AttemptLayouts {
     /// The place of the layout for an attempt.
     pub(super) fn of(
         &mut self,
@@ -102,7 +103,7 @@ impl Layouts {
         let limits = Limits {
             intra: memo.intra_class(attempt.type_intra),
             inter: memo.inter_class(attempt.type_inter),
-            both_ways: attempt.uses_both_ways(),
+            both_directions: attempt.uses_both_directions(),
             balanced: attempt.pattern == Pattern::BalancedTree,
             state: memo.state(),
         };
@@ -122,7 +123,7 @@ impl Layouts {
             });
             let asked = asked(attempt);
             let uses = &self.uses[at].1;
-            let mut layout = Layout::new(links, ports, uses, &asked);
+            let mut layout = AttemptLayout::new(links, ports, uses, &asked);
             let key = layout.as_mut().and_then(|layout| layout.key.take());
             let speed = key.map_or_else(|| Speed::exact(attempt), |key| self.number(key));
             self.layouts.push(Known {

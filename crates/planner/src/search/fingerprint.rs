@@ -1,7 +1,7 @@
 //! Fingerprints of states: sums of values times fixed random weights.
 //!
-//! Two different states have the same fingerprint with a probability of about 2⁻¹²⁸, which is less than that of the
-//! machine computing wrongly; they are taken for equal.
+//! Two different states have the same fingerprint with a probability of about 2⁻¹²⁸, so states with
+//! equal fingerprints are treated as equal.
 
 /// A 128-bit fingerprint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

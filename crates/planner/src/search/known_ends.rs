@@ -1,8 +1,9 @@
-//! What is known to come of continuing from a state.
+//! The known outcomes of continuing from a state.
 //!
-//! Different channels often use the same bandwidth: a ring from another start, the same channels in another order. What
-//! follows then is the same, step by step. It is walked once and counted from then on, as long as it could not replace
-//! the best solution, so that the budget ends exactly where NCCL's ends.
+//! Different channels often use the same bandwidth: a ring from another start, or the same channels
+//! in another order. The rest of the walk is then the same. It is walked once and afterwards only
+//! counted, unless it could replace the best solution, so that the budget ends exactly where NCCL's
+//! ends.
 
 use rustc_hash::FxHashMap;
 
@@ -19,7 +20,7 @@ pub(super) struct State {
     pub pair: [u32; 2],
 }
 
-/// What came of one state.
+/// The outcome of one state.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct KnownEnd {
     /// Steps it took.
@@ -36,8 +37,8 @@ pub(super) struct KnownEnds {
 }
 
 impl KnownEnds {
-    /// Forgets everything: another attempt begins. Attempts with a small budget do not come back to a state often
-    /// enough to be `on`.
+    /// Forgets everything: another attempt begins. Attempts with a small budget do not come back to
+    /// a state often enough to be `on`.
     pub fn clear(&mut self, on: bool) {
         self.ends.clear();
         self.on = on;

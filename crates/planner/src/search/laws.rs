@@ -1,4 +1,4 @@
-//! Laws of the search: what is faster must come to the same.
+//! Tests that every shortcut of the search gives the same result as the plain search.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use test_support::Machine;
 use topology::{NodeType, PathType};
 
 use super::attempt::{FEW_WORDS, MANY_WORDS};
-use super::layout::{Layout, Uses};
+use super::layout::{AttemptLayout, Uses};
 use super::memo::Speed;
 use super::packed::{self, Packed};
 use super::record::Record;
@@ -62,7 +62,8 @@ fn attempts(view: &View, searcher: &Searcher<'_>) -> Vec<Record> {
     attempts
 }
 
-/// What came of a walk: steps left, what was seen, the best solution, and links that are still taken.
+/// The outcome of a walk: steps left, what was seen, the best solution, and links that are still
+/// taken.
 type Outcome = (i32, usize, i32, usize, i32, Vec<u32>, Vec<[u32; 2]>, i32);
 
 struct Bench<'a, 's> {
@@ -111,7 +112,7 @@ impl Bench<'_, '_> {
         (self.outcome(walked, &best, current.hops), links)
     }
 
-    fn layout(&mut self) -> Option<(Layout, Uses, Speed)> {
+    fn layout(&mut self) -> Option<(AttemptLayout, Uses, Speed)> {
         let searcher = &mut *self.searcher;
         let nearby = searcher
             .nearby
@@ -121,7 +122,7 @@ impl Bench<'_, '_> {
         let uses = Uses::new(&searcher.wiring, &searcher.thousandths, allowed, sorts);
         let asked = attempt::asked(self.attempt);
         let ports = &searcher.scratch.ports_left;
-        let layout = Layout::new(&searcher.thousandths, ports, &uses, &asked)?;
+        let layout = AttemptLayout::new(&searcher.thousandths, ports, &uses, &asked)?;
         let at = searcher.layouts.of(
             &searcher.wiring,
             nearby,
@@ -134,7 +135,7 @@ impl Bench<'_, '_> {
         Some((layout, uses, speed))
     }
 
-    fn packed<const WORDS: usize>(&mut self, layout: &Layout, uses: &Uses) -> Outcome {
+    fn packed<const WORDS: usize>(&mut self, layout: &AttemptLayout, uses: &Uses) -> Outcome {
         let (outcome, _) = self.walk(|searcher| {
             let mut links = Packed::<WORDS>::new();
             links.lay_out(layout, uses, &searcher.thousandths);
@@ -144,7 +145,7 @@ impl Bench<'_, '_> {
     }
 }
 
-/// All arithmetics walk the same way, and bandwidths that make no difference are told as such.
+/// All arithmetics take the same steps, and bandwidths of one layout give the same walk.
 #[test]
 fn every_arithmetic_comes_to_the_same() {
     let (mut in_integers, mut in_words, mut alike) = (0, 0, 0);

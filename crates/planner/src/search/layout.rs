@@ -1,8 +1,9 @@
 //! What an attempt asks of each link, in units of its own.
 //!
-//! A link of 12 GB/s carries one channel of 10, 9 or 7 GB/s: what counts is how many amounts fit, not how large they are.
-//! A [`Layout`] says that for all links. Two attempts whose layouts have the same key walk the same way step by step, and
-//! what links have left fits into a few bits each, which [`Packed`](super::packed::Packed) makes use of.
+//! A link of 12 GB/s carries one channel of 10, 9 or 7 GB/s: what counts is how many amounts fit,
+//! not how large they are. An [`AttemptLayout`] says that for all links. Two attempts whose layouts
+//! have the same key take the same steps, and each link's bandwidth left fits into a few bits,
+//! which [`Packed`](super::packed::Packed) uses.
 
 use super::fingerprint::{Fingerprint, weight};
 use super::residual::PortsLeft;
@@ -32,7 +33,8 @@ pub(super) struct Uses {
     links: Vec<Used>,
     /// What each route asks of them.
     pub asks: Vec<Ask>,
-    /// For each GPU its PCI link up and the one back down to it, if GPUs are sorted by what these have left.
+    /// For each GPU its PCI link up and the one back down to it, if GPUs are sorted by what these
+    /// have left.
     pub uplinks: Vec<Option<[End; 2]>>,
 }
 
@@ -64,7 +66,8 @@ pub(super) struct End {
 }
 
 impl Uses {
-    /// Looks through the routes that are allowed. `sorts` says that GPUs are sorted by what their PCI links have left.
+    /// Looks through the routes that are allowed. `sorts` says that GPUs are sorted by what their
+    /// PCI links have left.
     pub fn new<'r>(
         wiring: &Wiring,
         links: &Thousandths,
@@ -94,7 +97,7 @@ impl Uses {
             shown[place_of(*up) as usize] = true;
             shown[place_of(*down) as usize] = true;
         }
-        // The one that has least stands for all.
+        // Only the link that has least can bind.
         let mut order: Vec<usize> = (0..links.len())
             .filter(|place| kinds[*place] != 0)
             .collect();
@@ -149,10 +152,10 @@ pub(super) struct Field {
 
 /// All links of an attempt.
 #[derive(Debug)]
-pub(super) struct Layout {
+pub(super) struct AttemptLayout {
     /// The links of [`Uses`].
     pub fields: Vec<Field>,
-    /// Equal for attempts that walk the same way; `None` when that cannot be told.
+    /// Equal for attempts that take the same steps; `None` where that is unknown.
     pub key: Option<Vec<u64>>,
 }
 
@@ -176,7 +179,7 @@ impl Asked {
     }
 }
 
-impl Layout {
+impl AttemptLayout {
     /// Lays out an attempt. `None` if some amount and some link do not go together in whole units.
     pub fn new(links: &Thousandths, ports: &PortsLeft, uses: &Uses, asked: &Asked) -> Option<Self> {
         let amounts = asked.amounts();
@@ -216,8 +219,8 @@ impl Field {
         };
         for kind in kinds(used) {
             let (least, taken) = amounts[kind];
-            // Rounding may ask for a thousandth more or less than is taken. In units that makes no difference, unless a
-            // link can have exactly that much left.
+            // Rounding may ask for a thousandth more or less than is taken. In units that makes no
+            // difference, unless a link can have exactly that much left.
             if least > taken && field.rest < least - taken
                 || least < taken && field.rest >= unit - (taken - least)
             {
@@ -228,11 +231,12 @@ impl Field {
         Some(field)
     }
 
-    /// The same as far as it makes a difference: what can be used up at most, and in which steps.
+    /// Reduces the link to what makes a difference: the most that can be used up, and in which
+    /// steps.
     fn simplified(mut self, used: u16) -> Self {
         self.left = self.most(used);
         let smallest = kinds(used).map(|kind| self.needs[kind]).min();
-        // With room for one, it does not matter how much of the room that takes.
+        // With room for one, it does not matter how much of the room it takes.
         let room_for_one = smallest.is_some_and(|smallest| 2 * smallest > self.left);
         for kind in kinds(used) {
             let need = &mut self.needs[kind];
@@ -277,7 +281,8 @@ impl Field {
     }
 }
 
-/// Writes what the order of GPUs by their PCI links depends on. Answers no if it depends on the bandwidth itself.
+/// Writes what the order of GPUs by their PCI links depends on. Returns `false` if it depends on
+/// the bandwidth itself.
 fn write_order_key(
     links: &Thousandths,
     uses: &Uses,

@@ -1,8 +1,9 @@
 //! The search for channels: which GPUs in which order, through which ports, at what bandwidth.
 //!
-//! [`Searcher::search`] is NCCL's search: it starts with the strictest constraints and the highest bandwidth, and relaxes
-//! one thing after another in a fixed order until nothing better can be expected. Effort is counted in steps, never in
-//! time, so the result depends on the input alone. Every attempt is noted in the [`Trail`].
+//! [`Searcher::search`] is NCCL's search: it starts with the strictest constraints and the highest
+//! bandwidth, and relaxes one thing after another in a fixed order until nothing better can be
+//! expected. Effort is counted in steps, never in time, so the result depends on the input alone.
+//! Every attempt is noted in the [`Trail`].
 
 mod attempt;
 mod fingerprint;
@@ -28,7 +29,7 @@ use topology::{CpuArch, CpuVendor};
 
 use crate::error::Error;
 use crate::view::View;
-use attempt::{FEW_WORDS, Layouts, MANY_WORDS};
+use attempt::{AttemptLayouts, FEW_WORDS, MANY_WORDS};
 use known_ends::KnownEnds;
 use memo::Memo;
 use nearby::AllNearby;
@@ -64,7 +65,7 @@ pub struct Searcher<'a> {
     thousandths: Thousandths,
     few_words: Packed<FEW_WORDS>,
     many_words: Packed<MANY_WORDS>,
-    layouts: Layouts,
+    layouts: AttemptLayouts,
     scratch: Scratch,
     sm_min: i32,
     sm_max: i32,
@@ -97,7 +98,7 @@ impl<'a> Searcher<'a> {
             }),
             few_words: Packed::new(),
             many_words: Packed::new(),
-            layouts: Layouts::default(),
+            layouts: AttemptLayouts::default(),
             nearby: AllNearby::default(),
             warnings: Vec::new(),
             before: (floats.clone(), ports_left.clone()),
@@ -133,7 +134,8 @@ impl<'a> Searcher<'a> {
     /// Searches one graph.
     ///
     /// # Errors
-    /// Nothing was found, and there is no port for the channel that stands in; or the graph file does not fit the machine.
+    /// Nothing was found and the fallback channel has no port, or the graph file does not fit the
+    /// machine.
     pub fn search(&mut self, wanted: WantedGraph) -> Result<(Graph, Trail), Error> {
         relax::search(self, wanted)
     }

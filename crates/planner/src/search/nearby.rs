@@ -1,10 +1,10 @@
-//! The GPUs that each GPU may go on to.
+//! The possible next GPUs after each GPU.
 
 use super::memo::Memo;
 use super::record::Record;
 use super::wiring::{Neighbour, Wiring};
 
-/// The GPUs within the limits of an attempt that one GPU may go on to.
+/// The GPUs that may follow one GPU within the limits of an attempt.
 #[derive(Debug)]
 pub(super) struct Nearby {
     /// Best connected first.
@@ -17,9 +17,12 @@ pub(super) struct Nearby {
 
 impl Nearby {
     fn new(wiring: &Wiring, all: &[Neighbour], attempt: &Record) -> Self {
-        let both_ways = attempt.uses_both_ways();
-        let is_allowed =
-            |neighbour: &&Neighbour| neighbour.route.is_within(attempt.type_intra, both_ways);
+        let both_directions = attempt.uses_both_directions();
+        let is_allowed = |neighbour: &&Neighbour| {
+            neighbour
+                .route
+                .is_within(attempt.type_intra, both_directions)
+        };
         let list: Vec<Neighbour> = all.iter().filter(is_allowed).copied().collect();
         let mut mask = vec![0; wiring.words];
         let mut ranks = vec![0; wiring.gpus];
@@ -31,7 +34,7 @@ impl Nearby {
     }
 }
 
-/// Types that are let through, and whether both ways count.
+/// The path types within the limits, and whether both directions count.
 type Limits = (u16, bool);
 
 /// The lists for all limits that were tried.
@@ -42,7 +45,7 @@ impl AllNearby {
     pub fn within(&mut self, wiring: &Wiring, memo: &Memo, attempt: &Record) -> &[Nearby] {
         let limits = (
             memo.intra_class(attempt.type_intra),
-            attempt.uses_both_ways(),
+            attempt.uses_both_directions(),
         );
         let known = self.0.iter().position(|(known, _)| *known == limits);
         let at = known.unwrap_or_else(|| {

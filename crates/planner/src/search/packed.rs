@@ -1,10 +1,11 @@
 //! What links have left, many links in one word.
 //!
-//! Each link has as many bits as its units need, and above them a bit that is always set. Taking an amount from all links
-//! of a route is then one subtraction for each word: where a link has too little, its upper bit is gone.
+//! Each link has as many bits as its units need, and above them a bit that is always set. Taking an
+//! amount from all links of a route is then one subtraction for each word: where a link has too
+//! little, its upper bit is gone.
 
 use super::fingerprint::{Fingerprint, weight};
-use super::layout::{End, Field, Layout, Uses};
+use super::layout::{AttemptLayout, End, Field, Uses};
 use super::residual::Residual;
 use super::thousandths::Thousandths;
 use super::wiring::{Route, Wiring};
@@ -26,7 +27,7 @@ const fn bits(field: &Field) -> u32 {
 }
 
 /// How many words the links of an attempt need.
-pub(super) fn words(layout: &Layout) -> usize {
+pub(super) fn words(layout: &AttemptLayout) -> usize {
     let (mut words, mut next) = (1, 0);
     for field in &layout.fields {
         let bits = bits(field);
@@ -63,7 +64,7 @@ impl<const WORDS: usize> Packed<WORDS> {
     }
 
     /// Lays out the links of an attempt that need no more [`words`] than there are.
-    pub fn lay_out(&mut self, layout: &Layout, uses: &Uses, links: &Thousandths) {
+    pub fn lay_out(&mut self, layout: &AttemptLayout, uses: &Uses, links: &Thousandths) {
         (self.left, self.guards) = ([0; WORDS], [0; WORDS]);
         self.places.clear();
         let (mut word, mut shift) = (0, 0);
@@ -112,7 +113,7 @@ impl<const WORDS: usize> Packed<WORDS> {
         );
     }
 
-    /// What is left after a route, if there is enough.
+    /// What is left after taking a route, or `None` if there is too little.
     #[inline]
     fn after(&self, route: u32) -> ([u64; WORDS], bool) {
         let needs = &self.needs[route as usize];

@@ -24,10 +24,11 @@ const NVLS_MAX_HEADS: usize = 32;
 /// Most heads of a CollNet-direct graph.
 const COLLNET_DIRECT_MAX_HEADS: usize = 8;
 
-/// A lower bandwidth is tried only while it is more than this part of the one found: two channels of it could win.
+/// A lower bandwidth is tried only while it is more than this part of the one found: two channels
+/// of it could win.
 const WORTH_TRYING: f64 = 0.49;
 
-/// Bandwidth of the one channel that stands in when nothing was found, GB/s.
+/// Bandwidth of the fallback channel when nothing was found, GB/s.
 const FALLBACK_BW: f32 = 0.1;
 
 /// Runs one search from the strictest constraints to the end.
@@ -167,7 +168,7 @@ impl<'s, 'a> Relaxation<'s, 'a> {
         Ok((self.searcher.to_graph(self.kind, &self.best), self.trail))
     }
 
-    /// Sets the first constraints. False when this machine cannot have such a graph.
+    /// Sets the first constraints. Returns `false` if this machine cannot have such a graph.
     fn begin(&mut self) -> bool {
         let searcher = &*self.searcher;
         let view = searcher.view;

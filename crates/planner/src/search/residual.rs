@@ -1,8 +1,9 @@
 //! The bandwidth that channels have left on links and ports.
 //!
-//! NCCL keeps the links in 32-bit floats, rounded to a thousandth after every change, so that the order of reservations
-//! can show. [`Floats`] is that arithmetic. [`Thousandths`](super::thousandths::Thousandths) is the same in integers, for
-//! attempts on which both agree.
+//! NCCL keeps the links in 32-bit floats, rounded to a thousandth after every change, so that the
+//! order of reservations can show. [`Floats`] is that arithmetic.
+//! [`Thousandths`](super::thousandths::Thousandths) is the same in integers, for attempts on which
+//! both agree.
 
 use super::fingerprint::{Fingerprint, weight};
 use super::record::MAX_CHANNELS;
@@ -16,22 +17,25 @@ pub(super) trait Residual {
     /// Prepares a bandwidth, GB/s.
     fn amount(bw: f32) -> Self::Amount;
 
-    /// Takes an amount on every link of a route; if a link has too little, takes nothing and answers no.
+    /// Takes an amount on every link of a route. Returns `false`, with nothing taken, if a link has
+    /// too little.
     fn take(&mut self, wiring: &Wiring, route: &Route, amount: &Self::Amount) -> bool;
 
-    /// Whether [`Residual::take`] could answer yes for the route with this number. No is certain.
+    /// Whether [`Residual::take`] may succeed on the route with this number; `false` is certain.
     fn may_have(&self, route: u32, amount: &Self::Amount) -> bool;
 
-    /// As [`Residual::take`], where [`Residual::may_have`] said yes and nothing was taken since.
+    /// As [`Residual::take`], after [`Residual::may_have`] returned `true` and nothing was taken
+    /// since.
     fn take_known(&mut self, wiring: &Wiring, route: &Route, amount: &Self::Amount) -> bool;
 
     /// Gives back what [`Residual::take`] took.
     fn give(&mut self, wiring: &Wiring, route: &Route, amount: &Self::Amount);
 
-    /// What the PCI link of a GPU has left both ways, in whole GB/s; -1 if it has none.
+    /// What the PCI link of a GPU has left in both directions, in whole GB/s; -1 if it has none.
     fn uplink(&self, wiring: &Wiring, gpu: usize) -> i32;
 
-    /// A fingerprint of what all links have left, if that comes back exactly when everything is given back.
+    /// A fingerprint of what all links have left, if that comes back exactly when everything is
+    /// given back.
     fn fingerprint(&mut self) -> Option<Fingerprint>;
 
     /// Another attempt begins.
@@ -172,7 +176,8 @@ impl PortsLeft {
         self.drifted
     }
 
-    /// Writes how often each port has so many whole GB/s to give. Answers no if not all of that comes back exactly.
+    /// Writes how often each port can give an amount in whole GB/s. Returns `false` if not all of
+    /// it comes back exactly.
     pub fn write_key(&self, bw: i32, key: &mut Vec<u64>) -> bool {
         let mut exact = true;
         key.extend(self.left.iter().map(|left| {

@@ -1,9 +1,9 @@
 //! What links have left, in integers: thousandths of GB/s.
 //!
-//! As long as every link and every amount is a whole number of thousandths, NCCL's rounded 32-bit floats are these
-//! integers in disguise, and taking and giving back is exact. Links that are not (an NVLink bundle of 370.80002 GB/s)
-//! become so when NCCL's arithmetic first touches them; until then attempts that could touch them run on
-//! [`Floats`](super::residual::Floats).
+//! While every link and every amount is a whole number of thousandths, these integers give the same
+//! results as NCCL's rounded 32-bit floats, and taking and giving back is exact. Other links (an
+//! NVLink bundle of 370.80002 GB/s) become whole when NCCL's arithmetic first changes them; until
+//! then, attempts that could use them run on [`Floats`](super::residual::Floats).
 
 use plan::Pattern;
 
@@ -46,7 +46,8 @@ pub(super) struct Thousandths {
     charges: Vec<Charge>,
     /// For each route its charges.
     spans: Vec<(u32, u32)>,
-    /// For each route and kind of charge the sum of the links' weights in fingerprints, and whether all charges are plain.
+    /// For each route and kind of charge the sum of the links' weights in fingerprints, and whether
+    /// all charges are plain.
     weights: Vec<([Fingerprint; 3], bool)>,
     /// Kept up from when it is first asked for in an attempt.
     fingerprint: Option<Fingerprint>,
@@ -54,11 +55,11 @@ pub(super) struct Thousandths {
     uneven: Vec<u32>,
     /// Some link carries an eighth back.
     has_eighths: bool,
-    /// Integers cannot stand for the floats on this machine.
+    /// Integers cannot represent the floats on this machine.
     impossible: bool,
 }
 
-/// The whole number of thousandths that a float stands for, if it is one.
+/// Returns the float in thousandths, if it is a whole number of them.
 fn thousandths(bw: f32) -> Option<i32> {
     let whole = (f64::from(bw) * 1000.0).round() as i32;
     (whole as f32 / 1000.0 == bw).then_some(whole)
@@ -109,7 +110,8 @@ impl Thousandths {
                     {
                         continue;
                     }
-                    // All links of a route are asked before any is charged, so none may stand there twice.
+                    // All links of a route are checked before any is charged, so a route must not
+                    // hold a link twice.
                     this.impossible |= seen[link as usize] == number as u32
                         || links[link as usize] > LARGEST
                         || this.binding > u16::MAX as usize;
@@ -181,7 +183,7 @@ impl Thousandths {
             .map(|charge| (usize::from(charge.place), charge.kind))
     }
 
-    /// What a route takes in fingerprints, if that is of interest.
+    /// What a route takes in fingerprints, if they are kept.
     #[inline]
     fn change(&self, route: &Route, amount: &[(i32, i32); 4]) -> Fingerprint {
         let (weights, plain) = &self.weights[route.number as usize];
@@ -193,7 +195,7 @@ impl Thousandths {
         change
     }
 
-    /// Whether an attempt goes the same way as on floats.
+    /// Whether an attempt takes the same steps as on floats.
     pub fn agrees(&self, attempt: &Record) -> bool {
         if self.impossible || matches!(attempt.pattern, Pattern::Nvls | Pattern::CollnetDirect) {
             return false;
@@ -211,7 +213,7 @@ impl Thousandths {
                 None => return false,
             }
         }
-        // An uneven link does no harm when nothing fits on it anyway.
+        // An uneven link does no harm when it has too little bandwidth anyway.
         self.uneven
             .iter()
             .all(|link| self.left[self.place[*link as usize] as usize] + 1 < least)
@@ -275,7 +277,7 @@ impl Residual for Thousandths {
         if self.fingerprint.is_none() {
             let mut all = Fingerprint::default();
             for (place, left) in self.left[..self.binding].iter().enumerate() {
-                // What is below zero counts from the end of all numbers, as does what is taken.
+                // Negative values wrap around, as the taken amounts do.
                 all.add(weight(place), i64::from(*left) as u64);
             }
             self.fingerprint = Some(all);

@@ -43,8 +43,10 @@ impl Route {
     }
 
     /// Whether the path, and the one back where that counts, is no worse than a type.
-    pub fn is_within(&self, worst: PathType, both_ways: bool) -> bool {
-        self.kind < PathType::Dis && self.kind <= worst && (!both_ways || self.back_kind <= worst)
+    pub fn is_within(&self, worst: PathType, both_directions: bool) -> bool {
+        self.kind < PathType::Dis
+            && self.kind <= worst
+            && (!both_directions || self.back_kind <= worst)
     }
 }
 
@@ -78,11 +80,12 @@ pub(super) struct Wiring {
     pub ports: Vec<Port>,
     /// For each GPU the others, best connected first: widest, fewest links, nearest in number.
     pub neighbours: Vec<Vec<Neighbour>>,
-    /// For each port and GPU the part of the GPU's sorting key that does not change: see [`Wiring::port_key`].
+    /// For each port and GPU the part of the GPU's sorting key that does not change: see
+    /// [`Wiring::port_key`].
     port_keys: Vec<u64>,
     /// For each GPU its PCI link up and the one back down to it.
     pub uplink: Vec<Option<(u32, u32)>>,
-    /// The way between two GPUs crosses no PCI link of a third.
+    /// No path between two GPUs crosses a PCI link of a third.
     pub private_uplinks: bool,
     /// For each port the GPUs with the widest path to it; empty when it reaches none.
     pub closest_gpus: Vec<Vec<u32>>,
@@ -158,15 +161,15 @@ impl Wiring {
         &self.gpu_to_gpu[from as usize * self.gpus + to as usize]
     }
 
-    /// Sorts GPUs on the way to a port: the widest path from the port first, then the widest PCI link (`pci_bw`, whole
-    /// GB/s, -1 is none), then the fewest links. The lowest bits are free for the rank of a
-    /// [neighbour](super::nearby::Nearby).
+    /// The key that sorts GPUs by their paths to a port: the widest path from the port first, then
+    /// the widest PCI link (`pci_bw`, whole GB/s, -1 is none), then the fewest links. The lowest
+    /// bits are free for the rank of a [neighbour](super::nearby::Nearby).
     pub fn port_key(&self, port: u32, gpu: usize, pci_bw: i32) -> u64 {
         self.port_keys[port as usize * self.gpus + gpu]
             | u64::from(inverse(pci_bw)) << (2 * PLACE_BITS)
     }
 
-    /// The rank that stands in a key.
+    /// The rank in a key.
     pub const fn rank_in(key: u64) -> usize {
         (key & ((1 << PLACE_BITS) - 1)) as usize
     }
@@ -216,13 +219,14 @@ impl Wiring {
         self.lists().iter().map(|list| list.len()).sum()
     }
 
-    /// Whether all other GPUs are equally well connected to one, apart from those that `skip` names.
+    /// Whether all other GPUs are equally well connected to one, apart from those that `skip`
+    /// names.
     pub fn is_uniform(&self, gpu: u32, skip: impl Fn(u32) -> bool) -> bool {
         let mut others = self.neighbours[gpu as usize]
             .iter()
             .filter(|other| !skip(other.gpu));
         let best = others.next();
-        // They are in order, so the worst tells of all.
+        // They are in order, so the last one is the worst.
         let worst = others.next_back();
         best.zip(worst)
             .is_none_or(|(best, worst)| best.class == worst.class)
@@ -273,7 +277,7 @@ fn port_keys(routes: &[Route]) -> Vec<u64> {
         .collect()
 }
 
-/// Orders whole numbers the other way round.
+/// Reverses the order of whole numbers.
 const fn inverse(value: i32) -> u32 {
     !(value as u32 ^ 1 << 31)
 }
@@ -335,8 +339,8 @@ impl Compiler<'_> {
     }
 }
 
-/// Whether a link can never be the one that lacks bandwidth, because everything that crosses it also crosses links that
-/// have less together.
+/// Whether a link can never be the one that lacks bandwidth, because everything that crosses it
+/// also crosses links that have less together.
 pub(super) fn never_binds(system: &System, link: u32) -> bool {
     let link = LinkId(link);
     let bw = system.link(link).bw;
@@ -365,7 +369,7 @@ pub(super) fn never_binds(system: &System, link: u32) -> bool {
     !is_end(to) && beyond() < bw * ENOUGH || !is_end(from) && before() < bw * ENOUGH
 }
 
-/// Links with less are never looked at closer, GB/s.
+/// Links with less can always bind, GB/s.
 const MUCH: f32 = 2000.0;
 
 /// The part of a link's bandwidth that everything around it may need together.

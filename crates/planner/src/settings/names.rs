@@ -2,7 +2,7 @@
 
 use super::{connect, tuning};
 
-/// Closest names that are still offered: a typing error, not another word.
+/// Least likeness of a name that is offered: a typing error, not another word.
 const LIKENESS: f64 = 0.85;
 
 /// What a variable changes.
@@ -51,7 +51,8 @@ const VIRTUAL_NICS: &str = "virtual NICs are not modelled, because the net plug-
 const DOMAIN: &str =
     "which hosts form an NVLink domain is not asked of the devices: --nvlink-domain says it";
 
-/// Variables that change a decision of NCCL's, but not of the planner's, with what is assumed instead.
+/// Variables that change a decision of NCCL's, but not of the planner's, with what is assumed
+/// instead.
 const NOT_MODELLED: [(&str, &str); 12] = [
     ("NCCL_CUMEM_ENABLE", "cuMem is taken to be available and on"),
     (

@@ -15,8 +15,8 @@ const OLD_LEVELS: [PathType; 6] = [
 ];
 
 impl Settings {
-    /// Reads variables as NCCL does; later ones override earlier ones of the same name. Never fails: what NCCL does not
-    /// understand gets a note.
+    /// Reads variables as NCCL does; later ones override earlier ones of the same name. Never
+    /// fails: what NCCL does not understand gets a note.
     pub fn from_variables(variables: impl IntoIterator<Item = (String, String)>) -> Self {
         let mut settings = Self::default();
         for (name, value) in variables {
@@ -186,7 +186,7 @@ impl Reader {
     }
 }
 
-/// How much of a text was a number.
+/// Whether the whole text was a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reading {
     Whole,
@@ -228,8 +228,8 @@ fn integer(text: &str) -> (i64, Reading) {
     }
 }
 
-/// Reads up to `most` decimal numbers with white space between, as C's `sscanf` with `%ld` does, and returns what follows
-/// the last one.
+/// Reads up to `most` decimal numbers with white space between, as C's `sscanf` with `%ld` does,
+/// and returns what follows the last one.
 pub(super) fn whitespace_integers(text: &str, most: usize) -> (Vec<i64>, &str) {
     let mut numbers = Vec::new();
     let mut rest = text.trim_start();

@@ -46,9 +46,9 @@ impl<R: Residual> Walk<'_, R> {
         }
     }
 
-    /// Begins a channel unless the same was walked before and led to nothing that counts; then only its steps are taken
-    /// off the budget. `go` must depend on nothing but the state of links and ports, and the ports of the channel before
-    /// where they bind the next one.
+    /// Begins a channel, unless an equal walk led to no better solution; then only its steps are
+    /// taken off the budget. `go` must depend only on the state of links and ports, and on the
+    /// ports of the previous channel where they bind the next one.
     fn once_per_state(&mut self, go: impl FnOnce(&mut Self)) {
         let channel = self.current.channels;
         if channel == 0 || !self.known_ends.is_on() || self.budget <= 0 {
@@ -81,7 +81,7 @@ impl<R: Residual> Walk<'_, R> {
         go(self);
         let seen = self.seen;
         self.seen.merge(seen_before);
-        // Only what was walked to its end is known.
+        // Only complete walks are remembered.
         if self.budget > 0 && !self.ports_left.drifted() {
             let end = KnownEnd {
                 steps: budget_before - self.budget,
@@ -91,7 +91,7 @@ impl<R: Residual> Walk<'_, R> {
         }
     }
 
-    /// Whether the channel must use the ports of the one before it the other way round.
+    /// Whether the channel must use the ports of the previous channel in reverse.
     pub(super) fn is_second_of_pair(&self) -> bool {
         self.current.pattern == Pattern::Ring
             && self.current.cross_nic == 2

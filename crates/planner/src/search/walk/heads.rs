@@ -8,7 +8,7 @@ use super::super::wiring::Route;
 use super::Walk;
 
 impl<R: Residual> Walk<'_, R> {
-    /// The channel stands at its head.
+    /// Tries a GPU as head of the channel.
     #[inline(never)]
     pub(super) fn exchange(&mut self, head: u32) {
         if self.current.pattern == Pattern::Nvls {
@@ -44,7 +44,8 @@ impl<R: Residual> Walk<'_, R> {
         self.with_all(routes);
     }
 
-    /// Reserves all routes, completes the channel if that worked, and gives everything back in reverse order.
+    /// Reserves all routes, completes the channel if that worked, and gives everything back in
+    /// reverse order.
     fn with_all<'r>(&mut self, routes: impl DoubleEndedIterator<Item = (&'r Route, f32)> + Clone) {
         let mut reserved = 0;
         let mut all = true;

@@ -1,7 +1,9 @@
-//! One attempt: all ways to string channels under given constraints, until the budget of steps runs out.
+//! One attempt: tries all orders of GPUs and ports under given constraints, until the budget of
+//! steps runs out.
 //!
-//! A walk is a depth-first recursion through [`Walk::visit`], which is a step. Where a channel begins stands in
-//! [`begin`], where it goes on in [`onward`], where it leaves in [`leave`]; graphs of heads have [`heads`].
+//! A walk is a depth-first recursion through [`Walk::visit`], which is a step. [`begin`] chooses
+//! the first GPU of a channel, [`onward`] the next one, [`leave`] the port; [`heads`] is for graphs
+//! whose channels are heads.
 
 mod begin;
 mod heads;
@@ -19,7 +21,7 @@ use super::residual::{PortsLeft, Residual};
 use super::seen::Seen;
 use super::wiring::{Route, Wiring};
 
-/// A budget that says: nothing better can be found.
+/// The value of the budget when nothing better can be found.
 pub(super) const PERFECT: i32 = -1;
 
 /// No step of a channel.
@@ -57,7 +59,7 @@ pub(super) struct Scratch {
     pub used: Vec<u64>,
     /// Sorted candidates of all open steps, one list after the other.
     pub keys: Vec<u64>,
-    /// For each channel in which order GPUs lie on the way to its port.
+    /// For each channel the order of GPUs by their paths to its port.
     pub port_keys: Vec<u64>,
     pub known_ends: KnownEnds,
 }
@@ -85,7 +87,7 @@ impl Scratch {
         best: &mut Record,
         budget: i32,
     ) -> Walked {
-        // Where a port loses bandwidth on the way, nothing comes back exactly.
+        // Where a port loses bandwidth by rounding, states do not return exactly.
         let lossless = wiring.closest_gpus.iter().all(|gpus| !gpus.is_empty());
         self.known_ends.clear(lossless && !current.same_channels);
         residual.begin();
@@ -95,7 +97,7 @@ impl Scratch {
             ports,
             inter: self.inter,
             rail_per_host: self.rail_per_host,
-            both_ways: current.uses_both_ways(),
+            both_directions: current.uses_both_directions(),
             closes: !self.inter && current.pattern == Pattern::Ring,
             has_heads: matches!(current.pattern, Pattern::Nvls | Pattern::CollnetDirect),
             last: wiring.gpus as u32 - 1,
@@ -127,12 +129,12 @@ impl Scratch {
 /// One attempt on one kind of arithmetic.
 struct Walk<'a, R: Residual> {
     wiring: &'a Wiring,
-    /// For each GPU those that it may go on to.
+    /// For each GPU the possible next GPUs.
     nearby: &'a [Nearby],
     ports: &'a AttemptPorts,
     inter: bool,
     rail_per_host: bool,
-    both_ways: bool,
+    both_directions: bool,
     /// Channels return to their first GPU.
     closes: bool,
     /// A channel is one GPU, the head, and what all others exchange with it.
@@ -217,7 +219,7 @@ impl<R: Residual> Walk<'_, R> {
     }
 
     fn allows(&self, route: &Route, worst: PathType) -> bool {
-        route.is_within(worst, self.both_ways)
+        route.is_within(worst, self.both_directions)
     }
 
     /// A step: the channel stands at a GPU. `back` is the step at which it leaves through a port.

@@ -1,4 +1,4 @@
-//! Where a channel goes on to.
+//! The next GPU of a channel.
 
 use plan::Pattern;
 
@@ -7,7 +7,7 @@ use super::super::wiring::{NONE, Neighbour, Wiring};
 use super::{NEVER, Order, Walk, Which};
 
 impl<R: Residual> Walk<'_, R> {
-    /// The channel goes on to the next GPU.
+    /// Extends the channel by the next GPU.
     pub(super) fn go_on(&mut self, gpu: u32, step: u32, back: u32, order: Order) {
         match order {
             Order::Pci => self.step_to(gpu, step + 1, step, back, order),
@@ -36,8 +36,8 @@ impl<R: Residual> Walk<'_, R> {
         }
     }
 
-    /// Prepares the order of GPUs on the way to the port of the channel. What GPUs that are not yet on the channel have
-    /// left on their PCI links does not change while it goes on.
+    /// Prepares the order of GPUs towards the channel's port. The bandwidth left on the PCI links
+    /// of GPUs that are not yet on the channel does not change while the channel grows.
     pub(super) fn sort_for_port(&mut self) {
         let wiring = self.wiring;
         let port = self.current.inter[self.current.channels][0];
@@ -48,7 +48,7 @@ impl<R: Residual> Walk<'_, R> {
         }
     }
 
-    /// The GPUs that lie best on the way to the port first.
+    /// Tries the GPUs best connected to the port first.
     fn go_on_to_port(&mut self, gpu: u32, step: u32, back: u32) {
         let wiring = self.wiring;
         if !wiring.private_uplinks {
@@ -66,7 +66,7 @@ impl<R: Residual> Walk<'_, R> {
             while candidates != 0 {
                 let other = word * 64 + candidates.trailing_zeros() as usize;
                 candidates &= candidates - 1;
-                // What cannot be reached need not be sorted.
+                // GPUs that cannot be reached need not be sorted.
                 let route = first_route + other as u32;
                 if !self.residual.may_have(route, &self.amounts.intra) {
                     continue;
@@ -84,7 +84,7 @@ impl<R: Residual> Walk<'_, R> {
             }
         }
         let end = keys.len();
-        // Far from the port, and with nothing to choose by, NCCL goes the other way round.
+        // Far from the port, and with nothing to choose by, NCCL tries GPUs in reverse order.
         if end > first + 1
             && back != step + 1
             && wiring.is_uniform(gpu, |other| self.is_used(other))
@@ -103,7 +103,7 @@ impl<R: Residual> Walk<'_, R> {
         self.keys.truncate(first);
     }
 
-    /// With an NVSwitch all GPUs are alike, and only the neighbours in number are tried.
+    /// With an NVSwitch all GPUs are alike, so only the neighbors by number are tried.
     fn go_on_by_switch(&mut self, gpu: u32, step: u32, back: u32) {
         let wiring = self.wiring;
         let gpus = wiring.gpus as u32;
