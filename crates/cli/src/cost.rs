@@ -7,7 +7,7 @@ use plan::cost::{CostModel, Estimate, NoChoice, OperationChoice};
 use plan::{Algorithm, Collective, CostTable, GraphKind, Plan, Protocol, Setting};
 use planner::Job;
 use planner::cost::profile::NCCL_2_30_TOML;
-use planner::cost::{AlphaBeta, Profile, Scheme};
+use planner::cost::{AlphaBeta, CostProfile, Scheme};
 use serde::Serialize;
 
 use crate::arguments::JobArguments;
@@ -157,7 +157,7 @@ fn read(
     })
 }
 
-fn of_plan(name: String, plan: Plan, profile: &Profile) -> Result<Subject> {
+fn of_plan(name: String, plan: Plan, profile: &CostProfile) -> Result<Subject> {
     let costs = plan.costs.clone().with_context(|| {
         format!("{name} is a plan without a cost table; expected one that topo plan -o wrote")
     })?;
@@ -201,16 +201,16 @@ pub fn refuse_job_options(arguments: &JobArguments, plan: &str) -> Result<()> {
 }
 
 /// The cost profile of a file, or the built-in one.
-fn profile(file: Option<&Path>) -> Result<Profile> {
+fn profile(file: Option<&Path>) -> Result<CostProfile> {
     let Some(file) = file else {
-        return Ok(Profile::nccl_2_30());
+        return Ok(CostProfile::nccl_2_30());
     };
     let cannot = || format!("cannot read the cost profile {}", file.display());
     let text = files::read_text(file, PROFILE_LIMIT).with_context(cannot)?;
-    Ok(Profile::from_toml(&file.display().to_string(), &text)?)
+    Ok(CostProfile::from_toml(&file.display().to_string(), &text)?)
 }
 
-/// Leaves only the ways that are asked for.
+/// Leaves only the given algorithms and protocols.
 fn restrict(costs: &mut CostTable, algorithms: &[Algorithm], protocols: &[Protocol]) {
     costs.entries.retain(|entry| {
         (algorithms.is_empty() || algorithms.contains(&entry.algorithm))
@@ -274,13 +274,13 @@ struct Timed {
     time_us: f64,
 }
 
-/// Whether another way is taken than at the size before.
+/// Whether another algorithm or protocol is chosen than for the size before.
 pub fn changes(choices: &[(u64, Result<OperationChoice, NoChoice>)], at: usize) -> bool {
-    let way = |index: usize| {
+    let chosen = |index: usize| {
         let choice = choices.get(index)?.1.as_ref().ok()?;
         Some((choice.algorithm, choice.protocol))
     };
-    at > 0 && way(at) != way(at - 1)
+    at > 0 && chosen(at) != chosen(at - 1)
 }
 
 fn row(choices: &[(u64, Result<OperationChoice, NoChoice>)], at: usize) -> Row {

@@ -2,7 +2,7 @@
 
 use plan::Collective;
 use planner::cost::profile::NCCL_2_30_TOML;
-use planner::cost::{AlphaBeta, CostModel, Inputs, Profile};
+use planner::cost::{AlphaBeta, CostModel, CostProfile, Inputs};
 use planner::{Settings, cost};
 
 use crate::jobs;
@@ -37,12 +37,12 @@ pub fn seeds() -> Vec<Vec<u8>> {
 /// A predicted time is negative or not a number.
 pub fn run(bytes: &[u8]) -> Reached {
     let text = String::from_utf8_lossy(bytes);
-    let profile = match Profile::from_toml("fuzz.toml", &text) {
+    let profile = match CostProfile::from_toml("fuzz.toml", &text) {
         Ok(profile) => profile,
         Err(error) => {
             let _ = error.to_string();
             return match error {
-                cost::ProfileError::Syntax { .. } => Reached::Outside,
+                cost::CostProfileError::Syntax { .. } => Reached::Outside,
                 _ => Reached::Inside,
             };
         }

@@ -8,7 +8,7 @@ use plan::nccl_graph::{self, GpuAddress};
 use plan::program::{Channels, Message, Program, Schedule, Transfer, transfer_channels};
 use plan::verify::verify;
 use plan::{Collective, CostTable, Error, Expansion, GraphKind, Plan, compare};
-use planner::cost::{AlphaBeta, CostModel, Profile};
+use planner::cost::{AlphaBeta, CostModel, CostProfile};
 
 use crate::input::{below, flag, join, one, split};
 use crate::jobs;
@@ -122,7 +122,7 @@ fn price(plan: &Plan, costs: &CostTable) {
     let Some(ring) = common.and_then(|common| common.graph(GraphKind::Ring)) else {
         return;
     };
-    let profile = Profile::nccl_2_30();
+    let profile = CostProfile::nccl_2_30();
     let model = AlphaBeta::of_ring(costs.job.ranks, costs.job.nodes, &ring.into(), &profile);
     if let Some(model) = model {
         for bytes in SIZES {

@@ -113,27 +113,27 @@ impl ClusterPlan {
         hosts: &[EqualHosts],
         settings: &Arc<Settings>,
     ) -> Result<Self, Error> {
-        let (systems, runs) = systems(hosts, settings)?;
-        let gpus = |machine: usize| systems[machine].1.count(NodeType::Gpu) as u32;
-        let gpu_runs: Vec<(u32, u32)> = runs
-            .iter()
-            .map(|(machine, count)| (gpus(*machine), *count))
-            .collect();
+        let unplanned = Unplanned::new(hosts, settings)?;
+        let gpu_runs = unplanned.gpu_runs();
         let ranks: u64 = gpu_runs
             .iter()
             .map(|(gpus, count)| u64::from(*gpus) * u64::from(*count))
             .sum();
-        if runs.is_empty() {
+        if gpu_runs.is_empty() {
             return Err(Error::NoHosts);
         }
         if ranks > MAX_RANKS {
             return Err(Error::TooManyRanks { ranks });
         }
         let order = rank_order(&job.ranks, &gpu_runs, ranks as u32)?;
-        let first_host = first_hosts(&systems, &runs);
+        let first_hosts = unplanned.first_hosts();
+        let Unplanned {
+            machines: systems,
+            runs,
+        } = unplanned;
         let several = systems.len() > 1;
         let mut machines = Vec::new();
-        for ((hosts, system), host) in systems.into_iter().zip(first_host) {
+        for ((hosts, system), host) in systems.into_iter().zip(first_hosts) {
             let planned = MachinePlan::new(hosts, system, job.collnet, settings, ranks as usize);
             machines.push(planned.map_err(|error| match several {
                 true => Error::OfHost {
@@ -167,52 +167,63 @@ impl ClusterPlan {
     }
 }
 
-/// A distinct machine that is not yet planned.
-type Unplanned<'a> = (&'a EqualHosts, System);
-
-/// The distinct machines in order of first appearance, and which of them follow each other, how
-/// many in a row.
-fn systems<'a>(
-    hosts: &'a [EqualHosts],
-    settings: &Settings,
-) -> Result<(Vec<Unplanned<'a>>, Vec<(usize, u32)>), Error> {
-    let options = BuildOptions {
-        split_partitions: settings.split_partitions,
-        ..BuildOptions::default()
-    };
-    let mut systems: Vec<Unplanned<'_>> = Vec::new();
-    let mut runs: Vec<(usize, u32)> = Vec::new();
-    for hosts in hosts.iter().filter(|hosts| hosts.count > 0) {
-        let known = systems.iter().position(|(known, _)| {
-            Arc::ptr_eq(&known.document, &hosts.document)
-                || known.document.root.same_as(&hosts.document.root)
-        });
-        let at = match known {
-            Some(at) => at,
-            None => {
-                let system = System::from_document_with(&hosts.document, options)?;
-                systems.push((hosts, system));
-                systems.len() - 1
-            }
-        };
-        match runs.last_mut() {
-            Some((last, count)) if *last == at => *count = count.saturating_add(hosts.count),
-            _ => runs.push((at, hosts.count)),
-        }
-    }
-    Ok((systems, runs))
+/// The distinct machines of a job before they are planned.
+struct Unplanned<'a> {
+    /// In order of first appearance.
+    machines: Vec<(&'a EqualHosts, System)>,
+    /// Machines in a row: which of `machines`, and how many.
+    runs: Vec<(usize, u32)>,
 }
 
-/// For each machine the number of the first host that is such a machine, for messages.
-fn first_hosts(systems: &[Unplanned<'_>], runs: &[(usize, u32)]) -> Vec<u32> {
-    let mut first = vec![None; systems.len()];
-    let mut host = 0u32;
-    for (machine, count) in runs {
-        first[*machine].get_or_insert(host);
-        let hosts = systems[*machine].1.hosts().len().max(1) as u32;
-        host = host.saturating_add(hosts.saturating_mul(*count));
+impl<'a> Unplanned<'a> {
+    fn new(hosts: &'a [EqualHosts], settings: &Settings) -> Result<Self, Error> {
+        let options = BuildOptions {
+            split_partitions: settings.split_partitions,
+            ..BuildOptions::default()
+        };
+        let mut machines: Vec<(&EqualHosts, System)> = Vec::new();
+        let mut runs: Vec<(usize, u32)> = Vec::new();
+        for hosts in hosts.iter().filter(|hosts| hosts.count > 0) {
+            let known = machines.iter().position(|(known, _)| {
+                Arc::ptr_eq(&known.document, &hosts.document)
+                    || known.document.root.same_as(&hosts.document.root)
+            });
+            let at = match known {
+                Some(at) => at,
+                None => {
+                    let system = System::from_document_with(&hosts.document, options)?;
+                    machines.push((hosts, system));
+                    machines.len() - 1
+                }
+            };
+            match runs.last_mut() {
+                Some((last, count)) if *last == at => *count = count.saturating_add(hosts.count),
+                _ => runs.push((at, hosts.count)),
+            }
+        }
+        Ok(Self { machines, runs })
     }
-    first.into_iter().map(|host| host.unwrap_or(0)).collect()
+
+    /// GPUs of the machines in a row: how many each has, and how many machines.
+    fn gpu_runs(&self) -> Vec<(u32, u32)> {
+        let gpus = |machine: usize| self.machines[machine].1.count(NodeType::Gpu) as u32;
+        self.runs
+            .iter()
+            .map(|(machine, count)| (gpus(*machine), *count))
+            .collect()
+    }
+
+    /// For each machine the number of its first host in the job, for messages.
+    fn first_hosts(&self) -> Vec<u32> {
+        let mut first = vec![None; self.machines.len()];
+        let mut host = 0u32;
+        for (machine, count) in &self.runs {
+            first[*machine].get_or_insert(host);
+            let hosts = self.machines[*machine].1.hosts().len().max(1) as u32;
+            host = host.saturating_add(hosts.saturating_mul(*count));
+        }
+        first.into_iter().map(|host| host.unwrap_or(0)).collect()
+    }
 }
 
 fn rank_order(

@@ -8,7 +8,7 @@ use topology::edit::{Edit, EditError};
 use topology::xml::Document;
 
 use crate::connect::Note;
-use crate::cost::Profile;
+use crate::cost::CostProfile;
 use crate::domain::nvlink_domain;
 use crate::error::Error;
 use crate::settings::Settings;
@@ -53,7 +53,7 @@ pub struct Job {
     /// Which rank runs on which GPU.
     pub ranks: RankPlacement,
     /// The constants of the cost model.
-    pub profile: Profile,
+    pub profile: CostProfile,
 }
 
 impl Job {
@@ -75,7 +75,7 @@ impl Job {
             nvlink_domain: false,
             collnet: false,
             ranks: RankPlacement::default(),
-            profile: Profile::nccl_2_30(),
+            profile: CostProfile::nccl_2_30(),
         }
     }
 

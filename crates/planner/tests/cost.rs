@@ -3,8 +3,8 @@
 use plan::{Algorithm, Collective, Pattern, Protocol};
 use planner::Settings;
 use planner::cost::{
-    self, AlphaBeta, CollnetInputs, CostModel, CostTable, GraphFigures, Inputs, Merged, NvlsInputs,
-    Off, Operation, Profile, RestrictError, doubling,
+    self, AlphaBeta, CollnetInputs, CostModel, CostProfile, CostTable, GraphFigures, Inputs,
+    Merged, NvlsInputs, Off, Operation, RestrictError, doubling,
 };
 use topology::{CpuArch, CpuVendor, PathType};
 
@@ -60,7 +60,11 @@ fn settings(variables: &[(&str, &str)]) -> Settings {
 }
 
 fn table(inputs: &Inputs, variables: &[(&str, &str)]) -> Result<CostTable, RestrictError> {
-    cost::table(inputs, &settings(variables).tuning, &Profile::nccl_2_30())
+    cost::table(
+        inputs,
+        &settings(variables).tuning,
+        &CostProfile::nccl_2_30(),
+    )
 }
 
 fn plain(inputs: &Inputs) -> CostTable {
@@ -393,7 +397,7 @@ fn extreme_jobs_do_not_panic() {
 
 #[test]
 fn another_profile_changes_the_choice() {
-    let mut profile = Profile::nccl_2_30();
+    let mut profile = CostProfile::nccl_2_30();
     profile.efficiency.nvls.hopper = 0.1;
     let table = cost::table(&hopper(1), &settings(&[]).tuning, &profile).expect("no settings");
     let choice = table
@@ -404,7 +408,7 @@ fn another_profile_changes_the_choice() {
 
 #[test]
 fn the_alpha_beta_model_is_asked_the_same_way() {
-    let model = AlphaBeta::of(&hopper(2), &Profile::nccl_2_30()).expect("there are rings");
+    let model = AlphaBeta::of(&hopper(2), &CostProfile::nccl_2_30()).expect("there are rings");
     let found = model.best(Collective::AllReduce, 64).expect("a scheme");
     let best = found.best;
     assert_eq!(best.way.name(), "one-shot-mesh");

@@ -8,10 +8,10 @@ use super::cost::microseconds;
 use super::table::Columns;
 use super::{Look, count, gbps, ranges, wrap};
 use crate::sizes::short;
-use crate::what_if::Report;
+use crate::what_if::WhatIfReport;
 
 /// The whole page.
-pub fn page(report: &Report, look: Look) -> String {
+pub fn page(report: &WhatIfReport, look: Look) -> String {
     let job = &report.job;
     let mut text = format!("{}\n", look.heading(&job.name()));
     text.push_str(&look.field(
@@ -75,7 +75,7 @@ fn kinds(failures: &[Failure]) -> String {
     each.collect::<Vec<_>>().join(", ")
 }
 
-fn whole(report: &Report) -> String {
+fn whole(report: &WhatIfReport) -> String {
     let figures = &report.whole;
     let times = report
         .sizes
@@ -100,7 +100,7 @@ fn rings(figures: &Figures) -> String {
     format!("{channels} × {} GB/s", gbps(each))
 }
 
-fn table(report: &Report, look: Look) -> String {
+fn table(report: &WhatIfReport, look: Look) -> String {
     let losses: Vec<String> = report
         .sizes
         .iter()

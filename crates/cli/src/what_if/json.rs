@@ -5,7 +5,7 @@ use planner::job::option;
 use planner::what_if::Figures;
 use serde::Serialize;
 
-use super::Report;
+use super::WhatIfReport;
 
 #[derive(Serialize)]
 struct Left<'a> {
@@ -40,7 +40,7 @@ fn left<'a>(figures: &Figures, sizes: &'a [u64], losses: &[Option<f64>]) -> Left
 }
 
 /// The whole report.
-pub fn page(report: &Report) -> Result<String> {
+pub fn page(report: &WhatIfReport) -> Result<String> {
     let mut rows = Vec::new();
     for row in &report.rows {
         let failure = &row.failures[0];

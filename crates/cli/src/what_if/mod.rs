@@ -23,7 +23,7 @@ use work::Asked;
 
 /// Everything that the page says.
 #[derive(Debug)]
-pub struct Report {
+pub struct WhatIfReport {
     /// The job without any failure.
     pub job: Planned,
     /// Sizes of all-reduces, bytes.
@@ -65,7 +65,7 @@ pub fn run(
     let limit = arguments.time_limit.map(Duration::from_secs);
     let mut done = work::work(asked, limit, environment, output)?;
     done.rows.sort_by(worst_first);
-    let report = Report {
+    let report = WhatIfReport {
         whole: Figures::of(&done.whole, &sizes),
         job: done.whole,
         sizes,

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use topology::PathType;
 
 use super::inputs::{GraphFigures, Inputs};
-use super::profile::{Hardware, Profile};
+use super::profile::{CostProfile, Hardware};
 
 /// An algorithm that the model judges. No name is one of NCCL's, so both can stand in one table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -132,12 +132,17 @@ impl AlphaBeta {
     /// A model of a joined communicator: α is the time of a ring's step with Simple over its
     /// slowest hop, β that of all channels together. γ is 0: NCCL's bandwidths contain the
     /// reduction. `None` without ring channels.
-    pub fn of(inputs: &Inputs, profile: &Profile) -> Option<Self> {
+    pub fn of(inputs: &Inputs, profile: &CostProfile) -> Option<Self> {
         Self::of_ring(inputs.ranks, inputs.nodes, &inputs.ring, profile)
     }
 
     /// The same from the merged ring graph alone, as a plan keeps it.
-    pub fn of_ring(ranks: u32, nodes: u32, ring: &GraphFigures, profile: &Profile) -> Option<Self> {
+    pub fn of_ring(
+        ranks: u32,
+        nodes: u32,
+        ring: &GraphFigures,
+        profile: &CostProfile,
+    ) -> Option<Self> {
         let hardware = match (nodes, ring.type_intra) {
             (2.., _) => Hardware::Net,
             (_, PathType::Nvl) => Hardware::Nvlink,

@@ -2,8 +2,8 @@
 //! compares them, so that starting the program reads no file.
 
 use super::profile::{
-    BandwidthLimits, Efficiency, FORMAT, HardwareLatency, Latency, PerAlgorithm, PerGeneration,
-    PerScale, Profile, Sources, ThreadLimits, TreeFactors,
+    BandwidthLimits, CostProfile, Efficiency, FORMAT, HardwareLatency, Latency, PerAlgorithm,
+    PerGeneration, PerScale, Sources, ThreadLimits, TreeFactors,
 };
 
 /// All values were taken from here.
@@ -23,7 +23,7 @@ const fn same(value: f64) -> PerScale {
     [value; 3]
 }
 
-impl Profile {
+impl CostProfile {
     /// NCCL 2.30's own constants.
     pub fn nccl_2_30() -> Self {
         Self {
@@ -177,11 +177,11 @@ const fn bandwidth_limits() -> BandwidthLimits {
 
 #[cfg(test)]
 mod tests {
-    use super::super::profile::{NCCL_2_30_TOML, Profile};
+    use super::super::profile::{CostProfile, NCCL_2_30_TOML};
 
     #[test]
     fn file_and_constants_agree() {
-        let read = Profile::from_toml("nccl-2.30.toml", NCCL_2_30_TOML);
-        assert_eq!(read, Ok(Profile::nccl_2_30()));
+        let read = CostProfile::from_toml("nccl-2.30.toml", NCCL_2_30_TOML);
+        assert_eq!(read, Ok(CostProfile::nccl_2_30()));
     }
 }

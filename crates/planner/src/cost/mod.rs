@@ -2,7 +2,7 @@
 //! for a message size.
 //!
 //! [`table`] turns [`Inputs`] (what joining the hosts decided), [`Tuning`](crate::settings::Tuning)
-//! (the user's settings) and a [`Profile`] (the constants) into a [`CostTable`], which becomes part
+//! (the user's settings) and a [`CostProfile`] (the constants) into a [`CostTable`], which becomes part
 //! of the plan.
 //!
 //! In reading order: [`inputs`], [`profile`] with its numbers in [`constants`] and its reader in
@@ -28,7 +28,7 @@ pub use plan::cost::{
     Best, Chunking, CostModel, CostTable, Entry, Estimate, NoChoice, Off, Operation,
     OperationChoice, Range, doubling,
 };
-pub use profile::Profile;
-pub use read::ProfileError;
+pub use profile::CostProfile;
+pub use read::CostProfileError;
 pub use restrict::RestrictError;
 pub use tables::table;

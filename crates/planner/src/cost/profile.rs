@@ -19,7 +19,7 @@ pub type PerScale = [f64; 3];
 /// Every constant of the cost model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Profile {
+pub struct CostProfile {
     /// Version of the format; [`FORMAT`].
     pub format: u32,
     /// Name, as it stands in plans.
@@ -46,19 +46,19 @@ pub struct Profile {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Sources {
-    /// Of [`Profile::base_latency_us`].
+    /// Of [`CostProfile::base_latency_us`].
     pub base_latency_us: String,
-    /// Of [`Profile::hardware_latency_us`].
+    /// Of [`CostProfile::hardware_latency_us`].
     pub hardware_latency_us: String,
-    /// Of [`Profile::bandwidth_limits_gbps`].
+    /// Of [`CostProfile::bandwidth_limits_gbps`].
     pub bandwidth_limits_gbps: String,
-    /// Of [`Profile::efficiency`].
+    /// Of [`CostProfile::efficiency`].
     pub efficiency: String,
-    /// Of [`Profile::tree_correction`].
+    /// Of [`CostProfile::tree_correction`].
     pub tree_correction: String,
-    /// Of [`Profile::latency`].
+    /// Of [`CostProfile::latency`].
     pub latency: String,
-    /// Of [`Profile::threads`].
+    /// Of [`CostProfile::threads`].
     pub threads: String,
 }
 

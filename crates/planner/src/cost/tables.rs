@@ -6,7 +6,7 @@ use plan::{Algorithm, Collective, Protocol};
 use topology::CpuArch;
 
 use super::inputs::Inputs;
-use super::profile::Profile;
+use super::profile::CostProfile;
 use super::restrict::{RestrictError, Restriction};
 use super::threads;
 use crate::settings::Tuning;
@@ -22,7 +22,7 @@ pub const BUFFER_BYTES: [i64; 3] = [524_288, 4_915_200, 4_194_304];
 pub fn table(
     inputs: &Inputs,
     tuning: &Tuning,
-    profile: &Profile,
+    profile: &CostProfile,
 ) -> Result<CostTable, RestrictError> {
     // A single rank never reads the settings.
     let entries = if inputs.ranks > 1 {
@@ -77,7 +77,7 @@ pub fn table(
 pub(super) struct Model<'a> {
     pub(super) inputs: &'a Inputs,
     pub(super) tuning: &'a Tuning,
-    pub(super) profile: &'a Profile,
+    pub(super) profile: &'a CostProfile,
     pub(super) algorithms: Restriction<7>,
     pub(super) protocols: Restriction<3>,
     /// Ranks per node.
@@ -88,7 +88,7 @@ impl<'a> Model<'a> {
     fn new(
         inputs: &'a Inputs,
         tuning: &'a Tuning,
-        profile: &'a Profile,
+        profile: &'a CostProfile,
     ) -> Result<Self, RestrictError> {
         let protocols = tuning
             .protocols
