@@ -121,7 +121,7 @@ fn trimmed(whole: &Routing, domain: &[usize], own: usize) -> Result<Routing, Err
     }
     let system = whole.system();
     let trimmed = system.without_gpus(|gpu| domain[system.position(gpu)] != own);
-    Routing::compute(Arc::new(trimmed), whole.shared_settings())
+    Routing::compute(Arc::new(trimmed), Arc::clone(whole.settings()))
 }
 
 /// For each GPU the first one that it reaches without the network.

@@ -3,6 +3,8 @@
 //! [`WhatIf`] plans the job once for each failure, one per step of the iterator, so that the caller
 //! decides how long that may take.
 
+use std::cmp::Ordering;
+
 use plan::{Collective, CostTable, GraphKind, GraphSummary, Plan, compare};
 use topology::edit::Failure;
 
@@ -62,6 +64,23 @@ pub struct EqualFailures {
     pub losses: Vec<Option<f64>>,
     /// How the plan differs from that of the whole job, if that was asked for.
     pub differences: Option<Vec<compare::Difference>>,
+}
+
+impl EqualFailures {
+    /// Orders failures: first those after which NCCL cannot start, then by the loss of the largest
+    /// message, the largest loss first, then by that of smaller ones.
+    pub fn worst_first(&self, other: &Self) -> Ordering {
+        let losses = |row: &Self| -> Vec<f64> {
+            let losses = row.losses.iter().rev();
+            losses.map(|loss| loss.unwrap_or(f64::INFINITY)).collect()
+        };
+        let (own, others) = (losses(self), losses(other));
+        let pairs = own.iter().zip(&others);
+        let starts = self.left.is_ok().cmp(&other.left.is_ok());
+        pairs.fold(starts, |order, (own, other)| {
+            order.then(other.total_cmp(own))
+        })
+    }
 }
 
 /// What one failure does to a job.

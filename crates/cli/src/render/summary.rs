@@ -9,15 +9,15 @@ use super::table::Columns;
 use super::{Look, count, gbps, settings, words};
 
 /// The head of a plan's page.
-pub fn head(job: &Planned, machine: usize, look: Look) -> String {
-    let plan = job.node(machine);
+pub fn head(planned: &Planned, machine: usize, look: Look) -> String {
+    let plan = planned.node(machine);
     let system = plan.view.system();
     let routing = plan.view.routing();
-    let mut text = format!("{}\n", look.heading(&job.machines()[machine].name));
+    let mut text = format!("{}\n", look.heading(&planned.machines()[machine].name));
     let mut line = |name: &str, value: &str| text.push_str(&look.field(name, value));
-    line("machine", &job.machines()[machine].summary);
-    line("job", &describe(job, machine));
-    let left_out = job.machines()[machine]
+    line("machine", &planned.machines()[machine].summary);
+    line("job", &describe(planned, machine));
+    let left_out = planned.machines()[machine]
         .gpus
         .saturating_sub(system.count(NodeType::Gpu));
     if left_out > 0 {
@@ -55,23 +55,22 @@ pub fn head(job: &Planned, machine: usize, look: Look) -> String {
 }
 
 /// `2 hosts like this one, 16 ranks, joined by the network`.
-fn describe(job: &Planned, machine: usize) -> String {
-    let ranks = job.job.layout().ranks() as usize;
-    let request = job.request();
-    let planned = &job.machines()[machine];
-    let hosts = match (planned.is_domain(), job.machines().len(), request.hosts) {
+fn describe(planned: &Planned, machine: usize) -> String {
+    let ranks = planned.job.layout().ranks() as usize;
+    let request = planned.request();
+    let own = &planned.machines()[machine];
+    let hosts = match (own.is_domain(), planned.machines().len(), request.hosts) {
         (_, 2.., hosts) => {
-            let runs = job.job.hosts.runs.iter();
-            let own = runs
-                .filter(|(at, _)| *at == machine)
-                .map(|(_, count)| count);
-            format!("{} of {}", own.sum::<u32>(), count(hosts as usize, "host"))
+            let runs = planned.job.hosts.runs.iter();
+            let runs = runs.filter(|(at, _)| *at == machine);
+            let own: u32 = runs.map(|(_, count)| count).sum();
+            format!("{own} of {}", count(hosts as usize, "host"))
         }
         (true, _, hosts) => format!("{} in one NVLink domain", count(hosts as usize, "host")),
         (false, _, 1) => "1 host".to_owned(),
         (false, _, hosts) => format!("{hosts} hosts like this one"),
     };
-    let network = match (job.node(machine).view.inter, ranks == planned.gpus) {
+    let network = match (planned.node(machine).view.inter, ranks == own.gpus) {
         (false, _) => "",
         // Parts of one machine that only the network joins.
         (true, true) => ", not all joined inside it",
@@ -123,10 +122,14 @@ pub fn graphs(plan: &HostPlan, look: Look) -> String {
 }
 
 /// One line for scripts: `dgx-h100 hosts=1 ranks=8 ring=12x30:NVL …`.
-pub fn quiet(job: &Planned) -> String {
-    let plan = job.node(0);
-    let ranks = job.job.layout().ranks();
-    let mut line = format!("{} hosts={} ranks={ranks}", job.name(), job.request().hosts);
+pub fn quiet(planned: &Planned) -> String {
+    let plan = planned.node(0);
+    let ranks = planned.job.layout().ranks();
+    let mut line = format!(
+        "{} hosts={} ranks={ranks}",
+        planned.name(),
+        planned.request().hosts
+    );
     for graph in &plan.graphs {
         line.push_str(&format!(
             " {}={}",

@@ -64,7 +64,7 @@ pub fn run(
     };
     let limit = arguments.time_limit.map(Duration::from_secs);
     let mut done = work::work(asked, limit, environment, output)?;
-    done.rows.sort_by(worst_first);
+    done.rows.sort_by(EqualFailures::worst_first);
     let report = WhatIfReport {
         whole: Figures::of(&done.whole, &sizes),
         job: done.whole,
@@ -93,25 +93,4 @@ fn is_wanted(kind: FailureKind, only: &[Failing]) -> bool {
         FailureKind::NvLink => Failing::Nvlink,
     };
     only.is_empty() || only.contains(&class)
-}
-
-/// Orders rows: failures after which NCCL cannot start come first, then the largest loss of the
-/// largest message, then that of the smaller ones.
-fn worst_first(one: &EqualFailures, other: &EqualFailures) -> std::cmp::Ordering {
-    let rank = |row: &EqualFailures| {
-        let losses = row
-            .losses
-            .iter()
-            .rev()
-            .map(|loss| loss.unwrap_or(f64::INFINITY));
-        (row.left.is_ok(), losses.collect::<Vec<f64>>())
-    };
-    let ((fine, losses), (other_fine, other_losses)) = (rank(one), rank(other));
-    fine.cmp(&other_fine).then_with(|| {
-        let pairs = losses.iter().zip(&other_losses);
-        pairs
-            .map(|(loss, other)| other.total_cmp(loss))
-            .find(|order| order.is_ne())
-            .unwrap_or(std::cmp::Ordering::Equal)
-    })
 }

@@ -63,13 +63,8 @@ impl Routing {
     }
 
     /// The settings.
-    pub fn settings(&self) -> &Settings {
+    pub const fn settings(&self) -> &Arc<Settings> {
         &self.settings
-    }
-
-    /// The settings, shared.
-    pub(crate) fn shared_settings(&self) -> Arc<Settings> {
-        Arc::clone(&self.settings)
     }
 
     /// The paths.

@@ -68,7 +68,6 @@ pub struct Searcher<'a> {
     layouts: AttemptLayouts,
     scratch: Scratch,
     sm_min: i32,
-    sm_max: i32,
     /// The first CPU is an x86 AMD.
     amd: bool,
     /// Lists of ports, by the limits on them that matter, and which of them is in use.
@@ -88,7 +87,6 @@ impl<'a> Searcher<'a> {
         let links = (0..system.link_count())
             .map(|link| system.link(topology::LinkId(link as u32)).bw)
             .collect();
-        let sms = || system.devs().map(|(_, dev)| dev.sm);
         let floats = Floats::new(links);
         let ports_left = PortsLeft::new(&wiring.ports);
         Self {
@@ -112,8 +110,7 @@ impl<'a> Searcher<'a> {
                 port_keys: vec![0; wiring.gpus * record::MAX_CHANNELS],
                 known_ends: KnownEnds::default(),
             },
-            sm_min: sms().min().unwrap_or(0),
-            sm_max: sms().max().unwrap_or(0),
+            sm_min: system.devs().map(|(_, dev)| dev.sm).min().unwrap_or(0),
             amd: system
                 .cpus()
                 .next()
@@ -124,11 +121,6 @@ impl<'a> Searcher<'a> {
             wiring,
             view,
         }
-    }
-
-    /// Lowest and highest compute capability (× 10) of the devices.
-    pub const fn sm_range(&self) -> (i32, i32) {
-        (self.sm_min, self.sm_max)
     }
 
     /// Searches one graph.
