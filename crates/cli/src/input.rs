@@ -7,8 +7,8 @@ use anyhow::{Context, Result, anyhow, bail};
 use plan::Plan;
 use planner::Settings;
 use probe::record::Recording;
+use topology::System;
 use topology::xml::{Document, Limits};
-use topology::{BuildOptions, System};
 
 use crate::live;
 use crate::output::Output;
@@ -67,10 +67,7 @@ impl Machine {
     /// The machine as NCCL builds it.
     pub fn system(&self, settings: &Settings) -> Result<System> {
         self.refuse_rccl()?;
-        let options = BuildOptions {
-            split_partitions: settings.split_partitions,
-            ..BuildOptions::default()
-        };
+        let options = settings.build_options();
         Ok(System::from_document_with(&self.document, options)?)
     }
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use plan::order::MAX_ORDERED_RANKS;
 use plan::{Layout, NodePlace, OrderError, RankOrder, Shape};
 use topology::xml::Document;
-use topology::{BuildOptions, NodeType, System};
+use topology::{NodeType, System};
 
 use crate::error::Error;
 use crate::explain;
@@ -177,10 +177,7 @@ struct Unplanned<'a> {
 
 impl<'a> Unplanned<'a> {
     fn new(hosts: &'a [EqualHosts], settings: &Settings) -> Result<Self, Error> {
-        let options = BuildOptions {
-            split_partitions: settings.split_partitions,
-            ..BuildOptions::default()
-        };
+        let options = settings.build_options();
         let mut machines: Vec<(&EqualHosts, System)> = Vec::new();
         let mut runs: Vec<(usize, u32)> = Vec::new();
         for hosts in hosts.iter().filter(|hosts| hosts.count > 0) {

@@ -1,4 +1,4 @@
-//! The cost model on machines whose numbers can be worked out by hand.
+//! The cost model on machines whose numbers can be computed by hand.
 
 use plan::{Algorithm, Collective, Pattern, Protocol};
 use planner::Settings;
@@ -84,7 +84,7 @@ fn eight_gpus_of_one_machine() {
     ] {
         let entry = table
             .entry(Collective::AllReduce, algorithm, protocol)
-            .expect("the way exists");
+            .expect("an entry");
         let near = |mine: f32, theirs: f32| (mine - theirs).abs() < 1e-3;
         assert!(
             near(entry.bandwidth, bandwidth),
@@ -155,7 +155,7 @@ fn what_is_off_says_why() {
     let off = |table: &CostTable, collective, algorithm, protocol| {
         let entry = table
             .entry(collective, algorithm, protocol)
-            .expect("the way exists");
+            .expect("an entry");
         assert_eq!(entry.bandwidth == 0.0, entry.off.is_some(), "{entry:?}");
         entry.off
     };
@@ -233,7 +233,7 @@ fn settings_can_leave_nothing() {
 }
 
 #[test]
-fn malformed_settings_are_refused_unless_nobody_reads_them() {
+fn malformed_settings_are_refused_if_they_are_read() {
     let bad = [("NCCL_PROTO", "LL,Simpel")];
     let error = table(&hopper(1), &bad).expect_err("a typing error");
     assert_eq!(
@@ -262,14 +262,17 @@ fn operations_narrow_the_choice() {
     operation.pipelined = 9;
     let ring = (Algorithm::Ring, Protocol::Ll);
     let tree = (Algorithm::Tree, Protocol::Ll);
-    let grows = |way| {
+    let grows = |choice| {
         let once = Operation::new(Collective::AllReduce, 1 << 30);
-        let (many, one) = (table.time_us(&operation, way), table.time_us(&once, way));
+        let (many, one) = (
+            table.time_us(&operation, choice),
+            table.time_us(&once, choice),
+        );
         many.zip(one).map(|(many, one)| many - one)
     };
-    let latency = |way: (Algorithm, Protocol)| {
+    let latency = |choice: (Algorithm, Protocol)| {
         table
-            .entry(Collective::AllReduce, way.0, way.1)
+            .entry(Collective::AllReduce, choice.0, choice.1)
             .map(|entry| entry.latency)
     };
     // Nine operations are nine turns of a ring, and two of a tree.
@@ -284,10 +287,10 @@ fn operations_narrow_the_choice() {
 #[test]
 fn chunks() {
     let table = plain(&hopper(1));
-    let chunking = |collective, bytes, way: (Algorithm, Protocol)| {
+    let chunking = |collective, bytes, pair: (Algorithm, Protocol)| {
         let mut choice = table.choose(collective, bytes).expect("a choice");
-        (choice.algorithm, choice.protocol) = way;
-        let (channels, _) = table.size(bytes, way.0, way.1);
+        (choice.algorithm, choice.protocol) = pair;
+        let (channels, _) = table.size(bytes, pair.0, pair.1);
         choice.channels = channels;
         table
             .chunking(&choice, false)

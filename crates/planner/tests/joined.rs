@@ -1,5 +1,4 @@
-//! What holds for every job, whatever its machines: rings visit every rank, trees span all of them,
-//! schedules match.
+//! Properties of every job: rings visit every rank, trees span all ranks, schedules match.
 
 mod common;
 
@@ -73,7 +72,7 @@ fn check_trees(joined: &JobPlan) -> Result<(), TestCaseError> {
         }
         prop_assert_eq!(reached, ranks, "channel {}", channel);
     }
-    // The trees of a pair stand in channels c and c + searched.
+    // The trees of a pair are in channels c and c + searched.
     let searched = joined.common().channels.searched;
     if joined.layout().nodes().is_multiple_of(2) && joined.common().channels.count() >= 2 * searched
     {
@@ -163,7 +162,7 @@ fn check_connections(joined: &JobPlan, rank: u32) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Which order ranks have: host after host, dealt in turn, or shuffled.
+/// The order of ranks: host after host, dealt in turn, or shuffled.
 #[derive(Debug, Clone, Copy)]
 enum Order {
     Plain,
@@ -202,14 +201,14 @@ fn job(runs: &[(prop::sample::Index, u32)], order: Order) -> Job {
     job
 }
 
-/// Each rank's view, from the file alone, is its part of the whole; and neighbours tell the same of
-/// what joins them.
+/// Each rank's view, read from the plan file, agrees with the joined job, and neighbors agree on
+/// their connection.
 fn check_views(joined: &JobPlan, read: &Expansion) -> Result<(), TestCaseError> {
     let ranks = joined.layout().ranks();
     let views: Result<Vec<RankView>, _> = (0..ranks).map(|rank| read.rank_view(rank)).collect();
     let views = match views {
         Ok(views) => views,
-        // A host without NICs in a job of many: the joined job says the same.
+        // A host without NICs in a job of several hosts; the joined job says the same.
         Err(plan::Error::NoPort { .. }) => return Ok(()),
         Err(error) => return Err(TestCaseError::fail(error.to_string())),
     };
@@ -394,7 +393,7 @@ fn connections_say_why() {
     ));
 }
 
-/// The ports, sender's and receiver's, on which a rank sends to the next of its ring.
+/// The next rank of a ring, and the ports of the sender and the receiver.
 fn ring_ports(joined: &JobPlan, rank: u32, channel: u32) -> (u32, [(i64, PathType); 2]) {
     let next = joined
         .expansion
@@ -417,15 +416,15 @@ fn ring_ports(joined: &JobPlan, rank: u32, channel: u32) -> (u32, [(i64, PathTyp
 
 #[test]
 fn every_use_of_the_network_has_a_port() {
-    // One host, two of whose GPUs reach each other faster through the network: its graphs lead
-    // through no port, which NCCL reads as port 0.
+    // One host with two GPUs that reach each other faster through the network. Its graphs name no
+    // port, which NCCL reads as port 0.
     let joined = join(&equal("random-00162", 1), &[]);
     assert_eq!(
         ring_ports(&joined, 1, 0),
         (2, [(0, PathType::Sys), (0, PathType::Sys)])
     );
-    // Rings that alternate, whose pair does not begin and end at the same GPUs: on the second host
-    // GPU 0 leaves in channel 2 as in the chain of channel 3, by the port that channel 2 names.
+    // Alternating rings whose pair does not begin and end at the same GPUs: on the second host,
+    // GPU 0 leaves in channel 2 as in channel 3, but by the port of channel 2.
     let joined = join(&equal("random-00184", 2), &[]);
     assert_eq!(
         ring_ports(&joined, 8, 2),

@@ -1,5 +1,5 @@
-//! What holds on every machine: rings visit each GPU once, no link is oversubscribed, planning is a
-//! function, and what is written as NCCL's graph file or as a plan reads back.
+//! Properties of every machine: rings visit each GPU once, no link is oversubscribed, planning is a
+//! pure function, and NCCL's graph files and plans are read as they were written.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
@@ -13,8 +13,7 @@ use test_support::{Machine, random};
 use topology::xml::Document;
 use topology::{LinkId, NcclId, NodeType, PathType, System};
 
-/// The search rounds what is left on a link to thousandths of a GB/s, each time a channel takes its
-/// share.
+/// Each time a channel takes its share, the search rounds what a link has left to this, GB/s.
 const ROUNDING: f32 = 0.001;
 
 static MACHINES: LazyLock<Vec<(String, Document)>> = LazyLock::new(|| {
@@ -78,13 +77,13 @@ fn check_orders(planned: &HostPlan) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Whether the graph is what NCCL takes when it has found nothing: one channel of 0.1 GB/s,
-/// whatever the links have.
+/// Whether the graph is NCCL's fallback when it finds nothing: one channel of 0.1 GB/s, whatever
+/// the links have.
 fn is_fallback(graph: &Graph) -> bool {
     graph.bw_intra <= 0.1 && graph.channels.len() == 1
 }
 
-/// The channels of a ring together take no more of any link than it has.
+/// The channels of a ring together do not exceed the bandwidth of any link.
 fn check_bandwidth(planned: &HostPlan) -> Result<(), TestCaseError> {
     let (system, table) = (planned.view.system(), planned.view.routing().table());
     let Some(ring) = planned
@@ -111,7 +110,7 @@ fn check_bandwidth(planned: &HostPlan) -> Result<(), TestCaseError> {
                 ring.type_inter
             };
             prop_assert!(path.kind < PathType::Dis);
-            // With a limit on ports NCCL looks at the other limit between GPUs.
+            // With a limit on ports NCCL applies the other limit between GPUs.
             prop_assert!(
                 path.kind <= worst.max(ring.type_inter),
                 "{} is worse than {worst}",
@@ -135,8 +134,7 @@ fn check_bandwidth(planned: &HostPlan) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// NCCL's graph file, written and read back: the same graphs, and the same once more when planned
-/// from it.
+/// NCCL's graph file gives back the graphs that were written, and so does planning with it.
 fn check_graph_file(request: &Request, planned: &HostPlan) -> Result<(), TestCaseError> {
     let gpus = planned.view.gpu_addresses();
     let text = match nccl_graph::write(&planned.graphs, &gpus) {
@@ -172,7 +170,7 @@ fn check_graph_file(request: &Request, planned: &HostPlan) -> Result<(), TestCas
     Ok(())
 }
 
-/// The plan file: the same bytes each time, and the same plan when read.
+/// Equal plans have equal bytes, and a plan is read as it was written.
 fn check_plan_file(planned: &Planned, again: &Planned) -> Result<(), TestCaseError> {
     let plan = planned.plan();
     let text = plan.to_json().expect("a plan that can be written");

@@ -1,4 +1,4 @@
-//! Plans that contradict themselves are refused, whatever part it is.
+//! Plans with a contradiction in any part are refused.
 
 mod common;
 
@@ -10,7 +10,7 @@ fn sound() -> Plan {
     planned.expect("NCCL plans it").plan()
 }
 
-/// Why the plan is refused after a change: written, read, and asked for a rank.
+/// Changes a plan and returns why it is refused.
 fn refusal(change: impl FnOnce(&mut Plan)) -> String {
     let mut plan = sound();
     change(&mut plan);

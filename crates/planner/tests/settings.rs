@@ -1,4 +1,4 @@
-//! Every variable that is said to change a decision changes one.
+//! Every variable that is documented to change a decision changes one.
 
 use plan::GraphKind;
 use planner::settings::{Effect, effect, variables};
@@ -9,15 +9,15 @@ use topology::xml::{Document, Element, Tag};
 /// A job on which a variable is tried.
 #[derive(Debug, Clone, Copy)]
 enum Job {
-    /// So many equal hosts.
+    /// This many equal hosts.
     Hosts(&'static str, u32),
     /// Two hosts with a network that reduces.
     Reducing(&'static str),
-    /// The same of two different machines.
+    /// Two different hosts with a network that reduces.
     ReducingMixed(&'static str, &'static str),
     /// Two different machines.
     Mixed(&'static str, &'static str),
-    /// So many NVLink domains of two hosts each.
+    /// This many NVLink domains of two hosts each.
     Domains(&'static str, u32),
     /// A machine whose GPUs are partitions, two on each device; two hosts.
     Partitions(&'static str),
@@ -25,7 +25,7 @@ enum Job {
 
 use Job::{Domains, Hosts, Mixed, Partitions, Reducing, ReducingMixed};
 
-/// For each variable a value, and a job on which it changes what is decided.
+/// For each variable a value, and a job in which it changes a decision.
 const EXAMPLES: [(&str, &str, Job); 56] = [
     ("NCCL_ALGO", "Ring", Hosts("dgx-h100", 1)),
     ("NCCL_BUFFSIZE", "65536", Hosts("dgx-h100", 1)),
@@ -102,7 +102,7 @@ const EXAMPLES: [(&str, &str, Job); 56] = [
     ),
     ("NCCL_TOPO_SPLIT_MLOPART", "0", Partitions("dgx-h100")),
     ("NCCL_WORK_ARGS_BYTES", "96", Hosts("dgx-h100", 1)),
-    // What stands in the file is tested where there are files; here it is only named.
+    // The content of the file is tested by the command line's tests.
     ("NCCL_GRAPH_FILE", "graphs.xml", Hosts("dgx-h100", 1)),
 ];
 
@@ -135,7 +135,7 @@ fn partitioned(mut document: Document) -> Document {
     document
 }
 
-/// The same host with other NICs: no two NICs have one guid.
+/// The same host with other NICs, whose guids all differ.
 fn with_other_guids(mut document: Document) -> Document {
     fn change(element: &mut Element) {
         if let Some(guid) = element.get("guid") {
@@ -175,7 +175,7 @@ fn planner_job(job: Job, settings: &Settings) -> planner::Job {
     }
 }
 
-/// All that is decided, as text.
+/// All decisions, as text.
 fn decided(job: Job, variables: &[(&str, &str)]) -> Result<String, Box<dyn std::error::Error>> {
     let variables = variables
         .iter()

@@ -2,7 +2,7 @@
 //! compares them, so that starting the program reads no file.
 
 use super::profile::{
-    BandwidthLimits, CostProfile, Efficiency, FORMAT, HardwareLatency, Latency, PerAlgorithm,
+    BandwidthLimits, CostProfile, Efficiency, ExtraLatency, FORMAT, HardwareLatency, PerAlgorithm,
     PerGeneration, PerScale, Sources, ThreadLimits, TreeFactors,
 };
 
@@ -81,7 +81,7 @@ impl CostProfile {
                     0.7, 0.8, 0.7, 0.7, 0.8, 0.9, 0.9, 0.9,
                 ],
             },
-            latency: Latency {
+            latency: ExtraLatency {
                 net_overhead_us: 1.0,
                 net_overhead_amd_us: 2.0,
                 net_overhead_simple_factor: 3.0,

@@ -37,7 +37,7 @@ pub struct CostProfile {
     /// Factors of a tree's bandwidth by size.
     pub tree_correction: TreeFactors,
     /// Further parts of the latency.
-    pub latency: Latency,
+    pub latency: ExtraLatency,
     /// Threads.
     pub threads: ThreadLimits,
 }
@@ -210,7 +210,7 @@ pub struct TreeFactors {
 /// Further parts of the latency.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Latency {
+pub struct ExtraLatency {
     /// The processor's time for one network message, µs.
     pub net_overhead_us: f64,
     /// The same on x86 processors of AMD, µs.

@@ -13,7 +13,7 @@ pub use names::{Effect, effect, variables};
 pub use tuning::Tuning;
 
 use plan::nccl_graph::GraphFile;
-use topology::PathType;
+use topology::{BuildOptions, PathType};
 
 /// How many network ports a GPU uses (`NCCL_NETDEVS_POLICY`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -108,6 +108,14 @@ impl Settings {
             .collect();
         given.sort_unstable();
         given.into_iter()
+    }
+
+    /// How topology files are read with these settings.
+    pub fn build_options(&self) -> BuildOptions {
+        BuildOptions {
+            split_partitions: self.split_partitions,
+            ..BuildOptions::default()
+        }
     }
 
     /// Whether hosts that could form one NVLink domain do (MNNVL).
