@@ -15,7 +15,7 @@ use crate::settings::Settings;
 
 /// A job in figures.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Figures {
+pub struct JobFigures {
     /// Ranks of the job.
     pub ranks: u32,
     /// Channels of collectives.
@@ -28,7 +28,7 @@ pub struct Figures {
     costs: CostTable,
 }
 
-impl Figures {
+impl JobFigures {
     /// Reads the figures of a job, for all-reduces of these sizes in bytes.
     pub fn of(planned: &Planned, sizes: &[u64]) -> Self {
         let (job, costs) = (&planned.job, &planned.costs);
@@ -59,7 +59,7 @@ pub struct EqualFailures {
     /// The failures.
     pub failures: Vec<Failure>,
     /// What is left, or why NCCL can no longer start.
-    pub left: Result<Figures, Error>,
+    pub left: Result<JobFigures, Error>,
     /// How much slower an all-reduce of each size gets, as a share of its speed; negative: faster.
     pub losses: Vec<Option<f64>>,
     /// How the plan differs from that of the whole job, if that was asked for.
@@ -85,10 +85,10 @@ impl EqualFailures {
 
 /// What one failure does to a job.
 #[derive(Debug)]
-pub enum Outcome {
+pub enum FailureOutcome {
     /// Something else is left than after the failures before.
     New(Box<EqualFailures>),
-    /// The same is left as in the `n`th [`Outcome::New`], counted from 0.
+    /// The same is left as in the `n`th [`FailureOutcome::New`], counted from 0.
     Known(usize, Failure),
 }
 
@@ -98,10 +98,10 @@ pub struct WhatIf {
     job: Job,
     settings: Settings,
     sizes: Vec<u64>,
-    whole: Figures,
+    whole: JobFigures,
     plan: Option<Plan>,
     failures: std::vec::IntoIter<Failure>,
-    known: Vec<(Failure, Result<Figures, Error>)>,
+    known: Vec<(Failure, Result<JobFigures, Error>)>,
 }
 
 impl WhatIf {
@@ -116,7 +116,7 @@ impl WhatIf {
     ) -> Self {
         Self {
             settings: (*whole.settings).clone(),
-            whole: Figures::of(whole, &sizes),
+            whole: JobFigures::of(whole, &sizes),
             plan: differences.then(|| whole.plan()),
             failures: failures.into_iter(),
             known: Vec::new(),
@@ -131,7 +131,7 @@ impl WhatIf {
         plan(&job, &self.settings)
     }
 
-    fn losses(&self, left: &Result<Figures, Error>) -> Vec<Option<f64>> {
+    fn losses(&self, left: &Result<JobFigures, Error>) -> Vec<Option<f64>> {
         let Ok(left) = left else {
             return vec![None; self.whole.times.len()];
         };
@@ -148,7 +148,7 @@ impl WhatIf {
 }
 
 impl Iterator for WhatIf {
-    type Item = Result<Outcome, plan::Error>;
+    type Item = Result<FailureOutcome, plan::Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let mut failure = self.failures.next()?;
@@ -157,14 +157,14 @@ impl Iterator for WhatIf {
         }
         let planned = self.without(&failure);
         let left = match &planned {
-            Ok(planned) => Ok(Figures::of(planned, &self.sizes)),
+            Ok(planned) => Ok(JobFigures::of(planned, &self.sizes)),
             Err(error) => Err(error.clone()),
         };
         let known = self.known.iter().position(|(before, left_before)| {
             *left_before == left && (before.kind, before.of) == (failure.kind, failure.of)
         });
         if let Some(known) = known {
-            return Some(Ok(Outcome::Known(known, failure)));
+            return Some(Ok(FailureOutcome::Known(known, failure)));
         }
         self.known.push((failure.clone(), left.clone()));
         let differences = match (&self.plan, &planned) {
@@ -176,7 +176,7 @@ impl Iterator for WhatIf {
             }
             _ => None,
         };
-        Some(Ok(Outcome::New(Box::new(EqualFailures {
+        Some(Ok(FailureOutcome::New(Box::new(EqualFailures {
             losses: self.losses(&left),
             failures: vec![failure],
             left,

@@ -1,7 +1,7 @@
 //! Every variable that is documented to change a decision changes one.
 
 use plan::GraphKind;
-use planner::settings::{Effect, effect, variables};
+use planner::settings::{SettingEffect, effect, variables};
 use planner::{Settings, nvlink_domain};
 use test_support::Machine;
 use topology::xml::{Document, Element, Tag};
@@ -229,7 +229,10 @@ fn every_variable_changes_a_decision() {
 fn every_variable_that_decides_has_an_example() {
     for (name, effect) in variables() {
         let has_example = EXAMPLES.iter().any(|(example, ..)| *example == name);
-        let decides = matches!(effect, Effect::Search | Effect::Joining | Effect::Cost);
+        let decides = matches!(
+            effect,
+            SettingEffect::Search | SettingEffect::Joining | SettingEffect::Cost
+        );
         assert_eq!(has_example, decides, "{name}: {effect:?}");
     }
     for (name, ..) in EXAMPLES {
@@ -240,9 +243,12 @@ fn every_variable_that_decides_has_an_example() {
 #[test]
 fn other_variables_change_nothing() {
     for (name, effect) in variables() {
-        if matches!(effect, Effect::Nothing | Effect::NotModelled(_)) {
+        if matches!(
+            effect,
+            SettingEffect::Nothing | SettingEffect::NotModelled(_)
+        ) {
             let settings = Settings::from_variables([(name.to_owned(), "1".to_owned())]);
-            let noted = usize::from(effect != Effect::Nothing);
+            let noted = usize::from(effect != SettingEffect::Nothing);
             assert_eq!(settings.notes.len(), noted, "{name}: {:?}", settings.notes);
             assert_eq!(settings.deciding().count(), 0, "{name}");
             let bare = Settings {

@@ -1,7 +1,7 @@
 //! What single failures leave, as a table.
 
 use planner::job::option;
-use planner::what_if::{EqualFailures, Figures};
+use planner::what_if::{EqualFailures, JobFigures};
 use topology::edit::{Failure, FailureKind};
 
 use super::cost::microseconds;
@@ -95,7 +95,7 @@ fn whole(report: &WhatIfReport) -> String {
     )
 }
 
-fn rings(figures: &Figures) -> String {
+fn rings(figures: &JobFigures) -> String {
     let (channels, each) = figures.rings;
     format!("{channels} × {} GB/s", gbps(each))
 }

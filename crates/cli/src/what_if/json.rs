@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use planner::job::option;
-use planner::what_if::Figures;
+use planner::what_if::JobFigures;
 use serde::Serialize;
 
 use super::WhatIfReport;
@@ -24,7 +24,7 @@ struct Timed<'a> {
     loss: Option<f64>,
 }
 
-fn left<'a>(figures: &Figures, sizes: &'a [u64], losses: &[Option<f64>]) -> Left<'a> {
+fn left<'a>(figures: &JobFigures, sizes: &'a [u64], losses: &[Option<f64>]) -> Left<'a> {
     let times = sizes.iter().enumerate().map(|(at, bytes)| Timed {
         bytes,
         time_us: figures.times.get(at).copied().flatten(),

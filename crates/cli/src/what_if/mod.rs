@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 use planner::Planned;
-use planner::what_if::{EqualFailures, Figures};
+use planner::what_if::{EqualFailures, JobFigures};
 use topology::edit::{Failure, FailureKind, failures};
 
 use crate::arguments::compare::{Failing, TextOrJson, WhatIfArguments};
@@ -19,7 +19,7 @@ use crate::output::Output;
 use crate::render::{Look, settings, what_if};
 use crate::settings::read_settings;
 use crate::{sizes, sources};
-use work::Asked;
+use work::WhatIfRequest;
 
 /// Everything that the page says.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub struct WhatIfReport {
     /// Sizes of all-reduces, bytes.
     pub sizes: Vec<u64>,
     /// The job without any failure, in figures.
-    pub whole: Figures,
+    pub whole: JobFigures,
     /// The failures, worst first.
     pub rows: Vec<EqualFailures>,
     /// Failures for which there was no time.
@@ -55,7 +55,7 @@ pub fn run(
     let wanted = failures(&first.document)
         .into_iter()
         .filter(|failure| is_wanted(failure.kind, &arguments.only));
-    let asked = Asked {
+    let asked = WhatIfRequest {
         failures: wanted.collect(),
         job,
         settings,
@@ -66,7 +66,7 @@ pub fn run(
     let mut done = work::work(asked, limit, environment, output)?;
     done.rows.sort_by(EqualFailures::worst_first);
     let report = WhatIfReport {
-        whole: Figures::of(&done.whole, &sizes),
+        whole: JobFigures::of(&done.whole, &sizes),
         job: done.whole,
         sizes,
         rows: done.rows,

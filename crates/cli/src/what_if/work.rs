@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use planner::what_if::{EqualFailures, Outcome, WhatIf};
+use planner::what_if::{EqualFailures, FailureOutcome, WhatIf};
 use planner::{Job, Planned, Settings};
 use topology::edit::Failure;
 
@@ -23,7 +23,7 @@ const WAITING: usize = 16;
 
 /// What is to be planned.
 #[derive(Debug)]
-pub struct Asked {
+pub struct WhatIfRequest {
     /// The job.
     pub job: Job,
     /// NCCL's settings.
@@ -52,7 +52,7 @@ enum News {
     /// The job without any failure, and warnings.
     Whole(Box<Planned>, Vec<String>),
     /// What one failure does.
-    Failed(Outcome),
+    Failed(FailureOutcome),
 }
 
 /// Plans everything, or as much as there is time for.
@@ -60,7 +60,7 @@ enum News {
 /// # Errors
 /// The job cannot be planned, or not within the time limit.
 pub fn work(
-    asked: Asked,
+    asked: WhatIfRequest,
     limit: Option<Duration>,
     environment: &Environment,
     output: &mut Output,
@@ -86,8 +86,8 @@ pub fn work(
             Ok(News::Failed(outcome)) => {
                 planned += 1;
                 match outcome {
-                    Outcome::New(row) => rows.push(*row),
-                    Outcome::Known(row, failure) => rows[row].failures.push(failure),
+                    FailureOutcome::New(row) => rows.push(*row),
+                    FailureOutcome::Known(row, failure) => rows[row].failures.push(failure),
                 }
             }
             Err(RecvTimeoutError::Timeout) => break false,
@@ -131,7 +131,7 @@ fn next(news: &Receiver<News>, until: Option<Instant>) -> Result<News, RecvTimeo
 }
 
 /// Plans one failure after the other, until nobody receives the results.
-fn each(asked: Asked, news: &SyncSender<News>) -> Result<()> {
+fn each(asked: WhatIfRequest, news: &SyncSender<News>) -> Result<()> {
     let mut output = Output::default();
     let whole = plan_job(&asked.job, &asked.settings, &mut output)?;
     let outcomes = WhatIf::new(

@@ -9,9 +9,9 @@ use topology::CpuVendor;
 
 use super::inputs::Merged;
 use super::profile::{PerGeneration, PerScale};
-use super::tables::Model;
+use super::tables::TableModel;
 
-impl Model<'_> {
+impl TableModel<'_> {
     /// The column for the number of nodes.
     fn scale(&self, row: &PerScale) -> f64 {
         row[self.inputs.nodes.clamp(1, 3) as usize - 1]

@@ -3,7 +3,7 @@
 
 use super::profile::{
     BandwidthLimits, CostProfile, Efficiency, ExtraLatency, FORMAT, HardwareLatency, PerAlgorithm,
-    PerGeneration, PerScale, Sources, ThreadLimits, TreeFactors,
+    PerGeneration, PerScale, ProfileSources, ThreadLimits, TreeFactors,
 };
 
 /// All values were taken from here.
@@ -29,7 +29,7 @@ impl CostProfile {
         Self {
             format: FORMAT,
             name: "nccl-2.30".to_owned(),
-            sources: Sources {
+            sources: ProfileSources {
                 base_latency_us: SOURCE.to_owned(),
                 hardware_latency_us: SOURCE.to_owned(),
                 bandwidth_limits_gbps: SOURCE.to_owned(),

@@ -5,9 +5,9 @@ use plan::cost::Off;
 use plan::{Algorithm, Collective, Protocol};
 use topology::PathType;
 
-use super::tables::Model;
+use super::tables::TableModel;
 
-impl Model<'_> {
+impl TableModel<'_> {
     /// Whether PAT is enabled.
     pub(super) fn pat(&self) -> bool {
         match self.tuning.pat {

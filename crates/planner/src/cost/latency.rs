@@ -8,9 +8,9 @@ use plan::{Algorithm, Collective, Protocol};
 use topology::{CpuArch, CpuVendor, PathType};
 
 use super::profile::Hardware;
-use super::tables::Model;
+use super::tables::TableModel;
 
-impl Model<'_> {
+impl TableModel<'_> {
     /// Time of one step, µs.
     fn step_us(&self, hardware: Hardware, algorithm: Algorithm, protocol: Protocol) -> f32 {
         let power = self.inputs.cpu_arch.is(CpuArch::Power);

@@ -25,7 +25,7 @@ pub struct CostProfile {
     /// Name, as it stands in plans.
     pub name: String,
     /// Where the values come from, by section.
-    pub sources: Sources,
+    pub sources: ProfileSources,
     /// Time to start any message, µs.
     pub base_latency_us: PerAlgorithm,
     /// Time of one step, µs, by what it crosses.
@@ -45,7 +45,7 @@ pub struct CostProfile {
 /// Where the values of each section come from.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Sources {
+pub struct ProfileSources {
     /// Of [`CostProfile::base_latency_us`].
     pub base_latency_us: String,
     /// Of [`CostProfile::hardware_latency_us`].

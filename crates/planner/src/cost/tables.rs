@@ -26,7 +26,7 @@ pub fn table(
 ) -> Result<CostTable, RestrictError> {
     // A single rank never reads the settings.
     let entries = if inputs.ranks > 1 {
-        Model::new(inputs, tuning, profile)?.entries()
+        TableModel::new(inputs, tuning, profile)?.entries()
     } else {
         Vec::new()
     };
@@ -74,7 +74,7 @@ pub fn table(
 }
 
 /// The inputs that all parts of the computation share.
-pub(super) struct Model<'a> {
+pub(super) struct TableModel<'a> {
     pub(super) inputs: &'a Inputs,
     pub(super) tuning: &'a Tuning,
     pub(super) profile: &'a CostProfile,
@@ -84,7 +84,7 @@ pub(super) struct Model<'a> {
     pub(super) ppn: f32,
 }
 
-impl<'a> Model<'a> {
+impl<'a> TableModel<'a> {
     fn new(
         inputs: &'a Inputs,
         tuning: &'a Tuning,

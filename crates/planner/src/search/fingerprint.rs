@@ -5,9 +5,9 @@
 
 /// A 128-bit fingerprint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub(super) struct Fingerprint(pub u128);
+pub(super) struct StateFingerprint(pub u128);
 
-impl Fingerprint {
+impl StateFingerprint {
     /// Adds a value with a weight.
     pub fn add(&mut self, weight: Self, value: u64) {
         *self = self.with(weight.times(value));
@@ -30,11 +30,11 @@ impl Fingerprint {
 }
 
 /// The weight of the value with this number.
-pub(super) fn weight(number: usize) -> Fingerprint {
+pub(super) fn weight(number: usize) -> StateFingerprint {
     let mut state = number as u64;
     let low = scramble(&mut state);
     let high = scramble(&mut state);
-    Fingerprint(u128::from(high) << 64 | u128::from(low) | 1)
+    StateFingerprint(u128::from(high) << 64 | u128::from(low) | 1)
 }
 
 /// One step of the SplitMix64 generator.

@@ -7,14 +7,14 @@
 
 use rustc_hash::FxHashMap;
 
-use super::fingerprint::Fingerprint;
-use super::seen::Seen;
+use super::fingerprint::StateFingerprint;
+use super::seen::BestSeen;
 
 /// All that the rest of a walk depends on where a channel begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct State {
+pub(super) struct WalkState {
     /// What links and ports have left.
-    pub left: Fingerprint,
+    pub left: StateFingerprint,
     pub channel: u32,
     /// The ports of the channel before, where they bind this one.
     pub pair: [u32; 2],
@@ -26,13 +26,13 @@ pub(super) struct KnownEnd {
     /// Steps it took.
     pub steps: i32,
     /// The best that was seen; links are counted from the state on.
-    pub seen: Seen,
+    pub seen: BestSeen,
 }
 
 /// The states of one attempt.
 #[derive(Debug, Default)]
 pub(super) struct KnownEnds {
-    ends: FxHashMap<State, KnownEnd>,
+    ends: FxHashMap<WalkState, KnownEnd>,
     on: bool,
 }
 
@@ -49,11 +49,11 @@ impl KnownEnds {
         self.on
     }
 
-    pub fn get(&self, state: &State) -> Option<KnownEnd> {
+    pub fn get(&self, state: &WalkState) -> Option<KnownEnd> {
         self.ends.get(state).copied()
     }
 
-    pub fn insert(&mut self, state: State, end: KnownEnd) {
+    pub fn insert(&mut self, state: WalkState, end: KnownEnd) {
         self.ends.insert(state, end);
     }
 }

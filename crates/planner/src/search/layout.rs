@@ -5,10 +5,10 @@
 //! have the same key take the same steps, and each link's bandwidth left fits into a few bits,
 //! which [`Packed`](super::packed::Packed) uses.
 
-use super::fingerprint::{Fingerprint, weight};
+use super::fingerprint::{StateFingerprint, weight};
 use super::residual::PortsLeft;
+use super::route_map::{RouteMap, SearchRoute};
 use super::thousandths::{Amount, Thousandths};
-use super::wiring::{Route, Wiring};
 
 /// What is asked of a route: one of the bandwidths of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub(super) struct Uses {
     pub asks: Vec<Ask>,
     /// For each GPU its PCI link up and the one back down to it, if GPUs are sorted by what these
     /// have left.
-    pub uplinks: Vec<Option<[End; 2]>>,
+    pub uplinks: Vec<Option<[GpuPciLink; 2]>>,
 }
 
 /// A link that is used.
@@ -59,7 +59,7 @@ pub(super) struct Ask {
 
 /// A PCI link of a GPU.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct End {
+pub(super) struct GpuPciLink {
     pub place: u32,
     /// The place of the field, if anything is asked of the link.
     pub field: Option<u16>,
@@ -69,14 +69,14 @@ impl Uses {
     /// Looks through the routes that are allowed. `sorts` says that GPUs are sorted by what their
     /// PCI links have left.
     pub fn new<'r>(
-        wiring: &Wiring,
+        route_map: &RouteMap,
         links: &Thousandths,
-        allowed: impl Iterator<Item = (Which, &'r Route)>,
+        allowed: impl Iterator<Item = (Which, &'r SearchRoute)>,
         sorts: bool,
     ) -> Self {
         let mut kinds = vec![0; links.len()];
         // Links that are always used together, and for the same, have the same sum.
-        let mut users = vec![Fingerprint::default(); links.len()];
+        let mut users = vec![StateFingerprint::default(); links.len()];
         let mut asks = Vec::new();
         for (which, route) in allowed {
             for (place, charge) in links.charges(route) {
@@ -92,7 +92,7 @@ impl Uses {
         }
         let place_of = |link: u32| links.places()[link as usize];
         let mut shown = vec![false; links.len()];
-        let sorted_by = if sorts { &wiring.uplink[..] } else { &[] };
+        let sorted_by = if sorts { &route_map.uplink[..] } else { &[] };
         for (up, down) in sorted_by.iter().flatten() {
             shown[place_of(*up) as usize] = true;
             shown[place_of(*down) as usize] = true;
@@ -127,7 +127,7 @@ impl Uses {
         let end = |link| {
             let place = place_of(link);
             let field = fields[place as usize];
-            End { place, field }
+            GpuPciLink { place, field }
         };
         let ends = |uplink: &Option<(u32, u32)>| uplink.map(|(up, down)| [end(up), end(down)]);
         Self {
@@ -160,7 +160,7 @@ pub(super) struct AttemptLayout {
 }
 
 /// The amounts of an attempt.
-pub(super) struct Asked {
+pub(super) struct Amounts {
     pub intra: Amount,
     pub inter: Amount,
     pub half_inter: Amount,
@@ -168,7 +168,7 @@ pub(super) struct Asked {
     pub of_port: i32,
 }
 
-impl Asked {
+impl Amounts {
     /// The least that a link must have, and what is taken, by kind.
     fn amounts(&self) -> [(i32, i32); KINDS] {
         let mut amounts = [(0, 0); KINDS];
@@ -181,7 +181,12 @@ impl Asked {
 
 impl AttemptLayout {
     /// Lays out an attempt. `None` if some amount and some link do not go together in whole units.
-    pub fn new(links: &Thousandths, ports: &PortsLeft, uses: &Uses, asked: &Asked) -> Option<Self> {
+    pub fn new(
+        links: &Thousandths,
+        ports: &PortsLeft,
+        uses: &Uses,
+        asked: &Amounts,
+    ) -> Option<Self> {
         let amounts = asked.amounts();
         let mut fields = Vec::with_capacity(uses.links.len());
         let mut key = Vec::with_capacity(2 * uses.links.len());
@@ -300,7 +305,7 @@ fn write_order_key(
     let unit = kinds(asked).fold(0, |unit, kind| gcd(unit, amounts[kind].1));
     key.extend(kinds(asked).map(|kind| (amounts[kind].1 / unit.max(1)) as u64));
     // From the same start, the one that more units were taken of has less.
-    let start = |end: &End| links.left(end.place as usize);
+    let start = |end: &GpuPciLink| links.left(end.place as usize);
     (asked == 0 || unit >= SHOWS) && ends().all(|end| start(end) == start(first))
 }
 

@@ -8,7 +8,7 @@ use plan::Pattern;
 use topology::PathType;
 
 use super::record::Record;
-use super::seen::Seen;
+use super::seen::BestSeen;
 
 /// Everything that the steps of a walk depend on, apart from the bandwidth that is left.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -47,12 +47,12 @@ impl Speed {
 
 /// How a walk ended.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Outcome {
+pub(super) struct WalkOutcome {
     pub budget_left: i32,
     pub hops: i32,
     /// Which state of the links and ports it left.
     state: u32,
-    seen: Seen,
+    seen: BestSeen,
 }
 
 /// The walks so far.
@@ -64,7 +64,7 @@ pub(super) struct Memo {
     /// Changes whenever a walk leaves links or ports other than it found them.
     state: u32,
     states: u32,
-    walks: Vec<(Signature, Outcome)>,
+    walks: Vec<(Signature, WalkOutcome)>,
 }
 
 impl Memo {
@@ -127,7 +127,7 @@ impl Memo {
         signature: &Signature,
         current: &Record,
         best: &Record,
-    ) -> Option<Outcome> {
+    ) -> Option<WalkOutcome> {
         let (_, outcome) = self.walks.iter().find(|(known, _)| known == signature)?;
         // A walk that changes the bandwidth left must be repeated.
         if outcome.state != signature.state {
@@ -146,12 +146,12 @@ impl Memo {
         changed: bool,
         budget_left: i32,
         hops: i32,
-        seen: Seen,
+        seen: BestSeen,
     ) {
         self.changed(changed);
         self.walks.push((
             signature,
-            Outcome {
+            WalkOutcome {
                 budget_left,
                 hops,
                 state: self.state,

@@ -18,11 +18,11 @@ mod packed;
 mod record;
 mod relax;
 mod residual;
+mod route_map;
 mod seen;
 mod speeds;
 mod thousandths;
 mod walk;
-mod wiring;
 
 use plan::{Graph, GraphChannel, GraphKind, Pattern, Trail};
 use topology::{CpuArch, CpuVendor};
@@ -37,9 +37,9 @@ use nets::PortOrder;
 use packed::Packed;
 use record::Record;
 use residual::{Floats, PortsLeft};
+use route_map::{NONE, RouteMap};
 use thousandths::Thousandths;
 use walk::{AttemptPorts, Scratch};
-use wiring::{NONE, Wiring};
 
 /// What to search for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,7 +59,7 @@ pub struct WantedGraph {
 /// Searches graphs on one view. Bandwidths are given back between searches, but stay rounded.
 pub struct Searcher<'a> {
     view: &'a View,
-    wiring: Wiring,
+    route_map: RouteMap,
     port_order: PortOrder,
     floats: Floats,
     thousandths: Thousandths,
@@ -83,16 +83,16 @@ impl<'a> Searcher<'a> {
     /// Prepares searches on a view.
     pub fn new(view: &'a View) -> Self {
         let system = view.system();
-        let wiring = Wiring::new(view.routing());
+        let route_map = RouteMap::new(view.routing());
         let links = (0..system.link_count())
             .map(|link| system.link(topology::LinkId(link as u32)).bw)
             .collect();
         let floats = Floats::new(links);
-        let ports_left = PortsLeft::new(&wiring.ports);
+        let ports_left = PortsLeft::new(&route_map.ports);
         Self {
-            memo: Memo::new(view.inter, wiring.kinds()),
-            thousandths: Thousandths::new(&wiring, &floats, |link| {
-                wiring::never_binds(system, link)
+            memo: Memo::new(view.inter, route_map.kinds()),
+            thousandths: Thousandths::new(&route_map, &floats, |link| {
+                route_map::never_binds(system, link)
             }),
             few_words: Packed::new(),
             many_words: Packed::new(),
@@ -105,9 +105,9 @@ impl<'a> Searcher<'a> {
                 inter: view.inter,
                 rail_per_host: view.routing().settings().mnnvl_rail_per_host,
                 ports_left,
-                used: vec![0; wiring.words * record::MAX_CHANNELS],
+                used: vec![0; route_map.words * record::MAX_CHANNELS],
                 keys: Vec::new(),
-                port_keys: vec![0; wiring.gpus * record::MAX_CHANNELS],
+                port_keys: vec![0; route_map.gpus * record::MAX_CHANNELS],
                 known_ends: KnownEnds::default(),
             },
             sm_min: system.devs().map(|(_, dev)| dev.sm).min().unwrap_or(0),
@@ -118,7 +118,7 @@ impl<'a> Searcher<'a> {
             port_order: PortOrder::new(view.routing()),
             ports: Vec::new(),
             ports_at: 0,
-            wiring,
+            route_map,
             view,
         }
     }
@@ -151,11 +151,11 @@ impl<'a> Searcher<'a> {
 
     fn to_graph(&self, kind: GraphKind, record: &Record) -> Graph {
         let system = self.view.system();
-        let gpus = self.wiring.gpus;
+        let gpus = self.route_map.gpus;
         let ranks: Vec<i32> = system.gpus().map(|(_, gpu)| gpu.rank).collect();
         let port_id = |port: u32| match port {
             NONE => -1,
-            _ => system.node(self.wiring.ports[port as usize].node).id.0 as i64,
+            _ => system.node(self.route_map.ports[port as usize].node).id.0 as i64,
         };
         let shown = if record.pattern == Pattern::Nvls {
             1

@@ -2,7 +2,7 @@
 
 use super::memo::Memo;
 use super::record::Record;
-use super::wiring::{Neighbour, Wiring};
+use super::route_map::{Neighbour, RouteMap};
 
 /// The GPUs that may follow one GPU within the limits of an attempt.
 #[derive(Debug)]
@@ -16,7 +16,7 @@ pub(super) struct Nearby {
 }
 
 impl Nearby {
-    fn new(wiring: &Wiring, all: &[Neighbour], attempt: &Record) -> Self {
+    fn new(route_map: &RouteMap, all: &[Neighbour], attempt: &Record) -> Self {
         let both_directions = attempt.uses_both_directions();
         let is_allowed = |neighbour: &&Neighbour| {
             neighbour
@@ -24,8 +24,8 @@ impl Nearby {
                 .is_within(attempt.type_intra, both_directions)
         };
         let list: Vec<Neighbour> = all.iter().filter(is_allowed).copied().collect();
-        let mut mask = vec![0; wiring.words];
-        let mut ranks = vec![0; wiring.gpus];
+        let mut mask = vec![0; route_map.words];
+        let mut ranks = vec![0; route_map.gpus];
         for (rank, neighbour) in list.iter().enumerate() {
             mask[neighbour.gpu as usize / 64] |= 1 << (neighbour.gpu % 64);
             ranks[neighbour.gpu as usize] = rank as u16;
@@ -42,15 +42,15 @@ type Limits = (u16, bool);
 pub(super) struct AllNearby(Vec<(Limits, Vec<Nearby>)>);
 
 impl AllNearby {
-    pub fn within(&mut self, wiring: &Wiring, memo: &Memo, attempt: &Record) -> &[Nearby] {
+    pub fn within(&mut self, route_map: &RouteMap, memo: &Memo, attempt: &Record) -> &[Nearby] {
         let limits = (
             memo.intra_class(attempt.type_intra),
             attempt.uses_both_directions(),
         );
         let known = self.0.iter().position(|(known, _)| *known == limits);
         let at = known.unwrap_or_else(|| {
-            let of_each = wiring.neighbours.iter();
-            let nearby = of_each.map(|all| Nearby::new(wiring, all, attempt));
+            let of_each = route_map.neighbours.iter();
+            let nearby = of_each.map(|all| Nearby::new(route_map, all, attempt));
             self.0.push((limits, nearby.collect()));
             self.0.len() - 1
         });

@@ -4,7 +4,7 @@
 use plan::{Graph, Pattern, Summary};
 use topology::PathType;
 
-use super::wiring::NONE;
+use super::route_map::NONE;
 
 /// Most channels of a graph.
 pub(super) const MAX_CHANNELS: usize = 64;

@@ -63,7 +63,7 @@ impl<'s, 'a> Relaxation<'s, 'a> {
     fn new(searcher: &'s mut Searcher<'a>, wanted: WantedGraph) -> Self {
         let view = searcher.view;
         let system = view.system();
-        let gpus = searcher.wiring.gpus;
+        let gpus = searcher.route_map.gpus;
         let sm_min = searcher.sm_min;
         let mut best = Record::new(
             wanted.pattern,
@@ -172,8 +172,9 @@ impl<'s, 'a> Relaxation<'s, 'a> {
     fn begin(&mut self) -> bool {
         let searcher = &*self.searcher;
         let view = searcher.view;
-        let gpus = searcher.wiring.gpus;
-        if self.best.pattern == Pattern::Nvls && (!searcher.wiring.has_nvs || searcher.sm_min < 90)
+        let gpus = searcher.route_map.gpus;
+        if self.best.pattern == Pattern::Nvls
+            && (!searcher.route_map.has_nvs || searcher.sm_min < 90)
         {
             return false;
         }
@@ -307,7 +308,7 @@ impl<'s, 'a> Relaxation<'s, 'a> {
         self.trail.end = end;
         self.trail.budget_left = self.budget_left;
         self.duplicate();
-        self.tmp.assign(&self.best, self.searcher.wiring.gpus);
+        self.tmp.assign(&self.best, self.searcher.route_map.gpus);
         self.speed = self.speed_at_most(self.best.bw_inter);
         self.tmp.set_bw(self.speeds[self.speed]);
         self.tmp.min_channels = self.best.channels;
@@ -352,7 +353,7 @@ impl<'s, 'a> Relaxation<'s, 'a> {
 
     /// Splits fast channels in two, because one channel cannot drive so much.
     fn duplicate(&mut self) {
-        let gpus = self.searcher.wiring.gpus;
+        let gpus = self.searcher.route_map.gpus;
         let sm_min = self.searcher.sm_min;
         let best = &mut self.best;
         let channels = best.channels;
@@ -387,7 +388,7 @@ impl<'s, 'a> Relaxation<'s, 'a> {
         }
         let searcher = &*self.searcher;
         let routing = searcher.view.routing();
-        let gpus = searcher.wiring.gpus;
+        let gpus = searcher.route_map.gpus;
         let best = &mut self.best;
         for gpu in 0..gpus {
             best.intra[gpu] = gpu as u32;
@@ -400,7 +401,7 @@ impl<'s, 'a> Relaxation<'s, 'a> {
             ports.map(|ports| {
                 ports
                     .first()
-                    .map(|port| searcher.wiring.ports[*port as usize].canonical)
+                    .map(|port| searcher.route_map.ports[*port as usize].canonical)
             })
         };
         match (port(0)?, port(gpus as u32 - 1)?) {

@@ -2,7 +2,7 @@
 
 use topology::PathType;
 
-use super::{Effect, NetDevsPolicy, SettingNote, Settings, names};
+use super::{NetDevsPolicy, SettingEffect, SettingNote, Settings, names};
 
 /// The old scale of path levels, 0 to 5.
 const OLD_LEVELS: [PathType; 6] = [
@@ -88,7 +88,7 @@ impl Reader {
             _ if self.connect(settings, name, value) => {}
             _ if self.tuning(&mut settings.tuning, name, value) => {}
             _ => match names::effect(name) {
-                Some(Effect::NotModelled(assumed)) => {
+                Some(SettingEffect::NotModelled(assumed)) => {
                     self.note(name, format!("is not modelled: {assumed}"));
                 }
                 Some(_) => {}

@@ -22,8 +22,8 @@ pub(super) struct Charge {
 
 /// One path between two ends of interest.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Route {
-    /// Routes are numbered in the order of [`Wiring::routes`].
+pub(super) struct SearchRoute {
+    /// Routes are numbered in the order of [`RouteMap::routes`].
     pub number: u32,
     first: u32,
     len: u32,
@@ -37,7 +37,7 @@ pub(super) struct Route {
     pub intel_overhead: bool,
 }
 
-impl Route {
+impl SearchRoute {
     fn of<'c>(&self, charges: &'c [Charge]) -> &'c [Charge] {
         &charges[self.first as usize..(self.first + self.len) as usize]
     }
@@ -52,7 +52,7 @@ impl Route {
 
 /// A port.
 #[derive(Debug, Clone)]
-pub(super) struct Port {
+pub(super) struct SearchPort {
     pub node: NodeId,
     /// The first port with the same id; look-ups by id find that one.
     pub canonical: u32,
@@ -72,16 +72,16 @@ pub(super) struct Port {
 
 /// Everything the search reads and never changes.
 #[derive(Debug)]
-pub(super) struct Wiring {
+pub(super) struct RouteMap {
     pub gpus: usize,
     /// Words for a bit of each GPU.
     pub words: usize,
     pub has_nvs: bool,
-    pub ports: Vec<Port>,
+    pub ports: Vec<SearchPort>,
     /// For each GPU the others, best connected first: widest, fewest links, nearest in number.
     pub neighbours: Vec<Vec<Neighbour>>,
     /// For each port and GPU the part of the GPU's sorting key that does not change: see
-    /// [`Wiring::port_key`].
+    /// [`RouteMap::port_key`].
     port_keys: Vec<u64>,
     /// For each GPU its PCI link up and the one back down to it.
     pub uplink: Vec<Option<(u32, u32)>>,
@@ -89,11 +89,11 @@ pub(super) struct Wiring {
     pub private_uplinks: bool,
     /// For each port the GPUs with the widest path to it; empty when it reaches none.
     pub closest_gpus: Vec<Vec<u32>>,
-    gpu_to_gpu: Vec<Route>,
-    port_to_gpu: Vec<Route>,
-    gpu_to_port: Vec<Route>,
-    nvs_to_gpu: Vec<Route>,
-    gpu_to_nvs: Vec<Route>,
+    gpu_to_gpu: Vec<SearchRoute>,
+    port_to_gpu: Vec<SearchRoute>,
+    gpu_to_port: Vec<SearchRoute>,
+    nvs_to_gpu: Vec<SearchRoute>,
+    gpu_to_nvs: Vec<SearchRoute>,
     charges: Vec<Charge>,
 }
 
@@ -102,12 +102,12 @@ pub(super) struct Wiring {
 pub(super) struct Neighbour {
     pub gpu: u32,
     /// The route there.
-    pub route: Route,
+    pub route: SearchRoute,
     /// GPUs of one class are equally well connected: bandwidth in whole GB/s, and links.
     class: u32,
 }
 
-impl Wiring {
+impl RouteMap {
     pub fn new(routing: &Routing) -> Self {
         let system = routing.system();
         let gpu_nodes: Vec<NodeId> = system.nodes(NodeType::Gpu).collect();
@@ -119,7 +119,7 @@ impl Wiring {
             charges: Vec::new(),
             routes: 0,
         };
-        let mut all = |from: &[NodeId], to: &[NodeId]| -> Vec<Route> {
+        let mut all = |from: &[NodeId], to: &[NodeId]| -> Vec<SearchRoute> {
             from.iter()
                 .flat_map(|a| to.iter().map(move |b| (*a, *b)))
                 .map(|(a, b)| compiler.route(a, b))
@@ -157,7 +157,7 @@ impl Wiring {
         }
     }
 
-    pub fn gpu_to_gpu(&self, from: u32, to: u32) -> &Route {
+    pub fn gpu_to_gpu(&self, from: u32, to: u32) -> &SearchRoute {
         &self.gpu_to_gpu[from as usize * self.gpus + to as usize]
     }
 
@@ -179,28 +179,28 @@ impl Wiring {
         gpu * self.gpus as u32
     }
 
-    pub fn port_to_gpu(&self, port: u32, gpu: u32) -> &Route {
+    pub fn port_to_gpu(&self, port: u32, gpu: u32) -> &SearchRoute {
         &self.port_to_gpu[port as usize * self.gpus + gpu as usize]
     }
 
-    pub fn gpu_to_port(&self, gpu: u32, port: u32) -> &Route {
+    pub fn gpu_to_port(&self, gpu: u32, port: u32) -> &SearchRoute {
         &self.gpu_to_port[gpu as usize * self.ports.len() + port as usize]
     }
 
     /// All routes from ports to GPUs, and from GPUs to ports.
-    pub fn port_routes(&self) -> [&[Route]; 2] {
+    pub fn port_routes(&self) -> [&[SearchRoute]; 2] {
         [&self.port_to_gpu, &self.gpu_to_port]
     }
 
-    pub fn nvs_to_gpu(&self, gpu: u32) -> &Route {
+    pub fn nvs_to_gpu(&self, gpu: u32) -> &SearchRoute {
         &self.nvs_to_gpu[gpu as usize]
     }
 
-    pub fn gpu_to_nvs(&self, gpu: u32) -> &Route {
+    pub fn gpu_to_nvs(&self, gpu: u32) -> &SearchRoute {
         &self.gpu_to_nvs[gpu as usize]
     }
 
-    fn lists(&self) -> [&[Route]; 5] {
+    fn lists(&self) -> [&[SearchRoute]; 5] {
         [
             &self.gpu_to_gpu,
             &self.port_to_gpu,
@@ -211,7 +211,7 @@ impl Wiring {
     }
 
     /// All routes, by number.
-    pub fn routes(&self) -> impl Iterator<Item = &Route> {
+    pub fn routes(&self) -> impl Iterator<Item = &SearchRoute> {
         self.lists().into_iter().flatten()
     }
 
@@ -234,7 +234,7 @@ impl Wiring {
 
     /// The types of paths between GPUs and the switch, and between GPUs and ports, as bits.
     pub fn kinds(&self) -> (u16, u16) {
-        let bits = |lists: &[&[Route]]| {
+        let bits = |lists: &[&[SearchRoute]]| {
             lists
                 .iter()
                 .flat_map(|list| list.iter())
@@ -246,7 +246,7 @@ impl Wiring {
         )
     }
 
-    pub fn charges(&self, route: &Route) -> &[Charge] {
+    pub fn charges(&self, route: &SearchRoute) -> &[Charge] {
         route.of(&self.charges)
     }
 }
@@ -255,8 +255,8 @@ impl Wiring {
 const PLACE_BITS: u32 = 10;
 
 /// The parts of the sorting keys of one port that do not change: places by bandwidth and by links.
-fn port_keys(routes: &[Route]) -> Vec<u64> {
-    let place = |value: i64, all: &dyn Fn(&Route) -> i64| {
+fn port_keys(routes: &[SearchRoute]) -> Vec<u64> {
+    let place = |value: i64, all: &dyn Fn(&SearchRoute) -> i64| {
         let mut lower: Vec<i64> = routes
             .iter()
             .map(all)
@@ -266,8 +266,8 @@ fn port_keys(routes: &[Route]) -> Vec<u64> {
         lower.dedup();
         lower.len() as u64
     };
-    let by_bw = |route: &Route| -i64::from(route.bw as i32);
-    let by_hops = |route: &Route| i64::from(route.hops);
+    let by_bw = |route: &SearchRoute| -i64::from(route.bw as i32);
+    let by_hops = |route: &SearchRoute| i64::from(route.hops);
     routes
         .iter()
         .map(|route| {
@@ -290,7 +290,7 @@ struct Compiler<'a> {
 }
 
 impl Compiler<'_> {
-    fn route(&mut self, from: NodeId, to: NodeId) -> Route {
+    fn route(&mut self, from: NodeId, to: NodeId) -> SearchRoute {
         let table = self.routing.table();
         let path = table.path(from, to);
         let first = self.charges.len() as u32;
@@ -326,7 +326,7 @@ impl Compiler<'_> {
             self.charges.push(charge);
         }
         self.routes += 1;
-        Route {
+        SearchRoute {
             number: self.routes - 1,
             first,
             len: path.hops.len() as u32,
@@ -375,10 +375,10 @@ const MUCH: f32 = 2000.0;
 /// The part of a link's bandwidth that everything around it may need together.
 const ENOUGH: f32 = 0.9;
 
-fn neighbours(gpus: usize, routes: &[Route]) -> Vec<Vec<Neighbour>> {
+fn neighbours(gpus: usize, routes: &[SearchRoute]) -> Vec<Vec<Neighbour>> {
     (0..gpus)
         .map(|from| {
-            let quality = |route: &Route| (-(route.bw as i32), route.hops);
+            let quality = |route: &SearchRoute| (-(route.bw as i32), route.hops);
             let mut others: Vec<Neighbour> = (1..gpus)
                 .map(|offset| {
                     let gpu = (from + offset) % gpus;
@@ -418,7 +418,7 @@ fn uplink(system: &System, gpu: NodeId) -> Option<(u32, u32)> {
 fn are_private(
     links: usize,
     uplinks: &[Option<(u32, u32)>],
-    gpu_to_gpu: &[Route],
+    gpu_to_gpu: &[SearchRoute],
     charges: &[Charge],
 ) -> bool {
     let mut owners = vec![None; links];
@@ -451,7 +451,7 @@ fn closest_gpus(routing: &Routing, port: NodeId) -> Vec<u32> {
         .collect()
 }
 
-fn ports(routing: &Routing, nodes: &[NodeId]) -> Vec<Port> {
+fn ports(routing: &Routing, nodes: &[NodeId]) -> Vec<SearchPort> {
     let system = routing.system();
     let nets: Vec<_> = system.nets().collect();
     nets.iter()
@@ -468,7 +468,7 @@ fn ports(routing: &Routing, nodes: &[NodeId]) -> Vec<Port> {
                 .iter()
                 .position(|other| system.node(*other).id == id)
                 .unwrap_or(index);
-            Port {
+            SearchPort {
                 node: *node,
                 canonical: canonical as u32,
                 bw: net.bw,
