@@ -31,6 +31,7 @@ pub fn tests() -> Result<Vec<Trial>> {
         test("documents::pictures_in_the_readme", pictures),
         test("documents::commands_of_the_readme", commands),
         test("documents::links_lead_somewhere", links),
+        test("documents::files_of_decisions_exist", decisions),
         test("documents::every_setting_is_explained", settings),
         test("documents::defaults_are_the_programs", defaults),
         test("documents::every_machine_is_listed", machines),
@@ -122,9 +123,9 @@ fn commands() -> Result<()> {
     Ok(())
 }
 
-/// Every link to a file of the repository leads to one.
-fn links() -> Result<()> {
-    let mut pages: Vec<PathBuf> = vec!["topologies/README.md".into()];
+/// The Markdown pages of the repository: at its top, in `docs/`, and the READMEs of folders and crates.
+fn pages() -> Result<Vec<PathBuf>> {
+    let mut pages: Vec<PathBuf> = vec!["topologies/README.md".into(), "kernels/README.md".into()];
     for folder in ["", "docs"] {
         for entry in std::fs::read_dir(root().join(folder))? {
             let path = entry?.path();
@@ -133,6 +134,20 @@ fn links() -> Result<()> {
             }
         }
     }
+    for entry in std::fs::read_dir(root().join("crates"))? {
+        let page = PathBuf::from("crates")
+            .join(entry?.file_name())
+            .join("README.md");
+        if root().join(&page).exists() {
+            pages.push(page);
+        }
+    }
+    Ok(pages)
+}
+
+/// Every link to a file of the repository leads to one.
+fn links() -> Result<()> {
+    let pages = pages()?;
     let mut broken = Vec::new();
     for page in pages {
         let text = read(&page.to_string_lossy())?;
@@ -150,6 +165,33 @@ fn links() -> Result<()> {
         }
     }
     ensure!(broken.is_empty(), "{}", broken.join("\n"));
+    Ok(())
+}
+
+/// The tables "Decision, File" in the crates' READMEs name files that exist, by paths from the README's folder.
+fn decisions() -> Result<()> {
+    let mut missing = Vec::new();
+    let mut named = 0;
+    for page in pages()?.iter().filter(|page| page.starts_with("crates")) {
+        let text = read(&page.to_string_lossy())?;
+        let folder = root().join(page);
+        let folder = folder.parent().context("a page is in a folder")?;
+        let mut lines = text.lines();
+        while lines.any(|line| line == "| Decision | File |") {
+            for row in lines.by_ref().take_while(|line| line.starts_with('|')) {
+                let files = row.split('|').nth(2).unwrap_or_default();
+                let paths = files.split('`').skip(1).step_by(2);
+                for path in paths.filter(|path| path.contains(['/', '.'])) {
+                    named += 1;
+                    if !folder.join(path).exists() {
+                        missing.push(format!("{}: there is no {path}", page.display()));
+                    }
+                }
+            }
+        }
+    }
+    ensure!(missing.is_empty(), "{}", missing.join("\n"));
+    ensure!(named > 100, "only {named} files are named");
     Ok(())
 }
 

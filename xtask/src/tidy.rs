@@ -38,15 +38,16 @@ const ALL: &[&str] = &["*"];
 const ONLY_FOR_TESTS: [&str; 4] = ["fuzz-targets", "kernel-emulator", "test-support", "xtask"];
 
 /// Which way the arrows point.
-const RULES: [Rule; 19] = [
+const RULES: [Rule; 20] = [
     rule("files", &[]),
     rule("topology", &[]),
-    rule("plan", &["topology"]),
-    rule("planner", &["topology", "plan"]),
+    rule("program", &[]),
+    rule("plan", &["topology", "program"]),
+    rule("planner", &["topology", "plan", "program"]),
     unsafe_rule("probe", &["topology"]),
-    unsafe_rule("shared-memory", &[]),
+    unsafe_rule("shared-memory", &["program"]),
     rule("bootstrap", &[]),
-    rule("executor", &["plan", "shared-memory"]),
+    rule("executor", &["program", "shared-memory"]),
     unsafe_rule("net-plugin", &[]),
     rule(
         "net",
@@ -54,29 +55,32 @@ const RULES: [Rule; 19] = [
             "bootstrap",
             "executor",
             "net-plugin",
-            "plan",
+            "program",
             "shared-memory",
         ],
     ),
-    unsafe_rule("backend-cpu", &["executor", "plan", "shared-memory"]),
-    rule("kernel-bundle", &["executor", "plan", "shared-memory"]),
+    unsafe_rule(
+        "backend-cpu",
+        &["executor", "plan", "program", "shared-memory"],
+    ),
+    rule("kernel-bundle", &["executor", "program", "shared-memory"]),
     unsafe_rule(
         "kernel-emulator",
-        &["executor", "plan", "kernel-bundle", "shared-memory"],
+        &["executor", "program", "kernel-bundle", "shared-memory"],
     ),
     unsafe_rule(
         "backend-cuda",
         &[
             "executor",
             "files",
-            "plan",
+            "program",
             "kernel-bundle",
             "shared-memory",
         ],
     ),
     rule(
         "test-support",
-        &["topology", "plan", "planner", "shared-memory"],
+        &["topology", "plan", "planner", "program", "shared-memory"],
     ),
     unsafe_rule(
         "fuzz-targets",
@@ -84,6 +88,7 @@ const RULES: [Rule; 19] = [
             "topology",
             "plan",
             "planner",
+            "program",
             "probe",
             "shared-memory",
             "bootstrap",

@@ -5,7 +5,7 @@
 use backend_cpu::reduce::{Reduce, Step, Vectors, copy};
 use divan::Bencher;
 use divan::counter::BytesCount;
-use plan::{ElementType, Reduction};
+use program::{ElementType, Reduction};
 
 fn main() {
     divan::main();

@@ -5,7 +5,7 @@ use executor::connections::{Connections, Ends};
 use executor::registered::{Reach, Registered};
 use executor::supervisor::Fault;
 use executor::{Error, Waiting};
-use plan::Protocol;
+use program::Protocol;
 use shared_memory::fifo::{FifoProtocol, LowLatency, LowLatency128, Receiver, Sender, Simple};
 use shared_memory::{Bell, BufferTable, ProcessMemoryError, Signal, SignalCount};
 

@@ -8,8 +8,8 @@ use executor::backend::CommunicatorShape;
 use executor::connections::SlotBytes;
 use executor::{Choice, Request};
 use plan::cost::{CostModel, Estimate};
-use plan::program::{Schedule, Transfer};
-use plan::{Collective, Protocol, Reduction};
+use program::{Collective, Protocol, Reduction};
+use program::{Schedule, Transfer};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -249,12 +249,12 @@ impl Profile {
             // What was measured between ranks of one host says nothing of a network.
             return Some(between_hosts(request, bytes));
         }
-        let can = |estimate: &Estimate<Choice>| serves(request, &estimate.way, place.ranks);
+        let can = |estimate: &Estimate<Choice>| serves(request, &estimate.choice, place.ranks);
         let estimates = model.estimates(request.collective, bytes).into_iter();
         let best = estimates
             .filter(can)
             .min_by(|one, other| one.time_us.total_cmp(&other.time_us));
-        Some(best.map_or_else(|| fallback(request, bytes), |best| best.way))
+        Some(best.map_or_else(|| fallback(request, bytes), |best| best.choice))
     }
 
     /// Predicted time of a way, µs; `None` if it was not measured.
@@ -270,8 +270,8 @@ impl Profile {
         let bytes = request.bytes(place.ranks);
         let estimates = self.of(place).estimates(request.collective, bytes);
         let same = |it: &Estimate<Choice>| {
-            (it.way.schedule, it.way.transfer) == (way.schedule, way.transfer)
-                && (way.transfer == Transfer::Direct || it.way.protocol == way.protocol)
+            (it.choice.schedule, it.choice.transfer) == (way.schedule, way.transfer)
+                && (way.transfer == Transfer::Direct || it.choice.protocol == way.protocol)
         };
         Some(estimates.into_iter().find(same)?.time_us)
     }
@@ -391,7 +391,7 @@ impl CostModel for Model<'_> {
         let ways = ways.filter(|it| Some(it.ranks) == nearest);
         let estimate = |it: &Measured| {
             Some(Estimate {
-                way: it.way(self.profile.channels.min(self.place.channels))?,
+                choice: it.way(self.profile.channels.min(self.place.channels))?,
                 time_us: interpolate(&self.profile.sizes, &it.times_us, bytes)?,
             })
         };

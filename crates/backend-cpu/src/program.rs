@@ -5,8 +5,8 @@ use std::ops::Range;
 use executor::Waiting;
 use executor::backend::PrepareRequest;
 use executor::connections::Wiring;
-use plan::program::{BoundLane, BoundOperand, BoundProgram, BoundStep, Buffer};
-use plan::{Protocol, Reduction};
+use program::{BoundLane, BoundOperand, BoundProgram, BoundStep, BufferKind};
+use program::{Protocol, Reduction};
 
 use crate::reduce::{MOST_OPERANDS, Reduce};
 
@@ -144,7 +144,7 @@ unsafe impl Send for Program {}
 #[derive(Debug, Clone, Copy)]
 struct Arithmetic {
     reduction: Reduction,
-    element: plan::ElementType,
+    element: program::ElementType,
     ranks: u32,
     scalar: u64,
 }
@@ -271,7 +271,9 @@ impl Streams {
         match operand {
             BoundOperand::Local { buffer, .. } | BoundOperand::Peer { buffer, .. } => {
                 // In place the input is the output, and is read before it is written: that is no reading again.
-                self.large && *buffer == Buffer::Output && !self.read[Buffer::Output as usize]
+                self.large
+                    && *buffer == BufferKind::Output
+                    && !self.read[BufferKind::Output as usize]
             }
             BoundOperand::None | BoundOperand::Multicast { .. } | BoundOperand::Fifo(_) => false,
         }
@@ -341,7 +343,7 @@ fn step(step: &BoundStep, request: &PrepareRequest<'_>, streams: &Streams) -> St
     let multiplies = request.reduction == Some(Reduction::PreMultipliedSum);
     let pre_multiply = |(index, source): (usize, &BoundOperand)| match source {
         BoundOperand::Local {
-            buffer: Buffer::Input,
+            buffer: BufferKind::Input,
             ..
         } if multiplies => 1 << index,
         _ => 0,

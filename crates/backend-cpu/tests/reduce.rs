@@ -2,7 +2,7 @@
 
 use backend_cpu::reduce::{Reduce, Step, Vectors, copy};
 use half::{bf16, f16};
-use plan::{ElementType, Reduction};
+use program::{ElementType, Reduction};
 use proptest::prelude::*;
 
 /// What one step does, in numbers.

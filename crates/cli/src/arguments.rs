@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
-use plan::Collective;
-use plan::program::{Schedule, Transfer};
+use program::Collective;
+use program::{Schedule, Transfer};
 
 use crate::output::{Format, RankFormat};
 use compare::{

@@ -4,10 +4,11 @@ use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
 use plan::cost::{CostModel, Estimate, NoChoice, OperationChoice};
-use plan::{Algorithm, Collective, CostTable, GraphKind, Plan, Protocol, Setting};
+use plan::{Algorithm, CostTable, GraphKind, Plan, Setting};
 use planner::Job;
 use planner::cost::profile::NCCL_2_30_TOML;
 use planner::cost::{AlphaBeta, CostProfile, Scheme};
+use program::{Collective, Protocol};
 use serde::Serialize;
 
 use crate::arguments::JobArguments;
@@ -299,8 +300,8 @@ fn row(choices: &[(u64, Result<OperationChoice, NoChoice>)], at: usize) -> Row {
         }),
         runner_up: choice.as_ref().ok().and_then(|choice| {
             choice.runner_up.map(|next| Timed {
-                algorithm: next.way.0,
-                protocol: next.way.1,
+                algorithm: next.choice.0,
+                protocol: next.choice.1,
                 time_us: next.time_us,
             })
         }),
@@ -324,7 +325,7 @@ fn json(subject: &Subject, sweeps: &[Sweep], table: bool) -> Result<String> {
                     .map(|(bytes, estimates)| {
                         let estimates: Vec<serde_json::Value> = estimates
                             .iter()
-                            .map(|estimate| serde_json::json!({"scheme": estimate.way, "time_us": estimate.time_us}))
+                            .map(|estimate| serde_json::json!({"scheme": estimate.choice, "time_us": estimate.time_us}))
                             .collect();
                         serde_json::json!({"bytes": bytes, "schemes": estimates})
                     })

@@ -1,17 +1,17 @@
 //! `topo program`: what one rank does for a collective, step by step.
 
 use anyhow::{Context, Result, bail, ensure};
-use plan::Collective;
 use plan::expand::Expansion;
-use plan::lower::{Request, SendRecv, lower, send_recv};
-use plan::program::{Channels, Program, Schedule, Transfer, transfer_channels};
-use plan::verify::verify;
+use program::Collective;
+use program::lower::{ProgramRequest, SendRecv, lower, send_recv};
+use program::verify::verify;
+use program::{Channels, Program, Schedule, Transfer};
 
 use crate::arguments::ProgramArguments;
 use crate::environment::Environment;
 use crate::job;
 use crate::output::Output;
-use crate::render::{Look, program};
+use crate::render::{self, Look};
 use crate::sources::{self, Sources};
 
 /// Slots that every FIFO has at least. A ring receives and sends in one step, for which two are needed; no protocol has fewer.
@@ -48,7 +48,7 @@ pub fn run(
     let programs = if collective == Collective::SendRecv {
         let to = arguments.to.unwrap_or((arguments.root + 1) % ranks);
         let planned = match &expansion {
-            Some(expansion) => transfer_channels(expansion, arguments.root, to, TRANSFER_BYTES)?,
+            Some(expansion) => expansion.transfer_channels(arguments.root, to, TRANSFER_BYTES)?,
             None => (0..channels.count()).collect(),
         };
         send_recv(&SendRecv {
@@ -70,7 +70,7 @@ pub fn run(
                 algorithms(collective)
             );
         };
-        lower(&Request {
+        lower(&ProgramRequest {
             collective,
             schedule,
             transfer,
@@ -99,7 +99,7 @@ pub fn run(
         width: environment.width,
         colour: environment.colour,
     };
-    output.text = program::page(found, transfer, look);
+    output.text = render::program::page(found, transfer, look);
     Ok(())
 }
 
@@ -120,7 +120,7 @@ fn channels(
         }
     };
     let expansion = plan.expand()?;
-    let channels = Channels::of(&expansion)?;
+    let channels = expansion.program_channels()?;
     let channels = match limit {
         Some(limit) => channels.take(limit),
         None => channels,

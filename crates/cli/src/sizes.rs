@@ -1,6 +1,6 @@
 //! Message sizes and collectives as people write them.
 
-use plan::Collective;
+use program::Collective;
 
 /// Most sizes of one command.
 const MOST: usize = 10_000;

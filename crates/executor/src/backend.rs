@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use plan::program::BoundProgram;
-use plan::{Collective, ElementType, Protocol, Reduction};
+use program::BoundProgram;
+use program::{Collective, ElementType, Protocol, Reduction};
 
 use crate::bootstrap::Bootstrap;
 use crate::connections::{Connections, SlotBytes, Wiring};
@@ -54,11 +54,14 @@ pub trait Backend: Send + 'static {
         false
     }
 
-    /// Makes the connections of a program in memory of the backend's own. `None`, as most say: its programs run over the
-    /// connections that the communicator makes in the host's memory.
-    fn wire(&mut self, own: &mut OwnWiring<'_>) -> Option<Result<(), Error>> {
+    /// Makes the connections of a program in memory of the backend's own, if its programs do not run over those that the
+    /// communicator makes in the host's memory.
+    ///
+    /// # Errors
+    /// The ranks cannot be connected.
+    fn wire(&mut self, own: &mut OwnWiring<'_>) -> Result<WiredBy, Error> {
         let _ = own;
-        None
+        Ok(WiredBy::Communicator)
     }
 
     /// Looks up everything that running the program needs.
@@ -89,6 +92,15 @@ pub struct CommunicatorShape {
     pub one_host: bool,
     /// Channels that the plan has.
     pub channels: u16,
+}
+
+/// Who makes the connections of a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WiredBy {
+    /// The communicator, in the host's memory.
+    Communicator,
+    /// The backend, and it has made them.
+    Backend,
 }
 
 /// What a backend with memory of its own makes connections with.

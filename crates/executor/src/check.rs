@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use plan::{Collective, Reduction};
+use program::{Collective, Reduction};
 
 use crate::backend::Backend;
 use crate::communicator::Communicator;

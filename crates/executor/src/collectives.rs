@@ -2,7 +2,7 @@
 
 use std::sync::mpsc::channel;
 
-use plan::{Collective, Reduction};
+use program::{Collective, Reduction};
 
 use crate::backend::Backend;
 use crate::background::Pending;

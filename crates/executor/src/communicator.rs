@@ -1,6 +1,6 @@
 //! A rank among others.
 
-use plan::Collective;
+use program::Collective;
 
 use crate::backend::{Backend, CommunicatorShape};
 use crate::background::Home;

@@ -1,7 +1,7 @@
 //! The types of which messages are made.
 
 use half::{bf16, f16};
-use plan::ElementType;
+use program::ElementType;
 
 mod sealed {
     pub trait Sealed {}

@@ -3,12 +3,14 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use plan::program::{Message, Transfer};
-use plan::{Collective, Reduction};
+use program::{Collective, Reduction};
+use program::{MessageSize, Transfer};
 use rustc_hash::FxHashMap;
 use shared_memory::{ArenaBuffer, BufferTable, Descriptor};
 
-use crate::backend::{Backend, CommunicatorShape, LaunchContext, OwnWiring, Part, PrepareRequest};
+use crate::backend::{
+    Backend, CommunicatorShape, LaunchContext, OwnWiring, Part, PrepareRequest, WiredBy,
+};
 use crate::connections::Wiring;
 use crate::error::{Error, Failure};
 use crate::memory::Memory;
@@ -310,7 +312,7 @@ impl<B: Backend> Engine<B> {
         let (rank, ranks) = (own.bootstrap.rank(), own.bootstrap.ranks());
         let key = ProgramKey::of(request, &way);
         let programs = own.programs.get(&key, &own.channels, rank)?;
-        let message = Message {
+        let message = MessageSize {
             count: request.count,
             element_bytes: request.element.bytes(),
             slot_bytes: own.backend.slot_bytes().of(way.protocol),
@@ -322,20 +324,17 @@ impl<B: Backend> Engine<B> {
         } else {
             bound.without_multicast(rank, ranks)
         };
-        let wired = own.backend.wire(&mut OwnWiring {
+        let wired_by = own.backend.wire(&mut OwnWiring {
             collective: request.collective,
             bound: &bound,
             protocol: way.protocol,
             buffer_bytes: request.bytes(ranks),
             bootstrap: own.bootstrap.as_mut(),
             longest: own.longest,
-        });
-        let wiring = match wired {
-            Some(wired) => {
-                wired?;
-                Wiring::default()
-            }
-            None => {
+        })?;
+        let wiring = match wired_by {
+            WiredBy::Backend => Wiring::default(),
+            WiredBy::Communicator => {
                 let reserved = own.registered.reserve_scratch(bound.scratch_bytes as usize);
                 reserved.map_err(|source| self.memory(source))?;
                 let own = &mut self.own;

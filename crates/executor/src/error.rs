@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use plan::{Collective, ElementType, Reduction};
+use program::{Collective, ElementType, Reduction};
 use thiserror::Error;
 
 use crate::bootstrap::Bootstrap;

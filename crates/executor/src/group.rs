@@ -1,6 +1,6 @@
 //! Transfers between pairs of ranks that run together.
 
-use plan::{Collective, Reduction};
+use program::{Collective, Reduction};
 
 use crate::backend::Backend;
 use crate::communicator::Communicator;

@@ -82,7 +82,7 @@ pub use group::Group;
 pub use memory::Memory;
 pub use network::{HandedOver, Network, Progress, Route, TakenOver};
 pub use operation::Operation;
-pub use plan::Reduction;
+pub use program::Reduction;
 pub use request::{Choice, Request};
 pub use settings::Settings;
 pub use transport::Transport;

@@ -6,15 +6,15 @@
 
 use std::sync::Arc;
 
-use plan::Protocol;
-use plan::program::Connection;
+use program::ConnectionEnd;
+use program::Protocol;
 use shared_memory::fifo::device::{DeviceFifo, DeviceOutflow};
 use shared_memory::fifo::in_place::InPlaceOutflow;
 use shared_memory::fifo::relay::{Outflow, SlotsIn, SlotsOut};
 use shared_memory::fifo::{LowLatency, LowLatency128, Simple};
 use shared_memory::{Alarms, Bell, Handle, Item, Mapping, Segment};
 
-use crate::connections::{BASE_BELL, CARRIER_BELL, fifo_protocol};
+use crate::connections::{BASE_BELL, CARRIER_BELL};
 use crate::error::Error;
 use crate::offered;
 
@@ -37,11 +37,11 @@ impl Route {
     /// That of a rank's connection.
     pub const fn of(
         rank: u32,
-        connection: &Connection,
+        connection: &ConnectionEnd,
         incoming: bool,
         protocol: Protocol,
     ) -> Self {
-        let Connection {
+        let ConnectionEnd {
             peer,
             channel,
             port,
@@ -153,7 +153,7 @@ fn of_device(text: &str, protocol: Protocol) -> Result<Option<SlotsOut>, shared_
         return Ok(None);
     };
     let (handle, fifo): (Handle, DeviceFifo) = (handle.parse()?, fifo.parse()?);
-    if fifo.protocol != fifo_protocol(protocol) {
+    if fifo.protocol != protocol {
         return Ok(None);
     }
     let mapping = Arc::new(Mapping::open(&handle)?);

@@ -1,5 +1,6 @@
 //! Segments as text, by which other processes of the host open them: the handle, and a word for each item.
 
+use program::Protocol;
 use shared_memory::{Handle, Item, Segment};
 
 /// How another process opens a segment; empty if none can.
@@ -33,9 +34,9 @@ fn item_text(item: Item) -> String {
             slot_bytes,
         } => {
             let protocol = match protocol {
-                shared_memory::Protocol::Simple => 's',
-                shared_memory::Protocol::LowLatency => 'l',
-                shared_memory::Protocol::LowLatency128 => 'm',
+                Protocol::Simple => 's',
+                Protocol::Ll => 'l',
+                Protocol::Ll128 => 'm',
             };
             format!("{protocol}{slot_bytes}")
         }
@@ -54,9 +55,9 @@ fn item_of(text: &str) -> Option<Item> {
         })
     };
     match kind {
-        "s" => fifo(shared_memory::Protocol::Simple),
-        "l" => fifo(shared_memory::Protocol::LowLatency),
-        "m" => fifo(shared_memory::Protocol::LowLatency128),
+        "s" => fifo(Protocol::Simple),
+        "l" => fifo(Protocol::Ll),
+        "m" => fifo(Protocol::Ll128),
         "n" => Some(Item::Signal),
         "b" => Some(Item::Bell),
         "d" => Some(Item::BufferTable {
@@ -77,7 +78,7 @@ mod tests {
             Item::Bell,
             Item::BufferTable { entries: 2 },
             Item::Fifo {
-                protocol: shared_memory::Protocol::LowLatency128,
+                protocol: Protocol::Ll128,
                 slot_bytes: 640,
             },
         ] {

@@ -1,6 +1,6 @@
 //! How elements are reduced, with the number that one of the operations needs.
 
-use plan::Reduction;
+use program::Reduction;
 
 use crate::element::Element;
 

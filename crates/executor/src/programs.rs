@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use plan::Collective;
-use plan::lower::{self, SendRecv};
-use plan::program::{BoundProgram, Channels, Message, Schedule, Transfer};
-use plan::verify::{self, VerifiedProgram};
+use program::Collective;
+use program::lower::{self, SendRecv};
+use program::verify::{self, VerifiedProgram};
+use program::{BoundProgram, Channels, MessageSize, Schedule, Transfer};
 use rustc_hash::FxHashMap;
 
 use crate::error::Error;
@@ -50,7 +50,7 @@ pub(crate) struct Proved {
 
 impl Proved {
     /// The program of a rank, bound to a message.
-    pub fn bind(&self, rank: u32, message: &Message) -> Result<BoundProgram, Error> {
+    pub fn bind(&self, rank: u32, message: &MessageSize) -> Result<BoundProgram, Error> {
         let refused = |why: String| Error::Program {
             rank,
             collective: self.collective,
@@ -93,7 +93,7 @@ impl Programs {
                 in_place: key.in_place,
             })
         } else {
-            lower::lower(&lower::Request {
+            lower::lower(&lower::ProgramRequest {
                 collective: key.collective,
                 schedule: key.schedule,
                 transfer: key.transfer,

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use plan::program::{Schedule, Transfer};
-use plan::{Collective, ElementType, Protocol, Reduction};
+use program::{Collective, ElementType, Protocol, Reduction};
+use program::{Schedule, Transfer};
 
 /// One collective as a caller asks for it. All ranks ask for the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -5,7 +5,7 @@
 //! (ranks + 2) · ε · Π|x|. Minimum, maximum and what is only moved must be equal to the bit.
 
 use half::{bf16, f16};
-use plan::{ElementType, Reduction};
+use program::{ElementType, Reduction};
 
 use crate::element::Element;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use plan::program::Channels;
+use program::Channels;
 
 /// What a communicator is made with. All ranks say the same, but for the cores.
 #[derive(Debug, Clone)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use plan::program::Channels;
+use program::Channels;
 use shared_memory::{Patience, Waiter};
 
 use crate::backend::Backend;

@@ -11,8 +11,8 @@
 //! # Ok::<(), executor::Error>(())
 //! ```
 
-use plan::program::{Schedule, Transfer};
-use plan::{Collective, ElementType, Protocol, Reduction};
+use program::{Collective, ElementType, Protocol, Reduction};
+use program::{Schedule, Transfer};
 
 use crate::backend::Backend;
 use crate::check::{self, Check, ForType, Sample};

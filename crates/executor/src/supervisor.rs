@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use plan::Collective;
+use program::Collective;
 use shared_memory::{Interrupted, Waiter, Yielder};
 
 use crate::bootstrap::Bootstrap;

@@ -10,8 +10,8 @@ use backend_cpu::{Cpu, Profile};
 use executor::bootstrap::process::{Client, Server};
 use executor::bootstrap::{Bootstrap, Offer};
 use executor::{Choice, Communicator, Error, Failure, Reduction, Settings};
-use plan::Protocol;
-use plan::program::{Schedule, Transfer};
+use program::Protocol;
+use program::{Schedule, Transfer};
 
 /// How long a rank waits for another.
 const PATIENCE: Duration = Duration::from_secs(5);

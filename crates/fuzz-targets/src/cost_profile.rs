@@ -1,9 +1,9 @@
 //! Cost profiles of NCCL: what can be read prices jobs.
 
-use plan::Collective;
 use planner::cost::profile::NCCL_2_30_TOML;
 use planner::cost::{AlphaBeta, CostModel, CostProfile, Inputs};
 use planner::{Settings, cost};
+use program::Collective;
 
 use crate::jobs;
 use crate::target::Reached;

@@ -4,7 +4,7 @@ use backend_cpu::Profile;
 use backend_cpu::profile::{DEFAULT_TOML, ways};
 use executor::Request;
 use executor::backend::CommunicatorShape;
-use plan::{Collective, ElementType, Reduction};
+use program::{Collective, ElementType, Reduction};
 
 use crate::input::{below, flag, join, one, split};
 use crate::target::Reached;

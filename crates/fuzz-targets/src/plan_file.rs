@@ -2,13 +2,14 @@
 //! with the plan that the commands do.
 
 use arbitrary::Unstructured;
-use plan::cost::Operation;
-use plan::lower::{Request, SendRecv, lower, send_recv};
+use plan::cost::TunedOperation;
 use plan::nccl_graph::{self, GpuAddress};
-use plan::program::{Channels, Message, Program, Schedule, Transfer, transfer_channels};
-use plan::verify::verify;
-use plan::{Collective, CostTable, Error, Expansion, GraphKind, Plan, compare};
+use plan::{CostTable, Error, Expansion, GraphKind, Plan, compare};
 use planner::cost::{AlphaBeta, CostModel, CostProfile};
+use program::Collective;
+use program::lower::{ProgramRequest, SendRecv, lower, send_recv};
+use program::verify::verify;
+use program::{MessageSize, Program, Schedule, Transfer};
 
 use crate::input::{below, flag, join, one, split};
 use crate::jobs;
@@ -101,10 +102,10 @@ pub fn run(bytes: &[u8]) -> Reached {
 fn price(plan: &Plan, costs: &CostTable) {
     for collective in Collective::ALL {
         for bytes in SIZES {
-            let operation = Operation {
+            let operation = TunedOperation {
                 pipelined: 1 + (bytes % 7) as u32,
                 fp8: bytes > 1 << 20,
-                ..Operation::new(collective, bytes)
+                ..TunedOperation::new(collective, bytes)
             };
             match costs.choose_for(&operation) {
                 Ok(choice) => {
@@ -179,7 +180,7 @@ fn programs(expansion: &Expansion, choices: &mut Unstructured<'_>) {
     if ranks > MOST_RANKS {
         return;
     }
-    let channels = match Channels::of(expansion) {
+    let channels = match expansion.program_channels() {
         Ok(channels) => channels.take(MOST_CHANNELS),
         Err(error) => return drop(error.to_string()),
     };
@@ -190,7 +191,7 @@ fn programs(expansion: &Expansion, choices: &mut Unstructured<'_>) {
     let programs: Vec<Program> = if collective == Collective::SendRecv {
         let to = below(choices, ranks as usize) as u32;
         let bytes = one(choices, &SIZES);
-        let planned = match transfer_channels(expansion, root, to, bytes) {
+        let planned = match expansion.transfer_channels(root, to, bytes) {
             Ok(planned) => planned,
             Err(error) => return drop(error.to_string()),
         };
@@ -207,7 +208,7 @@ fn programs(expansion: &Expansion, choices: &mut Unstructured<'_>) {
             Err(error) => return drop(error.to_string()),
         }
     } else {
-        let request = Request {
+        let request = ProgramRequest {
             collective,
             schedule: one(choices, &Schedule::ALL),
             transfer,
@@ -222,7 +223,7 @@ fn programs(expansion: &Expansion, choices: &mut Unstructured<'_>) {
     };
     let slots = one(choices, &[2, 8]);
     let verified = verify(programs, slots).unwrap_or_else(|error| panic!("{error}"));
-    let message = Message {
+    let message = MessageSize {
         count: one(choices, &SIZES),
         element_bytes: one(choices, &[0, 1, 2, 4, 8, 3]),
         slot_bytes: one(choices, &[0, 8, 4096, 1 << 20]),

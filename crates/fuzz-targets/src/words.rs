@@ -4,10 +4,11 @@ use std::net::SocketAddr;
 
 use bootstrap::UniqueId;
 use bootstrap::interface::{Interface, Wanted, choose};
-use plan::fingerprint::Digest;
-use plan::program::{Schedule, Transfer};
-use plan::{Algorithm, Collective, ElementType, Protocol, RankOrder, Reduction};
+use plan::Digest;
+use plan::{Algorithm, RankOrder};
 use probe::complete::Assumptions;
+use program::{Collective, ElementType, Protocol, Reduction};
+use program::{Schedule, Transfer};
 use shared_memory::Handle;
 use topology::edit::Edit;
 use topology::xml::{Document, c_float, c_int, c_unsigned_hexadecimal};

@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use executor::Transport;
 use executor::backend::{
-    Backend, CommunicatorShape, LaunchContext, OwnWiring, Part, PrepareRequest,
+    Backend, CommunicatorShape, LaunchContext, OwnWiring, Part, PrepareRequest, WiredBy,
 };
 use executor::bootstrap::Bootstrap;
 use executor::connections::SlotBytes;
 use executor::{Choice, Error, Request, Waiting};
-use plan::program::{BoundProgram, Schedule, Transfer};
-use plan::{Protocol, Reduction};
+use program::{BoundProgram, Schedule, Transfer};
+use program::{Protocol, Reduction};
 use shared_memory::Bell;
 
 use crate::choose::{self, Means};
@@ -213,9 +213,9 @@ impl<M: DeviceDriver> Kernels<M> {
                     }
                     return Err(error);
                 }
-                match gang.outcome(self.rank) {
-                    Some(Err(why)) => Err(self.failed(why)),
-                    _ => Ok(()),
+                match gang.failure(self.rank) {
+                    Some(why) => Err(self.failed(why)),
+                    None => Ok(()),
                 }
             }
         }
@@ -418,13 +418,14 @@ impl<M: DeviceDriver> Backend for Kernels<M> {
         true
     }
 
-    fn wire(&mut self, own: &mut OwnWiring<'_>) -> Option<Result<(), Error>> {
+    fn wire(&mut self, own: &mut OwnWiring<'_>) -> Result<WiredBy, Error> {
         let mut connector = Connector {
             process_ranks: &self.process_ranks,
             own,
             known: &mut self.connected,
         };
-        Some(connector.connect())
+        connector.connect()?;
+        Ok(WiredBy::Backend)
     }
 
     fn prepare(&mut self, request: &PrepareRequest<'_>) -> Result<Program<M>, Error> {
@@ -479,11 +480,7 @@ impl<M: DeviceDriver> Backend for Kernels<M> {
                 _ => address + profile_at,
             },
             lane_count: u32::try_from(flat.lanes.len()).unwrap_or(u32::MAX),
-            protocol: match request.protocol {
-                Protocol::Ll => 0,
-                Protocol::Ll128 => 1,
-                Protocol::Simple => 2,
-            },
+            protocol: request.protocol as u32,
             operation,
             divisor: request.ranks.max(1),
             shares,

@@ -2,8 +2,8 @@
 
 use executor::backend::CommunicatorShape;
 use executor::{Choice, Request};
-use plan::program::{Schedule, Transfer};
-use plan::{Collective, Protocol, Reduction};
+use program::{Collective, Protocol, Reduction};
+use program::{Schedule, Transfer};
 
 /// Largest message that goes by LL, bytes.
 const MOST_LL: u64 = 32 << 10;

@@ -1,6 +1,6 @@
 //! The kernels by name.
 
-use plan::ElementType;
+use program::ElementType;
 
 /// A kernel: one for each type of elements, and one that only moves bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,20 +1,20 @@
 //! From a bound program to the flat steps that kernels walk.
 
-use plan::Reduction;
-use plan::program::{BoundOperand, BoundProgram, BoundStep, Buffer, Connection};
+use program::Reduction;
+use program::{BoundOperand, BoundProgram, BoundStep, BufferKind, ConnectionEnd};
 
 use crate::layout::{Lane, MOST_OPERANDS, Operand, OperandKind, Step};
 
 /// Addresses of a program's connections and of its peers' buffer tables.
 pub trait Places {
     /// Address of the end of a connection through which slots are received.
-    fn receiver(&self, connection: &Connection) -> u64;
+    fn receiver(&self, connection: &ConnectionEnd) -> u64;
     /// Through which slots are sent.
-    fn sender(&self, connection: &Connection) -> u64;
+    fn sender(&self, connection: &ConnectionEnd) -> u64;
     /// On which signals are awaited.
-    fn awaited(&self, connection: &Connection) -> u64;
+    fn awaited(&self, connection: &ConnectionEnd) -> u64;
     /// On which signals are given.
-    fn given(&self, connection: &Connection) -> u64;
+    fn given(&self, connection: &ConnectionEnd) -> u64;
     /// The address that stands for the scratch memory of all ranks.
     fn everywhere(&self) -> u64;
     /// Address of a rank's buffer table.
@@ -94,7 +94,7 @@ impl Resolve<'_> {
             let input = matches!(
                 source,
                 BoundOperand::Local {
-                    buffer: Buffer::Input,
+                    buffer: BufferKind::Input,
                     ..
                 }
             );
@@ -137,7 +137,7 @@ impl Resolve<'_> {
             BoundOperand::None => Operand::default(),
             BoundOperand::Multicast { offset, stride } => Operand {
                 kind: OperandKind::Everywhere as u32,
-                buffer: Buffer::Scratch as u32,
+                buffer: BufferKind::Scratch as u32,
                 place: self.places.everywhere(),
                 offset,
                 stride,

@@ -42,7 +42,7 @@ pub enum Role {
 #[derive(Default)]
 struct State {
     waiting: BTreeMap<u32, Deposit>,
-    outcomes: BTreeMap<u32, Result<(), String>>,
+    failures: BTreeMap<u32, String>,
 }
 
 /// Where ranks meet.
@@ -80,7 +80,7 @@ impl Gang {
     pub fn join(&self, deposit: Deposit) -> Role {
         let mut state = self.lock();
         let rank = deposit.rank;
-        state.outcomes.remove(&rank);
+        state.failures.remove(&rank);
         state.waiting.insert(rank, deposit);
         match complete(&state.waiting, rank) {
             Some(ranks) => {
@@ -95,16 +95,18 @@ impl Gang {
     pub fn finish(&self, deposits: &[Deposit], outcome: &Result<(), String>) {
         let mut state = self.lock();
         for deposit in deposits {
-            state.outcomes.insert(deposit.rank, outcome.clone());
+            if let Err(why) = outcome {
+                state.failures.insert(deposit.rank, why.clone());
+            }
             if let Some(ended) = self.ended.get(deposit.rank as usize) {
                 ended.fetch_add(1, Ordering::Release);
             }
         }
     }
 
-    /// How the launch of a rank went, once it has ended.
-    pub fn outcome(&self, rank: u32) -> Option<Result<(), String>> {
-        self.lock().outcomes.remove(&rank)
+    /// Why the last launch of a rank failed; `None` if it did not.
+    pub fn failure(&self, rank: u32) -> Option<String> {
+        self.lock().failures.remove(&rank)
     }
 
     /// Takes a deposit back; `false` if it was launched already.

@@ -147,7 +147,7 @@ pub struct Part {
     pub window: u64,
     /// Lanes.
     pub lane_count: u32,
-    /// A [`plan::Protocol`], by number.
+    /// A [`program::Protocol`], by number.
     pub protocol: u32,
     /// 0 sum, 1 product, 2 minimum, 3 maximum.
     pub operation: u32,

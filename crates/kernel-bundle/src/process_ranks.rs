@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use executor::Transport;
 use executor::connections::SlotBytes;
-use plan::program::BoundProgram;
+use program::BoundProgram;
 use shared_memory::Mapping;
 
 use crate::gang::Gang;

@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char, c_int};
 
 use kernel_bundle::Kernel;
 use kernel_bundle::layout::Launch;
-use plan::ElementType;
+use program::ElementType;
 
 use crate::Bug;
 

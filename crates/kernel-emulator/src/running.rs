@@ -104,20 +104,24 @@ impl Worker {
         jobs.send((work, told))
             .map_err(|_| "the emulator's thread has ended".to_owned())?;
         Ok(Emulated {
-            ended: None,
-            outcome: Some(outcome),
+            progress: LaunchProgress::Running(outcome),
             abort,
         })
     }
 }
 
+/// How far a launch is.
+#[derive(Debug)]
+enum LaunchProgress {
+    /// The outcome will come from here.
+    Running(Receiver<Result<(), String>>),
+    Ended(Result<(), String>),
+}
+
 /// A launch that runs, or has run.
 #[derive(Debug)]
 pub struct Emulated {
-    /// How it ended, once that is known.
-    ended: Option<Result<(), String>>,
-    /// Where that comes from.
-    outcome: Option<Receiver<Result<(), String>>>,
+    progress: LaunchProgress,
     /// Not 0: its kernels give up.
     abort: Arc<AtomicU32>,
 }
@@ -126,18 +130,17 @@ impl Emulated {
     /// One that has ended well.
     pub fn ended(abort: Arc<AtomicU32>) -> Self {
         Self {
-            ended: Some(Ok(())),
-            outcome: None,
+            progress: LaunchProgress::Ended(Ok(())),
             abort,
         }
     }
 
     fn wait(&mut self, longest: Option<Duration>) {
-        let (None, Some(outcome)) = (&self.ended, &self.outcome) else {
+        let LaunchProgress::Running(outcome) = &self.progress else {
             return;
         };
         let gone = || Err("the emulator's thread has ended".to_owned());
-        self.ended = Some(match longest {
+        self.progress = LaunchProgress::Ended(match longest {
             Some(longest) => match outcome.recv_timeout(longest) {
                 Err(RecvTimeoutError::Timeout) => return,
                 Err(RecvTimeoutError::Disconnected) => gone(),
@@ -151,9 +154,9 @@ impl Emulated {
 impl Running for Emulated {
     fn poll(&mut self) -> Result<bool, String> {
         self.wait(Some(LOOK));
-        match &self.ended {
-            Some(ended) => ended.clone().map(|()| true),
-            None => Ok(false),
+        match &self.progress {
+            LaunchProgress::Ended(outcome) => outcome.clone().map(|()| true),
+            LaunchProgress::Running(_) => Ok(false),
         }
     }
 
@@ -173,7 +176,7 @@ impl Running for Emulated {
 impl Drop for Emulated {
     fn drop(&mut self) {
         // The kernels use memory that is lent until this is gone.
-        if self.ended.is_none() {
+        if matches!(self.progress, LaunchProgress::Running(_)) {
             self.give_up();
             self.wait(None);
         }

@@ -16,8 +16,8 @@ use bootstrap::member::Meeting;
 use bootstrap::socket::service::loopback_listener;
 use executor::{Choice, Communicator, Reduction, Settings};
 use net::{Host, Hosts, Options};
-use plan::Protocol;
-use plan::program::{Channels, Schedule, Transfer};
+use program::Protocol;
+use program::{Channels, Schedule, Transfer};
 use rustix::time::{ClockId, clock_gettime};
 
 type Problem = Box<dyn std::error::Error + Send + Sync>;

@@ -102,7 +102,7 @@ fn number(named: Option<u32>, route: &Route, nics: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use plan::Protocol;
+    use program::Protocol;
 
     use super::*;
 

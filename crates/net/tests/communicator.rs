@@ -14,8 +14,8 @@ use bootstrap::member::Meeting;
 use bootstrap::socket::service::loopback_listener;
 use executor::{Choice, Communicator, Error, Reduction, Settings, Transport};
 use net::{Host, Hosts, Options};
-use plan::Protocol;
-use plan::program::{Schedule, Transfer};
+use program::Protocol;
+use program::{Schedule, Transfer};
 
 use support::{Counting, Neighbours, sweep};
 

@@ -20,7 +20,7 @@ use executor::suite::{self, COUNTS, Case};
 use executor::{Communicator, Settings};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use net::{Host, Hosts, Options};
-use plan::program::Transfer;
+use program::Transfer;
 
 /// Set for the processes that are ranks.
 const IS_RANK: &str = "SUITE_IS_RANK";

@@ -1,28 +1,31 @@
-//! The hops of a channel: which pairs of neighbours its pattern joins.
+//! The hops of a channel: the pairs of neighbors that its pattern connects.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::connection::{EndPoint, NeighbourPath};
+use crate::connection::{EndPoint, NeighborPath};
 use crate::graph::{GraphChannel, GraphKind, Pattern};
 
-/// The paths behind one graph: per channel, the hops that [`neighbours`] lists, in that order.
+/// The paths of one graph: per channel, the hops that [`neighbors`] lists, in that order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GraphPaths {
-    /// Which graph.
+    /// The graph's kind.
     pub kind: GraphKind,
     /// The hops of each channel, in the graph's channel order.
-    pub channels: Vec<Vec<NeighbourPath>>,
+    pub channels: Vec<Vec<NeighborPath>>,
 }
 
 /// The hops of a channel inside its host, from where it enters to where it leaves.
 ///
-/// Rings and trees join consecutive ranks; a ring that stays in the host also joins the last rank to the first. A
-/// CollNet-direct head is joined to every other rank. NVLS ranks meet in the NVSwitch and have no hops among each other.
-/// A channel that leaves the host has a hop from its port to the first rank, and one to its port from the rank that
-/// sends: the last of a ring, the second of a split tree, the first of everything else.
-pub fn neighbours(pattern: Pattern, channel: &GraphChannel) -> Vec<(EndPoint, EndPoint)> {
+/// Rings and trees connect consecutive ranks; a ring that stays in the host also connects the last
+/// rank to the first. A CollNet-direct head is connected to every other rank. NVLS ranks meet in
+/// the NVSwitch and have no hops.
+///
+/// A channel that leaves the host has a hop from its port to the first rank, and one to its port
+/// from the sender: the last rank of a ring, the second of a split tree, the first of other
+/// patterns.
+pub fn neighbors(pattern: Pattern, channel: &GraphChannel) -> Vec<(EndPoint, EndPoint)> {
     let ranks = channel.ranks.as_slice();
     let [enter, leave] = channel.nets.unwrap_or([-1, -1]);
     let mut hops = Vec::with_capacity(ranks.len() + 2);

@@ -1,4 +1,4 @@
-//! What all ranks of a job have in common once its hosts are joined: stored once, whatever the number of ranks.
+//! What all ranks of a job have in common after its hosts are joined.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,18 +9,18 @@ use crate::graph::{GraphKind, Pattern};
 /// Most channels of a communicator.
 pub const MAX_CHANNELS: u32 = 64;
 
-/// Peers that one batch of point-to-point work serves.
+/// Peers in one batch of point-to-point work.
 const PEERS_PER_BATCH: u32 = 8;
 
-/// What all ranks have in common. With the machines and the hosts of the plan it gives every rank's neighbours
-/// ([`Expansion`](crate::Expansion)).
+/// What all ranks have in common. With the machines and hosts of the plan it determines every
+/// rank's neighbors ([`Expansion`](crate::Expansion)).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Common {
     /// The graphs in search order, merged over all nodes.
     pub graphs: Vec<GraphSummary>,
     /// Channels of collectives.
-    pub channels: Channels,
+    pub channels: JobChannels,
     /// NVLink SHARP, if all nodes have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nvls: Option<Nvls>,
@@ -30,7 +30,8 @@ pub struct Common {
     pub p2p: P2pChannels,
     /// Buffers of each connection.
     pub buffers: Buffers,
-    /// Ranks of one host that are in different nodes share the host's memory (not `NCCL_SHM_DISABLE`).
+    /// Ranks of one host that are in different nodes share the host's memory (not
+    /// `NCCL_SHM_DISABLE`).
     pub shared_memory: bool,
 }
 
@@ -40,7 +41,7 @@ impl Common {
         self.graphs.iter().find(|graph| graph.kind == kind)
     }
 
-    /// Channels of a merged graph; 0 where it was not found on all nodes.
+    /// Channels of a merged graph; 0 if it was not found on all nodes.
     pub fn graph_channels(&self, kind: GraphKind) -> u32 {
         self.graph(kind).map_or(0, |graph| graph.channels)
     }
@@ -50,7 +51,7 @@ impl Common {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GraphSummary {
-    /// Which family.
+    /// The family of algorithms.
     pub kind: GraphKind,
     /// The pattern of the first rank's graph; patterns are not compared.
     pub pattern: Pattern,
@@ -77,34 +78,35 @@ pub struct GraphSummary {
 /// The channels of a communicator, and which searched channel each of them repeats.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Channels {
-    /// Channels of the search, the same number for rings and trees.
+#[schemars(rename = "Channels")]
+pub struct JobChannels {
+    /// Channels of the search; as many rings as trees.
     pub searched: u32,
-    /// For each channel the base channel that it repeats: `searched` channels with the first tree of each pair, then
-    /// `searched` with the second. Rings of both halves are the same.
+    /// The base channel that each channel repeats: `searched` channels with the first tree of each
+    /// pair, then `searched` with the second. Both halves have the same rings.
     pub base: Vec<u8>,
 }
 
-/// Which searched channel a channel is made of.
+/// The searched channel that a channel repeats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Base {
+pub struct BaseChannel {
     /// The searched channel.
     pub searched: u32,
     /// The channel has the second tree of the pair.
     pub second_tree: bool,
 }
 
-impl Channels {
+impl JobChannels {
     /// Number of channels.
     pub const fn count(&self) -> u32 {
         self.base.len() as u32
     }
 
-    /// What a channel is made of; `None` beyond the last.
-    pub fn base(&self, channel: u32) -> Option<Base> {
+    /// The searched channel of a channel; `None` beyond the last.
+    pub fn base(&self, channel: u32) -> Option<BaseChannel> {
         let base = u32::from(*self.base.get(channel as usize)?);
         let second_tree = base >= self.searched;
-        Some(Base {
+        Some(BaseChannel {
             searched: if second_tree {
                 base - self.searched
             } else {
@@ -115,7 +117,7 @@ impl Channels {
     }
 }
 
-/// NVLink SHARP of a job.
+/// NVLink SHARP (NVLS) of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Nvls {
@@ -130,7 +132,7 @@ pub struct Nvls {
 }
 
 impl Nvls {
-    /// The number that stands for the switch behind a head.
+    /// The rank number of the switch behind a head.
     pub const fn pseudo_rank(ranks: u32, head: u32) -> u32 {
         ranks + 1 + head
     }

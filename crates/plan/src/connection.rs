@@ -1,4 +1,4 @@
-//! What lies between two neighbours of a channel.
+//! The path between two neighbors of a channel.
 
 use std::fmt;
 
@@ -27,10 +27,10 @@ impl fmt::Display for EndPoint {
     }
 }
 
-/// The path that a hop of a channel takes through the machine.
+/// The path of a channel's hop through the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct NeighbourPath {
+pub struct NeighborPath {
     /// Where the hop begins.
     pub from: EndPoint,
     /// Where it ends.
@@ -39,6 +39,6 @@ pub struct NeighbourPath {
     #[serde(rename = "type")]
     #[schemars(with = "crate::schema::PathTypeName")]
     pub path_type: PathType,
-    /// Bandwidth of the path when nothing else uses it, GB/s.
+    /// Bandwidth of the path without other traffic, GB/s.
     pub bw: f32,
 }

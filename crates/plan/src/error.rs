@@ -2,21 +2,22 @@
 
 use topology::PathType;
 
-use crate::fingerprint::Digest;
+use crate::digest::Digest;
 use crate::graph::GraphKind;
+use crate::schema::VERSION;
 
-/// A file that cannot be taken, or content that cannot be written, with what to do about it.
+/// A file that is refused, or content that cannot be written, with what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// Something else than a plan.
+    /// The file is no plan.
     #[error(
         "this is not a plan: found {found}, expected JSON with `\"format\": \"topo-plan\"`; make one with `topo plan`"
     )]
     NotAPlan {
-        /// What stands there.
+        /// What the file contains instead.
         found: String,
     },
-    /// A plan larger than any that is read.
+    /// The file is too large.
     #[error("the plan is too large: {bytes} bytes, at most {limit} are read")]
     TooLarge {
         /// Its size.
@@ -24,7 +25,7 @@ pub enum Error {
         /// The limit.
         limit: usize,
     },
-    /// A plan whose end is missing.
+    /// The end of the plan is missing.
     #[error(
         "the plan is truncated: the file ends at line {line}, column {column}, in the middle of a value; copy it again, or plan again"
     )]
@@ -34,7 +35,7 @@ pub enum Error {
         /// Column of the end, from 1.
         column: usize,
     },
-    /// Broken JSON.
+    /// The file is no valid JSON.
     #[error(
         "the plan is damaged: line {line}, column {column}: {problem}; copy it again, or plan again"
     )]
@@ -46,25 +47,25 @@ pub enum Error {
         /// What is wrong.
         problem: String,
     },
-    /// A plan in a later version of the format.
+    /// The plan has a later version of the format.
     #[error(
         "the plan has format version {version}, and this program reads version {}; use the newer program that made it, or plan again",
-        crate::Plan::VERSION
+        VERSION
     )]
     NewerVersion {
         /// Its version.
         version: u64,
     },
-    /// A plan in an earlier version of the format.
+    /// The plan has an earlier version of the format.
     #[error(
         "the plan has format version {version}, and this program reads only version {}; plan again",
-        crate::Plan::VERSION
+        VERSION
     )]
     UnknownVersion {
         /// Its version.
         version: u64,
     },
-    /// JSON with fields that a plan of this version does not have, or without those that it has.
+    /// The JSON has unknown fields, or lacks fields.
     #[error(
         "the plan does not follow the format: line {line}, column {column}: {problem}; plan again, or compare with plan.schema.json"
     )]
@@ -76,7 +77,7 @@ pub enum Error {
         /// What is wrong.
         problem: String,
     },
-    /// A plan that is not what was written.
+    /// The plan was changed after it was written.
     #[error(
         "the plan was changed after it was made: its content has checksum {found}, the file states {stated}; take the original, or plan again"
     )]
@@ -86,34 +87,34 @@ pub enum Error {
         /// The checksum of the content.
         found: Digest,
     },
-    /// A plan that contradicts itself.
+    /// The plan contradicts itself.
     #[error("the plan contradicts itself at {at}: {problem}; plan again")]
     Inconsistent {
-        /// Which part, as a path of fields.
+        /// The part, as a path of fields.
         at: String,
         /// What is wrong.
         problem: String,
     },
-    /// A plan of single machines.
+    /// The plan does not say how its hosts are joined.
     #[error("the plan does not say how its hosts are joined; plan again")]
     NotJoined,
-    /// Ranks count from 0.
+    /// The job has no such rank.
     #[error("the job has no rank {rank}; expected 0 to {last}", last = i64::from(*ranks) - 1)]
     NoSuchRank {
-        /// Which was asked for.
+        /// The rank.
         rank: u32,
-        /// How many there are.
+        /// Ranks of the job.
         ranks: u32,
     },
-    /// Channels count from 0.
+    /// The job has no such channel.
     #[error("the job has no channel {channel}; expected 0 to {last}", last = i64::from(*channels) - 1)]
     NoSuchChannel {
-        /// Which was asked for.
+        /// The channel.
         channel: u32,
-        /// How many there are.
+        /// Channels of the job.
         channels: u32,
     },
-    /// Only the network is left between two ranks, and there is no port.
+    /// Two ranks can only use the network, and one has no port.
     #[error(
         "rank {rank} has no network port for channel {channel} of {use_of}; add the NICs of its host to the topology, and plan again",
         use_of = kind.map_or_else(|| "point-to-point transfers".to_owned(), |kind| format!("the {kind} graph"))
@@ -126,13 +127,13 @@ pub enum Error {
         /// The channel.
         channel: u32,
     },
-    /// A plan without transports.
-    #[error("the plan does not say how rank {rank} is connected to its neighbours; plan again")]
+    /// The plan has no transports.
+    #[error("the plan does not say how rank {rank} is connected to its neighbors; plan again")]
     NoConnections {
         /// The rank.
         rank: u32,
     },
-    /// A graph with a path type for which NCCL's graph files have no text.
+    /// A graph has a path type for which NCCL's graph files have no text.
     #[error(
         "NCCL's graph file cannot hold the {kind} graph: {attribute} is {path_type}, for which it has no text (NCCL itself fails to dump such a graph); leave the graph out"
     )]
@@ -144,7 +145,7 @@ pub enum Error {
         /// The type.
         path_type: PathType,
     },
-    /// A graph with a rank whose GPU is not known.
+    /// A graph has a rank whose GPU is not known.
     #[error(
         "the {kind} graph names rank {rank}, whose GPU was not given; pass the host and device number of every rank"
     )]
@@ -157,6 +158,12 @@ pub enum Error {
     /// A graph file that cannot be read.
     #[error(transparent)]
     GraphFile(#[from] topology::Error),
+}
+
+impl Error {
+    pub(crate) const fn inconsistent(at: String, problem: String) -> Self {
+        Self::Inconsistent { at, problem }
+    }
 }
 
 /// The beginning of a text, for messages.

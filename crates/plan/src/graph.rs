@@ -1,5 +1,6 @@
-//! A channel graph: how the GPUs of one host are strung together, once per channel. This is what the search finds for
-//! each family of algorithms, before hosts are joined.
+//! Channel graphs: the order of one host's GPUs in each channel.
+//!
+//! The search finds one graph for each family of algorithms, before hosts are joined.
 
 use std::fmt;
 
@@ -7,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use topology::PathType;
 
-/// Which family of algorithms a graph serves. The numbers are the ids of NCCL's graph files.
+/// The family of algorithms that a graph serves. The numbers are the ids of NCCL's graph files.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -53,7 +54,7 @@ impl fmt::Display for GraphKind {
     }
 }
 
-/// How a channel strings the GPUs and where it meets the network. The numbers are NCCL's.
+/// How a channel orders the GPUs and where it reaches the network. The numbers are NCCL's.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -112,7 +113,7 @@ impl fmt::Display for Pattern {
 pub struct GraphChannel {
     /// Ranks in channel order. For NVLS only the first one, the head.
     pub ranks: Vec<i32>,
-    /// NCCL ids of the network ports where the channel enters and leaves the host, if the job leaves the host; -1 is none.
+    /// NCCL ids of the ports where the channel enters and leaves the host, if it does; -1 is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nets: Option<[i64; 2]>,
 }
@@ -121,7 +122,7 @@ pub struct GraphChannel {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Graph {
-    /// Which search.
+    /// The kind of the search.
     pub kind: GraphKind,
     /// The pattern of its channels.
     pub pattern: Pattern,

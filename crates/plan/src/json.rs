@@ -1,34 +1,34 @@
-//! The JSON text of a plan: a small head (format, version, checksum) around the plan itself.
+//! Plans as JSON: a head (format, version, checksum) and the plan itself.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::error::Category;
 
+use crate::digest::Digest;
 use crate::error::{Error, excerpt};
-use crate::fingerprint::Digest;
 use crate::plan::Plan;
 
-/// Lines are kept within this many characters where the content allows it.
+/// The longest line, in characters, if the content can be broken.
 const WIDTH: usize = 120;
 
 /// The whole file.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(title = "Plan of a communicator, as topo writes it")]
-pub(crate) struct PlanFile {
+struct PlanFile {
     #[allow(dead_code, reason = "the head is checked before the rest is read")]
     format: FormatName,
     /// Version of the format. A reader that knows only lower ones must refuse the file.
     #[schemars(extend("const" = Plan::VERSION))]
     #[allow(dead_code, reason = "the head is checked before the rest is read")]
     version: u32,
-    /// SHA-256 of `plan` as it stands in the file, but without white space outside of strings.
+    /// SHA-256 of `plan` as written in the file, without white space outside of strings.
     checksum: Digest,
     /// The plan.
     plan: Plan,
 }
 
-/// How the file is known.
+/// The name of the format.
 #[derive(Deserialize, JsonSchema)]
 enum FormatName {
     #[serde(rename = "topo-plan")]
@@ -42,7 +42,7 @@ struct Head {
     version: Option<u64>,
 }
 
-/// The plan alone, in the one spelling that is hashed.
+/// The JSON of the plan alone, as it is hashed.
 pub(crate) fn content(plan: &Plan) -> Result<String, Error> {
     serde_json::to_string(plan).map_err(|error| Error::Inconsistent {
         at: "plan".to_owned(),
@@ -50,30 +50,61 @@ pub(crate) fn content(plan: &Plan) -> Result<String, Error> {
     })
 }
 
-pub(crate) fn write(plan: &Plan) -> Result<String, Error> {
-    let content = content(plan)?;
-    let checksum = Digest::of(content.as_bytes());
-    let (format, version) = (Plan::FORMAT, Plan::VERSION);
-    let file = format!(
-        r#"{{"format":"{format}","version":{version},"checksum":"{checksum}","plan":{content}}}"#
-    );
-    Ok(lay_out(&file))
-}
-
-pub(crate) fn read(text: &str) -> Result<Plan, Error> {
-    check_head(text)?;
-    let file: PlanFile = serde_json::from_str(text).map_err(|error| refuse(&error, text))?;
-    let found = Digest::of(content(&file.plan)?.as_bytes());
-    if found != file.checksum {
-        return Err(Error::Changed {
-            stated: file.checksum,
-            found,
-        });
+impl Plan {
+    /// Writes the plan as JSON. Equal plans give equal bytes.
+    ///
+    /// # Errors
+    /// The plan contradicts itself ([`Plan::validate`]).
+    pub fn to_json(&self) -> Result<String, Error> {
+        self.validate()?;
+        let content = content(self)?;
+        let checksum = Digest::of(content.as_bytes());
+        let (format, version) = (Self::FORMAT, Self::VERSION);
+        let file = format!(
+            r#"{{"format":"{format}","version":{version},"checksum":"{checksum}","plan":{content}}}"#
+        );
+        Ok(lay_out(&file))
     }
-    Ok(file.plan)
+
+    /// Reads a plan.
+    ///
+    /// # Errors
+    /// The text is no plan; or the plan is truncated, changed, contradictory or of an unknown
+    /// version.
+    pub fn from_json(text: &str) -> Result<Self, Error> {
+        check_head(text)?;
+        let file: PlanFile = serde_json::from_str(text).map_err(|error| refuse(&error, text))?;
+        let found = Digest::of(content(&file.plan)?.as_bytes());
+        if found != file.checksum {
+            return Err(Error::Changed {
+                stated: file.checksum,
+                found,
+            });
+        }
+        file.plan.validate()?;
+        Ok(file.plan)
+    }
+
+    /// SHA-256 of the plan's content. Equal plans have equal digests, so ranks can compare them.
+    ///
+    /// # Errors
+    /// The plan cannot be written.
+    pub fn digest(&self) -> Result<Digest, Error> {
+        Ok(Digest::of(content(self)?.as_bytes()))
+    }
 }
 
-/// Says what kind of file this is, before its content is looked at: the content of another version may look different.
+/// The schema of a plan file, as pretty-printed JSON with a newline at the end.
+pub fn schema() -> String {
+    let mut schema = schemars::schema_for!(PlanFile).to_value();
+    // The order must not depend on the features of serde_json that other crates enable.
+    schema.sort_all_objects();
+    let mut text = format!("{schema:#}");
+    text.push('\n');
+    text
+}
+
+/// Checks the head before the content, because another version may have other content.
 fn check_head(text: &str) -> Result<(), Error> {
     if text.len() > Plan::MAX_BYTES {
         return Err(Error::TooLarge {
@@ -121,14 +152,14 @@ fn check_head(text: &str) -> Result<(), Error> {
 
 fn refuse(error: &serde_json::Error, text: &str) -> Error {
     let (line, column) = (error.line(), error.column());
-    // A number that is cut off (`25.`) is a wrong number for serde_json.
+    // serde_json calls a truncated number (`25.`) a wrong number.
     let at_end = !text.ends_with('\n')
         && text
             .lines()
             .next_back()
             .is_some_and(|last| column >= last.len())
         && text.lines().count() == line;
-    // serde_json puts the position at the end of its message, and we put it first.
+    // serde_json puts the position at the end of its message; our messages begin with it.
     let message = error.to_string();
     let problem = message
         .split(" at line ")
@@ -151,23 +182,24 @@ fn refuse(error: &serde_json::Error, text: &str) -> Error {
     }
 }
 
-/// What [`lay_out`] knows of one object or array.
+/// The layout of one object or array.
 #[derive(Clone, Copy)]
 struct Container {
     /// Its length on one line.
     width: usize,
-    /// It must stand on several lines.
+    /// It must be on several lines.
     tall: bool,
 }
 
-/// Breaks compact JSON into lines: what fits on a line stays together, so that a GPU, a channel or a hop is one line of
-/// a diff; lists of such things have one per line.
+/// Breaks compact JSON into lines so that a GPU, a channel or a hop is one line of a diff.
+///
+/// A container that fits on a line stays on one. A list of containers has one per line.
 fn lay_out(compact: &str) -> String {
     let containers = measure(compact);
     let mut next = containers.iter();
     let mut text = String::with_capacity(compact.len() * 2);
     let mut line_start = 0;
-    // Whether each open container stands on several lines.
+    // Whether each open container is on several lines.
     let mut open: Vec<bool> = Vec::new();
     let line_break = |text: &mut String, depth: usize| {
         text.push('\n');
@@ -246,7 +278,7 @@ fn measure(compact: &str) -> Vec<Container> {
     containers
 }
 
-/// Calls with each token of compact JSON: punctuation by itself, strings and other values whole.
+/// Calls `call` with each token of compact JSON: punctuation, strings and other values.
 fn each_token<'a>(compact: &'a str, mut call: impl FnMut(&'a str)) {
     let bytes = compact.as_bytes();
     let mut start = 0;

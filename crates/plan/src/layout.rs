@@ -1,33 +1,20 @@
-//! Where the ranks, nodes and hosts of a job are, by arithmetic: nothing here grows with the number of equal hosts,
-//! unless the job has a rank order of its own.
+//! Where the ranks, nodes and hosts of a job are.
 //!
-//! An *island* is one machine of the plan: one host, or the hosts of one NVLink domain. A *node* is a set of ranks that
-//! reach each other without the network: normally an island, or a part of one where the network is faster than what joins
-//! its GPUs. Nodes are numbered in the order of their lowest ranks.
-
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+//! Everything is computed: memory does not grow with the number of equal hosts, unless the job has
+//! a rank order of its own.
+//!
+//! An *island* is one machine of the plan: one host, or the hosts of one NVLink domain. A *node* is
+//! a set of ranks that reach each other without the network. It is normally an island; if the
+//! network is faster than the links between its GPUs, a part of one. Nodes are numbered in the
+//! order of their lowest ranks.
 
 use crate::error::Error;
 use crate::order::{OrderError, RankOrder};
 use crate::plan::Plan;
 
-/// Equal machines in a row. A job of thousands of equal hosts is one run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct HostRun {
-    /// Which machine, as an index into the plan's `machines`.
-    pub machine: u32,
-    /// How many of them.
-    pub count: u32,
-    /// Rank of the first GPU of the first one. The ranks of a machine are consecutive, and so are its copies; a rank order
-    /// comes on top of that.
-    pub first_rank: u32,
-}
-
-/// How the GPUs of one island fall into nodes and hosts.
+/// The nodes and hosts of an island's GPUs.
 #[derive(Debug, Clone)]
-pub struct Shape {
+pub struct IslandShape {
     /// For each node its GPUs, ascending, counted from the island's first.
     members: Vec<Vec<u32>>,
     /// For each GPU its node and its position among that node's GPUs.
@@ -37,9 +24,9 @@ pub struct Shape {
     hosts: u32,
 }
 
-impl Shape {
-    /// `members` are the GPUs of each node, ascending; together they are all of `host_of`, which names each GPU's host by
-    /// any number; hosts are numbered anew in that order.
+impl IslandShape {
+    /// Creates the shape from the GPUs of each node, ascending, and the host of each GPU. Hosts may
+    /// have any numbers; they are renumbered in that order.
     pub fn new(members: Vec<Vec<u32>>, mut host_of: Vec<u32>) -> Self {
         let mut names = host_of.clone();
         names.sort_unstable();
@@ -79,23 +66,23 @@ struct Run {
     first_host: u32,
 }
 
-/// What a rank order needs to be looked up in both directions.
+/// The look-up tables of a rank order.
 #[derive(Debug, Clone)]
 struct Ordered {
     slot_of: Vec<u32>,
     rank_of: Vec<u32>,
-    /// For each node, in the order of lowest ranks, its number when nodes are counted island after island.
+    /// For each node its number if nodes are counted island after island.
     plain_of: Vec<u32>,
-    /// The way back.
+    /// The inverse of `plain_of`.
     node_of: Vec<u32>,
-    /// Ranks before each node when ranks are counted node after node.
+    /// Ranks before each node if ranks are counted node after node.
     before: Vec<u32>,
 }
 
 /// Where the ranks and nodes of a job are.
 #[derive(Debug, Clone)]
-pub struct Layout {
-    shapes: Vec<Shape>,
+pub struct JobLayout {
+    shapes: Vec<IslandShape>,
     runs: Vec<Run>,
     ranks: u32,
     nodes: u32,
@@ -125,22 +112,23 @@ pub struct NodePlace {
     pub node: u32,
     /// Its island, counted over the whole job.
     pub island: u32,
-    /// Which of the distinct machines the island is.
+    /// The island's machine, as an index into the plan's `machines`.
     pub machine: u32,
-    /// Which of the island's nodes it is.
+    /// Its index among the island's nodes.
     pub index: u32,
-    /// The first slot of the island: the rank of its first GPU when ranks count host after host.
+    /// The first slot of the island: the rank of its first GPU if ranks count host after host.
     first_slot: u32,
 }
 
-impl Layout {
-    /// From the machines' shapes and (machine, islands in a row). The caller sees to it that ranks fit 31 bits and that no
-    /// shape is empty.
+impl JobLayout {
+    /// Creates the layout from the machines' shapes and runs of (machine, number of islands).
+    ///
+    /// The caller ensures that rank numbers fit 31 bits and that no shape is empty.
     ///
     /// # Errors
     /// The rank order does not give each rank a GPU of its own.
     pub fn new(
-        shapes: Vec<Shape>,
+        shapes: Vec<IslandShape>,
         runs: &[(usize, u32)],
         order: Option<&RankOrder>,
     ) -> Result<Self, OrderError> {
@@ -168,7 +156,7 @@ impl Layout {
             layout.nodes += count * shape.members.len() as u32;
             layout.hosts += count * shape.hosts;
         }
-        // Runs without ranks would hide those that begin at the same rank.
+        // An empty run would hide the next one, which begins at the same rank.
         layout.runs.retain(|run| run.islands > 0);
         if let Some(order) = order {
             order.check_length(layout.ranks)?;
@@ -187,7 +175,7 @@ impl Layout {
     pub fn of(plan: &Plan) -> Result<Self, Error> {
         let shapes = plan.machines.iter().map(|machine| {
             let members = machine.groups.iter().map(|group| group.members()).collect();
-            Shape::new(members, machine.gpus.iter().map(|gpu| gpu.host).collect())
+            IslandShape::new(members, machine.gpus.iter().map(|gpu| gpu.host).collect())
         });
         let runs: Vec<(usize, u32)> = plan
             .hosts
@@ -238,7 +226,7 @@ impl Layout {
         })
     }
 
-    /// The run of a slot, which of its islands, which GPU of that.
+    /// The run of a slot, the island within the run, and the GPU within the island.
     fn slot(&self, slot: u32) -> Option<(Run, u32, u32)> {
         let at = self.runs.partition_point(|run| run.first_slot <= slot);
         let run = *self.runs.get(at.checked_sub(1)?)?;
@@ -339,7 +327,7 @@ impl Layout {
             .count() as u32
     }
 
-    /// Number of ranks before a node when ranks are counted node after node.
+    /// Number of ranks before a node if ranks are counted node after node.
     pub fn ranks_before(&self, node: NodePlace) -> u32 {
         if let Some(ordered) = &self.ordered {
             return ordered.before[node.node as usize];
@@ -348,7 +336,8 @@ impl Layout {
         node.first_slot + members.iter().map(|gpus| gpus.len() as u32).sum::<u32>()
     }
 
-    /// The node of a rank when ranks are counted node after node, and which of the node's it is; `None` beyond the last.
+    /// The node and the position of the n-th rank if ranks are counted node after node; `None`
+    /// beyond the last.
     pub fn counted(&self, rank: u32) -> Option<(NodePlace, u32)> {
         if rank >= self.ranks {
             return None;
@@ -373,14 +362,15 @@ impl Layout {
         members.map(|gpus| gpus.len() as u32)
     }
 
-    /// Equal islands in a row: (machine, first node's number when nodes are counted island after island).
+    /// Runs of equal islands: (machine, number of the first node if nodes are counted island after
+    /// island).
     pub fn runs(&self) -> impl ExactSizeIterator<Item = (u32, u32)> + '_ {
         self.runs.iter().map(|run| (run.machine, run.first_node))
     }
 }
 
 impl Ordered {
-    fn new(layout: &Layout, slot_of: Vec<u32>) -> Self {
+    fn new(layout: &JobLayout, slot_of: Vec<u32>) -> Self {
         let mut rank_of = vec![0; slot_of.len()];
         let mut plain_of = Vec::with_capacity(layout.nodes as usize);
         let mut node_of = vec![u32::MAX; layout.nodes as usize];
@@ -416,15 +406,16 @@ impl Ordered {
 mod tests {
     use super::*;
 
-    /// Two islands of three ranks in nodes {0, 2} and {1}, then one of two hosts with one rank each in one node.
-    fn layout(order: Option<&RankOrder>) -> Layout {
-        let split = Shape::new(vec![vec![0, 2], vec![1]], vec![0; 3]);
-        let domain = Shape::new(vec![vec![0, 1]], vec![0, 4]);
-        Layout::new(vec![split, domain], &[(0, 2), (1, 1)], order).expect("an order that fits")
+    /// Two islands of three ranks in nodes {0, 2} and {1}, then one of two hosts with one rank each
+    /// in one node.
+    fn layout(order: Option<&RankOrder>) -> JobLayout {
+        let split = IslandShape::new(vec![vec![0, 2], vec![1]], vec![0; 3]);
+        let domain = IslandShape::new(vec![vec![0, 1]], vec![0, 4]);
+        JobLayout::new(vec![split, domain], &[(0, 2), (1, 1)], order).expect("an order that fits")
     }
 
-    /// What holds for every layout.
-    fn check(layout: &Layout) {
+    /// Checks that must hold for every layout.
+    fn check(layout: &JobLayout) {
         assert_eq!((layout.ranks(), layout.nodes(), layout.hosts()), (8, 5, 4));
         assert_eq!(layout.rank(8), None);
         assert_eq!(layout.node(5), None);

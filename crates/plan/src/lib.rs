@@ -1,30 +1,35 @@
-//! The plan of a communicator: which channels its collectives use, as an artifact that outlives the process.
+//! The plan of a communicator: the channels of its collectives, as a file.
 //!
-//! A [`Plan`] holds what the planner decided for a job: the [`Machine`]s it runs on, the [`Graph`] of each search with
-//! the path behind every hop, the [`Trail`] that led there, what all ranks have in common ([`Common`]) and what
-//! collectives cost ([`CostTable`]). [`Plan::expand`] tells what any one rank does ([`RankView`]). It is written as JSON ([`Plan::to_json`]) that is equal
-//! to the byte for equal plans, and read back ([`Plan::from_json`]) only if it is whole, unchanged and of a version
-//! that this crate knows. [`nccl_graph`] exchanges graphs with NCCL itself (`NCCL_GRAPH_FILE`).
+//! A [`Plan`] holds the planner's decisions for a job:
 //!
-//! Nothing here decides anything, reads a file or looks at a machine: values come in, values and text go out.
+//! - the [`PlannedMachine`]s, with the [`Graph`] of each search, the path of every hop, and the
+//!   [`Trail`] of the search;
+//! - what all ranks have in common ([`Common`]);
+//! - what collectives cost ([`CostTable`]).
 //!
-//! From a plan's channels [`lower`] writes the [`program`] of every rank, for one collective by one algorithm; [`verify`]
-//! proves such programs together, and only then are they bound to a message and run.
+//! [`Plan::expand`] returns what any rank does ([`RankView`]). [`Plan::to_json`] writes equal plans
+//! as equal bytes, and [`Plan::from_json`] refuses plans that are truncated, changed or of an
+//! unknown version. [`nccl_graph`] exchanges graphs with NCCL itself (`NCCL_GRAPH_FILE`).
+//!
+//! The crate decides nothing, and reads neither files nor machines. [`Expansion::program_channels`]
+//! gives the crate `program` the plan's rings and trees, over which it writes each rank's steps.
 //!
 //! ```no_run
 //! let text = std::fs::read_to_string("plan.json")?;
 //! let plan = plan::Plan::from_json(&text)?;
-//! for graph in plan.machines.iter().flat_map(|machine| &machine.groups).flat_map(|group| &group.graphs) {
-//!     for channel in &graph.channels {
-//!         println!("{}: ranks {:?}", graph.kind, channel.ranks);
+//! for group in plan.machines.iter().flat_map(|machine| &machine.groups) {
+//!     for graph in &group.graphs {
+//!         for channel in &graph.channels {
+//!             println!("{}: ranks {:?}", graph.kind, channel.ranks);
+//!         }
 //!     }
 //! }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! In reading order: [`graph`], [`trail`], [`connection`], [`channel`], [`transport`], [`machine`], [`order`], [`layout`],
-//! [`common`], [`expand`], [`fingerprint`], [`collective`], [`element`], [`cost`], [`Plan`], [`compare`](mod@compare), [`schema`], [`nccl_graph`],
-//! [`error`], [`program`], [`lower`], [`verify`].
+//! In reading order: [`graph`], [`trail`], [`connection`], [`channel`], [`transport`], [`machine`],
+//! [`order`], [`layout`], [`common`], [`expand`], [`digest`], [`request`], [`fingerprint`],
+//! [`algorithm`], [`cost`], [`Plan`], [`compare`](mod@compare), [`nccl_graph`], [`error`].
 //!
 //! ```
 //! use plan::{Fingerprint, Plan, Producer, RequestSummary};
@@ -38,49 +43,52 @@
 //! # Ok::<(), plan::Error>(())
 //! ```
 
+pub mod algorithm;
 pub mod channel;
-pub mod collective;
 pub mod common;
 pub mod compare;
 pub mod connection;
 pub mod cost;
-pub mod element;
+pub mod digest;
 pub mod error;
 pub mod expand;
 pub mod fingerprint;
 pub mod graph;
 pub mod layout;
-pub mod lower;
 pub mod machine;
 pub mod nccl_graph;
 pub mod order;
-pub mod program;
-pub mod schema;
+pub mod request;
 pub mod trail;
 pub mod transport;
-pub mod verify;
 
 mod json;
-// Private, for `use plan::*` would otherwise make the name `plan` ambiguous.
+mod programs;
+mod schema;
+// Private, because `use plan::*` would otherwise make the name `plan` ambiguous.
 mod plan;
 mod validate;
 
-pub use channel::{GraphPaths, neighbours};
-pub use collective::{Algorithm, Collective, Protocol};
-pub use common::{Base, Buffers, Channels, Common, GraphSummary, MAX_CHANNELS, Nvls, P2pChannels};
-pub use compare::{ChoiceDifference, Chosen, Comparison, Difference, compare};
-pub use connection::{EndPoint, NeighbourPath};
+pub use algorithm::Algorithm;
+pub use channel::{GraphPaths, neighbors};
+pub use common::{
+    BaseChannel, Buffers, Common, GraphSummary, JobChannels, MAX_CHANNELS, Nvls, P2pChannels,
+};
+pub use compare::{ChoiceDifference, Chosen, Comparison, PlanDifference, compare};
+pub use connection::{EndPoint, NeighborPath};
 pub use cost::CostTable;
-pub use element::{ElementType, Reduction};
+pub use digest::Digest;
 pub use error::Error;
 pub use expand::{Expansion, NodeParts, RankView};
-pub use fingerprint::{Digest, Fingerprint};
+pub use fingerprint::Fingerprint;
 pub use graph::{Graph, GraphChannel, GraphKind, Pattern};
-pub use layout::{HostRun, Layout, NodePlace, RankPlace, Shape};
-pub use machine::{Group, Machine, MachineCpu, MachineGpu, MachineNic};
+pub use json::schema;
+pub use layout::{IslandShape, JobLayout, NodePlace, RankPlace};
+pub use machine::{GpuGroup, MachineCpu, MachineGpu, MachineNic, PlannedMachine};
 pub use order::{OrderError, RankOrder};
-pub use plan::{Plan, Producer, RequestSummary, Setting};
-pub use trail::{Attempt, Duplication, End, Next, Summary, Trail};
+pub use plan::{HostRun, Plan};
+pub use request::{Producer, RequestSummary, Setting};
+pub use trail::{Attempt, Duplication, Next, SearchEnd, Summary, Trail};
 pub use transport::{
     Connection, Gdr, GpuTransport, NetEnd, NoGdr, NotDirect, NotShared, P2pPorts, PortUse, Rail,
     RailPort, Transports,

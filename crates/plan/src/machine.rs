@@ -1,4 +1,4 @@
-//! A machine as the plan remembers it: what one needs to read the channels without the topology file.
+//! Machines of a plan: enough to read the channels without the topology file.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,13 +9,14 @@ use crate::graph::{Graph, GraphKind};
 use crate::trail::Trail;
 use crate::transport::Transports;
 
-/// One kind of machine in the job, with what was found for it: a host, or several that form one NVLink domain.
+/// One kind of machine in the job, with its graphs: a host, or several that form one NVLink domain.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Machine {
-    /// What it is called.
+#[schemars(rename = "Machine")]
+pub struct PlannedMachine {
+    /// Its name.
     pub name: String,
-    /// What it is, in one line for people.
+    /// A description in one line.
     pub summary: String,
     /// Hosts in it: 1, or those of the NVLink domain.
     pub hosts: u32,
@@ -25,8 +26,8 @@ pub struct Machine {
     pub gpus: Vec<MachineGpu>,
     /// Its network ports.
     pub nics: Vec<MachineNic>,
-    /// The GPUs that were searched together, with what was found: normally one group of all GPUs.
-    pub groups: Vec<Group>,
+    /// The GPUs that were searched together: normally one group of all GPUs.
+    pub groups: Vec<GpuGroup>,
 }
 
 /// The kind of the CPUs.
@@ -73,7 +74,7 @@ pub struct MachineGpu {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MachineNic {
-    /// NCCL's id, by which channels name the port.
+    /// NCCL's id. Channels name the port by it.
     pub id: i64,
     /// Host within the NVLink domain; left out if 0.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -94,11 +95,12 @@ pub struct MachineNic {
     pub gdr: bool,
 }
 
-/// GPUs that NCCL plans together. A machine whose GPUs cannot reach each other, or reach each other more slowly than the
-/// network does, falls into several groups.
+/// GPUs that NCCL plans together. A machine has several groups if its GPUs cannot reach each other,
+/// or if the network is faster.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Group {
+#[schemars(rename = "Group")]
+pub struct GpuGroup {
     /// The GPUs, by their rank in the machine, in the order in which NCCL lists them.
     pub ranks: Vec<i32>,
     /// The job has ranks outside the group, so channels go through the network.
@@ -107,9 +109,10 @@ pub struct Group {
     pub max_bw: f32,
     /// The most that one GPU can send, GB/s.
     pub total_bw: f32,
-    /// What the searches found; ranks are those in the machine. A graph without channels was not found.
+    /// The graphs that were found; ranks are those in the machine. A graph without channels was not
+    /// found.
     pub graphs: Vec<Graph>,
-    /// The path behind every hop of the graphs' channels.
+    /// The paths of the hops of all channels.
     pub paths: Vec<GraphPaths>,
     /// How each search went.
     pub trails: Vec<Trail>,
@@ -118,9 +121,10 @@ pub struct Group {
     pub transports: Option<Transports>,
 }
 
-impl Machine {
-    /// The GPUs of one of its groups by their rank in the machine, ascending, with their device numbers.
-    pub fn members(&self, group: &Group) -> Vec<(u32, i32)> {
+impl PlannedMachine {
+    /// The GPUs of one of its groups by their rank in the machine, ascending, with their device
+    /// numbers.
+    pub fn members(&self, group: &GpuGroup) -> Vec<(u32, i32)> {
         let members = group.members().into_iter();
         members
             .map(|gpu| (gpu, self.gpus.get(gpu as usize).map_or(-1, |gpu| gpu.dev)))
@@ -128,7 +132,7 @@ impl Machine {
     }
 }
 
-impl Group {
+impl GpuGroup {
     /// The GPUs by their rank in the machine, ascending.
     pub fn members(&self) -> Vec<u32> {
         let mut members: Vec<u32> = self.ranks.iter().map(|rank| *rank as u32).collect();

@@ -1,13 +1,13 @@
-//! Which rank runs on which GPU, where that is not simply host after host.
+//! Rank orders: which rank runs on which GPU, if ranks do not count host after host.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Most ranks of a job with an order of its own: it takes memory for each.
+/// Most ranks of a job with an order of its own; the order takes memory for each.
 pub const MAX_ORDERED_RANKS: u32 = 1 << 24;
 
-/// Slots in rank order. A slot is a GPU of the job, counted host after host by device number: the rank that it would
-/// have without an order. Slots that follow each other at equal distances are one run.
+/// The slot of each rank. A slot is the number of a GPU, counted host after host by device number:
+/// its rank without an order. Consecutive slots at equal distances are one run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct RankOrder(Vec<SlotRun>);
@@ -37,7 +37,7 @@ pub enum OrderError {
         /// Ranks of the job.
         ranks: u32,
     },
-    /// A GPU that the job does not have.
+    /// The job has no such GPU.
     #[error("the rank order gives rank {rank} GPU {slot}, but the job has GPUs 0 to {last}")]
     OutOfRange {
         /// The rank.
@@ -47,21 +47,21 @@ pub enum OrderError {
         /// The last slot.
         last: u32,
     },
-    /// A GPU with two ranks, so that another has none.
+    /// Two ranks have the same GPU, so that another has none.
     #[error(
         "the rank order names GPU {slot} twice, for ranks {first} and {second}; GPU {missing} has no rank"
     )]
     Repeated {
         /// The slot.
         slot: u32,
-        /// The rank that has it.
+        /// The first rank.
         first: u32,
-        /// The rank that wants it too.
+        /// The second rank.
         second: u32,
         /// The first slot without a rank.
         missing: u32,
     },
-    /// More ranks than an order is kept for.
+    /// The job has too many ranks for an order.
     #[error(
         "a job of {ranks} ranks cannot have a rank order of its own; at most {MAX_ORDERED_RANKS} can"
     )]
@@ -72,7 +72,7 @@ pub enum OrderError {
 }
 
 impl RankOrder {
-    /// From the slot of each rank.
+    /// Creates an order from the slot of each rank.
     pub fn new(slots: impl IntoIterator<Item = u32>) -> Self {
         let mut runs: Vec<SlotRun> = Vec::new();
         for slot in slots {
@@ -94,8 +94,8 @@ impl RankOrder {
         Self(runs)
     }
 
-    /// Deals ranks to the machines of a job in turn: first the first GPU of each, then the second of each, and so on.
-    /// `machines` are (GPUs of a machine, how many of it in a row).
+    /// Assigns ranks to the machines in turn: the first GPU of each, then the second of each, and
+    /// so on. `machines` are (GPUs of a machine, number of such machines in a row).
     pub fn round_robin(machines: &[(u32, u32)]) -> Self {
         let most = machines.iter().map(|(gpus, _)| *gpus).max().unwrap_or(0);
         Self::new((0..most).flat_map(|gpu| {
@@ -109,7 +109,7 @@ impl RankOrder {
         }))
     }
 
-    /// Whether ranks simply count host after host.
+    /// Whether ranks count host after host.
     pub fn is_plain(&self) -> bool {
         match self.0.as_slice() {
             [run] => run.first == 0 && (run.step == 1 || run.count == 1),
@@ -120,7 +120,7 @@ impl RankOrder {
     /// Checks that the order has as many entries as the job has ranks.
     ///
     /// # Errors
-    /// It has not.
+    /// It has more or fewer entries.
     pub fn check_length(&self, ranks: u32) -> Result<(), OrderError> {
         let found = self.0.iter().map(|run| u64::from(run.count)).sum();
         if found == u64::from(ranks) {
@@ -145,7 +145,7 @@ impl RankOrder {
         for run in &self.0 {
             for index in 0..run.count {
                 let rank = slots.len() as u32;
-                // A step in a file may be as large as it likes.
+                // A file may contain any step.
                 let slot = i64::from(index)
                     .saturating_mul(run.step)
                     .saturating_add(i64::from(run.first));

@@ -1,23 +1,14 @@
-//! The JSON Schema of plan files.
+//! The format of plan files: its version, and the names of values of the crate `topology`.
 
 use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use topology::PathType;
 
-use crate::json::PlanFile;
+/// The version of the format that is written and read.
+pub(crate) const VERSION: u32 = 1;
 
-/// The schema of a plan file, as pretty-printed JSON with a newline at the end.
-pub fn schema() -> String {
-    let mut schema = schemars::schema_for!(PlanFile).to_value();
-    // In one order, whatever features of serde_json other crates ask for.
-    schema.sort_all_objects();
-    let mut text = format!("{schema:#}");
-    text.push('\n');
-    text
-}
-
-/// How a [`PathType`] is written.
+/// The names of [`PathType`].
 pub(crate) struct PathTypeName;
 
 impl JsonSchema for PathTypeName {

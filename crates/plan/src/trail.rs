@@ -1,4 +1,4 @@
-//! The trail of a search: every attempt, what came of it, and what was tried next.
+//! Trails of searches: every attempt, its result, and what was tried next.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,12 +10,12 @@ use crate::graph::{GraphKind, Pattern};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Trail {
-    /// Which search.
+    /// The kind of the search.
     pub kind: GraphKind,
     /// The attempts in order. Empty when nothing had to be searched.
     pub attempts: Vec<Attempt>,
-    /// Why there were no attempts, or how the search ended.
-    pub end: End,
+    /// Why there were no attempts, or why the search ended.
+    pub end: SearchEnd,
     /// Channels that were made by splitting each one in two.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duplicated: Option<Duplication>,
@@ -55,11 +55,11 @@ pub struct Attempt {
     pub improved: bool,
     /// The best graph afterwards.
     pub best: Summary,
-    /// What was done next, and so why.
+    /// What was done next.
     pub next: Next,
 }
 
-/// A graph in short.
+/// A summary of a graph.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Summary {
@@ -109,10 +109,11 @@ pub enum Next {
     Stop,
 }
 
-/// How a search ended.
+/// Why a search ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum End {
+#[schemars(rename = "End")]
+pub enum SearchEnd {
     /// As many channels as allowed.
     Perfect,
     /// All bandwidth of the machine is used.
@@ -121,7 +122,7 @@ pub enum End {
     NothingBetterBelow,
     /// The common budget ran out.
     OutOfBudget,
-    /// Nothing was found; one slow channel through everything stands in.
+    /// Nothing was found; one slow channel through all GPUs is used.
     Fallback,
     /// Nothing was found.
     NotFound,

@@ -1,7 +1,7 @@
-//! How bytes travel between two ranks: directly, through shared memory, or over the network, and why.
+//! Transports between two ranks: directly, through shared memory, or over the network, and why.
 //!
-//! A plan stores this once per group of a machine ([`Transports`]); the [`Connection`] of two ranks of the job follows
-//! from it.
+//! A plan stores them once per group of a machine ([`Transports`]). The [`Connection`] of any two
+//! ranks follows from them.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ pub enum NotDirect {
     OtherHost,
     /// They are in different nodes of one host: the sender planned without the receiver.
     OtherNode,
-    /// The path between them is worse than what is allowed.
+    /// The path between them is worse than the limit.
     Path {
         /// Their path.
         #[schemars(with = "crate::schema::PathTypeName")]
@@ -26,7 +26,8 @@ pub enum NotDirect {
         #[schemars(with = "crate::schema::PathTypeName")]
         limit: PathType,
     },
-    /// A GPU in between would have to relay, which copies by the driver cannot (`NCCL_P2P_USE_CUDA_MEMCPY`).
+    /// A GPU in between would have to relay, but the driver's copies cannot
+    /// (`NCCL_P2P_USE_CUDA_MEMCPY`).
     Relay,
     /// Both reach a close NIC with more bandwidth than each other.
     NetworkFaster,
@@ -44,7 +45,7 @@ pub enum NotShared {
     NetworkFaster,
 }
 
-/// Why a NIC does not reach the memory of a GPU, so that bytes go through the host's.
+/// Why a NIC does not use GPUDirect RDMA, so that data goes through the host's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum NoGdr {
@@ -56,9 +57,9 @@ pub enum NoGdr {
     Partition,
     /// Reading GPU memory is slow on GPUs before sm 80, or `NCCL_NET_GDR_READ` forbids it.
     Read,
-    /// The path is worse than what is allowed.
+    /// The path is worse than the limit.
     Path {
-        /// From the GPU, or from the one that drives the port for it.
+        /// The path from the GPU, or from the GPU that drives the port for it.
         #[schemars(with = "crate::schema::PathTypeName")]
         path: PathType,
         /// The worst that is allowed (`NCCL_NET_GDR_LEVEL`).
@@ -77,7 +78,7 @@ pub enum Gdr {
     Direct,
     /// The NIC reaches GPU memory over PCI although the GPU has a C2C link to its CPU.
     Pci,
-    /// Bytes go through host memory.
+    /// Data goes through host memory.
     Host(NoGdr),
 }
 
@@ -88,7 +89,7 @@ impl Gdr {
     }
 }
 
-/// How bytes travel between two GPUs of one group.
+/// The transport between two GPUs of one group.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum GpuTransport {
@@ -132,7 +133,7 @@ pub struct PortUse {
     pub gpu: u32,
     /// The port ([`MachineNic::id`](crate::MachineNic::id)).
     pub net: i64,
-    /// The GPU whose rank drives the port when this one sends (PXN); left out where it does so itself.
+    /// The GPU whose rank drives the port when this one sends (PXN); left out if it does so itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proxy: Option<u32>,
     /// The path to it.
@@ -153,9 +154,9 @@ pub struct PortUse {
 pub struct P2pPorts {
     /// The GPU, by its rank in the machine.
     pub gpu: u32,
-    /// Its own ports, on which it receives: that of channel 0, 1 … and then over again.
+    /// Its own ports, on which it receives, for channels 0, 1 …; then they repeat.
     pub own: Vec<i64>,
-    /// The ports on which it sends to GPUs with a twin here, where those are others than its own.
+    /// The ports on which it sends to GPUs of other rails, if they are not its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rails: Vec<Rail>,
 }
@@ -166,28 +167,28 @@ pub struct P2pPorts {
 pub struct Rail {
     /// Device number of the receiver's GPU.
     pub dev: i32,
-    /// That of channel 0, 1 … and then over again.
+    /// The ports of channels 0, 1 …; then they repeat.
     pub ports: Vec<RailPort>,
 }
 
-/// A port on which a GPU sends, and who drives it.
+/// A port on which a GPU sends, and the GPU that drives it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RailPort {
     /// The port.
     pub net: i64,
-    /// The GPU whose rank drives it (PXN); left out where the sender does so itself.
+    /// The GPU whose rank drives it (PXN); left out if the sender does so itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proxy: Option<u32>,
 }
 
-/// How bytes leave the GPUs of a group.
+/// The transports of a group's GPUs.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Transports {
-    /// The different ways between two GPUs of the group.
+    /// The distinct transports between two GPUs of the group.
     pub ways: Vec<GpuTransport>,
-    /// For each GPU of the group, ascending, the way to each of them, as indexes into `ways`.
+    /// For each GPU of the group, ascending, the transport to each of them, as indices into `ways`.
     pub between: Vec<Vec<u16>>,
     /// How GPUs use the ports on which they may send or receive, by GPU and port.
     pub ports: Vec<PortUse>,
@@ -216,7 +217,7 @@ impl Transports {
 pub struct NetEnd {
     /// The port ([`MachineNic::id`](crate::MachineNic::id)).
     pub net: i64,
-    /// The rank whose proxy drives the port: the rank itself, or with PXN the one beside the port.
+    /// The rank whose proxy drives the port: the rank itself, or with PXN the rank beside the port.
     pub proxy: u32,
     /// Whether the NIC reaches the GPU's memory.
     pub gdr: Gdr,
@@ -227,7 +228,7 @@ pub struct NetEnd {
     pub bw: f32,
 }
 
-/// How bytes travel from one rank to another.
+/// The connection from one rank to another.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Connection {
@@ -246,7 +247,7 @@ pub enum Connection {
     SharedMemory {
         /// Why not directly.
         not_direct: NotDirect,
-        /// The path between the GPUs and its bandwidth, GB/s, where the sender's view holds both.
+        /// The path between the GPUs and its bandwidth, GB/s, if the sender's view holds both.
         path: Option<(PathType, f32)>,
     },
     /// Over the network.

@@ -4,8 +4,8 @@ mod common;
 
 use common::plan_of;
 use plan::{
-    Error, Fingerprint, Graph, GraphChannel, GraphKind, Group, HostRun, Layout, Pattern, Plan,
-    RankOrder, RequestSummary, Setting, neighbours,
+    Error, Fingerprint, GpuGroup, Graph, GraphChannel, GraphKind, HostRun, JobLayout, Pattern,
+    Plan, RankOrder, RequestSummary, Setting, neighbors,
 };
 use proptest::prelude::*;
 
@@ -82,7 +82,7 @@ fn twelve_thousand_equal_hosts_take_the_space_of_one() {
     assert!(many.len() < one.len() + 16);
     let plan = Plan::from_json(&many).unwrap();
     assert_eq!(plan.rank_count(), 25_000);
-    let layout = Layout::of(&plan).unwrap();
+    let layout = JobLayout::of(&plan).unwrap();
     let place = layout.rank(24_999).unwrap();
     assert_eq!(
         (
@@ -101,7 +101,7 @@ fn ranks_are_found_across_runs_of_different_machines() {
     let mut plan = plan_of(2);
     let mut small = plan.machines[0].clone();
     small.gpus.truncate(1);
-    small.groups[0] = Group {
+    small.groups[0] = GpuGroup {
         ranks: vec![0],
         graphs: Vec::new(),
         paths: Vec::new(),
@@ -116,7 +116,7 @@ fn ranks_are_found_across_runs_of_different_machines() {
         })
         .to_vec();
     let places = |plan: &Plan| -> Vec<_> {
-        let layout = Layout::of(plan).unwrap();
+        let layout = JobLayout::of(plan).unwrap();
         (0..plan.rank_count() as u32)
             .map(|rank| layout.rank(rank).unwrap())
             .map(|place| (place.node.machine, place.node.island, place.local))
@@ -336,7 +336,7 @@ fn hops_follow_the_pattern() {
             ranks: vec![2, 0, 1],
             nets,
         };
-        let hops = neighbours(pattern, &channel);
+        let hops = neighbors(pattern, &channel);
         hops.iter()
             .map(|(from, to)| {
                 format!("{from}>{to}")
@@ -362,7 +362,7 @@ fn hops_follow_the_pattern() {
         ranks: vec![0],
         nets: None,
     };
-    assert!(neighbours(Pattern::Ring, &alone).is_empty());
+    assert!(neighbors(Pattern::Ring, &alone).is_empty());
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::path::Path;
 #[test]
 fn published_schema_is_up_to_date() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/plan.schema.json");
-    let schema = plan::schema::schema();
+    let schema = plan::schema();
     if std::env::var_os("TOPO_BLESS").is_some() {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(&path, &schema).unwrap();

@@ -1,8 +1,8 @@
 //! The sections of the plan document, from what was decided for a job.
 
 use plan::{
-    CostTable, EndPoint, Graph, GraphPaths, Group, HostRun, Machine, MachineCpu, MachineGpu,
-    MachineNic, NeighbourPath, NodeParts, Plan, neighbours,
+    CostTable, EndPoint, GpuGroup, Graph, GraphPaths, HostRun, MachineCpu, MachineGpu, MachineNic,
+    NeighborPath, NodeParts, Plan, PlannedMachine, neighbors,
 };
 use topology::{BusId, CpuArch, CpuModel, CpuVendor, NcclId, NodeId, NodeType, System};
 
@@ -19,9 +19,9 @@ pub fn fill(plan: &mut Plan, job: &JobPlan, costs: CostTable) {
 }
 
 /// The machines of a job with what was found for each, and where they are in the job.
-fn machines(job: &JobPlan) -> (Vec<Machine>, Vec<HostRun>) {
+fn machines(job: &JobPlan) -> (Vec<PlannedMachine>, Vec<HostRun>) {
     let cluster = &job.hosts;
-    let machines: Vec<Machine> = cluster
+    let machines: Vec<PlannedMachine> = cluster
         .machines
         .iter()
         .zip(job.expansion.machines())
@@ -43,14 +43,14 @@ fn machines(job: &JobPlan) -> (Vec<Machine>, Vec<HostRun>) {
     (machines, runs)
 }
 
-fn describe(machine: &MachinePlan, parts: &[NodeParts]) -> Machine {
+fn describe(machine: &MachinePlan, parts: &[NodeParts]) -> PlannedMachine {
     let mut gpus: Vec<MachineGpu> = machine.nodes.iter().flat_map(describe_gpus).collect();
     gpus.sort_by_key(|gpu| gpu.rank);
     let system = machine.nodes.first().map(|node| node.view.system());
     let cpu = system
         .and_then(|system| system.cpus().next())
         .map(|(_, cpu)| cpu);
-    Machine {
+    PlannedMachine {
         name: machine.name.clone(),
         summary: machine.summary.clone(),
         hosts: system.map_or(1, |system| system.hosts().len().max(1) as u32),
@@ -123,9 +123,9 @@ fn describe_nics(system: &System) -> Vec<MachineNic> {
     nics
 }
 
-fn describe_group(node: &HostPlan, parts: &NodeParts) -> Group {
+fn describe_group(node: &HostPlan, parts: &NodeParts) -> GpuGroup {
     let system = node.view.system();
-    Group {
+    GpuGroup {
         ranks: system.gpus().map(|(_, gpu)| gpu.rank).collect(),
         inter: node.view.inter,
         max_bw: node.view.max_bw,
@@ -148,7 +148,7 @@ fn paths(node: &HostPlan, graph: &Graph) -> GraphPaths {
     };
     let hop = |(from, to): (EndPoint, EndPoint)| {
         let (a, b) = (find(from)?, find(to)?);
-        Some(NeighbourPath {
+        Some(NeighborPath {
             from,
             to,
             path_type: table.kind(a, b),
@@ -161,7 +161,7 @@ fn paths(node: &HostPlan, graph: &Graph) -> GraphPaths {
             .channels
             .iter()
             .map(|channel| {
-                neighbours(graph.pattern, channel)
+                neighbors(graph.pattern, channel)
                     .into_iter()
                     .filter_map(hop)
                     .collect()

@@ -11,7 +11,7 @@
 use std::sync::Arc;
 
 use plan::order::MAX_ORDERED_RANKS;
-use plan::{Layout, NodePlace, OrderError, RankOrder, Shape};
+use plan::{IslandShape, JobLayout, NodePlace, OrderError, RankOrder};
 use topology::xml::Document;
 use topology::{NodeType, System};
 
@@ -40,7 +40,7 @@ pub struct MachinePlan {
     pub nodes: Vec<HostPlan>,
     /// Network ports that a host's plug-in sees: fewest and most over the hosts of the machine.
     pub(crate) ports: (usize, usize),
-    shape: Shape,
+    shape: IslandShape,
 }
 
 impl MachinePlan {
@@ -75,7 +75,7 @@ impl MachinePlan {
             summary,
             document: Arc::clone(&hosts.document),
             gpus: host_of.len(),
-            shape: Shape::new(nodes.iter().map(HostPlan::ranks).collect(), host_of),
+            shape: IslandShape::new(nodes.iter().map(HostPlan::ranks).collect(), host_of),
             nodes,
             ports: (
                 ports.iter().copied().min().unwrap_or(0),
@@ -95,7 +95,7 @@ impl MachinePlan {
 #[derive(Debug, Clone)]
 pub struct ClusterPlan {
     /// Where ranks and nodes are.
-    pub layout: Layout,
+    pub layout: JobLayout,
     /// The distinct machines of the job, in order of first appearance.
     pub machines: Vec<MachinePlan>,
     /// Machines in a row: which of `machines`, and how many.
@@ -145,7 +145,7 @@ impl ClusterPlan {
         }
         let shapes = machines.iter().map(|machine| machine.shape.clone());
         Ok(Self {
-            layout: Layout::new(shapes.collect(), &runs, order.as_ref())?,
+            layout: JobLayout::new(shapes.collect(), &runs, order.as_ref())?,
             machines,
             runs,
             order: order.filter(|order| !order.is_plain()),

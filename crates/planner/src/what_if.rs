@@ -5,7 +5,8 @@
 
 use std::cmp::Ordering;
 
-use plan::{Collective, CostTable, GraphKind, GraphSummary, Plan, compare};
+use plan::{CostTable, GraphKind, GraphSummary, Plan, compare};
+use program::Collective;
 use topology::edit::Failure;
 
 use crate::error::Error;
@@ -63,7 +64,7 @@ pub struct EqualFailures {
     /// How much slower an all-reduce of each size gets, as a share of its speed; negative: faster.
     pub losses: Vec<Option<f64>>,
     /// How the plan differs from that of the whole job, if that was asked for.
-    pub differences: Option<Vec<compare::Difference>>,
+    pub differences: Option<Vec<compare::PlanDifference>>,
 }
 
 impl EqualFailures {

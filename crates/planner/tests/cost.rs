@@ -1,11 +1,12 @@
 //! The cost model on machines whose numbers can be computed by hand.
 
-use plan::{Algorithm, Collective, Pattern, Protocol};
+use plan::{Algorithm, Pattern};
 use planner::Settings;
 use planner::cost::{
     self, AlphaBeta, CollnetInputs, CostModel, CostProfile, CostTable, GraphFigures, Inputs,
-    Merged, NvlsInputs, Off, Operation, RestrictError, doubling,
+    Merged, NvlsInputs, Off, RestrictError, TunedOperation, doubling,
 };
+use program::{Collective, Protocol};
 use topology::{CpuArch, CpuVendor, PathType};
 
 /// A graph over NVLink with a NIC beside each GPU.
@@ -117,7 +118,7 @@ fn choices_carry_what_a_report_needs() {
     assert!((algorithm - f64::from(1 << 30) / time / 1000.0).abs() < 0.01);
     assert!((bus / algorithm - 1.75).abs() < 1e-12);
     let second = choice.runner_up.expect("there are others");
-    assert_eq!(second.way, (Algorithm::Ring, Protocol::Simple));
+    assert_eq!(second.choice, (Algorithm::Ring, Protocol::Simple));
     assert!(second.time_us > f64::from(choice.time_us));
     assert_eq!((choice.channels, choice.warps), (16, 20));
 }
@@ -131,7 +132,9 @@ fn sweeps_agree_with_choices() {
         assert_eq!(ranges.first().map(|range| range.from_bytes), Some(8));
         assert_eq!(ranges.last().map(|range| range.to_bytes), Some(1 << 33));
         assert!(
-            ranges.windows(2).all(|pair| pair[0].way != pair[1].way),
+            ranges
+                .windows(2)
+                .all(|pair| pair[0].choice != pair[1].choice),
             "{ranges:?}"
         );
         for bytes in &sizes {
@@ -141,7 +144,7 @@ fn sweeps_agree_with_choices() {
                 .expect("every size is in a range");
             let choice = table.choose(collective, *bytes).expect("a choice");
             assert_eq!(
-                range.way,
+                range.choice,
                 Some((choice.algorithm, choice.protocol)),
                 "{bytes}"
             );
@@ -254,16 +257,16 @@ fn malformed_settings_are_refused_if_they_are_read() {
 #[test]
 fn operations_narrow_the_choice() {
     let table = plain(&hopper(1));
-    let mut operation = Operation::new(Collective::AllReduce, 1 << 30);
+    let mut operation = TunedOperation::new(Collective::AllReduce, 1 << 30);
     operation.switch_reduces = false;
     let choice = table.choose_for(&operation).expect("a choice");
     assert_eq!(choice.algorithm, Algorithm::Ring);
-    let mut operation = Operation::new(Collective::AllReduce, 1 << 30);
+    let mut operation = TunedOperation::new(Collective::AllReduce, 1 << 30);
     operation.pipelined = 9;
     let ring = (Algorithm::Ring, Protocol::Ll);
     let tree = (Algorithm::Tree, Protocol::Ll);
     let grows = |choice| {
-        let once = Operation::new(Collective::AllReduce, 1 << 30);
+        let once = TunedOperation::new(Collective::AllReduce, 1 << 30);
         let (many, one) = (
             table.time_us(&operation, choice),
             table.time_us(&once, choice),
@@ -414,7 +417,7 @@ fn the_alpha_beta_model_is_asked_the_same_way() {
     let model = AlphaBeta::of(&hopper(2), &CostProfile::nccl_2_30()).expect("there are rings");
     let found = model.best(Collective::AllReduce, 64).expect("a scheme");
     let best = found.best;
-    assert_eq!(best.way.name(), "one-shot-mesh");
+    assert_eq!(best.choice.name(), "one-shot-mesh");
     assert!(
         found
             .runner_up

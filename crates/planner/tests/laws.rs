@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
 use plan::nccl_graph::{self, GraphFile};
-use plan::{EndPoint, Graph, GraphKind, Pattern, Plan, neighbours};
+use plan::{EndPoint, Graph, GraphKind, Pattern, Plan, neighbors};
 use planner::{Error, HostPlan, Job, Planned, Settings, View};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -98,7 +98,7 @@ fn check_bandwidth(planned: &HostPlan) -> Result<(), TestCaseError> {
     };
     let mut taken: BTreeMap<LinkId, (f32, usize)> = BTreeMap::new();
     for channel in &ring.channels {
-        for (from, to) in neighbours(Pattern::Ring, channel) {
+        for (from, to) in neighbors(Pattern::Ring, channel) {
             let inside = matches!((from, to), (EndPoint::Rank(_), EndPoint::Rank(_)));
             let (Some(from), Some(to)) = (node(from), node(to)) else {
                 return Err(TestCaseError::fail("a channel names what is not there"));

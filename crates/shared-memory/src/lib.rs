@@ -16,7 +16,7 @@
 //! use shared_memory::fifo::{LowLatency, Receiver, Sender};
 //! use shared_memory::{Item, Segment};
 //!
-//! let items = [Item::Fifo { protocol: shared_memory::Protocol::LowLatency, slot_bytes: 4096 }];
+//! let items = [Item::Fifo { protocol: program::Protocol::Ll, slot_bytes: 4096 }];
 //! let segment = Segment::private("example", &items)?;
 //! let mut sender = segment.sender::<LowLatency>(0)?;
 //! let mut receiver = segment.receiver::<LowLatency>(0)?;
@@ -57,7 +57,6 @@ pub use bell::Bell;
 pub use bell::Ring;
 pub use buffer_table::{BufferTable, Descriptor, Place};
 pub use error::Error;
-pub use fifo::Protocol;
 #[cfg(not(loom))]
 pub use limits::machine_bytes;
 #[cfg(not(loom))]

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use crate::bell::{Bell, RING_WORDS};
 use crate::buffer_table::{BufferTable, ENTRY_WORDS};
 use crate::error::Error;
-use crate::fifo::{FifoProtocol, LowLatency, LowLatency128, Protocol, Simple};
+use program::Protocol;
+
+use crate::fifo::{FifoProtocol, LowLatency, LowLatency128, Simple};
 use crate::mapping::{Handle, Mapping};
 use crate::signal::{Signal, SignalCount};
 use crate::sync::{LINE_BYTES, LINE_WORDS, Ordering, Words};
@@ -49,8 +51,8 @@ impl Item {
                 slot_bytes,
             } => match protocol {
                 Protocol::Simple => Simple::fifo_words(slot_bytes),
-                Protocol::LowLatency => LowLatency::fifo_words(slot_bytes),
-                Protocol::LowLatency128 => LowLatency128::fifo_words(slot_bytes),
+                Protocol::Ll => LowLatency::fifo_words(slot_bytes),
+                Protocol::Ll128 => LowLatency128::fifo_words(slot_bytes),
             },
             Self::Signal => LINE_WORDS,
             Self::Bell => RING_WORDS,

@@ -2,11 +2,12 @@
 
 #![cfg(not(loom))]
 
+use program::Protocol;
 use proptest::prelude::*;
 use shared_memory::fifo::{
     FifoProtocol, LowLatency, LowLatency128, Receiver, SLOTS, Sender, Simple,
 };
-use shared_memory::{Item, Protocol, Segment};
+use shared_memory::{Item, Segment};
 
 const SLOT_BYTES: usize = 1000;
 

@@ -138,7 +138,8 @@ fn a_file_that_may_shrink_is_refused() {
 /// What another process says of its items may be anything.
 #[test]
 fn items_that_do_not_fit_are_refused() {
-    use shared_memory::{Item, Protocol, Segment};
+    use program::Protocol;
+    use shared_memory::{Item, Segment};
     let mapping = Mapping::shared("test", 8192).unwrap();
     let handle = mapping.handle().unwrap().unwrap();
     let fifo = |protocol, slot_bytes| Item::Fifo {
@@ -147,8 +148,8 @@ fn items_that_do_not_fit_are_refused() {
     };
     for item in [
         fifo(Protocol::Simple, usize::MAX),
-        fifo(Protocol::LowLatency, usize::MAX / 2),
-        fifo(Protocol::LowLatency128, usize::MAX - 64),
+        fifo(Protocol::Ll, usize::MAX / 2),
+        fifo(Protocol::Ll128, usize::MAX - 64),
         fifo(Protocol::Simple, 1 << 57),
         Item::BufferTable {
             entries: usize::MAX,

@@ -6,11 +6,12 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use program::Protocol;
 use shared_memory::fifo::{FifoProtocol, LowLatency, LowLatency128, Receiver, Sender, Simple};
 use shared_memory::process_memory::allow_peers;
 use shared_memory::{
     Arena, Descriptor, Error, Handle, Interrupted, Item, Mapping, Patience, Place, ProcessMemory,
-    ProcessMemoryError, Protocol, Segment, Waiter,
+    ProcessMemoryError, Segment, Waiter,
 };
 
 /// What the peer does, and the name of the test that it runs in.
@@ -87,8 +88,8 @@ fn items() -> Vec<Item> {
     };
     vec![
         fifo(Protocol::Simple),
-        fifo(Protocol::LowLatency),
-        fifo(Protocol::LowLatency128),
+        fifo(Protocol::Ll),
+        fifo(Protocol::Ll128),
         Item::Signal,
         Item::Bell,
         Item::BufferTable { entries: 2 },

@@ -6,6 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use program::Protocol;
 use shared_memory::fifo::device::{DeviceFifo, DeviceInflow, DeviceOutflow};
 use shared_memory::fifo::in_place::{InPlaceInflow, InPlaceOutflow};
 use shared_memory::fifo::relay::{Inflow, Outflow};
@@ -13,8 +14,8 @@ use shared_memory::fifo::{
     FifoProtocol, LowLatency, LowLatency128, Receiver, SLOTS, Sender, Simple,
 };
 use shared_memory::{
-    Bell, BufferTable, Descriptor, Item, Mapping, Patience, Place, Protocol, Segment, Signal,
-    SignalCount, Waiter,
+    Bell, BufferTable, Descriptor, Item, Mapping, Patience, Place, Segment, Signal, SignalCount,
+    Waiter,
 };
 
 /// Longest sleep of a waiter here.
@@ -127,11 +128,7 @@ impl Words {
     }
 }
 
-const PROTOCOLS: [Protocol; 3] = [
-    Protocol::Simple,
-    Protocol::LowLatency,
-    Protocol::LowLatency128,
-];
+const PROTOCOLS: [Protocol; 3] = [Protocol::Simple, Protocol::Ll, Protocol::Ll128];
 
 /// Both ends of a FIFO.
 struct Fifo<P: FifoProtocol> {
@@ -213,8 +210,8 @@ impl Near {
         };
         let items = [
             fifo(Protocol::Simple),
-            fifo(Protocol::LowLatency),
-            fifo(Protocol::LowLatency128),
+            fifo(Protocol::Ll),
+            fifo(Protocol::Ll128),
             Item::Signal,
             Item::Bell,
             Item::BufferTable { entries: 2 },

@@ -25,7 +25,7 @@ mod vectors;
 
 use std::mem::MaybeUninit;
 
-use plan::{ElementType, Reduction};
+use program::{ElementType, Reduction};
 
 use select::Loops;
 pub use vectors::Vectors;

@@ -1,7 +1,7 @@
 //! Which loops a reduction uses.
 
 use half::{bf16, f16};
-use plan::{ElementType, Reduction};
+use program::{ElementType, Reduction};
 
 use super::element::Element;
 use super::number::{Maximum, Minimum, Operation, Product, Sum};

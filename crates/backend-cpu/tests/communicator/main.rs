@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use backend_cpu::Cpu;
 use executor::{Choice, Communicator, Error, Reduction, Settings};
-use plan::Protocol;
-use plan::program::{Schedule, Transfer};
+use program::Protocol;
+use program::{Schedule, Transfer};
 
 fn settings(longest_wait: Duration) -> Settings {
     Settings {

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use plan::{Algorithm, Protocol};
+use plan::Algorithm;
+use program::Protocol;
 use topology::edit::Edit;
 
 use super::{JobArguments, Variables, variable};

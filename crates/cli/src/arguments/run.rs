@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use plan::program::{Schedule, Transfer};
-use plan::{ElementType, Protocol, Reduction};
+use program::{ElementType, Protocol, Reduction};
+use program::{Schedule, Transfer};
 use serde::{Deserialize, Serialize};
 
 use super::Variables;

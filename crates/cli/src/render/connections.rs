@@ -1,9 +1,9 @@
 //! How bytes travel between neighbours, grouped by what is equal.
 
-use plan::expand::Link;
+use plan::expand::PeerLink;
 use plan::{
-    Connection, Gdr, GpuTransport, Graph, GraphKind, Group, Machine, NetEnd, Pattern, Plan,
-    PortUse, Transports,
+    Connection, Gdr, GpuGroup, GpuTransport, Graph, GraphKind, NetEnd, Pattern, Plan,
+    PlannedMachine, PortUse, Transports,
 };
 
 use super::table::Columns;
@@ -37,7 +37,12 @@ pub fn page(plan: &Plan, machine: usize, look: Look) -> String {
 }
 
 /// Ways between GPUs, each with its pairs.
-fn between(machine: &Machine, group: &Group, transports: &Transports, look: Look) -> String {
+fn between(
+    machine: &PlannedMachine,
+    group: &GpuGroup,
+    transports: &Transports,
+    look: Look,
+) -> String {
     let members = group.members();
     if members.len() < 2 {
         return look.faint("  one GPU, which has nobody beside it\n");
@@ -79,7 +84,7 @@ fn between(machine: &Machine, group: &Group, transports: &Transports, look: Look
 }
 
 /// GpuTransport, path, bandwidth, reason.
-fn words(machine: &Machine, transport: &GpuTransport) -> Vec<String> {
+fn words(machine: &PlannedMachine, transport: &GpuTransport) -> Vec<String> {
     match transport {
         GpuTransport::Direct {
             via,
@@ -130,8 +135,8 @@ struct Uses {
 /// The ports of each GPU, who drives them, and which channels use them.
 fn ports(
     plan: &Plan,
-    machine: &Machine,
-    group: &Group,
+    machine: &PlannedMachine,
+    group: &GpuGroup,
     transports: &Transports,
     look: Look,
 ) -> String {
@@ -172,7 +177,7 @@ fn ports(
 }
 
 /// `rings in 0, out 3; trees 0,1; p2p`.
-fn used_by(plan: &Plan, group: &Group, transports: &Transports, port: &PortUse) -> String {
+fn used_by(plan: &Plan, group: &GpuGroup, transports: &Transports, port: &PortUse) -> String {
     let mut uses = Uses::default();
     for graph in &group.graphs {
         let merged = plan
@@ -258,12 +263,12 @@ fn ends(graph: &Graph, gpus: &[i32]) -> Vec<(i32, bool)> {
 }
 
 /// `GPU3`, or with its host where there are several.
-pub fn gpu_name(machine: &Machine, gpu: u32) -> String {
+pub fn gpu_name(machine: &PlannedMachine, gpu: u32) -> String {
     format!("GPU{}", gpu_label(machine, gpu)).replacen("GPUhost", "host", 1)
 }
 
 /// `GPU0,2-7`.
-fn gpu_names(machine: &Machine, gpus: &[u32]) -> String {
+fn gpu_names(machine: &PlannedMachine, gpus: &[u32]) -> String {
     if machine.hosts == 1 {
         let devs: Vec<i32> = gpus.iter().map(|gpu| gpu_number(machine, *gpu)).collect();
         return format!("GPU{}", ranges(&devs, ","));
@@ -272,7 +277,7 @@ fn gpu_names(machine: &Machine, gpus: &[u32]) -> String {
     names.join(" ")
 }
 
-fn gpu_label(machine: &Machine, gpu: u32) -> String {
+fn gpu_label(machine: &PlannedMachine, gpu: u32) -> String {
     match machine.gpus.get(gpu as usize) {
         Some(found) if machine.hosts > 1 => format!("host{}/GPU{}", found.host, found.dev),
         Some(found) => found.dev.to_string(),
@@ -281,7 +286,7 @@ fn gpu_label(machine: &Machine, gpu: u32) -> String {
 }
 
 /// A GPU in a list: its device number, or in an NVLink domain its rank in the machine.
-fn gpu_number(machine: &Machine, gpu: u32) -> i32 {
+fn gpu_number(machine: &PlannedMachine, gpu: u32) -> i32 {
     match machine.gpus.get(gpu as usize) {
         Some(found) if machine.hosts == 1 => found.dev,
         _ => gpu as i32,
@@ -289,7 +294,7 @@ fn gpu_number(machine: &Machine, gpu: u32) -> i32 {
 }
 
 /// `NIC3`, or with its host where there are several.
-pub fn net_name(machine: &Machine, net: i64) -> String {
+pub fn net_name(machine: &PlannedMachine, net: i64) -> String {
     match machine.nics.iter().find(|nic| nic.id == net) {
         Some(nic) if machine.hosts > 1 => format!("host{}/NIC{}", nic.host, nic.dev),
         Some(nic) => format!("NIC{}", nic.dev),
@@ -298,7 +303,11 @@ pub fn net_name(machine: &Machine, net: i64) -> String {
 }
 
 /// How bytes travel from one rank (with its machine) to another in a few words.
-pub fn sentence(connection: &Connection, from: (u32, &Machine), to: &Machine) -> String {
+pub fn sentence(
+    connection: &Connection,
+    from: (u32, &PlannedMachine),
+    to: &PlannedMachine,
+) -> String {
     match connection {
         Connection::Direct {
             via,
@@ -342,7 +351,7 @@ pub fn sentence(connection: &Connection, from: (u32, &Machine), to: &Machine) ->
 }
 
 /// `NIC3 GDR`.
-fn end(machine: &Machine, end: &NetEnd) -> String {
+fn end(machine: &PlannedMachine, end: &NetEnd) -> String {
     let gdr = match end.gdr {
         Gdr::Direct | Gdr::Pci => end.gdr.to_string(),
         Gdr::Host(why) => format!("({why}: no GDR)"),
@@ -351,7 +360,12 @@ fn end(machine: &Machine, end: &NetEnd) -> String {
 }
 
 /// Both directions of a link; once where they are alike.
-pub fn both_ways(link: &Link, rank: u32, own: &Machine, peer: &Machine) -> String {
+pub fn both_ways(
+    link: &PeerLink,
+    rank: u32,
+    own: &PlannedMachine,
+    peer: &PlannedMachine,
+) -> String {
     let send = link
         .send
         .map(|connection| sentence(&connection, (rank, own), peer));

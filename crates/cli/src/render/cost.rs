@@ -1,8 +1,9 @@
 //! What collectives cost, as tables.
 
+use plan::CostTable;
 use plan::cost::Estimate;
-use plan::{Collective, CostTable, Protocol};
 use planner::cost::Scheme;
+use program::{Collective, Protocol};
 
 use super::table::Columns;
 use super::{Look, count};
@@ -118,7 +119,7 @@ fn choices(sweep: &Sweep, look: Look) -> String {
             Ok(choice) => {
                 let time = f64::from(choice.time_us);
                 let next = choice.runner_up.map_or_else(String::new, |next| {
-                    let (algorithm, protocol) = next.way;
+                    let (algorithm, protocol) = next.choice;
                     let more = if time > 0.0 {
                         percent(next.time_us / time - 1.0)
                     } else {
@@ -174,12 +175,12 @@ fn schemes(subject: &Subject, sweep: &Sweep, look: Look) -> String {
         let Some(best) = estimates.first() else {
             continue;
         };
-        let mark = if before.is_some_and(|before| before != best.way) {
+        let mark = if before.is_some_and(|before| before != best.choice) {
             CHANGE
         } else {
             ""
         };
-        before = Some(best.way);
+        before = Some(best.choice);
         let next = estimates
             .get(1)
             .map_or_else(String::new, |next| more(best, next));
@@ -192,7 +193,7 @@ fn schemes(subject: &Subject, sweep: &Sweep, look: Look) -> String {
         table.row(vec![
             mark.to_owned(),
             short(*bytes),
-            best.way.to_string(),
+            best.choice.to_string(),
             microseconds(best.time_us),
             bandwidth(alone),
             bandwidth(alone.map(|alone| alone * factor)),
@@ -209,11 +210,11 @@ fn more(best: &Estimate<Scheme>, next: &Estimate<Scheme>) -> String {
     if best.time_us > 0.0 {
         format!(
             "{} {}",
-            next.way,
+            next.choice,
             percent(next.time_us / best.time_us - 1.0)
         )
     } else {
-        next.way.to_string()
+        next.choice.to_string()
     }
 }
 

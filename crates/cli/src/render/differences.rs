@@ -1,6 +1,6 @@
 //! How two plans differ, as tables.
 
-use plan::{ChoiceDifference, Chosen, Comparison, Difference, Plan};
+use plan::{ChoiceDifference, Chosen, Comparison, Plan, PlanDifference};
 use serde_json::Value;
 
 use super::cost::{microseconds, percent};
@@ -27,7 +27,7 @@ pub fn page(plans: [(&str, &Plan); 2], comparison: &Comparison, look: Look) -> S
             format!("{first} and {second}")
         })
     );
-    let mut sections: Vec<(&'static str, Vec<&Difference>)> = Vec::new();
+    let mut sections: Vec<(&'static str, Vec<&PlanDifference>)> = Vec::new();
     for difference in &comparison.facts {
         let title = section(difference);
         match sections.iter_mut().find(|(known, _)| *known == title) {
@@ -60,7 +60,7 @@ const COSTS: &str = "Costs";
 /// The parts of the page, in order.
 const SECTIONS: [&str; 4] = [MACHINES, CHANNELS, JOB, COSTS];
 
-fn section(difference: &Difference) -> &'static str {
+fn section(difference: &PlanDifference) -> &'static str {
     match difference.at.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["costs", ..] => COSTS,
         ["machines", _, "groups", ..] => CHANNELS,
@@ -69,7 +69,7 @@ fn section(difference: &Difference) -> &'static str {
     }
 }
 
-fn facts(rows: &[&Difference], names: &[String; 2], several: bool, look: Look) -> String {
+fn facts(rows: &[&PlanDifference], names: &[String; 2], several: bool, look: Look) -> String {
     let mut table = Columns::new(look, &["what", &names[0], &names[1]]);
     // The same change of several channels, hops or GPUs is one line.
     let mut merged: Vec<(Vec<String>, Vec<String>, [String; 2])> = Vec::new();

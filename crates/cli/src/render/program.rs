@@ -1,8 +1,8 @@
 //! A program as a page: its lanes, step by step, in NCCL's words.
 
-use plan::Collective;
-use plan::program::{Buffer, Connection, Lane, Operand, Pieces, Program, Step, Transfer};
-use plan::verify::VerifiedProgram;
+use program::Collective;
+use program::verify::VerifiedProgram;
+use program::{BufferKind, ConnectionEnd, Lane, Operand, Pieces, Program, Step, Transfer};
 
 use super::{Look, count, ranges, wrap};
 
@@ -142,7 +142,7 @@ fn step_text(program: &Program, channel: u16, step: &Step) -> String {
     format!(" {}", parts.join("; "))
 }
 
-fn signals(signals: &[Connection]) -> String {
+fn signals(signals: &[ConnectionEnd]) -> String {
     let names: Vec<String> = signals
         .iter()
         .map(|signal| format!("rank {}", signal.peer))
@@ -151,26 +151,26 @@ fn signals(signals: &[Connection]) -> String {
 }
 
 fn operand_text(program: &Program, channel: u16, operand: &Operand) -> String {
-    let block = |buffer: Buffer, block: u32| {
+    let block = |buffer: BufferKind, block: u32| {
         let name = match buffer {
-            Buffer::Input => "input",
-            Buffer::Output => "output",
-            Buffer::Scratch => "scratch",
+            BufferKind::Input => "input",
+            BufferKind::Output => "output",
+            BufferKind::Scratch => "scratch",
         };
         // A single block needs no number.
         let single = match buffer {
-            Buffer::Scratch => program.scratch_blocks < 2,
-            Buffer::Input => matches!(
+            BufferKind::Scratch => program.scratch_blocks < 2,
+            BufferKind::Input => matches!(
                 program.collective,
                 Collective::AllGather | Collective::Gather
             ),
-            Buffer::Output => {
+            BufferKind::Output => {
                 matches!(
                     program.collective,
                     Collective::ReduceScatter | Collective::Scatter
                 )
             }
-        } || (buffer != Buffer::Scratch && !program.collective.splits_message());
+        } || (buffer != BufferKind::Scratch && !program.collective.splits_message());
         if single {
             name.to_owned()
         } else {
@@ -185,7 +185,7 @@ fn operand_text(program: &Program, channel: u16, operand: &Operand) -> String {
             block: at,
         } => format!("rank {rank}'s {}", block(*buffer, *at)),
         Operand::Multicast { block: at } => {
-            format!("all ranks' {}", block(Buffer::Scratch, *at))
+            format!("all ranks' {}", block(BufferKind::Scratch, *at))
         }
         Operand::Fifo(there) => {
             let mut name = format!("FIFO {}", there.peer);

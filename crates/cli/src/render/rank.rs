@@ -1,8 +1,9 @@
 //! What one rank does, on a page.
 
 use plan::cost::{CostModel, doubling};
-use plan::expand::{ChannelView, Link};
-use plan::{Collective, Expansion, Machine, NetEnd, Plan, RankView};
+use plan::expand::{ChannelView, PeerLink};
+use plan::{Expansion, NetEnd, Plan, PlannedMachine, RankView};
+use program::Collective;
 
 use super::connections::{both_ways, net_name, sentence};
 use super::table::Columns;
@@ -41,7 +42,7 @@ struct Page<'a> {
     plan: &'a Plan,
     expansion: &'a Expansion,
     view: &'a RankView,
-    machine: &'a Machine,
+    machine: &'a PlannedMachine,
     look: Look,
 }
 
@@ -117,13 +118,13 @@ impl Page<'_> {
         )
     }
 
-    fn machine_of(&self, rank: u32) -> &Machine {
+    fn machine_of(&self, rank: u32) -> &PlannedMachine {
         let place = self.expansion.layout().rank(rank);
         let machine = place.and_then(|place| self.plan.machines.get(place.node.machine as usize));
         machine.unwrap_or(self.machine)
     }
 
-    fn transport(&self, link: &Link) -> String {
+    fn transport(&self, link: &PeerLink) -> String {
         both_ways(
             link,
             self.view.rank,
@@ -173,7 +174,7 @@ impl Page<'_> {
         })
     }
 
-    fn cells(&self, link: Option<&Link>) -> [String; 2] {
+    fn cells(&self, link: Option<&PeerLink>) -> [String; 2] {
         link.map_or([String::new(), String::new()], |link| {
             [link.peer.to_string(), self.transport(link)]
         })
@@ -333,7 +334,7 @@ impl Page<'_> {
                 } else {
                     format!("{}–{}", bytes(range.from_bytes), bytes(range.to_bytes))
                 };
-                let (algorithm, protocol) = range.way.map_or_else(
+                let (algorithm, protocol) = range.choice.map_or_else(
                     || ("none".to_owned(), String::new()),
                     |(algorithm, protocol)| (algorithm.to_string(), protocol.to_string()),
                 );

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use executor::Choice;
 use net::Reached;
-use plan::program::Transfer;
+use program::Transfer;
 use serde_json::json;
 
 use super::table::Columns;

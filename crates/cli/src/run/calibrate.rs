@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use backend_cpu::Profile;
 use backend_cpu::profile::Measured;
-use plan::{Collective, ElementType, Reduction};
+use program::{Collective, ElementType, Reduction};
 
 use super::spec::Devices;
 use super::{Spec, processes, threads};

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use backend_cpu::{Cpu, Profile, profile};
 use executor::{Choice, Communicator, Request};
-use plan::program::{Schedule, Transfer};
+use program::{Schedule, Transfer};
 
 use super::Spec;
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
 use backend_cpu::Profile;
-use plan::{Collective, Connection, Expansion, Plan};
+use plan::{Connection, Expansion, Plan};
+use program::Collective;
 use sha2::{Digest, Sha256};
 use topology::edit::Edit;
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 use anyhow::{Result, anyhow};
 use executor::check::{Check, Sample};
 use executor::{Request, Settings};
-use plan::program::{Channels, Schedule, Transfer, Tree};
-use plan::{Collective, ElementType, Protocol, Reduction};
+use program::{Channels, Schedule, Transfer, Tree};
+use program::{Collective, ElementType, Protocol, Reduction};
 use serde::{Deserialize, Serialize};
 
 use super::latency;

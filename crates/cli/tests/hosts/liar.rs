@@ -22,8 +22,8 @@ use executor::{
 use libtest_mimic::{Completion, Failed};
 use net::proxy::connect;
 use net::{Host, Hosts, Options};
-use plan::Protocol;
-use plan::program::{Schedule, Transfer};
+use program::Protocol;
+use program::{Schedule, Transfer};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use shared_memory::fifo::relay::{Outflow, Oversized, SlotsIn, SlotsOut};
 use shared_memory::{Alarms, Bell};

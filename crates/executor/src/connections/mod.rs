@@ -9,8 +9,8 @@ mod remote;
 use std::sync::Arc;
 use std::time::Duration;
 
-use plan::Protocol;
-use plan::program::Connection;
+use program::ConnectionEnd;
+use program::Protocol;
 use rustc_hash::FxHashMap;
 use shared_memory::fifo::{FifoProtocol, LowLatency, LowLatency128, Simple};
 use shared_memory::{Bell, BufferTable, Handle, Item, Segment, Signal, SignalCount};
@@ -108,7 +108,7 @@ enum Kind {
 /// One end of a connection, as this rank names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct End {
-    connection: Connection,
+    connection: ConnectionEnd,
     kind: Kind,
     incoming: bool,
 }
@@ -124,15 +124,6 @@ pub struct Wiring {
     pub waits: Vec<usize>,
     /// Places of the signals that are given.
     pub notifies: Vec<usize>,
-}
-
-/// The protocol of a program's connection as FIFOs know it.
-pub const fn fifo_protocol(protocol: Protocol) -> shared_memory::Protocol {
-    match protocol {
-        Protocol::Simple => shared_memory::Protocol::Simple,
-        Protocol::Ll => shared_memory::Protocol::LowLatency,
-        Protocol::Ll128 => shared_memory::Protocol::LowLatency128,
-    }
 }
 
 /// What every rank offers at first: its bell and its buffer table.
@@ -236,9 +227,9 @@ impl Connections {
         &mut self,
         bootstrap: &mut dyn Bootstrap,
         protocol: Protocol,
-        bound: &plan::program::BoundProgram,
+        bound: &program::BoundProgram,
     ) -> Result<Wiring, Error> {
-        let end = |connection: &Connection, kind, incoming| End {
+        let end = |connection: &ConnectionEnd, kind, incoming| End {
             connection: *connection,
             kind,
             incoming,
@@ -363,7 +354,7 @@ impl Connections {
         match kind {
             Kind::Signals => Item::Signal,
             Kind::Slots(protocol) => Item::Fifo {
-                protocol: fifo_protocol(protocol),
+                protocol,
                 slot_bytes: self.slot_bytes.of(protocol) as usize,
             },
         }
@@ -448,7 +439,7 @@ fn push<T>(list: &mut Vec<T>, value: T) -> usize {
 
 /// The name under which the receiver offers a connection.
 fn name(from: u32, to: u32, end: &End) -> String {
-    let Connection { channel, port, .. } = end.connection;
+    let ConnectionEnd { channel, port, .. } = end.connection;
     let kind = match end.kind {
         Kind::Slots(protocol) => protocol.name(),
         Kind::Signals => "signals",

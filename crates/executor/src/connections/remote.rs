@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use plan::Protocol;
+use program::Protocol;
 use shared_memory::fifo::relay::{SlotsIn, SlotsOut};
 use shared_memory::fifo::{FifoProtocol, LowLatency, LowLatency128, Sender, Simple};
 use shared_memory::{Bell, Item, Segment};

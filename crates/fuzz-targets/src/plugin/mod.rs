@@ -122,8 +122,8 @@ fn carry(sending: Sending, receiving: Receiving) -> Reached {
         }]
     };
     let segment = |protocol| Segment::private("fuzz", &items(protocol)).expect("there is memory");
-    let from = segment(shared_memory::Protocol::LowLatency);
-    let to = segment(shared_memory::Protocol::Simple);
+    let from = segment(program::Protocol::Ll);
+    let to = segment(program::Protocol::Simple);
     let mut sender = from.sender::<LowLatency>(0).expect("it was not taken");
     sender.announce_lengths();
     let carried = from.receiver::<LowLatency>(0).expect("it was not taken");

@@ -9,7 +9,7 @@
 
 use executor::bootstrap::Offer;
 use executor::error::Error;
-use plan::program::BoundProgram;
+use program::BoundProgram;
 use rustc_hash::FxHashMap;
 
 use super::Connector;

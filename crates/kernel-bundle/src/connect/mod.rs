@@ -23,8 +23,8 @@ use executor::Transport;
 use executor::backend::OwnWiring;
 use executor::connections::SlotBytes;
 use executor::error::Error;
-use plan::Protocol;
-use plan::program::Connection;
+use program::ConnectionEnd;
+use program::Protocol;
 use rustc_hash::FxHashMap;
 use shared_memory::Bell;
 
@@ -57,7 +57,7 @@ enum Kind {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Key {
-    connection: Connection,
+    connection: ConnectionEnd,
     kind: Kind,
     incoming: bool,
 }
@@ -97,7 +97,7 @@ fn stride(protocol: Protocol, slot_bytes: &SlotBytes) -> u64 {
 }
 
 fn name(from: u32, to: u32, key: &Key) -> String {
-    let Connection { channel, port, .. } = key.connection;
+    let ConnectionEnd { channel, port, .. } = key.connection;
     let kind = match key.kind {
         Kind::Slots(protocol) => protocol.name(),
         Kind::Signals(shares) => &format!("signals-{shares}"),
@@ -164,7 +164,7 @@ impl<M: DeviceDriver> Connector<'_, '_, M> {
         let slots = Kind::Slots(self.own.protocol);
         let signals = Kind::Signals(self.known.shares);
         let key = |kind, incoming| {
-            move |connection: &Connection| Key {
+            move |connection: &ConnectionEnd| Key {
                 connection: *connection,
                 kind,
                 incoming,
@@ -324,7 +324,7 @@ impl Connected {
         remote
     }
 
-    fn end(&self, connection: &Connection, kind: Option<Kind>, incoming: bool) -> u64 {
+    fn end(&self, connection: &ConnectionEnd, kind: Option<Kind>, incoming: bool) -> u64 {
         let key = kind.map(|kind| Key {
             connection: *connection,
             kind,
@@ -337,19 +337,19 @@ impl Connected {
 }
 
 impl Places for Connected {
-    fn receiver(&self, connection: &Connection) -> u64 {
+    fn receiver(&self, connection: &ConnectionEnd) -> u64 {
         self.end(connection, self.protocol.map(Kind::Slots), true)
     }
 
-    fn sender(&self, connection: &Connection) -> u64 {
+    fn sender(&self, connection: &ConnectionEnd) -> u64 {
         self.end(connection, self.protocol.map(Kind::Slots), false)
     }
 
-    fn awaited(&self, connection: &Connection) -> u64 {
+    fn awaited(&self, connection: &ConnectionEnd) -> u64 {
         self.end(connection, Some(Kind::Signals(self.shares)), true)
     }
 
-    fn given(&self, connection: &Connection) -> u64 {
+    fn given(&self, connection: &ConnectionEnd) -> u64 {
         self.end(connection, Some(Kind::Signals(self.shares)), false)
     }
 

@@ -128,7 +128,7 @@ impl<M: DeviceDriver> Connector<'_, '_, M> {
             part
         } else {
             let offer = self.own.bootstrap.fetch(FIRST, &begun, self.own.longest)?;
-            match self.heard(FIRST, &offer.text)? {
+            match unsigned(&offer.text).ok_or_else(|| self.unknown_form(FIRST))? {
                 Ok(word) => machine.join_multicast(device, &team, &word),
                 // It says so again when all have joined.
                 Err(why) => Err(why),
@@ -153,7 +153,7 @@ impl<M: DeviceDriver> Connector<'_, '_, M> {
         // One by one: whoever waits for a rank hears that it left.
         for peer in 0..ranks {
             let offer = self.own.bootstrap.fetch(peer, name, self.own.longest)?;
-            match self.heard(peer, &offer.text)? {
+            match unsigned(&offer.text).ok_or_else(|| self.unknown_form(peer))? {
                 Ok(word) => words.push(word),
                 Err(why) => {
                     return Err(Error::Unsupported {
@@ -170,9 +170,10 @@ impl<M: DeviceDriver> Connector<'_, '_, M> {
         Ok(words)
     }
 
-    fn heard(&self, peer: u32, text: &str) -> Result<Result<String, String>, Error> {
-        let unknown = || format!("rank {peer} speaks of a multicast in an unknown form");
-        unsigned(text).ok_or_else(|| self.failed(unknown()))
+    fn unknown_form(&self, peer: u32) -> Error {
+        self.failed(format!(
+            "rank {peer} speaks of a multicast in an unknown form"
+        ))
     }
 }
 

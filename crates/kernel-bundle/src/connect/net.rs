@@ -13,11 +13,10 @@
 
 use std::sync::Arc;
 
-use executor::connections::fifo_protocol;
 use executor::error::Error;
 use executor::network::HandedOver;
 use executor::{Network, Route, Transport};
-use plan::Protocol;
+use program::Protocol;
 use shared_memory::Mapping;
 use shared_memory::fifo::device::{DeviceFifo, DeviceInflow, DeviceOutflow};
 use shared_memory::fifo::in_place::{InPlaceInflow, InPlaceOutflow, Owner, SlotMemory};
@@ -154,7 +153,7 @@ impl<M: DeviceDriver> Connector<'_, '_, M> {
     ) -> Result<(), Error> {
         let (route, at) = (&carried.route, offset as usize);
         let fifo = DeviceFifo {
-            protocol: fifo_protocol(route.protocol),
+            protocol: route.protocol,
             tail: at,
             head: at + COUNT_BYTES as usize,
             lengths: at + SLOTS_AT as usize,

@@ -4,8 +4,8 @@ use executor::Choice;
 use executor::suite::{self, Case};
 use kernel_bundle::Options;
 use kernel_emulator::{Bug, Emulator, communicators};
-use plan::program::{Schedule, Transfer};
-use plan::{Collective, ElementType, Protocol, Reduction};
+use program::{Collective, ElementType, Protocol, Reduction};
+use program::{Schedule, Transfer};
 
 use super::{settings, shared_by, small};
 

@@ -13,8 +13,8 @@ use executor::suite::{self, Case};
 use executor::{Communicator, Memory, Request, Settings};
 use kernel_bundle::{Kernels, Options, ProcessRanks};
 use kernel_emulator::{Bug, Emulator, communicators};
-use plan::program::Transfer;
-use plan::{Collective, ElementType, Reduction};
+use program::Transfer;
+use program::{Collective, ElementType, Reduction};
 
 /// Cases of the sample.
 const SAMPLE: usize = 60;
@@ -237,7 +237,7 @@ fn step_numbers_come_round() {
     let all = suite::cases(&[3], &[12_001]);
     let integers = all.into_iter().filter(|case| {
         case.element == ElementType::I32
-            && case.way.protocol == plan::Protocol::Ll
+            && case.way.protocol == program::Protocol::Ll
             && case.way.transfer == Transfer::Fifo
     });
     let integers: Vec<Case> = integers.collect();

@@ -12,8 +12,8 @@ use executor::{Choice, Error, Reduction, Transport};
 use kernel_bundle::Options;
 use kernel_emulator::{Bug, Emulator};
 use net::{Host, Hosts};
-use plan::Protocol;
-use plan::program::{Schedule, Transfer};
+use program::Protocol;
+use program::{Schedule, Transfer};
 
 use super::{every_way, join, join_on, run, small, transports};
 

@@ -15,8 +15,8 @@ use executor::suite::{self, Case};
 use executor::{Communicator, Error, Settings, Transport};
 use kernel_bundle::{Kernels, Options, ProcessRanks};
 use kernel_emulator::{Bug, Emulator};
-use plan::program::Transfer;
-use plan::{Collective, ElementType, Reduction};
+use program::Transfer;
+use program::{Collective, ElementType, Reduction};
 
 /// The communicator of a rank.
 type Rank = Communicator<Kernels<Emulator>>;

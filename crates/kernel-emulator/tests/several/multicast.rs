@@ -5,8 +5,8 @@ use executor::suite::Case;
 use executor::{Choice, Error, Reduction};
 use kernel_bundle::Options;
 use kernel_emulator::{Bug, Emulator};
-use plan::program::{Schedule, Transfer};
-use plan::{Collective, ElementType, Protocol};
+use program::{Collective, ElementType, Protocol};
+use program::{Schedule, Transfer};
 
 use super::hosts::{Place, each, on};
 use super::processes::{Children, rank};

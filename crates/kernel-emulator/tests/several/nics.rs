@@ -7,8 +7,8 @@ use executor::suite::Case;
 use executor::{Choice, Reduction};
 use kernel_bundle::Options;
 use net::{Arriving, Leaving, Ports, WantedPlugin};
-use plan::Protocol;
-use plan::program::{Schedule, Transfer};
+use program::Protocol;
+use program::{Schedule, Transfer};
 use tempfile::TempDir;
 use test_support::net_plugin as loopback;
 

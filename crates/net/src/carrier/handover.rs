@@ -171,7 +171,7 @@ mod tests {
     use std::time::Instant;
 
     use bootstrap::socket::service::loopback_listener;
-    use plan::Protocol;
+    use program::Protocol;
 
     use super::*;
     use crate::proxy::connect::Hello;

@@ -9,7 +9,7 @@ use bootstrap::PeerInfo;
 use bootstrap::socket::service::Alarm;
 use executor::network::{HandedOver, Progress};
 use executor::{Error, Failure, Network, Route, Transport};
-use plan::Protocol;
+use program::Protocol;
 use shared_memory::fifo::relay::{SlotsIn, SlotsOut};
 use shared_memory::{Alarms, Bell};
 

@@ -9,7 +9,7 @@ use bootstrap::socket::accept::Arrived;
 use bootstrap::socket::blocking::Connection;
 use bootstrap::{Key, Kind};
 use executor::Route;
-use plan::Protocol;
+use program::Protocol;
 use serde::{Deserialize, Serialize};
 
 /// What the sender says first.

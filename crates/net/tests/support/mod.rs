@@ -12,8 +12,8 @@ use executor::{
     Choice, Communicator, Error, Failure, HandedOver, Network, Reduction, Route, Transport,
 };
 use net::{Arriving, Hosts, Leaving, Ports};
-use plan::program::{Schedule, Transfer};
-use plan::{Collective, Protocol};
+use program::{Collective, Protocol};
+use program::{Schedule, Transfer};
 use shared_memory::fifo::relay::{SlotsIn, SlotsOut};
 use shared_memory::{Alarms, Bell};
 

@@ -1,4 +1,4 @@
-//! A plan without what stands for the same thing under another name.
+//! The canonical form of a plan: values that do not change its meaning are dropped or renumbered.
 
 use serde_json::{Map, Value, json};
 
@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::json;
 use crate::plan::Plan;
 
-/// What says who made the plan and for what, but not what came of it.
+/// The producer and the input of a plan.
 const OF_PLAN: [&str; 5] = ["producer", "fingerprint", "settings", "request", "profile"];
 
 /// Names of a machine.
@@ -21,7 +21,7 @@ const OF_PORT: [&str; 5] = ["id", "dev", "name", "bus_id", "port"];
 /// Keys under which ports are named by their ids.
 const PORT_IDS: [&str; 3] = ["net", "nets", "own"];
 
-/// The plan as a tree of which all is meant.
+/// The plan as a tree in canonical form.
 pub(super) fn value(plan: &Plan) -> Result<Value, Error> {
     let mut value: Value = serde_json::from_str(&json::content(plan)?).unwrap_or_default();
     drop_keys(&mut value, &OF_PLAN);
@@ -30,7 +30,7 @@ pub(super) fn value(plan: &Plan) -> Result<Value, Error> {
     }
     let machines = value.get_mut("machines").map(Value::take);
     let mut distinct: Vec<Value> = Vec::new();
-    // Which of the distinct machines each machine is.
+    // For each machine, its index among the distinct ones.
     let mut number: Vec<usize> = Vec::new();
     for mut machine in elements(machines) {
         canonical_machine(&mut machine);
@@ -59,7 +59,7 @@ fn drop_keys(value: &mut Value, keys: &[&str]) {
     }
 }
 
-/// Runs of machines that turned out equal are one run.
+/// Merges runs of machines that turned out equal.
 fn merge_runs(runs: Vec<Value>, number: &[usize]) -> Vec<Value> {
     let mut merged: Vec<(usize, u64, Value)> = Vec::new();
     for run in runs {
@@ -79,7 +79,7 @@ fn merge_runs(runs: Vec<Value>, number: &[usize]) -> Vec<Value> {
         .collect()
 }
 
-/// A way that is unavailable is as good as none, whatever the reason.
+/// Drops unavailable entries: the reason does not matter.
 fn canonical_costs(costs: &mut Value) {
     drop_keys(costs, &["profile"]);
     if let Some(job) = costs.get_mut("job") {
@@ -115,14 +115,17 @@ fn canonical_machine(machine: &mut Value) {
 }
 
 /// A kind with its fields beside it.
-fn flat(way: &Value) -> Value {
-    match way.as_object().and_then(|way| way.iter().next()) {
+fn flat(transport: &Value) -> Value {
+    match transport
+        .as_object()
+        .and_then(|transport| transport.iter().next())
+    {
         Some((kind, Value::Object(fields))) => {
             let mut fields = fields.clone();
             fields.insert("way".to_owned(), json!(kind));
             Value::Object(fields)
         }
-        _ => way.clone(),
+        _ => transport.clone(),
     }
 }
 
@@ -134,18 +137,19 @@ fn members(group: &Value) -> Vec<i64> {
     members
 }
 
-/// Each way under its two GPUs instead of under a number, each use of a port under its GPU and port.
+/// Keys each transport by its two GPUs instead of a number, and each use of a port by its GPU and
+/// port.
 fn canonical_transports(transports: Value, members: &[i64]) -> Value {
     let list = |key: &str| elements(transports.get(key).cloned());
-    let ways = list("ways");
+    let distinct = list("ways");
     let mut between = Map::new();
     for (row, from) in list("between").iter().zip(members) {
-        for (way, to) in row.as_array().into_iter().flatten().zip(members) {
-            if let Some(way) = ways
-                .get(way.as_u64().unwrap_or(u64::MAX) as usize)
+        for (index, to) in row.as_array().into_iter().flatten().zip(members) {
+            if let Some(transport) = distinct
+                .get(index.as_u64().unwrap_or(u64::MAX) as usize)
                 .filter(|_| from != to)
             {
-                between.insert(format!("{from}→{to}"), flat(way));
+                between.insert(format!("{from}→{to}"), flat(transport));
             }
         }
     }
@@ -164,7 +168,7 @@ fn canonical_transports(transports: Value, members: &[i64]) -> Value {
     json!({"between": between, "ports": ports, "p2p": p2p})
 }
 
-/// The place of a value among those seen before, in order of first appearance.
+/// The index of a value among those seen before, in order of first appearance.
 fn first_place(seen: &mut Vec<Value>, value: &Value) -> usize {
     seen.iter()
         .position(|known| known == value)
@@ -174,7 +178,7 @@ fn first_place(seen: &mut Vec<Value>, value: &Value) -> usize {
         })
 }
 
-/// Names ports by their place in the machine's list.
+/// Replaces port ids by their index in the machine's list.
 fn number_ports(value: &mut Value, ports: &[Option<i64>]) {
     let place = |id: &mut Value| {
         let known = ports
@@ -203,7 +207,7 @@ fn number_ports(value: &mut Value, ports: &[Option<i64>]) {
     }
 }
 
-/// What a list's element is known by, where that is not its place.
+/// The key of a list's element; `None` if it has only its index.
 fn key(element: &Value) -> Option<String> {
     let text = |key: &str| element.get(key)?.as_str();
     match (text("collective"), text("algorithm"), text("protocol")) {
@@ -215,7 +219,7 @@ fn key(element: &Value) -> Option<String> {
     }
 }
 
-/// Lists whose elements are known by a key become maps, so that their order and what one of them lacks do not shift the
+/// Turns lists whose elements have keys into maps, so that a missing element does not shift the
 /// others.
 fn keyed(value: Value) -> Value {
     match value {

@@ -1,11 +1,12 @@
-//! Two plans compared by meaning: what a job would notice, not how a plan is written.
+//! Compares two plans by meaning: differences that a job would notice.
 //!
-//! Compared are the machines (GPUs, ports, processors), the channels with their orders, ports, paths and bandwidths, what
-//! all ranks have in common, the cost table, and the choice and its predicted time for each size. Not compared are names
-//! and numbers that stand for the same thing: bus ids, device and NUMA numbers, ids and names of ports (they count by
-//! their order), what the plan was made by and for, the settings as such, and how the searches went.
+//! Compared are the machines (GPUs, ports, processors), the channels (orders, ports, paths,
+//! bandwidths), what all ranks have in common, the cost table, and the choice and its predicted
+//! time for each size. Not compared are bus ids, device and NUMA numbers, ids and names of ports
+//! (only their order counts), the producer and the input, the settings, and the trails.
 //!
-//! In reading order: [`compare`], `canonical` (what is left out and renumbered), `tree` (the differences of what remains).
+//! In reading order: [`compare`], `canonical` (drops and renumbers), `tree` (the differences of the
+//! rest).
 
 mod canonical;
 mod tree;
@@ -13,17 +14,18 @@ mod tree;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::collective::{Algorithm, Collective, Protocol};
+use crate::algorithm::Algorithm;
 use crate::cost::CostTable;
 use crate::error::Error;
 use crate::plan::Plan;
+use program::{Collective, Protocol};
 
 /// How two plans differ.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Comparison {
-    /// What stands in the plans.
-    pub facts: Vec<Difference>,
-    /// What is chosen for a size, and its predicted time.
+    /// Values of the plans that differ.
+    pub facts: Vec<PlanDifference>,
+    /// Sizes for which the choice or its predicted time differs.
     pub choices: Vec<ChoiceDifference>,
 }
 
@@ -36,12 +38,12 @@ impl Comparison {
 
 /// One value that differs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Difference {
-    /// Where it stands: keys and numbers, from the plan down.
+pub struct PlanDifference {
+    /// Its path: keys and numbers, from the plan down.
     pub at: Vec<String>,
-    /// The first plan's value; `None` where it has none.
+    /// The first plan's value; `None` if it has none.
     pub first: Option<Value>,
-    /// The second plan's value; `None` where it has none.
+    /// The second plan's value; `None` if it has none.
     pub second: Option<Value>,
 }
 
@@ -52,13 +54,13 @@ pub struct ChoiceDifference {
     pub collective: Collective,
     /// The whole message, bytes.
     pub bytes: u64,
-    /// What the first plan takes; `None` if no way is left.
+    /// The first plan's choice; `None` if none is left.
     pub first: Option<Chosen>,
-    /// What the second plan takes; `None` if no way is left.
+    /// The second plan's choice; `None` if none is left.
     pub second: Option<Chosen>,
 }
 
-/// What is taken for a size.
+/// The choice for a size.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Chosen {
     /// The algorithm.
@@ -74,7 +76,7 @@ pub struct Chosen {
 }
 
 impl Chosen {
-    /// What a table takes for a size; `None` if no way is left.
+    /// The choice of a table for a size; `None` if none is left.
     pub fn of(costs: &CostTable, collective: Collective, bytes: u64) -> Option<Self> {
         let choice = costs.choose(collective, bytes).ok()?;
         Some(Self {

@@ -2,11 +2,13 @@
 
 use serde_json::Value;
 
-use super::Difference;
+use super::PlanDifference;
 
-/// Every leaf that differs, in the order of the trees. Hops are compared only on channels that have the same GPUs and
-/// ports: a channel of another order has other hops anyway.
-pub(super) fn differences(first: &Value, second: &Value) -> Vec<Difference> {
+/// Every leaf that differs, in the order of the trees.
+///
+/// Hops are compared only on channels with the same GPUs and ports, because another order always
+/// has other hops.
+pub(super) fn differences(first: &Value, second: &Value) -> Vec<PlanDifference> {
     let mut found = Vec::new();
     descend(&mut Vec::new(), Some(first), Some(second), &mut found);
     let changed: Vec<Vec<String>> = found
@@ -19,7 +21,8 @@ pub(super) fn differences(first: &Value, second: &Value) -> Vec<Difference> {
     found
 }
 
-/// The graph or channel below a list of a group, as machine, group, kind and, for a channel, its number.
+/// The graph or channel below a list of a group, as machine, group, kind and, for a channel, its
+/// number.
 fn channel(at: &[String], list: &str) -> Option<Vec<String>> {
     match at {
         [
@@ -52,7 +55,7 @@ fn descend(
     at: &mut Vec<String>,
     first: Option<&Value>,
     second: Option<&Value>,
-    found: &mut Vec<Difference>,
+    found: &mut Vec<PlanDifference>,
 ) {
     if first == second {
         return;
@@ -64,7 +67,7 @@ fn descend(
             .any(|value| value.is_object() || value.is_array()),
         _ => false,
     };
-    // What only one of them has is one difference, except the elements of a list.
+    // A value that only one plan has is one difference, except the elements of a list.
     let both = match (first, second) {
         (Some(Value::Object(_)), Some(Value::Object(_))) => true,
         (Some(one @ Value::Array(_)), Some(other @ Value::Array(_))) => inner(one) || inner(other),
@@ -79,14 +82,14 @@ fn descend(
         }
         return;
     }
-    found.push(Difference {
+    found.push(PlanDifference {
         at: at.clone(),
         first: first.cloned(),
         second: second.cloned(),
     });
 }
 
-/// The keys of both, those of the first in front.
+/// The keys of both, the first tree's first.
 fn keys(first: Option<&Value>, second: Option<&Value>) -> Vec<String> {
     let of = |value: Option<&Value>| match value {
         Some(Value::Object(map)) => map.keys().cloned().collect(),

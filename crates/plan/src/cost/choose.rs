@@ -1,32 +1,35 @@
-//! The time of one operation, and the way NCCL takes for it (its `ncclTopoGetAlgoTime` and `ncclGetAlgoInfo`).
+//! The time of an operation, and NCCL's choice for it (`ncclTopoGetAlgoTime`, `ncclGetAlgoInfo`).
 
 use std::fmt;
 
-use crate::collective::{Algorithm, Collective, Protocol};
+use crate::algorithm::Algorithm;
 use crate::cost::model::{CostModel, Estimate};
 use crate::cost::table::CostTable;
+use program::{Collective, Protocol};
 
-/// CollNet algorithms serve at most so many ranks of one node.
+/// Most ranks of one node that CollNet algorithms serve.
 const MAX_COLLNET_LOCAL_RANKS: u32 = 8;
 
-/// NVLS gathers and scatters for at most so many ranks of one node.
+/// Most ranks of one node for which NVLS gathers and scatters.
 const MAX_NVLS_LOCAL_RANKS: u32 = 32;
 
-/// Other algorithms than rings pass so many operations in the time a ring passes one.
+/// Operations that other algorithms than rings pass in the time a ring passes one.
 const OPERATIONS_PER_TURN: u32 = 8;
 
-/// What makes NCCL take a ring of more than eight ranks for 8-bit floating-point numbers only if nothing else is left:
-/// the sum of many loses too much in a ring.
+/// NCCL's penalty on rings of more than eight ranks for 8-bit floating-point numbers, because a
+/// long sum loses too much precision.
 const FP8_RING_PENALTY: f32 = 1024.0;
 
-/// One operation that an algorithm is to be chosen for.
+/// An operation that an algorithm is chosen for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Operation {
+pub struct TunedOperation {
     /// The collective.
     pub collective: Collective,
-    /// Bytes of the whole message; all ranks' pieces together for collectives that gather or scatter.
+    /// Bytes of the whole message; all ranks' pieces together for collectives that gather or
+    /// scatter.
     pub bytes: u64,
-    /// Operations of the group that each channel carries one after the other: ⌈operations / channels⌉.
+    /// Operations of the group that each channel carries one after the other: ⌈operations /
+    /// channels⌉.
     pub pipelined: u32,
     /// NVSwitches can reduce this type with this operation.
     pub switch_reduces: bool,
@@ -38,8 +41,8 @@ pub struct Operation {
     pub fp8: bool,
 }
 
-impl Operation {
-    /// One operation on its own, of a type and operation that everything can reduce (a sum of 32-bit numbers).
+impl TunedOperation {
+    /// A single sum of 32-bit numbers, which switches and networks can reduce.
     pub const fn new(collective: Collective, bytes: u64) -> Self {
         Self {
             collective,
@@ -56,11 +59,11 @@ impl Operation {
 /// An algorithm with a protocol.
 pub type AlgorithmProtocol = (Algorithm, Protocol);
 
-/// What is taken for an operation.
+/// The choice for an operation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct OperationChoice {
     /// The operation.
-    pub operation: Operation,
+    pub operation: TunedOperation,
     /// The algorithm.
     pub algorithm: Algorithm,
     /// The protocol.
@@ -71,11 +74,11 @@ pub struct OperationChoice {
     pub channels: u32,
     /// Warps of 32 threads on each channel.
     pub warps: u32,
-    /// What would be taken if the choice were not there.
+    /// The second best.
     pub runner_up: Option<Estimate<AlgorithmProtocol>>,
-    /// Message bytes per time, GB/s; `None` when it takes no time.
+    /// Message bytes per time, GB/s; `None` if the time is 0.
     pub algorithm_bandwidth: Option<f64>,
-    /// What the busiest link carries, GB/s, as nccl-tests reports it; `None` when it takes no time.
+    /// Bus bandwidth, GB/s, as nccl-tests reports it; `None` if the time is 0.
     pub bus_bandwidth: Option<f64>,
 }
 
@@ -119,10 +122,11 @@ const fn size_index(bytes: u64) -> i64 {
 }
 
 impl CostTable {
-    /// Predicted time of one way, µs; `None` when it is unavailable. Computed in 32 bits as NCCL does, so equal times
-    /// are equal there too.
-    pub fn time_us(&self, operation: &Operation, way: AlgorithmProtocol) -> Option<f32> {
-        let (algorithm, protocol) = way;
+    /// Predicted time, µs; `None` if the algorithm with the protocol is unavailable.
+    ///
+    /// Computed in 32 bits like NCCL, so that equal times are equal there too.
+    pub fn time_us(&self, operation: &TunedOperation, choice: AlgorithmProtocol) -> Option<f32> {
+        let (algorithm, protocol) = choice;
         let entry = self.entry(operation.collective, algorithm, protocol)?;
         if entry.bandwidth <= 0.0 {
             return None;
@@ -144,7 +148,7 @@ impl CostTable {
         {
             bandwidth *= factor;
         }
-        if way == (Algorithm::Ring, Protocol::Simple) && all_reduce && job.nodes > 1 {
+        if choice == (Algorithm::Ring, Protocol::Simple) && all_reduce && job.nodes > 1 {
             let pieces = u64::from(job.channels)
                 .saturating_mul(u64::from(job.ranks))
                 .max(1);
@@ -164,10 +168,10 @@ impl CostTable {
     }
 
     /// Whether NCCL considers an algorithm for the operation, apart from the table.
-    fn considers(&self, operation: &Operation, algorithm: Algorithm) -> bool {
+    fn considers(&self, operation: &TunedOperation, algorithm: Algorithm) -> bool {
         let job = &self.job;
         let collective = operation.collective;
-        // A gather reduces nothing.
+        // A gather has no reduction.
         let gathers = collective == Collective::AllGather;
         let network = job.collnet.is_some() && (gathers || operation.network_reduces);
         match algorithm {
@@ -186,50 +190,51 @@ impl CostTable {
         }
     }
 
-    /// Every way NCCL considers for an operation, in its order.
-    pub fn ways(&self, operation: &Operation) -> Vec<(AlgorithmProtocol, f32)> {
+    /// Every algorithm and protocol that NCCL considers for an operation, in its order.
+    pub fn candidates(&self, operation: &TunedOperation) -> Vec<(AlgorithmProtocol, f32)> {
         if !Collective::TUNED.contains(&operation.collective) {
             return Vec::new();
         }
         if self.job.ranks <= 1 {
-            // A rank on its own only copies.
+            // A single rank only copies.
             return vec![((Algorithm::Ring, Protocol::Simple), 0.0)];
         }
-        let mut ways: Vec<(AlgorithmProtocol, f32)> = self
+        let mut candidates: Vec<(AlgorithmProtocol, f32)> = self
             .entries
             .iter()
             .filter(|entry| entry.collective == operation.collective)
             .filter(|entry| self.considers(operation, entry.algorithm))
             .filter_map(|entry| {
-                let way = (entry.algorithm, entry.protocol);
-                Some((way, self.time_us(operation, way)?))
+                let choice = (entry.algorithm, entry.protocol);
+                Some((choice, self.time_us(operation, choice)?))
             })
             .collect();
-        // Of equal times NCCL takes the one with the lower numbers, however a file may list them.
-        ways.sort_by_key(|(way, _)| *way);
-        ways
+        // Of equal times NCCL takes the one with the lower numbers. The order of a file does not
+        // matter.
+        candidates.sort_by_key(|(choice, _)| *choice);
+        candidates
     }
 
-    /// What NCCL takes for a message of so many bytes: a single sum of 32-bit numbers.
+    /// NCCL's choice for a message of `bytes` bytes: a single sum of 32-bit numbers.
     ///
     /// # Errors
     /// No algorithm is left.
     pub fn choose(&self, collective: Collective, bytes: u64) -> Result<OperationChoice, NoChoice> {
-        self.choose_for(&Operation::new(collective, bytes))
+        self.choose_for(&TunedOperation::new(collective, bytes))
     }
 
-    /// What NCCL takes for an operation.
+    /// NCCL's choice for an operation.
     ///
     /// # Errors
     /// No algorithm is left.
-    pub fn choose_for(&self, operation: &Operation) -> Result<OperationChoice, NoChoice> {
+    pub fn choose_for(&self, operation: &TunedOperation) -> Result<OperationChoice, NoChoice> {
         let mut best: Option<(AlgorithmProtocol, f32)> = None;
         let mut second: Option<(AlgorithmProtocol, f32)> = None;
-        for (way, time) in self.ways(operation) {
+        for (choice, time) in self.candidates(operation) {
             if best.is_none_or(|(_, least)| time < least) {
-                second = best.replace((way, time));
+                second = best.replace((choice, time));
             } else if second.is_none_or(|(_, least)| time < least) {
-                second = Some((way, time));
+                second = Some((choice, time));
             }
         }
         let Some(((algorithm, protocol), time_us)) = best else {
@@ -247,8 +252,8 @@ impl CostTable {
             time_us,
             channels,
             warps,
-            runner_up: second.map(|(way, time)| Estimate {
-                way,
+            runner_up: second.map(|(choice, time)| Estimate {
+                choice,
                 time_us: f64::from(time),
             }),
             algorithm_bandwidth: self.algorithm_bandwidth(operation.bytes, time),
@@ -265,10 +270,11 @@ impl CostModel for CostTable {
     }
 
     fn estimates(&self, collective: Collective, bytes: u64) -> Vec<Estimate<AlgorithmProtocol>> {
-        let ways = self.ways(&Operation::new(collective, bytes));
-        ways.into_iter()
-            .map(|(way, time)| Estimate {
-                way,
+        let candidates = self.candidates(&TunedOperation::new(collective, bytes));
+        candidates
+            .into_iter()
+            .map(|(choice, time)| Estimate {
+                choice,
                 time_us: f64::from(time),
             })
             .collect()

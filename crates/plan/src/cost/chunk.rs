@@ -1,8 +1,9 @@
-//! Chunk sizes: how much of a message one step of a channel carries, and how many steps a proxy has to expect.
+//! Chunk sizes: the data of one step of a channel, and the steps that a proxy expects.
 
-use crate::collective::{Algorithm, Collective, Protocol};
+use crate::algorithm::Algorithm;
 use crate::cost::choose::OperationChoice;
 use crate::cost::table::CostTable;
+use program::{Collective, Protocol};
 
 /// Slots of a channel's buffer (`NCCL_STEPS`).
 const SLOTS: i64 = 8;
@@ -16,7 +17,7 @@ const NVLS_SLOW_CHUNK: i64 = 32_768;
 /// Bandwidth of an NVLS all-reduce below which its chunks stay small, GB/s.
 const NVLS_SLOW: f32 = 150.0;
 
-/// How one operation is cut.
+/// The chunks of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Chunking {
     /// Bytes of user data in a chunk.
@@ -27,13 +28,13 @@ pub struct Chunking {
     pub chunk_steps: u32,
     /// Buffer slots of a slice.
     pub slice_steps: u32,
-    /// Turns over all channels until the message is through.
+    /// Turns over all channels for the whole message.
     pub loops: u64,
     /// Steps of each connection, which its proxy counts.
     pub steps: u64,
 }
 
-/// The buffer of a protocol does not hold even one grain per slot.
+/// A protocol's buffer is smaller than one grain per slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the {protocol} buffer of {buffer_bytes} bytes is too small; expected at least {least_bytes} bytes"
@@ -43,7 +44,7 @@ pub struct BufferTooSmall {
     pub protocol: Protocol,
     /// Its buffer.
     pub buffer_bytes: i64,
-    /// The least that works.
+    /// The smallest buffer.
     pub least_bytes: i64,
 }
 
@@ -57,8 +58,8 @@ const fn grain(protocol: Protocol) -> i64 {
 }
 
 /// Slots of a chunk and of a slice: rings that pass pieces on overlap two slices.
-const fn steps(collective: Collective, way: (Algorithm, Protocol)) -> (u32, u32) {
-    match (collective, way) {
+const fn steps(collective: Collective, pair: (Algorithm, Protocol)) -> (u32, u32) {
+    match (collective, pair) {
         (
             Collective::AllReduce | Collective::AllGather | Collective::ReduceScatter,
             (Algorithm::Ring, Protocol::Simple),
@@ -82,7 +83,7 @@ fn lower(chunk: &mut i64, limit: i64, holds: impl Fn(u64) -> bool) {
 }
 
 impl CostTable {
-    /// How the operation of a choice is cut. `registered`: its buffers are registered, so that NVSwitches reach them
+    /// The chunks of a chosen operation. `registered`: NVSwitches reach its registered buffers
     /// directly.
     ///
     /// # Errors

@@ -1,10 +1,12 @@
-//! The cost table of a communicator: what each algorithm and protocol is expected to do, and the choice for a size.
+//! The cost table of a communicator: bandwidth and latency of each algorithm and protocol, and the
+//! choice for a size.
 //!
-//! The planner computes the table once; whoever runs a collective asks it. It holds everything a choice needs, so a
-//! plan that was read from a file chooses as the planner that wrote it.
+//! The planner computes the table once. It holds everything that a choice needs, so that a plan
+//! read from a file chooses as the planner did.
 //!
-//! In reading order: [`table`] (what is stored), [`model`] (what every cost model can be asked), [`choose`] (time and
-//! selection), [`threads`] (channels and warps for a size), [`chunk`] (chunk sizes and steps).
+//! In reading order: [`table`] (stored values), [`model`] (the interface of cost models),
+//! [`choose`] (time and choice), [`threads`] (channels and warps for a size), [`chunk`] (chunk
+//! sizes and steps).
 
 pub mod choose;
 pub mod chunk;
@@ -12,9 +14,9 @@ pub mod model;
 pub mod table;
 pub mod threads;
 
-pub use choose::{NoChoice, Operation, OperationChoice};
+pub use choose::{NoChoice, OperationChoice, TunedOperation};
 pub use chunk::{BufferTooSmall, Chunking};
 pub use model::{Best, CostModel, Estimate, Range, doubling};
 pub use table::{
-    Collnet, CostTable, Entry, Job, LatencyFactors, Nvls, Off, Threads, TreeCorrection,
+    Collnet, CostEntry, CostJob, CostTable, LatencyFactors, NvlsCosts, Off, Threads, TreeCorrection,
 };

@@ -1,17 +1,17 @@
-//! What every cost model can be asked.
+//! The interface of cost models.
 
-use crate::collective::Collective;
+use program::Collective;
 
-/// What one way would take.
+/// The predicted time of one choice.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Estimate<W> {
-    /// Algorithm, and protocol where there is one.
-    pub way: W,
+    /// The algorithm, with a protocol if the model has one.
+    pub choice: W,
     /// Predicted time, µs.
     pub time_us: f64,
 }
 
-/// The fastest way, and what would be taken if it were not there.
+/// The fastest choice and the next one.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Best<W> {
     /// The fastest.
@@ -20,30 +20,30 @@ pub struct Best<W> {
     pub runner_up: Option<Estimate<W>>,
 }
 
-/// Sizes for which one way is the best.
+/// A range of sizes with the same best choice.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Range<W> {
     /// Smallest of the sizes asked, bytes.
     pub from_bytes: u64,
     /// Largest of the sizes asked, bytes.
     pub to_bytes: u64,
-    /// The best way, or `None` where there is none at all.
-    pub way: Option<W>,
+    /// The best choice; `None` if there is none.
+    pub choice: Option<W>,
 }
 
-/// A model of the time of collectives. Sizes are those of the whole message in bytes: for collectives that gather or
-/// scatter, all ranks' pieces together.
+/// A model of the time of collectives. Sizes are those of the whole message in bytes: for
+/// collectives that gather or scatter, all ranks' pieces together.
 pub trait CostModel {
-    /// Algorithm, and protocol where there is one.
+    /// The algorithm, with a protocol if the model has one.
     type Choice: Copy + PartialEq;
 
     /// Ranks of the communicator.
     fn ranks(&self) -> u32;
 
-    /// Every way that can carry out the collective; of equal times the first counts.
+    /// Every choice for a collective; of equal times the first counts.
     fn estimates(&self, collective: Collective, bytes: u64) -> Vec<Estimate<Self::Choice>>;
 
-    /// The fastest way and the one after it.
+    /// The fastest choice and the next one.
     fn best(&self, collective: Collective, bytes: u64) -> Option<Best<Self::Choice>> {
         let mut estimates = self.estimates(collective, bytes);
         // The sort is stable, so the first of equals stays first.
@@ -55,7 +55,8 @@ pub trait CostModel {
         })
     }
 
-    /// The best way for each of the sizes, which must ascend; neighbours with the same way are one range.
+    /// The best choice for each of the sizes, which must ascend. Neighbors with the same choice are
+    /// one range.
     fn sweep(
         &self,
         collective: Collective,
@@ -66,25 +67,25 @@ pub trait CostModel {
     {
         let mut ranges: Vec<Range<Self::Choice>> = Vec::new();
         for bytes in sizes {
-            let way = self.best(collective, bytes).map(|found| found.best.way);
+            let choice = self.best(collective, bytes).map(|found| found.best.choice);
             match ranges.last_mut() {
-                Some(last) if last.way == way => last.to_bytes = bytes,
+                Some(last) if last.choice == choice => last.to_bytes = bytes,
                 _ => ranges.push(Range {
                     from_bytes: bytes,
                     to_bytes: bytes,
-                    way,
+                    choice,
                 }),
             }
         }
         ranges
     }
 
-    /// Message bytes per time, GB/s; `None` when it takes no time.
+    /// Message bytes per time, GB/s; `None` if the time is 0.
     fn algorithm_bandwidth(&self, bytes: u64, time_us: f64) -> Option<f64> {
         (time_us > 0.0).then(|| bytes as f64 / time_us / 1000.0)
     }
 
-    /// What the busiest link carries, GB/s, as nccl-tests reports it; `None` when it takes no time.
+    /// Bus bandwidth, GB/s, as nccl-tests reports it; `None` if the time is 0.
     fn bus_bandwidth(&self, collective: Collective, bytes: u64, time_us: f64) -> Option<f64> {
         let bandwidth = self.algorithm_bandwidth(bytes, time_us)?;
         Some(bandwidth * collective.bus_factor(self.ranks()))

@@ -1,44 +1,46 @@
-//! What a cost table stores.
+//! The values of a cost table.
 
 use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::collective::{Algorithm, Collective, Protocol};
+use crate::algorithm::Algorithm;
+use program::{Collective, Protocol};
 
-/// Bandwidth and latency of every way to carry out a collective, with all that choosing between them needs.
+/// Bandwidth and latency of every collective, algorithm and protocol, with what the choice needs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CostTable {
     /// Name of the cost profile whose constants were used.
     pub profile: String,
     /// The communicator.
-    pub job: Job,
-    /// The ways, by collective, algorithm and protocol. A way that is not listed does not exist.
-    pub entries: Vec<Entry>,
+    pub job: CostJob,
+    /// The entries, by collective, algorithm and protocol. A combination without an entry does not
+    /// exist.
+    pub entries: Vec<CostEntry>,
     /// Threads of each algorithm, in the order of [`Algorithm::ALL`].
     pub threads: Vec<Threads>,
-    /// How trees fall short of their bandwidth, by size.
+    /// The share of their bandwidth that trees reach, by size.
     pub tree_correction: TreeCorrection,
     /// How latency grows with the message.
     pub latency_factors: LatencyFactors,
 }
 
 impl CostTable {
-    /// The entry of a way, if there is one.
+    /// The entry of a combination, if there is one.
     pub fn entry(
         &self,
         collective: Collective,
         algorithm: Algorithm,
         protocol: Protocol,
-    ) -> Option<&Entry> {
+    ) -> Option<&CostEntry> {
         self.entries.iter().find(|entry| {
             (entry.collective, entry.algorithm, entry.protocol) == (collective, algorithm, protocol)
         })
     }
 
-    /// The threads of an algorithm; none at all where the table has no row.
+    /// The threads of an algorithm; 0 if the table has no row.
     pub fn threads(&self, algorithm: Algorithm) -> Threads {
         let row = self.threads.iter().find(|row| row.algorithm == algorithm);
         row.copied().unwrap_or(Threads {
@@ -49,10 +51,11 @@ impl CostTable {
     }
 }
 
-/// One way to carry out one collective.
+/// The cost of one collective by one algorithm and protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Entry {
+#[schemars(rename = "Entry")]
+pub struct CostEntry {
     /// The collective.
     pub collective: Collective,
     /// The algorithm.
@@ -68,19 +71,19 @@ pub struct Entry {
     pub off: Option<Off>,
 }
 
-/// Why a way is unavailable.
+/// Why a combination is unavailable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Off {
-    /// The user left the algorithm out (`NCCL_ALGO`).
+    /// The user excluded the algorithm (`NCCL_ALGO`).
     AlgorithmSetting,
-    /// The user left the protocol out (`NCCL_PROTO`).
+    /// The user excluded the protocol (`NCCL_PROTO`).
     ProtocolSetting,
-    /// It joins nodes, and there is one only.
+    /// It joins nodes, and there is only one.
     OneNode,
     /// It needs a network that reduces.
     NoCollnet,
-    /// Chains begin at GPUs that are no heads of the network.
+    /// Chains begin at GPUs that are not heads of the network.
     ChainHeads,
     /// It needs an NVSwitch.
     NoNvSwitch,
@@ -88,7 +91,7 @@ pub enum Off {
     Ll128Unsafe,
     /// The plug-in of the network, or the number of heads, does not allow this collective.
     NetworkLacksCollective,
-    /// The protocol is not made for the algorithm.
+    /// The algorithm does not support the protocol.
     ProtocolUnfit,
     /// There are no channels of this kind.
     NoChannels,
@@ -132,7 +135,8 @@ pub struct Threads {
     pub threshold: [i64; 3],
 }
 
-/// How a tree's bandwidth falls short, by size: the factor at index k holds from 64·2^k bytes on.
+/// The share of its bandwidth that a tree reaches, by size: the factor at index k holds from 64·2^k
+/// bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TreeCorrection {
@@ -159,17 +163,18 @@ impl TreeCorrection {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LatencyFactors {
-    /// Factor of a ring all-reduce between nodes with Simple, once every rank's piece of a channel has
-    /// [`LatencyFactors::ring_simple_bytes`].
+    /// Factor of a ring all-reduce between nodes with Simple, once every rank's piece of a channel
+    /// has [`LatencyFactors::ring_simple_bytes`].
     pub ring_simple: f64,
     /// Bytes per channel and rank from which the factor holds.
     pub ring_simple_bytes: u64,
 }
 
-/// What the choice has to know of the communicator.
+/// The communicator, as the choice needs it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Job {
+#[schemars(rename = "Job")]
+pub struct CostJob {
     /// Ranks.
     pub ranks: u32,
     /// Nodes: ranks that reach each other without the network.
@@ -183,7 +188,7 @@ pub struct Job {
     /// Channels of collectives.
     pub channels: u32,
     /// NVSwitches that reduce.
-    pub nvls: Option<Nvls>,
+    pub nvls: Option<NvlsCosts>,
     /// A network that reduces.
     pub collnet: Option<Collnet>,
     /// Bytes of a channel's buffer per protocol (LL, LL128, Simple).
@@ -195,7 +200,8 @@ pub struct Job {
 /// NVSwitches that reduce.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Nvls {
+#[schemars(rename = "Nvls")]
+pub struct NvlsCosts {
     /// Channels.
     pub channels: u32,
     /// Heads: GPUs that each own a part of the message.

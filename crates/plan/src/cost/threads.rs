@@ -1,7 +1,8 @@
 //! Channels and threads for a size: small messages take fewer of both.
 
-use crate::collective::{Algorithm, Protocol};
+use crate::algorithm::Algorithm;
 use crate::cost::table::CostTable;
+use program::Protocol;
 
 /// Threads of a warp.
 pub const WARP: i32 = 32;
@@ -12,18 +13,18 @@ const FEWEST: i32 = 3 * WARP;
 /// Threads of trees and of PAT, whose kernels split them between the phases.
 const TREE_THREADS: i32 = 640;
 
-/// Channels at which CollNetDirect begins to look at its threshold again.
+/// The number of channels at which CollNetDirect compares with its threshold again.
 const COLLNET_SWITCH: i32 = 16;
 
-/// Whether a message has too few bytes for so many threads. NCCL multiplies in 32 bits and compares the result as an
-/// unsigned 64-bit number; so does this.
+/// Whether a message has too few bytes for a number of threads. Like NCCL, it multiplies in 32 bits
+/// and compares the result as an unsigned 64-bit number.
 fn too_small(bytes: u64, factors: [i32; 4]) -> bool {
     let product = factors.into_iter().fold(1_i32, i32::wrapping_mul);
     bytes < i64::from(product) as u64
 }
 
 impl CostTable {
-    /// Channels and warps per channel for a message of so many bytes.
+    /// Channels and warps per channel for a message of `bytes` bytes.
     pub fn size(&self, bytes: u64, algorithm: Algorithm, protocol: Protocol) -> (u32, u32) {
         let row = self.threads(algorithm);
         let mut threads = row.most[protocol as usize];

@@ -1,4 +1,4 @@
-//! What is kept of one node: the GPU orders of its channels with the way back from GPU to position, and its ports.
+//! The parts of one node: the GPU orders of its channels, the position of each GPU, and its ports.
 
 use crate::graph::{Graph, GraphKind, Pattern};
 use crate::transport::Transports;
@@ -7,7 +7,7 @@ use crate::transport::Transports;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("channel {channel} of the {graph} graph does not hold each of the {gpus} GPUs once")]
 pub struct BrokenChannel {
-    /// Which graph.
+    /// The graph's kind.
     pub graph: GraphKind,
     /// Channel number.
     pub channel: usize,
@@ -22,9 +22,9 @@ pub(crate) struct Chains {
     pub cross_nic: i32,
     /// GPUs of the island, channel after channel.
     order: Vec<u32>,
-    /// For each channel and each of the node's GPUs (by position among them) where it stands in the channel.
+    /// For each channel, the position of each GPU of the node in the channel.
     position: Vec<u32>,
-    /// The ports of each channel, where the graph leads through any.
+    /// The ports of each channel, if the graph has any.
     nets: Vec<Option<[i64; 2]>>,
     gpus: usize,
 }
@@ -80,7 +80,7 @@ impl Chains {
         self.order.get(first..first + self.gpus).unwrap_or_default()
     }
 
-    /// Where a GPU (by position among the node's) stands in a channel.
+    /// The position in a channel of the node's n-th GPU.
     pub fn position(&self, channel: u32, member: u32) -> u32 {
         self.position
             .get(channel as usize * self.gpus + member as usize)
@@ -88,8 +88,7 @@ impl Chains {
             .unwrap_or(0)
     }
 
-    /// The port of a GPU: the first GPU of a channel has the one where the channel enters, every other the one where it
-    /// leaves.
+    /// The port of a GPU: the first GPU of a channel has the entry port, every other the exit port.
     fn net(&self, channel: u32, local: u32) -> Option<i64> {
         let nets = self.nets.get(channel as usize)?.unwrap_or_default();
         let enters = self.order(channel).first() == Some(&local);
@@ -97,7 +96,7 @@ impl Chains {
     }
 }
 
-/// What the expansion keeps of one node. GPUs are counted from their island's first.
+/// The parts of one node that the expansion needs. GPUs are counted from their island's first.
 #[derive(Debug, Clone)]
 pub struct NodeParts {
     pub(crate) ring: Chains,
@@ -114,8 +113,8 @@ pub struct NodeParts {
 }
 
 impl NodeParts {
-    /// From the graphs of a node (those not searched may be missing), the channels that rings and trees have in common, and
-    /// the node's GPUs (ascending) with their device numbers.
+    /// Creates the parts from the graphs of a node (those not searched may be missing), the number
+    /// of channels of rings and trees, and the node's GPUs (ascending) with their device numbers.
     ///
     /// # Errors
     /// A channel does not hold each of the GPUs once.
@@ -165,12 +164,12 @@ impl NodeParts {
         })
     }
 
-    /// Says how bytes leave the GPUs.
+    /// Sets the transports of the GPUs.
     pub fn set_transports(&mut self, transports: Transports) {
         self.transports = transports;
     }
 
-    /// How bytes leave the GPUs.
+    /// The transports of the GPUs.
     pub const fn transports(&self) -> &Transports {
         &self.transports
     }
@@ -180,9 +179,11 @@ impl NodeParts {
         self.nvls_heads.len()
     }
 
-    /// The port that a GPU of the node uses for a channel of a graph, of which `merged` channels are left after the nodes'
-    /// graphs were compared; `None` where the graph names none. In a graph that leads through no port that is port 0: NCCL
-    /// reads a record that was zeroed before the search, where GPUs of one node reach each other only through the network.
+    /// The port that a GPU uses for a channel of a graph that has `merged` channels after the
+    /// nodes' graphs were compared; `None` if the graph names none.
+    ///
+    /// In a graph without ports it is port 0: if GPUs of one node reach each other only through the
+    /// network, NCCL reads a record that was zeroed before the search.
     pub fn net(&self, kind: GraphKind, channel: u32, merged: u32, local: u32) -> Option<i64> {
         let chains = match kind {
             GraphKind::Ring => &self.ring,
@@ -198,8 +199,8 @@ impl NodeParts {
         chains.net(channel.checked_rem(merged)?, local)
     }
 
-    /// The GPUs of a node at whose ports bytes may leave or enter, with those ports. `everyone`: some GPUs of the node reach
-    /// each other only through the network.
+    /// The GPUs of a node that send or receive at ports, with those ports. `everyone`: some GPUs of
+    /// the node reach each other only through the network.
     pub fn net_uses(
         &self,
         merged: impl Fn(GraphKind) -> u32,
@@ -222,7 +223,8 @@ impl NodeParts {
             for channel in 0..channels.min(chains.nets.len() as u32) {
                 let leads_out = chains.nets[channel as usize].is_some();
                 let order = chains.order(channel);
-                // Rings that alternate follow the other channel of their pair on every second node, but keep their ports.
+                // Alternating rings follow the other channel of their pair on every second node,
+                // but keep their ports.
                 let paired = chains.order(channel ^ u32::from(chains.cross_nic == 2));
                 let ends = [
                     order.first(),

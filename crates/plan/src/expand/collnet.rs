@@ -1,4 +1,5 @@
-//! Networks that reduce (CollNet, SHARP): chains towards the network, and heads that collect for it.
+//! Networks that reduce (CollNet, SHARP): chains towards the network, and heads that collect for
+//! it.
 
 use serde::Serialize;
 
@@ -9,7 +10,7 @@ use crate::layout::NodePlace;
 /// Most ranks of a node for which heads collect directly.
 const MAX_DIRECT_RANKS: u32 = 8;
 
-/// A neighbour in a chain.
+/// A neighbor in a chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Above {
@@ -22,13 +23,13 @@ pub enum Above {
 /// A rank's place in the chain of one channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct ChainPlace {
-    /// Towards the network; `None` where the rank is in no chain.
+    /// Towards the network; `None` if the rank is in no chain.
     pub up: Option<Above>,
     /// Away from it.
     pub down: Option<u32>,
 }
 
-/// A rank's place where heads collect for the network; the same in all channels.
+/// A rank's place in CollNetDirect, where heads collect for the network; equal in all channels.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DirectPlace {
     /// Which head the rank is.
@@ -39,15 +40,15 @@ pub struct DirectPlace {
     pub up: Vec<u32>,
     /// The ranks that a head collects from.
     pub down: Vec<u32>,
-    /// Which head is served first, so that not all ranks begin with the same.
+    /// The head that is served first. It differs between ranks, to spread the load.
     pub shift: u32,
     /// Levels of the tree.
     pub depth: u32,
 }
 
 impl Expansion {
-    /// A rank's place in the chain of a channel; `None` when the network does not reduce, or beyond the last rank or
-    /// channel.
+    /// A rank's place in the chain of a channel; `None` if the network does not reduce, or beyond
+    /// the last rank or channel.
     pub fn chain_place(&self, rank: u32, channel: u32) -> Option<ChainPlace> {
         if !self.common.collnet {
             return None;
@@ -77,11 +78,6 @@ impl Expansion {
         })
     }
 
-    /// Links of a chain from the network to its end.
-    pub fn chain_depth(&self) -> u32 {
-        self.layout.ranks() / self.layout.nodes().max(1)
-    }
-
     /// Distinct first GPUs of a node's collnet-direct channels.
     fn direct_heads(&self, node: NodePlace) -> Vec<u32> {
         let chains = &self.parts(node).collnet_direct;
@@ -96,8 +92,8 @@ impl Expansion {
         heads
     }
 
-    /// The ranks of a rank's node that talk to the reducing network: the heads of NVLink SHARP where there is that,
-    /// otherwise those that collect. Empty when the network does not reduce.
+    /// The ranks of a rank's node that talk to the reducing network: the heads of NVLink SHARP if
+    /// the job has it, otherwise those of CollNetDirect. Empty if the network does not reduce.
     pub fn collnet_heads(&self, rank: u32) -> Vec<u32> {
         let Some(place) = self.layout.rank(rank).filter(|_| self.common.collnet) else {
             return Vec::new();
@@ -118,7 +114,8 @@ impl Expansion {
             .collect()
     }
 
-    /// Whether chains can be used: all of a node's begin at ranks that talk to the reducing network.
+    /// Whether chains can be used: all of a node's begin at ranks that talk to the reducing
+    /// network.
     pub fn chains_reach_network(&self, rank: u32) -> bool {
         let Some(place) = self.layout.rank(rank).filter(|_| self.common.collnet) else {
             return false;
@@ -133,8 +130,8 @@ impl Expansion {
         })
     }
 
-    /// A rank's place where heads collect; `None` when the network does not reduce, nodes are too large, or beyond the last
-    /// rank.
+    /// A rank's place in CollNetDirect; `None` if the network does not reduce, if nodes are too
+    /// large, or beyond the last rank.
     pub fn direct_place(&self, rank: u32) -> Option<DirectPlace> {
         if !self.common.collnet || self.layout.sizes().max().unwrap_or(0) > MAX_DIRECT_RANKS {
             return None;
@@ -146,7 +143,8 @@ impl Expansion {
         }
         let global = |local: &u32| self.layout.rank_at(place.node, *local);
         let head = heads.iter().position(|head| *head == place.local);
-        // NCCL takes the channel with the head's number, which is the head's own unless heads repeat.
+        // NCCL takes the channel with the head's number, which is the head's own unless heads
+        // repeat.
         let row = head.map_or(&[][..], |head| {
             self.parts(place.node).collnet_direct.order(head as u32)
         });

@@ -1,4 +1,4 @@
-//! How bytes travel between any two ranks.
+//! The connections between any two ranks.
 
 use serde::Serialize;
 
@@ -21,15 +21,15 @@ pub struct RingEdge {
     pub net: NetEnd,
 }
 
-/// What is known before ports are looked up.
+/// Two ranks and their transport, before ports are looked up.
 enum Found {
     Done(Connection),
     Network(NotDirect, NotShared),
 }
 
 impl Expansion {
-    /// The way that the sender's node decided, or what follows from the ranks being in different nodes.
-    fn way(&self, from: RankPlace, to: RankPlace) -> Result<Found, Error> {
+    /// The transport that the sender's node decided, or the one between different nodes.
+    fn transport(&self, from: RankPlace, to: RankPlace) -> Result<Found, Error> {
         if from.node.node != to.node.node {
             let same_host = from.host == to.host;
             let not_direct = if same_host {
@@ -48,10 +48,10 @@ impl Expansion {
         }
         let transports = &self.parts(from.node).transports;
         let row = transports.between.get(from.member as usize);
-        let way = row
+        let transport = row
             .and_then(|row| row.get(to.member as usize))
-            .and_then(|way| transports.ways.get(usize::from(*way)));
-        match way {
+            .and_then(|index| transports.ways.get(usize::from(*index)));
+        match transport {
             Some(GpuTransport::Direct {
                 via,
                 read,
@@ -79,11 +79,11 @@ impl Expansion {
         }
     }
 
-    /// How bytes travel between two ranks in a channel of a graph, as the sender decides. For trees over NVLink SHARP the
-    /// graph is [`GraphKind::Nvls`].
+    /// The connection between two ranks in a channel of a graph, as the sender decides. For trees
+    /// over NVLink SHARP the graph is [`GraphKind::Nvls`].
     ///
     /// # Errors
-    /// A rank is beyond the job, or only the network is left and the graph leads through no port there.
+    /// A rank is beyond the job; or only the network is left, and the graph has no port there.
     pub fn connection(
         &self,
         from: u32,
@@ -92,7 +92,7 @@ impl Expansion {
         channel: u32,
     ) -> Result<Connection, Error> {
         let (sender, receiver) = (self.place(from)?, self.place(to)?);
-        let (not_direct, not_shared) = match self.way(sender, receiver)? {
+        let (not_direct, not_shared) = match self.transport(sender, receiver)? {
             Found::Done(connection) => return Ok(connection),
             Found::Network(not_direct, not_shared) => (not_direct, not_shared),
         };
@@ -108,14 +108,14 @@ impl Expansion {
         })
     }
 
-    /// How bytes travel between two ranks point to point. `channel` is the connection's own, from 0 to
-    /// [`P2pChannels::channels`](crate::P2pChannels::channels).
+    /// The connection between two ranks point to point. `channel` is the connection's own, from 0
+    /// to [`P2pChannels::channels`](crate::P2pChannels::channels).
     ///
     /// # Errors
-    /// A rank is beyond the job, or only the network is left and one of them reaches no port.
+    /// A rank is beyond the job; or only the network is left, and a rank reaches no port.
     pub fn p2p_connection(&self, from: u32, to: u32, channel: u32) -> Result<Connection, Error> {
         let (sender, receiver) = (self.place(from)?, self.place(to)?);
-        let (not_direct, not_shared) = match self.way(sender, receiver)? {
+        let (not_direct, not_shared) = match self.transport(sender, receiver)? {
             Found::Done(connection) => return Ok(connection),
             Found::Network(not_direct, not_shared) => (not_direct, not_shared),
         };
@@ -127,10 +127,11 @@ impl Expansion {
         })
     }
 
-    /// The port that a rank uses for a channel of a graph. `sends`: it sends, otherwise it receives.
+    /// The port that a rank uses for a channel of a graph. `sends`: it sends, otherwise it
+    /// receives.
     ///
     /// # Errors
-    /// The rank is beyond the job, or the graph leads through no port.
+    /// The rank is beyond the job, or the graph has no port.
     pub fn net_end(
         &self,
         rank: u32,
@@ -164,8 +165,8 @@ impl Expansion {
         }
     }
 
-    /// The port on which a rank sends to a peer point to point: its own, or (PXN) the one that the peer's rail ends at,
-    /// driven by the rank beside it.
+    /// The port on which a rank sends to a peer point to point: its own, or with PXN the port on
+    /// the peer's rail, driven by the rank beside that port.
     ///
     /// # Errors
     /// A rank is beyond the job, or the sender reaches no port.
@@ -223,7 +224,7 @@ impl Expansion {
         devs.get(place.member as usize).copied()
     }
 
-    /// The connections on which a rank sends: to its ring's next, and in its tree up and down. Channel, receiver, way.
+    /// The connections on which a rank sends, in rings and trees: channel, receiver, connection.
     ///
     /// # Errors
     /// As [`Expansion::connection`].
@@ -249,10 +250,11 @@ impl Expansion {
         Ok(found)
     }
 
-    /// The ends of ring edges to other nodes at a rank, channel by channel, receiving before sending.
+    /// The ends of ring edges to other nodes at a rank, channel by channel, receiving before
+    /// sending.
     ///
     /// # Errors
-    /// The rank is beyond the job, or a ring leads through no port.
+    /// The rank is beyond the job, or a ring has no port.
     pub fn ring_edges(&self, rank: u32) -> Result<Vec<RingEdge>, Error> {
         let own = self.place(rank)?.node.node;
         let mut edges = Vec::new();

@@ -1,8 +1,8 @@
-//! From what a plan stores once to what any one rank does: neighbours on every channel, by arithmetic.
+//! Expands a plan: the neighbors and connections of any rank, on every channel.
 //!
-//! An [`Expansion`] is as small as the plan, and answers for any rank without looking at the others. In reading order:
-//! [`chains`] (what is kept of a node), [`rings`], [`trees`], [`nvls`], [`collnet`], [`schedule`] (point to point),
-//! [`connections`], [`view`] (all of it for one rank).
+//! An [`Expansion`] is as small as the plan. It computes the answer for a rank without looking at
+//! the others. In reading order: [`chains`] (the parts of a node), [`rings`], [`trees`], [`nvls`],
+//! [`collnet`], [`schedule`] (point to point), [`connections`], [`view`] (all of it for one rank).
 
 pub mod chains;
 pub mod collnet;
@@ -20,26 +20,25 @@ pub use nvls::NvlsPlace;
 pub use rings::RingPlace;
 pub use schedule::Round;
 pub use trees::{TreeLinks, TreePlace, double_tree};
-pub use view::{ChannelView, CollnetView, Link, NvlsView, RankView, RingView, TreeView};
+pub use view::{ChannelView, CollnetView, NvlsView, PeerLink, RankView, RingView, TreeView};
 
 use crate::common::Common;
 use crate::error::Error;
-use crate::layout::{Layout, NodePlace, RankPlace};
+use crate::layout::{JobLayout, NodePlace, RankPlace};
 use crate::plan::Plan;
-use crate::validate;
 
-/// Who talks to whom in a job, and how: every rank's neighbours on every channel.
+/// Every rank's neighbors on every channel of a job, and how they are connected.
 #[derive(Debug, Clone)]
 pub struct Expansion {
-    layout: Layout,
+    layout: JobLayout,
     /// For each machine its nodes.
     nodes: Vec<Vec<NodeParts>>,
     common: Common,
 }
 
 impl Expansion {
-    /// From the parts of every node of every machine of the layout.
-    pub const fn new(layout: Layout, nodes: Vec<Vec<NodeParts>>, common: Common) -> Self {
+    /// Creates the expansion from the parts of every node of every machine.
+    pub const fn new(layout: JobLayout, nodes: Vec<Vec<NodeParts>>, common: Common) -> Self {
         Self {
             layout,
             nodes,
@@ -53,7 +52,7 @@ impl Expansion {
     /// The plan contradicts itself, or holds machines only and not how their hosts are joined.
     pub fn of(plan: &Plan) -> Result<Self, Error> {
         let common = plan.common.clone().ok_or(Error::NotJoined)?;
-        let layout = Layout::of(plan)?;
+        let layout = JobLayout::of(plan)?;
         let searched = common.channels.searched;
         let mut nodes = Vec::with_capacity(plan.machines.len());
         for (index, machine) in plan.machines.iter().enumerate() {
@@ -62,7 +61,7 @@ impl Expansion {
                 let transports = group.transports.clone().unwrap_or_default();
                 NodeParts::new(&group.graphs, searched, &machine.members(group), transports)
                     .map_err(|broken| {
-                        validate::wrong(
+                        Error::inconsistent(
                             format!("machines[{index}].groups[{group_index}]"),
                             broken.to_string(),
                         )
@@ -74,7 +73,7 @@ impl Expansion {
     }
 
     /// Where ranks and nodes are.
-    pub const fn layout(&self) -> &Layout {
+    pub const fn layout(&self) -> &JobLayout {
         &self.layout
     }
 
@@ -83,7 +82,7 @@ impl Expansion {
         &self.common
     }
 
-    /// What is kept of the nodes of each machine.
+    /// The parts of the nodes of each machine.
     pub fn machines(&self) -> &[Vec<NodeParts>] {
         &self.nodes
     }
@@ -93,7 +92,7 @@ impl Expansion {
         self.common.channels.count()
     }
 
-    /// What is kept of a node.
+    /// The parts of a node.
     ///
     /// # Panics
     /// The place is of another job.

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::Expansion;
 use super::trees::double_tree;
 
-/// What a rank does in NVLink SHARP. Pseudo-ranks behind those of the machine are the switch.
+/// A rank's place in NVLink SHARP. Rank numbers beyond those of the machine are the switch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct NvlsPlace {
     /// Which head the rank is.
@@ -17,7 +17,7 @@ pub struct NvlsPlace {
 }
 
 impl Expansion {
-    /// What a rank does in NVLink SHARP; `None` without it, or beyond the last rank.
+    /// A rank's place in NVLink SHARP; `None` without it, or beyond the last rank.
     pub fn nvls_place(&self, rank: u32) -> Option<NvlsPlace> {
         let nvls = self.common.nvls.filter(|nvls| nvls.heads > 0)?;
         let place = self.layout.rank(rank)?;

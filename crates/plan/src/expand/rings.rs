@@ -12,13 +12,13 @@ pub struct RingPlace {
     pub previous: u32,
     /// The rank that it sends to.
     pub next: u32,
-    /// How many ranks come before it when the ring begins at rank 0.
+    /// The number of ranks before it if the ring begins at rank 0.
     pub index: u32,
 }
 
 impl Expansion {
-    /// The searched channel whose chain a node uses: rings that cross NICs in pairs alternate from node to node, so that a
-    /// ring leaves one node and enters the next on the same rail.
+    /// The searched channel whose chain a node uses. Rings that cross NICs in pairs alternate from
+    /// node to node, so that a ring leaves one node and enters the next on the same rail.
     pub(super) fn ring_channel(&self, node: NodePlace, searched: u32) -> u32 {
         if self.parts(node).ring.cross_nic == 2
             && self.common.channels.searched.is_multiple_of(2)
@@ -37,7 +37,7 @@ impl Expansion {
             .order(self.ring_channel(node, searched))
     }
 
-    /// A rank's neighbours in the ring of a channel; `None` beyond the last rank or channel.
+    /// A rank's neighbors in the ring of a channel; `None` beyond the last rank or channel.
     pub fn ring_place(&self, rank: u32, channel: u32) -> Option<RingPlace> {
         let searched = self.common.channels.base(channel)?.searched;
         let place = self.layout.rank(rank)?;
@@ -46,7 +46,7 @@ impl Expansion {
         let at =
             (self.ring_position(place, searched) - self.layout.ranks_before(place.node)) as usize;
         let nodes = self.layout.nodes();
-        let neighbour = |node: u32, last: bool| {
+        let neighbor = |node: u32, last: bool| {
             let node = self.layout.node(node)?;
             let chain = self.ring_chain(node, searched);
             let end = if last { chain.last() } else { chain.first() };
@@ -59,11 +59,11 @@ impl Expansion {
         };
         let previous = match at.checked_sub(1) {
             Some(before) => own(before)?,
-            None => neighbour((place.node.node + nodes - 1) % nodes, true)?,
+            None => neighbor((place.node.node + nodes - 1) % nodes, true)?,
         };
         let next = match own(at + 1) {
             Some(next) => next,
-            None => neighbour((place.node.node + 1) % nodes, false)?,
+            None => neighbor((place.node.node + 1) % nodes, false)?,
         };
         let ranks = self.layout.ranks();
         let index = (u64::from(self.ring_position(place, searched)) + u64::from(ranks - start))
@@ -90,7 +90,7 @@ impl Expansion {
         let start = base
             .and_then(|base| Some(self.ring_position(self.layout.rank(0)?, base.searched) as usize))
             .unwrap_or(0);
-        // Rank 0 is in node 0; what stands before it in that node's chain comes last.
+        // Rank 0 is in node 0; the ranks before it in that node's chain come last.
         let walk = move |nodes: std::ops::Range<u32>| {
             nodes.filter_map(move |node| {
                 let node = self.layout.node(node)?;

@@ -14,7 +14,8 @@ pub struct Round {
 }
 
 impl Expansion {
-    /// The rank that stands at a place of a group. Groups are numbered node by node, and their size divides every node.
+    /// The rank at a position of a group. Groups are numbered node by node, and their size divides
+    /// every node.
     fn member_of_group(&self, group: u32, member: u32) -> Option<u32> {
         let (node, position) = self
             .layout
@@ -22,7 +23,7 @@ impl Expansion {
         self.layout.rank_by_position(node, position)
     }
 
-    /// The group of a rank and its place in it.
+    /// The group of a rank and its position in it.
     fn group_of(&self, rank: u32) -> Option<(u32, u32)> {
         let place = self.layout.rank(rank)?;
         let counted = self.layout.ranks_before(place.node) + self.layout.position(place);
@@ -30,9 +31,10 @@ impl Expansion {
         Some((counted / size, counted % size))
     }
 
-    /// The rounds in which a rank meets all ranks, itself first. Empty beyond the last rank.
+    /// The rounds in which a rank meets all ranks, itself first; empty beyond the last rank.
     ///
-    /// Distances between groups are triangular numbers modulo a power of two, which spreads traffic better than counting.
+    /// Distances between groups are triangular numbers modulo a power of two, which spreads traffic
+    /// better than counting.
     pub fn schedule(&self, rank: u32) -> impl Iterator<Item = Round> + '_ {
         let size = self.common.p2p.group;
         let groups = self.layout.ranks() / size;

@@ -6,14 +6,14 @@ use super::Expansion;
 use crate::graph::Pattern;
 use crate::layout::NodePlace;
 
-/// Where a node hangs in one tree over nodes.
+/// A node's links in one tree over nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TreeLinks {
     /// The node above; `None` for the root.
     pub parent: Option<u32>,
-    /// The two places below.
+    /// The two children.
     pub children: [Option<u32>; 2],
-    /// Which of its parent's two places it has; 0 for the root.
+    /// Its index among its parent's children; 0 for the root.
     pub place: usize,
 }
 
@@ -27,7 +27,8 @@ impl TreeLinks {
     }
 }
 
-/// The binary tree over `nodes` nodes in which node 0 is the root, odd nodes are leaves, and a node's subtree is a range.
+/// The binary tree over `nodes` nodes in which node 0 is the root, odd nodes are leaves, and a
+/// node's subtree is a range.
 fn binary_tree(nodes: u32, node: u32) -> TreeLinks {
     if node == 0 {
         // The only child is the largest power of two below `nodes`.
@@ -40,7 +41,7 @@ fn binary_tree(nodes: u32, node: u32) -> TreeLinks {
     }
     let bit = 1u32 << node.trailing_zeros();
     let raised = u64::from(node ^ bit) | u64::from(bit) << 1;
-    // Where the regular parent does not exist, the node one level further up stands in.
+    // If the regular parent does not exist, the node one level up is the parent.
     let parent = if raised >= u64::from(nodes) {
         node ^ bit
     } else {
@@ -62,8 +63,10 @@ fn binary_tree(nodes: u32, node: u32) -> TreeLinks {
     }
 }
 
-/// The two trees of a pair: the second is the first mirrored (even) or shifted by one (odd number of nodes), so that a node
-/// inside one tree is a leaf of the other wherever that is possible. Nodes beyond the last have no links.
+/// The links of a node in the two trees of a pair; none beyond the last node.
+///
+/// The second tree is the first mirrored (even number of nodes) or shifted by one (odd), so that,
+/// if possible, an inner node of one tree is a leaf of the other.
 pub fn double_tree(nodes: u32, node: u32) -> [TreeLinks; 2] {
     if node >= nodes {
         return [TreeLinks::default(); 2];
@@ -87,7 +90,8 @@ pub struct TreePlace {
 }
 
 impl TreePlace {
-    /// Takes the first free slot. There always is one: a chain gives one child and a node's tree two.
+    /// Takes the first free slot. There always is one: a chain gives one child and a node's tree
+    /// two.
     fn append(&mut self, child: u32) {
         if let Some(slot) = self.down.iter_mut().find(|slot| slot.is_none()) {
             *slot = Some(child);
@@ -118,7 +122,7 @@ impl Expansion {
             .map(|local| self.layout.rank_at(node, *local))
     }
 
-    /// A rank's neighbours in the tree of a channel; `None` beyond the last rank or channel.
+    /// A rank's neighbors in the tree of a channel; `None` beyond the last rank or channel.
     pub fn tree_place(&self, rank: u32, channel: u32) -> Option<TreePlace> {
         let base = self.common.channels.base(channel)?;
         let place = self.layout.rank(rank)?;

@@ -1,4 +1,4 @@
-//! All that one rank does: what a rank of the job reads out of the plan.
+//! The view of one rank: its part of the plan.
 
 use serde::Serialize;
 
@@ -8,15 +8,15 @@ use crate::error::Error;
 use crate::graph::GraphKind;
 use crate::transport::{Connection, NetEnd};
 
-/// A neighbour of a rank, and how bytes travel to or from it.
+/// A neighbor of a rank, and the connections to and from it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Link {
-    /// The neighbour.
+pub struct PeerLink {
+    /// The neighbor.
     pub peer: u32,
-    /// How bytes travel from this rank to it; `None` where nothing does.
+    /// The connection to it; `None` if nothing is sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub send: Option<Connection>,
-    /// How bytes travel from it to this rank; `None` where nothing does.
+    /// The connection from it; `None` if nothing is received.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receive: Option<Connection>,
 }
@@ -24,30 +24,30 @@ pub struct Link {
 /// A rank in the ring of a channel.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct RingView {
-    /// How many ranks come before it when the ring begins at rank 0.
+    /// The number of ranks before it if the ring begins at rank 0.
     pub index: u32,
     /// The rank that it receives from.
-    pub previous: Link,
+    pub previous: PeerLink,
     /// The rank that it sends to.
-    pub next: Link,
+    pub next: PeerLink,
 }
 
 /// A rank in the tree of a channel.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct TreeView {
     /// The rank above; `None` for the root.
-    pub up: Option<Link>,
+    pub up: Option<PeerLink>,
     /// The ranks below, in NCCL's slots.
-    pub down: [Option<Link>; 3],
+    pub down: [Option<PeerLink>; 3],
 }
 
 /// A rank in the chain of a channel towards a network that reduces.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct ChainView {
-    /// The rank towards the network; `None` for the head, and where the rank is in no chain.
-    pub up: Option<Link>,
+    /// The rank towards the network; `None` for the head, and if the rank is in no chain.
+    pub up: Option<PeerLink>,
     /// The rank away from it.
-    pub down: Option<Link>,
+    pub down: Option<PeerLink>,
     /// The port of the head.
     pub network: Option<NetEnd>,
 }
@@ -61,7 +61,7 @@ pub struct ChannelView {
     pub ring: Option<RingView>,
     /// The tree.
     pub tree: TreeView,
-    /// The chain, where the network reduces.
+    /// The chain, if the network reduces.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chain: Option<ChainView>,
 }
@@ -70,9 +70,9 @@ pub struct ChannelView {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct NvlsTreeView {
     /// The head above; `None` for the root.
-    pub up: Option<Link>,
+    pub up: Option<PeerLink>,
     /// The heads below.
-    pub down: [Option<Link>; 2],
+    pub down: [Option<PeerLink>; 2],
 }
 
 /// A rank in NVLink SHARP.
@@ -84,20 +84,20 @@ pub struct NvlsView {
     pub heads: u32,
     /// Which head the rank is.
     pub head: Option<u32>,
-    /// The two trees over nodes, of even and of odd channels; empty with one node, or where the rank is no head. Ports are
-    /// those of channels 0 and 1.
+    /// The two trees over nodes, of even and of odd channels; empty with one node, or if the rank
+    /// is no head. Ports are those of channels 0 and 1.
     pub trees: Vec<NvlsTreeView>,
 }
 
-/// A rank where heads collect for a network that reduces; the same in all channels.
+/// A rank in CollNetDirect, where heads collect for a network that reduces; equal in all channels.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CollnetView {
     /// Its place.
     pub place: DirectPlace,
     /// The other heads.
-    pub up: Vec<Link>,
+    pub up: Vec<PeerLink>,
     /// The ranks that it collects from, if it is a head.
-    pub down: Vec<Link>,
+    pub down: Vec<PeerLink>,
     /// Its port, if it is a head.
     pub network: Option<NetEnd>,
 }
@@ -119,19 +119,21 @@ pub struct RankView {
     pub gpu: u32,
     /// The channels of collectives.
     pub channels: Vec<ChannelView>,
-    /// NVLink SHARP, where the job has it.
+    /// NVLink SHARP, if the job has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nvls: Option<NvlsView>,
-    /// Heads that collect for a network that reduces, where there is one.
+    /// CollNetDirect, if the network reduces.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub collnet: Option<CollnetView>,
-    /// The ports on which it receives point to point, for channel 0, 1 … and then over again.
+    /// The ports on which it receives point to point, for channels 0, 1 …; then they repeat.
     pub p2p_ports: Vec<NetEnd>,
 }
 
 impl Expansion {
-    /// All that one rank does. The time does not depend on the number of ranks; the peers of point-to-point transfers, which
-    /// are all ranks, come from [`Expansion::schedule`] and [`Expansion::p2p_connection`].
+    /// The view of one rank. The time does not depend on the number of ranks.
+    ///
+    /// The peers of point-to-point transfers, which are all ranks, come from
+    /// [`Expansion::schedule`] and [`Expansion::p2p_connection`].
     ///
     /// # Errors
     /// The job has no such rank, or a channel leaves a node through no port.
@@ -156,9 +158,9 @@ impl Expansion {
         })
     }
 
-    /// A neighbour with which a rank exchanges bytes both ways.
-    fn both(&self, rank: u32, peer: u32, kind: GraphKind, channel: u32) -> Result<Link, Error> {
-        Ok(Link {
+    /// A neighbor to which a rank sends and from which it receives.
+    fn both(&self, rank: u32, peer: u32, kind: GraphKind, channel: u32) -> Result<PeerLink, Error> {
+        Ok(PeerLink {
             peer,
             send: Some(self.connection(rank, peer, kind, channel)?),
             receive: Some(self.connection(peer, rank, kind, channel)?),
@@ -171,7 +173,7 @@ impl Expansion {
         peer: Option<u32>,
         kind: GraphKind,
         channel: u32,
-    ) -> Result<Option<Link>, Error> {
+    ) -> Result<Option<PeerLink>, Error> {
         peer.map(|peer| self.both(rank, peer, kind, channel))
             .transpose()
     }
@@ -198,12 +200,12 @@ impl Expansion {
             let connect = |from, to| self.connection(from, to, GraphKind::Ring, channel);
             Some(RingView {
                 index: ring.index,
-                previous: Link {
+                previous: PeerLink {
                     peer: ring.previous,
                     send: None,
                     receive: Some(connect(ring.previous, rank)?),
                 },
-                next: Link {
+                next: PeerLink {
                     peer: ring.next,
                     send: Some(connect(rank, ring.next)?),
                     receive: None,

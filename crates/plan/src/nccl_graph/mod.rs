@@ -1,9 +1,11 @@
-//! NCCL's graph files: what `NCCL_GRAPH_DUMP_FILE` makes and `NCCL_GRAPH_FILE` takes.
+//! NCCL's graph files (`NCCL_GRAPH_DUMP_FILE`, `NCCL_GRAPH_FILE`).
 //!
-//! [`write()`] makes the text that NCCL 2.30 dumps, to the byte. [`GraphFile`] reads such text as NCCL does and says what
-//! NCCL would silently make something else of, or refuse.
+//! [`write()`] writes the text that NCCL 2.30 dumps, to the byte. [`GraphFile`] reads such text
+//! like NCCL, with warnings where NCCL would silently read something else, and errors where it
+//! would refuse.
 //!
-//! GPUs are named by host and device number, so both directions need to know which rank is which GPU ([`GpuAddress`]).
+//! GPUs are named by host and device number, so both directions need to know which rank is which
+//! GPU ([`GpuAddress`]).
 //!
 //! ```
 //! use plan::nccl_graph::{self, GpuAddress, GraphFile};
@@ -31,7 +33,7 @@ use crate::graph::{Graph, GraphKind, Pattern};
 pub use number::c_general;
 pub use write::write;
 
-/// Which GPU a rank is.
+/// The GPU of a rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct GpuAddress {
     /// Rank, as in the graphs.
@@ -43,25 +45,26 @@ pub struct GpuAddress {
 }
 
 impl GpuAddress {
-    /// How graph files name the GPU.
+    /// The name of the GPU in graph files.
     pub const fn id(&self) -> NcclId {
         NcclId::new(self.host, self.dev as u64)
     }
 }
 
-/// A graph file that is well-formed. What its graphs mean depends on the machine: [`GraphFile::graph`].
+/// A well-formed graph file. The meaning of its graphs depends on the machine:
+/// [`GraphFile::graph`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GraphFile {
-    document: xml::Document,
+    document: xml::GraphDocument,
 }
 
-/// What a graph file says about one search.
+/// The graph of one search in a graph file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Found {
-    /// The graph. `None` if the file has none of this kind that counts. NCCL takes a graph without channels as advice
-    /// on types only and searches.
+    /// The graph; `None` if the file has no valid one of this kind. For a graph without channels
+    /// NCCL searches, with the file's path types.
     pub graph: Option<Graph>,
-    /// What was odd about it.
+    /// Warnings about the graph.
     pub warnings: Vec<Warning>,
 }
 

@@ -3,8 +3,8 @@
 /// Significant digits of C's `%g` without a precision.
 const DIGITS: usize = 6;
 
-/// Writes a number as `%g` does: six significant digits, without trailing zeros, with an exponent (of two digits or
-/// more) where that is shorter.
+/// Writes a number like `%g`: six significant digits, no trailing zeros, and an exponent of at
+/// least two digits if that is shorter.
 pub fn c_general(number: f64) -> String {
     let sign = if number.is_sign_negative() { "-" } else { "" };
     if number.is_nan() {
@@ -13,7 +13,7 @@ pub fn c_general(number: f64) -> String {
     if number.is_infinite() {
         return format!("{sign}inf");
     }
-    // `d.ddddde±x`: rounding to six digits first decides the exponent, as C has it (999999.5 is 1e+06).
+    // `d.ddddde±x`: as in C, rounding to six digits decides the exponent (999999.5 is 1e+06).
     let scientific = format!("{:.*e}", DIGITS - 1, number.abs());
     let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);

@@ -1,9 +1,9 @@
-//! What a graph file means for one search on one machine, as NCCL reads it.
+//! Reads the graph of one search from a graph file, like NCCL.
 
 use topology::xml::{c_float, c_int, c_unsigned_hexadecimal};
 use topology::{Error as FileError, PathType, Warning};
 
-use super::xml::{self, Document, Element, MAX_WARNINGS, Tag};
+use super::xml::{self, GraphDocument, GraphElement, GraphTag, MAX_WARNINGS};
 use super::{Found, GpuAddress, GraphFile, MAX_CHANNELS, TYPES};
 use crate::error::{Error, excerpt};
 use crate::graph::{Graph, GraphChannel, GraphKind, Pattern};
@@ -27,18 +27,19 @@ impl GraphFile {
         Ok(Self { document })
     }
 
-    /// What was odd about the file as a whole.
+    /// Warnings about the whole file.
     pub fn warnings(&self) -> &[Warning] {
         &self.document.warnings
     }
 
     /// The graph of one kind, for a machine with these GPUs (all ranks of the system).
     ///
-    /// Of several graphs of this kind the last one counts. With `cross_nic` false (`NCCL_CROSS_NIC=0`), graphs whose
-    /// channels cross NICs are passed over.
+    /// Of several graphs of this kind the last one counts. With `cross_nic` false
+    /// (`NCCL_CROSS_NIC=0`), graphs whose channels cross NICs are passed over.
     ///
     /// # Errors
-    /// A graph lacks an attribute, has a value that no graph can have, or names a GPU that the machine lacks.
+    /// A graph lacks an attribute, has a value that no graph can have, or names a GPU that the
+    /// machine lacks.
     pub fn graph(
         &self,
         kind: GraphKind,
@@ -70,7 +71,8 @@ impl GraphFile {
                     format!("there is another {kind} graph: NCCL takes this one"),
                 );
             }
-            // As in NCCL, a later graph writes over the channels of an earlier one and may leave some of them.
+            // As in NCCL, a later graph overwrites the channels of an earlier one and may keep
+            // some.
             let earlier = graph.take().map(|graph| graph.channels).unwrap_or_default();
             graph = Some(reading.graph(element, earlier)?);
         }
@@ -82,14 +84,18 @@ impl GraphFile {
 }
 
 struct Reading<'a> {
-    document: &'a Document,
+    document: &'a GraphDocument,
     kind: GraphKind,
     gpus: &'a [GpuAddress],
     warnings: Vec<Warning>,
 }
 
 impl Reading<'_> {
-    fn graph(&mut self, element: &Element, earlier: Vec<GraphChannel>) -> Result<Graph, Error> {
+    fn graph(
+        &mut self,
+        element: &GraphElement,
+        earlier: Vec<GraphChannel>,
+    ) -> Result<Graph, Error> {
         let cross_nic = self.number(element, "crossnic")?;
         let pattern = self.number(element, "pattern")?;
         let Some(pattern) = Pattern::from_number(pattern) else {
@@ -119,7 +125,7 @@ impl Reading<'_> {
 
     fn channels(
         &mut self,
-        element: &Element,
+        element: &GraphElement,
         stated: i32,
         earlier: Vec<GraphChannel>,
     ) -> Result<Vec<GraphChannel>, Error> {
@@ -172,12 +178,12 @@ impl Reading<'_> {
         Ok(channels)
     }
 
-    fn channel(&mut self, element: &Element) -> Result<GraphChannel, Error> {
+    fn channel(&mut self, element: &GraphElement) -> Result<GraphChannel, Error> {
         let mut ranks = Vec::new();
         let mut nets = Vec::new();
         for child in &element.children {
             let dev = c_unsigned_hexadecimal(self.text(child, "dev")?);
-            if child.tag == Tag::Net {
+            if child.tag == GraphTag::Net {
                 nets.push(dev as i64);
             } else {
                 ranks.push(self.rank(child, dev)?);
@@ -194,7 +200,7 @@ impl Reading<'_> {
             return Err(FileError::new(place, "the channel is too long", found, expected).into());
         }
         if self.kind == GraphKind::Nvls {
-            // Only the head means anything.
+            // Only the head has a meaning.
             ranks.truncate(1);
         }
         self.check_ranks(element, &ranks);
@@ -212,7 +218,7 @@ impl Reading<'_> {
         Ok(GraphChannel { ranks, nets })
     }
 
-    fn rank(&mut self, element: &Element, dev: u64) -> Result<i32, Error> {
+    fn rank(&mut self, element: &GraphElement, dev: u64) -> Result<i32, Error> {
         if let Some(rank) = element.get("rank") {
             return Ok(c_int(rank));
         }
@@ -224,8 +230,8 @@ impl Reading<'_> {
         })
     }
 
-    /// NCCL takes any ranks here, and fails later or crashes when they are not those of the machine.
-    fn check_ranks(&mut self, element: &Element, ranks: &[i32]) {
+    /// NCCL accepts any ranks here, and fails later or crashes if they are not the machine's.
+    fn check_ranks(&mut self, element: &GraphElement, ranks: &[i32]) {
         let mut missing: Vec<i32> = self.gpus.iter().map(|gpu| gpu.rank).collect();
         let mut wrong = None;
         for rank in ranks {
@@ -252,9 +258,9 @@ impl Reading<'_> {
         self.warn(element, None, message);
     }
 
-    fn path_type(&mut self, element: &Element, name: &str) -> Result<PathType, Error> {
+    fn path_type(&mut self, element: &GraphElement, name: &str) -> Result<PathType, Error> {
         let text = self.text(element, name)?;
-        // As in NCCL, what follows the type does not matter.
+        // As in NCCL, text after the type is ignored.
         if let Some(known) = TYPES
             .into_iter()
             .find(|path_type| text.starts_with(path_type.name()))
@@ -269,17 +275,17 @@ impl Reading<'_> {
         Ok(PathType::Loc)
     }
 
-    fn number(&self, element: &Element, name: &str) -> Result<i32, Error> {
+    fn number(&self, element: &GraphElement, name: &str) -> Result<i32, Error> {
         self.text(element, name).map(c_int)
     }
 
-    fn text<'e>(&self, element: &'e Element, name: &str) -> Result<&'e str, Error> {
+    fn text<'e>(&self, element: &'e GraphElement, name: &str) -> Result<&'e str, Error> {
         Ok(element.require(&self.document.file, name)?)
     }
 
     fn error(
         &self,
-        element: &Element,
+        element: &GraphElement,
         name: &str,
         problem: &str,
         found: String,
@@ -294,9 +300,9 @@ impl Reading<'_> {
         .into()
     }
 
-    fn warn(&mut self, element: &Element, attribute: Option<&str>, message: String) {
+    fn warn(&mut self, element: &GraphElement, attribute: Option<&str>, message: String) {
         let place = element.place(&self.document.file, attribute);
-        // One of a kind is enough: a wrong file is usually wrong in every channel.
+        // One warning of a kind is enough: a wrong file is usually wrong in every channel.
         if self.warnings.len() < MAX_WARNINGS
             && !self
                 .warnings

@@ -1,4 +1,4 @@
-//! Graphs to the text that NCCL dumps.
+//! Writes graphs as the text that NCCL dumps.
 
 use std::fmt::Write as _;
 
@@ -8,9 +8,11 @@ use super::{GpuAddress, IN_FILE_ORDER, TYPES, c_general};
 use crate::error::Error;
 use crate::graph::{Graph, GraphChannel, GraphKind};
 
-/// Writes a graph file as NCCL dumps it: all five kinds in NCCL's order, those that `graphs` lacks without channels.
+/// Writes a graph file as NCCL dumps it: all five kinds in NCCL's order, those that `graphs` lacks
+/// without channels.
 ///
-/// `gpus` says which GPU each rank is. Of NVLS channels only the head is written, for nothing else means anything there.
+/// `gpus` are the GPUs of all ranks. Of NVLS channels only the head is written, because the other
+/// ranks have no meaning.
 ///
 /// # Errors
 /// A path type has no text in these files, or a rank is not among `gpus`.
@@ -118,7 +120,7 @@ fn type_text(
     }
 }
 
-/// As C's `%#lx`, which has no prefix for zero.
+/// Like C's `%#lx`, which has no prefix for zero.
 fn c_hexadecimal(number: u64) -> String {
     if number == 0 {
         "0".to_owned()

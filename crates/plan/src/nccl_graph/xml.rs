@@ -1,4 +1,4 @@
-//! The elements of a graph file, with their places.
+//! The elements of a graph file, with their positions.
 
 use std::sync::Arc;
 
@@ -14,14 +14,14 @@ const MAX_BYTES: usize = 16 << 20;
 const MAX_ELEMENTS: usize = 65_536;
 /// NCCL's limit of children of one element.
 const MAX_CHILDREN: usize = 640;
-/// Elements inside one another, those that are skipped included.
+/// The deepest nesting, skipped elements included.
 const MAX_DEPTH: usize = 64;
-/// Warnings that are kept; a file that earns more is not helped by more.
+/// Most warnings that are kept.
 pub(super) const MAX_WARNINGS: usize = 32;
 
 /// The elements that NCCL knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Tag {
+pub(super) enum GraphTag {
     Graphs,
     Graph,
     Channel,
@@ -29,7 +29,7 @@ pub(super) enum Tag {
     Gpu,
 }
 
-impl Tag {
+impl GraphTag {
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Graphs => "graphs",
@@ -40,7 +40,7 @@ impl Tag {
         }
     }
 
-    /// What an element of this name is inside `parent`; `None` is skipped.
+    /// The tag of an element inside `parent`; `None` if NCCL skips it.
     fn inside(parent: Option<Self>, name: &str) -> Option<Self> {
         let tags: &[Self] = match parent {
             None => &[Self::Graphs],
@@ -53,7 +53,7 @@ impl Tag {
     }
 }
 
-/// The attributes that NCCL looks at; others are dropped.
+/// The attributes that NCCL reads; others are dropped.
 const ATTRIBUTES: [&str; 13] = [
     "version",
     "id",
@@ -72,14 +72,14 @@ const ATTRIBUTES: [&str; 13] = [
 
 /// One element.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Element {
-    pub(super) tag: Tag,
+pub(super) struct GraphElement {
+    pub(super) tag: GraphTag,
     attributes: Vec<(&'static str, Box<str>)>,
-    pub(super) children: Vec<Element>,
+    pub(super) children: Vec<GraphElement>,
     position: Position,
 }
 
-impl Element {
+impl GraphElement {
     /// The value of an attribute; of several with this name, the first.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
         self.attributes
@@ -112,14 +112,14 @@ impl Element {
 
 /// A graph file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Document {
+pub(super) struct GraphDocument {
     pub(super) file: Arc<str>,
-    pub(super) root: Element,
+    pub(super) root: GraphElement,
     pub(super) warnings: Vec<Warning>,
 }
 
-pub(super) fn parse(file: &str, text: &str) -> Result<Document, Error> {
-    let mut parser = Parser {
+pub(super) fn parse(file: &str, text: &str) -> Result<GraphDocument, Error> {
+    let mut parser = GraphParser {
         text,
         file: Arc::from(file),
         seen: 0,
@@ -149,21 +149,21 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Document, Error> {
     parser.finish()
 }
 
-struct Parser<'a> {
+struct GraphParser<'a> {
     text: &'a str,
     file: Arc<str>,
     /// The offset whose position is known.
     seen: usize,
     position: Position,
-    open: Vec<Element>,
+    open: Vec<GraphElement>,
     /// How many skipped elements are open; they are inside the last of `open`.
     skipping: usize,
     elements: usize,
-    root: Option<Element>,
+    root: Option<GraphElement>,
     warnings: Vec<Warning>,
 }
 
-impl<'a> Parser<'a> {
+impl<'a> GraphParser<'a> {
     fn run(&mut self) -> Result<(), Error> {
         let mut reader = Reader::from_str(self.text);
         let length = self.text.len();
@@ -217,7 +217,7 @@ impl<'a> Parser<'a> {
         let known = if self.skipping > 0 {
             None
         } else {
-            Tag::inside(parent, name)
+            GraphTag::inside(parent, name)
         };
         if parent.is_none() && (known.is_none() || self.root.is_some()) {
             let expected = match name {
@@ -238,7 +238,7 @@ impl<'a> Parser<'a> {
         let attributes = self.attributes(start, tag, known)?;
         let Some(known) = known else {
             if self.skipping == 0 {
-                let parent = parent.map_or("the file", Tag::name);
+                let parent = parent.map_or("the file", GraphTag::name);
                 self.warn(start, format!("unknown element <{name}> in {parent}: NCCL skips it and everything below it"));
             }
             self.skipping += usize::from(!empty);
@@ -256,7 +256,7 @@ impl<'a> Parser<'a> {
                 expected,
             ));
         }
-        let element = Element {
+        let element = GraphElement {
             tag: known,
             attributes,
             children: Vec::new(),
@@ -270,12 +270,12 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// The attributes that count; all of them must be well-formed.
+    /// The attributes that NCCL reads. All attributes must be well-formed.
     fn attributes(
         &mut self,
         start: usize,
         tag: &BytesStart<'_>,
-        known: Option<Tag>,
+        known: Option<GraphTag>,
     ) -> Result<Vec<(&'static str, Box<str>)>, Error> {
         let mut kept = Vec::new();
         let mut all = tag.attributes();
@@ -307,7 +307,7 @@ impl<'a> Parser<'a> {
     }
 
     fn end(&mut self) {
-        // quick-xml has made sure that the end tag fits.
+        // quick-xml has checked that the end tag matches.
         if self.skipping > 0 {
             self.skipping -= 1;
         } else if let Some(element) = self.open.pop() {
@@ -315,7 +315,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn close(&mut self, element: Element) {
+    fn close(&mut self, element: GraphElement) {
         match self.open.last_mut() {
             Some(parent) => parent.children.push(element),
             None => self.root = Some(element),
@@ -338,7 +338,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    fn finish(mut self) -> Result<Document, Error> {
+    fn finish(mut self) -> Result<GraphDocument, Error> {
         let end = self.text.len();
         if let Some(open) = self.open.last() {
             let found = "the end of the file".to_owned();
@@ -358,7 +358,7 @@ impl<'a> Parser<'a> {
                 expected,
             ));
         };
-        Ok(Document {
+        Ok(GraphDocument {
             file: self.file,
             root,
             warnings: self.warnings,

@@ -1,19 +1,19 @@
-//! The parts of a plan that say how hosts are joined.
+//! Checks of transports, the common part and the cost table.
 
 use std::collections::BTreeSet;
 
-use super::{finite, once, wrong};
-use crate::common::{Channels, Common, MAX_CHANNELS};
+use super::{finite, once};
+use crate::common::{Common, JobChannels, MAX_CHANNELS};
 use crate::cost::CostTable;
 use crate::error::Error;
 use crate::expand::Expansion;
 use crate::graph::GraphKind;
-use crate::layout::Layout;
-use crate::machine::{Group, Machine};
+use crate::layout::JobLayout;
+use crate::machine::{GpuGroup, PlannedMachine};
 use crate::plan::Plan;
 use crate::transport::{GpuTransport, Transports};
 
-pub(super) fn check(plan: &Plan) -> Result<(), Error> {
+pub(super) fn check(plan: &Plan) -> Result<Option<Expansion>, Error> {
     for (index, machine) in plan.machines.iter().enumerate() {
         let grouped: usize = machine.groups.iter().map(|group| group.ranks.len()).sum();
         require(
@@ -28,7 +28,8 @@ pub(super) fn check(plan: &Plan) -> Result<(), Error> {
             }
         }
     }
-    let layout = Layout::of(plan)?;
+    let layout = JobLayout::of(plan)?;
+    let mut expansion = None;
     if let Some(common) = &plan.common {
         for (index, machine) in plan.machines.iter().enumerate() {
             for (group_index, group) in machine.groups.iter().enumerate() {
@@ -37,36 +38,36 @@ pub(super) fn check(plan: &Plan) -> Result<(), Error> {
             }
         }
         check_common(common)?;
-        // What is left: whether every channel holds every GPU of its node once.
-        Expansion::of(plan)?;
+        // The expansion checks that every channel holds every GPU of its node once.
+        expansion = Some(Expansion::of(plan)?);
     }
-    match &plan.costs {
-        Some(costs) => check_costs(costs, &layout, plan.common.as_ref()),
-        None => Ok(()),
+    if let Some(costs) = &plan.costs {
+        check_costs(costs, &layout, plan.common.as_ref())?;
     }
+    Ok(expansion)
 }
 
 fn require(holds: bool, at: &str, problem: impl FnOnce() -> String) -> Result<(), Error> {
     if holds {
         Ok(())
     } else {
-        Err(wrong(at.to_owned(), problem()))
+        Err(Error::inconsistent(at.to_owned(), problem()))
     }
 }
 
 fn check_transports(
     at: &str,
-    machine: &Machine,
-    group: &Group,
+    machine: &PlannedMachine,
+    group: &GpuGroup,
     transports: &Transports,
 ) -> Result<(), Error> {
     let gpus = group.ranks.len();
     let in_machine = |gpu: u32| (gpu as usize) < machine.gpus.len();
     let in_group = |gpu: u32| i32::try_from(gpu).is_ok_and(|gpu| group.ranks.contains(&gpu));
     let is_net = |net: i64| machine.nics.iter().any(|nic| nic.id == net);
-    for (index, way) in transports.ways.iter().enumerate() {
+    for (index, transport) in transports.ways.iter().enumerate() {
         let at = format!("{at}.ways[{index}]");
-        match way {
+        match transport {
             GpuTransport::Direct { via, bw, .. } => {
                 finite(&at, "bw", *bw)?;
                 require(via.is_none_or(in_group), &at, || {
@@ -84,7 +85,7 @@ fn check_transports(
         format!("expected {gpus} rows of {gpus} GPUs each")
     })?;
     let mut indexes = transports.between.iter().flatten();
-    let beyond = indexes.find(|way| usize::from(**way) >= transports.ways.len());
+    let beyond = indexes.find(|transport| usize::from(**transport) >= transports.ways.len());
     require(beyond.is_none(), &at_between, || {
         format!("there is no way {}", beyond.copied().unwrap_or_default())
     })?;
@@ -122,8 +123,8 @@ fn check_transports(
     Ok(())
 }
 
-/// What the common part takes for granted of every group.
-fn check_common_to(at: &str, group: &Group, common: &Common) -> Result<(), Error> {
+/// Checks that every group fits the common part.
+fn check_common_to(at: &str, group: &GpuGroup, common: &Common) -> Result<(), Error> {
     require(group.transports.is_some(), at, || {
         "it has no transports".to_owned()
     })?;
@@ -171,7 +172,7 @@ fn check_common(common: &Common) -> Result<(), Error> {
         finite(&at, "bw_inter", graph.bw_inter)?;
         finite(&at, "latency_inter", graph.latency_inter)?;
     }
-    let Channels { searched, base } = &common.channels;
+    let JobChannels { searched, base } = &common.channels;
     let rings = common.graph_channels(GraphKind::Ring);
     let trees = common.graph_channels(GraphKind::Tree);
     require(
@@ -223,7 +224,11 @@ fn check_common(common: &Common) -> Result<(), Error> {
     )
 }
 
-fn check_costs(costs: &CostTable, layout: &Layout, common: Option<&Common>) -> Result<(), Error> {
+fn check_costs(
+    costs: &CostTable,
+    layout: &JobLayout,
+    common: Option<&Common>,
+) -> Result<(), Error> {
     let job = &costs.job;
     let expected = [
         ("ranks", job.ranks, Some(layout.ranks())),

@@ -1,19 +1,50 @@
-//! Whether the parts of a plan fit together, so that whoever reads a plan need not ask again.
+//! Checks that the parts of a plan fit together, so that its readers need not.
 
 mod joined;
 
 use std::collections::BTreeSet;
 
-use crate::channel::{GraphPaths, neighbours};
+use crate::channel::{GraphPaths, neighbors};
 use crate::common::MAX_CHANNELS;
 use crate::connection::EndPoint;
 use crate::error::Error;
+use crate::expand::{Expansion, RankView};
 use crate::graph::{Graph, GraphKind};
-use crate::machine::{Group, Machine};
+use crate::machine::{GpuGroup, PlannedMachine};
 use crate::plan::Plan;
 use crate::trail::Trail;
 
-pub(crate) fn plan(plan: &Plan) -> Result<(), Error> {
+impl Plan {
+    /// Checks that all parts of the plan fit together.
+    ///
+    /// Every machine, rank and port that is named exists, ranks are numbered without gaps, paths
+    /// follow their channels, and all numbers are finite.
+    ///
+    /// # Errors
+    /// The first contradiction found.
+    pub fn validate(&self) -> Result<(), Error> {
+        check(self).map(drop)
+    }
+
+    /// Expands the plan to what any rank does.
+    ///
+    /// # Errors
+    /// The plan contradicts itself, or holds machines only and not how their hosts are joined.
+    pub fn expand(&self) -> Result<Expansion, Error> {
+        check(self)?.ok_or(Error::NotJoined)
+    }
+
+    /// The view of one rank. For several ranks, keep the [`Expansion`].
+    ///
+    /// # Errors
+    /// As [`Plan::expand`]; or the job has no such rank.
+    pub fn rank_view(&self, rank: u32) -> Result<RankView, Error> {
+        self.expand()?.rank_view(rank)
+    }
+}
+
+/// Checks and expands a plan. Returns `None` if it does not say how its hosts are joined.
+fn check(plan: &Plan) -> Result<Option<Expansion>, Error> {
     for (index, machine) in plan.machines.iter().enumerate() {
         check_machine(&format!("machines[{index}]"), machine)?;
     }
@@ -21,22 +52,28 @@ pub(crate) fn plan(plan: &Plan) -> Result<(), Error> {
     for (index, run) in plan.hosts.iter().enumerate() {
         let at = || format!("hosts[{index}]");
         let Some(machine) = plan.machines.get(run.machine as usize) else {
-            return Err(wrong(at(), format!("there is no machine {}", run.machine)));
+            return Err(Error::inconsistent(
+                at(),
+                format!("there is no machine {}", run.machine),
+            ));
         };
         if u64::from(run.first_rank) != next {
-            return Err(wrong(
+            return Err(Error::inconsistent(
                 at(),
                 format!("the first rank is {}, but should be {next}", run.first_rank),
             ));
         }
         if machine.gpus.is_empty() {
-            return Err(wrong(at(), format!("machine {} has no GPU", run.machine)));
+            return Err(Error::inconsistent(
+                at(),
+                format!("machine {} has no GPU", run.machine),
+            ));
         }
         next += machine.gpus.len() as u64 * u64::from(run.count);
         machines += u64::from(run.count);
         // Ranks are signed 32-bit numbers in NCCL.
         if next.max(machines) > i32::MAX as u64 {
-            return Err(wrong(
+            return Err(Error::inconsistent(
                 at(),
                 "there are more ranks than NCCL can number".to_owned(),
             ));
@@ -45,10 +82,10 @@ pub(crate) fn plan(plan: &Plan) -> Result<(), Error> {
     joined::check(plan)
 }
 
-fn check_machine(at: &str, machine: &Machine) -> Result<(), Error> {
+fn check_machine(at: &str, machine: &PlannedMachine) -> Result<(), Error> {
     for (index, gpu) in machine.gpus.iter().enumerate() {
         if gpu.rank as usize != index {
-            return Err(wrong(
+            return Err(Error::inconsistent(
                 format!("{at}.gpus[{index}]"),
                 format!("its rank is {}, but should be {index}", gpu.rank),
             ));
@@ -59,7 +96,7 @@ fn check_machine(at: &str, machine: &Machine) -> Result<(), Error> {
         let at = format!("{at}.nics[{index}]");
         finite(&at, "speed", nic.speed)?;
         if nic.id < 0 || !nets.insert(nic.id) {
-            return Err(wrong(
+            return Err(Error::inconsistent(
                 at,
                 format!("the id {} is negative or used twice", nic.id),
             ));
@@ -69,7 +106,7 @@ fn check_machine(at: &str, machine: &Machine) -> Result<(), Error> {
     for (index, group) in machine.groups.iter().enumerate() {
         let at = format!("{at}.groups[{index}]");
         if group.ranks.is_empty() {
-            return Err(wrong(at, "the group has no GPUs".to_owned()));
+            return Err(Error::inconsistent(at, "the group has no GPUs".to_owned()));
         }
         for &rank in &group.ranks {
             if usize::try_from(rank).is_ok_and(|rank| rank < machine.gpus.len())
@@ -77,7 +114,7 @@ fn check_machine(at: &str, machine: &Machine) -> Result<(), Error> {
             {
                 continue;
             }
-            return Err(wrong(
+            return Err(Error::inconsistent(
                 at,
                 format!("rank {rank} is not in the machine, or in two groups"),
             ));
@@ -87,7 +124,7 @@ fn check_machine(at: &str, machine: &Machine) -> Result<(), Error> {
     Ok(())
 }
 
-fn check_group(at: &str, group: &Group, nets: &BTreeSet<i64>) -> Result<(), Error> {
+fn check_group(at: &str, group: &GpuGroup, nets: &BTreeSet<i64>) -> Result<(), Error> {
     finite(at, "max_bw", group.max_bw)?;
     finite(at, "total_bw", group.total_bw)?;
     once(at, "graphs", group.graphs.iter().map(|graph| graph.kind))?;
@@ -100,7 +137,7 @@ fn check_group(at: &str, group: &Group, nets: &BTreeSet<i64>) -> Result<(), Erro
     for paths in &group.paths {
         let at = format!("{at}.paths[{}]", paths.kind);
         let Some(graph) = group.graph(paths.kind) else {
-            return Err(wrong(at, "there is no such graph".to_owned()));
+            return Err(Error::inconsistent(at, "there is no such graph".to_owned()));
         };
         check_paths(&at, paths, graph)?;
     }
@@ -121,7 +158,7 @@ fn check_graph(
     finite(at, "latency_inter", graph.latency_inter)?;
     if graph.channels.len() > MAX_CHANNELS as usize {
         let found = graph.channels.len();
-        return Err(wrong(
+        return Err(Error::inconsistent(
             at.to_owned(),
             format!("it has {found} channels, but NCCL has {MAX_CHANNELS} at most"),
         ));
@@ -129,10 +166,16 @@ fn check_graph(
     for (index, channel) in graph.channels.iter().enumerate() {
         let at = || format!("{at}.channels[{index}]");
         if channel.ranks.is_empty() {
-            return Err(wrong(at(), "the channel has no ranks".to_owned()));
+            return Err(Error::inconsistent(
+                at(),
+                "the channel has no ranks".to_owned(),
+            ));
         }
         if let Some(rank) = channel.ranks.iter().find(|rank| !ranks.contains(rank)) {
-            return Err(wrong(at(), format!("rank {rank} is not in the group")));
+            return Err(Error::inconsistent(
+                at(),
+                format!("rank {rank} is not in the group"),
+            ));
         }
         let named = channel
             .nets
@@ -140,7 +183,7 @@ fn check_graph(
             .flatten()
             .find(|net| **net >= 0 && !nets.contains(net));
         if let Some(net) = named {
-            return Err(wrong(
+            return Err(Error::inconsistent(
                 at(),
                 format!("the machine has no network port with id {net}"),
             ));
@@ -151,7 +194,7 @@ fn check_graph(
 
 fn check_paths(at: &str, paths: &GraphPaths, graph: &Graph) -> Result<(), Error> {
     if paths.channels.len() != graph.channels.len() {
-        return Err(wrong(
+        return Err(Error::inconsistent(
             at.to_owned(),
             format!(
                 "there are paths of {} channels, but {} channels",
@@ -166,8 +209,11 @@ fn check_paths(at: &str, paths: &GraphPaths, graph: &Graph) -> Result<(), Error>
             finite(&at, "bw", hop.bw)?;
         }
         let stated: Vec<(EndPoint, EndPoint)> = hops.iter().map(|hop| (hop.from, hop.to)).collect();
-        if stated != neighbours(graph.pattern, channel) {
-            return Err(wrong(at, "the paths do not follow the channel".to_owned()));
+        if stated != neighbors(graph.pattern, channel) {
+            return Err(Error::inconsistent(
+                at,
+                "the paths do not follow the channel".to_owned(),
+            ));
         }
     }
     Ok(())
@@ -194,7 +240,7 @@ fn finite(at: &str, name: &str, number: f32) -> Result<(), Error> {
     if number.is_finite() {
         Ok(())
     } else {
-        Err(wrong(
+        Err(Error::inconsistent(
             format!("{at}.{name}"),
             format!("{number} is not a finite number"),
         ))
@@ -205,15 +251,11 @@ fn once(at: &str, name: &str, kinds: impl Iterator<Item = GraphKind>) -> Result<
     let mut seen = BTreeSet::new();
     for kind in kinds {
         if !seen.insert(kind) {
-            return Err(wrong(
+            return Err(Error::inconsistent(
                 format!("{at}.{name}"),
                 format!("{kind} is listed twice"),
             ));
         }
     }
     Ok(())
-}
-
-pub(crate) const fn wrong(at: String, problem: String) -> Error {
-    Error::Inconsistent { at, problem }
 }

@@ -4,9 +4,9 @@
 
 use plan::nccl_graph::GpuAddress;
 use plan::{
-    Attempt, Duplication, End, Fingerprint, Graph, GraphChannel, GraphKind, GraphPaths, Group,
-    HostRun, Machine, MachineCpu, MachineGpu, MachineNic, NeighbourPath, Next, Pattern, Plan,
-    Producer, RequestSummary, Setting, Summary, Trail, neighbours,
+    Attempt, Duplication, Fingerprint, GpuGroup, Graph, GraphChannel, GraphKind, GraphPaths,
+    HostRun, MachineCpu, MachineGpu, MachineNic, NeighborPath, Next, Pattern, Plan, PlannedMachine,
+    Producer, RequestSummary, SearchEnd, Setting, Summary, Trail, neighbors,
 };
 use proptest::prelude::*;
 use topology::{CpuArch, CpuModel, CpuVendor, PathType};
@@ -43,7 +43,7 @@ pub fn plan_of(hosts: u32) -> Plan {
     }
 }
 
-fn machine() -> Machine {
+fn machine() -> PlannedMachine {
     let gpu = |rank: u32| MachineGpu {
         rank,
         host: 0,
@@ -76,7 +76,7 @@ fn machine() -> Machine {
         type_inter: PathType::Pix,
         ..Graph::empty(GraphKind::Ring, Pattern::Ring)
     };
-    Machine {
+    PlannedMachine {
         name: "two-gpus".to_owned(),
         summary: "2 GPUs sm80, 1 NIC".to_owned(),
         hosts: 1,
@@ -87,7 +87,7 @@ fn machine() -> Machine {
         },
         gpus: vec![gpu(0), gpu(1)],
         nics: vec![nic],
-        groups: vec![Group {
+        groups: vec![GpuGroup {
             ranks: vec![0, 1],
             inter: true,
             max_bw: 25.0,
@@ -103,8 +103,8 @@ fn machine() -> Machine {
 /// Paths of one type behind all hops of a graph.
 pub fn paths_of(graph: &Graph) -> GraphPaths {
     let hops = |channel| {
-        let hops = neighbours(graph.pattern, channel).into_iter();
-        hops.map(|(from, to)| NeighbourPath {
+        let hops = neighbors(graph.pattern, channel).into_iter();
+        hops.map(|(from, to)| NeighborPath {
             from,
             to,
             path_type: PathType::Pix,
@@ -148,7 +148,7 @@ fn trail() -> Trail {
     Trail {
         kind: GraphKind::Ring,
         attempts: vec![attempt],
-        end: End::Perfect,
+        end: SearchEnd::Perfect,
         duplicated: Some(Duplication { from: 1, to: 2 }),
         budget_left: 524_288,
     }
@@ -196,7 +196,7 @@ fn channel(kind: GraphKind, gpus: i32) -> impl Strategy<Value = GraphChannel> {
     })
 }
 
-/// Any graph that NCCL's files can hold, for a machine with so many GPUs.
+/// Any graph that NCCL's files can hold, for a machine with `gpus` GPUs.
 pub fn graph(kind: GraphKind, gpus: i32) -> impl Strategy<Value = Graph> {
     let pattern =
         prop::sample::select((1..=6).filter_map(Pattern::from_number).collect::<Vec<_>>());

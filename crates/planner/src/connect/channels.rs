@@ -1,6 +1,6 @@
 //! How many channels a communicator has, and which searched channel each of them repeats.
 
-use plan::{Channels, GraphKind, MAX_CHANNELS};
+use plan::{GraphKind, JobChannels, MAX_CHANNELS};
 
 use super::summary::GatheredGraphs;
 use crate::settings::ConnectSettings;
@@ -21,9 +21,9 @@ pub(super) fn channels(
     ranks: u32,
     collnet: bool,
     settings: &ConnectSettings,
-) -> Channels {
+) -> JobChannels {
     let searched = facts.graph(GraphKind::Ring).channels;
-    let mut channels = Channels {
+    let mut channels = JobChannels {
         searched,
         base: (0..(2 * searched).min(MAX_CHANNELS) as u8).collect(),
     };
@@ -50,7 +50,7 @@ pub(super) fn channels(
 }
 
 /// Repeats the channels until there are `wanted`.
-fn extend(channels: &mut Channels, wanted: u32) {
+fn extend(channels: &mut JobChannels, wanted: u32) {
     let before = channels.base.len();
     if before == 0 {
         return;

@@ -17,7 +17,7 @@ mod transports;
 pub use notes::Note;
 pub use summary::GatheredGraphs;
 
-use plan::{Buffers, Common, Expansion, GraphKind, Layout, NodeParts, NodePlace, Transports};
+use plan::{Buffers, Common, Expansion, GraphKind, JobLayout, NodeParts, NodePlace, Transports};
 
 use crate::cluster::ClusterPlan;
 use crate::error::Error;
@@ -92,7 +92,7 @@ impl JobPlan {
     }
 
     /// Where ranks and nodes are.
-    pub const fn layout(&self) -> &Layout {
+    pub const fn layout(&self) -> &JobLayout {
         &self.hosts.layout
     }
 

@@ -1,6 +1,6 @@
 //! Point-to-point transfers: channels, chunk sizes, and how many ranks of a node meet in a round.
 
-use plan::{Buffers, Layout, MAX_CHANNELS, P2pChannels};
+use plan::{Buffers, JobLayout, MAX_CHANNELS, P2pChannels};
 use topology::CpuArch;
 
 use super::summary::GatheredGraphs;
@@ -17,7 +17,7 @@ const GRACE_SM: i32 = 100;
 
 pub(super) fn p2p_channels(
     facts: &GatheredGraphs,
-    layout: &Layout,
+    layout: &JobLayout,
     channels: u32,
     buffers: Buffers,
     settings: &ConnectSettings,
@@ -68,7 +68,7 @@ pub(super) fn p2p_channels(
 }
 
 /// The largest size not above the wanted one that divides every node.
-fn group_size(facts: &GatheredGraphs, layout: &Layout, settings: &ConnectSettings) -> u32 {
+fn group_size(facts: &GatheredGraphs, layout: &JobLayout, settings: &ConnectSettings) -> u32 {
     let wanted = if layout.nodes() > 1 {
         u32::try_from(settings.p2p_schedule_group_size).unwrap_or(u32::MAX)
     } else {

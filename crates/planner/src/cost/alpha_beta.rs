@@ -10,8 +10,9 @@
 
 use std::fmt;
 
+use plan::Algorithm;
 use plan::cost::{CostModel, Estimate};
-use plan::{Algorithm, Collective, Protocol};
+use program::{Collective, Protocol};
 use serde::{Deserialize, Serialize};
 use topology::PathType;
 
@@ -260,7 +261,7 @@ impl CostModel for AlphaBeta {
         let estimate = |scheme| {
             let time_us = self.time_us(collective, scheme, bytes)?;
             Some(Estimate {
-                way: scheme,
+                choice: scheme,
                 time_us,
             })
         };
@@ -327,10 +328,10 @@ mod tests {
     #[test]
     fn small_messages_take_few_rounds_and_large_ones_little_traffic() {
         let ranges = model(16).sweep(Collective::AllReduce, doubling(8, 1 << 30));
-        let schemes: Vec<_> = ranges.iter().filter_map(|range| range.way).collect();
+        let schemes: Vec<_> = ranges.iter().filter_map(|range| range.choice).collect();
         assert_eq!(schemes, [Scheme::OneShotMesh, Scheme::HalvingDoubling]);
         let ranges = model(12).sweep(Collective::AllReduce, doubling(8, 1 << 30));
-        let schemes: Vec<_> = ranges.iter().filter_map(|range| range.way).collect();
+        let schemes: Vec<_> = ranges.iter().filter_map(|range| range.choice).collect();
         assert_eq!(
             schemes,
             [Scheme::OneShotMesh, Scheme::DoubleTree, Scheme::StepRing]

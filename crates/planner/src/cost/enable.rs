@@ -1,8 +1,9 @@
 //! Which algorithms and protocols are off: by the user, or because the machine lacks what they
 //! need.
 
+use plan::Algorithm;
 use plan::cost::Off;
-use plan::{Algorithm, Collective, Protocol};
+use program::{Collective, Protocol};
 use topology::PathType;
 
 use super::tables::TableModel;

@@ -4,7 +4,8 @@
 //! NCCL stores in 32 bits and computes in 64 wherever a decimal constant takes part. So does this:
 //! the order of operations and the roundings are part of the result.
 
-use plan::{Algorithm, Collective, Protocol};
+use plan::Algorithm;
+use program::{Collective, Protocol};
 use topology::{CpuArch, CpuVendor, PathType};
 
 use super::profile::Hardware;

@@ -25,8 +25,8 @@ mod threads;
 pub use alpha_beta::{AlphaBeta, Scheme};
 pub use inputs::{CollnetInputs, GraphFigures, Inputs, Merged, NvlsInputs};
 pub use plan::cost::{
-    Best, Chunking, CostModel, CostTable, Entry, Estimate, NoChoice, Off, Operation,
-    OperationChoice, Range, doubling,
+    Best, Chunking, CostEntry, CostModel, CostTable, Estimate, NoChoice, Off, OperationChoice,
+    Range, TunedOperation, doubling,
 };
 pub use profile::CostProfile;
 pub use read::CostProfileError;

@@ -1,7 +1,8 @@
 //! A cost profile: every constant of the cost model, so that another machine or version can be
 //! described by a file.
 
-use plan::{Algorithm, Protocol};
+use plan::Algorithm;
+use program::Protocol;
 use serde::{Deserialize, Serialize};
 
 /// The version of the files' format.

@@ -5,7 +5,8 @@
 //! entries override earlier ones; an entry without collective means all of them and must be the
 //! first. Empty pieces are skipped, as C's `strtok` skips them.
 
-use plan::{Algorithm, Collective, Protocol};
+use plan::Algorithm;
+use program::{Collective, Protocol};
 
 /// Names less alike than this are not offered.
 const LIKENESS: f64 = 0.7;

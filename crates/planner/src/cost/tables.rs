@@ -1,8 +1,11 @@
 //! The table of a communicator: every collective, algorithm and protocol (NCCL's
 //! `ncclTopoTuneModel`).
 
-use plan::cost::{Collnet, CostTable, Entry, Job, LatencyFactors, Nvls, Off, TreeCorrection};
-use plan::{Algorithm, Collective, Protocol};
+use plan::Algorithm;
+use plan::cost::{
+    Collnet, CostEntry, CostJob, CostTable, LatencyFactors, NvlsCosts, Off, TreeCorrection,
+};
+use program::{Collective, Protocol};
 use topology::CpuArch;
 
 use super::inputs::Inputs;
@@ -39,14 +42,14 @@ pub fn table(
     let buffer = |index: usize| tuning.buffer_bytes[index].unwrap_or(BUFFER_BYTES[index]);
     Ok(CostTable {
         profile: profile.name.clone(),
-        job: Job {
+        job: CostJob {
             ranks: inputs.ranks,
             nodes: inputs.nodes,
             max_local_ranks: inputs.max_local_ranks,
             min_cc: inputs.min_cc,
             x86: inputs.cpu_arch.is(CpuArch::X86),
             channels: inputs.channels,
-            nvls: inputs.nvls.map(|nvls| Nvls {
+            nvls: inputs.nvls.map(|nvls| NvlsCosts {
                 channels: nvls.channels,
                 heads: nvls.heads,
                 chunk_bytes: nvls.chunk_bytes,
@@ -113,7 +116,7 @@ impl<'a> TableModel<'a> {
         })
     }
 
-    fn entries(&self) -> Vec<Entry> {
+    fn entries(&self) -> Vec<CostEntry> {
         let mut entries = Vec::new();
         for collective in Collective::TUNED {
             for algorithm in Algorithm::ALL {
@@ -130,7 +133,7 @@ impl<'a> TableModel<'a> {
         collective: Collective,
         algorithm: Algorithm,
         protocol: Protocol,
-    ) -> Option<Entry> {
+    ) -> Option<CostEntry> {
         let simple_only = algorithm.is_nvls() || algorithm == Algorithm::Pat;
         if !algorithm.serves(collective)
             || simple_only && protocol != Protocol::Simple
@@ -155,7 +158,7 @@ impl<'a> TableModel<'a> {
             });
             bandwidth = 0.0;
         }
-        Some(Entry {
+        Some(CostEntry {
             collective,
             algorithm,
             protocol,

@@ -1,7 +1,8 @@
 //! Most threads of each algorithm and protocol, and the bytes that make a thread worthwhile.
 
+use plan::Algorithm;
 use plan::cost::Threads;
-use plan::{Algorithm, Protocol};
+use program::Protocol;
 
 use super::inputs::Inputs;
 use super::profile::CostProfile;

@@ -1,6 +1,6 @@
 //! How channels were found: a search in a few sentences, or attempt by attempt.
 
-use plan::{Attempt, End, Next, Summary, Trail};
+use plan::{Attempt, Next, SearchEnd, Summary, Trail};
 use topology::PathType;
 
 use super::words::{self, count, gbps};
@@ -86,16 +86,16 @@ const RELAXATIONS: [(Next, &str); 6] = [
 
 fn end(trail: &Trail) -> &'static str {
     match trail.end {
-        End::Perfect => "ended with as many channels as are allowed",
-        End::AllBandwidth => "ended because all bandwidth of the best-connected GPU is used",
-        End::NothingBetterBelow => {
+        SearchEnd::Perfect => "ended with as many channels as are allowed",
+        SearchEnd::AllBandwidth => "ended because all bandwidth of the best-connected GPU is used",
+        SearchEnd::NothingBetterBelow => {
             "ended because lower bandwidths per channel cannot beat what was found"
         }
-        End::OutOfBudget => "ended because the budget of all attempts together ran out",
-        End::Fallback => "found nothing; one slow channel through all GPUs stands in",
-        End::NotFound => "found nothing",
-        End::Given => "nothing was searched: the graph was given",
-        End::NotSearched => "nothing was searched: the machine cannot have such channels",
+        SearchEnd::OutOfBudget => "ended because the budget of all attempts together ran out",
+        SearchEnd::Fallback => "found nothing; one slow channel through all GPUs stands in",
+        SearchEnd::NotFound => "found nothing",
+        SearchEnd::Given => "nothing was searched: the graph was given",
+        SearchEnd::NotSearched => "nothing was searched: the machine cannot have such channels",
     }
 }
 

@@ -1,6 +1,6 @@
 //! The outer loop of the search: what is tried first, what is relaxed next, when it ends.
 
-use plan::{Attempt, Duplication, End, Graph, GraphKind, Next, Pattern, Trail};
+use plan::{Attempt, Duplication, Graph, GraphKind, Next, Pattern, SearchEnd, Trail};
 use topology::{NodeType, PathType, System};
 
 use super::record::Record;
@@ -102,7 +102,7 @@ impl<'s, 'a> Relaxation<'s, 'a> {
         let trail = Trail {
             kind: wanted.kind,
             attempts: Vec::new(),
-            end: End::NotSearched,
+            end: SearchEnd::NotSearched,
             duplicated: None,
             budget_left: GLOBAL_BUDGET,
         };
@@ -126,7 +126,7 @@ impl<'s, 'a> Relaxation<'s, 'a> {
     fn run(mut self) -> Result<(Graph, Trail), Error> {
         if let Some(given) = self.searcher.given(self.kind)? {
             if !given.channels.is_empty() {
-                self.trail.end = End::Given;
+                self.trail.end = SearchEnd::Given;
                 return Ok((given, self.trail));
             }
             self.best.follow(&given);
@@ -232,18 +232,18 @@ impl<'s, 'a> Relaxation<'s, 'a> {
         });
     }
 
-    fn end_of_first_pass(&self, left: i32) -> Option<End> {
+    fn end_of_first_pass(&self, left: i32) -> Option<SearchEnd> {
         if left == PERFECT {
-            Some(End::Perfect)
+            Some(SearchEnd::Perfect)
         } else if self.best.channels as f32 * self.best.bw_inter >= self.searcher.view.total_bw {
-            Some(End::AllBandwidth)
+            Some(SearchEnd::AllBandwidth)
         } else {
             None
         }
     }
 
     /// Relaxes one constraint, or says how the first pass ended.
-    fn relax(&mut self, left: i32) -> Result<Next, End> {
+    fn relax(&mut self, left: i32) -> Result<Next, SearchEnd> {
         let inter = self.searcher.view.inter;
         let (tmp, best) = (&mut self.tmp, &self.best);
         if tmp.same_channels && !(self.searcher.amd && tmp.type_intra == PathType::Sys) {
@@ -253,7 +253,7 @@ impl<'s, 'a> Relaxation<'s, 'a> {
         tmp.same_channels = self.try_same;
         self.budget_left += i64::from(left);
         if self.budget_left < 0 && best.channels > 0 {
-            return Err(End::OutOfBudget);
+            return Err(SearchEnd::OutOfBudget);
         }
         if self.searcher.sm_min >= 90 && tmp.pattern == Pattern::BalancedTree {
             tmp.pattern = Pattern::Tree;
@@ -297,14 +297,14 @@ impl<'s, 'a> Relaxation<'s, 'a> {
             return Ok(Next::LessBandwidth);
         }
         Err(if found {
-            End::NothingBetterBelow
+            SearchEnd::NothingBetterBelow
         } else {
-            End::NotFound
+            SearchEnd::NotFound
         })
     }
 
     /// Ends the first pass and begins the second.
-    fn finish(&mut self, end: End) -> Next {
+    fn finish(&mut self, end: SearchEnd) -> Next {
         self.trail.end = end;
         self.trail.budget_left = self.budget_left;
         self.duplicate();
@@ -416,7 +416,7 @@ impl<'s, 'a> Relaxation<'s, 'a> {
                 best.type_inter = PathType::Dis;
             }
         }
-        self.trail.end = End::Fallback;
+        self.trail.end = SearchEnd::Fallback;
         Ok(())
     }
 }

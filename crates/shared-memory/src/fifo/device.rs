@@ -9,8 +9,10 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use program::Protocol;
+
 use super::relay::{Inflow, Outflow, Oversized};
-use super::{Protocol, SLOTS, is_free};
+use super::{SLOTS, is_free};
 use crate::error::Error;
 use crate::mapping::Mapping;
 use crate::sync::{Ordering, Word, Words};
@@ -44,8 +46,8 @@ pub struct DeviceFifo {
 pub(super) const fn line(protocol: Protocol) -> (usize, usize) {
     match protocol {
         Protocol::Simple => (8, 8),
-        Protocol::LowLatency => (16, 8),
-        Protocol::LowLatency128 => (128, 120),
+        Protocol::Ll => (16, 8),
+        Protocol::Ll128 => (128, 120),
     }
 }
 
@@ -115,8 +117,8 @@ impl fmt::Display for DeviceFifo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let protocol = match self.protocol {
             Protocol::Simple => 's',
-            Protocol::LowLatency => 'l',
-            Protocol::LowLatency128 => 'm',
+            Protocol::Ll => 'l',
+            Protocol::Ll128 => 'm',
         };
         let Self {
             tail,
@@ -150,8 +152,8 @@ impl FromStr for DeviceFifo {
         Ok(Self {
             protocol: match protocol {
                 "s" => Protocol::Simple,
-                "l" => Protocol::LowLatency,
-                "m" => Protocol::LowLatency128,
+                "l" => Protocol::Ll,
+                "m" => Protocol::Ll128,
                 _ => return Err(wrong()),
             },
             tail: tail as usize,
@@ -372,7 +374,7 @@ impl DeviceInflow {
                 [] => {}
             }
         }
-        if self.fifo.protocol == Protocol::LowLatency && cleans(self.step) {
+        if self.fifo.protocol == Protocol::Ll && cleans(self.step) {
             for word in &words[lines * wire / 8..] {
                 word.store(flag, Ordering::Relaxed);
             }
@@ -462,11 +464,7 @@ mod tests {
 
     #[test]
     fn slots_of_kernels_are_carried_as_bytes() {
-        for protocol in [
-            Protocol::Simple,
-            Protocol::LowLatency,
-            Protocol::LowLatency128,
-        ] {
+        for protocol in [Protocol::Simple, Protocol::Ll, Protocol::Ll128] {
             for first_step in [0, (1 << 31) - 12, (1 << 32) - 4] {
                 there_and_back(protocol, first_step);
             }
@@ -475,7 +473,7 @@ mod tests {
 
     #[test]
     fn fifos_survive_as_text() {
-        let (_, whole) = fifo(Protocol::LowLatency128, 1 << 40);
+        let (_, whole) = fifo(Protocol::Ll128, 1 << 40);
         assert_eq!(whole.to_string().parse::<DeviceFifo>().unwrap(), whole);
         for wrong in [
             "",
@@ -489,7 +487,7 @@ mod tests {
 
     #[test]
     fn lines_are_those_of_the_kernels() {
-        let (mapping, fifo_ll) = fifo(Protocol::LowLatency, 5);
+        let (mapping, fifo_ll) = fifo(Protocol::Ll, 5);
         let mut into = DeviceInflow::new(&mapping, fifo_ll).unwrap();
         into.room(9).unwrap().copy_from_slice(b"abcdefghi");
         into.post(9);
@@ -502,7 +500,7 @@ mod tests {
         let flag = 6 << 32;
         let of = |text: &[u8; 4]| flag | u64::from(u32::from_le_bytes(*text));
         assert_eq!(line, [of(b"abcd"), of(b"efgh"), of(b"i\0\0\0"), flag]);
-        let (mapping, fifo_128) = fifo(Protocol::LowLatency128, 5);
+        let (mapping, fifo_128) = fifo(Protocol::Ll128, 5);
         let mut into = DeviceInflow::new(&mapping, fifo_128).unwrap();
         into.room(121).unwrap().fill(1);
         into.post(121);

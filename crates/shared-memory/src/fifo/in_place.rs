@@ -10,11 +10,12 @@ use std::fmt;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use program::Protocol;
+
 use super::device::{DeviceFifo, Lengths, cleans, line};
 use super::relay::Oversized;
 use super::{SLOTS, is_free};
 use crate::Error;
-use crate::fifo::Protocol;
 use crate::mapping::Mapping;
 use crate::sync::{Ordering, Word};
 
@@ -145,7 +146,7 @@ impl InPlaceOutflow {
             return Ok(None);
         };
         let (wire, data) = line(self.protocol);
-        let whole = self.protocol == Protocol::LowLatency && cleans(self.taken);
+        let whole = self.protocol == Protocol::Ll && cleans(self.taken);
         let carried = if whole {
             self.memory.stride
         } else {
@@ -273,7 +274,7 @@ mod tests {
 
     #[test]
     fn slots_are_taken_ahead_and_given_back_in_order() {
-        let (mapping, fifo) = fifo(Protocol::LowLatency128, 3);
+        let (mapping, fifo) = fifo(Protocol::Ll128, 3);
         let mut out = InPlaceOutflow::new(&mapping, fifo, memory(&mapping)).unwrap();
         assert_eq!(out.next(), Ok(None));
         let lengths = fifo.words(&mapping, fifo.lengths, 64);
@@ -315,7 +316,7 @@ mod tests {
 
     #[test]
     fn lines_are_carried_whole_where_they_are_cleaned() {
-        let (mapping, fifo) = fifo(Protocol::LowLatency, 0x7fff_fff7);
+        let (mapping, fifo) = fifo(Protocol::Ll, 0x7fff_fff7);
         let mut out = InPlaceOutflow::new(&mapping, fifo, memory(&mapping)).unwrap();
         let lengths = fifo.words(&mapping, fifo.lengths, 64);
         for (step, carried) in [(0x7fff_fff7_u64, 32), (0x7fff_fff8, STRIDE)] {

@@ -5,9 +5,11 @@
 //! writes the flags of a whole slot, also where there is no data: no line keeps a flag so old that it looks new when
 //! the low half comes round.
 
+use program::Protocol;
+
 use super::credit::{ReceiveCredit, SendCredit};
 use super::staging::Staging;
-use super::{FifoProtocol, LOOKS, Layout, Protocol, Receiver, Sender};
+use super::{FifoProtocol, LOOKS, Layout, Receiver, Sender};
 use crate::sync::{AtomicU64, Ordering, Words, pause};
 
 /// The LL protocol.
@@ -39,7 +41,7 @@ const fn cleans(step: u64) -> bool {
 }
 
 impl FifoProtocol for LowLatency {
-    const PROTOCOL: Protocol = Protocol::LowLatency;
+    const PROTOCOL: Protocol = Protocol::Ll;
     const GRAIN: usize = DATA_BYTES;
     type Sender = LowLatencySender;
     type Receiver = LowLatencyReceiver;

@@ -5,9 +5,11 @@
 //! together, as NCCL's 128-byte lines need on GPUs, and a line can be as long as is fastest. That is one cache line
 //! here, [`LowLatency128`]: a message of up to 56 bytes is one transfer between two cores.
 
+use program::Protocol;
+
 use super::credit::{ReceiveCredit, SendCredit};
 use super::staging::Staging;
-use super::{FifoProtocol, LOOKS, Layout, Protocol, Receiver, Sender};
+use super::{FifoProtocol, LOOKS, Layout, Receiver, Sender};
 use crate::sync::{AtomicU64, Ordering, Words, load_bytes, pause, store_bytes};
 
 /// The LL128 protocol with lines of `WORDS` words, a power of two.
@@ -30,7 +32,7 @@ impl<const WORDS: usize> LowLatencyLine<WORDS> {
 }
 
 impl<const WORDS: usize> FifoProtocol for LowLatencyLine<WORDS> {
-    const PROTOCOL: Protocol = Protocol::LowLatency128;
+    const PROTOCOL: Protocol = Protocol::Ll128;
     const GRAIN: usize = Self::DATA_BYTES;
     type Sender = LowLatency128Sender<WORDS>;
     type Receiver = LowLatency128Receiver<WORDS>;

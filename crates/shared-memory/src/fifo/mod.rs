@@ -32,21 +32,12 @@ pub use low_latency_128::{
 };
 pub use simple::{Simple, SimpleReceiver, SimpleSender};
 
+use program::Protocol;
+
 use crate::sync::{LINE_WORDS, Words};
 
 /// Slots of a FIFO.
 pub const SLOTS: u64 = 8;
-
-/// The protocols of FIFOs; each has a type of its own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Protocol {
-    /// [`Simple`].
-    Simple,
-    /// [`LowLatency`], LL.
-    LowLatency,
-    /// [`LowLatency128`], LL128.
-    LowLatency128,
-}
 
 /// A protocol, as a type: what one slot looks like.
 pub trait FifoProtocol: Sized {

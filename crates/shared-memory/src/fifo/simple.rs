@@ -1,7 +1,9 @@
 //! The Simple protocol: slots are plain memory, and a counter says how many were posted.
 
+use program::Protocol;
+
 use super::credit::{ReceiveCredit, SendCredit};
-use super::{FifoProtocol, Layout, Protocol, Receiver, SLOTS, Sender};
+use super::{FifoProtocol, Layout, Receiver, SLOTS, Sender};
 use crate::sync::{Ordering, Word, Words, load_bytes, store_bytes};
 
 /// The Simple protocol.

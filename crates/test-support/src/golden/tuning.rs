@@ -1,6 +1,7 @@
 //! The cost model of a case: tables, and the choice for each size of message.
 
-use plan::{Algorithm, Collective, CostTable, Protocol};
+use plan::{Algorithm, CostTable};
+use program::{Collective, Protocol};
 use serde_json::Value;
 
 use super::compare::{self, Difference};

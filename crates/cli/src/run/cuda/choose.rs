@@ -3,8 +3,8 @@
 use anyhow::{Result, bail};
 use executor::{Choice, Request};
 use kernel_bundle::{DeviceDriver, choose};
-use plan::Protocol;
-use plan::program::{Schedule, Transfer};
+use program::Protocol;
+use program::{Schedule, Transfer};
 
 use super::Gpu;
 use crate::run::Spec;

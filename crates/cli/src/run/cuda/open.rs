@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use backend_cuda::{Cuda, MemoryKind, Options};
 use executor::{Communicator, Settings};
 use kernel_bundle::{DeviceDriver, Kernels, ProcessRanks};
-use plan::program::Channels;
+use program::Channels;
 
 use super::Gpu;
 use crate::arguments::run::BackendName;

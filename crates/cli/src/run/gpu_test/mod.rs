@@ -14,8 +14,8 @@ use backend_cuda::Cuda;
 use executor::suite::{self, Case};
 use executor::{Memory, Request, Settings};
 use kernel_bundle::{DeviceDriver, ProcessRanks};
-use plan::program::{Schedule, Transfer};
-use plan::{Collective, ElementType, Protocol, Reduction};
+use program::{Collective, ElementType, Protocol, Reduction};
+use program::{Schedule, Transfer};
 
 use super::cuda;
 use crate::arguments::run::GpuTestArguments;

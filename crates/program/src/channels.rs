@@ -1,0 +1,300 @@
+//! The rings and trees over which programs are written.
+
+/// The channels of a communicator: one ring order and one tree each.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Channels {
+    ranks: u32,
+    rings: Vec<Vec<u32>>,
+    trees: Vec<Tree>,
+}
+
+/// A tree over all ranks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tree {
+    /// The parent of each rank; `None` for the root.
+    pub parents: Vec<Option<u32>>,
+}
+
+/// Why no programs can be written over these rings and trees.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ChannelsError {
+    /// No ranks, or too many.
+    #[error("programs are written for 1 to {most} ranks, not {ranks}", most = Channels::MOST_RANKS)]
+    Ranks {
+        /// Ranks of the communicator.
+        ranks: u32,
+    },
+    /// Too few or too many channels, or not as many rings as trees.
+    #[error(
+        "expected 1 to {most} channels with a ring and a tree each, found {rings} rings and {trees} trees",
+        most = Channels::MOST_CHANNELS
+    )]
+    Count {
+        /// Rings.
+        rings: usize,
+        /// Trees.
+        trees: usize,
+    },
+    /// A ring does not visit each rank once.
+    #[error("the ring of channel {channel} does not visit each of the {ranks} ranks once")]
+    Ring {
+        /// The channel.
+        channel: usize,
+        /// Ranks of the communicator.
+        ranks: u32,
+    },
+    /// The parents do not form a tree.
+    #[error(
+        "the tree of channel {channel} does not join all {ranks} ranks: from rank {rank} no way leads up to its root"
+    )]
+    Tree {
+        /// The channel.
+        channel: usize,
+        /// Ranks of the communicator.
+        ranks: u32,
+        /// The rank that does not reach the root.
+        rank: u32,
+    },
+}
+
+impl Channels {
+    /// Most ranks.
+    pub const MOST_RANKS: u32 = 4096;
+
+    /// Most channels.
+    pub const MOST_CHANNELS: usize = 256;
+
+    /// Checks and keeps the ring order and the tree of each channel.
+    ///
+    /// # Errors
+    /// A ring or a tree does not join all ranks, or there are none, or too many.
+    pub fn new(ranks: u32, rings: Vec<Vec<u32>>, trees: Vec<Tree>) -> Result<Self, ChannelsError> {
+        if ranks == 0 || ranks > Self::MOST_RANKS {
+            return Err(ChannelsError::Ranks { ranks });
+        }
+        if rings.is_empty() || rings.len() > Self::MOST_CHANNELS || rings.len() != trees.len() {
+            let (rings, trees) = (rings.len(), trees.len());
+            return Err(ChannelsError::Count { rings, trees });
+        }
+        for (channel, ring) in rings.iter().enumerate() {
+            let mut sorted = ring.clone();
+            sorted.sort_unstable();
+            if !sorted.into_iter().eq(0..ranks) {
+                return Err(ChannelsError::Ring { channel, ranks });
+            }
+        }
+        for (channel, tree) in trees.iter().enumerate() {
+            if let Some(rank) = tree.astray(ranks) {
+                return Err(ChannelsError::Tree {
+                    channel,
+                    ranks,
+                    rank,
+                });
+            }
+        }
+        Ok(Self {
+            ranks,
+            rings,
+            trees,
+        })
+    }
+
+    /// Channels without a plan: rings in rank order, and alternating trees of a double binary tree.
+    ///
+    /// # Errors
+    /// No ranks or no channels, or too many.
+    pub fn plain(ranks: u32, channels: usize) -> Result<Self, ChannelsError> {
+        if ranks == 0 || ranks > Self::MOST_RANKS {
+            return Err(ChannelsError::Ranks { ranks });
+        }
+        let trees: Vec<Tree> = (0..channels.min(Self::MOST_CHANNELS + 1))
+            .map(|channel| Tree::binary(ranks, channel % 2 == 1))
+            .collect();
+        let rings = vec![(0..ranks).collect(); trees.len()];
+        Self::new(ranks, rings, trees)
+    }
+
+    /// The first `channels` of them, or all if there are fewer.
+    pub fn take(&self, channels: usize) -> Self {
+        let channels = channels.clamp(1, self.rings.len());
+        Self {
+            ranks: self.ranks,
+            rings: self.rings[..channels].to_vec(),
+            trees: self.trees[..channels].to_vec(),
+        }
+    }
+
+    /// Ranks of the communicator.
+    pub const fn ranks(&self) -> u32 {
+        self.ranks
+    }
+
+    /// How many channels.
+    pub fn count(&self) -> u16 {
+        // At most `MOST_CHANNELS`.
+        u16::try_from(self.rings.len()).unwrap_or(u16::MAX)
+    }
+
+    /// The ring order of each channel.
+    pub fn rings(&self) -> &[Vec<u32>] {
+        &self.rings
+    }
+
+    /// The tree of each channel.
+    pub fn trees(&self) -> &[Tree] {
+        &self.trees
+    }
+}
+
+impl Tree {
+    /// One of the two trees of NCCL's double binary tree (`ncclGetDtree`).
+    ///
+    /// The inner ranks of the first are the even ones. The second is its mirror image (for an odd
+    /// number of ranks, its rotation), so that the leaves of one are inner ranks of the other.
+    pub fn binary(ranks: u32, mirrored: bool) -> Self {
+        let there = |rank: u32| match (mirrored, ranks % 2) {
+            (false, _) => rank,
+            (true, 0) => ranks - 1 - rank,
+            (true, _) => (rank + ranks - 1) % ranks,
+        };
+        let back = |rank: u32| match (mirrored, ranks % 2) {
+            (false, _) => rank,
+            (true, 0) => ranks - 1 - rank,
+            (true, _) => (rank + 1) % ranks,
+        };
+        let parent = |rank: u32| {
+            if rank == 0 {
+                return None;
+            }
+            let bit = rank & rank.wrapping_neg();
+            let near = (rank ^ bit) | (bit << 1);
+            Some(if near < ranks { near } else { rank ^ bit })
+        };
+        Self {
+            parents: (0..ranks)
+                .map(|rank| parent(there(rank)).map(back))
+                .collect(),
+        }
+    }
+
+    /// The rank without a parent.
+    pub fn root(&self) -> u32 {
+        self.parents
+            .iter()
+            .zip(0..)
+            .find(|(parent, _)| parent.is_none())
+            .map_or(0, |(_, rank)| rank)
+    }
+
+    /// The same links with another root.
+    pub fn rooted(&self, root: u32) -> Self {
+        let mut parents = self.parents.clone();
+        // Only the links between the old and the new root change direction.
+        let (mut below, mut at) = (None, Some(root));
+        while let Some(rank) = at {
+            at = std::mem::replace(&mut parents[rank as usize], below);
+            below = Some(rank);
+        }
+        Self { parents }
+    }
+
+    /// The children of each rank, in rank order.
+    pub fn children(&self) -> Vec<Vec<u32>> {
+        let mut children = vec![Vec::new(); self.parents.len()];
+        for (parent, rank) in self.parents.iter().zip(0..) {
+            if let Some(parent) = parent {
+                children[*parent as usize].push(rank);
+            }
+        }
+        children
+    }
+
+    /// A rank that does not reach the single root by its parents.
+    fn astray(&self, ranks: u32) -> Option<u32> {
+        if self.parents.len() != ranks as usize {
+            return Some(0);
+        }
+        let roots = self.parents.iter().filter(|parent| parent.is_none());
+        if roots.count() != 1 {
+            let second = |(parent, _): &(&Option<u32>, u32)| parent.is_none();
+            let mut roots = self.parents.iter().zip(0..).filter(second);
+            return Some(roots.nth(1).map_or(0, |(_, rank)| rank));
+        }
+        let root = self.root();
+        let mut reaches = vec![false; ranks as usize];
+        reaches[root as usize] = true;
+        for start in 0..ranks {
+            let (mut path, mut at) = (Vec::new(), start);
+            while !reaches[at as usize] {
+                path.push(at);
+                match self.parents[at as usize] {
+                    Some(parent) if parent < ranks && path.len() <= ranks as usize => at = parent,
+                    _ => return Some(start),
+                }
+            }
+            for rank in path {
+                reaches[rank as usize] = true;
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parents(tree: &Tree) -> Vec<i64> {
+        let number = |parent: &Option<u32>| parent.map_or(-1, i64::from);
+        tree.parents.iter().map(number).collect()
+    }
+
+    #[test]
+    fn double_binary_trees() {
+        // Two, four and five ranks, by hand from the rule.
+        assert_eq!(parents(&Tree::binary(2, false)), [-1, 0]);
+        assert_eq!(parents(&Tree::binary(2, true)), [1, -1]);
+        assert_eq!(parents(&Tree::binary(4, false)), [-1, 2, 0, 2]);
+        assert_eq!(parents(&Tree::binary(4, true)), [1, 3, 1, -1]);
+        assert_eq!(parents(&Tree::binary(5, false)), [-1, 2, 4, 2, 0]);
+        assert_eq!(parents(&Tree::binary(5, true)), [1, -1, 3, 0, 3]);
+    }
+
+    #[test]
+    fn a_new_root_keeps_the_links() {
+        let tree = Tree::binary(9, false);
+        for root in 0..9 {
+            let rooted = tree.rooted(root);
+            assert_eq!(rooted.root(), root);
+            assert_eq!(rooted.astray(9), None);
+        }
+        assert_eq!(tree.rooted(7).rooted(0), tree);
+    }
+
+    #[test]
+    fn what_is_no_channel() {
+        let plain = Channels::plain(4, 2).expect("four ranks");
+        let with = |rings: Vec<Vec<u32>>, trees: Vec<Vec<Option<u32>>>| {
+            let trees = trees.into_iter().map(|parents| Tree { parents }).collect();
+            Channels::new(4, rings, trees)
+        };
+        let (rings, tree) = (plain.rings().to_vec(), plain.trees()[0].parents.clone());
+        assert!(with(rings[..1].to_vec(), vec![tree.clone()]).is_ok());
+        assert!(with(rings.clone(), vec![tree.clone()]).is_err());
+        assert!(with(vec![vec![0, 1, 2, 2]], vec![tree]).is_err());
+        for parents in [
+            vec![None, Some(0), Some(0)],
+            vec![None, Some(0), None, Some(0)],
+            vec![None, Some(2), Some(3), Some(1)],
+            vec![None, Some(0), Some(9), Some(0)],
+        ] {
+            assert!(
+                with(rings[..1].to_vec(), vec![parents.clone()]).is_err(),
+                "{parents:?}"
+            );
+        }
+        assert!(Channels::plain(0, 1).is_err());
+        assert!(Channels::plain(2, 0).is_err());
+        assert!(Channels::plain(5000, 1).is_err());
+    }
+}

@@ -1,0 +1,233 @@
+//! Algorithms: functions that write programs.
+//!
+//! [`lower`] writes the programs of all ranks for one collective and algorithm, over given rings
+//! and trees. [`crate::verify`] proves them, and binding gives them a message size.
+//!
+//! Every algorithm is a function of one rank and one channel. Within one turn the steps of all
+//! ranks match. Steps that run concurrently are in lanes of their own.
+//!
+//! ```
+//! use program::Collective;
+//! use program::lower::{ProgramRequest, lower};
+//! use program::{Channels, MessageSize, Schedule, Transfer};
+//! use program::verify::verify;
+//!
+//! let channels = Channels::plain(4, 1)?;
+//! let request = ProgramRequest {
+//!     collective: Collective::AllReduce,
+//!     schedule: Schedule::Mesh,
+//!     transfer: Transfer::Fifo,
+//!     root: 0,
+//!     in_place: false,
+//!     channels: &channels,
+//! };
+//! let programs = verify(lower(&request)?, 8)?;
+//! let message = MessageSize { count: 2, element_bytes: 4, slot_bytes: 4096, piece_bytes: 0 };
+//! let bound = programs[3].bind(&message)?;
+//! // Send to three, receive from three: a single turn of two steps.
+//! assert_eq!((bound.lanes[0].turns, bound.lanes[0].last.len()), (0, 2));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod all_reduce;
+mod all_to_all;
+mod direct;
+mod gather_scatter;
+mod halving;
+mod mesh;
+mod multicast;
+mod place;
+mod request;
+mod ring;
+mod send_recv;
+mod tree;
+mod trees;
+mod write;
+
+pub use request::ProgramRequest;
+pub use send_recv::{SendRecv, send_recv};
+
+use crate::{Collective, Program, Schedule, Transfer};
+use place::{ChannelLanes, ChannelMember};
+
+/// Why programs cannot be written.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LowerError {
+    /// The algorithm does not implement the collective.
+    #[error("{schedule} ({transfer}) is no algorithm for {collective}; expected one of {expected}")]
+    Unserved {
+        /// The collective.
+        collective: Collective,
+        /// The algorithm.
+        schedule: Schedule,
+        /// The transfer.
+        transfer: Transfer,
+        /// The algorithms of the collective.
+        expected: String,
+    },
+    /// The root is no rank, or the collective has none.
+    #[error(
+        "root {root} of {collective}: expected a rank below {ranks}, and 0 where there is no root"
+    )]
+    Root {
+        /// The collective.
+        collective: Collective,
+        /// The root.
+        root: u32,
+        /// Ranks of the communicator.
+        ranks: u32,
+    },
+    /// In place, the collective would overwrite data that peers have yet to read.
+    #[error(
+        "{collective} by {schedule} cannot read the peers' buffers in place; take --transfer fifo, or two buffers"
+    )]
+    InPlace {
+        /// The collective.
+        collective: Collective,
+        /// The algorithm.
+        schedule: Schedule,
+    },
+    /// The transfer names ranks or channels that do not exist.
+    #[error("a transfer from rank {from} to rank {to} over {channels} channels: {problem}")]
+    Transfer {
+        /// The sender.
+        from: u32,
+        /// The receiver.
+        to: u32,
+        /// How many channels.
+        channels: usize,
+        /// What is wrong.
+        problem: &'static str,
+    },
+}
+
+/// Writes the programs of all ranks, in rank order.
+///
+/// # Errors
+/// The algorithm does not serve the collective, the root is no rank, or this cannot be done in
+/// place.
+pub fn lower(request: &ProgramRequest<'_>) -> Result<Vec<Program>, LowerError> {
+    check(request)?;
+    let channels = request.channels;
+    let mut programs = Vec::with_capacity(channels.ranks() as usize);
+    let trees = trees::Trees::of(request);
+    for rank in 0..channels.ranks() {
+        let mut program = Program {
+            collective: request.collective,
+            schedule: request.schedule,
+            ranks: channels.ranks(),
+            rank,
+            root: request.root,
+            in_place: request.in_place,
+            channels: channels.count(),
+            pieces: 1,
+            fifo_pieces: 0,
+            scratch_blocks: 0,
+            lanes: Vec::new(),
+        };
+        for channel in 0..channels.count() {
+            let part = part(&ChannelMember {
+                request,
+                rank,
+                channel,
+                trees: &trees,
+            });
+            program.pieces = part.pieces;
+            program.scratch_blocks = program.scratch_blocks.max(part.scratch_blocks);
+            // An empty lane would only be polled.
+            let idle = |lane: &crate::Lane| lane.steps().next().is_none();
+            program
+                .lanes
+                .extend(part.lanes.into_iter().filter(|lane| !idle(lane)));
+        }
+        programs.push(program);
+    }
+    agree(&mut programs);
+    Ok(programs)
+}
+
+/// Windows and scratch memory must have the same layout on all ranks.
+fn agree(programs: &mut [Program]) {
+    let fifo_pieces = programs.iter().map(fifo_pieces).max().unwrap_or(0);
+    let scratch = programs.iter().map(|program| program.scratch_blocks);
+    let scratch = scratch.max().unwrap_or(0);
+    for program in programs {
+        program.fifo_pieces = fifo_pieces;
+        program.scratch_blocks = scratch;
+    }
+}
+
+/// Most pieces in a FIFO slot.
+fn fifo_pieces(program: &Program) -> u16 {
+    let steps = program.lanes.iter().flat_map(|lane| &lane.body);
+    let through = steps.filter(|step| step.operands().any(|operand| operand.is_fifo()));
+    through.map(|step| step.pieces.count).max().unwrap_or(0)
+}
+
+fn check(request: &ProgramRequest<'_>) -> Result<(), LowerError> {
+    let ProgramRequest {
+        collective,
+        schedule,
+        transfer,
+        root,
+        ..
+    } = *request;
+    if collective == Collective::SendRecv || !schedule.serves(collective, transfer) {
+        let choices = Schedule::ALL
+            .into_iter()
+            .flat_map(|schedule| Transfer::ALL.map(|transfer| (schedule, transfer)));
+        let serving = choices.filter(|(schedule, transfer)| {
+            collective != Collective::SendRecv && schedule.serves(collective, *transfer)
+        });
+        let names: Vec<String> = serving
+            .map(|(schedule, transfer)| format!("{schedule} ({transfer})"))
+            .collect();
+        return Err(LowerError::Unserved {
+            collective,
+            schedule,
+            transfer,
+            expected: names.join(", "),
+        });
+    }
+    let ranks = request.channels.ranks();
+    if root >= ranks || (root > 0 && !collective.has_root()) {
+        return Err(LowerError::Root {
+            collective,
+            root,
+            ranks,
+        });
+    }
+    if request.in_place
+        && transfer == Transfer::Direct
+        && collective == Collective::AllToAll
+        && ranks > 1
+    {
+        return Err(LowerError::InPlace {
+            collective,
+            schedule,
+        });
+    }
+    Ok(())
+}
+
+/// The lanes of one rank and channel.
+fn part(place: &ChannelMember<'_>) -> ChannelLanes {
+    let request = place.request;
+    if place.ranks() == 1 {
+        return place.alone();
+    }
+    match (request.schedule, request.transfer) {
+        (Schedule::Mesh, Transfer::Direct) => direct::mesh(place),
+        (Schedule::TwoPhaseMesh, Transfer::Direct) => direct::two_phase(place),
+        (Schedule::Mesh, Transfer::Fifo) => mesh::mesh(place),
+        (Schedule::TwoPhaseMesh, Transfer::Fifo) => mesh::two_phase(place),
+        (Schedule::Ring, _) => ring::ring(place),
+        (Schedule::Tree, _) => tree::tree(place),
+        (Schedule::ReduceBroadcast, _) => all_reduce::reduce_broadcast(place),
+        (Schedule::HalvingDoubling, _) => all_reduce::halving_doubling(place),
+        (Schedule::RecursiveHalving, _) => halving::reduce_scatter(place),
+        (Schedule::RecursiveDoubling, _) => halving::all_gather(place),
+        (Schedule::Nvls, _) => multicast::nvls(place),
+        (Schedule::Bruck, _) => all_to_all::bruck(place),
+    }
+}

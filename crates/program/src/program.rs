@@ -1,0 +1,34 @@
+//! The program of one rank.
+
+use crate::collective::Collective;
+use crate::schedule::Schedule;
+use crate::step::Lane;
+
+/// What one rank does for a collective.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Program {
+    /// The collective.
+    pub collective: Collective,
+    /// The algorithm.
+    pub schedule: Schedule,
+    /// Ranks of the communicator.
+    pub ranks: u32,
+    /// The rank that runs the program.
+    pub rank: u32,
+    /// The root, or the sender of a transfer; 0 if the collective has no root.
+    pub root: u32,
+    /// Whether the collective is in place: the output is (the rank's block of) the input.
+    pub in_place: bool,
+    /// Channels that share each block.
+    pub channels: u16,
+    /// Pieces of a window.
+    pub pieces: u16,
+    /// Most pieces that a FIFO slot holds, in any rank's program; 0 without FIFOs.
+    ///
+    /// With the size of a slot it bounds the window, so that all ranks have the same windows.
+    pub fifo_pieces: u16,
+    /// Scratch blocks of each channel; a scratch block holds one window.
+    pub scratch_blocks: u16,
+    /// The lanes; they run concurrently.
+    pub lanes: Vec<Lane>,
+}

@@ -1,0 +1,104 @@
+//! The algorithms for which programs are written.
+
+use crate::collective::Collective;
+use crate::element::{ElementType, Reduction};
+use crate::named;
+
+/// An algorithm that writes programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Schedule {
+    /// The channels' rings; with a root, the pipelined chain that is a ring without its last link.
+    Ring,
+    /// The channels' trees, normally a double binary tree.
+    Tree,
+    /// A reduce to one rank, then a broadcast from it.
+    ReduceBroadcast,
+    /// Recursive halving, then recursive doubling.
+    HalvingDoubling,
+    /// Every rank with every other, in one phase.
+    Mesh,
+    /// Every rank with every other, in two phases: each reduces its piece, then all get all pieces.
+    TwoPhaseMesh,
+    /// Bruck: twice the data in each round, for any number of ranks.
+    Bruck,
+    /// Exchange with partners at distance 1, 2, 4 …, twice the data in each round.
+    RecursiveDoubling,
+    /// Exchange with partners at distance p/2, p/4 …, half the data in each round.
+    RecursiveHalving,
+    /// NVLS: the switch reduces all ranks' data on a read, and stores to all ranks on a write.
+    Nvls,
+}
+
+impl Schedule {
+    /// Whether the algorithm can apply a reduction to an element type.
+    ///
+    /// A switch has the reductions of PTX's `multimem.ld_reduce`; averages are divided sums.
+    pub const fn reduces(self, element: ElementType, reduction: Reduction) -> bool {
+        use ElementType::{F32, F64, I8, U8};
+        match (self, reduction) {
+            (Self::Nvls, Reduction::Product) => false,
+            (Self::Nvls, Reduction::Minimum | Reduction::Maximum) => {
+                !matches!(element, I8 | U8 | F32 | F64)
+            }
+            (Self::Nvls, _) => !matches!(element, I8 | U8),
+            _ => true,
+        }
+    }
+
+    /// Whether this algorithm implements a collective with this kind of transfer.
+    pub const fn serves(self, collective: Collective, transfer: Transfer) -> bool {
+        use Collective::{
+            AllGather, AllReduce, AllToAll, Broadcast, Gather, Reduce, ReduceScatter, Scatter,
+        };
+        match (self, transfer) {
+            (Self::Nvls, Transfer::Direct) => {
+                matches!(collective, AllReduce | AllGather | ReduceScatter)
+            }
+            (Self::Nvls, Transfer::Fifo) => false,
+            (Self::Mesh, _) => true,
+            (Self::TwoPhaseMesh, _) => matches!(collective, AllReduce),
+            (_, Transfer::Direct) => false,
+            (Self::Ring, Transfer::Fifo) => matches!(
+                collective,
+                AllReduce | AllGather | ReduceScatter | Broadcast | Reduce
+            ),
+            (Self::Tree, Transfer::Fifo) => matches!(
+                collective,
+                AllReduce | Broadcast | Reduce | Gather | Scatter
+            ),
+            (Self::ReduceBroadcast | Self::HalvingDoubling, Transfer::Fifo) => {
+                matches!(collective, AllReduce)
+            }
+            (Self::Bruck, Transfer::Fifo) => matches!(collective, AllGather | AllToAll),
+            (Self::RecursiveDoubling, Transfer::Fifo) => matches!(collective, AllGather),
+            (Self::RecursiveHalving, Transfer::Fifo) => matches!(collective, ReduceScatter),
+        }
+    }
+}
+
+named!(Schedule, "algorithm", |known, text| known.name() == text, {
+    Ring = "ring",
+    Tree = "tree",
+    ReduceBroadcast = "reduce-broadcast",
+    HalvingDoubling = "halving-doubling",
+    Mesh = "mesh",
+    TwoPhaseMesh = "two-phase-mesh",
+    Bruck = "bruck",
+    RecursiveDoubling = "recursive-doubling",
+    RecursiveHalving = "recursive-halving",
+    Nvls = "nvls",
+});
+
+/// How a mesh moves data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Transfer {
+    /// Through FIFOs, by the protocol of the launch.
+    Fifo,
+    /// By reading and writing the peers' buffers in place.
+    Direct,
+}
+
+named!(Transfer, "transfer", |known, text| known.name() == text, {
+    Fifo = "fifo",
+    Direct = "direct",
+});

@@ -1,0 +1,76 @@
+//! Every collective by every algorithm.
+
+use program::Collective;
+use program::lower::{LowerError, ProgramRequest, SendRecv, lower, send_recv};
+use program::{Channels, Program, Schedule, Transfer};
+
+/// A collective, with an algorithm and a transfer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Case {
+    pub collective: Collective,
+    pub schedule: Schedule,
+    pub transfer: Transfer,
+    pub root: u32,
+    pub in_place: bool,
+}
+
+impl Case {
+    /// The programs of all ranks. A transfer goes from the root to the next rank.
+    pub fn lower(&self, channels: &Channels) -> Result<Vec<Program>, LowerError> {
+        let Self {
+            collective,
+            schedule,
+            transfer,
+            root,
+            in_place,
+        } = *self;
+        if collective == Collective::SendRecv {
+            let own: Vec<u16> = (0..channels.count())
+                .map(|channel| channel * 2 + 1)
+                .collect();
+            return send_recv(&SendRecv {
+                ranks: channels.ranks(),
+                from: root,
+                to: (root + 1) % channels.ranks(),
+                channels: &own,
+                transfer,
+                in_place,
+            });
+        }
+        lower(&ProgramRequest {
+            collective,
+            schedule,
+            transfer,
+            root,
+            in_place,
+            channels,
+        })
+    }
+}
+
+/// All cases for a number of ranks and a root.
+pub fn all(root: u32) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for collective in Collective::ALL {
+        for schedule in Schedule::ALL {
+            for transfer in Transfer::ALL {
+                for in_place in [false, true] {
+                    let has_root = collective.has_root() || collective == Collective::SendRecv;
+                    let refused = collective == Collective::AllToAll
+                        && transfer == Transfer::Direct
+                        && in_place;
+                    if schedule.serves(collective, transfer) && !refused {
+                        cases.push(Case {
+                            collective,
+                            schedule,
+                            transfer,
+                            root: if has_root { root } else { 0 },
+                            in_place,
+                        });
+                    }
+                }
+            }
+        }
+    }
+    cases
+}

@@ -1,0 +1,13 @@
+//! Programs: that all algorithms are proved, that faults are refused, and that bound programs
+//! compute what they should.
+
+mod cases;
+mod computed;
+mod faults;
+mod interpreter;
+mod mutate;
+mod proved;
+
+mod vocabulary {
+    pub use program::{BufferKind, ConnectionEnd, Operand, Program, Step};
+}
