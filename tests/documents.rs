@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail, ensure};
 use libtest_mimic::Trial;
 use planner::Settings;
-use planner::settings::{Effect, variables};
+use planner::settings::{SettingEffect, variables};
 use test_support::elsewhere;
 use test_support::golden::Case;
 use test_support::{Expectation, Machine};
@@ -228,11 +228,11 @@ fn settings() -> Result<()> {
     }
     for (name, effect) in variables() {
         let heading = match effect {
-            Effect::Search => Some("Paths and search"),
-            Effect::Joining => Some("Joining hosts"),
-            Effect::Cost => Some("Cost model"),
-            Effect::NotModelled(_) => Some("Not modelled"),
-            Effect::Nothing => None,
+            SettingEffect::Search => Some("Paths and search"),
+            SettingEffect::Joining => Some("Joining hosts"),
+            SettingEffect::Cost => Some("Cost model"),
+            SettingEffect::NotModelled(_) => Some("Not modelled"),
+            SettingEffect::Nothing => None,
         };
         let found = listed.remove(name);
         ensure!(

@@ -5,8 +5,9 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow, bail};
 use plan::cost::{CostModel, Estimate, NoChoice, OperationChoice};
 use plan::{Algorithm, CostTable, GraphKind, Plan, Setting};
+use planner::Job;
 use planner::cost::profile::NCCL_2_30_TOML;
-use planner::cost::{AlphaBeta, Profile, Scheme};
+use planner::cost::{AlphaBeta, CostProfile, Scheme};
 use program::{Collective, Protocol};
 use serde::Serialize;
 
@@ -14,11 +15,12 @@ use crate::arguments::JobArguments;
 use crate::arguments::compare::{CostArguments, TextOrJson};
 use crate::environment::Environment;
 use crate::input::Source;
-use crate::job::{self, Job};
+use crate::job;
 use crate::output::Output;
 use crate::rank_order;
 use crate::render::{self, Look};
-use crate::sizes;
+use crate::settings::read_settings;
+use crate::{sizes, sources};
 
 /// Largest cost profile that is read, bytes.
 const PROFILE_LIMIT: u64 = 1 << 20;
@@ -122,7 +124,7 @@ fn read(
     output: &mut Output,
 ) -> Result<Subject> {
     let profile = profile(arguments.profile.as_deref())?;
-    job::refuse_input_twice(&arguments.job)?;
+    sources::refuse_input_twice(&arguments.job)?;
     let mut machines = Vec::new();
     for file in &arguments.job.files {
         match Source::read(file, output)? {
@@ -138,22 +140,25 @@ fn read(
             }
         }
     }
-    let settings = job::read_settings(&arguments.job, environment, output)?;
-    let hosts = job::hosts(machines, &arguments.job, output)?;
-    let job = Job::of(hosts, &arguments.job, settings, &profile, output)?;
-    let inputs = job.joined.cost_inputs();
+    let settings = read_settings(&arguments.job, environment, output)?;
+    let job = Job {
+        profile: profile.clone(),
+        ..job::job(machines, &arguments.job, output)?
+    };
+    let planned = job::plan_job(&job, &settings, output)?;
+    let inputs = planned.job.cost_inputs();
     Ok(Subject {
-        name: job.name(),
-        hosts: job.hosts(),
+        name: planned.name(),
+        hosts: planned.request().hosts,
         ranks: u64::from(inputs.ranks),
-        settings: job.deciding(),
-        notes: render::settings::warnings(&job.settings).collect(),
+        settings: planned.deciding(),
+        notes: render::settings::warnings(&settings).collect(),
         alpha_beta: AlphaBeta::of(&inputs, &profile),
-        costs: job.costs,
+        costs: planned.costs,
     })
 }
 
-fn of_plan(name: String, plan: Plan, profile: &Profile) -> Result<Subject> {
+fn of_plan(name: String, plan: Plan, profile: &CostProfile) -> Result<Subject> {
     let costs = plan.costs.clone().with_context(|| {
         format!("{name} is a plan without a cost table; expected one that topo plan -o wrote")
     })?;
@@ -197,16 +202,16 @@ pub fn refuse_job_options(arguments: &JobArguments, plan: &str) -> Result<()> {
 }
 
 /// The cost profile of a file, or the built-in one.
-fn profile(file: Option<&Path>) -> Result<Profile> {
+fn profile(file: Option<&Path>) -> Result<CostProfile> {
     let Some(file) = file else {
-        return Ok(Profile::nccl_2_30());
+        return Ok(CostProfile::nccl_2_30());
     };
     let cannot = || format!("cannot read the cost profile {}", file.display());
     let text = files::read_text(file, PROFILE_LIMIT).with_context(cannot)?;
-    Ok(Profile::from_toml(&file.display().to_string(), &text)?)
+    Ok(CostProfile::from_toml(&file.display().to_string(), &text)?)
 }
 
-/// Leaves only the ways that are asked for.
+/// Leaves only the given algorithms and protocols.
 fn restrict(costs: &mut CostTable, algorithms: &[Algorithm], protocols: &[Protocol]) {
     costs.entries.retain(|entry| {
         (algorithms.is_empty() || algorithms.contains(&entry.algorithm))
@@ -270,13 +275,13 @@ struct Timed {
     time_us: f64,
 }
 
-/// Whether another way is taken than at the size before.
+/// Whether another algorithm or protocol is chosen than for the size before.
 pub fn changes(choices: &[(u64, Result<OperationChoice, NoChoice>)], at: usize) -> bool {
-    let way = |index: usize| {
+    let chosen = |index: usize| {
         let choice = choices.get(index)?.1.as_ref().ok()?;
         Some((choice.algorithm, choice.protocol))
     };
-    at > 0 && way(at) != way(at - 1)
+    at > 0 && chosen(at) != chosen(at - 1)
 }
 
 fn row(choices: &[(u64, Result<OperationChoice, NoChoice>)], at: usize) -> Row {

@@ -4,7 +4,6 @@ use std::path::Path;
 
 use anyhow::{Result, anyhow, bail};
 use plan::{Plan, compare};
-use planner::cost::Profile;
 use topology::edit::Edit;
 
 use crate::arguments::compare::{DiffArguments, EditArguments, TextOrJson};
@@ -13,10 +12,11 @@ use crate::arguments::{JobArguments, Variables};
 use crate::cost::refuse_job_options;
 use crate::environment::Environment;
 use crate::input::Source;
-use crate::job::{self, Job};
+use crate::job;
 use crate::output::Output;
 use crate::rank_order;
 use crate::render::{Look, differences, settings};
+use crate::settings::read_settings;
 use crate::sizes;
 
 /// Which side, with what only it has.
@@ -133,11 +133,11 @@ fn read(
             Ok((name, *plan))
         }
         Source::Topology(machine) => {
-            let given = job::read_settings(&job, environment, output)?;
+            let given = read_settings(&job, environment, output)?;
             output.warnings.extend(settings::warnings(&given));
-            let hosts = job::hosts(vec![machine], &job, output)?;
-            let planned = Job::of(hosts, &job, given, &Profile::nccl_2_30(), output)?;
-            Ok((planned.name(), planned.artifact()))
+            let job = job::job(vec![machine], &job, output)?;
+            let planned = job::plan_job(&job, &given, output)?;
+            Ok((planned.name(), planned.plan()))
         }
     }
 }

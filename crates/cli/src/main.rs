@@ -1,12 +1,13 @@
-//! `topo`: plans a machine's NCCL channels without the machine, and says why they are what they are.
+//! `topo`: plans a machine's NCCL channels without the machine, and says why they are what they
+//! are.
 //!
-//! Everything outside enters and leaves here: arguments, environment, files, the terminal. What a command says is made by
-//! plain functions that return text; `main` prints it.
+//! Everything outside enters and leaves here: arguments, environment, files, the terminal. What a
+//! command says is made by plain functions that return text; `main` prints it.
 //!
-//! In reading order: [`arguments`], [`environment`], [`input`], [`job`], [`edits`], [`plan`], [`rank`], [`show`], [`why`],
-//! [`cost`], [`what_if`], [`diff`], [`program`], [`run`], [`join`], [`sizes`], [`live`], [`probing`], [`doctor`], [`price`], [`matrix`],
-//! [`complete`], [`vm`], [`render`], [`output`],
-//! [`exit`].
+//! In reading order: [`arguments`], [`environment`], [`input`], [`sources`], [`settings`], [`job`],
+//! [`plan`], [`rank`], [`show`], [`cost`], [`what_if`], [`diff`], [`program`], [`run`], [`join`],
+//! [`sizes`], [`live`], [`probing`], [`doctor`], [`price`], [`matrix`], [`complete`], [`vm`],
+//! [`render`], [`output`], [`exit`].
 
 mod arguments;
 mod complete;
@@ -14,7 +15,6 @@ mod cost;
 mod device;
 mod diff;
 mod doctor;
-mod edits;
 mod environment;
 mod exit;
 mod generate;
@@ -34,12 +34,13 @@ mod rank;
 mod rank_order;
 mod render;
 mod run;
+mod settings;
 mod show;
 mod sizes;
+mod sources;
 mod suggest;
 mod vm;
 mod what_if;
-mod why;
 mod wiring;
 
 use std::process::ExitCode;

@@ -2,11 +2,12 @@
 
 use anyhow::Result;
 use plan::Plan;
+use planner::Planned;
+use planner::explain::NodeNames;
 
 use crate::arguments::PlanArguments;
-use crate::device::Names;
 use crate::environment::Environment;
-use crate::job::Job;
+use crate::job;
 use crate::output::{self, Format, Output};
 use crate::render::{Look, channels, connections, joined, matrix, settings, summary, trail};
 use crate::wiring::Wiring;
@@ -17,30 +18,32 @@ pub fn run(
     environment: &Environment,
     output: &mut Output,
 ) -> Result<()> {
-    let job = Job::plan(&arguments.job, environment, output)?;
+    let planned = job::plan(&arguments.job, environment, output)?;
     if let Some(path) = &arguments.output {
-        output::write(path, &job.artifact().to_json()?)?;
+        output::write(path, &planned.plan().to_json()?)?;
     }
     if arguments.format != Format::Text {
-        output.warnings.extend(settings::warnings(&job.settings));
+        output
+            .warnings
+            .extend(settings::warnings(&planned.settings));
     }
     match arguments.format {
-        Format::Quiet => output.text = summary::quiet(&job),
-        Format::Json => output.text = job.artifact().to_json()?,
-        Format::NcclGraph => output.text = job.graph_file()?,
+        Format::Quiet => output.text = summary::quiet(&planned),
+        Format::Json => output.text = planned.plan().to_json()?,
+        Format::NcclGraph => output.text = planned.graph_file()?,
         Format::Text => {
             let look = Look {
                 width: environment.width,
                 colour: environment.colour,
             };
-            let artifact = arguments.connections.then(|| job.artifact());
-            for machine in 0..job.machines.len() {
+            let artifact = arguments.connections.then(|| planned.plan());
+            for machine in 0..planned.machines().len() {
                 if machine > 0 {
                     output.text.push('\n');
                 }
                 output
                     .text
-                    .push_str(&page(&job, machine, arguments, artifact.as_ref(), look));
+                    .push_str(&page(&planned, machine, arguments, artifact.as_ref(), look));
             }
         }
     }
@@ -48,22 +51,22 @@ pub fn run(
 }
 
 fn page(
-    job: &Job,
+    planned: &Planned,
     machine: usize,
     arguments: &PlanArguments,
     artifact: Option<&Plan>,
     look: Look,
 ) -> String {
-    let plan = job.node(machine);
+    let plan = planned.node(machine);
     let routing = plan.view.routing();
-    let names = Names::new(plan.view.system());
-    let mut text = summary::head(job, machine, look);
+    let names = NodeNames::new(plan.view.system());
+    let mut text = summary::head(planned, machine, look);
     let mut section = |title: &str, remark: &str, body: &str| {
         text.push('\n');
         text.push_str(&look.title(title, remark));
         text.push_str(body);
     };
-    let wiring = Wiring::new(&job.machines[machine].document);
+    let wiring = Wiring::new(&planned.machines()[machine].document);
     section(
         "Wiring",
         "as nvidia-smi topo -m draws it, from the file",
@@ -87,11 +90,11 @@ fn page(
             &connections::page(artifact, machine, look),
         );
     }
-    if machine + 1 == job.machines.len() {
+    if machine + 1 == planned.machines().len() {
         section(
             "Job",
             "what all ranks together use",
-            &joined::facts(&job.joined, look),
+            &joined::facts(&planned.job, look),
         );
     }
     if arguments.explain {

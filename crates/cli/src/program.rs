@@ -9,9 +9,10 @@ use program::{Channels, Program, Schedule, Transfer};
 
 use crate::arguments::ProgramArguments;
 use crate::environment::Environment;
-use crate::job::{self, Job};
+use crate::job;
 use crate::output::Output;
 use crate::render::{self, Look};
+use crate::sources::{self, Sources};
 
 /// Slots that every FIFO has at least. A ring receives and sends in one step, for which two are needed; no protocol has fewer.
 const FIFO_SLOTS: u32 = 2;
@@ -112,10 +113,10 @@ fn channels(
     if let Some(ranks) = arguments.ranks {
         return Ok((Channels::plain(ranks, limit.unwrap_or(1))?, None));
     }
-    let plan = match job::read_plan(&arguments.job, output)? {
-        Ok(plan) => *plan,
-        Err(machines) => {
-            Job::of_machines(machines, &arguments.job, environment, output)?.artifact()
+    let plan = match sources::read(&arguments.job, output)? {
+        Sources::Plan(plan) => *plan,
+        Sources::Machines(machines) => {
+            job::plan_machines(machines, &arguments.job, environment, output)?.plan()
         }
     };
     let expansion = plan.expand()?;

@@ -48,12 +48,12 @@ fn between(
         return look.faint("  one GPU, which has nobody beside it\n");
     }
     let mut table = Columns::new(look, &["way", "path", "GB/s", "from→to", "why"]).right(&[2]);
-    for (index, way) in transports.ways.iter().enumerate() {
+    for (index, transport) in transports.ways.iter().enumerate() {
         let mut pairs = Vec::new();
         let mut all = true;
         for (row, from) in transports.between.iter().zip(&members) {
-            let of_way = row.iter().map(|way| usize::from(*way) == index);
-            let to: Vec<i32> = of_way
+            let is_this = row.iter().map(|way| usize::from(*way) == index);
+            let to: Vec<i32> = is_this
                 .zip(&members)
                 .filter(|(equal, to)| *equal && *to != from)
                 .map(|(_, to)| gpu_number(machine, *to))
@@ -76,7 +76,7 @@ fn between(
         } else {
             pairs.join(" ")
         };
-        let mut row = words(machine, way);
+        let mut row = words(machine, transport);
         row.insert(3, pairs);
         table.row(row);
     }
@@ -84,8 +84,8 @@ fn between(
 }
 
 /// GpuTransport, path, bandwidth, reason.
-fn words(machine: &PlannedMachine, way: &GpuTransport) -> Vec<String> {
-    match way {
+fn words(machine: &PlannedMachine, transport: &GpuTransport) -> Vec<String> {
+    match transport {
         GpuTransport::Direct {
             via,
             read,
@@ -366,10 +366,12 @@ pub fn both_ways(
     own: &PlannedMachine,
     peer: &PlannedMachine,
 ) -> String {
-    let send = link.send.map(|way| sentence(&way, (rank, own), peer));
+    let send = link
+        .send
+        .map(|connection| sentence(&connection, (rank, own), peer));
     let receive = link
         .receive
-        .map(|way| sentence(&way, (link.peer, peer), own));
+        .map(|connection| sentence(&connection, (link.peer, peer), own));
     match (send, receive) {
         (Some(send), Some(receive)) if send == receive => send,
         (Some(send), Some(receive)) => format!("out: {send}; in: {receive}"),

@@ -292,8 +292,8 @@ struct Stretch<'a> {
 }
 
 fn stretches(rows: &[ChoiceDifference]) -> Vec<Stretch<'_>> {
-    let way = |chosen: Option<Chosen>| chosen.map(|chosen| (chosen.algorithm, chosen.protocol));
-    let ways = |row: &ChoiceDifference| (row.collective, way(row.first), way(row.second));
+    let name = |chosen: Option<Chosen>| chosen.map(|chosen| (chosen.algorithm, chosen.protocol));
+    let change = |row: &ChoiceDifference| (row.collective, name(row.first), name(row.second));
     let mut found: Vec<Stretch<'_>> = Vec::new();
     for row in rows {
         let more = match (row.first, row.second) {
@@ -303,7 +303,7 @@ fn stretches(rows: &[ChoiceDifference]) -> Vec<Stretch<'_>> {
             _ => None,
         };
         match found.last_mut() {
-            Some(last) if ways(last.to) == ways(row) => {
+            Some(last) if change(last.to) == change(row) => {
                 last.to = row;
                 last.more = last
                     .more

@@ -23,6 +23,7 @@ pub mod tree;
 pub mod what_if;
 pub mod words;
 
+pub use planner::explain::{count, gbps};
 use topology::PathType;
 
 /// Where the values of a page's head begin.
@@ -99,21 +100,6 @@ impl Look {
     }
 }
 
-/// Bandwidth in GB/s with as many digits as matter.
-pub fn gbps(bw: f32) -> String {
-    let digits = match bw.abs() {
-        100.0.. => 0,
-        10.0.. => 1,
-        _ => 2,
-    };
-    let text = format!("{bw:.digits$}");
-    if text.contains('.') {
-        text.trim_end_matches('0').trim_end_matches('.').to_owned()
-    } else {
-        text
-    }
-}
-
 /// Numbers in the order given, runs shortened: `0-3 6`.
 pub fn ranges(numbers: &[i32], separator: &str) -> String {
     let mut runs: Vec<(i32, i32)> = Vec::new();
@@ -132,11 +118,6 @@ pub fn ranges(numbers: &[i32], separator: &str) -> String {
         })
         .collect();
     runs.join(separator)
-}
-
-/// `1 channel`, `2 channels`.
-pub fn count(number: usize, word: &str) -> String {
-    format!("{number} {word}{}", if number == 1 { "" } else { "s" })
 }
 
 /// A path type with its meaning, for a legend.
@@ -170,21 +151,6 @@ pub fn wrap(text: &str, first: &str, later: &str, width: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn bandwidths_have_the_digits_that_matter() {
-        for (bw, text) in [
-            (370.8, "371"),
-            (48.0, "48"),
-            (12.5, "12.5"),
-            (0.1875, "0.19"),
-            (0.0, "0"),
-            (40.1, "40.1"),
-            (100.0, "100"),
-        ] {
-            assert_eq!(gbps(bw), text);
-        }
-    }
 
     #[test]
     fn runs_are_shortened() {

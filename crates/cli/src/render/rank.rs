@@ -124,7 +124,7 @@ impl Page<'_> {
         machine.unwrap_or(self.machine)
     }
 
-    fn way(&self, link: &PeerLink) -> String {
+    fn transport(&self, link: &PeerLink) -> String {
         both_ways(
             link,
             self.view.rank,
@@ -167,16 +167,16 @@ impl Page<'_> {
             let ring = channel.ring?;
             Some(vec![
                 ring.previous.peer.to_string(),
-                self.way(&ring.previous),
+                self.transport(&ring.previous),
                 ring.next.peer.to_string(),
-                self.way(&ring.next),
+                self.transport(&ring.next),
             ])
         })
     }
 
     fn cells(&self, link: Option<&PeerLink>) -> [String; 2] {
         link.map_or([String::new(), String::new()], |link| {
-            [link.peer.to_string(), self.way(link)]
+            [link.peer.to_string(), self.transport(link)]
         })
     }
 
@@ -237,10 +237,14 @@ impl Page<'_> {
         for (name, links) in [("up", &collnet.up), ("down", &collnet.down)] {
             if !links.is_empty() {
                 let peers: Vec<u32> = links.iter().map(|link| link.peer).collect();
-                let mut ways: Vec<String> = links.iter().map(|link| self.way(link)).collect();
-                ways.sort();
-                ways.dedup();
-                line(name, &format!("{}; {}", list(&peers), ways.join("; ")));
+                let mut transports: Vec<String> =
+                    links.iter().map(|link| self.transport(link)).collect();
+                transports.sort();
+                transports.dedup();
+                line(
+                    name,
+                    &format!("{}; {}", list(&peers), transports.join("; ")),
+                );
             }
         }
         Some(text)
@@ -265,13 +269,13 @@ impl Page<'_> {
         for (name, tree) in ["even", "odd"].into_iter().zip(&nvls.trees) {
             let up = tree.up.as_ref().map_or_else(
                 || "root".to_owned(),
-                |link| format!("up {} over {}", link.peer, self.way(link)),
+                |link| format!("up {} over {}", link.peer, self.transport(link)),
             );
             let down = tree
                 .down
                 .iter()
                 .flatten()
-                .map(|link| format!("; down {} over {}", link.peer, self.way(link)));
+                .map(|link| format!("; down {} over {}", link.peer, self.transport(link)));
             line(name, &format!("{up}{}", down.collect::<String>()));
         }
         Some(text)
@@ -294,7 +298,11 @@ impl Page<'_> {
         for (index, round) in rounds {
             let channel = p2p.base_channel(index as u32, layout.nodes());
             let over = match self.expansion.p2p_connection(rank, round.send, channel) {
-                Ok(way) => sentence(&way, (rank, self.machine), self.machine_of(round.send)),
+                Ok(connection) => sentence(
+                    &connection,
+                    (rank, self.machine),
+                    self.machine_of(round.send),
+                ),
                 Err(error) => error.to_string(),
             };
             table.row(vec![

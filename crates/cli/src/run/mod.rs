@@ -36,7 +36,7 @@ use crate::arguments::run::{BackendName, RunArguments};
 use crate::environment::Environment;
 use crate::output::Output;
 use crate::render::{self, Look};
-pub use job::Planned;
+pub use job::RunPlan;
 pub use latency::Latency;
 pub use launched::Joined;
 pub use load::CoreTime;
@@ -50,7 +50,7 @@ pub struct Report {
     /// What was run.
     pub spec: Spec,
     /// What the plan says, if there is one.
-    pub planned: Option<Planned>,
+    pub planned: Option<RunPlan>,
     /// One row per size.
     pub rows: Vec<Row>,
     /// What is said of the devices that it was run on; nothing of processors.

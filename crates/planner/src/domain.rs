@@ -1,11 +1,10 @@
-//! One NVLink domain over several hosts (MNNVL): its hosts' documents become one.
+//! An NVLink domain of several hosts (MNNVL) as one topology document.
 
 use topology::xml::{Document, Tag};
 
-/// Joins the documents of the hosts of an NVLink domain, in order: every host's `<cpu>` elements, told apart by
-/// `host_hash` (1, 2, …; what the files say is replaced, since equal hosts often share one file). `None` without hosts.
-///
-/// The GPUs of all hosts hang on the one NVSwitch node of the resulting system.
+/// Joins the documents of the hosts of an NVLink domain, in order. Each host's `<cpu>` elements get
+/// a `host_hash` of their own (1, 2, …), because equal hosts often share one file. All GPUs connect
+/// to one NVSwitch node. `None` without hosts.
 pub fn nvlink_domain<'a>(hosts: impl IntoIterator<Item = &'a Document>) -> Option<Document> {
     let mut domain: Option<Document> = None;
     for (host, document) in hosts.into_iter().enumerate() {

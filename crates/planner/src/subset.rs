@@ -1,8 +1,9 @@
-//! Jobs that use some GPUs of a machine only.
+//! Jobs that use only some GPUs of a machine.
 
 use topology::xml::{Document, Element, Tag, c_int};
 
-/// Device numbers of all GPUs of a document, ascending; hosts of an NVLink domain have the same numbers.
+/// Device numbers of all GPUs of a document, ascending; hosts of an NVLink domain have the same
+/// numbers.
 pub fn gpu_devices(document: &Document) -> Vec<i32> {
     fn walk(element: &Element, found: &mut Vec<i32>) {
         for child in &element.children {
@@ -19,8 +20,8 @@ pub fn gpu_devices(document: &Document) -> Vec<i32> {
     found
 }
 
-/// The document as NCCL has it when no rank of the job runs on other GPUs than these: NCCL only ever adds GPUs with a rank.
-/// NICs stay, whichever GPU they are next to.
+/// Returns the document as NCCL has it when ranks run only on these GPUs: NCCL adds only GPUs with
+/// a rank. All NICs stay.
 #[must_use]
 pub fn with_gpus(document: &Document, devices: &[i32]) -> Document {
     fn prune(element: &mut Element, devices: &[i32]) {
@@ -32,7 +33,7 @@ pub fn with_gpus(document: &Document, devices: &[i32]) -> Document {
             }
             let before = child.children.len();
             prune(child, devices);
-            // A slot or switch that held nothing but such GPUs is not there either.
+            // A slot or switch that held only such GPUs is removed too.
             before == 0 || !child.children.is_empty()
         });
     }

@@ -22,8 +22,8 @@ pub(super) struct Charge {
 
 /// One path between two ends of interest.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Route {
-    /// Routes are numbered in the order of [`Wiring::routes`].
+pub(super) struct SearchRoute {
+    /// Routes are numbered in the order of [`RouteMap::routes`].
     pub number: u32,
     first: u32,
     len: u32,
@@ -37,20 +37,22 @@ pub(super) struct Route {
     pub intel_overhead: bool,
 }
 
-impl Route {
+impl SearchRoute {
     fn of<'c>(&self, charges: &'c [Charge]) -> &'c [Charge] {
         &charges[self.first as usize..(self.first + self.len) as usize]
     }
 
     /// Whether the path, and the one back where that counts, is no worse than a type.
-    pub fn is_within(&self, worst: PathType, both_ways: bool) -> bool {
-        self.kind < PathType::Dis && self.kind <= worst && (!both_ways || self.back_kind <= worst)
+    pub fn is_within(&self, worst: PathType, both_directions: bool) -> bool {
+        self.kind < PathType::Dis
+            && self.kind <= worst
+            && (!both_directions || self.back_kind <= worst)
     }
 }
 
 /// A port.
 #[derive(Debug, Clone)]
-pub(super) struct Port {
+pub(super) struct SearchPort {
     pub node: NodeId,
     /// The first port with the same id; look-ups by id find that one.
     pub canonical: u32,
@@ -70,27 +72,28 @@ pub(super) struct Port {
 
 /// Everything the search reads and never changes.
 #[derive(Debug)]
-pub(super) struct Wiring {
+pub(super) struct RouteMap {
     pub gpus: usize,
     /// Words for a bit of each GPU.
     pub words: usize,
     pub has_nvs: bool,
-    pub ports: Vec<Port>,
+    pub ports: Vec<SearchPort>,
     /// For each GPU the others, best connected first: widest, fewest links, nearest in number.
     pub neighbours: Vec<Vec<Neighbour>>,
-    /// For each port and GPU the part of the GPU's sorting key that does not change: see [`Wiring::port_key`].
+    /// For each port and GPU the part of the GPU's sorting key that does not change: see
+    /// [`RouteMap::port_key`].
     port_keys: Vec<u64>,
     /// For each GPU its PCI link up and the one back down to it.
     pub uplink: Vec<Option<(u32, u32)>>,
-    /// The way between two GPUs crosses no PCI link of a third.
+    /// No path between two GPUs crosses a PCI link of a third.
     pub private_uplinks: bool,
     /// For each port the GPUs with the widest path to it; empty when it reaches none.
     pub closest_gpus: Vec<Vec<u32>>,
-    gpu_to_gpu: Vec<Route>,
-    port_to_gpu: Vec<Route>,
-    gpu_to_port: Vec<Route>,
-    nvs_to_gpu: Vec<Route>,
-    gpu_to_nvs: Vec<Route>,
+    gpu_to_gpu: Vec<SearchRoute>,
+    port_to_gpu: Vec<SearchRoute>,
+    gpu_to_port: Vec<SearchRoute>,
+    nvs_to_gpu: Vec<SearchRoute>,
+    gpu_to_nvs: Vec<SearchRoute>,
     charges: Vec<Charge>,
 }
 
@@ -99,12 +102,12 @@ pub(super) struct Wiring {
 pub(super) struct Neighbour {
     pub gpu: u32,
     /// The route there.
-    pub route: Route,
+    pub route: SearchRoute,
     /// GPUs of one class are equally well connected: bandwidth in whole GB/s, and links.
     class: u32,
 }
 
-impl Wiring {
+impl RouteMap {
     pub fn new(routing: &Routing) -> Self {
         let system = routing.system();
         let gpu_nodes: Vec<NodeId> = system.nodes(NodeType::Gpu).collect();
@@ -116,7 +119,7 @@ impl Wiring {
             charges: Vec::new(),
             routes: 0,
         };
-        let mut all = |from: &[NodeId], to: &[NodeId]| -> Vec<Route> {
+        let mut all = |from: &[NodeId], to: &[NodeId]| -> Vec<SearchRoute> {
             from.iter()
                 .flat_map(|a| to.iter().map(move |b| (*a, *b)))
                 .map(|(a, b)| compiler.route(a, b))
@@ -154,19 +157,19 @@ impl Wiring {
         }
     }
 
-    pub fn gpu_to_gpu(&self, from: u32, to: u32) -> &Route {
+    pub fn gpu_to_gpu(&self, from: u32, to: u32) -> &SearchRoute {
         &self.gpu_to_gpu[from as usize * self.gpus + to as usize]
     }
 
-    /// Sorts GPUs on the way to a port: the widest path from the port first, then the widest PCI link (`pci_bw`, whole
-    /// GB/s, -1 is none), then the fewest links. The lowest bits are free for the rank of a
-    /// [neighbour](super::nearby::Nearby).
+    /// The key that sorts GPUs by their paths to a port: the widest path from the port first, then
+    /// the widest PCI link (`pci_bw`, whole GB/s, -1 is none), then the fewest links. The lowest
+    /// bits are free for the rank of a [neighbour](super::nearby::Nearby).
     pub fn port_key(&self, port: u32, gpu: usize, pci_bw: i32) -> u64 {
         self.port_keys[port as usize * self.gpus + gpu]
             | u64::from(inverse(pci_bw)) << (2 * PLACE_BITS)
     }
 
-    /// The rank that stands in a key.
+    /// The rank in a key.
     pub const fn rank_in(key: u64) -> usize {
         (key & ((1 << PLACE_BITS) - 1)) as usize
     }
@@ -176,28 +179,28 @@ impl Wiring {
         gpu * self.gpus as u32
     }
 
-    pub fn port_to_gpu(&self, port: u32, gpu: u32) -> &Route {
+    pub fn port_to_gpu(&self, port: u32, gpu: u32) -> &SearchRoute {
         &self.port_to_gpu[port as usize * self.gpus + gpu as usize]
     }
 
-    pub fn gpu_to_port(&self, gpu: u32, port: u32) -> &Route {
+    pub fn gpu_to_port(&self, gpu: u32, port: u32) -> &SearchRoute {
         &self.gpu_to_port[gpu as usize * self.ports.len() + port as usize]
     }
 
     /// All routes from ports to GPUs, and from GPUs to ports.
-    pub fn port_routes(&self) -> [&[Route]; 2] {
+    pub fn port_routes(&self) -> [&[SearchRoute]; 2] {
         [&self.port_to_gpu, &self.gpu_to_port]
     }
 
-    pub fn nvs_to_gpu(&self, gpu: u32) -> &Route {
+    pub fn nvs_to_gpu(&self, gpu: u32) -> &SearchRoute {
         &self.nvs_to_gpu[gpu as usize]
     }
 
-    pub fn gpu_to_nvs(&self, gpu: u32) -> &Route {
+    pub fn gpu_to_nvs(&self, gpu: u32) -> &SearchRoute {
         &self.gpu_to_nvs[gpu as usize]
     }
 
-    fn lists(&self) -> [&[Route]; 5] {
+    fn lists(&self) -> [&[SearchRoute]; 5] {
         [
             &self.gpu_to_gpu,
             &self.port_to_gpu,
@@ -208,7 +211,7 @@ impl Wiring {
     }
 
     /// All routes, by number.
-    pub fn routes(&self) -> impl Iterator<Item = &Route> {
+    pub fn routes(&self) -> impl Iterator<Item = &SearchRoute> {
         self.lists().into_iter().flatten()
     }
 
@@ -216,13 +219,14 @@ impl Wiring {
         self.lists().iter().map(|list| list.len()).sum()
     }
 
-    /// Whether all other GPUs are equally well connected to one, apart from those that `skip` names.
+    /// Whether all other GPUs are equally well connected to one, apart from those that `skip`
+    /// names.
     pub fn is_uniform(&self, gpu: u32, skip: impl Fn(u32) -> bool) -> bool {
         let mut others = self.neighbours[gpu as usize]
             .iter()
             .filter(|other| !skip(other.gpu));
         let best = others.next();
-        // They are in order, so the worst tells of all.
+        // They are in order, so the last one is the worst.
         let worst = others.next_back();
         best.zip(worst)
             .is_none_or(|(best, worst)| best.class == worst.class)
@@ -230,7 +234,7 @@ impl Wiring {
 
     /// The types of paths between GPUs and the switch, and between GPUs and ports, as bits.
     pub fn kinds(&self) -> (u16, u16) {
-        let bits = |lists: &[&[Route]]| {
+        let bits = |lists: &[&[SearchRoute]]| {
             lists
                 .iter()
                 .flat_map(|list| list.iter())
@@ -242,7 +246,7 @@ impl Wiring {
         )
     }
 
-    pub fn charges(&self, route: &Route) -> &[Charge] {
+    pub fn charges(&self, route: &SearchRoute) -> &[Charge] {
         route.of(&self.charges)
     }
 }
@@ -251,8 +255,8 @@ impl Wiring {
 const PLACE_BITS: u32 = 10;
 
 /// The parts of the sorting keys of one port that do not change: places by bandwidth and by links.
-fn port_keys(routes: &[Route]) -> Vec<u64> {
-    let place = |value: i64, all: &dyn Fn(&Route) -> i64| {
+fn port_keys(routes: &[SearchRoute]) -> Vec<u64> {
+    let place = |value: i64, all: &dyn Fn(&SearchRoute) -> i64| {
         let mut lower: Vec<i64> = routes
             .iter()
             .map(all)
@@ -262,8 +266,8 @@ fn port_keys(routes: &[Route]) -> Vec<u64> {
         lower.dedup();
         lower.len() as u64
     };
-    let by_bw = |route: &Route| -i64::from(route.bw as i32);
-    let by_hops = |route: &Route| i64::from(route.hops);
+    let by_bw = |route: &SearchRoute| -i64::from(route.bw as i32);
+    let by_hops = |route: &SearchRoute| i64::from(route.hops);
     routes
         .iter()
         .map(|route| {
@@ -273,7 +277,7 @@ fn port_keys(routes: &[Route]) -> Vec<u64> {
         .collect()
 }
 
-/// Orders whole numbers the other way round.
+/// Reverses the order of whole numbers.
 const fn inverse(value: i32) -> u32 {
     !(value as u32 ^ 1 << 31)
 }
@@ -286,7 +290,7 @@ struct Compiler<'a> {
 }
 
 impl Compiler<'_> {
-    fn route(&mut self, from: NodeId, to: NodeId) -> Route {
+    fn route(&mut self, from: NodeId, to: NodeId) -> SearchRoute {
         let table = self.routing.table();
         let path = table.path(from, to);
         let first = self.charges.len() as u32;
@@ -322,7 +326,7 @@ impl Compiler<'_> {
             self.charges.push(charge);
         }
         self.routes += 1;
-        Route {
+        SearchRoute {
             number: self.routes - 1,
             first,
             len: path.hops.len() as u32,
@@ -335,8 +339,8 @@ impl Compiler<'_> {
     }
 }
 
-/// Whether a link can never be the one that lacks bandwidth, because everything that crosses it also crosses links that
-/// have less together.
+/// Whether a link can never be the one that lacks bandwidth, because everything that crosses it
+/// also crosses links that have less together.
 pub(super) fn never_binds(system: &System, link: u32) -> bool {
     let link = LinkId(link);
     let bw = system.link(link).bw;
@@ -365,16 +369,16 @@ pub(super) fn never_binds(system: &System, link: u32) -> bool {
     !is_end(to) && beyond() < bw * ENOUGH || !is_end(from) && before() < bw * ENOUGH
 }
 
-/// Links with less are never looked at closer, GB/s.
+/// Links with less can always bind, GB/s.
 const MUCH: f32 = 2000.0;
 
 /// The part of a link's bandwidth that everything around it may need together.
 const ENOUGH: f32 = 0.9;
 
-fn neighbours(gpus: usize, routes: &[Route]) -> Vec<Vec<Neighbour>> {
+fn neighbours(gpus: usize, routes: &[SearchRoute]) -> Vec<Vec<Neighbour>> {
     (0..gpus)
         .map(|from| {
-            let quality = |route: &Route| (-(route.bw as i32), route.hops);
+            let quality = |route: &SearchRoute| (-(route.bw as i32), route.hops);
             let mut others: Vec<Neighbour> = (1..gpus)
                 .map(|offset| {
                     let gpu = (from + offset) % gpus;
@@ -414,7 +418,7 @@ fn uplink(system: &System, gpu: NodeId) -> Option<(u32, u32)> {
 fn are_private(
     links: usize,
     uplinks: &[Option<(u32, u32)>],
-    gpu_to_gpu: &[Route],
+    gpu_to_gpu: &[SearchRoute],
     charges: &[Charge],
 ) -> bool {
     let mut owners = vec![None; links];
@@ -447,7 +451,7 @@ fn closest_gpus(routing: &Routing, port: NodeId) -> Vec<u32> {
         .collect()
 }
 
-fn ports(routing: &Routing, nodes: &[NodeId]) -> Vec<Port> {
+fn ports(routing: &Routing, nodes: &[NodeId]) -> Vec<SearchPort> {
     let system = routing.system();
     let nets: Vec<_> = system.nets().collect();
     nets.iter()
@@ -464,7 +468,7 @@ fn ports(routing: &Routing, nodes: &[NodeId]) -> Vec<Port> {
                 .iter()
                 .position(|other| system.node(*other).id == id)
                 .unwrap_or(index);
-            Port {
+            SearchPort {
                 node: *node,
                 canonical: canonical as u32,
                 bw: net.bw,
