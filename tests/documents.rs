@@ -48,7 +48,7 @@ fn read(name: &str) -> Result<String> {
 fn pictures() -> Result<()> {
     let (readme, page) = (
         read("README.md")?,
-        read("crates/cli/tests/expected/plan-dgx-h100.txt")?,
+        read("crates/cli/tests/cases/pages/plan-dgx-h100.txt")?,
     );
     let shown = readme
         .split("```text\n$ topo plan topologies/dgx-h100\n")

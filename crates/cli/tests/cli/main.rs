@@ -86,7 +86,7 @@ fn refused(arguments: &[&str]) -> Said {
 /// Compares with a file; `TOPO_BLESS=1` writes it.
 fn expect(name: &str, text: &str) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/expected")
+        .join("tests/cases/pages")
         .join(name);
     if std::env::var_os("TOPO_BLESS").is_some_and(|bless| bless == "1") {
         std::fs::write(&file, text).unwrap();
