@@ -77,16 +77,6 @@ fn what_if_ends_with_what_was_done() {
         .map(|it| it["names"].as_array().unwrap().len())
         .sum();
     assert!(left_out > 0 && done > 0, "{done} done, {left_out} left out");
-    // With enough time it is as without a limit.
-    let small = ["what-if", "topologies/dgx-a100"];
-    let without = Running::start(topo().args(small)).within(LONG);
-    let with = Running::start(topo().args(small).args(["--time-limit", "50"])).within(LONG);
-    assert_eq!((with.status, with.out), (Some(0), without.out));
-    for limit in ["0", "-1", "x", "99999999999999999999"] {
-        let option = format!("--time-limit={limit}");
-        let said = Running::start(topo().args(small).arg(option)).within(LONG);
-        said.refused(&["--time-limit", limit]);
-    }
 }
 
 /// Runs `topo` with its standard error on a terminal; none where nothing makes terminals.

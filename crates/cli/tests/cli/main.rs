@@ -3,15 +3,10 @@
 mod artifacts;
 mod compare;
 mod crowded;
-mod jobs;
 mod machines;
-mod mistakes;
 mod pages;
-mod programs;
-mod ranks;
 mod renumber;
 mod run;
-mod surroundings;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -81,20 +76,4 @@ fn refused(arguments: &[&str]) -> Said {
     );
     assert_eq!(said.out, "", "{arguments:?}");
     said
-}
-
-/// Compares with a file; `TOPO_BLESS=1` writes it.
-fn expect(name: &str, text: &str) {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/cases/pages")
-        .join(name);
-    if std::env::var_os("TOPO_BLESS").is_some_and(|bless| bless == "1") {
-        std::fs::write(&file, text).unwrap();
-        return;
-    }
-    let expected = std::fs::read_to_string(&file).unwrap_or_default();
-    assert!(
-        expected == text,
-        "{name} differs; look, then bless with TOPO_BLESS=1\n{text}"
-    );
 }
