@@ -80,7 +80,9 @@ fn blessing() -> bool {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::from_args();
+    let mut arguments = Arguments::from_args();
+    // Some scripts only wait, so more of them run at a time than there are cores.
+    arguments.test_threads.get_or_insert(4);
     match list() {
         Ok((case_files, trials)) => {
             let code = libtest_mimic::run(&arguments, trials).exit_code();

@@ -125,7 +125,7 @@ fn survivors(strangers: bool) -> Duration {
         command
             .env("TOPO_ID", &id)
             .args(["all-reduce", "-b", "64K", "-e", "64K"]);
-        Running::start(command.args(["--time", "1500", "--survive"]))
+        Running::start(command.args(["--time", "800", "--survive"]))
     };
     let mut all = Ranks(vec![start(0)]);
     let root = 29_400;

@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use libtest_mimic::{Completion, Failed};
 
-use super::{LONG, PORT, Ranks, SHORT, address, all_right, all_say, check, folder, id, number};
+use super::{
+    LONG, PORT, Ranks, SHORT, address, all_right, all_say, check, folder, id, meet, number,
+};
 
 /// Ranks, two on each host, that are busy for long, once all have met.
 pub fn busy(world: u32, place: &str, time: &str, more: &[&str]) -> Result<Ranks, Failed> {
@@ -23,8 +25,7 @@ pub fn busy_with(
     more: &[&str],
 ) -> Result<Ranks, Failed> {
     let ranks = Ranks::start(world, |rank, command| {
-        command.args(["--rank", &number(rank), "--world", &number(world)]);
-        command.args(["--rendezvous", place]);
+        meet(command, rank, world, place);
         command
             .args(what)
             .args(["-b", "64K", "-e", "64K", "--time", time])
@@ -84,14 +85,7 @@ pub fn a_stopped_rank_is_named() -> Result<Completion, Failed> {
 pub fn a_missing_rank_is_named() -> Result<Completion, Failed> {
     let (_folder, place) = folder()?;
     let said = Ranks::start(2, |rank, command| {
-        command.args([
-            "--rank",
-            &number(rank),
-            "--world",
-            "3",
-            "--rendezvous",
-            &place,
-        ]);
+        meet(command, rank, 3, &place);
         command.args(SHORT).args(["--join-timeout", "3"]);
     })?
     .finish()?;
@@ -146,14 +140,7 @@ pub fn a_taken_port() -> Result<Completion, Failed> {
 pub fn another_plan() -> Result<Completion, Failed> {
     let (_folder, place) = folder()?;
     let said = Ranks::start(2, |rank, command| {
-        command.args([
-            "--rank",
-            &number(rank),
-            "--world",
-            "2",
-            "--rendezvous",
-            &place,
-        ]);
+        meet(command, rank, 2, &place);
         command.args(SHORT).args(["--channels", &number(rank + 1)]);
     })?
     .finish()?;

@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use libtest_mimic::{Completion, Failed};
 
 use super::{
-    MISSING, PORT, Ranks, SHORT, Said, address, all_right, all_say, check, clean, folder, id,
+    MISSING, PORT, Ranks, SHORT, Said, address, all_right, all_say, check, clean, folder, id, meet,
     not_run, number,
 };
 
@@ -16,14 +16,7 @@ pub fn by_hand_with_a_file() -> Result<Completion, Failed> {
     let left = format!("topo1-{}@127.0.0.1:1\n", "ab".repeat(32));
     std::fs::write(folder.path().join("meeting"), left)?;
     let said = Ranks::start(3, |rank, command| {
-        command.args([
-            "--rank",
-            &number(rank),
-            "--world",
-            "3",
-            "--rendezvous",
-            &place,
-        ]);
+        meet(command, rank, 3, &place);
         command.args(SHORT);
     })?
     .finish()?;
@@ -50,14 +43,7 @@ pub fn by_hand_with_an_id() -> Result<Completion, Failed> {
 pub fn by_hand_with_an_address() -> Result<Completion, Failed> {
     let place = format!("tcp:{}:{PORT}", address());
     let said = Ranks::start(2, |rank, command| {
-        command.args([
-            "--rank",
-            &number(rank),
-            "--world",
-            "2",
-            "--rendezvous",
-            &place,
-        ]);
+        meet(command, rank, 2, &place);
         command.args(SHORT);
     })?
     .finish()?;
@@ -181,14 +167,7 @@ pub fn a_plan_for_two_hosts() -> Result<Completion, Failed> {
     }
     let said = Ranks::start(4, |rank, command| {
         command.arg(&plan).args(SHORT);
-        command.args([
-            "--rank",
-            &number(rank),
-            "--world",
-            "4",
-            "--rendezvous",
-            &place,
-        ]);
+        meet(command, rank, 4, &place);
     })?
     .finish()?;
     all_right(&said)?;
@@ -196,28 +175,14 @@ pub fn a_plan_for_two_hosts() -> Result<Completion, Failed> {
     let said = Ranks::start(4, |rank, command| {
         command.env("NCCL_HOSTID", format!("host{}", rank % 2));
         command.arg(&plan).args(SHORT);
-        command.args([
-            "--rank",
-            &number(rank),
-            "--world",
-            "4",
-            "--rendezvous",
-            &place,
-        ]);
+        meet(command, rank, 4, &place);
     })?
     .finish()?;
     all_say(&said, &[], &["the plan is for other machines"])?;
     // And with too few ranks.
     let said = Ranks::start(2, |rank, command| {
         command.arg(&plan).args(SHORT);
-        command.args([
-            "--rank",
-            &number(rank),
-            "--world",
-            "2",
-            "--rendezvous",
-            &place,
-        ]);
+        meet(command, rank, 2, &place);
     })?
     .finish()?;
     all_say(&said, &[], &["4 ranks", "2 were started"])?;

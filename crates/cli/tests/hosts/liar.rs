@@ -410,7 +410,7 @@ fn listens(child: &Child) -> Result<Vec<SocketAddr>, Failed> {
 /// Garbage at every port at which ranks listen, while they work: for the bootstrap, and for data of other hosts.
 pub fn garbage_at_every_port() -> Result<Completion, Failed> {
     let (_folder, place) = folder()?;
-    let ranks = busy(4, &place, "1500", &[])?;
+    let ranks = busy(4, &place, "800", &[])?;
     let mut ports = 0;
     for child in &ranks.0 {
         let all = listens(child)?;

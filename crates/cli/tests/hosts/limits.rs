@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 
 use libtest_mimic::{Completion, Failed};
 
-use super::{Ranks, SHORT, Said, all_right, all_say, check, clean, folder, not_run, number};
+use super::{Ranks, SHORT, Said, all_right, all_say, check, clean, folder, meet, not_run};
 
 /// Lets a program start what a command would have started.
 fn through(command: &mut Command, program: &str, arguments: &[&str]) {
@@ -35,8 +35,8 @@ fn apart(unshare: &[&str]) -> Result<Completion, Failed> {
     let (_folder, place) = folder()?;
     let said = Ranks::start(3, |rank, command| {
         command.env("NCCL_HOSTID", "one host");
-        command.args(["--rank", &number(rank), "--world", "3"]);
-        command.args(["--rendezvous", &place]).args(SHORT);
+        meet(command, rank, 3, &place);
+        command.args(SHORT);
         if rank == 1 {
             through(command, "unshare", unshare);
         }
@@ -64,8 +64,8 @@ fn limited(limit: &str) -> Result<Vec<Said>, Failed> {
     let (_folder, place) = folder()?;
     Ranks::start(3, |rank, command| {
         command.env("NCCL_HOSTID", "one host");
-        command.args(["--rank", &number(rank), "--world", "3"]);
-        command.args(["--rendezvous", &place]).args(SHORT);
+        meet(command, rank, 3, &place);
+        command.args(SHORT);
         if rank == 1 {
             let script = format!("{limit} && exec \"$0\" \"$@\"");
             through(command, "bash", &["-c", &script]);

@@ -33,8 +33,17 @@ macro_rules! tests {
 }
 
 fn main() -> std::process::ExitCode {
-    let arguments = Arguments::from_args();
+    let mut arguments = Arguments::from_args();
+    // Most tests wait most of the time, so more of them run at a time than there are cores.
+    arguments.test_threads.get_or_insert(4);
     let tests = tests![
+        // Those that take long come first.
+        survival::a_rank_that_was_stopped_while_the_others_work,
+        survival::a_rank_that_was_stopped_until_the_others_are_done,
+        liar::a_connection_that_stands_still,
+        faults::a_stopped_rank_is_named,
+        survival::a_loss_when_survivors_work_again,
+        survival::losses_one_after_the_other,
         launchers::by_hand_with_a_file,
         launchers::by_hand_with_an_id,
         launchers::by_hand_with_an_address,
@@ -46,16 +55,12 @@ fn main() -> std::process::ExitCode {
         launchers::a_plan_for_two_hosts,
         launchers::network_namespaces,
         faults::a_killed_rank_is_named,
-        faults::a_stopped_rank_is_named,
         carriers::they_are_right_and_named,
         carriers::a_killed_one_is_named,
-        carriers::survivors_go_on_without_one,
+        carriers::survivors_finish_without_one,
         survival::survivors_finish,
-        survival::losses_one_after_the_other,
-        survival::a_stopped_rank_stays_out,
         liar::an_oversized_message,
         liar::an_oversized_slot,
-        liar::a_connection_that_stands_still,
         liar::garbage_at_every_port,
         limits::another_namespace_of_processes,
         limits::another_namespace_of_users,
@@ -231,6 +236,12 @@ fn folder() -> Result<(tempfile::TempDir, String), Failed> {
     let folder = tempfile::tempdir()?;
     let place = format!("file:{}", folder.path().join("meeting").display());
     Ok((folder, place))
+}
+
+/// Tells a rank its number and where the ranks meet.
+fn meet(command: &mut Command, rank: u32, world: u32, place: &str) {
+    command.args(["--rank", &number(rank), "--world", &number(world)]);
+    command.args(["--rendezvous", place]);
 }
 
 fn number(of: u32) -> String {

@@ -8,7 +8,7 @@ use libtest_mimic::{Completion, Failed};
 use tempfile::TempDir;
 use test_support::net_plugin as loopback;
 
-use super::{Ranks, SHORT, Said, all_right, all_say, check, not_run, number};
+use super::{Ranks, SHORT, Said, all_right, all_say, check, meet, not_run};
 
 /// A folder with a plug-in, and where ranks meet.
 struct Place {
@@ -40,8 +40,7 @@ impl Place {
     fn tell(&self, rank: u32, world: u32, command: &mut Command) {
         let meeting = format!("file:{}", self.path("meeting").display());
         command.env("TOPO_LOOPBACK_REPORT", self.path("report"));
-        command.args(["--rank", &number(rank), "--world", &number(world)]);
-        command.args(["--rendezvous", &meeting]);
+        meet(command, rank, world, &meeting);
     }
 
     /// Runs ranks, two on each host, with the plug-in and what `make` adds.
