@@ -190,7 +190,12 @@ impl Case {
 
     /// The folder in which the scripts run. It has the repository's `topologies`.
     fn folder(&self) -> Result<tempfile::TempDir, Failed> {
-        let folder = tempfile::tempdir()?;
+        // In memory, because a recording has many small files.
+        let memory = Some(Path::new("/dev/shm")).filter(|it| it.is_dir());
+        let folder = match memory.filter(|_| self.recording.is_some()) {
+            Some(memory) => tempfile::tempdir_in(memory)?,
+            None => tempfile::tempdir()?,
+        };
         symlink(Machine::home(), folder.path().join("topologies"))?;
         if let Some(name) = &self.recording {
             let document = Machine::named(name).and_then(|machine| machine.document());

@@ -21,7 +21,7 @@ fn a_socket_can_be_standard_input() {
     assert!(said.out.contains("ring=12x30:NVL"), "{said:?}");
 }
 
-/// The loader would wait for somebody to write to it.
+/// Opening a FIFO would block the loader.
 #[test]
 fn a_net_plugin_that_is_no_file_is_refused() {
     let folder = tempfile::tempdir().unwrap();

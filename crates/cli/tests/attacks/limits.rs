@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::program::{Running, clean};
 
-/// The most memory that a process had so far, MiB.
+/// The peak memory of a process, MiB.
 fn peak(process: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let line = status.lines().find_map(|it| it.strip_prefix("VmHWM:"));
@@ -13,7 +13,7 @@ fn peak(process: u32) -> u64 {
     kib.unwrap_or(0) >> 10
 }
 
-/// Each of many ranks has a FIFO from each other one. What is not used takes no memory.
+/// Each of many ranks has a FIFO from every other rank. Unused FIFOs take no memory.
 #[test]
 fn many_ranks_take_memory_for_what_they_send() {
     let mut command = clean(Path::new(env!("CARGO_BIN_EXE_topo")));

@@ -1,4 +1,4 @@
-//! Outputs that cannot be written: nothing half-written stays.
+//! Recordings that cannot be written: no part of them stays.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,18 +6,18 @@ use std::process::Command;
 
 use test_support::{FakeMachine, Machine};
 
-use crate::program::{LONG, Running, Said, is_root, not_run, shell, topo};
+use crate::program::{LONG, Running, Said, is_root, memory_folder, not_run, shell, topo};
 
-/// Files of more than half a kilobyte (one with some shells) cannot be written.
+/// No file may have more than half a kilobyte (one with some shells).
 const FULL: &str = "trap '' XFSZ; ulimit -f 1; exec \"$0\" \"$@\"";
 
-/// A tree of files of a machine.
+/// The files of a machine.
 fn tree() -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = memory_folder();
     let machine = Machine::named("dgx-a100").unwrap();
     let fake = FakeMachine::of(&machine.document().unwrap()).unwrap();
     fake.write(folder.path()).unwrap();
-    // A processor whose description is long.
+    // The description of the processor is long.
     let cpu = folder.path().join("proc/cpuinfo");
     let text = fs::read_to_string(&cpu).unwrap();
     fs::write(&cpu, format!("flags\t: {}\n{text}", "sse ".repeat(1000))).unwrap();
@@ -30,7 +30,7 @@ fn record(command: &mut Command, tree: &Path, target: &Path) -> Said {
     Running::start(command).within(LONG)
 }
 
-/// All that is in a folder, hidden files too.
+/// The paths in a folder, with hidden files.
 fn inside(folder: &Path) -> Vec<PathBuf> {
     let mut all = Vec::new();
     for entry in fs::read_dir(folder).unwrap().flatten() {
@@ -51,11 +51,11 @@ fn a_recording_is_whole_or_not_there() {
     let file = target.join("proc/cpuinfo");
     said.refused(&["cannot write", &file.display().to_string()]);
     assert_eq!(inside(folder.path()), Vec::<PathBuf>::new());
-    // Into a folder that is there already.
+    // The folder exists already.
     fs::create_dir_all(&target).unwrap();
     record(&mut shell(FULL), tree.path(), &target).refused(&[&file.display().to_string()]);
     assert_eq!(inside(&target), Vec::<PathBuf>::new());
-    // With room it goes there, and is the machine.
+    // With enough room.
     let said = record(&mut topo(), tree.path(), &target);
     assert_eq!(said.status, Some(0), "{said:?}");
     let again = Running::start(topo().args(["probe", "--from"]).arg(&target)).within(LONG);

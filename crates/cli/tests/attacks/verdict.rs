@@ -1,10 +1,10 @@
-//! What `topo run` vouches for.
+//! The launches that `topo run` checks.
 
 use serde_json::Value;
 
 use super::ranks::topo;
 
-/// The launches of a figure: how many there were, and how many of them were checked.
+/// The launches of each figure: run and checked.
 fn launches(arguments: &[&str], processes: bool) -> Vec<(u64, u64)> {
     let mut command = topo();
     command.args(["run", "--ranks", "2", "--json", "-b", "4K", "-e", "4K"]);

@@ -83,7 +83,7 @@ fn findings_have_a_price() {
     assert_eq!(findings["findings"].as_array().unwrap().len(), 1);
 }
 
-/// One odd device does not spoil the matrix of the others.
+/// An odd device does not spoil the matrix of the others.
 #[test]
 fn matrices_of_odd_machines() {
     let (_folder, path) = recorded("dgx-h100", |fake| {

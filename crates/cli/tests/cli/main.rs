@@ -1,4 +1,4 @@
-//! The real binary, from the outside: what it prints where, and with which status it ends.
+//! The `topo` program as a process, where a case file cannot describe a test.
 
 mod artifacts;
 mod compare;
@@ -11,14 +11,14 @@ mod run;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// The status of everything that went wrong.
+/// The exit status of every error.
 const FAILED: i32 = 2;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// `topo` in the project's root, with nothing of NCCL's in the environment.
+/// `topo` in the repository's root, without variables of NCCL.
 fn topo() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_topo"));
     command
@@ -58,7 +58,7 @@ fn ok(arguments: &[&str]) -> Said {
     said
 }
 
-/// A file that goes away with the test.
+/// A temporary file.
 fn file(name: &str, text: &str) -> (tempfile::TempDir, String) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(name);

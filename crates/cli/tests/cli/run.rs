@@ -64,7 +64,7 @@ fn a_sampled_matrix_of_processes_is_right() {
             let protocol = ["ll", "ll128", "simple"][one_of(3)];
             arguments.extend(["--transfer", "fifo", "--protocol", protocol]);
         }
-        // Sizes that divide nothing.
+        // Odd sizes.
         arguments.extend([
             "-b",
             ["1", "24", "77"][one_of(3)],
@@ -95,7 +95,7 @@ fn json_has_a_row_for_each_size() {
             let latency = |name: &str| timing["latency_us"][name].as_f64().unwrap();
             assert!(0.0 < latency("p50") && latency("p50") <= latency("p99"));
             assert!(latency("p99") <= latency("max"));
-            // As many as are timed in a row.
+            // The latencies are those of the timed launches.
             assert_eq!(latency("launches"), 3.0);
         }
     }

@@ -9,7 +9,8 @@ use super::faults::{busy_with, signal};
 use super::survival::finish_right;
 use super::{Ranks, Said, all_right, all_say, check, clean, folder, meet};
 
-/// A plan for two hosts of two GPUs, each beside a NIC: point to point, rank 0 sends to rank 3 by rank 1's NIC, and so on.
+/// A plan for two hosts of two GPUs, each with a NIC. Point to point, rank 0 sends to rank 3 by the
+/// NIC of rank 1, and the other ranks alike.
 fn plan(folder: &Path) -> Result<String, Failed> {
     let file = folder.join("plan.json");
     let mut command = Command::new(env!("CARGO_BIN_EXE_topo"));

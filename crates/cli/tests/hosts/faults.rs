@@ -1,4 +1,4 @@
-//! What the others say when something happens to a rank.
+//! What the other ranks report when a rank fails.
 
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use super::{
     LONG, PORT, Ranks, SHORT, address, all_right, all_say, check, folder, id, meet, number,
 };
 
-/// Ranks, two on each host, that are busy for long, once all have met.
+/// Starts ranks, two on each host, that work for long. Returns when all have met.
 pub fn busy(world: u32, place: &str, time: &str, more: &[&str]) -> Result<Ranks, Failed> {
     busy_with(world, place, &["all-reduce"], time, more)
 }
@@ -53,7 +53,7 @@ pub fn signal(child: &Child, name: &str) -> Result<(), Failed> {
 }
 
 pub fn a_killed_rank_is_named() -> Result<Completion, Failed> {
-    // Once all have met: while they connect to each other, and when they are at work.
+    // While they connect to each other, and when they work.
     for (victim, after) in [(0, 0), (3, 0), (1, 20), (2, 60), (1, 200), (3, 700)] {
         let (_folder, place) = folder()?;
         let ranks = busy(4, &place, "2000", &[])?;
@@ -161,11 +161,11 @@ pub fn a_garbage_client() -> Result<Completion, Failed> {
             .args(["--rank", &number(rank), "--world", "2", "--id", &id])
             .args(SHORT);
     })?;
-    // As soon as the root listens, or after it is done.
+    // As soon as the root listens, or after it has ended.
     let until = Instant::now() + Duration::from_secs(5);
     while Instant::now() < until {
         if let Ok(mut stream) = TcpStream::connect((address.as_str(), PORT)) {
-            // It may be turned away in the middle.
+            // The root may close the connection before all is written.
             let _ = stream.write_all(&[0xa5; 300_000]);
             break;
         }

@@ -12,7 +12,7 @@ use super::{
 
 pub fn by_hand_with_a_file() -> Result<Completion, Failed> {
     let (folder, place) = folder()?;
-    // One that another job left.
+    // The file of an earlier job.
     let left = format!("topo1-{}@127.0.0.1:1\n", "ab".repeat(32));
     std::fs::write(folder.path().join("meeting"), left)?;
     let said = Ranks::start(3, |rank, command| {
@@ -69,7 +69,7 @@ pub fn torchrun_variables() -> Result<Completion, Failed> {
     all_right(&said)
 }
 
-/// Whether a program is there.
+/// Returns whether a program is installed.
 fn has(program: &str) -> bool {
     let paths = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&paths).any(|folder| folder.join(program).is_file())
@@ -171,7 +171,7 @@ pub fn a_plan_for_two_hosts() -> Result<Completion, Failed> {
     })?
     .finish()?;
     all_right(&said)?;
-    // The same plan with its hosts' ranks apart.
+    // The same plan with each host's ranks apart.
     let said = Ranks::start(4, |rank, command| {
         command.env("NCCL_HOSTID", format!("host{}", rank % 2));
         command.arg(&plan).args(SHORT);
@@ -179,7 +179,7 @@ pub fn a_plan_for_two_hosts() -> Result<Completion, Failed> {
     })?
     .finish()?;
     all_say(&said, &[], &["the plan is for other machines"])?;
-    // And with too few ranks.
+    // Too few ranks.
     let said = Ranks::start(2, |rank, command| {
         command.arg(&plan).args(SHORT);
         meet(command, rank, 2, &place);

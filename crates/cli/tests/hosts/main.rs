@@ -1,5 +1,5 @@
-//! Ranks that others start: by hand, by launchers, in network namespaces, and in the presence of faults. What cannot run
-//! here is reported as not run, by name.
+//! Jobs of several processes: started by hand, by launchers, in network namespaces, with failures.
+//! A test that cannot run here is reported as not run.
 
 mod carriers;
 mod faults;
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
-/// Nothing that is right takes so long, on a busy machine either.
+/// Longer than any process needs, even on a busy machine.
 const LONG: Duration = Duration::from_secs(120);
 
 const SHORT: [&str; 9] = ["all-reduce", "-b", "8", "-e", "256K", "-f", "64", "-n", "2"];
@@ -95,7 +95,7 @@ fn not_run(why: &str) -> Result<Completion, Failed> {
     Ok(Completion::ignored_with(format!("not run: {why}")))
 }
 
-/// `topo`, with nothing in the environment that a launcher may have set, on the loopback interface.
+/// `topo run` on the loopback interface, without the variables of launchers.
 fn topo() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_topo"));
     clean(&mut command);
@@ -138,13 +138,13 @@ fn clean(command: &mut Command) {
         .env("COLUMNS", "200");
 }
 
-/// Processes that end with the test.
+/// Processes that are killed at the end of the test.
 struct Ranks(Vec<Child>);
 
 impl Drop for Ranks {
     fn drop(&mut self) {
         for child in &mut self.0 {
-            // One that has ended already needs neither.
+            // Both fail if it has ended already.
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -158,7 +158,7 @@ struct Said {
 }
 
 impl Ranks {
-    /// Starts ranks, each with what `make` adds.
+    /// Starts ranks; `make` completes each command.
     fn start(ranks: u32, make: impl Fn(u32, &mut Command)) -> Result<Self, Failed> {
         let mut all = Self(Vec::new());
         for rank in 0..ranks {
@@ -171,7 +171,7 @@ impl Ranks {
         Ok(all)
     }
 
-    /// Waits for all, and gives what they said. What hangs is a failure.
+    /// Waits for all ranks, and returns what they printed. A rank that hangs is a failure.
     fn finish(mut self) -> Result<Vec<Said>, Failed> {
         let until = Instant::now() + LONG;
         let mut said = Vec::new();
@@ -207,7 +207,7 @@ fn check(holds: bool, what: impl FnOnce() -> String) -> Result<(), Failed> {
     if holds { Ok(()) } else { Err(what().into()) }
 }
 
-/// Rank 0 printed the table, and all elements were right.
+/// Checks that rank 0 printed the table, and that all elements were right.
 fn all_right(said: &[Said]) -> Result<Completion, Failed> {
     for (rank, it) in said.iter().enumerate() {
         check(it.status == Some(0), || format!("rank {rank}: {}", it.err))?;
@@ -217,7 +217,7 @@ fn all_right(said: &[Said]) -> Result<Completion, Failed> {
     Ok(Completion::Completed)
 }
 
-/// All ranks but those that were started to fail end with an error that says so.
+/// Checks that all ranks except `but` ended with an error that has these words.
 fn all_say(said: &[Said], but: &[usize], words: &[&str]) -> Result<(), Failed> {
     for (rank, it) in said
         .iter()
@@ -248,7 +248,7 @@ fn number(of: u32) -> String {
     of.to_string()
 }
 
-/// An address of the loopback network that no other test has, and no other run of them at this time.
+/// A loopback address that no other test uses now.
 fn address() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(1);
     let process = std::process::id();
@@ -260,7 +260,7 @@ fn address() -> String {
     )
 }
 
-/// A port that nobody takes by chance at such an address.
+/// A port that no program takes by chance at such an address.
 const PORT: u16 = 29_400;
 
 fn id(addresses: &[&str]) -> Result<String, Failed> {
@@ -270,5 +270,5 @@ fn id(addresses: &[&str]) -> Result<String, Failed> {
     Ok(String::from_utf8(output.stdout)?.trim().to_owned())
 }
 
-/// The exit status of the rehearsal where it cannot run.
+/// The exit status of `xtask/scripts/rehearse-hosts` where it cannot run.
 const MISSING: i32 = 77;

@@ -7,8 +7,8 @@ use libtest_mimic::{Completion, Failed};
 use super::faults::{busy, signal};
 use super::{Ranks, Said, all_say, check, folder};
 
-/// Checks that the survivors finish with right results, and that the first of them prints a table that
-/// names the lost ranks.
+/// Checks that the survivors finish with right results, and that the first of them prints a table
+/// that names the lost ranks.
 pub fn finish_right(said: &[Said], lost: &[usize]) -> Result<(), Failed> {
     let left: Vec<usize> = (0..said.len()).filter(|it| !lost.contains(it)).collect();
     let ranks = format!("all-reduce of {} processes", left.len());
