@@ -123,7 +123,8 @@ fn commands() -> Result<()> {
     Ok(())
 }
 
-/// The Markdown pages of the repository: at its top, in `docs/`, and the READMEs of folders and crates.
+/// The Markdown pages of the repository: at its top, in `docs/`, and the READMEs of folders and
+/// crates.
 fn pages() -> Result<Vec<PathBuf>> {
     let mut pages: Vec<PathBuf> = vec!["topologies/README.md".into(), "kernels/README.md".into()];
     for folder in ["", "docs"] {
