@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use test_support::golden::Case;
+use golden::Case;
 
 #[derive(clap::Args)]
 pub struct Arguments {

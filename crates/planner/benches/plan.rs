@@ -1,8 +1,8 @@
 //! How long planning takes, phase by phase.
 
 use divan::{Bencher, black_box};
+use machines::Machine;
 use planner::{Request, host};
-use test_support::Machine;
 use topology::{System, xml};
 
 const MACHINES: [&str; 4] = [

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
+use machines::{Machine, random};
 use plan::nccl_graph::{self, GpuAddress, GraphFile};
 use plan::{
     EndPoint, Fingerprint, Graph, GraphKind, Pattern, Plan, Producer, RequestSummary, neighbors,
@@ -13,7 +14,6 @@ use planner::cost::{self, Profile};
 use planner::{Cluster, Error, HostPlan, JobPlan, Request, Settings, plan_host};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
-use test_support::{Machine, random};
 use topology::xml::Document;
 use topology::{LinkId, NcclId, NodeType, PathType, System};
 

@@ -1,11 +1,11 @@
 //! Every variable that is said to change a decision changes one.
 
+use machines::Machine;
 use plan::GraphKind;
 use planner::cluster::nvlink_domain;
 use planner::cost::{self, Profile};
 use planner::settings::{Effect, effect, variables};
 use planner::{Cluster, JobPlan, Settings};
-use test_support::Machine;
 use topology::xml::{Document, Element, Tag};
 use topology::{BuildOptions, System};
 

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use machines::Machine;
 use plan::Plan;
-use test_support::Machine;
 
 use crate::{ok, refused, said, topo};
 

@@ -1,7 +1,7 @@
 //! Laws of the search: what is faster must come to the same.
 
+use machines::Machine;
 use plan::Pattern;
-use test_support::Machine;
 use topology::PathType;
 
 use super::attempt::{FEW_WORDS, MANY_WORDS};

@@ -12,9 +12,8 @@ mod value;
 use std::path::PathBuf;
 
 use anyhow::Result;
+use machines::Machine;
 use planner::Request;
-
-use crate::machine::Machine;
 
 /// One expected file.
 #[derive(Debug, Clone, PartialEq, Eq)]
