@@ -19,7 +19,7 @@ use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
 use net::{Arriving, Host, Hosts, Leaving, Options, Ports, WantedPlugin};
 use support::{Counting, Neighbours, sweep};
-use test_support::net_plugin as loopback;
+use test_network::loopback;
 
 /// Elements of the messages.
 const COUNTS: [usize; 3] = [0, 1023, 100_000];
@@ -194,10 +194,10 @@ fn splits(folder: &Path) -> Result<(), Failed> {
         }
         let (mut part, mut whole) = (join(part)?, join(hosts)?);
         let (mut of_part, mut of_whole) = ([rank], [rank]);
-        part.all_reduce_in_place(&mut of_part, Reduction::Sum)
+        part.all_reduce(&mut of_part, Reduction::Sum)
             .map_err(text)?;
         whole
-            .all_reduce_in_place(&mut of_whole, Reduction::Sum)
+            .all_reduce(&mut of_whole, Reduction::Sum)
             .map_err(text)?;
         if (of_part, of_whole) != ([2 + 2 * (rank % 2)], [6]) {
             return Err(format!("{of_part:?} and {of_whole:?}"));
