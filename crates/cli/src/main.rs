@@ -4,7 +4,7 @@
 //! plain functions that return text; `main` prints it.
 //!
 //! In reading order: [`arguments`], [`environment`], [`input`], [`job`], [`edits`], [`plan`], [`rank`], [`show`], [`why`],
-//! [`cost`], [`what_if`], [`diff`], [`program`], [`run`], [`join`], [`sizes`], [`live`], [`probing`], [`doctor`], [`price`], [`matrix`],
+//! [`cost`], [`what_if`], [`diff`], [`program`], [`run`], [`join`], [`sizes`], [`live`], [`probing`], [`doctor`], [`matrix`],
 //! [`complete`], [`vm`], [`render`], [`output`],
 //! [`exit`].
 
@@ -26,7 +26,6 @@ mod matrix;
 mod numbers;
 mod output;
 mod plan;
-mod price;
 mod probing;
 mod program;
 mod progress;

@@ -6,11 +6,11 @@ use probe::Probe;
 use serde_json::json;
 
 use crate::arguments::machine::{ProbeArguments, ProbeFormat};
-use crate::doctor::{Report, priced};
+use crate::doctor::{self, Report, priced};
 use crate::environment::Environment;
 use crate::live;
 use crate::output::Output;
-use crate::render::{Look, findings, machine};
+use crate::render::{Look, machine};
 
 /// Probes and prints.
 pub fn run(
@@ -32,12 +32,12 @@ pub fn run(
     match arguments.format {
         ProbeFormat::Xml => {
             output.text = topology::xml::write(&probe.document);
-            output.notes = findings::table(&report, plain);
+            output.notes = doctor::table(&report, plain);
         }
         ProbeFormat::Json => output.text = json(&probe, &report)?,
         ProbeFormat::Text => {
             output.text = machine::page(&probe, look);
-            output.text.push_str(&findings::section(&report, look));
+            output.text.push_str(&doctor::section(&report, look));
         }
     }
     Ok(())

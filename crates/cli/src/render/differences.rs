@@ -3,9 +3,8 @@
 use plan::{ChoiceDifference, Chosen, Comparison, Plan, PlanDifference};
 use serde_json::Value;
 
-use super::cost::{microseconds, percent};
 use super::table::Columns;
-use super::{Look, count, gbps, ranges};
+use super::{Look, count, gbps, microseconds, percent, ranges};
 use crate::sizes::short;
 
 /// What differs; nothing when nothing does.

@@ -3,10 +3,8 @@
 pub mod branch;
 pub mod channels;
 pub mod connections;
-pub mod cost;
 pub mod differences;
 pub mod document;
-pub mod findings;
 pub mod grid;
 pub mod joined;
 pub mod machine;
@@ -14,7 +12,6 @@ pub mod matrix;
 pub mod path;
 pub mod program;
 pub mod rank;
-pub mod run;
 pub mod settings;
 pub mod summary;
 pub mod table;
@@ -137,6 +134,26 @@ pub fn ranges(numbers: &[i32], separator: &str) -> String {
 /// `1 channel`, `2 channels`.
 pub fn count(number: usize, word: &str) -> String {
     format!("{number} {word}{}", if number == 1 { "" } else { "s" })
+}
+
+/// µs with as many digits as matter.
+pub fn microseconds(time: f64) -> String {
+    let digits = match time {
+        100.0.. => 0,
+        10.0.. => 1,
+        _ => 2,
+    };
+    format!("{time:.digits$}")
+}
+
+/// How much more something is, as a share of 1: `+12 %`, `-3.1 %`, or `×17` from ten times on.
+pub fn percent(more: f64) -> String {
+    match more * 100.0 {
+        percent if percent.abs() < 0.05 => "±0 %".to_owned(),
+        900.0.. => format!("×{:.0}", more + 1.0),
+        percent if percent.abs() >= 10.0 => format!("{percent:+.0} %"),
+        percent => format!("{percent:+.1} %"),
+    }
 }
 
 /// A path type with its meaning, for a legend.

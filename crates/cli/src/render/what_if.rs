@@ -2,9 +2,8 @@
 
 use topology::edit::{Failure, FailureKind};
 
-use super::cost::microseconds;
 use super::table::Columns;
-use super::{Look, count, gbps, ranges, wrap};
+use super::{Look, count, gbps, microseconds, ranges, wrap};
 use crate::edits;
 use crate::sizes::short;
 use crate::what_if::{Figures, Report, Row};

@@ -18,6 +18,7 @@ mod latency;
 mod launched;
 mod load;
 mod measure;
+mod page;
 mod ports;
 mod processes;
 mod ranks;
@@ -35,7 +36,7 @@ use crate::arguments::compare::TextOrJson;
 use crate::arguments::run::{BackendName, RunArguments};
 use crate::environment::Environment;
 use crate::output::Output;
-use crate::render::{self, Look};
+use crate::render::Look;
 pub use job::Planned;
 pub use latency::Latency;
 pub use launched::Joined;
@@ -130,9 +131,9 @@ fn show(
     };
     output.text = if arguments.json || arguments.format == TextOrJson::Json {
         output.warnings.extend(report.cores().warning());
-        render::run::json(report)?
+        page::json(report)?
     } else {
-        format!("{}{}", report.devices, render::run::page(report, look))
+        format!("{}{}", report.devices, page::page(report, look))
     };
     Ok(())
 }

@@ -5,9 +5,9 @@ use plan::cost::Estimate;
 use planner::cost::Scheme;
 use program::{Collective, Protocol};
 
-use super::table::Columns;
-use super::{Look, count};
-use crate::cost::{Subject, Sweep, changes};
+use super::{Subject, Sweep, changes};
+use crate::render::table::Columns;
+use crate::render::{FIELD, Look, count, microseconds, percent, wrap};
 use crate::sizes::short;
 
 /// Marks a size at which the choice changes.
@@ -61,33 +61,13 @@ fn head(subject: &Subject, look: Look) -> String {
         look.field("settings", &settings.join(" "))
     });
     for note in &subject.notes {
-        text.push_str(&look.notice(&super::wrap(note, super::FIELD, super::FIELD, look.width)));
+        text.push_str(&look.notice(&wrap(note, FIELD, FIELD, look.width)));
     }
     text
 }
 
-/// µs with as many digits as matter.
-pub fn microseconds(time: f64) -> String {
-    let digits = match time {
-        100.0.. => 0,
-        10.0.. => 1,
-        _ => 2,
-    };
-    format!("{time:.digits$}")
-}
-
 fn bandwidth(bandwidth: Option<f64>) -> String {
     bandwidth.map_or_else(String::new, |bandwidth| format!("{bandwidth:.2}"))
-}
-
-/// How much more something is, as a share of 1: `+12 %`, `-3.1 %`, or `×17` from ten times on.
-pub fn percent(more: f64) -> String {
-    match more * 100.0 {
-        percent if percent.abs() < 0.05 => "±0 %".to_owned(),
-        900.0.. => format!("×{:.0}", more + 1.0),
-        percent if percent.abs() >= 10.0 => format!("{percent:+.0} %"),
-        percent => format!("{percent:+.1} %"),
-    }
 }
 
 fn choices(sweep: &Sweep, look: Look) -> String {
@@ -139,7 +119,7 @@ fn choices(sweep: &Sweep, look: Look) -> String {
                 ]);
             }
             Err(problem) => {
-                return look.notice(&super::wrap(&problem.to_string(), "  ", "  ", look.width));
+                return look.notice(&wrap(&problem.to_string(), "  ", "  ", look.width));
             }
         }
         table.row(row);

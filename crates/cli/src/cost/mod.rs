@@ -1,5 +1,7 @@
 //! `topo cost`: which algorithm and protocol is taken for which size, and how long that takes.
 
+mod page;
+
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -109,8 +111,8 @@ pub fn run(
         colour: environment.colour,
     };
     output.text = match (arguments.format, arguments.table) {
-        (TextOrJson::Text, false) => render::cost::page(&subject, &sweeps, look),
-        (TextOrJson::Text, true) => render::cost::table_page(&subject, &collectives, look),
+        (TextOrJson::Text, false) => page::page(&subject, &sweeps, look),
+        (TextOrJson::Text, true) => page::table_page(&subject, &collectives, look),
         (TextOrJson::Json, table) => json(&subject, &sweeps, table)?,
     };
     Ok(())

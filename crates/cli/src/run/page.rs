@@ -6,9 +6,9 @@ use net::Reached;
 use program::Transfer;
 use serde_json::json;
 
-use super::table::Columns;
-use super::{Look, count};
-use crate::run::{Joined, Latency, Launches, Report, Row, Timing};
+use super::{Joined, Latency, Launches, Report, Row, Timing};
+use crate::render::table::Columns;
+use crate::render::{Look, count};
 use crate::sizes;
 
 /// The page.

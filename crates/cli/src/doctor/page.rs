@@ -1,8 +1,8 @@
 //! The table of findings.
 
-use super::table::Columns;
-use super::{Look, count, wrap};
-use crate::doctor::Report;
+use super::Report;
+use crate::render::table::Columns;
+use crate::render::{Look, count, wrap};
 
 /// Findings and, below, what to do; one line when there are none.
 pub fn table(report: &Report, look: Look) -> String {

@@ -1,5 +1,8 @@
 //! `topo doctor`: checks a machine or a file.
 
+mod page;
+mod price;
+
 use anyhow::Result;
 use planner::Settings;
 use probe::{Finding, finding};
@@ -12,8 +15,9 @@ use crate::arguments::machine::DoctorArguments;
 use crate::environment::Environment;
 use crate::live::Subject;
 use crate::output::Output;
-use crate::price::{self, Cost};
-use crate::render::{Look, findings};
+use crate::render::Look;
+pub use page::{section, table};
+use price::Cost;
 
 /// Findings with what they cost.
 #[derive(Debug)]
@@ -87,7 +91,7 @@ pub fn run(
         colour: environment.colour,
     };
     output.text = match arguments.format {
-        TextOrJson::Text => findings::table(&report, look),
+        TextOrJson::Text => page::table(&report, look),
         TextOrJson::Json => {
             serde_json::to_string_pretty(&json!({"findings": report.rows()}))? + "\n"
         }
