@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 use topology::{BusId, NodeData, NodeId, NodeType, System};
 
-use crate::render::ranges;
+use crate::numbers::ranges;
 use crate::suggest;
 
 /// Most names that are offered instead of an unknown one.
@@ -17,7 +17,6 @@ pub struct Names<'a> {
 }
 
 impl<'a> Names<'a> {
-    /// Names every node.
     pub fn new(system: &'a System) -> Self {
         let mut names = Self {
             system,
@@ -34,21 +33,15 @@ impl<'a> Names<'a> {
         let id = system.node(node).id;
         let own = match &system.node(node).data {
             NodeData::Gpu(gpu) => {
-                let same = |other: &&NodeId| {
-                    system.gpu(**other).is_some_and(|data| data.dev == gpu.dev)
-                        && system.node(**other).id.system() == id.system()
-                };
-                let sharers: Vec<NodeId> = system.nodes(NodeType::Gpu).collect();
-                let sharers: Vec<&NodeId> = sharers.iter().filter(same).collect();
-                match sharers.len() {
-                    0 | 1 => format!("GPU{}", gpu.dev),
-                    _ => {
-                        let part = sharers
-                            .iter()
-                            .position(|other| **other == node)
-                            .unwrap_or(0);
-                        format!("GPU{}.{part}", gpu.dev)
-                    }
+                let sharers = system.nodes(NodeType::Gpu).filter(|other| {
+                    system.gpu(*other).is_some_and(|data| data.dev == gpu.dev)
+                        && system.node(*other).id.system() == id.system()
+                });
+                let sharers: Vec<NodeId> = sharers.collect();
+                let part = sharers.iter().position(|other| *other == node);
+                match part.filter(|_| sharers.len() > 1) {
+                    None => format!("GPU{}", gpu.dev),
+                    Some(part) => format!("GPU{}.{part}", gpu.dev),
                 }
             }
             NodeData::Dev(dev) => format!("GPU{}", dev.dev),
@@ -68,12 +61,11 @@ impl<'a> Names<'a> {
         own
     }
 
-    /// What a node is called.
     pub fn label(&self, node: NodeId) -> &str {
         &self.labels[node.index()]
     }
 
-    /// The same with what else it is known by: a port's name, a GPU's bus id.
+    /// The label with a port's name or a GPU's bus id.
     pub fn full(&self, node: NodeId) -> String {
         let label = self.label(node);
         match &self.system.node(node).data {
@@ -86,7 +78,6 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// The node that a person's text means.
     pub fn find(&self, machine: &str, text: &str) -> Result<NodeId> {
         let ends = [NodeType::Gpu, NodeType::Net, NodeType::Cpu, NodeType::Nvs];
         let ends: Vec<NodeId> = ends
@@ -108,7 +99,11 @@ impl<'a> Names<'a> {
         let near = suggest::nearest(text, aliases.iter().map(String::as_str), OFFERED);
         bail!(
             "{machine} has no device `{text}`{} It has {}",
-            suggest_or_stop(&near),
+            if near.is_empty() {
+                ".".to_owned()
+            } else {
+                suggest::question(&near)
+            },
             self.overview()
         );
     }
@@ -163,13 +158,5 @@ impl<'a> Names<'a> {
             numbers(self.system.cpus().map(|(_, cpu)| cpu.numa).collect(), "CPU"),
         ];
         lists.into_iter().flatten().collect::<Vec<_>>().join(", ")
-    }
-}
-
-fn suggest_or_stop(near: &[&str]) -> String {
-    if near.is_empty() {
-        ".".to_owned()
-    } else {
-        suggest::question(near)
     }
 }

@@ -7,11 +7,12 @@ use crate::arguments::PlanArguments;
 use crate::device::Names;
 use crate::environment::Environment;
 use crate::job::Job;
-use crate::output::{self, Format, Output};
-use crate::render::{Look, channels, connections, joined, matrix, settings, summary, trail};
+use crate::output::{self, Output, PlanFormat};
+use crate::render::{
+    Look, channels, connections, job_plan, matrix, settings, summary, trail, trim_lines,
+};
 use crate::wiring::Wiring;
 
-/// Plans files and says what came of it.
 pub fn run(
     arguments: &PlanArguments,
     environment: &Environment,
@@ -21,18 +22,15 @@ pub fn run(
     if let Some(path) = &arguments.output {
         output::write(path, &job.artifact().to_json()?)?;
     }
-    if arguments.format != Format::Text {
+    if arguments.format != PlanFormat::Text {
         output.warnings.extend(settings::warnings(&job.settings));
     }
     match arguments.format {
-        Format::Quiet => output.text = summary::quiet(&job),
-        Format::Json => output.text = job.artifact().to_json()?,
-        Format::NcclGraph => output.text = job.graph_file()?,
-        Format::Text => {
-            let look = Look {
-                width: environment.width,
-                colour: environment.colour,
-            };
+        PlanFormat::Quiet => output.text = summary::quiet(&job),
+        PlanFormat::Json => output.text = job.artifact().to_json()?,
+        PlanFormat::NcclGraph => output.text = job.graph_file()?,
+        PlanFormat::Text => {
+            let look = environment.look();
             let artifact = arguments.connections.then(|| job.artifact());
             for machine in 0..job.machines.len() {
                 if machine > 0 {
@@ -59,9 +57,7 @@ fn page(
     let names = Names::new(plan.view.system());
     let mut text = summary::head(job, machine, look);
     let mut section = |title: &str, remark: &str, body: &str| {
-        text.push('\n');
-        text.push_str(&look.title(title, remark));
-        text.push_str(body);
+        text.push_str(&look.section(title, remark, body));
     };
     let wiring = Wiring::new(&job.machines[machine].document);
     section(
@@ -91,7 +87,7 @@ fn page(
         section(
             "Job",
             "what all ranks together use",
-            &joined::facts(&job.joined, look),
+            &job_plan::facts(&job.joined, look),
         );
     }
     if arguments.explain {
@@ -101,7 +97,5 @@ fn page(
         let searches = trail::short(&plan.trails, look);
         section("Search", "--explain tells it all", &searches);
     }
-    text.lines()
-        .map(|line| format!("{}\n", line.trim_end()))
-        .collect()
+    trim_lines(&text)
 }

@@ -6,13 +6,12 @@ use probe::Probe;
 use serde_json::json;
 
 use crate::arguments::machine::{ProbeArguments, ProbeFormat};
-use crate::doctor::{self, Report, priced};
+use crate::doctor::{self, FindingReport, priced};
 use crate::environment::Environment;
 use crate::live;
-use crate::output::Output;
+use crate::output::{self, Output};
 use crate::render::{Look, machine};
 
-/// Probes and prints.
 pub fn run(
     arguments: &ProbeArguments,
     environment: &Environment,
@@ -20,10 +19,7 @@ pub fn run(
 ) -> Result<()> {
     let probe = live::probe(arguments, environment)?;
     let report = priced(&probe.findings, &probe.document, &Settings::default());
-    let look = Look {
-        width: environment.width,
-        colour: environment.colour,
-    };
+    let look = environment.look();
     // Standard error is another place, which may be no terminal.
     let plain = Look {
         colour: false,
@@ -43,7 +39,7 @@ pub fn run(
     Ok(())
 }
 
-fn json(probe: &Probe, report: &Report) -> Result<String> {
+fn json(probe: &Probe, report: &FindingReport) -> Result<String> {
     let value = json!({
         "topology": topology::xml::write(&probe.document),
         "gpus": probe.gpus,
@@ -51,5 +47,5 @@ fn json(probe: &Probe, report: &Report) -> Result<String> {
         "machine": probe.machine,
         "findings": report.rows(),
     });
-    Ok(serde_json::to_string_pretty(&value)? + "\n")
+    output::json(&value)
 }

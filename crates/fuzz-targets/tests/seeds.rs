@@ -6,7 +6,9 @@ use fuzz_targets::{Reached, TARGETS, Target, input};
 
 /// The inputs that earlier runs found, by file name.
 fn committed(target: &Target) -> Vec<(String, Vec<u8>)> {
-    let folder = input::repository().join("xtask/fuzz/seeds").join(target.name);
+    let folder = input::repository()
+        .join("xtask/fuzz/seeds")
+        .join(target.name);
     let Ok(entries) = fs::read_dir(&folder) else {
         return Vec::new();
     };

@@ -1,4 +1,4 @@
-//! How bytes travel between neighbours, grouped by what is equal.
+//! How bytes travel between neighbors, grouped by what is equal.
 
 use plan::expand::PeerLink;
 use plan::{
@@ -7,7 +7,7 @@ use plan::{
 };
 
 use super::table::Columns;
-use super::{Look, gbps, ranges};
+use super::{Look, gbps, group, ranges};
 
 /// What each group of a machine does, and what holds between hosts.
 pub fn page(plan: &Plan, machine: usize, look: Look) -> String {
@@ -36,7 +36,7 @@ pub fn page(plan: &Plan, machine: usize, look: Look) -> String {
     text
 }
 
-/// Ways between GPUs, each with its pairs.
+/// Transports between GPUs, each with its pairs.
 fn between(
     machine: &PlannedMachine,
     group: &GpuGroup,
@@ -45,15 +45,15 @@ fn between(
 ) -> String {
     let members = group.members();
     if members.len() < 2 {
-        return look.faint("  one GPU, which has nobody beside it\n");
+        return look.faint("  only one GPU\n");
     }
     let mut table = Columns::new(look, &["way", "path", "GB/s", "from→to", "why"]).right(&[2]);
-    for (index, way) in transports.ways.iter().enumerate() {
+    for (index, transport) in transports.ways.iter().enumerate() {
         let mut pairs = Vec::new();
         let mut all = true;
         for (row, from) in transports.between.iter().zip(&members) {
-            let of_way = row.iter().map(|way| usize::from(*way) == index);
-            let to: Vec<i32> = of_way
+            let same = row.iter().map(|at| usize::from(*at) == index);
+            let to: Vec<i32> = same
                 .zip(&members)
                 .filter(|(equal, to)| *equal && *to != from)
                 .map(|(_, to)| gpu_number(machine, *to))
@@ -67,7 +67,7 @@ fn between(
                 ));
             }
         }
-        // A GPU reaches itself in its own way.
+        // A transport that only joins a GPU with itself is no row.
         if pairs.is_empty() {
             continue;
         }
@@ -76,16 +76,16 @@ fn between(
         } else {
             pairs.join(" ")
         };
-        let mut row = words(machine, way);
+        let mut row = words(machine, transport);
         row.insert(3, pairs);
         table.row(row);
     }
     table.finish()
 }
 
-/// GpuTransport, path, bandwidth, reason.
-fn words(machine: &PlannedMachine, way: &GpuTransport) -> Vec<String> {
-    match way {
+/// Transport, path, bandwidth, reason.
+fn words(machine: &PlannedMachine, transport: &GpuTransport) -> Vec<String> {
+    match transport {
         GpuTransport::Direct {
             via,
             read,
@@ -136,7 +136,7 @@ struct Uses {
 fn ports(
     plan: &Plan,
     machine: &PlannedMachine,
-    group: &GpuGroup,
+    machine_group: &GpuGroup,
     transports: &Transports,
     look: Look,
 ) -> String {
@@ -145,11 +145,10 @@ fn ports(
         &["GPU", "NIC", "path", "GB/s", "sends", "receives", "used by"],
     )
     .right(&[3]);
-    let mut rows: Vec<(Vec<u32>, Vec<String>)> = Vec::new();
-    for port in &transports.ports {
-        let used = used_by(plan, group, transports, port);
+    let rows = transports.ports.iter().filter_map(|port| {
+        let used = used_by(plan, machine_group, transports, port);
         if used.is_empty() {
-            continue;
+            return None;
         }
         let sends = match port.proxy {
             Some(proxy) => format!("{}, driven by {}", port.send, gpu_name(machine, proxy)),
@@ -163,15 +162,10 @@ fn ports(
             port.receive.to_string(),
             used,
         ];
-        match rows.iter_mut().find(|(_, known)| *known == row) {
-            Some((gpus, _)) => gpus.push(port.gpu),
-            None => rows.push((vec![port.gpu], row)),
-        }
-    }
-    for (gpus, cells) in rows {
-        let mut row = vec![gpu_names(machine, &gpus)];
-        row.extend(cells);
-        table.row(row);
+        Some((row, port.gpu))
+    });
+    for (cells, gpus) in group(rows) {
+        table.row([vec![gpu_names(machine, &gpus)], cells].concat());
     }
     table.finish()
 }
@@ -187,7 +181,7 @@ fn used_by(plan: &Plan, group: &GpuGroup, transports: &Transports, port: &PortUs
         for (number, channel) in graph.channels.iter().take(merged as usize).enumerate() {
             let [enter, leave] = channel.nets.unwrap_or([-1; 2]);
             for (gpu, sends) in ends(graph, &channel.ranks) {
-                // The first GPU of a channel has the port where it enters, every other the one where it leaves.
+                // The first GPU uses the port for entering, the others the port for leaving.
                 let net = if Some(&gpu) == channel.ranks.first() {
                     enter
                 } else {
@@ -213,18 +207,15 @@ fn used_by(plan: &Plan, group: &GpuGroup, transports: &Transports, port: &PortUs
         (GraphKind::Nvls, "nvls"),
     ] {
         let (enters, leaves) = (&uses.enters[kind as usize], &uses.leaves[kind as usize]);
-        match (enters.as_slice(), leaves.as_slice()) {
-            ([], []) => {}
-            (enters, leaves) if enters == leaves => {
-                parts.push(format!("{name} {}", ranges(enters, ",")));
-            }
-            (enters, []) => parts.push(format!("{name} in {}", ranges(enters, ","))),
-            ([], leaves) => parts.push(format!("{name} out {}", ranges(leaves, ","))),
-            (enters, leaves) => parts.push(format!(
-                "{name} in {}, out {}",
-                ranges(enters, ","),
-                ranges(leaves, ",")
-            )),
+        let sides = [(" in ", enters), (" out ", leaves)];
+        let used = sides.iter().filter(|(_, channels)| !channels.is_empty());
+        let texts = used.map(|(side, channels)| format!("{side}{}", ranges(channels, ",")));
+        let texts: Vec<String> = match enters == leaves {
+            true => vec![format!(" {}", ranges(enters, ","))],
+            false => texts.collect(),
+        };
+        if !(enters.is_empty() && leaves.is_empty()) {
+            parts.push(format!("{name}{}", texts.join(",")));
         }
     }
     if let Some(p2p) = transports.p2p(port.gpu) {
@@ -360,16 +351,18 @@ fn end(machine: &PlannedMachine, end: &NetEnd) -> String {
 }
 
 /// Both directions of a link; once where they are alike.
-pub fn both_ways(
+pub fn both_directions(
     link: &PeerLink,
     rank: u32,
     own: &PlannedMachine,
     peer: &PlannedMachine,
 ) -> String {
-    let send = link.send.map(|way| sentence(&way, (rank, own), peer));
+    let send = link
+        .send
+        .map(|connection| sentence(&connection, (rank, own), peer));
     let receive = link
         .receive
-        .map(|way| sentence(&way, (link.peer, peer), own));
+        .map(|connection| sentence(&connection, (link.peer, peer), own));
     match (send, receive) {
         (Some(send), Some(receive)) if send == receive => send,
         (Some(send), Some(receive)) => format!("out: {send}; in: {receive}"),

@@ -4,7 +4,7 @@ use plan::{ChoiceDifference, Chosen, Comparison, Plan, PlanDifference};
 use serde_json::Value;
 
 use super::table::Columns;
-use super::{Look, count, gbps, microseconds, percent, ranges};
+use super::{Look, count, gbps, group, microseconds, percent, ranges, trim_lines};
 use crate::sizes::short;
 
 /// What differs; nothing when nothing does.
@@ -26,29 +26,20 @@ pub fn page(plans: [(&str, &Plan); 2], comparison: &Comparison, look: Look) -> S
             format!("{first} and {second}")
         })
     );
-    let mut sections: Vec<(&'static str, Vec<&PlanDifference>)> = Vec::new();
-    for difference in &comparison.facts {
-        let title = section(difference);
-        match sections.iter_mut().find(|(known, _)| *known == title) {
-            Some((_, rows)) => rows.push(difference),
-            None => sections.push((title, vec![difference])),
-        }
-    }
+    let mut sections = group(comparison.facts.iter().map(|fact| (section(fact), fact)));
     let several = plans.iter().any(|(_, plan)| plan.machines.len() > 1);
     sections.sort_by_key(|(title, _)| SECTIONS.iter().position(|known| known == title));
     for (title, rows) in &sections {
-        text.push('\n');
-        text.push_str(&look.title(title, ""));
-        text.push_str(&facts(rows, &names, several, look));
+        text.push_str(&look.section(title, "", &facts(rows, &names, several, look)));
     }
     if !comparison.choices.is_empty() {
-        text.push('\n');
-        text.push_str(&look.title("Choices", "algorithm, protocol, channels, predicted time"));
-        text.push_str(&choices(&comparison.choices, &names, look));
+        text.push_str(&look.section(
+            "Choices",
+            "algorithm, protocol, channels, predicted time",
+            &choices(&comparison.choices, &names, look),
+        ));
     }
-    text.lines()
-        .map(|line| format!("{}\n", line.trim_end()))
-        .collect()
+    trim_lines(&text)
 }
 
 const MACHINES: &str = "Machines";
@@ -93,10 +84,10 @@ fn facts(rows: &[&PlanDifference], names: &[String; 2], several: bool, look: Loo
     table.finish()
 }
 
-/// Stands for what was taken out.
+/// Placeholder for the number or pair that was taken out.
 const MEMBER: &str = "#";
 
-/// Most members that are named in one line, where they are no ranges of numbers.
+/// Most members in one row that are not ranges of numbers.
 const NAMED: usize = 6;
 
 /// The place without the last number, or pair of devices, in it.
@@ -282,7 +273,7 @@ fn summary(value: &Value) -> Option<String> {
     Some(format!("{}: {groups}", count(gpus.len(), "GPU")))
 }
 
-/// Sizes in a row at which the same two ways are taken.
+/// Consecutive sizes with the same two choices.
 struct Stretch<'a> {
     from: &'a ChoiceDifference,
     to: &'a ChoiceDifference,
@@ -291,8 +282,8 @@ struct Stretch<'a> {
 }
 
 fn stretches(rows: &[ChoiceDifference]) -> Vec<Stretch<'_>> {
-    let way = |chosen: Option<Chosen>| chosen.map(|chosen| (chosen.algorithm, chosen.protocol));
-    let ways = |row: &ChoiceDifference| (row.collective, way(row.first), way(row.second));
+    let choice = |chosen: Option<Chosen>| chosen.map(|chosen| (chosen.algorithm, chosen.protocol));
+    let both = |row: &ChoiceDifference| (row.collective, choice(row.first), choice(row.second));
     let mut found: Vec<Stretch<'_>> = Vec::new();
     for row in rows {
         let more = match (row.first, row.second) {
@@ -302,7 +293,7 @@ fn stretches(rows: &[ChoiceDifference]) -> Vec<Stretch<'_>> {
             _ => None,
         };
         match found.last_mut() {
-            Some(last) if ways(last.to) == ways(row) => {
+            Some(last) if both(last.to) == both(row) => {
                 last.to = row;
                 last.more = last
                     .more

@@ -5,27 +5,25 @@ use probe::Probe;
 use super::table::Columns;
 use super::{Look, count};
 
-/// The page.
 pub fn page(probe: &Probe, look: Look) -> String {
     let mut text = look.title("This machine", &summary(probe));
     if !probe.gpus.is_empty() {
-        text.push('\n');
-        text.push_str(&look.title("GPUs", "as the driver names them"));
-        text.push_str(&gpus(probe, look));
+        text.push_str(&look.section("GPUs", "as the driver names them", &gpus(probe, look)));
     }
     if !probe.nets.is_empty() {
-        text.push('\n');
-        text.push_str(&look.title("Network", "as NCCL's own transports list it"));
-        text.push_str(&nets(probe, look));
+        text.push_str(&look.section(
+            "Network",
+            "as NCCL's own transports list it",
+            &nets(probe, look),
+        ));
     }
     let others = others(probe, look);
     if !others.is_empty() {
-        text.push('\n');
-        text.push_str(&look.title(
+        text.push_str(&look.section(
             "Other devices",
             "GPUs, accelerators and adapters that a job would not use",
+            &others,
         ));
-        text.push_str(&others);
     }
     text
 }

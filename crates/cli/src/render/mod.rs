@@ -6,7 +6,7 @@ pub mod connections;
 pub mod differences;
 pub mod document;
 pub mod grid;
-pub mod joined;
+pub mod job_plan;
 pub mod machine;
 pub mod matrix;
 pub mod path;
@@ -20,18 +20,30 @@ pub mod tree;
 pub mod what_if;
 pub mod words;
 
+pub use crate::numbers::ranges;
 use topology::PathType;
+
+use crate::environment::Environment;
 
 /// Where the values of a page's head begin.
 pub const FIELD: &str = "           ";
 
-/// How the page looks: its width, and whether it may be coloured.
+/// How the page looks: its width, and whether it may be colored.
 #[derive(Debug, Clone, Copy)]
 pub struct Look {
-    /// Columns.
     pub width: usize,
-    /// ANSI colours are allowed.
+    /// ANSI colors are allowed.
     pub colour: bool,
+}
+
+impl Environment {
+    /// The look of pages on standard output.
+    pub const fn look(&self) -> Look {
+        Look {
+            width: self.width,
+            colour: self.colour,
+        }
+    }
 }
 
 impl Look {
@@ -43,7 +55,6 @@ impl Look {
         }
     }
 
-    /// A heading.
     pub fn heading(self, text: &str) -> String {
         self.paint("1", text)
     }
@@ -63,9 +74,14 @@ impl Look {
         )
     }
 
-    /// A named line of a page's head.
+    /// A part of a page below its title.
+    pub fn section(self, title: &str, remark: &str, body: &str) -> String {
+        format!("\n{}{body}", self.title(title, remark))
+    }
+
+    /// A line of a page's head with its name.
     pub fn field(self, name: &str, value: &str) -> String {
-        // The name is coloured, so its own length would mislead the wrapping.
+        // The name is colored, so its own length would mislead the wrapping.
         wrap(value, FIELD, FIELD, self.width).replacen(
             FIELD,
             &format!("  {}", self.faint(&format!("{name:<9}"))),
@@ -83,7 +99,7 @@ impl Look {
         self.paint("33", text)
     }
 
-    /// A cell of a matrix, by how near it says two devices are.
+    /// A cell of a matrix, colored by the distance that it shows.
     pub fn nearness(self, text: &str) -> String {
         match text.trim().get(..2) {
             Some("NV" | "C2") => self.paint("32", text),
@@ -111,26 +127,6 @@ pub fn gbps(bw: f32) -> String {
     }
 }
 
-/// Numbers in the order given, runs shortened: `0-3 6`.
-pub fn ranges(numbers: &[i32], separator: &str) -> String {
-    let mut runs: Vec<(i32, i32)> = Vec::new();
-    for number in numbers {
-        match runs.last_mut() {
-            Some((_, last)) if last.checked_add(1) == Some(*number) => *last = *number,
-            _ => runs.push((*number, *number)),
-        }
-    }
-    let runs: Vec<String> = runs
-        .into_iter()
-        .flat_map(|(first, last)| match last - first {
-            0 => vec![first.to_string()],
-            1 => vec![first.to_string(), last.to_string()],
-            _ => vec![format!("{first}-{last}")],
-        })
-        .collect();
-    runs.join(separator)
-}
-
 /// `1 channel`, `2 channels`.
 pub fn count(number: usize, word: &str) -> String {
     format!("{number} {word}{}", if number == 1 { "" } else { "s" })
@@ -156,9 +152,26 @@ pub fn percent(more: f64) -> String {
     }
 }
 
-/// A path type with its meaning, for a legend.
 pub fn legend(kind: PathType) -> String {
     format!("  {kind}  {}\n", kind.meaning())
+}
+
+/// The members of each key, in the order of the first of each.
+pub fn group<K: PartialEq, T>(all: impl IntoIterator<Item = (K, T)>) -> Vec<(K, Vec<T>)> {
+    let mut groups: Vec<(K, Vec<T>)> = Vec::new();
+    for (key, member) in all {
+        match groups.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, members)) => members.push(member),
+            None => groups.push((key, vec![member])),
+        }
+    }
+    groups
+}
+
+/// A page without blanks at the ends of lines.
+pub fn trim_lines(text: &str) -> String {
+    let lines = text.lines();
+    lines.map(|line| format!("{}\n", line.trim_end())).collect()
 }
 
 /// Breaks a text into lines, the later ones indented.
@@ -201,15 +214,6 @@ mod tests {
         ] {
             assert_eq!(gbps(bw), text);
         }
-    }
-
-    #[test]
-    fn runs_are_shortened() {
-        assert_eq!(ranges(&[0, 1, 2, 3, 6, 8, 9], " "), "0-3 6 8 9");
-        assert_eq!(
-            ranges(&[i32::MAX, i32::MIN], ","),
-            format!("{},{}", i32::MAX, i32::MIN)
-        );
     }
 
     #[test]

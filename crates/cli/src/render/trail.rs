@@ -9,7 +9,7 @@ use super::{Look, count, gbps, words, wrap};
 /// Attempts left at this value stopped early because nothing better is possible.
 const PERFECT: i32 = -1;
 
-/// One line per search, with what had to be given up on the way.
+/// One line per search, with the requirements that were relaxed.
 pub fn short(trails: &[Trail], look: Look) -> String {
     let width = trails
         .iter()

@@ -25,22 +25,18 @@ use crate::sizes;
 /// Largest cost profile that is read, bytes.
 const PROFILE_LIMIT: u64 = 4 << 20;
 
-/// Most ranks that are run on one host.
 const MOST_RANKS: u64 = 1024;
 
-/// The ranks that take part.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Among<'a> {
+pub struct JobRanks<'a> {
     /// Ranks that others started; none if this process starts them.
     pub world: Option<u32>,
     /// Of them those that were lost meanwhile.
     pub lost: &'a [u32],
 }
 
-/// What a plan says of the run.
 #[derive(Debug)]
 pub struct Planned {
-    /// What the plan is called.
     pub name: String,
     /// How its ranks reach each other, in NCCL's words, most frequent first.
     pub transports: Vec<(&'static str, usize)>,
@@ -55,7 +51,7 @@ pub fn read(
     arguments: &RunArguments,
     environment: &Environment,
     output: &mut Output,
-    among: Among<'_>,
+    among: JobRanks<'_>,
 ) -> Result<(Spec, Option<Planned>)> {
     let (file, collective) = match arguments.what.as_slice() {
         [collective] => (None, collective),
@@ -84,7 +80,7 @@ pub fn read(
                 .ok()
                 .filter(|_| (1..=MOST_RANKS).contains(&ranks));
             fits.with_context(|| {
-                format!("{name} has {ranks} ranks; expected 1 to {MOST_RANKS}, for all of them run on this host")
+                format!("{name} has {ranks} ranks; expected 1 to {MOST_RANKS}, since all of them run on this host")
             })?
         }
         None => arguments.ranks.or(among.world).unwrap_or(1),
@@ -108,7 +104,7 @@ pub fn read(
     let all: Vec<u64> = grows.take_while(|size| *size <= arguments.end).collect();
     if all.is_empty() {
         bail!(
-            "--begin {} is more than --end {}",
+            "--begin {} is more than --end {}; expected the smaller size first",
             sizes::short(arguments.begin),
             sizes::short(arguments.end)
         );
@@ -121,7 +117,7 @@ pub fn read(
         );
     }
     if arguments.reply && collective != Collective::Broadcast {
-        bail!("--reply is for broadcast; all other collectives wait for each other anyway");
+        bail!("--reply is for broadcast only");
     }
     let mut spec = Spec {
         ranks,
@@ -158,7 +154,7 @@ pub fn read(
     let planned = match plan {
         Some((name, plan)) => {
             let planned = take_plan(&mut spec, all_ranks, name, &plan)?;
-            // A plan that was made for all loses those that are lost; one that was made anew never had them.
+            // A plan file still has the lost ranks; a plan made anew does not.
             if all_ranks != spec.ranks {
                 lose(&mut spec, all_ranks, among.lost);
             }
@@ -210,18 +206,11 @@ fn read_plan(
         .map(|rank| Edit::without(&format!("GPU{rank}")).map_err(|error| anyhow!("{error}")))
         .collect();
     let job_arguments = JobArguments {
-        files: vec![file.to_owned()],
-        hosts: 1,
-        nvlink_domain: false,
-        collnet: false,
-        gpus: None,
-        rank_order: "host".to_owned(),
         edits: EditArguments {
             without: without?,
             degrade: Vec::new(),
         },
-        assume: crate::arguments::machine::AssumeArguments::default(),
-        variables: arguments.variables.clone(),
+        ..JobArguments::of_file(file.to_owned(), arguments.variables.clone())
     };
     match Source::read(file, output)? {
         Source::Plan(name, plan) => Ok((name, *plan)),
@@ -283,7 +272,7 @@ fn take_plan(spec: &mut Spec, ranks: u32, name: String, plan: &Plan) -> Result<P
     })
 }
 
-/// What all ranks must have alike of a plan: its machines' connections, and how hosts are joined. Names may differ.
+/// Hash of the parts of a plan that all ranks must share; names may differ.
 fn fingerprint(plan: &Plan) -> Result<String> {
     let mut hash = Sha256::new();
     for machine in &plan.machines {

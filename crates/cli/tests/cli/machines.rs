@@ -360,7 +360,7 @@ fn assumptions_are_checked() {
             "unknown key `sn`; expected sm, nvswitch-links, gdr",
         ),
         (["--assume-gpu", "nvswitch-links=18"], "expected sm=N"),
-        (["--assume-gpu", "sm=9000"], "is no compute capability"),
+        (["--assume-gpu", "sm=9000"], "is not a compute capability"),
         (
             ["--assume-nic", "speed=fast"],
             "speed is `fast`; expected a whole number",

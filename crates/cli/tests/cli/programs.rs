@@ -97,7 +97,7 @@ fn what_there_is_no_program_for() {
         ),
         (
             &["--collective=gather", "--algorithm=mesh", "--rank=4"],
-            "there is no rank 4",
+            "--rank 4: no such rank",
         ),
         (
             &["--collective=gather", "--algorithm=mesh", "--root=4"],
