@@ -32,7 +32,7 @@ Examples:
   topo plan topology.xml                       what NCCL would do on this machine
   topo plan topology.xml --explain             and how it came to that, attempt by attempt
   topo show topology.xml --path GPU0 NIC3      why these two are so far apart
-  topo cost topology.xml                       which algorithm and protocol for which size, and how fast
+  topo cost topology.xml                       algorithm, protocol and time for each size
   topo what-if topology.xml                    what each single failure would cost
   topo diff before.xml after.xml               what changed, if anything
   topo run --ranks 4 all-reduce                run it, on the CPUs of this machine

@@ -22,12 +22,12 @@ Examples:
   topo cost --built-in-profile > mine.toml     a file to start from
   topo cost topology.xml --alpha-beta          algorithms that NCCL does not have, by the α–β model
 
-Sizes are those of the whole message in bytes; K, M, G and T are powers of 1024. ▸ marks a size at which the choice
-changes. Time and bandwidths are predictions of NCCL's own model, not measurements.";
+Sizes are those of the whole message in bytes; K, M, G and T are powers of 1024. ▸ marks a size at
+which the choice changes. Time and bandwidths are predictions of NCCL's own model, not measurements.";
 
 pub const WHAT_IF_EXAMPLES: &str = "\
 Examples:
-  topo what-if topology.xml                    each GPU, NIC, switch and NVLink fails once, worst first
+  topo what-if topology.xml                    each GPU, NIC, switch and NVLink fails once
   topo what-if topology.xml --hosts 16         the device fails on one of 16 hosts
   topo what-if topology.xml --only nic,nvlink --sizes 1M,8G
   topo what-if topology.xml --format json      with every difference of the two plans
@@ -45,9 +45,10 @@ Examples:
   topo diff topology.xml --hosts 16 --without-b host3/mlx5_3
   topo diff a.xml b.xml --format json
 
-topo diff compares what a job would notice. Bus ids, names, numbers of devices and NUMA nodes, and settings
-that change nothing do not count.
-Exit status: 0 when the plans mean the same (nothing is printed), 1 when they differ, 2 when something is wrong.";
+topo diff compares what a job would notice. Bus ids, names, numbers of devices and NUMA nodes, and
+settings that change nothing do not count.
+Exit status: 0 when the plans mean the same (nothing is printed), 1 when they differ, 2 when
+something is wrong.";
 
 /// What a machine loses before it is planned.
 #[derive(Debug, Clone, Default, Args)]

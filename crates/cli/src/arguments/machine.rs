@@ -18,8 +18,9 @@ Examples:
   topo probe --from machine/                   the recorded machine, anywhere else
   topo probe | topo plan -                     what NCCL would do here
 
-CUDA_VISIBLE_DEVICES, NCCL_TOPO_FILE, NCCL_IB_HCA, NCCL_IB_DISABLE and NCCL_SOCKET_IFNAME are respected, and the file in
-/var/run/nvidia-topologyd that clouds give their guests. Standard error says what was not found or looks wrong.
+topo probe respects CUDA_VISIBLE_DEVICES, NCCL_TOPO_FILE, NCCL_IB_HCA, NCCL_IB_DISABLE and
+NCCL_SOCKET_IFNAME, and the file in /var/run/nvidia-topologyd that clouds give their guests.
+Standard error says what was not found or looks wrong.
 Exit status: 0 when there is a topology, 2 when the command line or a recording is wrong.";
 
 pub const DOCTOR_EXAMPLES: &str = "\
@@ -52,11 +53,11 @@ Examples:
   topo vm host.xml --map guest-bus-ids.txt > guest.xml
   topo vm host.xml --map guest-bus-ids.txt --devices | topo plan -
 
-The map has a line for each device of the guest: its bus id on the host, then its bus id in the guest.
+The map has a line for each device of the guest: its bus id on the host, then that in the guest.
   0000:1b:00.0 0000:05:00.0
   0000:18:00.0 0000:06:00.0
-The file goes to /var/run/nvidia-topologyd/virtualTopology.xml in the guest, or is named by NCCL_TOPO_FILE. It is written
-only when NCCL plans the guest as it plans those devices of the host.";
+Put the file at /var/run/nvidia-topologyd/virtualTopology.xml in the guest, or name it in
+NCCL_TOPO_FILE. topo writes it only if NCCL plans the guest as it plans those devices of the host.";
 
 /// Which machine is read.
 #[derive(Debug, Clone, Default, Args)]

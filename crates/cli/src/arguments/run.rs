@@ -14,22 +14,27 @@ use crate::sizes::size;
 
 pub const RUN_EXAMPLES: &str = "\
 Examples:
-  topo run --ranks 4 all-reduce                four ranks of this machine, 8 bytes to 256 MiB, every element checked
+  topo run --ranks 4 all-reduce                four ranks here, 8 bytes to 256 MiB, checked
   topo run --ranks 4 all-reduce --processes    one process per rank
-  topo run --ranks 8 all-reduce --backend cuda --processes    on the GPUs of this machine, one process each
+  topo run --ranks 8 all-reduce --backend cuda --processes
+                                               on the GPUs of this machine, one process each
   topo run plan.json all-reduce                the rings and trees of a plan from topo plan -o
   topo run topology.xml all-gather             of a machine, which is planned first
   topo run --ranks 2 all-reduce -b 1M -e 1M    one size
   topo run --ranks 8 all-reduce --algorithm tree --protocol ll128 --type bf16 --op max
-  topo run --ranks 4 send-recv -n 100 -w 10    every rank to the next one; 100 timed launches after 10
+  topo run --ranks 4 send-recv -n 100 -w 10    every rank to the next; 100 launches after 10
   topo run --ranks 2 all-reduce --format json  for scripts
-  mpirun -n 4 topo run all-reduce              ranks that a launcher starts: Open MPI, MPICH, torchrun, srun, Kubernetes
-  topo run all-reduce --rank 0 --world 2 --rendezvous file:/shared/job    one of two ranks, by hand
+  mpirun -n 4 topo run all-reduce              ranks that a launcher starts: Open MPI, MPICH,
+                                               torchrun, srun, Kubernetes
+  topo run all-reduce --rank 0 --world 2 --rendezvous file:/shared/job
+                                               one of two ranks, started by hand
 
-Collectives: all-reduce all-gather reduce-scatter broadcast reduce all-to-all gather scatter send-recv.
-Algorithms: ring tree reduce-broadcast halving-doubling mesh two-phase-mesh bruck recursive-doubling recursive-halving
-nvls.
-Sizes are those of nccl-tests: of the larger side where a collective gathers or scatters. Bandwidths are theirs too.
+Collectives: all-reduce all-gather reduce-scatter broadcast reduce all-to-all gather scatter
+  send-recv
+Algorithms: ring tree reduce-broadcast halving-doubling mesh two-phase-mesh bruck
+  recursive-doubling recursive-halving nvls
+Sizes and bandwidths are defined as in nccl-tests: a size is that of the larger side where a
+collective gathers or scatters.
 Exit status: 0 when all elements are right, 1 when some are wrong, 2 when something failed.";
 
 pub const CALIBRATE_EXAMPLES: &str = "\
