@@ -2,7 +2,7 @@
 
 use super::FindingReport;
 use crate::render::table::Columns;
-use crate::render::{Look, count, wrap};
+use crate::render::{Look, count, or_dash, wrap};
 
 /// Findings and, below, what to do; one line when there are none.
 pub fn table(report: &FindingReport, look: Look) -> String {
@@ -17,7 +17,7 @@ pub fn table(report: &FindingReport, look: Look) -> String {
             finding.rule.title().to_owned(),
             finding.seen.clone(),
             finding.expected.clone(),
-            cost.map_or_else(|| "–".to_owned(), |cost| cost.text()),
+            or_dash(cost.map(|cost| cost.text())),
         ]);
     }
     let mut text = columns.finish();

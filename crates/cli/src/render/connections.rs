@@ -125,13 +125,6 @@ fn words(machine: &PlannedMachine, transport: &GpuTransport) -> Vec<String> {
     }
 }
 
-/// What a channel does at a port.
-#[derive(Debug, Default)]
-struct Uses {
-    enters: [Vec<i32>; 5],
-    leaves: [Vec<i32>; 5],
-}
-
 /// The ports of each GPU, who drives them, and which channels use them.
 fn ports(
     plan: &Plan,
@@ -172,32 +165,6 @@ fn ports(
 
 /// `rings in 0, out 3; trees 0,1; p2p`.
 fn used_by(plan: &Plan, group: &GpuGroup, transports: &Transports, port: &PortUse) -> String {
-    let mut uses = Uses::default();
-    for graph in &group.graphs {
-        let merged = plan
-            .common
-            .as_ref()
-            .map_or(0, |common| common.graph_channels(graph.kind));
-        for (number, channel) in graph.channels.iter().take(merged as usize).enumerate() {
-            let [enter, leave] = channel.nets.unwrap_or([-1; 2]);
-            for (gpu, sends) in ends(graph, &channel.ranks) {
-                // The first GPU uses the port for entering, the others the port for leaving.
-                let net = if Some(&gpu) == channel.ranks.first() {
-                    enter
-                } else {
-                    leave
-                };
-                if (gpu as u32, net) == (port.gpu, port.net) {
-                    let side = if sends {
-                        &mut uses.leaves
-                    } else {
-                        &mut uses.enters
-                    };
-                    side[graph.kind as usize].push(number as i32);
-                }
-            }
-        }
-    }
     let mut parts = Vec::new();
     for (kind, name) in [
         (GraphKind::Ring, "rings"),
@@ -206,12 +173,12 @@ fn used_by(plan: &Plan, group: &GpuGroup, transports: &Transports, port: &PortUs
         (GraphKind::CollnetDirect, "heads"),
         (GraphKind::Nvls, "nvls"),
     ] {
-        let (enters, leaves) = (&uses.enters[kind as usize], &uses.leaves[kind as usize]);
-        let sides = [(" in ", enters), (" out ", leaves)];
+        let [enters, leaves] = uses(plan, group, port, kind);
+        let sides = [(" in ", &enters), (" out ", &leaves)];
         let used = sides.iter().filter(|(_, channels)| !channels.is_empty());
         let texts = used.map(|(side, channels)| format!("{side}{}", ranges(channels, ",")));
         let texts: Vec<String> = match enters == leaves {
-            true => vec![format!(" {}", ranges(enters, ","))],
+            true => vec![format!(" {}", ranges(&enters, ","))],
             false => texts.collect(),
         };
         if !(enters.is_empty() && leaves.is_empty()) {
@@ -232,6 +199,26 @@ fn used_by(plan: &Plan, group: &GpuGroup, transports: &Transports, port: &PortUs
         }
     }
     parts.join("; ")
+}
+
+/// The channels of a graph that enter at a port, and those that leave there.
+fn uses(plan: &Plan, group: &GpuGroup, port: &PortUse, kind: GraphKind) -> [Vec<i32>; 2] {
+    let common = plan.common.as_ref();
+    let merged = common.map_or(0, |common| common.graph_channels(kind));
+    let mut found = [Vec::new(), Vec::new()];
+    for graph in group.graphs.iter().filter(|graph| graph.kind == kind) {
+        for (channel, number) in graph.channels.iter().take(merged as usize).zip(0..) {
+            let nets = channel.nets.unwrap_or([-1; 2]);
+            for (gpu, sends) in ends(graph, &channel.ranks) {
+                // The first GPU uses the port for entering, the others the port for leaving.
+                let net = nets[usize::from(Some(&gpu) != channel.ranks.first())];
+                if (gpu as u32, net) == (port.gpu, port.net) {
+                    found[usize::from(sends)].push(number);
+                }
+            }
+        }
+    }
+    found
 }
 
 /// The GPUs at which a channel meets the network, and whether they send (or receive) there.

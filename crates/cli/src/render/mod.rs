@@ -127,6 +127,11 @@ pub fn gbps(bw: f32) -> String {
     }
 }
 
+/// A value, or a dash.
+pub fn or_dash(value: Option<impl ToString>) -> String {
+    value.map_or_else(|| "–".to_owned(), |value| value.to_string())
+}
+
 /// `1 channel`, `2 channels`.
 pub fn count(number: usize, word: &str) -> String {
     format!("{number} {word}{}", if number == 1 { "" } else { "s" })

@@ -53,12 +53,15 @@ pub fn run(
     output: &mut Output,
 ) -> Result<(Option<RunReport>, bool)> {
     let Launched { rank, world, .. } = *launched;
-    let among = job::JobRanks {
-        world: Some(world),
-        lost: &[],
+    let read = |lost: &[u32], output: &mut Output| {
+        let world = Some(world);
+        let ranks = job::JobRanks { world, lost };
+        let (mut spec, planned) = job::read(arguments, environment, output, ranks)?;
+        spec.processes = true;
+        anyhow::Ok((spec, planned))
     };
-    let (mut spec, mut planned) = job::read(arguments, environment, output, among)?;
-    spec.processes = true;
+    let steps = |spec: &Spec| Steps::new(if rank == 0 { spec.sizes.len() } else { 0 });
+    let (mut spec, mut planned) = read(&[], output)?;
     let profile = Arc::new(job::profile(arguments.cost_profile.as_deref())?);
     let ports = planned.as_ref().map(|it| Arc::clone(&it.ports) as _);
     let mut hosts = join(
@@ -71,24 +74,15 @@ pub fn run(
         output,
     )?;
     check_hosts(&spec, &hosts)?;
-    // Counted before binding, because all ranks of this machine share these cores.
-    let cores = bind::cores();
-    if spec.bind {
-        // The proxy threads start later and share these cores.
-        let (place, sharing) = hosts.place_among_sharing();
-        bind::to_share(&cores, place, sharing);
-    }
+    let cores = bind_to_share(&spec, &hosts);
     let mut reached = hosts.reached().clone();
-    let mut progress = Steps::new(if rank == 0 { spec.sizes.len() } else { 0 });
+    let mut progress = steps(&spec);
     // Original rank of each present rank.
     let mut members: Vec<u32> = (0..world).collect();
     let mut lost: Vec<(Vec<u32>, String)> = Vec::new();
     let (devices, rows) = loop {
-        let survivor = if arguments.join.survive {
-            Some(hosts.survivor()?)
-        } else {
-            None
-        };
+        let survive = arguments.join.survive;
+        let survivor = survive.then(|| hosts.survivor()).transpose()?;
         let own = hosts.rank();
         let failure = match sweep(hosts, &spec, &profile, &cores, &mut |size| {
             if rank == 0 {
@@ -113,31 +107,35 @@ pub fn run(
         lost.push((gone.copied().collect(), failure.what));
         members = left;
         let all: Vec<u32> = (0..world).filter(|it| !members.contains(it)).collect();
-        let among = job::JobRanks {
-            world: Some(world),
-            lost: &all,
-        };
-        (spec, planned) = job::read(arguments, environment, &mut Output::default(), among)?;
-        spec.processes = true;
-        progress = Steps::new(if rank == 0 { spec.sizes.len() } else { 0 });
+        (spec, planned) = read(&all, &mut Output::default())?;
+        progress = steps(&spec);
     };
     drop(progress);
     let wrong = rows.iter().any(|row| row.wrong() > 0);
     if members.first() != Some(&rank) {
         return Ok((None, wrong));
     }
+    let by = launched.by;
     let report = RunReport {
         spec,
         planned,
         rows,
         devices,
-        launch: Some(LaunchReport {
-            by: launched.by,
-            reached,
-            lost,
-        }),
+        launch: Some(LaunchReport { by, reached, lost }),
     };
     Ok((Some(report), wrong))
+}
+
+/// Binds this rank to its share of the cores, and returns all cores of the machine.
+fn bind_to_share(spec: &Spec, hosts: &Hosts) -> Vec<usize> {
+    // Counted before binding, because all ranks of this machine share these cores.
+    let cores = bind::cores();
+    if spec.bind {
+        // The proxy threads start later and share these cores.
+        let (place, sharing) = hosts.place_among_sharing();
+        bind::to_share(&cores, place, sharing);
+    }
+    cores
 }
 
 fn join(

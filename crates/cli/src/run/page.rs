@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::{FigureTiming, Latency, LaunchReport, Launches, RunReport, RunRow};
 use crate::render::table::Columns;
-use crate::render::{Look, count};
+use crate::render::{Look, count, or_dash};
 use crate::{output, sizes};
 
 pub fn page(report: &RunReport, look: Look) -> String {
@@ -225,14 +225,12 @@ fn columns(report: &RunReport, look: Look, separate: bool, in_place: bool) -> Co
             cells.extend(figures(report, row, row.in_place));
         }
         if separate {
-            cells.push(
-                row.predicted_us
-                    .map_or_else(|| "–".to_owned(), |time| gbps(bus(report, row.bytes, time))),
-            );
+            let time = row.predicted_us;
+            cells.push(or_dash(time.map(|time| gbps(bus(report, row.bytes, time)))));
         }
         if let Some(planned) = planned {
             let choice = planned.choices.get(at).cloned().flatten();
-            cells.push(choice.unwrap_or_else(|| "–".to_owned()));
+            cells.push(or_dash(choice));
         }
         table.row(cells);
     }
@@ -255,13 +253,12 @@ fn protocol(choice: Choice) -> String {
 }
 
 fn figures(report: &RunReport, row: &RunRow, timing: Option<FigureTiming>) -> [String; 7] {
-    let none = || "–".to_owned();
     let Some(timing) = timing else {
-        return std::array::from_fn(|_| none());
+        return std::array::from_fn(|_| or_dash(None::<u64>));
     };
     let latency = |of: fn(&Latency) -> f64| {
         let time = timing.latency.as_ref().map(of);
-        time.map_or_else(none, micros)
+        or_dash(time.map(micros))
     };
     [
         micros(timing.time_us),
@@ -270,7 +267,7 @@ fn figures(report: &RunReport, row: &RunRow, timing: Option<FigureTiming>) -> [S
         latency(|it| it.max_us),
         gbps(algorithm(row.bytes, timing.time_us)),
         gbps(bus(report, row.bytes, timing.time_us)),
-        timing.wrong.map_or_else(none, |wrong| wrong.to_string()),
+        or_dash(timing.wrong),
     ]
 }
 
