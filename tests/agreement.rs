@@ -10,7 +10,7 @@ use test_support::golden::Case;
 
 use crate::{not_run, test};
 
-/// Cases that one test replays at most, so that several run at a time.
+/// The most cases of one test, so that several tests run at a time.
 const CASES_OF_A_TEST: usize = 50;
 
 /// One test for each group of cases whose names begin alike.

@@ -1,6 +1,7 @@
-//! Files of other people's machines: each loads and survives being written, or is refused so that one knows what to do.
+//! Files of other people's machines: each loads and stays equal when written, or is refused with a
+//! sentence that one can act on.
 //!
-//! What the program says about the same files is tested beside it, in `crates/cli/tests/corpus.rs`.
+//! `crates/cli/tests/corpus.rs` tests what the program says about these files.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +13,7 @@ use topology::xml::{Document, parse, write};
 
 use crate::{not_run, test};
 
-/// Warnings that somebody still reads.
+/// More warnings than a user reads.
 const MOST_WARNINGS: usize = 60;
 
 pub fn tests() -> Result<Vec<Trial>> {
@@ -61,7 +62,7 @@ fn loads_or_says_why(path: &PathBuf) -> Result<()> {
         }
         Err(error) => error,
     };
-    // What an error needs so that somebody can act on it.
+    // A user needs these parts to correct the file.
     ensure!(error.place.position.line > 0, "{error}: without a line");
     for part in [&error.problem, &error.found, &error.expected] {
         ensure!(!part.trim().is_empty(), "{error}: says too little");
@@ -69,7 +70,8 @@ fn loads_or_says_why(path: &PathBuf) -> Result<()> {
     Ok(())
 }
 
-/// A file that NCCL planned: it loads, nothing in it is said to make NCCL refuse it, and it survives being written.
+/// A file that NCCL planned loads without a warning that NCCL refuses it, and stays equal when
+/// written.
 fn loads(path: &Path) -> Result<()> {
     let document = parse(&name(path), &std::fs::read(path)?)?;
     if let Some(warning) = document

@@ -1,4 +1,4 @@
-//! What the documents say is so.
+//! Statements of the documents that can be checked.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail, ensure};
 use libtest_mimic::Trial;
 use planner::Settings;
-use planner::settings::{Effect, variables};
+use planner::settings::{SettingEffect, variables};
 use test_support::elsewhere;
 use test_support::golden::Case;
 use test_support::{Expectation, Machine};
@@ -43,12 +43,12 @@ fn read(name: &str) -> Result<String> {
     std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))
 }
 
-/// The program's page that stands in README.md is an excerpt of the page that the program's tests compare: the lines
-/// stand there in the same order, and `…` stands for lines left out.
+/// The page in README.md is an excerpt of an expected page: its lines are there in this order, and
+/// `…` replaces lines that are left out.
 fn pictures() -> Result<()> {
     let (readme, page) = (
         read("README.md")?,
-        read("crates/cli/tests/expected/plan-dgx-h100.txt")?,
+        read("crates/cli/tests/cases/pages/plan-dgx-h100.txt")?,
     );
     let shown = readme
         .split("```text\n$ topo plan topologies/dgx-h100\n")
@@ -61,7 +61,7 @@ fn pictures() -> Result<()> {
         if line.trim() == "…" {
             skipping = true;
         }
-        // An empty line after what is left out may be any.
+        // After `…` an empty line matches any line.
         if line.trim() == "…" || skipping && line.is_empty() {
             continue;
         }
@@ -83,7 +83,7 @@ fn pictures() -> Result<()> {
     Ok(())
 }
 
-/// Continuous integration runs the tests as README.md says, after the lints that CONTRIBUTING.md names.
+/// Continuous integration runs the commands that README.md and CONTRIBUTING.md name.
 fn commands() -> Result<()> {
     let readme = read("README.md")?;
     let (ci, contributing) = (read(".ci/run")?, read("CONTRIBUTING.md")?);
@@ -111,7 +111,7 @@ fn commands() -> Result<()> {
             );
         }
     }
-    // As many answers of NCCL are in the repository as README.md says.
+    // README.md counts the answers of NCCL in the repository.
     let answers: usize = Machine::all()?
         .iter()
         .map(|machine| Ok(machine.answers()?.len()))
@@ -123,7 +123,8 @@ fn commands() -> Result<()> {
     Ok(())
 }
 
-/// The Markdown pages of the repository: at its top, in `docs/`, and the READMEs of folders and crates.
+/// The Markdown pages of the repository: at its top, in `docs/`, and the READMEs of folders and
+/// crates.
 fn pages() -> Result<Vec<PathBuf>> {
     let mut pages: Vec<PathBuf> = vec!["topologies/README.md".into(), "kernels/README.md".into()];
     for folder in ["", "docs"] {
@@ -168,7 +169,8 @@ fn links() -> Result<()> {
     Ok(())
 }
 
-/// The tables "Decision, File" in the crates' READMEs name files that exist, by paths from the README's folder.
+/// The tables "Decision, File" in the crates' READMEs name files that exist, by paths from the
+/// README's folder.
 fn decisions() -> Result<()> {
     let mut missing = Vec::new();
     let mut named = 0;
@@ -195,7 +197,7 @@ fn decisions() -> Result<()> {
     Ok(())
 }
 
-/// The rows of docs/settings.md: the heading they stand under, the name, the second column.
+/// The rows of docs/settings.md: heading, name, second column.
 fn rows() -> Result<Vec<(String, String, String)>> {
     let text = read("docs/settings.md")?;
     let mut heading = "";
@@ -228,11 +230,11 @@ fn settings() -> Result<()> {
     }
     for (name, effect) in variables() {
         let heading = match effect {
-            Effect::Search => Some("Paths and search"),
-            Effect::Joining => Some("Joining hosts"),
-            Effect::Cost => Some("Cost model"),
-            Effect::NotModelled(_) => Some("Not modelled"),
-            Effect::Nothing => None,
+            SettingEffect::Search => Some("Paths and search"),
+            SettingEffect::Joining => Some("Joining hosts"),
+            SettingEffect::Cost => Some("Cost model"),
+            SettingEffect::NotModelled(_) => Some("Not modelled"),
+            SettingEffect::Nothing => None,
         };
         let found = listed.remove(name);
         ensure!(
@@ -247,7 +249,7 @@ fn settings() -> Result<()> {
     Ok(())
 }
 
-/// Setting a variable to its stated default changes nothing and is not remarked on.
+/// Setting a variable to its documented default changes nothing and causes no note.
 fn defaults() -> Result<()> {
     for (heading, name, default) in rows()? {
         if heading == "Not modelled" || default == "unset" {
@@ -274,7 +276,7 @@ fn defaults() -> Result<()> {
             in_force: Vec::new(),
             ..read
         };
-        // A limit that is set to its default is set, and limits nothing.
+        // A limit that equals its default is set, and limits nothing.
         ensure!(
             bare == plain || limits && same_channels,
             "{name}={value} is not the default"
@@ -283,7 +285,7 @@ fn defaults() -> Result<()> {
     Ok(())
 }
 
-/// topologies/README.md lists every folder once, under the heading of its kind.
+/// topologies/README.md lists every folder once, below the heading of its kind.
 fn machines() -> Result<()> {
     let text = read("topologies/README.md")?;
     let mut heading = "";

@@ -1,4 +1,4 @@
-//! The rules of the house that no compiler checks.
+//! The rules of the repository that no compiler checks.
 
 use anyhow::{Result, ensure};
 use libtest_mimic::Trial;

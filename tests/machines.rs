@@ -29,7 +29,7 @@ fn as_nccl_answered(machine: &Machine) -> Result<()> {
     let mut differing = Vec::new();
     for case in machine.cases()? {
         let verdicts = case.replay();
-        // Of a case that NCCL refuses there is nothing else to compare.
+        // A case that NCCL refuses has nothing else to compare.
         let planned = verdicts
             .iter()
             .any(|(section, _)| *section == Section::Graphs);

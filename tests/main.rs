@@ -1,14 +1,14 @@
-//! The tests that look at the project from outside. Each is made from data, so that new data is a new test.
+//! Tests of the repository as a whole. They are made from data: new data is a new test.
 //!
-//! | module | what it holds true |
+//! | module | what it tests |
 //! |---|---|
-//! | [`machines`] | each folder of `topologies/` is planned as it expects: as NCCL answered, or as was blessed |
-//! | [`agreement`] | all golden cases agree with NCCL, section by section (where they are there) |
-//! | [`corpus`] | files of other people's machines load, or are refused so that one knows what to do (where they are there) |
-//! | [`house`] | the rules of the house that no compiler checks |
-//! | [`documents`] | what the documents say is so: pictures, tables, commands, links |
+//! | [`machines`] | each folder of `topologies/` is planned as NCCL answered, or as blessed |
+//! | [`agreement`] | all golden cases agree with NCCL, section by section (if they are there) |
+//! | [`corpus`] | files of other people's machines load or are refused (if they are there) |
+//! | [`house`] | the rules that no compiler checks |
+//! | [`documents`] | pictures, tables, commands and links of the documents |
 //!
-//! What cannot run is shown as ignored, with the reason: `cargo test -p integration-tests`.
+//! A test that cannot run is shown as ignored, with the reason.
 
 mod agreement;
 mod corpus;
@@ -36,7 +36,7 @@ fn test(
     })
 }
 
-/// A test of which only the name is left, and why.
+/// A test that cannot run, and why.
 fn not_run(name: &str, why: String) -> Trial {
     Trial::ignorable_test(name, move || {
         Ok(Completion::ignored_with(format!("not run: {why}")))

@@ -5,12 +5,13 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use plan::{GraphKind, Plan};
-use planner::{Cluster, JobPlan, Settings};
-use topology::System;
+use planner::{Job, Settings};
+use topology::xml::Document;
 
 use crate::measure;
 
@@ -132,37 +133,36 @@ fn report(what: &str, took: Duration, more: &str) {
     );
 }
 
-fn read(path: &std::path::Path) -> Result<System> {
+fn read(path: &Path) -> Result<Arc<Document>> {
     let bytes = std::fs::read(path).with_context(|| format!("reading {}", path.display()))?;
-    Ok(System::from_document(&topology::xml::parse(
-        &path.to_string_lossy(),
-        &bytes,
-    )?)?)
+    let document = topology::xml::parse(&path.to_string_lossy(), &bytes)?;
+    Ok(Arc::new(document))
 }
 
-/// Times joining, step by step.
+/// Times planning, and what one rank asks of the plan.
 fn phases(arguments: &Arguments, hosts: u32) -> Result<()> {
-    let mut cluster = Cluster::new();
-    let machine = cluster.add_machine(read(&arguments.topology)?);
-    match &arguments.alternate {
-        None => cluster.place(machine, hosts),
+    let first = read(&arguments.topology)?;
+    let job = match &arguments.alternate {
+        None => Job::hosts(first, hosts),
         Some(other) => {
-            let other = cluster.add_machine(read(other)?);
-            for host in 0..hosts {
-                cluster.place(if host % 2 == 0 { machine } else { other }, 1);
-            }
+            let pair = [first, read(other)?].map(|document| Job::hosts(document, 1).hosts);
+            Job::of(
+                pair.concat()
+                    .into_iter()
+                    .cycle()
+                    .take(hosts as usize)
+                    .collect(),
+            )
         }
-    }
-    let settings = Settings::default();
+    };
     let mut mark = Instant::now();
     let mut lap = || std::mem::replace(&mut mark, Instant::now()).elapsed();
-    let plan = cluster.plan(false, &settings)?;
-    report("search of the distinct machines", lap(), "");
-    let joined = JobPlan::new(plan, &settings)?;
+    let planned = planner::plan(&job, &Settings::default())?;
+    let joined = &planned.job;
     let layout = joined.layout();
     let (ranks, channels) = (layout.ranks(), joined.expansion.channels());
     report(
-        "join",
+        "plan",
         lap(),
         &format!(
             "{} nodes, {ranks} ranks, {channels} channels",

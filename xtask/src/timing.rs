@@ -3,10 +3,13 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use planner::{HostPlan, Job, Settings, View};
 use test_support::golden::Case;
+use topology::NodeType;
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -41,9 +44,8 @@ fn processor_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-fn run_once(case: &Case, bytes: &[u8]) -> Result<Phases> {
+fn run_once(case: &Case, job: &Job, settings: &Arc<Settings>, bytes: &[u8]) -> Result<Phases> {
     let mut phases = Phases::default();
-    let request = case.request();
     let mut mark = processor_time();
     let mut lap = || {
         let now = processor_time();
@@ -53,9 +55,16 @@ fn run_once(case: &Case, bytes: &[u8]) -> Result<Phases> {
     phases.parse = lap();
     let system = topology::System::from_document(&document)?;
     phases.build = lap();
-    let view = planner::host::view(system, &request)?;
+    let hosts = if job.nvlink_domain {
+        1
+    } else {
+        job.host_count()
+    };
+    let ranks = system.count(NodeType::Gpu) * hosts as usize;
+    let views = View::all(system, settings, job.collnet, ranks)?;
     phases.paths = lap();
-    let _planned = planner::host::search(view, &request)?;
+    let first = views.into_iter().next().context("a view")?;
+    let _planned = HostPlan::search(first)?;
     phases.search = lap();
     Ok(phases)
 }
@@ -91,8 +100,9 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
             &arguments.directory.join("topologies"),
         )?;
         let bytes = case.topology_bytes()?;
+        let (job, settings) = (case.job()?, Arc::new(case.settings()));
         let runs: Vec<Phases> = (0..arguments.runs)
-            .map(|_| run_once(&case, &bytes))
+            .map(|_| run_once(&case, &job, &settings, &bytes))
             .collect::<Result<_>>()?;
         let phase = |pick: fn(&Phases) -> Duration| {
             median(

@@ -4,16 +4,16 @@ use std::path::Path;
 
 use anyhow::{Result, anyhow, bail};
 use plan::{Plan, compare};
-use planner::cost::Profile;
 use topology::edit::Edit;
 
 use crate::arguments::compare::{DiffArguments, EditArguments, TextOrJson};
 use crate::arguments::{JobArguments, Variables};
 use crate::environment::Environment;
 use crate::input::Source;
-use crate::job::{self, Job};
+use crate::job;
 use crate::output::{self, Output};
 use crate::render::{differences, settings};
+use crate::settings::read_settings;
 use crate::sizes;
 
 /// One side: its file, settings and edits.
@@ -109,11 +109,11 @@ fn read(
                 collnet: arguments.collnet,
                 ..job_of(side, variables(set))
             };
-            let given = job::read_settings(&job, environment, output)?;
+            let given = read_settings(&job, environment, output)?;
             output.warnings.extend(settings::warnings(&given));
-            let hosts = job::hosts(vec![machine], &job, output)?;
-            let planned = Job::of(hosts, &job, given, &Profile::nccl_2_30(), output)?;
-            Ok((planned.name(), planned.artifact()))
+            let job = job::job(vec![machine], &job, output)?;
+            let planned = job::plan_job(&job, &given, output)?;
+            Ok((planned.name(), planned.plan()))
         }
     }
 }

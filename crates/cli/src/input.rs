@@ -8,8 +8,8 @@ use plan::Plan;
 use planner::Settings;
 use probe::Probe;
 use probe::record::Recording;
+use topology::System;
 use topology::xml::{Document, Limits};
-use topology::{BuildOptions, System};
 
 use crate::arguments::machine::{ProbeArguments, SourceArguments};
 use crate::environment::Environment;
@@ -29,9 +29,8 @@ const RCCL_VERSION: i32 = 2;
 pub struct Machine {
     /// What the machine is called: its file, or the folder when the file is called topology.xml.
     pub name: String,
+    /// The topology.
     pub document: Document,
-    /// The edits, as the options that ask for them.
-    pub edits: Vec<String>,
 }
 
 impl Machine {
@@ -46,17 +45,7 @@ impl Machine {
         output
             .warnings
             .extend(document.warnings.iter().map(ToString::to_string));
-        Ok(Self {
-            name,
-            document,
-            edits: Vec::new(),
-        })
-    }
-
-    /// Hosts that the file distinguishes.
-    pub fn recorded_hosts(&self) -> usize {
-        System::from_document_with(&self.document, BuildOptions::default())
-            .map_or(1, |system| system.hosts().len())
+        Ok(Self { name, document })
     }
 
     /// Whether it is AMD's kind of file.
@@ -64,8 +53,8 @@ impl Machine {
         self.document.version == RCCL_VERSION
     }
 
-    /// The machine as NCCL builds it.
-    pub fn system(&self, settings: &Settings) -> Result<System> {
+    /// Fails on AMD's kind of file.
+    pub fn refuse_rccl(&self) -> Result<()> {
         if self.is_rccl() {
             bail!(
                 "{} is a topology of AMD's RCCL (version 2): NCCL refuses it, and there is nothing to plan; \
@@ -73,10 +62,13 @@ impl Machine {
                 self.document.file
             );
         }
-        let options = BuildOptions {
-            split_partitions: settings.split_partitions,
-            ..BuildOptions::default()
-        };
+        Ok(())
+    }
+
+    /// The machine as NCCL builds it.
+    pub fn system(&self, settings: &Settings) -> Result<System> {
+        self.refuse_rccl()?;
+        let options = settings.build_options();
         Ok(System::from_document_with(&self.document, options)?)
     }
 }

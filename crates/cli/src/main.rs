@@ -3,8 +3,8 @@
 //! All contact with the outside is here: arguments, environment, files, the terminal. Commands are
 //! functions that make text ([`output`]); `main` prints it.
 //!
-//! In reading order: [`arguments`], [`environment`], [`input`], [`job`], [`edits`], [`plan`],
-//! [`rank`], [`show`], [`why`], [`cost`], [`what_if`], [`diff`], [`program`], [`run`], [`join`],
+//! In reading order: [`arguments`], [`environment`], [`input`], [`sources`], [`settings`], [`job`],
+//! [`plan`], [`rank`], [`show`], [`cost`], [`what_if`], [`diff`], [`program`], [`run`], [`join`],
 //! [`live`], [`probing`], [`doctor`], [`matrix`], [`complete`], [`vm`], [`render`], [`output`],
 //! [`exit`].
 
@@ -14,7 +14,6 @@ mod cost;
 mod device;
 mod diff;
 mod doctor;
-mod edits;
 mod environment;
 mod exit;
 mod generate;
@@ -33,12 +32,13 @@ mod rank;
 mod rank_order;
 mod render;
 mod run;
+mod settings;
 mod show;
 mod sizes;
+mod sources;
 mod suggest;
 mod vm;
 mod what_if;
-mod why;
 mod wiring;
 
 use std::process::ExitCode;

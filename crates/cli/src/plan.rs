@@ -2,11 +2,12 @@
 
 use anyhow::Result;
 use plan::Plan;
+use planner::Planned;
+use planner::explain::NodeNames;
 
 use crate::arguments::PlanArguments;
-use crate::device::Names;
 use crate::environment::Environment;
-use crate::job::Job;
+use crate::job;
 use crate::output::{self, Output, PlanFormat};
 use crate::render::{
     Look, channels, connections, job_plan, matrix, settings, summary, trail, trim_lines,
@@ -18,27 +19,29 @@ pub fn run(
     environment: &Environment,
     output: &mut Output,
 ) -> Result<()> {
-    let job = Job::plan(&arguments.job, environment, output)?;
+    let planned = job::plan(&arguments.job, environment, output)?;
     if let Some(path) = &arguments.output {
-        output::write(path, &job.artifact().to_json()?)?;
+        output::write(path, &planned.plan().to_json()?)?;
     }
     if arguments.format != PlanFormat::Text {
-        output.warnings.extend(settings::warnings(&job.settings));
+        output
+            .warnings
+            .extend(settings::warnings(&planned.settings));
     }
     match arguments.format {
-        PlanFormat::Quiet => output.text = summary::quiet(&job),
-        PlanFormat::Json => output.text = job.artifact().to_json()?,
-        PlanFormat::NcclGraph => output.text = job.graph_file()?,
+        PlanFormat::Quiet => output.text = summary::quiet(&planned),
+        PlanFormat::Json => output.text = planned.plan().to_json()?,
+        PlanFormat::NcclGraph => output.text = planned.graph_file()?,
         PlanFormat::Text => {
             let look = environment.look();
-            let artifact = arguments.connections.then(|| job.artifact());
-            for machine in 0..job.machines.len() {
+            let artifact = arguments.connections.then(|| planned.plan());
+            for machine in 0..planned.machines().len() {
                 if machine > 0 {
                     output.text.push('\n');
                 }
                 output
                     .text
-                    .push_str(&page(&job, machine, arguments, artifact.as_ref(), look));
+                    .push_str(&page(&planned, machine, arguments, artifact.as_ref(), look));
             }
         }
     }
@@ -46,20 +49,20 @@ pub fn run(
 }
 
 fn page(
-    job: &Job,
+    planned: &Planned,
     machine: usize,
     arguments: &PlanArguments,
     artifact: Option<&Plan>,
     look: Look,
 ) -> String {
-    let plan = job.node(machine);
+    let plan = planned.node(machine);
     let routing = plan.view.routing();
-    let names = Names::new(plan.view.system());
-    let mut text = summary::head(job, machine, look);
+    let names = NodeNames::new(plan.view.system());
+    let mut text = summary::head(planned, machine, look);
     let mut section = |title: &str, remark: &str, body: &str| {
         text.push_str(&look.section(title, remark, body));
     };
-    let wiring = Wiring::new(&job.machines[machine].document);
+    let wiring = Wiring::new(&planned.machines()[machine].document);
     section(
         "Wiring",
         "as nvidia-smi topo -m draws it, from the file",
@@ -83,11 +86,11 @@ fn page(
             &connections::page(artifact, machine, look),
         );
     }
-    if machine + 1 == job.machines.len() {
+    if machine + 1 == planned.machines().len() {
         section(
             "Job",
             "what all ranks together use",
-            &job_plan::facts(&job.joined, look),
+            &job_plan::facts(&planned.job, look),
         );
     }
     if arguments.explain {

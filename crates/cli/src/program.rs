@@ -9,10 +9,11 @@ use program::{Channels, Program, Transfer};
 
 use crate::arguments::ProgramArguments;
 use crate::environment::Environment;
-use crate::job::{self, Job};
+use crate::job;
 use crate::output::Output;
 use crate::render;
 use crate::sizes::algorithms;
+use crate::sources::{self, Sources};
 
 /// Least slots of a FIFO in any protocol. A ring needs two: it receives and sends in one step.
 const FIFO_SLOTS: u32 = 2;
@@ -109,10 +110,10 @@ fn channels(
     if let Some(ranks) = arguments.ranks {
         return Ok((Channels::plain(ranks, limit.unwrap_or(1))?, None));
     }
-    let plan = match job::read_plan(&arguments.job, output)? {
-        Ok(plan) => *plan,
-        Err(machines) => {
-            Job::of_machines(machines, &arguments.job, environment, output)?.artifact()
+    let plan = match sources::read(&arguments.job, output)? {
+        Sources::Plan(plan) => *plan,
+        Sources::Machines(machines) => {
+            job::plan_machines(machines, &arguments.job, environment, output)?.plan()
         }
     };
     let expansion = plan.expand()?;

@@ -5,41 +5,31 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use plan::RankOrder;
 use plan::order::MAX_ORDERED_RANKS;
+use planner::RankPlacement;
 
 use crate::numbers;
 use crate::suggest;
 
-/// The usual order, host after host.
+/// The default order, host after host.
 pub const HOST: &str = "host";
 
 /// Orders that have a name.
 const NAMED: [&str; 2] = [HOST, "round-robin"];
 
-/// Largest file that is read, bytes: more than the numbers of as many ranks as may have an order take.
+/// Largest file that is read, bytes: room for an order of the most ranks.
 const FILE_LIMIT: u64 = 256 << 20;
 
-/// The order that a text asks for, `None` for host after host: by name, a list, or `@FILE` with a list in which `#` begins a remark. `machines` are
-/// (GPUs of a machine, machines in a row).
-pub fn parse(text: &str, machines: &[(u32, u32)]) -> Result<Option<RankOrder>> {
+/// Reads which rank runs on which GPU: by name, as a list, or `@FILE` with a list in which `#`
+/// begins a remark.
+pub fn parse(text: &str) -> Result<RankPlacement> {
     let most = MAX_ORDERED_RANKS as usize;
     match text {
-        HOST => return Ok(None),
-        "round-robin" => {
-            let ranks = machines
-                .iter()
-                .map(|(gpus, count)| u64::from(*gpus) * u64::from(*count))
-                .sum::<u64>();
-            if ranks > u64::from(MAX_ORDERED_RANKS) {
-                bail!(
-                    "--rank-order round-robin: the job has {ranks} ranks; an order is kept for at most {most}"
-                );
-            }
-            return Ok(Some(RankOrder::round_robin(machines)));
-        }
+        HOST => return Ok(RankPlacement::HostByHost),
+        "round-robin" => return Ok(RankPlacement::RoundRobin),
         _ => {}
     }
     if let Some(file) = text.strip_prefix('@') {
-        return read(Path::new(file), most).map(Some);
+        return read(Path::new(file), most).map(RankPlacement::Listed);
     }
     if text.starts_with(|first: char| first.is_ascii_alphabetic()) {
         let near = suggest::nearest(text, NAMED.into_iter(), 1);
@@ -49,7 +39,7 @@ pub fn parse(text: &str, machines: &[(u32, u32)]) -> Result<Option<RankOrder>> {
         );
     }
     let slots = numbers::list(text, most).with_context(|| format!("--rank-order {text}"))?;
-    Ok(Some(RankOrder::new(slots)))
+    Ok(RankPlacement::Listed(RankOrder::new(slots)))
 }
 
 fn read(file: &Path, most: usize) -> Result<RankOrder> {

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use anyhow::Result;
-use planner::{Routing, Settings};
-use topology::{NodeType, PathTable, System};
+use planner::Settings;
+use planner::explain::{self, NodeNames};
+use topology::{NodeType, System};
 
 use crate::arguments::ShowArguments;
-use crate::device::Names;
+use crate::device;
 use crate::environment::Environment;
 use crate::input::Machine;
 use crate::output::Output;
-use crate::render::{Look, document, path, settings, summary, tree};
-use crate::why;
+use crate::render::{Look, document, path, settings, tree};
 
 pub fn run(
     arguments: &ShowArguments,
@@ -54,8 +54,8 @@ pub fn run(
 }
 
 fn whole(machine: &Machine, system: &System, look: Look) -> String {
-    let names = Names::new(system);
-    let head = look.title(&machine.name, &summary::machine(system));
+    let names = NodeNames::new(system);
+    let head = look.title(&machine.name, &explain::machine(system));
     format!("{head}\n{}", tree::machine(system, &names, look))
 }
 
@@ -67,8 +67,8 @@ fn one_path(
     look: Look,
     output: &mut Output,
 ) -> Result<String> {
-    let names = Names::new(&system);
-    let find = |text: &String| names.find(&machine.name, text);
+    let names = NodeNames::new(&system);
+    let find = |text: &String| device::find(&names, &machine.name, text);
     let [from, to] = ends else {
         anyhow::bail!("--path takes two devices")
     };
@@ -79,25 +79,12 @@ fn one_path(
             names.label(to)
         );
     }
-    let table = PathTable::compute(&system, !settings.nvb_disable).map_err(|link| {
-        anyhow::anyhow!(
-            "{} has a link to {}, but none leads back",
-            names.label(link.from),
-            names.label(link.to)
-        )
-    })?;
-    // A file holds several hosts only when one NVLink domain joins them.
-    let domain = system.hosts().len() > 1;
-    let routing = match Routing::compute(Arc::clone(&system), Arc::new(settings), domain) {
-        Ok(routing) => Some(routing),
-        Err(error) => {
-            output.warnings.push(format!(
-                "only the widest path is shown, because NCCL gives up on this machine: {error}"
-            ));
-            None
-        }
-    };
-    let answer = why::explain(&system, &table, routing.as_ref(), &names, (from, to));
+    let answer = explain::path(&system, settings, &names, (from, to))?;
+    if let Some(error) = &answer.refused {
+        output.warnings.push(format!(
+            "only the widest path is shown, because NCCL gives up on this machine: {error}"
+        ));
+    }
     Ok(path::answer(
         &format!("{} → {}", names.full(from), names.full(to)),
         &answer,

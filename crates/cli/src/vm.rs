@@ -1,10 +1,11 @@
 //! `topo vm`: a guest's file from its host's.
 
+use std::sync::Arc;
+
 use anyhow::{Context, Result, bail};
 use plan::Graph;
-use planner::{Request, Settings, plan_host};
+use planner::{Job, Settings};
 use probe::guest::{BusIdMap, guest};
-use topology::System;
 use topology::xml::Document;
 
 use crate::arguments::machine::VmArguments;
@@ -24,9 +25,10 @@ pub fn run(arguments: &VmArguments, environment: &Environment, output: &mut Outp
     let settings = environment.settings(&arguments.variables, &mut output.warnings);
     let made = guest(&host.document, &map)?;
     let mut checked = Vec::new();
+    let (devices, complete) = (Arc::new(made.host), Arc::new(made.complete));
     for hosts in [1, 2] {
-        let on_host = graphs(&made.host, hosts, &settings);
-        let in_guest = graphs(&made.complete, hosts, &settings);
+        let on_host = graphs(&devices, hosts, &settings);
+        let in_guest = graphs(&complete, hosts, &settings);
         match (on_host, in_guest) {
             (Ok(one), Ok(other)) if one == other => checked.push(hosts),
             // What NCCL refuses on the host it may refuse in the guest.
@@ -43,25 +45,21 @@ pub fn run(arguments: &VmArguments, environment: &Environment, output: &mut Outp
         }
     }
     if checked.is_empty() {
-        let error = graphs(&made.host, 1, &settings).err();
+        let error = graphs(&devices, 1, &settings).err();
         output.warnings.push(format!(
             "not checked: NCCL plans neither the host's devices nor the guest{}",
             error.map_or_else(String::new, |error| format!(" ({error:#})"))
         ));
     }
     let document = if arguments.devices {
-        &made.complete
+        &complete
     } else {
         &made.file
     };
     output.write(topology::xml::write(document), arguments.output.as_deref())
 }
 
-fn graphs(document: &Document, hosts: u32, settings: &Settings) -> Result<Vec<Graph>> {
-    let request = Request {
-        hosts,
-        settings: settings.clone(),
-        ..Request::default()
-    };
-    Ok(plan_host(System::from_document(document)?, &request)?.graphs)
+fn graphs(document: &Arc<Document>, hosts: u32, settings: &Settings) -> Result<Vec<Graph>> {
+    let planned = planner::plan(&Job::hosts(Arc::clone(document), hosts), settings)?;
+    Ok(planned.node(0).graphs.clone())
 }

@@ -1,4 +1,4 @@
-//! Files of other people's machines, where they are there: the program shows or refuses each of them like any other.
+//! Files of other people's machines, if they are there: the program shows or refuses each of them.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -7,7 +7,7 @@ use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use test_support::elsewhere::{self, files};
 use topology::xml::Element;
 
-/// Something was wrong with the file, and was said.
+/// The exit status of every error.
 const REFUSED: i32 = 2;
 
 fn main() -> std::process::ExitCode {
@@ -56,7 +56,7 @@ fn list(corpus: &Path) -> Vec<Trial> {
     tests
 }
 
-/// Files of vendors, with what completes them to the file that NCCL's answers were computed for.
+/// Files of vendors, with the assumptions for which NCCL's answers were computed.
 const VENDOR_FILES: [(&str, &[&str]); 12] = [
     (
         "azure-ndv2-topo",
@@ -90,7 +90,7 @@ const VENDOR_FILES: [(&str, &[&str]); 12] = [
     ("mlperf-dgxa100-minimal-v0.7", &["--assume", "a100-sxm"]),
 ];
 
-/// Matrices that nvidia-smi drew, with the project's machine that is wired alike.
+/// Matrices that nvidia-smi drew, with a machine of `topologies/` that is wired alike.
 const MATRICES: [(&str, &str); 5] = [
     ("a100-8gpu-NV12", "dgx-a100"),
     ("h100-8gpu-NV18", "dgx-h100"),
@@ -99,7 +99,7 @@ const MATRICES: [(&str, &str); 5] = [
     ("workstation-2gpu-PHB", "workstation-2gpu"),
 ];
 
-/// `topo complete` gives what stands in the golden topology.
+/// `topo complete` writes the golden topology.
 fn vendor(name: &str, file: &Path, assume: &[&str]) -> Result<Completion, Failed> {
     let golden = match elsewhere::golden() {
         Ok(golden) => golden,
@@ -125,7 +125,7 @@ fn vendor(name: &str, file: &Path, assume: &[&str]) -> Result<Completion, Failed
     }
 }
 
-/// A topology without what is not assumed, its attributes in the order of their names.
+/// A topology without attributes that no option adds; attributes are in the order of their names.
 fn plain(text: &[u8]) -> Result<String, Failed> {
     fn simplify(element: &mut Element) {
         let said = |name: &str| !matches!(name, "host_hash" | "latency" | "coll");
@@ -139,7 +139,7 @@ fn plain(text: &[u8]) -> Result<String, Failed> {
     Ok(topology::xml::write(&document))
 }
 
-/// `topo matrix` says of each pair of GPUs what nvidia-smi says.
+/// `topo matrix` agrees with nvidia-smi about each pair of GPUs.
 fn matrix(file: &Path, machine: &str) -> Result<Completion, Failed> {
     let machine = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../topologies")
@@ -175,7 +175,7 @@ fn matrix(file: &Path, machine: &str) -> Result<Completion, Failed> {
     Ok(Completion::Completed)
 }
 
-/// `show`, `plan` and a plan of two hosts end with an answer, or with one error that names the file or a device.
+/// `show` and `plan` end with an answer, or with one error that names the file or a device.
 fn topology(file: &PathBuf) -> Result<(), Failed> {
     for arguments in [
         &["show"][..],
@@ -192,7 +192,7 @@ fn topology(file: &PathBuf) -> Result<(), Failed> {
     Ok(())
 }
 
-/// A graph file of another machine: it is taken, or refused, but the program stays upright.
+/// A graph file of another machine is taken or refused.
 fn graph(file: &PathBuf) -> Result<(), Failed> {
     let machine = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../topologies/dgx-h100");
     check(

@@ -1,12 +1,12 @@
-//! Ranks on what stands for GPUs, by the real program: threads, processes, and ranks that others start, on one host and on
-//! several. Only where the program was built with the feature `emulator`.
+//! Ranks on emulated GPUs: threads, processes, and ranks that are started by hand, on one host and
+//! on several. Only with the feature `emulator`.
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 
 use test_support::net_plugin;
 
-/// What every test runs: small messages, for each thread of a block takes its turn.
+/// Small messages, because the threads of a block run one after the other.
 const SHORT: [&str; 10] = [
     "all-reduce",
     "-b",
@@ -35,7 +35,7 @@ fn topo() -> Command {
     command
 }
 
-/// What a program that ends well says.
+/// The standard output of a program that must succeed.
 fn right(output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -49,7 +49,7 @@ fn here(arguments: &[&str]) -> String {
     right(&command.args(arguments).output().unwrap())
 }
 
-/// Starts ranks by hand, each with its own variables; rank 0's words come first.
+/// Starts ranks by hand, each with its own variables. Returns their outputs, rank 0 first.
 fn by_hand(backend: &str, each: &[&[(&str, &str)]]) -> Vec<Output> {
     by_hand_with(backend, &[], each)
 }
@@ -108,7 +108,7 @@ fn processes() {
     }
 }
 
-/// The length of the longest message is that of a second window. Each length has a row out of place and one in place.
+/// The longest message needs a second window. Each length has a row out of place and one in place.
 #[test]
 fn nvls_between_processes() {
     for collective in ["all-reduce", "reduce-scatter", "all-gather"] {
@@ -159,7 +159,7 @@ fn ranks_of_two_hosts() {
     assert_eq!((said[1].as_str(), said[2].as_str()), ("", ""));
 }
 
-/// NICs reach slots in place, as a report of the plug-in shows; settings keep them out.
+/// NICs access slots in place, as the plug-in's report shows, unless settings forbid it.
 #[test]
 fn nics_reach_memory_of_gpus() {
     let folder = tempfile::tempdir().unwrap();
@@ -199,7 +199,7 @@ fn a_rank_without_p2p_takes_shm_and_the_others_say_why() {
     assert!(said.contains("NCCL_P2P_DISABLE is set"), "{said}");
 }
 
-/// Without a driver every rank says what is missing; with one the job runs.
+/// Without a driver every rank says what is missing; with a driver the job runs.
 #[test]
 fn a_driver_that_is_missing_is_told_by_every_rank() {
     let ended = by_hand("cuda", &[&[], &[]]);
@@ -210,7 +210,7 @@ fn a_driver_that_is_missing_is_told_by_every_rank() {
     }
 }
 
-/// What `topo gpu-test` does with several processes and hosts, on what stands for GPUs.
+/// `topo gpu-test` with several processes and hosts, on emulated GPUs.
 #[test]
 fn the_rows_of_the_gpu_test() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_topo"));
@@ -220,7 +220,7 @@ fn the_rows_of_the_gpu_test() {
     assert!(rows.iter().all(|row| row.ends_with(": right")), "{said}");
 }
 
-/// An algorithm that is asked for goes by what the transports allow; a transfer that they refuse is refused with the reason.
+/// The algorithm may be chosen; the transport decides the transfer, and explains a refusal.
 #[test]
 fn what_transports_refuse_is_left_out_or_explained() {
     let shm = ["--ranks", "2", "--set", "NCCL_P2P_DISABLE=1"];

@@ -1,7 +1,7 @@
 //! Cost profiles of NCCL: what can be read prices jobs.
 
 use planner::cost::profile::NCCL_2_30_TOML;
-use planner::cost::{AlphaBeta, CostModel, Inputs, Profile};
+use planner::cost::{AlphaBeta, CostModel, CostProfile, Inputs};
 use planner::{Settings, cost};
 use program::Collective;
 
@@ -20,8 +20,8 @@ thread_local! {
     ]
     .into_iter()
     .map(|(name, hosts, collnet)| {
-        let joined = jobs::joined(&jobs::document(name), hosts, collnet, &Settings::default());
-        joined.unwrap_or_else(|error| panic!("{name}: {error}")).cost_inputs()
+        let planned = jobs::planned(&jobs::document(name), hosts, collnet, &Settings::default());
+        planned.unwrap_or_else(|error| panic!("{name}: {error}")).job.cost_inputs()
     })
     .collect();
 }
@@ -37,12 +37,12 @@ pub fn seeds() -> Vec<Vec<u8>> {
 /// A predicted time is negative or not a number.
 pub fn run(bytes: &[u8]) -> Reached {
     let text = String::from_utf8_lossy(bytes);
-    let profile = match Profile::from_toml("fuzz.toml", &text) {
+    let profile = match CostProfile::from_toml("fuzz.toml", &text) {
         Ok(profile) => profile,
         Err(error) => {
             let _ = error.to_string();
             return match error {
-                cost::ProfileError::Syntax { .. } => Reached::Outside,
+                cost::CostProfileError::Syntax { .. } => Reached::Outside,
                 _ => Reached::Inside,
             };
         }

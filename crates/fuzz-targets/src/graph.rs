@@ -2,7 +2,7 @@
 
 use plan::nccl_graph::{self, GpuAddress, GraphFile};
 use plan::{Graph, GraphKind};
-use planner::{Request, Settings, plan_host};
+use planner::Settings;
 use topology::System;
 use topology::xml::Document;
 
@@ -30,10 +30,9 @@ pub fn seeds() -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
     MACHINES.with(|machines| {
         for (number, document) in machines.iter().enumerate() {
-            let system = System::from_document(document).expect("a machine of the repository");
-            let gpus = addresses(&system);
-            let planned = plan_host(system, &Request::default()).expect("it can be planned");
-            let text = nccl_graph::write(&planned.graphs, &gpus).expect("it can be written");
+            let planned = jobs::planned(document, 1, false, &Settings::default());
+            let text = planned.expect("it can be planned").graph_file();
+            let text = text.expect("it can be written");
             seeds.push(text.clone().into_bytes());
             seeds.push(join(text.as_bytes(), &[number as u8, 1, 1]));
         }
@@ -88,15 +87,11 @@ pub fn run(bytes: &[u8]) -> Reached {
             }
         }
         rewrite(&found, &gpus);
-        let request = Request {
-            hosts,
-            settings: Settings {
-                graphs: Some(file),
-                ..Settings::default()
-            },
-            ..Request::default()
+        let settings = Settings {
+            graphs: Some(file),
+            ..Settings::default()
         };
-        match plan_host(system, &request) {
+        match jobs::planned(machine, hosts, false, &settings) {
             Ok(_) => Reached::Accepted,
             Err(error) => {
                 let _ = error.to_string();

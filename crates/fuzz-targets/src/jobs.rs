@@ -1,9 +1,7 @@
 //! Small jobs, planned.
 
-use plan::{CostTable, Fingerprint, Plan, Producer, RequestSummary};
-use planner::cost::{self, Profile};
-use planner::{Cluster, JobPlan, Settings, artifact};
-use topology::System;
+use plan::Plan;
+use planner::{Error, Job, Planned, Settings};
 use topology::xml::{Document, parse};
 
 use crate::input;
@@ -28,51 +26,21 @@ pub fn document(name: &str) -> Document {
     parse(&file, &bytes).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// A job of equal hosts.
+/// A planned job of equal hosts.
 ///
 /// # Errors
 /// NCCL refuses the machine, or the settings.
-pub fn joined(
+pub fn planned(
     document: &Document,
     hosts: u32,
     collnet: bool,
     settings: &Settings,
-) -> Result<JobPlan, String> {
-    let words = |error: planner::Error| error.to_string();
-    let system = System::from_document(document).map_err(|error| error.to_string())?;
-    let plan = Cluster::equal(system, hosts)
-        .plan(collnet, settings)
-        .map_err(words)?;
-    JobPlan::new(plan, settings).map_err(words)
-}
-
-/// What collectives cost in a job.
-///
-/// # Errors
-/// NCCL refuses `NCCL_ALGO` or `NCCL_PROTO`.
-pub fn costs(
-    joined: &JobPlan,
-    settings: &Settings,
-    profile: &Profile,
-) -> Result<CostTable, String> {
-    cost::table(&joined.cost_inputs(), &settings.tuning, profile).map_err(|error| error.to_string())
-}
-
-/// A job as the plan that `topo plan -o` writes.
-pub fn plan(joined: &JobPlan, hosts: u32, collnet: bool, costs: CostTable) -> Plan {
-    let request = RequestSummary {
-        hosts,
-        nvlink_domain: false,
+) -> Result<Planned, Error> {
+    let job = Job {
         collnet,
+        ..Job::hosts(document.clone(), hosts)
     };
-    let producer = Producer {
-        name: "topo".to_owned(),
-        version: "0".to_owned(),
-    };
-    let fingerprint = Fingerprint::new("nccl-2.30").request(&request).finish();
-    let mut plan = Plan::new(producer, "nccl-2.30", fingerprint, request);
-    artifact::fill(&mut plan, joined, costs, &[]);
-    plan
+    planner::plan(&job, settings)
 }
 
 /// The plan of a machine of the repository.
@@ -80,10 +48,8 @@ pub fn plan(joined: &JobPlan, hosts: u32, collnet: bool, costs: CostTable) -> Pl
 /// # Panics
 /// It cannot be planned.
 pub fn plan_of(name: &str, hosts: u32, collnet: bool) -> Plan {
-    let settings = Settings::default();
-    let joined = joined(&document(name), hosts, collnet, &settings);
-    let joined = joined.unwrap_or_else(|error| panic!("{name}: {error}"));
-    let costs = costs(&joined, &settings, &Profile::nccl_2_30());
-    let costs = costs.unwrap_or_else(|error| panic!("{name}: {error}"));
-    plan(&joined, hosts, collnet, costs)
+    let planned = planned(&document(name), hosts, collnet, &Settings::default());
+    planned
+        .unwrap_or_else(|error| panic!("{name}: {error}"))
+        .plan()
 }

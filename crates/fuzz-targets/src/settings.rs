@@ -1,7 +1,6 @@
 //! NCCL's variables: whatever they say, a job is planned with them or refused with a reason.
 
 use planner::Settings;
-use planner::cost::Profile;
 use planner::settings::variables;
 use topology::xml::Document;
 
@@ -45,17 +44,13 @@ pub fn run(bytes: &[u8]) -> Reached {
         let machine = &machines[below(&mut choices, machines.len())];
         let hosts = 1 + below(&mut choices, 3) as u32;
         let collnet = flag(&mut choices);
-        let joined = match jobs::joined(machine, hosts, collnet, &settings) {
-            Ok(joined) => joined,
-            Err(_) => return Reached::Inside,
-        };
-        for note in joined.notes() {
-            let _ = note.to_string();
-        }
-        let Ok(costs) = jobs::costs(&joined, &settings, &Profile::nccl_2_30()) else {
+        let Ok(planned) = jobs::planned(machine, hosts, collnet, &settings) else {
             return Reached::Inside;
         };
-        let plan = jobs::plan(&joined, hosts, collnet, costs);
+        for note in &planned.notes {
+            let _ = note.to_string();
+        }
+        let plan = planned.plan();
         if let Err(error) = plan.validate() {
             panic!("{error}");
         }

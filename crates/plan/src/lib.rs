@@ -14,6 +14,19 @@
 //! The crate decides nothing, and reads neither files nor machines. [`Expansion::program_channels`]
 //! gives the crate `program` the plan's rings and trees, over which it writes each rank's steps.
 //!
+//! ```no_run
+//! let text = std::fs::read_to_string("plan.json")?;
+//! let plan = plan::Plan::from_json(&text)?;
+//! for group in plan.machines.iter().flat_map(|machine| &machine.groups) {
+//!     for graph in &group.graphs {
+//!         for channel in &graph.channels {
+//!             println!("{}: ranks {:?}", graph.kind, channel.ranks);
+//!         }
+//!     }
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! In reading order: [`graph`], [`trail`], [`connection`], [`channel`], [`transport`], [`machine`],
 //! [`order`], [`layout`], [`common`], [`expand`], [`digest`], [`request`], [`fingerprint`],
 //! [`algorithm`], [`cost`], [`Plan`], [`compare`](mod@compare), [`nccl_graph`], [`error`].

@@ -156,7 +156,8 @@ pub struct P2pPorts {
     pub gpu: u32,
     /// Its own ports, on which it receives, for channels 0, 1 …; then they repeat.
     pub own: Vec<i64>,
-    /// The ports on which it sends to GPUs of other rails, if they are not its own.
+    /// The ports on which it sends to GPUs with the device number of another GPU here, if they are
+    /// not its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rails: Vec<Rail>,
 }

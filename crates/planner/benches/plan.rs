@@ -1,9 +1,11 @@
 //! How long planning takes, phase by phase.
 
+use std::sync::Arc;
+
 use divan::{Bencher, black_box};
-use planner::{Request, host};
+use planner::{HostPlan, View};
 use test_support::Machine;
-use topology::{System, xml};
+use topology::{NodeType, System, xml};
 
 const MACHINES: [&str; 4] = [
     "dgx-h100",
@@ -21,13 +23,17 @@ fn jobs() -> impl Iterator<Item = String> {
         .flat_map(|machine| HOSTS.map(|hosts| format!("{machine} x {hosts}")))
 }
 
-fn job(name: &str) -> (Machine, Request) {
+fn job(name: &str) -> (Machine, usize) {
     let (machine, hosts) = name.split_once(" x ").expect("machine x hosts");
-    let request = Request {
-        hosts: hosts.parse().expect("a number"),
-        ..Request::default()
-    };
-    (Machine::named(machine).expect("a machine"), request)
+    let machine = Machine::named(machine).expect("a machine");
+    (machine, hosts.parse().expect("a number"))
+}
+
+/// What the first rank of a job sees.
+fn view(system: System, hosts: usize) -> View {
+    let ranks = hosts * system.count(NodeType::Gpu);
+    let views = View::all(system, &Arc::default(), false, ranks).expect("a view");
+    views.into_iter().next().expect("a view")
 }
 
 #[divan::bench(args = MACHINES)]
@@ -47,20 +53,20 @@ fn build(bencher: Bencher, machine: &str) {
 
 #[divan::bench(args = jobs())]
 fn paths(bencher: Bencher, name: &str) {
-    let (machine, request) = job(name);
+    let (machine, hosts) = job(name);
     let system = machine.system().expect("a system");
     bencher
         .with_inputs(|| system.clone())
-        .bench_local_values(|system| host::view(system, black_box(&request)));
+        .bench_local_values(|system| view(system, black_box(hosts)));
 }
 
 #[divan::bench(args = jobs())]
 fn search(bencher: Bencher, name: &str) {
-    let (machine, request) = job(name);
-    let view = host::view(machine.system().expect("a system"), &request).expect("a view");
+    let (machine, hosts) = job(name);
+    let view = view(machine.system().expect("a system"), hosts);
     bencher
         .with_inputs(|| view.clone())
-        .bench_local_values(|view| host::search(view, black_box(&request)));
+        .bench_local_values(|view| HostPlan::search(black_box(view)));
 }
 
 fn main() {

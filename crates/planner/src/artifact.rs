@@ -1,4 +1,4 @@
-//! What was planned, as the artifact that outlives the process.
+//! The sections of the plan document, from what was decided for a job.
 
 use plan::{
     CostTable, EndPoint, GpuGroup, Graph, GraphPaths, HostRun, MachineCpu, MachineGpu, MachineNic,
@@ -8,42 +8,24 @@ use topology::{BusId, CpuArch, CpuModel, CpuVendor, NcclId, NodeId, NodeType, Sy
 
 use crate::cluster::MachinePlan;
 use crate::connect::JobPlan;
-use crate::host::HostPlan;
+use crate::host_plan::HostPlan;
 
-/// What a machine is called, and what it is in one line.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Description {
-    /// Name.
-    pub name: String,
-    /// One line for people.
-    pub summary: String,
-}
-
-/// Fills the sections of a plan from what was decided for a job. `descriptions` are in the order of
-/// [`ClusterPlan::machines`](crate::ClusterPlan::machines); missing ones are left empty.
-pub fn fill(plan: &mut Plan, joined: &JobPlan, costs: CostTable, descriptions: &[Description]) {
-    (plan.machines, plan.hosts) = machines(joined, descriptions);
-    plan.rank_order = joined.plan.order.clone();
-    plan.common = Some(joined.common().clone());
+/// Fills the sections of a plan from what was decided for a job.
+pub fn fill(plan: &mut Plan, job: &JobPlan, costs: CostTable) {
+    (plan.machines, plan.hosts) = machines(job);
+    plan.rank_order = job.hosts.order.clone();
+    plan.common = Some(job.common().clone());
     plan.costs = Some(costs);
 }
 
-/// The machines of a job with what was found for each, and where they stand in the job.
-fn machines(joined: &JobPlan, descriptions: &[Description]) -> (Vec<PlannedMachine>, Vec<HostRun>) {
-    let cluster = &joined.plan;
+/// The machines of a job with what was found for each, and where they are in the job.
+fn machines(job: &JobPlan) -> (Vec<PlannedMachine>, Vec<HostRun>) {
+    let cluster = &job.hosts;
     let machines: Vec<PlannedMachine> = cluster
         .machines
         .iter()
-        .enumerate()
-        .map(|(index, machine)| {
-            let description = descriptions.get(index).cloned();
-            let Description { name, summary } = description.unwrap_or(Description {
-                name: String::new(),
-                summary: String::new(),
-            });
-            let parts = &joined.expansion.machines()[index];
-            describe(machine, parts, name, summary)
-        })
+        .zip(job.expansion.machines())
+        .map(|(machine, parts)| describe(machine, parts))
         .collect();
     let mut first_rank = 0;
     let mut runs = Vec::new();
@@ -61,12 +43,7 @@ fn machines(joined: &JobPlan, descriptions: &[Description]) -> (Vec<PlannedMachi
     (machines, runs)
 }
 
-fn describe(
-    machine: &MachinePlan,
-    parts: &[NodeParts],
-    name: String,
-    summary: String,
-) -> PlannedMachine {
+fn describe(machine: &MachinePlan, parts: &[NodeParts]) -> PlannedMachine {
     let mut gpus: Vec<MachineGpu> = machine.nodes.iter().flat_map(describe_gpus).collect();
     gpus.sort_by_key(|gpu| gpu.rank);
     let system = machine.nodes.first().map(|node| node.view.system());
@@ -74,8 +51,8 @@ fn describe(
         .and_then(|system| system.cpus().next())
         .map(|(_, cpu)| cpu);
     PlannedMachine {
-        name,
-        summary,
+        name: machine.name.clone(),
+        summary: machine.summary.clone(),
         hosts: system.map_or(1, |system| system.hosts().len().max(1) as u32),
         cpu: MachineCpu {
             arch: cpu.map_or(CpuArch::Unknown, |cpu| cpu.arch),

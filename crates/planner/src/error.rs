@@ -57,9 +57,31 @@ pub enum Error {
     /// A job needs somewhere to run.
     #[error("the job has no hosts; expected at least one")]
     NoHosts,
-    /// A host is of a machine that the cluster does not have.
-    #[error("a host names a machine that was not added to the cluster")]
-    UnknownMachine,
+    /// An edit names a host that the job does not have.
+    #[error("{edit}: the job has no host {host}; expected 0 to {last}")]
+    NoSuchHost {
+        /// The edit.
+        edit: String,
+        /// The host.
+        host: u32,
+        /// The last host of the job.
+        last: u32,
+    },
+    /// A topology cannot be edited in this way.
+    #[error(transparent)]
+    Edit(#[from] topology::edit::EditError),
+    /// More hosts in one NVLink domain than NCCL has room for.
+    #[error(
+        "{hosts} hosts in one NVLink domain; NCCL's limit is 640 GPUs (without --nvlink-domain \
+         the network joins the hosts)"
+    )]
+    DomainTooLarge {
+        /// How many.
+        hosts: u64,
+    },
+    /// NCCL refuses `NCCL_ALGO` or `NCCL_PROTO`.
+    #[error(transparent)]
+    Restricted(#[from] crate::cost::RestrictError),
     /// Ranks are numbered with 31 bits.
     #[error("the job has {ranks} ranks; NCCL can number 2147483647")]
     TooManyRanks {

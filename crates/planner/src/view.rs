@@ -1,14 +1,16 @@
-//! The machine as one rank sees it: trimmed to what it can reach, with the bandwidths that bound the search.
+//! The machine as one rank sees it: trimmed to what the rank reaches without the network, with the
+//! bandwidths that bound the search.
 
 use std::sync::Arc;
 
+use plan::nccl_graph::GpuAddress;
 use topology::{LinkType, NodeId, NodeType, PathType, System, bandwidth};
 
 use crate::error::Error;
-use crate::request::Request;
 use crate::routing::Routing;
+use crate::settings::Settings;
 
-/// What one rank plans on.
+/// The machine as one rank sees it.
 #[derive(Debug, Clone)]
 pub struct View {
     routing: Routing,
@@ -16,59 +18,53 @@ pub struct View {
     pub rank: i32,
     /// The job has ranks outside the trimmed system.
     pub inter: bool,
-    /// Widest path of any device to another device, or to a port when the job leaves the system, GB/s.
+    /// The network reduces (SHARP).
+    pub collnet: bool,
+    /// Widest path of any device to another device, or to a port when the job leaves the system,
+    /// GB/s.
     pub max_bw: f32,
     /// Most bandwidth of any device, GB/s.
     pub total_bw: f32,
 }
 
-/// Numbers the ranks of one host of a job: by device number, starting at `first`.
-pub fn number_ranks(system: &mut System, first: i32) {
+/// Numbers the ranks of a machine from 0: host after host, by device number.
+pub(crate) fn number_ranks(system: &mut System) {
     let mut order: Vec<(u32, i32, NodeId)> = system
         .gpus()
         .map(|(node, gpu)| (system.node(node).id.system(), gpu.dev, node))
         .collect();
     order.sort_unstable();
     system.set_ranks(|node, _| {
-        first
-            + order
-                .iter()
-                .position(|(_, _, other)| *other == node)
-                .unwrap_or(0) as i32
+        let position = order.iter().position(|(_, _, other)| *other == node);
+        position.unwrap_or(0) as i32
     });
 }
 
 impl View {
-    /// Computes paths, trims what `rank` cannot reach without the network, and computes paths again where that changed
-    /// something. `ranks` is the number of ranks in the whole job.
+    /// Returns the views of all ranks of a machine, whose ranks are numbered from 0. Ranks that
+    /// reach each other without the network share one view; the views are in the order of their
+    /// lowest ranks. `collnet`: the network reduces (SHARP). `ranks` is the number of ranks in the
+    /// whole job.
     ///
     /// # Errors
     /// The machine has no GPU, or paths cannot be computed.
-    pub fn new(system: System, request: &Request, rank: i32, ranks: usize) -> Result<Self, Error> {
+    pub fn all(
+        mut system: System,
+        settings: &Arc<Settings>,
+        collnet: bool,
+        ranks: usize,
+    ) -> Result<Vec<Self>, Error> {
         if system.count(NodeType::Gpu) == 0 {
             return Err(Error::NoGpu);
         }
-        let routing = Self::untrimmed(system, request)?;
-        let domain = domains(&routing);
-        let own = routing
-            .system()
-            .gpu_of_rank(rank)
-            .map_or(0, |gpu| domain[routing.system().position(gpu)]);
-        Self::of_domain(&routing, &domain, own, rank, ranks, request)
-    }
-
-    /// The views of all ranks of a system. Ranks that reach each other without the network share one; the views stand in
-    /// the order of their lowest ranks. `ranks` is the number of ranks in the whole job.
-    ///
-    /// # Errors
-    /// As [`View::new`].
-    pub fn all(system: System, request: &Request, ranks: usize) -> Result<Vec<Self>, Error> {
-        if system.count(NodeType::Gpu) == 0 {
-            return Err(Error::NoGpu);
+        number_ranks(&mut system);
+        let collnet = collnet && settings.collnet_enable != Some(false);
+        if collnet {
+            system.enable_collnet();
         }
-        let routing = Self::untrimmed(system, request)?;
-        let domain = domains(&routing);
-        let mut order: Vec<(i32, usize)> = routing
+        let whole = Routing::compute(Arc::new(system), Arc::clone(settings))?;
+        let domain = domains(&whole);
+        let mut order: Vec<(i32, usize)> = whole
             .system()
             .gpus()
             .zip(&domain)
@@ -79,45 +75,20 @@ impl View {
         order.retain(|(_, domain)| !std::mem::replace(&mut seen[*domain], true));
         order
             .into_iter()
-            .map(|(rank, own)| Self::of_domain(&routing, &domain, own, rank, ranks, request))
+            .map(|(rank, own)| {
+                let routing = trimmed(&whole, &domain, own)?;
+                let inter = routing.system().count(NodeType::Gpu) != ranks;
+                let (max_bw, total_bw) = bounds(&routing, inter);
+                Ok(Self {
+                    routing,
+                    rank,
+                    inter,
+                    collnet,
+                    max_bw,
+                    total_bw,
+                })
+            })
             .collect()
-    }
-
-    fn untrimmed(system: System, request: &Request) -> Result<Routing, Error> {
-        Routing::compute(
-            Arc::new(system),
-            Arc::new(request.settings.clone()),
-            request.nvlink_domain,
-        )
-    }
-
-    /// The view of the ranks of one domain: the others removed, paths computed again where that changes something.
-    fn of_domain(
-        whole: &Routing,
-        domain: &[usize],
-        own: usize,
-        rank: i32,
-        ranks: usize,
-        request: &Request,
-    ) -> Result<Self, Error> {
-        let routing = if domain.iter().all(|other| *other == own) {
-            whole.clone()
-        } else {
-            let system = whole.system();
-            Self::untrimmed(
-                system.without_gpus(|gpu| domain[system.position(gpu)] != own),
-                request,
-            )?
-        };
-        let inter = routing.system().count(NodeType::Gpu) != ranks;
-        let (max_bw, total_bw) = bounds(&routing, inter);
-        Ok(Self {
-            routing,
-            rank,
-            inter,
-            max_bw,
-            total_bw,
-        })
     }
 
     /// The trimmed system.
@@ -129,6 +100,28 @@ impl View {
     pub const fn routing(&self) -> &Routing {
         &self.routing
     }
+
+    /// The GPUs of the trimmed system, as NCCL's graph files name them.
+    pub fn gpu_addresses(&self) -> Vec<GpuAddress> {
+        let system = self.system();
+        let gpus = system.gpus().map(|(node, gpu)| GpuAddress {
+            rank: gpu.rank,
+            host: system.node(node).id.system(),
+            dev: gpu.dev,
+        });
+        gpus.collect()
+    }
+}
+
+/// The paths of the ranks of one domain: the others removed, computed again where that changes
+/// something.
+fn trimmed(whole: &Routing, domain: &[usize], own: usize) -> Result<Routing, Error> {
+    if domain.iter().all(|other| *other == own) {
+        return Ok(whole.clone());
+    }
+    let system = whole.system();
+    let trimmed = system.without_gpus(|gpu| domain[system.position(gpu)] != own);
+    Routing::compute(Arc::new(trimmed), Arc::clone(whole.settings()))
 }
 
 /// For each GPU the first one that it reaches without the network.

@@ -1,10 +1,10 @@
-//! The cost model on machines whose numbers can be worked out by hand.
+//! The cost model on machines whose numbers can be computed by hand.
 
 use plan::{Algorithm, Pattern};
 use planner::Settings;
 use planner::cost::{
-    self, AlphaBeta, CollnetInputs, CostModel, CostTable, GraphFigures, Inputs, Merged, NvlsInputs,
-    Off, Profile, RestrictError, TunedOperation, doubling,
+    self, AlphaBeta, CollnetInputs, CostModel, CostProfile, CostTable, GraphFigures, Inputs,
+    Merged, NvlsInputs, Off, RestrictError, TunedOperation, doubling,
 };
 use program::{Collective, Protocol};
 use topology::{CpuArch, CpuVendor, PathType};
@@ -61,7 +61,11 @@ fn settings(variables: &[(&str, &str)]) -> Settings {
 }
 
 fn table(inputs: &Inputs, variables: &[(&str, &str)]) -> Result<CostTable, RestrictError> {
-    cost::table(inputs, &settings(variables).tuning, &Profile::nccl_2_30())
+    cost::table(
+        inputs,
+        &settings(variables).tuning,
+        &CostProfile::nccl_2_30(),
+    )
 }
 
 fn plain(inputs: &Inputs) -> CostTable {
@@ -81,7 +85,7 @@ fn eight_gpus_of_one_machine() {
     ] {
         let entry = table
             .entry(Collective::AllReduce, algorithm, protocol)
-            .expect("the way exists");
+            .expect("an entry");
         let near = |mine: f32, theirs: f32| (mine - theirs).abs() < 1e-3;
         assert!(
             near(entry.bandwidth, bandwidth),
@@ -154,7 +158,7 @@ fn what_is_off_says_why() {
     let off = |table: &CostTable, collective, algorithm, protocol| {
         let entry = table
             .entry(collective, algorithm, protocol)
-            .expect("the way exists");
+            .expect("an entry");
         assert_eq!(entry.bandwidth == 0.0, entry.off.is_some(), "{entry:?}");
         entry.off
     };
@@ -232,7 +236,7 @@ fn settings_can_leave_nothing() {
 }
 
 #[test]
-fn malformed_settings_are_refused_unless_nobody_reads_them() {
+fn malformed_settings_are_refused_if_they_are_read() {
     let bad = [("NCCL_PROTO", "LL,Simpel")];
     let error = table(&hopper(1), &bad).expect_err("a typing error");
     assert_eq!(
@@ -261,14 +265,17 @@ fn operations_narrow_the_choice() {
     operation.pipelined = 9;
     let ring = (Algorithm::Ring, Protocol::Ll);
     let tree = (Algorithm::Tree, Protocol::Ll);
-    let grows = |way| {
+    let grows = |choice| {
         let once = TunedOperation::new(Collective::AllReduce, 1 << 30);
-        let (many, one) = (table.time_us(&operation, way), table.time_us(&once, way));
+        let (many, one) = (
+            table.time_us(&operation, choice),
+            table.time_us(&once, choice),
+        );
         many.zip(one).map(|(many, one)| many - one)
     };
-    let latency = |way: (Algorithm, Protocol)| {
+    let latency = |choice: (Algorithm, Protocol)| {
         table
-            .entry(Collective::AllReduce, way.0, way.1)
+            .entry(Collective::AllReduce, choice.0, choice.1)
             .map(|entry| entry.latency)
     };
     // Nine operations are nine turns of a ring, and two of a tree.
@@ -283,10 +290,10 @@ fn operations_narrow_the_choice() {
 #[test]
 fn chunks() {
     let table = plain(&hopper(1));
-    let chunking = |collective, bytes, way: (Algorithm, Protocol)| {
+    let chunking = |collective, bytes, pair: (Algorithm, Protocol)| {
         let mut choice = table.choose(collective, bytes).expect("a choice");
-        (choice.algorithm, choice.protocol) = way;
-        let (channels, _) = table.size(bytes, way.0, way.1);
+        (choice.algorithm, choice.protocol) = pair;
+        let (channels, _) = table.size(bytes, pair.0, pair.1);
         choice.channels = channels;
         table
             .chunking(&choice, false)
@@ -396,7 +403,7 @@ fn extreme_jobs_do_not_panic() {
 
 #[test]
 fn another_profile_changes_the_choice() {
-    let mut profile = Profile::nccl_2_30();
+    let mut profile = CostProfile::nccl_2_30();
     profile.efficiency.nvls.hopper = 0.1;
     let table = cost::table(&hopper(1), &settings(&[]).tuning, &profile).expect("no settings");
     let choice = table
@@ -407,7 +414,7 @@ fn another_profile_changes_the_choice() {
 
 #[test]
 fn the_alpha_beta_model_is_asked_the_same_way() {
-    let model = AlphaBeta::of(&hopper(2), &Profile::nccl_2_30()).expect("there are rings");
+    let model = AlphaBeta::of(&hopper(2), &CostProfile::nccl_2_30()).expect("there are rings");
     let found = model.best(Collective::AllReduce, 64).expect("a scheme");
     let best = found.best;
     assert_eq!(best.choice.name(), "one-shot-mesh");

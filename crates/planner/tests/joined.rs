@@ -1,15 +1,17 @@
-//! What holds for every job, whatever its machines: rings visit every rank, trees span all of them, schedules match.
+//! Properties of every job: rings visit every rank, trees span all ranks, schedules match.
 
 mod common;
 
-use common::{artifact_of, document, join, machines, settings, system};
+use common::{equal, machines, plan};
 use plan::expand::double_tree;
 use plan::{Connection, Expansion, GraphKind, NotDirect, NotShared, Plan, RankOrder, RankView};
-use planner::cluster::nvlink_domain;
-
-use planner::{Cluster, Error, JobPlan};
+use planner::{EqualHosts, Error, Job, JobPlan, Planned, RankPlacement};
 use proptest::prelude::*;
-use topology::{PathType, System};
+use topology::{NodeType, PathType, System};
+
+fn join(job: &Job, variables: &[(&str, &str)]) -> JobPlan {
+    plan(job, variables).expect("NCCL plans it").job
+}
 
 fn check_rings(joined: &JobPlan) -> Result<(), TestCaseError> {
     let ranks = joined.layout().ranks();
@@ -70,7 +72,7 @@ fn check_trees(joined: &JobPlan) -> Result<(), TestCaseError> {
         }
         prop_assert_eq!(reached, ranks, "channel {}", channel);
     }
-    // The trees of a pair stand in channels c and c + searched.
+    // The trees of a pair are in channels c and c + searched.
     let searched = joined.common().channels.searched;
     if joined.layout().nodes().is_multiple_of(2) && joined.common().channels.count() >= 2 * searched
     {
@@ -160,7 +162,7 @@ fn check_connections(joined: &JobPlan, rank: u32) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Which order ranks have: host after host, dealt in turn, or shuffled.
+/// The order of ranks: host after host, dealt in turn, or shuffled.
 #[derive(Debug, Clone, Copy)]
 enum Order {
     Plain,
@@ -176,32 +178,37 @@ fn order() -> impl Strategy<Value = Order> {
     ]
 }
 
-fn cluster(runs: &[(prop::sample::Index, u32)], order: Order) -> Cluster {
+fn job(runs: &[(prop::sample::Index, u32)], order: Order) -> Job {
     let names = machines();
-    let mut cluster = Cluster::new();
-    for (machine, hosts) in runs {
-        let machine = cluster.add_machine(system(machine.get::<String>(&names)));
-        cluster.place(machine, *hosts);
-    }
-    match order {
-        Order::Plain => {}
-        Order::Dealt => cluster.order_ranks(RankOrder::round_robin(&cluster.gpu_runs())),
+    let hosts = runs.iter().flat_map(|(machine, hosts)| {
+        let machine = machine.get::<String>(&names);
+        equal(machine, *hosts).hosts
+    });
+    let mut job = Job::of(hosts.collect());
+    job.ranks = match order {
+        Order::Plain => RankPlacement::HostByHost,
+        Order::Dealt => RankPlacement::RoundRobin,
         Order::Shuffled(seed) => {
-            let mut slots: Vec<u32> = (0..cluster.ranks() as u32).collect();
+            let gpus = |hosts: &EqualHosts| {
+                let system = System::from_document(&hosts.document).expect("a machine");
+                system.count(NodeType::Gpu) as u32 * hosts.count
+            };
+            let mut slots: Vec<u32> = (0..job.hosts.iter().map(gpus).sum()).collect();
             slots.sort_by_key(|slot| (u64::from(*slot) ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-            cluster.order_ranks(RankOrder::new(slots));
+            RankPlacement::Listed(RankOrder::new(slots))
         }
-    }
-    cluster
+    };
+    job
 }
 
-/// Each rank's view, from the file alone, is its part of the whole; and neighbours tell the same of what joins them.
+/// Each rank's view, read from the plan file, agrees with the joined job, and neighbors agree on
+/// their connection.
 fn check_views(joined: &JobPlan, read: &Expansion) -> Result<(), TestCaseError> {
     let ranks = joined.layout().ranks();
     let views: Result<Vec<RankView>, _> = (0..ranks).map(|rank| read.rank_view(rank)).collect();
     let views = match views {
         Ok(views) => views,
-        // A host without NICs in a job of many: the joined job says the same.
+        // A host without NICs in a job of several hosts; the joined job says the same.
         Err(plan::Error::NoPort { .. }) => return Ok(()),
         Err(error) => return Err(TestCaseError::fail(error.to_string())),
     };
@@ -261,11 +268,10 @@ proptest! {
         rank in any::<prop::sample::Index>(),
         order in order(),
     ) {
-        let cluster = cluster(&runs, order);
-        match join(&cluster, &[]) {
+        match plan(&job(&runs, order), &[]) {
             // NCCL refuses such a job too; the message says why.
             Err(error) => prop_assert!(!error.to_string().is_empty()),
-            Ok(joined) => {
+            Ok(Planned { job: joined, .. }) => {
                 check_rings(&joined)?;
                 check_trees(&joined)?;
                 check_schedule(&joined)?;
@@ -280,18 +286,15 @@ proptest! {
         order in order(),
         collnet in any::<bool>(),
     ) {
-        let cluster = cluster(&runs, order);
-        let Ok(joined) = cluster
-            .plan(collnet, &settings(&[]))
-            .and_then(|plan| JobPlan::new(plan, &settings(&[])))
-        else {
+        let job = Job { collnet, ..job(&runs, order) };
+        let Ok(planned) = plan(&job, &[]) else {
             return Ok(());
         };
-        let plan = artifact_of(&joined);
+        let plan = planned.plan();
         let text = plan.to_json().expect("a plan without contradictions");
         let read = Plan::from_json(&text).expect("the plan as it was written");
         prop_assert_eq!(&read, &plan);
-        check_views(&joined, &read.expand().expect("a whole plan"))?;
+        check_views(&planned.job, &read.expand().expect("a whole plan"))?;
     }
 
     #[test]
@@ -306,9 +309,9 @@ proptest! {
 
 #[test]
 fn a_job_is_planned_once_per_machine() {
-    let joined = join(&Cluster::equal(system("dgx-h100"), 16_384), &[]).expect("NCCL plans it");
+    let joined = join(&equal("dgx-h100", 16_384), &[]);
     assert_eq!(joined.layout().ranks(), 131_072);
-    assert_eq!(joined.plan.distinct().count(), 1);
+    assert_eq!(joined.hosts.distinct().count(), 1);
     let last = joined
         .expansion
         .ring_place(131_071, 0)
@@ -324,8 +327,8 @@ fn a_job_is_planned_once_per_machine() {
 
 #[test]
 fn connections_say_why() {
-    let first_send = |cluster: &Cluster, variables: &[(&str, &str)]| {
-        let joined = join(cluster, variables).expect("NCCL plans it");
+    let first_send = |job: &Job, variables: &[(&str, &str)]| {
+        let joined = join(job, variables);
         let next = joined.expansion.ring_place(0, 0).expect("rank 0").next;
         (
             next,
@@ -335,7 +338,7 @@ fn connections_say_why() {
                 .expect("connected"),
         )
     };
-    let one = Cluster::equal(system("dgx-h100"), 1);
+    let one = equal("dgx-h100", 1);
     assert!(matches!(
         first_send(&one, &[]),
         (
@@ -366,7 +369,7 @@ fn connections_say_why() {
         ),
         "{not_direct:?}"
     );
-    let joined = join(&Cluster::equal(system("dgx-h100"), 2), &[]).expect("NCCL plans it");
+    let joined = join(&equal("dgx-h100", 2), &[]);
     let edges = joined.expansion.ring_edges(1).expect("ports");
     let send = edges
         .iter()
@@ -390,7 +393,7 @@ fn connections_say_why() {
     ));
 }
 
-/// The ports, sender's and receiver's, on which a rank sends to the next of its ring.
+/// The next rank of a ring, and the ports of the sender and the receiver.
 fn ring_ports(joined: &JobPlan, rank: u32, channel: u32) -> (u32, [(i64, PathType); 2]) {
     let next = joined
         .expansion
@@ -413,16 +416,16 @@ fn ring_ports(joined: &JobPlan, rank: u32, channel: u32) -> (u32, [(i64, PathTyp
 
 #[test]
 fn every_use_of_the_network_has_a_port() {
-    // One host, two of whose GPUs reach each other faster through the network: its graphs lead through no port, which NCCL
-    // reads as port 0.
-    let joined = join(&Cluster::equal(system("random-00162"), 1), &[]).expect("NCCL plans it");
+    // One host with two GPUs that reach each other faster through the network. Its graphs name no
+    // port, which NCCL reads as port 0.
+    let joined = join(&equal("random-00162", 1), &[]);
     assert_eq!(
         ring_ports(&joined, 1, 0),
         (2, [(0, PathType::Sys), (0, PathType::Sys)])
     );
-    // Rings that alternate, whose pair does not begin and end at the same GPUs: on the second host GPU 0 leaves in channel
-    // 2 as in the chain of channel 3, by the port that channel 2 names.
-    let joined = join(&Cluster::equal(system("random-00184"), 2), &[]).expect("NCCL plans it");
+    // Alternating rings whose pair does not begin and end at the same GPUs: on the second host,
+    // GPU 0 leaves in channel 2 as in channel 3, but by the port of channel 2.
+    let joined = join(&equal("random-00184", 2), &[]);
     assert_eq!(
         ring_ports(&joined, 8, 2),
         (2, [(4, PathType::Sys), (1, PathType::Phb)])
@@ -431,13 +434,11 @@ fn every_use_of_the_network_has_a_port() {
 
 #[test]
 fn hosts_of_one_nvlink_domain_are_one_node() {
-    let tray = document("gb200-nvl72-tray");
-    let domain = nvlink_domain([&tray, &tray, &tray]).expect("three hosts");
-    let joined = join(
-        &Cluster::equal(System::from_document(&domain).expect("a machine"), 1),
-        &[],
-    )
-    .expect("NCCL plans it");
+    let domain = Job {
+        nvlink_domain: true,
+        ..equal("gb200-nvl72-tray", 3)
+    };
+    let joined = join(&domain, &[]);
     assert_eq!(
         (
             joined.layout().nodes(),
@@ -461,30 +462,24 @@ fn hosts_of_one_nvlink_domain_are_one_node() {
 
 #[test]
 fn jobs_that_cannot_be() {
-    assert_eq!(join(&Cluster::new(), &[]).err(), Some(Error::NoHosts));
-    assert_eq!(
-        join(&Cluster::equal(system("dgx-h100"), 0), &[]).err(),
-        Some(Error::NoHosts)
-    );
+    assert_eq!(plan(&Job::of(Vec::new()), &[]).err(), Some(Error::NoHosts));
+    assert_eq!(plan(&equal("dgx-h100", 0), &[]).err(), Some(Error::NoHosts));
     assert!(matches!(
-        join(&Cluster::equal(system("dgx-h100"), u32::MAX), &[]).err(),
+        plan(&equal("dgx-h100", u32::MAX), &[]).err(),
         Some(Error::TooManyRanks { .. })
     ));
     assert!(matches!(
-        join(&Cluster::equal(system("pcie-8gpu-nonet"), 2), &[]).err(),
+        plan(&equal("pcie-8gpu-nonet", 2), &[]).err(),
         Some(Error::NoNet { .. })
     ));
-    let mut mixed = Cluster::new();
-    for name in ["dgx-h100", "gb200-nvl72-tray"] {
-        let machine = mixed.add_machine(system(name));
-        mixed.place(machine, 1);
-    }
-    assert!(join(&mixed, &[]).is_ok());
+    let mixed = ["dgx-h100", "gb200-nvl72-tray"].map(|name| equal(name, 1).hosts);
+    let mixed = Job::of(mixed.concat());
+    assert!(plan(&mixed, &[]).is_ok());
     assert!(matches!(
-        join(&mixed, &[("NCCL_IGNORE_NET_MISMATCH", "0")]).err(),
+        plan(&mixed, &[("NCCL_IGNORE_NET_MISMATCH", "0")]).err(),
         Some(Error::NetMismatch { .. })
     ));
-    let joined = join(&mixed, &[]).expect("NCCL plans it");
+    let joined = join(&mixed, &[]);
     assert!(matches!(
         joined.expansion.connection(0, 12, GraphKind::Ring, 0),
         Err(plan::Error::NoSuchRank {

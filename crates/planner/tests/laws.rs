@@ -1,23 +1,19 @@
-//! What holds on every machine: rings visit each GPU once, no link is oversubscribed, planning is a function, and what is
-//! written as NCCL's graph file or as a plan reads back.
+//! Properties of every machine: rings visit each GPU once, no link is oversubscribed, planning is a
+//! pure function, and NCCL's graph files and plans are read as they were written.
 
 use std::collections::BTreeMap;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
-use plan::nccl_graph::{self, GpuAddress, GraphFile};
-use plan::{
-    EndPoint, Fingerprint, Graph, GraphKind, Pattern, Plan, Producer, RequestSummary, neighbors,
-};
-use planner::artifact::{self, Description};
-use planner::cost::{self, Profile};
-use planner::{Cluster, Error, HostPlan, JobPlan, Request, Settings, plan_host};
+use plan::nccl_graph::{self, GraphFile};
+use plan::{EndPoint, Graph, GraphKind, Pattern, Plan, neighbors};
+use planner::{Error, HostPlan, Job, Planned, Settings, View};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use test_support::{Machine, random};
 use topology::xml::Document;
 use topology::{LinkId, NcclId, NodeType, PathType, System};
 
-/// The search rounds what is left on a link to thousandths of a GB/s, each time a channel takes its share.
+/// Each time a channel takes its share, the search rounds what a link has left to this, GB/s.
 const ROUNDING: f32 = 0.001;
 
 static MACHINES: LazyLock<Vec<(String, Document)>> = LazyLock::new(|| {
@@ -27,18 +23,34 @@ static MACHINES: LazyLock<Vec<(String, Document)>> = LazyLock::new(|| {
         .collect()
 });
 
-fn system(document: &Document) -> System {
-    System::from_document(document).unwrap_or_else(|error| panic!("{error}"))
+/// A job of equal hosts, and its settings.
+struct Request {
+    job: Job,
+    settings: Settings,
 }
 
-fn request(hosts: u32, variables: &[(&str, &str)]) -> Request {
-    let variables = variables
-        .iter()
-        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-    Request {
-        hosts,
-        settings: Settings::from_variables(variables),
-        ..Request::default()
+impl Request {
+    fn new(document: &Document, hosts: u32, variables: &[(&str, &str)]) -> Self {
+        let variables = variables
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        Self {
+            job: Job::hosts(document.clone(), hosts),
+            settings: Settings::from_variables(variables),
+        }
+    }
+
+    fn plan(&self) -> Result<Planned, Error> {
+        planner::plan(&self.job, &self.settings)
+    }
+
+    /// What the first rank decides by itself.
+    fn plan_first(&self, settings: &Settings) -> Result<HostPlan, Error> {
+        let system = System::from_document(&self.job.hosts[0].document)?;
+        let ranks = system.count(NodeType::Gpu) * self.job.host_count() as usize;
+        let settings = Arc::new(settings.clone());
+        let views = View::all(system, &settings, self.job.collnet, ranks)?;
+        HostPlan::search(views.into_iter().next().ok_or(Error::NoGpu)?)
     }
 }
 
@@ -65,12 +77,13 @@ fn check_orders(planned: &HostPlan) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Whether the graph is what NCCL takes when it has found nothing: one channel of 0.1 GB/s, whatever the links have.
+/// Whether the graph is NCCL's fallback when it finds nothing: one channel of 0.1 GB/s, whatever
+/// the links have.
 fn is_fallback(graph: &Graph) -> bool {
     graph.bw_intra <= 0.1 && graph.channels.len() == 1
 }
 
-/// The channels of a ring together take no more of any link than it has.
+/// The channels of a ring together do not exceed the bandwidth of any link.
 fn check_bandwidth(planned: &HostPlan) -> Result<(), TestCaseError> {
     let (system, table) = (planned.view.system(), planned.view.routing().table());
     let Some(ring) = planned
@@ -97,7 +110,7 @@ fn check_bandwidth(planned: &HostPlan) -> Result<(), TestCaseError> {
                 ring.type_inter
             };
             prop_assert!(path.kind < PathType::Dis);
-            // With a limit on ports NCCL looks at the other limit between GPUs.
+            // With a limit on ports NCCL applies the other limit between GPUs.
             prop_assert!(
                 path.kind <= worst.max(ring.type_inter),
                 "{} is worse than {worst}",
@@ -121,21 +134,9 @@ fn check_bandwidth(planned: &HostPlan) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// NCCL's graph file, written and read back: the same graphs, and the same once more when planned from it.
-fn check_graph_file(
-    document: &Document,
-    request: &Request,
-    planned: &HostPlan,
-) -> Result<(), TestCaseError> {
-    let system = planned.view.system();
-    let gpus: Vec<GpuAddress> = system
-        .gpus()
-        .map(|(node, gpu)| GpuAddress {
-            rank: gpu.rank,
-            host: system.node(node).id.system(),
-            dev: gpu.dev,
-        })
-        .collect();
+/// NCCL's graph file gives back the graphs that were written, and so does planning with it.
+fn check_graph_file(request: &Request, planned: &HostPlan) -> Result<(), TestCaseError> {
+    let gpus = planned.view.gpu_addresses();
     let text = match nccl_graph::write(&planned.graphs, &gpus) {
         Ok(text) => text,
         Err(error) => {
@@ -151,9 +152,12 @@ fn check_graph_file(
     };
     let file = GraphFile::parse("graphs.xml", &text)
         .map_err(|error| TestCaseError::fail(format!("{error}\n{text}")))?;
-    let mut again = request.clone();
-    again.settings.graphs = Some(file);
-    let taken = plan_host(self::system(document), &again)
+    let settings = Settings {
+        graphs: Some(file),
+        ..request.settings.clone()
+    };
+    let taken = request
+        .plan_first(&settings)
         .map_err(|error| TestCaseError::fail(format!("{error}\n{text}")))?;
     for graph in planned
         .graphs
@@ -166,69 +170,36 @@ fn check_graph_file(
     Ok(())
 }
 
-/// The plan file: the same bytes each time, and the same plan when read.
-fn check_plan_file(document: &Document, request: &Request) -> Result<(), TestCaseError> {
-    let write = || -> Result<String, Error> {
-        let cluster = Cluster::equal(system(document), request.hosts);
-        let joined = JobPlan::new(
-            cluster.plan(request.collnet, &request.settings)?,
-            &request.settings,
-        )?;
-        let description = Description {
-            name: "machine".to_owned(),
-            summary: String::new(),
-        };
-        let summary = RequestSummary {
-            hosts: request.hosts,
-            nvlink_domain: false,
-            collnet: request.collnet,
-        };
-        let producer = Producer {
-            name: "test".to_owned(),
-            version: "0".to_owned(),
-        };
-        let mut plan = Plan::new(
-            producer,
-            "nccl-2.30",
-            Fingerprint::new("nccl-2.30").finish(),
-            summary,
-        );
-        let costs = cost::table(
-            &joined.cost_inputs(),
-            &request.settings.tuning,
-            &Profile::nccl_2_30(),
-        );
-        artifact::fill(
-            &mut plan,
-            &joined,
-            costs.expect("no setting restricts the choice"),
-            &[description],
-        );
-        let text = plan.to_json().expect("a plan that can be written");
-        assert_eq!(Plan::from_json(&text), Ok(plan));
-        Ok(text)
-    };
-    prop_assert_eq!(write(), write());
+/// Equal plans have equal bytes, and a plan is read as it was written.
+fn check_plan_file(planned: &Planned, again: &Planned) -> Result<(), TestCaseError> {
+    let plan = planned.plan();
+    let text = plan.to_json().expect("a plan that can be written");
+    prop_assert_eq!(Plan::from_json(&text), Ok(plan));
+    let again = again.plan().to_json();
+    prop_assert_eq!(again, Ok(text));
     Ok(())
 }
 
-fn check(document: &Document, request: &Request) -> Result<bool, TestCaseError> {
-    let planned = match plan_host(system(document), request) {
+fn check(request: &Request) -> Result<bool, TestCaseError> {
+    let again = request.plan();
+    let planned = match request.plan() {
         Ok(planned) => planned,
         Err(error) => {
             prop_assert!(!error.to_string().is_empty());
-            prop_assert_eq!(plan_host(system(document), request).err(), Some(error));
+            prop_assert_eq!(again.err(), Some(error));
             return Ok(false);
         }
     };
-    let again = plan_host(system(document), request);
     let again = again.map_err(|error| TestCaseError::fail(error.to_string()))?;
-    prop_assert_eq!(&again.graphs, &planned.graphs);
-    prop_assert_eq!(&again.trails, &planned.trails);
-    check_orders(&planned)?;
-    check_bandwidth(&planned)?;
-    check_graph_file(document, request, &planned)?;
-    check_plan_file(document, request)?;
+    for (node, again) in planned.job.hosts.distinct().zip(again.job.hosts.distinct()) {
+        prop_assert_eq!(&again.graphs, &node.graphs);
+        prop_assert_eq!(&again.trails, &node.trails);
+        check_orders(node)?;
+        check_bandwidth(node)?;
+    }
+    check_graph_file(request, planned.node(0))?;
+    check_plan_file(&planned, &again)?;
+    prop_assert!(planned.explain().contains("ring: "));
     Ok(true)
 }
 
@@ -254,7 +225,7 @@ proptest! {
         hosts in 1u32..4,
         variables in prop::sample::subsequence(VARIABLES.to_vec(), 0..3),
     ) {
-        check(&document, &request(hosts, &variables))?;
+        check(&Request::new(&document, hosts, &variables))?;
     }
 }
 
@@ -263,7 +234,7 @@ fn on_the_projects_machines() {
     let mut planned = 0;
     for (name, document) in MACHINES.iter() {
         for hosts in [1, 2] {
-            let checked = check(document, &request(hosts, &[]));
+            let checked = check(&Request::new(document, hosts, &[]));
             planned +=
                 usize::from(checked.unwrap_or_else(|error| panic!("{name} x {hosts}: {error}")));
         }
@@ -278,7 +249,7 @@ fn most_random_machines_can_be_planned() {
     let mut planned = 0;
     for _ in 0..64 {
         let document = strategy.new_tree(&mut runner).unwrap().current();
-        planned += usize::from(plan_host(system(&document), &request(1, &[])).is_ok());
+        planned += usize::from(Request::new(&document, 1, &[]).plan().is_ok());
     }
     assert!(planned > 48, "only {planned} of 64");
 }

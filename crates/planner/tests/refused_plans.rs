@@ -1,17 +1,16 @@
-//! Plans that contradict themselves are refused, whatever part it is.
+//! Plans with a contradiction in any part are refused.
 
 mod common;
 
-use common::{artifact_of, join, system};
+use common::equal;
 use plan::{Error, GpuTransport, Plan, RankOrder};
-use planner::Cluster;
 
 fn sound() -> Plan {
-    let cluster = Cluster::equal(system("dgx-h100"), 4);
-    artifact_of(&join(&cluster, &[]).expect("NCCL plans it"))
+    let planned = common::plan(&equal("dgx-h100", 4), &[]);
+    planned.expect("NCCL plans it").plan()
 }
 
-/// Why the plan is refused after a change: written, read, and asked for a rank.
+/// Changes a plan and returns why it is refused.
 fn refusal(change: impl FnOnce(&mut Plan)) -> String {
     let mut plan = sound();
     change(&mut plan);

@@ -1,26 +1,23 @@
-//! Every variable that is said to change a decision changes one.
+//! Every variable that is documented to change a decision changes one.
 
 use plan::GraphKind;
-use planner::cluster::nvlink_domain;
-use planner::cost::{self, Profile};
-use planner::settings::{Effect, effect, variables};
-use planner::{Cluster, JobPlan, Settings};
+use planner::settings::{SettingEffect, effect, variables};
+use planner::{Settings, nvlink_domain};
 use test_support::Machine;
 use topology::xml::{Document, Element, Tag};
-use topology::{BuildOptions, System};
 
 /// A job on which a variable is tried.
 #[derive(Debug, Clone, Copy)]
 enum Job {
-    /// So many equal hosts.
+    /// This many equal hosts.
     Hosts(&'static str, u32),
     /// Two hosts with a network that reduces.
     Reducing(&'static str),
-    /// The same of two different machines.
+    /// Two different hosts with a network that reduces.
     ReducingMixed(&'static str, &'static str),
     /// Two different machines.
     Mixed(&'static str, &'static str),
-    /// So many NVLink domains of two hosts each.
+    /// This many NVLink domains of two hosts each.
     Domains(&'static str, u32),
     /// A machine whose GPUs are partitions, two on each device; two hosts.
     Partitions(&'static str),
@@ -28,7 +25,7 @@ enum Job {
 
 use Job::{Domains, Hosts, Mixed, Partitions, Reducing, ReducingMixed};
 
-/// For each variable a value, and a job on which it changes what is decided.
+/// For each variable a value, and a job in which it changes a decision.
 const EXAMPLES: [(&str, &str, Job); 56] = [
     ("NCCL_ALGO", "Ring", Hosts("dgx-h100", 1)),
     ("NCCL_BUFFSIZE", "65536", Hosts("dgx-h100", 1)),
@@ -105,7 +102,7 @@ const EXAMPLES: [(&str, &str, Job); 56] = [
     ),
     ("NCCL_TOPO_SPLIT_MLOPART", "0", Partitions("dgx-h100")),
     ("NCCL_WORK_ARGS_BYTES", "96", Hosts("dgx-h100", 1)),
-    // What stands in the file is tested where there are files; here it is only named.
+    // The content of the file is tested by the command line's tests.
     ("NCCL_GRAPH_FILE", "graphs.xml", Hosts("dgx-h100", 1)),
 ];
 
@@ -138,7 +135,7 @@ fn partitioned(mut document: Document) -> Document {
     document
 }
 
-/// The same host with other NICs: no two NICs have one guid.
+/// The same host with other NICs, whose guids all differ.
 fn with_other_guids(mut document: Document) -> Document {
     fn change(element: &mut Element) {
         if let Some(guid) = element.get("guid") {
@@ -151,48 +148,44 @@ fn with_other_guids(mut document: Document) -> Document {
     document
 }
 
-fn cluster(job: Job, settings: &Settings) -> Cluster {
-    let options = BuildOptions {
-        split_partitions: settings.split_partitions,
-        ..BuildOptions::default()
-    };
-    let system = |document: &Document| System::from_document_with(document, options).unwrap();
+fn planner_job(job: Job, settings: &Settings) -> planner::Job {
+    let equal = |machine: &str, hosts| planner::Job::hosts(document(machine), hosts);
     let mixed = |machines: [&str; 2]| {
-        let mut cluster = Cluster::new();
-        for machine in machines {
-            let machine = cluster.add_machine(system(&document(machine)));
-            cluster.place(machine, 1);
-        }
-        cluster
+        let hosts = machines.map(|machine| equal(machine, 1).hosts);
+        planner::Job::of(hosts.concat())
     };
-    match job {
-        Hosts(machine, hosts) => Cluster::equal(system(&document(machine)), hosts),
-        Reducing(machine) => Cluster::equal(system(&document(machine)), 2),
+    let planned = match job {
+        Hosts(machine, hosts) => equal(machine, hosts),
+        Reducing(machine) => equal(machine, 2),
         Mixed(one, other) | ReducingMixed(one, other) => mixed([one, other]),
         Domains(machine, domains) => {
             let host = document(machine);
             if settings.allow_nvlink_domains() {
                 let other = with_other_guids(host.clone());
-                Cluster::equal(system(&nvlink_domain([&host, &other]).unwrap()), domains)
+                planner::Job::hosts(nvlink_domain([&host, &other]).unwrap(), domains)
             } else {
-                Cluster::equal(system(&host), 2 * domains)
+                equal(machine, 2 * domains)
             }
         }
-        Partitions(machine) => Cluster::equal(system(&partitioned(document(machine))), 2),
+        Partitions(machine) => planner::Job::hosts(partitioned(document(machine)), 2),
+    };
+    planner::Job {
+        collnet: matches!(job, Reducing(_) | ReducingMixed(..)),
+        ..planned
     }
 }
 
-/// All that is decided, as text.
+/// All decisions, as text.
 fn decided(job: Job, variables: &[(&str, &str)]) -> Result<String, Box<dyn std::error::Error>> {
     let variables = variables
         .iter()
         .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
     let settings = Settings::from_variables(variables);
-    let collnet = matches!(job, Reducing(_) | ReducingMixed(..));
-    let joined = JobPlan::new(cluster(job, &settings).plan(collnet, &settings)?, &settings)?;
+    let planned = planner::plan(&planner_job(job, &settings), &settings)?;
+    let joined = &planned.job;
     let expansion = &joined.expansion;
     let mut text = format!("{:?} {:?}", joined.facts, joined.common());
-    for node in joined.plan.distinct() {
+    for node in joined.hosts.distinct() {
         text += &format!("\n{:?} {:?}", node.graphs, node.trails);
     }
     let ranks = joined.layout().ranks();
@@ -204,12 +197,7 @@ fn decided(job: Job, variables: &[(&str, &str)]) -> Result<String, Box<dyn std::
         text += &format!("\n0 to {rank}: {transfer:?}");
     }
     text += &format!("\n{:?}", expansion.schedule(0).collect::<Vec<_>>());
-    let table = cost::table(
-        &joined.cost_inputs(),
-        &settings.tuning,
-        &Profile::nccl_2_30(),
-    );
-    text += &format!("\n{table:?}");
+    text += &format!("\n{:?}", planned.costs);
     Ok(text)
 }
 
@@ -241,7 +229,10 @@ fn every_variable_changes_a_decision() {
 fn every_variable_that_decides_has_an_example() {
     for (name, effect) in variables() {
         let has_example = EXAMPLES.iter().any(|(example, ..)| *example == name);
-        let decides = matches!(effect, Effect::Search | Effect::Joining | Effect::Cost);
+        let decides = matches!(
+            effect,
+            SettingEffect::Search | SettingEffect::Joining | SettingEffect::Cost
+        );
         assert_eq!(has_example, decides, "{name}: {effect:?}");
     }
     for (name, ..) in EXAMPLES {
@@ -252,9 +243,12 @@ fn every_variable_that_decides_has_an_example() {
 #[test]
 fn other_variables_change_nothing() {
     for (name, effect) in variables() {
-        if matches!(effect, Effect::Nothing | Effect::NotModelled(_)) {
+        if matches!(
+            effect,
+            SettingEffect::Nothing | SettingEffect::NotModelled(_)
+        ) {
             let settings = Settings::from_variables([(name.to_owned(), "1".to_owned())]);
-            let noted = usize::from(effect != Effect::Nothing);
+            let noted = usize::from(effect != SettingEffect::Nothing);
             assert_eq!(settings.notes.len(), noted, "{name}: {:?}", settings.notes);
             assert_eq!(settings.deciding().count(), 0, "{name}");
             let bare = Settings {

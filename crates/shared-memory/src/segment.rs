@@ -82,7 +82,7 @@ impl fmt::Display for Item {
                 protocol,
                 slot_bytes,
             } => {
-                write!(f, "a {protocol:?} FIFO of {slot_bytes}-byte slots")
+                write!(f, "a FIFO ({protocol}) of {slot_bytes}-byte slots")
             }
             Self::Signal => f.write_str("a signal"),
             Self::Bell => f.write_str("a bell"),
@@ -306,7 +306,7 @@ impl Segment {
     }
 
     fn fifo<P: FifoProtocol>(&self, index: usize) -> Result<(usize, &Words), Error> {
-        let expected = format!("a {:?} FIFO", P::PROTOCOL);
+        let expected = format!("a FIFO ({})", P::PROTOCOL);
         let (slot_bytes, words) = self.item(index, &expected, |item| match item {
             Item::Fifo {
                 protocol,

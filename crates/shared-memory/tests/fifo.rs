@@ -191,7 +191,7 @@ fn an_end_is_given_out_once() {
     let wrong = segment.receiver::<LowLatency>(0).unwrap_err().to_string();
     assert_eq!(
         wrong,
-        "segment \"test\": item 0 is a Simple FIFO of 1000-byte slots, not a LowLatency FIFO"
+        "segment \"test\": item 0 is a FIFO (Simple) of 1000-byte slots, not a FIFO (LL)"
     );
     let missing = segment.bell(7).unwrap_err().to_string();
     assert_eq!(missing, "segment \"test\": item 7 is missing, not a bell");

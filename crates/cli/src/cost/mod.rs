@@ -7,18 +7,20 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow, bail};
 use plan::cost::{CostModel, Estimate, NoChoice, OperationChoice};
 use plan::{Algorithm, CostTable, GraphKind, Plan, Setting};
+use planner::Job;
 use planner::cost::profile::NCCL_2_30_TOML;
-use planner::cost::{AlphaBeta, Profile, Scheme};
+use planner::cost::{AlphaBeta, CostProfile, Scheme};
 use program::{Collective, Protocol};
 use serde_json::{Value, json};
 
 use crate::arguments::compare::{CostArguments, TextOrJson};
 use crate::environment::Environment;
 use crate::input::Source;
-use crate::job::{self, Job};
+use crate::job;
 use crate::output::{self, Output};
 use crate::render;
-use crate::sizes;
+use crate::settings::read_settings;
+use crate::{sizes, sources};
 
 /// Largest cost profile that is read, bytes.
 const PROFILE_LIMIT: u64 = 1 << 20;
@@ -109,7 +111,7 @@ fn read(
     output: &mut Output,
 ) -> Result<PricedJob> {
     let profile = profile(arguments.profile.as_deref())?;
-    job::refuse_input_twice(&arguments.job)?;
+    sources::refuse_input_twice(&arguments.job)?;
     let mut machines = Vec::new();
     for file in &arguments.job.files {
         match Source::read(file, output)? {
@@ -125,22 +127,25 @@ fn read(
             }
         }
     }
-    let settings = job::read_settings(&arguments.job, environment, output)?;
-    let hosts = job::hosts(machines, &arguments.job, output)?;
-    let job = Job::of(hosts, &arguments.job, settings, &profile, output)?;
-    let inputs = job.joined.cost_inputs();
+    let settings = read_settings(&arguments.job, environment, output)?;
+    let job = Job {
+        profile: profile.clone(),
+        ..job::job(machines, &arguments.job, output)?
+    };
+    let planned = job::plan_job(&job, &settings, output)?;
+    let inputs = planned.job.cost_inputs();
     Ok(PricedJob {
-        name: job.name(),
-        hosts: job.hosts(),
+        name: planned.name(),
+        hosts: planned.request().hosts,
         ranks: u64::from(inputs.ranks),
-        settings: job.deciding(),
-        notes: render::settings::warnings(&job.settings).collect(),
+        settings: planned.deciding(),
+        notes: render::settings::warnings(&settings).collect(),
         alpha_beta: AlphaBeta::of(&inputs, &profile),
-        costs: job.costs,
+        costs: planned.costs,
     })
 }
 
-fn of_plan(name: String, plan: Plan, profile: &Profile) -> Result<PricedJob> {
+fn of_plan(name: String, plan: Plan, profile: &CostProfile) -> Result<PricedJob> {
     let costs = plan.costs.clone().with_context(|| {
         format!("{name} is a plan without a cost table; expected one that topo plan -o wrote")
     })?;
@@ -162,16 +167,16 @@ fn of_plan(name: String, plan: Plan, profile: &Profile) -> Result<PricedJob> {
     })
 }
 
-fn profile(file: Option<&Path>) -> Result<Profile> {
+fn profile(file: Option<&Path>) -> Result<CostProfile> {
     let Some(file) = file else {
-        return Ok(Profile::nccl_2_30());
+        return Ok(CostProfile::nccl_2_30());
     };
     let cannot = || format!("cannot read the cost profile {}", file.display());
     let text = files::read_text(file, PROFILE_LIMIT).with_context(cannot)?;
-    Ok(Profile::from_toml(&file.display().to_string(), &text)?)
+    Ok(CostProfile::from_toml(&file.display().to_string(), &text)?)
 }
 
-/// Leaves only the algorithms and protocols that are asked for.
+/// Leaves only the given algorithms and protocols.
 fn restrict(costs: &mut CostTable, algorithms: &[Algorithm], protocols: &[Protocol]) {
     costs.entries.retain(|entry| {
         (algorithms.is_empty() || algorithms.contains(&entry.algorithm))

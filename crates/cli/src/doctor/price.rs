@@ -1,10 +1,11 @@
 //! What a finding costs: the rings of the machine as it is, and as it would be.
 
+use std::sync::Arc;
+
 use plan::GraphKind;
-use planner::{Request, Settings, plan_host};
+use planner::{Job, Settings};
 use probe::Finding;
 use serde::Serialize;
-use topology::System;
 use topology::xml::Document;
 
 /// Losses below this are rounding, GB/s.
@@ -41,8 +42,8 @@ pub fn cost(finding: &Finding, document: &Document, settings: &Settings) -> Opti
     if finding.effect.is_empty() {
         return None;
     }
-    let now = rings(&finding.effect.now(document), settings);
-    let mended = rings(&finding.effect.mended(document), settings);
+    let now = rings(finding.effect.now(document), settings);
+    let mended = rings(finding.effect.mended(document), settings);
     let lost =
         |now: Option<f32>, mended: Option<f32>| Some((mended? - now.unwrap_or(0.0)).max(0.0));
     match (lost(now[0], mended[0]), lost(now[1], mended[1])) {
@@ -55,16 +56,11 @@ pub fn cost(finding: &Finding, document: &Document, settings: &Settings) -> Opti
 }
 
 /// Bandwidth of all rings inside one host, and of each of two.
-fn rings(document: &Document, settings: &Settings) -> [Option<f32>; 2] {
+fn rings(document: Document, settings: &Settings) -> [Option<f32>; 2] {
+    let document = Arc::new(document);
     [1, 2].map(|hosts| {
-        let request = Request {
-            hosts,
-            settings: settings.clone(),
-            ..Request::default()
-        };
-        let system = System::from_document(document).ok()?;
-        let planned = plan_host(system, &request).ok()?;
-        let rings = planned.graph(GraphKind::Ring)?;
+        let planned = planner::plan(&Job::hosts(Arc::clone(&document), hosts), settings).ok()?;
+        let rings = planned.node(0).graph(GraphKind::Ring)?;
         let each = if hosts == 1 {
             rings.bw_intra
         } else {

@@ -2,15 +2,15 @@
 
 use plan::{Graph, GraphKind, Pattern};
 use planner::HostPlan;
+use planner::explain::NodeNames;
 use topology::{NcclId, NodeType, System};
 
 use super::table::Columns;
 use super::{Look, count, group, ranges, words};
-use crate::device::Names;
 
 /// A heading and a table for every graph that has channels.
 pub fn all(plan: &HostPlan, look: Look) -> String {
-    let names = Names::new(plan.view.system());
+    let names = NodeNames::new(plan.view.system());
     let mut text = String::new();
     for graph in plan
         .graphs
@@ -36,7 +36,7 @@ const fn title(kind: GraphKind) -> &'static str {
     }
 }
 
-fn table(graph: &Graph, system: &System, names: &Names<'_>, look: Look) -> String {
+fn table(graph: &Graph, system: &System, names: &NodeNames<'_>, look: Look) -> String {
     let nets = graph.channels.iter().any(|channel| channel.nets.is_some());
     let heads = matches!(graph.pattern, Pattern::Nvls | Pattern::CollnetDirect);
     let order = if heads { "head GPU" } else { "GPUs in order" };
@@ -70,7 +70,7 @@ fn table(graph: &Graph, system: &System, names: &Names<'_>, look: Look) -> Strin
 }
 
 /// The GPUs' numbers, without the word: `0 7 6 5`.
-fn gpus(ranks: &[i32], system: &System, names: &Names<'_>) -> String {
+fn gpus(ranks: &[i32], system: &System, names: &NodeNames<'_>) -> String {
     let name = |rank: &i32| match system.gpu_of_rank(*rank) {
         Some(gpu) => names.label(gpu).replacen("GPU", "", 1),
         None => format!("rank {rank}"),
@@ -78,7 +78,7 @@ fn gpus(ranks: &[i32], system: &System, names: &Names<'_>) -> String {
     ranks.iter().map(name).collect::<Vec<_>>().join(" ")
 }
 
-fn port_name(port: i64, system: &System, names: &Names<'_>) -> String {
+fn port_name(port: i64, system: &System, names: &NodeNames<'_>) -> String {
     match system.find(NodeType::Net, NcclId(port as u64)) {
         Some(net) => names.label(net).to_owned(),
         None => "-".to_owned(),

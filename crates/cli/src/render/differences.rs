@@ -282,8 +282,8 @@ struct Stretch<'a> {
 }
 
 fn stretches(rows: &[ChoiceDifference]) -> Vec<Stretch<'_>> {
-    let choice = |chosen: Option<Chosen>| chosen.map(|chosen| (chosen.algorithm, chosen.protocol));
-    let both = |row: &ChoiceDifference| (row.collective, choice(row.first), choice(row.second));
+    let name = |chosen: Option<Chosen>| chosen.map(|chosen| (chosen.algorithm, chosen.protocol));
+    let change = |row: &ChoiceDifference| (row.collective, name(row.first), name(row.second));
     let mut found: Vec<Stretch<'_>> = Vec::new();
     for row in rows {
         let more = match (row.first, row.second) {
@@ -293,7 +293,7 @@ fn stretches(rows: &[ChoiceDifference]) -> Vec<Stretch<'_>> {
             _ => None,
         };
         match found.last_mut() {
-            Some(last) if both(last.to) == both(row) => {
+            Some(last) if change(last.to) == change(row) => {
                 last.to = row;
                 last.more = last
                     .more

@@ -1,12 +1,12 @@
 //! Matrices of GPUs and NICs: wiring as `nvidia-smi topo -m` draws it, and NCCL's bandwidths.
 
 use planner::Routing;
+use planner::explain::NodeNames;
 use topology::{NodeId, NodeType, PathType};
 
 use super::grid::{Column, GAP, Grid};
 use super::table::Columns;
 use super::{Look, gbps, legend, ranges, words, wrap};
-use crate::device::Names;
 use crate::wiring::{Device, Wiring};
 
 /// The letters of the wiring, as nvidia-smi explains them.
@@ -193,7 +193,7 @@ fn nic_names(wiring: &Wiring) -> Option<String> {
 }
 
 /// Type and bandwidth of the paths that NCCL takes between GPUs, and between GPUs and NICs.
-pub fn bandwidths(routing: &Routing, names: &Names<'_>, look: Look) -> String {
+pub fn bandwidths(routing: &Routing, names: &NodeNames<'_>, look: Look) -> String {
     let system = routing.system();
     let gpus: Vec<NodeId> = by_number(system.gpus().map(|(node, gpu)| (gpu.dev, node)).collect());
     let nets: Vec<NodeId> = by_number(system.nets().map(|(node, net)| (net.dev, node)).collect());

@@ -21,6 +21,7 @@ pub mod what_if;
 pub mod words;
 
 pub use crate::numbers::ranges;
+pub use planner::explain::{count, gbps};
 use topology::PathType;
 
 use crate::environment::Environment;
@@ -112,29 +113,9 @@ impl Look {
     }
 }
 
-/// Bandwidth in GB/s with as many digits as matter.
-pub fn gbps(bw: f32) -> String {
-    let digits = match bw.abs() {
-        100.0.. => 0,
-        10.0.. => 1,
-        _ => 2,
-    };
-    let text = format!("{bw:.digits$}");
-    if text.contains('.') {
-        text.trim_end_matches('0').trim_end_matches('.').to_owned()
-    } else {
-        text
-    }
-}
-
 /// A value, or a dash.
 pub fn or_dash(value: Option<impl ToString>) -> String {
     value.map_or_else(|| "–".to_owned(), |value| value.to_string())
-}
-
-/// `1 channel`, `2 channels`.
-pub fn count(number: usize, word: &str) -> String {
-    format!("{number} {word}{}", if number == 1 { "" } else { "s" })
 }
 
 /// µs with as many digits as matter.
@@ -205,21 +186,6 @@ pub fn wrap(text: &str, first: &str, later: &str, width: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn bandwidths_have_the_digits_that_matter() {
-        for (bw, text) in [
-            (370.8, "371"),
-            (48.0, "48"),
-            (12.5, "12.5"),
-            (0.1875, "0.19"),
-            (0.0, "0"),
-            (40.1, "40.1"),
-            (100.0, "100"),
-        ] {
-            assert_eq!(gbps(bw), text);
-        }
-    }
 
     #[test]
     fn colour_only_where_allowed() {

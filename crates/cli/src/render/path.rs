@@ -1,13 +1,13 @@
 //! A path hop by hop.
 
+use planner::explain::{ExplainedPath, PathAnswer};
 use topology::LinkType;
 
 use super::table::Columns;
 use super::{Look, gbps, wrap};
-use crate::why::{Answer, Route};
 
 /// The widest path, what became of it, and what that means.
-pub fn answer(title: &str, answer: &Answer, look: Look) -> String {
+pub fn answer(title: &str, answer: &PathAnswer, look: Look) -> String {
     let widest = &answer.widest;
     let mut text = look.title(title, &summary(widest));
     text.push_str(&route(widest, look));
@@ -28,7 +28,7 @@ pub fn answer(title: &str, answer: &Answer, look: Look) -> String {
     text
 }
 
-fn summary(route: &Route) -> String {
+fn summary(route: &ExplainedPath) -> String {
     if route.hops.is_empty() {
         return route.kind.to_string();
     }
@@ -40,13 +40,13 @@ fn summary(route: &Route) -> String {
     )
 }
 
-fn route(route: &Route, look: Look) -> String {
+fn route(route: &ExplainedPath, look: Look) -> String {
     let mut text = hops(route, look);
     text.push_str(&wrap(&route.reason, "  ", "  ", look.width));
     text
 }
 
-fn hops(route: &Route, look: Look) -> String {
+fn hops(route: &ExplainedPath, look: Look) -> String {
     if route.hops.is_empty() {
         return String::new();
     }

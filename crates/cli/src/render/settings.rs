@@ -1,14 +1,14 @@
 //! NCCL's variables in force, and what is odd about them.
 
 use planner::Settings;
-use planner::settings::{Effect, effect};
+use planner::settings::{SettingEffect, effect};
 
 use super::{FIELD, Look, wrap};
 
 /// One line per kind of variable, and one per remark.
 pub fn lines(settings: &Settings, look: Look) -> String {
     let is_noted = |name: &str| settings.notes.iter().any(|note| note.name == name);
-    let decides = |name: &str| effect(name) != Some(Effect::Nothing);
+    let decides = |name: &str| effect(name) != Some(SettingEffect::Nothing);
     let deciding: Vec<String> = settings
         .in_force
         .iter()

@@ -1,70 +1,24 @@
 //! A machine and its plan in a few lines.
 
 use plan::Graph;
-use planner::HostPlan;
-use topology::{NodeType, System};
+use planner::{HostPlan, Planned};
+use topology::NodeType;
 
 use super::matrix::path_types;
 use super::table::Columns;
 use super::{Look, count, gbps, settings, words};
-use crate::job::Job;
-
-/// `8 GPUs (sm 90), 8 NICs (50 GB/s), 2 CPUs (Intel Sapphire Rapids), NVSwitch`.
-pub fn machine(system: &System) -> String {
-    let mut parts = Vec::new();
-    let gpus = system.count(NodeType::Gpu);
-    let sms = distinct(system.gpus().map(|(_, gpu)| gpu.sm.to_string()));
-    parts.push(if gpus == 0 {
-        "no GPU".to_owned()
-    } else {
-        format!("{} (sm {sms})", count(gpus, "GPU"))
-    });
-    let nets = system.count(NodeType::Net);
-    let speeds = distinct(system.nets().map(|(_, net)| gbps(net.bw)));
-    parts.push(if nets == 0 {
-        "no NIC".to_owned()
-    } else {
-        format!("{} ({speeds} GB/s)", count(nets, "NIC"))
-    });
-    let processors = distinct(
-        system
-            .cpus()
-            .map(|(_, cpu)| words::processor(cpu).to_owned()),
-    );
-    parts.push(format!(
-        "{} ({processors})",
-        count(system.count(NodeType::Cpu), "CPU")
-    ));
-    if system.count(NodeType::Nvs) > 0 {
-        parts.push("NVSwitch".to_owned());
-    }
-    if system.hosts().len() > 1 {
-        parts.push(count(system.hosts().len(), "host"));
-    }
-    parts.join(", ")
-}
-
-fn distinct(texts: impl Iterator<Item = String>) -> String {
-    let mut seen: Vec<String> = Vec::new();
-    for text in texts {
-        if !seen.contains(&text) {
-            seen.push(text);
-        }
-    }
-    seen.join(", ")
-}
 
 /// The head of a plan's page.
-pub fn head(job: &Job, machine: usize, look: Look) -> String {
-    let plan = job.node(machine);
+pub fn head(planned: &Planned, machine: usize, look: Look) -> String {
+    let plan = planned.node(machine);
     let system = plan.view.system();
     let routing = plan.view.routing();
-    let mut text = format!("{}\n", look.heading(&job.descriptions[machine].name));
+    let mut text = format!("{}\n", look.heading(&planned.machines()[machine].name));
     let mut line = |name: &str, value: &str| text.push_str(&look.field(name, value));
-    line("machine", &job.descriptions[machine].summary);
-    line("job", &job.describe(machine));
-    let left_out = job
-        .gpus(machine)
+    line("machine", &planned.machines()[machine].summary);
+    line("job", &describe(planned, machine));
+    let left_out = planned.machines()[machine]
+        .gpus
         .saturating_sub(system.count(NodeType::Gpu));
     if left_out > 0 {
         let verb = if left_out == 1 { "is" } else { "are" };
@@ -98,6 +52,36 @@ pub fn head(job: &Job, machine: usize, look: Look) -> String {
     );
     text.push_str(&settings::lines(routing.settings(), look));
     text
+}
+
+/// `2 hosts like this one, 16 ranks, joined by the network`.
+fn describe(planned: &Planned, machine: usize) -> String {
+    let ranks = planned.job.layout().ranks() as usize;
+    let request = planned.request();
+    let own = &planned.machines()[machine];
+    let hosts = match (own.is_domain(), planned.machines().len(), request.hosts) {
+        (_, 2.., hosts) => {
+            let runs = planned.job.hosts.runs.iter();
+            let runs = runs.filter(|(at, _)| *at == machine);
+            let own: u32 = runs.map(|(_, count)| count).sum();
+            format!("{own} of {}", count(hosts as usize, "host"))
+        }
+        (true, _, hosts) => format!("{} in one NVLink domain", count(hosts as usize, "host")),
+        (false, _, 1) => "1 host".to_owned(),
+        (false, _, hosts) => format!("{hosts} hosts like this one"),
+    };
+    let network = match (planned.node(machine).view.inter, ranks == own.gpus) {
+        (false, _) => "",
+        // Parts of one machine that only the network joins.
+        (true, true) => ", not all joined inside it",
+        (true, false) => ", joined by the network",
+    };
+    let reduces = if request.collnet {
+        ", which reduces (CollNet)"
+    } else {
+        ""
+    };
+    format!("{hosts}, {}{network}{reduces}", count(ranks, "rank"))
 }
 
 /// The graphs side by side.
@@ -138,10 +122,14 @@ pub fn graphs(plan: &HostPlan, look: Look) -> String {
 }
 
 /// One line for scripts: `dgx-h100 hosts=1 ranks=8 ring=12x30:NVL …`.
-pub fn quiet(job: &Job) -> String {
-    let plan = job.node(0);
-    let ranks = job.joined.layout().ranks();
-    let mut line = format!("{} hosts={} ranks={ranks}", job.name(), job.hosts());
+pub fn quiet(planned: &Planned) -> String {
+    let plan = planned.node(0);
+    let ranks = planned.job.layout().ranks();
+    let mut line = format!(
+        "{} hosts={} ranks={ranks}",
+        planned.name(),
+        planned.request().hosts
+    );
     for graph in &plan.graphs {
         line.push_str(&format!(
             " {}={}",

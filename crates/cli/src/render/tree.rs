@@ -1,16 +1,16 @@
 //! A machine as a tree: CPUs, what hangs below them, and the links that cross the tree.
 
+use planner::explain::{NodeNames, processor};
 use topology::{BusId, LinkType, NodeData, NodeId, NodeType, System};
 
 use super::branch::Branch;
 use super::{Look, gbps, group, ranges, words, wrap};
-use crate::device::Names;
 
 /// Before the bandwidth of the link to the parent.
 const LINK: &str = "  ── ";
 
 /// The trees of all CPUs, and the links across.
-pub fn machine(system: &System, names: &Names<'_>, look: Look) -> String {
+pub fn machine(system: &System, names: &NodeNames<'_>, look: Look) -> String {
     let mut drawn = vec![false; system.node_count()];
     let mut text = String::new();
     for cpu in system.nodes(NodeType::Cpu) {
@@ -42,7 +42,7 @@ pub fn machine(system: &System, names: &Names<'_>, look: Look) -> String {
 }
 
 /// What hangs below a node and was not drawn yet.
-fn below(system: &System, names: &Names<'_>, node: NodeId, drawn: &mut [bool]) -> Vec<Branch> {
+fn below(system: &System, names: &NodeNames<'_>, node: NodeId, drawn: &mut [bool]) -> Vec<Branch> {
     let mut branches = Vec::new();
     for link in system.links(node) {
         let (to, data) = (system.target(link), system.link(link));
@@ -88,14 +88,14 @@ fn fold(system: &System, node: NodeId, mut branch: Branch) -> Branch {
     branch
 }
 
-fn describe(system: &System, names: &Names<'_>, node: NodeId) -> String {
+fn describe(system: &System, names: &NodeNames<'_>, node: NodeId) -> String {
     let label = names.label(node);
     match &system.node(node).data {
         NodeData::Cpu(cpu) => {
             let processors = cpu.affinity.as_deref().and_then(words::processors);
             let processors =
                 processors.map_or_else(String::new, |list| format!(", processors {list}"));
-            format!("{label}  {}{processors}", words::processor(cpu))
+            format!("{label}  {}{processors}", processor(cpu))
         }
         NodeData::Gpu(gpu) => {
             let gdr = if gpu.gdr { "" } else { "  no GPUDirect RDMA" };
@@ -121,7 +121,7 @@ fn describe(system: &System, names: &Names<'_>, node: NodeId) -> String {
 /// The links of a kind, each pair once, equal bandwidths together.
 fn across(
     system: &System,
-    names: &Names<'_>,
+    names: &NodeNames<'_>,
     wanted: impl Fn(topology::LinkId) -> bool,
 ) -> Vec<String> {
     let mut links = Vec::new();

@@ -1,21 +1,22 @@
 //! What single failures leave, as a table.
 
+use planner::job::option;
+use planner::what_if::{EqualFailures, JobFigures};
 use topology::edit::Failure;
 
 use super::table::Columns;
 use super::{Look, count, gbps, group, microseconds, ranges, trim_lines, wrap};
-use crate::edits;
 use crate::sizes::short;
-use crate::what_if::{Figures, Report, Row};
+use crate::what_if::WhatIfReport;
 
-pub fn page(report: &Report, look: Look) -> String {
+pub fn page(report: &WhatIfReport, look: Look) -> String {
     let job = &report.job;
     let mut text = format!("{}\n", look.heading(&job.name()));
     text.push_str(&look.field(
         "job",
         &format!(
             "{}, {}",
-            count(job.hosts() as usize, "host"),
+            count(job.request().hosts as usize, "host"),
             count(report.whole.ranks as usize, "rank")
         ),
     ));
@@ -24,7 +25,7 @@ pub fn page(report: &Report, look: Look) -> String {
     let failures: usize = report.rows.iter().map(|row| row.failures.len()).sum();
     let remark = format!(
         "worst first; loss: how much slower an all-reduce of this size gets{} (negative: faster)",
-        if job.hosts() > 1 {
+        if job.request().hosts > 1 {
             " when the device fails on one host"
         } else {
             ""
@@ -50,7 +51,7 @@ pub fn page(report: &Report, look: Look) -> String {
         text.push('\n');
         let hint = format!(
             "The first row again, in full: topo plan … {}",
-            edits::option(&row.failures[0].edit)
+            option(&row.failures[0].edit)
         );
         text.push_str(&look.faint(&wrap(&hint, "  ", "  ", look.width)));
     }
@@ -66,7 +67,7 @@ fn kinds(failures: &[Failure]) -> String {
     each.collect::<Vec<_>>().join(", ")
 }
 
-fn whole(report: &Report) -> String {
+fn whole(report: &WhatIfReport) -> String {
     let figures = &report.whole;
     let times = report
         .sizes
@@ -86,12 +87,12 @@ fn whole(report: &Report) -> String {
     )
 }
 
-fn rings(figures: &Figures) -> String {
+fn rings(figures: &JobFigures) -> String {
     let (channels, each) = figures.rings;
     format!("{channels} × {} GB/s", gbps(each))
 }
 
-fn table(report: &Report, look: Look) -> String {
+fn table(report: &WhatIfReport, look: Look) -> String {
     let losses: Vec<String> = report
         .sizes
         .iter()
@@ -139,7 +140,7 @@ fn percent(loss: f64) -> String {
     }
 }
 
-fn names(row: &Row) -> String {
+fn names(row: &EqualFailures) -> String {
     let names: Vec<&str> = row
         .failures
         .iter()

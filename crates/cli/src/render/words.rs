@@ -1,24 +1,6 @@
 //! What NCCL's kinds of things are called in plain words.
 
 use plan::Pattern;
-use topology::{Cpu, CpuArch, CpuModel, CpuVendor};
-
-pub const fn processor(cpu: &Cpu) -> &'static str {
-    match (cpu.arch, cpu.vendor, cpu.model) {
-        (_, _, CpuModel::IntelBroadwell) => "Intel, Broadwell or older",
-        (_, _, CpuModel::IntelSkylake) => "Intel, Skylake to Ice Lake",
-        (_, _, CpuModel::IntelSapphireRapids) => "Intel Sapphire Rapids",
-        (_, _, CpuModel::IntelEmeraldRapids) => "Intel Emerald Rapids or newer",
-        (_, _, CpuModel::ZhaoxinYongfeng) => "Zhaoxin Yongfeng",
-        (CpuArch::X86, CpuVendor::Intel, _) => "Intel",
-        (CpuArch::X86, CpuVendor::Amd, _) => "AMD",
-        (CpuArch::X86, CpuVendor::Zhaoxin, _) => "Zhaoxin",
-        (CpuArch::X86, ..) => "x86-64",
-        (CpuArch::Power, ..) => "POWER",
-        (CpuArch::Arm, ..) => "Arm",
-        (CpuArch::Unknown, ..) => "processor unknown to NCCL",
-    }
-}
 
 /// How the GPUs of a channel are to be read.
 pub const fn pattern(pattern: Pattern) -> &'static str {
@@ -36,16 +18,7 @@ pub const fn pattern(pattern: Pattern) -> &'static str {
     }
 }
 
-/// What a channel may do about NICs (0, 1, 2).
-pub const fn cross_nic(mode: i32) -> &'static str {
-    match mode {
-        0 => "in and out through the same NIC",
-        1 => "any NIC in and out",
-        _ => "NICs crossed in pairs",
-    }
-}
-
-/// The same in a word.
+/// What a channel may do about NICs (0, 1, 2), in a word.
 pub const fn cross_nic_short(mode: i32) -> &'static str {
     match mode {
         0 => "same",
@@ -54,7 +27,8 @@ pub const fn cross_nic_short(mode: i32) -> &'static str {
     }
 }
 
-/// The processors of an affinity mask (hexadecimal words), as nvidia-smi lists them: `0-63,128`.
+/// The processors of an affinity mask (groups of hexadecimal words) as nvidia-smi lists them:
+/// `0-63,128-191`.
 pub fn processors(mask: &str) -> Option<String> {
     // The kernel writes leading zeros of a word only sometimes.
     let words = mask.split(',').map(|word| format!("{:0>8}", word.trim()));

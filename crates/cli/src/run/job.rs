@@ -18,7 +18,7 @@ use crate::arguments::compare::EditArguments;
 use crate::arguments::run::{Bind, RunArguments};
 use crate::environment::Environment;
 use crate::input::Source;
-use crate::job::{self, Job};
+use crate::job;
 use crate::output::Output;
 use crate::sizes;
 
@@ -36,7 +36,7 @@ pub struct JobRanks<'a> {
 }
 
 #[derive(Debug)]
-pub struct Planned {
+pub struct RunPlan {
     pub name: String,
     /// How its ranks reach each other, in NCCL's words, most frequent first.
     pub transports: Vec<(&'static str, usize)>,
@@ -52,7 +52,7 @@ pub fn read(
     environment: &Environment,
     output: &mut Output,
     among: JobRanks<'_>,
-) -> Result<(Spec, Option<Planned>)> {
+) -> Result<(Spec, Option<RunPlan>)> {
     let (file, collective) = match arguments.what.as_slice() {
         [collective] => (None, collective),
         [file, collective] => (Some(PathBuf::from(file)), collective),
@@ -222,17 +222,14 @@ fn read_plan(
     match Source::read(file, output)? {
         Source::Plan(name, plan) => Ok((name, *plan)),
         Source::Topology(machine) => {
-            let settings = job::read_settings(&job_arguments, environment, output)?;
-            let hosts = job::hosts(vec![machine], &job_arguments, output)?;
-            let profile = planner::cost::Profile::nccl_2_30();
-            let job = Job::of(hosts, &job_arguments, settings, &profile, output)?;
-            Ok((job.name(), job.artifact()))
+            let planned = job::plan_machines(vec![machine], &job_arguments, environment, output)?;
+            Ok((planned.name(), planned.plan()))
         }
     }
 }
 
 /// Takes rings, trees, transports and choices from a plan.
-fn take_plan(spec: &mut Spec, ranks: u32, name: String, plan: &Plan) -> Result<Planned> {
+fn take_plan(spec: &mut Spec, ranks: u32, name: String, plan: &Plan) -> Result<RunPlan> {
     let expansion = Expansion::of(plan)?;
     let mut channels = Vec::new();
     for channel in 0..expansion.channels() {
@@ -271,7 +268,7 @@ fn take_plan(spec: &mut Spec, ranks: u32, name: String, plan: &Plan) -> Result<P
     };
     let choices = spec.sizes.iter().map(choice).collect();
     spec.plan = Some(fingerprint(plan)?);
-    Ok(Planned {
+    Ok(RunPlan {
         name,
         transports,
         choices,

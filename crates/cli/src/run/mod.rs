@@ -35,7 +35,7 @@ use crate::environment::Environment;
 use crate::output::Output;
 use crate::progress::Steps;
 use crate::sizes::short;
-pub use job::Planned;
+pub use job::RunPlan;
 pub use latency::Latency;
 pub use launched::LaunchReport;
 pub use load::CoreTime;
@@ -46,7 +46,7 @@ pub use spec::Spec;
 #[derive(Debug)]
 pub struct RunReport {
     pub spec: Spec,
-    pub planned: Option<Planned>,
+    pub planned: Option<RunPlan>,
     pub rows: Vec<RunRow>,
     /// A report on the GPUs; empty for processors.
     pub devices: String,

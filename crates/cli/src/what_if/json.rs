@@ -1,10 +1,11 @@
 //! The report as JSON.
 
 use anyhow::Result;
+use planner::job::option;
+use planner::what_if::JobFigures;
 use serde::Serialize;
 
-use super::{Figures, Report};
-use crate::edits;
+use super::WhatIfReport;
 
 #[derive(Serialize)]
 struct Left<'a> {
@@ -23,7 +24,7 @@ struct Timed<'a> {
     loss: Option<f64>,
 }
 
-fn left<'a>(figures: &Figures, sizes: &'a [u64], losses: &[Option<f64>]) -> Left<'a> {
+fn left<'a>(figures: &JobFigures, sizes: &'a [u64], losses: &[Option<f64>]) -> Left<'a> {
     let times = sizes.iter().enumerate().map(|(at, bytes)| Timed {
         bytes,
         time_us: figures.times.get(at).copied().flatten(),
@@ -39,30 +40,30 @@ fn left<'a>(figures: &Figures, sizes: &'a [u64], losses: &[Option<f64>]) -> Left
 }
 
 /// The whole report.
-pub fn page(report: &Report) -> Result<String> {
+pub fn page(report: &WhatIfReport) -> Result<String> {
     let mut rows = Vec::new();
     for row in &report.rows {
         let failure = &row.failures[0];
         let mut value = serde_json::json!({
             "kind": failure.kind.name(),
             "names": row.failures.iter().map(|failure| &failure.name).collect::<Vec<_>>(),
-            "options": row.failures.iter().map(|failure| edits::option(&failure.edit)).collect::<Vec<_>>(),
+            "options": row.failures.iter().map(|failure| option(&failure.edit)).collect::<Vec<_>>(),
         });
         if let Some(of) = failure.of {
             value["links"] = of.into();
         }
         match &row.left {
-            Err(problem) => value["cannot_be_planned"] = problem.as_str().into(),
+            Err(problem) => value["cannot_be_planned"] = problem.to_string().into(),
             Ok(figures) => {
                 value["left"] = serde_json::to_value(left(figures, &report.sizes, &row.losses))?;
-                value["differences"] = row.differences.clone().unwrap_or_default();
+                value["differences"] = serde_json::to_value(&row.differences)?;
             }
         }
         rows.push(value);
     }
     let mut value = serde_json::json!({
         "name": report.job.name(),
-        "hosts": report.job.hosts(),
+        "hosts": report.job.request().hosts,
         "whole": left(&report.whole, &report.sizes, &[]),
         "failures": rows,
     });

@@ -1,8 +1,8 @@
-//! Random words at random places of the memory that ranks share: every rank ends by itself, in time, with a success, an error
-//! that says what happened, or a count of wrong elements.
+//! Overwrites random words of the memory that ranks share. Every rank must end by itself and in
+//! time: with a success, an error that says what happened, or a count of wrong elements.
 //!
-//! `TOPO_CORRUPT_SEEDS=500` runs so many seeds of each way, `TOPO_CORRUPT_FROM` begins with another one than 0,
-//! `TOPO_CORRUPT_PROGRAM` runs another program file, `TOPO_CORRUPT_JOBS` so many jobs at a time.
+//! `TOPO_CORRUPT_SEEDS=500` runs 500 seeds for each algorithm, `TOPO_CORRUPT_FROM` sets the first
+//! seed, `TOPO_CORRUPT_PROGRAM` the program file, `TOPO_CORRUPT_JOBS` the number of jobs at a time.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,24 +14,24 @@ use std::time::{Duration, Instant};
 use super::job::{Job, Memory};
 use super::program::Said;
 
-/// By algorithm, protocol or transfer.
-const WAYS: [[&str; 4]; 4] = [
+/// Algorithms, each with a protocol or a transfer.
+const CHOICES: [[&str; 4]; 4] = [
     ["--algorithm", "ring", "--protocol", "ll"],
     ["--algorithm", "tree", "--protocol", "ll128"],
     ["--algorithm", "mesh", "--protocol", "simple"],
     ["--algorithm", "two-phase-mesh", "--transfer", "direct"],
 ];
 
-/// Words of a memory file that are looked at. What is used lies at the beginning.
+/// Words of a memory file that are read. The used ones lie at the beginning.
 const MOST_WORDS: u64 = 1 << 15;
 
-/// What a rank waits for another at most, s.
+/// The job's `--timeout`, s.
 const TIMEOUT: u64 = 1;
 
-/// Time beyond it: 2 s for the news of a failure, and what a job takes that nobody disturbs, on a busy machine.
+/// Time beyond the timeout: 2 s until all ranks know of a failure, and the duration of a job.
 const SLACK: Duration = Duration::from_secs(5);
 
-/// What is run, so that every element is looked at often: some tenths of a second, on a busy machine too.
+/// Small messages, so that every element is checked often. A job takes some tenths of a second.
 const WHAT: [&str; 12] = [
     "all-reduce",
     "-b",
@@ -51,7 +51,7 @@ fn variable<T: std::str::FromStr>(name: &str) -> Option<T> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// Numbers from a seed (xorshift).
+/// A random number generator (xorshift).
 struct Random(u64);
 
 impl Random {
@@ -66,7 +66,7 @@ impl Random {
         (self.next() >> 16) % end
     }
 
-    /// Overwrites some words: most of them that change, such as counters and flags, or that hold something.
+    /// Overwrites some words, mostly words that change (counters, flags) or that are not zero.
     fn overwrite(&mut self, memory: &Memory) {
         let before = memory.words(MOST_WORDS);
         thread::sleep(Duration::from_micros(100));
@@ -110,7 +110,7 @@ impl Random {
     }
 }
 
-/// What came of a job.
+/// How a job ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Outcome {
     Right,
@@ -118,13 +118,14 @@ enum Outcome {
     Failed,
 }
 
-/// Runs a job while words of its memory are overwritten. The longest time from the last of them to the end is kept.
-fn disturb(seed: u64, way: usize, longest: &Mutex<Duration>) -> Result<Outcome, String> {
+/// Runs a job while words of its memory are overwritten. Keeps the longest time from the last
+/// overwrite to the end in `longest`.
+fn disturb(seed: u64, choice: usize, longest: &Mutex<Duration>) -> Result<Outcome, String> {
     let program = variable("TOPO_CORRUPT_PROGRAM");
     let program: PathBuf = program.unwrap_or_else(|| env!("CARGO_BIN_EXE_topo").into());
-    let mut random = Random((seed * 4 + way as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let mut random = Random((seed * 4 + choice as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let ranks = 2 + (seed % 3) as u32;
-    let arguments = [&WHAT[..], &WAYS[way]].concat();
+    let arguments = [&WHAT[..], &CHOICES[choice]].concat();
     let start = match seed % 4 {
         0 => Job::started_together,
         _ => Job::by_hand,
@@ -133,8 +134,8 @@ fn disturb(seed: u64, way: usize, longest: &Mutex<Duration>) -> Result<Outcome, 
     job.await_memory("connections1");
     thread::sleep(Duration::from_micros(random.below(60_000)));
     let victim = format!("ofrank{}", random.below(u64::from(ranks)));
-    // Buffer tables and buffers matter where ranks reach into each other's.
-    let places = match WAYS[way][2] {
+    // Buffer tables and buffers matter where ranks access the memory of their peers.
+    let places = match CHOICES[choice][2] {
         "--transfer" => ["base", "base", "connections", "buffers"],
         _ => ["base", "connections", "connections", "connections"],
     };
@@ -184,7 +185,7 @@ fn judge(said: &[Said]) -> Result<Outcome, String> {
 fn random_words_end_in_order() {
     let seeds: u64 = variable("TOPO_CORRUPT_SEEDS").unwrap_or(6);
     let first: u64 = variable("TOPO_CORRUPT_FROM").unwrap_or(0);
-    let jobs = seeds * WAYS.len() as u64;
+    let jobs = seeds * CHOICES.len() as u64;
     let (next, longest) = (AtomicU64::new(0), Mutex::new(Duration::ZERO));
     let outcomes: Mutex<BTreeMap<Outcome, u64>> = Mutex::default();
     let problems: Mutex<Vec<String>> = Mutex::default();
@@ -216,7 +217,7 @@ fn random_words_end_in_order() {
     println!("{jobs} jobs: {outcomes:?}; the last ended after {longest:?}");
     let problems = problems.into_inner().unwrap();
     assert!(problems.is_empty(), "{}", problems.join("\n"));
-    // Words that nobody looks at would prove nothing.
+    // Overwriting unused words would prove nothing.
     let failed = outcomes.get(&Outcome::Failed).copied().unwrap_or(0);
     assert!(failed > jobs / 20, "{outcomes:?}");
 }

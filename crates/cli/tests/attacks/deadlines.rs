@@ -1,4 +1,4 @@
-//! When ranks end after something has happened to them.
+//! How soon ranks end after a failure.
 
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::RawFd;
@@ -10,10 +10,10 @@ use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open}
 
 use super::ranks::{Ranks, address, id, rank, sockets, until};
 
-/// What a busy machine may add. What these tests look for is 2 s and more.
+/// What a busy machine may add. The delays that these tests look for are 2 s and more.
 const SLACK: Duration = Duration::from_millis(1500);
 
-/// One of three is in time: a busy machine is not busy for so long.
+/// One of three attempts must be in time, because a busy machine may delay one.
 fn in_time(longest: Duration, mut took: impl FnMut() -> Duration) {
     let mut all = Vec::new();
     for _ in 0..3 {
@@ -27,7 +27,7 @@ fn in_time(longest: Duration, mut took: impl FnMut() -> Duration) {
 
 #[test]
 fn a_rank_that_does_not_come_is_named_when_it_should_have_come() {
-    // The one that misses it holds the root, or finds none.
+    // Rank 0 holds the root; rank 1 finds none.
     for number in [0, 1] {
         in_time(Duration::from_secs(2), || {
             let mut command = rank(number, 2);
@@ -46,8 +46,8 @@ fn a_rank_that_does_not_come_is_named_when_it_should_have_come() {
     }
 }
 
-/// A descriptor of `rank` that is connected with the NIC of `peer`. The listener of a rank itself has two descriptors, for
-/// those that go on after a failure gather there, and the one of its NIC has one.
+/// A descriptor of `rank` that is connected with the NIC of `peer`. A rank's own listener has two
+/// descriptors, because survivors gather there after a failure; the listener of its NIC has one.
 fn data_connection(rank: &Child, peer: &Child) -> Option<RawFd> {
     let theirs = sockets(peer.id());
     let listening: Vec<_> = theirs.iter().filter(|it| it.listens).collect();

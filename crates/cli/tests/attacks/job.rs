@@ -1,4 +1,4 @@
-//! Ranks of this host as processes of their own, and the memory that they share as another process reaches it.
+//! Ranks of this host as processes, and the memory that they share as another process sees it.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -16,7 +16,7 @@ pub struct Job {
     _folder: Option<tempfile::TempDir>,
 }
 
-/// `topo run` of a program file.
+/// `topo run`, of any program file.
 fn topo(program: &Path) -> Command {
     let mut command = clean(program);
     command.arg("run");
@@ -24,7 +24,7 @@ fn topo(program: &Path) -> Command {
 }
 
 impl Job {
-    /// Ranks that meet by a file, each a process of this one.
+    /// Starts each rank as a process; the ranks meet by a file.
     pub fn by_hand(program: &Path, ranks: u32, arguments: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let meeting = format!("file:{}", folder.path().join("meeting").display());
@@ -40,7 +40,7 @@ impl Job {
         }
     }
 
-    /// Ranks of which one starts the others.
+    /// Starts one process, which starts the other ranks.
     pub fn started_together(program: &Path, ranks: u32, arguments: &[&str]) -> Self {
         let mut command = topo(program);
         command.args(["--processes", "--ranks", &ranks.to_string()]);
@@ -56,9 +56,10 @@ impl Job {
         self.ranks.0.iter_mut().all(Running::is_over)
     }
 
-    /// Memory files that the ranks have open and whose names begin so, each as often as it is open. `baseofrank1` holds
-    /// the bell and the buffer table of rank 1, `connections1ofrank0` the first FIFOs and signals towards rank 0,
-    /// `buffersofrank0` its buffers.
+    /// Memory files that the ranks have open, by the beginning of their names, once for each
+    /// descriptor. `baseofrank1` holds the bell and the buffer table of rank 1,
+    /// `connections1ofrank0` the first FIFOs and signals towards rank 0, `buffersofrank0` its
+    /// buffers.
     pub fn memory(&self, name: &str) -> Vec<Memory> {
         let mut found = Vec::new();
         for rank in &self.ranks.0 {
@@ -73,7 +74,7 @@ impl Job {
         found
     }
 
-    /// Waits until such memory is there.
+    /// Waits for such memory.
     pub fn await_memory(&mut self, name: &str) -> Vec<Memory> {
         let until = Instant::now() + Duration::from_secs(60);
         loop {
@@ -86,7 +87,7 @@ impl Job {
         }
     }
 
-    /// Waits for all ranks. Those that have not ended by then are killed.
+    /// Waits for all ranks until the deadline, and kills the others.
     pub fn finish(mut self, until: Instant) -> Vec<Said> {
         while !self.is_over() && Instant::now() < until {
             thread::sleep(Duration::from_millis(2));
@@ -95,7 +96,7 @@ impl Job {
     }
 }
 
-/// A process and those that it started.
+/// A process and its children.
 fn family(process: u32) -> Vec<u32> {
     let file = format!("/proc/{process}/task/{process}/children");
     let text = std::fs::read_to_string(file).unwrap_or_default();
@@ -107,7 +108,7 @@ fn family(process: u32) -> Vec<u32> {
 pub struct Memory {
     pub name: String,
     file: File,
-    /// Its length.
+    /// The length.
     pub words: u64,
 }
 
@@ -118,7 +119,7 @@ impl Memory {
         let name = name.trim_end_matches(" (deleted)").to_owned();
         let file = OpenOptions::new().read(true).write(true).open(path).ok()?;
         let words = file.metadata().ok()?.len() / 8;
-        // One that was just made is empty.
+        // A new file is empty.
         (words > 0).then_some(Self { name, file, words })
     }
 
@@ -128,7 +129,7 @@ impl Memory {
         u64::from_le_bytes(bytes)
     }
 
-    /// The first words, at most so many.
+    /// Up to `most` words from the beginning.
     pub fn words(&self, most: u64) -> Vec<u64> {
         let mut bytes = vec![0; 8 * self.words.min(most) as usize];
         self.file.read_exact_at(&mut bytes, 0).unwrap();

@@ -7,7 +7,6 @@ mod job;
 mod limits;
 mod meeting;
 mod memory;
-mod numbers;
 mod options;
 mod outputs;
 mod program;

@@ -1,4 +1,4 @@
-//! Where ranks meet: files that other users put there, or that an earlier job left.
+//! Rendezvous files that other users or earlier jobs left.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
@@ -12,7 +12,7 @@ use crate::program::{LONG, Running, Said, is_root, not_run, shell};
 /// The user nobody.
 const NOBODY: u32 = 65_534;
 
-/// A rank of two that runs little, once it has met the other one within so many seconds.
+/// One of two ranks that runs a small job, if it meets the other one within `join_timeout` seconds.
 fn rank(rank: u32, join_timeout: u32) -> Command {
     let mut command = shell("exec \"$0\" \"$@\"");
     command.args(["run", "all-reduce", "-b", "8", "-e", "8", "-n", "2"]);
@@ -22,7 +22,7 @@ fn rank(rank: u32, join_timeout: u32) -> Command {
     command
 }
 
-/// The same by a file.
+/// The same, meeting by a file.
 fn by_file(number: u32, join_timeout: u32, file: &Path) -> Command {
     let mut command = rank(number, join_timeout);
     command
@@ -31,7 +31,7 @@ fn by_file(number: u32, join_timeout: u32, file: &Path) -> Command {
     command
 }
 
-/// The same where the launcher says that all ranks are on this host, so that they meet in the temporary folder.
+/// The same with a launcher that puts all ranks on this host: they meet in the temporary folder.
 fn automatic(number: u32, join_timeout: u32, temporary: &Path) -> Command {
     let mut command = rank(number, join_timeout);
     command
@@ -41,14 +41,14 @@ fn automatic(number: u32, join_timeout: u32, temporary: &Path) -> Command {
     command
 }
 
-/// Rank 0 of somebody else's job, which waits for a rank 1, and its id.
+/// Rank 0 of another job, which waits for a rank 1, and the id of that job.
 fn stranger(folder: &Path) -> (Running, String) {
     let file = folder.join("of-a-stranger");
     let running = Running::start(&mut by_file(0, 40, &file));
     (running, content(&file))
 }
 
-/// What stands in a file once it is there.
+/// The content of a file, as soon as it exists.
 fn content(file: &Path) -> String {
     let until = Instant::now() + LONG;
     loop {
@@ -60,7 +60,7 @@ fn content(file: &Path) -> String {
     }
 }
 
-/// A folder like /tmp.
+/// A folder with the permissions of /tmp.
 fn temporary() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o1777)).unwrap();
@@ -78,7 +78,7 @@ fn uid() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// They met and are right.
+/// Checks that all ranks ended well.
 #[track_caller]
 fn well(said: &[Said]) {
     assert!(said.iter().all(|it| it.status == Some(0)), "{said:?}");
@@ -101,7 +101,7 @@ fn a_rank_does_not_join_the_job_of_another_user() {
     }
     let theirs = tempfile::tempdir().unwrap();
     let (_running, id) = stranger(theirs.path());
-    // In the temporary folder, at each name that could be guessed.
+    // In the temporary folder, under each name that can be guessed.
     let names = [
         ("topo-0-openmpi-job", 0o644),
         ("topo-0-openmpi-job", 0o600),
@@ -116,7 +116,7 @@ fn a_rank_does_not_join_the_job_of_another_user() {
         let running = Running::start(&mut automatic(1, 3, temporary.path()));
         (temporary, name, running)
     });
-    // And where it was told to look.
+    // And in the file that the rank was given.
     let temporary = temporary();
     let file = temporary.path().join("meeting");
     put(&file, &id, 0o600, Some(NOBODY));
@@ -149,7 +149,7 @@ fn a_file_that_others_can_write_is_not_believed() {
             .within(LONG)
             .refused(&["rank 1", &file, "other users"]);
     }
-    // A folder in which others can put files.
+    // A folder in which others can create files.
     let folder = temporary.path().join(format!("topo-{}", uid()));
     put(&folder.join("openmpi-job"), &id, 0o600, None);
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).unwrap();
@@ -203,7 +203,7 @@ fn what_is_no_file_is_given_up_in_time() {
         said.refused(&["rank 1", &file.display().to_string(), words]);
         assert!(said.took < Duration::from_secs(8), "{said:?}");
     }
-    // Rank 0 cannot write there, and says so at once.
+    // Rank 0 cannot write there, and reports it at once.
     let said = Running::start(&mut by_file(0, 30, &at("folder"))).within(Duration::from_secs(20));
     said.refused(&["cannot write the rendezvous file", "folder"]);
     let said =
@@ -214,7 +214,7 @@ fn what_is_no_file_is_given_up_in_time() {
 #[test]
 fn ranks_of_one_host_meet_in_a_folder_of_their_user() {
     let temporary = temporary();
-    // One that is there, one that is not, one that others can write, one that is no folder.
+    // A folder, a missing one, one that others can write to, and a file.
     let runtime = tempfile::tempdir().unwrap();
     fs::set_permissions(runtime.path(), fs::Permissions::from_mode(0o700)).unwrap();
     let open = tempfile::tempdir().unwrap();
@@ -245,7 +245,7 @@ fn ranks_of_one_host_meet_in_a_folder_of_their_user() {
     assert_eq!(fs::read_dir(open.path()).unwrap().count(), 0);
 }
 
-/// A file that an earlier job left names a port at which another job listens by now.
+/// The file of an earlier job names a port at which another job listens now.
 #[test]
 fn a_file_of_an_earlier_job_is_waited_out() {
     let folder = tempfile::tempdir().unwrap();
@@ -258,7 +258,7 @@ fn a_file_of_an_earlier_job_is_waited_out() {
     std::thread::sleep(Duration::from_millis(1500));
     let first = Running::start(&mut by_file(0, 40, &file));
     well(&[first.within(LONG), second.within(LONG)]);
-    // Without a rank 0 the reason is the true one.
+    // Without a rank 0 the error names the true reason.
     put(&file, &left, 0o600, None);
     let said = Running::start(&mut by_file(1, 2, &file)).within(Duration::from_secs(20));
     said.refused(&[
@@ -275,7 +275,7 @@ fn a_file_of_an_earlier_job_is_waited_out() {
     ]);
 }
 
-/// Somebody listens there that says nothing.
+/// A program that never answers listens at the port.
 #[test]
 fn a_port_of_another_program_is_waited_out() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Words that another process writes into memory which ranks share, at places that matter.
+//! Another process overwrites particular words of the memory that ranks share.
 
 use std::path::Path;
 use std::thread;
@@ -14,10 +14,10 @@ fn program() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_topo"))
 }
 
-/// Between two attacks, so that the ranks have a core.
+/// A pause between two attacks, so that the ranks get a core.
 const PAUSE: Duration = Duration::from_micros(50);
 
-/// Launches without end, for whoever attacks them.
+/// Launches without end.
 const ENDLESS: [&str; 8] = [
     "-n",
     "1000000000",
@@ -33,7 +33,7 @@ fn endless(ranks: u32, arguments: &[&str]) -> Job {
     Job::by_hand(program(), ranks, &[arguments, &ENDLESS].concat())
 }
 
-/// All ranks end with an error, and one of them says these words.
+/// Checks that all ranks end with an error, and that one error has these words.
 fn all_fail(said: &[Said], words: &[&str]) {
     for (rank, it) in said.iter().enumerate() {
         assert!(it.is_orderly(), "rank {rank}: {it:?}");
@@ -43,14 +43,15 @@ fn all_fail(said: &[Said], words: &[&str]) {
     assert!(said.iter().any(told), "{said:?}");
 }
 
-/// Where the first entry of the buffer table is in a base segment, and from one entry to the next, words.
+/// Offset of the first entry of the buffer table in a base segment, and the size of an entry,
+/// words.
 const TABLE: u64 = 48;
 const ENTRY: u64 = 16;
 
-/// Where the first slot of the first FIFO is in a segment of connections, words.
+/// Offset of the first slot of the first FIFO in a segment of connections, words.
 const SLOTS: u64 = 64;
 
-/// Words of an entry: the launch, three buffers of three words, their checksum.
+/// The word of the checksum. Before it are the launch and three buffers of three words.
 const CHECKSUM: usize = 10;
 
 /// The checksum of an entry.
@@ -63,7 +64,8 @@ fn checksum(entry: &[u64]) -> u64 {
     entry[1..CHECKSUM].iter().fold(mix(0, &!entry[0]), mix)
 }
 
-/// Overwrites a word of the buffer table's entries until all ranks have ended; an honest one makes the checksum right.
+/// Overwrites a word in the entries of the buffer table until all ranks have ended. If `honest`,
+/// the checksum is updated too.
 fn overwrite_table(place: usize, value: u64, honest: bool, words: &[&str]) {
     let arguments = [
         "all-reduce",
@@ -116,8 +118,8 @@ fn an_address_that_was_overwritten_is_named() {
     overwrite_table(5, 4096, false, &["buffers of rank 1", "overwritten"]);
 }
 
-/// Overwrites the flag of a line in the middle of each slot towards rank 1 until all ranks have ended. Slots of this
-/// protocol have so many lines.
+/// Overwrites the flag of a line in the middle of each slot towards rank 1 until all ranks have
+/// ended. A slot of the protocol has `lines` lines.
 fn overwrite_flags(protocol: &str, line_words: u64, lines: u64) {
     let arguments = [
         "broadcast",
@@ -134,7 +136,7 @@ fn overwrite_flags(protocol: &str, line_words: u64, lines: u64) {
     job.await_memory("connections2ofrank1");
     let memory = job.memory("connections");
     let stride = lines * line_words + 16;
-    // Neither the first line, by which a slot begins, nor the last one, which says that it is complete.
+    // Not the first line, which begins a slot, and not the last one, which completes it.
     let flag = SLOTS + 3 * line_words + line_words - 1;
     let until = Instant::now() + Duration::from_secs(2) + SLACK;
     while !job.is_over() && Instant::now() < until {

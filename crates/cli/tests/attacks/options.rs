@@ -1,4 +1,4 @@
-//! Options that all ranks must be given alike.
+//! Options that must be equal on all ranks.
 
 use super::ranks::{Ranks, address, id, rank};
 

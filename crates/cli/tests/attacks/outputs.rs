@@ -1,4 +1,4 @@
-//! Outputs that cannot be written: nothing half-written stays.
+//! Recordings that cannot be written: no part of them stays.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,18 +6,18 @@ use std::process::Command;
 
 use test_support::{FakeMachine, Machine};
 
-use crate::program::{LONG, Running, Said, is_root, not_run, shell, topo};
+use crate::program::{LONG, Running, Said, is_root, memory_folder, not_run, shell, topo};
 
-/// Files of more than half a kilobyte (one with some shells) cannot be written.
+/// No file may have more than half a kilobyte (one with some shells).
 const FULL: &str = "trap '' XFSZ; ulimit -f 1; exec \"$0\" \"$@\"";
 
-/// A tree of files of a machine.
+/// The files of a machine.
 fn tree() -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = memory_folder();
     let machine = Machine::named("dgx-a100").unwrap();
     let fake = FakeMachine::of(&machine.document().unwrap()).unwrap();
     fake.write(folder.path()).unwrap();
-    // A processor whose description is long.
+    // The description of the processor is long.
     let cpu = folder.path().join("proc/cpuinfo");
     let text = fs::read_to_string(&cpu).unwrap();
     fs::write(&cpu, format!("flags\t: {}\n{text}", "sse ".repeat(1000))).unwrap();
@@ -30,7 +30,7 @@ fn record(command: &mut Command, tree: &Path, target: &Path) -> Said {
     Running::start(command).within(LONG)
 }
 
-/// All that is in a folder, hidden files too.
+/// The paths in a folder, with hidden files.
 fn inside(folder: &Path) -> Vec<PathBuf> {
     let mut all = Vec::new();
     for entry in fs::read_dir(folder).unwrap().flatten() {
@@ -51,11 +51,11 @@ fn a_recording_is_whole_or_not_there() {
     let file = target.join("proc/cpuinfo");
     said.refused(&["cannot write", &file.display().to_string()]);
     assert_eq!(inside(folder.path()), Vec::<PathBuf>::new());
-    // Into a folder that is there already.
+    // The folder exists already.
     fs::create_dir_all(&target).unwrap();
     record(&mut shell(FULL), tree.path(), &target).refused(&[&file.display().to_string()]);
     assert_eq!(inside(&target), Vec::<PathBuf>::new());
-    // With room it goes there, and is the machine.
+    // With enough room.
     let said = record(&mut topo(), tree.path(), &target);
     assert_eq!(said.status, Some(0), "{said:?}");
     let again = Running::start(topo().args(["probe", "--from"]).arg(&target)).within(LONG);
@@ -85,102 +85,4 @@ fn a_recording_on_a_full_disk_leaves_nothing() {
     }
     said.refused(&["cannot write", "machine/sys/", "No space left on device"]);
     assert_eq!(said.out, "");
-}
-
-/// Commands that write a file.
-fn writers(target: &Path) -> Vec<Vec<String>> {
-    let target = target.display().to_string();
-    let words = |text: &str| -> Vec<String> {
-        let words = text.split(' ').map(|it| it.replace("@", &target));
-        words.collect()
-    };
-    vec![
-        words("plan topologies/dgx-a100 --format quiet -o @"),
-        words("complete topologies/dgx-a100 -o @"),
-    ]
-}
-
-#[test]
-fn a_file_is_whole_or_as_it_was() {
-    let folder = tempfile::tempdir().unwrap();
-    let target = folder.path().join("file");
-    for arguments in writers(&target) {
-        for before in [None, Some("as it was")] {
-            if let Some(text) = before {
-                fs::write(&target, text).unwrap();
-            }
-            let said = Running::start(shell(FULL).args(&arguments)).within(LONG);
-            said.refused(&["cannot write", &target.display().to_string()]);
-            assert_eq!(
-                fs::read_to_string(&target).ok().as_deref(),
-                before,
-                "{arguments:?}"
-            );
-            assert_eq!(
-                inside(folder.path()).len(),
-                usize::from(before.is_some()),
-                "{arguments:?}"
-            );
-        }
-        fs::remove_file(&target).unwrap();
-    }
-    // Manual pages.
-    let pages = folder.path().join("man");
-    let said = Running::start(shell(FULL).args(["man"]).arg(&pages)).within(LONG);
-    said.refused(&["cannot write", &pages.join("topo.1").display().to_string()]);
-    assert_eq!(inside(&pages), Vec::<PathBuf>::new());
-}
-
-#[test]
-fn a_device_that_is_full_is_an_error() {
-    for arguments in writers(Path::new("/dev/full")) {
-        Running::start(topo().args(&arguments))
-            .within(LONG)
-            .refused(&["cannot write /dev/full"]);
-    }
-    let said = Running::start(&mut shell(
-        "exec \"$0\" show topologies/dgx-a100 > /dev/full",
-    ))
-    .within(LONG);
-    said.refused(&["cannot write standard output"]);
-}
-
-/// A FIFO, a pipe of another process, and standard output under its name.
-#[test]
-fn pipes_are_written_while_somebody_reads() {
-    let folder = tempfile::tempdir().unwrap();
-    let fifo = folder.path().join("fifo").display().to_string();
-    assert!(
-        Command::new("mkfifo")
-            .arg(&fifo)
-            .status()
-            .unwrap()
-            .success()
-    );
-    let plan = "\"$0\" plan topologies/dgx-a100 --format quiet";
-    let lonely = Running::start(&mut shell(&format!("{plan} -o {fifo}")));
-    lonely
-        .within(LONG)
-        .refused(&["cannot write", &fifo, "nobody reads from it"]);
-    let read = format!("{} plan.json && echo right", "grep -c fingerprint");
-    for script in [
-        format!(
-            "cd {0}; (sleep 1; cat {fifo} > plan.json) & cd \"$OLDPWD\"; {plan} -o {fifo}; wait; cd {0}; {read}",
-            folder.path().display()
-        ),
-        format!(
-            "bash -c '{plan} -o >(cat > {0}/plan.json)' \"$0\"; sleep 1; cd {0}; {read}",
-            folder.path().display()
-        ),
-        format!(
-            "{plan} -o /dev/stdout > {0}/plan.json; cd {0}; grep ring=12x plan.json && {read}",
-            folder.path().display()
-        ),
-    ] {
-        let said = Running::start(&mut shell(&script)).within(LONG);
-        assert!(
-            said.status == Some(0) && said.out.contains("right"),
-            "{script}: {said:?}"
-        );
-    }
 }

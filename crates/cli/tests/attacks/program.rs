@@ -1,4 +1,4 @@
-//! The program as these tests run it.
+//! Running the program.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -7,31 +7,33 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The status of everything that went wrong.
+use tempfile::TempDir;
+
+/// The exit status of every error.
 pub const FAILED: Option<i32> = Some(2);
 
-/// Nothing that is right takes so long, on a busy machine either.
+/// Longer than any process needs, even on a busy machine.
 pub const LONG: Duration = Duration::from_secs(120);
 
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// `topo` in the project's root, on the loopback interface, with nothing in the environment that a launcher or a user may
-/// have set. It has 2 GB of address space, so that a read without a bound fails at once.
+/// `topo` in the repository's root, on the loopback interface, without the variables of launchers
+/// and users. It has 2 GB of address space, so that a read without a bound fails at once.
 pub fn topo() -> Command {
     shell("ulimit -v 2000000; exec \"$0\" \"$@\"")
 }
 
-/// A shell that runs a script; `"$0" "$@"` in it is `topo` with its arguments.
+/// A shell that runs a script, in which `"$0" "$@"` is `topo` with its arguments.
 pub fn shell(script: &str) -> Command {
     let mut command = clean(Path::new("sh"));
     command.args(["-c", script, env!("CARGO_BIN_EXE_topo")]);
     command
 }
 
-/// A program in the project's root, on the loopback interface, with nothing in the environment that a launcher or a user
-/// may have set.
+/// A program in the repository's root, on the loopback interface, without the variables of
+/// launchers and users.
 pub fn clean(program: &Path) -> Command {
     let mut command = Command::new(program);
     command.current_dir(root()).stdin(Stdio::null());
@@ -63,7 +65,7 @@ pub fn clean(program: &Path) -> Command {
     command
 }
 
-/// A process that ends with the test.
+/// A process that is killed at the end of the test.
 pub struct Running {
     pub child: Child,
     out: File,
@@ -75,7 +77,7 @@ pub struct Running {
 pub struct Said {
     pub out: String,
     pub err: String,
-    /// None if a signal ended it.
+    /// `None` if a signal ended it.
     pub status: Option<i32>,
     pub took: Duration,
 }
@@ -100,12 +102,12 @@ impl Running {
         self.child.id()
     }
 
-    /// Whether it ended.
+    /// Returns whether it ended.
     pub fn is_over(&mut self) -> bool {
         self.child.try_wait().unwrap().is_some()
     }
 
-    /// Waits for its end; one that takes longer fails the test.
+    /// Waits until it ends; fails the test after `longest`.
     pub fn within(mut self, longest: Duration) -> Said {
         while !self.is_over() {
             let lasted = self.since.elapsed();
@@ -115,10 +117,10 @@ impl Running {
         self.end()
     }
 
-    /// What it said; it is killed if it has not ended.
+    /// Kills it if it still runs, and returns what it printed.
     pub fn end(mut self) -> Said {
         let took = self.since.elapsed();
-        // One that has ended already needs no end.
+        // Fails if it has ended already.
         let _ = self.child.kill();
         let status = self.child.wait().unwrap();
         let read = |file: &mut File| {
@@ -138,29 +140,29 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // One that has ended already needs neither.
+        // Both fail if it has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Runs `topo`, which must end.
+/// Runs `topo` to its end.
 pub fn run<S: AsRef<OsStr>>(arguments: &[S]) -> Said {
     Running::start(topo().args(arguments)).within(LONG)
 }
 
 impl Said {
-    /// Whether it ended by itself and says what happened: no signal, no panic.
+    /// Returns whether it ended by itself, with an error if it failed: no signal, no panic.
     pub fn is_orderly(&self) -> bool {
         let told = |code| code != 2 || self.err.contains("error:");
-        // A peer whose process is gone without a word was killed by a signal.
+        // A peer whose process disappears was killed by a signal.
         let words = ["panicked", "its process ended", "with signal"];
         let status = self.status;
         status.is_some_and(|code| (0..=2).contains(&code) && told(code))
             && words.iter().all(|word| !self.err.contains(word))
     }
 
-    /// It ended with an error that has these words in it.
+    /// Checks that it failed with an error that has these words.
     #[track_caller]
     pub fn refused(&self, words: &[&str]) {
         let says = self.err.contains("error: ") && words.iter().all(|it| self.err.contains(it));
@@ -171,11 +173,21 @@ impl Said {
     }
 }
 
+/// A folder in memory, where there is one: it holds many small files.
+pub fn memory_folder() -> TempDir {
+    let memory = Path::new("/dev/shm");
+    let folder = match memory.is_dir() {
+        true => tempfile::tempdir_in(memory),
+        false => tempfile::tempdir(),
+    };
+    folder.unwrap()
+}
+
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Says that a test, or a part of it, was not run. `cargo test` shows it, for it does not go through `print`.
+/// Reports a test that was not run, on standard error, because `cargo test` hides `print`.
 pub fn not_run(name: &str, why: &str) {
     let _ = writeln!(std::io::stderr(), "not run: {name}: {why}");
 }

@@ -1,4 +1,4 @@
-//! Ranks as processes of their own, which end with the test.
+//! Ranks as processes that are killed at the end of the test.
 
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
@@ -14,26 +14,26 @@ use super::program::{LONG, Running, Said, clean};
 pub struct Ranks(pub Vec<Running>);
 
 impl Ranks {
-    /// Starts a process of each command.
+    /// Starts each command.
     pub fn start(commands: impl IntoIterator<Item = Command>) -> Self {
         let start = |mut command| Running::start(&mut command);
         Self(commands.into_iter().map(start).collect())
     }
 
-    /// Waits until all have ended.
+    /// Waits for all of them.
     pub fn finish(self) -> Vec<Said> {
         self.0.into_iter().map(|it| it.within(LONG)).collect()
     }
 }
 
-/// `topo` as [`clean`] gives it, with pages of a fixed width.
+/// [`clean`] `topo`, with pages of a fixed width.
 pub fn topo() -> Command {
     let mut command = clean(Path::new(env!("CARGO_BIN_EXE_topo")));
     command.env("COLUMNS", "200");
     command
 }
 
-/// A rank that takes each two ranks for a host.
+/// A rank. Two ranks share a host.
 pub fn rank(rank: u32, world: u32) -> Command {
     let mut command = topo();
     command.env("NCCL_HOSTID", format!("host{}", rank / 2));
@@ -47,7 +47,7 @@ pub fn rank(rank: u32, world: u32) -> Command {
     command
 }
 
-/// An address of the loopback network, with a port, that no other test has at this time.
+/// A loopback address and a port that no other test uses now.
 pub fn address() -> SocketAddr {
     static NEXT: AtomicU32 = AtomicU32::new(1);
     let process = std::process::id();
@@ -56,7 +56,7 @@ pub fn address() -> SocketAddr {
     SocketAddr::from(([127, high as u8, low as u8, next], 29_400))
 }
 
-/// Waits for something.
+/// Waits until a condition holds.
 pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let end = Instant::now() + LONG;
     while !holds() {
@@ -65,13 +65,13 @@ pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// An id of a job whose root listens at this address.
+/// The id of a job whose root listens at this address.
 pub fn id(root: SocketAddr) -> String {
     let made = topo().args(["id", &root.to_string()]).output().unwrap();
     String::from_utf8(made.stdout).unwrap().trim().to_owned()
 }
 
-/// A TCP socket of a process, by one of its descriptors.
+/// A TCP socket of a process.
 #[derive(Debug)]
 pub struct Socket {
     pub descriptor: RawFd,
@@ -80,14 +80,14 @@ pub struct Socket {
     pub listens: bool,
 }
 
-/// The TCP sockets of a process, by what the kernel says of them.
+/// The TCP sockets of a process, as the kernel lists them.
 pub fn sockets(process: u32) -> Vec<Socket> {
     let mut descriptors: Vec<(RawFd, String)> = Vec::new();
     let Ok(entries) = std::fs::read_dir(format!("/proc/{process}/fd")) else {
         return Vec::new();
     };
     for entry in entries.flatten() {
-        // One that is closed meanwhile is none any more.
+        // The descriptor may be closed meanwhile.
         let link = std::fs::read_link(entry.path()).unwrap_or_default();
         let link = link.to_string_lossy().into_owned();
         if let Some(inode) = link.strip_prefix("socket:[") {
@@ -119,7 +119,7 @@ pub fn sockets(process: u32) -> Vec<Socket> {
     all
 }
 
-/// Where a process listens.
+/// The addresses at which a process listens.
 pub fn listens(process: u32) -> Vec<SocketAddr> {
     let sockets = sockets(process).into_iter().filter(|it| it.listens);
     let mut all: Vec<SocketAddr> = sockets.map(|it| it.local).collect();

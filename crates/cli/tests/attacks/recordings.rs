@@ -1,4 +1,4 @@
-//! Recordings of others, and trees of files of others: nothing outside of them is read.
+//! Recordings by others: no file outside of them is read.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -6,14 +6,14 @@ use std::path::Path;
 
 use test_support::{FakeMachine, Machine};
 
-use crate::program::run;
+use crate::program::{memory_folder, run};
 
-/// What stands in a file outside.
+/// The content of the files outside.
 const SECRET: &str = "0xdeadf00d";
 
-/// A recorded machine in `recording/`, and a secret beside it in `outside/`.
+/// A recorded machine in `recording/`, and files with a secret beside it in `outside/`.
 fn machine() -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = memory_folder();
     let machine = Machine::named("dgx-a100").unwrap();
     let fake = FakeMachine::of(&machine.document().unwrap()).unwrap();
     fake.write(&folder.path().join("recording")).unwrap();
@@ -34,7 +34,7 @@ fn machine() -> tempfile::TempDir {
     folder
 }
 
-/// All files of a name below a folder.
+/// All files of this name below a folder.
 fn named(folder: &Path, name: &str) -> Vec<std::path::PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap().flatten() {
@@ -48,7 +48,7 @@ fn named(folder: &Path, name: &str) -> Vec<std::path::PathBuf> {
     found
 }
 
-/// The command that says most of a recording says nothing of what is outside.
+/// Checks the command that prints most of a recording.
 fn says_nothing(recording: &Path) {
     let path = recording.display().to_string();
     command_says_nothing(&[
@@ -61,7 +61,7 @@ fn says_nothing(recording: &Path) {
     ]);
 }
 
-/// Nor does any other.
+/// Checks all commands that read recordings.
 fn none_says_anything(recording: &Path) {
     let path = recording.display().to_string();
     says_nothing(recording);
@@ -116,7 +116,7 @@ fn folders_that_lead_outside_are_not_followed() {
         let recording = folder.path().join("recording");
         for vendor in named(&recording.join("sys"), "vendor") {
             let function = vendor.parent().unwrap();
-            // One that holds other functions too stays, or nothing is left to be looked at.
+            // A function that contains other functions stays, so that something is left to read.
             if fs::read_dir(function)
                 .unwrap()
                 .flatten()
@@ -142,7 +142,7 @@ fn folders_that_lead_outside_are_not_followed() {
     }
 }
 
-/// Documents of a recording are not links to elsewhere either, and bus ids in them are no paths.
+/// Documents of a recording that are links, and bus ids that are paths, are not followed either.
 #[test]
 fn documents_do_not_lead_outside() {
     let folder = machine();
@@ -167,7 +167,7 @@ fn documents_do_not_lead_outside() {
     assert_ne!(changed, nvml);
     fs::write(recording.join("nvml.json"), changed).unwrap();
     says_nothing(&recording);
-    // The file that clouds put into their guests.
+    // The file that cloud vendors put into guests.
     let guests = recording.join("var/run/nvidia-topologyd");
     fs::create_dir_all(&guests).unwrap();
     let text = "<system version=\"1\"><cpu numaid=\"0\" arch=\"x86_64\" vendor=\"deadf00d\" affinity=\"1\"/></system>";
@@ -180,7 +180,7 @@ fn documents_do_not_lead_outside() {
     none_says_anything(&recording);
 }
 
-/// A link inside, of any form, works as before.
+/// Links inside are followed.
 #[test]
 fn links_inside_are_followed() {
     let folder = machine();

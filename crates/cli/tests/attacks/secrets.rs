@@ -1,6 +1,6 @@
-//! Tokens and secrets: who can see them, and what can be found out about them.
+//! Tokens and secrets: who can see or guess them.
 
-use std::fs::{self, Permissions};
+use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
@@ -25,7 +25,7 @@ fn text(file: &Path) -> String {
     file.display().to_string()
 }
 
-/// Two ranks that are given the id so.
+/// Runs two ranks with `--id`.
 fn joined_by(id: &str) -> Vec<Said> {
     let start = |number: u32| {
         let mut command = rank(number, 2);
@@ -62,31 +62,7 @@ fn an_id_on_the_command_line_is_warned_of() {
     assert!(said[0].err.contains("--id @FILE"), "{}", said[0].err);
 }
 
-#[test]
-fn a_file_with_an_id_that_others_may_write_is_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("id");
-    let refused = |words: &str| {
-        let mut command = rank(0, 2);
-        command.args(["--id", &format!("@{}", text(&file))]);
-        let output = all_reduce(&mut command).output().unwrap();
-        let problem = String::from_utf8_lossy(&output.stderr).into_owned();
-        let names = problem.contains(words) && problem.contains(&text(&file));
-        assert!(output.status.code() == Some(2) && names, "{problem}");
-    };
-    refused("no such file");
-    fs::write(&file, id(address())).unwrap();
-    fs::set_permissions(&file, Permissions::from_mode(0o602)).unwrap();
-    refused("chmod 600");
-    fs::write(&file, vec![b'x'; 1 << 20]).unwrap();
-    fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
-    refused("more than 16384 bytes");
-    fs::remove_file(&file).unwrap();
-    fs::create_dir(&file).unwrap();
-    refused("expected a file");
-}
-
-/// A rank 0 that waits at an address, with a secret.
+/// Rank 0 with a secret, waiting at an address.
 fn waits(root: SocketAddr, secret: &str) -> Command {
     let mut command = rank(0, 2);
     command.env("TOPO_SECRET", secret);
@@ -98,27 +74,6 @@ fn waits(root: SocketAddr, secret: &str) -> Command {
     ]);
     all_reduce(&mut command);
     command
-}
-
-#[test]
-fn a_secret_that_is_easily_guessed_is_refused() {
-    for (secret, why) in [
-        ("hunter2", "7 characters"),
-        ("aaaaaaaaaaaaaaaaaaaaaaaa", "different characters"),
-        ("passwordpasswordpassword", "repeats"),
-        ("abcdefghijklmnopqrstuvwxyz", "sequence"),
-    ] {
-        let output = waits(address(), secret).output().unwrap();
-        let problem = String::from_utf8_lossy(&output.stderr).into_owned();
-        let says = problem.contains("TOPO_SECRET")
-            && problem.contains(why)
-            && problem.contains("openssl rand")
-            && !problem.contains(secret);
-        assert!(
-            output.status.code() == Some(2) && says,
-            "{secret}: {problem}"
-        );
-    }
 }
 
 #[test]
@@ -149,7 +104,7 @@ fn ranks_with_one_secret_meet() {
     }
 }
 
-/// What a listener of version 1 says first is as long as what one of version 2 says.
+/// The first message of a listener is equally long in versions 1 and 2.
 #[test]
 fn a_root_of_another_version_is_named() {
     let root = address();
@@ -168,7 +123,7 @@ fn a_root_of_another_version_is_named() {
     assert!(said[0].status == Some(2) && named, "{}", said[0].err);
 }
 
-/// A rank of version 1, and one with another token, are named by the root when it gives up.
+/// When the root times out, it names a rank of version 1 and a rank with another token.
 #[test]
 fn a_rank_that_was_turned_away_is_named_by_the_root() {
     for (version, words) in [(1_u32, "speaks version 1"), (2, "has another token")] {
@@ -176,7 +131,7 @@ fn a_rank_that_was_turned_away_is_named_by_the_root() {
         let mut command = rank(0, 2);
         command
             .env("TOPO_ID", id(root))
-            .args(["--join-timeout", "2"]);
+            .args(["--join-timeout", "5"]);
         all_reduce(&mut command);
         let ranks = Ranks::start([command]);
         until("rank 0 listens", || {
@@ -188,14 +143,14 @@ fn a_rank_that_was_turned_away_is_named_by_the_root() {
             .unwrap();
         let mut said = b"topo\0bs\x01".to_vec();
         said.extend(version.to_le_bytes());
-        // What it would prove, too.
+        // And as many bytes as a proof has.
         said.resize(48 + 32, 0);
         stream.write_all(&said).unwrap();
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer);
         assert!(answer.starts_with(b"topo\0bs\x01\x02\0\0\0"), "{answer:?}");
         let said = ranks.finish();
-        let named = said[0].err.contains("rank 1: it did not come within 2 s")
+        let named = said[0].err.contains("rank 1: it did not come within 5 s")
             && said[0].err.contains("127.0.0.1")
             && said[0].err.contains(words);
         assert!(said[0].status == Some(2) && named, "{}", said[0].err);

@@ -1,4 +1,5 @@
-//! Strangers that connect to every port of a rank, and hold their connections without proving that they belong to the job.
+//! Strangers connect to every port of a rank, and hold their connections without proving that they
+//! belong to the job.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -15,13 +16,13 @@ use super::ranks::{self, Ranks, address, id, listens, until};
 /// Connections to each port.
 const STRANGERS: usize = 5000;
 
-/// How much later a job may be done because of them.
+/// How much longer a job may take because of them.
 const DELAY: Duration = Duration::from_secs(2);
 
 /// What a busy machine may add.
 const SLACK: Duration = Duration::from_secs(2);
 
-/// These tests need most of the descriptors that a process may have, and each compares times.
+/// These tests need most descriptors of the process, and each compares times.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn hold(ports: &[SocketAddr]) -> Vec<OwnedFd> {
@@ -56,7 +57,7 @@ fn in_time(took: Duration, usual: Duration) {
     );
 }
 
-/// How long a job takes from the moment when its last rank comes; `before` happens just before that.
+/// How long a job takes after its last rank started; `before` runs just before that.
 fn job(before: impl FnOnce(&Running) -> Vec<OwnedFd>) -> Duration {
     let id = id(address());
     let mut all = Ranks(vec![spawn(0, &id)]);
@@ -78,7 +79,7 @@ fn strangers_at_every_port_of_rank_0_do_not_keep_others_out() {
     in_time(took, usual);
 }
 
-/// Time that a process has used, in user and kernel mode.
+/// The processor time of a process, in user and kernel mode.
 fn processor_time(process: u32) -> Duration {
     let text = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
     let fields: Vec<&str> = text
@@ -103,7 +104,7 @@ fn strangers_use_up_neither_the_descriptors_nor_the_processor() {
         };
         prlimit(Some(Pid::from_child(&rank.child)), Resource::Nofile, few).unwrap();
         let held = hold(&listens(rank.id()));
-        // Nothing happens any more, so nothing is to be done.
+        // The rank is idle, so it must not use the processor.
         thread::sleep(Duration::from_millis(1500));
         let before = processor_time(rank.id());
         thread::sleep(Duration::from_secs(1));
@@ -117,7 +118,7 @@ fn strangers_use_up_neither_the_descriptors_nor_the_processor() {
     in_time(took, usual);
 }
 
-/// Four ranks, of which one is killed, and those that are left; gives how long they take after that.
+/// Kills one of four ranks. Returns how long the survivors take after that.
 fn survivors(strangers: bool) -> Duration {
     let id = id(address());
     let start = |rank: u32| {
@@ -125,7 +126,7 @@ fn survivors(strangers: bool) -> Duration {
         command
             .env("TOPO_ID", &id)
             .args(["all-reduce", "-b", "64K", "-e", "64K"]);
-        Running::start(command.args(["--time", "1500", "--survive"]))
+        Running::start(command.args(["--time", "800", "--survive"]))
     };
     let mut all = Ranks(vec![start(0)]);
     let root = 29_400;

@@ -1,4 +1,4 @@
-//! `topo run` where other programs use its cores.
+//! `topo run` while other programs use its cores.
 
 use std::collections::HashMap;
 use std::process::{Child, Stdio};
@@ -9,7 +9,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::{said, topo};
 
-/// Binds the calling thread, and the threads and processes that it starts from now on, to one core.
+/// Binds the calling thread, and what it starts afterwards, to one core.
 fn bind_to_one_core() {
     let all = sched_getaffinity(None).unwrap();
     let core = (0..CpuSet::MAX_CPU).find(|core| all.is_set(*core)).unwrap();
@@ -18,7 +18,7 @@ fn bind_to_one_core() {
     sched_setaffinity(None, &one).unwrap();
 }
 
-/// Runs something beside two threads that compute on its only core.
+/// Runs a closure beside two threads that compute on its only core.
 fn crowded<T: Send>(run: impl FnOnce() -> T + Send) -> T {
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -42,7 +42,7 @@ fn crowded<T: Send>(run: impl FnOnce() -> T + Send) -> T {
     })
 }
 
-/// How often a thread gave up its core: because it slept, and because it yielded or its time slice ended.
+/// How often a thread gave up its core: because it slept, or because it yielded or was preempted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Switches {
     asleep: u64,
@@ -61,7 +61,7 @@ fn watch(child: &mut Child) -> Switches {
                 continue;
             };
             for task in tasks.flatten() {
-                // A thread that ends meanwhile keeps the last figures.
+                // A thread that has ended keeps its last figures.
                 let status = std::fs::read_to_string(task.path().join("status"));
                 let status = status.unwrap_or_default();
                 let count = |name: &str| {
@@ -86,8 +86,8 @@ fn watch(child: &mut Child) -> Switches {
     }
 }
 
-/// Each launch takes one rank's core away from the other. A rank that yields instead gives whole time slices to the
-/// programs beside it, and never sleeps.
+/// Each launch takes the core from the other rank. A rank that yields instead of sleeping gives
+/// whole time slices to the other programs.
 #[test]
 fn waiting_ranks_sleep_instead_of_yielding() {
     for processes in [&[][..], &["--processes"]] {
@@ -111,7 +111,7 @@ fn waiting_ranks_sleep_instead_of_yielding() {
             switches.asleep > switches.ready,
             "{processes:?}: {switches:?}: the ranks yield more often than they sleep"
         );
-        // Two of three threads that compute are not ours.
+        // Two of the three threads that compute are of other programs.
         let share = value["other_programs_share"].as_f64().unwrap();
         assert!(share > 0.3, "{processes:?}: {share}");
         assert!(

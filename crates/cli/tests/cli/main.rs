@@ -1,29 +1,24 @@
-//! The real binary, from the outside: what it prints where, and with which status it ends.
+//! The `topo` program as a process, where a case file cannot describe a test.
 
 mod artifacts;
 mod compare;
 mod crowded;
-mod jobs;
 mod machines;
-mod mistakes;
 mod pages;
-mod programs;
-mod ranks;
 mod renumber;
 mod run;
-mod surroundings;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// The status of everything that went wrong.
+/// The exit status of every error.
 const FAILED: i32 = 2;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// `topo` in the project's root, with nothing of NCCL's in the environment.
+/// `topo` in the repository's root, without variables of NCCL.
 fn topo() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_topo"));
     command
@@ -63,7 +58,7 @@ fn ok(arguments: &[&str]) -> Said {
     said
 }
 
-/// A file that goes away with the test.
+/// A temporary file.
 fn file(name: &str, text: &str) -> (tempfile::TempDir, String) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(name);
@@ -81,20 +76,4 @@ fn refused(arguments: &[&str]) -> Said {
     );
     assert_eq!(said.out, "", "{arguments:?}");
     said
-}
-
-/// Compares with a file; `TOPO_BLESS=1` writes it.
-fn expect(name: &str, text: &str) {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/expected")
-        .join(name);
-    if std::env::var_os("TOPO_BLESS").is_some_and(|bless| bless == "1") {
-        std::fs::write(&file, text).unwrap();
-        return;
-    }
-    let expected = std::fs::read_to_string(&file).unwrap_or_default();
-    assert!(
-        expected == text,
-        "{name} differs; look, then bless with TOPO_BLESS=1\n{text}"
-    );
 }

@@ -1,10 +1,10 @@
 //! `topo diff` of a machine with itself under other numbers.
 //!
-//! NCCL walks a file in the order in which it stands there and looks devices up by their numbers, but never orders by
-//! bus id, NUMA number or port number. So any renumbering of these that keeps different numbers different leaves its
-//! decisions as they are. Three numbers are more than names and stay: a GPU's device number, by which NCCL numbers ranks
-//! and spreads GPUs over NICs, the last digit of a GPU's bus id, which must be 0 or 4, and port 0, which NCCL takes where
-//! GPUs of one host reach each other through the network.
+//! NCCL keeps the order of the file and looks devices up by their numbers, but never orders by bus
+//! id, NUMA number or port number. So its decisions do not depend on these numbers, with three
+//! exceptions: a GPU's device number orders ranks and spreads GPUs over NICs, the last digit of a
+//! GPU's bus id must be 0 or 4, and NCCL takes port 0 where GPUs of one host reach each other
+//! through the network.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,7 +38,7 @@ fn each_mut(element: &mut Element, visit: &mut impl FnMut(&mut Element)) {
         .for_each(|child| each_mut(child, visit));
 }
 
-/// A number generator for tests (SplitMix64).
+/// A random number generator (SplitMix64).
 struct Random(u64);
 
 impl Random {
@@ -66,7 +66,7 @@ fn renumbered(document: &Document, seed: u64) -> Document {
             ports.extend(element.get("dev").map(c_int));
         }
     });
-    // What leads nowhere must still lead nowhere.
+    // Targets outside of the machine must stay outside.
     let mut taken: BTreeSet<u64> = others.difference(&buses).copied().collect();
     let mut new_bus = BTreeMap::new();
     for bus in buses {
@@ -125,7 +125,7 @@ fn a_machine_is_no_different_from_itself() {
         let machine = format!("topologies/{name}");
         for hosts in ["1", "2"] {
             let said = run(&["diff", &machine, &machine, "--hosts", hosts]);
-            // What cannot be planned cannot be compared.
+            // A machine that cannot be planned cannot be compared.
             let planned = run(&["plan", &machine, "--hosts", hosts, "--format", "quiet"]);
             assert_eq!(said.status, planned.status, "{name}: {}", said.err);
             assert_eq!(said.out, "", "{name}");

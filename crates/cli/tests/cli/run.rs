@@ -1,65 +1,9 @@
-//! `topo run` on this machine: threads, processes, plans, mistakes.
+//! `topo run` on this machine.
 
 use super::{FAILED, ok, refused, run};
 
-/// What every run here has: few sizes, few launches.
-const SHORT: [&str; 6] = ["-n", "3", "-w", "1", "-f", "64"];
-
-fn short<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
-    [arguments, &SHORT[..]].concat()
-}
-
-#[test]
-fn every_collective_is_right_on_threads() {
-    for collective in [
-        "all-reduce",
-        "all-gather",
-        "reduce-scatter",
-        "broadcast",
-        "reduce",
-        "all-to-all",
-        "gather",
-        "scatter",
-        "send-recv",
-    ] {
-        let said = ok(&short(&["run", "--ranks", "3", collective, "-e", "1M"]));
-        assert!(said.out.contains("every element is right"), "{}", said.out);
-        assert!(said.out.starts_with(collective), "{}", said.out);
-    }
-}
-
-#[test]
-fn processes_are_right_too() {
-    for arguments in [
-        &["all-reduce", "--op", "avg", "--type", "bf16"][..],
-        &["all-reduce", "--algorithm", "ring", "--protocol", "ll128"],
-        &[
-            "all-reduce",
-            "--algorithm",
-            "two-phase-mesh",
-            "--transfer",
-            "direct",
-        ],
-        &["all-reduce", "--algorithm", "nvls", "--op", "max"],
-        &["reduce-scatter", "--algorithm", "nvls"],
-        &["all-gather", "--type", "int8"],
-        &["broadcast", "--root", "2", "--reply"],
-        &["all-to-all", "--algorithm", "bruck"],
-        &["reduce", "--op", "mulsum", "--type", "i64", "--root", "1"],
-        &["send-recv"],
-    ] {
-        let all = [
-            &["run", "--ranks", "3", "--processes", "-e", "1M"],
-            arguments,
-        ]
-        .concat();
-        let said = ok(&short(&all));
-        assert!(said.out.contains("every element is right"), "{}", said.out);
-    }
-}
-
-/// What serves each collective; a mesh can be direct too.
-const WAYS: [(&str, &[&str]); 9] = [
+/// The algorithms of each collective.
+const ALGORITHMS: [(&str, &[&str]); 9] = [
     (
         "all-reduce",
         &[
@@ -98,9 +42,9 @@ fn a_sampled_matrix_of_processes_is_right() {
             .wrapping_add(1_442_695_040_888_963_407);
         (random >> 33) as usize % choices
     };
-    // Each collective four times, with whatever comes.
+    // Each collective four times.
     for turn in 0..36 {
-        let (collective, algorithms) = WAYS[turn % WAYS.len()];
+        let (collective, algorithms) = ALGORITHMS[turn % ALGORITHMS.len()];
         let algorithm = algorithms[one_of(algorithms.len())];
         let ranks = ["1", "2", "3", "4", "5", "7"][one_of(6)];
         let operation = OPERATIONS[one_of(OPERATIONS.len())];
@@ -120,7 +64,7 @@ fn a_sampled_matrix_of_processes_is_right() {
             let protocol = ["ll", "ll128", "simple"][one_of(3)];
             arguments.extend(["--transfer", "fifo", "--protocol", protocol]);
         }
-        // Sizes that divide nothing.
+        // Odd sizes.
         arguments.extend([
             "-b",
             ["1", "24", "77"][one_of(3)],
@@ -137,34 +81,9 @@ fn a_sampled_matrix_of_processes_is_right() {
 }
 
 #[test]
-fn a_topology_is_planned_and_its_choice_stands_beside() {
-    let said = ok(&short(&[
-        "run",
-        "topologies/dgx-h100",
-        "all-reduce",
-        "-e",
-        "1M",
-    ]));
-    assert!(said.out.contains("8 threads"), "{}", said.out);
-    assert!(said.out.contains("dgx-h100"), "{}", said.out);
-    // Words may stand on different lines.
-    let words: Vec<&str> = said.out.split_whitespace().collect();
-    assert!(words.join(" ").contains("P2P for 8 of 8"), "{}", said.out);
-    // What NCCL would take on the GPUs.
-    assert!(said.out.contains("Ring LL"), "{}", said.out);
-}
-
-#[test]
 fn json_has_a_row_for_each_size() {
-    let said = ok(&short(&[
-        "run",
-        "--ranks",
-        "2",
-        "all-gather",
-        "-e",
-        "1M",
-        "--json",
-    ]));
+    let run = ["run", "--ranks", "2", "all-gather", "-e", "1M", "--json"];
+    let said = ok(&[&run[..], &["-n", "3", "-w", "1", "-f", "64"]].concat());
     let value: serde_json::Value = serde_json::from_str(&said.out).unwrap();
     let rows = value["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 3);
@@ -176,56 +95,15 @@ fn json_has_a_row_for_each_size() {
             let latency = |name: &str| timing["latency_us"][name].as_f64().unwrap();
             assert!(0.0 < latency("p50") && latency("p50") <= latency("p99"));
             assert!(latency("p99") <= latency("max"));
-            // As many as are timed in a row.
+            // The latencies are those of the timed launches.
             assert_eq!(latency("launches"), 3.0);
         }
     }
 }
 
 #[test]
-fn mistakes_are_explained() {
-    for (arguments, expected) in [
-        (&["run", "all-reduce"][..], "--ranks N"),
-        (
-            &["run", "--ranks", "2", "all-reduse"],
-            "did you mean all-reduce",
-        ),
-        (
-            &["run", "--ranks", "2", "all-reduce", "--root", "2"],
-            "no such rank",
-        ),
-        (
-            &["run", "--ranks", "2", "all-reduce", "--algorithm", "rings"],
-            "ring tree",
-        ),
-        (
-            &["run", "--ranks", "2", "all-to-all", "--algorithm", "tree"],
-            "bruck",
-        ),
-        (
-            &["run", "--ranks", "2", "reduce", "--reply"],
-            "for broadcast",
-        ),
-        (
-            &["run", "--ranks", "2", "all-reduce", "-b", "2M", "-e", "1M"],
-            "more than",
-        ),
-        (
-            &["run", "topologies/dgx-h100", "all-reduce", "--ranks", "2"],
-            "without --ranks",
-        ),
-        (&["run", "--member"], "standard input"),
-    ] {
-        let said = run(arguments);
-        assert_eq!(said.status, Some(FAILED), "{arguments:?}");
-        assert!(said.err.contains(expected), "{arguments:?}: {}", said.err);
-    }
-}
-
-#[test]
-fn a_killed_process_ends_the_others_with_its_name() {
-    // The longest timeout, so that an end within the test's patience is not the timeout's.
-    let arguments = [
+fn a_killed_process_is_reported_by_the_others() {
+    let run = [
         "run",
         "--ranks",
         "3",
@@ -236,15 +114,16 @@ fn a_killed_process_ends_the_others_with_its_name() {
         "-e",
         "1M",
     ];
+    // The longest timeout, so that it is not the timeout that ends the job.
     let slow = ["-n", "1000000", "--timeout", "3600"];
     let child = super::topo()
-        .args(arguments)
+        .args(run)
         .args(slow)
         .stdout(std::process::Stdio::piped())
         .stderr(std::process::Stdio::piped())
         .spawn()
         .unwrap();
-    // Until both of the others are there, and this is one of them.
+    // The second child is rank 2.
     let victim = loop {
         let children = format!("/proc/{0}/task/{0}/children", child.id());
         let text = std::fs::read_to_string(children).unwrap();
@@ -263,19 +142,11 @@ fn a_killed_process_ends_the_others_with_its_name() {
     assert!(said.err.contains("rank 2"), "{}", said.err);
 }
 
-/// What is missing, and how to go on; on a machine with a GPU, that it runs there.
+/// Without a GPU the error names what is missing and what to do instead.
 #[test]
 fn gpus_are_used_or_their_absence_is_explained() {
-    let arguments = [
-        "run",
-        "--ranks",
-        "2",
-        "all-reduce",
-        "--backend",
-        "cuda",
-        "-e",
-        "64",
-    ];
+    let here = ["run", "--ranks", "2", "all-reduce", "-e", "64"];
+    let arguments = [&here[..], &["--backend", "cuda"]].concat();
     let said = run(&arguments);
     if said.status == Some(0) {
         assert!(said.out.starts_with("GPU 0: "), "{}", said.out);
@@ -285,6 +156,6 @@ fn gpus_are_used_or_their_absence_is_explained() {
     assert!(said.err.contains("--backend cpu"), "{}", said.err);
     let test = refused(&["gpu-test"]);
     assert!(test.err.contains("nothing was run"), "{}", test.err);
-    let trace = refused(&["run", "--ranks", "2", "all-reduce", "--trace", "t.json"]);
+    let trace = refused(&[&here[..], &["--trace", "t.json"]].concat());
     assert!(trace.err.contains("--backend cuda"), "{}", trace.err);
 }

@@ -1,4 +1,4 @@
-//! Plans in which a rank's proxy carries for another one (NCCL's PXN).
+//! Plans in which the proxy of one rank forwards data of another one (NCCL's PXN).
 
 use std::path::Path;
 use std::process::Command;
@@ -7,9 +7,10 @@ use libtest_mimic::{Completion, Failed};
 
 use super::faults::{busy_with, signal};
 use super::survival::finish_right;
-use super::{Ranks, Said, all_right, all_say, check, clean, folder, number};
+use super::{Ranks, Said, all_right, all_say, check, clean, folder, meet};
 
-/// A plan for two hosts of two GPUs, each beside a NIC: point to point, rank 0 sends to rank 3 by rank 1's NIC, and so on.
+/// A plan for two hosts of two GPUs, each with a NIC. Point to point, rank 0 sends to rank 3 by the
+/// NIC of rank 1, and the other ranks alike.
 fn plan(folder: &Path) -> Result<String, Failed> {
     let file = folder.join("plan.json");
     let mut command = Command::new(env!("CARGO_BIN_EXE_topo"));
@@ -26,8 +27,7 @@ fn plan(folder: &Path) -> Result<String, Failed> {
 fn sweep(plan: &str, place: &str, collective: &str, pxn: bool) -> Result<Vec<Said>, Failed> {
     Ranks::start(4, |rank, command| {
         command.args([plan, collective, "-b", "8", "-e", "1M", "--time", "1"]);
-        command.args(["--rank", &number(rank), "--world", "4"]);
-        command.args(["--rendezvous", place]);
+        meet(command, rank, 4, place);
         if !pxn {
             command.env("NCCL_PXN_DISABLE", "1");
         }
@@ -51,7 +51,7 @@ pub fn they_are_right_and_named() -> Result<Completion, Failed> {
     Ok(Completion::Completed)
 }
 
-/// Every rank carries for another, so whoever is lost, connections of others are lost with it.
+/// Every rank forwards data of another one, so each loss ends connections of other ranks too.
 pub fn a_killed_one_is_named() -> Result<Completion, Failed> {
     for (victim, after) in [(1, 0), (0, 30), (3, 300)] {
         let (folder, place) = folder()?;
@@ -66,12 +66,12 @@ pub fn a_killed_one_is_named() -> Result<Completion, Failed> {
     Ok(Completion::Completed)
 }
 
-/// Those that are left carry for themselves what a lost one carried for them.
-pub fn survivors_go_on_without_one() -> Result<Completion, Failed> {
+/// The survivors send by themselves what the lost rank forwarded for them.
+pub fn survivors_finish_without_one() -> Result<Completion, Failed> {
     let (folder, place) = folder()?;
     let plan = plan(folder.path())?;
     let what = [plan.as_str(), "all-reduce"];
-    let ranks = busy_with(4, &place, &what, "2000", &["--survive"])?;
+    let ranks = busy_with(4, &place, &what, "400", &["--survive"])?;
     signal(&ranks.0[1], "-KILL")?;
     finish_right(&ranks.finish()?, &[1])?;
     Ok(Completion::Completed)

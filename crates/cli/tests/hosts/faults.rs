@@ -1,4 +1,4 @@
-//! What the others say when something happens to a rank.
+//! What the other ranks report when a rank fails.
 
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
@@ -7,9 +7,11 @@ use std::time::{Duration, Instant};
 
 use libtest_mimic::{Completion, Failed};
 
-use super::{LONG, PORT, Ranks, SHORT, address, all_right, all_say, check, folder, id, number};
+use super::{
+    LONG, PORT, Ranks, SHORT, address, all_right, all_say, check, folder, id, meet, number,
+};
 
-/// Ranks, two on each host, that are busy for long, once all have met.
+/// Starts ranks, two on each host, that work for long. Returns when all have met.
 pub fn busy(world: u32, place: &str, time: &str, more: &[&str]) -> Result<Ranks, Failed> {
     busy_with(world, place, &["all-reduce"], time, more)
 }
@@ -23,8 +25,7 @@ pub fn busy_with(
     more: &[&str],
 ) -> Result<Ranks, Failed> {
     let ranks = Ranks::start(world, |rank, command| {
-        command.args(["--rank", &number(rank), "--world", &number(world)]);
-        command.args(["--rendezvous", place]);
+        meet(command, rank, world, place);
         command
             .args(what)
             .args(["-b", "64K", "-e", "64K", "--time", time])
@@ -52,7 +53,7 @@ pub fn signal(child: &Child, name: &str) -> Result<(), Failed> {
 }
 
 pub fn a_killed_rank_is_named() -> Result<Completion, Failed> {
-    // Once all have met: while they connect to each other, and when they are at work.
+    // While they connect to each other, and when they work.
     for (victim, after) in [(0, 0), (3, 0), (1, 20), (2, 60), (1, 200), (3, 700)] {
         let (_folder, place) = folder()?;
         let ranks = busy(4, &place, "2000", &[])?;
@@ -84,14 +85,7 @@ pub fn a_stopped_rank_is_named() -> Result<Completion, Failed> {
 pub fn a_missing_rank_is_named() -> Result<Completion, Failed> {
     let (_folder, place) = folder()?;
     let said = Ranks::start(2, |rank, command| {
-        command.args([
-            "--rank",
-            &number(rank),
-            "--world",
-            "3",
-            "--rendezvous",
-            &place,
-        ]);
+        meet(command, rank, 3, &place);
         command.args(SHORT).args(["--join-timeout", "3"]);
     })?
     .finish()?;
@@ -146,14 +140,7 @@ pub fn a_taken_port() -> Result<Completion, Failed> {
 pub fn another_plan() -> Result<Completion, Failed> {
     let (_folder, place) = folder()?;
     let said = Ranks::start(2, |rank, command| {
-        command.args([
-            "--rank",
-            &number(rank),
-            "--world",
-            "2",
-            "--rendezvous",
-            &place,
-        ]);
+        meet(command, rank, 2, &place);
         command.args(SHORT).args(["--channels", &number(rank + 1)]);
     })?
     .finish()?;
@@ -174,11 +161,11 @@ pub fn a_garbage_client() -> Result<Completion, Failed> {
             .args(["--rank", &number(rank), "--world", "2", "--id", &id])
             .args(SHORT);
     })?;
-    // As soon as the root listens, or after it is done.
+    // As soon as the root listens, or after it has ended.
     let until = Instant::now() + Duration::from_secs(5);
     while Instant::now() < until {
         if let Ok(mut stream) = TcpStream::connect((address.as_str(), PORT)) {
-            // It may be turned away in the middle.
+            // The root may close the connection before all is written.
             let _ = stream.write_all(&[0xa5; 300_000]);
             break;
         }

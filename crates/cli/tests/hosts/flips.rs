@@ -1,6 +1,6 @@
-//! A bit of what goes between hosts is flipped on its way, and TCP's checksum made right again.
+//! A bit of the data between hosts is flipped, and TCP's checksum is corrected.
 //!
-//! `TOPO_FLIPS=200` runs so many jobs in which a bit anywhere is flipped.
+//! `TOPO_FLIPS=200` runs 200 jobs, each with one flipped bit.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,13 +10,14 @@ use libtest_mimic::{Completion, Failed};
 
 use super::{MISSING, Ranks, Said, check, clean, not_run};
 
-/// A job of two hosts in which a bit of byte `at` of the data is flipped. Gives what it said, with how each rank ended.
+/// Runs a job of two hosts in which a bit of byte `at` of the data is flipped. Its standard error
+/// says how each rank ended.
 fn job(at: usize, arguments: &[&str]) -> Result<Said, Failed> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut command = Command::new(root.join("xtask/scripts/rehearse-hosts"));
     clean(&mut command);
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    // Devices have names of at most 15 bytes, and tests run at a time.
+    // Names of devices have at most 15 bytes, and several tests run at a time.
     let name = format!(
         "f{}x{}",
         std::process::id() % 100_000,
@@ -33,7 +34,7 @@ fn job(at: usize, arguments: &[&str]) -> Result<Said, Failed> {
     Ok(said.remove(0))
 }
 
-/// Bytes of data that a job sends; none where it cannot run, and why.
+/// The bytes of data that a job sends, or why it cannot run.
 fn bytes(arguments: &[&str]) -> Result<Result<usize, String>, Failed> {
     let Said { out, err, status } = job(usize::MAX >> 1, arguments)?;
     if status == Some(MISSING) {
@@ -55,7 +56,7 @@ pub fn a_wrong_element_ends_every_rank_with_1() -> Result<Completion, Failed> {
         Ok(bytes) => bytes,
         Err(why) => return not_run(&why),
     };
-    // In the data of the first launch, and of the last one, in each direction.
+    // In the data of the first and of the last launch, in each direction.
     for at in [20_001, 100_002, bytes - 100_003, bytes - 20_004] {
         let Said { out, err, status } = job(at, &arguments)?;
         let right = err.contains("is flipped")
@@ -69,7 +70,7 @@ pub fn a_wrong_element_ends_every_rank_with_1() -> Result<Completion, Failed> {
     Ok(Completion::Completed)
 }
 
-/// Several sizes, protocols by size, and launches that nobody looks at.
+/// Several sizes and protocols, and launches whose results are not checked.
 const ANY: &str = "all-reduce -b 512 -e 512K -f 32 -n 20 -w 1 --checksums";
 
 pub fn no_flip_is_silent() -> Result<Completion, Failed> {
@@ -81,7 +82,7 @@ pub fn no_flip_is_silent() -> Result<Completion, Failed> {
     let jobs = std::env::var("TOPO_FLIPS").ok();
     let jobs: usize = jobs.and_then(|it| it.parse().ok()).unwrap_or(4);
     for number in 0..jobs {
-        // Spread over all that is sent, in no order.
+        // Spread over all data.
         let at = (number * 2 + 1) * bytes / (2 * jobs) + number * 7919 % (bytes / jobs);
         let at = at.min(bytes - 1);
         let Said { out, err, status } = job(at, &arguments)?;

@@ -1,4 +1,4 @@
-//! Peers that know the token and lie, and strangers that find a data port.
+//! Peers that know the token and send wrong data, and strangers at a data port.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -31,7 +31,7 @@ use shared_memory::{Alarms, Bell};
 use super::faults::busy;
 use super::{LONG, Ranks, Said, address, all_right, all_say, check, folder, id};
 
-/// A rank with one peer, rank 1, that lies.
+/// Rank 0 of two. Rank 1 is the liar.
 fn lone_rank(id: &str) -> Result<Ranks, Failed> {
     Ranks::start(1, |_, command| {
         command.args(["--rank", "0", "--world", "2", "--id", id, "all-reduce"]);
@@ -40,7 +40,7 @@ fn lone_rank(id: &str) -> Result<Ranks, Failed> {
     })
 }
 
-/// From now on a process may have 1 GiB more than it has. Whoever believes a length that is more dies of it.
+/// Limits a process to 1 GiB more than it has. A rank that believes a wrong length exceeds it.
 fn limit(process: u32) -> Result<(), Failed> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
     let data = status.lines().find_map(|it| it.strip_prefix("VmData:"));
@@ -75,7 +75,7 @@ fn receive(connection: &mut Connection) -> Result<Message<Vec<u8>>, Failed> {
     }
 }
 
-/// Connects as soon as somebody listens.
+/// Connects as soon as a process listens.
 fn open(to: SocketAddr, id: &UniqueId, kind: Kind) -> Result<Connection, Failed> {
     let until = Instant::now() + LONG;
     loop {
@@ -87,8 +87,8 @@ fn open(to: SocketAddr, id: &UniqueId, kind: Kind) -> Result<Connection, Failed>
     }
 }
 
-/// Checks in as rank 1, closes the ring, and says of itself what a rank says. Gives the connection to rank 0, the one
-/// from it, and what that one says of itself.
+/// Checks in as rank 1, closes the ring, and sends the information that a rank sends. Returns the
+/// connections to rank 0 and from it, and the information of rank 0.
 fn join_the_ring(id: &UniqueId) -> Result<(Connection, Connection, PeerInfo), Failed> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let own = listener.local_addr()?;
@@ -141,7 +141,7 @@ fn join_the_ring(id: &UniqueId) -> Result<(Connection, Connection, PeerInfo), Fa
     Ok((to, from, info))
 }
 
-/// A frame of the bootstrap that would have 4 GiB.
+/// A frame of the bootstrap with a length of 4 GiB.
 pub fn an_oversized_message() -> Result<Completion, Failed> {
     let id = id(&[&address()])?;
     let ranks = lone_rank(&id)?;
@@ -149,7 +149,7 @@ pub fn an_oversized_message() -> Result<Completion, Failed> {
     limit(ranks.0[0].id())?;
     let mut stream = to.into_stream();
     stream.write_all(&u32::MAX.to_le_bytes())?;
-    // It is refused by its length, however much of it comes.
+    // Its length is enough to refuse it.
     let _ = stream.write_all(&[0; 100_000]);
     let said = ranks.finish()?;
     drop(from);
@@ -165,15 +165,15 @@ pub fn an_oversized_message() -> Result<Completion, Failed> {
     Ok(Completion::Completed)
 }
 
-/// What a rank does to the data that it should send.
+/// What a rank does instead of sending its data.
 enum Lie {
-    /// Behind what it sends, once this is set, a slot that is far too long.
+    /// Sends a slot that is far too long after its data, once this is set.
     Long(Arc<AtomicBool>),
-    /// Nothing, over connections that stay open.
+    /// Sends nothing, over connections that stay open.
     Silence,
 }
 
-/// A rank like any other that lies over its data connections.
+/// A rank that lies on its data connections only.
 struct Liar {
     hosts: Hosts,
     lie: Lie,
@@ -196,7 +196,7 @@ impl Outflow for Lying {
 
     fn next(&mut self) -> Result<Option<&[u8]>, Oversized> {
         if self.long.is_none() && self.slots.next()?.is_none() && self.now.load(Ordering::Acquire) {
-            // Memory that is never touched.
+            // This memory is never touched.
             self.long = Some(vec![0; LONG_SLOT]);
         }
         match &self.long {
@@ -288,7 +288,7 @@ impl Bootstrap for Liar {
     }
 }
 
-/// What rank 0 says to a peer that lies over its data connection.
+/// The output of rank 0 when its peer lies on the data connection.
 fn lied_to(long: bool) -> Result<Vec<Said>, Failed> {
     // A first job tells what all ranks of such a job must agree on.
     let first = id(&[&address()])?;
@@ -334,12 +334,12 @@ fn lied_to(long: bool) -> Result<Vec<Said>, Failed> {
     }));
     let mut elements = vec![1.0_f32; 16 << 10];
     if long {
-        // The first time all is well, so that rank 0 has all the memory that it needs.
+        // A right launch, so that rank 0 has all memory that it needs.
         communicator.all_reduce_in_place(&mut elements, Reduction::Sum)?;
         limit(ranks.0[0].id())?;
         now.store(true, Ordering::Release);
     }
-    // What was posted before still goes out.
+    // Data that was posted before is still sent.
     let mut lies =
         (0..100).map(|_| communicator.all_reduce_in_place(&mut elements, Reduction::Sum));
     let failed = lies.any(|it| it.is_err());
@@ -348,7 +348,7 @@ fn lied_to(long: bool) -> Result<Vec<Said>, Failed> {
     ranks.finish()
 }
 
-/// A slot of 2 GiB for a FIFO whose slots have far less.
+/// A slot of 2 GiB, far more than the slots of the FIFO have.
 pub fn an_oversized_slot() -> Result<Completion, Failed> {
     let said = lied_to(true)?;
     all_say(
@@ -363,7 +363,7 @@ pub fn an_oversized_slot() -> Result<Completion, Failed> {
     Ok(Completion::Completed)
 }
 
-/// A connection that stands still while the ring lives.
+/// A connection without data while the ring makes progress.
 pub fn a_connection_that_stands_still() -> Result<Completion, Failed> {
     let said = lied_to(false)?;
     all_say(
@@ -378,12 +378,12 @@ pub fn a_connection_that_stands_still() -> Result<Completion, Failed> {
     Ok(Completion::Completed)
 }
 
-/// Where a process listens, by what the kernel says of its sockets.
+/// The addresses at which a process listens, as the kernel lists them.
 fn listens(child: &Child) -> Result<Vec<SocketAddr>, Failed> {
     let process = format!("/proc/{}", child.id());
     let mut sockets = Vec::new();
     for entry in std::fs::read_dir(format!("{process}/fd"))? {
-        // One that is closed meanwhile listens no more.
+        // The descriptor may be closed meanwhile.
         let Ok(link) = std::fs::read_link(entry?.path()) else {
             continue;
         };
@@ -407,10 +407,10 @@ fn listens(child: &Child) -> Result<Vec<SocketAddr>, Failed> {
     Ok(all)
 }
 
-/// Garbage at every port at which ranks listen, while they work: for the bootstrap, and for data of other hosts.
+/// Sends garbage to every port of working ranks: those of the bootstrap, and those for data.
 pub fn garbage_at_every_port() -> Result<Completion, Failed> {
     let (_folder, place) = folder()?;
-    let ranks = busy(4, &place, "1500", &[])?;
+    let ranks = busy(4, &place, "800", &[])?;
     let mut ports = 0;
     for child in &ranks.0 {
         let all = listens(child)?;
@@ -423,7 +423,7 @@ pub fn garbage_at_every_port() -> Result<Completion, Failed> {
                 b"",
                 &[0; 47],
             ] {
-                // It may be over already, or turn it away in the middle.
+                // The rank may have ended, or close the connection before all is written.
                 let Ok(mut stream) = TcpStream::connect(address) else {
                     continue;
                 };

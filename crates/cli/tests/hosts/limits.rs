@@ -4,9 +4,9 @@ use std::process::{Command, Stdio};
 
 use libtest_mimic::{Completion, Failed};
 
-use super::{Ranks, SHORT, Said, all_right, all_say, check, clean, folder, not_run, number};
+use super::{Ranks, SHORT, Said, all_right, all_say, check, clean, folder, meet, not_run};
 
-/// Lets a program start what a command would have started.
+/// Starts the command by another program.
 fn through(command: &mut Command, program: &str, arguments: &[&str]) {
     let mut outer = Command::new(program);
     clean(&mut outer);
@@ -21,7 +21,8 @@ fn through(command: &mut Command, program: &str, arguments: &[&str]) {
     *command = outer;
 }
 
-/// Ranks of one host, one of them in a namespace of its own, use the network for that one, and the table says so.
+/// A rank in a namespace of its own is reached by the network, although all ranks are on one host.
+/// The table shows it.
 fn apart(unshare: &[&str]) -> Result<Completion, Failed> {
     let mut tried = Command::new("unshare");
     tried.args(unshare).arg("true").stdin(Stdio::null());
@@ -35,8 +36,8 @@ fn apart(unshare: &[&str]) -> Result<Completion, Failed> {
     let (_folder, place) = folder()?;
     let said = Ranks::start(3, |rank, command| {
         command.env("NCCL_HOSTID", "one host");
-        command.args(["--rank", &number(rank), "--world", "3"]);
-        command.args(["--rendezvous", &place]).args(SHORT);
+        meet(command, rank, 3, &place);
+        command.args(SHORT);
         if rank == 1 {
             through(command, "unshare", unshare);
         }
@@ -59,13 +60,13 @@ pub fn another_namespace_of_users() -> Result<Completion, Failed> {
     apart(&["--user"])
 }
 
-/// What a rank may have of a resource, by the shell's `ulimit`.
+/// Runs ranks of which one has a limit, by the shell's `ulimit`.
 fn limited(limit: &str) -> Result<Vec<Said>, Failed> {
     let (_folder, place) = folder()?;
     Ranks::start(3, |rank, command| {
         command.env("NCCL_HOSTID", "one host");
-        command.args(["--rank", &number(rank), "--world", "3"]);
-        command.args(["--rendezvous", &place]).args(SHORT);
+        meet(command, rank, 3, &place);
+        command.args(SHORT);
         if rank == 1 {
             let script = format!("{limit} && exec \"$0\" \"$@\"");
             through(command, "bash", &["-c", &script]);
@@ -74,7 +75,7 @@ fn limited(limit: &str) -> Result<Vec<Said>, Failed> {
     .finish()
 }
 
-/// There is memory for the trial by which ranks find out whether they can share any, and not for what they need.
+/// Memory is enough to test whether ranks can share any, but not for the job.
 pub fn shared_memory_is_full() -> Result<Completion, Failed> {
     let said = limited("ulimit -f 16")?;
     all_say(
@@ -88,7 +89,7 @@ pub fn shared_memory_is_full() -> Result<Completion, Failed> {
     Ok(Completion::Completed)
 }
 
-/// There is none at all: the network serves as well.
+/// Without any shared memory, the network is used.
 pub fn no_shared_memory_at_all() -> Result<Completion, Failed> {
     let said = limited("ulimit -f 0")?;
     let table = &said[0].out;

@@ -1,152 +1,101 @@
-//! Ranks that others start: by hand, by launchers, in network namespaces, and in the presence of faults. What cannot run
-//! here is reported as not run, by name.
+//! Jobs of several processes: started by hand, by launchers, in network namespaces, with failures.
+//! A test that cannot run here is reported as not run.
 
 mod carriers;
 mod faults;
 mod flips;
+mod launchers;
 mod liar;
 mod limits;
 mod plugins;
 mod survival;
 
 use std::io::Read;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
-/// Nothing that is right takes so long, on a busy machine either.
+/// Longer than any process needs, even on a busy machine.
 const LONG: Duration = Duration::from_secs(120);
 
 const SHORT: [&str; 9] = ["all-reduce", "-b", "8", "-e", "256K", "-f", "64", "-n", "2"];
 
 type Test = fn() -> Result<Completion, Failed>;
 
-const TESTS: [(&str, Test); 46] = [
-    ("launchers::by_hand_with_a_file", by_hand_with_a_file),
-    ("launchers::by_hand_with_an_id", by_hand_with_an_id),
-    (
-        "launchers::by_hand_with_an_address",
-        by_hand_with_an_address,
-    ),
-    ("launchers::torchrun_variables", torchrun_variables),
-    ("launchers::torchrun", torchrun),
-    ("launchers::open_mpi", open_mpi),
-    ("launchers::mpich", mpich),
-    ("launchers::srun", srun),
-    ("launchers::a_plan_for_two_hosts", a_plan_for_two_hosts),
-    ("launchers::network_namespaces", network_namespaces),
-    (
-        "faults::a_killed_rank_is_named",
-        faults::a_killed_rank_is_named,
-    ),
-    (
-        "faults::a_stopped_rank_is_named",
-        faults::a_stopped_rank_is_named,
-    ),
-    (
-        "carriers::they_are_right_and_named",
-        carriers::they_are_right_and_named,
-    ),
-    (
-        "carriers::a_killed_one_is_named",
-        carriers::a_killed_one_is_named,
-    ),
-    (
-        "carriers::survivors_go_on_without_one",
-        carriers::survivors_go_on_without_one,
-    ),
-    ("survival::survivors_finish", survival::survivors_finish),
-    (
-        "survival::losses_one_after_the_other",
-        survival::losses_one_after_the_other,
-    ),
-    (
-        "survival::a_stopped_rank_stays_out",
-        survival::a_stopped_rank_stays_out,
-    ),
-    ("liar::an_oversized_message", liar::an_oversized_message),
-    ("liar::an_oversized_slot", liar::an_oversized_slot),
-    (
-        "liar::a_connection_that_stands_still",
-        liar::a_connection_that_stands_still,
-    ),
-    ("liar::garbage_at_every_port", liar::garbage_at_every_port),
-    (
-        "limits::another_namespace_of_processes",
-        limits::another_namespace_of_processes,
-    ),
-    (
-        "limits::another_namespace_of_users",
-        limits::another_namespace_of_users,
-    ),
-    (
-        "limits::shared_memory_is_full",
-        limits::shared_memory_is_full,
-    ),
-    (
-        "limits::no_shared_memory_at_all",
-        limits::no_shared_memory_at_all,
-    ),
-    (
-        "faults::a_missing_rank_is_named",
-        faults::a_missing_rank_is_named,
-    ),
-    (
-        "faults::two_ranks_with_one_number",
-        faults::two_ranks_with_one_number,
-    ),
-    ("faults::a_wrong_token", faults::a_wrong_token),
-    ("faults::a_taken_port", faults::a_taken_port),
-    ("faults::another_plan", faults::another_plan),
-    ("faults::a_garbage_client", faults::a_garbage_client),
-    (
-        "flips::a_wrong_element_ends_every_rank_with_1",
-        flips::a_wrong_element_ends_every_rank_with_1,
-    ),
-    ("flips::no_flip_is_silent", flips::no_flip_is_silent),
-    ("plugins::version_8", plugins::version_8),
-    ("plugins::version_9", plugins::version_9),
-    ("plugins::version_10", plugins::version_10),
-    ("plugins::version_11", plugins::version_11),
-    ("plugins::version_12", plugins::version_12),
-    (
-        "plugins::every_protocol_and_json",
-        plugins::every_protocol_and_json,
-    ),
-    ("plugins::the_default_library", plugins::the_default_library),
-    (
-        "plugins::a_plugin_that_does_not_start",
-        plugins::a_plugin_that_does_not_start,
-    ),
-    ("plugins::ranks_that_disagree", plugins::ranks_that_disagree),
-    (
-        "plugins::a_failure_in_the_middle",
-        plugins::a_failure_in_the_middle,
-    ),
-    (
-        "plugins::messages_that_never_come",
-        plugins::messages_that_never_come,
-    ),
-    (
-        "plugins::a_killed_rank_and_those_that_are_left",
-        plugins::a_killed_rank_and_those_that_are_left,
-    ),
-];
+/// Pairs tests with their names.
+macro_rules! tests {
+    ($($module:ident::$test:ident,)*) => {
+        [$((concat!(stringify!($module), "::", stringify!($test)), $module::$test as Test)),*]
+    };
+}
 
 fn main() -> std::process::ExitCode {
-    let arguments = Arguments::from_args();
+    let mut arguments = Arguments::from_args();
+    // Most tests wait most of the time, so more of them run at a time than there are cores.
+    arguments.test_threads.get_or_insert(4);
+    let tests = tests![
+        // Those that take long come first.
+        survival::a_rank_that_was_stopped_while_the_others_work,
+        survival::a_rank_that_was_stopped_until_the_others_are_done,
+        liar::a_connection_that_stands_still,
+        faults::a_stopped_rank_is_named,
+        survival::a_loss_when_survivors_work_again,
+        survival::losses_one_after_the_other,
+        launchers::by_hand_with_a_file,
+        launchers::by_hand_with_an_id,
+        launchers::by_hand_with_an_address,
+        launchers::torchrun_variables,
+        launchers::torchrun,
+        launchers::open_mpi,
+        launchers::mpich,
+        launchers::srun,
+        launchers::a_plan_for_two_hosts,
+        launchers::network_namespaces,
+        faults::a_killed_rank_is_named,
+        carriers::they_are_right_and_named,
+        carriers::a_killed_one_is_named,
+        carriers::survivors_finish_without_one,
+        survival::survivors_finish,
+        liar::an_oversized_message,
+        liar::an_oversized_slot,
+        liar::garbage_at_every_port,
+        limits::another_namespace_of_processes,
+        limits::another_namespace_of_users,
+        limits::shared_memory_is_full,
+        limits::no_shared_memory_at_all,
+        faults::a_missing_rank_is_named,
+        faults::two_ranks_with_one_number,
+        faults::a_wrong_token,
+        faults::a_taken_port,
+        faults::another_plan,
+        faults::a_garbage_client,
+        flips::a_wrong_element_ends_every_rank_with_1,
+        flips::no_flip_is_silent,
+        plugins::version_8,
+        plugins::version_9,
+        plugins::version_10,
+        plugins::version_11,
+        plugins::version_12,
+        plugins::every_protocol_and_json,
+        plugins::the_default_library,
+        plugins::a_plugin_that_does_not_start,
+        plugins::ranks_that_disagree,
+        plugins::a_failure_in_the_middle,
+        plugins::messages_that_never_come,
+        plugins::a_killed_rank_and_those_that_are_left,
+    ];
     let trial = |(name, test): (&str, Test)| Trial::ignorable_test(name, test);
-    libtest_mimic::run(&arguments, TESTS.into_iter().map(trial).collect()).exit_code()
+    libtest_mimic::run(&arguments, tests.into_iter().map(trial).collect()).exit_code()
 }
 
 fn not_run(why: &str) -> Result<Completion, Failed> {
     Ok(Completion::ignored_with(format!("not run: {why}")))
 }
 
-/// `topo`, with nothing in the environment that a launcher may have set, on the loopback interface.
+/// `topo run` on the loopback interface, without the variables of launchers.
 fn topo() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_topo"));
     clean(&mut command);
@@ -189,13 +138,13 @@ fn clean(command: &mut Command) {
         .env("COLUMNS", "200");
 }
 
-/// Processes that end with the test.
+/// Processes that are killed at the end of the test.
 struct Ranks(Vec<Child>);
 
 impl Drop for Ranks {
     fn drop(&mut self) {
         for child in &mut self.0 {
-            // One that has ended already needs neither.
+            // Both fail if it has ended already.
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -209,7 +158,7 @@ struct Said {
 }
 
 impl Ranks {
-    /// Starts ranks, each with what `make` adds.
+    /// Starts ranks; `make` completes each command.
     fn start(ranks: u32, make: impl Fn(u32, &mut Command)) -> Result<Self, Failed> {
         let mut all = Self(Vec::new());
         for rank in 0..ranks {
@@ -222,7 +171,7 @@ impl Ranks {
         Ok(all)
     }
 
-    /// Waits for all, and gives what they said. What hangs is a failure.
+    /// Waits for all ranks, and returns what they printed. A rank that hangs is a failure.
     fn finish(mut self) -> Result<Vec<Said>, Failed> {
         let until = Instant::now() + LONG;
         let mut said = Vec::new();
@@ -258,7 +207,7 @@ fn check(holds: bool, what: impl FnOnce() -> String) -> Result<(), Failed> {
     if holds { Ok(()) } else { Err(what().into()) }
 }
 
-/// Rank 0 printed the table, and all elements were right.
+/// Checks that rank 0 printed the table, and that all elements were right.
 fn all_right(said: &[Said]) -> Result<Completion, Failed> {
     for (rank, it) in said.iter().enumerate() {
         check(it.status == Some(0), || format!("rank {rank}: {}", it.err))?;
@@ -268,7 +217,7 @@ fn all_right(said: &[Said]) -> Result<Completion, Failed> {
     Ok(Completion::Completed)
 }
 
-/// All ranks but those that were started to fail end with an error that says so.
+/// Checks that all ranks except `but` ended with an error that has these words.
 fn all_say(said: &[Said], but: &[usize], words: &[&str]) -> Result<(), Failed> {
     for (rank, it) in said
         .iter()
@@ -289,38 +238,17 @@ fn folder() -> Result<(tempfile::TempDir, String), Failed> {
     Ok((folder, place))
 }
 
+/// Tells a rank its number and where the ranks meet.
+fn meet(command: &mut Command, rank: u32, world: u32, place: &str) {
+    command.args(["--rank", &number(rank), "--world", &number(world)]);
+    command.args(["--rendezvous", place]);
+}
+
 fn number(of: u32) -> String {
     of.to_string()
 }
 
-fn by_hand_with_a_file() -> Result<Completion, Failed> {
-    let (folder, place) = folder()?;
-    // One that another job left.
-    let left = format!("topo1-{}@127.0.0.1:1\n", "ab".repeat(32));
-    std::fs::write(folder.path().join("meeting"), left)?;
-    let said = Ranks::start(3, |rank, command| {
-        command.args([
-            "--rank",
-            &number(rank),
-            "--world",
-            "3",
-            "--rendezvous",
-            &place,
-        ]);
-        command.args(SHORT);
-    })?
-    .finish()?;
-    check(
-        said[0].out.contains("SHM for 1, NET for 1, TCP by lo"),
-        || said[0].out.clone(),
-    )?;
-    check(!folder.path().join("meeting").exists(), || {
-        "the file is left".to_owned()
-    })?;
-    all_right(&said)
-}
-
-/// An address of the loopback network that no other test has, and no other run of them at this time.
+/// A loopback address that no other test uses now.
 fn address() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(1);
     let process = std::process::id();
@@ -332,7 +260,7 @@ fn address() -> String {
     )
 }
 
-/// A port that nobody takes by chance at such an address.
+/// A port that no program takes by chance at such an address.
 const PORT: u16 = 29_400;
 
 fn id(addresses: &[&str]) -> Result<String, Failed> {
@@ -342,226 +270,5 @@ fn id(addresses: &[&str]) -> Result<String, Failed> {
     Ok(String::from_utf8(output.stdout)?.trim().to_owned())
 }
 
-fn by_hand_with_an_id() -> Result<Completion, Failed> {
-    let id = id(&[&address(), &address()])?;
-    let said = Ranks::start(4, |rank, command| {
-        command.args(["--rank", &number(rank), "--world", "4", "--id", &id]);
-        command.args(SHORT).args(["--sockets", "2", "--checksums"]);
-    })?
-    .finish()?;
-    all_right(&said)
-}
-
-fn by_hand_with_an_address() -> Result<Completion, Failed> {
-    let place = format!("tcp:{}:{PORT}", address());
-    let said = Ranks::start(2, |rank, command| {
-        command.args([
-            "--rank",
-            &number(rank),
-            "--world",
-            "2",
-            "--rendezvous",
-            &place,
-        ]);
-        command.args(SHORT);
-    })?
-    .finish()?;
-    check(said[0].err.contains("TOPO_SECRET"), || said[0].err.clone())?;
-    all_right(&said)
-}
-
-fn torchrun_variables() -> Result<Completion, Failed> {
-    let address = address();
-    let said = Ranks::start(2, |rank, command| {
-        command
-            .env("RANK", number(rank))
-            .env("WORLD_SIZE", "2")
-            .env("MASTER_ADDR", &address)
-            .env("MASTER_PORT", "29500")
-            .env("TOPO_SECRET", "3f9c0a77d1b84e62")
-            .args(SHORT);
-    })?
-    .finish()?;
-    check(said[0].out.contains("started by torchrun"), || {
-        said[0].out.clone()
-    })?;
-    all_right(&said)
-}
-
-/// Whether a program is there.
-fn has(program: &str) -> bool {
-    let paths = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&paths).any(|folder| folder.join(program).is_file())
-}
-
-/// Runs a launcher that starts two ranks here.
-fn launch(program: &Path, arguments: &[&str], by: &str) -> Result<Completion, Failed> {
-    let mut command = Command::new(program);
-    clean(&mut command);
-    command
-        .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
-        .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
-        .env("PRTE_ALLOW_RUN_AS_ROOT", "1")
-        .env("PRTE_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
-        .args(arguments)
-        .arg(env!("CARGO_BIN_EXE_topo"))
-        .arg("run")
-        .args(SHORT);
-    let ended = Ranks(vec![command.spawn()?]).finish()?;
-    let Said { out, err, status } = &ended[0];
-    let well = *status == Some(0)
-        && out.contains(&format!("started by {by}"))
-        && out.contains("every element is right");
-    check(well, || format!("{status:?}\n{out}\n{err}"))?;
-    Ok(Completion::Completed)
-}
-
-/// Where `cargo xtask peers` installs what the system does not have.
-fn peer(path: &str) -> PathBuf {
-    let target = Path::new(env!("CARGO_BIN_EXE_topo")).ancestors().nth(2);
-    target.unwrap_or(Path::new(".")).join("peers").join(path)
-}
-
-fn torchrun() -> Result<Completion, Failed> {
-    if !has("torchrun") {
-        return not_run("torchrun is not installed");
-    }
-    let arguments = ["--nproc-per-node", "2", "--no-python"];
-    launch(Path::new("torchrun"), &arguments, "torchrun")
-}
-
-fn open_mpi() -> Result<Completion, Failed> {
-    // MPICH has a program of that name too.
-    let version = Command::new("mpirun").arg("--version").output();
-    let is_open = |it: &Output| String::from_utf8_lossy(&it.stdout).contains("Open MPI");
-    if !version.as_ref().is_ok_and(is_open) {
-        return not_run("Open MPI's mpirun is not installed");
-    }
-    launch(
-        Path::new("mpirun"),
-        &["--oversubscribe", "-n", "2"],
-        "Open MPI",
-    )
-}
-
-fn mpich() -> Result<Completion, Failed> {
-    let program = if has("mpiexec.hydra") {
-        PathBuf::from("mpiexec.hydra")
-    } else {
-        peer("mpich/bin/mpiexec.hydra")
-    };
-    if program.is_absolute() && !program.is_file() {
-        return not_run("MPICH's mpiexec.hydra is not installed");
-    }
-    launch(&program, &["-n", "2"], "MPICH")
-}
-
-fn srun() -> Result<Completion, Failed> {
-    let works = Command::new("srun").args(["-n", "1", "true"]).output();
-    if !works.is_ok_and(|it| it.status.success()) {
-        return not_run("there is no Slurm to run steps of");
-    }
-    launch(Path::new("srun"), &["-n", "2"], "srun")
-}
-
-fn a_plan_for_two_hosts() -> Result<Completion, Failed> {
-    let (folder, place) = folder()?;
-    let plan = folder.path().join("plan.json");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_topo"));
-    clean(&mut command);
-    let made = command
-        .args([
-            "plan",
-            "topologies/dgx-a100",
-            "--gpus",
-            "0,1",
-            "--hosts",
-            "2",
-            "-o",
-        ])
-        .arg(&plan)
-        .output()?;
-    if !made.status.success() {
-        return Err(String::from_utf8_lossy(&made.stderr).into_owned().into());
-    }
-    let said = Ranks::start(4, |rank, command| {
-        command.arg(&plan).args(SHORT);
-        command.args([
-            "--rank",
-            &number(rank),
-            "--world",
-            "4",
-            "--rendezvous",
-            &place,
-        ]);
-    })?
-    .finish()?;
-    all_right(&said)?;
-    // The same plan with its hosts' ranks apart.
-    let said = Ranks::start(4, |rank, command| {
-        command.env("NCCL_HOSTID", format!("host{}", rank % 2));
-        command.arg(&plan).args(SHORT);
-        command.args([
-            "--rank",
-            &number(rank),
-            "--world",
-            "4",
-            "--rendezvous",
-            &place,
-        ]);
-    })?
-    .finish()?;
-    all_say(&said, &[], &["the plan is for other machines"])?;
-    // And with too few ranks.
-    let said = Ranks::start(2, |rank, command| {
-        command.arg(&plan).args(SHORT);
-        command.args([
-            "--rank",
-            &number(rank),
-            "--world",
-            "2",
-            "--rendezvous",
-            &place,
-        ]);
-    })?
-    .finish()?;
-    all_say(&said, &[], &["4 ranks", "2 were started"])?;
-    Ok(Completion::Completed)
-}
-
-/// The exit status of the rehearsal where it cannot run.
+/// The exit status of `xtask/scripts/rehearse-hosts` where it cannot run.
 const MISSING: i32 = 77;
-
-fn network_namespaces() -> Result<Completion, Failed> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let mut command = Command::new(root.join("xtask/scripts/rehearse-hosts"));
-    clean(&mut command);
-    let name = format!("topo{}", std::process::id());
-    command
-        .env("NCCL_SOCKET_IFNAME", "eth")
-        .env("TOPO_SECRET", "3f9c0a77d1b84e62")
-        .args(["--hosts", "2", "--ranks", "2", "--name", &name, "--"])
-        .arg(env!("CARGO_BIN_EXE_topo"))
-        .args([
-            "run",
-            "all-reduce",
-            "-b",
-            "8",
-            "-e",
-            "1M",
-            "-f",
-            "64",
-            "-n",
-            "2",
-        ]);
-    let said = Ranks(vec![command.spawn()?]).finish()?;
-    let Said { out, err, status } = &said[0];
-    if *status == Some(MISSING) {
-        return not_run(err.trim().trim_start_matches("not run: "));
-    }
-    let well = *status == Some(0)
-        && out.contains("SHM for 1, NET for 2, TCP by eth0")
-        && out.contains("every element is right");
-    check(well, || format!("{status:?}\n{out}\n{err}"))?;
-    Ok(Completion::Completed)
-}

@@ -1,5 +1,5 @@
-//! Ranks that are joined by a net plug-in: one that is compiled here, joins them by the loopback interface, and looks
-//! whether it is called as the interface wants.
+//! Ranks that are joined by a net plug-in. It is compiled here, uses the loopback interface, and
+//! checks that it is called as the interface requires.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,16 +8,16 @@ use libtest_mimic::{Completion, Failed};
 use tempfile::TempDir;
 use test_support::net_plugin as loopback;
 
-use super::{Ranks, SHORT, Said, all_right, all_say, check, not_run, number};
+use super::{Ranks, SHORT, Said, all_right, all_say, check, meet, not_run};
 
-/// A folder with a plug-in, and where ranks meet.
+/// A folder with a plug-in, in which the ranks meet.
 struct Place {
     folder: TempDir,
     plugin: PathBuf,
 }
 
 impl Place {
-    /// None without a compiler.
+    /// Returns `None` without a compiler.
     fn new(version: u32) -> Result<Option<Self>, Failed> {
         if !loopback::can_compile() {
             return Ok(None);
@@ -36,15 +36,14 @@ impl Place {
         self.folder.path().join(name)
     }
 
-    /// What a rank is told.
+    /// Adds a rank's arguments and variables.
     fn tell(&self, rank: u32, world: u32, command: &mut Command) {
         let meeting = format!("file:{}", self.path("meeting").display());
         command.env("TOPO_LOOPBACK_REPORT", self.path("report"));
-        command.args(["--rank", &number(rank), "--world", &number(world)]);
-        command.args(["--rendezvous", &meeting]);
+        meet(command, rank, world, &meeting);
     }
 
-    /// Runs ranks, two on each host, with the plug-in and what `make` adds.
+    /// Runs ranks with the plug-in, two on each host; `make` completes each command.
     fn run(&self, world: u32, make: impl Fn(u32, &mut Command)) -> Result<Vec<Said>, Failed> {
         let ranks = Ranks::start(world, |rank, command| {
             command.env("NCCL_NET_PLUGIN", &self.plugin);
@@ -54,7 +53,7 @@ impl Place {
         ranks?.finish()
     }
 
-    /// What the plug-in says of its calls, one line for each process.
+    /// The report of the plug-in about its calls, one line for each process.
     fn report(&self) -> Result<Vec<String>, Failed> {
         let text = std::fs::read_to_string(self.path("report"))?;
         Ok(text.lines().map(str::to_owned).collect())
@@ -123,7 +122,7 @@ pub fn every_protocol_and_json() -> Result<Completion, Failed> {
     for protocol in ["ll", "ll128", "simple"] {
         let plugin = place.plugin();
         let said = place.run(2, |rank, command| {
-            // The command line counts, not the variable.
+            // The command line overrides the variable.
             command.env("NCCL_NET_PLUGIN", "none");
             command.env("NCCL_HOSTID", format!("host{rank}"));
             command.args(["all-to-all", "-b", "4K", "-e", "4M", "-f", "32", "-n", "2"]);
@@ -174,7 +173,7 @@ pub fn the_default_library() -> Result<Completion, Failed> {
     let words = "NET for 1, Loopback by loop0, loop1";
     check(found[0].out.contains(words), || found[0].out.clone())?;
     all_right(&found)?;
-    // One that does not work is done without, and the table says so.
+    // A plug-in that does not work is not used, and the table says so.
     let broken = run(&[("TOPO_LOOPBACK_INIT", "2")], place.folder.path())?;
     let words = [
         "NET for 1, TCP by lo",
@@ -185,7 +184,7 @@ pub fn the_default_library() -> Result<Completion, Failed> {
         check(broken[0].out.contains(words), || broken[0].out.clone())?;
     }
     all_right(&broken)?;
-    // Without one, and when sockets are asked for.
+    // Without a plug-in, and when sockets are asked for.
     for (settings, folder) in [
         (&[][..], Path::new("/nowhere")),
         (&[("NCCL_NET", "Socket")][..], place.folder.path()),
@@ -219,7 +218,7 @@ pub fn a_plugin_that_does_not_start() -> Result<Completion, Failed> {
             "the net plug-in nowhere cannot be opened",
         ),
     ] {
-        // On one rank only: all hear of it.
+        // On one rank only; all ranks report it.
         let said = place.run(2, |rank, command| {
             command
                 .env("NCCL_HOSTID", format!("host{rank}"))
@@ -335,7 +334,7 @@ pub fn messages_that_never_come() -> Result<Completion, Failed> {
         }
     })?;
     all_say(&said, &[], &["rank"])?;
-    // What was under way was given up; everything was closed all the same.
+    // Requests were abandoned, and everything was closed.
     for line in place.report()? {
         let well =
             line.contains("0 sending, 0 receiving, 0 registered") && line.ends_with("0 violations");

@@ -1,4 +1,4 @@
-//! `--survive`: who goes on when ranks are lost, and who does not.
+//! `--survive`: which ranks finish the job when others are lost.
 
 use std::time::Duration;
 
@@ -7,7 +7,8 @@ use libtest_mimic::{Completion, Failed};
 use super::faults::{busy, signal};
 use super::{Ranks, Said, all_say, check, folder};
 
-/// Those that were not lost finish with right results; the first of them prints the table, which names who was lost.
+/// Checks that the survivors finish with right results, and that the first of them prints a table
+/// that names the lost ranks.
 pub fn finish_right(said: &[Said], lost: &[usize]) -> Result<(), Failed> {
     let left: Vec<usize> = (0..said.len()).filter(|it| !lost.contains(it)).collect();
     let ranks = format!("all-reduce of {} processes", left.len());
@@ -29,18 +30,19 @@ pub fn finish_right(said: &[Said], lost: &[usize]) -> Result<(), Failed> {
 pub fn survivors_finish() -> Result<Completion, Failed> {
     for victim in [0, 2] {
         let (_folder, place) = folder()?;
-        let ranks = busy(4, &place, "2000", &["--survive"])?;
+        let ranks = busy(4, &place, "400", &["--survive"])?;
         signal(&ranks.0[victim], "-KILL")?;
         finish_right(&ranks.finish()?, &[victim])?;
     }
     Ok(Completion::Completed)
 }
 
-/// At once, while the others gather, and when they are at work again; among them those that lead.
-pub fn losses_one_after_the_other() -> Result<Completion, Failed> {
-    for (first, second, after) in [(1, 3, 0), (0, 1, 400), (4, 0, 900), (3, 2, 5000)] {
+/// Kills two ranks, the second one some milliseconds after the first one, in jobs of five ranks.
+/// `time` is the job's `--time`; a job takes at least six times as long.
+fn two_losses(time: &str, losses: &[(usize, usize, u64)]) -> Result<Completion, Failed> {
+    for (first, second, after) in losses.iter().copied() {
         let (_folder, place) = folder()?;
-        let ranks = busy(5, &place, "3000", &["--survive"])?;
+        let ranks = busy(5, &place, time, &["--survive"])?;
         signal(&ranks.0[first], "-KILL")?;
         std::thread::sleep(Duration::from_millis(after));
         signal(&ranks.0[second], "-KILL")?;
@@ -48,20 +50,11 @@ pub fn losses_one_after_the_other() -> Result<Completion, Failed> {
         let left: Vec<usize> = (0..5).filter(|it| ![first, second].contains(it)).collect();
         for rank in &left {
             let it = &said[*rank];
-            check(it.status == Some(0), || {
-                format!(
-                    "{first}, {second} after {after} ms: rank {rank}: {}",
-                    it.err
-                )
-            })?;
+            let job = format!("{first}, {second} after {after} ms: rank {rank}");
+            check(it.status == Some(0), || format!("{job}: {}", it.err))?;
             let table = it.out.contains("all-reduce of 3 processes")
                 && it.out.contains("every element is right");
-            check(table == (*rank == left[0]), || {
-                format!(
-                    "{first}, {second} after {after} ms: rank {rank}: {}",
-                    it.out
-                )
-            })?;
+            check(table == (*rank == left[0]), || format!("{job}: {}", it.out))?;
         }
         let table = &said[left[0]].out;
         let lost = table
@@ -74,45 +67,45 @@ pub fn losses_one_after_the_other() -> Result<Completion, Failed> {
     Ok(Completion::Completed)
 }
 
-/// A rank is stopped until the others have given it up, and goes on while they work, or when they are done.
-pub fn a_stopped_rank_stays_out() -> Result<Completion, Failed> {
-    for (victim, others_are_done) in [(2, false), (0, true)] {
-        let (_folder, place) = folder()?;
-        let ranks = busy(4, &place, "4000", &["--survive"])?;
-        signal(&ranks.0[victim], "-STOP")?;
-        if others_are_done {
-            let mut others = Ranks(Vec::new());
-            let mut stopped = Ranks(Vec::new());
-            let mut all = ranks;
-            for (rank, child) in std::mem::take(&mut all.0).into_iter().enumerate() {
-                if rank == victim {
-                    stopped.0.push(child);
-                } else {
-                    others.0.push(child);
-                }
-            }
-            let mut said = others.finish()?;
-            signal(&stopped.0[0], "-CONT")?;
-            said.insert(victim, stopped.finish()?.remove(0));
-            finish_right(&said, &[victim])?;
-            stopped_says_so(&said, victim)?;
-        } else {
-            // The others give it up after 15 s.
-            std::thread::sleep(Duration::from_secs(22));
-            signal(&ranks.0[victim], "-CONT")?;
-            let said = ranks.finish()?;
-            finish_right(&said, &[victim])?;
-            stopped_says_so(&said, victim)?;
-        }
-    }
-    Ok(Completion::Completed)
+/// The second loss comes at once, and while the survivors of the first one gather. Ranks that lead
+/// are among the lost.
+pub fn losses_one_after_the_other() -> Result<Completion, Failed> {
+    two_losses("800", &[(1, 3, 0), (0, 1, 400), (4, 0, 900)])
 }
 
-fn stopped_says_so(said: &[Said], victim: usize) -> Result<(), Failed> {
+pub fn a_loss_when_survivors_work_again() -> Result<Completion, Failed> {
+    two_losses("2000", &[(3, 2, 5000)])
+}
+
+/// The others abandon a stopped rank after 15 s. It continues after 22 s, while they still work.
+pub fn a_rank_that_was_stopped_while_the_others_work() -> Result<Completion, Failed> {
+    const VICTIM: usize = 2;
+    let (_folder, place) = folder()?;
+    let ranks = busy(4, &place, "2500", &["--survive"])?;
+    signal(&ranks.0[VICTIM], "-STOP")?;
+    std::thread::sleep(Duration::from_secs(22));
+    signal(&ranks.0[VICTIM], "-CONT")?;
+    let said = ranks.finish()?;
+    finish_right(&said, &[VICTIM])?;
+    stopped_says_so(&said, VICTIM)
+}
+
+pub fn a_rank_that_was_stopped_until_the_others_are_done() -> Result<Completion, Failed> {
+    let (_folder, place) = folder()?;
+    let mut others = busy(4, &place, "400", &["--survive"])?;
+    let stopped = Ranks(vec![others.0.remove(0)]);
+    signal(&stopped.0[0], "-STOP")?;
+    let mut said = others.finish()?;
+    signal(&stopped.0[0], "-CONT")?;
+    said.insert(0, stopped.finish()?.remove(0));
+    finish_right(&said, &[0])?;
+    stopped_says_so(&said, 0)
+}
+
+/// Checks the error of the rank that was stopped.
+fn stopped_says_so(said: &[Said], victim: usize) -> Result<Completion, Failed> {
     let own = format!("rank {victim}: process");
-    all_say(
-        &said[victim..=victim],
-        &[],
-        &[&own, "it did not run for", "the others gave it up"],
-    )
+    let words = [&own, "it did not run for", "the others gave it up"];
+    all_say(&said[victim..=victim], &[], &words)?;
+    Ok(Completion::Completed)
 }

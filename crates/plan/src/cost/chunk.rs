@@ -182,10 +182,7 @@ impl CostTable {
             |factor: u64, chunk: u64| bytes < factor.saturating_mul(parts).saturating_mul(chunk);
         match (algorithm, choice.operation.collective) {
             (Algorithm::CollNetDirect, _) => {
-                let depth = job
-                    .collnet
-                    .as_ref()
-                    .map_or(1, |collnet| u64::from(collnet.depth));
+                let depth: u64 = job.collnet.as_ref().map_or(1, |net| net.depth.into());
                 halve(chunk, 131_072, |c| turns(parts, c) < 64 * depth);
                 halve(chunk, 65_536, |c| turns(parts, c) < 8 * depth);
                 halve(chunk, 32_768, |c| turns(parts, c) < 8 * depth);

@@ -8,10 +8,10 @@ use crate::settings::ConnectSettings;
 /// First compute capability (× 10) that needs four channels for each searched one.
 const FOURFOLD_SM: i32 = 90;
 
-/// Bandwidth of a searched channel (GB/s) above which that holds.
+/// Bandwidth of a searched channel above which four are needed, GB/s.
 const FOURFOLD_BW: f32 = 45.0;
 
-/// Channels with which that is enough.
+/// With this many channels they are not multiplied further.
 const FOURFOLD_LIMIT: u32 = 16;
 
 /// Applies NCCL's rules in their order. `collnet`: the network reduces.
@@ -49,7 +49,7 @@ pub(super) fn channels(
     channels
 }
 
-/// Repeats the channels that there are until there are so many.
+/// Repeats the channels until there are `wanted`.
 fn extend(channels: &mut JobChannels, wanted: u32) {
     let before = channels.base.len();
     if before == 0 {

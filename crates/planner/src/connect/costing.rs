@@ -1,4 +1,4 @@
-//! What the cost model has to know of a joined job.
+//! The inputs of the cost model for a joined job.
 
 use plan::{GraphKind, GraphSummary};
 use topology::NodeType;
@@ -21,8 +21,8 @@ impl From<&GraphSummary> for GraphFigures {
 }
 
 impl JobPlan {
-    /// The inputs of the cost model, as rank 0 has them. A reducing network is taken to gather and to reduce-scatter too,
-    /// and its ports to be driven by the host.
+    /// Returns the inputs of the cost model, as rank 0 has them. Assumes that a reducing network
+    /// also gathers and reduce-scatters, and that the host drives its ports.
     pub fn cost_inputs(&self) -> Inputs {
         let (facts, layout) = (&self.facts, self.layout());
         let (expansion, common) = (&self.expansion, self.common());

@@ -1,9 +1,10 @@
-//! From the plans of single hosts to the plan of the job: rings and trees over all nodes, channel counts, buffers.
+//! From the plans of single hosts to the plan of the job: rings and trees over all nodes, channel
+//! counts, buffers.
 //!
-//! [`JobPlan`] keeps what the distinct machines decided once, and so a job of many equal hosts is as small as one of two.
-//! Questions about any one rank are answered by its [`Expansion`], by arithmetic. In reading order: [`summary`] (what
-//! ranks tell each other), `channels`, `nvls`, `p2p`, `transports` (how bytes leave a GPU), `costing` (what the
-//! cost model asks).
+//! [`JobPlan`] keeps the decisions of each distinct machine once, so a job of many equal hosts is
+//! as small as a job of two. Its [`Expansion`] computes what any one rank does. In reading order:
+//! [`summary`] (what ranks exchange), `channels`, `nvls`, `p2p`, `transports`, `costing` (the
+//! inputs of the cost model).
 
 mod channels;
 mod costing;
@@ -20,7 +21,7 @@ use plan::{Buffers, Common, Expansion, GraphKind, JobLayout, NodeParts, NodePlac
 
 use crate::cluster::ClusterPlan;
 use crate::error::Error;
-use crate::host::HostPlan;
+use crate::host_plan::HostPlan;
 use crate::settings::{Settings, Tuning};
 
 fn buffers(tuning: &Tuning) -> Buffers {
@@ -37,10 +38,10 @@ fn buffers(tuning: &Tuning) -> Buffers {
 #[derive(Debug, Clone)]
 pub struct JobPlan {
     /// What single machines decided, and where ranks are.
-    pub plan: ClusterPlan,
+    pub hosts: ClusterPlan,
     /// What holds for all ranks.
     pub facts: GatheredGraphs,
-    /// Who talks to whom, and how: what any one rank does.
+    /// The peers and connections of any one rank.
     pub expansion: Expansion,
 }
 
@@ -49,7 +50,7 @@ impl JobPlan {
     ///
     /// # Errors
     /// Hosts differ in what NCCL wants equal, or a channel does not hold each GPU of its node once.
-    pub fn new(plan: ClusterPlan, settings: &Settings) -> Result<Self, Error> {
+    pub(crate) fn new(plan: ClusterPlan, settings: &Settings) -> Result<Self, Error> {
         let connect = &settings.connect;
         let mut facts = GatheredGraphs::merge(&plan, connect)?;
         let searched = facts
@@ -85,14 +86,14 @@ impl JobPlan {
         };
         Ok(Self {
             expansion: Expansion::new(plan.layout.clone(), parts, common),
-            plan,
+            hosts: plan,
             facts,
         })
     }
 
     /// Where ranks and nodes are.
     pub const fn layout(&self) -> &JobLayout {
-        &self.plan.layout
+        &self.hosts.layout
     }
 
     /// What all ranks have in common.
@@ -100,13 +101,13 @@ impl JobPlan {
         self.expansion.common()
     }
 
-    /// What a node's ranks decided on their own.
+    /// What a node's ranks decided by themselves.
     pub fn node_plan(&self, node: NodePlace) -> &HostPlan {
-        self.plan.node(node)
+        self.hosts.node(node)
     }
 }
 
-/// What joining asks of the nodes of each machine.
+/// The channel orders of the nodes of each machine.
 fn parts(plan: &ClusterPlan, searched: u32) -> Result<Vec<Vec<NodeParts>>, Error> {
     let mut machines: Vec<Vec<NodeParts>> = plan.machines.iter().map(|_| Vec::new()).collect();
     for (machine, first_node) in plan.layout.runs() {

@@ -1,12 +1,18 @@
-//! What is unequal in a job, and what NCCL makes of it.
+//! What is odd about a job, and what NCCL makes of it.
 
 use std::fmt;
 
+use topology::Warning;
+
 use super::JobPlan;
 
-/// Hosts differ in something that NCCL accepts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Something odd that NCCL accepts.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Note {
+    /// An NVLink domain was asked for, but the settings forbid it.
+    NoNvlinkDomain,
+    /// A graph file holds something odd.
+    GraphFile(Warning),
     /// Numbers of network ports.
     Nets {
         /// Fewest ports of a host.
@@ -35,9 +41,14 @@ pub enum Note {
 impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::NoNvlinkDomain => f.write_str(
+                "--nvlink-domain: the settings forbid it (NCCL_MNNVL_ENABLE=0, or P2P switched off without \
+                 NCCL_MNNVL_ENABLE=1), so the network joins the hosts",
+            ),
+            Self::GraphFile(warning) => warning.fmt(f),
             Self::Nets { least, most } => write!(
                 f,
-                "hosts have between {least} and {most} network ports: NCCL goes on with as many channels as all hosts have \
+                "hosts have between {least} and {most} network ports: NCCL uses as many channels as all hosts have \
                  (NCCL_IGNORE_NET_MISMATCH=0 makes it an error)"
             ),
             Self::Gpus { least, most } => write!(
@@ -61,10 +72,10 @@ impl fmt::Display for Note {
 }
 
 impl JobPlan {
-    /// What is unequal in the job though NCCL accepts it.
-    pub fn notes(&self) -> Vec<Note> {
+    /// How hosts differ in ways that NCCL accepts.
+    pub(crate) fn notes(&self) -> Vec<Note> {
         let facts = &self.facts;
-        let ports = || self.plan.machines.iter().map(|machine| machine.ports);
+        let ports = || self.hosts.machines.iter().map(|machine| machine.ports);
         let least = ports().map(|(least, _)| least).min().unwrap_or(0);
         let most = ports().map(|(_, most)| most).max().unwrap_or(0);
         let mut notes = Vec::new();

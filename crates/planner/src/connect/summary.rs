@@ -1,14 +1,14 @@
-//! What ranks tell each other, and what all of them conclude (NCCL's second all-gather).
+//! What ranks exchange about their graphs, and the merged result (NCCL's second all-gather).
 
 use plan::{Graph, GraphKind, GraphSummary, MAX_CHANNELS, Pattern};
 use topology::{CpuArch, CpuVendor, NodeType, PathType, bandwidth};
 
 use crate::cluster::ClusterPlan;
 use crate::error::Error;
-use crate::host::HostPlan;
+use crate::host_plan::HostPlan;
 use crate::settings::ConnectSettings;
 
-/// Parallel channels between two ranks where nothing speaks for more.
+/// Parallel channels between two ranks by default.
 const DEFAULT_PARTS: u32 = 2;
 
 fn summary_of(kind: GraphKind, plan: &HostPlan) -> GraphSummary {
@@ -72,7 +72,8 @@ pub struct GatheredGraphs {
     pub min_local_ranks: u32,
     /// Most ranks of a node.
     pub max_local_ranks: u32,
-    /// Parallel channels for point-to-point transfers between the worst-connected pair, before adjustment.
+    /// Parallel channels for point-to-point transfers between the worst-connected pair, before
+    /// adjustment.
     pub p2p_parts: u32,
 }
 
@@ -92,7 +93,7 @@ impl GatheredGraphs {
         &mut self.graphs[at.unwrap_or(0)]
     }
 
-    /// Merges what the distinct views of a job tell.
+    /// Merges the contributions of the distinct views of a job.
     ///
     /// # Errors
     /// Hosts differ in what NCCL wants equal.
@@ -127,7 +128,7 @@ impl GatheredGraphs {
         Ok(merged)
     }
 
-    /// What the ranks of one view tell.
+    /// The contribution of the ranks of one view.
     fn of(plan: &HostPlan, settings: &ConnectSettings) -> Self {
         let view = &plan.view;
         let (system, routing) = (view.system(), view.routing());
@@ -210,9 +211,9 @@ impl GatheredGraphs {
 struct NetUse {
     /// Least bandwidth to one of them, GB/s.
     least_bw: f32,
-    /// As many as fill the GPU's way to its CPU.
+    /// Number of ports that together fill the GPU's path to its CPU.
     busy: u32,
-    /// Bandwidth of those together, GB/s.
+    /// Bandwidth of these ports together, GB/s.
     busy_bw: f32,
 }
 

@@ -1,5 +1,5 @@
-//! How bytes leave the GPUs of one node: to each other directly, through shared memory or over the network, and to the
-//! ports on which its channels leave.
+//! The transports of one node: between its GPUs (direct, shared memory or network), and to the
+//! network ports of its channels.
 
 use plan::{
     GpuTransport, GraphKind, NodeParts, NotDirect, NotShared, P2pPorts, PortUse, Rail, RailPort,
@@ -8,12 +8,12 @@ use plan::{
 use topology::{NcclId, NodeId, NodeType, PathType};
 
 use crate::error::Error;
-use crate::host::HostPlan;
+use crate::host_plan::HostPlan;
 use crate::routing::Routing;
 use crate::settings::MAX_CHANNELS;
 
-/// What a node's ranks decide, for its GPUs in ascending order of rank. `merged` is the number of channels of each graph
-/// that are left after the nodes' graphs were compared.
+/// Returns the transports of a node's GPUs, in ascending order of rank. `merged` is the number of
+/// channels of each graph after the nodes' graphs were merged.
 ///
 /// # Errors
 /// NVLink relays through a GPU without a rank.
@@ -33,10 +33,10 @@ pub(super) fn transports(
     for (_, from) in &gpus {
         let mut row = Vec::with_capacity(gpus.len());
         for (_, to) in &gpus {
-            let way = way(routing, *from, *to)?;
-            let known = found.ways.iter().position(|known| *known == way);
+            let transport = transport(routing, *from, *to)?;
+            let known = found.ways.iter().position(|known| *known == transport);
             let index = known.unwrap_or_else(|| {
-                found.ways.push(way);
+                found.ways.push(transport);
                 found.ways.len() - 1
             });
             row.push(index as u16);
@@ -50,7 +50,7 @@ pub(super) fn transports(
     let everyone = found
         .ways
         .iter()
-        .any(|way| matches!(way, GpuTransport::Network { .. }));
+        .any(|transport| matches!(transport, GpuTransport::Network { .. }));
     let members: Vec<u32> = gpus.iter().map(|(rank, _)| *rank).collect();
     let mut uses = parts.net_uses(merged, everyone, &members);
     for ports in &found.p2p {
@@ -71,8 +71,8 @@ pub(super) fn transports(
     Ok(found)
 }
 
-/// How bytes travel between two GPUs of the node, as the sender decides.
-fn way(routing: &Routing, from: NodeId, to: NodeId) -> Result<GpuTransport, Error> {
+/// Chooses the transport between two GPUs of the node, as the sender does.
+fn transport(routing: &Routing, from: NodeId, to: NodeId) -> Result<GpuTransport, Error> {
     let p2p = routing.p2p(from, to)?;
     let path = routing.table().path(from, to);
     let not_direct = if !p2p.ok {
@@ -136,8 +136,8 @@ fn proxy(routing: &Routing, gpu: NodeId, driver: NodeId) -> Option<u32> {
     routing.system().gpu(driver).map(|gpu| gpu.rank as u32)
 }
 
-/// The ports of a GPU for point-to-point transfers: its own, and (PXN) those that the peers' rails end at, driven by the
-/// ranks beside them. `None` for a GPU without ports.
+/// The ports of a GPU for point-to-point transfers: its own, and (PXN) those on the peers' rails,
+/// driven by the ranks beside them. `None` for a GPU without ports.
 fn p2p_ports(routing: &Routing, rank: u32, gpu: NodeId) -> Option<P2pPorts> {
     let own = routing.local_nets(gpu).ok()?;
     let id = |port: &NodeId| routing.system().node(*port).id.0 as i64;
@@ -179,7 +179,8 @@ fn p2p_ports(routing: &Routing, rank: u32, gpu: NodeId) -> Option<P2pPorts> {
     })
 }
 
-/// The port for a peer whose twin in this node has the port `rail`, and the GPU that drives it.
+/// The port for a peer on this rail, and the GPU that drives it. `rail`: the port of the peer's
+/// counterpart in this node.
 fn rail_port(routing: &Routing, gpu: NodeId, own: NodeId, rail: NodeId) -> (NodeId, NodeId) {
     let settings = routing.settings();
     let level = if settings.pxn_disable {

@@ -1,9 +1,12 @@
-//! The α–β model (Hockney) for algorithms that NCCL does not have, so that they can be compared on one plan.
+//! The α–β model (Hockney) for algorithms that NCCL does not have, so that they can be compared on
+//! one plan.
 //!
-//! A message of n bytes takes α + nβ, and nγ more where it is reduced. p is the number of ranks, n the bytes of one
-//! rank's piece where a collective gathers or scatters, otherwise the whole message. Buffers are in place. The formulas
-//! are those of Thakur, Rabenseifner and Gropp, "Optimization of Collective Communication Operations in MPICH" (2005),
-//! and Chan, Heimlich, Purkayastha and van de Geijn, "Collective communication: theory, practice, and experience" (2007).
+//! A message of n bytes takes α + nβ, and nγ more where it is reduced. p is the number of ranks, n
+//! the bytes of one rank's piece where a collective gathers or scatters, otherwise the whole
+//! message. Buffers are in place. The formulas are those of Thakur, Rabenseifner and Gropp,
+//! "Optimization of Collective Communication Operations in MPICH" (2005), and Chan, Heimlich,
+//! Purkayastha and van de Geijn, "Collective communication: theory, practice, and experience"
+//! (2007).
 
 use std::fmt;
 
@@ -14,13 +17,13 @@ use serde::{Deserialize, Serialize};
 use topology::PathType;
 
 use super::inputs::{GraphFigures, Inputs};
-use super::profile::{Hardware, Profile};
+use super::profile::{CostProfile, Hardware};
 
 /// An algorithm that the model judges. No name is one of NCCL's, so both can stand in one table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scheme {
-    /// Everyone with everyone (or with the root), one message each.
+    /// Each rank with every other (or with the root), one message each.
     FullMesh,
     /// A chain through which pieces of the message follow each other.
     Chain,
@@ -30,9 +33,11 @@ pub enum Scheme {
     StepRing,
     /// Bruck: twice the data in each step, for any number of ranks.
     Bruck,
-    /// Exchange with partners at distance 1, 2, 4 …, twice the data in each step; ranks are a power of two.
+    /// Exchange with partners at distance 1, 2, 4 …, twice the data in each step; ranks are a power
+    /// of two.
     RecursiveDoubling,
-    /// Exchange with partners at distance p/2, p/4 …, half of the data in each step; ranks are a power of two.
+    /// Exchange with partners at distance p/2, p/4 …, half of the data in each step; ranks are a
+    /// power of two.
     RecursiveHalving,
     /// Recursive halving, then recursive doubling; ranks are a power of two.
     HalvingDoubling,
@@ -40,7 +45,7 @@ pub enum Scheme {
     DoubleTree,
     /// The best reduce, then the best broadcast.
     ReduceBroadcast,
-    /// Everyone reads everyone's data and reduces it.
+    /// Each rank reads the data of all others and reduces it.
     OneShotMesh,
 }
 
@@ -105,8 +110,8 @@ pub struct AlphaBeta {
 }
 
 impl AlphaBeta {
-    /// A model from α (µs per message), β and γ (µs per byte moved and reduced). A chain cuts a message into as many
-    /// pieces as are best.
+    /// A model from α (µs per message), β and γ (µs per byte moved and reduced). A chain cuts a
+    /// message into as many pieces as are best.
     ///
     /// # Errors
     /// A value is negative or not finite.
@@ -125,14 +130,20 @@ impl AlphaBeta {
         })
     }
 
-    /// A model of a joined communicator: α is the time of a ring's step with Simple over its slowest hop, β that of all
-    /// channels together. γ is 0: NCCL's bandwidths contain the reduction. `None` without ring channels.
-    pub fn of(inputs: &Inputs, profile: &Profile) -> Option<Self> {
+    /// A model of a joined communicator: α is the time of a ring's step with Simple over its
+    /// slowest hop, β that of all channels together. γ is 0: NCCL's bandwidths contain the
+    /// reduction. `None` without ring channels.
+    pub fn of(inputs: &Inputs, profile: &CostProfile) -> Option<Self> {
         Self::of_ring(inputs.ranks, inputs.nodes, &inputs.ring, profile)
     }
 
     /// The same from the merged ring graph alone, as a plan keeps it.
-    pub fn of_ring(ranks: u32, nodes: u32, ring: &GraphFigures, profile: &Profile) -> Option<Self> {
+    pub fn of_ring(
+        ranks: u32,
+        nodes: u32,
+        ring: &GraphFigures,
+        profile: &CostProfile,
+    ) -> Option<Self> {
         let hardware = match (nodes, ring.type_intra) {
             (2.., _) => Hardware::Net,
             (_, PathType::Nvl) => Hardware::Nvlink,
@@ -169,7 +180,8 @@ impl AlphaBeta {
         self
     }
 
-    /// Time of `stages` stages in a row that messages of `bytes` pass piece by piece, each byte taking `per_byte`, µs.
+    /// Time of `stages` stages in a row that messages of `bytes` pass piece by piece, each byte
+    /// taking `per_byte`, µs.
     fn pipeline(&self, stages: f64, bytes: f64, per_byte: f64) -> f64 {
         let time =
             |pieces: f64| (pieces + stages - 1.0) * (self.alpha_us + bytes / pieces * per_byte);
@@ -246,10 +258,10 @@ impl CostModel for AlphaBeta {
     }
 
     fn estimates(&self, collective: Collective, bytes: u64) -> Vec<Estimate<Scheme>> {
-        let estimate = |way| {
-            let time_us = self.time_us(collective, way, bytes)?;
+        let estimate = |scheme| {
+            let time_us = self.time_us(collective, scheme, bytes)?;
             Some(Estimate {
-                choice: way,
+                choice: scheme,
                 time_us,
             })
         };
@@ -316,12 +328,12 @@ mod tests {
     #[test]
     fn small_messages_take_few_rounds_and_large_ones_little_traffic() {
         let ranges = model(16).sweep(Collective::AllReduce, doubling(8, 1 << 30));
-        let ways: Vec<_> = ranges.iter().filter_map(|range| range.choice).collect();
-        assert_eq!(ways, [Scheme::OneShotMesh, Scheme::HalvingDoubling]);
+        let schemes: Vec<_> = ranges.iter().filter_map(|range| range.choice).collect();
+        assert_eq!(schemes, [Scheme::OneShotMesh, Scheme::HalvingDoubling]);
         let ranges = model(12).sweep(Collective::AllReduce, doubling(8, 1 << 30));
-        let ways: Vec<_> = ranges.iter().filter_map(|range| range.choice).collect();
+        let schemes: Vec<_> = ranges.iter().filter_map(|range| range.choice).collect();
         assert_eq!(
-            ways,
+            schemes,
             [Scheme::OneShotMesh, Scheme::DoubleTree, Scheme::StepRing]
         );
         assert_eq!(ranges.last().map(|range| range.to_bytes), Some(1 << 30));

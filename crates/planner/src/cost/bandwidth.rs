@@ -1,7 +1,8 @@
-//! Bandwidth of a way, from the graph's bandwidth, what the algorithm and the protocol leave of it, and upper bounds.
+//! Bandwidth of an algorithm with a protocol: from the graph's bandwidth, the efficiency of both,
+//! and upper bounds.
 //!
-//! NCCL stores in 32 bits and computes in 64 wherever a decimal constant takes part. So does this: the order of
-//! operations and the roundings are part of the result.
+//! NCCL stores in 32 bits and computes in 64 wherever a decimal constant takes part. So does this:
+//! the order of operations and the roundings are part of the result.
 
 use plan::{Algorithm, Pattern};
 use program::{Collective, Protocol};
@@ -9,9 +10,9 @@ use topology::CpuVendor;
 
 use super::inputs::Merged;
 use super::profile::{PerGeneration, PerScale};
-use super::tables::Model;
+use super::tables::TableModel;
 
-impl Model<'_> {
+impl TableModel<'_> {
     /// The column for the number of nodes.
     fn scale(&self, row: &PerScale) -> f64 {
         row[self.inputs.nodes.clamp(1, 3) as usize - 1]
@@ -70,7 +71,7 @@ impl Model<'_> {
         }
     }
 
-    /// What the links carry, GB/s.
+    /// Bandwidth on the links, GB/s.
     fn bus_bandwidth(
         &self,
         collective: Collective,

@@ -1,9 +1,9 @@
-//! The numbers of the built-in profile. The file `profiles/nccl-2.30.toml` says the same; a test compares them, so that
-//! starting the program reads no file.
+//! The numbers of the built-in profile. The file `profiles/nccl-2.30.toml` says the same; a test
+//! compares them, so that starting the program reads no file.
 
 use super::profile::{
-    BandwidthLimits, Efficiency, FORMAT, HardwareLatency, Latency, PerAlgorithm, PerGeneration,
-    PerScale, Profile, Sources, ThreadLimits, TreeFactors,
+    BandwidthLimits, CostProfile, Efficiency, ExtraLatency, FORMAT, HardwareLatency, PerAlgorithm,
+    PerGeneration, PerScale, ProfileSources, ThreadLimits, TreeFactors,
 };
 
 /// All values were taken from here.
@@ -23,13 +23,13 @@ const fn same(value: f64) -> PerScale {
     [value; 3]
 }
 
-impl Profile {
+impl CostProfile {
     /// NCCL 2.30's own constants.
     pub fn nccl_2_30() -> Self {
         Self {
             format: FORMAT,
             name: "nccl-2.30".to_owned(),
-            sources: Sources {
+            sources: ProfileSources {
                 base_latency_us: SOURCE.to_owned(),
                 hardware_latency_us: SOURCE.to_owned(),
                 bandwidth_limits_gbps: SOURCE.to_owned(),
@@ -81,7 +81,7 @@ impl Profile {
                     0.7, 0.8, 0.7, 0.7, 0.8, 0.9, 0.9, 0.9,
                 ],
             },
-            latency: Latency {
+            latency: ExtraLatency {
                 net_overhead_us: 1.0,
                 net_overhead_amd_us: 2.0,
                 net_overhead_simple_factor: 3.0,
@@ -177,11 +177,11 @@ const fn bandwidth_limits() -> BandwidthLimits {
 
 #[cfg(test)]
 mod tests {
-    use super::super::profile::{NCCL_2_30_TOML, Profile};
+    use super::super::profile::{CostProfile, NCCL_2_30_TOML};
 
     #[test]
     fn file_and_constants_agree() {
-        let read = Profile::from_toml("nccl-2.30.toml", NCCL_2_30_TOML);
-        assert_eq!(read, Ok(Profile::nccl_2_30()));
+        let read = CostProfile::from_toml("nccl-2.30.toml", NCCL_2_30_TOML);
+        assert_eq!(read, Ok(CostProfile::nccl_2_30()));
     }
 }

@@ -1,13 +1,14 @@
-//! Which ways are switched off, by the user or because the machine does not have what they need.
+//! Which algorithms and protocols are off: by the user, or because the machine lacks what they
+//! need.
 
 use plan::Algorithm;
 use plan::cost::Off;
 use program::{Collective, Protocol};
 use topology::PathType;
 
-use super::tables::Model;
+use super::tables::TableModel;
 
-impl Model<'_> {
+impl TableModel<'_> {
     /// Whether PAT is enabled.
     pub(super) fn pat(&self) -> bool {
         match self.tuning.pat {
@@ -17,7 +18,7 @@ impl Model<'_> {
         }
     }
 
-    /// Why a way is switched off, if it is.
+    /// Why an algorithm with a protocol is off; `None` if it is on.
     pub(super) fn off(
         &self,
         collective: Collective,
@@ -54,7 +55,7 @@ impl Model<'_> {
         unsafe_ll128.then_some(Off::Ll128Unsafe)
     }
 
-    /// Whether 128 bytes arrive in order, as far as NCCL trusts links and GPUs.
+    /// Whether NCCL trusts links and GPUs to deliver 128 bytes in order.
     fn ll128(&self, collective: Collective, algorithm: Algorithm) -> bool {
         let inputs = self.inputs;
         let graph = inputs.graph(algorithm);

@@ -1,4 +1,5 @@
-//! What the cost model has to know of a communicator: plain values, so that it depends on nothing else.
+//! The inputs of the cost model: plain values of a communicator, so that the model depends on
+//! nothing else.
 
 use plan::{Algorithm, Graph, Pattern};
 use topology::{CpuArch, CpuVendor, PathType};
@@ -30,7 +31,8 @@ impl<T: PartialEq> Merged<T> {
     }
 }
 
-/// One graph in figures, after the ranks' graphs were merged and before channels are doubled (NCCL's `graphInfo`).
+/// One graph in figures, after the ranks' graphs were merged and before channels are doubled
+/// (NCCL's `graphInfo`).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct GraphFigures {
     /// Channels; 0 where the graph was not searched or not found.
@@ -104,12 +106,12 @@ pub struct CollnetInputs {
     pub reduce_scatters: bool,
 }
 
-/// What the cost model has to know of a communicator.
+/// The inputs of the cost model for one communicator.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Inputs {
     /// Ranks.
     pub ranks: u32,
-    /// Nodes, as the ranks were numbered (spec: ranks that share a ring's start).
+    /// Nodes, as the ranks were numbered.
     pub nodes: u32,
     /// Fewest ranks of a node.
     pub min_local_ranks: u32,

@@ -1,16 +1,17 @@
-//! Latency of a way: the time to start it, and its steps one after the other.
+//! Latency of an algorithm with a protocol: the time to start it, and its steps one after the
+//! other.
 //!
-//! NCCL stores in 32 bits and computes in 64 wherever a decimal constant takes part. So does this: the order of
-//! operations and the roundings are part of the result.
+//! NCCL stores in 32 bits and computes in 64 wherever a decimal constant takes part. So does this:
+//! the order of operations and the roundings are part of the result.
 
 use plan::Algorithm;
 use program::{Collective, Protocol};
 use topology::{CpuArch, CpuVendor, PathType};
 
 use super::profile::Hardware;
-use super::tables::Model;
+use super::tables::TableModel;
 
-impl Model<'_> {
+impl TableModel<'_> {
     /// Time of one step, µs.
     fn step_us(&self, hardware: Hardware, algorithm: Algorithm, protocol: Protocol) -> f32 {
         let power = self.inputs.cpu_arch.is(CpuArch::Power);

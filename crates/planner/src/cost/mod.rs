@@ -1,11 +1,14 @@
-//! What collectives cost: bandwidth and latency of every algorithm and protocol, and so the choice for a size.
+//! The cost model: bandwidth and latency of every algorithm and protocol, which decide the choice
+//! for a message size.
 //!
-//! [`table`] turns [`Inputs`] (what joining the hosts decided), [`Tuning`](crate::settings::Tuning) (the user's
-//! settings) and a [`Profile`] (the constants) into a [`CostTable`], which goes into the plan and can be asked there.
+//! [`table`] turns [`Inputs`] (what joining the hosts decided), [`Tuning`](crate::settings::Tuning)
+//! (the user's settings) and a [`CostProfile`] (the constants) into a [`CostTable`], which becomes part
+//! of the plan.
 //!
-//! In reading order: [`inputs`], [`profile`] with its numbers in [`constants`] and its reader in [`read`], [`restrict`]
-//! (`NCCL_ALGO`, `NCCL_PROTO`), [`tables`] with `enable`, `bandwidth`, `latency` and `threads` for its parts;
-//! [`alpha_beta`] judges the algorithms that NCCL does not have.
+//! In reading order: [`inputs`], [`profile`] with its numbers in [`constants`] and its reader in
+//! [`read`], [`restrict`] (`NCCL_ALGO`, `NCCL_PROTO`), [`tables`] with `enable`, `bandwidth`,
+//! `latency` and `threads` for its parts; [`alpha_beta`] judges the algorithms that NCCL does not
+//! have.
 
 pub mod alpha_beta;
 mod bandwidth;
@@ -25,7 +28,7 @@ pub use plan::cost::{
     Best, Chunking, CostEntry, CostModel, CostTable, Estimate, NoChoice, Off, OperationChoice,
     Range, TunedOperation, doubling,
 };
-pub use profile::Profile;
-pub use read::ProfileError;
+pub use profile::CostProfile;
+pub use read::CostProfileError;
 pub use restrict::RestrictError;
 pub use tables::table;

@@ -1,4 +1,5 @@
-//! A cost profile: every constant of the cost model, so that another machine or version can be described by a file.
+//! A cost profile: every constant of the cost model, so that another machine or version can be
+//! described by a file.
 
 use plan::Algorithm;
 use program::Protocol;
@@ -19,13 +20,13 @@ pub type PerScale = [f64; 3];
 /// Every constant of the cost model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Profile {
+pub struct CostProfile {
     /// Version of the format; [`FORMAT`].
     pub format: u32,
     /// Name, as it stands in plans.
     pub name: String,
     /// Where the values come from, by section.
-    pub sources: Sources,
+    pub sources: ProfileSources,
     /// Time to start any message, µs.
     pub base_latency_us: PerAlgorithm,
     /// Time of one step, µs, by what it crosses.
@@ -37,7 +38,7 @@ pub struct Profile {
     /// Factors of a tree's bandwidth by size.
     pub tree_correction: TreeFactors,
     /// Further parts of the latency.
-    pub latency: Latency,
+    pub latency: ExtraLatency,
     /// Threads.
     pub threads: ThreadLimits,
 }
@@ -45,20 +46,20 @@ pub struct Profile {
 /// Where the values of each section come from.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Sources {
-    /// Of [`Profile::base_latency_us`].
+pub struct ProfileSources {
+    /// Of [`CostProfile::base_latency_us`].
     pub base_latency_us: String,
-    /// Of [`Profile::hardware_latency_us`].
+    /// Of [`CostProfile::hardware_latency_us`].
     pub hardware_latency_us: String,
-    /// Of [`Profile::bandwidth_limits_gbps`].
+    /// Of [`CostProfile::bandwidth_limits_gbps`].
     pub bandwidth_limits_gbps: String,
-    /// Of [`Profile::efficiency`].
+    /// Of [`CostProfile::efficiency`].
     pub efficiency: String,
-    /// Of [`Profile::tree_correction`].
+    /// Of [`CostProfile::tree_correction`].
     pub tree_correction: String,
-    /// Of [`Profile::latency`].
+    /// Of [`CostProfile::latency`].
     pub latency: String,
-    /// Of [`Profile::threads`].
+    /// Of [`CostProfile::threads`].
     pub threads: String,
 }
 
@@ -98,7 +99,7 @@ impl PerAlgorithm {
 pub struct HardwareLatency {
     /// NVLink.
     pub nvlink: PerAlgorithm,
-    /// PCI Express and whatever else is inside a node.
+    /// PCI Express, and any other link inside a node.
     pub pci: PerAlgorithm,
     /// The network.
     pub net: PerAlgorithm,
@@ -109,7 +110,7 @@ pub struct HardwareLatency {
 pub enum Hardware {
     /// NVLink.
     Nvlink,
-    /// PCI Express and whatever else is inside a node.
+    /// PCI Express, and any other link inside a node.
     Pci,
     /// The network.
     Net,
@@ -156,8 +157,8 @@ impl<T> PerGeneration<T> {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct BandwidthLimits {
-    /// LL, all channels together. Between nodes the row is not the generation's: `ampere` holds with AMD or mixed
-    /// processors, `volta` with others.
+    /// LL, all channels together. Between nodes the row is not the generation's: `ampere` holds
+    /// with AMD or mixed processors, `volta` with others.
     pub ll: PerGeneration<PerScale>,
     /// A ring's channel with LL128.
     pub ring_ll128_channel: PerGeneration<PerScale>,
@@ -185,7 +186,7 @@ pub struct Efficiency {
     pub tree_ll128_one_node: f64,
     /// Trees with LL128 on several nodes.
     pub tree_ll128_several_nodes: f64,
-    /// Trees whose parent and children all hang on one GPU.
+    /// Trees whose parent and children all connect to one GPU.
     pub tree_on_one_gpu: f64,
     /// PAT.
     pub pat: f64,
@@ -210,7 +211,7 @@ pub struct TreeFactors {
 /// Further parts of the latency.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Latency {
+pub struct ExtraLatency {
     /// The processor's time for one network message, µs.
     pub net_overhead_us: f64,
     /// The same on x86 processors of AMD, µs.
@@ -223,7 +224,8 @@ pub struct Latency {
     pub pat_overlap: f64,
     /// PAT: time for each rank, µs.
     pub pat_rank_us: f64,
-    /// Factor of a ring all-reduce between nodes with Simple once messages are long, below compute capability 8.0.
+    /// Factor of a ring all-reduce between nodes with Simple once messages are long, below compute
+    /// capability 8.0.
     pub ring_simple_volta_factor: f64,
     /// The same from 8.0 on.
     pub ring_simple_factor: f64,

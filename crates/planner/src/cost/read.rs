@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::profile::{FORMAT, Profile};
+use super::profile::{CostProfile, FORMAT};
 
 /// Keys less alike than this are not offered.
 const LIKENESS: f64 = 0.7;
@@ -14,7 +14,7 @@ const DIVISORS: [&str; 2] = ["efficiency.tree-ll-divisor", "latency.pat-overlap"
 
 /// Why a file is no cost profile.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ProfileError {
+pub enum CostProfileError {
     /// The text is no TOML.
     #[error("{file}: {message}; expected a cost profile in TOML")]
     Syntax {
@@ -71,13 +71,13 @@ fn suggestion(nearest: &Option<String>) -> String {
         .map_or_else(String::new, |near| format!("; did you mean `{near}`?"))
 }
 
-impl Profile {
+impl CostProfile {
     /// Reads a profile from TOML; `file` is its name for messages.
     ///
     /// # Errors
     /// It is no cost profile.
-    pub fn from_toml(file: &str, text: &str) -> Result<Self, ProfileError> {
-        let syntax = |error: toml::de::Error| ProfileError::Syntax {
+    pub fn from_toml(file: &str, text: &str) -> Result<Self, CostProfileError> {
+        let syntax = |error: toml::de::Error| CostProfileError::Syntax {
             file: file.to_owned(),
             message: error.to_string().trim_end().to_owned(),
         };
@@ -103,7 +103,7 @@ fn join(outer: &str, key: &str) -> String {
     }
 }
 
-/// What a value like this one is called.
+/// Describes the type of a value.
 fn kind(value: &Value) -> String {
     match value {
         Value::Object(_) => "a table".to_owned(),
@@ -142,8 +142,8 @@ impl Reader<'_> {
         format!("{}:{line}", self.file)
     }
 
-    fn bad(&self, key: &str, found: String, expected: String) -> ProfileError {
-        ProfileError::BadValue {
+    fn bad(&self, key: &str, found: String, expected: String) -> CostProfileError {
+        CostProfileError::BadValue {
             place: self.place(key),
             key: key.to_owned(),
             found,
@@ -151,8 +151,8 @@ impl Reader<'_> {
         }
     }
 
-    /// TOML can say more than JSON: what JSON cannot say is no profile either.
-    fn convert(&self, key: &str, value: toml::Value) -> Result<Value, ProfileError> {
+    /// Refuses values that TOML has and JSON has not; no profile uses them.
+    fn convert(&self, key: &str, value: toml::Value) -> Result<Value, CostProfileError> {
         Ok(match value {
             toml::Value::String(text) => Value::String(text),
             toml::Value::Integer(number) => Value::from(number),
@@ -182,22 +182,22 @@ impl Reader<'_> {
         })
     }
 
-    fn profile(&self, value: Value) -> Result<Profile, ProfileError> {
-        let syntax = |error: serde_json::Error| ProfileError::Syntax {
+    fn profile(&self, value: Value) -> Result<CostProfile, CostProfileError> {
+        let syntax = |error: serde_json::Error| CostProfileError::Syntax {
             file: self.file.to_owned(),
             message: error.to_string(),
         };
         // Another format may have other keys, so it is looked at first.
         match value.get("format") {
             Some(format) if format.as_u64() != Some(u64::from(FORMAT)) => {
-                return Err(ProfileError::Format {
+                return Err(CostProfileError::Format {
                     place: self.place("format"),
                     found: format.to_string(),
                 });
             }
             _ => {}
         }
-        let model = serde_json::to_value(Profile::nccl_2_30()).map_err(syntax)?;
+        let model = serde_json::to_value(CostProfile::nccl_2_30()).map_err(syntax)?;
         self.check("", &value, &model, &model)?;
         serde_json::from_value(value).map_err(syntax)
     }
@@ -209,7 +209,7 @@ impl Reader<'_> {
         value: &Value,
         model: &Value,
         whole: &Value,
-    ) -> Result<(), ProfileError> {
+    ) -> Result<(), CostProfileError> {
         let wrong = || {
             let key = if key.is_empty() { "the file" } else { key };
             self.bad(key, value.to_string(), kind(model))
@@ -218,7 +218,7 @@ impl Reader<'_> {
             (Value::Object(model), Value::Object(map)) => {
                 if let Some(name) = map.keys().find(|name| !model.contains_key(*name)) {
                     let unknown = join(key, name);
-                    return Err(ProfileError::UnknownKey {
+                    return Err(CostProfileError::UnknownKey {
                         place: self.place(&unknown),
                         key: unknown,
                         nearest: nearest(key, name, model, whole),
@@ -226,7 +226,7 @@ impl Reader<'_> {
                 }
                 for (name, model) in model {
                     let key = join(key, name);
-                    let value = map.get(name).ok_or_else(|| ProfileError::MissingKey {
+                    let value = map.get(name).ok_or_else(|| CostProfileError::MissingKey {
                         place: self.place(&key),
                         key: key.clone(),
                         expected: kind(model),
@@ -308,7 +308,7 @@ mod tests {
     fn message(from: &str, to: &str) -> String {
         let text = NCCL_2_30_TOML.replacen(from, to, 1);
         assert_ne!(text, NCCL_2_30_TOML, "{from}");
-        match Profile::from_toml("x.toml", &text) {
+        match CostProfile::from_toml("x.toml", &text) {
             Ok(_) => "read".to_owned(),
             Err(error) => error.to_string(),
         }

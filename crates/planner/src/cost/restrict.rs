@@ -1,8 +1,9 @@
 //! `NCCL_ALGO` and `NCCL_PROTO`: which algorithms and protocols the user allows.
 //!
-//! Entries stand between `;`, each an optional collective with `:`, then names between `,`. Without `^` only the named
-//! ones are allowed, with `^` in front of the names all others. Later entries override earlier ones; an entry without
-//! collective means all of them and must be the first. Empty pieces are skipped, as C's `strtok` skips them.
+//! Entries are separated by `;`, each an optional collective with `:`, then names separated by `,`.
+//! Without `^` only the named ones are allowed, with `^` in front of the names all others. Later
+//! entries override earlier ones; an entry without collective means all of them and must be the
+//! first. Empty pieces are skipped, as C's `strtok` skips them.
 
 use plan::Algorithm;
 use program::{Collective, Protocol};
@@ -39,7 +40,8 @@ impl<const N: usize> Default for Restriction<N> {
 }
 
 impl<const N: usize> Restriction<N> {
-    /// `Some(true)` when the user asks for it, `Some(false)` when the user leaves it out, `None` without a word of it.
+    /// `Some(true)` if the user allows it, `Some(false)` if the user excludes it, `None` if the
+    /// user does not mention it.
     fn get(&self, collective: Collective, index: usize) -> Option<bool> {
         self.allowed
             .get(collective as usize)?
@@ -151,7 +153,8 @@ fn parse<const N: usize>(
         };
         let (function, (at, list)) = match halves.next() {
             Some(second) => (Some(first), second),
-            // NCCL takes an entry for the first by its place, so a `;` in front makes it a later one.
+            // NCCL takes an entry for the first by its place, so a `;` in front makes it a later
+            // one.
             None if start > 0 => {
                 let problem = format!(
                     "`{entry}` has no collective; expected one of {} and `:` in every entry but the first",

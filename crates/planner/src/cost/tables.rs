@@ -1,4 +1,5 @@
-//! The table of a communicator: every collective, algorithm and protocol (NCCL's `ncclTopoTuneModel`).
+//! The table of a communicator: every collective, algorithm and protocol (NCCL's
+//! `ncclTopoTuneModel`).
 
 use plan::Algorithm;
 use plan::cost::{
@@ -8,13 +9,13 @@ use program::{Collective, Protocol};
 use topology::CpuArch;
 
 use super::inputs::Inputs;
-use super::profile::Profile;
+use super::profile::CostProfile;
 use super::restrict::{RestrictError, Restriction};
 use super::threads;
 use crate::settings::Tuning;
 
-/// Bytes of a channel's buffer with LL, LL128 and Simple (`NCCL_LL_BUFFSIZE` and so on when unset): 8 slots of 512
-/// threads × 8 lines × 16 bytes, of 640 threads × 120 words × 8 bytes, and 4 MiB.
+/// Bytes of a channel's buffer with LL, LL128 and Simple (`NCCL_LL_BUFFSIZE` and so on when unset):
+/// 8 slots of 512 threads × 8 lines × 16 bytes, of 640 threads × 120 words × 8 bytes, and 4 MiB.
 pub const BUFFER_BYTES: [i64; 3] = [524_288, 4_915_200, 4_194_304];
 
 /// Makes the cost table of a communicator.
@@ -24,11 +25,11 @@ pub const BUFFER_BYTES: [i64; 3] = [524_288, 4_915_200, 4_194_304];
 pub fn table(
     inputs: &Inputs,
     tuning: &Tuning,
-    profile: &Profile,
+    profile: &CostProfile,
 ) -> Result<CostTable, RestrictError> {
-    // A rank on its own never reads the settings.
+    // A single rank never reads the settings.
     let entries = if inputs.ranks > 1 {
-        Model::new(inputs, tuning, profile)?.entries()
+        TableModel::new(inputs, tuning, profile)?.entries()
     } else {
         Vec::new()
     };
@@ -75,22 +76,22 @@ pub fn table(
     })
 }
 
-/// What the parts of the computation share.
-pub(super) struct Model<'a> {
+/// The inputs that all parts of the computation share.
+pub(super) struct TableModel<'a> {
     pub(super) inputs: &'a Inputs,
     pub(super) tuning: &'a Tuning,
-    pub(super) profile: &'a Profile,
+    pub(super) profile: &'a CostProfile,
     pub(super) algorithms: Restriction<7>,
     pub(super) protocols: Restriction<3>,
     /// Ranks per node.
     pub(super) ppn: f32,
 }
 
-impl<'a> Model<'a> {
+impl<'a> TableModel<'a> {
     fn new(
         inputs: &'a Inputs,
         tuning: &'a Tuning,
-        profile: &'a Profile,
+        profile: &'a CostProfile,
     ) -> Result<Self, RestrictError> {
         let protocols = tuning
             .protocols

@@ -5,7 +5,7 @@ use plan::cost::Threads;
 use program::Protocol;
 
 use super::inputs::Inputs;
-use super::profile::Profile;
+use super::profile::CostProfile;
 use crate::settings::Tuning;
 
 /// Threads of a warp.
@@ -33,7 +33,7 @@ const fn threads(asked: i64, (least, most): (i32, i32), default: i32) -> i32 {
 }
 
 /// The rows of all algorithms.
-pub(super) fn rows(inputs: &Inputs, tuning: &Tuning, profile: &Profile) -> Vec<Threads> {
+pub(super) fn rows(inputs: &Inputs, tuning: &Tuning, profile: &CostProfile) -> Vec<Threads> {
     let limits = &profile.threads;
     let int = |number: u32| i32::try_from(number).unwrap_or(i32::MAX);
     let ring_gbps = inputs.ring.bw_intra * inputs.ring.channels as f32;
@@ -67,7 +67,7 @@ pub(super) fn rows(inputs: &Inputs, tuning: &Tuning, profile: &Profile) -> Vec<T
 fn thresholds(
     inputs: &Inputs,
     tuning: &Tuning,
-    profile: &Profile,
+    profile: &CostProfile,
     algorithm: Algorithm,
 ) -> [i64; 3] {
     if inputs.ranks <= 1 {

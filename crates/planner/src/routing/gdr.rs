@@ -1,4 +1,4 @@
-//! Whether a NIC reads and writes GPU memory directly, and which GPU drives it.
+//! Whether a NIC uses GPUDirect RDMA with a GPU, and which GPU drives the NIC.
 
 use plan::{Gdr, NoGdr};
 use topology::{NodeId, NodeType, PathType};
@@ -71,7 +71,8 @@ impl Routing {
             .any(|peer| peer != gpu && self.table.kind(gpu, peer) == PathType::Nvl)
     }
 
-    /// The GPU whose proxy drives a port for this GPU: itself, or on a PXN path the one beside the port.
+    /// The GPU whose proxy drives a port for this GPU: itself, or on a PXN path the one beside the
+    /// port.
     pub fn intermediate_gpu(&self, gpu: NodeId, net: NodeId) -> Option<NodeId> {
         let path = self.table.path(gpu, net);
         if path.kind != PathType::Pxn {

@@ -57,15 +57,8 @@ impl Routing {
             })
     }
 
-    /// The port that a GPU uses for a channel.
-    ///
-    /// # Errors
-    /// The GPU reaches no port.
-    pub fn local_net(&self, gpu: NodeId, channel: usize) -> Result<NodeId, Error> {
-        Ok(self.net_choice(gpu)?.port(channel))
-    }
-
-    /// The ports that a GPU uses for channel 0, 1, 2 …, up to the first that repeats that of channel 0.
+    /// The ports that a GPU uses for channel 0, 1, 2 …, up to the first that repeats that of
+    /// channel 0.
     ///
     /// # Errors
     /// The GPU reaches no port.

@@ -1,6 +1,7 @@
-//! The paths that transfers really take: the widest paths, changed by what may talk directly to what.
+//! The paths that transfers take: the widest paths, changed by the rules for direct transfers.
 //!
-//! NCCL computes these tables before and after it trims the system; [`Routing::compute`] is one such computation.
+//! NCCL computes these tables before and after it trims the system; [`Routing::compute`] is one
+//! such computation.
 
 mod gdr;
 mod local;
@@ -21,8 +22,6 @@ use crate::settings::Settings;
 pub struct Routing {
     system: Arc<System>,
     settings: Arc<Settings>,
-    /// The hosts of the system form one NVLink domain.
-    nvlink_domain: bool,
     table: PathTable,
     /// For each NET the GPU that is the first to choose it.
     local_gpu: Vec<Option<NodeId>>,
@@ -37,21 +36,18 @@ pub(crate) fn merge(a: PathType, b: PathType) -> PathType {
 }
 
 impl Routing {
-    /// Computes all paths of a system and applies the rules. `nvlink_domain`: its hosts form one NVLink domain.
+    /// Computes all paths of a system and applies the rules. Several hosts in one system form one
+    /// NVLink domain.
     ///
     /// # Errors
-    /// A link has no counterpart, or a GPU reaches no CPU or, where one must be chosen, no network port.
-    pub fn compute(
-        system: Arc<System>,
-        settings: Arc<Settings>,
-        nvlink_domain: bool,
-    ) -> Result<Self, Error> {
+    /// A link has no counterpart, or a GPU reaches no CPU or, where one must be chosen, no network
+    /// port.
+    pub fn compute(system: Arc<System>, settings: Arc<Settings>) -> Result<Self, Error> {
         let table = PathTable::compute(&system, !settings.nvb_disable)
             .map_err(|link| Error::one_way(&system, link))?;
         let mut routing = Self {
             system,
             settings,
-            nvlink_domain,
             table,
             local_gpu: Vec::new(),
         };
@@ -67,7 +63,7 @@ impl Routing {
     }
 
     /// The settings.
-    pub fn settings(&self) -> &Settings {
+    pub const fn settings(&self) -> &Arc<Settings> {
         &self.settings
     }
 
@@ -90,7 +86,7 @@ impl Routing {
         self.table.divert(from, via, to, kind);
     }
 
-    /// GPUs that may not talk directly go through the CPU next to the receiver, or through the network.
+    /// Diverts GPUs without P2P through the CPU next to the receiver, or through the network.
     fn divert_without_p2p(&mut self) -> Result<(), Error> {
         for to in self.system.nodes(NodeType::Gpu) {
             for from in self.system.nodes(NodeType::Gpu) {
@@ -124,7 +120,8 @@ impl Routing {
         Ok(())
     }
 
-    /// NICs are reached through the GPU beside them where that is better, and through the CPU without GPUDirect.
+    /// Diverts paths to NICs through the GPU beside them where that is better, and through the CPU
+    /// without GPUDirect RDMA.
     fn route_nics(&mut self) -> Result<(), Error> {
         let mut choices = local::Choices::new(&self.system);
         for net in self.system.nodes(NodeType::Net) {

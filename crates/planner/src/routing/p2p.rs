@@ -1,4 +1,4 @@
-//! Whether two GPUs talk directly, through shared memory, or only over the network.
+//! Whether two GPUs transfer data directly (P2P), through shared memory, or only over the network.
 
 use topology::{CpuArch, CpuVendor, NodeId, NodeType, PathType};
 
@@ -8,7 +8,7 @@ use crate::error::{Error, name};
 /// NCCL's verdict on direct transfers between two GPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct P2p {
-    /// They may.
+    /// P2P is allowed.
     pub ok: bool,
     /// The receiver should read instead of the sender writing.
     pub read: bool,
@@ -19,7 +19,7 @@ pub struct P2p {
 }
 
 impl Routing {
-    /// The worst path on which GPUs of this machine talk directly.
+    /// The worst path on which GPUs of this machine use P2P.
     pub fn p2p_limit(&self) -> PathType {
         if let Some(level) = self.settings.p2p_level {
             return level;
@@ -43,14 +43,6 @@ impl Routing {
     /// The path relays through a device none of whose ranks is left.
     pub fn p2p(&self, from: NodeId, to: NodeId) -> Result<P2p, Error> {
         let limit = self.p2p_limit();
-        if self.host_of(from) != self.host_of(to) && !self.nvlink_domain {
-            return Ok(P2p {
-                ok: false,
-                read: false,
-                relay: None,
-                limit,
-            });
-        }
         let path = self.table.path(from, to);
         let ok = path.kind <= limit;
         let read = path.kind == PathType::Nvl

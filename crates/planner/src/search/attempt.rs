@@ -1,16 +1,17 @@
-//! One attempt: whether its outcome is known already, and if not, on which arithmetic it is walked.
+//! One attempt: whether its outcome is known already, and otherwise on which arithmetic it is
+//! walked.
 
 use plan::Pattern;
 use topology::PathType;
 
-use super::layout::{Asked, Layout, Uses, Which};
+use super::layout::{Amounts, AttemptLayout, Uses, Which};
 use super::memo::{Memo, Speed};
 use super::nearby::Nearby;
 use super::record::Record;
 use super::residual::{PortsLeft, Residual};
+use super::route_map::{RouteMap, SearchRoute};
 use super::thousandths::Thousandths;
 use super::walk::{AttemptPorts, PERFECT};
-use super::wiring::{Route, Wiring};
 use super::{Searcher, packed};
 
 /// Words that hold the links of most attempts.
@@ -24,7 +25,7 @@ pub(super) const MANY_WORDS: usize = 4;
 struct Limits {
     intra: u16,
     inter: u16,
-    both_ways: bool,
+    both_directions: bool,
     balanced: bool,
     /// Which state of the links and ports there is.
     state: u32,
@@ -32,7 +33,7 @@ struct Limits {
 
 /// The layouts of attempts so far.
 #[derive(Debug, Default)]
-pub(super) struct Layouts {
+pub(super) struct AttemptLayouts {
     uses: Vec<(Limits, Uses)>,
     layouts: Vec<Known>,
     /// Keys, each once.
@@ -46,7 +47,7 @@ struct Known {
     bw: (f32, f32),
     /// The place of the uses.
     uses: usize,
-    layout: Option<Layout>,
+    layout: Option<AttemptLayout>,
     /// Words for what links have left.
     words: usize,
     speed: Speed,
@@ -54,17 +55,17 @@ struct Known {
 
 /// The routes that an attempt may use, each with what it is used for.
 pub(super) fn allowed<'a>(
-    wiring: &'a Wiring,
+    route_map: &'a RouteMap,
     nearby: &'a [Nearby],
     attempt: &Record,
-) -> impl Iterator<Item = (Which, &'a Route)> {
-    let (both_ways, worst) = (attempt.uses_both_ways(), attempt.type_inter);
+) -> impl Iterator<Item = (Which, &'a SearchRoute)> {
+    let (both_directions, worst) = (attempt.uses_both_directions(), attempt.type_inter);
     let leaving = if attempt.pattern == Pattern::BalancedTree {
         Which::HalfInter
     } else {
         Which::Inter
     };
-    let [entries, exits] = wiring.port_routes();
+    let [entries, exits] = route_map.port_routes();
     let entries = entries.iter().map(|route| (Which::Inter, route));
     let exits = exits.iter().map(move |route| (leaving, route));
     nearby
@@ -74,13 +75,13 @@ pub(super) fn allowed<'a>(
         .chain(
             entries
                 .chain(exits)
-                .filter(move |(_, route)| route.is_within(worst, both_ways)),
+                .filter(move |(_, route)| route.is_within(worst, both_directions)),
         )
 }
 
 /// What an attempt asks for.
-pub(super) fn asked(attempt: &Record) -> Asked {
-    Asked {
+pub(super) fn asked(attempt: &Record) -> Amounts {
+    Amounts {
         intra: Thousandths::amount(attempt.bw_intra),
         inter: Thousandths::amount(attempt.bw_inter),
         half_inter: Thousandths::amount(attempt.bw_inter / 2.0),
@@ -88,11 +89,11 @@ pub(super) fn asked(attempt: &Record) -> Asked {
     }
 }
 
-impl Layouts {
+impl AttemptLayouts {
     /// The place of the layout for an attempt.
     pub(super) fn of(
         &mut self,
-        wiring: &Wiring,
+        route_map: &RouteMap,
         nearby: &[Nearby],
         memo: &Memo,
         links: &Thousandths,
@@ -102,7 +103,7 @@ impl Layouts {
         let limits = Limits {
             intra: memo.intra_class(attempt.type_intra),
             inter: memo.inter_class(attempt.type_inter),
-            both_ways: attempt.uses_both_ways(),
+            both_directions: attempt.uses_both_directions(),
             balanced: attempt.pattern == Pattern::BalancedTree,
             state: memo.state(),
         };
@@ -112,17 +113,17 @@ impl Layouts {
             .iter()
             .position(|known| known.limits == limits && known.bw == bw);
         known.unwrap_or_else(|| {
-            let sorts = memo.inter() && !wiring.has_nvs;
+            let sorts = memo.inter() && !route_map.has_nvs;
             let at = self.uses.iter().position(|(known, _)| *known == limits);
             let at = at.unwrap_or_else(|| {
-                let allowed = allowed(wiring, nearby, attempt);
-                let uses = Uses::new(wiring, links, allowed, sorts);
+                let allowed = allowed(route_map, nearby, attempt);
+                let uses = Uses::new(route_map, links, allowed, sorts);
                 self.uses.push((limits, uses));
                 self.uses.len() - 1
             });
             let asked = asked(attempt);
             let uses = &self.uses[at].1;
-            let mut layout = Layout::new(links, ports, uses, &asked);
+            let mut layout = AttemptLayout::new(links, ports, uses, &asked);
             let key = layout.as_mut().and_then(|layout| layout.key.take());
             let speed = key.map_or_else(|| Speed::exact(attempt), |key| self.number(key));
             self.layouts.push(Known {
@@ -162,7 +163,7 @@ impl Searcher<'_> {
             let ports = if self.view.inter {
                 AttemptPorts {
                     all: select(None),
-                    of_gpu: (0..self.wiring.gpus as u32)
+                    of_gpu: (0..self.route_map.gpus as u32)
                         .map(|gpu| select(Some(gpu)))
                         .collect(),
                 }
@@ -184,9 +185,9 @@ impl Searcher<'_> {
         current.channels = 0;
         let in_integers = self.thousandths.agrees(current);
         let known = if in_integers {
-            let nearby = self.nearby.within(&self.wiring, &self.memo, current);
+            let nearby = self.nearby.within(&self.route_map, &self.memo, current);
             Some(self.layouts.of(
-                &self.wiring,
+                &self.route_map,
                 nearby,
                 &self.memo,
                 &self.thousandths,
@@ -204,7 +205,7 @@ impl Searcher<'_> {
             return false;
         }
         self.prepare_ports(current.type_inter);
-        let nearby = self.nearby.within(&self.wiring, &self.memo, current);
+        let nearby = self.nearby.within(&self.route_map, &self.memo, current);
         self.before.1.clone_from(&self.scratch.ports_left);
         let mut changed = false;
         let packed = known.and_then(|at| {
@@ -212,23 +213,23 @@ impl Searcher<'_> {
             let uses = &self.layouts.uses[known.uses].1;
             Some((known.layout.as_ref()?, uses, known.words))
         });
-        let (wiring, scratch) = (&self.wiring, &mut self.scratch);
+        let (route_map, scratch) = (&self.route_map, &mut self.scratch);
         let ports = &self.ports[self.ports_at].1;
         let walked = if let Some((layout, uses, ..=FEW_WORDS)) = packed {
             let links = &mut self.few_words;
             links.lay_out(layout, uses, &self.thousandths);
-            scratch.walk(wiring, nearby, ports, links, current, best, *budget)
+            scratch.walk(route_map, nearby, ports, links, current, best, *budget)
         } else if let Some((layout, uses, ..=MANY_WORDS)) = packed {
             let links = &mut self.many_words;
             links.lay_out(layout, uses, &self.thousandths);
-            scratch.walk(wiring, nearby, ports, links, current, best, *budget)
+            scratch.walk(route_map, nearby, ports, links, current, best, *budget)
         } else if in_integers {
             let links = &mut self.thousandths;
-            scratch.walk(wiring, nearby, ports, links, current, best, *budget)
+            scratch.walk(route_map, nearby, ports, links, current, best, *budget)
         } else {
             self.before.0.clone_from(&self.floats);
             let links = &mut self.floats;
-            let walked = scratch.walk(wiring, nearby, ports, links, current, best, *budget);
+            let walked = scratch.walk(route_map, nearby, ports, links, current, best, *budget);
             if self.before.0 != self.floats {
                 self.thousandths.follow(&self.floats);
                 changed = true;

@@ -1,13 +1,13 @@
 //! Fingerprints of states: sums of values times fixed random weights.
 //!
-//! Two different states have the same fingerprint with a probability of about 2⁻¹²⁸, which is less than that of the
-//! machine computing wrongly; they are taken for equal.
+//! Two different states have the same fingerprint with a probability of about 2⁻¹²⁸, so states with
+//! equal fingerprints are treated as equal.
 
 /// A 128-bit fingerprint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub(super) struct Fingerprint(pub u128);
+pub(super) struct StateFingerprint(pub u128);
 
-impl Fingerprint {
+impl StateFingerprint {
     /// Adds a value with a weight.
     pub fn add(&mut self, weight: Self, value: u64) {
         *self = self.with(weight.times(value));
@@ -30,11 +30,11 @@ impl Fingerprint {
 }
 
 /// The weight of the value with this number.
-pub(super) fn weight(number: usize) -> Fingerprint {
+pub(super) fn weight(number: usize) -> StateFingerprint {
     let mut state = number as u64;
     let low = scramble(&mut state);
     let high = scramble(&mut state);
-    Fingerprint(u128::from(high) << 64 | u128::from(low) | 1)
+    StateFingerprint(u128::from(high) << 64 | u128::from(low) | 1)
 }
 
 /// One step of the SplitMix64 generator.

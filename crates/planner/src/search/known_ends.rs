@@ -1,43 +1,44 @@
-//! What is known to come of continuing from a state.
+//! The known outcomes of continuing from a state.
 //!
-//! Different channels often use the same bandwidth: a ring from another start, the same channels in another order. What
-//! follows then is the same, step by step. It is walked once and counted from then on, as long as it could not replace
-//! the best solution, so that the budget ends exactly where NCCL's ends.
+//! Different channels often use the same bandwidth: a ring from another start, or the same channels
+//! in another order. The rest of the walk is then the same. It is walked once and afterwards only
+//! counted, unless it could replace the best solution, so that the budget ends exactly where NCCL's
+//! ends.
 
 use rustc_hash::FxHashMap;
 
-use super::fingerprint::Fingerprint;
-use super::seen::Seen;
+use super::fingerprint::StateFingerprint;
+use super::seen::BestSeen;
 
 /// All that the rest of a walk depends on where a channel begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct State {
+pub(super) struct WalkState {
     /// What links and ports have left.
-    pub left: Fingerprint,
+    pub left: StateFingerprint,
     pub channel: u32,
     /// The ports of the channel before, where they bind this one.
     pub pair: [u32; 2],
 }
 
-/// What came of one state.
+/// The outcome of one state.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct KnownEnd {
     /// Steps it took.
     pub steps: i32,
     /// The best that was seen; links are counted from the state on.
-    pub seen: Seen,
+    pub seen: BestSeen,
 }
 
 /// The states of one attempt.
 #[derive(Debug, Default)]
 pub(super) struct KnownEnds {
-    ends: FxHashMap<State, KnownEnd>,
+    ends: FxHashMap<WalkState, KnownEnd>,
     on: bool,
 }
 
 impl KnownEnds {
-    /// Forgets everything: another attempt begins. Attempts with a small budget do not come back to a state often
-    /// enough to be `on`.
+    /// Forgets everything: another attempt begins. Attempts with a small budget do not come back to
+    /// a state often enough to be `on`.
     pub fn clear(&mut self, on: bool) {
         self.ends.clear();
         self.on = on;
@@ -48,11 +49,11 @@ impl KnownEnds {
         self.on
     }
 
-    pub fn get(&self, state: &State) -> Option<KnownEnd> {
+    pub fn get(&self, state: &WalkState) -> Option<KnownEnd> {
         self.ends.get(state).copied()
     }
 
-    pub fn insert(&mut self, state: State, end: KnownEnd) {
+    pub fn insert(&mut self, state: WalkState, end: KnownEnd) {
         self.ends.insert(state, end);
     }
 }

@@ -1,20 +1,20 @@
-//! Laws of the search: what is faster must come to the same.
+//! Tests that every shortcut of the search gives the same result as the plain search.
+
+use std::sync::Arc;
 
 use plan::Pattern;
 use test_support::Machine;
-use topology::PathType;
+use topology::{NodeType, PathType};
 
 use super::attempt::{FEW_WORDS, MANY_WORDS};
-use super::layout::{Layout, Uses};
+use super::layout::{AttemptLayout, Uses};
 use super::memo::Speed;
 use super::packed::{self, Packed};
 use super::record::Record;
 use super::residual::Residual;
+use super::route_map::never_binds;
 use super::walk::{PERFECT, Walked};
-use super::wiring::never_binds;
 use super::{Searcher, attempt, speeds};
-use crate::host;
-use crate::request::Request;
 use crate::view::View;
 
 /// Steps of an attempt here: enough for several channels and for budgets that run out.
@@ -24,13 +24,11 @@ fn views() -> impl Iterator<Item = (String, View)> {
     let machines = Machine::all().expect("machines");
     machines.into_iter().flat_map(|machine| {
         [1, 2].into_iter().filter_map(move |hosts| {
-            let request = Request {
-                hosts,
-                ..Request::default()
-            };
-            let view = host::view(machine.system().ok()?, &request).ok()?;
-            (view.system().count(topology::NodeType::Gpu) > 0)
-                .then(|| (format!("{} × {hosts}", machine.name), view))
+            let system = machine.system().ok()?;
+            let ranks = hosts * system.count(NodeType::Gpu);
+            let views = View::all(system, &Arc::default(), false, ranks).ok()?;
+            let first = views.into_iter().next()?;
+            Some((format!("{} × {hosts}", machine.name), first))
         })
     })
 }
@@ -47,7 +45,7 @@ fn attempts(view: &View, searcher: &Searcher<'_>) -> Vec<Record> {
                 (PathType::Sys, PathType::Sys),
             ] {
                 for (number, bw) in speeds.iter().enumerate().step_by(3) {
-                    let mut attempt = Record::new(pattern, false, 1, 8, searcher.wiring.gpus);
+                    let mut attempt = Record::new(pattern, false, 1, 8, searcher.route_map.gpus);
                     attempt.cross_nic = cross_nic;
                     attempt.same_channels = same_channels;
                     attempt.type_intra = type_intra;
@@ -64,8 +62,9 @@ fn attempts(view: &View, searcher: &Searcher<'_>) -> Vec<Record> {
     attempts
 }
 
-/// What came of a walk: steps left, what was seen, the best solution, and links that are still taken.
-type Outcome = (i32, usize, i32, usize, i32, Vec<u32>, Vec<[u32; 2]>, i32);
+/// The outcome of a walk: steps left, what was seen, the best solution, and links that are still
+/// taken.
+type WalkOutcome = (i32, usize, i32, usize, i32, Vec<u32>, Vec<[u32; 2]>, i32);
 
 struct Bench<'a, 's> {
     searcher: &'s mut Searcher<'a>,
@@ -73,8 +72,8 @@ struct Bench<'a, 's> {
 }
 
 impl Bench<'_, '_> {
-    fn outcome(&self, walked: Walked, best: &Record, hops: i32) -> Outcome {
-        let gpus = self.searcher.wiring.gpus;
+    fn outcome(&self, walked: Walked, best: &Record, hops: i32) -> WalkOutcome {
+        let gpus = self.searcher.route_map.gpus;
         (
             walked.budget_left,
             walked.seen.channels,
@@ -87,20 +86,20 @@ impl Bench<'_, '_> {
         )
     }
 
-    fn walk<R: Residual>(&mut self, pick: impl Fn(&mut Searcher<'_>) -> R) -> (Outcome, R) {
-        let gpus = self.searcher.wiring.gpus;
+    fn walk<R: Residual>(&mut self, pick: impl Fn(&mut Searcher<'_>) -> R) -> (WalkOutcome, R) {
+        let gpus = self.searcher.route_map.gpus;
         self.searcher.prepare_ports(self.attempt.type_inter);
         let ports_before = self.searcher.scratch.ports_left.clone();
         let mut links = pick(self.searcher);
         let searcher = &mut *self.searcher;
         let nearby = searcher
             .nearby
-            .within(&searcher.wiring, &searcher.memo, self.attempt);
+            .within(&searcher.route_map, &searcher.memo, self.attempt);
         let mut current = self.attempt.clone();
         let mut best = Record::new(current.pattern, false, 1, 8, gpus);
         let ports = &searcher.ports[searcher.ports_at].1;
         let walked = searcher.scratch.walk(
-            &searcher.wiring,
+            &searcher.route_map,
             nearby,
             ports,
             &mut links,
@@ -113,19 +112,19 @@ impl Bench<'_, '_> {
         (self.outcome(walked, &best, current.hops), links)
     }
 
-    fn layout(&mut self) -> Option<(Layout, Uses, Speed)> {
+    fn layout(&mut self) -> Option<(AttemptLayout, Uses, Speed)> {
         let searcher = &mut *self.searcher;
         let nearby = searcher
             .nearby
-            .within(&searcher.wiring, &searcher.memo, self.attempt);
-        let sorts = searcher.memo.inter() && !searcher.wiring.has_nvs;
-        let allowed = attempt::allowed(&searcher.wiring, nearby, self.attempt);
-        let uses = Uses::new(&searcher.wiring, &searcher.thousandths, allowed, sorts);
+            .within(&searcher.route_map, &searcher.memo, self.attempt);
+        let sorts = searcher.memo.inter() && !searcher.route_map.has_nvs;
+        let allowed = attempt::allowed(&searcher.route_map, nearby, self.attempt);
+        let uses = Uses::new(&searcher.route_map, &searcher.thousandths, allowed, sorts);
         let asked = attempt::asked(self.attempt);
         let ports = &searcher.scratch.ports_left;
-        let layout = Layout::new(&searcher.thousandths, ports, &uses, &asked)?;
+        let layout = AttemptLayout::new(&searcher.thousandths, ports, &uses, &asked)?;
         let at = searcher.layouts.of(
-            &searcher.wiring,
+            &searcher.route_map,
             nearby,
             &searcher.memo,
             &searcher.thousandths,
@@ -136,7 +135,7 @@ impl Bench<'_, '_> {
         Some((layout, uses, speed))
     }
 
-    fn packed<const WORDS: usize>(&mut self, layout: &Layout, uses: &Uses) -> Outcome {
+    fn packed<const WORDS: usize>(&mut self, layout: &AttemptLayout, uses: &Uses) -> WalkOutcome {
         let (outcome, _) = self.walk(|searcher| {
             let mut links = Packed::<WORDS>::new();
             links.lay_out(layout, uses, &searcher.thousandths);
@@ -146,13 +145,13 @@ impl Bench<'_, '_> {
     }
 }
 
-/// All arithmetics walk the same way, and bandwidths that make no difference are told as such.
+/// All arithmetics take the same steps, and bandwidths of one layout give the same walk.
 #[test]
 fn every_arithmetic_comes_to_the_same() {
     let (mut in_integers, mut in_words, mut alike) = (0, 0, 0);
     for (name, view) in views() {
         let mut searcher = Searcher::new(&view);
-        let mut known: Vec<(Record, Speed, Outcome)> = Vec::new();
+        let mut known: Vec<(Record, Speed, WalkOutcome)> = Vec::new();
         for attempt in attempts(&view, &searcher) {
             if !searcher.thousandths.agrees(&attempt) {
                 continue;

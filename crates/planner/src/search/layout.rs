@@ -1,13 +1,14 @@
 //! What an attempt asks of each link, in units of its own.
 //!
-//! A link of 12 GB/s carries one channel of 10, 9 or 7 GB/s: what counts is how many amounts fit, not how large they are.
-//! A [`Layout`] says that for all links. Two attempts whose layouts have the same key walk the same way step by step, and
-//! what links have left fits into a few bits each, which [`Packed`](super::packed::Packed) makes use of.
+//! A link of 12 GB/s carries one channel of 10, 9 or 7 GB/s: what counts is how many amounts fit,
+//! not how large they are. An [`AttemptLayout`] says that for all links. Two attempts whose layouts
+//! have the same key take the same steps, and each link's bandwidth left fits into a few bits,
+//! which [`Packed`](super::packed::Packed) uses.
 
-use super::fingerprint::{Fingerprint, weight};
+use super::fingerprint::{StateFingerprint, weight};
 use super::residual::PortsLeft;
+use super::route_map::{RouteMap, SearchRoute};
 use super::thousandths::{Amount, Thousandths};
-use super::wiring::{Route, Wiring};
 
 /// What is asked of a route: one of the bandwidths of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,8 +33,9 @@ pub(super) struct Uses {
     links: Vec<Used>,
     /// What each route asks of them.
     pub asks: Vec<Ask>,
-    /// For each GPU its PCI link up and the one back down to it, if GPUs are sorted by what these have left.
-    pub uplinks: Vec<Option<[End; 2]>>,
+    /// For each GPU its PCI link up and the one back down to it, if GPUs are sorted by what these
+    /// have left.
+    pub uplinks: Vec<Option<[GpuPciLink; 2]>>,
 }
 
 /// A link that is used.
@@ -57,23 +59,24 @@ pub(super) struct Ask {
 
 /// A PCI link of a GPU.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct End {
+pub(super) struct GpuPciLink {
     pub place: u32,
     /// The place of the field, if anything is asked of the link.
     pub field: Option<u16>,
 }
 
 impl Uses {
-    /// Looks through the routes that are allowed. `sorts` says that GPUs are sorted by what their PCI links have left.
+    /// Looks through the routes that are allowed. `sorts` says that GPUs are sorted by what their
+    /// PCI links have left.
     pub fn new<'r>(
-        wiring: &Wiring,
+        route_map: &RouteMap,
         links: &Thousandths,
-        allowed: impl Iterator<Item = (Which, &'r Route)>,
+        allowed: impl Iterator<Item = (Which, &'r SearchRoute)>,
         sorts: bool,
     ) -> Self {
         let mut kinds = vec![0; links.len()];
         // Links that are always used together, and for the same, have the same sum.
-        let mut users = vec![Fingerprint::default(); links.len()];
+        let mut users = vec![StateFingerprint::default(); links.len()];
         let mut asks = Vec::new();
         for (which, route) in allowed {
             for (place, charge) in links.charges(route) {
@@ -89,12 +92,12 @@ impl Uses {
         }
         let place_of = |link: u32| links.places()[link as usize];
         let mut shown = vec![false; links.len()];
-        let sorted_by = if sorts { &wiring.uplink[..] } else { &[] };
+        let sorted_by = if sorts { &route_map.uplink[..] } else { &[] };
         for (up, down) in sorted_by.iter().flatten() {
             shown[place_of(*up) as usize] = true;
             shown[place_of(*down) as usize] = true;
         }
-        // The one that has least stands for all.
+        // Only the link that has least can bind.
         let mut order: Vec<usize> = (0..links.len())
             .filter(|place| kinds[*place] != 0)
             .collect();
@@ -124,7 +127,7 @@ impl Uses {
         let end = |link| {
             let place = place_of(link);
             let field = fields[place as usize];
-            End { place, field }
+            GpuPciLink { place, field }
         };
         let ends = |uplink: &Option<(u32, u32)>| uplink.map(|(up, down)| [end(up), end(down)]);
         Self {
@@ -149,15 +152,15 @@ pub(super) struct Field {
 
 /// All links of an attempt.
 #[derive(Debug)]
-pub(super) struct Layout {
+pub(super) struct AttemptLayout {
     /// The links of [`Uses`].
     pub fields: Vec<Field>,
-    /// Equal for attempts that walk the same way; `None` when that cannot be told.
+    /// Equal for attempts that take the same steps; `None` where that is unknown.
     pub key: Option<Vec<u64>>,
 }
 
 /// The amounts of an attempt.
-pub(super) struct Asked {
+pub(super) struct Amounts {
     pub intra: Amount,
     pub inter: Amount,
     pub half_inter: Amount,
@@ -165,7 +168,7 @@ pub(super) struct Asked {
     pub of_port: i32,
 }
 
-impl Asked {
+impl Amounts {
     /// The least that a link must have, and what is taken, by kind.
     fn amounts(&self) -> [(i32, i32); KINDS] {
         let mut amounts = [(0, 0); KINDS];
@@ -176,9 +179,14 @@ impl Asked {
     }
 }
 
-impl Layout {
+impl AttemptLayout {
     /// Lays out an attempt. `None` if some amount and some link do not go together in whole units.
-    pub fn new(links: &Thousandths, ports: &PortsLeft, uses: &Uses, asked: &Asked) -> Option<Self> {
+    pub fn new(
+        links: &Thousandths,
+        ports: &PortsLeft,
+        uses: &Uses,
+        asked: &Amounts,
+    ) -> Option<Self> {
         let amounts = asked.amounts();
         let mut fields = Vec::with_capacity(uses.links.len());
         let mut key = Vec::with_capacity(2 * uses.links.len());
@@ -216,8 +224,8 @@ impl Field {
         };
         for kind in kinds(used) {
             let (least, taken) = amounts[kind];
-            // Rounding may ask for a thousandth more or less than is taken. In units that makes no difference, unless a
-            // link can have exactly that much left.
+            // Rounding may ask for a thousandth more or less than is taken. In units that makes no
+            // difference, unless a link can have exactly that much left.
             if least > taken && field.rest < least - taken
                 || least < taken && field.rest >= unit - (taken - least)
             {
@@ -228,11 +236,12 @@ impl Field {
         Some(field)
     }
 
-    /// The same as far as it makes a difference: what can be used up at most, and in which steps.
+    /// Reduces the link to what makes a difference: the most that can be used up, and in which
+    /// steps.
     fn simplified(mut self, used: u16) -> Self {
         self.left = self.most(used);
         let smallest = kinds(used).map(|kind| self.needs[kind]).min();
-        // With room for one, it does not matter how much of the room that takes.
+        // With room for one, it does not matter how much of the room it takes.
         let room_for_one = smallest.is_some_and(|smallest| 2 * smallest > self.left);
         for kind in kinds(used) {
             let need = &mut self.needs[kind];
@@ -277,7 +286,8 @@ impl Field {
     }
 }
 
-/// Writes what the order of GPUs by their PCI links depends on. Answers no if it depends on the bandwidth itself.
+/// Writes what the order of GPUs by their PCI links depends on. Returns `false` if it depends on
+/// the bandwidth itself.
 fn write_order_key(
     links: &Thousandths,
     uses: &Uses,
@@ -295,7 +305,7 @@ fn write_order_key(
     let unit = kinds(asked).fold(0, |unit, kind| gcd(unit, amounts[kind].1));
     key.extend(kinds(asked).map(|kind| (amounts[kind].1 / unit.max(1)) as u64));
     // From the same start, the one that more units were taken of has less.
-    let start = |end: &End| links.left(end.place as usize);
+    let start = |end: &GpuPciLink| links.left(end.place as usize);
     (asked == 0 || unit >= SHOWS) && ends().all(|end| start(end) == start(first))
 }
 

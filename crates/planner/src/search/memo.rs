@@ -1,19 +1,19 @@
-//! What earlier attempts of a searcher came to.
+//! The outcomes of a searcher's earlier attempts.
 //!
-//! NCCL's outer loop often changes a limit that excludes nothing on the machine at hand, and then walks the same way
-//! again. An attempt whose walk would be the same step by step is not walked again when its solutions could not replace
-//! the best one: the outcome is known.
+//! NCCL's outer loop often changes a limit that excludes nothing on the machine, and then repeats
+//! the same walk. Such an attempt is not walked again if its solutions could not replace the best
+//! one.
 
 use plan::Pattern;
 use topology::PathType;
 
 use super::record::Record;
-use super::seen::Seen;
+use super::seen::BestSeen;
 
 /// Everything that the steps of a walk depend on, apart from the bandwidth that is left.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Signature {
-    /// First, because attempts differ in it most.
+    /// The first field, because attempts differ in it most and comparisons end early.
     speed: Speed,
     pattern: Pattern,
     collnet: bool,
@@ -34,7 +34,7 @@ pub(super) struct Signature {
 pub(super) enum Speed {
     /// Inside the host and towards the network, GB/s.
     Exact(f32, f32),
-    /// Any that make no difference to the walk: the number of a [layout](super::layout).
+    /// All bandwidths with which the walk is the same: the number of a [layout](super::layout).
     Like(usize),
 }
 
@@ -47,12 +47,12 @@ impl Speed {
 
 /// How a walk ended.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Outcome {
+pub(super) struct WalkOutcome {
     pub budget_left: i32,
     pub hops: i32,
     /// Which state of the links and ports it left.
     state: u32,
-    seen: Seen,
+    seen: BestSeen,
 }
 
 /// The walks so far.
@@ -64,7 +64,7 @@ pub(super) struct Memo {
     /// Changes whenever a walk leaves links or ports other than it found them.
     state: u32,
     states: u32,
-    walks: Vec<(Signature, Outcome)>,
+    walks: Vec<(Signature, WalkOutcome)>,
 }
 
 impl Memo {
@@ -127,9 +127,9 @@ impl Memo {
         signature: &Signature,
         current: &Record,
         best: &Record,
-    ) -> Option<Outcome> {
+    ) -> Option<WalkOutcome> {
         let (_, outcome) = self.walks.iter().find(|(known, _)| known == signature)?;
-        // A walk that changes what is left must change it again.
+        // A walk that changes the bandwidth left must be repeated.
         if outcome.state != signature.state {
             return None;
         }
@@ -146,12 +146,12 @@ impl Memo {
         changed: bool,
         budget_left: i32,
         hops: i32,
-        seen: Seen,
+        seen: BestSeen,
     ) {
         self.changed(changed);
         self.walks.push((
             signature,
-            Outcome {
+            WalkOutcome {
                 budget_left,
                 hops,
                 state: self.state,
@@ -160,7 +160,7 @@ impl Memo {
         ));
     }
 
-    /// Says that links or ports are other than before, outside any walk that is remembered.
+    /// Marks links or ports as changed outside a remembered walk.
     pub const fn changed(&mut self, changed: bool) {
         if changed {
             self.states += 1;

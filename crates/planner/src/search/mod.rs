@@ -1,8 +1,9 @@
 //! The search for channels: which GPUs in which order, through which ports, at what bandwidth.
 //!
-//! [`Searcher::search`] is NCCL's search: it starts with the strictest constraints and the highest bandwidth, and relaxes
-//! one thing after another in a fixed order until nothing better can be expected. Effort is counted in steps, never in
-//! time, so the result depends on the input alone. Every attempt is noted in the [`Trail`].
+//! [`Searcher::search`] is NCCL's search: it starts with the strictest constraints and the highest
+//! bandwidth, and relaxes one thing after another in a fixed order until nothing better can be
+//! expected. Effort is counted in steps, never in time, so the result depends on the input alone.
+//! Every attempt is noted in the [`Trail`].
 
 mod attempt;
 mod fingerprint;
@@ -17,19 +18,18 @@ mod packed;
 mod record;
 mod relax;
 mod residual;
+mod route_map;
 mod seen;
 mod speeds;
 mod thousandths;
 mod walk;
-mod wiring;
 
-use plan::nccl_graph::GpuAddress;
 use plan::{Graph, GraphChannel, GraphKind, Pattern, Trail};
 use topology::{CpuArch, CpuVendor};
 
 use crate::error::Error;
 use crate::view::View;
-use attempt::{FEW_WORDS, Layouts, MANY_WORDS};
+use attempt::{AttemptLayouts, FEW_WORDS, MANY_WORDS};
 use known_ends::KnownEnds;
 use memo::Memo;
 use nearby::AllNearby;
@@ -37,13 +37,13 @@ use nets::PortOrder;
 use packed::Packed;
 use record::Record;
 use residual::{Floats, PortsLeft};
+use route_map::{NONE, RouteMap};
 use thousandths::Thousandths;
 use walk::{AttemptPorts, Scratch};
-use wiring::{NONE, Wiring};
 
 /// What to search for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Wanted {
+pub struct WantedGraph {
     /// Which family.
     pub kind: GraphKind,
     /// The pattern to begin with.
@@ -59,16 +59,15 @@ pub struct Wanted {
 /// Searches graphs on one view. Bandwidths are given back between searches, but stay rounded.
 pub struct Searcher<'a> {
     view: &'a View,
-    wiring: Wiring,
+    route_map: RouteMap,
     port_order: PortOrder,
     floats: Floats,
     thousandths: Thousandths,
     few_words: Packed<FEW_WORDS>,
     many_words: Packed<MANY_WORDS>,
-    layouts: Layouts,
+    layouts: AttemptLayouts,
     scratch: Scratch,
     sm_min: i32,
-    sm_max: i32,
     /// The first CPU is an x86 AMD.
     amd: bool,
     /// Lists of ports, by the limits on them that matter, and which of them is in use.
@@ -84,21 +83,20 @@ impl<'a> Searcher<'a> {
     /// Prepares searches on a view.
     pub fn new(view: &'a View) -> Self {
         let system = view.system();
-        let wiring = Wiring::new(view.routing());
+        let route_map = RouteMap::new(view.routing());
         let links = (0..system.link_count())
             .map(|link| system.link(topology::LinkId(link as u32)).bw)
             .collect();
-        let sms = || system.devs().map(|(_, dev)| dev.sm);
         let floats = Floats::new(links);
-        let ports_left = PortsLeft::new(&wiring.ports);
+        let ports_left = PortsLeft::new(&route_map.ports);
         Self {
-            memo: Memo::new(view.inter, wiring.kinds()),
-            thousandths: Thousandths::new(&wiring, &floats, |link| {
-                wiring::never_binds(system, link)
+            memo: Memo::new(view.inter, route_map.kinds()),
+            thousandths: Thousandths::new(&route_map, &floats, |link| {
+                route_map::never_binds(system, link)
             }),
             few_words: Packed::new(),
             many_words: Packed::new(),
-            layouts: Layouts::default(),
+            layouts: AttemptLayouts::default(),
             nearby: AllNearby::default(),
             warnings: Vec::new(),
             before: (floats.clone(), ports_left.clone()),
@@ -107,13 +105,12 @@ impl<'a> Searcher<'a> {
                 inter: view.inter,
                 rail_per_host: view.routing().settings().mnnvl_rail_per_host,
                 ports_left,
-                used: vec![0; wiring.words * record::MAX_CHANNELS],
+                used: vec![0; route_map.words * record::MAX_CHANNELS],
                 keys: Vec::new(),
-                port_keys: vec![0; wiring.gpus * record::MAX_CHANNELS],
+                port_keys: vec![0; route_map.gpus * record::MAX_CHANNELS],
                 known_ends: KnownEnds::default(),
             },
-            sm_min: sms().min().unwrap_or(0),
-            sm_max: sms().max().unwrap_or(0),
+            sm_min: system.devs().map(|(_, dev)| dev.sm).min().unwrap_or(0),
             amd: system
                 .cpus()
                 .next()
@@ -121,21 +118,17 @@ impl<'a> Searcher<'a> {
             port_order: PortOrder::new(view.routing()),
             ports: Vec::new(),
             ports_at: 0,
-            wiring,
+            route_map,
             view,
         }
-    }
-
-    /// Lowest and highest compute capability (× 10) of the devices.
-    pub const fn sm_range(&self) -> (i32, i32) {
-        (self.sm_min, self.sm_max)
     }
 
     /// Searches one graph.
     ///
     /// # Errors
-    /// Nothing was found, and there is no port for the channel that stands in; or the graph file does not fit the machine.
-    pub fn search(&mut self, wanted: Wanted) -> Result<(Graph, Trail), Error> {
+    /// Nothing was found and the fallback channel has no port, or the graph file does not fit the
+    /// machine.
+    pub fn search(&mut self, wanted: WantedGraph) -> Result<(Graph, Trail), Error> {
         relax::search(self, wanted)
     }
 
@@ -145,15 +138,7 @@ impl<'a> Searcher<'a> {
         let Some(file) = &settings.graphs else {
             return Ok(None);
         };
-        let system = self.view.system();
-        let gpus: Vec<GpuAddress> = system
-            .gpus()
-            .map(|(node, gpu)| GpuAddress {
-                rank: gpu.rank,
-                host: system.node(node).id.system(),
-                dev: gpu.dev,
-            })
-            .collect();
+        let gpus = self.view.gpu_addresses();
         let found = file.graph(kind, &gpus, settings.cross_nic != 0)?;
         self.warnings.extend(found.warnings);
         Ok(found.graph)
@@ -166,11 +151,11 @@ impl<'a> Searcher<'a> {
 
     fn to_graph(&self, kind: GraphKind, record: &Record) -> Graph {
         let system = self.view.system();
-        let gpus = self.wiring.gpus;
+        let gpus = self.route_map.gpus;
         let ranks: Vec<i32> = system.gpus().map(|(_, gpu)| gpu.rank).collect();
         let port_id = |port: u32| match port {
             NONE => -1,
-            _ => system.node(self.wiring.ports[port as usize].node).id.0 as i64,
+            _ => system.node(self.route_map.ports[port as usize].node).id.0 as i64,
         };
         let shown = if record.pattern == Pattern::Nvls {
             1

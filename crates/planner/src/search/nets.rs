@@ -12,7 +12,7 @@ const MAX_CHANNELS: usize = 64;
 /// Most ports of a system.
 const MAX_PORTS: usize = 640;
 
-/// Ports that NCCL looks at beyond the preferred ones.
+/// Most ports that NCCL considers beside the preferred ones.
 const OTHER_PORTS: usize = 64;
 
 /// Chooses ports for GPUs.
@@ -20,7 +20,8 @@ const OTHER_PORTS: usize = 64;
 pub(super) struct PortOrder {
     gpus: Vec<NodeId>,
     ports: Vec<NodeId>,
-    /// For each GPU the ports it prefers, channel by channel, without repetition of the first; `None` if it has none.
+    /// For each GPU the ports it prefers, channel by channel, without repetition of the first;
+    /// `None` if it has none.
     preferred: Vec<Option<Vec<NodeId>>>,
     /// Take the GPUs' ports in turn instead of GPU after GPU.
     scatter: bool,
@@ -41,8 +42,8 @@ impl PortOrder {
         }
     }
 
-    /// The ports for one GPU or (`None`) for all, as positions: first those the GPUs prefer, then any other up to this
-    /// path type. `None` for the type leaves it at the preferred ones.
+    /// The ports for one GPU or (`None`) for all, as positions: first those the GPUs prefer, then
+    /// any other up to this path type. `None` for the type leaves it at the preferred ones.
     ///
     /// # Errors
     /// A GPU reaches no port.
@@ -69,7 +70,7 @@ impl PortOrder {
         for gpu in gpus.clone() {
             match &self.preferred[gpu] {
                 Some(list) => lists.push(list.as_slice()),
-                // Asking again gives the error.
+                // This call returns the error.
                 None => lists.push({
                     routing.local_nets(self.gpus[gpu])?;
                     &[]

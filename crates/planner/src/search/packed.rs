@@ -1,13 +1,14 @@
 //! What links have left, many links in one word.
 //!
-//! Each link has as many bits as its units need, and above them a bit that is always set. Taking an amount from all links
-//! of a route is then one subtraction for each word: where a link has too little, its upper bit is gone.
+//! Each link has as many bits as its units need, and above them a bit that is always set. Taking an
+//! amount from all links of a route is then one subtraction for each word: where a link has too
+//! little, its upper bit is gone.
 
-use super::fingerprint::{Fingerprint, weight};
-use super::layout::{End, Field, Layout, Uses};
+use super::fingerprint::{StateFingerprint, weight};
+use super::layout::{AttemptLayout, Field, GpuPciLink, Uses};
 use super::residual::Residual;
+use super::route_map::{RouteMap, SearchRoute};
 use super::thousandths::Thousandths;
-use super::wiring::{Route, Wiring};
 
 /// Where a link is.
 #[derive(Debug, Clone, Copy)]
@@ -26,7 +27,7 @@ const fn bits(field: &Field) -> u32 {
 }
 
 /// How many words the links of an attempt need.
-pub(super) fn words(layout: &Layout) -> usize {
+pub(super) fn words(layout: &AttemptLayout) -> usize {
     let (mut words, mut next) = (1, 0);
     for field in &layout.fields {
         let bits = bits(field);
@@ -63,7 +64,7 @@ impl<const WORDS: usize> Packed<WORDS> {
     }
 
     /// Lays out the links of an attempt that need no more [`words`] than there are.
-    pub fn lay_out(&mut self, layout: &Layout, uses: &Uses, links: &Thousandths) {
+    pub fn lay_out(&mut self, layout: &AttemptLayout, uses: &Uses, links: &Thousandths) {
         (self.left, self.guards) = ([0; WORDS], [0; WORDS]);
         self.places.clear();
         let (mut word, mut shift) = (0, 0);
@@ -93,7 +94,7 @@ impl<const WORDS: usize> Packed<WORDS> {
             self.needs[ask.route as usize][place.word] += u64::from(units) << place.shift;
         }
         let places = &self.places;
-        let place = |end: End| match end.field {
+        let place = |end: GpuPciLink| match end.field {
             Some(field) => places[usize::from(field)],
             // Nothing is ever taken of it.
             None => Place {
@@ -112,7 +113,7 @@ impl<const WORDS: usize> Packed<WORDS> {
         );
     }
 
-    /// What is left after a route, if there is enough.
+    /// What is left after taking a route, or `None` if there is too little.
     #[inline]
     fn after(&self, route: u32) -> ([u64; WORDS], bool) {
         let needs = &self.needs[route as usize];
@@ -138,7 +139,7 @@ impl<const WORDS: usize> Residual for Packed<WORDS> {
     fn amount(_: f32) {}
 
     #[inline]
-    fn take(&mut self, _: &Wiring, route: &Route, (): &()) -> bool {
+    fn take(&mut self, _: &RouteMap, route: &SearchRoute, (): &()) -> bool {
         let (left, enough) = self.after(route.number);
         if enough {
             self.left = left;
@@ -152,13 +153,13 @@ impl<const WORDS: usize> Residual for Packed<WORDS> {
     }
 
     #[inline]
-    fn take_known(&mut self, _: &Wiring, route: &Route, (): &()) -> bool {
+    fn take_known(&mut self, _: &RouteMap, route: &SearchRoute, (): &()) -> bool {
         self.left = self.after(route.number).0;
         true
     }
 
     #[inline]
-    fn give(&mut self, _: &Wiring, route: &Route, (): &()) {
+    fn give(&mut self, _: &RouteMap, route: &SearchRoute, (): &()) {
         let needs = &self.needs[route.number as usize];
         for (left, need) in self.left.iter_mut().zip(needs) {
             *left += need;
@@ -166,7 +167,7 @@ impl<const WORDS: usize> Residual for Packed<WORDS> {
     }
 
     #[inline]
-    fn uplink(&self, _: &Wiring, gpu: usize) -> i32 {
+    fn uplink(&self, _: &RouteMap, gpu: usize) -> i32 {
         match self.uplinks[gpu] {
             Some([up, down]) => self.thousandths(up).min(self.thousandths(down)) / 1000,
             None => -1,
@@ -175,8 +176,8 @@ impl<const WORDS: usize> Residual for Packed<WORDS> {
 
     fn begin(&mut self) {}
 
-    fn fingerprint(&mut self) -> Option<Fingerprint> {
-        let mut all = Fingerprint::default();
+    fn fingerprint(&mut self) -> Option<StateFingerprint> {
+        let mut all = StateFingerprint::default();
         for (word, left) in self.left.iter().enumerate() {
             all.add(weight(word), *left);
         }

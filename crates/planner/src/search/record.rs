@@ -1,9 +1,10 @@
-//! The state of a graph during the search: the constraints that are tried, and the best solution so far.
+//! The state of a graph during the search: the constraints that are tried, and the best solution so
+//! far.
 
 use plan::{Graph, Pattern, Summary};
 use topology::PathType;
 
-use super::wiring::NONE;
+use super::route_map::NONE;
 
 /// Most channels of a graph.
 pub(super) const MAX_CHANNELS: usize = 64;
@@ -58,7 +59,7 @@ impl Record {
         }
     }
 
-    /// Takes over another record; only the channels that it has are copied.
+    /// Copies another record with the channels that it has.
     pub fn assign(&mut self, other: &Self, gpus: usize) {
         let Self { intra, inter, .. } = other;
         let channels = other.channels.min(MAX_CHANNELS);
@@ -79,8 +80,8 @@ impl Record {
         self.hops = other.hops;
     }
 
-    /// Trees use their routes both ways.
-    pub const fn uses_both_ways(&self) -> bool {
+    /// Whether routes are used in both directions, as in trees.
+    pub const fn uses_both_directions(&self) -> bool {
         matches!(
             self.pattern,
             Pattern::BalancedTree | Pattern::SplitTree | Pattern::Tree
@@ -118,7 +119,7 @@ impl Record {
         }
     }
 
-    /// Channels × bandwidth, by which solutions are compared, GB/s.
+    /// Channels × bandwidth, GB/s; solutions are compared by it.
     pub fn product(&self) -> f32 {
         self.product_of(self.channels)
     }
@@ -133,7 +134,7 @@ impl Record {
         self.channels as f32 * self.bw_that_counts(pattern)
     }
 
-    /// NVLS is compared by what it brings to the network.
+    /// NVLS solutions are compared by their bandwidth to the network.
     fn bw_that_counts(&self, pattern: Pattern) -> f32 {
         if pattern == Pattern::Nvls {
             self.bw_inter

@@ -5,7 +5,7 @@ use topology::{NodeType, PathType, System};
 
 use super::record::Record;
 use super::walk::PERFECT;
-use super::{Searcher, Wanted, speeds};
+use super::{Searcher, WantedGraph, speeds};
 use crate::error::Error;
 use crate::routing::Routing;
 
@@ -24,14 +24,18 @@ const NVLS_MAX_HEADS: usize = 32;
 /// Most heads of a CollNet-direct graph.
 const COLLNET_DIRECT_MAX_HEADS: usize = 8;
 
-/// A lower bandwidth is tried only while it is more than this part of the one found: two channels of it could win.
+/// A lower bandwidth is tried only while it is more than this part of the one found: two channels
+/// of it could win.
 const WORTH_TRYING: f64 = 0.49;
 
-/// Bandwidth of the one channel that stands in when nothing was found, GB/s.
+/// Bandwidth of the fallback channel when nothing was found, GB/s.
 const FALLBACK_BW: f32 = 0.1;
 
 /// Runs one search from the strictest constraints to the end.
-pub(super) fn search(searcher: &mut Searcher<'_>, wanted: Wanted) -> Result<(Graph, Trail), Error> {
+pub(super) fn search(
+    searcher: &mut Searcher<'_>,
+    wanted: WantedGraph,
+) -> Result<(Graph, Trail), Error> {
     Relaxation::new(searcher, wanted).run()
 }
 
@@ -56,10 +60,10 @@ struct Relaxation<'s, 'a> {
 }
 
 impl<'s, 'a> Relaxation<'s, 'a> {
-    fn new(searcher: &'s mut Searcher<'a>, wanted: Wanted) -> Self {
+    fn new(searcher: &'s mut Searcher<'a>, wanted: WantedGraph) -> Self {
         let view = searcher.view;
         let system = view.system();
-        let gpus = searcher.wiring.gpus;
+        let gpus = searcher.route_map.gpus;
         let sm_min = searcher.sm_min;
         let mut best = Record::new(
             wanted.pattern,
@@ -164,12 +168,13 @@ impl<'s, 'a> Relaxation<'s, 'a> {
         Ok((self.searcher.to_graph(self.kind, &self.best), self.trail))
     }
 
-    /// Sets the first constraints. False when this machine cannot have such a graph.
+    /// Sets the first constraints. Returns `false` if this machine cannot have such a graph.
     fn begin(&mut self) -> bool {
         let searcher = &*self.searcher;
         let view = searcher.view;
-        let gpus = searcher.wiring.gpus;
-        if self.best.pattern == Pattern::Nvls && (!searcher.wiring.has_nvs || searcher.sm_min < 90)
+        let gpus = searcher.route_map.gpus;
+        if self.best.pattern == Pattern::Nvls
+            && (!searcher.route_map.has_nvs || searcher.sm_min < 90)
         {
             return false;
         }
@@ -303,7 +308,7 @@ impl<'s, 'a> Relaxation<'s, 'a> {
         self.trail.end = end;
         self.trail.budget_left = self.budget_left;
         self.duplicate();
-        self.tmp.assign(&self.best, self.searcher.wiring.gpus);
+        self.tmp.assign(&self.best, self.searcher.route_map.gpus);
         self.speed = self.speed_at_most(self.best.bw_inter);
         self.tmp.set_bw(self.speeds[self.speed]);
         self.tmp.min_channels = self.best.channels;
@@ -348,7 +353,7 @@ impl<'s, 'a> Relaxation<'s, 'a> {
 
     /// Splits fast channels in two, because one channel cannot drive so much.
     fn duplicate(&mut self) {
-        let gpus = self.searcher.wiring.gpus;
+        let gpus = self.searcher.route_map.gpus;
         let sm_min = self.searcher.sm_min;
         let best = &mut self.best;
         let channels = best.channels;
@@ -383,7 +388,7 @@ impl<'s, 'a> Relaxation<'s, 'a> {
         }
         let searcher = &*self.searcher;
         let routing = searcher.view.routing();
-        let gpus = searcher.wiring.gpus;
+        let gpus = searcher.route_map.gpus;
         let best = &mut self.best;
         for gpu in 0..gpus {
             best.intra[gpu] = gpu as u32;
@@ -396,7 +401,7 @@ impl<'s, 'a> Relaxation<'s, 'a> {
             ports.map(|ports| {
                 ports
                     .first()
-                    .map(|port| searcher.wiring.ports[*port as usize].canonical)
+                    .map(|port| searcher.route_map.ports[*port as usize].canonical)
             })
         };
         match (port(0)?, port(gpus as u32 - 1)?) {

@@ -1,12 +1,13 @@
 //! The bandwidth that channels have left on links and ports.
 //!
-//! NCCL keeps the links in 32-bit floats, rounded to a thousandth after every change, so that the order of reservations
-//! can show. [`Floats`] is that arithmetic. [`Thousandths`](super::thousandths::Thousandths) is the same in integers, for
-//! attempts on which both agree.
+//! NCCL keeps the links in 32-bit floats, rounded to a thousandth after every change, so that the
+//! order of reservations can show. [`Floats`] is that arithmetic.
+//! [`Thousandths`](super::thousandths::Thousandths) is the same in integers, for attempts on which
+//! both agree.
 
-use super::fingerprint::{Fingerprint, weight};
+use super::fingerprint::{StateFingerprint, weight};
 use super::record::MAX_CHANNELS;
-use super::wiring::{Charge, NONE, Port, Route, Wiring};
+use super::route_map::{Charge, NONE, RouteMap, SearchPort, SearchRoute};
 
 /// Where bandwidth is taken from, and given back to.
 pub(super) trait Residual {
@@ -16,23 +17,31 @@ pub(super) trait Residual {
     /// Prepares a bandwidth, GB/s.
     fn amount(bw: f32) -> Self::Amount;
 
-    /// Takes an amount on every link of a route; if a link has too little, takes nothing and answers no.
-    fn take(&mut self, wiring: &Wiring, route: &Route, amount: &Self::Amount) -> bool;
+    /// Takes an amount on every link of a route. Returns `false`, with nothing taken, if a link has
+    /// too little.
+    fn take(&mut self, route_map: &RouteMap, route: &SearchRoute, amount: &Self::Amount) -> bool;
 
-    /// Whether [`Residual::take`] could answer yes for the route with this number. No is certain.
+    /// Whether [`Residual::take`] may succeed on the route with this number; `false` is certain.
     fn may_have(&self, route: u32, amount: &Self::Amount) -> bool;
 
-    /// As [`Residual::take`], where [`Residual::may_have`] said yes and nothing was taken since.
-    fn take_known(&mut self, wiring: &Wiring, route: &Route, amount: &Self::Amount) -> bool;
+    /// As [`Residual::take`], after [`Residual::may_have`] returned `true` and nothing was taken
+    /// since.
+    fn take_known(
+        &mut self,
+        route_map: &RouteMap,
+        route: &SearchRoute,
+        amount: &Self::Amount,
+    ) -> bool;
 
     /// Gives back what [`Residual::take`] took.
-    fn give(&mut self, wiring: &Wiring, route: &Route, amount: &Self::Amount);
+    fn give(&mut self, route_map: &RouteMap, route: &SearchRoute, amount: &Self::Amount);
 
-    /// What the PCI link of a GPU has left both ways, in whole GB/s; -1 if it has none.
-    fn uplink(&self, wiring: &Wiring, gpu: usize) -> i32;
+    /// What the PCI link of a GPU has left in both directions, in whole GB/s; -1 if it has none.
+    fn uplink(&self, route_map: &RouteMap, gpu: usize) -> i32;
 
-    /// A fingerprint of what all links have left, if that comes back exactly when everything is given back.
-    fn fingerprint(&mut self) -> Option<Fingerprint>;
+    /// A fingerprint of what all links have left, if that comes back exactly when everything is
+    /// given back.
+    fn fingerprint(&mut self) -> Option<StateFingerprint>;
 
     /// Another attempt begins.
     fn begin(&mut self);
@@ -56,7 +65,7 @@ impl Floats {
         &self.0
     }
 
-    fn walk(&mut self, charges: &[Charge], route: &Route, bw: f32) -> usize {
+    fn walk(&mut self, charges: &[Charge], route: &SearchRoute, bw: f32) -> usize {
         let pci_bw = with_intel_overhead(bw, route);
         for (done, charge) in charges.iter().enumerate() {
             let forward = if charge.is_pci { pci_bw } else { bw };
@@ -80,7 +89,7 @@ impl Floats {
 }
 
 /// What a PCI link of a route carries for `bw` GB/s.
-pub(super) fn with_intel_overhead(bw: f32, route: &Route) -> f32 {
+pub(super) fn with_intel_overhead(bw: f32, route: &SearchRoute) -> f32 {
     if route.intel_overhead {
         bw * 6.0 / 5.0
     } else {
@@ -95,8 +104,8 @@ impl Residual for Floats {
         bw
     }
 
-    fn take(&mut self, wiring: &Wiring, route: &Route, bw: &f32) -> bool {
-        let charges = wiring.charges(route);
+    fn take(&mut self, route_map: &RouteMap, route: &SearchRoute, bw: &f32) -> bool {
+        let charges = route_map.charges(route);
         let done = self.walk(charges, route, *bw);
         if done < charges.len() {
             self.walk(&charges[..done], route, -*bw);
@@ -109,20 +118,20 @@ impl Residual for Floats {
         true
     }
 
-    fn take_known(&mut self, wiring: &Wiring, route: &Route, bw: &f32) -> bool {
-        self.take(wiring, route, bw)
+    fn take_known(&mut self, route_map: &RouteMap, route: &SearchRoute, bw: &f32) -> bool {
+        self.take(route_map, route, bw)
     }
 
-    fn give(&mut self, wiring: &Wiring, route: &Route, bw: &f32) {
-        self.walk(wiring.charges(route), route, -*bw);
+    fn give(&mut self, route_map: &RouteMap, route: &SearchRoute, bw: &f32) {
+        self.walk(route_map.charges(route), route, -*bw);
     }
 
-    fn uplink(&self, wiring: &Wiring, gpu: usize) -> i32 {
+    fn uplink(&self, route_map: &RouteMap, gpu: usize) -> i32 {
         let whole = |link: u32| self.0[link as usize] as i32;
-        wiring.uplink[gpu].map_or(-1, |(up, down)| whole(up).min(whole(down)))
+        route_map.uplink[gpu].map_or(-1, |(up, down)| whole(up).min(whole(down)))
     }
 
-    fn fingerprint(&mut self) -> Option<Fingerprint> {
+    fn fingerprint(&mut self) -> Option<StateFingerprint> {
         None
     }
 
@@ -133,20 +142,20 @@ impl Residual for Floats {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct PortsLeft {
     left: Vec<f32>,
-    weights: Vec<Fingerprint>,
-    fingerprint: Fingerprint,
+    weights: Vec<StateFingerprint>,
+    fingerprint: StateFingerprint,
     /// Some port got back other than what was taken, by rounding.
     drifted: bool,
 }
 
 impl PortsLeft {
-    pub fn new(ports: &[Port]) -> Self {
+    pub fn new(ports: &[SearchPort]) -> Self {
         let left: Vec<f32> = ports.iter().map(|port| port.bw).collect();
         // Ports stand behind all links.
-        let weights: Vec<Fingerprint> = (0..ports.len())
+        let weights: Vec<StateFingerprint> = (0..ports.len())
             .map(|port| weight(usize::MAX - port))
             .collect();
-        let mut fingerprint = Fingerprint::default();
+        let mut fingerprint = StateFingerprint::default();
         for (weight, left) in weights.iter().zip(&left) {
             fingerprint.add(*weight, u64::from(left.to_bits()));
         }
@@ -159,7 +168,7 @@ impl PortsLeft {
     }
 
     /// A fingerprint of what all ports have left.
-    pub const fn fingerprint(&self) -> Fingerprint {
+    pub const fn fingerprint(&self) -> StateFingerprint {
         self.fingerprint
     }
 
@@ -172,7 +181,8 @@ impl PortsLeft {
         self.drifted
     }
 
-    /// Writes how often each port has so many whole GB/s to give. Answers no if not all of that comes back exactly.
+    /// Writes how often each port can give an amount in whole GB/s. Returns `false` if not all of
+    /// it comes back exactly.
     pub fn write_key(&self, bw: i32, key: &mut Vec<u64>) -> bool {
         let mut exact = true;
         key.extend(self.left.iter().map(|left| {
@@ -189,7 +199,7 @@ impl PortsLeft {
     }
 
     /// Takes whole GB/s (negative gives back) from a port and from all that share its bandwidth.
-    pub fn take(&mut self, port: &Port, bw: i32) {
+    pub fn take(&mut self, port: &SearchPort, bw: i32) {
         for shared in &port.shared {
             let left = &mut self.left[*shared as usize];
             let after = *left - bw as f32;

@@ -1,19 +1,20 @@
-//! What a walk came across.
+//! The solutions that a walk saw.
 
 use plan::Pattern;
 
 use super::record::Record;
 
-/// The best that an attempt came across, whether or not it was better than what was known.
+/// The best solution that an attempt saw, whether or not it was better than the known one.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Seen {
-    /// Most channels of a solution, 0 when there was none. All have the same bandwidth, so these are the best.
+pub(super) struct BestSeen {
+    /// Most channels of a solution, 0 when there was none. All have the same bandwidth, so these
+    /// are the best.
     pub channels: usize,
     /// Fewest links among solutions with so many channels.
     pub hops: i32,
 }
 
-impl Seen {
+impl BestSeen {
     pub const NOTHING: Self = Self {
         channels: 0,
         hops: i32::MAX,

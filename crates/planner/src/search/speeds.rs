@@ -1,4 +1,5 @@
-//! The bandwidths per channel that the search tries, GB/s, descending. They are NCCL's, by generation of the slowest GPU.
+//! The bandwidths per channel that the search tries, GB/s, descending. They are NCCL's, by
+//! generation of the slowest GPU.
 
 /// The table for a job inside one host or across hosts.
 pub(super) const fn table(inter: bool, sm_min: i32) -> &'static [f32] {

@@ -1,16 +1,16 @@
 //! What links have left, in integers: thousandths of GB/s.
 //!
-//! As long as every link and every amount is a whole number of thousandths, NCCL's rounded 32-bit floats are these
-//! integers in disguise, and taking and giving back is exact. Links that are not (an NVLink bundle of 370.80002 GB/s)
-//! become so when NCCL's arithmetic first touches them; until then attempts that could touch them run on
-//! [`Floats`](super::residual::Floats).
+//! While every link and every amount is a whole number of thousandths, these integers give the same
+//! results as NCCL's rounded 32-bit floats, and taking and giving back is exact. Other links (an
+//! NVLink bundle of 370.80002 GB/s) become whole when NCCL's arithmetic first changes them; until
+//! then, attempts that could use them run on [`Floats`](super::residual::Floats).
 
 use plan::Pattern;
 
-use super::fingerprint::{Fingerprint, weight};
+use super::fingerprint::{StateFingerprint, weight};
 use super::record::Record;
 use super::residual::{Floats, Residual};
-use super::wiring::{NONE, Route, Wiring};
+use super::route_map::{NONE, RouteMap, SearchRoute};
 
 /// Largest bandwidth for which a thousandth shows safely in a 32-bit float, GB/s.
 const LARGEST: f32 = 4000.0;
@@ -46,19 +46,20 @@ pub(super) struct Thousandths {
     charges: Vec<Charge>,
     /// For each route its charges.
     spans: Vec<(u32, u32)>,
-    /// For each route and kind of charge the sum of the links' weights in fingerprints, and whether all charges are plain.
-    weights: Vec<([Fingerprint; 3], bool)>,
+    /// For each route and kind of charge the sum of the links' weights in fingerprints, and whether
+    /// all charges are plain.
+    weights: Vec<([StateFingerprint; 3], bool)>,
     /// Kept up from when it is first asked for in an attempt.
-    fingerprint: Option<Fingerprint>,
+    fingerprint: Option<StateFingerprint>,
     /// Links that routes use and that are no whole number of thousandths yet.
     uneven: Vec<u32>,
     /// Some link carries an eighth back.
     has_eighths: bool,
-    /// Integers cannot stand for the floats on this machine.
+    /// Integers cannot represent the floats on this machine.
     impossible: bool,
 }
 
-/// The whole number of thousandths that a float stands for, if it is one.
+/// Returns the float in thousandths, if it is a whole number of them.
 fn thousandths(bw: f32) -> Option<i32> {
     let whole = (f64::from(bw) * 1000.0).round() as i32;
     (whole as f32 / 1000.0 == bw).then_some(whole)
@@ -78,15 +79,15 @@ fn least_and_taken(bw: f32) -> Option<(i32, i32)> {
 }
 
 impl Thousandths {
-    pub fn new(wiring: &Wiring, floats: &Floats, never_binds: impl Fn(u32) -> bool) -> Self {
+    pub fn new(route_map: &RouteMap, floats: &Floats, never_binds: impl Fn(u32) -> bool) -> Self {
         let links = floats.links();
         let mut this = Self {
             left: vec![0; links.len()],
             place: vec![NONE; links.len()],
             binding: 0,
             charges: Vec::new(),
-            spans: Vec::with_capacity(wiring.route_count()),
-            weights: Vec::with_capacity(wiring.route_count()),
+            spans: Vec::with_capacity(route_map.route_count()),
+            weights: Vec::with_capacity(route_map.route_count()),
             fingerprint: None,
             uneven: Vec::new(),
             has_eighths: false,
@@ -94,10 +95,10 @@ impl Thousandths {
         };
         let mut free: Vec<Option<bool>> = vec![None; links.len()];
         let mut seen = vec![u32::MAX; links.len()];
-        for (number, route) in wiring.routes().enumerate() {
+        for (number, route) in route_map.routes().enumerate() {
             let first = this.charges.len() as u32;
-            let mut weights = [Fingerprint::default(); 3];
-            for charge in wiring.charges(route) {
+            let mut weights = [StateFingerprint::default(); 3];
+            for charge in route_map.charges(route) {
                 let kind = if charge.is_pci && route.intel_overhead {
                     PCI_WITH_OVERHEAD
                 } else {
@@ -109,7 +110,8 @@ impl Thousandths {
                     {
                         continue;
                     }
-                    // All links of a route are asked before any is charged, so none may stand there twice.
+                    // All links of a route are checked before any is charged, so a route must not
+                    // hold a link twice.
                     this.impossible |= seen[link as usize] == number as u32
                         || links[link as usize] > LARGEST
                         || this.binding > u16::MAX as usize;
@@ -174,18 +176,18 @@ impl Thousandths {
     }
 
     /// The places of the links of a route that can bind, each with its kind of charge.
-    pub fn charges(&self, route: &Route) -> impl Iterator<Item = (usize, u8)> {
+    pub fn charges(&self, route: &SearchRoute) -> impl Iterator<Item = (usize, u8)> {
         let (first, end) = self.spans[route.number as usize];
         self.charges[first as usize..end as usize]
             .iter()
             .map(|charge| (usize::from(charge.place), charge.kind))
     }
 
-    /// What a route takes in fingerprints, if that is of interest.
+    /// What a route takes in fingerprints, if they are kept.
     #[inline]
-    fn change(&self, route: &Route, amount: &[(i32, i32); 4]) -> Fingerprint {
+    fn change(&self, route: &SearchRoute, amount: &[(i32, i32); 4]) -> StateFingerprint {
         let (weights, plain) = &self.weights[route.number as usize];
-        let mut change = Fingerprint::default();
+        let mut change = StateFingerprint::default();
         let kinds = if *plain { 1 } else { weights.len() };
         for (weight, (_, taken)) in weights.iter().zip(amount).take(kinds) {
             change.add(*weight, *taken as u64);
@@ -193,7 +195,7 @@ impl Thousandths {
         change
     }
 
-    /// Whether an attempt goes the same way as on floats.
+    /// Whether an attempt takes the same steps as on floats.
     pub fn agrees(&self, attempt: &Record) -> bool {
         if self.impossible || matches!(attempt.pattern, Pattern::Nvls | Pattern::CollnetDirect) {
             return false;
@@ -211,7 +213,7 @@ impl Thousandths {
                 None => return false,
             }
         }
-        // An uneven link does no harm when nothing fits on it anyway.
+        // An uneven link does no harm when it has too little bandwidth anyway.
         self.uneven
             .iter()
             .all(|link| self.left[self.place[*link as usize] as usize] + 1 < least)
@@ -227,11 +229,11 @@ impl Residual for Thousandths {
         Amount([of(bw), of(bw / 8.0), of(bw * 6.0 / 5.0), (i32::MAX, 0)])
     }
 
-    fn take(&mut self, wiring: &Wiring, route: &Route, amount: &Amount) -> bool {
-        self.may_have(route.number, amount) && self.take_known(wiring, route, amount)
+    fn take(&mut self, route_map: &RouteMap, route: &SearchRoute, amount: &Amount) -> bool {
+        self.may_have(route.number, amount) && self.take_known(route_map, route, amount)
     }
 
-    fn take_known(&mut self, _: &Wiring, route: &Route, Amount(amount): &Amount) -> bool {
+    fn take_known(&mut self, _: &RouteMap, route: &SearchRoute, Amount(amount): &Amount) -> bool {
         let (first, end) = self.spans[route.number as usize];
         for charge in &self.charges[first as usize..end as usize] {
             self.left[charge.place as usize] -= amount[charge.kind as usize & 3].1;
@@ -252,7 +254,7 @@ impl Residual for Thousandths {
     }
 
     #[inline]
-    fn give(&mut self, _: &Wiring, route: &Route, Amount(amount): &Amount) {
+    fn give(&mut self, _: &RouteMap, route: &SearchRoute, Amount(amount): &Amount) {
         let (first, end) = self.spans[route.number as usize];
         for charge in &self.charges[first as usize..end as usize] {
             self.left[charge.place as usize] += amount[charge.kind as usize & 3].1;
@@ -262,20 +264,20 @@ impl Residual for Thousandths {
         }
     }
 
-    fn uplink(&self, wiring: &Wiring, gpu: usize) -> i32 {
+    fn uplink(&self, route_map: &RouteMap, gpu: usize) -> i32 {
         let left = |link: u32| self.left[self.place[link as usize] as usize];
-        wiring.uplink[gpu].map_or(-1, |(up, down)| left(up).min(left(down)) / 1000)
+        route_map.uplink[gpu].map_or(-1, |(up, down)| left(up).min(left(down)) / 1000)
     }
 
     fn begin(&mut self) {
         self.fingerprint = None;
     }
 
-    fn fingerprint(&mut self) -> Option<Fingerprint> {
+    fn fingerprint(&mut self) -> Option<StateFingerprint> {
         if self.fingerprint.is_none() {
-            let mut all = Fingerprint::default();
+            let mut all = StateFingerprint::default();
             for (place, left) in self.left[..self.binding].iter().enumerate() {
-                // What is below zero counts from the end of all numbers, as does what is taken.
+                // Negative values wrap around, as the taken amounts do.
                 all.add(weight(place), i64::from(*left) as u64);
             }
             self.fingerprint = Some(all);

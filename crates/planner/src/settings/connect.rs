@@ -1,5 +1,5 @@
-//! Settings that decide how hosts are joined: channel counts, chunk sizes, the point-to-point schedule. The sizes of buffers
-//! are read with the cost model's settings, which need them too.
+//! Settings that decide how hosts are joined: channel counts, chunk sizes, the point-to-point
+//! schedule. Buffer sizes are read with the cost model's settings, which need them too.
 
 use super::Settings;
 use super::parse::Reader;
@@ -80,7 +80,8 @@ pub struct ConnectSettings {
     pub p2p_pci_chunk_size: i64,
     /// `NCCL_P2P_SCHEDULE_GROUP_SIZE`: ranks of a node that take part in a round together.
     pub p2p_schedule_group_size: i64,
-    /// `NCCL_P2P_READ_ENABLE`: receivers read instead of senders writing; `None` decides by GPU generation.
+    /// `NCCL_P2P_READ_ENABLE`: receivers read instead of senders writing; `None` decides by GPU
+    /// generation.
     pub p2p_read: Option<bool>,
     /// `NCCL_IGNORE_NET_MISMATCH`: hosts may have different numbers of network ports.
     pub ignore_net_mismatch: bool,
@@ -155,11 +156,11 @@ fn clamped(value: i64, least: u32) -> u32 {
 }
 
 impl Reader {
-    /// Reads one variable, if it is one of those above.
+    /// Reads one variable. Returns `false` if it is none of those above.
     pub(super) fn connect(&mut self, settings: &mut Settings, name: &str, value: &str) -> bool {
         let known = &mut settings.connect;
         let defaults = ConnectSettings::default();
-        // NCCL marks "not set" by a value of its own, -2.
+        // NCCL marks "not set" by -2.
         let mut optional = |slot: &mut Option<i64>| {
             *slot = Some(self.number(name, value, -2)).filter(|n| *n != -2)
         };

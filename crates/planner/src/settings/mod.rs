@@ -1,7 +1,7 @@
 //! NCCL's environment variables, as typed values.
 //!
-//! Values are read as NCCL reads them: numbers with C's `strtoll`, texts by its own tables. What NCCL silently takes for
-//! something else is said in a [`SettingNote`].
+//! Values are read as NCCL reads them: numbers with C's `strtoll`, texts by its own tables. A
+//! [`SettingNote`] reports a value that NCCL silently reads as something else.
 
 mod connect;
 mod names;
@@ -9,21 +9,21 @@ mod parse;
 mod tuning;
 
 pub use connect::{ConnectSettings, MAX_CHANNELS};
-pub use names::{Effect, effect, variables};
+pub use names::{SettingEffect, effect, variables};
 pub use tuning::Tuning;
 
 use plan::nccl_graph::GraphFile;
-use topology::PathType;
+use topology::{BuildOptions, PathType};
 
 /// How many network ports a GPU uses (`NCCL_NETDEVS_POLICY`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum NetDevsPolicy {
-    /// Its share: the close ports divided by the GPUs that are equally close.
+    /// Its share: the close ports divided among the GPUs that are equally close.
     #[default]
     Auto,
     /// All close ports.
     All,
-    /// At most so many.
+    /// At most this many.
     Max(u32),
 }
 
@@ -69,19 +69,22 @@ pub struct Settings {
     pub netdevs_policy: NetDevsPolicy,
     /// `NCCL_CROSS_NIC`: 0 never, 1 always, 2 when it helps.
     pub cross_nic: i64,
-    /// `NCCL_MNNVL_ENABLE`: 0 no NVLink domains of several hosts, 1 always, 2 where P2P is not switched off.
+    /// `NCCL_MNNVL_ENABLE`: 0 no NVLink domains of several hosts, 1 always, 2 where P2P is not
+    /// switched off.
     pub mnnvl_enable: i64,
-    /// `NCCL_MNNVL_SCATTER_NETS_ENABLE`: in an NVLink domain of several hosts, take ports GPU by GPU in turn.
+    /// `NCCL_MNNVL_SCATTER_NETS_ENABLE`: in an NVLink domain of several hosts, take ports GPU by
+    /// GPU in turn.
     pub mnnvl_scatter_nets: bool,
-    /// `NCCL_MNNVL_RAIL_PER_HOST`: ports of different hosts count as one rail when their PCI functions match.
+    /// `NCCL_MNNVL_RAIL_PER_HOST`: ports of different hosts count as one rail when their PCI
+    /// functions match.
     pub mnnvl_rail_per_host: bool,
     /// `NCCL_NVLS_ENABLE`: 0 off, 1 forced, 2 when the devices have it.
     pub nvls_enable: i64,
     /// `NCCL_COLLNET_ENABLE`; `None` leaves it to the job.
     pub collnet_enable: Option<bool>,
-    /// `NCCL_GRAPH_FILE`: where graphs stand that are taken instead of searched.
+    /// `NCCL_GRAPH_FILE`: the file with graphs to use instead of a search.
     pub graph_file: Option<String>,
-    /// What stands there. Whoever has the file system reads it.
+    /// The content of that file; the caller reads it.
     pub graphs: Option<GraphFile>,
     /// How hosts are joined.
     pub connect: ConnectSettings,
@@ -94,8 +97,8 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The variables that can change a decision, of those that were given, by name. Others (logging, sockets …) leave
-    /// the plan what it is.
+    /// Returns the given variables that can change a decision, by name. Others (logging, sockets …)
+    /// do not change the plan.
     pub fn deciding(&self) -> impl Iterator<Item = (&str, &str)> {
         let mut given: Vec<_> = self
             .in_force
@@ -105,6 +108,14 @@ impl Settings {
             .collect();
         given.sort_unstable();
         given.into_iter()
+    }
+
+    /// How topology files are read with these settings.
+    pub fn build_options(&self) -> BuildOptions {
+        BuildOptions {
+            split_partitions: self.split_partitions,
+            ..BuildOptions::default()
+        }
     }
 
     /// Whether hosts that could form one NVLink domain do (MNNVL).

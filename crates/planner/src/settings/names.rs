@@ -2,12 +2,12 @@
 
 use super::{connect, tuning};
 
-/// Closest names that are still offered: a typing error, not another word.
+/// Least likeness of a name that is offered: a typing error, not another word.
 const LIKENESS: f64 = 0.85;
 
 /// What a variable changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Effect {
+pub enum SettingEffect {
     /// Paths, and what the search finds.
     Search,
     /// How hosts are joined: channel counts, chunk sizes, the point-to-point schedule.
@@ -51,7 +51,8 @@ const VIRTUAL_NICS: &str = "virtual NICs are not modelled, because the net plug-
 const DOMAIN: &str =
     "which hosts form an NVLink domain is not asked of the devices: --nvlink-domain says it";
 
-/// Variables that change a decision of NCCL's, but not of the planner's, with what is assumed instead.
+/// Variables that change a decision of NCCL's, but not of the planner's, with what is assumed
+/// instead.
 const NOT_MODELLED: [(&str, &str); 12] = [
     ("NCCL_CUMEM_ENABLE", "cuMem is taken to be available and on"),
     (
@@ -159,22 +160,22 @@ const OTHERS: [&str; 75] = [
 ];
 
 /// Every variable of NCCL 2.30 that is known, and what it changes.
-pub fn variables() -> impl Iterator<Item = (&'static str, Effect)> {
-    let with = |effect: Effect| move |name: &'static str| (name, effect);
+pub fn variables() -> impl Iterator<Item = (&'static str, SettingEffect)> {
+    let with = |effect: SettingEffect| move |name: &'static str| (name, effect);
     let not_modelled = NOT_MODELLED
         .into_iter()
-        .map(|(name, assumed)| (name, Effect::NotModelled(assumed)));
+        .map(|(name, assumed)| (name, SettingEffect::NotModelled(assumed)));
     SEARCH
         .into_iter()
-        .map(with(Effect::Search))
-        .chain(connect::NAMES.into_iter().map(with(Effect::Joining)))
-        .chain(tuning::NAMES.into_iter().map(with(Effect::Cost)))
+        .map(with(SettingEffect::Search))
+        .chain(connect::NAMES.into_iter().map(with(SettingEffect::Joining)))
+        .chain(tuning::NAMES.into_iter().map(with(SettingEffect::Cost)))
         .chain(not_modelled)
-        .chain(OTHERS.into_iter().map(with(Effect::Nothing)))
+        .chain(OTHERS.into_iter().map(with(SettingEffect::Nothing)))
 }
 
 /// What a variable changes; `None` if NCCL 2.30 does not have it.
-pub fn effect(name: &str) -> Option<Effect> {
+pub fn effect(name: &str) -> Option<SettingEffect> {
     variables()
         .find(|(known, _)| *known == name)
         .map(|(_, effect)| effect)
@@ -184,7 +185,7 @@ pub fn effect(name: &str) -> Option<Effect> {
 pub(super) fn decides(name: &str) -> bool {
     matches!(
         effect(name),
-        Some(Effect::Search | Effect::Joining | Effect::Cost)
+        Some(SettingEffect::Search | SettingEffect::Joining | SettingEffect::Cost)
     )
 }
 

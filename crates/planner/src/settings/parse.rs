@@ -2,7 +2,7 @@
 
 use topology::PathType;
 
-use super::{Effect, NetDevsPolicy, SettingNote, Settings, names};
+use super::{NetDevsPolicy, SettingEffect, SettingNote, Settings, names};
 
 /// The old scale of path levels, 0 to 5.
 const OLD_LEVELS: [PathType; 6] = [
@@ -15,8 +15,8 @@ const OLD_LEVELS: [PathType; 6] = [
 ];
 
 impl Settings {
-    /// Reads variables as NCCL does; later ones override earlier ones of the same name. Never fails: what NCCL does not
-    /// understand gets a note.
+    /// Reads variables as NCCL does; later ones override earlier ones of the same name. Never
+    /// fails: what NCCL does not understand gets a note.
     pub fn from_variables(variables: impl IntoIterator<Item = (String, String)>) -> Self {
         let mut settings = Self::default();
         for (name, value) in variables {
@@ -88,7 +88,7 @@ impl Reader {
             _ if self.connect(settings, name, value) => {}
             _ if self.tuning(&mut settings.tuning, name, value) => {}
             _ => match names::effect(name) {
-                Some(Effect::NotModelled(assumed)) => {
+                Some(SettingEffect::NotModelled(assumed)) => {
                     self.note(name, format!("is not modelled: {assumed}"));
                 }
                 Some(_) => {}
@@ -186,7 +186,7 @@ impl Reader {
     }
 }
 
-/// How much of a text was a number.
+/// Whether the whole text was a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reading {
     Whole,
@@ -228,8 +228,8 @@ fn integer(text: &str) -> (i64, Reading) {
     }
 }
 
-/// Reads up to `most` decimal numbers with white space between, as C's `sscanf` with `%ld` does, and returns what follows
-/// the last one.
+/// Reads up to `most` decimal numbers with white space between, as C's `sscanf` with `%ld` does,
+/// and returns what follows the last one.
 pub(super) fn whitespace_integers(text: &str, most: usize) -> (Vec<i64>, &str) {
     let mut numbers = Vec::new();
     let mut rest = text.trim_start();

@@ -4,11 +4,7 @@
 
 use std::path::PathBuf;
 
-use plan::{Fingerprint, Plan, Producer, RequestSummary};
-use planner::artifact;
-use planner::cost::{self, Profile};
-use planner::{Cluster, Error, JobPlan, Settings};
-use topology::System;
+use planner::{Error, Job, Planned, Settings};
 use topology::xml::Document;
 
 pub fn folder() -> PathBuf {
@@ -35,10 +31,6 @@ pub fn document(name: &str) -> Document {
     topology::xml::parse(name, &bytes).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-pub fn system(name: &str) -> System {
-    System::from_document(&document(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
-}
-
 pub fn settings(variables: &[(&str, &str)]) -> Settings {
     Settings::from_variables(
         variables
@@ -47,29 +39,12 @@ pub fn settings(variables: &[(&str, &str)]) -> Settings {
     )
 }
 
-pub fn join(cluster: &Cluster, variables: &[(&str, &str)]) -> Result<JobPlan, Error> {
-    let settings = settings(variables);
-    JobPlan::new(cluster.plan(false, &settings)?, &settings)
+/// Plans a job with these variables.
+pub fn plan(job: &Job, variables: &[(&str, &str)]) -> Result<Planned, Error> {
+    planner::plan(job, &settings(variables))
 }
 
-pub fn artifact_of(joined: &JobPlan) -> Plan {
-    let request = RequestSummary {
-        hosts: joined.layout().hosts(),
-        nvlink_domain: false,
-        collnet: joined.plan.collnet,
-    };
-    let producer = Producer {
-        name: "test".to_owned(),
-        version: "0".to_owned(),
-    };
-    let costs = cost::table(
-        &joined.cost_inputs(),
-        &Settings::default().tuning,
-        &Profile::nccl_2_30(),
-    )
-    .expect("no restriction");
-    let fingerprint = Fingerprint::new("nccl-2.30").finish();
-    let mut plan = Plan::new(producer, "nccl-2.30", fingerprint, request);
-    artifact::fill(&mut plan, joined, costs, &[]);
-    plan
+/// A job of equal hosts.
+pub fn equal(machine: &str, hosts: u32) -> Job {
+    Job::hosts(document(machine), hosts)
 }

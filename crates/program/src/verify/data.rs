@@ -18,25 +18,7 @@ impl<'a> SymbolicRun<'a> {
             count,
             ..step.step.pieces
         };
-        let mut slots: Vec<Option<Slot>> = Vec::with_capacity(step.sources.len());
-        for (source, which) in step.sources.iter().zip(&step.named[0]) {
-            let slot = match source {
-                ResolvedOperand::Fifo(fifo) => self.fifos[*fifo as usize].pop_front(),
-                ResolvedOperand::Memory { .. } => None,
-            };
-            if let Some(slot) = &slot {
-                self.clocks.learn(lane, &slot.known);
-                if slot.pieces != pieces {
-                    let fault = VerifyFault::OtherPieces {
-                        fifo: operand(self.rank(lane), which, false),
-                        found: slot.pieces,
-                        expected: pieces,
-                    };
-                    return Err(self.fail(lane, fault));
-                }
-            }
-            slots.push(slot);
-        }
+        let slots = self.take_slots(lane, step, pieces)?;
         let mut results = Vec::with_capacity(pieces.count.into());
         for (piece, at) in (pieces.first..).take(pieces.count.into()).zip(0..) {
             let mut sum: Option<Value> = None;
@@ -95,6 +77,35 @@ impl<'a> SymbolicRun<'a> {
         }
         self.note_touched(lane, step);
         Ok(())
+    }
+
+    /// The slots of the sources that are FIFOs.
+    fn take_slots(
+        &mut self,
+        lane: u32,
+        step: &NetworkStep<'_>,
+        pieces: Pieces,
+    ) -> Result<Vec<Option<Slot>>, Box<VerifyError>> {
+        let mut slots: Vec<Option<Slot>> = Vec::with_capacity(step.sources.len());
+        for (source, which) in step.sources.iter().zip(&step.named[0]) {
+            let slot = match source {
+                ResolvedOperand::Fifo(fifo) => self.fifos[*fifo as usize].pop_front(),
+                ResolvedOperand::Memory { .. } => None,
+            };
+            if let Some(slot) = &slot {
+                self.clocks.learn(lane, &slot.known);
+                if slot.pieces != pieces {
+                    let fault = VerifyFault::OtherPieces {
+                        fifo: operand(self.rank(lane), which, false),
+                        found: slot.pieces,
+                        expected: pieces,
+                    };
+                    return Err(self.fail(lane, fault));
+                }
+            }
+            slots.push(slot);
+        }
+        Ok(slots)
     }
 
     fn read(

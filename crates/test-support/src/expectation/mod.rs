@@ -10,9 +10,10 @@ mod plans;
 mod value;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::Result;
-use planner::Request;
+use planner::{Job, Settings};
 
 use crate::machine::Machine;
 
@@ -33,19 +34,19 @@ const HOSTS: [u32; 2] = [1, 2];
 /// # Errors
 /// The topology file cannot be read as a machine.
 pub fn of(machine: &Machine) -> Result<Vec<Expected>> {
-    let system = machine.system()?;
+    let document = Arc::new(machine.document()?);
     let mut expected = vec![Expected {
         path: PathBuf::from("paths.txt"),
-        text: paths::text(system.clone()),
+        text: paths::text(machine.system()?),
     }];
     for hosts in HOSTS {
-        let request = Request {
-            hosts,
-            ..Request::default()
-        };
+        let planned = planner::plan(
+            &Job::hosts(Arc::clone(&document), hosts),
+            &Settings::default(),
+        );
         expected.push(Expected {
             path: PathBuf::from(format!("plans/h{hosts}.txt")),
-            text: plans::text(system.clone(), &request),
+            text: plans::text(hosts, planned),
         });
     }
     Ok(expected)

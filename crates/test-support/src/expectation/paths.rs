@@ -1,6 +1,8 @@
 //! Nodes, links and paths as text.
 
-use planner::{Request, View, host};
+use std::sync::Arc;
+
+use planner::View;
 use topology::{Cpu, CpuArch, Gpu, Net, NodeData, NodeId, NodeType, System};
 
 use super::names::Names;
@@ -27,9 +29,13 @@ const KINDS: [NodeType; 10] = [
 
 pub fn text(system: System) -> String {
     let mut text = HEAD.to_owned();
-    match host::view(system, &Request::default()) {
-        Ok(view) => {
-            describe(&mut text, &view);
+    let ranks = system.count(NodeType::Gpu);
+    match View::all(system, &Arc::default(), false, ranks) {
+        Ok(views) => {
+            views
+                .first()
+                .iter()
+                .for_each(|view| describe(&mut text, view));
             text
         }
         Err(error) => text + &format!("\nrefused: {error}\n"),

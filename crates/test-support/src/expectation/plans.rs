@@ -1,8 +1,8 @@
 //! Graphs and trails as text.
 
 use plan::{Attempt, Graph, GraphChannel, Pattern, Summary, Trail};
-use planner::{HostPlan, Request, View, plan_host};
-use topology::{NcclId, NodeType, System};
+use planner::{Error, HostPlan, Planned, View};
+use topology::{NcclId, NodeType};
 
 use super::names::Names;
 use super::value::{count, number, word};
@@ -10,15 +10,15 @@ use super::value::{count, number, word};
 /// An attempt whose budget is left at this stopped because nothing better is possible.
 const PERFECT: i32 = -1;
 
-pub fn text(system: System, request: &Request) -> String {
+pub fn text(hosts: u32, planned: Result<Planned, Error>) -> String {
     let mut text = format!(
         "# What is planned on this machine for {}: the graphs, their channels, and every attempt of the searches.\n\
          # Bandwidths in GB/s for one channel; channels list ranks. Written by `cargo xtask bless`.\n\n",
-        count(request.hosts as usize, "equal host"),
+        count(hosts as usize, "equal host"),
     );
-    match plan_host(system, request) {
+    match planned {
         Ok(planned) => {
-            describe(&mut text, &planned);
+            describe(&mut text, planned.node(0));
             text
         }
         Err(error) => text + &format!("refused: {error}\n"),

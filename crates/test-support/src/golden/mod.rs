@@ -9,15 +9,12 @@ mod system;
 mod tuning;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use plan::{CostTable, Graph, GraphKind};
-use planner::cluster::nvlink_domain;
-use planner::cost::{self, Profile};
-use planner::{Cluster, HostPlan, JobPlan, Request, Settings};
+use planner::{EqualHosts, HostPlan, Job, Planned, Settings};
 use serde_json::Value;
-use topology::System;
-use topology::xml::Document;
 
 use compare::Difference;
 
@@ -148,7 +145,8 @@ impl Case {
             .is_some_and(|flags| flags.iter().any(|other| other == flag))
     }
 
-    fn settings(&self) -> Settings {
+    /// NCCL's settings in the case.
+    pub fn settings(&self) -> Settings {
         let variables = self.answer["env"].as_object().into_iter().flatten();
         Settings::from_variables(
             variables
@@ -156,14 +154,37 @@ impl Case {
         )
     }
 
-    /// The job that the case describes, if its hosts are equal.
-    pub fn request(&self) -> Request {
-        Request {
-            hosts: self.answer["hosts"].as_u64().unwrap_or(1) as u32,
+    /// The job of the case: one file for all hosts, or one for each.
+    ///
+    /// # Errors
+    /// A topology file cannot be read.
+    pub fn job(&self) -> Result<Job> {
+        let files = self.answer["topologies"]
+            .as_array()
+            .context("a case names topologies")?;
+        let count = match files.len() {
+            1 => self.answer["hosts"].as_u64().unwrap_or(1) as u32,
+            _ => 1,
+        };
+        let mut hosts: Vec<EqualHosts> = Vec::new();
+        for file in files {
+            let file = file.as_str().context("a topology is a file name")?;
+            let document = match hosts.iter().find(|known| known.name == file) {
+                Some(known) => Arc::clone(&known.document),
+                None => Arc::new(topology::xml::parse(file, &self.read_topology(file)?)?),
+            };
+            hosts.push(EqualHosts {
+                name: file.to_owned(),
+                document,
+                edits: Vec::new(),
+                count,
+            });
+        }
+        Ok(Job {
             nvlink_domain: self.has_flag("--mnnvl"),
             collnet: self.has_flag("--collnet"),
-            settings: self.settings(),
-        }
+            ..Job::of(hosts)
+        })
     }
 
     /// The name of the (first) topology file.
@@ -191,60 +212,14 @@ impl Case {
         std::fs::read(&path).with_context(|| format!("reading {}", path.display()))
     }
 
-    /// The hosts of the case: one file for all of them, or one for each.
-    fn cluster(&self) -> Result<Cluster> {
-        let files = self.answer["topologies"]
-            .as_array()
-            .context("a case names topologies")?;
-        let mut documents: Vec<(&str, Document)> = Vec::new();
-        let mut order = Vec::new();
-        for file in files {
-            let file = file.as_str().context("a topology is a file name")?;
-            let known = documents.iter().position(|(name, _)| *name == file);
-            order.push(match known {
-                Some(at) => at,
-                None => {
-                    documents.push((
-                        file,
-                        topology::xml::parse(file, &self.read_topology(file)?)?,
-                    ));
-                    documents.len() - 1
-                }
-            });
-        }
-        let hosts = self.answer["hosts"].as_u64().unwrap_or(1) as u32;
-        let times = if order.len() == 1 { hosts } else { 1 };
-        let order = order
-            .into_iter()
-            .flat_map(|at| std::iter::repeat_n(at, times as usize));
-        if self.has_flag("--mnnvl") {
-            let domain =
-                nvlink_domain(order.map(|at| &documents[at].1)).context("a domain has hosts")?;
-            return Ok(Cluster::equal(System::from_document(&domain)?, 1));
-        }
-        let mut cluster = Cluster::new();
-        let mut machines = Vec::new();
-        for (_, document) in &documents {
-            machines.push(cluster.add_machine(System::from_document(document)?));
-        }
-        for at in order {
-            cluster.place(machines[at], 1);
-        }
-        Ok(cluster)
-    }
-
-    fn plan(&self) -> Result<JobPlan> {
-        let settings = self.settings();
-        let plan = self
-            .cluster()?
-            .plan(self.has_flag("--collnet"), &settings)?;
-        Ok(JobPlan::new(plan, &settings)?)
+    fn plan(&self) -> Result<Planned> {
+        Ok(planner::plan(&self.job()?, &self.settings())?)
     }
 
     /// Plans the case and compares.
     pub fn replay(&self) -> Vec<Verdict> {
         let refused = self.answer.get("error").is_some();
-        let joined = match self.plan() {
+        let planned = match self.plan() {
             Err(_) if refused => return vec![(Section::Refusal, None)],
             Err(error) => {
                 return vec![(
@@ -259,9 +234,10 @@ impl Case {
                     Some(format!("planned, but NCCL refuses it in {phase}")),
                 )];
             }
-            Ok(joined) => joined,
+            Ok(planned) => planned,
         };
-        let Some(planned) = joined.layout().node(0).map(|node| joined.node_plan(node)) else {
+        let job = &planned.job;
+        let Some(first) = job.layout().node(0).map(|node| job.node_plan(node)) else {
             return vec![(Section::Refusal, Some("planned without ranks".to_owned()))];
         };
         let mut verdicts = vec![(Section::Refusal, None)];
@@ -273,34 +249,25 @@ impl Case {
         };
         judge(
             Section::System,
-            system::check_bounds(planned, &self.answer["system"]),
+            system::check_bounds(first, &self.answer["system"]),
         );
         judge(
             Section::Nodes,
-            system::check_nodes(planned.view.system(), &self.answer["nodes"]),
+            system::check_nodes(first.view.system(), &self.answer["nodes"]),
         );
         if let Some(paths) = self.answer["paths"].as_array() {
-            judge(Section::Paths, system::check_paths(planned, paths));
+            judge(Section::Paths, system::check_paths(first, paths));
         }
-        judge(
-            Section::Graphs,
-            check_graphs(planned, &self.answer["graphs"]),
-        );
+        judge(Section::Graphs, check_graphs(first, &self.answer["graphs"]));
         judge(
             Section::Merged,
-            merged::check(&joined, self.has_flag("--mnnvl"), &self.answer["merged"]),
+            merged::check(job, self.has_flag("--mnnvl"), &self.answer["merged"]),
         );
-        let table = cost::table(
-            &joined.cost_inputs(),
-            &self.settings().tuning,
-            &Profile::nccl_2_30(),
-        );
-        let table = table.map_err(|error| Difference::new("table", error.to_string(), "a table"));
         // What goes into a plan must choose the same when it comes back.
-        let table = table.and_then(|table| {
-            let read = serde_json::to_string(&table).and_then(|text| serde_json::from_str(&text));
-            read.map_err(|error| Difference::new("table as JSON", error.to_string(), "a table"))
-        });
+        let read =
+            serde_json::to_string(&planned.costs).and_then(|text| serde_json::from_str(&text));
+        let table =
+            read.map_err(|error| Difference::new("table as JSON", error.to_string(), "a table"));
         judge(
             Section::Tuning,
             table.and_then(|table: CostTable| tuning::check(&table, &self.answer["tuning"])),

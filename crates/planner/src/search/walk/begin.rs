@@ -2,10 +2,10 @@
 
 use plan::Pattern;
 
-use super::super::known_ends::{KnownEnd, State};
+use super::super::known_ends::{KnownEnd, WalkState};
 use super::super::residual::Residual;
-use super::super::seen::Seen;
-use super::super::wiring::NONE;
+use super::super::route_map::NONE;
+use super::super::seen::BestSeen;
 use super::{NEVER, Order, PERFECT, Walk, Which};
 
 /// Steps for trying the GPUs in PCI order when a channel starts at a port.
@@ -39,16 +39,16 @@ impl<R: Residual> Walk<'_, R> {
         }
         if !self.current.same_channels || channel == 0 {
             self.once_per_state(|walk| {
-                for gpu in 0..walk.wiring.gpus as u32 {
+                for gpu in 0..walk.route_map.gpus as u32 {
                     walk.begin(gpu, NEVER, Order::Free);
                 }
             });
         }
     }
 
-    /// Begins a channel unless the same was walked before and led to nothing that counts; then only its steps are taken
-    /// off the budget. `go` must depend on nothing but the state of links and ports, and the ports of the channel before
-    /// where they bind the next one.
+    /// Begins a channel, unless an equal walk led to no better solution; then only its steps are
+    /// taken off the budget. `go` must depend only on the state of links and ports, and on the
+    /// ports of the previous channel where they bind the next one.
     fn once_per_state(&mut self, go: impl FnOnce(&mut Self)) {
         let channel = self.current.channels;
         if channel == 0 || !self.known_ends.is_on() || self.budget <= 0 {
@@ -62,7 +62,7 @@ impl<R: Residual> Walk<'_, R> {
         } else {
             [NONE; 2]
         };
-        let state = State {
+        let state = WalkState {
             left: links.with(self.ports_left.fingerprint()),
             channel: channel as u32,
             pair,
@@ -76,12 +76,12 @@ impl<R: Residual> Walk<'_, R> {
                 return;
             }
         }
-        let seen_before = std::mem::replace(&mut self.seen, Seen::NOTHING);
+        let seen_before = std::mem::replace(&mut self.seen, BestSeen::NOTHING);
         let budget_before = self.budget;
         go(self);
         let seen = self.seen;
         self.seen.merge(seen_before);
-        // Only what was walked to its end is known.
+        // Only complete walks are remembered.
         if self.budget > 0 && !self.ports_left.drifted() {
             let end = KnownEnd {
                 steps: budget_before - self.budget,
@@ -91,7 +91,7 @@ impl<R: Residual> Walk<'_, R> {
         }
     }
 
-    /// Whether the channel must use the ports of the one before it the other way round.
+    /// Whether the channel must use the ports of the previous channel in reverse.
     pub(super) fn is_second_of_pair(&self) -> bool {
         self.current.pattern == Pattern::Ring
             && self.current.cross_nic == 2
@@ -100,7 +100,7 @@ impl<R: Residual> Walk<'_, R> {
 
     fn begin_at_ports(&mut self, back: u32) {
         let Some(ports) = &self.ports.all else { return };
-        let wiring = self.wiring;
+        let route_map = self.route_map;
         let channel = self.current.channels;
         // Ports are charged whole GB/s.
         let whole_bw = self.current.bw_inter as i32;
@@ -111,7 +111,7 @@ impl<R: Residual> Walk<'_, R> {
                 break;
             }
             let number = ports[(channel + index) % ports.len()];
-            let port = &wiring.ports[number as usize];
+            let port = &route_map.ports[number as usize];
             if self.current.collnet && !port.coll || self.ports_left.get(number) < whole_bw as f32 {
                 continue;
             }
@@ -134,13 +134,13 @@ impl<R: Residual> Walk<'_, R> {
                 let first = self.first_of_channel(channel - 1);
                 self.begin_from(number, first, back, Order::Replay);
             } else {
-                if channel == 0 && !wiring.has_nvs {
+                if channel == 0 && !route_map.has_nvs {
                     self.begin_in_pci_order(number, back);
                 }
                 if let Some(gpu) = port.local_gpu {
                     self.begin_from(number, gpu, back, Order::Free);
                 }
-                let closest = &wiring.closest_gpus[number as usize];
+                let closest = &route_map.closest_gpus[number as usize];
                 if closest.is_empty() {
                     // NCCL does not give the port's bandwidth back here.
                     continue;
@@ -164,7 +164,7 @@ impl<R: Residual> Walk<'_, R> {
 
     /// A channel begins at a port and goes to a GPU.
     fn begin_from(&mut self, port: u32, gpu: u32, back: u32, order: Order) {
-        let route = self.wiring.port_to_gpu(port, gpu);
+        let route = self.route_map.port_to_gpu(port, gpu);
         if self.take(route, Which::Inter, self.current.type_inter) {
             if order == Order::Free && self.sorts {
                 self.sort_for_port();

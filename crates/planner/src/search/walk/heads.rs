@@ -4,11 +4,11 @@ use plan::Pattern;
 use topology::PathType;
 
 use super::super::residual::Residual;
-use super::super::wiring::Route;
+use super::super::route_map::SearchRoute;
 use super::Walk;
 
 impl<R: Residual> Walk<'_, R> {
-    /// The channel stands at its head.
+    /// Tries a GPU as head of the channel.
     #[inline(never)]
     pub(super) fn exchange(&mut self, head: u32) {
         if self.current.pattern == Pattern::Nvls {
@@ -20,23 +20,23 @@ impl<R: Residual> Walk<'_, R> {
 
     /// NVLS: every GPU sends to and receives from the switch, the head twice.
     fn through_switch(&mut self, head: u32) {
-        let wiring = self.wiring;
-        let gpus = wiring.gpus as u32;
+        let route_map = self.route_map;
+        let gpus = route_map.gpus as u32;
         let share = |gpu| if gpu == head { 2.0 } else { 1.0 };
         let routes = (0..gpus)
-            .map(|gpu| (wiring.nvs_to_gpu(gpu), share(gpu)))
-            .chain((0..gpus).map(|gpu| (wiring.gpu_to_nvs(gpu), share(gpu))));
+            .map(|gpu| (route_map.nvs_to_gpu(gpu), share(gpu)))
+            .chain((0..gpus).map(|gpu| (route_map.gpu_to_nvs(gpu), share(gpu))));
         self.with_all(routes);
     }
 
     /// CollNet direct: the head exchanges its part with every other GPU.
     fn join_all(&mut self, head: u32) {
-        let wiring = self.wiring;
-        let gpus = wiring.gpus as u32;
+        let route_map = self.route_map;
+        let gpus = route_map.gpus as u32;
         let share = (1.0 / f64::from(gpus - 1)) as f32;
         let routes = (0..gpus)
-            .map(|gpu| (wiring.gpu_to_gpu(head, gpu), share))
-            .chain((0..gpus).map(|gpu| (wiring.gpu_to_gpu(gpu, head), share)));
+            .map(|gpu| (route_map.gpu_to_gpu(head, gpu), share))
+            .chain((0..gpus).map(|gpu| (route_map.gpu_to_gpu(gpu, head), share)));
         let others = (0..gpus).filter(|gpu| *gpu != head);
         for (place, gpu) in others.enumerate() {
             self.current.intra[self.base + 1 + place] = gpu;
@@ -44,8 +44,12 @@ impl<R: Residual> Walk<'_, R> {
         self.with_all(routes);
     }
 
-    /// Reserves all routes, completes the channel if that worked, and gives everything back in reverse order.
-    fn with_all<'r>(&mut self, routes: impl DoubleEndedIterator<Item = (&'r Route, f32)> + Clone) {
+    /// Reserves all routes, completes the channel if that worked, and gives everything back in
+    /// reverse order.
+    fn with_all<'r>(
+        &mut self,
+        routes: impl DoubleEndedIterator<Item = (&'r SearchRoute, f32)> + Clone,
+    ) {
         let mut reserved = 0;
         let mut all = true;
         for (route, share) in routes.clone() {
@@ -65,14 +69,14 @@ impl<R: Residual> Walk<'_, R> {
     }
 
     /// Takes a share of the bandwidth inside the host. The type is only checked for a whole share.
-    fn take_share(&mut self, route: &Route, share: f32) -> bool {
+    fn take_share(&mut self, route: &SearchRoute, share: f32) -> bool {
         if route.kind >= PathType::Dis
             || share == 1.0 && !self.allows(route, self.current.type_intra)
         {
             return false;
         }
         let taken = self.residual.take(
-            self.wiring,
+            self.route_map,
             route,
             &R::amount(self.current.bw_intra * share),
         );
@@ -82,9 +86,9 @@ impl<R: Residual> Walk<'_, R> {
         taken
     }
 
-    fn give_share(&mut self, route: &Route, share: f32) {
+    fn give_share(&mut self, route: &SearchRoute, share: f32) {
         self.residual.give(
-            self.wiring,
+            self.route_map,
             route,
             &R::amount(self.current.bw_intra * share),
         );
@@ -92,7 +96,7 @@ impl<R: Residual> Walk<'_, R> {
     }
 
     /// Fractions are cut off each time, as in NCCL.
-    fn count_hops(&mut self, route: &Route, share: f32) {
+    fn count_hops(&mut self, route: &SearchRoute, share: f32) {
         self.current.hops = (self.current.hops as f32 + share * route.hops as f32) as i32;
     }
 }

@@ -26,9 +26,9 @@ impl<R: Residual> Walk<'_, R> {
             if !self.may_leave(start, *number, step) {
                 continue;
             }
-            let route = self.wiring.gpu_to_port(gpu, *number);
+            let route = self.route_map.gpu_to_port(gpu, *number);
             if self.take(route, which, self.current.type_inter) {
-                self.current.inter[channel][1] = self.wiring.ports[*number as usize].canonical;
+                self.current.inter[channel][1] = self.route_map.ports[*number as usize].canonical;
                 if order == Order::Free && self.sorts && step < self.last {
                     self.sort_for_port();
                 }
@@ -42,8 +42,8 @@ impl<R: Residual> Walk<'_, R> {
     fn may_leave(&self, start: u32, number: u32, step: u32) -> bool {
         let channel = self.current.channels;
         let (entry, exit) = (
-            &self.wiring.ports[start as usize],
-            &self.wiring.ports[number as usize],
+            &self.route_map.ports[start as usize],
+            &self.route_map.ports[number as usize],
         );
         if matches!((entry.plane, exit.plane), (Some(a), Some(b)) if a != b) {
             return false;

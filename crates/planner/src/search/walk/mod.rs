@@ -1,7 +1,9 @@
-//! One attempt: all ways to string channels under given constraints, until the budget of steps runs out.
+//! One attempt: tries all orders of GPUs and ports under given constraints, until the budget of
+//! steps runs out.
 //!
-//! A walk is a depth-first recursion through [`Walk::visit`], which is a step. Where a channel begins stands in
-//! [`begin`], where it goes on in [`onward`], where it leaves in [`leave`]; graphs of heads have [`heads`].
+//! A walk is a depth-first recursion through [`Walk::visit`], which is a step. [`begin`] chooses
+//! the first GPU of a channel, [`onward`] the next one, [`leave`] the port; [`heads`] is for graphs
+//! whose channels are heads.
 
 mod begin;
 mod heads;
@@ -16,10 +18,10 @@ use super::layout::Which;
 use super::nearby::Nearby;
 use super::record::Record;
 use super::residual::{PortsLeft, Residual};
-use super::seen::Seen;
-use super::wiring::{Route, Wiring};
+use super::route_map::{RouteMap, SearchRoute};
+use super::seen::BestSeen;
 
-/// A budget that says: nothing better can be found.
+/// The value of the budget when nothing better can be found.
 pub(super) const PERFECT: i32 = -1;
 
 /// No step of a channel.
@@ -57,7 +59,7 @@ pub(super) struct Scratch {
     pub used: Vec<u64>,
     /// Sorted candidates of all open steps, one list after the other.
     pub keys: Vec<u64>,
-    /// For each channel in which order GPUs lie on the way to its port.
+    /// For each channel the order of GPUs by their paths to its port.
     pub port_keys: Vec<u64>,
     pub known_ends: KnownEnds,
 }
@@ -69,7 +71,7 @@ pub(super) struct Walked {
     pub budget_left: i32,
     /// The best solution was replaced.
     pub improved: bool,
-    pub seen: Seen,
+    pub seen: BestSeen,
 }
 
 impl Scratch {
@@ -77,7 +79,7 @@ impl Scratch {
     /// Walks until there is nothing left to try or the budget is spent.
     pub fn walk<R: Residual>(
         &mut self,
-        wiring: &Wiring,
+        route_map: &RouteMap,
         nearby: &[Nearby],
         ports: &AttemptPorts,
         residual: &mut R,
@@ -85,20 +87,20 @@ impl Scratch {
         best: &mut Record,
         budget: i32,
     ) -> Walked {
-        // Where a port loses bandwidth on the way, nothing comes back exactly.
-        let lossless = wiring.closest_gpus.iter().all(|gpus| !gpus.is_empty());
+        // Where a port loses bandwidth by rounding, states do not return exactly.
+        let lossless = route_map.closest_gpus.iter().all(|gpus| !gpus.is_empty());
         self.known_ends.clear(lossless && !current.same_channels);
         residual.begin();
         let mut walk = Walk {
-            wiring,
+            route_map,
             nearby,
             ports,
             inter: self.inter,
             rail_per_host: self.rail_per_host,
-            both_ways: current.uses_both_ways(),
+            both_directions: current.uses_both_directions(),
             closes: !self.inter && current.pattern == Pattern::Ring,
             has_heads: matches!(current.pattern, Pattern::Nvls | Pattern::CollnetDirect),
-            last: wiring.gpus as u32 - 1,
+            last: route_map.gpus as u32 - 1,
             base: 0,
             base_word: 0,
             residual,
@@ -109,11 +111,11 @@ impl Scratch {
             used: &mut self.used,
             keys: &mut self.keys,
             port_keys: &mut self.port_keys,
-            sorts: self.inter && !wiring.has_nvs && wiring.private_uplinks,
+            sorts: self.inter && !route_map.has_nvs && route_map.private_uplinks,
             known_ends: &mut self.known_ends,
             budget,
             improved: false,
-            seen: Seen::NOTHING,
+            seen: BestSeen::NOTHING,
         };
         walk.next_channel();
         Walked {
@@ -126,13 +128,13 @@ impl Scratch {
 
 /// One attempt on one kind of arithmetic.
 struct Walk<'a, R: Residual> {
-    wiring: &'a Wiring,
-    /// For each GPU those that it may go on to.
+    route_map: &'a RouteMap,
+    /// For each GPU the possible next GPUs.
     nearby: &'a [Nearby],
     ports: &'a AttemptPorts,
     inter: bool,
     rail_per_host: bool,
-    both_ways: bool,
+    both_directions: bool,
     /// Channels return to their first GPU.
     closes: bool,
     /// A channel is one GPU, the head, and what all others exchange with it.
@@ -156,7 +158,7 @@ struct Walk<'a, R: Residual> {
     /// Steps left.
     budget: i32,
     improved: bool,
-    seen: Seen,
+    seen: BestSeen,
 }
 
 /// What an attempt asks for, ready to be taken.
@@ -186,7 +188,7 @@ impl<R: Residual> Amounts<R> {
 
 impl<R: Residual> Walk<'_, R> {
     fn first_of_channel(&self, channel: usize) -> u32 {
-        self.current.intra[channel * self.wiring.gpus]
+        self.current.intra[channel * self.route_map.gpus]
     }
 
     fn toggle(&mut self, gpu: u32) {
@@ -198,11 +200,11 @@ impl<R: Residual> Walk<'_, R> {
     }
 
     /// Takes an amount along a route that is no worse than `worst`.
-    fn take(&mut self, route: &Route, which: Which, worst: PathType) -> bool {
+    fn take(&mut self, route: &SearchRoute, which: Which, worst: PathType) -> bool {
         if !self.allows(route, worst)
             || !self
                 .residual
-                .take(self.wiring, route, self.amounts.get(which))
+                .take(self.route_map, route, self.amounts.get(which))
         {
             return false;
         }
@@ -210,14 +212,14 @@ impl<R: Residual> Walk<'_, R> {
         true
     }
 
-    fn give(&mut self, route: &Route, which: Which) {
+    fn give(&mut self, route: &SearchRoute, which: Which) {
         self.residual
-            .give(self.wiring, route, self.amounts.get(which));
+            .give(self.route_map, route, self.amounts.get(which));
         self.current.hops -= route.hops as i32;
     }
 
-    fn allows(&self, route: &Route, worst: PathType) -> bool {
-        route.is_within(worst, self.both_ways)
+    fn allows(&self, route: &SearchRoute, worst: PathType) -> bool {
+        route.is_within(worst, self.both_directions)
     }
 
     /// A step: the channel stands at a GPU. `back` is the step at which it leaves through a port.
@@ -234,7 +236,9 @@ impl<R: Residual> Walk<'_, R> {
         } else if step < self.last {
             self.go_on(gpu, step, back, order);
         } else if self.closes {
-            let route = self.wiring.gpu_to_gpu(gpu, self.current.intra[self.base]);
+            let route = self
+                .route_map
+                .gpu_to_gpu(gpu, self.current.intra[self.base]);
             if self.take(route, Which::Intra, self.current.type_intra) {
                 self.end();
                 self.give(route, Which::Intra);
@@ -255,19 +259,19 @@ impl<R: Residual> Walk<'_, R> {
         if self.current.channels >= self.current.min_channels {
             self.seen.note(self.current);
         }
-        if self.current.better_than(self.best, self.wiring.gpus) {
-            self.best.assign(self.current, self.wiring.gpus);
+        if self.current.better_than(self.best, self.route_map.gpus) {
+            self.best.assign(self.current, self.route_map.gpus);
             self.improved = true;
             if self.current.channels == self.current.max_channels {
                 self.budget = PERFECT;
             }
         }
         if self.current.channels < self.current.max_channels {
-            self.base += self.wiring.gpus;
-            self.base_word += self.wiring.words;
+            self.base += self.route_map.gpus;
+            self.base_word += self.route_map.words;
             self.next_channel();
-            self.base -= self.wiring.gpus;
-            self.base_word -= self.wiring.words;
+            self.base -= self.route_map.gpus;
+            self.base_word -= self.route_map.words;
         }
         self.current.channels -= 1;
     }

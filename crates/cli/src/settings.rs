@@ -1,0 +1,37 @@
+//! NCCL's settings for a job, with the graph file that they name.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use plan::nccl_graph::GraphFile;
+use planner::Settings;
+
+use crate::arguments::JobArguments;
+use crate::environment::Environment;
+use crate::output::Output;
+
+/// Largest graph file that is read, bytes.
+const GRAPH_FILE_LIMIT: u64 = 64 << 20;
+
+/// Reads NCCL's settings for a job, with the graph file that they name.
+pub fn read_settings(
+    arguments: &JobArguments,
+    environment: &Environment,
+    output: &mut Output,
+) -> Result<Settings> {
+    let mut settings = environment.settings(&arguments.variables, &mut output.warnings);
+    if let Some(file) = settings.graph_file.clone() {
+        settings.graphs = Some(read_graph_file(&file, output)?);
+    }
+    Ok(settings)
+}
+
+fn read_graph_file(file: &str, output: &mut Output) -> Result<GraphFile> {
+    let cannot = || format!("cannot read NCCL_GRAPH_FILE={file} (NCCL refuses to start then)");
+    let text = files::read_text(Path::new(file), GRAPH_FILE_LIMIT).with_context(cannot)?;
+    let graphs = GraphFile::parse(file, &text)?;
+    output
+        .warnings
+        .extend(graphs.warnings().iter().map(ToString::to_string));
+    Ok(graphs)
+}

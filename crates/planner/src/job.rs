@@ -1,0 +1,217 @@
+//! What is to be planned: the hosts of a job and how they are joined.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use plan::RankOrder;
+use topology::edit::{Edit, EditError};
+use topology::xml::Document;
+
+use crate::connect::Note;
+use crate::cost::CostProfile;
+use crate::domain::nvlink_domain;
+use crate::error::Error;
+use crate::settings::Settings;
+
+/// Most hosts of an NVLink domain: NCCL has room for 640 GPUs in one, and a host has at least one.
+const MAX_DOMAIN_HOSTS: u64 = 640;
+
+/// Hosts in a row that have the same topology.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EqualHosts {
+    /// The machine's name, for pages and plans.
+    pub name: String,
+    /// The topology of one host, or of one NVLink domain of several.
+    pub document: Arc<Document>,
+    /// How the document was edited, in words for the machine's summary.
+    pub edits: Vec<String>,
+    /// Number of hosts (or domains).
+    pub count: u32,
+}
+
+/// Which rank runs on which GPU.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub enum RankPlacement {
+    /// Host after host, by device number.
+    #[default]
+    HostByHost,
+    /// The first GPU of each host, then the second of each, and so on.
+    RoundRobin,
+    /// As listed.
+    Listed(RankOrder),
+}
+
+/// A job to plan.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Job {
+    /// The hosts in order.
+    pub hosts: Vec<EqualHosts>,
+    /// All hosts form one NVLink domain (MNNVL), if the settings allow it.
+    pub nvlink_domain: bool,
+    /// The network reduces (SHARP) and its plug-in is there.
+    pub collnet: bool,
+    /// Which rank runs on which GPU.
+    pub ranks: RankPlacement,
+    /// The constants of the cost model.
+    pub profile: CostProfile,
+}
+
+impl Job {
+    /// A job of `count` hosts that all have this topology, named by its file.
+    pub fn hosts(document: impl Into<Arc<Document>>, count: u32) -> Self {
+        let document = document.into();
+        Self::of(vec![EqualHosts {
+            name: document.file.to_string(),
+            document,
+            edits: Vec::new(),
+            count,
+        }])
+    }
+
+    /// A job of these hosts, joined by the network.
+    pub fn of(hosts: Vec<EqualHosts>) -> Self {
+        Self {
+            hosts,
+            nvlink_domain: false,
+            collnet: false,
+            ranks: RankPlacement::default(),
+            profile: CostProfile::nccl_2_30(),
+        }
+    }
+
+    /// Number of hosts, where each topology file describes one.
+    pub fn host_count(&self) -> u32 {
+        let counts = self.hosts.iter().map(|hosts| hosts.count);
+        counts.fold(0, u32::saturating_add)
+    }
+
+    /// Applies an edit to the host that it names, or else to every host that has the device. The
+    /// hosts of a file that describes an NVLink domain are edited as one.
+    ///
+    /// # Errors
+    /// There is no such host or device, or a file cannot express the edit.
+    pub fn edit(&mut self, edit: &Edit) -> Result<(), Error> {
+        match edit.host() {
+            Some(host) if !self.is_recorded_domain() => self.edit_host(host, edit),
+            _ => self.edit_all(edit),
+        }
+    }
+
+    /// Whether the job is one file that describes several hosts.
+    fn is_recorded_domain(&self) -> bool {
+        matches!(&self.hosts[..], [hosts] if hosts.count == 1 && hosts.recorded_hosts() > 1)
+    }
+
+    fn edit_host(&mut self, host: u32, edit: &Edit) -> Result<(), Error> {
+        let last = self.host_count().saturating_sub(1);
+        let at = self.split_off(host).ok_or_else(|| Error::NoSuchHost {
+            edit: edit.to_string(),
+            host,
+            last,
+        })?;
+        Ok(self.hosts[at].edit(&edit.clone().on_host(None))?)
+    }
+
+    fn edit_all(&mut self, edit: &Edit) -> Result<(), Error> {
+        let (mut done, mut refusal) = (false, None);
+        for hosts in &mut self.hosts {
+            match hosts.edit(edit) {
+                Ok(()) => done = true,
+                // Other hosts may have it.
+                Err(error @ EditError::UnknownDevice { .. }) => refusal = refusal.or(Some(error)),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        match refusal {
+            Some(error) if !done => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes one host an entry of its own and returns its index; `None` if there is no such host.
+    fn split_off(&mut self, wanted: u32) -> Option<usize> {
+        let mut before = wanted;
+        let at = self.hosts.iter().position(|hosts| {
+            let inside = before < hosts.count;
+            if !inside {
+                before -= hosts.count;
+            }
+            inside
+        })?;
+        let whole = self.hosts.remove(at);
+        let parts = [before, 1, whole.count - before - 1];
+        let parts = parts.into_iter().filter(|count| *count > 0);
+        let parts: Vec<_> = parts.map(|count| whole.with_count(count)).collect();
+        self.hosts.splice(at..at, parts);
+        Some(at + usize::from(before > 0))
+    }
+
+    /// The hosts as the network joins them: an NVLink domain is one machine.
+    pub(crate) fn joined(
+        &self,
+        settings: &Settings,
+        notes: &mut Vec<Note>,
+    ) -> Result<Cow<'_, [EqualHosts]>, Error> {
+        let hosts = Cow::Borrowed(&self.hosts[..]);
+        let is_recorded = |hosts: &EqualHosts| hosts.recorded_hosts() > 1;
+        if !self.nvlink_domain || self.hosts.first().is_some_and(is_recorded) {
+            return Ok(hosts);
+        }
+        if !settings.allow_nvlink_domains() {
+            notes.push(Note::NoNvlinkDomain);
+            return Ok(hosts);
+        }
+        let count: u64 = hosts.iter().map(|hosts| u64::from(hosts.count)).sum();
+        if count > MAX_DOMAIN_HOSTS {
+            return Err(Error::DomainTooLarge { hosts: count });
+        }
+        let documents = hosts
+            .iter()
+            .flat_map(|hosts| (0..hosts.count).map(|_| &*hosts.document));
+        let Some(document) = nvlink_domain(documents) else {
+            return Ok(hosts);
+        };
+        let names: Vec<&str> = hosts.iter().map(|hosts| hosts.name.as_str()).collect();
+        Ok(Cow::Owned(vec![EqualHosts {
+            name: names.join("+"),
+            document: Arc::new(document),
+            edits: hosts.iter().flat_map(|hosts| hosts.edits.clone()).collect(),
+            count: 1,
+        }]))
+    }
+}
+
+impl EqualHosts {
+    /// Number of hosts that the document itself tells apart.
+    pub fn recorded_hosts(&self) -> usize {
+        topology::System::from_document(&self.document).map_or(1, |system| system.hosts().len())
+    }
+
+    fn with_count(&self, count: u32) -> Self {
+        Self {
+            count,
+            ..self.clone()
+        }
+    }
+
+    fn edit(&mut self, edit: &Edit) -> Result<(), EditError> {
+        self.document = Arc::new(edit.apply(&self.document)?);
+        self.edits.push(option(edit));
+        Ok(())
+    }
+}
+
+/// The option of `topo plan` that asks for an edit.
+pub fn option(edit: &Edit) -> String {
+    let option = if edit.removes() {
+        "--without"
+    } else {
+        "--degrade"
+    };
+    let text = edit.to_string();
+    if text.contains(' ') {
+        format!("{option} '{text}'")
+    } else {
+        format!("{option} {text}")
+    }
+}
