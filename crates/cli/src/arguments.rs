@@ -7,16 +7,18 @@ pub mod run;
 
 use std::path::PathBuf;
 
+use anyhow::{Result, bail};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use program::Collective;
 use program::{Schedule, Transfer};
 
-use crate::output::{Format, RankFormat};
+use crate::output::PlanFormat;
+use crate::rank_order;
 use compare::{
-    COST_EXAMPLES, CostArguments, DIFF_EXAMPLES, DiffArguments, EditArguments, WHAT_IF_EXAMPLES,
-    WhatIfArguments,
+    COST_EXAMPLES, CostArguments, DIFF_EXAMPLES, DiffArguments, EditArguments, TextOrJson,
+    WHAT_IF_EXAMPLES, WhatIfArguments,
 };
 use join::{ID_EXAMPLES, IdArguments};
 use machine::{
@@ -30,7 +32,7 @@ Examples:
   topo plan topology.xml                       what NCCL would do on this machine
   topo plan topology.xml --explain             and how it came to that, attempt by attempt
   topo show topology.xml --path GPU0 NIC3      why these two are so far apart
-  topo cost topology.xml                       which algorithm and protocol for which size, and how fast
+  topo cost topology.xml                       algorithm, protocol and time for each size
   topo what-if topology.xml                    what each single failure would cost
   topo diff before.xml after.xml               what changed, if anything
   topo run --ranks 4 all-reduce                run it, on the CPUs of this machine
@@ -48,7 +50,7 @@ Examples:
   topo plan topology.xml --gpus 0-3,6          a job that uses some GPUs only
   topo plan topology.xml --hosts 2 --rank-order round-robin
   topo plan topology.xml --hosts 2 --connections
-                                               how the bytes travel between neighbours, and why
+                                               how the bytes travel between neighbors, and why
   topo plan topology.xml -o plan.json          write the plan, for other tools and for later
   topo plan topology.xml --format nccl-graph   what NCCL reads through NCCL_GRAPH_FILE
   topo plan topology.xml --set NCCL_CROSS_NIC=0 --set NCCL_P2P_LEVEL=SYS
@@ -67,7 +69,7 @@ Examples:
   topo rank plan.json --rank 77777
   topo rank plan.json --rank 0 --format json   for other tools
 
-Only this rank is worked out, so it takes no longer for a large job than for a small one.";
+Only this rank is computed, so a large job takes no longer than a small one.";
 
 const SHOW_EXAMPLES: &str = "\
 Examples:
@@ -88,8 +90,8 @@ Examples:
   topo program --ranks 4 --collective all-reduce --algorithm two-phase-mesh --transfer direct
   topo program plan.json --collective send-recv --root 2 --to 5 --rank 5
 
-Steps have NCCL's names: recvReduceSend takes what comes from a FIFO, reduces it with what is
-local, and sends the result on.
+Steps have NCCL's names: recvReduceSend receives from a FIFO, reduces with local
+data, and sends the result.
 Exit status: 0 when there is a program, 2 when there is none or the command line is wrong.";
 
 const COMPLETIONS_EXAMPLES: &str = "\
@@ -107,18 +109,16 @@ Examples:
 #[derive(Debug, Parser)]
 #[command(name = "topo", version, after_help = EXAMPLES, max_term_width = 100)]
 pub struct Arguments {
-    /// What to do.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Show what NCCL would do on a machine: rings, trees, bandwidths, and how it found them
     #[command(after_help = PLAN_EXAMPLES)]
     Plan(PlanArguments),
-    /// Show what one rank of a planned job does: its GPU, neighbours on every channel, connections
+    /// Show what one rank of a planned job does: its GPU, neighbors on every channel, connections
     #[command(after_help = RANK_EXAMPLES)]
     Rank(RankArguments),
     /// Show a machine as NCCL sees it, or one path through it
@@ -157,13 +157,13 @@ pub enum Command {
     /// Run every check that needs a GPU, and print the tables
     #[command(hide = true)]
     GpuTest(run::GpuTestArguments),
-    /// Print a unique id, by which ranks on several hosts find each other
+    /// Print a unique id with which ranks on several hosts find each other
     #[command(after_help = ID_EXAMPLES)]
     Id(IdArguments),
-    /// Measure this machine's CPU cost profile, by which topo run chooses
+    /// Measure this machine's CPU costs, which topo run uses to choose an algorithm
     #[command(after_help = CALIBRATE_EXAMPLES)]
     Calibrate(CalibrateArguments),
-    /// Print the completions of a shell
+    /// Print completions for a shell
     #[command(after_help = COMPLETIONS_EXAMPLES)]
     Completions {
         /// The shell
@@ -181,7 +181,8 @@ pub enum Command {
 /// Which job: machines, how many of each, and NCCL's variables.
 #[derive(Debug, Clone, Args)]
 pub struct JobArguments {
-    /// Topology files, one per host in rank order: files, folders that hold topology.xml, or - for standard input
+    /// Topology files, one per host in rank order: files, folders that hold topology.xml, or - for
+    /// standard input
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
     /// Hosts in the job, each like FILE
@@ -190,48 +191,82 @@ pub struct JobArguments {
     /// All hosts form one NVLink domain (MNNVL, such as GB200 NVL72)
     #[arg(long)]
     pub nvlink_domain: bool,
-    /// The network reduces (SHARP) and its plug-in is there
+    /// The network can reduce (SHARP), and its plug-in is installed
     #[arg(long)]
     pub collnet: bool,
-    /// What is assumed of the machines.
     #[command(flatten)]
     pub assume: AssumeArguments,
     /// Use only these GPUs of every host, by device number, such as 0-3,6
     #[arg(long, value_name = "LIST")]
     pub gpus: Option<String>,
-    /// Which GPU each rank runs on: host (host after host), round-robin (dealt to the hosts in turn), a list of GPUs in rank
-    /// order (counted host after host, as 0-7,15-8), or @FILE with such a list
+    /// Which GPU each rank runs on: host (host after host), round-robin (one rank per host in turn),
+    /// a list of GPUs in rank order (counted host after host, such as 0-7,15-8), or @FILE with such a
+    /// list
     #[arg(long, value_name = "ORDER", default_value = "host")]
     pub rank_order: String,
-    /// What the machines lose.
     #[command(flatten)]
     pub edits: EditArguments,
-    /// NCCL's variables.
     #[command(flatten)]
     pub variables: Variables,
 }
 
-/// Arguments of `topo plan`.
+impl JobArguments {
+    /// One host with the machine of this file.
+    pub fn of_file(file: PathBuf, variables: Variables) -> Self {
+        Self {
+            files: vec![file],
+            hosts: 1,
+            nvlink_domain: false,
+            collnet: false,
+            assume: AssumeArguments::default(),
+            gpus: None,
+            rank_order: rank_order::HOST.to_owned(),
+            edits: EditArguments::default(),
+            variables,
+        }
+    }
+
+    /// Refuses options of a job beside the plan of a job.
+    pub fn refuse_beside_plan(&self, plan: &str) -> Result<()> {
+        let given = [
+            ("another file", self.files.len() > 1),
+            ("--hosts", self.hosts > 1),
+            ("--nvlink-domain", self.nvlink_domain),
+            ("--collnet", self.collnet),
+            ("--gpus", self.gpus.is_some()),
+            ("--rank-order", self.rank_order != rank_order::HOST),
+            ("--without", !self.edits.without.is_empty()),
+            ("--degrade", !self.edits.degrade.is_empty()),
+            ("--set", !self.variables.set.is_empty()),
+        ];
+        match given.iter().find(|(_, given)| *given) {
+            Some((option, _)) => bail!(
+                "{plan} is a plan, which {option} cannot change; expected topology files with it"
+            ),
+            None => Ok(()),
+        }
+    }
+}
+
 #[derive(Debug, Args)]
 pub struct PlanArguments {
-    /// The job.
     #[command(flatten)]
     pub job: JobArguments,
-    /// Tell the whole search: each attempt, what was relaxed next and why
+    /// Show the whole search: each attempt, what was relaxed next and why
     #[arg(long)]
     pub explain: bool,
-    /// Tell how the bytes travel between neighbours: directly, through shared memory or over which NICs, and why
+    /// Show how bytes travel between neighbors: directly, through shared memory or over which NICs,
+    /// and why
     #[arg(long)]
     pub connections: bool,
     /// What to print
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub format: Format,
+    #[arg(long, value_enum, default_value_t = PlanFormat::Text)]
+    pub format: PlanFormat,
     /// Write the plan (JSON) to a file
     #[arg(short, long, value_name = "PLAN")]
     pub output: Option<PathBuf>,
 }
 
-/// Arguments of `topo rank`.
 #[derive(Debug, Args)]
 pub struct RankArguments {
     /// Plan, as topo plan -o writes it, or - for standard input
@@ -241,11 +276,10 @@ pub struct RankArguments {
     #[arg(short, long, value_name = "R")]
     pub rank: u32,
     /// What to print
-    #[arg(long, value_enum, default_value_t = RankFormat::Text)]
-    pub format: RankFormat,
+    #[arg(long, value_enum, default_value_t = TextOrJson::Text)]
+    pub format: TextOrJson,
 }
 
-/// Arguments of `topo show`.
 #[derive(Debug, Args)]
 pub struct ShowArguments {
     /// Topology file, a folder that holds topology.xml, a recording, or - for standard input
@@ -254,43 +288,41 @@ pub struct ShowArguments {
     /// Every hop between two devices, and why the path is what it is
     #[arg(long, num_args = 2, value_names = ["FROM", "TO"])]
     pub path: Option<Vec<String>>,
-    /// NCCL's variables.
     #[command(flatten)]
     pub variables: Variables,
 }
 
-/// Arguments of `topo program`.
 #[derive(Debug, Args)]
 #[command(mut_arg("files", |files| files.required(false).required_unless_present("ranks").conflicts_with("ranks")))]
 pub struct ProgramArguments {
-    /// The job: a plan (of topo plan -o) or topology files.
     #[command(flatten)]
     pub job: JobArguments,
-    /// Instead of a file: a machine without a plan, with so many ranks
+    /// Without a file: N ranks of a machine without a plan
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub ranks: Option<u32>,
-    /// What all ranks do together
+    /// The collective
     #[arg(long, value_parser = collective())]
     pub collective: Collective,
-    /// By which algorithm
+    /// The algorithm
     #[arg(long, visible_alias = "schedule", value_parser = schedule())]
     pub algorithm: Option<Schedule>,
-    /// How a mesh moves data: through FIFOs, or by reading and writing the peers' buffers [default: fifo, of nvls direct]
+    /// How a mesh moves data: through FIFOs, or by reading and writing the peers' buffers
+    /// [default: fifo; for nvls direct]
     #[arg(long, value_parser = transfer())]
     pub transfer: Option<Transfer>,
-    /// Whose program
+    /// The rank whose program is shown
     #[arg(long, value_name = "RANK", default_value_t = 0)]
     pub rank: u32,
-    /// The rank that has or gets the message; of send-recv the one that sends
+    /// The root; for send-recv the sender
     #[arg(long, value_name = "RANK", default_value_t = 0)]
     pub root: u32,
-    /// The rank that receives, of send-recv; by default the next one
+    /// The receiver of send-recv [default: the rank after the sender]
     #[arg(long, value_name = "RANK")]
     pub to: Option<u32>,
-    /// Only so many of the channels
+    /// Use at most N channels
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     pub channels: Option<u32>,
-    /// The output is the input, or a block of it
+    /// Run in place: the output is the input, or a block of it
     #[arg(long)]
     pub in_place: bool,
 }
@@ -319,7 +351,7 @@ pub struct Variables {
 }
 
 /// Reads NAME=VALUE.
-fn variable(text: &str) -> Result<(String, String), String> {
+fn variable(text: &str) -> std::result::Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
         _ => Err("expected NAME=VALUE, such as NCCL_CROSS_NIC=0".to_owned()),

@@ -6,12 +6,11 @@ use topology::xml::{Document, Element, Tag};
 
 use crate::arguments::machine::CompleteArguments;
 use crate::input::Machine;
-use crate::output::{self, Output};
+use crate::output::Output;
 
-/// Bus ids that are named of many.
+/// Most bus ids in a warning.
 const NAMED: usize = 3;
 
-/// Completes a file.
 pub fn run(arguments: &CompleteArguments, output: &mut Output) -> Result<()> {
     let machine = Machine::read(&arguments.file, output)?;
     let assumptions = arguments.assume.all();
@@ -27,12 +26,10 @@ pub fn run(arguments: &CompleteArguments, output: &mut Output) -> Result<()> {
     if !left.is_empty() {
         output.warnings.push(explain(&completed, &left));
     }
-    let text = topology::xml::write(&completed);
-    match &arguments.output {
-        Some(path) => output::write(path, &text)?,
-        None => output.text = text,
-    }
-    Ok(())
+    output.write(
+        topology::xml::write(&completed),
+        arguments.output.as_deref(),
+    )
 }
 
 /// Why a file stays as it is.

@@ -4,7 +4,7 @@ use anyhow::{Result, bail};
 use planner::explain::NodeNames;
 use topology::{BusId, NodeId, NodeType, System};
 
-use crate::render::ranges;
+use crate::numbers::ranges;
 use crate::suggest;
 
 /// Most names that are offered instead of an unknown one.
@@ -30,7 +30,11 @@ pub fn find(names: &NodeNames<'_>, machine: &str, text: &str) -> Result<NodeId> 
     let near = suggest::nearest(text, known.iter().map(String::as_str), OFFERED);
     bail!(
         "{machine} has no device `{text}`{} It has {}",
-        suggest_or_stop(&near),
+        if near.is_empty() {
+            ".".to_owned()
+        } else {
+            suggest::question(&near)
+        },
         overview(system)
     );
 }
@@ -81,12 +85,4 @@ fn overview(system: &System) -> String {
         numbers(system.cpus().map(|(_, cpu)| cpu.numa).collect(), "CPU"),
     ];
     lists.into_iter().flatten().collect::<Vec<_>>().join(", ")
-}
-
-fn suggest_or_stop(near: &[&str]) -> String {
-    if near.is_empty() {
-        ".".to_owned()
-    } else {
-        suggest::question(near)
-    }
 }

@@ -7,19 +7,16 @@ use plan::{Plan, compare};
 use topology::edit::Edit;
 
 use crate::arguments::compare::{DiffArguments, EditArguments, TextOrJson};
-use crate::arguments::machine::AssumeArguments;
 use crate::arguments::{JobArguments, Variables};
-use crate::cost::refuse_job_options;
 use crate::environment::Environment;
 use crate::input::Source;
 use crate::job;
-use crate::output::Output;
-use crate::rank_order;
-use crate::render::{Look, differences, settings};
+use crate::output::{self, Output};
+use crate::render::{differences, settings};
 use crate::settings::read_settings;
 use crate::sizes;
 
-/// Which side, with what only it has.
+/// One side: its file, settings and edits.
 struct Side<'a> {
     file: &'a Path,
     set: &'a [(String, String)],
@@ -27,7 +24,7 @@ struct Side<'a> {
     degrade: &'a [Edit],
 }
 
-/// Compares, prints what differs, and says by the status whether anything does.
+/// Prints the differences; the exit status is 1 if there are any.
 pub fn run(
     arguments: &DiffArguments,
     environment: &Environment,
@@ -50,7 +47,7 @@ pub fn run(
     };
     if arguments.second.is_none() && !changed(&first) && !changed(&second) {
         bail!(
-            "there is one file only and nothing to set it apart; expected a second one, or options such as --set-b and --without-b"
+            "only one file is given, and no option tells A from B; expected a second one, or options such as --set-b and --without-b"
         );
     }
     let dash = |side: &Side<'_>| side.file == Path::new("-");
@@ -71,14 +68,12 @@ pub fn run(
     }
     let comparison = compare::compare(&plan, &other, &sizes)?;
     output.differs = !comparison.is_empty();
-    let look = Look {
-        width: environment.width,
-        colour: environment.colour,
-    };
     output.text = match arguments.format {
-        TextOrJson::Text => {
-            differences::page([(&name, &plan), (&other_name, &other)], &comparison, look)
-        }
+        TextOrJson::Text => differences::page(
+            [(&name, &plan), (&other_name, &other)],
+            &comparison,
+            environment.look(),
+        ),
         TextOrJson::Json => {
             let value = serde_json::json!({
                 "first": name,
@@ -87,57 +82,49 @@ pub fn run(
                 "facts": comparison.facts,
                 "choices": comparison.choices,
             });
-            serde_json::to_string_pretty(&value)? + "\n"
+            output::json(&value)?
         }
     };
     Ok(())
 }
 
-/// The plan of one side, with its costs.
 fn read(
     arguments: &DiffArguments,
     side: &Side<'_>,
     environment: &Environment,
     output: &mut Output,
 ) -> Result<(String, Plan)> {
-    let set = [&arguments.variables.set[..], side.set].concat();
-    let job = JobArguments {
-        files: vec![side.file.to_owned()],
-        hosts: arguments.hosts,
-        nvlink_domain: arguments.nvlink_domain,
-        collnet: arguments.collnet,
-        assume: AssumeArguments::default(),
-        gpus: None,
-        rank_order: rank_order::HOST.to_owned(),
-        edits: EditArguments {
-            without: side.without.to_vec(),
-            degrade: side.degrade.to_vec(),
-        },
-        variables: Variables { set },
-    };
+    let variables = |set| Variables { set };
     match Source::read(side.file, output)? {
         Source::Plan(name, plan) => {
             // The job's options are for the other side when that is a machine.
-            refuse_job_options(
-                &JobArguments {
-                    hosts: 1,
-                    nvlink_domain: false,
-                    collnet: false,
-                    variables: Variables {
-                        set: side.set.to_vec(),
-                    },
-                    ..job
-                },
-                &name,
-            )?;
+            job_of(side, variables(side.set.to_vec())).refuse_beside_plan(&name)?;
             Ok((name, *plan))
         }
         Source::Topology(machine) => {
+            let set = [&arguments.variables.set[..], side.set].concat();
+            let job = JobArguments {
+                hosts: arguments.hosts,
+                nvlink_domain: arguments.nvlink_domain,
+                collnet: arguments.collnet,
+                ..job_of(side, variables(set))
+            };
             let given = read_settings(&job, environment, output)?;
             output.warnings.extend(settings::warnings(&given));
             let job = job::job(vec![machine], &job, output)?;
             let planned = job::plan_job(&job, &given, output)?;
             Ok((planned.name(), planned.plan()))
         }
+    }
+}
+
+/// One machine with the edits of a side.
+fn job_of(side: &Side<'_>, variables: Variables) -> JobArguments {
+    JobArguments {
+        edits: EditArguments {
+            without: side.without.to_vec(),
+            degrade: side.degrade.to_vec(),
+        },
+        ..JobArguments::of_file(side.file.to_owned(), variables)
     }
 }

@@ -6,17 +6,18 @@ use std::process::ExitCode;
 use anyhow::Context;
 
 use crate::output::Output;
+use crate::render::count;
 
-/// Something was wrong: the file, the machine, or the command line (clap's status too).
+/// Any error; also clap's status for a wrong command line.
 const FAILED: u8 = 2;
 
-/// What was compared is not the same, something was found, or not everything was looked at.
+/// Plans differ, there are findings, or failures were left out.
 const DIFFERS: u8 = 1;
 
 /// Most warnings that are shown; a broken file has hundreds of the same kind.
 const SHOWN_WARNINGS: usize = 10;
 
-/// Prints what a command said, and gives the process's status.
+/// Prints the output and returns the exit status.
 pub fn finish(done: anyhow::Result<()>, output: &Output) -> ExitCode {
     print_warnings(&output.warnings);
     report(&output.notes);
@@ -47,20 +48,14 @@ fn print_warnings(warnings: &[String]) {
     for warning in warnings.iter().take(SHOWN_WARNINGS) {
         text.push_str(&format!("warning: {warning}\n"));
     }
-    if let Some(more) = warnings
-        .len()
-        .checked_sub(SHOWN_WARNINGS)
-        .filter(|more| *more > 0)
-    {
-        text.push_str(&format!(
-            "warning: {more} more warning{}\n",
-            if more == 1 { "" } else { "s" }
-        ));
+    let more = warnings.len().saturating_sub(SHOWN_WARNINGS);
+    if more > 0 {
+        text.push_str(&format!("warning: {}\n", count(more, "more warning")));
     }
     report(&text);
 }
 
 fn report(text: &str) {
-    // Nobody is left to tell when standard error is closed.
+    // A closed standard error cannot be reported anywhere.
     let _ = std::io::stderr().lock().write_all(text.as_bytes());
 }

@@ -10,7 +10,6 @@ use clap_mangen::Man;
 use crate::arguments::Arguments;
 use crate::output::{self, Output};
 
-/// The completions of a shell.
 pub fn completions(shell: Shell, output: &mut Output) -> Result<()> {
     let mut bytes = Vec::new();
     clap_complete::generate(shell, &mut Arguments::command(), "topo", &mut bytes);
@@ -18,7 +17,6 @@ pub fn completions(shell: Shell, output: &mut Output) -> Result<()> {
     Ok(())
 }
 
-/// The manual page, or all pages into a folder.
 pub fn man(directory: Option<&Path>, output: &mut Output) -> Result<()> {
     let mut command = Arguments::command();
     command.build();

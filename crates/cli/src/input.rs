@@ -6,15 +6,17 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow, bail};
 use plan::Plan;
 use planner::Settings;
+use probe::Probe;
 use probe::record::Recording;
 use topology::System;
 use topology::xml::{Document, Limits};
 
+use crate::arguments::machine::{ProbeArguments, SourceArguments};
+use crate::environment::Environment;
 use crate::live;
 use crate::output::Output;
 use crate::suggest;
 
-/// The file that stands for a machine in its folder.
 const IN_FOLDER: &str = "topology.xml";
 
 /// Most names of a folder that are looked at for a hint.
@@ -23,7 +25,6 @@ const MOST_NAMES: usize = 1 << 14;
 /// The version of AMD's files.
 const RCCL_VERSION: i32 = 2;
 
-/// A topology file that was read.
 #[derive(Debug, Clone)]
 pub struct Machine {
     /// What the machine is called: its file, or the folder when the file is called topology.xml.
@@ -33,7 +34,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Reads a file, a folder's topology.xml, a recording, or standard input (`-`). What is odd about it is added to the warnings.
+    /// Reads a file, a folder's topology.xml, a recording, or standard input (`-`), with warnings.
     pub fn read(file: &Path, output: &mut Output) -> Result<Self> {
         Self::parse(Bytes::read(file, Limits::default().bytes)?, output)
     }
@@ -72,12 +73,44 @@ impl Machine {
     }
 }
 
-/// What a command was given to compare or to price.
+/// A topology file or a probed machine.
+#[derive(Debug)]
+pub enum FileOrProbe {
+    File(Machine),
+    Probed(Box<Probe>),
+}
+
+impl FileOrProbe {
+    /// Reads a file or a recording, or probes the machine that the arguments name.
+    pub fn read(
+        file: Option<&Path>,
+        source: &SourceArguments,
+        environment: &Environment,
+        output: &mut Output,
+    ) -> Result<Self> {
+        match file {
+            Some(path) if Recording::is_one(path) => live::replay(path, |it| it).map(Self::boxed),
+            Some(path) => Machine::read(path, output).map(Self::File),
+            None => {
+                let arguments = ProbeArguments {
+                    source: source.clone(),
+                    ..ProbeArguments::default()
+                };
+                live::probe(&arguments, environment).map(Self::boxed)
+            }
+        }
+    }
+
+    fn boxed(probe: Probe) -> Self {
+        Self::Probed(Box::new(probe))
+    }
+}
+
+/// A plan or a machine.
 #[derive(Debug)]
 pub enum Source {
     /// A plan, with what it is called.
     Plan(String, Box<Plan>),
-    /// A topology file.
     Topology(Machine),
 }
 
@@ -98,12 +131,11 @@ impl Source {
 /// Reads a plan from a file, or from standard input (`-`).
 pub fn plan(file: &Path) -> Result<Plan> {
     let read = Bytes::read(file, Plan::MAX_BYTES)?;
-    // What is no text is shown as far as it goes, in the message that it is no plan.
+    // Bytes that are not text appear as replacement characters in the error.
     let text = String::from_utf8_lossy(&read.bytes);
     Plan::from_json(&text).with_context(|| read.label)
 }
 
-/// A file's content.
 struct Bytes {
     /// What the machine or plan is called.
     name: String,
@@ -129,7 +161,7 @@ impl Bytes {
             return Ok(Self {
                 name: folder_name(file),
                 label: file.display().to_string(),
-                bytes: live::recorded(file)?.into_bytes(),
+                bytes: topology::xml::write(&live::replay(file, |it| it)?.document).into_bytes(),
             });
         }
         let path = resolve(file)?;
@@ -174,15 +206,20 @@ fn resolve(file: &Path) -> Result<PathBuf> {
     }
 }
 
+fn names_in(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let names = entries.take(MOST_NAMES).map(|entry| entry.file_name());
+    let mut names: Vec<String> = names.map(|it| it.to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
 /// Names folders inside that hold a machine.
 fn machines_in(folder: &Path) -> String {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut machines: Vec<PathBuf> = entries
-        .take(MOST_NAMES)
-        .map(|entry| entry.path())
+    let paths = names_in(folder).into_iter().map(|name| folder.join(name));
+    let machines: Vec<PathBuf> = paths
         .filter(|path| path.join(IN_FOLDER).is_file())
         .collect();
-    machines.sort();
     match machines.as_slice() {
         [] => String::new(),
         [only] => format!("; {} has one", only.display()),
@@ -197,40 +234,24 @@ fn machines_in(folder: &Path) -> String {
 
 /// Asks for the nearest name in the deepest folder of the path that exists.
 fn question_for(file: &Path) -> String {
-    let parent = |path: &Path| match path.parent() {
-        Some(parent) if parent.as_os_str().is_empty() => Some(PathBuf::from(".")),
-        parent => parent.map(Path::to_owned),
-    };
-    let mut missing = file.to_owned();
+    let mut missing = file;
     let folder = loop {
-        match parent(&missing) {
-            Some(folder) if folder.is_dir() => break folder,
+        match missing.parent() {
+            Some(folder) if folder.as_os_str().is_empty() || folder.is_dir() => break folder,
             Some(folder) => missing = folder,
             None => return String::new(),
         }
     };
-    let Some(wanted) = missing
-        .file_name()
-        .map(|name| name.to_string_lossy().into_owned())
-    else {
-        return String::new();
+    let wanted = missing.file_name().unwrap_or_default().to_string_lossy();
+    let listed = match folder.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => folder,
     };
-    let entries = std::fs::read_dir(&folder).into_iter().flatten().flatten();
-    let mut names: Vec<String> = entries
-        .take(MOST_NAMES)
-        .map(|entry| entry.file_name().to_string_lossy().into_owned())
-        .collect();
-    names.sort();
+    let names = names_in(listed);
     let near = suggest::nearest(&wanted, names.iter().map(String::as_str), 1);
     let paths: Vec<String> = near
         .iter()
-        .map(|name| {
-            if folder == Path::new(".") {
-                (*name).to_owned()
-            } else {
-                folder.join(name).display().to_string()
-            }
-        })
+        .map(|name| folder.join(name).display().to_string())
         .collect();
     suggest::question(&paths.iter().map(String::as_str).collect::<Vec<_>>())
 }

@@ -1,4 +1,4 @@
-//! Machines that are read, not files: this one, a tree of files, a recording.
+//! Probing a machine: this one, a tree of files, or a recording.
 
 use std::path::{Path, PathBuf};
 
@@ -7,44 +7,13 @@ use probe::nvml::{self, Answers, Library};
 use probe::record::{self, Recording};
 use probe::{Addresses, Options, Probe, Sysfs, base};
 
-use crate::arguments::machine::{ProbeArguments, SourceArguments};
+use crate::arguments::machine::ProbeArguments;
 use crate::environment::Environment;
-use crate::input::Machine;
-use crate::output::Output;
 
 /// Most bytes of a small text file that are read.
 const TEXT_LIMIT: u64 = 1 << 20;
 
-/// What a command was given to look at.
-#[derive(Debug)]
-pub enum Subject {
-    /// A topology file.
-    File(Machine),
-    /// A machine.
-    Probed(Box<Probe>),
-}
-
-impl Subject {
-    /// A file, a recording, or the machine that the arguments mean.
-    pub fn read(
-        file: Option<&Path>,
-        source: &SourceArguments,
-        environment: &Environment,
-        output: &mut Output,
-    ) -> Result<Self> {
-        match file {
-            Some(path) if Recording::is_one(path) => replay(path, None).map(Self::boxed),
-            Some(path) => Machine::read(path, output).map(Self::File),
-            None => probe_source(source, environment).map(Self::boxed),
-        }
-    }
-
-    fn boxed(probe: Probe) -> Self {
-        Self::Probed(Box::new(probe))
-    }
-}
-
-/// Probes what the arguments of `topo probe` mean, and records it where that is asked for.
+/// Probes the machine that the arguments of `topo probe` name, and records it if they say so.
 pub fn probe(arguments: &ProbeArguments, environment: &Environment) -> Result<Probe> {
     let asked = |options: Options| Options {
         gpus: arguments.gpus.clone().or(options.gpus),
@@ -52,7 +21,7 @@ pub fn probe(arguments: &ProbeArguments, environment: &Environment) -> Result<Pr
         ..options
     };
     if let Some(folder) = &arguments.source.from {
-        let probe = replay(folder, Some(&asked))?;
+        let probe = replay(folder, asked)?;
         known_gpus(arguments, &probe)?;
         return Ok(probe);
     }
@@ -63,13 +32,9 @@ pub fn probe(arguments: &ProbeArguments, environment: &Environment) -> Result<Pr
         Some(_) => Sysfs::recording(place, arguments.with_identifiers),
         None => Sysfs::new(place),
     };
-    let (answers, addresses) = surroundings(root);
-    let probe = Probe::of(
-        &sysfs,
-        answers,
-        addresses.as_ref(),
-        &asked(options(root, &sysfs, environment)?),
-    );
+    let (answers, addresses) = beyond_files(root);
+    let options = asked(options(root, &sysfs, environment)?);
+    let probe = Probe::of(&sysfs, answers, addresses.as_ref(), &options);
     known_gpus(arguments, &probe)?;
     if let Some(folder) = &arguments.record {
         record::save(folder, &sysfs, &probe, addresses.as_ref())?;
@@ -77,38 +42,14 @@ pub fn probe(arguments: &ProbeArguments, environment: &Environment) -> Result<Pr
     Ok(probe)
 }
 
-fn probe_source(source: &SourceArguments, environment: &Environment) -> Result<Probe> {
-    if let Some(folder) = &source.from {
-        return replay(folder, None);
-    }
-    let root = source.sysfs_root.as_deref();
-    check_root(root)?;
-    let (answers, addresses) = surroundings(root);
-    let sysfs = Sysfs::new(root.unwrap_or(Path::new("/")));
-    Ok(Probe::of(
-        &sysfs,
-        answers,
-        addresses.as_ref(),
-        &options(root, &sysfs, environment)?,
-    ))
-}
-
-/// The topology of a recorded machine, for commands that take files.
-pub fn recorded(folder: &Path) -> Result<String> {
-    Ok(topology::xml::write(&replay(folder, None)?.document))
-}
-
-fn replay(folder: &Path, asked: Option<&dyn Fn(Options) -> Options>) -> Result<Probe> {
+/// Probes a recorded machine with its options, changed by `asked`.
+pub fn replay(folder: &Path, asked: impl Fn(Options) -> Options) -> Result<Probe> {
     let recording = Recording::open(folder)?;
-    let options = match asked {
-        Some(asked) => asked(recording.options),
-        None => recording.options,
-    };
     Ok(Probe::of(
         &recording.sysfs,
         recording.answers,
         recording.addresses.as_ref(),
-        &options,
+        &asked(recording.options),
     ))
 }
 
@@ -124,8 +65,8 @@ fn check_root(root: Option<&Path>) -> Result<()> {
     }
 }
 
-/// What no file tells: the driver's answers and the interfaces' addresses. They belong to this machine only.
-fn surroundings(root: Option<&Path>) -> (Answers, Option<Addresses>) {
+/// The driver's answers and the interfaces' addresses, which exist for this machine only.
+fn beyond_files(root: Option<&Path>) -> (Answers, Option<Addresses>) {
     if root.is_some() {
         return (Answers::none("a tree of files has no driver to ask"), None);
     }
@@ -136,7 +77,7 @@ fn surroundings(root: Option<&Path>) -> (Answers, Option<Addresses>) {
     (answers, Some(Addresses::of_this_machine()))
 }
 
-/// What the environment says of this machine, and the topology file that NCCL would begin with there.
+/// What the environment says about this machine, and the topology file that NCCL starts from.
 fn options(root: Option<&Path>, sysfs: &Sysfs, environment: &Environment) -> Result<Options> {
     let guests = sysfs.root().join(base::PLACE);
     if root.is_some() {
@@ -154,7 +95,7 @@ fn options(root: Option<&Path>, sysfs: &Sysfs, environment: &Environment) -> Res
         let found = environment.nccl.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| value.clone())
     };
-    // NCCL goes on without a file that it does not find, and then does not look for the other.
+    // If NCCL does not find the named file, it starts without one and ignores the guest's.
     let file = match variable("NCCL_TOPO_FILE").map(PathBuf::from) {
         Some(named) => named.is_file().then_some(named),
         None => guests,
@@ -170,20 +111,20 @@ fn options(root: Option<&Path>, sysfs: &Sysfs, environment: &Environment) -> Res
     })
 }
 
-/// GPUs that were named must be there.
+/// Refuses GPUs of `--gpus` that are not there.
 fn known_gpus(arguments: &ProbeArguments, probe: &Probe) -> Result<()> {
-    for wanted in arguments.gpus.iter().flatten() {
-        let known: Vec<String> = probe.gpus.iter().map(|gpu| gpu.index.to_string()).collect();
-        if !probe.gpus.iter().any(|gpu| gpu.index == *wanted) {
-            let there = if known.is_empty() {
-                "none".to_owned()
-            } else {
-                known.join(", ")
-            };
-            bail!("--gpus {wanted}: the driver knows no such GPU; it has {there}");
-        }
+    let known: Vec<String> = probe.gpus.iter().map(|gpu| gpu.index.to_string()).collect();
+    let mut wanted = arguments.gpus.iter().flatten();
+    let Some(unknown) = wanted.find(|wanted| !known.contains(&wanted.to_string())) else {
+        return Ok(());
+    };
+    match known.is_empty() {
+        true => bail!("--gpus {unknown}: this machine has no GPU that an NVIDIA driver offers"),
+        false => bail!(
+            "--gpus {unknown}: the driver has no such GPU; it has {}",
+            known.join(", ")
+        ),
     }
-    Ok(())
 }
 
 /// Reads a small text file that the command line names.

@@ -1,13 +1,12 @@
-//! `topo`: plans a machine's NCCL channels without the machine, and says why they are what they
-//! are.
+//! `topo`: plans a machine's NCCL channels offline, and explains them.
 //!
-//! Everything outside enters and leaves here: arguments, environment, files, the terminal. What a
-//! command says is made by plain functions that return text; `main` prints it.
+//! All contact with the outside is here: arguments, environment, files, the terminal. Commands are
+//! functions that make text ([`output`]); `main` prints it.
 //!
 //! In reading order: [`arguments`], [`environment`], [`input`], [`sources`], [`settings`], [`job`],
 //! [`plan`], [`rank`], [`show`], [`cost`], [`what_if`], [`diff`], [`program`], [`run`], [`join`],
-//! [`sizes`], [`live`], [`probing`], [`doctor`], [`price`], [`matrix`], [`complete`], [`vm`],
-//! [`render`], [`output`], [`exit`].
+//! [`live`], [`probing`], [`doctor`], [`matrix`], [`complete`], [`vm`], [`render`], [`output`],
+//! [`exit`].
 
 mod arguments;
 mod complete;
@@ -26,7 +25,6 @@ mod matrix;
 mod numbers;
 mod output;
 mod plan;
-mod price;
 mod probing;
 mod program;
 mod progress;

@@ -10,26 +10,25 @@ use topology::BusId;
 use crate::arguments::compare::TextOrJson;
 use crate::arguments::machine::MatrixArguments;
 use crate::environment::Environment;
-use crate::live::Subject;
-use crate::output::Output;
-use crate::render::{Look, matrix, words};
+use crate::input::FileOrProbe;
+use crate::output::{self, Output};
+use crate::render::{matrix, words};
 use crate::wiring::Wiring;
 
-/// Draws a machine.
 pub fn run(
     arguments: &MatrixArguments,
     environment: &Environment,
     output: &mut Output,
 ) -> Result<()> {
-    let subject = Subject::read(
+    let subject = FileOrProbe::read(
         arguments.file.as_deref(),
         &arguments.source,
         environment,
         output,
     )?;
     let (wiring, name) = match &subject {
-        Subject::File(machine) => (Wiring::new(&machine.document), machine.name.clone()),
-        Subject::Probed(probe) => (
+        FileOrProbe::File(machine) => (Wiring::new(&machine.document), machine.name.clone()),
+        FileOrProbe::Probed(probe) => (
             Wiring::with_host_bridges(&probe.document, &host_bridges(probe)),
             "this machine".to_owned(),
         ),
@@ -40,18 +39,13 @@ pub fn run(
              `topo doctor` says what is missing"
         );
     }
-    let look = Look {
-        width: environment.width,
-        colour: environment.colour,
-    };
     output.text = match arguments.format {
-        TextOrJson::Text => matrix::wiring(&wiring, look),
-        TextOrJson::Json => serde_json::to_string_pretty(&json(&wiring))? + "\n",
+        TextOrJson::Text => matrix::wiring(&wiring, environment.look()),
+        TextOrJson::Json => output::json(&json(&wiring))?,
     };
     Ok(())
 }
 
-/// The devices, and what the matrix says of each to each.
 fn json(wiring: &Wiring) -> Value {
     let all = 0..wiring.devices.len();
     let devices: Vec<Value> = wiring

@@ -1,22 +1,33 @@
-//! What a command produces, and in which formats a plan can be printed.
+//! What a command prints, and how its files are written.
 
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
+use serde::Serialize;
 
-/// What a command says; printed when it is done.
+/// What a command prints at its end.
 #[derive(Debug, Default)]
 pub struct Output {
     /// For standard output.
     pub text: String,
     /// For standard error, each shown as `warning: …`.
     pub warnings: Vec<String>,
-    /// For standard error, as it is.
+    /// For standard error, printed unchanged.
     pub notes: String,
-    /// What was compared is not the same, something was found, or not everything was looked at; the process says so by its
-    /// status.
+    /// The exit status is 1: plans differ, there are findings, or failures were left out.
     pub differs: bool,
+}
+
+impl Output {
+    /// Writes the text to `file`, or to standard output if there is none.
+    pub fn write(&mut self, text: String, file: Option<&Path>) -> Result<()> {
+        match file {
+            Some(file) => write(file, &text)?,
+            None => self.text = text,
+        }
+        Ok(())
+    }
 }
 
 /// Writes a file that the command line names, whole or not at all.
@@ -29,18 +40,14 @@ pub fn write(path: &Path, text: &str) -> Result<()> {
     files::write(path, text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// The forms of what a rank does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum RankFormat {
-    /// Tables for people
-    Text,
-    /// Everything, as JSON
-    Json,
+/// A value as indented JSON with a line end.
+pub fn json(value: &impl Serialize) -> Result<String> {
+    Ok(serde_json::to_string_pretty(value)? + "\n")
 }
 
 /// The forms of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Format {
+pub enum PlanFormat {
     /// Tables for people
     Text,
     /// The plan as JSON, as -o writes it

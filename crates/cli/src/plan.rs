@@ -8,11 +8,12 @@ use planner::explain::NodeNames;
 use crate::arguments::PlanArguments;
 use crate::environment::Environment;
 use crate::job;
-use crate::output::{self, Format, Output};
-use crate::render::{Look, channels, connections, joined, matrix, settings, summary, trail};
+use crate::output::{self, Output, PlanFormat};
+use crate::render::{
+    Look, channels, connections, job_plan, matrix, settings, summary, trail, trim_lines,
+};
 use crate::wiring::Wiring;
 
-/// Plans files and says what came of it.
 pub fn run(
     arguments: &PlanArguments,
     environment: &Environment,
@@ -22,20 +23,17 @@ pub fn run(
     if let Some(path) = &arguments.output {
         output::write(path, &planned.plan().to_json()?)?;
     }
-    if arguments.format != Format::Text {
+    if arguments.format != PlanFormat::Text {
         output
             .warnings
             .extend(settings::warnings(&planned.settings));
     }
     match arguments.format {
-        Format::Quiet => output.text = summary::quiet(&planned),
-        Format::Json => output.text = planned.plan().to_json()?,
-        Format::NcclGraph => output.text = planned.graph_file()?,
-        Format::Text => {
-            let look = Look {
-                width: environment.width,
-                colour: environment.colour,
-            };
+        PlanFormat::Quiet => output.text = summary::quiet(&planned),
+        PlanFormat::Json => output.text = planned.plan().to_json()?,
+        PlanFormat::NcclGraph => output.text = planned.graph_file()?,
+        PlanFormat::Text => {
+            let look = environment.look();
             let artifact = arguments.connections.then(|| planned.plan());
             for machine in 0..planned.machines().len() {
                 if machine > 0 {
@@ -62,9 +60,7 @@ fn page(
     let names = NodeNames::new(plan.view.system());
     let mut text = summary::head(planned, machine, look);
     let mut section = |title: &str, remark: &str, body: &str| {
-        text.push('\n');
-        text.push_str(&look.title(title, remark));
-        text.push_str(body);
+        text.push_str(&look.section(title, remark, body));
     };
     let wiring = Wiring::new(&planned.machines()[machine].document);
     section(
@@ -94,7 +90,7 @@ fn page(
         section(
             "Job",
             "what all ranks together use",
-            &joined::facts(&planned.job, look),
+            &job_plan::facts(&planned.job, look),
         );
     }
     if arguments.explain {
@@ -104,7 +100,5 @@ fn page(
         let searches = trail::short(&plan.trails, look);
         section("Search", "--explain tells it all", &searches);
     }
-    text.lines()
-        .map(|line| format!("{}\n", line.trim_end()))
-        .collect()
+    trim_lines(&text)
 }

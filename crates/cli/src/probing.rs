@@ -6,13 +6,12 @@ use probe::Probe;
 use serde_json::json;
 
 use crate::arguments::machine::{ProbeArguments, ProbeFormat};
-use crate::doctor::{Report, priced};
+use crate::doctor::{self, FindingReport, priced};
 use crate::environment::Environment;
 use crate::live;
-use crate::output::Output;
-use crate::render::{Look, findings, machine};
+use crate::output::{self, Output};
+use crate::render::{Look, machine};
 
-/// Probes and prints.
 pub fn run(
     arguments: &ProbeArguments,
     environment: &Environment,
@@ -20,10 +19,7 @@ pub fn run(
 ) -> Result<()> {
     let probe = live::probe(arguments, environment)?;
     let report = priced(&probe.findings, &probe.document, &Settings::default());
-    let look = Look {
-        width: environment.width,
-        colour: environment.colour,
-    };
+    let look = environment.look();
     // Standard error is another place, which may be no terminal.
     let plain = Look {
         colour: false,
@@ -32,18 +28,18 @@ pub fn run(
     match arguments.format {
         ProbeFormat::Xml => {
             output.text = topology::xml::write(&probe.document);
-            output.notes = findings::table(&report, plain);
+            output.notes = doctor::table(&report, plain);
         }
         ProbeFormat::Json => output.text = json(&probe, &report)?,
         ProbeFormat::Text => {
             output.text = machine::page(&probe, look);
-            output.text.push_str(&findings::section(&report, look));
+            output.text.push_str(&doctor::section(&report, look));
         }
     }
     Ok(())
 }
 
-fn json(probe: &Probe, report: &Report) -> Result<String> {
+fn json(probe: &Probe, report: &FindingReport) -> Result<String> {
     let value = json!({
         "topology": topology::xml::write(&probe.document),
         "gpus": probe.gpus,
@@ -51,5 +47,5 @@ fn json(probe: &Probe, report: &Report) -> Result<String> {
         "machine": probe.machine,
         "findings": report.rows(),
     });
-    Ok(serde_json::to_string_pretty(&value)? + "\n")
+    output::json(&value)
 }

@@ -5,16 +5,17 @@ use plan::expand::Expansion;
 use program::Collective;
 use program::lower::{ProgramRequest, SendRecv, lower, send_recv};
 use program::verify::verify;
-use program::{Channels, Program, Schedule, Transfer};
+use program::{Channels, Program, Transfer};
 
 use crate::arguments::ProgramArguments;
 use crate::environment::Environment;
 use crate::job;
 use crate::output::Output;
-use crate::render::{self, Look};
+use crate::render;
+use crate::sizes::algorithms;
 use crate::sources::{self, Sources};
 
-/// Slots that every FIFO has at least. A ring receives and sends in one step, for which two are needed; no protocol has fewer.
+/// Least slots of a FIFO in any protocol. A ring needs two: it receives and sends in one step.
 const FIFO_SLOTS: u32 = 2;
 
 /// Bytes of a transfer for which the channels are shown.
@@ -31,11 +32,11 @@ pub fn run(
     let rank = arguments.rank;
     ensure!(
         rank < ranks,
-        "there is no rank {rank}: expected one of 0 to {}",
+        "--rank {rank}: no such rank; expected one of 0 to {}",
         ranks - 1
     );
     let collective = arguments.collective;
-    // The first that the algorithm has, if none is named.
+    // The first transfer that the algorithm supports.
     let transfer = arguments.transfer.unwrap_or_else(|| {
         let served = |transfer: &Transfer| {
             arguments
@@ -65,9 +66,9 @@ pub fn run(
         }
         let Some(schedule) = arguments.algorithm else {
             bail!(
-                "say by which --algorithm; {} has {}",
+                "--algorithm is missing; {} has {}",
                 collective.command_name(),
-                algorithms(collective)
+                algorithms(collective).join(", ")
             );
         };
         lower(&ProgramRequest {
@@ -79,8 +80,8 @@ pub fn run(
             channels: &channels,
         })?
     };
-    let programs = verify(programs, FIFO_SLOTS)
-        .context("the programs were refused, which is a fault of topo itself")?;
+    let programs =
+        verify(programs, FIFO_SLOTS).context("the programs are wrong, which is a bug in topo")?;
     let found = programs
         .iter()
         .find(|program| program.program().rank == rank);
@@ -95,11 +96,7 @@ pub fn run(
             names.join(" ")
         );
     };
-    let look = Look {
-        width: environment.width,
-        colour: environment.colour,
-    };
-    output.text = render::program::page(found, transfer, look);
+    output.text = render::program::page(found, transfer, environment.look());
     Ok(())
 }
 
@@ -126,14 +123,4 @@ fn channels(
         None => channels,
     };
     Ok((channels, Some(expansion)))
-}
-
-/// The names of the algorithms of a collective.
-fn algorithms(collective: Collective) -> String {
-    let serving = Schedule::ALL.into_iter().filter(|schedule| {
-        Transfer::ALL
-            .into_iter()
-            .any(|transfer| schedule.serves(collective, transfer))
-    });
-    serving.map(Schedule::name).collect::<Vec<_>>().join(", ")
 }

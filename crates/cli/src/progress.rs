@@ -1,16 +1,16 @@
-//! A line on the terminal that says that something still goes on, and how far it is.
+//! A line on the terminal that shows progress.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::environment::Environment;
 
-/// What is done sooner needs no line; also the time between two lines.
+/// How long to wait before the first line, and between two lines.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Shows a line on standard error while it lives, if that is a terminal and it lives for more than a second.
+/// Shows a line on standard error, if that is a terminal, until it is dropped.
 #[derive(Debug)]
 pub struct Progress {
     texts: Option<Sender<String>>,
@@ -23,7 +23,7 @@ impl Progress {
         let (texts, changed) = channel();
         let text = text.to_owned();
         let show = || std::thread::Builder::new().spawn(move || show(text, &changed));
-        // Without a thread nothing is shown, and everything else is as ever.
+        // Without a thread there is no progress line.
         let thread = environment.progress.then(show).and_then(Result::ok);
         Self {
             texts: Some(texts),
@@ -31,10 +31,9 @@ impl Progress {
         }
     }
 
-    /// Changes the text.
     pub fn set(&self, text: String) {
         if let Some(texts) = &self.texts {
-            // Nobody listens where nothing is shown.
+            // Without a terminal there is no receiver.
             let _ = texts.send(text);
         }
     }
@@ -44,7 +43,6 @@ impl Drop for Progress {
     fn drop(&mut self) {
         self.texts = None;
         if let Some(thread) = self.thread.take() {
-            // What it shows is no result.
             let _ = thread.join();
         }
     }
@@ -70,8 +68,40 @@ fn show(mut text: String, changed: &Receiver<String>) {
     }
 }
 
-/// Replaces the line.
+/// A line on standard error that counts steps, if that is a terminal. Dropping it removes the line.
+#[derive(Debug)]
+pub struct Steps {
+    all: usize,
+    done: usize,
+    shown: bool,
+}
+
+impl Steps {
+    pub fn new(all: usize) -> Self {
+        Self {
+            all,
+            done: 0,
+            shown: std::io::stderr().is_terminal(),
+        }
+    }
+
+    pub fn show(&mut self, step: &str) {
+        self.done += 1;
+        if self.shown {
+            print(&format!("{} of {}: {step}", self.done, self.all));
+        }
+    }
+}
+
+impl Drop for Steps {
+    fn drop(&mut self) {
+        if self.shown {
+            print("");
+        }
+    }
+}
+
 fn print(text: &str) {
-    // Nobody is left to tell when standard error is closed.
+    // A closed standard error cannot be reported anywhere.
     let _ = write!(std::io::stderr(), "\r\u{1b}[K{text}");
 }

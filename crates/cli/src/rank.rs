@@ -3,12 +3,12 @@
 use anyhow::Result;
 
 use crate::arguments::RankArguments;
+use crate::arguments::compare::TextOrJson;
 use crate::environment::Environment;
 use crate::input;
-use crate::output::{Output, RankFormat};
-use crate::render::{Look, rank};
+use crate::output::{self, Output};
+use crate::render::rank;
 
-/// Reads a plan and says what a rank does.
 pub fn run(
     arguments: &RankArguments,
     environment: &Environment,
@@ -19,14 +19,8 @@ pub fn run(
     let expansion = plan::Expansion::of(&plan)?;
     let view = expansion.rank_view(arguments.rank)?;
     output.text = match arguments.format {
-        RankFormat::Json => serde_json::to_string_pretty(&view)? + "\n",
-        RankFormat::Text => {
-            let look = Look {
-                width: environment.width,
-                colour: environment.colour,
-            };
-            rank::page(&plan, &expansion, &view, look)
-        }
+        TextOrJson::Json => output::json(&view)?,
+        TextOrJson::Text => rank::page(&plan, &expansion, &view, environment.look()),
     };
     Ok(())
 }

@@ -14,7 +14,6 @@ use crate::input::Machine;
 use crate::output::Output;
 use crate::render::{Look, document, path, settings, tree};
 
-/// Shows a file.
 pub fn run(
     arguments: &ShowArguments,
     environment: &Environment,
@@ -23,19 +22,16 @@ pub fn run(
     let machine = Machine::read(&arguments.file, output)?;
     let given = environment.settings(&arguments.variables, &mut output.warnings);
     output.warnings.extend(settings::warnings(&given));
-    let look = Look {
-        width: environment.width,
-        colour: environment.colour,
-    };
+    let look = environment.look();
     let system = machine.system(&given);
     output.text = match (&arguments.path, system) {
         (None, Ok(system)) => whole(&machine, &system, look),
         (None, Err(error)) => {
-            // What stands in the file is still worth seeing, and so is why it is no machine.
+            // The file's tree helps to see why it is not a machine.
             if machine.document.root.children.is_empty() {
                 return Err(error);
             }
-            // Of AMD's files the reader has said it already.
+            // For AMD's files, the reader has already warned.
             if !machine.is_rccl() {
                 output.warnings.push(format!(
                     "only the file is shown, because no machine can be built from it: {error:#}"

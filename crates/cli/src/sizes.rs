@@ -1,8 +1,8 @@
 //! Message sizes and collectives as people write them.
 
 use program::Collective;
+use program::{Schedule, Transfer};
 
-/// Most sizes of one command.
 const MOST: usize = 10_000;
 
 /// Units by their letter: powers of 1024, as nccl-tests reads them.
@@ -15,7 +15,6 @@ pub struct Sizes {
     to: u64,
 }
 
-/// Some collectives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Collectives(pub Vec<Collective>);
 
@@ -24,16 +23,17 @@ pub fn sizes(text: &str) -> Result<Sizes, String> {
     let (from, to) = text.split_once("..").unwrap_or((text, text));
     let (from, to) = (size(from)?, size(to)?);
     if from > to {
-        return Err(format!("{text} is empty; expected the smaller size first"));
+        return Err(format!(
+            "{text}: the range ends before it begins; expected the smaller size first"
+        ));
     }
     Ok(Sizes { from, to })
 }
 
-/// Reads `64K`.
 pub fn size(text: &str) -> Result<u64, String> {
     let wrong = || {
         format!(
-            "`{text}` is no size; expected bytes from 1 on, such as 64K or 1G (K, M, G, T are powers of 1024)"
+            "`{text}` is not a size; expected a number of bytes from 1, such as 64K or 1G (K, M, G, T are powers of 1024)"
         )
     };
     let upper = text.to_ascii_uppercase();
@@ -47,14 +47,14 @@ pub fn size(text: &str) -> Result<u64, String> {
     let (digits, shift) = unit.unwrap_or((short, 0));
     let number: u64 = digits.parse().map_err(|_| wrong())?;
     let bytes = number.checked_mul(1 << shift).ok_or_else(wrong)?;
-    // The model counts in 63 bits.
+    // The cost model counts in 63 bits.
     if bytes == 0 || i64::try_from(bytes).is_err() {
         return Err(wrong());
     }
     Ok(bytes)
 }
 
-/// All sizes of a command, ascending, each once; a range goes on by `factor`.
+/// All sizes of a command, ascending, each once; a range grows by `factor`.
 pub fn expand(given: &[Sizes], factor: u64) -> Result<Vec<u64>, String> {
     let mut all = Vec::new();
     for range in given {
@@ -88,51 +88,30 @@ pub fn collectives(text: &str) -> Result<Collectives, String> {
     if text.eq_ignore_ascii_case("all") {
         return Ok(Collectives(Collective::TUNED.into_iter().rev().collect()));
     }
-    let plain: String = text
-        .chars()
-        .filter(|letter| !matches!(letter, '-' | '_'))
-        .collect();
-    match plain.parse() {
-        Ok(collective) => Ok(Collectives(vec![collective])),
-        Err(_) => {
-            let names = Collective::ALL.map(kebab);
-            let near = crate::suggest::nearest(text, names.iter().map(String::as_str), 1);
-            Err(format!(
-                "no such collective{}; expected {} or all",
-                crate::suggest::question(&near).trim_end_matches('?'),
-                names.join(", ")
-            ))
-        }
-    }
+    let one = collective(text).map_err(|problem| problem + ", or all")?;
+    Ok(Collectives(vec![one]))
 }
 
 /// Reads `all-reduce` or `AllReduce`: one of all that can be run.
 pub fn collective(text: &str) -> Result<Collective, String> {
-    let plain: String = text
-        .chars()
-        .filter(|letter| !matches!(letter, '-' | '_'))
-        .collect();
+    let plain = text.replace(['-', '_'], "");
     plain.parse().map_err(|_| {
-        let names = Collective::ALL.map(kebab);
-        let near = crate::suggest::nearest(text, names.iter().map(String::as_str), 1);
+        let names = Collective::ALL.map(Collective::command_name);
+        let near = crate::suggest::nearest(text, names.into_iter(), 1);
         format!(
-            "`{text}` is no collective{}; expected one of {}",
+            "`{text}` is not a collective{}; expected one of {}",
             crate::suggest::question(&near).trim_end_matches('?'),
             names.join(", ")
         )
     })
 }
 
-/// `all-reduce` for AllReduce.
-pub fn kebab(collective: Collective) -> String {
-    let mut text = String::new();
-    for letter in collective.name().chars() {
-        if letter.is_ascii_uppercase() && !text.is_empty() {
-            text.push('-');
-        }
-        text.push(letter.to_ascii_lowercase());
-    }
-    text
+pub fn algorithms(collective: Collective) -> Vec<&'static str> {
+    let serving = Schedule::ALL.into_iter().filter(|schedule| {
+        let serves = |transfer| schedule.serves(collective, transfer);
+        Transfer::ALL.into_iter().any(serves)
+    });
+    serving.map(Schedule::name).collect()
 }
 
 #[cfg(test)]
@@ -170,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_go_on_by_the_factor() {
+    fn ranges_grow_by_the_factor() {
         let expand = |texts: &[&str], factor| {
             let sizes: Vec<Sizes> = texts.iter().map(|text| sizes(text).unwrap()).collect();
             super::expand(&sizes, factor)
@@ -195,6 +174,5 @@ mod tests {
         assert!(
             collectives("all-reduse").is_err_and(|error| error.contains("did you mean all-reduce"))
         );
-        assert_eq!(kebab(Collective::ReduceScatter), "reduce-scatter");
     }
 }

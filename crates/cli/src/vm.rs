@@ -12,7 +12,7 @@ use crate::arguments::machine::VmArguments;
 use crate::environment::Environment;
 use crate::input::Machine;
 use crate::live::read_text;
-use crate::output::{self, Output};
+use crate::output::Output;
 use crate::render::count;
 
 /// Makes the file, if NCCL plans the guest as it plans those devices of the host.
@@ -56,12 +56,7 @@ pub fn run(arguments: &VmArguments, environment: &Environment, output: &mut Outp
     } else {
         &made.file
     };
-    let text = topology::xml::write(document);
-    match &arguments.output {
-        Some(path) => output::write(path, &text)?,
-        None => output.text = text,
-    }
-    Ok(())
+    output.write(topology::xml::write(document), arguments.output.as_deref())
 }
 
 fn graphs(document: &Arc<Document>, hosts: u32, settings: &Settings) -> Result<Vec<Graph>> {

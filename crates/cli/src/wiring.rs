@@ -1,4 +1,4 @@
-//! How GPUs and NICs are wired, as `nvidia-smi topo -m` tells it: by the tree in the file, before any rule of NCCL.
+//! Wiring of GPUs and NICs as in `nvidia-smi topo -m`: from the file's tree, without NCCL's rules.
 
 use std::collections::BTreeMap;
 
@@ -7,17 +7,14 @@ use topology::xml::{Document, Element, Tag, c_int};
 use topology::{BusId, NodeType};
 
 /// A GPU or a NIC of the matrix.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Device {
     /// `GPU0`, `NIC3`.
     pub label: String,
     /// The number in the label.
     pub number: i32,
-    /// It is a GPU.
     pub is_gpu: bool,
-    /// A NIC's name.
     pub name: Option<String>,
-    /// The NUMA node's number.
     pub numa: i32,
     /// The NUMA node's processors, as the file's mask.
     pub affinity: String,
@@ -39,12 +36,10 @@ pub struct Device {
 /// All devices, GPUs first, each kind by number.
 #[derive(Debug, Clone)]
 pub struct Wiring {
-    /// The devices.
     pub devices: Vec<Device>,
 }
 
 impl Wiring {
-    /// Reads the tree.
     pub fn new(document: &Document) -> Self {
         Self::with_host_bridges(document, &BTreeMap::new())
     }
@@ -58,20 +53,11 @@ impl Wiring {
         };
         for (index, cpu) in document.root.children(Tag::Cpu).enumerate() {
             let place = Device {
-                label: String::new(),
-                number: 0,
-                is_gpu: false,
-                name: None,
                 numa: cpu.get("numaid").map_or(-1, c_int),
                 affinity: cpu.get("affinity").unwrap_or_default().to_owned(),
                 host: cpu.get("host_hash").unwrap_or_default().to_owned(),
                 cpu: index,
-                chain: Vec::new(),
-                domain: 0,
-                host_bridge: None,
-                bus_id: BusId::default(),
-                nvlinks: Vec::new(),
-                switch_links: 0,
+                ..Device::default()
             };
             walk.enter(cpu, &place);
         }
@@ -83,7 +69,7 @@ impl Wiring {
         }
     }
 
-    /// What the matrix says of two devices.
+    /// The cell of two devices in the matrix.
     pub fn letters(&self, a: usize, b: usize) -> String {
         let (first, second) = (&self.devices[a], &self.devices[b]);
         if a == b {
@@ -129,7 +115,7 @@ impl Device {
             .take_while(|(a, b)| a == b)
             .count();
         if shared == 0 {
-            // Two domains are surely two host bridges. Of one domain the file does not tell, and NCCL does not ask.
+            // Different domains mean different host bridges; within a domain the file does not say.
             let same = match (&self.host_bridge, &other.host_bridge) {
                 (Some(own), Some(others)) => own == others,
                 _ => self.domain == other.domain,
@@ -145,7 +131,7 @@ impl Device {
         }
     }
 
-    /// Whether all other devices are equally far from both.
+    /// Whether both have the same distance to all other devices.
     pub fn sits_with(&self, other: &Self) -> bool {
         let above = |device: &Self| device.chain[..device.chain.len().saturating_sub(1)].to_vec();
         self.is_gpu == other.is_gpu

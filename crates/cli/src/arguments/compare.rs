@@ -10,7 +10,6 @@ use topology::edit::Edit;
 use super::{JobArguments, Variables, variable};
 use crate::sizes::{Collectives, Sizes, collectives, sizes};
 
-/// Examples of `topo cost`.
 pub const COST_EXAMPLES: &str = "\
 Examples:
   topo cost topology.xml                       what NCCL takes for an all-reduce of 1 KiB to 8 GiB
@@ -18,28 +17,26 @@ Examples:
   topo cost topology.xml --hosts 16 --sizes 64K..1G --factor 4
   topo cost topology.xml --sizes 1M,10M,100M --algorithm ring --protocol ll128,simple
   topo cost topology.xml --set NCCL_ALGO=^NVLS what NCCL takes under this setting
-  topo cost topology.xml --table               bandwidth and latency of every way, and why some are not there
+  topo cost topology.xml --table               bandwidth and latency of every algorithm and protocol
   topo cost topology.xml --profile mine.toml   constants that were measured here
   topo cost --built-in-profile > mine.toml     a file to start from
   topo cost topology.xml --alpha-beta          algorithms that NCCL does not have, by the α–β model
 
-Sizes are those of the whole message in bytes; K, M, G and T are powers of 1024. ▸ marks a size at which the choice
-changes. Time and bandwidths are predictions of NCCL's own model, not measurements.";
+Sizes are those of the whole message in bytes; K, M, G and T are powers of 1024. ▸ marks a size at
+which the choice changes. Time and bandwidths are predictions of NCCL's own model, not measurements.";
 
-/// Examples of `topo what-if`.
 pub const WHAT_IF_EXAMPLES: &str = "\
 Examples:
-  topo what-if topology.xml                    each GPU, NIC, switch and NVLink fails once, worst first
-  topo what-if topology.xml --hosts 16         one of 16 hosts fails so
+  topo what-if topology.xml                    each GPU, NIC, switch and NVLink fails once
+  topo what-if topology.xml --hosts 16         the device fails on one of 16 hosts
   topo what-if topology.xml --only nic,nvlink --sizes 1M,8G
   topo what-if topology.xml --format json      with every difference of the two plans
-  topo what-if topology.xml --time-limit 10    what can be said within 10 s
+  topo what-if topology.xml --time-limit 10    the failures that fit into 10 s
 
-Each row compares two whole plans, and is what topo plan gives with the options that stand in the row.
-Exit status: 0 when every failure was looked at, 1 when --time-limit left some out (the report and standard error say how
-many), 2 when something is wrong.";
+Each row compares two whole plans; topo plan with the options in the row shows the second one.
+Exit status: 0 when every failure was examined, 1 when --time-limit left some out (the report and
+standard error say how many), 2 when something is wrong.";
 
-/// Examples of `topo diff`.
 pub const DIFF_EXAMPLES: &str = "\
 Examples:
   topo diff before.xml after.xml               two machines
@@ -48,17 +45,20 @@ Examples:
   topo diff topology.xml --hosts 16 --without-b host3/mlx5_3
   topo diff a.xml b.xml --format json
 
-Compared is what a job would notice. Bus ids, device and NUMA numbers and names do not count, nor do settings that
-change nothing.
-Exit status: 0 when the plans mean the same (nothing is printed), 1 when they differ, 2 when something is wrong.";
+topo diff compares what a job would notice. Bus ids, names, numbers of devices and NUMA nodes, and
+settings that change nothing do not count.
+Exit status: 0 when the plans mean the same (nothing is printed), 1 when they differ, 2 when
+something is wrong.";
 
 /// What a machine loses before it is planned.
 #[derive(Debug, Clone, Default, Args)]
 pub struct EditArguments {
-    /// Plan without a device or a link: GPU5, mlx5_3, a PCI bus id, NVSwitch, GPU2:GPU5 (repeatable; host3/GPU5: only there)
+    /// Plan without a device or a link: GPU5, mlx5_3, a PCI bus id, NVSwitch, GPU2:GPU5 (repeatable;
+    /// host3/GPU5: on that host only)
     #[arg(long, value_name = "DEVICE", value_parser = without)]
     pub without: Vec<Edit>,
-    /// Plan with a slower link, by what remains: GPU2:GPU5=50%, GPU0:NVSwitch=17, mlx5_3=50% (repeatable)
+    /// Plan with a slower link, given as the share that remains: GPU2:GPU5=50%, GPU0:NVSwitch=17,
+    /// mlx5_3=50% (repeatable)
     #[arg(long, value_name = "LINK=SHARE", value_parser = degrade)]
     pub degrade: Vec<Edit>,
 }
@@ -87,19 +87,18 @@ pub enum TextOrJson {
     Json,
 }
 
-/// Arguments of `topo cost`.
 #[derive(Debug, Args)]
 pub struct CostArguments {
-    /// The job: topology files, or one plan from `topo plan -o`.
     #[command(flatten)]
     pub job: JobArguments,
-    /// Collectives: all-reduce, all-gather, reduce-scatter, broadcast, reduce, or all; with --alpha-beta all-to-all, gather, scatter
+    /// Collectives: all-reduce, all-gather, reduce-scatter, broadcast, reduce, or all; with
+    /// --alpha-beta also all-to-all, gather, scatter
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = collectives, default_value = "all-reduce")]
     pub collective: Vec<Collectives>,
     /// Message sizes: 64K, a list 1M,8M or a range 1K..8G
     #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = sizes, default_value = "1K..8G")]
     pub sizes: Vec<Sizes>,
-    /// From one size of a range to the next
+    /// Factor from one size of a range to the next
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u64).range(2..))]
     pub factor: u64,
     /// Choose among these algorithms only
@@ -108,7 +107,7 @@ pub struct CostArguments {
     /// Choose among these protocols only
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub protocol: Vec<Protocol>,
-    /// Cost profile with the model's constants (TOML); built in is nccl-2.30
+    /// Cost profile with the model's constants (TOML) [default: nccl-2.30, which is built in]
     #[arg(long, alias = "cost-profile", value_name = "PROFILE")]
     pub profile: Option<PathBuf>,
     /// Print the built-in cost profile, to start another one from
@@ -117,7 +116,7 @@ pub struct CostArguments {
     /// Show bandwidth and latency of every algorithm and protocol instead of sizes
     #[arg(long)]
     pub table: bool,
-    /// Also judge the algorithms that NCCL does not have, by the α–β model
+    /// Also predict algorithms that NCCL does not have, with the α–β model
     #[arg(long)]
     pub alpha_beta: bool,
     /// What to print
@@ -138,16 +137,15 @@ pub enum Failing {
     Nvlink,
 }
 
-/// Arguments of `topo what-if`.
 #[derive(Debug, Args)]
 pub struct WhatIfArguments {
-    /// The job. Failures are those of its first host.
     #[command(flatten)]
     pub job: JobArguments,
     /// Only these failures
     #[arg(long, value_enum, value_name = "KIND", value_delimiter = ',')]
     pub only: Vec<Failing>,
-    /// End after so many seconds with the failures that were looked at by then; the exit status is 1 if some were not
+    /// Stop after this time and report the failures examined so far; the exit status is 1 if some are
+    /// missing
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub time_limit: Option<u64>,
     /// All-reduce sizes whose loss is predicted; the last one decides the order
@@ -158,13 +156,12 @@ pub struct WhatIfArguments {
     pub format: TextOrJson,
 }
 
-/// Arguments of `topo diff`.
 #[derive(Debug, Args)]
 pub struct DiffArguments {
     /// Topology file, folder that holds topology.xml, or plan; - for standard input
     #[arg(value_name = "A")]
     pub first: PathBuf,
-    /// What to compare with; the same file when only settings or edits differ
+    /// The second one; without it, A again with the settings and edits for B
     #[arg(value_name = "B")]
     pub second: Option<PathBuf>,
     /// Hosts in the job, each like the file
@@ -176,7 +173,6 @@ pub struct DiffArguments {
     /// The network reduces (SHARP) and its plug-in is there
     #[arg(long)]
     pub collnet: bool,
-    /// Variables of both.
     #[command(flatten)]
     pub variables: Variables,
     /// Set one of NCCL's variables for A only

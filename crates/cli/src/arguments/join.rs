@@ -1,5 +1,7 @@
 //! How a rank that is a process of its own joins the others.
 
+use std::net::SocketAddr;
+
 use clap::{Args, ValueEnum};
 
 /// Most ranks of a job that others start.
@@ -8,15 +10,15 @@ pub const MOST_RANKS: u32 = 65_536;
 /// Who starts the ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Launcher {
-    /// Whoever's variables are in the environment
+    /// The launcher whose variables are in the environment
     Auto,
-    /// Nobody: all ranks are of this process
+    /// No launcher: this process starts all ranks
     None,
-    /// PyTorch's torchrun, or anyone who sets RANK and WORLD_SIZE
+    /// PyTorch's torchrun, or another launcher that sets RANK and WORLD_SIZE
     Torchrun,
     /// Open MPI's mpirun
     Openmpi,
-    /// MPICH's and Intel MPI's mpirun, or anyone who sets PMI_RANK and PMI_SIZE
+    /// MPICH's and Intel MPI's mpirun, or another launcher that sets PMI_RANK and PMI_SIZE
     Mpich,
     /// Slurm's srun
     Slurm,
@@ -28,55 +30,63 @@ pub enum Launcher {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Ranks on several hosts (docs/hosts.md)")]
 pub struct JoinArguments {
-    /// This process is this rank; with --world
+    /// The rank of this process; needs --world
     #[arg(long, value_name = "RANK", requires = "world")]
     pub rank: Option<u32>,
-    /// Ranks of the job, each a process that somebody starts
+    /// Ranks of the job, each started as a process of its own
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_RANKS)))]
     pub world: Option<u32>,
-    /// The job's unique id, in the file that topo id -o made; or the id itself, which every user of this host can then read
+    /// The job's unique id: @FILE from topo id -o FILE, or the id itself, which every user of this
+    /// host can then read
     #[arg(long, value_name = "@FILE|ID", conflicts_with = "rendezvous")]
     pub id: Option<String>,
-    /// Where ranks meet: file:PATH (on a file system that all share) or tcp:HOST:PORT (rank 0 listens there)
+    /// Where ranks meet: file:PATH (on a file system that all share) or tcp:HOST:PORT (of rank 0)
     #[arg(long, value_name = "WHERE")]
     pub rendezvous: Option<String>,
-    /// Whose variables say which rank this is
+    /// The launcher whose variables say which rank this is
     #[arg(long, value_enum, default_value_t = Launcher::Auto)]
     pub launcher: Launcher,
-    /// Give up when not all ranks have met within so many seconds
+    /// Fail when not all ranks have met within this time, s
     #[arg(long, value_name = "S", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub join_timeout: u64,
-    /// When ranks are lost, go on without them
+    /// When ranks are lost, continue without them
     #[arg(long)]
     pub survive: bool,
-    /// Sockets of each connection between hosts
+    /// TCP sockets for each connection between hosts
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub sockets: u16,
-    /// Checksums on everything that goes between hosts
+    /// Protect all data between hosts by checksums
     #[arg(long)]
     pub checksums: bool,
-    /// NCCL net plug-in that carries what goes between hosts: a library's path, its name, NAME of libnccl-net-NAME.so,
-    /// several separated by commas, or none; otherwise NCCL_NET_PLUGIN says it, or libnccl-net.so is used if it is there
+    /// NCCL net plug-in for data between hosts: a library's path, its name, NAME of
+    /// libnccl-net-NAME.so, several separated by commas, or none [default: NCCL_NET_PLUGIN, or
+    /// libnccl-net.so if it is installed]
     #[arg(long, value_name = "NAME")]
     pub net_plugin: Option<String>,
 }
 
-/// Arguments of `topo id`.
 #[derive(Debug, Args)]
 pub struct IdArguments {
-    /// Where the roots will listen: ADDRESS:PORT of rank 0's host; several, separated by commas, for thousands of ranks
-    #[arg(value_name = "ADDRESS:PORT", required = true, value_delimiter = ',')]
-    pub roots: Vec<std::net::SocketAddr>,
+    /// Where the roots will listen: ADDRESS:PORT of rank 0's host; several, separated by commas, for
+    /// thousands of ranks
+    #[arg(value_name = "ADDRESS:PORT", required = true, value_delimiter = ',', value_parser = root)]
+    pub roots: Vec<SocketAddr>,
     /// Write the id to a file that only this user can read, instead of printing it
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<std::path::PathBuf>,
 }
 
-/// Examples of `topo id`.
+/// Reads ADDRESS:PORT.
+fn root(text: &str) -> Result<SocketAddr, String> {
+    let read = text.trim().parse();
+    read.map_err(|_| "expected an IP address and a port, such as 10.0.0.1:29500".to_owned())
+}
+
 pub const ID_EXAMPLES: &str = "\
 Examples:
   topo id 10.0.0.1:29500 -o job.id             an id for ranks that are started by hand
-  topo run all-reduce --rank 0 --world 2 --id @job.id     on the host that has 10.0.0.1
-  topo run all-reduce --rank 1 --world 2 --id @job.id     on another, with a copy of the file (scp -p)
+  topo run all-reduce --rank 0 --world 2 --id @job.id   on the host that has 10.0.0.1
+  topo run all-reduce --rank 1 --world 2 --id @job.id   on another, with a copy of the file (scp -p)
 
-The id holds a random token. Who knows it can join the job, so treat it as a password. TOPO_ID holds an id, too.";
+The id holds a random token. A process that knows it can join the job, so treat it as a password.
+The variable TOPO_ID can hold the id instead of --id.";

@@ -9,7 +9,6 @@ use super::Variables;
 use super::compare::TextOrJson;
 use crate::suggest;
 
-/// Examples of `topo probe`.
 pub const PROBE_EXAMPLES: &str = "\
 Examples:
   topo probe > topology.xml                    this machine, as NCCL would dump it
@@ -19,11 +18,11 @@ Examples:
   topo probe --from machine/                   the recorded machine, anywhere else
   topo probe | topo plan -                     what NCCL would do here
 
-CUDA_VISIBLE_DEVICES, NCCL_TOPO_FILE, NCCL_IB_HCA, NCCL_IB_DISABLE and NCCL_SOCKET_IFNAME are respected, and the file in
-/var/run/nvidia-topologyd that clouds give their guests. What was not found or looks wrong is said on standard error.
+topo probe respects CUDA_VISIBLE_DEVICES, NCCL_TOPO_FILE, NCCL_IB_HCA, NCCL_IB_DISABLE and
+NCCL_SOCKET_IFNAME, and the file in /var/run/nvidia-topologyd that clouds give their guests.
+Standard error says what was not found or looks wrong.
 Exit status: 0 when there is a topology, 2 when the command line or a recording is wrong.";
 
-/// Examples of `topo doctor`.
 pub const DOCTOR_EXAMPLES: &str = "\
 Examples:
   topo doctor                                  check this machine
@@ -33,7 +32,6 @@ Examples:
 
 Exit status: 0 when there is nothing to say, 1 when there are findings, 2 when something is wrong.";
 
-/// Examples of `topo matrix`.
 pub const MATRIX_EXAMPLES: &str = "\
 Examples:
   topo matrix                                  this machine, as nvidia-smi topo -m draws it
@@ -41,32 +39,30 @@ Examples:
   topo matrix machine/                         a recorded machine
   topo matrix --format json                    for programs";
 
-/// Examples of `topo complete`.
 pub const COMPLETE_EXAMPLES: &str = "\
 Examples:
   topo complete ndv5-topo.xml --assume h100-sxm > topology.xml
   topo complete p4d.xml --assume-gpu sm=80,nvswitch-links=12 --assume-nic speed=100000
   topo complete nebius.xml --assume-gpu sm=90,nvswitch-links=18
 
-Files of cloud vendors hold only the PCI tree, since NCCL adds GPUs and NICs on the machine. Without --assume it is
-said what is missing.";
+Files of cloud vendors hold only the PCI tree, since NCCL adds GPUs and NICs on the machine. Without
+--assume, topo complete says what is missing.";
 
-/// Examples of `topo vm`.
 pub const VM_EXAMPLES: &str = "\
 Examples:
   topo vm host.xml --map guest-bus-ids.txt > guest.xml
   topo vm host.xml --map guest-bus-ids.txt --devices | topo plan -
 
-The map has a line for each device of the guest: its bus id on the host, then its bus id in the guest.
+The map has a line for each device of the guest: its bus id on the host, then that in the guest.
   0000:1b:00.0 0000:05:00.0
   0000:18:00.0 0000:06:00.0
-The file goes to /var/run/nvidia-topologyd/virtualTopology.xml in the guest, or is named by NCCL_TOPO_FILE. It is written
-only when NCCL plans the guest as it plans those devices of the host.";
+Put the file at /var/run/nvidia-topologyd/virtualTopology.xml in the guest, or name it in
+NCCL_TOPO_FILE. topo writes it only if NCCL plans the guest as it plans those devices of the host.";
 
 /// Which machine is read.
 #[derive(Debug, Clone, Default, Args)]
 pub struct SourceArguments {
-    /// Read DIR/sys and DIR/proc instead of this machine's, and ask no driver
+    /// Read DIR/sys and DIR/proc instead of this machine's, without the driver
     #[arg(long, value_name = "DIR", conflicts_with = "from")]
     pub sysfs_root: Option<PathBuf>,
     /// Replay a recording
@@ -75,9 +71,10 @@ pub struct SourceArguments {
 }
 
 /// The forms of a probe.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum ProbeFormat {
     /// The topology, as NCCL writes it
+    #[default]
     Xml,
     /// Topology, devices and findings
     Json,
@@ -85,19 +82,17 @@ pub enum ProbeFormat {
     Text,
 }
 
-/// Arguments of `topo probe`.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub struct ProbeArguments {
-    /// The machine.
     #[command(flatten)]
     pub source: SourceArguments,
-    /// Use these GPUs only, by the driver's numbers, in the order of their ranks
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    /// Use only these GPUs, by the driver's numbers, in the order of their ranks, such as 0,1
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = gpu)]
     pub gpus: Option<Vec<u32>>,
-    /// Also write GPUs, NICs and other devices that no driver offers
+    /// Also write GPUs, NICs and other devices without a driver
     #[arg(long)]
     pub all_devices: bool,
-    /// Save what was read into a new folder
+    /// Record what was read, in a new folder
     #[arg(long, value_name = "DIR", conflicts_with = "from")]
     pub record: Option<PathBuf>,
     /// Record guids, UUIDs and serial numbers as they are
@@ -108,30 +103,27 @@ pub struct ProbeArguments {
     pub format: ProbeFormat,
 }
 
-/// Arguments of `topo doctor`.
 #[derive(Debug, Args)]
 pub struct DoctorArguments {
-    /// Topology file, a folder that holds topology.xml, a recording, or - for standard input; this machine if absent
+    /// Topology file, a folder that holds topology.xml, a recording, or - for standard input
+    /// [default: this machine]
     #[arg(value_name = "FILE|DIR", conflicts_with_all = ["sysfs_root", "from"])]
     pub file: Option<PathBuf>,
-    /// The machine.
     #[command(flatten)]
     pub source: SourceArguments,
     /// What to print
     #[arg(long, value_enum, default_value_t = TextOrJson::Text)]
     pub format: TextOrJson,
-    /// NCCL's variables.
     #[command(flatten)]
     pub variables: Variables,
 }
 
-/// Arguments of `topo matrix`.
 #[derive(Debug, Args)]
 pub struct MatrixArguments {
-    /// Topology file, a folder that holds topology.xml, a recording, or - for standard input; this machine if absent
+    /// Topology file, a folder that holds topology.xml, a recording, or - for standard input
+    /// [default: this machine]
     #[arg(value_name = "FILE|DIR", conflicts_with_all = ["sysfs_root", "from"])]
     pub file: Option<PathBuf>,
-    /// The machine.
     #[command(flatten)]
     pub source: SourceArguments,
     /// What to print
@@ -139,7 +131,7 @@ pub struct MatrixArguments {
     pub format: TextOrJson,
 }
 
-/// What is assumed where a file says nothing.
+/// Devices to assume where a file has none.
 #[derive(Debug, Clone, Default, Args)]
 pub struct AssumeArguments {
     /// GPUs and NICs of a known machine, where the file has none: h100-sxm, a100-sxm …
@@ -154,7 +146,7 @@ pub struct AssumeArguments {
 }
 
 impl AssumeArguments {
-    /// All together; what is said of GPUs or NICs alone comes over the name.
+    /// All assumptions; --assume-gpu and --assume-nic override the preset.
     pub fn all(&self) -> Assumptions {
         let named = self.assume.unwrap_or_default();
         Assumptions {
@@ -164,13 +156,11 @@ impl AssumeArguments {
     }
 }
 
-/// Arguments of `topo complete`.
 #[derive(Debug, Args)]
 pub struct CompleteArguments {
     /// Topology file, a folder that holds topology.xml, a recording, or - for standard input
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// What is assumed.
     #[command(flatten)]
     pub assume: AssumeArguments,
     /// Write the completed file here instead of to standard output
@@ -178,7 +168,6 @@ pub struct CompleteArguments {
     pub output: Option<PathBuf>,
 }
 
-/// Arguments of `topo vm`.
 #[derive(Debug, Args)]
 pub struct VmArguments {
     /// The host's topology file, complete, as `topo probe` or NCCL writes it
@@ -187,15 +176,20 @@ pub struct VmArguments {
     /// Bus ids of the guest's devices on the host and in the guest
     #[arg(long, value_name = "MAP")]
     pub map: PathBuf,
-    /// Also write GPUs, NVLinks and network devices, to plan the guest without it
+    /// Also write GPUs, NVLinks and network devices, for planning the guest elsewhere
     #[arg(long)]
     pub devices: bool,
     /// Write the file here instead of to standard output
     #[arg(short, long, value_name = "XML")]
     pub output: Option<PathBuf>,
-    /// NCCL's variables.
     #[command(flatten)]
     pub variables: Variables,
+}
+
+/// Reads a GPU's number.
+fn gpu(text: &str) -> Result<u32, String> {
+    let read = text.trim().parse();
+    read.map_err(|_| "expected the numbers of GPUs, separated by commas, such as 0,1".to_owned())
 }
 
 fn preset(name: &str) -> Result<Assumptions, String> {
@@ -213,7 +207,7 @@ fn assumed_gpu(text: &str) -> Result<AssumedGpu, String> {
     let sm = sm.ok_or("expected sm=N, the compute capability × 10, such as sm=90")?;
     if !(20..=200).contains(&sm) {
         return Err(format!(
-            "sm={sm} is no compute capability × 10; expected a number such as 90"
+            "sm={sm} is not a compute capability × 10; expected a number such as 90"
         ));
     }
     let nvswitch_links = links.unwrap_or(0);
@@ -246,7 +240,7 @@ fn numbers<const N: usize>(text: &str, keys: [&str; N]) -> Result<[Option<i32>; 
     for pair in text.split(',') {
         let (key, value) = pair
             .split_once('=')
-            .ok_or_else(|| format!("`{pair}` is no KEY=VALUE"))?;
+            .ok_or_else(|| format!("`{pair}`: expected KEY=VALUE"))?;
         let Some(at) = keys.iter().position(|known| *known == key.trim()) else {
             let near = suggest::nearest(key, keys.into_iter(), 1);
             return Err(format!(

@@ -12,28 +12,31 @@ use super::compare::TextOrJson;
 use super::join::JoinArguments;
 use crate::sizes::size;
 
-/// Examples of `topo run`.
 pub const RUN_EXAMPLES: &str = "\
 Examples:
-  topo run --ranks 4 all-reduce                four ranks of this machine, 8 bytes to 256 MiB, every element checked
+  topo run --ranks 4 all-reduce                four ranks here, 8 bytes to 256 MiB, checked
   topo run --ranks 4 all-reduce --processes    one process per rank
-  topo run --ranks 8 all-reduce --backend cuda --processes    on the GPUs of this machine, one process each
+  topo run --ranks 8 all-reduce --backend cuda --processes
+                                               on the GPUs of this machine, one process each
   topo run plan.json all-reduce                the rings and trees of a plan from topo plan -o
   topo run topology.xml all-gather             of a machine, which is planned first
   topo run --ranks 2 all-reduce -b 1M -e 1M    one size
   topo run --ranks 8 all-reduce --algorithm tree --protocol ll128 --type bf16 --op max
-  topo run --ranks 4 send-recv -n 100 -w 10    every rank to the next one; 100 timed launches after 10
+  topo run --ranks 4 send-recv -n 100 -w 10    every rank to the next; 100 launches after 10
   topo run --ranks 2 all-reduce --format json  for scripts
-  mpirun -n 4 topo run all-reduce              ranks that a launcher starts: Open MPI, MPICH, torchrun, srun, Kubernetes
-  topo run all-reduce --rank 0 --world 2 --rendezvous file:/shared/job    one of two ranks, by hand
+  mpirun -n 4 topo run all-reduce              ranks that a launcher starts: Open MPI, MPICH,
+                                               torchrun, srun, Kubernetes
+  topo run all-reduce --rank 0 --world 2 --rendezvous file:/shared/job
+                                               one of two ranks, started by hand
 
-Collectives: all-reduce all-gather reduce-scatter broadcast reduce all-to-all gather scatter send-recv.
-Algorithms: ring tree reduce-broadcast halving-doubling mesh two-phase-mesh bruck recursive-doubling recursive-halving
-nvls.
-Sizes are those of nccl-tests: of the larger side where a collective gathers or scatters. Bandwidths are theirs too.
+Collectives: all-reduce all-gather reduce-scatter broadcast reduce all-to-all gather scatter
+  send-recv
+Algorithms: ring tree reduce-broadcast halving-doubling mesh two-phase-mesh bruck
+  recursive-doubling recursive-halving nvls
+Sizes and bandwidths are defined as in nccl-tests: a size is that of the larger side where a
+collective gathers or scatters.
 Exit status: 0 when all elements are right, 1 when some are wrong, 2 when something failed.";
 
-/// Examples of `topo calibrate`.
 pub const CALIBRATE_EXAMPLES: &str = "\
 Examples:
   topo calibrate -o cpu.toml                   measure all algorithms here, for 2 and 4 ranks
@@ -43,9 +46,9 @@ Examples:
 /// Where ranks run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Bind {
-    /// Each rank on a core of its own, if there are as many
+    /// Each rank on a core of its own, if there are enough
     Cores,
-    /// Where the kernel wants
+    /// Where the kernel places it
     None,
 }
 
@@ -54,15 +57,14 @@ pub enum Bind {
 pub enum BackendName {
     /// The processors of this machine
     Cpu,
-    /// Its NVIDIA GPUs: rank i on GPU i, from the first again when there are more ranks
+    /// Its NVIDIA GPUs: rank i on GPU i; with more ranks than GPUs, several ranks share one
     Cuda,
-    /// What stands for a GPU in tests, one for each process
+    /// Emulated GPUs for tests, one per process
     #[cfg(feature = "emulator")]
     #[value(hide = true)]
     Emulator,
 }
 
-/// Arguments of `topo gpu-test`.
 #[derive(Debug, Args)]
 pub struct GpuTestArguments {
     /// Only the matrix, with few cases: what compute-sanitizer can run in minutes
@@ -74,34 +76,35 @@ pub struct GpuTestArguments {
     /// Largest message of the tables
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "1G")]
     pub end: u64,
-    /// Only ranks of several processes and hosts, on what stands for a GPU in tests
+    /// Only ranks of several processes and hosts, on emulated GPUs
     #[cfg(feature = "emulator")]
     #[arg(long, hide = true)]
     pub emulator: bool,
 }
 
-/// Arguments of `topo run`.
 #[derive(Debug, Args)]
 pub struct RunArguments {
-    /// A plan or a topology file (or a folder that holds topology.xml, or -), then the collective; without a file, --ranks
+    /// A plan or a topology file (or a folder that holds topology.xml, or -), then the collective;
+    /// without a file, --ranks is needed
     #[arg(value_name = "[FILE] COLLECTIVE", required_unless_present = "member", num_args = 1..=2)]
     pub what: Vec<String>,
-    /// Ranks, without a file
+    /// Number of ranks, without a file
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub ranks: Option<u32>,
     /// One process per rank, not one thread
     #[arg(long)]
     pub processes: bool,
-    /// What runs the programs
+    /// Where the ranks run
     #[arg(long, value_enum, default_value_t = BackendName::Cpu)]
     pub backend: BackendName,
-    /// Write when each channel of each launch began and ended on the GPUs, as a trace for Chrome or Perfetto
+    /// Write a trace for Chrome or Perfetto: when each channel of each launch began and ended on the
+    /// GPUs
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
     /// Print when each channel of the last launch began and ended on the GPUs
     #[arg(long)]
     pub profile: bool,
-    /// Ask the GPUs for N timed launches at once, as a CUDA graph
+    /// Launch N timed launches at once, as a CUDA graph
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16384))]
     pub graph: Option<u32>,
     /// Only this algorithm
@@ -110,7 +113,7 @@ pub struct RunArguments {
     /// Only this protocol: LL, LL128, Simple
     #[arg(long, value_name = "NAME")]
     pub protocol: Option<Protocol>,
-    /// How meshes move data: fifo, or direct (from buffer to buffer)
+    /// How a mesh moves data: fifo, or direct (from buffer to buffer)
     #[arg(long, value_name = "NAME")]
     pub transfer: Option<Transfer>,
     /// Channels, at most those of the plan
@@ -122,7 +125,7 @@ pub struct RunArguments {
     /// Operation: sum prod min max avg mulsum
     #[arg(short, long, value_name = "OP", default_value = "sum")]
     pub op: Reduction,
-    /// The rank that has or gets the message
+    /// The root
     #[arg(short, long, value_name = "RANK", default_value_t = 0)]
     pub root: u32,
     /// Smallest size, bytes
@@ -131,13 +134,13 @@ pub struct RunArguments {
     /// Largest size, bytes
     #[arg(short, long, value_name = "SIZE", value_parser = size, default_value = "256M")]
     pub end: u64,
-    /// From one size to the next
+    /// Factor from one size to the next
     #[arg(short, long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u64).range(2..))]
     pub factor: u64,
-    /// Timed launches of each size; as many as fill --time if not given
+    /// Timed launches of each size [default: as many as --time allows]
     #[arg(short = 'n', long, alias = "iters", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub iterations: Option<u32>,
-    /// Launches before them
+    /// Untimed launches before the timed ones
     #[arg(
         short,
         long,
@@ -146,51 +149,48 @@ pub struct RunArguments {
         default_value_t = 3
     )]
     pub warmup: u32,
-    /// Time that is spent on each figure, ms
+    /// Time to spend on each figure, ms
     #[arg(long, value_name = "MS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=600_000))]
     pub time: u64,
     /// Check every element: 1 or 0
     #[arg(short, long, value_name = "0|1", default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=1))]
     pub check: u8,
-    /// Without the in-place half of the table
+    /// Do not run in place
     #[arg(long)]
     pub no_in_place: bool,
-    /// Each broadcast is answered by one from the last rank, which cannot begin before; half of both is the time
+    /// Answer each broadcast by a broadcast from the last rank; the reported time is half of both
     #[arg(long)]
     pub reply: bool,
-    /// Bind each rank to a core of its own, where there are enough, or leave that to the kernel
+    /// Which cores ranks run on
     #[arg(long, value_enum, default_value_t = Bind::Cores)]
     pub bind: Bind,
-    /// Give up when a rank waits longer, s
+    /// Fail when a rank waits longer than this, s
     #[arg(long, value_name = "S", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub timeout: u64,
-    /// CPU cost profile (TOML) by which ways are chosen, from topo calibrate
+    /// CPU cost profile (TOML) from topo calibrate, used to choose an algorithm
     #[arg(long, value_name = "FILE")]
     pub cost_profile: Option<PathBuf>,
     /// What to print
     #[arg(long, value_enum, default_value_t = TextOrJson::Text)]
     pub format: TextOrJson,
-    /// The same as --format json
+    /// Short for --format json
     #[arg(long)]
     pub json: bool,
-    /// NCCL's variables.
     #[command(flatten)]
     pub variables: Variables,
-    /// How it joins others.
     #[command(flatten)]
     pub join: JoinArguments,
-    /// This process is a rank that another one started; what to do comes through its standard input
+    /// This process is a rank that another one started and instructs through standard input
     #[arg(long, hide = true, exclusive = true)]
     pub member: bool,
 }
 
-/// Arguments of `topo calibrate`.
 #[derive(Debug, Args)]
 pub struct CalibrateArguments {
-    /// Numbers of ranks that are measured
+    /// Numbers of ranks to measure
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "2,4", value_parser = clap::value_parser!(u32).range(2..=64))]
     pub ranks: Vec<u32>,
-    /// Time that is spent on each figure, ms
+    /// Time to spend on each figure, ms
     #[arg(long, value_name = "MS", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub time: u64,
     /// Name of the profile

@@ -9,30 +9,26 @@ use anyhow::{Context, Result, bail};
 
 use crate::arguments::join::{JoinArguments, Launcher, MOST_RANKS};
 
-/// Variables of the environment, by name.
 pub type Variables = BTreeMap<String, String>;
 
 /// A rank, as its launcher started it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Launched {
-    /// Who started it, in words.
     pub by: &'static str,
-    /// The rank.
     pub rank: u32,
-    /// Ranks of the job.
     pub world: u32,
     /// Ranks of this host, if that is known.
     pub local: Option<u32>,
-    /// What tells this job from others that may run at the same time; empty if unknown.
+    /// Identifies the job among others on the same hosts; empty if unknown.
     pub job: String,
-    /// Where rank 0 is, if the launcher says so: host and port.
+    /// Host and port of rank 0, if the launcher gives them.
     pub master: Option<(String, u16)>,
 }
 
 /// Port at which rank 0 listens when the launcher names a host and no port.
 const PORT: u16 = 29_400;
 
-/// The rank that this process is; `None` if nobody started it as one.
+/// The rank of this process; `None` if no launcher started it.
 pub fn detect(
     arguments: &JoinArguments,
     variables: &Variables,
@@ -47,9 +43,7 @@ pub fn detect(
             by: "hand",
             rank,
             world,
-            local: None,
-            job: String::new(),
-            master: None,
+            ..Launched::default()
         })
     } else {
         let all: [(Launcher, Detect); 5] = [
@@ -80,9 +74,7 @@ pub fn detect(
     };
     let Some(mut launched) = found else {
         if arguments.world.is_some() {
-            bail!(
-                "--world is given, but neither --rank nor a launcher's variables say which rank this is"
-            );
+            bail!("--world needs --rank, or a launcher's variables that say which rank this is");
         }
         return Ok(None);
     };
@@ -91,7 +83,7 @@ pub fn detect(
     }
     if launched.rank >= launched.world {
         bail!(
-            "rank {} of {} by {}: expected 0 to {}",
+            "rank {} of {} (given by {}): expected a rank of 0 to {}",
             launched.rank,
             launched.world,
             launched.by,
@@ -101,7 +93,6 @@ pub fn detect(
     Ok(Some(launched))
 }
 
-/// The number that a variable is.
 pub fn number<T: FromStr + PartialOrd + Display>(
     name: &str,
     text: &str,

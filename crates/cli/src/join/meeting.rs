@@ -13,23 +13,20 @@ use files::private::Written;
 
 use super::id_file;
 use super::launcher::{Launched, Variables};
-use super::meeting_file::{self, Place};
+use super::meeting_file::{self, RendezvousFile};
 use crate::arguments::join::JoinArguments;
 
-/// How a rank finds the others.
 #[derive(Debug)]
-pub struct Found {
-    /// The id of the job.
+pub struct FoundJob {
     pub id: UniqueId,
-    /// The roots that are in this process.
     pub roots: Vec<(u32, TcpListener)>,
     /// The file to be removed once all have met.
     pub file: Option<Written>,
-    /// Whether the token is made of what strangers may know too.
+    /// Whether the token derives from public data only.
     pub weak: bool,
 }
 
-impl Found {
+impl FoundJob {
     /// The id of a job whose roots are elsewhere.
     pub const fn without_root(id: UniqueId) -> Self {
         Self {
@@ -41,34 +38,38 @@ impl Found {
     }
 }
 
-/// Between two looks for an address that is not known yet.
+/// Pause between two lookups of an address.
 const LOOK: Duration = Duration::from_millis(20);
 
-enum Where {
+enum MeetingPoint {
     Id(UniqueId),
-    File(Place),
+    File(RendezvousFile),
     Address(String),
 }
 
-/// Finds the others, or says how they can be found.
+/// Finds the other ranks by id, file or address.
 pub fn find(
     arguments: &JoinArguments,
     variables: &Variables,
     launched: &Launched,
     interfaces: &Wanted,
     longest: Duration,
-) -> Result<Found> {
+) -> Result<FoundJob> {
     match choose(arguments, variables, launched)? {
-        Where::Id(id) => by_id(id, launched),
-        Where::File(place) => meeting_file::find(&place, launched, interfaces, longest),
-        Where::Address(address) => by_address(&address, variables, launched, longest),
+        MeetingPoint::Id(id) => by_id(id, launched),
+        MeetingPoint::File(place) => meeting_file::find(&place, launched, interfaces, longest),
+        MeetingPoint::Address(address) => by_address(&address, variables, launched, longest),
     }
 }
 
-fn choose(arguments: &JoinArguments, variables: &Variables, launched: &Launched) -> Result<Where> {
+fn choose(
+    arguments: &JoinArguments,
+    variables: &Variables,
+    launched: &Launched,
+) -> Result<MeetingPoint> {
     let variable = |name: &str| variables.get(name).filter(|it| !it.is_empty()).cloned();
     if let Some(id) = arguments.id.clone().or_else(|| variable("TOPO_ID")) {
-        return Ok(Where::Id(id_file::given(&id)?));
+        return Ok(MeetingPoint::Id(id_file::given(&id)?));
     }
     let given = arguments.rendezvous.clone();
     let given = given.map(|place| (format!("--rendezvous {place}"), place));
@@ -79,12 +80,12 @@ fn choose(arguments: &JoinArguments, variables: &Variables, launched: &Launched)
     if let Some((given, place)) = place {
         return match place.split_once(':') {
             Some(("file", path)) if !path.is_empty() => {
-                Ok(Where::File(Place::named(Path::new(path))?))
+                Ok(MeetingPoint::File(RendezvousFile::named(Path::new(path))?))
             }
             Some(("tcp", address)) => {
                 check_address(address)
                     .with_context(|| format!("{given}: expected tcp:{ADDRESS}"))?;
-                Ok(Where::Address(address.to_owned()))
+                Ok(MeetingPoint::Address(address.to_owned()))
             }
             _ => bail!("{given}: expected file:PATH or tcp:HOST:PORT"),
         };
@@ -92,7 +93,7 @@ fn choose(arguments: &JoinArguments, variables: &Variables, launched: &Launched)
     if let Some(address) = variable("NCCL_COMM_ID") {
         check_address(&address)
             .with_context(|| format!("NCCL_COMM_ID={address}: expected {ADDRESS}"))?;
-        return Ok(Where::Address(address));
+        return Ok(MeetingPoint::Address(address));
     }
     if let Some((host, port)) = &launched.master {
         let host = if host.contains(':') && !host.starts_with('[') {
@@ -100,19 +101,24 @@ fn choose(arguments: &JoinArguments, variables: &Variables, launched: &Launched)
         } else {
             host.clone()
         };
-        return Ok(Where::Address(format!("{host}:{port}")));
+        return Ok(MeetingPoint::Address(format!("{host}:{port}")));
     }
     if launched.local == Some(launched.world) && !launched.job.is_empty() {
-        return Ok(Where::File(Place::of_job(&launched.job, variables)));
+        return Ok(MeetingPoint::File(RendezvousFile::of_job(
+            &launched.job,
+            variables,
+        )));
     }
+    let by = match launched.by {
+        "hand" => "--rank",
+        launcher => launcher,
+    };
     bail!(
-        "{} says which rank this is, but not where the ranks can meet; give --rendezvous file:PATH (on a file system that \
-         all hosts share), --rendezvous tcp:HOST:PORT (of rank 0's host), or --id @FILE (from topo id -o FILE)",
-        launched.by
+        "{by} says which rank this is, but not where the ranks can meet; give --rendezvous file:PATH (on a file system that \
+         all hosts share), --rendezvous tcp:HOST:PORT (of rank 0's host), or --id @FILE (from topo id -o FILE)"
     )
 }
 
-/// What an address is.
 const ADDRESS: &str = "HOST:PORT with a port of 1 to 65535";
 
 /// Whether an address has a host and a port. What host it is shows when it is looked up.
@@ -123,7 +129,7 @@ fn check_address(text: &str) -> Option<()> {
 }
 
 /// Every root is in the process of the first rank that it serves.
-fn by_id(id: UniqueId, launched: &Launched) -> Result<Found> {
+fn by_id(id: UniqueId, launched: &Launched) -> Result<FoundJob> {
     let count = id.roots.len() as u32;
     if count > launched.world {
         bail!(
@@ -138,7 +144,7 @@ fn by_id(id: UniqueId, launched: &Launched) -> Result<Found> {
             roots.push((index, listener));
         }
     }
-    Ok(Found {
+    Ok(FoundJob {
         id,
         roots,
         file: None,
@@ -157,7 +163,7 @@ fn by_address(
     variables: &Variables,
     launched: &Launched,
     longest: Duration,
-) -> Result<Found> {
+) -> Result<FoundJob> {
     let until = Instant::now() + longest;
     // A pod's name is known some time after it runs.
     let address = loop {
@@ -179,7 +185,7 @@ fn by_address(
         let listener = listen(address).with_context(|| taken(0, &address))?;
         roots.push((0, listener));
     }
-    Ok(Found {
+    Ok(FoundJob {
         id: UniqueId {
             key,
             roots: vec![address],

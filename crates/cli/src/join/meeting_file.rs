@@ -1,7 +1,7 @@
 //! Ranks that meet by a file: rank 0 writes its id there, the others read it.
 //!
-//! Other users may know the name, and an earlier job may have left a file there. So only a file of this user that nobody
-//! else can use is believed, and only a root that proves that it knows the id's token.
+//! Other users may know the name, and an earlier job may have left a file there. So only a file of
+//! this user without access for others is trusted, and only a root that proves to know the token.
 
 use std::collections::hash_map::DefaultHasher;
 use std::ffi::OsString;
@@ -19,15 +19,16 @@ use bootstrap::{Key, UniqueId};
 use files::Folder;
 
 use super::launcher::{Launched, Variables};
-use super::meeting::Found;
+use super::meeting::FoundJob;
+use super::split;
 
 /// Largest rendezvous file that is read, bytes.
 const FILE_LIMIT: u64 = 16 << 10;
 
-/// Between two looks at the file.
+/// Pause between two looks at the file.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Before a root is tried again that did not answer as it should.
+/// Pause before a root is tried again.
 const RETRY: Duration = Duration::from_millis(500);
 
 /// How long a root may take to prove that it knows the token.
@@ -36,28 +37,17 @@ const PROOF_TIME: Duration = Duration::from_secs(5);
 /// Longest name of a file that is made of a job's name, bytes.
 const LONGEST_NAME: usize = 200;
 
-/// Where the file is.
 #[derive(Debug)]
-pub struct Place {
+pub struct RendezvousFile {
     folder: PathBuf,
     name: OsString,
     /// Whether the folder is made for this, and must be this user's alone.
     own: bool,
 }
 
-impl Place {
-    /// The file that was named.
+impl RendezvousFile {
     pub fn named(path: &Path) -> Result<Self> {
-        let name = path.file_name().with_context(|| {
-            format!(
-                "--rendezvous file:{}: expected a file's name",
-                path.display()
-            )
-        })?;
-        let folder = match path.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder,
-            _ => Path::new("."),
-        };
+        let (folder, name) = split(path)?;
         Ok(Self {
             folder: folder.to_owned(),
             name: name.to_owned(),
@@ -65,8 +55,7 @@ impl Place {
         })
     }
 
-    /// A file of this host for a job's name, in the folder that the system keeps for this user, or in one that is made
-    /// for this user in the temporary folder.
+    /// A file on this host for a job: in XDG_RUNTIME_DIR, or in a folder for this user below TMPDIR.
     pub fn of_job(job: &str, variables: &Variables) -> Self {
         let mut name: String = job
             .chars()
@@ -84,7 +73,7 @@ impl Place {
                 .filter(|it| !it.is_empty())
                 .map(PathBuf::from)
         };
-        // What belongs to another user (after su), or is not there (in a container), is passed over.
+        // The folder may belong to another user (after su) or be missing (in a container).
         let runtime = folder("XDG_RUNTIME_DIR");
         let runtime = runtime.filter(|it| it.is_absolute() && Folder::open_own(it).is_ok());
         let (folder, name) = match runtime {
@@ -116,18 +105,17 @@ impl Place {
     }
 }
 
-/// Meets the other ranks by a file.
 pub fn find(
-    place: &Place,
+    place: &RendezvousFile,
     launched: &Launched,
     interfaces: &Wanted,
     longest: Duration,
-) -> Result<Found> {
+) -> Result<FoundJob> {
     if launched.rank == 0 {
         return announce(place, interfaces);
     }
     if place.own {
-        // Nobody but this user can mend what is wrong with it.
+        // Waiting does not repair a folder that other users may change.
         place
             .open()
             .with_context(|| format!("rank {}", launched.rank))?;
@@ -146,7 +134,7 @@ pub fn find(
                         &id,
                         PROOF_TIME.min(until.saturating_duration_since(Instant::now())),
                     ) {
-                        Ok(()) => return Ok(Found::without_root(id)),
+                        Ok(()) => return Ok(FoundJob::without_root(id)),
                         Err(why) => problem = why,
                     }
                     tried = Some((id, Instant::now()));
@@ -165,8 +153,7 @@ pub fn find(
     )
 }
 
-/// Makes an id and writes it into the file.
-fn announce(place: &Place, interfaces: &Wanted) -> Result<Found> {
+fn announce(place: &RendezvousFile, interfaces: &Wanted) -> Result<FoundJob> {
     let all = interface::list().context("cannot list network interfaces")?;
     let chosen = interface::choose(&all, interfaces).map_err(|why| anyhow!(why))?;
     let listener = listen(chosen[0].address)?;
@@ -182,7 +169,7 @@ fn announce(place: &Place, interfaces: &Wanted) -> Result<Found> {
     };
     let folder = place.open().with_context(cannot)?;
     let file = folder.write(&place.name, format!("{id}\n").as_bytes());
-    Ok(Found {
+    Ok(FoundJob {
         id,
         roots: vec![(0, listener)],
         file: Some(file.with_context(cannot)?),
@@ -190,16 +177,15 @@ fn announce(place: &Place, interfaces: &Wanted) -> Result<Found> {
     })
 }
 
-/// The id in the file, if it is there.
-fn read(place: &Place) -> Result<Option<UniqueId>> {
+fn read(place: &RendezvousFile) -> Result<Option<UniqueId>> {
     let Some(bytes) = place.open()?.read(&place.name, FILE_LIMIT)? else {
         return Ok(None);
     };
     Ok(Some(String::from_utf8_lossy(&bytes).trim().parse()?))
 }
 
-/// Whether the root listens that an id names. A file of an earlier job names a port at which nobody listens, or by now
-/// somebody else.
+/// Whether the root of an id listens. A file of an earlier job names a port that is closed, or that
+/// another process uses by now.
 fn check_root(id: &UniqueId, longest: Duration) -> Result<(), String> {
     let Some(root) = id.roots.first() else {
         return Err("its id names no root".to_owned());
@@ -211,10 +197,12 @@ fn check_root(id: &UniqueId, longest: Duration) -> Result<(), String> {
     Err(match ending {
         Ending::Refused(why) => format!("nobody listens at {root}: {why}"),
         Ending::Distrusted(LinkError::WrongToken) | Ending::Ended => format!(
-            "whoever listens at {root} has another token: an earlier job left this file, and another job has the port now"
+            "the process that listens at {root} has another token: an earlier job left this file, and another job has the port now"
         ),
         other => {
-            format!("whoever listens at {root} is not rank 0 of this job: the connection {other}")
+            format!(
+                "the process that listens at {root} is not rank 0 of this job: the connection {other}"
+            )
         }
     })
 }

@@ -1,4 +1,4 @@
-//! Joining ranks that others started: which rank this is, where the ranks meet, and the bootstrap that comes of it.
+//! Joining ranks of several processes: which rank this is, and where the ranks meet.
 //!
 //! In reading order: [`launcher`], [`meeting`], [`meeting_file`].
 
@@ -6,6 +6,9 @@ mod id_file;
 pub mod launcher;
 pub mod meeting;
 mod meeting_file;
+
+use std::ffi::OsStr;
+use std::path::Path;
 
 use crate::arguments::join::IdArguments;
 use crate::output::Output;
@@ -20,7 +23,7 @@ pub fn id(arguments: &IdArguments, output: &mut Output) -> Result<()> {
         bail!("{} roots; expected {MOST_ROOTS} at most", roots.len());
     }
     if let Some(root) = roots.iter().find(|it| it.port() == 0) {
-        bail!("{root}: expected a port that is not 0, for all ranks must know it");
+        bail!("{root}: expected a port of 1 to 65535, since all ranks must know it");
     }
     let key = Key::random().context("there are no random bytes for a token")?;
     let id = format!("{}\n", UniqueId { key, roots });
@@ -29,4 +32,12 @@ pub fn id(arguments: &IdArguments, output: &mut Output) -> Result<()> {
         None => output.text = id,
     }
     Ok(())
+}
+
+/// The folder of a file, and the file's name in it.
+fn split(file: &Path) -> Result<(&Path, &OsStr)> {
+    let name = file.file_name();
+    let name = name.with_context(|| format!("{}: expected a file's name", file.display()))?;
+    let folder = file.parent().filter(|it| !it.as_os_str().is_empty());
+    Ok((folder.unwrap_or(Path::new(".")), name))
 }

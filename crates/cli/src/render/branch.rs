@@ -3,14 +3,11 @@
 /// A line with what hangs below it.
 #[derive(Debug, Default)]
 pub struct Branch {
-    /// The line.
     pub text: String,
-    /// The lines below.
     pub below: Vec<Branch>,
 }
 
 impl Branch {
-    /// A line with nothing below.
     pub fn leaf(text: impl Into<String>) -> Self {
         Self {
             text: text.into(),
@@ -18,7 +15,6 @@ impl Branch {
         }
     }
 
-    /// Draws the line and everything below it.
     pub fn draw(&self) -> String {
         let mut text = format!("{}\n", self.text);
         self.draw_below("", &mut text);

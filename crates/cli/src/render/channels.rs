@@ -1,12 +1,12 @@
 //! The channels of a graph: which GPUs in which order, through which NICs.
 
-use plan::{Graph, GraphChannel, GraphKind, Pattern};
+use plan::{Graph, GraphKind, Pattern};
 use planner::HostPlan;
 use planner::explain::NodeNames;
 use topology::{NcclId, NodeType, System};
 
 use super::table::Columns;
-use super::{Look, count, ranges, words};
+use super::{Look, count, group, ranges, words};
 
 /// A heading and a table for every graph that has channels.
 pub fn all(plan: &HostPlan, look: Look) -> String {
@@ -17,9 +17,11 @@ pub fn all(plan: &HostPlan, look: Look) -> String {
         .iter()
         .filter(|graph| !graph.channels.is_empty())
     {
-        text.push('\n');
-        text.push_str(&look.title(title(graph.kind), words::pattern(graph.pattern)));
-        text.push_str(&table(graph, plan.view.system(), &names, look));
+        text.push_str(&look.section(
+            title(graph.kind),
+            words::pattern(graph.pattern),
+            &table(graph, plan.view.system(), &names, look),
+        ));
     }
     text
 }
@@ -43,13 +45,14 @@ fn table(graph: &Graph, system: &System, names: &NodeNames<'_>, look: Look) -> S
         headers.extend(["enters", "leaves"]);
     }
     let mut table = Columns::new(look, &headers);
-    for (channels, channel) in equal_channels(&graph.channels) {
+    let groups = group(graph.channels.iter().zip(0..));
+    for (channel, channels) in &groups {
         let ranks = if heads {
             &channel.ranks[..channel.ranks.len().min(1)]
         } else {
             &channel.ranks[..]
         };
-        let mut row = vec![ranges(&channels, " "), gpus(ranks, system, names)];
+        let mut row = vec![ranges(channels, " "), gpus(ranks, system, names)];
         if nets {
             let ports = channel.nets.unwrap_or([-1; 2]);
             row.extend(ports.map(|port| port_name(port, system, names)));
@@ -57,25 +60,13 @@ fn table(graph: &Graph, system: &System, names: &NodeNames<'_>, look: Look) -> S
         table.row(row);
     }
     let mut text = table.finish();
-    if equal_channels(&graph.channels).len() == 1 && graph.channels.len() > 1 {
+    if groups.len() == 1 && graph.channels.len() > 1 {
         text.push_str(&look.faint(&format!(
             "  all {} are alike\n",
             count(graph.channels.len(), "channel")
         )));
     }
     text
-}
-
-/// Channels by what they are, in the order of the first of each.
-fn equal_channels(channels: &[GraphChannel]) -> Vec<(Vec<i32>, &GraphChannel)> {
-    let mut groups: Vec<(Vec<i32>, &GraphChannel)> = Vec::new();
-    for (number, channel) in channels.iter().enumerate() {
-        match groups.iter_mut().find(|(_, other)| *other == channel) {
-            Some((numbers, _)) => numbers.push(number as i32),
-            None => groups.push((vec![number as i32], channel)),
-        }
-    }
-    groups
 }
 
 /// The GPUs' numbers, without the word: `0 7 6 5`.

@@ -1,4 +1,4 @@
-//! How bytes travel between neighbours, grouped by what is equal.
+//! How bytes travel between neighbors, grouped by what is equal.
 
 use plan::expand::PeerLink;
 use plan::{
@@ -7,7 +7,7 @@ use plan::{
 };
 
 use super::table::Columns;
-use super::{Look, gbps, ranges};
+use super::{Look, gbps, group, ranges};
 
 /// What each group of a machine does, and what holds between hosts.
 pub fn page(plan: &Plan, machine: usize, look: Look) -> String {
@@ -36,7 +36,7 @@ pub fn page(plan: &Plan, machine: usize, look: Look) -> String {
     text
 }
 
-/// Ways between GPUs, each with its pairs.
+/// Transports between GPUs, each with its pairs.
 fn between(
     machine: &PlannedMachine,
     group: &GpuGroup,
@@ -45,15 +45,15 @@ fn between(
 ) -> String {
     let members = group.members();
     if members.len() < 2 {
-        return look.faint("  one GPU, which has nobody beside it\n");
+        return look.faint("  only one GPU\n");
     }
     let mut table = Columns::new(look, &["way", "path", "GB/s", "from→to", "why"]).right(&[2]);
     for (index, transport) in transports.ways.iter().enumerate() {
         let mut pairs = Vec::new();
         let mut all = true;
         for (row, from) in transports.between.iter().zip(&members) {
-            let is_this = row.iter().map(|way| usize::from(*way) == index);
-            let to: Vec<i32> = is_this
+            let same = row.iter().map(|at| usize::from(*at) == index);
+            let to: Vec<i32> = same
                 .zip(&members)
                 .filter(|(equal, to)| *equal && *to != from)
                 .map(|(_, to)| gpu_number(machine, *to))
@@ -67,7 +67,7 @@ fn between(
                 ));
             }
         }
-        // A GPU reaches itself in its own way.
+        // A transport that only joins a GPU with itself is no row.
         if pairs.is_empty() {
             continue;
         }
@@ -83,7 +83,7 @@ fn between(
     table.finish()
 }
 
-/// GpuTransport, path, bandwidth, reason.
+/// Transport, path, bandwidth, reason.
 fn words(machine: &PlannedMachine, transport: &GpuTransport) -> Vec<String> {
     match transport {
         GpuTransport::Direct {
@@ -125,18 +125,11 @@ fn words(machine: &PlannedMachine, transport: &GpuTransport) -> Vec<String> {
     }
 }
 
-/// What a channel does at a port.
-#[derive(Debug, Default)]
-struct Uses {
-    enters: [Vec<i32>; 5],
-    leaves: [Vec<i32>; 5],
-}
-
 /// The ports of each GPU, who drives them, and which channels use them.
 fn ports(
     plan: &Plan,
     machine: &PlannedMachine,
-    group: &GpuGroup,
+    machine_group: &GpuGroup,
     transports: &Transports,
     look: Look,
 ) -> String {
@@ -145,11 +138,10 @@ fn ports(
         &["GPU", "NIC", "path", "GB/s", "sends", "receives", "used by"],
     )
     .right(&[3]);
-    let mut rows: Vec<(Vec<u32>, Vec<String>)> = Vec::new();
-    for port in &transports.ports {
-        let used = used_by(plan, group, transports, port);
+    let rows = transports.ports.iter().filter_map(|port| {
+        let used = used_by(plan, machine_group, transports, port);
         if used.is_empty() {
-            continue;
+            return None;
         }
         let sends = match port.proxy {
             Some(proxy) => format!("{}, driven by {}", port.send, gpu_name(machine, proxy)),
@@ -163,47 +155,16 @@ fn ports(
             port.receive.to_string(),
             used,
         ];
-        match rows.iter_mut().find(|(_, known)| *known == row) {
-            Some((gpus, _)) => gpus.push(port.gpu),
-            None => rows.push((vec![port.gpu], row)),
-        }
-    }
-    for (gpus, cells) in rows {
-        let mut row = vec![gpu_names(machine, &gpus)];
-        row.extend(cells);
-        table.row(row);
+        Some((row, port.gpu))
+    });
+    for (cells, gpus) in group(rows) {
+        table.row([vec![gpu_names(machine, &gpus)], cells].concat());
     }
     table.finish()
 }
 
 /// `rings in 0, out 3; trees 0,1; p2p`.
 fn used_by(plan: &Plan, group: &GpuGroup, transports: &Transports, port: &PortUse) -> String {
-    let mut uses = Uses::default();
-    for graph in &group.graphs {
-        let merged = plan
-            .common
-            .as_ref()
-            .map_or(0, |common| common.graph_channels(graph.kind));
-        for (number, channel) in graph.channels.iter().take(merged as usize).enumerate() {
-            let [enter, leave] = channel.nets.unwrap_or([-1; 2]);
-            for (gpu, sends) in ends(graph, &channel.ranks) {
-                // The first GPU of a channel has the port where it enters, every other the one where it leaves.
-                let net = if Some(&gpu) == channel.ranks.first() {
-                    enter
-                } else {
-                    leave
-                };
-                if (gpu as u32, net) == (port.gpu, port.net) {
-                    let side = if sends {
-                        &mut uses.leaves
-                    } else {
-                        &mut uses.enters
-                    };
-                    side[graph.kind as usize].push(number as i32);
-                }
-            }
-        }
-    }
     let mut parts = Vec::new();
     for (kind, name) in [
         (GraphKind::Ring, "rings"),
@@ -212,19 +173,16 @@ fn used_by(plan: &Plan, group: &GpuGroup, transports: &Transports, port: &PortUs
         (GraphKind::CollnetDirect, "heads"),
         (GraphKind::Nvls, "nvls"),
     ] {
-        let (enters, leaves) = (&uses.enters[kind as usize], &uses.leaves[kind as usize]);
-        match (enters.as_slice(), leaves.as_slice()) {
-            ([], []) => {}
-            (enters, leaves) if enters == leaves => {
-                parts.push(format!("{name} {}", ranges(enters, ",")));
-            }
-            (enters, []) => parts.push(format!("{name} in {}", ranges(enters, ","))),
-            ([], leaves) => parts.push(format!("{name} out {}", ranges(leaves, ","))),
-            (enters, leaves) => parts.push(format!(
-                "{name} in {}, out {}",
-                ranges(enters, ","),
-                ranges(leaves, ",")
-            )),
+        let [enters, leaves] = uses(plan, group, port, kind);
+        let sides = [(" in ", &enters), (" out ", &leaves)];
+        let used = sides.iter().filter(|(_, channels)| !channels.is_empty());
+        let texts = used.map(|(side, channels)| format!("{side}{}", ranges(channels, ",")));
+        let texts: Vec<String> = match enters == leaves {
+            true => vec![format!(" {}", ranges(&enters, ","))],
+            false => texts.collect(),
+        };
+        if !(enters.is_empty() && leaves.is_empty()) {
+            parts.push(format!("{name}{}", texts.join(",")));
         }
     }
     if let Some(p2p) = transports.p2p(port.gpu) {
@@ -241,6 +199,26 @@ fn used_by(plan: &Plan, group: &GpuGroup, transports: &Transports, port: &PortUs
         }
     }
     parts.join("; ")
+}
+
+/// The channels of a graph that enter at a port, and those that leave there.
+fn uses(plan: &Plan, group: &GpuGroup, port: &PortUse, kind: GraphKind) -> [Vec<i32>; 2] {
+    let common = plan.common.as_ref();
+    let merged = common.map_or(0, |common| common.graph_channels(kind));
+    let mut found = [Vec::new(), Vec::new()];
+    for graph in group.graphs.iter().filter(|graph| graph.kind == kind) {
+        for (channel, number) in graph.channels.iter().take(merged as usize).zip(0..) {
+            let nets = channel.nets.unwrap_or([-1; 2]);
+            for (gpu, sends) in ends(graph, &channel.ranks) {
+                // The first GPU uses the port for entering, the others the port for leaving.
+                let net = nets[usize::from(Some(&gpu) != channel.ranks.first())];
+                if (gpu as u32, net) == (port.gpu, port.net) {
+                    found[usize::from(sends)].push(number);
+                }
+            }
+        }
+    }
+    found
 }
 
 /// The GPUs at which a channel meets the network, and whether they send (or receive) there.
@@ -360,7 +338,7 @@ fn end(machine: &PlannedMachine, end: &NetEnd) -> String {
 }
 
 /// Both directions of a link; once where they are alike.
-pub fn both_ways(
+pub fn both_directions(
     link: &PeerLink,
     rank: u32,
     own: &PlannedMachine,

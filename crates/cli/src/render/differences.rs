@@ -3,9 +3,8 @@
 use plan::{ChoiceDifference, Chosen, Comparison, Plan, PlanDifference};
 use serde_json::Value;
 
-use super::cost::{microseconds, percent};
 use super::table::Columns;
-use super::{Look, count, gbps, ranges};
+use super::{Look, count, gbps, group, microseconds, percent, ranges, trim_lines};
 use crate::sizes::short;
 
 /// What differs; nothing when nothing does.
@@ -27,29 +26,20 @@ pub fn page(plans: [(&str, &Plan); 2], comparison: &Comparison, look: Look) -> S
             format!("{first} and {second}")
         })
     );
-    let mut sections: Vec<(&'static str, Vec<&PlanDifference>)> = Vec::new();
-    for difference in &comparison.facts {
-        let title = section(difference);
-        match sections.iter_mut().find(|(known, _)| *known == title) {
-            Some((_, rows)) => rows.push(difference),
-            None => sections.push((title, vec![difference])),
-        }
-    }
+    let mut sections = group(comparison.facts.iter().map(|fact| (section(fact), fact)));
     let several = plans.iter().any(|(_, plan)| plan.machines.len() > 1);
     sections.sort_by_key(|(title, _)| SECTIONS.iter().position(|known| known == title));
     for (title, rows) in &sections {
-        text.push('\n');
-        text.push_str(&look.title(title, ""));
-        text.push_str(&facts(rows, &names, several, look));
+        text.push_str(&look.section(title, "", &facts(rows, &names, several, look)));
     }
     if !comparison.choices.is_empty() {
-        text.push('\n');
-        text.push_str(&look.title("Choices", "algorithm, protocol, channels, predicted time"));
-        text.push_str(&choices(&comparison.choices, &names, look));
+        text.push_str(&look.section(
+            "Choices",
+            "algorithm, protocol, channels, predicted time",
+            &choices(&comparison.choices, &names, look),
+        ));
     }
-    text.lines()
-        .map(|line| format!("{}\n", line.trim_end()))
-        .collect()
+    trim_lines(&text)
 }
 
 const MACHINES: &str = "Machines";
@@ -94,10 +84,10 @@ fn facts(rows: &[&PlanDifference], names: &[String; 2], several: bool, look: Loo
     table.finish()
 }
 
-/// Stands for what was taken out.
+/// Placeholder for the number or pair that was taken out.
 const MEMBER: &str = "#";
 
-/// Most members that are named in one line, where they are no ranges of numbers.
+/// Most members in one row that are not ranges of numbers.
 const NAMED: usize = 6;
 
 /// The place without the last number, or pair of devices, in it.
@@ -283,7 +273,7 @@ fn summary(value: &Value) -> Option<String> {
     Some(format!("{}: {groups}", count(gpus.len(), "GPU")))
 }
 
-/// Sizes in a row at which the same two ways are taken.
+/// Consecutive sizes with the same two choices.
 struct Stretch<'a> {
     from: &'a ChoiceDifference,
     to: &'a ChoiceDifference,

@@ -1,4 +1,4 @@
-//! A topology file as it stands, for files from which NCCL could build no machine.
+//! A topology file that is not a valid machine, as a tree.
 
 use topology::xml::{Document, Element, Tag};
 
@@ -66,7 +66,7 @@ fn branch(element: &Element) -> Branch {
         .filter(|child| !crossing.contains(&child.tag))
         .map(branch)
         .collect();
-    // A <nic> says nothing that its ports do not say.
+    // A <nic> with one port adds nothing to its port.
     if element.tag == Tag::Nic && below.len() == 1 {
         return below.remove(0);
     }

@@ -1,25 +1,21 @@
-//! Grids of short cells that stand in blocks; what does not fit beside goes below.
+//! Grids of short cells in blocks of columns; columns beyond the page width go below.
 
 use super::Look;
 
 /// Spaces between columns.
 pub const GAP: usize = 2;
 
-/// A matrix whose columns stand in blocks that are better kept together.
+/// A matrix whose columns form blocks that are kept together if they fit.
 #[derive(Debug, Default)]
 pub struct Grid {
-    /// The rows' labels.
     pub labels: Vec<String>,
-    /// The columns, block by block.
     pub blocks: Vec<Vec<Column>>,
 }
 
 /// One column; it has a cell for every row.
 #[derive(Debug)]
 pub struct Column {
-    /// What stands above.
     pub header: String,
-    /// The cells, row by row.
     pub cells: Vec<String>,
 }
 
@@ -50,7 +46,7 @@ impl Grid {
                 .sum::<usize>()
     }
 
-    /// Blanks what the first block says below its own rows: the other blocks say the same above theirs.
+    /// Blanks the first block below its own rows, because the other blocks mirror it.
     pub fn blank_mirrored(&mut self) {
         let own = self.blocks.first().map_or(0, Vec::len);
         for column in self.blocks.iter_mut().take(1).flatten() {
@@ -58,7 +54,7 @@ impl Grid {
         }
     }
 
-    /// The columns side by side as far as the page goes, the rest below.
+    /// Draws the columns side by side up to the page width, the rest below.
     pub fn draw(&self, look: Look) -> String {
         let room = look.width.saturating_sub(self.label_width() + GAP);
         let mut panels: Vec<(usize, Vec<&Column>)> = Vec::new();
@@ -101,7 +97,7 @@ impl Grid {
             look.faint(format!("{}{header}", " ".repeat(label_width)).trim_end())
         );
         for (row, label) in self.labels.iter().enumerate() {
-            // A panel that says nothing of some rows (affinities of NICs) leaves them out.
+            // Rows without a cell in this panel (affinities of NICs) are left out.
             if columns.iter().all(|column| column.cells[row].is_empty()) {
                 continue;
             }

@@ -3,29 +3,27 @@
 use probe::Probe;
 
 use super::table::Columns;
-use super::{Look, count};
+use super::{Look, count, or_dash};
 
-/// The page.
 pub fn page(probe: &Probe, look: Look) -> String {
     let mut text = look.title("This machine", &summary(probe));
     if !probe.gpus.is_empty() {
-        text.push('\n');
-        text.push_str(&look.title("GPUs", "as the driver names them"));
-        text.push_str(&gpus(probe, look));
+        text.push_str(&look.section("GPUs", "as the driver names them", &gpus(probe, look)));
     }
     if !probe.nets.is_empty() {
-        text.push('\n');
-        text.push_str(&look.title("Network", "as NCCL's own transports list it"));
-        text.push_str(&nets(probe, look));
+        text.push_str(&look.section(
+            "Network",
+            "as NCCL's own transports list it",
+            &nets(probe, look),
+        ));
     }
     let others = others(probe, look);
     if !others.is_empty() {
-        text.push('\n');
-        text.push_str(&look.title(
+        text.push_str(&look.section(
             "Other devices",
             "GPUs, accelerators and adapters that a job would not use",
+            &others,
         ));
-        text.push_str(&others);
     }
     text
 }
@@ -71,8 +69,7 @@ fn gpus(probe: &Probe, look: Look) -> String {
         };
         columns.row(vec![
             format!("GPU{}", gpu.index),
-            gpu.rank
-                .map_or_else(|| "–".to_owned(), |rank| rank.to_string()),
+            or_dash(gpu.rank),
             gpu.bus_id.clone(),
             gpu.name.clone(),
             gpu.sm.to_string(),
@@ -94,11 +91,11 @@ fn nets(probe: &Probe, look: Look) -> String {
         columns.row(vec![
             format!("NIC{}", net.dev),
             net.name.clone(),
-            bus_id.clone().unwrap_or_else(|| "–".to_owned()),
+            or_dash(bus_id.as_ref()),
             net.port.to_string(),
             (f64::from(net.speed) / 1000.0).to_string(),
             if net.direct_access { "yes" } else { "no" }.to_owned(),
-            bus_id.map_or_else(|| "–".to_owned(), |bus_id| numa(probe, &bus_id)),
+            or_dash(bus_id.map(|bus_id| numa(probe, &bus_id))),
         ]);
     }
     columns.finish()
@@ -125,15 +122,14 @@ fn others(probe: &Probe, look: Look) -> String {
             continue;
         }
         any = true;
-        let link = match (&function.link.current_speed, &function.link.current_width) {
-            (Some(speed), Some(width)) => format!("{speed} x{width}"),
-            _ => "–".to_owned(),
-        };
+        let (speed, width) = (&function.link.current_speed, &function.link.current_width);
+        let link = speed.as_ref().zip(width.as_ref());
+        let link = or_dash(link.map(|(speed, width)| format!("{speed} x{width}")));
         columns.row(vec![
             function.bus_id.clone(),
             function.class.clone(),
             format!("{}:{}", function.vendor, function.device),
-            function.driver.clone().unwrap_or_else(|| "–".to_owned()),
+            or_dash(function.driver.as_ref()),
             link,
             numa(probe, &function.bus_id),
         ]);
@@ -143,8 +139,6 @@ fn others(probe: &Probe, look: Look) -> String {
 
 fn numa(probe: &Probe, bus_id: &str) -> String {
     let function = probe.machine.pci.get(bus_id);
-    match function.map(probe::machine::PciFunction::numa) {
-        Some(node) if node >= 0 => node.to_string(),
-        _ => "–".to_owned(),
-    }
+    let node = function.map(probe::machine::PciFunction::numa);
+    or_dash(node.filter(|node| *node >= 0))
 }

@@ -1,4 +1,4 @@
-//! Matrices of GPUs and NICs: the wiring as `nvidia-smi topo -m` draws it, and the bandwidths of NCCL's paths.
+//! Matrices of GPUs and NICs: wiring as `nvidia-smi topo -m` draws it, and NCCL's bandwidths.
 
 use planner::Routing;
 use planner::explain::NodeNames;
@@ -13,14 +13,13 @@ use crate::wiring::{Device, Wiring};
 const LETTERS: &str = "X: self · SYS: between NUMA nodes · NODE: between PCI host bridges of one NUMA node · PHB: through a PCI host \
 bridge · PXB: several PCI bridges · PIX: at most one PCI bridge · NV#: so many NVLinks";
 
-/// The matrix of the wiring with its legend.
 pub fn wiring(wiring: &Wiring, look: Look) -> String {
     let single: Vec<Vec<usize>> = (0..wiring.devices.len())
         .map(|device| vec![device])
         .collect();
     let mut grid = wiring_grid(wiring, &single);
     let mut beside = true;
-    // Too wide: NICs that sit together become one column and one row, then affinities go below, then the blocks do.
+    // If it is too wide, merge neighboring NICs, then move affinities below, then whole blocks.
     if grid.width() + GAP > look.width {
         grid = wiring_grid(wiring, &nics_together(wiring));
     }
@@ -137,7 +136,7 @@ fn affinity(device: &Device) -> (String, String) {
     )
 }
 
-/// The affinities as a table of their own, equal neighbours in one row.
+/// The affinities as a table of their own, equal neighbors in one row.
 fn affinities_below(wiring: &Wiring, look: Look) -> String {
     let mut groups: Vec<(Vec<i32>, (String, String))> = Vec::new();
     for gpu in wiring.devices.iter().filter(|device| device.is_gpu) {
@@ -281,7 +280,7 @@ fn merge_equal(columns: &mut Vec<Column>, prefix: &str) {
     columns.extend(merged.into_iter().map(|(_, column)| column));
 }
 
-/// The cell that stands everywhere but on the diagonal.
+/// The cell that all but the diagonal have in common.
 fn all_the_same(columns: &[Column]) -> Option<String> {
     let mut cells = columns
         .iter()

@@ -3,18 +3,15 @@
 pub mod branch;
 pub mod channels;
 pub mod connections;
-pub mod cost;
 pub mod differences;
 pub mod document;
-pub mod findings;
 pub mod grid;
-pub mod joined;
+pub mod job_plan;
 pub mod machine;
 pub mod matrix;
 pub mod path;
 pub mod program;
 pub mod rank;
-pub mod run;
 pub mod settings;
 pub mod summary;
 pub mod table;
@@ -23,19 +20,31 @@ pub mod tree;
 pub mod what_if;
 pub mod words;
 
+pub use crate::numbers::ranges;
 pub use planner::explain::{count, gbps};
 use topology::PathType;
+
+use crate::environment::Environment;
 
 /// Where the values of a page's head begin.
 pub const FIELD: &str = "           ";
 
-/// How the page looks: its width, and whether it may be coloured.
+/// How the page looks: its width, and whether it may be colored.
 #[derive(Debug, Clone, Copy)]
 pub struct Look {
-    /// Columns.
     pub width: usize,
-    /// ANSI colours are allowed.
+    /// ANSI colors are allowed.
     pub colour: bool,
+}
+
+impl Environment {
+    /// The look of pages on standard output.
+    pub const fn look(&self) -> Look {
+        Look {
+            width: self.width,
+            colour: self.colour,
+        }
+    }
 }
 
 impl Look {
@@ -47,7 +56,6 @@ impl Look {
         }
     }
 
-    /// A heading.
     pub fn heading(self, text: &str) -> String {
         self.paint("1", text)
     }
@@ -67,9 +75,14 @@ impl Look {
         )
     }
 
-    /// A named line of a page's head.
+    /// A part of a page below its title.
+    pub fn section(self, title: &str, remark: &str, body: &str) -> String {
+        format!("\n{}{body}", self.title(title, remark))
+    }
+
+    /// A line of a page's head with its name.
     pub fn field(self, name: &str, value: &str) -> String {
-        // The name is coloured, so its own length would mislead the wrapping.
+        // The name is colored, so its own length would mislead the wrapping.
         wrap(value, FIELD, FIELD, self.width).replacen(
             FIELD,
             &format!("  {}", self.faint(&format!("{name:<9}"))),
@@ -87,7 +100,7 @@ impl Look {
         self.paint("33", text)
     }
 
-    /// A cell of a matrix, by how near it says two devices are.
+    /// A cell of a matrix, colored by the distance that it shows.
     pub fn nearness(self, text: &str) -> String {
         match text.trim().get(..2) {
             Some("NV" | "C2") => self.paint("32", text),
@@ -100,29 +113,51 @@ impl Look {
     }
 }
 
-/// Numbers in the order given, runs shortened: `0-3 6`.
-pub fn ranges(numbers: &[i32], separator: &str) -> String {
-    let mut runs: Vec<(i32, i32)> = Vec::new();
-    for number in numbers {
-        match runs.last_mut() {
-            Some((_, last)) if last.checked_add(1) == Some(*number) => *last = *number,
-            _ => runs.push((*number, *number)),
-        }
-    }
-    let runs: Vec<String> = runs
-        .into_iter()
-        .flat_map(|(first, last)| match last - first {
-            0 => vec![first.to_string()],
-            1 => vec![first.to_string(), last.to_string()],
-            _ => vec![format!("{first}-{last}")],
-        })
-        .collect();
-    runs.join(separator)
+/// A value, or a dash.
+pub fn or_dash(value: Option<impl ToString>) -> String {
+    value.map_or_else(|| "–".to_owned(), |value| value.to_string())
 }
 
-/// A path type with its meaning, for a legend.
+/// µs with as many digits as matter.
+pub fn microseconds(time: f64) -> String {
+    let digits = match time {
+        100.0.. => 0,
+        10.0.. => 1,
+        _ => 2,
+    };
+    format!("{time:.digits$}")
+}
+
+/// How much more something is, as a share of 1: `+12 %`, `-3.1 %`, or `×17` from ten times on.
+pub fn percent(more: f64) -> String {
+    match more * 100.0 {
+        percent if percent.abs() < 0.05 => "±0 %".to_owned(),
+        900.0.. => format!("×{:.0}", more + 1.0),
+        percent if percent.abs() >= 10.0 => format!("{percent:+.0} %"),
+        percent => format!("{percent:+.1} %"),
+    }
+}
+
 pub fn legend(kind: PathType) -> String {
     format!("  {kind}  {}\n", kind.meaning())
+}
+
+/// The members of each key, in the order of the first of each.
+pub fn group<K: PartialEq, T>(all: impl IntoIterator<Item = (K, T)>) -> Vec<(K, Vec<T>)> {
+    let mut groups: Vec<(K, Vec<T>)> = Vec::new();
+    for (key, member) in all {
+        match groups.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, members)) => members.push(member),
+            None => groups.push((key, vec![member])),
+        }
+    }
+    groups
+}
+
+/// A page without blanks at the ends of lines.
+pub fn trim_lines(text: &str) -> String {
+    let lines = text.lines();
+    lines.map(|line| format!("{}\n", line.trim_end())).collect()
 }
 
 /// Breaks a text into lines, the later ones indented.
@@ -151,15 +186,6 @@ pub fn wrap(text: &str, first: &str, later: &str, width: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn runs_are_shortened() {
-        assert_eq!(ranges(&[0, 1, 2, 3, 6, 8, 9], " "), "0-3 6 8 9");
-        assert_eq!(
-            ranges(&[i32::MAX, i32::MIN], ","),
-            format!("{},{}", i32::MAX, i32::MIN)
-        );
-    }
 
     #[test]
     fn colour_only_where_allowed() {

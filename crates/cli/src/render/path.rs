@@ -12,9 +12,11 @@ pub fn answer(title: &str, answer: &PathAnswer, look: Look) -> String {
     let mut text = look.title(title, &summary(widest));
     text.push_str(&route(widest, look));
     if let Some((ruled, why)) = &answer.diverted {
-        text.push('\n');
-        text.push_str(&look.title("NCCL takes instead", &summary(ruled)));
-        text.push_str(&wrap(why, "  ", "  ", look.width));
+        text.push_str(&look.section(
+            "NCCL takes instead",
+            &summary(ruled),
+            &wrap(why, "  ", "  ", look.width),
+        ));
         text.push_str(&hops(ruled, look));
     }
     if !answer.verdicts.is_empty() {

@@ -4,7 +4,7 @@ use program::Collective;
 use program::verify::VerifiedProgram;
 use program::{BufferKind, ConnectionEnd, Lane, Operand, Pieces, Program, Step, Transfer};
 
-use super::{Look, count, ranges, wrap};
+use super::{Look, count, group, ranges, wrap};
 
 /// Where the operands of a step begin.
 const OPERANDS: usize = 30;
@@ -16,16 +16,13 @@ pub fn page(verified: &VerifiedProgram, transfer: Transfer, look: Look) -> Strin
     if program.lanes.is_empty() {
         text.push_str("\nNothing to do.\n");
     }
-    for (channels, lanes) in alike(program, look) {
-        let numbers: Vec<i32> = channels.iter().map(|channel| i32::from(*channel)).collect();
+    for (lanes, numbers) in alike(program, look) {
         let name = if numbers.len() == 1 {
             "Channel"
         } else {
             "Channels"
         };
-        text.push('\n');
-        text.push_str(&look.title(&format!("{name} {}", ranges(&numbers, " ")), ""));
-        text.push_str(&lanes);
+        text.push_str(&look.section(&format!("{name} {}", ranges(&numbers, " ")), "", &lanes));
     }
     text
 }
@@ -68,13 +65,12 @@ fn head(verified: &VerifiedProgram, transfer: Transfer, look: Look) -> String {
 }
 
 /// The lanes of each channel, channels that read alike together.
-fn alike(program: &Program, look: Look) -> Vec<(Vec<u16>, String)> {
-    let mut groups: Vec<(Vec<u16>, String)> = Vec::new();
-    for channel in 0..program.channels {
-        let mine = program.lanes.iter().filter(|lane| lane.channel == channel);
-        let lanes: Vec<&Lane> = mine.collect();
+fn alike(program: &Program, look: Look) -> Vec<(String, Vec<i32>)> {
+    group((0..program.channels).filter_map(|channel| {
+        let own = program.lanes.iter().filter(|lane| lane.channel == channel);
+        let lanes: Vec<&Lane> = own.collect();
         if lanes.is_empty() {
-            continue;
+            return None;
         }
         let mut text = String::new();
         for (number, lane) in lanes.iter().enumerate() {
@@ -83,12 +79,8 @@ fn alike(program: &Program, look: Look) -> Vec<(Vec<u16>, String)> {
             }
             text.push_str(&lane_text(program, lane, lanes.len() > 1, look));
         }
-        match groups.iter_mut().find(|(_, other)| *other == text) {
-            Some((channels, _)) => channels.push(channel),
-            None => groups.push((vec![channel], text)),
-        }
-    }
-    groups
+        Some((text, i32::from(channel)))
+    }))
 }
 
 fn lane_text(program: &Program, lane: &Lane, nested: bool, look: Look) -> String {

@@ -5,9 +5,11 @@ use plan::expand::{ChannelView, PeerLink};
 use plan::{Expansion, NetEnd, Plan, PlannedMachine, RankView};
 use program::Collective;
 
-use super::connections::{both_ways, net_name, sentence};
+use crate::sizes::short;
+
+use super::connections::{both_directions, net_name, sentence};
 use super::table::Columns;
-use super::{Look, count, gbps, ranges, words};
+use super::{Look, count, gbps, group, ranges, trim_lines, words};
 
 /// Sizes for which the choice is shown, bytes.
 const SIZES: [u64; 2] = [1 << 10, 8 << 30];
@@ -15,7 +17,6 @@ const SIZES: [u64; 2] = [1 << 10, 8 << 30];
 /// Rounds of the point-to-point schedule that are shown.
 const ROUNDS: usize = 8;
 
-/// The whole page.
 pub fn page(plan: &Plan, expansion: &Expansion, view: &RankView, look: Look) -> String {
     let machine = &plan.machines[view.machine as usize];
     let page = Page {
@@ -33,9 +34,7 @@ pub fn page(plan: &Plan, expansion: &Expansion, view: &RankView, look: Look) -> 
     page.section(&mut text, "NVLS", page.nvls());
     page.section(&mut text, "Point to point", page.p2p());
     page.section(&mut text, "Choice by size", page.choices());
-    text.lines()
-        .map(|line| format!("{}\n", line.trim_end()))
-        .collect()
+    trim_lines(&text)
 }
 
 struct Page<'a> {
@@ -49,9 +48,7 @@ struct Page<'a> {
 impl Page<'_> {
     fn section(&self, text: &mut String, title: &str, body: Option<String>) {
         if let Some(body) = body {
-            text.push('\n');
-            text.push_str(&self.look.title(title, ""));
-            text.push_str(&body);
+            text.push_str(&self.look.section(title, "", &body));
         }
     }
 
@@ -124,8 +121,8 @@ impl Page<'_> {
         machine.unwrap_or(self.machine)
     }
 
-    fn transport(&self, link: &PeerLink) -> String {
-        both_ways(
+    fn over(&self, link: &PeerLink) -> String {
+        both_directions(
             link,
             self.view.rank,
             self.machine,
@@ -139,25 +136,15 @@ impl Page<'_> {
         headers: &[&str],
         row: impl Fn(&ChannelView) -> Option<Vec<String>>,
     ) -> Option<String> {
-        let mut rows: Vec<(Vec<i32>, Vec<String>)> = Vec::new();
-        for channel in &self.view.channels {
-            let Some(cells) = row(channel) else {
-                continue;
-            };
-            let number = channel.channel as i32;
-            match rows.iter_mut().find(|(_, known)| *known == cells) {
-                Some((numbers, _)) => numbers.push(number),
-                None => rows.push((vec![number], cells)),
-            }
-        }
-        let mut table = Columns::new(self.look, headers);
+        let channels = self.view.channels.iter();
+        let rows = channels.filter_map(|channel| Some((row(channel)?, channel.channel as i32)));
+        let rows = group(rows);
         if rows.is_empty() {
             return None;
         }
-        for (numbers, cells) in rows {
-            let mut row = vec![ranges(&numbers, " ")];
-            row.extend(cells);
-            table.row(row);
+        let mut table = Columns::new(self.look, headers);
+        for (cells, numbers) in rows {
+            table.row([vec![ranges(&numbers, " ")], cells].concat());
         }
         Some(table.finish())
     }
@@ -167,21 +154,21 @@ impl Page<'_> {
             let ring = channel.ring?;
             Some(vec![
                 ring.previous.peer.to_string(),
-                self.transport(&ring.previous),
+                self.over(&ring.previous),
                 ring.next.peer.to_string(),
-                self.transport(&ring.next),
+                self.over(&ring.next),
             ])
         })
     }
 
     fn cells(&self, link: Option<&PeerLink>) -> [String; 2] {
         link.map_or([String::new(), String::new()], |link| {
-            [link.peer.to_string(), self.transport(link)]
+            [link.peer.to_string(), self.over(link)]
         })
     }
 
     fn trees(&self) -> Option<String> {
-        // One row for each neighbour: three children beside each other would not fit.
+        // One row for each neighbor: three children beside each other would not fit.
         self.by_channel(&["channels", "up", "over", "down", "over"], |channel| {
             let tree = channel.tree;
             let [up, over] = self.cells(tree.up.as_ref());
@@ -237,14 +224,10 @@ impl Page<'_> {
         for (name, links) in [("up", &collnet.up), ("down", &collnet.down)] {
             if !links.is_empty() {
                 let peers: Vec<u32> = links.iter().map(|link| link.peer).collect();
-                let mut transports: Vec<String> =
-                    links.iter().map(|link| self.transport(link)).collect();
-                transports.sort();
-                transports.dedup();
-                line(
-                    name,
-                    &format!("{}; {}", list(&peers), transports.join("; ")),
-                );
+                let mut all: Vec<String> = links.iter().map(|link| self.over(link)).collect();
+                all.sort();
+                all.dedup();
+                line(name, &format!("{}; {}", list(&peers), all.join("; ")));
             }
         }
         Some(text)
@@ -269,13 +252,13 @@ impl Page<'_> {
         for (name, tree) in ["even", "odd"].into_iter().zip(&nvls.trees) {
             let up = tree.up.as_ref().map_or_else(
                 || "root".to_owned(),
-                |link| format!("up {} over {}", link.peer, self.transport(link)),
+                |link| format!("up {} over {}", link.peer, self.over(link)),
             );
             let down = tree
                 .down
                 .iter()
                 .flatten()
-                .map(|link| format!("; down {} over {}", link.peer, self.transport(link)));
+                .map(|link| format!("; down {} over {}", link.peer, self.over(link)));
             line(name, &format!("{up}{}", down.collect::<String>()));
         }
         Some(text)
@@ -330,9 +313,9 @@ impl Page<'_> {
         for collective in Collective::TUNED {
             for range in costs.sweep(collective, doubling(SIZES[0], SIZES[1])) {
                 let sizes = if range.from_bytes == range.to_bytes {
-                    bytes(range.from_bytes)
+                    short(range.from_bytes)
                 } else {
-                    format!("{}–{}", bytes(range.from_bytes), bytes(range.to_bytes))
+                    format!("{}–{}", short(range.from_bytes), short(range.to_bytes))
                 };
                 let (algorithm, protocol) = range.choice.map_or_else(
                     || ("none".to_owned(), String::new()),
@@ -343,14 +326,4 @@ impl Page<'_> {
         }
         Some(table.finish())
     }
-}
-
-/// `64K`, `8G`.
-fn bytes(bytes: u64) -> String {
-    let (mut number, mut unit) = (bytes, 0);
-    while number >= 1024 && number % 1024 == 0 && unit < 3 {
-        number /= 1024;
-        unit += 1;
-    }
-    format!("{number}{}", ["", "K", "M", "G"][unit])
 }

@@ -12,7 +12,6 @@ pub struct Columns {
 }
 
 impl Columns {
-    /// A table with these headers.
     pub fn new(look: Look, headers: &[&str]) -> Self {
         let mut table = Table::new();
         table.load_style(presets::NOTHING);
@@ -32,7 +31,6 @@ impl Columns {
         self
     }
 
-    /// Adds a row.
     pub fn row(&mut self, cells: Vec<String>) {
         self.table.add_row(cells);
     }

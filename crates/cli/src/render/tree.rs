@@ -4,9 +4,9 @@ use planner::explain::{NodeNames, processor};
 use topology::{BusId, LinkType, NodeData, NodeId, NodeType, System};
 
 use super::branch::Branch;
-use super::{Look, gbps, ranges, words, wrap};
+use super::{Look, gbps, group, ranges, words, wrap};
 
-/// Before the bandwidth of the link to what stands above.
+/// Before the bandwidth of the link to the parent.
 const LINK: &str = "  ── ";
 
 /// The trees of all CPUs, and the links across.
@@ -19,30 +19,24 @@ pub fn machine(system: &System, names: &NodeNames<'_>, look: Look) -> String {
         branch.below = below(system, names, cpu, &mut drawn);
         text.push_str(&branch.draw());
     }
+    let is_switch = |node| system.kind(node) == NodeType::Pci;
     for (title, kind) in [
         ("NVLink", LinkType::Nvl),
         ("C2C", LinkType::C2c),
         ("Between CPUs", LinkType::Sys),
+        ("Between PCI switches", LinkType::Loc),
     ] {
-        let links = across(system, names, |link| system.link(link).kind == kind);
+        let links = across(system, names, |link| {
+            let (from, to) = system.ends(link);
+            let wanted = kind != LinkType::Loc || is_switch(from) && is_switch(to);
+            wanted && system.link(link).kind == kind
+        });
         if !links.is_empty() {
             text.push_str(&format!("\n{}\n", look.heading(title)));
-            links
-                .iter()
-                .for_each(|line| text.push_str(&wrap(line, "  ", "    ", look.width)));
         }
-    }
-    let between_switches = across(system, names, |link| {
-        let (from, to) = system.ends(link);
-        system.kind(from) == NodeType::Pci
-            && system.kind(to) == NodeType::Pci
-            && system.link(link).kind == LinkType::Loc
-    });
-    if !between_switches.is_empty() {
-        text.push_str(&format!("\n{}\n", look.heading("Between PCI switches")));
-        between_switches
-            .iter()
-            .for_each(|line| text.push_str(&wrap(line, "  ", "    ", look.width)));
+        for line in links {
+            text.push_str(&wrap(&line, "  ", "    ", look.width));
+        }
     }
     text
 }
@@ -130,12 +124,8 @@ fn across(
     names: &NodeNames<'_>,
     wanted: impl Fn(topology::LinkId) -> bool,
 ) -> Vec<String> {
-    let mut groups: Vec<(String, Vec<String>)> = Vec::new();
-    let mut add =
-        |key: String, member: String| match groups.iter_mut().find(|(other, _)| *other == key) {
-            Some((_, members)) => members.push(member),
-            None => groups.push((key, vec![member])),
-        };
+    let mut links = Vec::new();
+    let mut add = |key: String, member: String| links.push((key, member));
     for from in (0..system.node_count()).map(|node| NodeId(node as u32)) {
         for link in system.links(from).filter(|link| wanted(*link)) {
             let (to, data) = (system.target(link), system.link(link));
@@ -168,7 +158,7 @@ fn across(
             }
         }
     }
-    groups
+    group(links)
         .into_iter()
         .map(|(key, members)| {
             let each = if members.len() > 1 { " each" } else { "" };

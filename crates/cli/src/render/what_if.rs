@@ -2,15 +2,13 @@
 
 use planner::job::option;
 use planner::what_if::{EqualFailures, JobFigures};
-use topology::edit::{Failure, FailureKind};
+use topology::edit::Failure;
 
-use super::cost::microseconds;
 use super::table::Columns;
-use super::{Look, count, gbps, ranges, wrap};
+use super::{Look, count, gbps, group, microseconds, ranges, trim_lines, wrap};
 use crate::sizes::short;
 use crate::what_if::WhatIfReport;
 
-/// The whole page.
 pub fn page(report: &WhatIfReport, look: Look) -> String {
     let job = &report.job;
     let mut text = format!("{}\n", look.heading(&job.name()));
@@ -26,9 +24,9 @@ pub fn page(report: &WhatIfReport, look: Look) -> String {
     text.push('\n');
     let failures: usize = report.rows.iter().map(|row| row.failures.len()).sum();
     let remark = format!(
-        "worst first; loss is the share of its speed that an all-reduce of this size loses (below 0 it gains){}",
+        "worst first; loss: how much slower an all-reduce of this size gets{} (negative: faster)",
         if job.request().hosts > 1 {
-            ", when one host fails so"
+            " when the device fails on one host"
         } else {
             ""
         }
@@ -57,21 +55,15 @@ pub fn page(report: &WhatIfReport, look: Look) -> String {
         );
         text.push_str(&look.faint(&wrap(&hint, "  ", "  ", look.width)));
     }
-    text.lines()
-        .map(|line| format!("{}\n", line.trim_end()))
-        .collect()
+    trim_lines(&text)
 }
 
 /// How many there are of each kind.
 fn kinds(failures: &[Failure]) -> String {
-    let mut counts: Vec<(FailureKind, usize)> = Vec::new();
-    for failure in failures {
-        match counts.iter_mut().find(|(kind, _)| *kind == failure.kind) {
-            Some((_, count)) => *count += 1,
-            None => counts.push((failure.kind, 1)),
-        }
-    }
-    let each = counts.iter().map(|(kind, of)| format!("{kind}: {of}"));
+    let kinds = group(failures.iter().map(|failure| (failure.kind, ())));
+    let each = kinds
+        .iter()
+        .map(|(kind, all)| format!("{kind}: {}", all.len()));
     each.collect::<Vec<_>>().join(", ")
 }
 
@@ -189,7 +181,7 @@ fn shorten(names: &[&str]) -> Vec<String> {
     short
 }
 
-/// What stands before and behind each decimal number of a name. Bus ids hold no numbers.
+/// The text before and after each decimal number of a name. Bus ids have none.
 fn numbers(name: &str) -> Vec<(&str, &str)> {
     if name.split('/').any(topology::BusId::is_well_formed) {
         return Vec::new();

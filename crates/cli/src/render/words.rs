@@ -30,35 +30,19 @@ pub const fn cross_nic_short(mode: i32) -> &'static str {
 /// The processors of an affinity mask (groups of hexadecimal words) as nvidia-smi lists them:
 /// `0-63,128-191`.
 pub fn processors(mask: &str) -> Option<String> {
-    let digits: Vec<u32> = mask
-        .split(',')
-        .flat_map(pad)
-        .map(|digit| digit.to_digit(16))
-        .collect::<Option<_>>()?;
-    let mut runs: Vec<(usize, usize)> = Vec::new();
-    for (place, digit) in digits.iter().rev().enumerate() {
-        for bit in (0..4).filter(|bit| digit >> bit & 1 == 1) {
-            let processor = place * 4 + bit;
-            match runs.last_mut() {
-                Some((_, last)) if *last + 1 == processor => *last = processor,
-                _ => runs.push((processor, processor)),
-            }
-        }
-    }
-    let text = |(first, last): &(usize, usize)| {
-        if first == last {
-            first.to_string()
-        } else {
-            format!("{first}-{last}")
-        }
+    // The kernel writes leading zeros of a word only sometimes.
+    let words = mask.split(',').map(|word| format!("{:0>8}", word.trim()));
+    let digits = words.collect::<String>();
+    let digits = digits.chars().rev().map(|digit| digit.to_digit(16));
+    let digits: Vec<u32> = digits.collect::<Option<_>>()?;
+    let set = |processor: &usize| digits[*processor / 4] >> (processor % 4) & 1 == 1;
+    let processors: Vec<usize> = (0..digits.len() * 4).filter(set).collect();
+    let runs = processors.chunk_by(|one, next| one + 1 == *next);
+    let text = |run: &[usize]| match run {
+        [first, .., last] => format!("{first}-{last}"),
+        _ => run[0].to_string(),
     };
-    (!runs.is_empty()).then(|| runs.iter().map(text).collect::<Vec<_>>().join(","))
-}
-
-/// A word of a mask, filled up to eight digits; the kernel writes leading zeros only sometimes.
-fn pad(word: &str) -> impl Iterator<Item = char> {
-    let missing = 8usize.saturating_sub(word.trim().len());
-    std::iter::repeat_n('0', missing).chain(word.trim().chars().collect::<Vec<_>>())
+    (!processors.is_empty()).then(|| runs.map(text).collect::<Vec<_>>().join(","))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Checking and timing one way at one size.
+//! Checking and timing one algorithm at one size.
 
 use std::time::{Duration, Instant};
 
@@ -9,9 +9,9 @@ use executor::{Buffer, Choice, Communicator, Reduction};
 
 use super::Spec;
 use super::latency::{self, Latency};
-use super::measure::{Launches, Timing};
+use super::measure::{FigureTiming, Launches};
 
-/// Most launches in a row, so that a clock that is too coarse ends too.
+/// Most launches in a row, in case the clock is too coarse to end the loop.
 const MOST_LAUNCHES: u64 = 1 << 20;
 
 /// Batches of which the median is taken.
@@ -26,96 +26,74 @@ pub struct Bench<'a, T: Sample> {
 }
 
 impl<T: Sample> Bench<'_, T> {
-    /// With two buffers: checks a launch, times more, and checks the last one.
-    pub fn separate(&mut self, check: &Check, way: Choice) -> Result<Timing> {
+    /// Checks a launch, times more, and checks the last one: with two buffers, or in place.
+    pub fn measure(
+        &mut self,
+        check: &Check,
+        choice: Choice,
+        in_place: bool,
+    ) -> Result<FigureTiming> {
         let rank = self.communicator.rank();
-        let input = &mut self.input[..check.input_elements(rank)];
-        check.fill(rank, 0, input);
-        let output = &mut self.output[..check.output_elements(rank)];
-        output.fill(T::default());
-        self.communicator.set_way(Some(way));
-        check.launch(self.communicator, (&*input, &mut *output))?;
-        let mut wrong = if self.spec.check {
-            check.wrong(rank, output)
-        } else {
-            0
+        let (elements, from, to) = match in_place {
+            true => check.in_place(rank),
+            false => {
+                let elements = check.output_elements(rank);
+                (elements, 0..0, 0..elements)
+            }
         };
+        let input = &mut self.input[..check.input_elements(rank)];
+        if !in_place {
+            check.fill(rank, 0, input);
+        }
+        let buffer = &mut self.output[..elements];
+        buffer.fill(T::default());
+        check.fill(rank, 0, &mut buffer[from.clone()]);
+        let first = |communicator: &mut Communicator<Cpu>, buffer: &mut [T]| match in_place {
+            true => check.launch(communicator, &mut *buffer),
+            false => check.launch(communicator, (&*input, &mut *buffer)),
+        };
+        self.communicator.set_way(Some(choice));
+        first(self.communicator, buffer)?;
+        let wrong_elements = |buffer: &[T]| match self.spec.check {
+            true => check.wrong(rank, &buffer[to.clone()]),
+            false => 0,
+        };
+        let mut wrong = wrong_elements(buffer);
         let reply = self.spec.reply.then(|| Check {
             root: check.ranks - 1,
             ..*check
         });
         let mut run = 1;
-        let mut launch = |communicator: &mut Communicator<Cpu>, output: &mut [T]| {
+        let mut launch = |communicator: &mut Communicator<Cpu>, buffer: &mut [T]| {
             run += 1;
-            check.launch(communicator, (&*input, &mut *output))?;
+            first(communicator, buffer)?;
             match &reply {
-                Some(reply) => reply.launch(communicator, &mut *output),
+                Some(reply) => reply.launch(communicator, &mut *buffer),
                 None => Ok(()),
             }
         };
-        let times = time(self.communicator, self.spec, way, &mut |communicator| {
-            launch(communicator, output)
-        })?;
-        if self.spec.check {
-            check::spoil(output);
-            batch(self.communicator, way, 1, &mut |communicator| {
-                launch(communicator, output)
-            })?;
-            wrong += check.wrong(rank, output);
-        }
-        self.timing(times, wrong, run)
-    }
-
-    /// As [`Self::separate`], in place.
-    pub fn in_place(&mut self, check: &Check, way: Choice) -> Result<Timing> {
-        let rank = self.communicator.rank();
-        let (elements, from, to) = check.in_place(rank);
-        let buffer = &mut self.output[..elements];
-        buffer.fill(T::default());
-        check.fill(rank, 0, &mut buffer[from.clone()]);
-        self.communicator.set_way(Some(way));
-        check.launch(self.communicator, &mut *buffer)?;
-        let mut wrong = if self.spec.check {
-            check.wrong(rank, &buffer[to.clone()])
-        } else {
-            0
-        };
-        let last = Check {
-            root: check.ranks - 1,
-            ..*check
-        };
-        let reply = self.spec.reply;
-        let mut run = 1;
-        let mut launch = |communicator: &mut Communicator<Cpu>, buffer: &mut [T]| {
-            run += 1;
-            check.launch(communicator, &mut *buffer)?;
-            if reply {
-                last.launch(communicator, &mut *buffer)?;
-            }
-            Ok(())
-        };
-        let times = time(self.communicator, self.spec, way, &mut |communicator| {
+        let times = time(self.communicator, self.spec, choice, &mut |communicator| {
             launch(communicator, buffer)
         })?;
         if self.spec.check {
-            // What was launched again and again has overwritten its own input.
+            // The launches in place have overwritten their own input.
             check::spoil(buffer);
             check.fill(rank, 0, &mut buffer[from]);
-            batch(self.communicator, way, 1, &mut |communicator| {
+            batch(self.communicator, choice, 1, &mut |communicator| {
                 launch(communicator, buffer)
             })?;
-            wrong += check.wrong(rank, &buffer[to]);
+            wrong += wrong_elements(buffer);
         }
         self.timing(times, wrong, run)
     }
 
     /// The slowest rank's time and everyone's wrong elements.
-    fn timing(&mut self, times: Times, wrong: usize, run: u64) -> Result<Timing> {
+    fn timing(&mut self, times: Times, wrong: usize, run: u64) -> Result<FigureTiming> {
         self.communicator.set_way(None);
         let mut wrong = [wrong as u64];
         self.communicator.all_reduce(&mut wrong, Reduction::Sum)?;
         let launches = if self.spec.reply { 2.0 } else { 1.0 };
-        Ok(Timing {
+        Ok(FigureTiming {
             time_us: times.mean_us / launches,
             latency: times.single.map(|it| it.divided(launches)),
             wrong: self.spec.check.then_some(wrong[0]),
@@ -142,14 +120,14 @@ struct Times {
 fn time(
     communicator: &mut Communicator<Cpu>,
     spec: &Spec,
-    way: Choice,
+    choice: Choice,
     launch: &mut Launch<'_>,
 ) -> Result<Times> {
-    let mean_us = mean(communicator, spec, way, launch)?;
+    let mean_us = mean(communicator, spec, choice, launch)?;
     let each = Duration::from_secs_f64(mean_us / 1e6);
     let single = match spec.survey {
         true => None,
-        false => Some(latency::measure(communicator, spec, way, each, launch)?),
+        false => Some(latency::measure(communicator, spec, choice, each, launch)?),
     };
     Ok(Times { mean_us, single })
 }
@@ -158,73 +136,66 @@ fn time(
 fn mean(
     communicator: &mut Communicator<Cpu>,
     spec: &Spec,
-    way: Choice,
+    choice: Choice,
     launch: &mut Launch<'_>,
 ) -> Result<f64> {
     for _ in 0..spec.warmup {
         launch(communicator)?;
     }
     if let Some(iterations) = spec.iterations {
-        let taken = batch(communicator, way, u64::from(iterations), launch)?;
+        let taken = batch(communicator, choice, u64::from(iterations), launch)?;
         return Ok(taken.as_secs_f64() * 1e6 / f64::from(iterations));
     }
     // Growing batches until one takes a tenth of the time, then some that fill it together.
     let wanted = Duration::from_millis(spec.time_ms);
     let mut launches = 1_u64;
-    let mut taken = batch(communicator, way, launches, launch)?;
+    let mut taken = batch(communicator, choice, launches, launch)?;
     while taken < wanted / 10 && launches < MOST_LAUNCHES {
-        // Twice as many, or so many more that half of it suffices.
+        // Twice as many, or enough for half of the missing time.
         let missing = wanted.as_nanos() / 20 / taken.as_nanos().max(1);
         let factor = u64::try_from(missing).unwrap_or(2).clamp(2, 64);
         launches = (launches * factor).min(MOST_LAUNCHES);
-        taken = batch(communicator, way, launches, launch)?;
+        taken = batch(communicator, choice, launches, launch)?;
     }
     let each = taken.as_secs_f64() / launches as f64;
     let fill = (wanted.as_secs_f64() / BATCHES as f64 / each) as u64;
     let fill = fill.clamp(1, MOST_LAUNCHES);
-    // A survey compares ways that are measured one after the other, so what disturbs one of them must not count.
-    if spec.survey {
-        let mut least = f64::INFINITY;
-        for _ in 0..BATCHES {
-            let taken = batch(communicator, way, fill, launch)?;
-            least = least.min(taken.as_secs_f64() * 1e6 / fill as f64);
-        }
-        return Ok(least);
-    }
     let mut batches = [0.0; BATCHES];
     for time in &mut batches {
-        let taken = batch(communicator, way, fill, launch)?;
+        let taken = batch(communicator, choice, fill, launch)?;
         *time = taken.as_secs_f64() * 1e6 / fill as f64;
     }
     batches.sort_by(f64::total_cmp);
-    Ok(batches[BATCHES / 2])
+    // A survey compares choices that are measured one after the other, so what disturbs one of
+    // them must not count.
+    Ok(batches[if spec.survey { 0 } else { BATCHES / 2 }])
 }
 
-/// So many launches in a row, on the slowest rank. All ranks get the same time.
+/// Time of `launches` in a row on the slowest rank. All ranks get the same time.
 fn batch(
     communicator: &mut Communicator<Cpu>,
-    way: Choice,
+    choice: Choice,
     launches: u64,
     launch: &mut Launch<'_>,
 ) -> Result<Duration> {
-    agreed(communicator, way, &mut [0])?;
+    agreed(communicator, choice, &mut [0])?;
     let began = Instant::now();
     for _ in 0..launches {
         launch(communicator)?;
     }
     let mut taken = [u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX)];
-    agreed(communicator, way, &mut taken)?;
+    agreed(communicator, choice, &mut taken)?;
     Ok(Duration::from_nanos(taken[0]))
 }
 
-/// Replaces each number by the largest of all ranks'. The ranks leave it together, with `way` set again.
+/// Replaces each number by the largest of all ranks, and sets `choice` again.
 pub fn agreed(
     communicator: &mut Communicator<Cpu>,
-    way: Choice,
+    choice: Choice,
     numbers: &mut [u64],
 ) -> Result<()> {
     communicator.set_way(None);
     communicator.all_reduce(numbers, Reduction::Maximum)?;
-    communicator.set_way(Some(way));
+    communicator.set_way(Some(choice));
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Binding ranks to cores, so that two that wait for each other never share one while another is free.
+//! Binds ranks to cores, so that two waiting ranks never share a core while another is free.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
@@ -15,8 +15,8 @@ pub fn cores() -> Vec<usize> {
     )
 }
 
-/// Binds the calling thread to a rank's core. Where ranks are more than cores, neighbours share one: they talk most, and
-/// a rank that waits yields to the one it waits for.
+/// Binds the calling thread to a rank's core. With more ranks than cores, neighbors share one: they
+/// talk most, and a waiting rank yields to the one it waits for.
 pub fn to_own_core(cores: &[usize], rank: u32, ranks: u32) {
     let place = if cores.len() < ranks as usize {
         rank as usize * cores.len() / ranks as usize
@@ -26,8 +26,8 @@ pub fn to_own_core(cores: &[usize], rank: u32, ranks: u32) {
     to(cores.get(place..=place).unwrap_or_default());
 }
 
-/// Binds the calling thread, and those that it starts from now on, to a rank's share of the cores: one of as many equal
-/// parts as there are ranks, or the core of [`to_own_core`] where ranks are more.
+/// Binds the calling thread, and threads that it starts later, to a rank's equal share of the cores,
+/// or to the core of [`to_own_core`] if there are more ranks than cores.
 pub fn to_share(cores: &[usize], rank: u32, ranks: u32) {
     let (rank, ranks) = (rank as usize, ranks.max(1) as usize);
     let edge = |rank: usize| rank * cores.len() / ranks;

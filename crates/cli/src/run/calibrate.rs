@@ -1,6 +1,5 @@
-//! `topo calibrate`: measures every way on this machine and writes the profile by which ways are chosen.
+//! `topo calibrate`: measures every algorithm here and writes a cost profile.
 
-use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -12,9 +11,11 @@ use program::{Collective, ElementType, Reduction};
 use super::spec::Devices;
 use super::{Spec, processes, threads};
 use crate::arguments::run::{BackendName, CalibrateArguments};
-use crate::output::{self, Output};
+use crate::output::Output;
+use crate::progress::Steps;
+use crate::sizes;
 
-/// Message sizes at which is measured: what fits one line, a page, the first, the second cache, and no cache.
+/// Measured sizes, bytes: one line, a page, the caches, and beyond.
 const SIZES: [u64; 8] = [8, 64, 512, 4 << 10, 32 << 10, 256 << 10, 2 << 20, 16 << 20];
 
 /// Most bytes of /proc/cpuinfo that are read: machines with a thousand processors have 2 MB.
@@ -31,21 +32,25 @@ pub fn run(arguments: &CalibrateArguments, output: &mut Output) -> Result<()> {
         ..base
     };
     let basis = Arc::new(profile.clone());
-    let mut progress = Steps::new(arguments);
+    let figures = 2 * Collective::ALL.len() * SIZES.len() * arguments.ranks.len();
+    let mut progress = Steps::new(figures);
     for ranks in &arguments.ranks {
         for one_process in [true, false] {
             for collective in Collective::ALL {
                 let spec = spec(arguments, collective, *ranks, !one_process);
-                let mut show = |bytes| progress.show(collective, *ranks, bytes);
+                let mut show = |bytes| {
+                    let (name, size) = (collective.command_name(), sizes::short(bytes));
+                    progress.show(&format!("{name} of {ranks} ranks, {size}"));
+                };
                 let rows = if one_process {
                     threads(&spec, &basis, &mut show)?
                 } else {
                     processes::run(&spec, &basis, &mut show)?.1
                 };
                 let known = profile.ways.len();
-                // A way's sizes come one after the other, from the smallest on.
+                // The sizes of each choice come in ascending order.
                 for row in &rows {
-                    let measured = Measured::new(collective, &row.way, *ranks, one_process);
+                    let measured = Measured::new(collective, &row.choice, *ranks, one_process);
                     let same = |it: &&mut Measured| it.is_like(&measured);
                     let time_us = rounded(row.separate.time_us);
                     match profile.ways[known..].iter_mut().find(same) {
@@ -59,13 +64,7 @@ pub fn run(arguments: &CalibrateArguments, output: &mut Output) -> Result<()> {
             }
         }
     }
-    progress.clear();
-    let text = profile.to_toml()?;
-    match &arguments.output {
-        Some(path) => output::write(path, &text)?,
-        None => output.text = text,
-    }
-    Ok(())
+    output.write(profile.to_toml()?, arguments.output.as_deref())
 }
 
 /// Three digits: more are noise.
@@ -120,40 +119,4 @@ fn machine() -> String {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let model = model.unwrap_or_else(|| std::env::consts::ARCH.to_owned());
     format!("{model}, {cores} cores")
-}
-
-/// A line on the terminal that says how far it is.
-struct Steps {
-    all: usize,
-    done: usize,
-    shown: bool,
-}
-
-impl Steps {
-    fn new(arguments: &CalibrateArguments) -> Self {
-        Self {
-            all: 2 * Collective::ALL.len() * SIZES.len() * arguments.ranks.len(),
-            done: 0,
-            shown: std::io::stderr().is_terminal(),
-        }
-    }
-
-    fn show(&mut self, collective: Collective, ranks: u32, bytes: u64) {
-        self.done += 1;
-        if self.shown {
-            let (done, all) = (self.done, self.all);
-            let _ = write!(
-                std::io::stderr(),
-                "\r\u{1b}[K{done} of {all}: {} of {ranks} ranks, {}",
-                crate::sizes::kebab(collective),
-                crate::sizes::short(bytes)
-            );
-        }
-    }
-
-    fn clear(&self) {
-        if self.shown {
-            let _ = write!(std::io::stderr(), "\r\u{1b}[K");
-        }
-    }
 }

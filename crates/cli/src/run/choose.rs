@@ -1,13 +1,14 @@
-//! Which way is taken.
+//! The choice of algorithm, protocol, transfer and channels.
 
 use anyhow::{Context, Result};
 use backend_cpu::{Cpu, Profile, profile};
 use executor::{Choice, Communicator, Request};
-use program::{Schedule, Transfer};
+use program::Transfer;
 
 use super::Spec;
+use crate::sizes::algorithms;
 
-/// The way for a request, within what the command line leaves. All ranks choose the same.
+/// The choice for a request within the limits of the command line. All ranks choose the same.
 pub fn choose(
     communicator: &mut Communicator<Cpu>,
     spec: &Spec,
@@ -28,51 +29,46 @@ pub fn choose(
     if schedule.is_none() && wanted_transfer.is_none() && spec.protocol.is_none() {
         return Ok(Choice { channels, ..usual? });
     }
-    // Of ways of which no time is known, the most like the one that would be taken freely.
+    // Among choices without a known time, the one most like the unrestricted choice.
     let usual = usual.ok();
-    let unlike = |way: &Choice| {
+    let unlike = |choice: &Choice| {
         usual.map(|usual| {
             (
-                way.transfer != usual.transfer,
-                way.protocol != usual.protocol,
-                way.schedule != usual.schedule,
+                choice.transfer != usual.transfer,
+                choice.protocol != usual.protocol,
+                choice.schedule != usual.schedule,
             )
         })
     };
     let mut best: Option<(f64, Choice)> = None;
-    for way in profile::ways(request, spec.ranks) {
-        let way = Choice { channels, ..way };
-        let wanted = schedule.is_none_or(|it| it == way.schedule)
-            && wanted_transfer.is_none_or(|it| it == way.transfer)
-            && match way.transfer {
-                Transfer::Fifo => spec.protocol.is_none_or(|it| it == way.protocol),
+    for choice in profile::ways(request, spec.ranks) {
+        let choice = Choice { channels, ..choice };
+        let wanted = schedule.is_none_or(|it| it == choice.schedule)
+            && wanted_transfer.is_none_or(|it| it == choice.transfer)
+            && match choice.transfer {
+                Transfer::Fifo => spec.protocol.is_none_or(|it| it == choice.protocol),
                 // A direct transfer has no protocol, and reaches no other host.
                 Transfer::Direct => spec.protocol.is_none() && place.one_host,
             };
         if !wanted {
             continue;
         }
-        let time = profile.predict(request, &way, place);
+        let time = profile.predict(request, &choice, place);
         let time = time.unwrap_or(f64::INFINITY);
         let better = best.is_none_or(|(least, kept)| {
-            time < least || time == least && unlike(&way) < unlike(&kept)
+            time < least || time == least && unlike(&choice) < unlike(&kept)
         });
         if better {
-            best = Some((time, way));
+            best = Some((time, choice));
         }
     }
-    let (_, way) = best.with_context(|| {
-        let serving = Schedule::ALL.into_iter().filter(|schedule| {
-            let serves = |transfer| schedule.serves(spec.collective, transfer);
-            Transfer::ALL.into_iter().any(serves)
-        });
-        let names: Vec<&str> = serving.map(Schedule::name).collect();
+    let (_, choice) = best.with_context(|| {
         format!(
-            "{} cannot be carried out so; expected one of the algorithms {}, with a protocol through FIFOs, or directly \
-             by mesh, two-phase-mesh or nvls",
-            crate::sizes::kebab(spec.collective),
-            names.join(", ")
+            "no algorithm for {} fits --algorithm, --transfer and --protocol; expected one of the algorithms {}, \
+             with a protocol or, for mesh, two-phase-mesh and nvls, with --transfer direct",
+            spec.collective.command_name(),
+            algorithms(spec.collective).join(", ")
         )
     })?;
-    Ok(way)
+    Ok(choice)
 }

@@ -25,22 +25,18 @@ use crate::sizes;
 /// Largest cost profile that is read, bytes.
 const PROFILE_LIMIT: u64 = 4 << 20;
 
-/// Most ranks that are run on one host.
 const MOST_RANKS: u64 = 1024;
 
-/// The ranks that take part.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Among<'a> {
+pub struct JobRanks<'a> {
     /// Ranks that others started; none if this process starts them.
     pub world: Option<u32>,
     /// Of them those that were lost meanwhile.
     pub lost: &'a [u32],
 }
 
-/// What a plan says of the run.
 #[derive(Debug)]
 pub struct RunPlan {
-    /// What the plan is called.
     pub name: String,
     /// How its ranks reach each other, in NCCL's words, most frequent first.
     pub transports: Vec<(&'static str, usize)>,
@@ -55,7 +51,7 @@ pub fn read(
     arguments: &RunArguments,
     environment: &Environment,
     output: &mut Output,
-    among: Among<'_>,
+    among: JobRanks<'_>,
 ) -> Result<(Spec, Option<RunPlan>)> {
     let (file, collective) = match arguments.what.as_slice() {
         [collective] => (None, collective),
@@ -64,64 +60,28 @@ pub fn read(
     };
     let collective = sizes::collective(collective).map_err(|problem| anyhow!(problem))?;
     let plan = match (&file, arguments.ranks.or(among.world)) {
-        (Some(file), Some(_)) if arguments.ranks.is_none() => {
-            Some(read_plan(file, arguments, environment, output, among.lost)?)
-        }
-        (None, None) => bail!(
-            "expected a plan or a topology file before the collective, or --ranks N for ranks of this machine"
-        ),
-        (Some(file), Some(_)) => bail!(
+        (Some(file), _) if arguments.ranks.is_some() => bail!(
             "{} says how many ranks there are; expected it without --ranks",
             file.display()
         ),
-        (Some(file), None) => Some(read_plan(file, arguments, environment, output, among.lost)?),
+        (Some(file), _) => Some(read_plan(file, arguments, environment, output, among.lost)?),
+        (None, None) => bail!(
+            "expected a plan or a topology file before the collective, or --ranks N for ranks of this machine"
+        ),
         (None, Some(_)) => None,
     };
-    let ranks = match &plan {
-        Some((name, plan)) => {
-            let ranks = plan.rank_count();
-            let fits = u32::try_from(ranks)
-                .ok()
-                .filter(|_| (1..=MOST_RANKS).contains(&ranks));
-            fits.with_context(|| {
-                format!("{name} has {ranks} ranks; expected 1 to {MOST_RANKS}, for all of them run on this host")
-            })?
-        }
-        None => arguments.ranks.or(among.world).unwrap_or(1),
+    let all_ranks = ranks_of(plan.as_ref(), arguments, among)?;
+    let world = among.world.unwrap_or(0);
+    let ranks = match world.saturating_sub(among.lost.len() as u32) {
+        0 => all_ranks,
+        left => left,
     };
-    if let Some(world) = among.world.filter(|world| *world != ranks) {
-        let named = plan.as_ref().map_or("--ranks", |(name, _)| name);
-        let without = plan.as_ref().is_some_and(|(_, plan)| {
-            plan.rank_count() + among.lost.len() as u64 == u64::from(world)
-        });
-        if !without {
-            bail!("{named} is for {ranks} ranks, but {world} were started; expected as many");
-        }
-    }
-    let left = among
-        .world
-        .map_or(0, |world| world - among.lost.len() as u32);
-    let (all_ranks, ranks) = (ranks, if left == 0 { ranks } else { left });
-    let grows = std::iter::successors(Some(arguments.begin), |size| {
-        size.checked_mul(arguments.factor)
-    });
-    let all: Vec<u64> = grows.take_while(|size| *size <= arguments.end).collect();
-    if all.is_empty() {
-        bail!(
-            "--begin {} is more than --end {}",
-            sizes::short(arguments.begin),
-            sizes::short(arguments.end)
-        );
-    }
     if arguments.root >= ranks {
-        bail!(
-            "--root {}: no such rank; expected one of 0 to {}",
-            arguments.root,
-            ranks - 1
-        );
+        let (root, last) = (arguments.root, ranks - 1);
+        bail!("--root {root}: no such rank; expected one of 0 to {last}");
     }
     if arguments.reply && collective != Collective::Broadcast {
-        bail!("--reply is for broadcast; all other collectives wait for each other anyway");
+        bail!("--reply is for broadcast only");
     }
     let mut spec = Spec {
         ranks,
@@ -140,7 +100,7 @@ pub fn read(
             collective if collective.has_root() => arguments.root,
             _ => 0,
         },
-        sizes: all,
+        sizes: sizes_of(arguments)?,
         iterations: arguments.iterations,
         warmup: arguments.warmup,
         time_ms: arguments.time,
@@ -155,21 +115,64 @@ pub fn read(
         nodes: Vec::new(),
         plan: None,
     };
-    let planned = match plan {
-        Some((name, plan)) => {
-            let planned = take_plan(&mut spec, all_ranks, name, &plan)?;
-            // A plan that was made for all loses those that are lost; one that was made anew never had them.
-            if all_ranks != spec.ranks {
-                lose(&mut spec, all_ranks, among.lost);
-            }
-            Some(planned)
-        }
-        None => None,
+    let Some((name, plan)) = plan else {
+        return Ok((spec, None));
     };
-    Ok((spec, planned))
+    let planned = take_plan(&mut spec, all_ranks, name, &plan)?;
+    // A plan file still has the lost ranks; a plan made anew does not.
+    if all_ranks != spec.ranks {
+        lose(&mut spec, all_ranks, among.lost);
+    }
+    Ok((spec, Some(planned)))
 }
 
-/// What the variables and the command line say of ranks on GPUs.
+/// The ranks of the plan, of --ranks, or of the launcher.
+fn ranks_of(
+    plan: Option<&(String, Plan)>,
+    arguments: &RunArguments,
+    among: JobRanks<'_>,
+) -> Result<u32> {
+    let ranks = match plan {
+        Some((name, plan)) => {
+            let ranks = plan.rank_count();
+            let fits = u32::try_from(ranks)
+                .ok()
+                .filter(|_| (1..=MOST_RANKS).contains(&ranks));
+            fits.with_context(|| {
+                format!("{name} has {ranks} ranks; expected 1 to {MOST_RANKS}, since all of them run on this host")
+            })?
+        }
+        None => arguments.ranks.or(among.world).unwrap_or(1),
+    };
+    if let Some(world) = among.world.filter(|world| *world != ranks) {
+        let named = plan.map_or("--ranks", |(name, _)| name);
+        let without = plan.is_some_and(|(_, plan)| {
+            plan.rank_count() + among.lost.len() as u64 == u64::from(world)
+        });
+        if !without {
+            bail!("{named} is for {ranks} ranks, but {world} were started; expected as many");
+        }
+    }
+    Ok(ranks)
+}
+
+/// The sizes from --begin to --end.
+fn sizes_of(arguments: &RunArguments) -> Result<Vec<u64>> {
+    let grows = std::iter::successors(Some(arguments.begin), |size| {
+        size.checked_mul(arguments.factor)
+    });
+    let all: Vec<u64> = grows.take_while(|size| *size <= arguments.end).collect();
+    if all.is_empty() {
+        bail!(
+            "--begin {} is more than --end {}; expected the smaller size first",
+            sizes::short(arguments.begin),
+            sizes::short(arguments.end)
+        );
+    }
+    Ok(all)
+}
+
+/// The options of ranks on GPUs, from the variables and the command line.
 fn devices(arguments: &RunArguments, environment: &Environment) -> Devices {
     let set = |name| {
         let value = environment.nccl_value(&arguments.variables, name);
@@ -210,18 +213,11 @@ fn read_plan(
         .map(|rank| Edit::without(&format!("GPU{rank}")).map_err(|error| anyhow!("{error}")))
         .collect();
     let job_arguments = JobArguments {
-        files: vec![file.to_owned()],
-        hosts: 1,
-        nvlink_domain: false,
-        collnet: false,
-        gpus: None,
-        rank_order: "host".to_owned(),
         edits: EditArguments {
             without: without?,
             degrade: Vec::new(),
         },
-        assume: crate::arguments::machine::AssumeArguments::default(),
-        variables: arguments.variables.clone(),
+        ..JobArguments::of_file(file.to_owned(), arguments.variables.clone())
     };
     match Source::read(file, output)? {
         Source::Plan(name, plan) => Ok((name, *plan)),
@@ -280,7 +276,7 @@ fn take_plan(spec: &mut Spec, ranks: u32, name: String, plan: &Plan) -> Result<R
     })
 }
 
-/// What all ranks must have alike of a plan: its machines' connections, and how hosts are joined. Names may differ.
+/// Hash of the parts of a plan that all ranks must share; names may differ.
 fn fingerprint(plan: &Plan) -> Result<String> {
     let mut hash = Sha256::new();
     for machine in &plan.machines {

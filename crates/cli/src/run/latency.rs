@@ -1,4 +1,4 @@
-//! Timing launches one by one: how far they spread around their mean.
+//! Times of single launches.
 
 use std::time::{Duration, Instant};
 
@@ -26,9 +26,7 @@ pub struct Latency {
     pub p50_us: f64,
     /// The time that 99 % of the launches do not exceed; the maximum of fewer than 100.
     pub p99_us: f64,
-    /// The longest.
     pub max_us: f64,
-    /// Launches that were timed one by one.
     pub launches: u64,
 }
 
@@ -59,13 +57,13 @@ impl Latency {
     }
 }
 
-/// Times launches one by one, for as long as a figure takes. `each` is what one is expected to take.
+/// Times launches one by one for the time of a figure. `each` is the expected time of one.
 ///
 /// A pass of its own, because reading the clock costs a tenth of the shortest launches.
 pub fn measure(
     communicator: &mut Communicator<Cpu>,
     spec: &Spec,
-    way: Choice,
+    choice: Choice,
     each: Duration,
     launch: &mut Launch<'_>,
 ) -> Result<Latency> {
@@ -76,7 +74,7 @@ pub fn measure(
     let began = Instant::now();
     loop {
         let chunk = missing.map_or(fill as u64, |missing| missing.min(CHUNK)) as usize;
-        agreed(communicator, way, &mut [0])?;
+        agreed(communicator, choice, &mut [0])?;
         let mut times = Vec::with_capacity(chunk + 1);
         let mut before = Instant::now();
         for _ in 0..chunk {
@@ -85,9 +83,9 @@ pub fn measure(
             times.push(nanoseconds(now - before));
             before = now;
         }
-        // The last one says when to end, on all ranks alike.
+        // The last number tells all ranks when to end.
         times.push(nanoseconds(before - began));
-        agreed(communicator, way, &mut times)?;
+        agreed(communicator, choice, &mut times)?;
         let spent = Duration::from_nanos(times.pop().unwrap_or(u64::MAX));
         all.append(&mut times);
         missing = missing.map(|missing| missing.saturating_sub(chunk as u64));

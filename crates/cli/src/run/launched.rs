@@ -1,4 +1,4 @@
-//! Ranks that others started, on one host or on several: this process is one of them.
+//! Ranks that a launcher started, on one host or several: this process is one of them.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -17,48 +17,51 @@ use sha2::{Digest, Sha256};
 
 use super::load::Watch;
 use super::spec::Devices;
-use super::{Progress, Report, Row, Spec, bind, cuda, job, measure};
+use super::{RunReport, RunRow, Spec, bind, cuda, job, measure};
 use crate::arguments::join::JoinArguments;
 use crate::arguments::run::{BackendName, RunArguments};
 use crate::environment::Environment;
 use crate::join::launcher::{self, Launched};
 use crate::join::meeting;
 use crate::output::Output;
+use crate::progress::Steps;
+use crate::sizes::short;
 
 /// Most sockets of a connection, as in NCCL.
 const MOST_SOCKETS: u16 = 64;
 
 /// How the ranks of a report came together.
 #[derive(Debug)]
-pub struct Joined {
-    /// Who started them.
+pub struct LaunchReport {
     pub by: &'static str,
-    /// How the others are reached from rank 0.
     pub reached: Reached,
     /// Ranks that were lost, with what happened to them.
     pub lost: Vec<(Vec<u32>, String)>,
 }
 
-/// The rank that this process is, if somebody started it as one.
+/// The rank of this process, if a launcher started it.
 pub fn detect(arguments: &RunArguments, environment: &Environment) -> Result<Option<Launched>> {
     let parent = std::os::unix::process::parent_id();
     launcher::detect(&arguments.join, &environment.launcher, parent)
 }
 
-/// Runs this rank. The lowest rank that is left gives the report; each says whether elements were wrong on any rank.
+/// Runs this rank. The lowest surviving rank gets the report, all learn if elements were wrong.
 pub fn run(
     arguments: &RunArguments,
     environment: &Environment,
     launched: &Launched,
     output: &mut Output,
-) -> Result<(Option<Report>, bool)> {
+) -> Result<(Option<RunReport>, bool)> {
     let Launched { rank, world, .. } = *launched;
-    let among = job::Among {
-        world: Some(world),
-        lost: &[],
+    let read = |lost: &[u32], output: &mut Output| {
+        let world = Some(world);
+        let ranks = job::JobRanks { world, lost };
+        let (mut spec, planned) = job::read(arguments, environment, output, ranks)?;
+        spec.processes = true;
+        anyhow::Ok((spec, planned))
     };
-    let (mut spec, mut planned) = job::read(arguments, environment, output, among)?;
-    spec.processes = true;
+    let steps = |spec: &Spec| Steps::new(if rank == 0 { spec.sizes.len() } else { 0 });
+    let (mut spec, mut planned) = read(&[], output)?;
     let profile = Arc::new(job::profile(arguments.cost_profile.as_deref())?);
     let ports = planned.as_ref().map(|it| Arc::clone(&it.ports) as _);
     let mut hosts = join(
@@ -71,76 +74,70 @@ pub fn run(
         output,
     )?;
     check_hosts(&spec, &hosts)?;
-    // Before this process is bound to some of them, for all ranks of this machine share all of them.
-    let cores = bind::cores();
-    if spec.bind {
-        // What carries its data to other hosts is started later, and shares its cores.
-        let (place, sharing) = hosts.place_among_sharing();
-        bind::to_share(&cores, place, sharing);
-    }
+    let cores = bind_to_share(&spec, &hosts);
     let mut reached = hosts.reached().clone();
-    let mut progress = Progress::new(if rank == 0 { spec.sizes.len() } else { 0 });
-    // By their present ranks, the former ones.
+    let mut progress = steps(&spec);
+    // Original rank of each present rank.
     let mut members: Vec<u32> = (0..world).collect();
     let mut lost: Vec<(Vec<u32>, String)> = Vec::new();
     let (devices, rows) = loop {
-        let survivor = if arguments.join.survive {
-            Some(hosts.survivor()?)
-        } else {
-            None
-        };
+        let survive = arguments.join.survive;
+        let survivor = survive.then(|| hosts.survivor()).transpose()?;
         let own = hosts.rank();
         let failure = match sweep(hosts, &spec, &profile, &cores, &mut |size| {
             if rank == 0 {
-                progress.show(size);
+                progress.show(&short(size));
             }
         }) {
             Ok(done) => break done,
             Err(error) => error,
         };
         let culprit = culprit(&failure, own);
-        // Each time somebody is lost, or it is no use.
+        // At least one rank is lost each time, so this ends.
         let (Some(survivor), Some(failure), true) =
             (survivor, culprit, lost.len() < world as usize)
         else {
             return Err(failure);
         };
-        progress.clear();
-        let (joined, left) = go_on(survivor, &failure)?;
-        hosts = joined;
+        drop(progress);
+        let (regrouped, left) = continue_without(survivor, &failure)?;
+        hosts = regrouped;
         reached = hosts.reached().clone();
         let gone = members.iter().filter(|it| !left.contains(it));
         lost.push((gone.copied().collect(), failure.what));
         members = left;
         let all: Vec<u32> = (0..world).filter(|it| !members.contains(it)).collect();
-        let among = job::Among {
-            world: Some(world),
-            lost: &all,
-        };
-        (spec, planned) = job::read(arguments, environment, &mut Output::default(), among)?;
-        spec.processes = true;
-        progress = Progress::new(if rank == 0 { spec.sizes.len() } else { 0 });
+        (spec, planned) = read(&all, &mut Output::default())?;
+        progress = steps(&spec);
     };
-    progress.clear();
+    drop(progress);
     let wrong = rows.iter().any(|row| row.wrong() > 0);
     if members.first() != Some(&rank) {
         return Ok((None, wrong));
     }
-    let report = Report {
+    let by = launched.by;
+    let report = RunReport {
         spec,
         planned,
         rows,
         devices,
-        joined: Some(Joined {
-            by: launched.by,
-            reached,
-            lost,
-        }),
+        launch: Some(LaunchReport { by, reached, lost }),
     };
     Ok((Some(report), wrong))
 }
 
-/// Meets the other ranks.
+/// Binds this rank to its share of the cores, and returns all cores of the machine.
+fn bind_to_share(spec: &Spec, hosts: &Hosts) -> Vec<usize> {
+    // Counted before binding, because all ranks of this machine share these cores.
+    let cores = bind::cores();
+    if spec.bind {
+        // The proxy threads start later and share these cores.
+        let (place, sharing) = hosts.place_among_sharing();
+        bind::to_share(&cores, place, sharing);
+    }
+    cores
+}
+
 fn join(
     arguments: &RunArguments,
     environment: &Environment,
@@ -203,7 +200,7 @@ fn join(
     Ok(hosts?)
 }
 
-/// Sockets of each connection between hosts, as the command line says, or NCCL's variables do.
+/// Sockets per connection between hosts, from the command line or NCCL's variables.
 fn sockets(given: u16, nccl: impl Fn(&str) -> Option<String>, output: &mut Output) -> Result<u16> {
     let number = |name: &str| {
         let text = nccl(name).filter(|it| !it.trim().is_empty());
@@ -225,7 +222,7 @@ fn sockets(given: u16, nccl: impl Fn(&str) -> Option<String>, output: &mut Outpu
     Ok(product.min(MOST_SOCKETS))
 }
 
-/// The net plug-in that the command line asks for, or NCCL's variables do.
+/// The net plug-in, from the command line or NCCL's variables.
 fn net_plugin(given: Option<&str>, nccl: impl Fn(&str) -> Option<String>) -> Result<WantedPlugin> {
     let debug = nccl("NCCL_DEBUG").unwrap_or_default().to_uppercase();
     match debug.as_str() {
@@ -247,15 +244,15 @@ fn net_plugin(given: Option<&str>, nccl: impl Fn(&str) -> Option<String>) -> Res
     Ok(WantedPlugin::parse(&named)?)
 }
 
-/// A line of a plug-in, if it is grave enough.
+/// Prints a line of a plug-in, if its level is at least `least`.
 fn print_line(least: Level, level: Level, line: &str) {
     if level <= least {
-        // Nobody is left to tell when standard error is closed.
+        // A closed standard error cannot be reported anywhere.
         let _ = writeln!(std::io::stderr(), "net plug-in: {line}");
     }
 }
 
-/// Options that are no part of what is run, and that all ranks must be given alike all the same.
+/// Options that are not in the fingerprint and that all ranks must share.
 fn alike(given: &JoinArguments, spec: &Spec) -> Vec<(String, String)> {
     let on = |it: bool| if it { "on" } else { "off" }.to_owned();
     [
@@ -267,10 +264,10 @@ fn alike(given: &JoinArguments, spec: &Spec) -> Vec<(String, String)> {
     .into()
 }
 
-/// What all ranks must agree on: what is run, and by which profile.
+/// Hash of everything that all ranks must share.
 fn fingerprint(spec: &Spec, profile: &Profile) -> Result<[u8; 32]> {
     let mut hash = Sha256::new();
-    // What a rank's own devices may and say is its own matter.
+    // The options of a rank's own devices may differ.
     let common = Spec {
         devices: Devices::default(),
         ..spec.clone()
@@ -303,7 +300,7 @@ fn sweep(
     profile: &Arc<Profile>,
     cores: &[usize],
     progress: &mut (dyn FnMut(u64) + Send),
-) -> Result<(String, Vec<Row>)> {
+) -> Result<(String, Vec<RunRow>)> {
     if spec.backend != BackendName::Cpu {
         let rank = hosts.rank();
         let place = place_on_machine(&hosts);
@@ -326,7 +323,7 @@ fn sweep(
     Ok((String::new(), rows))
 }
 
-/// How many ranks of lower numbers are on the same machine, whatever hosts they say they are on: they share its GPUs.
+/// Lower ranks on the same machine, whatever hosts they claim: they share its GPUs.
 fn place_on_machine(hosts: &Hosts) -> u32 {
     let infos = hosts.infos();
     let own = &infos[hosts.rank() as usize];
@@ -358,7 +355,7 @@ fn culprit(error: &anyhow::Error, rank: u32) -> Option<Failure> {
     }
 }
 
-fn go_on(survivor: Survivor, failure: &Failure) -> Result<(Hosts, Vec<u32>)> {
+fn continue_without(survivor: Survivor, failure: &Failure) -> Result<(Hosts, Vec<u32>)> {
     if let Some(failure) = survivor.own_stop() {
         bail!("{failure}");
     }

@@ -7,13 +7,12 @@ use backend_cpu::Cpu;
 use executor::{Communicator, Reduction};
 use rustix::time::{ClockId, clock_gettime};
 
-/// Less than this share is not worth a warning: the kernel counts in time slices, so some per cent come from nothing.
+/// Least share that is worth a warning: the kernel counts time slices, so a few percent are noise.
 const LEAST_SHARE: f64 = 0.1;
 
-/// Less than this is not worth a warning, µs: it is a few of the ticks in which `/proc/stat` counts.
+/// Least time that is worth a warning, µs: a few ticks of `/proc/stat`.
 const LEAST_US: i64 = 50_000;
 
-/// Time of the cores of all ranks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CoreTime {
     /// All of it, µs.
@@ -23,7 +22,6 @@ pub struct CoreTime {
 }
 
 impl CoreTime {
-    /// The sum.
     pub fn sum(all: impl Iterator<Item = Self>) -> Self {
         all.fold(Self::default(), |sum, it| Self {
             all_us: sum.all_us + it.all_us,
@@ -36,7 +34,7 @@ impl CoreTime {
         (self.all_us > 0).then(|| (self.others_us as f64 / self.all_us as f64).clamp(0.0, 1.0))
     }
 
-    /// What to say about it, if it is much.
+    /// A warning, if the share is large.
     pub fn warning(&self) -> Option<String> {
         let share = self.share()?;
         (share >= LEAST_SHARE && self.others_us >= LEAST_US).then(|| {
@@ -60,13 +58,11 @@ pub struct Watch {
     last: Reading,
 }
 
-/// What the kernel has counted.
 #[derive(Debug, Clone, Copy)]
 struct Reading {
     at: Instant,
     /// How long the cores were not idle, together.
     busy: Duration,
-    /// How long this process ran.
     own: Duration,
 }
 
@@ -81,7 +77,7 @@ impl Watch {
         Self::new(Vec::new(), 0, true)
     }
 
-    /// A rank that counts its process, and the cores that so many ranks of its machine use.
+    /// A rank that counts its process, and the cores that all ranks of its machine use.
     pub fn cores(cores: &[usize], ranks: u32, bound: bool) -> Self {
         let ranks = ranks as usize;
         let used = match bound && ranks < cores.len() {
@@ -101,7 +97,7 @@ impl Watch {
         }
     }
 
-    /// The core time of all ranks since the last call, or since the beginning. All ranks call it together.
+    /// The core time of all ranks since the last call. All ranks call it together.
     pub fn lap(&mut self, communicator: &mut Communicator<Cpu>) -> Result<CoreTime> {
         let now = Reading::now(&self.cores);
         let last = std::mem::replace(&mut self.last, now);
@@ -132,7 +128,7 @@ impl Reading {
     }
 }
 
-/// How long these cores were not idle since the machine started, together; 0 where `/proc/stat` does not tell.
+/// Busy time of these cores since the machine started; 0 without `/proc/stat`.
 fn busy(cores: &[usize]) -> Duration {
     if cores.is_empty() {
         return Duration::ZERO;
@@ -146,7 +142,7 @@ fn busy(cores: &[usize]) -> Duration {
     Duration::from_nanos(ticks.saturating_mul(1_000_000_000 / each))
 }
 
-/// The ticks in which a core was not idle, of its line `cpuN user nice system idle iowait irq softirq steal …`.
+/// Busy ticks of a core, from `cpuN user nice system idle iowait irq softirq steal …`.
 fn core_ticks(line: &str, cores: &[usize]) -> Option<u64> {
     let (name, numbers) = line.split_once(' ')?;
     let core: usize = name.strip_prefix("cpu")?.parse().ok()?;

@@ -16,54 +16,43 @@ use super::survey::Survey;
 
 /// What was measured of one placement.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Timing {
-    /// Time of a launch on the slowest rank, µs; the median of some batches, in a survey the least.
+pub struct FigureTiming {
+    /// Time of a launch on the slowest rank, µs: the median of batches; in a survey, the least.
     pub time_us: f64,
     /// Of launches timed one by one, where they were.
     pub latency: Option<Latency>,
     /// Wrong elements on all ranks; none if they were not checked.
     pub wrong: Option<u64>,
-    /// Launches that it took.
     pub launches: Launches,
 }
 
-/// The launches of a figure.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Launches {
-    /// How many there were.
     pub run: u64,
     /// Of how many every element was checked: the first, and the last, which is timed alone.
     pub checked: u64,
 }
 
-/// One size.
 #[derive(Debug, Clone)]
-pub struct Row {
-    /// Bytes of the message.
+pub struct RunRow {
     pub bytes: u64,
-    /// Elements of a block.
     pub count: u64,
-    /// How it was carried out.
-    pub way: Choice,
-    /// How it was carried out in place.
-    pub way_in_place: Option<Choice>,
-    /// With two buffers.
-    pub separate: Timing,
-    /// In place.
-    pub in_place: Option<Timing>,
+    pub choice: Choice,
+    pub choice_in_place: Option<Choice>,
+    pub separate: FigureTiming,
+    pub in_place: Option<FigureTiming>,
     /// Time that the cost profile predicts, µs.
     pub predicted_us: Option<f64>,
     /// Time of the ranks' cores, and what other programs took of it.
     pub cores: CoreTime,
 }
 
-impl Row {
+impl RunRow {
     /// With two buffers, and in place.
-    fn both(&self) -> impl Iterator<Item = Timing> {
+    fn both(&self) -> impl Iterator<Item = FigureTiming> {
         [Some(self.separate), self.in_place].into_iter().flatten()
     }
 
-    /// Wrong elements.
     pub fn wrong(&self) -> u64 {
         self.both().filter_map(|it| it.wrong).sum()
     }
@@ -85,7 +74,7 @@ pub fn sweep(
     profile: &Profile,
     watch: &mut Watch,
     progress: &mut dyn FnMut(u64),
-) -> Result<Vec<Row>> {
+) -> Result<Vec<RunRow>> {
     check::of_type(
         spec.element()?,
         Sweep {
@@ -107,62 +96,58 @@ struct Sweep<'a> {
 }
 
 impl ForType for Sweep<'_> {
-    type Output = Result<Vec<Row>>;
+    type Output = Result<Vec<RunRow>>;
 
     fn run<T: Sample>(self) -> Self::Output {
-        of_type::<T>(self)
-    }
-}
-
-fn of_type<T: Sample>(sweep: Sweep<'_>) -> Result<Vec<Row>> {
-    let Sweep {
-        communicator,
-        spec,
-        profile,
-        watch,
-        progress,
-    } = sweep;
-    let rank = communicator.rank();
-    let largest = spec.check::<T>(spec.sizes.iter().copied().max().unwrap_or(1))?;
-    let most_output = largest.output_elements(rank).max(largest.in_place(rank).0);
-    let mut bench = Bench {
-        input: communicator.buffer::<T>(largest.input_elements(rank))?,
-        output: communicator.buffer::<T>(most_output)?,
-        communicator,
-        spec,
-    };
-    let mut rows = Vec::with_capacity(spec.sizes.len());
-    let mut survey = Survey::default();
-    for bytes in &spec.sizes {
-        progress(*bytes);
-        let check = spec.check::<T>(*bytes)?;
-        let mut request = request::<T>(&check);
-        if spec.survey {
-            rows.extend(survey.size(&mut bench, &request, &check)?);
-            continue;
-        }
-        let way = choose(bench.communicator, spec, profile, &request)?;
-        let predicted_us = profile.predict(&request, &way, bench.communicator.shape()?);
-        let separate = bench.separate(&check, way)?;
-        let (mut way_in_place, mut in_place) = (None, None);
-        if spec.in_place {
-            request.in_place = true;
-            // What does not exist in place is left out, unless it was chosen freely.
-            if let Ok(way) = choose(bench.communicator, spec, profile, &request) {
-                way_in_place = Some(way);
-                in_place = Some(bench.in_place(&check, way)?);
+        let Self {
+            communicator,
+            spec,
+            profile,
+            watch,
+            progress,
+        } = self;
+        let rank = communicator.rank();
+        let largest = spec.check::<T>(spec.sizes.iter().copied().max().unwrap_or(1))?;
+        let most_output = largest.output_elements(rank).max(largest.in_place(rank).0);
+        let mut bench = Bench {
+            input: communicator.buffer::<T>(largest.input_elements(rank))?,
+            output: communicator.buffer::<T>(most_output)?,
+            communicator,
+            spec,
+        };
+        let mut rows = Vec::with_capacity(spec.sizes.len());
+        let mut survey = Survey::default();
+        for bytes in &spec.sizes {
+            progress(*bytes);
+            let check = spec.check::<T>(*bytes)?;
+            let mut request = request::<T>(&check);
+            if spec.survey {
+                rows.extend(survey.size(&mut bench, &request, &check)?);
+                continue;
             }
+            let choice = choose(bench.communicator, spec, profile, &request)?;
+            let predicted_us = profile.predict(&request, &choice, bench.communicator.shape()?);
+            let separate = bench.measure(&check, choice, false)?;
+            let (mut choice_in_place, mut in_place) = (None, None);
+            if spec.in_place {
+                request.in_place = true;
+                // What does not exist in place is left out, unless it was chosen freely.
+                if let Ok(choice) = choose(bench.communicator, spec, profile, &request) {
+                    choice_in_place = Some(choice);
+                    in_place = Some(bench.measure(&check, choice, true)?);
+                }
+            }
+            rows.push(RunRow {
+                bytes: request.bytes(spec.ranks),
+                count: request.count,
+                choice,
+                choice_in_place,
+                separate,
+                in_place,
+                predicted_us,
+                cores: watch.lap(bench.communicator)?,
+            });
         }
-        rows.push(Row {
-            bytes: request.bytes(spec.ranks),
-            count: request.count,
-            way,
-            way_in_place,
-            separate,
-            in_place,
-            predicted_us,
-            cores: watch.lap(bench.communicator)?,
-        });
+        Ok(rows)
     }
-    Ok(rows)
 }

@@ -1,11 +1,9 @@
-//! `topo run`: runs a collective on the ranks of this host or of several, checks every element, and times it.
+//! `topo run`: runs a collective on ranks of this host or several, checks and times it.
 //!
-//! In reading order: [`job`] (the ranks), [`spec`] (the command line, checked), [`measure`] (the work of
-//! a rank), [`choose`] (algorithm, protocol, transfer), [`bench`](mod@bench) (checks and mean times),
-//! [`latency`] (times of single launches), [`load`] (core time that other programs took), [`survey`]
-//! (every choice, for [`calibrate`]), [`ranks`] (ranks as threads), [`processes`] (ranks as processes),
-//! [`launched`] (ranks started by others), [`cuda`] (ranks on GPUs), [`gpu_test`] (all checks that need
-//! a GPU).
+//! In reading order: [`job`] (ranks and plan), [`spec`] (the checked command line), [`measure`] (the
+//! work of a rank), [`choose`], [`bench`](mod@bench), [`latency`], [`load`] (core time of other
+//! programs), [`survey`] (for [`calibrate`]), [`ranks`] (threads), [`processes`], [`launched`] (ranks of
+//! a launcher), [`cuda`], [`gpu_test`], [`page`](mod@page).
 
 mod bench;
 mod bind;
@@ -18,13 +16,13 @@ mod latency;
 mod launched;
 mod load;
 mod measure;
+mod page;
 mod ports;
 mod processes;
 mod ranks;
 mod spec;
 mod survey;
 
-use std::io::{IsTerminal, Write};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
@@ -35,38 +33,33 @@ use crate::arguments::compare::TextOrJson;
 use crate::arguments::run::{BackendName, RunArguments};
 use crate::environment::Environment;
 use crate::output::Output;
-use crate::render::{self, Look};
+use crate::progress::Steps;
+use crate::sizes::short;
 pub use job::RunPlan;
 pub use latency::Latency;
-pub use launched::Joined;
+pub use launched::LaunchReport;
 pub use load::CoreTime;
 use load::Watch;
-pub use measure::{Launches, Row, Timing};
+pub use measure::{FigureTiming, Launches, RunRow};
 pub use spec::Spec;
 
-/// A finished run.
 #[derive(Debug)]
-pub struct Report {
-    /// What was run.
+pub struct RunReport {
     pub spec: Spec,
-    /// What the plan says, if there is one.
     pub planned: Option<RunPlan>,
-    /// One row per size.
-    pub rows: Vec<Row>,
-    /// What is said of the devices that it was run on; nothing of processors.
+    pub rows: Vec<RunRow>,
+    /// A report on the GPUs; empty for processors.
     pub devices: String,
-    /// How its ranks came together, if others started them.
-    pub joined: Option<Joined>,
+    pub launch: Option<LaunchReport>,
 }
 
-impl Report {
+impl RunReport {
     /// Time of the ranks' cores, and what other programs took of it.
     pub fn cores(&self) -> CoreTime {
         CoreTime::sum(self.rows.iter().map(|it| it.cores))
     }
 }
 
-/// Runs a collective.
 pub fn run(arguments: &RunArguments, environment: &Environment, output: &mut Output) -> Result<()> {
     if arguments.member {
         return processes::member();
@@ -93,56 +86,56 @@ pub fn run(arguments: &RunArguments, environment: &Environment, output: &mut Out
             show(&report, arguments, environment, output)
         });
     }
-    let among = job::Among::default();
+    let among = job::JobRanks::default();
     let (spec, planned) = job::read(arguments, environment, output, among)?;
     let profile = Arc::new(job::profile(arguments.cost_profile.as_deref())?);
-    let mut progress = Progress::new(spec.sizes.len());
+    let mut progress = Steps::new(spec.sizes.len());
     let (devices, rows) = if spec.processes {
-        processes::run(&spec, &profile, &mut |size| progress.show(size))?
+        processes::run(&spec, &profile, &mut |size| progress.show(&short(size)))?
     } else if spec.backend == BackendName::Cpu {
-        let rows = threads(&spec, &profile, &mut |size| progress.show(size))?;
+        let rows = threads(&spec, &profile, &mut |size| progress.show(&short(size)))?;
         (String::new(), rows)
     } else {
-        cuda::threads(&spec, &mut |size| progress.show(size))?
+        cuda::threads(&spec, &mut |size| progress.show(&short(size)))?
     };
-    progress.clear();
-    let report = Report {
+    drop(progress);
+    let report = RunReport {
         spec,
         planned,
         rows,
         devices,
-        joined: None,
+        launch: None,
     };
     show(&report, arguments, environment, output)
 }
 
 fn show(
-    report: &Report,
+    report: &RunReport,
     arguments: &RunArguments,
     environment: &Environment,
     output: &mut Output,
 ) -> Result<()> {
-    let wrong: u64 = report.rows.iter().map(Row::wrong).sum();
+    let wrong: u64 = report.rows.iter().map(RunRow::wrong).sum();
     output.differs = wrong > 0;
-    let look = Look {
-        width: environment.width,
-        colour: environment.colour,
-    };
     output.text = if arguments.json || arguments.format == TextOrJson::Json {
         output.warnings.extend(report.cores().warning());
-        render::run::json(report)?
+        page::json(report)?
     } else {
-        format!("{}{}", report.devices, render::run::page(report, look))
+        format!(
+            "{}{}",
+            report.devices,
+            page::page(report, environment.look())
+        )
     };
     Ok(())
 }
 
-/// Runs all ranks as threads of this process. What goes on is told by rank 0.
+/// Runs all ranks as threads of this process; rank 0 reports progress.
 pub fn threads(
     spec: &Spec,
     profile: &Arc<Profile>,
     progress: &mut (dyn FnMut(u64) + Send),
-) -> Result<Vec<Row>> {
+) -> Result<Vec<RunRow>> {
     let settings = spec.settings()?;
     let backend = |_| Cpu::new(Arc::clone(profile));
     let communicators = Communicator::local(spec.ranks, &settings, backend)?;
@@ -158,37 +151,4 @@ pub fn threads(
         measure::sweep(communicator, spec, profile, &mut watch, progress)
     })?;
     rows.into_iter().next().context("there is no rank 0")
-}
-
-/// A line on the terminal that says how far a sweep is.
-struct Progress {
-    all: usize,
-    done: usize,
-    shown: bool,
-}
-
-impl Progress {
-    fn new(all: usize) -> Self {
-        Self {
-            all,
-            done: 0,
-            shown: std::io::stderr().is_terminal(),
-        }
-    }
-
-    fn show(&mut self, bytes: u64) {
-        self.done += 1;
-        if self.shown {
-            let size = crate::sizes::short(bytes);
-            let (done, all) = (self.done, self.all);
-            // Nobody is left to tell when standard error is closed.
-            let _ = write!(std::io::stderr(), "\r\u{1b}[K{done} of {all}: {size}");
-        }
-    }
-
-    fn clear(&self) {
-        if self.shown {
-            let _ = write!(std::io::stderr(), "\r\u{1b}[K");
-        }
-    }
 }

@@ -1,11 +1,10 @@
-//! What a plan says of the NICs of connections between hosts, and of the ranks whose proxies drive them.
+//! The NICs and proxies that a plan gives to connections between hosts.
 
 use std::collections::HashMap;
 
 use net::{Arriving, Leaving, Ports};
 use plan::{Connection, Expansion, GraphKind, NetEnd, Plan};
 
-/// The plan's ports.
 #[derive(Debug)]
 pub struct PlanPorts {
     expansion: Expansion,
@@ -16,7 +15,6 @@ pub struct PlanPorts {
 }
 
 impl PlanPorts {
-    /// Of a plan, of whose channels the run has these.
     pub fn new(plan: &Plan, expansion: Expansion, channels: Vec<u32>) -> Self {
         let numbers = plan.machines.iter().map(|machine| {
             let nics = machine.nics.iter();
@@ -30,7 +28,7 @@ impl PlanPorts {
         }
     }
 
-    /// Both ends of a connection: of its channel's ring or tree if it belongs to one, else as point to point.
+    /// Both ends of a connection in its channel's ring or tree, or point to point.
     fn ends(&self, from: u32, to: u32, channel: u16) -> Option<(NetEnd, NetEnd)> {
         let at = usize::from(channel).checked_rem(self.channels.len())?;
         let channel = *self.channels.get(at)?;

@@ -1,4 +1,4 @@
-//! Ranks that are processes: this one is rank 0 and starts the others, each with a socket as its standard input.
+//! Ranks as processes: rank 0 starts the others, each with a socket as standard input.
 
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -14,21 +14,20 @@ use executor::{Communicator, Failure, Settings};
 use serde::{Deserialize, Serialize};
 
 use super::load::Watch;
-use super::{Row, Spec, bind, cuda, measure};
+use super::{RunRow, Spec, bind, cuda, measure};
 use crate::arguments::run::BackendName;
 
-/// Longest order that is read, bytes.
-const LONGEST_ORDER: usize = 64 << 20;
+/// Most bytes of instructions.
+const LONGEST_INSTRUCTIONS: usize = 64 << 20;
 
 /// How long the other processes may take to end after rank 0 is done.
 const LINGER: Duration = Duration::from_secs(5);
 
-/// What a process is told through its socket before anything else.
+/// The first message to a process.
 #[derive(Debug, Serialize, Deserialize)]
-struct Order {
+struct Instructions {
     rank: u32,
     spec: Spec,
-    /// The cost profile, as TOML.
     profile: String,
 }
 
@@ -45,12 +44,12 @@ impl Drop for Children {
     }
 }
 
-/// Runs all ranks, and gives what rank 0 measured, and what it says of its device if it has one.
+/// Runs all ranks. Returns rank 0's report on its GPU, and its rows.
 pub fn run(
     spec: &Spec,
     profile: &Arc<Profile>,
     progress: &mut (dyn FnMut(u64) + Send),
-) -> Result<(String, Vec<Row>)> {
+) -> Result<(String, Vec<RunRow>)> {
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let text = profile.to_toml()?;
     let mut children = Children(Vec::new());
@@ -65,12 +64,12 @@ pub fn run(
             .spawn();
         let child = child.with_context(|| format!("cannot start rank {rank}"))?;
         children.0.push((rank, child));
-        let order = Order {
+        let instructions = Instructions {
             rank,
             spec: spec.clone(),
             profile: text.clone(),
         };
-        let mut line = serde_json::to_string(&order)?;
+        let mut line = serde_json::to_string(&instructions)?;
         line.push('\n');
         let told = (&mine).write_all(line.as_bytes());
         told.with_context(|| format!("rank {rank} ended at once"))?;
@@ -78,12 +77,12 @@ pub fn run(
     }
     let server = Server::start(sockets).context("cannot start a thread")?;
     own.flush()?;
-    // On a thread of its own, which it may bind to a core without binding the processes that are started later.
+    // On its own thread, so that binding it to a core does not bind child processes.
     let member = |progress| member_of(own, 0, spec, profile, progress);
     let result = std::thread::scope(|scope| scope.spawn(|| member(progress)).join());
     let result = result.unwrap_or_else(|_| Err(anyhow::anyhow!("rank 0 panicked")));
     let result = result.map_err(|error| match server.failure() {
-        // What happened first says more than what came of it.
+        // The first failure explains the later ones.
         Some(failure) => anyhow::anyhow!("{failure}"),
         None => error,
     });
@@ -92,7 +91,6 @@ pub fn run(
     Ok(rows)
 }
 
-/// Waits for the other processes.
 fn finish(children: &mut Children, server: &Server) -> Result<()> {
     let deadline = Instant::now() + LINGER;
     for (rank, child) in &mut children.0 {
@@ -115,16 +113,25 @@ fn finish(children: &mut Children, server: &Server) -> Result<()> {
     Ok(())
 }
 
-/// Is one of the other ranks: what to do comes through the standard input.
+/// Runs this process as one of the other ranks; instructions come through standard input.
 pub fn member() -> Result<()> {
     let socket = std::io::stdin().as_fd().try_clone_to_owned();
     let mut socket = UnixStream::from(socket.context("there is no standard input")?);
     let line = read_line(&mut socket)?;
-    let order: Order = serde_json::from_str(&line).context(
-        "standard input holds no order; this form of topo run is started by topo run itself",
+    let instructions: Instructions = serde_json::from_str(&line).context(
+        "standard input holds no instructions; this form of topo run is started by topo run itself",
     )?;
-    let profile = Arc::new(Profile::from_toml("the profile of rank 0", &order.profile)?);
-    member_of(socket, order.rank, &order.spec, &profile, &mut |_| {})?;
+    let profile = Arc::new(Profile::from_toml(
+        "the profile of rank 0",
+        &instructions.profile,
+    )?);
+    member_of(
+        socket,
+        instructions.rank,
+        &instructions.spec,
+        &profile,
+        &mut |_| {},
+    )?;
     Ok(())
 }
 
@@ -134,7 +141,7 @@ fn member_of(
     spec: &Spec,
     profile: &Arc<Profile>,
     progress: &mut (dyn FnMut(u64) + Send),
-) -> Result<(String, Vec<Row>)> {
+) -> Result<(String, Vec<RunRow>)> {
     if spec.backend != BackendName::Cpu {
         let bootstrap = Box::new(Client::new(rank, spec.ranks, socket));
         return cuda::process(spec, bootstrap, rank, progress);
@@ -167,8 +174,8 @@ fn read_line(socket: &mut UnixStream) -> Result<String> {
         let read = socket
             .read(&mut byte)
             .context("cannot read standard input")?;
-        if read == 0 || bytes.len() > LONGEST_ORDER {
-            bail!("standard input ended before there was an order");
+        if read == 0 || bytes.len() > LONGEST_INSTRUCTIONS {
+            bail!("standard input ended before there were instructions");
         }
         if byte[0] == b'\n' {
             return Ok(String::from_utf8(bytes)?);

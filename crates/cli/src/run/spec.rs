@@ -16,48 +16,30 @@ use crate::arguments::run::BackendName;
 /// What all ranks do. Processes get it as JSON.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Spec {
-    /// Ranks.
     pub ranks: u32,
-    /// One process per rank.
     pub processes: bool,
-    /// What runs the programs.
     pub backend: BackendName,
-    /// What concerns ranks on GPUs.
     #[serde(default)]
     pub devices: Devices,
-    /// The collective.
     pub collective: Collective,
-    /// Name of the only algorithm.
     pub algorithm: Option<String>,
-    /// Name of the only transfer.
     pub transfer: Option<String>,
-    /// The only protocol.
     pub protocol: Option<Protocol>,
-    /// Channels.
     pub channels: Option<u16>,
-    /// Name of the element type.
     pub element: String,
-    /// Name of the operation.
     pub op: String,
-    /// The root; of transfers, how far further each rank sends.
+    /// The root; for send-recv the distance to the receiver.
     pub root: u32,
-    /// Sizes, bytes.
     pub sizes: Vec<u64>,
-    /// Timed launches.
     pub iterations: Option<u32>,
-    /// Launches before.
     pub warmup: u32,
-    /// Time for each figure, ms.
     pub time_ms: u64,
-    /// Whether elements are checked.
     pub check: bool,
-    /// Whether it is run in place too.
     pub in_place: bool,
-    /// Whether broadcasts are answered.
     pub reply: bool,
     /// Whether each rank gets a core of its own, where there are enough.
     pub bind: bool,
-    /// Whether every way is measured instead of the one that is chosen.
+    /// Measure every choice instead of one.
     pub survey: bool,
     /// How long a rank waits, s.
     pub timeout_s: u64,
@@ -68,12 +50,10 @@ pub struct Spec {
     /// By rank: its host in the plan; empty without a plan.
     #[serde(default)]
     pub nodes: Vec<u32>,
-    /// The plan's fingerprint.
     #[serde(default)]
     pub plan: Option<String>,
 }
 
-/// What concerns ranks on GPUs.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Devices {
     /// Whether GPUs may access each other's memory (`NCCL_P2P_DISABLE` says no).
@@ -88,11 +68,10 @@ pub struct Devices {
     pub force_flush: bool,
     /// The only kind of memory that is shared with other processes, by its name.
     pub memory: Option<String>,
-    /// So many timed launches are one graph; 0 is none.
+    /// Timed launches in a graph; 0 is no graph.
     pub graph: u32,
-    /// Whether it is said when the channels of the last launch began and ended.
+    /// Print when the channels of the last launch began and ended.
     pub timeline: bool,
-    /// Where that is written of all launches.
     pub trace: Option<PathBuf>,
 }
 
@@ -119,31 +98,26 @@ const PAGE_BYTES: u64 = 4096;
 const ROUNDING_BYTES: u64 = 128;
 
 impl Spec {
-    /// The element type.
     pub fn element(&self) -> Result<ElementType> {
         self.element.parse().map_err(|problem| anyhow!("{problem}"))
     }
 
-    /// The operation.
     pub fn reduction(&self) -> Result<Reduction> {
         self.op.parse().map_err(|problem| anyhow!("{problem}"))
     }
 
-    /// The only algorithm, if one is wanted.
     pub fn schedule(&self) -> Result<Option<Schedule>> {
         let name = self.algorithm.as_deref();
         name.map(|name| name.parse().map_err(|problem| anyhow!("{problem}")))
             .transpose()
     }
 
-    /// The only transfer, if one is wanted.
     pub fn transfer(&self) -> Result<Option<Transfer>> {
         let name = self.transfer.as_deref();
         name.map(|name| name.parse().map_err(|problem| anyhow!("{problem}")))
             .transpose()
     }
 
-    /// Settings of the communicator.
     pub fn settings(&self) -> Result<Settings> {
         let channels = if self.rings.is_empty() {
             None
@@ -169,8 +143,8 @@ impl Spec {
         let largest = largest.max(latency::CHUNK_BYTES);
         // No message has less than an element of each rank.
         let buffer = largest.max(ranks * element).next_multiple_of(PAGE_BYTES);
-        // No way has more scratch memory than a buffer, and some bytes of each rank's block in each channel so that no two
-        // share a cache line. It is rounded up to a power of two, while pages that were freed are on both sides of it.
+        // Scratch memory is at most a buffer, plus padding to cache lines of each rank's block in each
+        // channel. It is rounded up to a power of two, since freed pages may be on both sides of it.
         let channels = self.rings.len().max(self.channels.unwrap_or(2).into()) as u64;
         let scratch = buffer.saturating_add(ranks * channels * ROUNDING_BYTES);
         let scratch = scratch.checked_next_power_of_two().unwrap_or(u64::MAX);
@@ -180,7 +154,7 @@ impl Spec {
         Ok(usize::try_from(all.min(most)).unwrap_or(usize::MAX))
     }
 
-    /// A message of so many bytes, or the next smaller one that there is, of this type.
+    /// A message of `bytes`, or the next smaller possible one, of this type.
     pub fn check<T: Sample>(&self, bytes: u64) -> Result<Check> {
         let blocks = if self.collective.splits_message() {
             u64::from(self.ranks)

@@ -1,4 +1,4 @@
-//! Measuring every way of a collective, for a cost profile.
+//! Measures every choice for a collective, for a cost profile.
 
 use anyhow::Result;
 use backend_cpu::profile;
@@ -7,41 +7,40 @@ use executor::{Choice, Request};
 
 use super::bench::Bench;
 use super::load::CoreTime;
-use super::measure::Row;
+use super::measure::RunRow;
 
-/// Messages from which on a way that is far behind does not come back, bytes.
+/// Size from which a slow choice does not become the fastest again, bytes.
 const LARGE: u64 = 32 << 10;
 
-/// How many times as long as the fastest a way may take to be measured at larger sizes too.
+/// Time relative to the fastest choice beyond which larger sizes are skipped.
 const FAR_BEHIND: f64 = 4.0;
 
-/// Measures every way instead of the chosen one, and leaves out those that have fallen far behind.
+/// The choices that are still worth measuring.
 #[derive(Default)]
 pub struct Survey {
-    ways: Option<Vec<Choice>>,
+    choices: Option<Vec<Choice>>,
 }
 
 impl Survey {
-    /// Measures every way at one size.
     pub fn size<T: Sample>(
         &mut self,
         bench: &mut Bench<'_, T>,
         request: &Request,
         check: &Check,
-    ) -> Result<Vec<Row>> {
+    ) -> Result<Vec<RunRow>> {
         let ranks = bench.spec.ranks;
-        let ways = self
-            .ways
+        let choices = self
+            .choices
             .take()
             .unwrap_or_else(|| profile::ways(request, ranks));
-        let mut rows = Vec::with_capacity(ways.len());
-        for way in ways {
-            rows.push(Row {
+        let mut rows = Vec::with_capacity(choices.len());
+        for choice in choices {
+            rows.push(RunRow {
                 bytes: request.bytes(ranks),
                 count: request.count,
-                way,
-                way_in_place: None,
-                separate: bench.separate(check, way)?,
+                choice,
+                choice_in_place: None,
+                separate: bench.measure(check, choice, false)?,
                 in_place: None,
                 predicted_us: None,
                 cores: CoreTime::default(),
@@ -50,11 +49,12 @@ impl Survey {
         // All ranks have the slowest rank's times, so all drop the same.
         let least = rows
             .iter()
-            .map(|row: &Row| row.separate.time_us)
+            .map(|row: &RunRow| row.separate.time_us)
             .fold(f64::INFINITY, f64::min);
-        let keeps =
-            |row: &&Row| request.bytes(ranks) < LARGE || row.separate.time_us <= FAR_BEHIND * least;
-        self.ways = Some(rows.iter().filter(keeps).map(|row| row.way).collect());
+        let keeps = |row: &&RunRow| {
+            request.bytes(ranks) < LARGE || row.separate.time_us <= FAR_BEHIND * least
+        };
+        self.choices = Some(rows.iter().filter(keeps).map(|row| row.choice).collect());
         Ok(rows)
     }
 }

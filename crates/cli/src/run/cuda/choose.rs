@@ -1,4 +1,4 @@
-//! Which way is taken on GPUs.
+//! The choice of algorithm, protocol, transfer and channels on GPUs.
 
 use anyhow::{Result, bail};
 use executor::{Choice, Request};
@@ -9,21 +9,16 @@ use program::{Schedule, Transfer};
 use super::Gpu;
 use crate::run::Spec;
 
-/// What the command line leaves to choose.
+/// Limits that the command line sets.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Wanted {
-    /// The only algorithm.
     pub schedule: Option<Schedule>,
-    /// The only transfer.
     pub transfer: Option<Transfer>,
-    /// The only protocol.
     pub protocol: Option<Protocol>,
-    /// Channels.
     pub channels: Option<u16>,
 }
 
 impl Wanted {
-    /// What a command line leaves.
     pub fn of(spec: &Spec) -> Result<Self> {
         Ok(Self {
             schedule: spec.schedule()?,
@@ -34,7 +29,7 @@ impl Wanted {
     }
 }
 
-/// The way for a request, within what is left.
+/// The choice for a request within the limits of the command line.
 pub fn choose_way<M: DeviceDriver>(
     communicator: &mut Gpu<M>,
     wanted: &Wanted,
@@ -47,14 +42,16 @@ pub fn choose_way<M: DeviceDriver>(
         .channels
         .unwrap_or(chosen.channels)
         .min(place.channels);
-    let fits = |way: &Choice| {
-        wanted.schedule.is_none_or(|only| only == way.schedule)
-            && wanted.transfer.is_none_or(|only| only == way.transfer)
-            && match way.transfer {
-                Transfer::Fifo => wanted.protocol.is_none_or(|only| only == way.protocol),
-                Transfer::Direct => wanted.protocol.is_none() && way.protocol == Protocol::Simple,
+    let fits = |choice: &Choice| {
+        wanted.schedule.is_none_or(|only| only == choice.schedule)
+            && wanted.transfer.is_none_or(|only| only == choice.transfer)
+            && match choice.transfer {
+                Transfer::Fifo => wanted.protocol.is_none_or(|only| only == choice.protocol),
+                Transfer::Direct => {
+                    wanted.protocol.is_none() && choice.protocol == Protocol::Simple
+                }
             }
-            && choose::serves(request, way.schedule, way.transfer, place.ranks)
+            && choose::serves(request, choice.schedule, choice.transfer, place.ranks)
     };
     let chosen = Choice { channels, ..chosen };
     if fits(&chosen) {
@@ -84,23 +81,23 @@ pub fn choose_way<M: DeviceDriver>(
         };
         Transfer::ALL.into_iter().rev().flat_map(of_transfer)
     });
-    // What the transports between the ranks refuse is left out, unless nothing else fits.
+    // A choice that the transports refuse is passed over, unless nothing else fits.
     let mut refused = None;
-    for way in others.filter(fits) {
+    for choice in others.filter(fits) {
         let asked = Request {
-            way: Some(way),
+            way: Some(choice),
             ..*request
         };
         match communicator.way(&asked) {
-            Ok(way) => return Ok(way),
+            Ok(choice) => return Ok(choice),
             Err(error) => refused = refused.or(Some(error)),
         }
     }
     match refused {
         Some(error) => Err(error.into()),
         None => bail!(
-            "{} cannot be carried out so; see --algorithm, --transfer and --protocol in topo run --help",
-            crate::sizes::kebab(request.collective)
+            "no algorithm for {} fits --algorithm, --transfer and --protocol; topo run --help lists them",
+            request.collective.command_name()
         ),
     }
 }

@@ -1,4 +1,4 @@
-//! Ranks on GPUs: threads of this process, one or several on each GPU, or processes. Times are the devices' own.
+//! Ranks on GPUs, as threads of this process or as processes. Times are the devices' own.
 //!
 //! In reading order: [`open`], [`choose`], [`bench`](mod@bench), [`trace`], [`timeline`].
 
@@ -18,20 +18,23 @@ use executor::check::{self, ForType, Sample};
 use executor::{Communicator, Failure, Transport};
 use kernel_bundle::{DeviceDriver, Kernels, ProcessRanks, Reached};
 
-pub use self::bench::{Bench, Timed, time};
+pub use self::bench::{Bench, TimingLimits, time};
 pub use self::choose::{Wanted, choose_way};
 pub use self::open::{
-    Ranks, count_for_multicast, describe, open_on_first, open_one_each, open_place,
+    OpenedRanks, count_for_multicast, describe, open_on_first, open_one_each, open_place,
 };
 use super::spec::request;
-use super::{CoreTime, Row, Spec, Timing, ranks};
+use super::{CoreTime, FigureTiming, RunRow, Spec, ranks};
 use crate::arguments::run::BackendName;
 
-/// The communicator of a rank on a GPU, or on what stands for one.
+/// The communicator of a rank on a GPU, real or emulated.
 pub type Gpu<M = Cuda> = Communicator<Kernels<M>>;
 
-/// Runs all ranks as threads of this process on the GPUs of this machine. Answers what is to be said of them, and the rows.
-pub fn threads(spec: &Spec, progress: &mut (dyn FnMut(u64) + Send)) -> Result<(String, Vec<Row>)> {
+/// Runs all ranks as threads on the GPUs of this machine. Returns a report on the GPUs, and rows.
+pub fn threads(
+    spec: &Spec,
+    progress: &mut (dyn FnMut(u64) + Send),
+) -> Result<(String, Vec<RunRow>)> {
     match spec.backend {
         BackendName::Cuda => {
             let ranks = open::open(spec)?;
@@ -49,14 +52,13 @@ pub fn threads(spec: &Spec, progress: &mut (dyn FnMut(u64) + Send)) -> Result<(S
     }
 }
 
-/// Is one of several ranks that are processes: the one at this place among those of this machine. Answers as
-/// [`threads`] does.
+/// Runs this process as one rank, on the GPU of its place on this machine. Returns as [`threads`].
 pub fn process(
     spec: &Spec,
     bootstrap: Box<dyn Bootstrap>,
     place: u32,
     progress: &mut (dyn FnMut(u64) + Send),
-) -> Result<(String, Vec<Row>)> {
+) -> Result<(String, Vec<RunRow>)> {
     match spec.backend {
         BackendName::Cuda => process_on(spec, bootstrap, progress, || {
             let cuda = open_place(place, &spec.devices)?;
@@ -76,7 +78,7 @@ fn process_on<M: DeviceDriver>(
     mut bootstrap: Box<dyn Bootstrap>,
     progress: &mut (dyn FnMut(u64) + Send),
     open: impl FnOnce() -> Result<(M, String)>,
-) -> Result<(String, Vec<Row>)> {
+) -> Result<(String, Vec<RunRow>)> {
     let (rank, ranks) = (bootstrap.rank(), bootstrap.ranks());
     let opened = open();
     if let Err(error) = &opened {
@@ -96,13 +98,13 @@ fn process_on<M: DeviceDriver>(
     Ok((words, rows))
 }
 
-/// Runs all ranks. Answers rank 0's rows, with the wrong elements of all and the slowest one's times.
+/// Returns rank 0's rows, with the wrong elements of all ranks and the slowest times.
 fn threads_on<M: DeviceDriver>(
-    opened: Ranks<M>,
+    opened: OpenedRanks<M>,
     mut words: String,
     spec: &Spec,
     progress: &mut (dyn FnMut(u64) + Send),
-) -> Result<(String, Vec<Row>)> {
+) -> Result<(String, Vec<RunRow>)> {
     let process_ranks = &opened.process_ranks;
     words.push_str(&transports(process_ranks, 0));
     let rows = ranks::run(opened.communicators, progress, |communicator, progress| {
@@ -122,12 +124,11 @@ fn threads_on<M: DeviceDriver>(
     Ok((words, all))
 }
 
-fn add(to: &mut Timing, other: &Timing) {
+fn add(to: &mut FigureTiming, other: &FigureTiming) {
     to.wrong = to.wrong.zip(other.wrong).map(|(one, other)| one + other);
     to.time_us = to.time_us.max(other.time_us);
 }
 
-/// By which transports a rank reaches the others, a line or two.
 fn transports<M: DeviceDriver>(process_ranks: &ProcessRanks<M>, rank: u32) -> String {
     let reached = process_ranks.reached();
     let own: Vec<&Reached> = reached.iter().filter(|it| it.rank == rank).collect();
@@ -172,7 +173,7 @@ fn transports<M: DeviceDriver>(process_ranks: &ProcessRanks<M>, rank: u32) -> St
     text
 }
 
-/// Writes the trace and says what else is to be said, once all has run.
+/// Writes the trace; returns notes on graphs and the timeline.
 fn finish<M: DeviceDriver>(
     process_ranks: &ProcessRanks<M>,
     spec: &Spec,
@@ -196,7 +197,7 @@ fn finish<M: DeviceDriver>(
     Ok(text)
 }
 
-/// Each process writes a file of its own: rank 0 the one that was named, the others with their rank behind it.
+/// The trace file of a process: rank 0 has the given name, the others append their rank.
 fn trace_file(file: &Path, rank: Option<u32>) -> PathBuf {
     let mut name = file.as_os_str().to_owned();
     if let Some(rank) = rank.filter(|rank| *rank > 0) {
@@ -211,7 +212,7 @@ fn sweep<M: DeviceDriver>(
     process_ranks: &ProcessRanks<M>,
     spec: &Spec,
     progress: &mut dyn FnMut(u64),
-) -> Result<Vec<Row>> {
+) -> Result<Vec<RunRow>> {
     let sweep = Sweep {
         communicator,
         process_ranks,
@@ -229,7 +230,7 @@ struct Sweep<'a, M: DeviceDriver> {
 }
 
 impl<M: DeviceDriver> ForType for Sweep<'_, M> {
-    type Output = Result<Vec<Row>>;
+    type Output = Result<Vec<RunRow>>;
 
     fn run<T: Sample>(self) -> Self::Output {
         let Self {
@@ -244,27 +245,27 @@ impl<M: DeviceDriver> ForType for Sweep<'_, M> {
             progress(*bytes);
             let check = spec.check::<T>(*bytes)?;
             let mut request = request::<T>(&check);
-            let way = choose_way(communicator, &wanted, &request)?;
+            let choice = choose_way(communicator, &wanted, &request)?;
             let mut bench = Bench {
                 communicator: &mut *communicator,
                 process_ranks,
                 spec,
                 check,
             };
-            let separate = bench.separate::<T>(way)?;
-            let (mut way_in_place, mut in_place) = (None, None);
+            let separate = bench.measure::<T>(choice, false)?;
+            let (mut choice_in_place, mut in_place) = (None, None);
             if spec.in_place {
                 request.in_place = true;
-                if let Ok(way) = choose_way(bench.communicator, &wanted, &request) {
-                    way_in_place = Some(way);
-                    in_place = Some(bench.in_place::<T>(way)?);
+                if let Ok(choice) = choose_way(bench.communicator, &wanted, &request) {
+                    choice_in_place = Some(choice);
+                    in_place = Some(bench.measure::<T>(choice, true)?);
                 }
             }
-            rows.push(Row {
+            rows.push(RunRow {
                 bytes: request.bytes(spec.ranks),
                 count: request.count,
-                way,
-                way_in_place,
+                choice,
+                choice_in_place,
                 separate,
                 in_place,
                 predicted_us: None,

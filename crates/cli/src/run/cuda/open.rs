@@ -20,43 +20,37 @@ const PLAIN_CHANNELS: usize = 64;
 const MOST_MEMBERS: u32 = 8;
 
 /// GPUs and the ranks on them.
-pub struct Ranks<M: DeviceDriver = Cuda> {
+pub struct OpenedRanks<M: DeviceDriver = Cuda> {
     /// What the ranks share.
     pub process_ranks: Arc<ProcessRanks<M>>,
     /// One for each rank.
     pub communicators: Vec<Gpu<M>>,
 }
 
-/// Opens GPUs for ranks that are threads: rank i on GPU i, from the first again when there are no more.
-pub fn open(spec: &Spec) -> Result<Ranks> {
+/// Opens GPUs for ranks that are threads; with more ranks than GPUs, several share one.
+pub fn open(spec: &Spec) -> Result<OpenedRanks> {
     let devices = Cuda::count()?.min(spec.ranks).max(1);
     let cuda = open_devices((0..devices).collect(), &spec.devices)?;
     let places = (0..spec.ranks).map(|rank| rank % devices).collect();
     ranks_on(cuda, places, spec)
 }
 
-/// Opens the first GPU for so many ranks.
-pub fn open_on_first(ranks: u32, settings: &Settings) -> Result<Ranks> {
-    let cuda = open_devices(vec![0], &Devices::default())?;
-    let process_ranks = ProcessRanks::new(
-        cuda,
-        kernel_bundle::Options::nccl(),
-        vec![0; ranks as usize],
-    );
-    let communicators = communicators(&process_ranks, ranks, settings.clone())?;
-    Ok(Ranks {
-        process_ranks,
-        communicators,
-    })
+pub fn open_on_first(ranks: u32, settings: &Settings) -> Result<OpenedRanks> {
+    open_at(vec![0; ranks as usize], vec![0], settings)
 }
 
 /// Opens as many GPUs as ranks, one for each.
-pub fn open_one_each(ranks: u32, settings: &Settings) -> Result<Ranks> {
-    let places: Vec<u32> = (0..ranks).collect();
-    let cuda = open_devices(places.clone(), &Devices::default())?;
+pub fn open_one_each(ranks: u32, settings: &Settings) -> Result<OpenedRanks> {
+    open_at((0..ranks).collect(), (0..ranks).collect(), settings)
+}
+
+/// Opens these GPUs, with a rank at each of the places among them.
+fn open_at(places: Vec<u32>, gpus: Vec<u32>, settings: &Settings) -> Result<OpenedRanks> {
+    let cuda = open_devices(gpus, &Devices::default())?;
+    let ranks = places.len() as u32;
     let process_ranks = ProcessRanks::new(cuda, kernel_bundle::Options::nccl(), places);
     let communicators = communicators(&process_ranks, ranks, settings.clone())?;
-    Ok(Ranks {
+    Ok(OpenedRanks {
         process_ranks,
         communicators,
     })
@@ -102,10 +96,14 @@ fn open_devices(numbers: Vec<u32>, devices: &Devices) -> Result<Cuda> {
 }
 
 /// Ranks that are threads on devices of a machine.
-pub fn ranks_on<M: DeviceDriver>(machine: M, places: Vec<u32>, spec: &Spec) -> Result<Ranks<M>> {
+pub fn ranks_on<M: DeviceDriver>(
+    machine: M,
+    places: Vec<u32>,
+    spec: &Spec,
+) -> Result<OpenedRanks<M>> {
     let process_ranks = ProcessRanks::new(machine, options(spec), places);
     let communicators = communicators(&process_ranks, spec.ranks, spec.settings()?)?;
-    Ok(Ranks {
+    Ok(OpenedRanks {
         process_ranks,
         communicators,
     })
@@ -149,7 +147,7 @@ pub fn options(spec: &Spec) -> kernel_bundle::Options {
         force_flush: devices.force_flush,
         threads: match spec.backend {
             BackendName::Cpu | BackendName::Cuda => nccl.threads,
-            // Each thread takes its turn there.
+            // The emulator runs threads one after another.
             #[cfg(feature = "emulator")]
             BackendName::Emulator => 96,
         },
@@ -157,7 +155,7 @@ pub fn options(spec: &Spec) -> kernel_bundle::Options {
     }
 }
 
-/// What stands for a GPU in tests.
+/// An emulated GPU for tests.
 #[cfg(feature = "emulator")]
 pub fn emulator() -> kernel_emulator::Emulator {
     kernel_emulator::Emulator::new(0, kernel_emulator::Bug::None)

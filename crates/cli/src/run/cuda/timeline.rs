@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use kernel_bundle::Span;
 
-/// Of each rank's last launch: when each channel began and ended by the device's clock, µs from when the rank's first
-/// began. A channel that has several lanes begins with the first and ends with the last of them.
+/// Begin and end of each channel of each rank's last launch by the device's clock, µs from the rank's
+/// first channel. Several lanes of a channel are merged.
 pub fn table(spans: &[Span]) -> String {
     let mut last: BTreeMap<u32, u64> = BTreeMap::new();
     for span in spans {

@@ -4,13 +4,13 @@ use kernel_bundle::Span;
 
 use crate::run::Spec;
 
-/// Spans in the format of Chrome's tracing: a process per rank, a thread per lane, times in µs from the first.
+/// Spans as a Chrome trace: a process per rank, a thread per lane, µs from the first span.
 pub fn chrome(spans: &[Span], spec: &Spec) -> String {
     let first = spans.iter().map(|span| span.begin_ns).min().unwrap_or(0);
     let us = |ns: u64| ns.saturating_sub(first) as f64 / 1e3;
     let events = spans.iter().map(|span| {
         serde_json::json!({
-            "name": format!("{} launch {} channel {}", crate::sizes::kebab(spec.collective), span.launch, span.channel),
+            "name": format!("{} launch {} channel {}", spec.collective.command_name(), span.launch, span.channel),
             "ph": "X",
             "pid": span.rank,
             "tid": span.lane,

@@ -1,6 +1,6 @@
-//! `topo gpu-test`: every check that needs a GPU, in one run that needs no compiler and no network: the correctness matrix,
-//! ranks of several processes and hosts, graphs, the tables of times beside what the memory allows, compute-sanitizer and
-//! PyTorch's NCCL where they are installed.
+//! `topo gpu-test`: every check that needs a GPU, without compiler or network: the correctness matrix,
+//! ranks of several processes and hosts, graphs, tables of times beside the bound of memory, and
+//! compute-sanitizer and PyTorch's NCCL where they are installed.
 
 mod several;
 
@@ -17,13 +17,12 @@ use kernel_bundle::{DeviceDriver, ProcessRanks};
 use program::{Collective, ElementType, Protocol, Reduction};
 use program::{Schedule, Transfer};
 
-use super::cuda;
+use super::{cuda, ranks};
 use crate::arguments::run::GpuTestArguments;
 use crate::environment::Environment;
 use crate::output::Output;
 use crate::sizes;
 
-/// Numbers of ranks, all on one GPU.
 const RANKS: [u32; 4] = [1, 2, 4, 8];
 
 /// Elements of a block in the matrix.
@@ -92,14 +91,16 @@ pub fn run(
 /// Prints at once, for a run takes long.
 fn say(text: &str) {
     use std::io::Write;
-    // Nobody is left to tell when standard output is closed.
+    // A closed standard output cannot be reported anywhere.
     let _ = std::io::stdout().write_all(text.as_bytes());
 }
 
-/// The correctness matrix, that of NVLS on so many GPUs; answers how many cases gave a wrong result.
+/// Runs the correctness matrix, NVLS on `members` GPUs. Returns how many cases were wrong.
 fn matrix(arguments: &GpuTestArguments, members: Option<u32>) -> Result<usize> {
     let mut wrong = 0;
-    say("\ncorrectness: collectives by every way, type and operation, each element checked\n");
+    say(
+        "\ncorrectness: collectives by every algorithm, type and operation, each element checked\n",
+    );
     let settings = Settings {
         longest_wait: Duration::from_secs(60),
         ..Settings::default()
@@ -136,8 +137,8 @@ fn matrix(arguments: &GpuTestArguments, members: Option<u32>) -> Result<usize> {
     Ok(wrong)
 }
 
-/// The least time of a collective when all ranks are on one GPU, µs: every input byte is read once from its memory and every
-/// output byte written once, at the rate at which a copy reads and writes.
+/// The least time of a collective with all ranks on one GPU, µs: every input byte is read once and
+/// every output byte written once, at the rate of a copy.
 fn bound_us(collective: Collective, ranks: u32, bytes: u64, copy_gbs: f64) -> f64 {
     let (bytes, ranks) = (bytes as f64, f64::from(ranks));
     let crossing = match collective {
@@ -156,7 +157,7 @@ const COLLECTIVES: [Collective; 3] = [
     Collective::Broadcast,
 ];
 
-/// Time of a launch, µs; none where there is no such way, or it failed.
+/// Time of a launch, µs; `None` if the choice does not exist or failed.
 type Figures = BTreeMap<(usize, u64, usize), Option<f64>>;
 
 fn lengths(end: u64) -> impl Iterator<Item = u64> {
@@ -170,7 +171,7 @@ fn tables(arguments: &GpuTestArguments, copy: f64) -> Result<()> {
         for (at, collective) in COLLECTIVES.into_iter().enumerate() {
             say(&format!(
                 "\n{} of f32 on {ranks} ranks of one GPU: µs, and of long messages the share of the bound\n",
-                sizes::kebab(collective)
+                collective.command_name()
             ));
             let mut text = format!("  {:>8} {:>10}", "size", "bound µs");
             for (name, ..) in WAYS {
@@ -179,8 +180,8 @@ fn tables(arguments: &GpuTestArguments, copy: f64) -> Result<()> {
             for bytes in lengths(arguments.end) {
                 let bound = bound_us(collective, ranks, bytes, copy);
                 write!(text, "\n  {:>8} {bound:>10.1}", sizes::short(bytes))?;
-                for way in 0..WAYS.len() {
-                    let cell = match figures.get(&(at, bytes, way)) {
+                for choice in 0..WAYS.len() {
+                    let cell = match figures.get(&(at, bytes, choice)) {
                         Some(Some(time)) if bytes >= LONG => {
                             format!("{time:.1} ({:.0} %)", 100.0 * bound / time)
                         }
@@ -197,29 +198,18 @@ fn tables(arguments: &GpuTestArguments, copy: f64) -> Result<()> {
     Ok(())
 }
 
-/// Measures all figures for a number of ranks, on memory of the GPU that is never copied to the host.
-fn measure(ranks: u32, end: u64) -> Result<Figures> {
+/// Measures all figures for a number of ranks, in memory of the GPU.
+fn measure(count: u32, end: u64) -> Result<Figures> {
     let settings = Settings {
         longest_wait: Duration::from_secs(60),
         ..Settings::default()
     };
-    let opened = cuda::open_on_first(ranks, &settings)?;
+    let opened = cuda::open_on_first(count, &settings)?;
     let process_ranks = &opened.process_ranks;
-    let results: Vec<Result<Figures>> = std::thread::scope(|scope| {
-        let threads: Vec<_> = opened
-            .communicators
-            .into_iter()
-            .map(|mut communicator| {
-                scope.spawn(move || of_rank(&mut communicator, process_ranks, end))
-            })
-            .collect();
-        let panicked = || anyhow!("a rank's thread panicked, which is a fault of topo");
-        let joined = threads.into_iter();
-        joined
-            .map(|thread| thread.join().map_err(|_| panicked())?)
-            .collect()
-    });
-    results.into_iter().next().context("there is no rank 0")?
+    let figures = ranks::run(opened.communicators, &mut |_| {}, |communicator, _| {
+        of_rank(communicator, process_ranks, end)
+    })?;
+    figures.into_iter().next().context("there is no rank 0")
 }
 
 fn of_rank(
@@ -290,7 +280,7 @@ fn one(
     };
     request.way = Some(cuda::choose_way(communicator, &wanted, &request)?);
     let pointer = |address: u64| std::ptr::with_exposed_provenance_mut::<u8>(address as usize);
-    cuda::time(process_ranks, &cuda::Timed::default(), &mut || {
+    cuda::time(process_ranks, &cuda::TimingLimits::default(), &mut || {
         let memory = Memory::at(
             pointer(input).cast_const(),
             input_bytes as usize,

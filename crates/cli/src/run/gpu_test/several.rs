@@ -1,5 +1,5 @@
-//! Ranks of several processes, on one host and on what stands for two, and graphs: this program, started again for each
-//! row. Each must reach its peers by the transport of its row, and get every element right.
+//! Ranks of several processes and of two simulated hosts, and graphs: this program runs again for
+//! each row. Each must use the transport of its row, and get every element right.
 
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 
 /// Who starts the ranks.
 #[derive(Debug, Clone, Copy)]
-enum Ranks {
+enum Starter {
     /// They are threads of one process.
     Threads,
     /// One process starts the others.
@@ -17,202 +17,68 @@ enum Ranks {
     Hosts,
 }
 
-/// One row.
-struct Case {
+struct ProcessCase {
     name: &'static str,
-    ranks: Ranks,
+    starter: Starter,
     collective: &'static str,
-    arguments: &'static [&'static str],
-    /// What is said of how rank 0 reaches the other one.
-    reaches: &'static str,
+    /// How rank 0 must reach the other one.
+    transport: &'static str,
+    arguments: Vec<&'static str>,
 }
 
-const fn case(
-    name: &'static str,
-    ranks: Ranks,
-    collective: &'static str,
-    arguments: &'static [&'static str],
-    reaches: &'static str,
-) -> Case {
-    Case {
-        name,
-        ranks,
-        collective,
-        arguments,
-        reaches,
-    }
-}
-
-/// By which NVLS is asked for.
+/// The algorithm of the rows that need a multicast.
 const NVLS: &str = "nvls";
 
-/// Nothing but P2P for direct transfers and NVLS; every transport with Simple and LL, P2P with LL128 too.
-const CASES: [Case; 22] = [
-    case(
-        "P2P in one process",
-        Ranks::Threads,
-        "all-reduce",
-        &[],
-        "1 by P2P",
-    ),
-    case(
-        "P2P by IPC, direct",
-        Ranks::Processes,
-        "all-reduce",
-        &["--transfer", "direct"],
-        "1 by P2P",
-    ),
-    case(
-        "P2P by IPC, LL",
-        Ranks::Processes,
-        "all-reduce",
-        &["--protocol", "ll"],
-        "1 by P2P",
-    ),
-    case(
-        "P2P by IPC, LL128",
-        Ranks::Processes,
-        "all-gather",
-        &["--protocol", "ll128"],
-        "1 by P2P",
-    ),
-    case(
-        "P2P by IPC, Simple",
-        Ranks::Processes,
-        "all-reduce",
-        &["--transfer", "fifo", "--protocol", "simple"],
-        "1 by P2P",
-    ),
-    case(
-        "P2P by CUDA IPC handles",
-        Ranks::Processes,
-        "broadcast",
-        &["--set", "NCCL_CUMEM_ENABLE=0"],
-        "1 by P2P",
-    ),
-    case(
-        "P2P by descriptors",
-        Ranks::Processes,
-        "broadcast",
-        &["--set", "NCCL_CUMEM_ENABLE=1"],
-        "1 by P2P",
-    ),
-    case(
-        "NVLS in one process",
-        Ranks::Threads,
-        "all-reduce",
-        &["--algorithm", NVLS],
-        "1 by P2P",
-    ),
-    case(
-        "NVLS",
-        Ranks::Processes,
-        "all-reduce",
-        &["--algorithm", NVLS],
-        "1 by P2P",
-    ),
-    case(
-        "NVLS",
-        Ranks::Processes,
-        "reduce-scatter",
-        &["--algorithm", NVLS],
-        "1 by P2P",
-    ),
-    case(
-        "NVLS",
-        Ranks::Processes,
-        "all-gather",
-        &["--algorithm", NVLS],
-        "1 by P2P",
-    ),
-    case(
-        "NVLS by descriptors",
-        Ranks::Processes,
-        "all-reduce",
-        &["--algorithm", NVLS, "--set", "NCCL_CUMEM_ENABLE=1"],
-        "1 by P2P",
-    ),
-    case(
-        "SHM between threads",
-        Ranks::Threads,
-        "all-reduce",
-        &["--set", "NCCL_P2P_DISABLE=1"],
-        "1 by SHM",
-    ),
-    case(
-        "SHM, LL",
-        Ranks::Processes,
-        "all-reduce",
-        &["--set", "NCCL_P2P_DISABLE=1", "--protocol", "ll"],
-        "1 by SHM",
-    ),
-    case(
-        "SHM, Simple",
-        Ranks::Processes,
-        "all-gather",
-        &["--set", "NCCL_P2P_DISABLE=1", "--protocol", "simple"],
-        "1 by SHM",
-    ),
-    case(
-        "SHM, transfers",
-        Ranks::Processes,
-        "send-recv",
-        &["--set", "NCCL_P2P_DISABLE=1"],
-        "1 by SHM",
-    ),
-    case(
-        "NET, LL",
-        Ranks::Hosts,
-        "all-reduce",
-        &["--protocol", "ll"],
-        "1 by NET",
-    ),
-    case(
-        "NET, LL128",
-        Ranks::Hosts,
-        "all-reduce",
-        &["--protocol", "ll128"],
-        "1 by NET",
-    ),
-    case(
-        "NET, Simple",
-        Ranks::Hosts,
-        "all-gather",
-        &["--protocol", "simple"],
-        "1 by NET",
-    ),
-    case("NET, transfers", Ranks::Hosts, "send-recv", &[], "1 by NET"),
-    case(
-        "graphs of 8 launches, threads",
-        Ranks::Threads,
-        "all-reduce",
-        &["--graph", "8", "-n", "20"],
-        "1 by P2P",
-    ),
-    case(
-        "graphs of 8 launches, processes",
-        Ranks::Processes,
-        "all-reduce",
-        &["--graph", "8", "-n", "20"],
-        "1 by P2P",
-    ),
-];
+/// Name, who starts the ranks, collective, expected transport, further arguments. P2P for direct
+/// transfers and NVLS; every transport with Simple and LL, P2P with LL128 too.
+const CASES: &str = "\
+P2P in one process              | threads   | all-reduce     | P2P |
+P2P by IPC, direct              | processes | all-reduce     | P2P | --transfer direct
+P2P by IPC, LL                  | processes | all-reduce     | P2P | --protocol ll
+P2P by IPC, LL128               | processes | all-gather     | P2P | --protocol ll128
+P2P by IPC, Simple              | processes | all-reduce     | P2P | --transfer fifo --protocol simple
+P2P by CUDA IPC handles         | processes | broadcast      | P2P | --set NCCL_CUMEM_ENABLE=0
+P2P by descriptors              | processes | broadcast      | P2P | --set NCCL_CUMEM_ENABLE=1
+NVLS in one process             | threads   | all-reduce     | P2P | --algorithm nvls
+NVLS                            | processes | all-reduce     | P2P | --algorithm nvls
+NVLS                            | processes | reduce-scatter | P2P | --algorithm nvls
+NVLS                            | processes | all-gather     | P2P | --algorithm nvls
+NVLS by descriptors             | processes | all-reduce     | P2P | --algorithm nvls --set NCCL_CUMEM_ENABLE=1
+SHM between threads             | threads   | all-reduce     | SHM | --set NCCL_P2P_DISABLE=1
+SHM, LL                         | processes | all-reduce     | SHM | --set NCCL_P2P_DISABLE=1 --protocol ll
+SHM, Simple                     | processes | all-gather     | SHM | --set NCCL_P2P_DISABLE=1 --protocol simple
+SHM, transfers                  | processes | send-recv      | SHM | --set NCCL_P2P_DISABLE=1
+NET, LL                         | hosts     | all-reduce     | NET | --protocol ll
+NET, LL128                      | hosts     | all-reduce     | NET | --protocol ll128
+NET, Simple                     | hosts     | all-gather     | NET | --protocol simple
+NET, transfers                  | hosts     | send-recv      | NET |
+graphs of 8 launches, threads   | threads   | all-reduce     | P2P | --graph 8 -n 20
+graphs of 8 launches, processes | processes | all-reduce     | P2P | --graph 8 -n 20
+";
+
+/// The rows of [`CASES`].
+fn cases() -> impl Iterator<Item = ProcessCase> {
+    CASES.lines().map(|line| {
+        let mut cells = line.split('|').map(str::trim);
+        let mut next = || cells.next().unwrap_or_default();
+        ProcessCase {
+            name: next(),
+            starter: match next() {
+                "threads" => Starter::Threads,
+                "hosts" => Starter::Hosts,
+                _ => Starter::Processes,
+            },
+            collective: next(),
+            transport: next(),
+            arguments: next().split_whitespace().collect(),
+        }
+    })
+}
 
 /// What every row runs besides: two ranks, short and middling messages.
-const COMMON: [&str; 9] = [
-    "-b",
-    "64",
-    "-e",
-    "256K",
-    "-f",
-    "64",
-    "--channels=2",
-    "--timeout",
-    "60",
-];
+const COMMON: &str = "-b 64 -e 256K -f 64 --channels=2 --timeout 60";
 
-/// Runs all rows, and answers how many were not right. `say` is told each. Those of NVLS are not run if `without_nvls` says
-/// why they cannot be.
+/// Runs all rows and returns how many failed. `without_nvls` is why NVLS cannot run.
 ///
 /// # Errors
 /// This program cannot be started again.
@@ -220,7 +86,7 @@ pub fn run(backend: &str, without_nvls: Option<&str>, say: &mut dyn FnMut(&str))
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let mut wrong = 0;
     say("\nranks of several processes and hosts, and graphs: 2 ranks, each element checked\n");
-    for case in &CASES {
+    for case in cases() {
         if let Some(why) = without_nvls.filter(|_| case.arguments.contains(&NVLS)) {
             say(&format!(
                 "  {}, {}: not run: {why}\n",
@@ -228,7 +94,7 @@ pub fn run(backend: &str, without_nvls: Option<&str>, say: &mut dyn FnMut(&str))
             ));
             continue;
         }
-        let problem = one(&program, backend, case)?;
+        let problem = one(&program, backend, &case)?;
         wrong += usize::from(problem.is_some());
         say(&match problem {
             None => format!("  {}, {}: right\n", case.name, case.collective),
@@ -239,13 +105,13 @@ pub fn run(backend: &str, without_nvls: Option<&str>, say: &mut dyn FnMut(&str))
 }
 
 /// What is not right about a row, if anything is.
-fn one(program: &Path, backend: &str, case: &Case) -> Result<Option<String>> {
+fn one(program: &Path, backend: &str, case: &ProcessCase) -> Result<Option<String>> {
     let command = || {
         let mut command = Command::new(program);
         command
             .args(["run", case.collective, "--backend", backend])
-            .args(COMMON)
-            .args(case.arguments)
+            .args(COMMON.split_whitespace())
+            .args(&case.arguments)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         if !case.arguments.contains(&"-n") {
@@ -253,10 +119,10 @@ fn one(program: &Path, backend: &str, case: &Case) -> Result<Option<String>> {
         }
         command
     };
-    let outputs = match case.ranks {
-        Ranks::Threads => vec![command().args(["--ranks", "2"]).output()?],
-        Ranks::Processes => vec![command().args(["--ranks", "2", "--processes"]).output()?],
-        Ranks::Hosts => by_hand(&command)?,
+    let outputs = match case.starter {
+        Starter::Threads => vec![command().args(["--ranks", "2"]).output()?],
+        Starter::Processes => vec![command().args(["--ranks", "2", "--processes"]).output()?],
+        Starter::Hosts => by_hand(&command)?,
     };
     let Some(first) = outputs.first() else {
         return Ok(None);
@@ -267,7 +133,7 @@ fn one(program: &Path, backend: &str, case: &Case) -> Result<Option<String>> {
         return Ok(Some(format!("FAILED ({}): {last}", failed.status)));
     }
     let said = String::from_utf8_lossy(&first.stdout);
-    if !said.contains(&format!("rank 0 reaches {}", case.reaches)) {
+    if !said.contains(&format!("rank 0 reaches 1 by {}", case.transport)) {
         let reaches = said.lines().find(|line| line.starts_with("rank 0 reaches"));
         let found = reaches.unwrap_or("nothing is said of it");
         return Ok(Some(format!("ANOTHER TRANSPORT: {found}")));

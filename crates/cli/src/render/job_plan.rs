@@ -1,14 +1,17 @@
-//! What holds for the whole job once its hosts are joined.
+//! Facts about the whole job: channels, trees, point-to-point transfers.
 
 use planner::JobPlan;
 
 use super::{Look, count};
 
 /// Channels, trees and point-to-point transfers, a line each.
-pub fn facts(joined: &JobPlan, look: Look) -> String {
+pub fn facts(job_plan: &JobPlan, look: Look) -> String {
     let mut text = String::new();
     let mut line = |name: &str, value: &str| text.push_str(&look.field(name, value));
-    let (nodes, channels) = (joined.layout().nodes() as usize, &joined.common().channels);
+    let (nodes, channels) = (
+        job_plan.layout().nodes() as usize,
+        &job_plan.common().channels,
+    );
     let repeated = if channels.count() == channels.searched {
         String::new()
     } else {
@@ -31,7 +34,7 @@ pub fn facts(joined: &JobPlan, look: Look) -> String {
         "trees",
         &format!(
             "{} deep{}",
-            joined.expansion.tree_depth(),
+            job_plan.expansion.tree_depth(),
             if nodes > 1 {
                 ", a double binary tree over the nodes"
             } else {
@@ -39,7 +42,7 @@ pub fn facts(joined: &JobPlan, look: Look) -> String {
             }
         ),
     );
-    if let Some(nvls) = joined.common().nvls {
+    if let Some(nvls) = job_plan.common().nvls {
         line(
             "nvls",
             &format!(
@@ -54,9 +57,9 @@ pub fn facts(joined: &JobPlan, look: Look) -> String {
         "p2p",
         &format!(
             "{}, {} per peer, chunks of {} KiB",
-            count(joined.common().p2p.channels as usize, "channel"),
-            joined.common().p2p.per_peer,
-            joined.common().p2p.chunk_size / 1024
+            count(job_plan.common().p2p.channels as usize, "channel"),
+            job_plan.common().p2p.per_peer,
+            job_plan.common().p2p.chunk_size / 1024
         ),
     );
     text

@@ -1,5 +1,7 @@
 //! `topo cost`: which algorithm and protocol is taken for which size, and how long that takes.
 
+mod page;
+
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -9,45 +11,34 @@ use planner::Job;
 use planner::cost::profile::NCCL_2_30_TOML;
 use planner::cost::{AlphaBeta, CostProfile, Scheme};
 use program::{Collective, Protocol};
-use serde::Serialize;
+use serde_json::{Value, json};
 
-use crate::arguments::JobArguments;
 use crate::arguments::compare::{CostArguments, TextOrJson};
 use crate::environment::Environment;
 use crate::input::Source;
 use crate::job;
-use crate::output::Output;
-use crate::rank_order;
-use crate::render::{self, Look};
+use crate::output::{self, Output};
+use crate::render;
 use crate::settings::read_settings;
 use crate::{sizes, sources};
 
 /// Largest cost profile that is read, bytes.
 const PROFILE_LIMIT: u64 = 1 << 20;
 
-/// What is priced.
 #[derive(Debug)]
-pub struct Subject {
-    /// What it is called.
+pub struct PricedJob {
     pub name: String,
-    /// Hosts and ranks.
     pub hosts: u32,
-    /// Ranks.
     pub ranks: u64,
-    /// Settings that decide something.
     pub settings: Vec<Setting>,
-    /// What is odd about the settings.
     pub notes: Vec<String>,
-    /// What collectives cost.
     pub costs: CostTable,
     /// The α–β model of the same job, where it is known.
     pub alpha_beta: Option<AlphaBeta>,
 }
 
-/// One collective over all sizes.
 #[derive(Debug)]
 pub struct Sweep {
-    /// The collective.
     pub collective: Collective,
     /// What is taken for each size, or why nothing is.
     pub choices: Vec<(u64, Result<OperationChoice, NoChoice>)>,
@@ -55,7 +46,6 @@ pub struct Sweep {
     pub schemes: Vec<(u64, Vec<Estimate<Scheme>>)>,
 }
 
-/// Prices a job or a plan.
 pub fn run(
     arguments: &CostArguments,
     environment: &Environment,
@@ -90,7 +80,7 @@ pub fn run(
         .iter()
         .map(|collective| sweep(&subject, *collective, &sizes, schemes.as_ref()))
         .collect();
-    // One collective without any choice may stand beside others; alone it leaves nothing to say.
+    // Without any choice for any collective there is no page.
     if !arguments.table
         && sweeps.iter().all(|sweep| {
             sweep.schemes.is_empty() && sweep.choices.iter().all(|(_, choice)| choice.is_err())
@@ -106,14 +96,11 @@ pub fn run(
         };
         bail!("{}: {problem}{hint}", subject.name);
     }
-    let look = Look {
-        width: environment.width,
-        colour: environment.colour,
-    };
+    let look = environment.look();
     output.text = match (arguments.format, arguments.table) {
-        (TextOrJson::Text, false) => render::cost::page(&subject, &sweeps, look),
-        (TextOrJson::Text, true) => render::cost::table_page(&subject, &collectives, look),
-        (TextOrJson::Json, table) => json(&subject, &sweeps, table)?,
+        (TextOrJson::Text, false) => page::page(&subject, &sweeps, look),
+        (TextOrJson::Text, true) => page::table_page(&subject, &collectives, look),
+        (TextOrJson::Json, table) => page_json(&subject, &sweeps, table)?,
     };
     Ok(())
 }
@@ -122,7 +109,7 @@ fn read(
     arguments: &CostArguments,
     environment: &Environment,
     output: &mut Output,
-) -> Result<Subject> {
+) -> Result<PricedJob> {
     let profile = profile(arguments.profile.as_deref())?;
     sources::refuse_input_twice(&arguments.job)?;
     let mut machines = Vec::new();
@@ -130,7 +117,7 @@ fn read(
         match Source::read(file, output)? {
             Source::Topology(machine) => machines.push(machine),
             Source::Plan(name, plan) => {
-                refuse_job_options(&arguments.job, &name)?;
+                arguments.job.refuse_beside_plan(&name)?;
                 if arguments.profile.is_some() {
                     bail!(
                         "{name} is a plan, whose costs were computed when it was made; expected topology files with --profile"
@@ -147,7 +134,7 @@ fn read(
     };
     let planned = job::plan_job(&job, &settings, output)?;
     let inputs = planned.job.cost_inputs();
-    Ok(Subject {
+    Ok(PricedJob {
         name: planned.name(),
         hosts: planned.request().hosts,
         ranks: u64::from(inputs.ranks),
@@ -158,7 +145,7 @@ fn read(
     })
 }
 
-fn of_plan(name: String, plan: Plan, profile: &CostProfile) -> Result<Subject> {
+fn of_plan(name: String, plan: Plan, profile: &CostProfile) -> Result<PricedJob> {
     let costs = plan.costs.clone().with_context(|| {
         format!("{name} is a plan without a cost table; expected one that topo plan -o wrote")
     })?;
@@ -169,7 +156,7 @@ fn of_plan(name: String, plan: Plan, profile: &CostProfile) -> Result<Subject> {
     let alpha_beta = ring.and_then(|ring| {
         AlphaBeta::of_ring(costs.job.ranks, costs.job.nodes, &ring.into(), profile)
     });
-    Ok(Subject {
+    Ok(PricedJob {
         hosts: plan.request.hosts,
         ranks: plan.rank_count(),
         settings: plan.settings,
@@ -180,28 +167,6 @@ fn of_plan(name: String, plan: Plan, profile: &CostProfile) -> Result<Subject> {
     })
 }
 
-/// A plan is a job already.
-pub fn refuse_job_options(arguments: &JobArguments, plan: &str) -> Result<()> {
-    let given = [
-        ("another file", arguments.files.len() > 1),
-        ("--hosts", arguments.hosts > 1),
-        ("--nvlink-domain", arguments.nvlink_domain),
-        ("--collnet", arguments.collnet),
-        ("--gpus", arguments.gpus.is_some()),
-        ("--rank-order", arguments.rank_order != rank_order::HOST),
-        ("--without", !arguments.edits.without.is_empty()),
-        ("--degrade", !arguments.edits.degrade.is_empty()),
-        ("--set", !arguments.variables.set.is_empty()),
-    ];
-    match given.iter().find(|(_, given)| *given) {
-        Some((option, _)) => bail!(
-            "{plan} is a plan, which {option} cannot change any more; expected topology files with it"
-        ),
-        None => Ok(()),
-    }
-}
-
-/// The cost profile of a file, or the built-in one.
 fn profile(file: Option<&Path>) -> Result<CostProfile> {
     let Some(file) = file else {
         return Ok(CostProfile::nccl_2_30());
@@ -220,7 +185,7 @@ fn restrict(costs: &mut CostTable, algorithms: &[Algorithm], protocols: &[Protoc
 }
 
 fn sweep(
-    subject: &Subject,
+    subject: &PricedJob,
     collective: Collective,
     sizes: &[u64],
     schemes: Option<&AlphaBeta>,
@@ -245,76 +210,46 @@ fn sweep(
     }
 }
 
-/// What stands in a row.
-#[derive(Serialize)]
-struct Row {
-    bytes: u64,
-    #[serde(flatten)]
-    taken: Option<Taken>,
-    /// Algorithm, protocol, channels or threads are others than at the size before.
-    changed: bool,
-    runner_up: Option<Timed>,
-    refused: Option<String>,
-}
-
-#[derive(Serialize)]
-struct Taken {
-    algorithm: Algorithm,
-    protocol: Protocol,
-    channels: u32,
-    threads: u32,
-    time_us: f32,
-    algorithm_bandwidth_gbps: Option<f64>,
-    bus_bandwidth_gbps: Option<f64>,
-}
-
-#[derive(Serialize)]
-struct Timed {
-    algorithm: Algorithm,
-    protocol: Protocol,
-    time_us: f64,
-}
-
-/// Whether another algorithm or protocol is chosen than for the size before.
+/// Whether algorithm or protocol differ from those at the size before.
 pub fn changes(choices: &[(u64, Result<OperationChoice, NoChoice>)], at: usize) -> bool {
-    let chosen = |index: usize| {
+    let choice = |index: usize| {
         let choice = choices.get(index)?.1.as_ref().ok()?;
         Some((choice.algorithm, choice.protocol))
     };
-    at > 0 && chosen(at) != chosen(at - 1)
+    at > 0 && choice(at) != choice(at - 1)
 }
 
-fn row(choices: &[(u64, Result<OperationChoice, NoChoice>)], at: usize) -> Row {
+fn row(choices: &[(u64, Result<OperationChoice, NoChoice>)], at: usize) -> Value {
     let (bytes, choice) = &choices[at];
-    Row {
-        bytes: *bytes,
-        changed: changes(choices, at),
-        taken: choice.as_ref().ok().map(|choice| Taken {
-            algorithm: choice.algorithm,
-            protocol: choice.protocol,
-            channels: choice.channels,
-            threads: choice.warps * 32,
-            time_us: choice.time_us,
-            algorithm_bandwidth_gbps: choice.algorithm_bandwidth,
-            bus_bandwidth_gbps: choice.bus_bandwidth,
-        }),
-        runner_up: choice.as_ref().ok().and_then(|choice| {
-            choice.runner_up.map(|next| Timed {
-                algorithm: next.choice.0,
-                protocol: next.choice.1,
-                time_us: next.time_us,
-            })
-        }),
-        refused: choice.as_ref().err().map(ToString::to_string),
+    let mut row = json!({
+        "bytes": bytes,
+        "changed": changes(choices, at),
+        "runner_up": null,
+        "refused": choice.as_ref().err().map(ToString::to_string),
+    });
+    if let Ok(choice) = choice {
+        row["algorithm"] = json!(choice.algorithm);
+        row["protocol"] = json!(choice.protocol);
+        row["channels"] = json!(choice.channels);
+        row["threads"] = json!(choice.warps * 32);
+        row["time_us"] = json!(choice.time_us);
+        row["algorithm_bandwidth_gbps"] = json!(choice.algorithm_bandwidth);
+        row["bus_bandwidth_gbps"] = json!(choice.bus_bandwidth);
+        row["runner_up"] = json!(choice.runner_up.map(|next| json!({
+            "algorithm": next.choice.0,
+            "protocol": next.choice.1,
+            "time_us": next.time_us,
+        })));
     }
+    row
 }
 
-fn json(subject: &Subject, sweeps: &[Sweep], table: bool) -> Result<String> {
-    let collectives: Vec<serde_json::Value> = sweeps
+fn page_json(subject: &PricedJob, sweeps: &[Sweep], table: bool) -> Result<String> {
+    let collectives: Vec<Value> = sweeps
         .iter()
         .map(|sweep| {
-            let rows: Vec<Row> = (0..sweep.choices.len()).map(|at| row(&sweep.choices, at)).collect();
-            let mut value = serde_json::json!({
+            let rows: Vec<Value> = (0..sweep.choices.len()).map(|at| row(&sweep.choices, at)).collect();
+            let mut value = json!({
                 "collective": sweep.collective,
                 "sizes": if Collective::TUNED.contains(&sweep.collective) { rows } else { Vec::new() },
             });
@@ -323,18 +258,18 @@ fn json(subject: &Subject, sweeps: &[Sweep], table: bool) -> Result<String> {
                     .schemes
                     .iter()
                     .map(|(bytes, estimates)| {
-                        let estimates: Vec<serde_json::Value> = estimates
+                        let estimates: Vec<Value> = estimates
                             .iter()
-                            .map(|estimate| serde_json::json!({"scheme": estimate.choice, "time_us": estimate.time_us}))
+                            .map(|estimate| json!({"scheme": estimate.choice, "time_us": estimate.time_us}))
                             .collect();
-                        serde_json::json!({"bytes": bytes, "schemes": estimates})
+                        json!({"bytes": bytes, "schemes": estimates})
                     })
                     .collect();
             }
             value
         })
         .collect();
-    let mut value = serde_json::json!({
+    let mut value = json!({
         "name": subject.name,
         "hosts": subject.hosts,
         "ranks": subject.ranks,
@@ -345,5 +280,5 @@ fn json(subject: &Subject, sweeps: &[Sweep], table: bool) -> Result<String> {
     if table {
         value["table"] = serde_json::to_value(&subject.costs)?;
     }
-    Ok(serde_json::to_string_pretty(&value)? + "\n")
+    output::json(&value)
 }

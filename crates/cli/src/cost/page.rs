@@ -5,52 +5,43 @@ use plan::cost::Estimate;
 use planner::cost::Scheme;
 use program::{Collective, Protocol};
 
-use super::table::Columns;
-use super::{Look, count};
-use crate::cost::{Subject, Sweep, changes};
+use super::{PricedJob, Sweep, changes};
+use crate::render::table::Columns;
+use crate::render::{FIELD, Look, count, microseconds, percent, trim_lines, wrap};
 use crate::sizes::short;
 
 /// Marks a size at which the choice changes.
 const CHANGE: &str = "▸";
 
-/// Sizes, choices and times.
-pub fn page(subject: &Subject, sweeps: &[Sweep], look: Look) -> String {
-    let mut text = head(subject, look);
+pub fn page(job: &PricedJob, sweeps: &[Sweep], look: Look) -> String {
+    let mut text = head(job, look);
     for sweep in sweeps {
-        text.push('\n');
-        text.push_str(&look.title(
+        text.push_str(&look.section(
             sweep.collective.name(),
             "what NCCL takes for a message of this size",
+            &choices(sweep, look),
         ));
-        text.push_str(&choices(sweep, look));
         if !sweep.schemes.is_empty() {
-            text.push('\n');
-            text.push_str(&look.title(
+            text.push_str(&look.section(
                 &format!("{} by the α–β model", sweep.collective),
-                &model(subject),
+                &model(job),
+                &schemes(job, sweep, look),
             ));
-            text.push_str(&schemes(subject, sweep, look));
         }
     }
-    trim(&text)
+    trim_lines(&text)
 }
 
-fn trim(text: &str) -> String {
-    text.lines()
-        .map(|line| format!("{}\n", line.trim_end()))
-        .collect()
-}
-
-fn head(subject: &Subject, look: Look) -> String {
-    let mut text = format!("{}\n", look.heading(&subject.name));
-    let job = format!(
+fn head(job: &PricedJob, look: Look) -> String {
+    let mut text = format!("{}\n", look.heading(&job.name));
+    let size = format!(
         "{}, {}",
-        count(subject.hosts as usize, "host"),
-        count(subject.ranks as usize, "rank")
+        count(job.hosts as usize, "host"),
+        count(job.ranks as usize, "rank")
     );
-    text.push_str(&look.field("job", &job));
-    text.push_str(&look.field("profile", &subject.costs.profile));
-    let settings: Vec<String> = subject
+    text.push_str(&look.field("job", &size));
+    text.push_str(&look.field("profile", &job.costs.profile));
+    let settings: Vec<String> = job
         .settings
         .iter()
         .map(|setting| format!("{}={}", setting.name, setting.value))
@@ -60,34 +51,14 @@ fn head(subject: &Subject, look: Look) -> String {
     } else {
         look.field("settings", &settings.join(" "))
     });
-    for note in &subject.notes {
-        text.push_str(&look.notice(&super::wrap(note, super::FIELD, super::FIELD, look.width)));
+    for note in &job.notes {
+        text.push_str(&look.notice(&wrap(note, FIELD, FIELD, look.width)));
     }
     text
 }
 
-/// µs with as many digits as matter.
-pub fn microseconds(time: f64) -> String {
-    let digits = match time {
-        100.0.. => 0,
-        10.0.. => 1,
-        _ => 2,
-    };
-    format!("{time:.digits$}")
-}
-
 fn bandwidth(bandwidth: Option<f64>) -> String {
     bandwidth.map_or_else(String::new, |bandwidth| format!("{bandwidth:.2}"))
-}
-
-/// How much more something is, as a share of 1: `+12 %`, `-3.1 %`, or `×17` from ten times on.
-pub fn percent(more: f64) -> String {
-    match more * 100.0 {
-        percent if percent.abs() < 0.05 => "±0 %".to_owned(),
-        900.0.. => format!("×{:.0}", more + 1.0),
-        percent if percent.abs() >= 10.0 => format!("{percent:+.0} %"),
-        percent => format!("{percent:+.1} %"),
-    }
 }
 
 fn choices(sweep: &Sweep, look: Look) -> String {
@@ -139,7 +110,7 @@ fn choices(sweep: &Sweep, look: Look) -> String {
                 ]);
             }
             Err(problem) => {
-                return look.notice(&super::wrap(&problem.to_string(), "  ", "  ", look.width));
+                return look.notice(&wrap(&problem.to_string(), "  ", "  ", look.width));
             }
         }
         table.row(row);
@@ -147,9 +118,8 @@ fn choices(sweep: &Sweep, look: Look) -> String {
     table.finish()
 }
 
-/// The model's figures.
-fn model(subject: &Subject) -> String {
-    subject.alpha_beta.map_or_else(String::new, |model| {
+fn model(job: &PricedJob) -> String {
+    job.alpha_beta.map_or_else(String::new, |model| {
         format!(
             "algorithms that NCCL does not have; α {} µs per message, 1/β {:.1} GB/s over all channels",
             model.alpha_us(),
@@ -158,7 +128,7 @@ fn model(subject: &Subject) -> String {
     })
 }
 
-fn schemes(subject: &Subject, sweep: &Sweep, look: Look) -> String {
+fn schemes(job: &PricedJob, sweep: &Sweep, look: Look) -> String {
     let headers = [
         "",
         "size",
@@ -189,7 +159,7 @@ fn schemes(subject: &Subject, sweep: &Sweep, look: Look) -> String {
             .get(at)
             .and_then(|(_, choice)| choice.as_ref().ok());
         let alone = (best.time_us > 0.0).then(|| *bytes as f64 / best.time_us / 1000.0);
-        let factor = sweep.collective.bus_factor(subject.costs.job.ranks);
+        let factor = sweep.collective.bus_factor(job.costs.job.ranks);
         table.row(vec![
             mark.to_owned(),
             short(*bytes),
@@ -218,21 +188,20 @@ fn more(best: &Estimate<Scheme>, next: &Estimate<Scheme>) -> String {
     }
 }
 
-/// Bandwidth and latency of every way.
-pub fn table_page(subject: &Subject, collectives: &[Collective], look: Look) -> String {
-    let mut text = head(subject, look);
+/// Bandwidth and latency of every algorithm and protocol.
+pub fn table_page(job: &PricedJob, collectives: &[Collective], look: Look) -> String {
+    let mut text = head(job, look);
     for collective in collectives {
-        text.push('\n');
-        text.push_str(&look.title(
+        text.push_str(&look.section(
             collective.name(),
             "message bytes per time without latency, and the time of an empty message",
+            &entries(&job.costs, *collective, look),
         ));
-        text.push_str(&ways(&subject.costs, *collective, look));
     }
-    trim(&text)
+    trim_lines(&text)
 }
 
-fn ways(costs: &CostTable, collective: Collective, look: Look) -> String {
+fn entries(costs: &CostTable, collective: Collective, look: Look) -> String {
     let entries: Vec<_> = costs
         .entries
         .iter()

@@ -8,7 +8,7 @@ use probe::Finding;
 use serde::Serialize;
 use topology::xml::Document;
 
-/// Less than this is rounding, GB/s.
+/// Losses below this are rounding, GB/s.
 const NOTHING: f32 = 0.01;
 
 /// Bandwidth that is lost, GB/s.
@@ -37,7 +37,7 @@ impl Cost {
     }
 }
 
-/// What a finding costs; none where it cannot be said.
+/// The cost of a finding, if the planner can tell.
 pub fn cost(finding: &Finding, document: &Document, settings: &Settings) -> Option<Cost> {
     if finding.effect.is_empty() {
         return None;

@@ -1,5 +1,8 @@
 //! `topo doctor`: checks a machine or a file.
 
+mod page;
+mod price;
+
 use anyhow::Result;
 use planner::Settings;
 use probe::{Finding, finding};
@@ -10,33 +13,30 @@ use topology::xml::Document;
 use crate::arguments::compare::TextOrJson;
 use crate::arguments::machine::DoctorArguments;
 use crate::environment::Environment;
-use crate::live::Subject;
-use crate::output::Output;
-use crate::price::{self, Cost};
-use crate::render::{Look, findings};
+use crate::input::FileOrProbe;
+use crate::output::{self, Output};
+pub use page::{section, table};
+use price::Cost;
 
 /// Findings with what they cost.
 #[derive(Debug)]
-pub struct Report {
-    /// In the order of their ids.
+pub struct FindingReport {
     pub findings: Vec<(Finding, Option<Cost>)>,
 }
 
-/// A finding as JSON has it.
 #[derive(Debug, Serialize)]
-pub struct Row<'a> {
+pub struct FindingRow<'a> {
     #[serde(flatten)]
     finding: &'a Finding,
     title: &'static str,
     cost: Option<Cost>,
 }
 
-impl Report {
-    /// The findings for JSON.
-    pub fn rows(&self) -> Vec<Row<'_>> {
+impl FindingReport {
+    pub fn rows(&self) -> Vec<FindingRow<'_>> {
         self.findings
             .iter()
-            .map(|(finding, cost)| Row {
+            .map(|(finding, cost)| FindingRow {
                 finding,
                 title: finding.rule.title(),
                 cost: *cost,
@@ -45,52 +45,45 @@ impl Report {
     }
 }
 
-/// Findings with what the planner says they cost.
-pub fn priced(findings: &[Finding], document: &Document, settings: &Settings) -> Report {
+/// Findings with their costs.
+pub fn priced(findings: &[Finding], document: &Document, settings: &Settings) -> FindingReport {
     let priced = findings
         .iter()
         .map(|finding| (finding.clone(), price::cost(finding, document, settings)));
-    Report {
+    FindingReport {
         findings: priced.collect(),
     }
 }
 
-/// Checks and prints.
 pub fn run(
     arguments: &DoctorArguments,
     environment: &Environment,
     output: &mut Output,
 ) -> Result<()> {
-    let subject = Subject::read(
+    let subject = FileOrProbe::read(
         arguments.file.as_deref(),
         &arguments.source,
         environment,
         output,
     )?;
-    // What the reader says of a file is among the findings.
+    // The reader's warnings are among the findings.
     output.warnings.clear();
     let settings = environment.settings(&arguments.variables, &mut output.warnings);
-    if let Subject::Probed(_) = subject {
+    if let FileOrProbe::Probed(_) = subject {
         // A probe reads the file, unlike commands that are given one.
         output
             .warnings
             .retain(|remark| !remark.starts_with("NCCL_TOPO_FILE="));
     }
     let (found, document) = match subject {
-        Subject::File(machine) => (finding::of_document(&machine.document), machine.document),
-        Subject::Probed(probe) => (probe.findings, probe.document),
+        FileOrProbe::File(machine) => (finding::of_document(&machine.document), machine.document),
+        FileOrProbe::Probed(probe) => (probe.findings, probe.document),
     };
     let report = priced(&found, &document, &settings);
     output.differs = !report.findings.is_empty();
-    let look = Look {
-        width: environment.width,
-        colour: environment.colour,
-    };
     output.text = match arguments.format {
-        TextOrJson::Text => findings::table(&report, look),
-        TextOrJson::Json => {
-            serde_json::to_string_pretty(&json!({"findings": report.rows()}))? + "\n"
-        }
+        TextOrJson::Text => page::table(&report, environment.look()),
+        TextOrJson::Json => output::json(&json!({"findings": report.rows()}))?,
     };
     Ok(())
 }

@@ -1,11 +1,11 @@
 //! The table of findings.
 
-use super::table::Columns;
-use super::{Look, count, wrap};
-use crate::doctor::Report;
+use super::FindingReport;
+use crate::render::table::Columns;
+use crate::render::{Look, count, or_dash, wrap};
 
 /// Findings and, below, what to do; one line when there are none.
-pub fn table(report: &Report, look: Look) -> String {
+pub fn table(report: &FindingReport, look: Look) -> String {
     if report.findings.is_empty() {
         return "no findings\n".to_owned();
     }
@@ -17,7 +17,7 @@ pub fn table(report: &Report, look: Look) -> String {
             finding.rule.title().to_owned(),
             finding.seen.clone(),
             finding.expected.clone(),
-            cost.map_or_else(|| "–".to_owned(), |cost| cost.text()),
+            or_dash(cost.map(|cost| cost.text())),
         ]);
     }
     let mut text = columns.finish();
@@ -40,11 +40,7 @@ pub fn table(report: &Report, look: Look) -> String {
 }
 
 /// The same as a part of a page.
-pub fn section(report: &Report, look: Look) -> String {
+pub fn section(report: &FindingReport, look: Look) -> String {
     let number = count(report.findings.len(), "finding");
-    format!(
-        "\n{}{}",
-        look.title("Findings", &number),
-        table(report, look)
-    )
+    look.section("Findings", &number, &table(report, look))
 }

@@ -6,20 +6,19 @@ use net::Reached;
 use program::Transfer;
 use serde_json::json;
 
-use super::table::Columns;
-use super::{Look, count};
-use crate::run::{Joined, Latency, Launches, Report, Row, Timing};
-use crate::sizes;
+use super::{FigureTiming, Latency, LaunchReport, Launches, RunReport, RunRow};
+use crate::render::table::Columns;
+use crate::render::{Look, count, or_dash};
+use crate::{output, sizes};
 
-/// The page.
-pub fn page(report: &Report, look: Look) -> String {
+pub fn page(report: &RunReport, look: Look) -> String {
     let spec = &report.spec;
     let mut text = look.title(
-        &format!("{} of {}", sizes::kebab(spec.collective), ranks(report)),
+        &format!("{} of {}", spec.collective.command_name(), ranks(report)),
         "",
     );
     text.push_str(&look.field("ranks", &places(report)));
-    if let Some(joined) = &report.joined {
+    if let Some(joined) = &report.launch {
         for (name, line) in joined_lines(joined) {
             text.push_str(&look.field(name, &line));
         }
@@ -28,7 +27,7 @@ pub fn page(report: &Report, look: Look) -> String {
         text.push_str(&look.field(
             "plan",
             &format!(
-                "{}: its rings and trees; its own choice is for GPUs and stands beside",
+                "{}: its rings and trees; column plan has its choice, which is for GPUs",
                 planned.name
             ),
         ));
@@ -40,7 +39,7 @@ pub fn page(report: &Report, look: Look) -> String {
     text
 }
 
-fn ranks(report: &Report) -> String {
+fn ranks(report: &RunReport) -> String {
     let spec = &report.spec;
     let kind = if spec.processes {
         "processes"
@@ -55,10 +54,10 @@ fn ranks(report: &Report) -> String {
     format!("{} {kind}, {}{reduces}", spec.ranks, spec.element)
 }
 
-/// How ranks reach each other, and what the plan says of that.
-fn places(report: &Report) -> String {
+/// How ranks reach each other, here and in the plan.
+fn places(report: &RunReport) -> String {
     let spec = &report.spec;
-    let own = if let Some(joined) = &report.joined {
+    let own = if let Some(joined) = &report.launch {
         &reached(joined)
     } else if spec.processes {
         "SHM: one process each, which map each other's buffers"
@@ -81,7 +80,7 @@ fn places(report: &Report) -> String {
 }
 
 /// How rank 0 reaches the others.
-fn reached(joined: &Joined) -> String {
+fn reached(joined: &LaunchReport) -> String {
     let reached = &joined.reached;
     let interfaces: Vec<&str> = reached
         .interfaces
@@ -107,16 +106,16 @@ fn reached(joined: &Joined) -> String {
         false => format!(" ({}: PXN)", carried.join(", ")),
     };
     let remote = (remote > 0).then(|| format!("NET for {remote}{carried}, {by}"));
-    let ways: Vec<String> = [shared, remote].into_iter().flatten().collect();
-    let ways = if ways.is_empty() {
+    let reaches: Vec<String> = [shared, remote].into_iter().flatten().collect();
+    let reaches = if reaches.is_empty() {
         "alone".to_owned()
     } else {
-        ways.join(", ")
+        reaches.join(", ")
     };
-    format!("started by {}; from rank 0 {ways}", joined.by)
+    format!("started by {}; from rank 0 {reaches}", joined.by)
 }
 
-/// What carries data between hosts, as a value.
+/// The network between hosts, as JSON.
 fn net(reached: &Reached) -> serde_json::Value {
     let interfaces = reached.interfaces.iter();
     let interfaces: Vec<_> = interfaces.map(|it| json!({ "name": it.0 })).collect();
@@ -142,7 +141,7 @@ fn net(reached: &Reached) -> serde_json::Value {
     }
 }
 
-fn joined_lines(joined: &Joined) -> Vec<(&'static str, String)> {
+fn joined_lines(joined: &LaunchReport) -> Vec<(&'static str, String)> {
     let reached = &joined.reached;
     let mut lines = vec![("hosts", reached.hosts.join(", "))];
     if let Some(plugin) = &reached.plugin {
@@ -168,7 +167,7 @@ fn joined_lines(joined: &Joined) -> Vec<(&'static str, String)> {
 }
 
 /// Both placements side by side, or one below the other where they do not fit.
-fn table(report: &Report, look: Look) -> String {
+fn table(report: &RunReport, look: Look) -> String {
     let in_place = report.spec.in_place;
     let whole = columns(report, look, true, in_place);
     if !in_place || whole.fits() {
@@ -181,7 +180,7 @@ fn table(report: &Report, look: Look) -> String {
     )
 }
 
-fn columns(report: &Report, look: Look, separate: bool, in_place: bool) -> Columns {
+fn columns(report: &RunReport, look: Look, separate: bool, in_place: bool) -> Columns {
     let spec = &report.spec;
     let mut headers = vec!["size", "count"];
     if spec.collective.has_root() {
@@ -213,12 +212,12 @@ fn columns(report: &Report, look: Look, separate: bool, in_place: bool) -> Colum
         if spec.collective.has_root() {
             cells.push(spec.root.to_string());
         }
-        let way = if separate {
-            Some(row.way)
+        let choice = if separate {
+            Some(row.choice)
         } else {
-            row.way_in_place
+            row.choice_in_place
         };
-        cells.extend(way.map_or_else(|| ["–"; 3].map(str::to_owned), in_words));
+        cells.extend(choice.map_or_else(|| ["–"; 3].map(str::to_owned), in_words));
         if separate {
             cells.extend(figures(report, row, Some(row.separate)));
         }
@@ -226,44 +225,40 @@ fn columns(report: &Report, look: Look, separate: bool, in_place: bool) -> Colum
             cells.extend(figures(report, row, row.in_place));
         }
         if separate {
-            cells.push(
-                row.predicted_us
-                    .map_or_else(|| "–".to_owned(), |time| gbps(bus(report, row.bytes, time))),
-            );
+            let time = row.predicted_us;
+            cells.push(or_dash(time.map(|time| gbps(bus(report, row.bytes, time)))));
         }
         if let Some(planned) = planned {
             let choice = planned.choices.get(at).cloned().flatten();
-            cells.push(choice.unwrap_or_else(|| "–".to_owned()));
+            cells.push(or_dash(choice));
         }
         table.row(cells);
     }
     table
 }
 
-/// Algorithm, protocol and channels.
-fn in_words(way: Choice) -> [String; 3] {
+fn in_words(choice: Choice) -> [String; 3] {
     [
-        way.schedule.name().to_owned(),
-        protocol(way),
-        way.channels.to_string(),
+        choice.schedule.name().to_owned(),
+        protocol(choice),
+        choice.channels.to_string(),
     ]
 }
 
-fn protocol(way: Choice) -> String {
-    match way.transfer {
+fn protocol(choice: Choice) -> String {
+    match choice.transfer {
         Transfer::Direct => "direct".to_owned(),
-        Transfer::Fifo => way.protocol.name().to_owned(),
+        Transfer::Fifo => choice.protocol.name().to_owned(),
     }
 }
 
-fn figures(report: &Report, row: &Row, timing: Option<Timing>) -> [String; 7] {
-    let none = || "–".to_owned();
+fn figures(report: &RunReport, row: &RunRow, timing: Option<FigureTiming>) -> [String; 7] {
     let Some(timing) = timing else {
-        return std::array::from_fn(|_| none());
+        return std::array::from_fn(|_| or_dash(None::<u64>));
     };
     let latency = |of: fn(&Latency) -> f64| {
         let time = timing.latency.as_ref().map(of);
-        time.map_or_else(none, micros)
+        or_dash(time.map(micros))
     };
     [
         micros(timing.time_us),
@@ -272,7 +267,7 @@ fn figures(report: &Report, row: &Row, timing: Option<Timing>) -> [String; 7] {
         latency(|it| it.max_us),
         gbps(algorithm(row.bytes, timing.time_us)),
         gbps(bus(report, row.bytes, timing.time_us)),
-        timing.wrong.map_or_else(none, |wrong| wrong.to_string()),
+        or_dash(timing.wrong),
     ]
 }
 
@@ -281,8 +276,8 @@ fn algorithm(bytes: u64, time_us: f64) -> f64 {
     bytes as f64 / time_us / 1000.0
 }
 
-/// What the busiest link would carry, GB/s, as nccl-tests reports it.
-fn bus(report: &Report, bytes: u64, time_us: f64) -> f64 {
+/// Bus bandwidth, GB/s: the load of the busiest link, as nccl-tests reports it.
+fn bus(report: &RunReport, bytes: u64, time_us: f64) -> f64 {
     algorithm(bytes, time_us) * report.spec.collective.bus_factor(report.spec.ranks)
 }
 
@@ -303,7 +298,7 @@ fn average(values: impl Iterator<Item = f64>) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
-fn summary(report: &Report, look: Look) -> String {
+fn summary(report: &RunReport, look: Look) -> String {
     let rows = &report.rows;
     let mut text = String::new();
     let separate = average(
@@ -325,13 +320,13 @@ fn summary(report: &Report, look: Look) -> String {
     match predicted {
         Some(predicted) => bandwidth.push_str(&format!(", predicted {predicted:.2} GB/s")),
         None => bandwidth
-            .push_str("; not predicted, for the cost profile knows no figures (topo calibrate)"),
+            .push_str("; not predicted: the cost profile has no figures for it (topo calibrate)"),
     }
     text.push_str(&look.field("average", &format!("bus bandwidth {bandwidth}")));
     if let Some(warning) = report.cores().warning() {
         text.push_str(&look.field("cores", &look.notice(&warning)));
     }
-    let wrong: u64 = rows.iter().map(Row::wrong).sum();
+    let wrong: u64 = rows.iter().map(RunRow::wrong).sum();
     let verdict = if !report.spec.check {
         "not checked".to_owned()
     } else if wrong == 0 {
@@ -347,15 +342,14 @@ fn summary(report: &Report, look: Look) -> String {
     text
 }
 
-/// The report as JSON.
-pub fn json(report: &Report) -> Result<String> {
+pub fn json(report: &RunReport) -> Result<String> {
     let spec = &report.spec;
-    let placement = |timing: Timing, bytes: u64, way: &executor::Choice| {
+    let placement = |timing: FigureTiming, bytes: u64, choice: &executor::Choice| {
         json!({
-            "algorithm": way.schedule.name(),
-            "transfer": way.transfer.name(),
-            "protocol": (way.transfer == Transfer::Fifo).then(|| way.protocol.name()),
-            "channels": way.channels,
+            "algorithm": choice.schedule.name(),
+            "transfer": choice.transfer.name(),
+            "protocol": (choice.transfer == Transfer::Fifo).then(|| choice.protocol.name()),
+            "channels": choice.channels,
             "time_us": timing.time_us,
             "latency_us": timing.latency.map(|it| json!({
                 "p50": it.p50_us,
@@ -369,25 +363,25 @@ pub fn json(report: &Report) -> Result<String> {
             "launches": timing.launches,
         })
     };
-    let row = |(at, row): (usize, &Row)| {
-        let in_place = row.in_place.zip(row.way_in_place);
+    let row = |(at, row): (usize, &RunRow)| {
+        let in_place = row.in_place.zip(row.choice_in_place);
         json!({
             "bytes": row.bytes,
             "count": row.count,
-            "out_of_place": placement(row.separate, row.bytes, &row.way),
-            "in_place": in_place.map(|(timing, way)| placement(timing, row.bytes, &way)),
+            "out_of_place": placement(row.separate, row.bytes, &row.choice),
+            "in_place": in_place.map(|(timing, choice)| placement(timing, row.bytes, &choice)),
             "predicted_us": row.predicted_us,
             "planned": report.planned.as_ref().and_then(|it| it.choices.get(at).cloned().flatten()),
         })
     };
     let value = json!({
-        "collective": sizes::kebab(spec.collective),
+        "collective": spec.collective.command_name(),
         "ranks": spec.ranks,
         "processes": spec.processes,
-        "launcher": report.joined.as_ref().map(|it| it.by),
-        "hosts": report.joined.as_ref().map(|it| &it.reached.hosts),
-        "net": report.joined.as_ref().map(|it| net(&it.reached)),
-        "lost": report.joined.as_ref().map(|it| it.lost.iter().flat_map(|(ranks, _)| ranks).collect::<Vec<_>>()),
+        "launcher": report.launch.as_ref().map(|it| it.by),
+        "hosts": report.launch.as_ref().map(|it| &it.reached.hosts),
+        "net": report.launch.as_ref().map(|it| net(&it.reached)),
+        "lost": report.launch.as_ref().map(|it| it.lost.iter().flat_map(|(ranks, _)| ranks).collect::<Vec<_>>()),
         "type": spec.element,
         "op": spec.collective.reduces().then_some(&spec.op),
         "root": spec.collective.has_root().then_some(spec.root),
@@ -395,5 +389,5 @@ pub fn json(report: &Report) -> Result<String> {
         "other_programs_share": report.cores().share(),
         "rows": report.rows.iter().enumerate().map(row).collect::<Vec<_>>(),
     });
-    Ok(serde_json::to_string_pretty(&value)? + "\n")
+    output::json(&value)
 }
