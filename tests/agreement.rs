@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
+use golden::Case;
 use libtest_mimic::Trial;
-use test_support::elsewhere;
-use test_support::golden::Case;
+use machines::elsewhere;
 
 use crate::{not_run, test};
 

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail, ensure};
+use golden::Case;
 use libtest_mimic::Trial;
+use machines::elsewhere;
+use machines::{Expectation, Machine};
 use planner::Settings;
 use planner::settings::{SettingEffect, variables};
-use test_support::elsewhere;
-use test_support::golden::Case;
-use test_support::{Expectation, Machine};
 
 use crate::{not_run, root, test};
 
@@ -304,7 +304,7 @@ fn machines() -> Result<()> {
     }
     for machine in Machine::all()? {
         let expected = match (machine.origin.kind, machine.origin.expectation) {
-            (test_support::Kind::Generated, _) => "Generated, with answers of NCCL",
+            (machines::Kind::Generated, _) => "Generated, with answers of NCCL",
             (_, Expectation::Nccl) => "Models with answers of NCCL",
             (_, Expectation::Blessed) => "Models with blessed answers",
         };

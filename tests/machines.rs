@@ -1,9 +1,9 @@
 //! Each folder of `topologies/` is planned as it expects.
 
 use anyhow::{Result, ensure};
+use golden::{Case, Section};
 use libtest_mimic::Trial;
-use test_support::golden::Section;
-use test_support::{Expectation, Machine};
+use machines::{Expectation, Machine};
 use xtask::bless;
 
 use crate::test;
@@ -27,7 +27,7 @@ pub fn tests() -> Result<Vec<Trial>> {
 /// All sections of all answers agree.
 fn as_nccl_answered(machine: &Machine) -> Result<()> {
     let mut differing = Vec::new();
-    for case in machine.cases()? {
+    for case in Case::on(machine)? {
         let verdicts = case.replay();
         // A case that NCCL refuses has nothing else to compare.
         let planned = verdicts

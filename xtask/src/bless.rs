@@ -5,8 +5,9 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use golden::expectation;
+use machines::{Expectation, Machine};
 use similar::TextDiff;
-use test_support::{Expectation, Machine, expectation};
 
 /// How to accept what a check complains of.
 pub const HOW_TO_BLESS: &str =

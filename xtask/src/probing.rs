@@ -9,7 +9,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
-use test_support::{FakeMachine, Machine};
+use machines::{FakeMachine, Machine};
 
 /// Machines of eight GPUs and eight NICs, and others.
 const MACHINES: [&str; 6] = [

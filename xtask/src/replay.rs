@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use test_support::golden::{Case, Section};
+use golden::{Case, Section};
 
 #[derive(clap::Args)]
 pub struct Arguments {

@@ -35,10 +35,17 @@ const fn unsafe_rule(name: &'static str, may_use: &'static [&'static str]) -> Ru
 const ALL: &[&str] = &["*"];
 
 /// Crates that only tests and chores may use.
-const ONLY_FOR_TESTS: [&str; 4] = ["fuzz-targets", "kernel-emulator", "test-support", "xtask"];
+const ONLY_FOR_TESTS: [&str; 6] = [
+    "fuzz-targets",
+    "golden",
+    "kernel-emulator",
+    "machines",
+    "test-network",
+    "xtask",
+];
 
 /// Which way the arrows point.
-const RULES: [Rule; 20] = [
+const RULES: [Rule; 22] = [
     rule("files", &[]),
     rule("topology", &[]),
     rule("program", &[]),
@@ -78,10 +85,9 @@ const RULES: [Rule; 20] = [
             "shared-memory",
         ],
     ),
-    rule(
-        "test-support",
-        &["topology", "plan", "planner", "program", "shared-memory"],
-    ),
+    rule("machines", &["topology"]),
+    rule("golden", &["topology", "plan", "planner", "program", "machines"]),
+    rule("test-network", &[]),
     unsafe_rule(
         "fuzz-targets",
         &[
@@ -96,7 +102,7 @@ const RULES: [Rule; 20] = [
             "net-plugin",
             "net",
             "backend-cpu",
-            "test-support",
+            "machines",
         ],
     ),
     rule("cli", ALL),
@@ -108,7 +114,8 @@ const RULES: [Rule; 20] = [
             "planner",
             "kernel-bundle",
             "backend-cuda",
-            "test-support",
+            "machines",
+            "golden",
         ],
     ),
     rule("tests", &[]),
@@ -332,15 +339,11 @@ mod tests {
             1
         );
         assert_eq!(
-            complaints("planner", "[dependencies]\ntest-support.workspace = true").len(),
+            complaints("planner", "[dependencies]\ngolden.workspace = true").len(),
             1
         );
         assert_eq!(
-            complaints(
-                "planner",
-                "[dev-dependencies]\ntest-support.workspace = true"
-            )
-            .len(),
+            complaints("planner", "[dev-dependencies]\ngolden.workspace = true").len(),
             0
         );
         assert_eq!(
@@ -348,7 +351,7 @@ mod tests {
             0
         );
         assert_eq!(
-            complaints("cli", "[dependencies]\ntest-support.workspace = true").len(),
+            complaints("cli", "[dependencies]\ngolden.workspace = true").len(),
             1
         );
     }

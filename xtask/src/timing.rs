@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use golden::Case;
 use planner::{HostPlan, Job, Settings, View};
-use test_support::golden::Case;
 use topology::NodeType;
 
 #[derive(clap::Args)]

@@ -291,7 +291,7 @@ fn strangers_of_one_address_do_not_push_out_a_rank_of_another() {
         link.sent(link.outgoing().len());
         let mut challenge = vec![0; link.wanted()];
         stream.read_exact(&mut challenge).unwrap();
-        let strangers = test_support::strangers::hold(&[address], 3000).unwrap();
+        let strangers = test_network::strangers::hold(&[address], 3000).unwrap();
         // Far longer than anyone may keep a place that others want.
         thread::sleep(Duration::from_secs(1));
         link.push(&challenge).unwrap();

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 
-use test_support::net_plugin;
+use test_network::loopback;
 
 /// Small messages, because the threads of a block run one after the other.
 const SHORT: [&str; 10] = [
@@ -164,7 +164,7 @@ fn ranks_of_two_hosts() {
 fn nics_reach_memory_of_gpus() {
     let folder = tempfile::tempdir().unwrap();
     let plugin = folder.path().join("libnccl-net-loopback.so");
-    net_plugin::compile(12, "MEMORY=5", &[], &plugin).unwrap();
+    loopback::compile(12, "MEMORY=5", &[], &plugin).unwrap();
     let plugin = plugin.display().to_string();
     for (level, reached) in [("SYS", true), ("LOC", false)] {
         let report = folder.path().join(level).display().to_string();

@@ -22,6 +22,7 @@ pub mod plugin;
 pub mod proxy;
 pub mod recording;
 pub mod settings;
+pub mod shared_words;
 pub mod words;
 pub mod xml;
 

@@ -1,6 +1,6 @@
 //! Memory that other processes share: any words, overwritten between any operations of both ends of its connections.
 
-use test_support::shared_words::shared_memory_words;
+use crate::shared_words::shared_memory_words;
 
 use crate::mutate::Random;
 use crate::target::Reached;

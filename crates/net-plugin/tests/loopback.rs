@@ -8,7 +8,7 @@ use std::sync::Arc;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use net_plugin::{Error, Given, Owner, Plugin, Receiving, Sending, Shape, Wanted};
 use tempfile::TempDir;
-use test_support::net_plugin as loopback;
+use test_network::loopback;
 
 type Test = fn() -> Result<(), Failed>;
 

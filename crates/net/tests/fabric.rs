@@ -19,7 +19,7 @@ use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
 use net::{Arriving, Host, Hosts, Leaving, Options, Ports, WantedPlugin};
 use support::{Counting, Neighbours, sweep};
-use test_support::net_plugin as loopback;
+use test_network::loopback;
 
 /// Elements of the messages.
 const COUNTS: [usize; 3] = [0, 1023, 100_000];

@@ -2,9 +2,9 @@
 //!
 //! `lstopo-no-graphics` on the same computer is a yardstick for the first.
 
+use machines::{FakeMachine, Machine};
 use probe::record::Recording;
 use probe::{Options, Probe};
-use test_support::{FakeMachine, Machine};
 
 fn main() {
     divan::main();

@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use libtest_mimic::{Arguments, Completion, Trial};
+use machines::FakeMachine;
+use machines::elsewhere::{self, files};
 use probe::machine::Detail;
 use probe::nvml::Answers;
 use probe::record::Recording;
 use probe::{Machine, Options, Probe, Sysfs};
-use test_support::FakeMachine;
-use test_support::elsewhere::{self, files};
 use topology::xml::{Document, Element, c_unsigned_hexadecimal};
 
 /// The folder with `sys` in an unpacked archive.

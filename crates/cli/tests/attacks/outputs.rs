@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use test_support::{FakeMachine, Machine};
+use machines::{FakeMachine, Machine};
 
 use crate::program::{LONG, Running, Said, is_root, memory_folder, not_run, shell, topo};
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use test_support::{FakeMachine, Machine};
+use machines::{FakeMachine, Machine};
 
 use super::{file, ok, run};
 

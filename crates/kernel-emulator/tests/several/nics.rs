@@ -10,7 +10,7 @@ use net::{Arriving, Leaving, Ports, WantedPlugin};
 use program::Protocol;
 use program::{Schedule, Transfer};
 use tempfile::TempDir;
-use test_support::net_plugin as loopback;
+use test_network::loopback;
 
 use super::hosts::{Place, each_by, on};
 use super::{every_way, join, run, small};

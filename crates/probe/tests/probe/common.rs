@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
+use machines::FakeMachine;
 use probe::nvml::Answers;
 use probe::{Options, Probe};
 use tempfile::TempDir;
-use test_support::FakeMachine;
 use topology::xml::{Document, Element, Tag, c_int, c_unsigned_hexadecimal};
 
 /// A fake machine in a folder that vanishes with it.
@@ -54,7 +54,7 @@ pub fn probe_folder(folder: &Path, options: &Options) -> Probe {
 
 /// The fake machine of one of the project's machines.
 pub fn fake(name: &str) -> FakeMachine {
-    let machine = test_support::Machine::named(name).unwrap();
+    let machine = machines::Machine::named(name).unwrap();
     FakeMachine::of(&machine.document().unwrap()).unwrap()
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use test_support::{FakeMachine, Machine};
+use machines::{FakeMachine, Machine};
 use topology::xml::{Document, Element, Tag};
 
 use crate::common::{OnDisk, comparable, temporary};

@@ -117,7 +117,7 @@ fn nothing_private_is_kept() {
 fn recorded_machines() {
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings");
     let mut folders = Vec::new();
-    for home in [own, test_support::Machine::home()] {
+    for home in [own, machines::Machine::home()] {
         let entries = fs::read_dir(home).unwrap();
         folders.extend(entries.map(|entry| entry.unwrap().path()));
     }

@@ -1,11 +1,9 @@
 //! Whatever another process writes into shared memory, every operation returns, and none panics.
 
-#![cfg(not(loom))]
-
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-use test_support::shared_words::shared_memory_words;
+use fuzz_targets::shared_words::shared_memory_words;
 
 /// Inputs that are made from numbers.
 const SEEDS: u64 = 3000;

@@ -7,8 +7,6 @@ use serde::Deserialize;
 use topology::System;
 use topology::xml::Document;
 
-use crate::golden::Case;
-
 /// The machine itself.
 const TOPOLOGY: &str = "topology.xml";
 
@@ -204,17 +202,6 @@ impl Machine {
                 .is_some_and(|extension| extension == "json")
         });
         Ok(paths)
-    }
-
-    /// The answers of NCCL as cases on this machine.
-    ///
-    /// # Errors
-    /// One of them is no case.
-    pub fn cases(&self) -> Result<Vec<Case>> {
-        self.answers()?
-            .iter()
-            .map(|answer| Case::read_on(answer, &self.topology()))
-            .collect()
     }
 }
 

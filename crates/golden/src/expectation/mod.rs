@@ -13,9 +13,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Result;
+use machines::Machine;
 use planner::{Job, Settings};
-
-use crate::machine::Machine;
 
 /// One expected file.
 #[derive(Debug, Clone, PartialEq, Eq)]

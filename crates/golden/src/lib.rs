@@ -4,6 +4,7 @@
 //! section by section: floating-point values within a relative tolerance, everything else exactly.
 
 mod compare;
+pub mod expectation;
 mod merged;
 mod system;
 mod tuning;
@@ -12,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
+use machines::Machine;
 use plan::{CostTable, Graph, GraphKind};
 use planner::{EqualHosts, HostPlan, Job, Planned, Settings};
 use serde_json::Value;
@@ -93,12 +95,13 @@ impl Case {
         Self::read_with(path, Files::In(topologies.to_owned()))
     }
 
-    /// Reads a case file whose only topology is this file.
+    /// NCCL's answers on a machine.
     ///
     /// # Errors
-    /// The file cannot be read or is no case.
-    pub fn read_on(path: &Path, topology: &Path) -> Result<Self> {
-        Self::read_with(path, Files::One(topology.to_owned()))
+    /// A file of the machine cannot be read or is no case.
+    pub fn on(machine: &Machine) -> Result<Vec<Self>> {
+        let read = |path: &PathBuf| Self::read_with(path, Files::One(machine.topology()));
+        machine.answers()?.iter().map(read).collect()
     }
 
     fn read_with(path: &Path, files: Files) -> Result<Self> {

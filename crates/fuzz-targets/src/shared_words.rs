@@ -1,5 +1,5 @@
-//! Operations on shared memory while another process writes arbitrary words into it, made of bytes: for a test that makes
-//! the bytes from seeds, and for a fuzzer.
+//! Operations on shared memory while another process writes arbitrary words into it, chosen by
+//! the bytes of an input.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
