@@ -18,7 +18,7 @@ constexpr u32 SLOTS = 8;
 // Most sources, and most destinations, waits and notifies, of a step.
 constexpr u32 MOST_OPERANDS = 4;
 
-// Most blocks that carry out a lane together.
+// Most blocks of a lane.
 constexpr u32 MOST_SHARES = 4;
 
 // Parts that fit into the arguments of a launch; more of them lie in device memory.
@@ -30,20 +30,20 @@ enum Operation : u32 { SUM = 0, PRODUCT = 1, MINIMUM = 2, MAXIMUM = 3 };
 
 enum OperandKind : u32 { NOTHING = 0, LOCAL = 1, PEER = 2, FIFO = 3, EVERYWHERE = 4 };
 
-// One end of a FIFO or of a signal. Only one block of a launch uses it; it outlives launches. Where several blocks carry out
-// a lane, an end of a signal is as many of these in a row, and what is counted is as many words.
+// One end of a FIFO or of a signal. Only one block of a launch uses it; it outlives launches. If several blocks run a lane,
+// an end of a signal is that many of these in a row, with that many counters.
 struct End {
   u8* slots;          // of a FIFO: its first slot
   u64 stride;         // bytes from one slot to the next
   u64* theirs;        // what the other end counts: posted slots or signals at a receiver, slots given back at a sender
-  u64* mine;          // where this end's count is told
+  u64* mine;          // where this end stores its count
   u64 step;           // this end's count
-  u64 seen;           // the last that was seen of theirs
-  u64* lengths;       // of a FIFO that the host carries away, where this end says how long each slot is; else null
+  u64 seen;           // the last value seen of theirs
+  u64* lengths;       // of a FIFO whose slots the proxy sends: where this end stores each slot's length; else null
 };
 
-// Where the buffers of a rank are during a launch that lets peers access them.
-struct Board {
+// Addresses of a rank's buffers during a launch in which peers access them.
+struct BufferTable {
   u64 launch;         // the number of the launch, written last
   u8* buffers[3];     // input, output, scratch
 };
@@ -51,13 +51,13 @@ struct Board {
 struct Operand {
   u32 kind;           // OperandKind
   u32 buffer;         // 0 input, 1 output, 2 scratch
-  u64 place;          // of a FIFO its End, of a peer its Board, of a multicast the address that stands for all scratch
+  u64 place;          // of a FIFO its End, of a peer its BufferTable, of a multicast the address of all ranks' scratch
   u64 offset;         // bytes from the start of the buffer
   u64 stride;         // bytes further per turn
 };
 
 struct Step {
-  u64 bytes;          // that are moved
+  u64 bytes;          // to move
   u8 source_count;
   u8 destination_count;
   u8 wait_count;
@@ -87,11 +87,11 @@ struct Part {
   const Lane* lanes;
   const Step* steps;
   u8* buffers[3];     // input, output, scratch
-  Board* board;       // own; null if no peer accesses this rank's buffers
-  u64 launch;         // number of the launch on the boards
+  BufferTable* buffer_table;  // own; null if no peer accesses this rank's buffers
+  u64 launch;         // number of the launch in the buffer tables
   u64 scalar;         // an element in the low bytes
   u64* profile;       // two times per block, ns; null if nobody asks
-  u64 window;         // what is taken from the addresses on the board: where the memory begins that other processes map
+  u64 window;         // subtracted from addresses in the table: where the memory that other processes map begins
   u32 lane_count;
   u32 protocol;
   u32 operation;
@@ -100,10 +100,10 @@ struct Part {
   u32 padding;
 };
 
-// The arguments of a kernel. Blocks are dealt to the parts in order, one for each share of each lane.
+// The arguments of a kernel. Blocks are assigned to the parts in order, one for each share of each lane.
 struct Launch {
   const Part* more;   // all parts, if they are not in `parts`
-  const u32* abort;   // not 0: give up
+  const u32* abort;   // not 0: end the launch
   u32 count;          // of parts
   u32 padding;
   Part parts[MOST_PARTS];

@@ -1,7 +1,7 @@
 // How the threads of a block work together.
 //
 // Warp 0 waits, warp 1 posts, all others move data. What a step needs is handed over in one of two places in shared
-// memory, so that the next step's waiting goes on while data is moved, and moving goes on while the last step is posted:
+// memory: warp 0 waits for the next step while data is moved, and data is moved while the last step is posted:
 //
 //   waiter:  polls for the step ─▶ FREE ─▶ writes the place ─▶ READY
 //   workers: READY ─▶ move ─▶ DONE
@@ -24,22 +24,21 @@ constexpr u32 READY = 1;
 constexpr u32 DONE = 3;
 constexpr u32 FREE = 5;
 
-// Looks at memory between two looks whether to give up.
+// Polls between two checks of the abort word.
 constexpr u32 LOOKS = 4096;
 
-// Most words that are told after a step.
+// Most words to store after a step.
 constexpr u32 TOLD = 3 * MOST_OPERANDS;
 
-// Shares of a step begin on multiples of so many bytes.
+// Alignment of a share of a step, bytes.
 constexpr u64 SHARE_BYTES = 128;
 
-// A step that is ready to be carried out. Workers read it again and again instead of keeping it, for they have few
-// registers.
+// A step that is ready to run. Workers read it repeatedly instead of keeping it: they have few registers.
 struct Stage {
-  u8* places[2 * MOST_OPERANDS];    // sources, then destinations; of FIFOs the slot
-  u64 flags[2 * MOST_OPERANDS];     // of FIFOs the number of the step plus one, else 0
-  u64 strides[2 * MOST_OPERANDS];   // of FIFOs, bytes of a slot
-  u64* words[TOLD];                 // what is told when the step is done, of operands, then of signals; null if nothing
+  u8* places[2 * MOST_OPERANDS];    // sources, then destinations; for FIFOs the slot
+  u64 flags[2 * MOST_OPERANDS];     // for FIFOs the number of the step plus one, else 0
+  u64 strides[2 * MOST_OPERANDS];   // for FIFOs, bytes of a slot
+  u64* words[TOLD];                 // counters to store when the step is done, of operands, then of signals; or null
   u64 values[TOLD];
   u64 bytes;
   u64 scalar;
@@ -49,15 +48,15 @@ struct Stage {
   u32 destination_count;
   u32 pre_multiply;
   u32 finish;
-  u32 multicast;                    // as the step says
-  u32 end;                          // no step, but the end of the lane
+  u32 multicast;                    // as in Step
+  u32 end;                          // 1: the end of the lane, not a step
 };
 
 struct Shared {
   Stage stages[2];
 };
 
-// Counts looks, and says now and then whether the host wants to end the launch.
+// Counts polls, and checks now and then whether the host ends the launch.
 struct Patience {
   const u32* abort;
   u32 looks;
@@ -65,7 +64,7 @@ struct Patience {
 
   TOPO_DEVICE explicit Patience(const u32* word) : abort(word), looks(0), over(false) {}
 
-  // After a look in vain; false if there should be no more.
+  // After a poll that failed; false if the launch is to end.
   TOPO_DEVICE bool more() {
     looks++;
     if (looks % LOOKS == 0 && load_volatile(abort) != 0) over = true;

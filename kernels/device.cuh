@@ -1,26 +1,16 @@
-// What the machine offers to the kernels. The only file that knows which compiler reads it: NVIDIA's, for GPUs, or the
-// host's, for the emulator (host/device_host.h).
+// Threads, barriers and memory. The only file that knows which compiler reads it: NVIDIA's, for GPUs, or the host's, for the
+// emulator (crates/kernel-emulator/host/device_host.h).
 #pragma once
 
 #ifndef TOPO_NAMESPACE
 #define TOPO_NAMESPACE topo
 #endif
 
-// A bug that is planted on purpose, to see whether the tests find it; 0 is none.
-#ifndef TOPO_BUG
-#define TOPO_BUG 0
-#endif
-
-// Whether the emulator's memory keeps no more order than a GPU promises.
-#ifndef TOPO_WEAK
-#define TOPO_WEAK 0
-#endif
-
 #include "arguments.h"
 
 namespace TOPO_NAMESPACE {
 
-// What a switch takes the elements of a vector for when it reduces them.
+// The element type by which a switch reduces a vector.
 enum Reduced : u32 {
   NOT_REDUCED, UNSIGNED_32, SIGNED_32, UNSIGNED_64, SIGNED_64, HALF, BRAIN, SINGLE, DOUBLE
 };
@@ -45,25 +35,25 @@ TOPO_DEVICE u32 thread() { return threadIdx.x; }
 TOPO_DEVICE u32 threads() { return blockDim.x; }
 TOPO_DEVICE u32 block() { return blockIdx.x; }
 
-// Waits until `count` threads have come to a barrier; all their memory accesses before are seen after. Threads of a warp
-// may come one after the other, which the forms `bar` do not allow.
+// Waits until `count` threads have arrived; all their earlier memory accesses are then visible. Threads of a warp may
+// arrive one after the other, which the forms `bar` do not allow.
 TOPO_DEVICE void barrier_sync(u32 barrier, u32 count) {
   asm volatile("barrier.sync %0, %1;" ::"r"(barrier), "r"(count) : "memory");
 }
 
-// Comes to a barrier without waiting.
+// Arrives at a barrier without waiting.
 TOPO_DEVICE void barrier_arrive(u32 barrier, u32 count) {
   asm volatile("barrier.arrive %0, %1;" ::"r"(barrier), "r"(count) : "memory");
 }
 
-// All 32 threads of the warp come to these.
+// All 32 threads of the warp must call these.
 TOPO_DEVICE void warp_sync() { __syncwarp(); }
 TOPO_DEVICE bool warp_all(bool yes) { return __all_sync(0xffffffffu, yes); }
 
 TOPO_DEVICE u64 address_of(const void* pointer) { return __cvta_generic_to_global(pointer); }
 
-// What the writer wrote before its `store_release` is seen after this saw its value, by this thread and by all that
-// come to a barrier with it. `system` is all GPUs and processors.
+// Once this has seen the value of a `store_release`, this thread, and all threads that meet it at a barrier, see what the
+// writer wrote before. `system` is all GPUs and processors.
 TOPO_DEVICE u64 load_acquire(const u64* word) {
   u64 value;
   asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(address_of(word)) : "memory");
@@ -80,8 +70,7 @@ TOPO_DEVICE u32 load_volatile(const u32* word) {
   return value;
 }
 
-// Memory that other blocks see only after a `store_release`, and where this block sees what others stored only after a
-// `load_acquire`.
+// Other blocks see these stores only after a `store_release`; this block sees others' only after a `load_acquire`.
 template <class T>
 TOPO_DEVICE T load(const T* place) {
   return *place;
@@ -108,7 +97,7 @@ TOPO_DEVICE void store_vector(u8* place, Vector value) {
                : "memory");
 }
 
-// An LL line: {data, flag, data, flag}, each half of which comes and goes as a whole.
+// An LL line: {data, flag, data, flag}; each half is stored and loaded as a whole.
 TOPO_DEVICE void store_line(u8* place, u64 data, u32 flag) {
   asm volatile("st.volatile.global.v4.u32 [%0], {%1, %2, %3, %2};" ::"l"(address_of(place)), "r"((u32)data),
                "r"(flag), "r"((u32)(data >> 32))
@@ -125,11 +114,11 @@ TOPO_DEVICE bool load_line(const u8* place, u32 flag, u64& data) {
   return first == flag && second == flag;
 }
 
-// A thread's 16 bytes of an LL128 line, whose last 8 are the flag where `carries` says so. All threads of the warp come
-// here together; those of one line are stored as a whole.
+// A thread's 16 bytes of an LL128 line; with `carries`, the last 8 are the flag. All threads of the warp call this together:
+// a line is stored as a whole.
 TOPO_DEVICE void store_line_part(u8* place, u64 low, u64 high, bool active, bool carries) {
   (void)carries;
-  // Only threads that store together make one store of a line.
+  // A line is one store only if its threads store together.
   __syncwarp();
   if (active) {
     asm volatile("st.volatile.global.v2.u64 [%0], {%1, %2};" ::"l"(address_of(place)), "l"(low), "l"(high)
@@ -145,17 +134,17 @@ TOPO_DEVICE void load_line_part(const u8* place, u64& low, u64& high, bool carri
                : "memory");
 }
 
-// Makes what was stored under one address of a place seen under its other ones, for all that is ordered after this.
+// Makes stores through one address of a place visible through its other addresses, to everything ordered after this.
 TOPO_DEVICE void alias_fence() { asm volatile("fence.proxy.alias;" ::: "memory"); }
 
-// Multicast, which is there from compute capability 9.0 on.
+// Multicast needs compute capability 9.0.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
 #define TOPO_REDUCE_VECTOR(what)                                                                                asm volatile("multimem.ld_reduce.relaxed.sys.global." what " {%0, %1, %2, %3}, [%4];"                                     : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])                                             : "l"(address_of(place))                                                                                      : "memory")
 #define TOPO_REDUCE_32(what)                                                                                    TOPO_UNROLL                                                                                                   for (u32 i = 0; i < 4; i++)                                                                                     asm volatile("multimem.ld_reduce.relaxed.sys.global." what " %0, [%1];"                                                    : "=r"(words[i])                                                                                              : "l"(address_of(place + 4 * i))                                                                              : "memory")
 #define TOPO_REDUCE_64(what)                                                                                    asm volatile("multimem.ld_reduce.relaxed.sys.global." what " %0, [%1];"                                                    : "=l"(value.low)                                                                                             : "l"(address_of(place))                                                                                      : "memory");                                                                                     asm volatile("multimem.ld_reduce.relaxed.sys.global." what " %0, [%1];"                                                    : "=l"(value.high)                                                                                            : "l"(address_of(place + 8))                                                                                  : "memory")
 
-// The 16 bytes at a place of all ranks, reduced. The host sees to it that the switch has this operation for this type.
+// The 16 bytes at a place of all ranks, reduced. The host checks that the switch has this operation for this type.
 template <class E, class Fold>
 TOPO_DEVICE Vector multicast_load(const u8* place, u32 operation, Fold) {
   Vector value = {};
@@ -216,7 +205,7 @@ TOPO_DEVICE Vector multicast_load(const u8* place, u32 operation, Fold) {
   return value;
 }
 
-// 16 bytes to a place of all ranks. The type only says that they come in four parts.
+// Stores 16 bytes at a place of all ranks. The type only makes them four parts.
 TOPO_DEVICE void multicast_store(u8* place, Vector value) {
   asm volatile("multimem.st.relaxed.sys.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(address_of(place)),
                "r"((u32)value.low), "r"((u32)(value.low >> 32)), "r"((u32)value.high), "r"((u32)(value.high >> 32))
@@ -225,7 +214,7 @@ TOPO_DEVICE void multicast_store(u8* place, Vector value) {
 
 #else
 
-// No program of such a device has a multicast.
+// Programs of such a device have no multicast.
 template <class E, class Fold>
 TOPO_DEVICE Vector multicast_load(const u8*, u32, Fold) {
   return Vector{};
@@ -235,16 +224,16 @@ TOPO_DEVICE void multicast_store(u8*, Vector) {}
 
 #endif
 
-// Between two looks at what another thread writes.
+// Between two polls of what another thread writes.
 TOPO_DEVICE void spin_pause() {}
 
-// Where another order of threads may be tried; nothing on a GPU, which tries them all by itself.
+// Where the emulator may switch threads; nothing on a GPU.
 TOPO_DEVICE void schedule_point() {}
 
-// For what this thread waits, for a report; nothing on a GPU.
+// Says what this thread waits for, for a report; nothing on a GPU.
 TOPO_DEVICE void note(const char*, const void*, u64) {}
 
-// Time since an unknown beginning, equal for all blocks, ns.
+// Time since an unknown start that is the same for all blocks, ns.
 TOPO_DEVICE u64 clock_ns() {
   u64 time;
   asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(time));

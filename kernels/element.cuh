@@ -5,7 +5,8 @@
 
 namespace TOPO_NAMESPACE {
 
-// `MULTICAST` says what a switch reduces such elements as. `Unsigned` is an unsigned type that wraps as the element does, `Divided` one in which it is divided.
+// `MULTICAST` is the type by which a switch reduces such elements. `Unsigned` is an unsigned type that wraps as the element
+// does, `Divided` the type in which it is divided.
 template <class S, class Unsigned, class Divided>
 struct Integer {
   typedef S Storage;
@@ -25,7 +26,7 @@ struct Integer {
   TOPO_DEVICE static S divide(S value, u32 by) { return (S)((Divided)value / (Divided)by); }
 };
 
-// The smaller and the larger of two are the number, if one is none.
+// The minimum and maximum of a number and NaN are the number.
 template <class F>
 struct Floating {
   typedef F Wide;
@@ -69,7 +70,7 @@ struct Bf16 : Floating<float> {
   TOPO_DEVICE static u16 narrow(float value) {
     const u32 bits = float_bits(value);
     const u32 rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
-    // What is no number stays so, though its low bits are cut off.
+    // A NaN stays a NaN, though its low bits are cut off.
     return (u16)(value != value ? bits >> 16 | 0x40 : rounded);
   }
 };

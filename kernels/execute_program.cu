@@ -1,4 +1,4 @@
-// The kernels: each walks the lanes of bound programs, one block per lane, or several that move a share of it each.
+// The kernels: each runs the lanes of bound programs, one block per lane, or several blocks with a share of it each.
 #include "roles.cuh"
 
 namespace TOPO_NAMESPACE {
@@ -21,9 +21,9 @@ TOPO_DEVICE void execute(const Launch& launch, Shared& shared) {
   if (role == WAITER) {
     const bool speaks = thread() % WARP == 0;
     if (speaks && part.profile != nullptr) part.profile[2 * own] = clock_ns();
-    if (speaks && own == 0 && part.board != nullptr) {
-      for (u32 i = 0; i < 3; i++) store(&part.board->buffers[i], part.buffers[i] - part.window);
-      store_release(&part.board->launch, part.launch);
+    if (speaks && own == 0 && part.buffer_table != nullptr) {
+      for (u32 i = 0; i < 3; i++) store(&part.buffer_table->buffers[i], part.buffers[i] - part.window);
+      store_release(&part.buffer_table->launch, part.launch);
     }
     Waiter(part, own % part.shares, shared, launch.abort, workers).run(part.lanes[lane]);
     if (speaks && part.profile != nullptr) part.profile[2 * own + 1] = clock_ns();

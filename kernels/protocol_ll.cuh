@@ -1,7 +1,7 @@
 // LL: lines of 16 bytes, {data, flag, data, flag} of 4 bytes each. A flag is the low half of the step's number plus one.
 //
-// The sender writes the flags of a whole slot in the last eight steps of every 2^31, also where there is no data: no line
-// keeps a flag so old that it looks new when the low half comes round.
+// In the last eight steps of every 2^31 the sender writes all flags of a slot, also of lines without data: otherwise an old
+// flag would look new when the low half wraps around.
 #pragma once
 
 #include "block.cuh"
@@ -44,7 +44,7 @@ struct LowLatency {
       for (u32 i = MOST_OPERANDS; i < MOST_OPERANDS + stage.destination_count; i++) {
         const u64 flag = stage.flags[i];
         if (flag != 0)
-          store_line(stage.places[i] + (u64)line * LINE, sum, TOPO_BUG == 4 ? (u32)flag - 1 : (u32)flag);
+          store_line(stage.places[i] + (u64)line * LINE, sum, (u32)flag);
         else
           store_word<E>(stage.places[i] + offset, sum, left);
       }
@@ -53,9 +53,9 @@ struct LowLatency {
     TOPO_ROLLED
     for (u32 i = MOST_OPERANDS; i < MOST_OPERANDS + stage.destination_count; i++) {
       const u64 flag = stage.flags[i];
-      if (flag == 0 || ((flag - 1) & 0x7ffffff8) != 0x7ffffff8 || TOPO_BUG == 9) continue;
+      if (flag == 0 || ((flag - 1) & 0x7ffffff8) != 0x7ffffff8) continue;
       const u32 all = (u32)(stage.strides[i] / LINE);
-      // From this thread's first line behind the data on.
+      // This thread's first line behind the data.
       const u32 behind = lines + (workers + worker - lines % workers) % workers;
       TOPO_ROLLED
       for (u32 line = behind; line < all; line += workers) store_line(stage.places[i] + (u64)line * LINE, 0, (u32)flag);

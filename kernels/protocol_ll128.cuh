@@ -10,7 +10,7 @@ struct LowLatency128 {
   static constexpr u64 DATA = 120;
   static constexpr u64 LINE = 128;
   static constexpr u32 LINE_THREADS = 8;
-  // Lines that a warp handles at once, one after the other per thread.
+  // Lines that a warp has under way, one after the other per thread.
   template <class E>
   static constexpr u32 LINES = E::SMALL ? 1 : 2;
   static constexpr u32 WARP_LINES = WARP / LINE_THREADS;
@@ -24,7 +24,7 @@ struct LowLatency128 {
     const u32 part = lane % LINE_THREADS;
     const bool carries = part == LINE_THREADS - 1;
     const u32 stride = workers / WARP * WARP_LINES * LINES<E>;
-    // All threads of a warp take equally many turns, for they vote.
+    // All threads of a warp take equally many turns, because they vote.
     TOPO_ROLLED
     for (u32 begin = (worker / WARP) * WARP_LINES * LINES<E>; begin < lines; begin += stride) {
       const u32 line = begin + lane / LINE_THREADS;
@@ -89,7 +89,7 @@ struct LowLatency128 {
     }
   }
 
-  // Until the flags of all lines of the warp have come.
+  // Waits for the flags of all lines of the warp.
   template <class E>
   TOPO_DEVICE static void wait_for_lines(const u8* place, u64 flag, u32 line, u32 lines, u32 part, bool carries,
                                          Patience& patience) {
@@ -104,11 +104,10 @@ struct LowLatency128 {
           come = come && last == flag;
         }
       }
-      // The vote also keeps threads without a flag from reading before the flags have come.
-      const bool all = TOPO_BUG == 8 ? come : warp_all(come);
-      if (all) return;
+      // The vote also keeps threads without a flag from reading before the flags arrive.
+      if (warp_all(come)) return;
       note("LL128 lines with flag", place, flag);
-      if (TOPO_BUG == 8 ? !patience.more() : warp_all(!patience.more())) return;
+      if (warp_all(!patience.more())) return;
     }
   }
 };

@@ -1,7 +1,7 @@
 // Steps that reduce or store at all ranks at once, by the multicast of a switch (NVLS).
 //
-// The place of a multicast begins on a multiple of 16 bytes, and what is behind the message up to the next one is padding
-// of all ranks' scratch memory: whole vectors are read and written there, and what is the rank's own ends where it ends.
+// A multicast begins on a multiple of 16 bytes, and the bytes from the message's end to the next multiple are padding of all
+// ranks' scratch memory: whole vectors are read and written there. In the rank's own buffers nothing behind the end is touched.
 #pragma once
 
 #include "block.cuh"
@@ -10,10 +10,10 @@ namespace TOPO_NAMESPACE {
 
 constexpr u32 FROM_ALL = 1;
 constexpr u32 TO_ALL = 2;
-// Whether the program has such steps at all: its scratch memory is reached under two addresses.
+// Whether the program has such steps: its scratch memory then has two addresses.
 constexpr u32 TWO_ADDRESSES = 4;
 
-// For machines whose switch is played by the processor.
+// For the emulator, where the processor does the switch's reductions.
 template <class E>
 struct Fold {
   TOPO_DEVICE Vector operator()(u32 operation, Vector one, Vector other) const {

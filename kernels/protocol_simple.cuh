@@ -1,4 +1,4 @@
-// Simple: slots are plain memory. The waiter has seen that they are posted, or free.
+// Simple: slots are plain memory. The waiter has checked that they are posted, or free.
 #pragma once
 
 #include "protocol_multicast.cuh"
@@ -10,7 +10,7 @@ constexpr u32 COPIED = 4;
 template <class E>
 constexpr u32 REDUCED = E::SMALL || E::LARGE ? 2 : 3;
 
-// The same place of each source and destination, and COUNT - 1 more, each `step` bytes behind the one before.
+// Moves the vector at an offset of each source and destination, and COUNT - 1 more, `step` bytes apart.
 template <class E, u32 COUNT>
 TOPO_DEVICE void copy_vectors(const Stage& stage, u64 offset, u32 step) {
   Vector values[COUNT];
@@ -68,7 +68,7 @@ TOPO_DEVICE void reduce_vectors(const Stage& stage, u64 offset, u32 step) {
   }
 }
 
-// A word of every source and destination, or what is left of one.
+// Moves a word of every source and destination, or the rest of one.
 template <class E>
 TOPO_DEVICE void move_word(const Stage& stage, u64 offset, u64 bytes) {
   u64 sum = 0;
@@ -95,8 +95,8 @@ struct Simple {
     for (u32 i = 1; i < stage.source_count; i++) differ |= (u32)((u64)stage.places[i] ^ start);
     TOPO_ROLLED
     for (u32 i = 0; i < stage.destination_count; i++) differ |= (u32)((u64)stage.places[MOST_OPERANDS + i] ^ start);
-    // What comes before the first vector's boundary and what is left behind the last goes word by word; everything does,
-    // where the places are never on a boundary together.
+    // Bytes before the first vector's boundary and behind the last vector are moved word by word; so is everything, if the
+    // places are never on a boundary together.
     u64 head = (16 - (start & 15)) & 15;
     if ((differ & 15) != 0 || head > bytes) head = bytes;
     const u32 vectors = (u32)((bytes - head) / 16);
@@ -126,7 +126,7 @@ struct Simple {
     for (;;) {
       if (at >= end) {
         if (end == bytes) break;
-        // On to what is behind the vectors.
+        // Continue behind the vectors.
         at = head + (u64)vectors * 16 + (u64)worker * width;
         end = bytes;
         continue;

@@ -1,5 +1,5 @@
-// Reducing words of 8 bytes, which hold 1 to 8 elements. The operation is known at run time only: it is the same for all
-// threads, and memory is slower than the branch.
+// Reductions of 8-byte words, which hold 1 to 8 elements. The operation is known at run time only: all threads take the same
+// branch, and memory is slower than it.
 #pragma once
 
 #include "element.cuh"

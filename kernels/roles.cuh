@@ -7,8 +7,8 @@
 
 namespace TOPO_NAMESPACE {
 
-// Warp 0. Its threads look at the operands of a step side by side: 0 to 3 at the sources, 4 to 7 at the destinations, 8 to
-// 23 at the signals that are awaited, four threads at the shares of each, 24 to 27 at those that are given.
+// Warp 0. Its threads handle the operands of a step in parallel: 0 to 3 the sources, 4 to 7 the destinations, 8 to 23 the
+// signals to wait for, four threads for the shares of each, 24 to 27 the signals to send.
 struct Waiter {
   static constexpr u32 AWAITED = 2 * MOST_OPERANDS;
   static constexpr u32 GIVEN = AWAITED + MOST_OPERANDS * MOST_SHARES;
@@ -44,12 +44,12 @@ struct Waiter {
     return true;
   }
 
-  // Waits for what a step needs and hands it to the workers; false if the launch is given up.
+  // Waits until a step can run and hands it to the workers; false if the launch is aborted.
   TOPO_DEVICE bool issue(const Step& step, u64 turn) {
     const u32 lane = thread() % WARP;
     const u32 index = lane % MOST_OPERANDS;
     const bool source = lane < MOST_OPERANDS;
-    // Of a signal, the share of the peer that gives it.
+    // For a signal, the share of the peer that sends it.
     u32 giver = 0;
     u8* place = nullptr;
     u64 flag = 0, stride = 0, wanted = 0, value = 0;
@@ -69,18 +69,15 @@ struct Waiter {
             wanted = part.protocol == SIMPLE ? at + 1 : 0;
           else
             wanted = at + 1 > SLOTS ? at + 1 - SLOTS : 0;
-          if (TOPO_BUG == 2 && !source) wanted = 0;
           if (source || part.protocol == SIMPLE) {
             word = end->mine;
             value = at + 1;
           }
           if (!source && end->lengths != nullptr) {
-            // The host takes the slot away, in whatever protocol, once it knows its number and its length.
+            // For every protocol, the proxy takes the slot once it knows its number and length.
             word = end->lengths + at % SLOTS;
             value = (at + 1) << 32 | step.bytes;
           }
-          if (TOPO_BUG == 3 && source) store_release(word, value);
-          if (TOPO_BUG == 6 && !source) word = nullptr;
         } else if (operand.kind == EVERYWHERE) {
           place = (u8*)operand.place + operand.offset + turn * operand.stride;
         } else if (operand.kind == LOCAL) {
@@ -94,7 +91,7 @@ struct Waiter {
       giver = lane % MOST_SHARES;
       if (signal < step.wait_count && giver < part.shares) {
         end = step.waits[signal] + share;
-        wanted = TOPO_BUG == 7 || (TOPO_BUG == 15 && giver != 0) ? 0 : end->step + 1;
+        wanted = end->step + 1;
       }
     } else if (lane < GIVEN + MOST_OPERANDS && index < step.notify_count) {
       end = step.notifies[index] + share;
@@ -109,7 +106,7 @@ struct Waiter {
     if (!going) return false;
     u64 begin = 0, bytes = step.bytes;
     if (part.shares > 1) {
-      // A share is where it is by the bytes alone: what a step stores is read by the same block in the next.
+      // A share depends on the bytes alone: the next step's reader of these bytes is the same block.
       const u64 most = (bytes + part.shares * SHARE_BYTES - 1) / (part.shares * SHARE_BYTES) * SHARE_BYTES;
       begin = share * most < bytes ? share * most : bytes;
       bytes = most < bytes - begin ? most : bytes - begin;
@@ -141,7 +138,7 @@ struct Waiter {
     return true;
   }
 
-  // Until every thread's end has counted as far as wanted.
+  // Waits until every thread's end has counted up to `wanted`.
   TOPO_DEVICE bool wait(End* end, u32 giver, u64 wanted) {
     u64 seen = end != nullptr ? end->seen : 0;
     for (;;) {
@@ -152,26 +149,26 @@ struct Waiter {
       if (warp_all(end == nullptr || seen >= wanted)) break;
       if (warp_all(!patience.more())) return false;
     }
-    // Of signals, what all shares have come to.
+    // For signals, the count that all shares have reached.
     if (end != nullptr && giver == 0) end->seen = thread() % WARP < AWAITED ? seen : wanted;
     return true;
   }
 
-  // Where a peer's buffers are in this launch.
+  // Finds a peer's buffer in this launch.
   TOPO_DEVICE bool look_up(const Operand* peer, u64 turn, u8*& place) {
-    const Board* board = peer != nullptr ? (const Board*)peer->place : nullptr;
+    const BufferTable* buffer_table = peer != nullptr ? (const BufferTable*)peer->place : nullptr;
     for (;;) {
-      const bool there = board == nullptr || load_acquire(&board->launch) == part.launch;
+      const bool there = buffer_table == nullptr || load_acquire(&buffer_table->launch) == part.launch;
       if (warp_all(there)) break;
-      note("a board to show launch", board, part.launch);
+      note("a buffer table to show launch", buffer_table, part.launch);
       if (warp_all(!patience.more())) return false;
     }
-    if (board != nullptr) place = load(&board->buffers[peer->buffer]) + peer->offset + turn * peer->stride;
+    if (buffer_table != nullptr) place = load(&buffer_table->buffers[peer->buffer]) + peer->offset + turn * peer->stride;
     return true;
   }
 
   TOPO_DEVICE Stage& next_stage() {
-    if (issued >= 2 && TOPO_BUG != 5) barrier_sync(FREE + issued % 2, 2 * WARP);
+    if (issued >= 2) barrier_sync(FREE + issued % 2, 2 * WARP);
     return shared.stages[issued % 2];
   }
 
@@ -187,22 +184,22 @@ struct Waiter {
       stage.bytes = 0;
     }
     hand_over();
-    // Nobody may be left at a barrier: the step before the end gives its stage back, too.
-    if (issued >= 2 && TOPO_BUG != 5) barrier_sync(FREE + issued % 2, 2 * WARP);
+    // No thread may be left at a barrier: wait for the stage of the step before the end, too.
+    if (issued >= 2) barrier_sync(FREE + issued % 2, 2 * WARP);
   }
 };
 
-// Tells the peers of what was done.
+// Tells the peers what was done.
 TOPO_DEVICE void post(Shared& shared, u32 workers) {
   const u32 lane = thread() % WARP;
   for (u32 number = 0;; number++) {
     barrier_sync(DONE + number % 2, WARP + workers);
     const Stage& stage = shared.stages[number % 2];
     if (stage.end) return;
-    // What was stored under one address is there under the other, before anyone is told.
+    // Stores through one address are visible through the other before a peer is told.
     if (stage.multicast) alias_fence();
     if (lane < TOLD && stage.words[lane] != nullptr) store_release(stage.words[lane], stage.values[lane]);
-    if (TOPO_BUG != 5) barrier_arrive(FREE + number % 2, 2 * WARP);
+    barrier_arrive(FREE + number % 2, 2 * WARP);
   }
 }
 
@@ -215,9 +212,8 @@ TOPO_DEVICE void work(Shared& shared, const u32* abort, u32 workers) {
     barrier_sync(READY + number % 2, WARP + workers);
     const Stage& stage = shared.stages[number % 2];
     const bool end = stage.end;
-    if (TOPO_BUG == 1) barrier_arrive(DONE + number % 2, WARP + workers);
     if (!end && stage.bytes != 0) P::template move<E>(stage, worker, workers, patience);
-    if (TOPO_BUG != 1) barrier_arrive(DONE + number % 2, WARP + workers);
+    barrier_arrive(DONE + number % 2, WARP + workers);
     if (end) return;
   }
 }

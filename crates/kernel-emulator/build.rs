@@ -1,14 +1,33 @@
-//! Compiles the kernels for the processor: as they are, once more for each bug that is planted into them, and once more for
-//! memory that keeps no more order than a GPU promises.
+//! Compiles the kernels for the processor: unchanged, for memory that keeps no more order than a GPU promises, and once for
+//! each planted bug. Writes the table of what was compiled, `entries.rs`.
 
-/// Planted bugs; the list with what they are is `src/lib.rs`. 0 is none.
-const BUGS: [u32; 12] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 15];
+mod mutations;
 
-/// Those that are watched by a sanitizer: none, and the fence that ThreadSanitizer finds.
-const SANITIZED: [u32; 2] = [0, 10];
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
 
-/// Bugs that are planted into kernels on weak memory.
-const WEAK_BUGS: [u32; 6] = [0, 10, 11, 12, 13, 14];
+use mutations::{Edit, MUTATIONS, Memory, Mutation};
+
+/// Where the GPU's sources are.
+const KERNELS: &str = "../../kernels";
+
+/// The host's side of `device.cuh`.
+const HOST: &str = "host";
+
+/// Entries of `execute_program.cu` without bugs on the processor's own memory.
+const ALL: [&str; 11] = [
+    "move", "i8", "u8", "i32", "u32", "i64", "u64", "f16", "bf16", "f32", "f64",
+];
+
+/// Entries without bugs on weak memory.
+const WEAK: [&str; 3] = ["move", "u8", "i32"];
+
+/// Entries with bugs.
+const WITH_BUG: [&str; 2] = ["move", "i32"];
+
+/// The bug that ThreadSanitizer finds. Other kernels with bugs are compiled without sanitizers.
+const SANITIZED_BUG: &str = "WeakFence";
 
 /// The sanitizer to compile with, by the features of this crate.
 fn sanitizer() -> Option<&'static str> {
@@ -47,66 +66,148 @@ fn compiler() -> cc::Build {
         .cpp(true)
         .std("c++17")
         .opt_level(1)
-        .include("../../kernels")
+        .include(KERNELS)
+        // For `host/device_host.h`, which `device.cuh` includes.
+        .include(".")
         .flag("-fno-strict-aliasing")
         .flag("-ffp-contract=off")
         .warnings(true);
     build
 }
 
+fn files(folder: &str) -> impl Iterator<Item = PathBuf> {
+    let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("reading {folder}: {error}"));
+    let paths = entries.map(|entry| entry.expect("a folder can be listed").path());
+    paths.filter(|path| path.is_file())
+}
+
+/// Copies the sources with a bug into a folder. Fails if the text to replace is not there exactly once.
+fn plant(bug: &str, edits: &[Edit], to: &Path) {
+    fs::create_dir_all(to.join(HOST)).expect("the build's folder can be written");
+    for (folder, below) in [(KERNELS, ""), (HOST, HOST)] {
+        for path in files(folder) {
+            let name = path.file_name().expect("a file has a name");
+            fs::copy(&path, to.join(below).join(name)).expect("sources can be copied");
+        }
+    }
+    for (file, find, replace) in edits {
+        let path = to.join(file);
+        let text = fs::read_to_string(&path).expect("a mutation names a file of the kernels");
+        let count = text.matches(find).count();
+        assert!(
+            count == 1,
+            "mutations.rs: {bug}: {file} holds {find:?} {count} times, expected once"
+        );
+        fs::write(&path, text.replace(find, replace)).expect("sources can be written");
+    }
+}
+
+/// What is compiled, and the table by which it is found.
+#[derive(Default)]
+struct Variants {
+    /// Files to compile with the sanitizer, if there is one, and without.
+    sanitized: Vec<PathBuf>,
+    others: Vec<PathBuf>,
+    functions: String,
+    rows: String,
+}
+
+impl Variants {
+    /// Adds a file that includes the kernels of a folder with these entries.
+    fn add(&mut self, folder: &Path, bug: &str, memory: Memory, entries: &[&str]) {
+        let weak = memory == Memory::Weak;
+        let variant = format!("{memory:?}_{bug}").to_lowercase();
+        let mut elements = String::new();
+        for name in entries {
+            let element = match *name {
+                "move" => "Moved".to_owned(),
+                name => name[..1].to_uppercase() + &name[1..],
+            };
+            let _ = write!(elements, " entry({name}, {element})");
+            let function = format!("topo_run_{name}_{variant}");
+            let _ = writeln!(self.functions, "fn {function}(launch: *const Launch);");
+            let _ = writeln!(self.rows, "(Bug::{bug}, {weak}, {name:?}, {function}),");
+        }
+        let text = format!(
+            "#define TOPO_NAMESPACE topo_{variant}\n#define TOPO_WEAK {}\n#define TOPO_NAME(name) topo_run_##name##_{variant}\n\
+             #define TOPO_ELEMENTS(entry){elements}\n#include \"{}\"\n",
+            u8::from(weak),
+            folder.join("execute_program.cu").display(),
+        );
+        let path = output().join(format!("{variant}_{}.cpp", entries.join("_")));
+        fs::write(&path, text).expect("the build's folder can be written");
+        if ["None", SANITIZED_BUG].contains(&bug) {
+            self.sanitized.push(path);
+        } else {
+            self.others.push(path);
+        }
+    }
+
+    /// Writes the functions and the table for `src/native.rs`.
+    fn write_table(&self) {
+        let Self {
+            functions, rows, ..
+        } = self;
+        let text = format!(
+            "// SAFETY: build.rs compiles a function of this name and type for each.\n\
+             unsafe extern \"C\" {{\n{functions}}}\n\
+             /// What was compiled: the bug, whether memory is weak, the kernel's suffix, its function.\n\
+             const ENTRIES: &[(Bug, bool, &str, Entry)] = &[\n{rows}];\n"
+        );
+        fs::write(output().join("entries.rs"), text).expect("the build's folder can be written");
+    }
+}
+
+fn output() -> PathBuf {
+    PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo names the folder"))
+}
+
+/// The kernels without bugs, and with each.
+fn variants() -> Variants {
+    let mut variants = Variants::default();
+    let own = fs::canonicalize(KERNELS).expect("the kernels are in the repository");
+    // One file for each: together they take longer than all others, and the compiler runs several times at once.
+    for entry in ALL {
+        variants.add(&own, "None", Memory::Plain, &[entry]);
+    }
+    variants.add(&own, "None", Memory::Weak, &WEAK);
+    for Mutation { bug, memory, edits } in MUTATIONS {
+        let folder = output().join(bug);
+        plant(bug, edits, &folder);
+        for memory in memory {
+            variants.add(&folder, bug, *memory, &WITH_BUG);
+        }
+    }
+    variants
+}
+
 fn main() {
-    println!("cargo:rerun-if-changed=../../kernels");
+    for sources in [KERNELS, HOST] {
+        println!("cargo:rerun-if-changed={sources}");
+    }
     let sanitizer = sanitizer();
     if sanitizer == Some("address") {
         link_address_sanitizer();
     }
+    let variants = variants();
+    variants.write_table();
+    compiler()
+        .files(&variants.others)
+        .compile("topo_kernels_with_bugs");
     let mut scheduler = compiler();
-    // What the sources ask for.
-    let sanitized = sanitizer
-        .as_ref()
-        .map(|name| format!("TOPO_{}SAN", name[..1].to_uppercase()));
-    if let Some(sanitized) = &sanitized {
-        scheduler.define(sanitized, None);
+    scheduler.files(files(HOST).filter(|path| path.extension().is_some_and(|it| it == "cpp")));
+    let mut kernels = compiler();
+    kernels.files(&variants.sanitized);
+    if let Some(sanitizer) = sanitizer {
+        // What the sources ask for.
+        let define = format!("TOPO_{}SAN", sanitizer[..1].to_uppercase());
+        scheduler.define(&define, None);
+        kernels
+            .define(&define, None)
+            .flag(format!("-fsanitize={sanitizer}"))
+            .flag("-g")
+            .flag("-fno-omit-frame-pointer");
     }
-    scheduler
-        .file("../../kernels/host/emulator.cpp")
-        .file("../../kernels/host/layout.cpp")
-        .file("../../kernels/host/multicast.cpp")
-        .file("../../kernels/host/weak_memory.cpp")
-        .compile("topo_emulator");
-    let plain = BUGS.map(|bug| (bug, false));
-    let weak = WEAK_BUGS.map(|bug| (bug, true));
-    for (bug, weak) in plain.into_iter().chain(weak) {
-        let name = format!("{}_{bug}", if weak { "weak" } else { "bug" });
-        let mut build = compiler();
-        build
-            .file("../../kernels/execute_program.cu")
-            // The name says CUDA, but this is for the host's compiler.
-            .flag("-xc++")
-            .define("TOPO_NAMESPACE", &*format!("topo_{name}"))
-            .define("TOPO_BUG", &*bug.to_string())
-            .define("TOPO_WEAK", if weak { "1" } else { "0" })
-            .define("TOPO_NAME(name)", &*format!("topo_run_##name##_{name}"));
-        let elements = match (bug, weak) {
-            (0, false) => None,
-            (0, true) => Some("entry(move, Moved) entry(u8, U8) entry(i32, I32)"),
-            _ => Some("entry(move, Moved) entry(i32, I32)"),
-        };
-        if let Some(elements) = elements {
-            build.define("TOPO_ELEMENTS(entry)", elements);
-        }
-        // Other bugs than these are found without one.
-        if let Some(sanitizer) = sanitizer
-            && SANITIZED.contains(&bug)
-        {
-            build
-                .define(sanitized.as_deref().unwrap_or("TOPO_SANITIZED"), None)
-                .flag(format!("-fsanitize={sanitizer}"))
-                .flag("-g")
-                .flag("-fno-omit-frame-pointer");
-        }
-        build
-            .cargo_metadata(true)
-            .compile(&format!("topo_kernels_{name}"));
-    }
+    kernels.compile("topo_kernels");
+    scheduler.compile("topo_emulator");
 }

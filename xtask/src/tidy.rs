@@ -73,7 +73,7 @@ const RULES: [Rule; 22] = [
     rule("kernel-bundle", &["executor", "program", "shared-memory"]),
     unsafe_rule(
         "kernel-emulator",
-        &["executor", "program", "kernel-bundle", "shared-memory"],
+        &["executor", "kernel-bundle", "shared-memory"],
     ),
     unsafe_rule(
         "backend-cuda",

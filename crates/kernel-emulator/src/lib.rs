@@ -32,42 +32,42 @@ use block::{Block, Multicast, Shared};
 pub use running::Emulated;
 use running::{Work, Worker};
 
-/// A bug in the kernels.
+/// A bug in the kernels; `mutations.rs` says how it is planted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bug {
     /// None.
-    None = 0,
+    None,
     /// Workers say that a step is done before they move its data: a missing barrier before the posting.
-    EarlyDone = 1,
+    EarlyDone,
     /// A sender does not wait for a free slot.
-    NoCredit = 2,
+    NoCredit,
     /// A receiver gives a slot back before it is read.
-    EarlyCredit = 3,
+    EarlyCredit,
     /// LL lines carry the flag of the step before.
-    WrongFlag = 4,
+    WrongFlag,
     /// The waiter does not wait until the place that it fills is free again.
-    NoFree = 5,
+    NoFree,
     /// A sender does not say what it posted.
-    NoTail = 6,
+    NoTail,
     /// Signals of peers are not awaited.
-    NoSignal = 7,
+    NoSignal,
     /// The threads of a warp do not wait for the flag of their LL128 line.
-    NoVote = 8,
+    NoVote,
     /// Old LL flags are not cleaned before the numbers of steps come round.
-    NoCleaning = 9,
+    NoCleaning,
     /// Loads that acquire and stores that release do not: a weakened fence. On a processor that keeps the order of stores by
     /// itself only weak memory shows it, as the next four, or ThreadSanitizer.
-    WeakFence = 10,
+    WeakFence,
     /// Loads that acquire do not.
-    NoAcquire = 11,
+    NoAcquire,
     /// Stores that release do not.
-    NoRelease = 12,
+    NoRelease,
     /// Who waits for an LL line looks at the flag of one half only.
-    OneFlag = 13,
+    OneFlag,
     /// The threads that store an LL128 line do not store it together.
-    SplitLine = 14,
+    SplitLine,
     /// Of several blocks that carry out a lane, only the first one's signals are awaited.
-    OneShare = 15,
+    OneShare,
 }
 
 /// The processor as a machine for kernels.

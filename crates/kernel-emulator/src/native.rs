@@ -4,7 +4,6 @@ use std::ffi::{CStr, c_char, c_int};
 
 use kernel_bundle::Kernel;
 use kernel_bundle::layout::Launch;
-use program::ElementType;
 
 use crate::Bug;
 
@@ -13,28 +12,9 @@ const REPORT: usize = 8192;
 
 type Entry = unsafe extern "C" fn(*const Launch);
 
-macro_rules! entries {
-    ($($name:ident)*) => {
-        // SAFETY: build.rs compiles a function of this name and type for each.
-        unsafe extern "C" {
-            $(fn $name(launch: *const Launch);)*
-        }
-    };
-}
+include!(concat!(env!("OUT_DIR"), "/entries.rs"));
 
-entries! {
-    topo_run_move_bug_0 topo_run_i8_bug_0 topo_run_u8_bug_0 topo_run_i32_bug_0 topo_run_u32_bug_0 topo_run_i64_bug_0
-    topo_run_u64_bug_0 topo_run_f16_bug_0 topo_run_bf16_bug_0 topo_run_f32_bug_0 topo_run_f64_bug_0
-    topo_run_move_bug_1 topo_run_i32_bug_1 topo_run_move_bug_2 topo_run_i32_bug_2 topo_run_move_bug_3 topo_run_i32_bug_3
-    topo_run_move_bug_4 topo_run_i32_bug_4 topo_run_move_bug_5 topo_run_i32_bug_5 topo_run_move_bug_6 topo_run_i32_bug_6
-    topo_run_move_bug_7 topo_run_i32_bug_7 topo_run_move_bug_8 topo_run_i32_bug_8 topo_run_move_bug_9 topo_run_i32_bug_9
-    topo_run_move_bug_10 topo_run_i32_bug_10 topo_run_move_bug_15 topo_run_i32_bug_15
-    topo_run_move_weak_0 topo_run_u8_weak_0 topo_run_i32_weak_0 topo_run_move_weak_10 topo_run_i32_weak_10
-    topo_run_move_weak_11 topo_run_i32_weak_11 topo_run_move_weak_12 topo_run_i32_weak_12
-    topo_run_move_weak_13 topo_run_i32_weak_13 topo_run_move_weak_14 topo_run_i32_weak_14
-}
-
-// SAFETY: kernels/host/emulator.cpp and multicast.cpp define them so.
+// SAFETY: host/emulator.cpp and multicast.cpp define them so.
 unsafe extern "C" {
     pub fn topo_multicast_new(addresses: *const u64, count: usize, bytes: u64) -> u64;
     pub fn topo_multicast_free(base: u64);
@@ -50,54 +30,12 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// The kernel without bugs on the processor's own memory.
-fn plain_entry(kernel: Kernel) -> Entry {
-    match kernel {
-        Kernel::Move => topo_run_move_bug_0,
-        Kernel::Reduce(ElementType::I8) => topo_run_i8_bug_0,
-        Kernel::Reduce(ElementType::U8) => topo_run_u8_bug_0,
-        Kernel::Reduce(ElementType::I32) => topo_run_i32_bug_0,
-        Kernel::Reduce(ElementType::U32) => topo_run_u32_bug_0,
-        Kernel::Reduce(ElementType::I64) => topo_run_i64_bug_0,
-        Kernel::Reduce(ElementType::U64) => topo_run_u64_bug_0,
-        Kernel::Reduce(ElementType::F16) => topo_run_f16_bug_0,
-        Kernel::Reduce(ElementType::Bf16) => topo_run_bf16_bug_0,
-        Kernel::Reduce(ElementType::F32) => topo_run_f32_bug_0,
-        Kernel::Reduce(ElementType::F64) => topo_run_f64_bug_0,
-    }
-}
-
 /// A kernel of those that were compiled (`build.rs`).
 fn entry(kernel: Kernel, bug: Bug, weak: bool) -> Option<Entry> {
-    let (moves, reduces): (Entry, Entry) = match (bug, weak) {
-        (Bug::None, false) => return Some(plain_entry(kernel)),
-        (Bug::None, true) if kernel == Kernel::Reduce(ElementType::U8) => {
-            return Some(topo_run_u8_weak_0);
-        }
-        (Bug::EarlyDone, false) => (topo_run_move_bug_1, topo_run_i32_bug_1),
-        (Bug::NoCredit, false) => (topo_run_move_bug_2, topo_run_i32_bug_2),
-        (Bug::EarlyCredit, false) => (topo_run_move_bug_3, topo_run_i32_bug_3),
-        (Bug::WrongFlag, false) => (topo_run_move_bug_4, topo_run_i32_bug_4),
-        (Bug::NoFree, false) => (topo_run_move_bug_5, topo_run_i32_bug_5),
-        (Bug::NoTail, false) => (topo_run_move_bug_6, topo_run_i32_bug_6),
-        (Bug::NoSignal, false) => (topo_run_move_bug_7, topo_run_i32_bug_7),
-        (Bug::NoVote, false) => (topo_run_move_bug_8, topo_run_i32_bug_8),
-        (Bug::NoCleaning, false) => (topo_run_move_bug_9, topo_run_i32_bug_9),
-        (Bug::WeakFence, false) => (topo_run_move_bug_10, topo_run_i32_bug_10),
-        (Bug::OneShare, false) => (topo_run_move_bug_15, topo_run_i32_bug_15),
-        (Bug::None, true) => (topo_run_move_weak_0, topo_run_i32_weak_0),
-        (Bug::WeakFence, true) => (topo_run_move_weak_10, topo_run_i32_weak_10),
-        (Bug::NoAcquire, true) => (topo_run_move_weak_11, topo_run_i32_weak_11),
-        (Bug::NoRelease, true) => (topo_run_move_weak_12, topo_run_i32_weak_12),
-        (Bug::OneFlag, true) => (topo_run_move_weak_13, topo_run_i32_weak_13),
-        (Bug::SplitLine, true) => (topo_run_move_weak_14, topo_run_i32_weak_14),
-        _ => return None,
-    };
-    match kernel {
-        Kernel::Move => Some(moves),
-        Kernel::Reduce(ElementType::I32) => Some(reduces),
-        Kernel::Reduce(_) => None,
-    }
+    let wanted = (bug, weak, kernel.suffix());
+    let mut entries = ENTRIES.iter();
+    let found = entries.find(|(bug, weak, suffix, _)| (*bug, *weak, *suffix) == wanted);
+    found.map(|(.., entry)| *entry)
 }
 
 /// Runs a kernel until all its threads have ended.
@@ -182,7 +120,7 @@ mod tests {
 
     use kernel_bundle::layout::{BufferTable, End, Lane, Launch, Operand, Part, Step};
 
-    // SAFETY: kernels/host/layout.cpp defines it so.
+    // SAFETY: host/layout.cpp defines it so.
     unsafe extern "C" {
         fn topo_layout(numbers: *mut usize, room: usize) -> usize;
     }

@@ -32,20 +32,15 @@ inline void barrier_arrive(u32 barrier, u32 count) { emulator::barrier_arrive(ba
 inline void warp_sync() { emulator::warp_vote(true); }
 inline bool warp_all(bool yes) { return emulator::warp_vote(yes); }
 
-constexpr bool ACQUIRES = TOPO_BUG != 10 && TOPO_BUG != 11;
-constexpr bool RELEASES = TOPO_BUG != 10 && TOPO_BUG != 12;
-constexpr int ACQUIRE = ACQUIRES ? __ATOMIC_ACQUIRE : __ATOMIC_RELAXED;
-constexpr int RELEASE = RELEASES ? __ATOMIC_RELEASE : __ATOMIC_RELAXED;
-
 inline u64 load_acquire(const u64* word) {
-  const u64 value = __atomic_load_n(word, ACQUIRE);
-  if (TOPO_WEAK && ACQUIRES) emulator::weak_acquire();
+  const u64 value = __atomic_load_n(word, __ATOMIC_ACQUIRE);
+  if (TOPO_WEAK) emulator::weak_acquire();
   return value;
 }
 
 inline void store_release(u64* word, u64 value) {
-  if (TOPO_WEAK && RELEASES) emulator::weak_release();
-  __atomic_store_n(word, value, RELEASE);
+  if (TOPO_WEAK) emulator::weak_release();
+  __atomic_store_n(word, value, __ATOMIC_RELEASE);
   emulator::stored();
 }
 
@@ -112,7 +107,7 @@ inline bool load_line(const u8* place, u32 flag, u64& data) {
   const u64 low = load_shared(words);
   const u64 high = load_shared(words + 1);
   data = (low & 0xffffffffu) | high << 32;
-  return (u32)(low >> 32) == flag && (TOPO_BUG == 13 || (u32)(high >> 32) == flag);
+  return (u32)(low >> 32) == flag && (u32)(high >> 32) == flag;
 }
 
 // That a line is stored as a whole is a promise of GPUs. Here the flag is stored after everything else, and where memory is
@@ -120,11 +115,7 @@ inline bool load_line(const u8* place, u32 flag, u64& data) {
 inline void store_line_part(u8* place, u64 low, u64 high, bool active, bool carries) {
   u64* words = reinterpret_cast<u64*>(place);
   if (TOPO_WEAK) {
-    if (TOPO_BUG == 14) {
-      if (active) store_vector(place, Vector{low, high});
-    } else {
-      emulator::weak_line_part(place, low, high, active);
-    }
+    emulator::weak_line_part(place, low, high, active);
   } else {
     if (active) {
       store_shared(words, low);

@@ -3,7 +3,7 @@
 #define TOPO_NAMESPACE topo
 #endif
 
-#include "../arguments.h"
+#include "arguments.h"
 
 #include <cstddef>
 
@@ -14,7 +14,7 @@ extern "C" size_t topo_layout(size_t* numbers, size_t room) {
       sizeof(End),     offsetof(End, slots),          offsetof(End, stride),       offsetof(End, theirs),
       offsetof(End, mine), offsetof(End, step),       offsetof(End, seen),
       offsetof(End, lengths),
-      sizeof(Board),   offsetof(Board, launch),       offsetof(Board, buffers),
+      sizeof(BufferTable),   offsetof(BufferTable, launch),       offsetof(BufferTable, buffers),
       sizeof(Operand), offsetof(Operand, kind),       offsetof(Operand, buffer),   offsetof(Operand, place),
       offsetof(Operand, offset), offsetof(Operand, stride),
       sizeof(Step),    offsetof(Step, bytes),         offsetof(Step, source_count), offsetof(Step, destination_count),
@@ -23,7 +23,7 @@ extern "C" size_t topo_layout(size_t* numbers, size_t room) {
       sizeof(Lane),    offsetof(Lane, first),         offsetof(Lane, prologue),    offsetof(Lane, body),
       offsetof(Lane, last), offsetof(Lane, epilogue), offsetof(Lane, turns),
       sizeof(Part),    offsetof(Part, lanes),         offsetof(Part, steps),       offsetof(Part, buffers),
-      offsetof(Part, board), offsetof(Part, launch),  offsetof(Part, scalar),      offsetof(Part, profile),
+      offsetof(Part, buffer_table), offsetof(Part, launch),  offsetof(Part, scalar),      offsetof(Part, profile),
       offsetof(Part, window),
       offsetof(Part, lane_count), offsetof(Part, protocol), offsetof(Part, operation), offsetof(Part, divisor),
       offsetof(Part, shares),
