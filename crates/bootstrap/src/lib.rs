@@ -2,13 +2,13 @@
 //!
 //! The protocol is written as state machines ([`Root`], [`Member`]) that are told what happened and say what to do.
 //! They open no socket, read no clock and start no thread, so thousands of them run in one process against a virtual
-//! clock and seeded faults ([`simulation`]), and the very same ones drive sockets ([`socket`]).
+//! clock and seeded faults (`tests/simulation`); in a job they drive sockets ([`socket`]).
 //!
 //! A unique id ([`UniqueId`]) names the roots' addresses and a random token. Every connection begins with both sides
 //! proving that they know the token ([`link`]); before that nothing that comes is looked at.
 //!
 //! In reading order: [`id`], [`secret`], [`link`], [`message`], [`info`], [`machine`], [`root`], [`member`], [`failure`],
-//! [`socket`], [`interface`], [`simulation`].
+//! [`socket`], [`interface`].
 
 pub mod failure;
 pub mod id;
@@ -20,7 +20,6 @@ pub mod member;
 pub mod message;
 pub mod root;
 pub mod secret;
-pub mod simulation;
 pub mod socket;
 
 pub use failure::Failure;

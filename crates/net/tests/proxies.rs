@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bootstrap::simulation::random::Random;
+use fastrand::Rng;
 use net::proxy::carry::{CarryError, Incoming, Outgoing};
 use net::proxy::faults::{Fault, Faulty};
 use net::proxy::pipe::Pipe;
@@ -36,7 +36,7 @@ struct Stream {
 #[derive(Clone)]
 struct Local {
     stream: Arc<Mutex<Stream>>,
-    random: Random,
+    random: Rng,
 }
 
 impl Pipe for Local {
@@ -62,7 +62,7 @@ impl Pipe for Local {
             };
         }
         // As a network does, in pieces.
-        let most = 1 + self.random.below(into.len() as u64) as usize;
+        let most = self.random.usize(1..=into.len());
         let count = most.min(stream.bytes.len());
         for (to, byte) in into.iter_mut().zip(stream.bytes.drain(..count)) {
             *to = byte;
@@ -87,8 +87,8 @@ where
     P::Sender: 'static,
     P::Receiver: 'static,
 {
-    let mut random = Random::new(seed);
-    let pipes = 1 + random.below(3) as usize;
+    let mut random = Rng::with_seed(seed);
+    let pipes = random.usize(1..=3);
     let items = [Item::Fifo {
         protocol: P::PROTOCOL,
         slot_bytes: SLOT_BYTES,
@@ -102,12 +102,12 @@ where
         remote.receiver::<P>(0).unwrap(),
     );
     sender.announce_lengths();
-    let faulty = random.below(pipes as u64) as usize;
+    let faulty = random.usize(..pipes);
     let fault = Fault::random(&mut random, 60_000);
     let streams: Vec<Local> = (0..pipes)
         .map(|_| Local {
             stream: Arc::default(),
-            random: Random::new(random.next()),
+            random: random.fork(),
         })
         .collect();
     let outs = streams.iter().enumerate().map(|(at, stream)| {
@@ -130,14 +130,14 @@ where
     );
     let lengths: Vec<usize> = (0..20)
         .map(|_| {
-            let most = 1 << random.below(17);
-            random.below(most) as usize
+            let most = 1 << random.u32(..17);
+            random.usize(..most)
         })
         .map(|length| length.min(SLOT_BYTES))
         .collect();
     let message = |at: usize| -> Vec<u8> {
-        let mut random = Random::new(seed ^ at as u64);
-        (0..lengths[at]).map(|_| random.next() as u8).collect()
+        let mut random = Rng::with_seed(seed ^ at as u64);
+        (0..lengths[at]).map(|_| random.u8(..)).collect()
     };
     // Now and then a rank computes for longer than silence may last: that is no fault.
     let mut busy = [Duration::ZERO; 2];
@@ -151,11 +151,11 @@ where
             lengths.len()
         );
         // And now and then the whole machine sleeps.
-        if random.below(20_000) == 0 {
+        if random.u32(..20_000) == 0 {
             now += 2 * SILENCE;
         }
         for until in &mut busy {
-            if random.below(20_000) == 0 {
+            if random.u32(..20_000) == 0 {
                 *until = now + 2 * SILENCE;
             }
         }
@@ -238,7 +238,7 @@ fn a_rank_that_takes_nothing_is_not_taken_for_a_connection_that_stands_still() {
     sender.announce_lengths();
     let stream = Local {
         stream: Arc::default(),
-        random: Random::new(1),
+        random: Rng::with_seed(1),
     };
     let pipe = || vec![Box::new(stream.clone()) as Box<dyn Pipe>];
     let mut outgoing = Outgoing::new(

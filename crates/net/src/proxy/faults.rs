@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind, IoSlice};
 use std::net::TcpStream;
 use std::sync::Arc;
 
-use bootstrap::simulation::random::Random;
+use fastrand::Rng;
 
 use super::pipe::Pipe;
 
@@ -28,9 +28,9 @@ pub enum Fault {
 
 impl Fault {
     /// A random one that hits within so many bytes.
-    pub const fn random(random: &mut Random, within: u64) -> Self {
-        let at = random.below(within);
-        match random.below(6) {
+    pub fn random(random: &mut Rng, within: u64) -> Self {
+        let at = random.u64(..within);
+        match random.u32(..6) {
             0 => Self::Trickle,
             1 => Self::Stall(at),
             2 => Self::Cut(at),
@@ -45,7 +45,7 @@ impl Fault {
 pub struct Faulty<P> {
     inner: P,
     fault: Fault,
-    random: Random,
+    random: Rng,
     written: u64,
     /// What is still to be written.
     queue: VecDeque<u8>,
@@ -53,11 +53,11 @@ pub struct Faulty<P> {
 
 impl<P: Pipe> Faulty<P> {
     /// A pipe with a fault.
-    pub const fn new(inner: P, fault: Fault, seed: u64) -> Self {
+    pub fn new(inner: P, fault: Fault, seed: u64) -> Self {
         Self {
             inner,
             fault,
-            random: Random::new(seed),
+            random: Rng::with_seed(seed),
             written: 0,
             queue: VecDeque::new(),
         }
@@ -87,7 +87,7 @@ impl<P: Pipe> Pipe for Faulty<P> {
         }
         let all = pieces.iter().flat_map(|piece| piece.iter().copied());
         let most = match self.fault {
-            Fault::Trickle => self.random.below(9) as usize,
+            Fault::Trickle => self.random.usize(..9),
             _ => 64 << 10,
         };
         let taken: Vec<u8> = all.take(most).collect();

@@ -1,12 +1,16 @@
 //! The state machines of the bootstrap, many at a time and under faults.
 
-use std::net::SocketAddr;
+mod faults;
+mod pipes;
+mod scale;
+mod scenario;
+mod world;
+
 use std::time::Duration;
 
 use bootstrap::member::Meeting;
-use bootstrap::simulation::scale;
-use bootstrap::simulation::scenario::{Fault, Outcome, Scenario};
-use bootstrap::{Action, Conn, Ending, Infos, Member, PeerInfo, Place, Timing};
+use bootstrap::{Action, Conn, Ending, Infos, Member, Place, Timing};
+use scenario::{Fault, Outcome, Scenario};
 
 #[test]
 fn each_rank_sends_as_many_messages_as_there_are_others() {
@@ -28,10 +32,28 @@ fn each_rank_sends_as_many_messages_as_there_are_others() {
         // To the root and to the ring, and the first of a group to the root before.
         let first = if roots > 1 { 5 } else { 3 };
         assert_eq!(scale.others, (3, first), "{ranks} ranks, {roots} roots");
-        assert_eq!(scale.of_roots, u64::from(ranks));
-        let registered = if roots > 1 { u64::from(roots) } else { 0 };
-        assert_eq!(scale.connections, 2 * u64::from(ranks) + registered);
-        assert!(scale.most_on_way <= 6 * ranks as usize, "{scale:?}");
+        assert_eq!(scale.of_roots, ranks);
+        let registered = if roots > 1 { roots } else { 0 };
+        assert_eq!(scale.connections, (2 * ranks + registered) as usize);
+        assert!(scale.most_in_transit <= 6 * ranks as usize, "{scale:?}");
+    }
+}
+
+/// `cargo test --release -p bootstrap --test simulation -- --ignored --nocapture`: the time and memory of a large job.
+#[test]
+#[ignore = "takes minutes: lets 16384 ranks meet"]
+fn sixteen_thousand_ranks_meet() {
+    for roots in [1, 16] {
+        let began = std::time::Instant::now();
+        let scale = scale::run(16_384, roots, 1).unwrap();
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        println!(
+            "{roots} roots: {:.1?}, at most{}",
+            began.elapsed(),
+            peak.unwrap_or_default()
+        );
+        println!("{scale:?}");
     }
 }
 
@@ -123,21 +145,8 @@ fn who_is_killed_or_stopped_before_all_have_met_is_named() {
 
 /// A rank of two whose ring is closed as far as it can see, at time zero.
 fn in_a_ring() -> (Member<Infos>, Conn) {
-    let address = SocketAddr::from(([127, 0, 0, 1], 1));
-    let info = PeerInfo {
-        rank: 0,
-        version: "1".to_owned(),
-        fingerprint: [0; 32],
-        options: Vec::new(),
-        host: 0,
-        host_name: "host".to_owned(),
-        machine: 0,
-        cores: Vec::new(),
-        process: 1,
-        device: String::new(),
-        address,
-        nics: Vec::new(),
-    };
+    let info = world::info(0, 1);
+    let address = info.address;
     let place = Place {
         rank: 0,
         ranks: 2,
