@@ -20,16 +20,16 @@ mod credit;
 pub mod device;
 #[cfg(not(loom))]
 pub mod in_place;
+mod lines;
 mod low_latency;
 mod low_latency_128;
 pub mod relay;
 mod simple;
 mod staging;
 
-pub use low_latency::{LowLatency, LowLatencyReceiver, LowLatencySender};
-pub use low_latency_128::{
-    LowLatency128, LowLatency128Receiver, LowLatency128Sender, LowLatencyLine,
-};
+pub use lines::{Line, LineReceiver, LineSender};
+pub use low_latency::LowLatency;
+pub use low_latency_128::{LowLatency128, LowLatencyLine};
 pub use simple::{Simple, SimpleReceiver, SimpleSender};
 
 use program::Protocol;
