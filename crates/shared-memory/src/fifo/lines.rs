@@ -8,7 +8,7 @@ use program::Protocol;
 use super::credit::{ReceiveCredit, SendCredit};
 use super::staging::Staging;
 use super::{FifoProtocol, LOOKS, Layout, Receiver, Sender};
-use crate::sync::{AtomicU64, Words, pause};
+use crate::sync::{SharedWord, Words, pause};
 
 /// A line of a slot: data bytes with a flag that says of which step they are.
 pub trait Line: Debug + Send + Sized {
@@ -33,19 +33,19 @@ pub trait Line: Debug + Send + Sized {
     ///
     /// # Safety
     /// `bytes` bytes can be read at `source`, and the slot is free: nobody else uses the line until the flag is stored.
-    unsafe fn store(line: &[AtomicU64], flag: u64, source: *const u8, bytes: usize);
+    unsafe fn store(line: &[SharedWord], flag: u64, source: *const u8, bytes: usize);
 
     /// Stores the flag of a line without data.
-    fn store_flag(line: &[AtomicU64], flag: u64);
+    fn store_flag(line: &[SharedWord], flag: u64);
 
     /// Looks for the flag; `None` if it is another.
-    fn arrived(line: &[AtomicU64], flag: u64) -> Option<Self::Loaded>;
+    fn arrived(line: &[SharedWord], flag: u64) -> Option<Self::Loaded>;
 
     /// Copies `bytes` bytes of a line that has arrived.
     ///
     /// # Safety
     /// `bytes` bytes can be written at `destination`, at most as many as a line holds, and the slot is not released.
-    unsafe fn load(line: &[AtomicU64], loaded: Self::Loaded, destination: *mut u8, bytes: usize);
+    unsafe fn load(line: &[SharedWord], loaded: Self::Loaded, destination: *mut u8, bytes: usize);
 }
 
 /// Lines of this many data bytes. A slot without data still has a flag.
@@ -110,14 +110,14 @@ impl<L: Line> Slots<L> {
 
     /// Lines of a step's slot: `count` of them from the `first` on.
     #[inline(always)]
-    fn lines(&self, step: u64, first: usize, count: usize) -> &[AtomicU64] {
+    fn lines(&self, step: u64, first: usize, count: usize) -> &[SharedWord] {
         let start = self.layout.start(step) + first * L::WORDS;
         self.data.slice(start, count * L::WORDS)
     }
 
     /// The lines with a range of the slot's data, and how many of their words are in full lines.
     #[inline(always)]
-    fn range(&self, step: u64, offset: usize, bytes: usize) -> (&[AtomicU64], &[AtomicU64]) {
+    fn range(&self, step: u64, offset: usize, bytes: usize) -> (&[SharedWord], &[SharedWord]) {
         assert!(offset.is_multiple_of(L::DATA_BYTES));
         assert!(offset <= self.slot_bytes && bytes <= self.slot_bytes - offset);
         let first = offset / L::DATA_BYTES;
@@ -297,7 +297,7 @@ impl<L: Line> Receiver for LineReceiver<L> {
 
 /// Looks for a line's flag, some times if it is not there at once; `None` if it does not come.
 #[inline(always)]
-fn take<L: Line>(line: &[AtomicU64], flag: u64) -> Option<L::Loaded> {
+fn take<L: Line>(line: &[SharedWord], flag: u64) -> Option<L::Loaded> {
     match L::arrived(line, flag) {
         None => look_again::<L>(line, flag),
         loaded => loaded,
@@ -305,7 +305,7 @@ fn take<L: Line>(line: &[AtomicU64], flag: u64) -> Option<L::Loaded> {
 }
 
 #[cold]
-fn look_again<L: Line>(line: &[AtomicU64], flag: u64) -> Option<L::Loaded> {
+fn look_again<L: Line>(line: &[SharedWord], flag: u64) -> Option<L::Loaded> {
     (0..LOOKS).find_map(|_| {
         pause();
         L::arrived(line, flag)

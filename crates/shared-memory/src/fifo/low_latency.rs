@@ -6,7 +6,7 @@
 use program::Protocol;
 
 use super::lines::Line;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{Ordering, SharedWord};
 
 /// The LL protocol.
 #[derive(Debug, Clone, Copy)]
@@ -34,7 +34,7 @@ impl Line for LowLatency {
     }
 
     #[inline(always)]
-    unsafe fn store(line: &[AtomicU64], flag: u64, source: *const u8, bytes: usize) {
+    unsafe fn store(line: &[SharedWord], flag: u64, source: *const u8, bytes: usize) {
         let mut data = [0; Self::DATA_BYTES];
         debug_assert!(bytes <= data.len());
         // SAFETY: the caller lends as many bytes, at most a line's.
@@ -47,18 +47,18 @@ impl Line for LowLatency {
     }
 
     #[inline(always)]
-    fn store_flag(line: &[AtomicU64], flag: u64) {
+    fn store_flag(line: &[SharedWord], flag: u64) {
         line[0].store(flag, Ordering::Relaxed);
     }
 
     #[inline(always)]
-    fn arrived(line: &[AtomicU64], flag: u64) -> Option<u64> {
+    fn arrived(line: &[SharedWord], flag: u64) -> Option<u64> {
         let word = line[0].load(Ordering::Relaxed);
         (word & FLAG == flag).then_some(word)
     }
 
     #[inline(always)]
-    unsafe fn load(_line: &[AtomicU64], word: u64, destination: *mut u8, bytes: usize) {
+    unsafe fn load(_line: &[SharedWord], word: u64, destination: *mut u8, bytes: usize) {
         let data = (word as u32).to_ne_bytes();
         debug_assert!(bytes <= data.len());
         // SAFETY: the caller lends room for as many bytes, at most a line's.

@@ -8,7 +8,7 @@
 use program::Protocol;
 
 use super::lines::Line;
-use crate::sync::{AtomicU64, Ordering, load_bytes, store_bytes};
+use crate::sync::{Ordering, SharedWord, load_bytes, store_bytes};
 
 /// The LL128 protocol with lines of `WORDS` words, a power of two.
 #[derive(Debug, Clone, Copy)]
@@ -29,26 +29,26 @@ impl<const WORDS: usize> Line for LowLatencyLine<WORDS> {
     }
 
     #[inline(always)]
-    unsafe fn store(line: &[AtomicU64], flag: u64, source: *const u8, bytes: usize) {
+    unsafe fn store(line: &[SharedWord], flag: u64, source: *const u8, bytes: usize) {
         // SAFETY: the caller lends as many bytes, at most a line's; the line is ours until the flag is stored.
         unsafe { store_bytes(&line[..WORDS - 1], source, bytes) };
         Self::store_flag(line, flag);
     }
 
     #[inline(always)]
-    fn store_flag(line: &[AtomicU64], flag: u64) {
+    fn store_flag(line: &[SharedWord], flag: u64) {
         // Release: the line's data comes before its flag.
         line[WORDS - 1].store(flag, Ordering::Release);
     }
 
     #[inline(always)]
-    fn arrived(line: &[AtomicU64], flag: u64) -> Option<()> {
+    fn arrived(line: &[SharedWord], flag: u64) -> Option<()> {
         // Acquire: the line's data comes with its flag.
         (line[WORDS - 1].load(Ordering::Acquire) == flag).then_some(())
     }
 
     #[inline(always)]
-    unsafe fn load(line: &[AtomicU64], (): (), destination: *mut u8, bytes: usize) {
+    unsafe fn load(line: &[SharedWord], (): (), destination: *mut u8, bytes: usize) {
         // SAFETY: the flag says that the line was handed to us, and the slot is not released; the caller lends room for as
         // many bytes, at most a line's.
         unsafe { load_bytes(&line[..WORDS - 1], destination, bytes) };

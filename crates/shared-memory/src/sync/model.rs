@@ -25,12 +25,12 @@ pub fn yield_now() {
 
 /// A word that is used as an atomic or as ordinary memory.
 #[derive(Debug)]
-pub struct Both {
+pub struct SharedWord {
     atomic: AtomicU64,
     data: UnsafeCell<u64>,
 }
 
-impl Deref for Both {
+impl Deref for SharedWord {
     type Target = AtomicU64;
 
     fn deref(&self) -> &AtomicU64 {
@@ -40,7 +40,7 @@ impl Deref for Both {
 
 #[derive(Debug)]
 struct Memory {
-    words: Vec<Both>,
+    words: Vec<SharedWord>,
     lock: Mutex<()>,
     woken: Condvar,
 }
@@ -56,7 +56,7 @@ pub struct Words {
 impl Words {
     /// New memory.
     pub fn zeroed(count: usize) -> Self {
-        let words = (0..count).map(|_| Both {
+        let words = (0..count).map(|_| SharedWord {
             atomic: AtomicU64::new(0),
             data: UnsafeCell::new(0),
         });
@@ -83,7 +83,7 @@ impl Words {
     }
 
     /// `count` words from `first`.
-    pub fn slice(&self, first: usize, count: usize) -> &[Both] {
+    pub fn slice(&self, first: usize, count: usize) -> &[SharedWord] {
         &self.memory.words[self.first..self.first + self.count][first..first + count]
     }
 
@@ -121,7 +121,7 @@ impl Deref for Word {
 ///
 /// # Safety
 /// `bytes` bytes are readable at `source`.
-pub unsafe fn store_bytes(words: &[Both], source: *const u8, bytes: usize) {
+pub unsafe fn store_bytes(words: &[SharedWord], source: *const u8, bytes: usize) {
     // SAFETY: the caller's promise.
     let source = unsafe { std::slice::from_raw_parts(source, bytes) };
     for (word, bytes) in words.iter().zip(source.chunks(8)) {
@@ -137,7 +137,7 @@ pub unsafe fn store_bytes(words: &[Both], source: *const u8, bytes: usize) {
 ///
 /// # Safety
 /// `bytes` bytes are writable at `destination`.
-pub unsafe fn load_bytes(words: &[Both], destination: *mut u8, bytes: usize) {
+pub unsafe fn load_bytes(words: &[SharedWord], destination: *mut u8, bytes: usize) {
     // SAFETY: the caller's promise.
     let destination = unsafe { std::slice::from_raw_parts_mut(destination, bytes) };
     for (word, bytes) in words.iter().zip(destination.chunks_mut(8)) {
@@ -177,6 +177,6 @@ pub fn light_fence(_asymmetric: bool) {
 }
 
 // SAFETY: loom checks every use of the cells.
-unsafe impl Send for Both {}
+unsafe impl Send for SharedWord {}
 // SAFETY: as above.
-unsafe impl Sync for Both {}
+unsafe impl Sync for SharedWord {}

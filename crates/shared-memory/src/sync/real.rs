@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 use std::slice;
 use std::sync::Arc;
 
-pub use std::sync::atomic::{AtomicU64, Ordering};
+pub use std::sync::atomic::{AtomicU64, AtomicU64 as SharedWord, Ordering};
 
 use super::LINE_BYTES;
 use crate::mapping::Mapping;
