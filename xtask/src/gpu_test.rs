@@ -3,11 +3,12 @@
 //! The program that does it is `topo gpu-test`; the kernels are in it. So a machine with a GPU needs neither cargo nor a
 //! compiler nor a network: build here (`cargo build --release -p topo`), copy `target/release/topo` there, and run it.
 
-use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use clap::Args;
+
+use crate::measure;
 
 /// Arguments of `cargo xtask gpu-test`.
 #[derive(Args)]
@@ -22,18 +23,7 @@ pub struct Arguments {
 /// # Errors
 /// It cannot be built or started.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
-    let program = target.join("release/topo");
-    let cargo = std::env::var_os("CARGO").unwrap_or("cargo".into());
-    let built = Command::new(cargo)
-        .args(["build", "--quiet", "--release", "--package", "topo"])
-        .current_dir(&root)
-        .status();
-    // Without cargo the program that is there is taken.
-    if let Ok(built) = built {
-        ensure!(built.success(), "topo does not build");
-    }
+    let program = measure::topo(None)?;
     let status = Command::new(&program)
         .arg("gpu-test")
         .args(&arguments.rest)

@@ -1,12 +1,12 @@
-//! `cargo xtask measure -- COMMAND`: how long a process takes, and how much memory at most.
-//!
-//! A process of its own, since the system only tells of all finished children together.
+//! What the chores that time programs share: building `topo`, running a process and measuring it, medians, tables. Also
+//! `cargo xtask measure -- COMMAND`: how long a process takes, and its peak memory.
 
 use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use nix::sys::resource::{UsageWho, getrusage};
 
 #[derive(clap::Args)]
@@ -21,7 +21,7 @@ pub struct Arguments {
 pub struct Measured {
     /// From start to end, s.
     pub seconds: f64,
-    /// Most memory at a time, MB.
+    /// Peak memory, MB.
     pub megabytes: f64,
 }
 
@@ -33,40 +33,137 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         .args(rest)
         .stdout(Stdio::null())
         .status()
-        .with_context(|| format!("running {}", program.to_string_lossy()))?;
+        .with_context(|| format!("starting {}", program.to_string_lossy()))?;
     let seconds = start.elapsed().as_secs_f64();
-    ensure!(
-        status.success(),
-        "{} failed: {status}",
-        program.to_string_lossy()
-    );
+    let program = program.to_string_lossy();
+    ensure!(status.success(), "{program} ended with {status}");
     // Linux tells kilobytes.
     let kilobytes = getrusage(UsageWho::RUSAGE_CHILDREN)?.max_rss();
     println!("{seconds} {}", kilobytes as f64 / 1024.0);
     Ok(ExitCode::SUCCESS)
 }
 
-/// Measures a command with a process of this program between. The best of several runs.
+/// Measures a command, with a process of this program between: the system tells the peak memory of all finished children
+/// together.
 ///
 /// # Errors
 /// The command fails.
-pub fn best_of(runs: u32, command: &[OsString]) -> Result<Measured> {
-    let mut best: Option<Measured> = None;
-    for _ in 0..runs.max(1) {
-        let output = Command::new(std::env::current_exe()?)
-            .args(["measure", "--"])
-            .args(command)
-            .stderr(Stdio::inherit())
-            .output()?;
-        ensure!(output.status.success(), "the measured command failed");
-        let text = String::from_utf8_lossy(&output.stdout);
-        let mut numbers = text.split_whitespace().map(str::parse::<f64>);
-        let (Some(Ok(seconds)), Some(Ok(megabytes))) = (numbers.next(), numbers.next()) else {
-            anyhow::bail!("expected seconds and megabytes, found {text:?}");
-        };
-        if best.is_none_or(|best| seconds < best.seconds) {
-            best = Some(Measured { seconds, megabytes });
-        }
+pub fn once(command: &[OsString]) -> Result<Measured> {
+    let output = Command::new(std::env::current_exe()?)
+        .args(["measure", "--"])
+        .args(command)
+        .output()?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        bail!("{}", said.lines().last().unwrap_or("it failed"));
     }
-    best.context("nothing was measured")
+    let text = String::from_utf8_lossy(&output.stdout);
+    let mut numbers = text.split_whitespace().map(str::parse::<f64>);
+    let (Some(Ok(seconds)), Some(Ok(megabytes))) = (numbers.next(), numbers.next()) else {
+        bail!("expected seconds and megabytes, found {text:?}");
+    };
+    Ok(Measured { seconds, megabytes })
+}
+
+/// A command line: a program, arguments, and a path at the end.
+pub fn command(program: &Path, arguments: &[&str], path: Option<&Path>) -> Vec<OsString> {
+    let mut command: Vec<OsString> = vec![program.into()];
+    command.extend(arguments.iter().map(OsString::from));
+    command.extend(path.map(OsString::from));
+    command
+}
+
+/// The median; `None` of nothing.
+pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
+    let mut values: Vec<f64> = values.into_iter().collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
+}
+
+/// The repository.
+pub fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// The folder of build results.
+pub fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| repository().join("target"), Into::into)
+}
+
+/// The given program, or `topo` as a release, which is built.
+///
+/// # Errors
+/// It does not build. Without cargo the program that is there is taken.
+pub fn topo(given: Option<&Path>) -> Result<PathBuf> {
+    if let Some(path) = given {
+        return Ok(path.to_owned());
+    }
+    let program = target().join("release/topo");
+    let cargo = std::env::var_os("CARGO").unwrap_or("cargo".into());
+    let built = Command::new(cargo)
+        .args(["build", "--quiet", "--release", "--package", "topo"])
+        .current_dir(repository())
+        .status();
+    if let Ok(built) = built {
+        ensure!(built.success(), "topo does not build");
+    }
+    ensure!(program.is_file(), "{} is not there", program.display());
+    Ok(program)
+}
+
+/// A Markdown table whose columns are as wide as their heads, right-aligned but for the first.
+pub struct Table(Vec<usize>);
+
+impl Table {
+    /// A table of these columns, and its first lines. The first column has room for `first` characters.
+    pub fn new(first: usize, heads: &[&str]) -> (Self, String) {
+        let width =
+            |(at, head): (usize, &&str)| head.chars().count().max(if at == 0 { first } else { 7 });
+        let table = Self(heads.iter().enumerate().map(width).collect());
+        let rule = |(at, width): (usize, &usize)| {
+            let dashes = "-".repeat(*width - 1);
+            if at == 0 {
+                format!("-{dashes}")
+            } else {
+                format!("{dashes}:")
+            }
+        };
+        let rules: Vec<String> = table.0.iter().enumerate().map(rule).collect();
+        let text = table.row(heads) + "\n" + &table.row(&rules);
+        (table, text)
+    }
+
+    /// A row.
+    pub fn row(&self, cells: &[impl AsRef<str>]) -> String {
+        let mut text = "|".to_owned();
+        for (at, (cell, width)) in cells.iter().zip(&self.0).enumerate() {
+            let cell = cell.as_ref();
+            text += &match at {
+                0 => format!(" {cell:<width$} |"),
+                _ => format!(" {cell:>width$} |"),
+            };
+        }
+        text
+    }
+}
+
+/// A number of a table; a dash if there is none.
+pub fn cell(number: Option<f64>, decimals: usize) -> String {
+    number.map_or_else(|| "–".to_owned(), |it| format!("{it:.decimals$}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_align() {
+        let (table, head) = Table::new(6, &["name", "topo probe"]);
+        let text = head + "\n" + &table.row(&["a", &cell(Some(1.26), 1)]);
+        assert_eq!(
+            text,
+            "| name   | topo probe |\n| ------ | ---------: |\n| a      |        1.3 |"
+        );
+        assert_eq!((median([3.0, 1.0, 2.0]), median([])), (Some(2.0), None));
+    }
 }

@@ -5,11 +5,12 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
-use std::time::Instant;
+use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::Result;
 use machines::{FakeMachine, Machine};
+
+use crate::measure::{self, Table, cell, command};
 
 /// Machines of eight GPUs and eight NICs, and others.
 const MACHINES: [&str; 6] = [
@@ -39,46 +40,38 @@ pub struct Arguments {
 /// # Errors
 /// A program cannot be built or run.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let topo = match &arguments.topo {
-        Some(path) => path.clone(),
-        None => build()?,
-    };
-    println!(
-        "{:34} {:>5} {:>6} {:>10} {:>10}",
-        "median ms of a whole process", "files", "kB", "topo probe", "lstopo"
-    );
+    let topo = measure::topo(arguments.topo.as_deref())?;
+    let heads = [
+        "median ms of a process",
+        "files",
+        "kB",
+        "topo probe",
+        "lstopo",
+    ];
+    let (table, head) = Table::new(24, &heads);
+    println!("{head}");
     for name in MACHINES {
         let machine = Machine::named(name)?;
         let folder = tempfile::tempdir()?;
         FakeMachine::of(&machine.document()?)?.write(folder.path())?;
         let (files, bytes) = size(folder.path())?;
         let ours = command(&topo, &["probe", "--from"], Some(folder.path()));
-        let size = format!("{files:5} {:6.0}", bytes as f64 / 1000.0);
+        let (files, kilobytes) = (files.to_string(), (bytes / 1000).to_string());
         // hwloc asks for files that NCCL and topo do not look at.
-        row(name, &size, &ours, None, arguments.runs)?;
+        let cells = [name, files.as_str(), kilobytes.as_str()];
+        row(&table, cells, &ours, None, arguments.runs)?;
     }
     for tree in &arguments.tree {
         let name = tree.file_name().unwrap_or(tree.as_os_str());
         let ours = command(&topo, &["probe", "--sysfs-root"], Some(tree));
         let theirs = lstopo(&["--if", "fsroot", "--input"], Some(tree));
-        let size = format!("{:>5} {:>6}", "–", "–");
-        row(
-            &name.to_string_lossy(),
-            &size,
-            &ours,
-            Some(&theirs),
-            arguments.runs,
-        )?;
+        let cells = [&*name.to_string_lossy(), "–", "–"];
+        row(&table, cells, &ours, Some(&theirs), arguments.runs)?;
     }
     let ours = command(&topo, &["probe"], None);
-    let live = format!("{:>5} {:>6}", "–", "–");
-    row(
-        "this machine",
-        &live,
-        &ours,
-        Some(&lstopo(&[], None)),
-        arguments.runs,
-    )?;
+    let theirs = lstopo(&[], None);
+    let cells = ["this machine", "–", "–"];
+    row(&table, cells, &ours, Some(&theirs), arguments.runs)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -87,17 +80,10 @@ fn lstopo(arguments: &[&str], folder: Option<&Path>) -> Vec<OsString> {
     command(Path::new("lstopo-no-graphics"), &all, folder)
 }
 
-fn command(program: &Path, arguments: &[&str], folder: Option<&Path>) -> Vec<OsString> {
-    let mut command: Vec<OsString> = vec![program.into()];
-    command.extend(arguments.iter().map(OsString::from));
-    command.extend(folder.map(OsString::from));
-    command
-}
-
-/// Both programs by turns, so that what else the computer does meets both alike.
+/// Both programs by turns, so that other work of the computer affects both alike.
 fn row(
-    name: &str,
-    size: &str,
+    table: &Table,
+    [name, files, kilobytes]: [&str; 3],
     ours: &[OsString],
     theirs: Option<&[OsString]>,
     runs: usize,
@@ -105,44 +91,24 @@ fn row(
     let (mut own, mut other) = (Vec::new(), Vec::new());
     let mut missing = None;
     for _ in 0..runs.max(1) {
-        own.push(once(ours)?);
+        own.push(measure::once(ours)?.seconds * 1e3);
         if let (Some(theirs), None) = (theirs, &missing) {
-            match once(theirs) {
-                Ok(milliseconds) => other.push(milliseconds),
+            match measure::once(theirs) {
+                Ok(measured) => other.push(measured.seconds * 1e3),
                 Err(error) => missing = Some(format!("{error:#}")),
             }
         }
     }
-    let theirs = match (theirs, &missing) {
-        (None, _) => format!("{:>10}", "–"),
-        (_, None) => format!("{:10.1}", median(&mut other)),
-        (_, Some(_)) => format!("{:>10}", "not run"),
+    let theirs = match missing {
+        Some(_) => "not run".to_owned(),
+        None => cell(measure::median(other), 1),
     };
-    println!("{name:34} {size} {:10.1} {theirs}", median(&mut own));
+    let own = cell(measure::median(own), 1);
+    println!("{}", table.row(&[name, files, kilobytes, &own, &theirs]));
     if let Some(why) = missing {
         println!("    lstopo-no-graphics was not run: {why}");
     }
     Ok(())
-}
-
-/// Milliseconds of one run.
-fn once(command: &[OsString]) -> Result<f64> {
-    let (program, rest) = command.split_first().context("no command")?;
-    let start = Instant::now();
-    let status = Command::new(program)
-        .args(rest)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .with_context(|| format!("starting {}", program.to_string_lossy()))?;
-    let seconds = start.elapsed().as_secs_f64();
-    ensure!(status.success(), "it ended with {status}");
-    Ok(seconds * 1e3)
-}
-
-fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
 /// Files below a folder, and their bytes.
@@ -161,18 +127,4 @@ fn size(folder: &Path) -> Result<(usize, u64)> {
         }
     }
     Ok((files, bytes))
-}
-
-fn build() -> Result<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let status = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()))
-        .args(["build", "--release", "--package", "topo"])
-        .current_dir(&root)
-        .status()
-        .context("starting cargo")?;
-    if !status.success() {
-        bail!("topo cannot be built");
-    }
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), Into::into);
-    Ok(target.join("release/topo"))
 }

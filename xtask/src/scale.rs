@@ -1,6 +1,6 @@
 //! `cargo xtask scale FILE`: what a job of many equal hosts costs, from the topology file to one rank's view.
 //!
-//! Rows come from whole processes of `topo` beside this program (build it first: `cargo build --release`).
+//! Rows come from whole processes of `topo`, built as a release.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use plan::{GraphKind, Plan};
 use planner::{Job, Settings};
 use topology::xml::Document;
 
-use crate::measure;
+use crate::measure::{self, Measured, Table, cell};
 
 /// Ranks whose views are worked out to time one.
 const SAMPLE: u32 = 1000;
@@ -43,59 +43,56 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let topo = std::env::current_exe()?.with_file_name("topo");
-    ensure!(
-        topo.is_file(),
-        "{} is not there; build it: cargo build --release",
-        topo.display()
-    );
-    println!(
-        "| hosts | ranks | `topo plan -o` | memory | plan file | `topo rank` | memory | one more rank |"
-    );
-    println!("|---:|---:|---:|---:|---:|---:|---:|---:|");
+    let topo = measure::topo(None)?;
+    let heads = [
+        "hosts",
+        "ranks",
+        "`topo plan -o`, ms",
+        "memory, MB",
+        "plan file, KB",
+        "`topo rank`, ms",
+        "memory, MB",
+        "one more rank, µs",
+    ];
+    let (table, head) = Table::new(0, &heads);
+    println!("{head}");
     for hosts in &arguments.hosts {
-        row(&topo, arguments, *hosts)?;
+        println!("{}", table.row(&row(&topo, arguments, *hosts)?));
     }
     Ok(ExitCode::SUCCESS)
 }
 
+/// The fastest of several runs.
+fn fastest(arguments: &Arguments, command: &[OsString]) -> Result<Measured> {
+    let runs = (0..arguments.runs.max(1)).map(|_| measure::once(command));
+    let runs: Vec<Measured> = runs.collect::<Result<_>>()?;
+    let fastest = runs
+        .into_iter()
+        .min_by(|one, other| one.seconds.total_cmp(&other.seconds));
+    fastest.context("nothing was measured")
+}
+
 /// One row of the table: planning, the file, the view of the last rank, and the time of a view once the plan is read.
-fn row(topo: &Path, arguments: &Arguments, hosts: u32) -> Result<()> {
+fn row(topo: &Path, arguments: &Arguments, hosts: u32) -> Result<[String; 8]> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("plan.json");
-    let command = |parts: &[&std::ffi::OsStr]| -> Vec<OsString> {
-        std::iter::once(topo.as_os_str())
-            .chain(parts.iter().copied())
-            .map(OsString::from)
-            .collect()
-    };
-    let hosts_text = hosts.to_string();
-    let planned = measure::best_of(
-        arguments.runs,
-        &command(&[
-            "plan".as_ref(),
-            arguments.topology.as_os_str(),
-            "--hosts".as_ref(),
-            hosts_text.as_ref(),
-            "--format".as_ref(),
-            "quiet".as_ref(),
-            "-o".as_ref(),
-            file.as_os_str(),
-        ]),
-    )?;
+    let options = [
+        "plan",
+        "--hosts",
+        &hosts.to_string(),
+        "--format",
+        "quiet",
+        "-o",
+    ];
+    let mut command = measure::command(topo, &options, Some(&file));
+    command.push(arguments.topology.clone().into());
+    let planned = fastest(arguments, &command)?;
     let text = std::fs::read_to_string(&file)?;
     let expansion = Plan::from_json(&text)?.expand()?;
     let ranks = expansion.layout().ranks();
     let last = (ranks - 1).to_string();
-    let viewed = measure::best_of(
-        arguments.runs,
-        &command(&[
-            "rank".as_ref(),
-            file.as_os_str(),
-            "--rank".as_ref(),
-            last.as_ref(),
-        ]),
-    )?;
+    let command = measure::command(topo, &["rank", "--rank", &last], Some(&file));
+    let viewed = fastest(arguments, &command)?;
     let start = Instant::now();
     let mut links = 0;
     for index in 0..SAMPLE {
@@ -105,16 +102,16 @@ fn row(topo: &Path, arguments: &Arguments, hosts: u32) -> Result<()> {
     }
     ensure!(links > 0, "ranks without channels");
     let view = start.elapsed() / SAMPLE;
-    println!(
-        "| {hosts} | {ranks} | {:.1} ms | {:.1} MB | {:.1} KB | {:.1} ms | {:.1} MB | {:.1} µs |",
-        planned.seconds * 1e3,
-        planned.megabytes,
-        text.len() as f64 / 1024.0,
-        viewed.seconds * 1e3,
-        viewed.megabytes,
-        view.as_secs_f64() * 1e6
-    );
-    Ok(())
+    Ok([
+        hosts.to_string(),
+        ranks.to_string(),
+        cell(Some(planned.seconds * 1e3), 1),
+        cell(Some(planned.megabytes), 1),
+        cell(Some(text.len() as f64 / 1024.0), 1),
+        cell(Some(viewed.seconds * 1e3), 1),
+        cell(Some(viewed.megabytes), 1),
+        cell(Some(view.as_secs_f64() * 1e6), 1),
+    ])
 }
 
 /// Most memory this process has used so far, MB; 0 where the system does not tell.

@@ -11,6 +11,8 @@ use golden::Case;
 use planner::{HostPlan, Job, Settings, View};
 use topology::NodeType;
 
+use crate::measure::{self, Table, cell};
+
 #[derive(clap::Args)]
 pub struct Arguments {
     /// A folder with `topologies/`, `cases/` and `timing.json`
@@ -69,11 +71,6 @@ fn run_once(case: &Case, job: &Job, settings: &Arc<Settings>, bytes: &[u8]) -> R
     Ok(phases)
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
-}
-
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let path = arguments.directory.join("timing.json");
     let text =
@@ -83,10 +80,19 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         .as_object()
         .context("timing.json holds `cases`")?;
     let (mut total_ratios, mut search_ratios) = (Vec::new(), Vec::new());
-    println!(
-        "{:34} {:>6} {:>6} {:>7} {:>8} {:>9} | {:>9} {:>7} {:>7}",
-        "case, µs", "parse", "build", "paths", "search", "total", "NCCL", "total×", "search×"
-    );
+    let heads = [
+        "case, µs",
+        "parse",
+        "build",
+        "paths",
+        "search",
+        "total",
+        "NCCL",
+        "total×",
+        "search×",
+    ];
+    let (table, head) = Table::new(34, &heads);
+    println!("{head}");
     for (name, theirs) in cases {
         if arguments
             .filter
@@ -105,36 +111,35 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
             .map(|_| run_once(&case, &job, &settings, &bytes))
             .collect::<Result<_>>()?;
         let phase = |pick: fn(&Phases) -> Duration| {
-            median(
-                runs.iter()
-                    .map(|run| pick(run).as_secs_f64() * 1e6)
-                    .collect(),
-            )
+            let times = runs.iter().map(|run| pick(run).as_secs_f64() * 1e6);
+            measure::median(times).unwrap_or(f64::NAN)
         };
         let (total, search) = (phase(Phases::total), phase(|run| run.search));
         let nccl = |key: &str| theirs[key].as_f64().unwrap_or(f64::NAN);
         total_ratios.push(nccl("total") / total);
         search_ratios.push(nccl("search_total") / search);
+        let mut cells = vec![name.clone()];
+        cells.extend(
+            [
+                phase(|run| run.parse),
+                phase(|run| run.build),
+                phase(|run| run.paths),
+                search,
+                total,
+                nccl("total"),
+            ]
+            .map(|it| cell(Some(it), 0)),
+        );
+        cells.extend([total_ratios.last(), search_ratios.last()].map(|it| cell(it.copied(), 1)));
+        println!("{}", table.row(&cells));
+    }
+    for (what, ratios) in [("total", total_ratios), ("search", search_ratios)] {
+        let least = ratios.iter().copied().reduce(f64::min);
         println!(
-            "{name:34} {:6.0} {:6.0} {:7.0} {search:8.0} {total:9.0} | {:9.0} {:7.1} {:7.1}",
-            phase(|run| run.parse),
-            phase(|run| run.build),
-            phase(|run| run.paths),
-            nccl("total"),
-            nccl("total") / total,
-            nccl("search_total") / search,
+            "{what:7}: median {} times faster, least {}",
+            cell(measure::median(ratios), 1),
+            cell(least, 1)
         );
     }
-    let least = |values: &[f64]| values.iter().copied().fold(f64::INFINITY, f64::min);
-    println!(
-        "total  : median {:.1} times faster, least {:.1}",
-        median(total_ratios.clone()),
-        least(&total_ratios)
-    );
-    println!(
-        "search : median {:.1} times faster, least {:.1}",
-        median(search_ratios.clone()),
-        least(&search_ratios)
-    );
     Ok(ExitCode::SUCCESS)
 }

@@ -5,6 +5,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
+use crate::measure;
+
 /// An MPI library with our program built against it.
 pub struct Peer {
     pub name: &'static str,
@@ -42,14 +44,9 @@ impl Peer {
     }
 }
 
-/// The folder of build results.
-pub fn target(root: &Path) -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
-}
-
 /// All peers that can be had here; why one cannot is printed.
-pub fn all(root: &Path, only: &[String]) -> Result<Vec<Peer>> {
-    let folder = target(root).join("peers");
+pub fn all(only: &[String]) -> Result<Vec<Peer>> {
+    let folder = measure::target().join("peers");
     std::fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
     let makers: [(&'static str, Maker); 3] = [
         ("openmpi-4", debian),
@@ -79,7 +76,7 @@ pub fn all(root: &Path, only: &[String]) -> Result<Vec<Peer>> {
         if !only.is_empty() && !only.iter().any(|wanted| wanted == name) {
             continue;
         }
-        let made = make(&folder).and_then(|tools| compile(root, &folder, name, tools));
+        let made = make(&folder).and_then(|tools| compile(&folder, name, tools));
         match made {
             Ok(peer) => peers.push(peer),
             Err(error) => println!("{name}: not run: {error:#}"),
@@ -138,9 +135,9 @@ fn wheel(folder: &Path, name: &str, options: Options) -> Result<Tools> {
     })
 }
 
-fn compile(root: &Path, folder: &Path, name: &'static str, tools: Tools) -> Result<Peer> {
+fn compile(folder: &Path, name: &'static str, tools: Tools) -> Result<Peer> {
     let program = folder.join(format!("collectives-{name}"));
-    let source = root.join("xtask/scripts/collectives.c");
+    let source = measure::repository().join("xtask/scripts/collectives.c");
     step(
         Command::new(&tools.compiler)
             .args(["-O2", "-o"])

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
+use crate::measure;
 use busy::Busy;
 use install::Peer;
 use report::{Contest, Figures, Times};
@@ -67,12 +68,8 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let topo = match &arguments.topo {
-        Some(topo) => topo.clone(),
-        None => build(&root)?,
-    };
-    let peers = install::all(&root, &arguments.only)?;
+    let topo = measure::topo(arguments.topo.as_deref())?;
+    let peers = install::all(&arguments.only)?;
     ensure!(!peers.is_empty(), "no peer could be installed");
     let busy = Busy::start(arguments.busy);
     let mut contests = Vec::new();
@@ -90,17 +87,6 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         std::fs::write(path, text + "\n").with_context(|| format!("writing {}", path.display()))?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Builds the release program and gives its path.
-fn build(root: &Path) -> Result<PathBuf> {
-    let status = Command::new("cargo")
-        .args(["build", "--release", "-p", "topo"])
-        .current_dir(root)
-        .status()
-        .context("running cargo")?;
-    ensure!(status.success(), "topo cannot be built");
-    Ok(install::target(root).join("release/topo"))
 }
 
 fn contest(

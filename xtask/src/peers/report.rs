@@ -5,6 +5,8 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
+use crate::measure::{self, Table, cell};
+
 /// Slower than the best peer by more than this at one size counts against the target.
 const TOLERANCE: f64 = 1.15;
 
@@ -66,9 +68,7 @@ impl Figures {
     /// The median over the rounds, µs.
     fn median(&self, bytes: u64, statistic: Statistic) -> Option<f64> {
         let times = self.times.get(&bytes)?.iter();
-        let mut times: Vec<f64> = times.map(|it| it.of(statistic)).collect();
-        times.sort_by(f64::total_cmp);
-        times.get(times.len() / 2).copied()
+        measure::median(times.map(|it| it.of(statistic)))
     }
 }
 
@@ -132,30 +132,19 @@ impl Contest {
     pub fn table(&self) -> String {
         let mut text = String::new();
         for statistic in Statistic::ALL {
-            let name = statistic.name();
-            let _ = write!(
-                text,
-                "\n{}, {} ranks, {name}, µs\n{:>12}",
-                self.collective, self.ranks, "bytes"
-            );
-            for (name, _) in self.own.iter().chain(&self.peers) {
-                let _ = write!(text, "{name:>16}");
-            }
-            for (name, _) in &self.own {
-                let _ = write!(text, "{:>20}", format!("best/{name}"));
-            }
-            text.push('\n');
-            let number =
-                |it: Option<f64>| it.map_or_else(|| "–".to_owned(), |it| format!("{it:.2}"));
+            let title = (&self.collective, self.ranks, statistic.name());
+            let _ = writeln!(text, "\n{}, {} ranks, {}, µs", title.0, title.1, title.2);
+            let mut heads = vec!["bytes".to_owned()];
+            heads.extend(self.own.iter().chain(&self.peers).map(|it| it.0.clone()));
+            heads.extend(self.own.iter().map(|it| format!("best/{}", it.0)));
+            let heads: Vec<&str> = heads.iter().map(String::as_str).collect();
+            let (table, head) = Table::new(12, &heads);
+            let _ = writeln!(text, "{head}");
             for size in self.sizes(statistic) {
-                let _ = write!(text, "{:>12}", size.bytes);
-                for time in size.own.iter().chain(&size.peers) {
-                    let _ = write!(text, "{:>16}", number(*time));
-                }
-                for own in 0..self.own.len() {
-                    let _ = write!(text, "{:>20}", number(size.ratio(own)));
-                }
-                text.push('\n');
+                let mut cells = vec![size.bytes.to_string()];
+                cells.extend(size.own.iter().chain(&size.peers).map(|it| cell(*it, 2)));
+                cells.extend((0..self.own.len()).map(|own| cell(size.ratio(own), 2)));
+                let _ = writeln!(text, "{}", table.row(&cells));
             }
         }
         text
@@ -182,8 +171,7 @@ pub fn summary(contests: &[Contest]) -> String {
             for statistic in Statistic::ALL {
                 let ratios = contest.ratios(at, statistic);
                 let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
-                let mean = geometric_mean(&ratios);
-                let mean = mean.map_or_else(|| "–".to_owned(), |it| format!("{it:.2}"));
+                let mean = cell(geometric_mean(&ratios), 2);
                 let _ = write!(text, "  {} {mean:>7}, {least:>7.2}", statistic.name());
             }
             text.push('\n');
