@@ -100,7 +100,7 @@ fn of_rank(
             }
         });
         let reduced = timed(barrier, || {
-            rank.all_reduce(&input, &mut output, Reduction::Sum)
+            rank.all_reduce((&input, &mut output), Reduction::Sum)
                 .expect("all-reduce");
         });
         assert!(output[elements - 1] == 2.0, "a wrong sum");

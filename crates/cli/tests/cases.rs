@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use libtest_mimic::{Arguments, Failed, Trial};
 use serde::Deserialize;
 use similar::TextDiff;
-use test_support::{FakeMachine, Machine};
+use machines::{FakeMachine, Machine};
 use toml::Spanned;
 
 /// Seconds after which a script is stopped. All of them need far less, even on a busy machine.

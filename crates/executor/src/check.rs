@@ -5,6 +5,7 @@ use std::ops::Range;
 use program::{Collective, Reduction};
 
 use crate::backend::Backend;
+use crate::collectives::Buffers;
 use crate::communicator::Communicator;
 use crate::error::Error;
 use crate::operation::Operation;
@@ -151,27 +152,18 @@ impl Check {
         (input.end.max(output.end), input, output)
     }
 
-    /// Runs it with two buffers of as many elements as [`Self::input_elements`] and [`Self::output_elements`] say.
+    /// Runs it with two buffers of [`Self::input_elements`] and [`Self::output_elements`], or with one as
+    /// [`Self::in_place`] lays it out. Transfers need two.
     ///
     /// # Errors
-    /// What the launch meets.
-    pub fn launch<T: Sample, B: Backend>(
+    /// The launch failed.
+    pub fn launch<'a, T: Sample, B: Backend>(
         &self,
         communicator: &mut Communicator<B>,
-        input: &[T],
-        output: &mut [T],
+        buffers: impl Into<Buffers<'a, T>>,
     ) -> Result<(), Error> {
-        let operation = self.operation(communicator.rank());
-        match self.collective {
-            Collective::AllReduce => communicator.all_reduce(input, output, operation),
-            Collective::AllGather => communicator.all_gather(input, output),
-            Collective::ReduceScatter => communicator.reduce_scatter(input, output, operation),
-            Collective::Broadcast => communicator.broadcast(input, output, self.root),
-            Collective::Reduce => communicator.reduce(input, output, operation, self.root),
-            Collective::AllToAll => communicator.all_to_all(input, output),
-            Collective::Gather => communicator.gather(input, output, self.root),
-            Collective::Scatter => communicator.scatter(input, output, self.root),
-            Collective::SendRecv => {
+        match (self.collective, buffers.into()) {
+            (Collective::SendRecv, Buffers::Separate(input, output)) => {
                 let (rank, ranks) = (communicator.rank(), communicator.ranks());
                 let further = self.root % ranks;
                 let mut group = communicator.group_start();
@@ -179,33 +171,10 @@ impl Check {
                 group.receive(output, (rank + ranks - further) % ranks)?;
                 group.group_end()
             }
-        }
-    }
-
-    /// Runs it with one buffer, as [`Self::in_place`] lays it out. Transfers have no such form.
-    ///
-    /// # Errors
-    /// What the launch meets.
-    pub fn launch_in_place<T: Sample, B: Backend>(
-        &self,
-        communicator: &mut Communicator<B>,
-        buffer: &mut [T],
-    ) -> Result<(), Error> {
-        let operation = self.operation(communicator.rank());
-        match self.collective {
-            Collective::AllReduce => communicator.all_reduce_in_place(buffer, operation),
-            Collective::AllGather => communicator.all_gather_in_place(buffer),
-            Collective::ReduceScatter => communicator.reduce_scatter_in_place(buffer, operation),
-            Collective::Broadcast => communicator.broadcast_in_place(buffer, self.root),
-            Collective::Reduce => communicator.reduce_in_place(buffer, operation, self.root),
-            Collective::AllToAll => communicator.all_to_all_in_place(buffer),
-            Collective::Gather => communicator.gather_in_place(buffer, self.root),
-            Collective::Scatter => communicator.scatter_in_place(buffer, self.root),
-            Collective::SendRecv => Err(Error::Unsupported {
-                collective: self.collective,
-                ranks: self.ranks,
-                why: "a transfer needs two buffers".to_owned(),
-            }),
+            (collective, buffers) => {
+                let operation = self.operation(communicator.rank());
+                communicator.collective(collective, buffers, operation, self.root)
+            }
         }
     }
 

@@ -7,7 +7,7 @@
 //!
 //! ```
 //! use backend_cpu::Cpu;
-//! use executor::{Communicator, Reduction, Settings};
+//! use executor::{Collective, Communicator, Reduction, Settings};
 //!
 //! let ranks = Communicator::local(2, &Settings::default(), |_| Cpu::default())?;
 //! std::thread::scope(|scope| {
@@ -16,12 +16,12 @@
 //!             // What this rank brings.
 //!             let gradients = vec![1.0_f32 + communicator.rank() as f32; 1000];
 //!             let mut sums = vec![0.0; 1000];
-//!             communicator.all_reduce(&gradients, &mut sums, Reduction::Sum)?;
+//!             communicator.all_reduce((&gradients, &mut sums), Reduction::Sum)?;
 //!             assert!(sums.iter().all(|sum| *sum == 3.0));
 //!
 //!             // Two buckets in the background, while this thread does something else.
-//!             let first = communicator.start_all_reduce(vec![1_i32; 10], Reduction::Sum)?;
-//!             let second = communicator.start_all_reduce(vec![2_i32; 10], Reduction::Maximum)?;
+//!             let first = communicator.start(Collective::AllReduce, vec![1_i32; 10], Reduction::Sum, 0)?;
+//!             let second = communicator.start(Collective::AllReduce, vec![2_i32; 10], Reduction::Maximum, 0)?;
 //!             assert_eq!(first.wait()?, [2; 10]);
 //!             assert_eq!(second.wait()?, [2; 10]);
 //!
@@ -75,6 +75,7 @@ pub mod transport;
 pub use backend::Backend;
 pub use background::Pending;
 pub use buffer::Buffer;
+pub use collectives::Buffers;
 pub use communicator::Communicator;
 pub use element::Element;
 pub use error::{Error, Failure, Waiting};
@@ -82,7 +83,7 @@ pub use group::Group;
 pub use memory::Memory;
 pub use network::{HandedOver, Network, Progress, Route, TakenOver};
 pub use operation::Operation;
-pub use program::Reduction;
+pub use program::{Collective, Reduction};
 pub use request::{Choice, Request};
 pub use settings::Settings;
 pub use transport::Transport;

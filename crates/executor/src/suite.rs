@@ -227,13 +227,13 @@ fn launch_twice<T: Sample, B: Backend>(
             let (elements, from, to) = check.in_place(rank);
             let mut buffer = vec![T::default(); elements];
             check.fill(rank, 0, &mut buffer[from]);
-            let done = check.launch_in_place(communicator, &mut buffer);
+            let done = check.launch(communicator, &mut buffer);
             (done, buffer[to].to_vec())
         } else {
             let mut input = vec![T::default(); check.input_elements(rank)];
             check.fill(rank, 0, &mut input);
             let mut output = vec![T::default(); check.output_elements(rank)];
-            (check.launch(communicator, &input, &mut output), output)
+            (check.launch(communicator, (&input, &mut output)), output)
         };
         done.map_err(|error| error.to_string())?;
         let wrong = check.wrong(rank, &result);

@@ -92,7 +92,7 @@ fn run(
                     piece_bytes: 0,
                 }));
                 let mut numbers = vec![rank; 10_000];
-                communicator.all_reduce_in_place(&mut numbers, Reduction::Sum)?;
+                communicator.all_reduce(&mut numbers, Reduction::Sum)?;
                 assert_eq!(numbers, [1; 10_000]);
                 Ok(())
             })

@@ -92,7 +92,7 @@ fn connect(options: Options, channels: u16) -> Result<Communicator<Cpu>, Problem
         piece_bytes: 0,
     }));
     let mut data = vec![1_i32; 1 << 20];
-    communicator.all_reduce_in_place(&mut data, Reduction::Sum)?;
+    communicator.all_reduce(&mut data, Reduction::Sum)?;
     Ok(communicator)
 }
 

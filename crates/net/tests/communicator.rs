@@ -169,9 +169,7 @@ fn ranks_that_cannot_share_memory_fall_back_to_the_network_and_say_why() {
         let backend = Cpu::new(Arc::new(Profile::default()));
         let mut communicator = Communicator::join(backend, Box::new(hosts), &settings()).unwrap();
         let mut sum = [rank];
-        communicator
-            .all_reduce_in_place(&mut sum, Reduction::Sum)
-            .unwrap();
+        communicator.all_reduce(&mut sum, Reduction::Sum).unwrap();
         assert_eq!(sum, [3]);
     });
 }
@@ -189,13 +187,11 @@ fn a_direct_transfer_between_hosts_is_refused() {
             channels: 1,
             piece_bytes: 0,
         }));
-        let refused = communicator.all_reduce_in_place(&mut [1_i32], Reduction::Sum);
+        let refused = communicator.all_reduce(&mut [1_i32], Reduction::Sum);
         assert!(refused.unwrap_err().to_string().contains("on other hosts"));
         communicator.set_way(None);
         let mut one = [1_i32];
-        communicator
-            .all_reduce_in_place(&mut one, Reduction::Sum)
-            .unwrap();
+        communicator.all_reduce(&mut one, Reduction::Sum).unwrap();
         assert_eq!(one, [2]);
     });
 }
@@ -209,7 +205,7 @@ fn a_rank_that_leaves_early_is_named() {
         if rank == 1 {
             return None;
         }
-        let failed = communicator.all_reduce_in_place(&mut [1_i32], Reduction::Sum);
+        let failed = communicator.all_reduce(&mut [1_i32], Reduction::Sum);
         Some(failed.unwrap_err().to_string())
     });
     for what in heard.into_iter().flatten() {
@@ -229,7 +225,7 @@ fn a_communicator_splits_by_colour_in_the_order_asked_for() {
             let backend = Cpu::new(Arc::new(Profile::default()));
             let mut part = Communicator::join(backend, Box::new(part), &settings()).unwrap();
             let mut all = vec![0; 2];
-            part.all_gather(&[rank], &mut all).unwrap();
+            part.all_gather((&[rank], &mut all)).unwrap();
             all
         });
         let right = [
@@ -244,7 +240,7 @@ fn a_communicator_splits_by_colour_in_the_order_asked_for() {
         let backend = Cpu::new(Arc::new(Profile::default()));
         let mut whole = Communicator::join(backend, Box::new(hosts), &settings()).unwrap();
         let mut sum = [rank];
-        whole.all_reduce_in_place(&mut sum, Reduction::Sum).unwrap();
+        whole.all_reduce(&mut sum, Reduction::Sum).unwrap();
         assert_eq!(sum, [10]);
     });
 }
@@ -273,7 +269,7 @@ fn a_rank_that_comes_too_late_hears_that_the_others_went_on() {
         let backend = Cpu::new(Arc::new(Profile::default()));
         let mut left = Communicator::join(backend, Box::new(hosts), &settings()).unwrap();
         let mut sum = [rank + 1];
-        left.all_reduce_in_place(&mut sum, Reduction::Sum).unwrap();
+        left.all_reduce(&mut sum, Reduction::Sum).unwrap();
         assert_eq!(sum, [3]);
         drop(survivor);
     });

@@ -194,10 +194,10 @@ fn splits(folder: &Path) -> Result<(), Failed> {
         }
         let (mut part, mut whole) = (join(part)?, join(hosts)?);
         let (mut of_part, mut of_whole) = ([rank], [rank]);
-        part.all_reduce_in_place(&mut of_part, Reduction::Sum)
+        part.all_reduce(&mut of_part, Reduction::Sum)
             .map_err(text)?;
         whole
-            .all_reduce_in_place(&mut of_whole, Reduction::Sum)
+            .all_reduce(&mut of_whole, Reduction::Sum)
             .map_err(text)?;
         if (of_part, of_whole) != ([2 + 2 * (rank % 2)], [6]) {
             return Err(format!("{of_part:?} and {of_whole:?}"));

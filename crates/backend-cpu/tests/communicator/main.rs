@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use backend_cpu::Cpu;
-use executor::{Choice, Communicator, Error, Reduction, Settings};
+use executor::{Choice, Collective, Communicator, Error, Reduction, Settings};
 use program::Protocol;
 use program::{Schedule, Transfer};
 
@@ -42,11 +42,11 @@ fn on_all<T: Send>(
 fn wrong_lengths_and_ranks_are_refused_before_anything_runs() {
     let mut ranks = local(2, LONG);
     let rank = &mut ranks[0];
-    let error = rank.all_reduce(&[1.0_f32; 3], &mut [0.0; 2], Reduction::Sum);
+    let error = rank.all_reduce((&[1.0_f32; 3], &mut [0.0; 2]), Reduction::Sum);
     assert!(error.is_err_and(|error| error.to_string().contains("2 elements, expected 3")));
-    let error = rank.all_gather(&[1_u8; 3], &mut [0; 5]);
+    let error = rank.all_gather((&[1_u8; 3], &mut [0; 5]));
     assert!(error.is_err_and(|error| error.to_string().contains("expected 6")));
-    let error = rank.broadcast(&[1_u8], &mut [0], 2);
+    let error = rank.broadcast((&[1_u8], &mut [0]), 2);
     assert!(error.is_err_and(|error| error.to_string().contains("rank 2 does not exist")));
 }
 
@@ -85,9 +85,9 @@ fn a_rank_that_leaves_is_named_at_once() {
             return None;
         }
         let mut buffer = vec![1.0_f32; 1 << 20];
-        let done = rank.all_reduce_in_place(&mut buffer, Reduction::Sum);
+        let done = rank.all_reduce(&mut buffer, Reduction::Sum);
         // A communicator that failed stays failed.
-        let again = rank.all_reduce_in_place(&mut buffer, Reduction::Sum);
+        let again = rank.all_reduce(&mut buffer, Reduction::Sum);
         assert!(again.is_err());
         Some(done.map_err(|error| error.to_string()))
     });
@@ -116,7 +116,7 @@ fn a_rank_that_is_done_may_leave() {
         rank.set_way(Some(way));
         let mut buffer = vec![rank.rank(); elements];
         // The FIFOs are made when they are first needed, by both of their ends.
-        rank.reduce_in_place(&mut buffer, Reduction::Sum, 0)?;
+        rank.reduce(&mut buffer, Reduction::Sum, 0)?;
         let number = rank.rank();
         buffer.fill(number);
         if number == 0 {
@@ -124,7 +124,7 @@ fn a_rank_that_is_done_may_leave() {
             // Long enough for rank 2 to look whether rank 1 is still there.
             std::thread::sleep(Duration::from_millis(300));
         }
-        rank.reduce_in_place(&mut buffer, Reduction::Sum, 0)?;
+        rank.reduce(&mut buffer, Reduction::Sum, 0)?;
         if number == 1 {
             drop(rank);
             drop(gone.lock().expect("no panic").take());
@@ -144,12 +144,13 @@ fn several_in_the_background_come_in_order_and_mix_with_others() {
             let buckets: Vec<_> = (0..4_usize)
                 .map(|bucket| {
                     let values = vec![own + round; 100 << (2 * bucket)];
-                    rank.start_all_reduce(values, Reduction::Sum)
+                    rank.start(Collective::AllReduce, values, Reduction::Sum, 0)
                 })
                 .collect();
             let mut gathered = [0_u32; 3];
             // Waits for its turn behind those that were started.
-            rank.all_gather(&[own], &mut gathered).expect("all gather");
+            rank.all_gather((&[own], &mut gathered))
+                .expect("all gather");
             assert_eq!(gathered, [0, 1, 2]);
             for bucket in buckets {
                 let values = bucket
@@ -161,7 +162,7 @@ fn several_in_the_background_come_in_order_and_mix_with_others() {
         let mut buffer = rank.buffer::<u16_of::Half>(6).expect("memory");
         buffer.fill(u16_of::one());
         let pending = rank
-            .start_all_reduce(buffer, Reduction::Sum)
+            .start(Collective::AllReduce, buffer, Reduction::Sum, 0)
             .expect("started");
         let buffer = pending.wait().expect("done");
         assert!(buffer.iter().all(|value| value.to_f32() == 3.0));
@@ -212,7 +213,7 @@ fn many_ranks_on_few_cores_get_on() {
     on_all(local(16, LONG), |mut rank| {
         let mut sum = [0_u64];
         for round in 0..200_u64 {
-            rank.all_reduce(&[round], &mut sum, Reduction::Sum)
+            rank.all_reduce((&[round], &mut sum), Reduction::Sum)
                 .expect("all reduce");
             assert_eq!(sum, [16 * round]);
         }

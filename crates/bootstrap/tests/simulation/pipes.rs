@@ -124,7 +124,11 @@ impl<T: Traffic> World<T> {
         let Some(at) = from.pipes.get(&conn).copied() else {
             return;
         };
-        from.sent[usize::from(!matches!(message, Message::Block { .. }))] += 1;
+        match message {
+            Message::Block { .. } => from.sent[0] += 1,
+            Message::Beat => {}
+            _ => from.sent[1] += 1,
+        }
         let accepted = &self.pipes[at].sides[1];
         let side = usize::from(accepted.node == node && accepted.conn == Some(conn));
         match T::encode(message) {

@@ -70,7 +70,7 @@ pub struct Node<T: Traffic> {
     pub resumes: Duration,
     pub work: Work,
     pub outcome: Option<(Outcome, Duration)>,
-    /// Messages that it sent: parts of an exchange, others.
+    /// Messages that it sent: parts of an exchange; others, without beats.
     pub sent: [u32; 2],
 }
 

@@ -34,7 +34,7 @@ impl<T: Sample> Bench<'_, T> {
         let output = &mut self.output[..check.output_elements(rank)];
         output.fill(T::default());
         self.communicator.set_way(Some(way));
-        check.launch(self.communicator, input, output)?;
+        check.launch(self.communicator, (&*input, &mut *output))?;
         let mut wrong = if self.spec.check {
             check.wrong(rank, output)
         } else {
@@ -47,9 +47,9 @@ impl<T: Sample> Bench<'_, T> {
         let mut run = 1;
         let mut launch = |communicator: &mut Communicator<Cpu>, output: &mut [T]| {
             run += 1;
-            check.launch(communicator, input, output)?;
+            check.launch(communicator, (&*input, &mut *output))?;
             match &reply {
-                Some(reply) => reply.launch_in_place(communicator, output),
+                Some(reply) => reply.launch(communicator, &mut *output),
                 None => Ok(()),
             }
         };
@@ -74,7 +74,7 @@ impl<T: Sample> Bench<'_, T> {
         buffer.fill(T::default());
         check.fill(rank, 0, &mut buffer[from.clone()]);
         self.communicator.set_way(Some(way));
-        check.launch_in_place(self.communicator, buffer)?;
+        check.launch(self.communicator, &mut *buffer)?;
         let mut wrong = if self.spec.check {
             check.wrong(rank, &buffer[to.clone()])
         } else {
@@ -88,9 +88,9 @@ impl<T: Sample> Bench<'_, T> {
         let mut run = 1;
         let mut launch = |communicator: &mut Communicator<Cpu>, buffer: &mut [T]| {
             run += 1;
-            check.launch_in_place(communicator, buffer)?;
+            check.launch(communicator, &mut *buffer)?;
             if reply {
-                last.launch_in_place(communicator, buffer)?;
+                last.launch(communicator, &mut *buffer)?;
             }
             Ok(())
         };
@@ -113,8 +113,7 @@ impl<T: Sample> Bench<'_, T> {
     fn timing(&mut self, times: Times, wrong: usize, run: u64) -> Result<Timing> {
         self.communicator.set_way(None);
         let mut wrong = [wrong as u64];
-        self.communicator
-            .all_reduce_in_place(&mut wrong, Reduction::Sum)?;
+        self.communicator.all_reduce(&mut wrong, Reduction::Sum)?;
         let launches = if self.spec.reply { 2.0 } else { 1.0 };
         Ok(Timing {
             time_us: times.mean_us / launches,
@@ -225,7 +224,7 @@ pub fn agreed(
     numbers: &mut [u64],
 ) -> Result<()> {
     communicator.set_way(None);
-    communicator.all_reduce_in_place(numbers, Reduction::Maximum)?;
+    communicator.all_reduce(numbers, Reduction::Maximum)?;
     communicator.set_way(Some(way));
     Ok(())
 }

@@ -115,7 +115,7 @@ impl Watch {
         let used = (self.cores.len() - self.spare) as i64;
         let mut times = [elapsed * used, busy - own - elapsed * self.spare as i64];
         communicator.set_way(None);
-        communicator.all_reduce_in_place(&mut times, Reduction::Sum)?;
+        communicator.all_reduce(&mut times, Reduction::Sum)?;
         let [all_us, others_us] = times;
         Ok(CoreTime { all_us, others_us })
     }

@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-use test_support::Machine;
+use machines::Machine;
 
 use crate::{FAILED, root, said, topo};
 

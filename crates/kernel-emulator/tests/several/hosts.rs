@@ -197,7 +197,7 @@ fn direct_transfers_are_refused_with_the_reason() {
             channels: 1,
             piece_bytes: 0,
         }));
-        let refused = communicator.all_reduce_in_place(&mut [1_i32], Reduction::Sum);
+        let refused = communicator.all_reduce(&mut [1_i32], Reduction::Sum);
         let refused = refused.unwrap_err();
         assert!(matches!(refused, Error::Unsupported { .. }), "{refused}");
         assert!(
@@ -206,9 +206,7 @@ fn direct_transfers_are_refused_with_the_reason() {
         );
         communicator.set_way(None);
         let mut sum = vec![rank + 1; 100_000];
-        communicator
-            .all_reduce_in_place(&mut sum, Reduction::Sum)
-            .unwrap();
+        communicator.all_reduce(&mut sum, Reduction::Sum).unwrap();
         assert!(sum.iter().all(|it| *it == 3));
     });
 }
@@ -221,14 +219,12 @@ fn a_rank_that_leaves_is_named() {
     let heard = each(&places, |rank, hosts| {
         let (_, mut communicator) = join(hosts, small(), 9).unwrap();
         let mut sum = vec![rank; 2000];
-        communicator
-            .all_reduce_in_place(&mut sum, Reduction::Sum)
-            .unwrap();
+        communicator.all_reduce(&mut sum, Reduction::Sum).unwrap();
         gone.wait();
         if rank == 1 {
             return None;
         }
-        let failed = communicator.all_reduce_in_place(&mut sum, Reduction::Sum);
+        let failed = communicator.all_reduce(&mut sum, Reduction::Sum);
         Some(failed.unwrap_err().to_string())
     });
     for what in heard.into_iter().flatten() {

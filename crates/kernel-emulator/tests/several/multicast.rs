@@ -120,7 +120,7 @@ fn refused(communicator: &mut Rank, ranks: u32) -> String {
     let rank = communicator.rank();
     communicator.set_way(Some(NVLS));
     let mut sum = vec![rank + 1; 20_000];
-    let refused = communicator.all_reduce_in_place(&mut sum, Reduction::Sum);
+    let refused = communicator.all_reduce(&mut sum, Reduction::Sum);
     let refused = refused.unwrap_err();
     assert!(matches!(refused, Error::Unsupported { .. }), "{refused}");
     assert!(sum.iter().all(|it| *it == rank + 1));
@@ -132,9 +132,7 @@ fn refused(communicator: &mut Rank, ranks: u32) -> String {
 /// Adds up by the way that was set.
 fn summed(communicator: &mut Rank, ranks: u32) {
     let mut sum = vec![communicator.rank() + 1; 5000];
-    communicator
-        .all_reduce_in_place(&mut sum, Reduction::Sum)
-        .unwrap();
+    communicator.all_reduce(&mut sum, Reduction::Sum).unwrap();
     let right = ranks * (ranks + 1) / 2;
     assert!(sum.iter().all(|it| *it == right));
 }
@@ -152,7 +150,7 @@ fn products_are_refused_with_the_reason() {
         let (_, mut communicator) = join(hosts, small(), 0).unwrap();
         communicator.set_way(Some(NVLS));
         let mut product = vec![2_i32; 100];
-        let refused = communicator.all_reduce_in_place(&mut product, Reduction::Product);
+        let refused = communicator.all_reduce(&mut product, Reduction::Product);
         summed(&mut communicator, 2);
         refused.unwrap_err().to_string()
     });
@@ -235,7 +233,7 @@ fn a_rank_that_leaves_meanwhile_is_named() {
             return None;
         }
         let mut long = vec![rank; 40_000];
-        let failed = communicator.all_reduce_in_place(&mut long, Reduction::Sum);
+        let failed = communicator.all_reduce(&mut long, Reduction::Sum);
         Some(failed.unwrap_err().to_string())
     });
     for what in heard.into_iter().flatten() {

@@ -128,7 +128,7 @@ fn a_registration_that_fails_is_named() {
     let heard = each_by(&[on("a"), on("b")], &by(&plugin), |rank, hosts| {
         let (_, mut communicator) = join(hosts, small(), 0).unwrap();
         let mut sum = vec![rank; 2000];
-        let failed = communicator.all_reduce_in_place(&mut sum, Reduction::Sum);
+        let failed = communicator.all_reduce(&mut sum, Reduction::Sum);
         failed.unwrap_err().to_string()
     });
     assert!(
@@ -198,7 +198,7 @@ fn slots_of_nccls_size_in_place() {
             }));
             let mut sum: Vec<u32> = (0..1_000_000).map(|at| at * (rank + 1)).collect();
             communicator
-                .all_reduce_in_place(&mut sum, Reduction::Sum)
+                .all_reduce(&mut sum, Reduction::Sum)
                 .map_err(|error| error.to_string())?;
             let wrong = sum.iter().zip(0_u32..).find(|(sum, at)| **sum != 3 * at);
             if let Some((sum, at)) = wrong {

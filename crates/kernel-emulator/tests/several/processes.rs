@@ -161,13 +161,13 @@ fn a_process_that_is_killed_is_named() {
     };
     let (_, mut communicator) = join(Box::new(client), small(), 5).unwrap();
     let mut sum = [communicator.rank(); 3000];
-    let first = communicator.all_reduce_in_place(&mut sum, Reduction::Sum);
+    let first = communicator.all_reduce(&mut sum, Reduction::Sum);
     if communicator.rank() == 1 {
         assert_eq!((first.is_ok(), sum), (true, [3; 3000]));
         // As by a signal: nothing is said to anybody.
         std::process::abort();
     }
     // Some may still be in the first one.
-    let failed = first.and_then(|()| communicator.all_reduce_in_place(&mut sum, Reduction::Sum));
+    let failed = first.and_then(|()| communicator.all_reduce(&mut sum, Reduction::Sum));
     println!("says: {}", failed.unwrap_err());
 }

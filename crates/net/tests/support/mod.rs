@@ -178,7 +178,7 @@ pub fn sweep(communicator: &mut Communicator<Cpu>, counts: &[usize]) -> Result<u
                     let mut output = vec![0_i32; check.output_elements(rank)];
                     check.fill(rank, 0, &mut input);
                     let name = format!("{collective} {schedule} {protocol} {count}");
-                    match check.launch(communicator, &input, &mut output) {
+                    match check.launch(communicator, (&input, &mut output)) {
                         Ok(()) => launched += 1,
                         // Some algorithms want a power of two of ranks.
                         Err(Error::Unsupported { .. }) => continue,

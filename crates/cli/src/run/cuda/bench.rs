@@ -36,14 +36,14 @@ impl<M: DeviceDriver> Bench<'_, M> {
         let mut input = vec![T::default(); check.input_elements(rank)];
         check.fill(rank, 0, &mut input);
         let mut output = vec![T::default(); check.output_elements(rank)];
-        check.launch(self.communicator, &input, &mut output)?;
+        check.launch(self.communicator, (&input, &mut output))?;
         let mut wrong = self.spec.check.then(|| check.wrong(rank, &output) as u64);
         let (time_us, run) = self.time(way, &mut |communicator| {
-            check.launch(communicator, &input, &mut output)
+            check.launch(communicator, (&input, &mut output))
         })?;
         if let Some(wrong) = &mut wrong {
             check::spoil(&mut output);
-            check.launch(self.communicator, &input, &mut output)?;
+            check.launch(self.communicator, (&input, &mut output))?;
             *wrong += check.wrong(rank, &output) as u64;
         }
         self.timing(time_us, wrong, run)
@@ -56,19 +56,19 @@ impl<M: DeviceDriver> Bench<'_, M> {
         let (elements, from, to) = check.in_place(rank);
         let mut buffer = vec![T::default(); elements];
         check.fill(rank, 0, &mut buffer[from.clone()]);
-        check.launch_in_place(self.communicator, &mut buffer)?;
+        check.launch(self.communicator, &mut buffer)?;
         let mut wrong = self
             .spec
             .check
             .then(|| check.wrong(rank, &buffer[to.clone()]) as u64);
         let (time_us, run) = self.time(way, &mut |communicator| {
-            check.launch_in_place(communicator, &mut buffer)
+            check.launch(communicator, &mut buffer)
         })?;
         if let Some(wrong) = &mut wrong {
             // What was launched again and again has overwritten its own input.
             check::spoil(&mut buffer);
             check.fill(rank, 0, &mut buffer[from]);
-            check.launch_in_place(self.communicator, &mut buffer)?;
+            check.launch(self.communicator, &mut buffer)?;
             *wrong += check.wrong(rank, &buffer[to]) as u64;
         }
         self.timing(time_us, wrong, run)
@@ -135,7 +135,7 @@ fn together<M: DeviceDriver>(
 ) -> Result<u64> {
     communicator.set_way(None);
     let mut numbers = [number];
-    communicator.all_reduce_in_place(&mut numbers, reduction)?;
+    communicator.all_reduce(&mut numbers, reduction)?;
     Ok(numbers[0])
 }
 
