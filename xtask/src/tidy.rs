@@ -86,7 +86,10 @@ const RULES: [Rule; 22] = [
         ],
     ),
     rule("machines", &["topology"]),
-    rule("golden", &["topology", "plan", "planner", "program", "machines"]),
+    rule(
+        "golden",
+        &["topology", "plan", "planner", "program", "machines"],
+    ),
     rule("test-network", &[]),
     unsafe_rule(
         "fuzz-targets",
