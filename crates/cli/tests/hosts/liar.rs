@@ -340,8 +340,7 @@ fn lied_to(long: bool) -> Result<Vec<Said>, Failed> {
         now.store(true, Ordering::Release);
     }
     // Data that was posted before is still sent.
-    let mut lies =
-        (0..100).map(|_| communicator.all_reduce(&mut elements, Reduction::Sum));
+    let mut lies = (0..100).map(|_| communicator.all_reduce(&mut elements, Reduction::Sum));
     let failed = lies.any(|it| it.is_err());
     check(failed, || "the liar gets answers".to_owned())?;
     drop(communicator);
