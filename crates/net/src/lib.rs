@@ -1,28 +1,33 @@
-//! Ranks on several hosts: they meet over sockets, those on one host share memory, and FIFOs between hosts are carried by
-//! proxies over TCP, or by an NCCL net plug-in ([`fabric`]).
+//! Communicators of several hosts. Ranks meet over sockets; ranks of one host share memory, and proxies
+//! move FIFOs between hosts over TCP or an NCCL net plug-in.
 //!
-//! [`Hosts::join`] meets the other ranks by a unique id and gives the [`Bootstrap`](executor::bootstrap::Bootstrap) of a
-//! communicator. The engine and the backend see FIFOs of their own process only; a thread per NIC ([`proxy`]) takes
-//! slots from them and brings what comes.
+//! [`Hosts::join`] meets the other ranks by a unique id, and returns the
+//! [`Bootstrap`](executor::bootstrap::Bootstrap) of a communicator. The engine and the backend use FIFOs of
+//! their own process only; proxy threads send their slots and post those that arrive.
 //!
-//! In reading order: [`host`], [`hosts`], [`ports`], [`proxy`], [`fabric`], `carrier`,
-//! `ended` (connections that ended), [`regroup`] with its `late_joins`.
+//! In reading order: [`host`], [`hosts`] (joining), `reach`, [`ports`] (which NIC and proxy), [`nic`] (what a
+//! NIC is), [`framing`] (FIFOs as frames), [`tcp`] and [`plugin`] (the two kinds of NIC), `proxy` (the
+//! threads), `forwarding` (PXN), `ended` (connections that ended), [`regroup`] and `late_joins` (survivors).
 
-mod carrier;
+mod accept_thread;
 mod ended;
-pub mod fabric;
+mod forwarding;
+pub mod framing;
 pub mod host;
 pub mod hosts;
 mod late_joins;
+pub mod nic;
+pub mod plugin;
 pub mod ports;
-pub mod proxy;
+mod proxy;
 mod reach;
 pub mod regroup;
+pub mod tcp;
 
-pub use fabric::choose::Loaded;
 pub use host::Host;
 pub use hosts::{Hosts, Options};
 pub use net_plugin::Wanted as WantedPlugin;
+pub use plugin::agree::Loaded;
 pub use ports::{Arriving, Leaving, Ports};
 pub use reach::Reached;
 pub use regroup::Survivor;

@@ -1,4 +1,4 @@
-//! Proxies over pipes that delay, stall, cut, drop and alter, from a seed.
+//! Connections over pipes that delay, stall, cut, drop and alter, drawn from a seed.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice};
@@ -7,9 +7,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fastrand::Rng;
-use net::proxy::carry::{CarryError, Incoming, Outgoing};
-use net::proxy::faults::{Fault, Faulty};
-use net::proxy::pipe::Pipe;
+use net::framing::{FramedIn, FramedOut};
+use net::nic::{ConnectionError, Incoming, Outgoing};
+use net::tcp::faults::{Fault, Faulty};
+use net::tcp::pipe::Pipe;
+use net::tcp::sockets::{SocketsIn, SocketsOut};
 use shared_memory::fifo::{FifoProtocol, LowLatency, LowLatency128, Receiver, Sender, Simple};
 use shared_memory::{Item, Segment};
 
@@ -19,10 +21,10 @@ const SLOT_BYTES: usize = 96 << 10;
 /// Virtual time of a turn.
 const TURN: Duration = Duration::from_millis(1);
 
-/// Virtual time until which every run has ended. The longest that succeed trickle.
+/// Virtual time in which every run ends. The longest successful runs trickle.
 const DEADLINE: Duration = Duration::from_secs(600);
 
-/// Between two beats, and without one, as [`bootstrap::Timing`] says.
+/// Time between beats, and without one, as in [`bootstrap::Timing`].
 const BEAT: Duration = Duration::from_secs(1);
 const SILENCE: Duration = Duration::from_secs(15);
 
@@ -61,7 +63,7 @@ impl Pipe for Local {
                 Err(ErrorKind::WouldBlock.into())
             };
         }
-        // As a network does, in pieces.
+        // In pieces, as networks do.
         let most = self.random.usize(1..=into.len());
         let count = most.min(stream.bytes.len());
         for (to, byte) in into.iter_mut().zip(stream.bytes.drain(..count)) {
@@ -117,16 +119,14 @@ where
     let ins = streams
         .iter()
         .map(|it| Box::new(it.clone()) as Box<dyn Pipe>);
-    let mut outgoing = Outgoing::new(
+    let mut outgoing = FramedOut::new(
+        SocketsOut::new(outs.collect(), BEAT),
         Box::new(near.receiver::<P>(0).unwrap()),
-        outs.collect(),
         true,
-        BEAT,
     );
-    let mut incoming = Incoming::new(
+    let mut incoming = FramedIn::new(
+        SocketsIn::new(ins.collect(), SILENCE),
         Box::new(remote.sender::<P>(0).unwrap()),
-        ins.collect(),
-        SILENCE,
     );
     let lengths: Vec<usize> = (0..20)
         .map(|_| {
@@ -139,10 +139,10 @@ where
         let mut random = Rng::with_seed(seed ^ at as u64);
         (0..lengths[at]).map(|_| random.u8(..)).collect()
     };
-    // Now and then a rank computes for longer than silence may last: that is no fault.
+    // Sometimes a rank computes for longer than `SILENCE`: that is no fault.
     let mut busy = [Duration::ZERO; 2];
     let (mut sent, mut got, mut now) = (0, 0, Duration::ZERO);
-    let name = |error: CarryError| Outcome::Error(error.to_string());
+    let name = |error: ConnectionError| Outcome::Error(error.to_string());
     while got < lengths.len() {
         now += TURN;
         assert!(
@@ -150,7 +150,7 @@ where
             "seed {seed}: {fault:?} does not end, {got} of {} slots came",
             lengths.len()
         );
-        // And now and then the whole machine sleeps.
+        // Sometimes the whole machine sleeps.
         if random.u32(..20_000) == 0 {
             now += 2 * SILENCE;
         }
@@ -162,15 +162,15 @@ where
         if sent < lengths.len() && now >= busy[0] && sender.try_send_from(&message(sent)) {
             sent += 1;
         }
-        if let Err(error) = outgoing.go_on(now) {
-            // The system tells the other side.
+        if let Err(error) = outgoing.progress(now, false) {
+            // The system closes the other end.
             for stream in &streams {
                 stream.stream.lock().unwrap().closed = true;
             }
-            let _ = incoming.go_on(now);
+            let _ = incoming.progress(now);
             return (fault, name(error));
         }
-        if let Err(error) = incoming.go_on(now) {
+        if let Err(error) = incoming.progress(now) {
             return (fault, name(error));
         }
         if now < busy[1] {
@@ -205,7 +205,7 @@ fn five_hundred_seeded_faults_end_in_success_or_a_named_error() {
             {
                 altered += 1;
             }
-            // Lost bytes make the receiver wait for the end of a slot that does not come.
+            // After lost bytes the receiver waits for the end of a slot that does not arrive.
             (Outcome::Error(what), Fault::Stall(_) | Fault::Drop(_))
                 if what.contains("brought nothing for 15 s") =>
             {
@@ -213,7 +213,7 @@ fn five_hundred_seeded_faults_end_in_success_or_a_named_error() {
             }
             _ => panic!("seed {seed}: {fault:?} ended in {outcome:?}"),
         }
-        // A pipe that only delays changes nothing.
+        // A pipe that only delays is no failure.
         if matches!(fault, Fault::None | Fault::Trickle) {
             assert_eq!(outcome, Outcome::Done, "seed {seed}");
         }
@@ -225,7 +225,7 @@ fn five_hundred_seeded_faults_end_in_success_or_a_named_error() {
 }
 
 #[test]
-fn a_rank_that_takes_nothing_is_not_taken_for_a_connection_that_stands_still() {
+fn a_rank_that_receives_nothing_is_no_stalled_connection() {
     let items = [Item::Fifo {
         protocol: Simple::PROTOCOL,
         slot_bytes: SLOT_BYTES,
@@ -241,34 +241,32 @@ fn a_rank_that_takes_nothing_is_not_taken_for_a_connection_that_stands_still() {
         random: Rng::with_seed(1),
     };
     let pipe = || vec![Box::new(stream.clone()) as Box<dyn Pipe>];
-    let mut outgoing = Outgoing::new(
+    let mut outgoing = FramedOut::new(
+        SocketsOut::new(pipe(), BEAT),
         Box::new(near.receiver::<Simple>(0).unwrap()),
-        pipe(),
         true,
-        BEAT,
     );
-    let mut incoming = Incoming::new(
+    let mut incoming = FramedIn::new(
+        SocketsIn::new(pipe(), SILENCE),
         Box::new(remote.sender::<Simple>(0).unwrap()),
-        pipe(),
-        SILENCE,
     );
     let mut receiver = remote.receiver::<Simple>(0).unwrap();
     let (mut sent, mut got, mut now) = (0, 0, Duration::ZERO);
-    // An hour, then it takes all.
+    // After an hour the receiver takes all.
     while now < Duration::from_secs(3600) || got < sent {
         now += Duration::from_millis(100);
         sent += u32::from(now < Duration::from_secs(60) && sender.try_send_from(&[7; 50_000]));
-        outgoing.go_on(now).unwrap();
-        incoming.go_on(now).unwrap();
+        outgoing.progress(now, false).unwrap();
+        incoming.progress(now).unwrap();
         if now >= Duration::from_secs(3600) {
             got += u32::from(receiver.try_receive_into(&mut vec![0; 50_000]));
         }
     }
     assert!(sent > 8, "{sent}");
-    // And an hour in which nothing is sent, but beats.
+    // Then an hour with beats only.
     for _ in 0..36_000 {
         now += Duration::from_millis(100);
-        outgoing.go_on(now).unwrap();
-        incoming.go_on(now).unwrap();
+        outgoing.progress(now, false).unwrap();
+        incoming.progress(now).unwrap();
     }
 }

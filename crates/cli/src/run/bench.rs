@@ -52,7 +52,7 @@ impl<T: Sample> Bench<'_, T> {
             true => check.launch(communicator, &mut *buffer),
             false => check.launch(communicator, (&*input, &mut *buffer)),
         };
-        self.communicator.set_way(Some(choice));
+        self.communicator.set_choice(Some(choice));
         first(self.communicator, buffer)?;
         let wrong_elements = |buffer: &[T]| match self.spec.check {
             true => check.wrong(rank, &buffer[to.clone()]),
@@ -89,7 +89,7 @@ impl<T: Sample> Bench<'_, T> {
 
     /// The slowest rank's time and everyone's wrong elements.
     fn timing(&mut self, times: Times, wrong: usize, run: u64) -> Result<FigureTiming> {
-        self.communicator.set_way(None);
+        self.communicator.set_choice(None);
         let mut wrong = [wrong as u64];
         self.communicator.all_reduce(&mut wrong, Reduction::Sum)?;
         let launches = if self.spec.reply { 2.0 } else { 1.0 };
@@ -194,8 +194,8 @@ pub fn agreed(
     choice: Choice,
     numbers: &mut [u64],
 ) -> Result<()> {
-    communicator.set_way(None);
+    communicator.set_choice(None);
     communicator.all_reduce(numbers, Reduction::Maximum)?;
-    communicator.set_way(Some(choice));
+    communicator.set_choice(Some(choice));
     Ok(())
 }

@@ -27,7 +27,7 @@ pub struct Bench<'a, M: DeviceDriver> {
 impl<M: DeviceDriver> Bench<'_, M> {
     /// Checks a launch, times more, and checks a last one: with two buffers, or in place.
     pub fn measure<T: Sample>(&mut self, choice: Choice, in_place: bool) -> Result<FigureTiming> {
-        self.communicator.set_way(Some(choice));
+        self.communicator.set_choice(Some(choice));
         let (check, rank) = (self.check, self.communicator.rank());
         let (elements, from, to) = match in_place {
             true => check.in_place(rank),
@@ -109,7 +109,7 @@ impl<M: DeviceDriver> Bench<'_, M> {
             }
             // All must come to the same number of launches.
             let slowest = together(communicator, (each * 1e3) as u64, Reduction::Maximum)?;
-            communicator.set_way(Some(choice));
+            communicator.set_choice(Some(choice));
             Ok(slowest as f64 / 1e3)
         });
         process_ranks.set_graph(0);
@@ -123,7 +123,7 @@ fn together<M: DeviceDriver>(
     number: u64,
     reduction: Reduction,
 ) -> Result<u64> {
-    communicator.set_way(None);
+    communicator.set_choice(None);
     let mut numbers = [number];
     communicator.all_reduce(&mut numbers, reduction)?;
     Ok(numbers[0])

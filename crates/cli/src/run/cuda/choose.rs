@@ -35,8 +35,8 @@ pub fn choose_way<M: DeviceDriver>(
     wanted: &Wanted,
     request: &Request,
 ) -> Result<Choice> {
-    communicator.set_way(None);
-    let chosen = communicator.way(request)?;
+    communicator.set_choice(None);
+    let chosen = communicator.choice(request)?;
     let place = communicator.shape()?;
     let channels = wanted
         .channels
@@ -85,10 +85,10 @@ pub fn choose_way<M: DeviceDriver>(
     let mut refused = None;
     for choice in others.filter(fits) {
         let asked = Request {
-            way: Some(choice),
+            choice: Some(choice),
             ..*request
         };
-        match communicator.way(&asked) {
+        match communicator.choice(&asked) {
             Ok(choice) => return Ok(choice),
             Err(error) => refused = refused.or(Some(error)),
         }

@@ -1,0 +1,49 @@
+//! The messages with which a FIFO is handed over.
+
+use std::net::SocketAddr;
+
+use executor::Route;
+use serde::{Deserialize, Serialize};
+
+use crate::tcp::connect::Hello;
+
+/// A FIFO to be forwarded.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Request {
+    /// Its route.
+    pub hello: Hello,
+    /// The number of the NIC.
+    pub nic: u32,
+    /// Where the receiver listens, if it uses TCP.
+    pub to: SocketAddr,
+    /// How to open the sender's bells.
+    pub base: String,
+    /// How to open the FIFO.
+    pub fifo: String,
+}
+
+impl Request {
+    /// The route, if the request is valid.
+    pub fn route(&self) -> Option<Route> {
+        self.hello.route(self.hello.to())
+    }
+}
+
+/// The answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Reply {
+    /// It is forwarded from now on.
+    Taken {
+        /// The descriptor of the `eventfd`, in that process, that wakes the proxy.
+        event: i32,
+    },
+    /// The rank is done with its own work, and does not forward it.
+    Done,
+    /// It cannot be forwarded.
+    Failed {
+        /// The rank to blame.
+        rank: u32,
+        /// What happened.
+        what: String,
+    },
+}

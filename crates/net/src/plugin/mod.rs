@@ -1,0 +1,110 @@
+//! Data between hosts by an NCCL net plug-in instead of sockets.
+//!
+//! In reading order: [`agree`] (whether all ranks have the same plug-in), `nic` (a NIC of it), [`ends`]
+//! (connections from the time when they are asked for), [`messages`] (FIFOs that are copied),
+//! [`in_place`] (FIFOs whose slots NICs access).
+
+pub mod agree;
+pub mod ends;
+pub mod in_place;
+pub mod messages;
+mod nic;
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use bootstrap::PeerInfo;
+use bootstrap::socket::service::Service;
+use executor::Error;
+use net_plugin::{Plugin, Wanted};
+use shared_memory::fifo::SLOTS;
+
+use crate::hosts::of_service;
+use agree::{Loaded, LoadedNic, Says};
+
+pub(crate) use nic::PluginNic;
+
+/// Messages of a connection that may be under way.
+const MESSAGES: usize = SLOTS as usize;
+
+/// The plug-in of this process. It is loaded when the first rank on another host is met, and stays for
+/// all communicators.
+#[derive(Debug)]
+pub(crate) struct Own {
+    wanted: Wanted,
+    loaded: OnceLock<Result<Option<Plugin>, net_plugin::Error>>,
+}
+
+impl Own {
+    pub const fn new(wanted: Wanted) -> Self {
+        Self {
+            wanted,
+            loaded: OnceLock::new(),
+        }
+    }
+
+    fn load(&self, communicator: u64) -> &Result<Option<Plugin>, net_plugin::Error> {
+        self.loaded
+            .get_or_init(|| Plugin::load(&self.wanted, communicator))
+    }
+
+    fn says(&self, communicator: u64) -> Says {
+        match self.load(communicator) {
+            Ok(None) => Says::Nothing,
+            Ok(Some(plugin)) => Says::Loaded(Loaded {
+                name: plugin.name().to_owned(),
+                version: plugin.version(),
+                path: plugin.path().to_owned(),
+                devices: plugin.devices().iter().map(LoadedNic::from).collect(),
+            }),
+            Err(error) if self.wanted == Wanted::Found => Says::FallenBack(error.to_string()),
+            Err(error) => Says::Failed(error.to_string()),
+        }
+    }
+}
+
+/// What the ranks agreed on: the plug-in, or why one that was found is not used.
+#[derive(Debug, Default)]
+pub(crate) struct Agreed {
+    pub plugin: Option<Plugin>,
+    pub loaded: Option<Loaded>,
+    pub fallen_back: Option<String>,
+}
+
+/// Loads the plug-in, and finds out whether all ranks have the same. All ranks call it together.
+pub(crate) fn agree_all(
+    own: &Own,
+    service: &Service,
+    infos: &[PeerInfo],
+    rank: u32,
+    longest: Duration,
+) -> Result<Agreed, Error> {
+    let refused = |why: String| Error::Bootstrap { rank, why };
+    let says = own.says(number(infos));
+    let told = postcard::to_allocvec(&says).unwrap_or_default();
+    let all = service.exchange(told, longest);
+    let all = all.map_err(|error| of_service(rank, error))?;
+    let all: Result<Vec<Says>, _> = all.iter().map(|it| postcard::from_bytes(it)).collect();
+    let all = all
+        .map_err(|_| refused("another rank says nothing sensible of its net plug-in".to_owned()))?;
+    let fallen_back = agree::decide(infos, &all).map_err(refused)?;
+    let Says::Loaded(loaded) = says else {
+        return Ok(Agreed {
+            fallen_back,
+            ..Agreed::default()
+        });
+    };
+    Ok(Agreed {
+        plugin: own.load(0).clone().ok().flatten(),
+        loaded: Some(loaded),
+        fallen_back: None,
+    })
+}
+
+/// A number of the communicator that its ranks agree on: a hash of where its first rank listens.
+fn number(infos: &[PeerInfo]) -> u64 {
+    let text = infos
+        .first()
+        .map(|it| format!("{} {}", it.address, it.process));
+    crate::host::hash(text.unwrap_or_default().as_bytes()).max(1)
+}
