@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use arbitrary::{Result, Unstructured};
 use net::proxy::carry::{CarryError, Incoming, Outgoing};
-use net::proxy::connect::{Hello, MOST_SOCKETS};
-use net::proxy::pipe::Pipe;
+use net::tcp::connect::{Hello, MOST_SOCKETS};
+use net::tcp::pipe::Pipe;
 use shared_memory::fifo::{FifoProtocol, LowLatency, LowLatency128, Receiver, Sender, Simple};
 use shared_memory::{Item, Segment};
 

@@ -9,9 +9,9 @@ use bootstrap::socket::service::Service;
 use executor::{Error, Transport};
 use shared_memory::{Handle, Mapping};
 
-use crate::fabric::Agreed;
-use crate::fabric::choose::Loaded;
 use crate::hosts::of_service;
+use crate::plugin::Agreed;
+use crate::plugin::agree::Loaded;
 
 /// Bytes of the memory by which ranks of a host find out whether they can share any.
 const TRIAL_BYTES: usize = 4096;

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use net::proxy::carry::{CarryError, Incoming, Outgoing};
-use net::proxy::faults::{Fault, Faulty};
-use net::proxy::pipe::Pipe;
+use net::tcp::faults::{Fault, Faulty};
+use net::tcp::pipe::Pipe;
 use shared_memory::fifo::{FifoProtocol, LowLatency, LowLatency128, Receiver, Sender, Simple};
 use shared_memory::{Item, Segment};
 

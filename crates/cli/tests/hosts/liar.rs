@@ -20,7 +20,7 @@ use executor::{
     Transport,
 };
 use libtest_mimic::{Completion, Failed};
-use net::proxy::connect;
+use net::tcp::connect;
 use net::{Host, Hosts, Options};
 use program::Protocol;
 use program::{Schedule, Transfer};

@@ -4,7 +4,7 @@
 
 mod table;
 
-use net::fabric::carry::{Incoming, Outgoing, shape};
+use net::plugin::carry::{Incoming, Outgoing, shape};
 use net_plugin::{Handle, Plugin, Receiving, Sending};
 use shared_memory::fifo::{LowLatency, Receiver, Sender, Simple};
 use shared_memory::{Item, Segment};

@@ -18,10 +18,10 @@ use executor::{Error, Failure, Network, Transport};
 use net_plugin::Wanted as WantedPlugin;
 use shared_memory::Bell;
 
-use crate::carrier::{HandoverSocket, Lender};
-use crate::fabric::{self, Agreed, Fabric, Own};
+use crate::forwarding::{HandoverSocket, Lender};
 use crate::host::Host;
 use crate::late_joins::LateJoinListener;
+use crate::plugin::{self, Agreed, Fabric, Own};
 use crate::ports::{Planned, Ports};
 use crate::proxy::thread::Proxy;
 use crate::proxy::{InlineProgress, bell};
@@ -270,7 +270,7 @@ impl Hosts {
         });
         let trial = agree(&service, &infos, rank, base.share_memory, base.timing.join)?;
         let mut agreed = if trial.any_remote {
-            fabric::agree(&base.plugin, &service, &infos, rank, base.timing.join)?
+            plugin::agree_all(&base.plugin, &service, &infos, rank, base.timing.join)?
         } else {
             Agreed::default()
         };

@@ -14,12 +14,12 @@ use shared_memory::fifo::relay::{SlotsIn, SlotsOut};
 use shared_memory::{Alarms, Bell};
 
 use super::{Hosts, of_service};
-use crate::carrier::{HandoverSocket, Lent, Refusal, Request, Taken, Woken};
 use crate::ended::NEWS_TIME;
-use crate::fabric::Fabric;
-use crate::proxy::connect::{Hello, words};
+use crate::forwarding::{HandoverSocket, Lent, Refusal, Request, Taken, Woken};
+use crate::plugin::Fabric;
 use crate::proxy::thread::{ConnectOptions, Hand, Proxy};
 use crate::proxy::{Common, InlineProgress};
+use crate::tcp::connect::{Hello, words};
 
 /// The name under which a rank says of its handover socket.
 const HANDOVER: &str = "handover";

@@ -15,7 +15,7 @@ use std::time::Duration;
 use shared_memory::fifo::relay::{self, Inflow, Outflow};
 use thiserror::Error;
 
-use super::pipe::Pipe;
+use crate::tcp::pipe::Pipe;
 
 /// Bytes of a slot that say what it is.
 pub(crate) const HEADER_BYTES: usize = 16;

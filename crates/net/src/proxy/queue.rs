@@ -14,7 +14,7 @@ use shared_memory::fifo::relay::Inflow;
 use shared_memory::{Alarms, Bell, Item, Segment};
 
 use super::carry::Outgoing;
-use crate::carrier::Served;
+use crate::forwarding::Served;
 
 /// A socket that came and whose FIFO, or whose other sockets, did not yet.
 pub(super) struct Early {

@@ -17,13 +17,13 @@ use shared_memory::Bell;
 use shared_memory::fifo::relay::{Inflow, Outflow};
 
 use super::carry::Outgoing;
-use super::connect::{self, words};
 use super::inline_progress::NicProgress;
-use super::pipe::Pipe;
 use super::queue::{Common, Early, Sent, Shared};
 use super::worker::{Awaited, Worker};
-use crate::carrier::Served;
 use crate::ended::NEWS_LOOK;
+use crate::forwarding::Served;
+use crate::tcp::connect::{self, words};
+use crate::tcp::pipe::Pipe;
 
 /// Looks without success before the thread sleeps, if there are cores to spare.
 const LOOKS: u32 = 200;

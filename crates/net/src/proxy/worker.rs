@@ -13,11 +13,11 @@ use shared_memory::Bell;
 use shared_memory::fifo::relay::Inflow;
 
 use super::carry::{CarryError, Incoming};
-use super::connect::words;
-use super::pipe::Pipe;
 use super::queue::{Early, Sent, Shared};
-use crate::carrier::Served;
 use crate::ended::Ended;
+use crate::forwarding::Served;
+use crate::tcp::connect::words;
+use crate::tcp::pipe::Pipe;
 
 /// What a NIC carries.
 pub(super) struct Worker {

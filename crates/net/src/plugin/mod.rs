@@ -1,10 +1,10 @@
 //! Fabrics: what goes between hosts by an NCCL net plug-in instead of sockets.
 //!
-//! In reading order: [`choose`] (whether all ranks have the same), [`carry`] (one FIFO, copied), [`in_place`] (one whose slots
+//! In reading order: [`agree`] (whether all ranks have the same), [`carry`] (one FIFO, copied), [`in_place`] (one whose slots
 //! NICs reach themselves), `ends` (how far each is), [`thread`] (driving all of them).
 
+pub mod agree;
 pub mod carry;
-pub mod choose;
 mod ends;
 pub mod in_place;
 pub mod thread;
@@ -19,11 +19,11 @@ use executor::{Error, Route};
 use net_plugin::{Plugin, Wanted};
 use shared_memory::fifo::relay::{SlotsIn, SlotsOut};
 
-use crate::carrier::Served;
+use crate::forwarding::Served;
 use crate::hosts::of_service;
 use crate::proxy::Common;
-use crate::proxy::connect::words;
-use choose::{Loaded, Nic, Says};
+use crate::tcp::connect::words;
+use agree::{Loaded, Nic, Says};
 use ends::Offered;
 use thread::Driver;
 
@@ -74,7 +74,7 @@ pub(crate) struct Agreed {
 }
 
 /// Loads what is wanted, and finds out whether all ranks have the same. All call it together.
-pub(crate) fn agree(
+pub(crate) fn agree_all(
     own: &Own,
     service: &Service,
     infos: &[PeerInfo],
@@ -89,7 +89,7 @@ pub(crate) fn agree(
     let all: Result<Vec<Says>, _> = all.iter().map(|it| postcard::from_bytes(it)).collect();
     let all = all
         .map_err(|_| refused("another rank says nothing sensible of its net plug-in".to_owned()))?;
-    let fallen_back = choose::decide(infos, &all).map_err(refused)?;
+    let fallen_back = agree::decide(infos, &all).map_err(refused)?;
     let Says::Loaded(loaded) = says else {
         return Ok(Agreed {
             fallen_back,

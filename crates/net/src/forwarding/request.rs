@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use executor::Route;
 use serde::{Deserialize, Serialize};
 
-use crate::proxy::connect::Hello;
+use crate::tcp::connect::Hello;
 
 /// What is to be carried.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

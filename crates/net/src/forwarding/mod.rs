@@ -2,16 +2,16 @@
 //! GPU is next to the NIC, for a connection.
 //!
 //! The sender makes the FIFO in memory that the other rank opens, connects to that rank's
-//! [`HandoverSocket`], and hands the FIFO over ([`lend`]). The proxy thread of the NIC there takes it
+//! [`HandoverSocket`], and hands the FIFO over ([`hand_over`]). The proxy thread of the NIC there takes it
 //! ([`Served`]). The socket stays open: the sender wakes the thread through it, and tells that it is
 //! done; its end tells the sender that everything was sent.
 
-pub(crate) mod handover;
-pub(crate) mod lend;
+pub(crate) mod forwarded;
+pub(crate) mod hand_over;
 pub(crate) mod request;
-pub(crate) mod served;
+pub(crate) mod socket;
 
-pub(crate) use handover::{HandoverSocket, Refusal, Taken, Woken};
-pub(crate) use lend::{Lender, Lent};
+pub(crate) use forwarded::Served;
+pub(crate) use hand_over::{Lender, Lent};
 pub(crate) use request::Request;
-pub(crate) use served::Served;
+pub(crate) use socket::{HandoverSocket, Refusal, Taken, Woken};

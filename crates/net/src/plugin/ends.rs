@@ -7,7 +7,7 @@ use shared_memory::fifo::relay::{SlotsIn, SlotsOut};
 
 use super::carry::{self, CarryError};
 use super::in_place;
-use crate::carrier::Served;
+use crate::forwarding::Served;
 
 /// What is to be sent from now on.
 pub(super) struct Leaving {

@@ -14,9 +14,9 @@ use bootstrap::{Failure, Key, Kind};
 use executor::{HandedOver, Route, TakenOver};
 use rustix::event::{EventfdFlags, eventfd};
 
+use super::forwarded::Served;
 use super::request::{Reply, Request};
-use super::served::Served;
-use crate::proxy::connect::words;
+use crate::tcp::connect::words;
 
 /// How long the answer to a rank may take.
 const LONGEST_WRITE: Duration = Duration::from_secs(10);
@@ -174,7 +174,7 @@ mod tests {
     use program::Protocol;
 
     use super::*;
-    use crate::proxy::connect::Hello;
+    use crate::tcp::connect::Hello;
 
     #[test]
     fn strangers_at_the_door_do_not_keep_a_rank_out() {

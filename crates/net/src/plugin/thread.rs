@@ -18,10 +18,10 @@ use shared_memory::{Bell, Yielder};
 
 use super::carry::CarryError;
 use super::ends::{Coming, In, Leaving, Out, Sent};
-use crate::carrier::Served;
 use crate::ended::Ended;
+use crate::forwarding::Served;
 use crate::proxy::Common;
-use crate::proxy::connect::words;
+use crate::tcp::connect::words;
 
 /// Looks without success before others may have the core, if there are cores to spare.
 const LOOKS: u32 = 200;
