@@ -12,9 +12,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arbitrary::{Result, Unstructured};
-use net::proxy::carry::{CarryError, Incoming, Outgoing};
+use net::framing::{FramedIn, FramedOut};
+use net::nic::{ConnectionError, Incoming, Outgoing};
 use net::tcp::connect::{Hello, MOST_SOCKETS};
 use net::tcp::pipe::Pipe;
+use net::tcp::sockets::{SocketsIn, SocketsOut};
 use shared_memory::fifo::{FifoProtocol, LowLatency, LowLatency128, Receiver, Sender, Simple};
 use shared_memory::{Item, Segment};
 
@@ -200,7 +202,7 @@ fn boxed(wires: &[Wire]) -> Vec<Box<dyn Pipe>> {
 
 /// A receiving half and what comes to it.
 struct Stream<P: FifoProtocol> {
-    incoming: Incoming,
+    incoming: FramedIn<SocketsIn>,
     receiver: P::Receiver,
     wires: Vec<Wire>,
     slot_bytes: usize,
@@ -222,7 +224,7 @@ where
             .map(|_| Wire::new(usize::MAX, usize::MAX))
             .collect();
         Self {
-            incoming: Incoming::new(Box::new(sender), boxed(&wires), SILENCE),
+            incoming: FramedIn::new(SocketsIn::new(boxed(&wires), SILENCE), Box::new(sender)),
             receiver,
             wires,
             slot_bytes: setup.slot_bytes,
@@ -300,12 +302,12 @@ where
     }
 
     fn go_on(&mut self) {
-        match self.incoming.go_on(self.now) {
+        match self.incoming.progress(self.now) {
             Ok(posted) => self.posted += posted,
             Err(error) => {
                 let _ = error.to_string();
                 self.over = true;
-                let stalled = matches!(error, CarryError::Stalled(_));
+                let stalled = matches!(error, ConnectionError::Stalled(_));
                 assert!(self.tampered || stalled, "{error}");
             }
         }
@@ -364,8 +366,12 @@ where
         .map(|_| Wire::new(piece, 3 * piece))
         .collect();
     let pace = Duration::from_secs(1);
-    let mut outgoing = Outgoing::new(Box::new(carried), boxed(&wires), checks, pace);
-    let mut incoming = Incoming::new(Box::new(into), boxed(&wires), SILENCE);
+    let mut outgoing = FramedOut::new(
+        SocketsOut::new(boxed(&wires), pace),
+        Box::new(carried),
+        checks,
+    );
+    let mut incoming = FramedIn::new(SocketsIn::new(boxed(&wires), SILENCE), Box::new(into));
     let (mut now, mut sent, mut got) = (Duration::ZERO, VecDeque::new(), 0);
     for _ in 0..MOST_EVENTS {
         let Ok(event) = choices.arbitrary::<u8>() else {
@@ -384,12 +390,12 @@ where
             }
             1 => {
                 now += Duration::from_millis(500);
-                outgoing.go_on(now).expect("the pipes are whole");
+                outgoing.progress(now, false).expect("the pipes are whole");
             }
-            2 => match incoming.go_on(now) {
+            2 => match incoming.progress(now) {
                 Ok(_) => {}
                 // Pipes that trickle are abandoned.
-                Err(CarryError::Stalled(_)) => return Reached::Inside,
+                Err(ConnectionError::Stalled(_)) => return Reached::Inside,
                 Err(error) => panic!("{error}"),
             },
             _ => {

@@ -67,7 +67,7 @@ fn cores() -> Vec<u8> {
 }
 
 /// FNV-1a, which is the same in every version of this program.
-fn hash(bytes: &[u8]) -> u64 {
+pub(crate) fn hash(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
     })

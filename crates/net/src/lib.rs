@@ -10,12 +10,14 @@
 
 mod ended;
 mod forwarding;
+pub mod framing;
 pub mod host;
 pub mod hosts;
 mod late_joins;
+pub mod nic;
 pub mod plugin;
 pub mod ports;
-pub mod proxy;
+mod proxy;
 mod reach;
 pub mod regroup;
 pub mod tcp;

@@ -7,9 +7,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fastrand::Rng;
-use net::proxy::carry::{CarryError, Incoming, Outgoing};
+use net::framing::{FramedIn, FramedOut};
+use net::nic::{ConnectionError, Incoming, Outgoing};
 use net::tcp::faults::{Fault, Faulty};
 use net::tcp::pipe::Pipe;
+use net::tcp::sockets::{SocketsIn, SocketsOut};
 use shared_memory::fifo::{FifoProtocol, LowLatency, LowLatency128, Receiver, Sender, Simple};
 use shared_memory::{Item, Segment};
 
@@ -117,16 +119,14 @@ where
     let ins = streams
         .iter()
         .map(|it| Box::new(it.clone()) as Box<dyn Pipe>);
-    let mut outgoing = Outgoing::new(
+    let mut outgoing = FramedOut::new(
+        SocketsOut::new(outs.collect(), BEAT),
         Box::new(near.receiver::<P>(0).unwrap()),
-        outs.collect(),
         true,
-        BEAT,
     );
-    let mut incoming = Incoming::new(
+    let mut incoming = FramedIn::new(
+        SocketsIn::new(ins.collect(), SILENCE),
         Box::new(remote.sender::<P>(0).unwrap()),
-        ins.collect(),
-        SILENCE,
     );
     let lengths: Vec<usize> = (0..20)
         .map(|_| {
@@ -142,7 +142,7 @@ where
     // Now and then a rank computes for longer than silence may last: that is no fault.
     let mut busy = [Duration::ZERO; 2];
     let (mut sent, mut got, mut now) = (0, 0, Duration::ZERO);
-    let name = |error: CarryError| Outcome::Error(error.to_string());
+    let name = |error: ConnectionError| Outcome::Error(error.to_string());
     while got < lengths.len() {
         now += TURN;
         assert!(
@@ -162,15 +162,15 @@ where
         if sent < lengths.len() && now >= busy[0] && sender.try_send_from(&message(sent)) {
             sent += 1;
         }
-        if let Err(error) = outgoing.go_on(now) {
+        if let Err(error) = outgoing.progress(now, false) {
             // The system tells the other side.
             for stream in &streams {
                 stream.stream.lock().unwrap().closed = true;
             }
-            let _ = incoming.go_on(now);
+            let _ = incoming.progress(now);
             return (fault, name(error));
         }
-        if let Err(error) = incoming.go_on(now) {
+        if let Err(error) = incoming.progress(now) {
             return (fault, name(error));
         }
         if now < busy[1] {
@@ -241,16 +241,14 @@ fn a_rank_that_takes_nothing_is_not_taken_for_a_connection_that_stands_still() {
         random: Rng::with_seed(1),
     };
     let pipe = || vec![Box::new(stream.clone()) as Box<dyn Pipe>];
-    let mut outgoing = Outgoing::new(
+    let mut outgoing = FramedOut::new(
+        SocketsOut::new(pipe(), BEAT),
         Box::new(near.receiver::<Simple>(0).unwrap()),
-        pipe(),
         true,
-        BEAT,
     );
-    let mut incoming = Incoming::new(
+    let mut incoming = FramedIn::new(
+        SocketsIn::new(pipe(), SILENCE),
         Box::new(remote.sender::<Simple>(0).unwrap()),
-        pipe(),
-        SILENCE,
     );
     let mut receiver = remote.receiver::<Simple>(0).unwrap();
     let (mut sent, mut got, mut now) = (0, 0, Duration::ZERO);
@@ -258,8 +256,8 @@ fn a_rank_that_takes_nothing_is_not_taken_for_a_connection_that_stands_still() {
     while now < Duration::from_secs(3600) || got < sent {
         now += Duration::from_millis(100);
         sent += u32::from(now < Duration::from_secs(60) && sender.try_send_from(&[7; 50_000]));
-        outgoing.go_on(now).unwrap();
-        incoming.go_on(now).unwrap();
+        outgoing.progress(now, false).unwrap();
+        incoming.progress(now).unwrap();
         if now >= Duration::from_secs(3600) {
             got += u32::from(receiver.try_receive_into(&mut vec![0; 50_000]));
         }
@@ -268,7 +266,7 @@ fn a_rank_that_takes_nothing_is_not_taken_for_a_connection_that_stands_still() {
     // And an hour in which nothing is sent, but beats.
     for _ in 0..36_000 {
         now += Duration::from_millis(100);
-        outgoing.go_on(now).unwrap();
-        incoming.go_on(now).unwrap();
+        outgoing.progress(now, false).unwrap();
+        incoming.progress(now).unwrap();
     }
 }

@@ -348,6 +348,11 @@ impl Alarm {
         self.0.command(Command::Fail(failure));
     }
 
+    /// As [`Service::publish`].
+    pub fn publish(&self, name: &str, value: Vec<u8>) {
+        (self.0).command(Command::Publish(name.to_owned(), value));
+    }
+
     /// As [`Service::ask`].
     pub fn ask(&self, from: u32, name: &str) -> u32 {
         self.0.ask(from, name)

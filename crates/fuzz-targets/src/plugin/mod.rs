@@ -4,7 +4,12 @@
 
 mod table;
 
-use net::plugin::carry::{Incoming, Outgoing, shape};
+use std::time::Duration;
+
+use net::framing::{FramedIn, FramedOut};
+use net::nic::{Awaited, Incoming, Outgoing};
+use net::plugin::ends::{ReceiveEnd, SendEnd};
+use net::plugin::messages::{MessagesIn, MessagesOut, shape};
 use net_plugin::{Handle, Plugin, Receiving, Sending};
 use shared_memory::fifo::{LowLatency, Receiver, Sender, Simple};
 use shared_memory::{Item, Segment};
@@ -127,23 +132,28 @@ fn carry(sending: Sending, receiving: Receiving) -> Reached {
     let mut sender = from.sender::<LowLatency>(0).expect("it was not taken");
     sender.announce_lengths();
     let carried = from.receiver::<LowLatency>(0).expect("it was not taken");
-    let mut outgoing = Outgoing::new(sending, Box::new(carried), true);
+    let mut outgoing = FramedOut::new(
+        MessagesOut::new(SendEnd::of(sending)),
+        Box::new(carried),
+        true,
+    );
     let into = to.sender::<Simple>(0).expect("it was not taken");
     let mut receiver = to.receiver::<Simple>(0).expect("it was not taken");
-    let mut incoming = Incoming::new(receiving, Box::new(into));
+    let mut incoming = FramedIn::new(MessagesIn::new(ReceiveEnd::of(receiving)), Box::new(into));
     let mut came = false;
     for turn in 0..MOST_TURNS {
         let _ = sender.try_send_from(&[turn as u8; 100]);
         let ending = turn > MOST_TURNS / 2;
-        if let Err(error) = outgoing.go_on(ending) {
+        if let Err(error) = outgoing.progress(Duration::ZERO, ending) {
             let _ = error.to_string();
             break;
         }
-        if let Err(error) = incoming.go_on() {
+        if let Err(error) = incoming.progress(Duration::ZERO) {
             let _ = error.to_string();
             break;
         }
-        let _ = (outgoing.is_over(), outgoing.is_busy(), incoming.is_over());
+        let _ = (outgoing.is_drained(), incoming.awaits_end());
+        outgoing.wait_for(&mut Awaited::default());
         // A slot's length is not told here, so that it is taken without its data.
         while receiver.is_complete(0) {
             receiver.release();

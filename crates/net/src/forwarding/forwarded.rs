@@ -7,7 +7,7 @@ use std::sync::Arc;
 use shared_memory::Bell;
 
 /// What belongs to a FIFO of another rank besides its slots.
-pub(crate) struct Served {
+pub(crate) struct Forwarded {
     control: Arc<TcpStream>,
     sender: Bell,
     carrier: Bell,
@@ -17,7 +17,7 @@ pub(crate) struct Served {
     ended: bool,
 }
 
-impl Served {
+impl Forwarded {
     /// With the connection to the sender, which does not block, its bell, and the bell on which sleep is announced.
     pub fn new(control: TcpStream, sender: Bell, carrier: Bell) -> Self {
         Self {

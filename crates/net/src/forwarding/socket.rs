@@ -14,7 +14,7 @@ use bootstrap::{Failure, Key, Kind};
 use executor::{HandedOver, Route, TakenOver};
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::forwarded::Served;
+use super::forwarded::Forwarded;
 use super::request::{Reply, Request};
 use crate::tcp::connect::words;
 
@@ -25,7 +25,7 @@ const LONGEST_WRITE: Duration = Duration::from_secs(10);
 pub(crate) struct Taken {
     pub route: Route,
     pub slots: shared_memory::fifo::relay::SlotsOut,
-    pub served: Served,
+    pub forwarded: Forwarded,
 }
 
 /// Why it is not carried.
@@ -153,14 +153,14 @@ impl Inside {
         control
             .set_nonblocking(true)
             .map_err(|error| failed(error.to_string()))?;
-        let served = Served::new(control, taken.sender, taken.carrier);
+        let forwarded = Forwarded::new(control, taken.sender, taken.carrier);
         let slots = taken.slots;
         (self.take)(
             request,
             Taken {
                 route,
                 slots,
-                served,
+                forwarded,
             },
         )
     }

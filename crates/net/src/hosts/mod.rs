@@ -21,12 +21,13 @@ use shared_memory::Bell;
 use crate::forwarding::{HandoverSocket, Lender};
 use crate::host::Host;
 use crate::late_joins::LateJoinListener;
-use crate::plugin::{self, Agreed, Fabric, Own};
+use crate::nic::{Nic, Nics};
+use crate::plugin::{self, Agreed, Own, PluginNic};
 use crate::ports::{Planned, Ports};
-use crate::proxy::thread::Proxy;
-use crate::proxy::{InlineProgress, bell};
+use crate::proxy::{MOST_THREADS, Proxies, ProxyQueues, bell};
 use crate::reach::{Reached, agree, reached};
 use crate::regroup::{Home, Survivor};
+use crate::tcp::{self, TcpNic};
 
 /// How a rank joins.
 #[derive(Debug)]
@@ -113,13 +114,9 @@ pub struct Hosts {
     members: Vec<u32>,
     spare_cores: bool,
     /// Before the service, for what was posted is sent before this rank says that it is done.
-    proxies: Vec<Proxy>,
-    /// By which the engine carries in their place. A plug-in's connections belong to its threads.
-    inline: Option<Arc<InlineProgress>>,
-    /// What carries instead of proxies, likewise before the service.
-    fabric: Option<Fabric>,
+    proxies: Option<Proxies>,
+    nics: Nics,
     service: Option<Service>,
-    listeners: Vec<TcpListener>,
     planned: Planned,
     bell: Bell,
     alarms: Arc<[OwnedFd]>,
@@ -275,13 +272,28 @@ impl Hosts {
             Agreed::default()
         };
         let reached = reached(&infos, &trial, rank, &agreed, &base.interfaces);
-        let fabric = agreed.fabric.take();
-        let nics = fabric.as_ref().map_or(listeners.len(), Fabric::threads);
-        let (bell, alarms) = bell(nics).map_err(system)?;
+        let nics = match agreed.plugin.take() {
+            Some(plugin) => PluginNic::all(&plugin, &service.alarm(), base.checks),
+            None => {
+                let settings = tcp::Settings {
+                    rank,
+                    places: infos.iter().map(PeerInfo::place).collect(),
+                    key: ring.key.clone(),
+                    sockets: base.sockets,
+                    checks: base.checks,
+                    timing: base.timing,
+                };
+                let nics = listeners.into_iter();
+                let nics = nics.map(|it| Ok(Box::new(TcpNic::new(it, &settings)?) as Box<dyn Nic>));
+                nics.collect::<std::io::Result<Vec<_>>>().map_err(system)?
+            }
+        };
+        let proxies = nics.len().min(MOST_THREADS);
+        let (bell, alarms) = bell(proxies).map_err(system)?;
         let lender = Lender::new(ring.key.clone());
         // Those that are called other hosts, in a rehearsal, want the same cores all the same.
         let sharing = sharing(&infos, rank).count();
-        let threads = sharing * (1 + nics);
+        let threads = sharing * (1 + proxies);
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let mut hosts = Self {
             rank,
@@ -296,11 +308,9 @@ impl Hosts {
             home,
             members,
             spare_cores: threads <= cores,
-            proxies: Vec::new(),
-            inline: None,
-            fabric,
+            proxies: None,
+            nics: nics.into(),
             service: Some(service),
-            listeners,
             planned: ring.planned,
             bell,
             alarms,
@@ -525,10 +535,7 @@ impl Drop for Hosts {
             service.finish();
             // All say that they are done before any waits for another one.
             self.lender.end();
-            while (self.proxies.iter().any(Proxy::serves)
-                || self.fabric.as_ref().is_some_and(Fabric::serves))
-                && !failed()
-            {
+            while self.queues().is_some_and(ProxyQueues::forwards) && !failed() {
                 std::thread::sleep(LOOK);
             }
         }
@@ -536,11 +543,8 @@ impl Drop for Hosts {
         if !failed() {
             let until = Instant::now() + DRAIN_TIME;
             self.lender.await_sent(until);
-            for proxy in &self.proxies {
-                proxy.drain(until);
-            }
-            if let Some(fabric) = &self.fabric {
-                fabric.drain(until);
+            if let Some(queues) = self.queues() {
+                queues.drain(until);
             }
         }
         // Says that it is done, and waits for the others a little.

@@ -1,12 +1,12 @@
 //! What carries a rank's FIFOs to other hosts and back: its own proxies, those of another rank, or a net plug-in.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bootstrap::PeerInfo;
-use bootstrap::socket::service::Alarm;
 use executor::network::{HandedOver, Progress};
 use executor::{Error, Failure, Network, Route, Transport};
 use program::Protocol;
@@ -16,9 +16,7 @@ use shared_memory::{Alarms, Bell};
 use super::{Hosts, of_service};
 use crate::ended::NEWS_TIME;
 use crate::forwarding::{HandoverSocket, Lent, Refusal, Request, Taken, Woken};
-use crate::plugin::Fabric;
-use crate::proxy::thread::{ConnectOptions, Hand, Proxy};
-use crate::proxy::{Common, InlineProgress};
+use crate::proxy::{Common, Proxies, ProxyQueues};
 use crate::tcp::connect::{Hello, words};
 
 /// The name under which a rank says of its handover socket.
@@ -31,38 +29,29 @@ impl Network for Hosts {
     fn begin(&mut self, bell: Bell) -> Result<Bell, Error> {
         let alarm = self.service()?.alarm();
         let common = Common {
-            key: self.key.clone(),
             rank: self.rank,
             places: self.infos.iter().map(PeerInfo::place).collect(),
-            alarm: alarm.clone(),
-            timing: self.base.timing,
+            alarm,
             bell: self.bell.clone(),
             own_bell: bell,
             alarms: Arc::clone(&self.alarms),
             spare_cores: self.spare_cores,
+            nics: Arc::clone(&self.nics),
         };
-        if let Some(fabric) = &self.fabric {
-            fabric.begin(common, self.base.checks);
-            self.open_door(alarm)?;
-            return Ok(self.bell.clone());
-        }
-        for (listener, nic) in std::mem::take(&mut self.listeners).into_iter().zip(0..) {
-            let proxy = Proxy::start(&common, nic, listener);
-            self.proxies.push(proxy.map_err(|error| {
-                self.broken(format!("the proxy of NIC {nic} cannot be started: {error}"))
-            })?);
-        }
-        let inline = Arc::new(InlineProgress {
-            nics: self.proxies.iter().map(Proxy::nic_progress).collect(),
-            spare_cores: self.spare_cores,
-        });
-        self.inline = Some(Arc::clone(&inline));
-        self.open_door(alarm)?;
-        Ok(self.bell.clone().with(inline))
+        let proxies = Proxies::start(&common);
+        let proxies = proxies
+            .map_err(|error| self.broken(format!("the proxies cannot be started: {error}")))?;
+        let inline = proxies.inline();
+        self.proxies = Some(proxies);
+        self.open_handover_socket()?;
+        Ok(match inline {
+            Some(inline) => self.bell.clone().with(inline),
+            None => self.bell.clone(),
+        })
     }
 
     fn progress(&self) -> Option<Arc<dyn Progress>> {
-        Some(self.inline.clone()? as _)
+        Some(self.proxies.as_ref()?.inline()? as _)
     }
 
     fn carrier(&self, route: &Route) -> Option<u32> {
@@ -74,7 +63,7 @@ impl Network for Hosts {
     }
 
     fn reaches_devices(&self) -> bool {
-        self.fabric.as_ref().is_some_and(Fabric::reaches_devices)
+        self.nics.iter().all(|it| it.properties().reaches_devices)
     }
 
     fn device_ends(&self, route: &Route) -> (bool, bool) {
@@ -82,20 +71,15 @@ impl Network for Hosts {
     }
 
     fn send(&mut self, route: &Route, slots: SlotsOut) -> Result<(), Error> {
-        if let Some(fabric) = &self.fabric {
-            let device = self.planned.near(route, fabric.devices());
-            let service = self.service()?;
-            let ask = |rank, name: &str| service.ask(rank, name);
-            return fabric.send(ask, route, device, slots, None).map(|_| ());
+        let queues = self.queues().ok_or_else(|| self.no_proxy())?;
+        let nic = self.planned.near(route, self.nics.len());
+        let sent = queues.send(nic, route, self.receiver(route), slots, None);
+        match sent {
+            // The threads of a rank that still works take everything.
+            Ok(_) => Ok(()),
+            Err(failure) if failure.rank == self.rank => Err(self.broken(failure.what)),
+            Err(failure) => Err(self.disconnected(failure)),
         }
-        let nic = self.planned.near(route, self.proxies.len());
-        let options = self.connect_options(route);
-        let proxy = self.proxies.get(nic).ok_or_else(|| self.no_proxy())?;
-        let SlotsOut::Copied(slots) = slots else {
-            return Err(self.broken(in_place(route)));
-        };
-        let sent = proxy.send(route, slots, &options);
-        sent.map_err(|failure| self.disconnected(failure))
     }
 
     fn hand_over(
@@ -108,7 +92,7 @@ impl Network for Hosts {
         let request = Request {
             hello: Hello::new(route, 0, 1),
             nic: self.planned.near(route, usize::MAX) as u32,
-            to: self.connect_options(route).to,
+            to: self.receiver(route),
             base: handed.base,
             fifo: handed.fifo,
         };
@@ -153,26 +137,11 @@ impl Network for Hosts {
     }
 
     fn receive(&mut self, route: &Route, slots: SlotsIn) -> Result<(), Error> {
-        if let Some(fabric) = &self.fabric {
-            let device = self.planned.remote(route, fabric.devices());
-            return fabric.receive(self.service()?, route, device, slots);
-        }
-        let nic = self.planned.remote(route, self.proxies.len());
-        let proxy = self.proxies.get(nic).ok_or_else(|| self.no_proxy())?;
-        let SlotsIn::Copied(slots) = slots else {
-            return Err(self.broken(in_place(route)));
-        };
-        proxy.receive(route, slots);
-        Ok(())
+        let queues = self.queues().ok_or_else(|| self.no_proxy())?;
+        let nic = self.planned.remote(route, self.nics.len());
+        let received = queues.receive(nic, route, slots);
+        received.map_err(|why| self.broken(why))
     }
-}
-
-/// Why sockets do not carry slots in place.
-fn in_place(route: &Route) -> String {
-    format!(
-        "{} lies where only NICs of a net plug-in reach it, and there is none; run the same backend on all ranks",
-        words(route)
-    )
 }
 
 impl Hosts {
@@ -195,63 +164,39 @@ impl Hosts {
         carried.into_iter().collect()
     }
 
-    /// How the receiver of a route is connected to.
-    fn connect_options(&self, route: &Route) -> ConnectOptions {
+    /// The queues of the proxies, once these have started.
+    pub(super) fn queues(&self) -> Option<&ProxyQueues> {
+        self.proxies.as_ref().map(Proxies::queues)
+    }
+
+    /// Where the receiver of a route listens, if it uses TCP.
+    fn receiver(&self, route: &Route) -> SocketAddr {
         let theirs = &self.infos[route.to as usize].nics;
-        ConnectOptions {
-            to: theirs[self.planned.remote(route, theirs.len())],
-            sockets: self.base.sockets,
-            checks: self.base.checks,
-            longest: self.base.timing.silence,
-        }
+        theirs[self.planned.remote(route, theirs.len())]
     }
 
     /// Lets ranks of this host hand over what the plan wants this rank to carry for them.
-    fn open_door(&mut self, alarm: Alarm) -> Result<(), Error> {
+    fn open_handover_socket(&mut self) -> Result<(), Error> {
         let ranks = 0..self.ranks;
         let near = ranks.filter(|it| self.transports[*it as usize] == Transport::Shm);
         let near: Vec<u32> = near.collect();
         if near.is_empty() || self.planned.ports.is_none() {
             return Ok(());
         }
-        let base = Arc::clone(&self.base);
-        let options = move |request: &Request| ConnectOptions {
-            to: request.to,
-            sockets: base.sockets,
-            checks: base.checks,
-            longest: base.timing.silence,
+        let Some(queues) = self.queues().cloned() else {
+            return Ok(());
         };
-        let hands: Vec<Hand> = self.proxies.iter().map(Proxy::hand).collect();
-        let fabric = self.fabric.clone();
+        let nics = self.nics.len().max(1);
         let events: Vec<Woken> = self.alarms.iter().map(AsRawFd::as_raw_fd).collect();
         let take = move |request: &Request, taken: Taken| {
             let Taken {
                 route,
                 slots,
-                served,
+                forwarded,
             } = taken;
-            let count = fabric
-                .as_ref()
-                .map_or(hands.len(), |fabric| fabric.devices());
-            let nic = request.nic as usize % count.max(1);
-            let sent = match &fabric {
-                Some(fabric) => {
-                    let ask = |rank, name: &str| alarm.ask(rank, name);
-                    let sent = fabric.send(ask, &route, nic, slots, Some(served));
-                    sent.map_err(|error| bootstrap::Failure::new(route.from, error.to_string()))
-                }
-                None => match (hands.get(nic), slots) {
-                    (Some(hand), SlotsOut::Copied(slots)) => {
-                        hand.send(&route, slots, Some(served), &options(request))
-                    }
-                    (Some(_), SlotsOut::InPlace(_)) => {
-                        Err(bootstrap::Failure::new(route.from, in_place(&route)))
-                    }
-                    (None, _) => Ok(false),
-                },
-            };
+            let nic = request.nic as usize % nics;
+            let sent = queues.send(nic, &route, request.to, slots, Some(forwarded));
             match sent {
-                // Threads of a plug-in drive several NICs where there are many.
                 Ok(true) => Ok(events[nic % events.len()]),
                 Ok(false) => Err(Refusal::Done),
                 Err(failure) => Err(Refusal::Failed(failure)),

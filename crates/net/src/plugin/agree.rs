@@ -14,12 +14,12 @@ pub struct Loaded {
     /// The library's file.
     pub path: String,
     /// Its NICs, in the order of their numbers.
-    pub devices: Vec<Nic>,
+    pub devices: Vec<LoadedNic>,
 }
 
 /// A NIC of a net plug-in, for people and programs that read reports.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Nic {
+pub struct LoadedNic {
     /// Its name.
     pub name: String,
     /// Where it is in `/sys`, if it is a PCI device.
@@ -32,7 +32,7 @@ pub struct Nic {
     pub plane: Option<i16>,
 }
 
-impl From<&Device> for Nic {
+impl From<&Device> for LoadedNic {
     fn from(device: &Device) -> Self {
         Self {
             name: device.name.clone(),

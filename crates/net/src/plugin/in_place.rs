@@ -1,18 +1,21 @@
-//! One FIFO through a connection of a net plug-in whose NICs read and write the slots themselves, where they lie: in memory of a
-//! GPU (GPUDirect RDMA), or of the host at a sender whose GPU they do not reach.
+//! FIFOs whose slots the NICs of a net plug-in read and write where they are: in GPU memory (GPUDirect
+//! RDMA), or in host memory at a sender whose GPU they do not reach.
 //!
-//! A message is a slot as it is, with its lines and flags; nothing goes before or behind it, for nobody here can read or write
-//! there. That messages come whole and in order is the plug-in's word. Empty messages end the connection, as in
-//! [`super::carry`].
+//! A message is a slot with its lines and flags, and nothing else, since no CPU reads or writes there.
+//! The plug-in guarantees that messages stay whole and in order. Empty messages end the connection, as
+//! in [`super::messages`].
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use net_plugin::{Given, Owner, Receiving, Sending, Shape};
+use net_plugin::{Given, Owner, Shape};
 use shared_memory::fifo::in_place::{self, InPlaceInflow, InPlaceOutflow, SlotMemory};
 
-use super::carry::{CarryError, MESSAGES};
+use super::MESSAGES;
+use super::ends::{ReceiveEnd, SendEnd};
+use crate::nic::{Awaited, ConnectionError, Incoming, Outgoing};
 
-/// What both ends of a connection do. The tag is the sender's rank, as in NCCL.
+/// The shape of both ends of a connection. The tag is the sender's rank, as in NCCL.
 pub fn shape(memory: &SlotMemory, from: u32) -> Shape {
     Shape {
         messages: MESSAGES,
@@ -32,145 +35,148 @@ pub fn shape(memory: &SlotMemory, from: u32) -> Shape {
     }
 }
 
-/// The sending half.
-pub struct Outgoing {
-    // Before what it carries: slots end after the connection.
-    sending: Sending,
+/// A FIFO whose slots the NIC reads.
+pub struct InPlaceOut {
+    // The connection ends before the slots.
+    end: SendEnd,
     slots: InPlaceOutflow,
     /// Messages under way that are slots.
-    carried: usize,
+    slots_under_way: usize,
     /// Empty messages that are still to be sent at the end.
-    ends: Option<usize>,
-}
-
-impl Outgoing {
-    /// Carries these slots.
-    pub const fn new(sending: Sending, slots: InPlaceOutflow) -> Self {
-        Self {
-            sending,
-            slots,
-            carried: 0,
-            ends: None,
-        }
-    }
-
-    /// Whether everything was sent, the end too.
-    pub fn is_over(&self) -> bool {
-        self.ends == Some(0) && self.sending.under_way() == 0
-    }
-
-    /// Whether something is under way, or wants to be.
-    pub fn is_busy(&self) -> bool {
-        self.sending.under_way() > 0 || !matches!(self.slots.next(), Ok(None))
-    }
-
-    /// Sends what it can, and at the end the end; answers whether anything went on.
-    ///
-    /// # Errors
-    /// The connection is over.
-    pub fn go_on(&mut self, ending: bool) -> Result<bool, CarryError> {
-        let mut went = false;
-        while self.sending.is_sent()? {
-            if self.carried > 0 {
-                self.carried -= 1;
-                self.slots.release();
-            }
-            went = true;
-        }
-        while self.ends.is_none()
-            && let Some((offset, bytes)) = self.slots.next()?
-        {
-            if !self.sending.send_at(offset, bytes)? {
-                return Ok(went);
-            }
-            self.slots.take();
-            self.carried += 1;
-            went = true;
-        }
-        if !ending {
-            return Ok(went);
-        }
-        let mut left = *self.ends.get_or_insert(MESSAGES);
-        while left > 0 && self.sending.send_at(0, 0)? {
-            left -= 1;
-            went = true;
-        }
-        self.ends = Some(left);
-        Ok(went)
-    }
-}
-
-/// The receiving half.
-pub struct Incoming {
-    receiving: Receiving,
-    slots: InPlaceInflow,
-    /// Whether what comes must be flushed.
-    flushes: bool,
-    /// Empty messages that came: the end.
     ends: usize,
 }
 
-impl Incoming {
-    /// Posts what comes; `forced` says whether the NIC wants to be flushed whatever the GPU is.
-    pub fn new(receiving: Receiving, slots: InPlaceInflow, forced: bool) -> Self {
+impl InPlaceOut {
+    /// Sends these slots.
+    pub const fn new(end: SendEnd, slots: InPlaceOutflow) -> Self {
         Self {
-            receiving,
+            end,
+            slots,
+            slots_under_way: 0,
+            ends: MESSAGES,
+        }
+    }
+}
+
+impl Outgoing for InPlaceOut {
+    fn progress(&mut self, _now: Duration, ending: bool) -> Result<bool, ConnectionError> {
+        let mut progressed = false;
+        let Some(sending) = self.end.open()? else {
+            return Ok(false);
+        };
+        while sending.is_sent()? {
+            if self.slots_under_way > 0 {
+                self.slots_under_way -= 1;
+                self.slots.release();
+            }
+            progressed = true;
+        }
+        while self.ends == MESSAGES
+            && let Some((offset, bytes)) = self.slots.next()?
+        {
+            if !sending.send_at(offset, bytes)? {
+                return Ok(progressed);
+            }
+            self.slots.take();
+            self.slots_under_way += 1;
+            progressed = true;
+        }
+        while ending && self.ends > 0 && sending.send_at(0, 0)? {
+            self.ends -= 1;
+            progressed = true;
+        }
+        Ok(progressed)
+    }
+
+    fn is_drained(&mut self) -> bool {
+        match self.end.is_open() {
+            true => self.ends == 0 && self.end.under_way() == 0,
+            false => !matches!(self.slots.next(), Ok(Some(_))),
+        }
+    }
+
+    fn wait_for(&self, awaited: &mut Awaited) {
+        awaited.polled |= self.end.is_busy() || !matches!(self.slots.next(), Ok(None));
+    }
+}
+
+/// A FIFO whose slots the NIC writes.
+pub struct InPlaceIn {
+    end: ReceiveEnd,
+    slots: InPlaceInflow,
+    /// Whether received data must be flushed.
+    flushes: bool,
+    /// Empty messages that have arrived.
+    ends: usize,
+}
+
+impl InPlaceIn {
+    /// Posts received slots. `forced` says whether the NIC must be flushed for any GPU.
+    pub fn new(end: ReceiveEnd, slots: InPlaceInflow, forced: bool) -> Self {
+        Self {
+            end,
             flushes: slots.must_flush(forced),
             slots,
             ends: 0,
         }
     }
 
-    /// Whether the end has come, and no receive is posted any more.
-    pub const fn is_over(&self) -> bool {
-        self.ends == MESSAGES
-    }
-
-    /// Takes what has come; answers whether anything did.
-    ///
-    /// # Errors
-    /// The connection is over.
-    pub fn go_on(&mut self) -> Result<bool, CarryError> {
-        let mut went = false;
-        loop {
-            let taken = self.take()?;
-            // After the first empty message exactly the others are awaited.
-            let wanted = MESSAGES - self.ends;
-            while self.receiving.has_room()
-                && self.receiving.posted() < wanted
-                && let Some(offset) = self.slots.room()
-            {
-                if !self.receiving.post_at(offset)? {
-                    return Ok(went || taken);
-                }
-                self.slots.take();
-            }
-            if !taken {
-                return Ok(went);
-            }
-            went = true;
-        }
-    }
-
-    /// Posts the oldest message, if it is here.
-    fn take(&mut self) -> Result<bool, CarryError> {
-        if self.is_over() {
+    /// Posts the oldest message. Returns `false` if it has not arrived.
+    fn post(&mut self) -> Result<bool, ConnectionError> {
+        let Some(receiving) = self.end.open()?.filter(|_| self.ends < MESSAGES) else {
             return Ok(false);
-        }
-        match self.receiving.arrived_bytes()? {
+        };
+        match receiving.arrived_bytes()? {
             None => return Ok(false),
             Some(0) => self.ends += 1,
             Some(_) if self.ends > 0 => {
-                return Err(CarryError::Altered("a slot came after the end"));
+                return Err(ConnectionError::Altered("a slot came after the end"));
             }
             Some(_) => {
-                if self.flushes && !self.receiving.flush()? {
+                if self.flushes && !receiving.flush()? {
                     return Ok(false);
                 }
                 self.slots.post();
             }
         }
-        self.receiving.give_back();
+        receiving.give_back();
         Ok(true)
+    }
+
+    /// Posts receives for the slots that have room.
+    fn post_receives(&mut self) -> Result<(), ConnectionError> {
+        let Some(receiving) = self.end.open()? else {
+            return Ok(());
+        };
+        // After the first empty message exactly the others are awaited.
+        let wanted = MESSAGES - self.ends;
+        while receiving.has_room()
+            && receiving.posted() < wanted
+            && let Some(offset) = self.slots.room()
+            && receiving.post_at(offset)?
+        {
+            self.slots.take();
+        }
+        Ok(())
+    }
+}
+
+impl Incoming for InPlaceIn {
+    fn progress(&mut self, _now: Duration) -> Result<usize, ConnectionError> {
+        let mut posted = 0;
+        self.post_receives()?;
+        while self.post()? {
+            posted += usize::from(self.ends == 0);
+            self.post_receives()?;
+        }
+        Ok(posted)
+    }
+
+    fn awaits_end(&self) -> bool {
+        self.end.is_open() && self.ends < MESSAGES
+    }
+
+    fn wait_for(&self, awaited: &mut Awaited) {
+        awaited.polled = true;
     }
 }

@@ -39,7 +39,7 @@ impl NicProgress {
         let went = self.with(|worker| {
             self.shared.helped.fetch_add(1, Ordering::Relaxed);
             let took = !self.shared.held.swap(true, Ordering::AcqRel);
-            (took, worker.go_on())
+            (took, worker.progress())
         });
         let Some((took, went)) = went else {
             return false;
@@ -66,7 +66,7 @@ impl NicProgress {
             return;
         }
         let drained = self.with(|worker| {
-            while worker.go_on() {}
+            while worker.progress() {}
             worker.is_drained()
         });
         if drained != Some(true) {

@@ -1,14 +1,12 @@
-//! Proxies: a thread per NIC that carries the FIFOs of this process to other hosts and back.
+//! Proxies: threads that drive the connections of this rank's NICs.
 //!
-//! In reading order: [`carry`] (one FIFO), `queue` (requests to a
-//! thread, and the state that it shares), `worker` (all FIFOs of a NIC), [`thread`] (drives them), `inline_progress` (drives
-//! them from the engine's thread).
+//! In reading order: `queue` (requests to a thread, and the state that it shares), `worker` (all
+//! connections of a thread), `thread`, `inline_progress` (drives them from the engine's thread).
 
-pub mod carry;
 mod inline_progress;
 mod queue;
-pub mod thread;
+mod thread;
 mod worker;
 
-pub(crate) use inline_progress::InlineProgress;
-pub use queue::{Common, bell};
+pub(crate) use queue::{Common, ProxyQueues, bell};
+pub(crate) use thread::{MOST_THREADS, Proxies};

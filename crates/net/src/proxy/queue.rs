@@ -1,62 +1,59 @@
-//! What a NIC's thread shares with those who give it work, and with the engine that may do it in its place.
+//! The requests to a proxy thread, and the state that it shares with the engine.
 
 use std::io;
-use std::net::TcpStream;
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
+use bootstrap::Failure;
 use bootstrap::socket::service::Alarm;
-use bootstrap::{Key, Timing};
 use executor::Route;
 use rustix::event::{EventfdFlags, eventfd};
-use shared_memory::fifo::relay::Inflow;
+use shared_memory::fifo::relay::{SlotsIn, SlotsOut};
 use shared_memory::{Alarms, Bell, Item, Segment};
 
-use super::carry::Outgoing;
-use crate::forwarding::Served;
+use crate::forwarding::Forwarded;
+use crate::nic::{Incoming, Nics, Outgoing};
 
-/// A socket that came and whose FIFO, or whose other sockets, did not yet.
-pub(super) struct Early {
-    pub(super) route: Route,
-    pub(super) socket: u16,
-    pub(super) sockets: u16,
-    pub(super) stream: TcpStream,
-}
-
-/// What is sent.
+/// A connection that sends.
 pub(super) struct Sent {
     pub(super) route: Route,
-    pub(super) outgoing: Outgoing,
-    /// Of another rank of the host, which handed it over.
-    pub(super) served: Option<Served>,
+    /// The number of its NIC.
+    pub(super) nic: usize,
+    pub(super) outgoing: Box<dyn Outgoing>,
+    /// Set if another rank of the host handed it over.
+    pub(super) forwarded: Option<Forwarded>,
 }
 
-/// What was given to it and it did not take yet.
+/// A connection that receives.
+pub(super) struct Received {
+    pub(super) route: Route,
+    /// The number of its NIC.
+    pub(super) nic: usize,
+    pub(super) incoming: Box<dyn Incoming>,
+}
+
+/// Requests that the thread has not taken yet.
 #[derive(Default)]
 pub(super) struct Inbox {
     pub(super) outgoing: Vec<Sent>,
-    pub(super) receiving: Vec<(Route, Box<dyn Inflow>)>,
-    pub(super) early: Vec<Early>,
+    pub(super) incoming: Vec<Received>,
     pub(super) ending: bool,
     pub(super) stopping: bool,
 }
 
-/// What a NIC's thread shares with those who give it work.
+/// What a proxy thread shares with those who give it work.
 pub(super) struct Shared {
     pub(super) inbox: Mutex<Inbox>,
     pub(super) alarms: Arc<[OwnedFd]>,
+    /// The number of the thread.
     pub(super) own: usize,
-    pub(super) key: Key,
-    pub(super) rank: u32,
-    /// By rank: where it is, in words.
-    pub(super) places: Arc<[String]>,
-    pub(super) alarm: Alarm,
-    pub(super) timing: Timing,
-    pub(super) drained: Mutex<bool>,
-    /// Connections of other ranks that are carried.
-    pub(super) serving: AtomicUsize,
-    /// Whether the engine carries.
+    pub(super) drained: AtomicBool,
+    /// Connections of other ranks that it forwards.
+    pub(super) forwarding: AtomicUsize,
+    /// Whether the engine makes progress inline.
     pub(super) held: AtomicBool,
     /// How often it did.
     pub(super) helped: AtomicU32,
@@ -68,40 +65,118 @@ impl Shared {
     }
 
     pub(super) fn wake(&self) {
-        // One that cannot count further is readable anyway.
+        // An eventfd that cannot count further is readable anyway.
         let _ = rustix::io::write(&self.alarms[self.own], &1_u64.to_ne_bytes());
     }
 }
 
-/// What all NICs' threads of a process have in common.
-pub struct Common {
-    /// What ranks know.
-    pub key: Key,
+/// The NICs of a rank, and the queues of the proxy threads that drive them in turn. Any thread may use
+/// them.
+#[derive(Clone)]
+pub(crate) struct ProxyQueues {
+    pub(super) nics: Nics,
+    pub(super) threads: Vec<Arc<Shared>>,
+}
+
+impl ProxyQueues {
+    fn thread(&self, nic: usize) -> &Shared {
+        &self.threads[nic % self.threads.len()]
+    }
+
+    /// Sends from now on what is posted to a FIFO, of this rank or `forwarded` for another one, to the
+    /// receiver at `to`. Returns `false` if the threads are about to end.
+    ///
+    /// # Errors
+    /// The receiver cannot be reached, or the NIC cannot read the slots.
+    pub fn send(
+        &self,
+        nic: usize,
+        route: &Route,
+        to: SocketAddr,
+        slots: SlotsOut,
+        forwarded: Option<Forwarded>,
+    ) -> Result<bool, Failure> {
+        let outgoing = self.nics[nic].connect(route, to, slots)?;
+        let shared = self.thread(nic);
+        let mut inbox = shared.inbox();
+        if inbox.stopping {
+            return Ok(false);
+        }
+        if forwarded.is_some() {
+            shared.forwarding.fetch_add(1, Ordering::AcqRel);
+        }
+        inbox.outgoing.push(Sent {
+            route: *route,
+            nic,
+            outgoing,
+            forwarded,
+        });
+        drop(inbox);
+        shared.wake();
+        Ok(true)
+    }
+
+    /// Posts from now on to a FIFO what arrives by a route.
+    ///
+    /// # Errors
+    /// Nothing can connect, or the NIC cannot write the slots; the text says why.
+    pub fn receive(&self, nic: usize, route: &Route, slots: SlotsIn) -> Result<(), String> {
+        let incoming = self.nics[nic].receive(route, slots)?;
+        let shared = self.thread(nic);
+        shared.inbox().incoming.push(Received {
+            route: *route,
+            nic,
+            incoming,
+        });
+        shared.wake();
+        Ok(())
+    }
+
+    /// Whether anything is forwarded for other ranks.
+    pub fn forwards(&self) -> bool {
+        let forwards = |it: &Arc<Shared>| it.forwarding.load(Ordering::Acquire) > 0;
+        self.threads.iter().any(forwards)
+    }
+
+    /// Sends everything that was posted, until that moment at most.
+    pub fn drain(&self, until: Instant) {
+        for shared in &self.threads {
+            shared.inbox().ending = true;
+            shared.wake();
+            while !shared.drained.load(Ordering::Acquire) && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
+}
+
+/// What the proxy threads of a rank have in common.
+pub(crate) struct Common {
     /// The own rank.
     pub rank: u32,
     /// By rank: where it is, in words.
     pub places: Arc<[String]>,
-    /// Whom to tell of failures.
+    /// Reports failures.
     pub alarm: Alarm,
-    /// Between two beats of a connection, and without one.
-    pub timing: Timing,
-    /// The bell that is rung when something is to be sent.
+    /// The bell that is rung when something was posted to be sent.
     pub bell: Bell,
     /// The rank's own bell.
     pub own_bell: Bell,
-    /// Descriptors by which the threads are woken; one each.
+    /// Descriptors that wake the threads; one each.
     pub alarms: Arc<[OwnedFd]>,
-    /// Whether there are cores to spare for looking without pause.
+    /// Whether there are cores to spare for polling without pause.
     pub spare_cores: bool,
+    /// The NICs of this rank.
+    pub nics: Nics,
 }
 
-/// The bell of the threads of so many NICs, and their descriptors.
+/// The bell of `threads` proxy threads, and their descriptors.
 ///
 /// # Errors
 /// There is no memory, or no descriptor.
-pub fn bell(nics: usize) -> io::Result<(Bell, Arc<[OwnedFd]>)> {
+pub(crate) fn bell(threads: usize) -> io::Result<(Bell, Arc<[OwnedFd]>)> {
     let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-    let alarms: Result<Vec<OwnedFd>, _> = (0..nics).map(|_| eventfd(0, flags)).collect();
+    let alarms: Result<Vec<OwnedFd>, _> = (0..threads).map(|_| eventfd(0, flags)).collect();
     let alarms: Arc<[OwnedFd]> = alarms?.into();
     let other = |error: shared_memory::Error| io::Error::other(error.to_string());
     let segment = Segment::private("bell of the proxies", &[Item::Bell]).map_err(other)?;

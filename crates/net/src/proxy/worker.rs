@@ -1,233 +1,239 @@
-//! What a NIC carries: every FIFO goes on as far as it can. Whoever has the lock may drive it: the NIC's thread, or the engine
-//! while it waits anyway.
+//! The connections of a proxy thread. The thread or the engine drives them, whichever has the lock.
 
-use std::collections::BTreeMap;
-use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use bootstrap::Failure;
+use bootstrap::socket::service::Alarm;
 use executor::Route;
 use shared_memory::Bell;
-use shared_memory::fifo::relay::Inflow;
 
-use super::carry::{CarryError, Incoming};
-use super::queue::{Early, Sent, Shared};
+use super::queue::{Received, Sent, Shared};
 use crate::ended::Ended;
-use crate::forwarding::Served;
+use crate::forwarding::Forwarded;
+use crate::nic::{Awaited, ConnectionError, Nics};
 use crate::tcp::connect::words;
-use crate::tcp::pipe::Pipe;
 
-/// What a NIC carries.
+/// How long the end of a stream may take to arrive.
+const END_TIME: Duration = Duration::from_millis(500);
+
+/// Between two looks whether it has arrived.
+const END_LOOK: Duration = Duration::from_micros(20);
+
+/// The connections of a proxy thread.
 pub(super) struct Worker {
     pub(super) shared: Arc<Shared>,
+    pub(super) nics: Nics,
+    pub(super) rank: u32,
+    /// By rank: where it is, in words.
+    pub(super) places: Arc<[String]>,
+    pub(super) alarm: Alarm,
     pub(super) own_bell: Bell,
     pub(super) outgoing: Vec<Sent>,
-    pub(super) incoming: Vec<(Route, Incoming)>,
-    pub(super) receiving: BTreeMap<Route, Box<dyn Inflow>>,
-    pub(super) early: Vec<Early>,
-    /// Connections that are over for no reason of their own, with the rank at their other end.
-    pub(super) over: Vec<Ended<(Route, u32, CarryError)>>,
+    pub(super) incoming: Vec<Received>,
+    /// Connections that failed and are closed with all others.
+    pub(super) unclosed_outgoing: Vec<Sent>,
+    pub(super) unclosed_incoming: Vec<Received>,
+    /// Connections that may have failed because of their peer's failure or end.
+    pub(super) ended: Vec<Ended<Fault>>,
+    /// Whether everything is to be sent now.
+    pub(super) ending: bool,
     pub(super) began: Instant,
 }
 
-impl Sent {
-    /// Whether anything can still come: the rank that handed it over is there, or left something.
-    fn is_awaited(&mut self) -> bool {
-        let ended = self.served.as_ref().is_some_and(Served::has_ended);
-        !(ended && self.outgoing.is_empty())
-    }
-
-    fn go_on(&mut self, now: Duration) -> Result<usize, CarryError> {
-        let Some(served) = &mut self.served else {
-            return self.outgoing.go_on(now);
-        };
-        if !served.has_begun() {
-            return Ok(0);
-        }
-        let slots = self.outgoing.go_on(now)?;
-        if slots > 0 {
-            served.ring();
-        }
-        Ok(slots)
-    }
+/// A connection that failed.
+pub(super) struct Fault {
+    route: Route,
+    nic: usize,
+    error: ConnectionError,
 }
 
-/// Sockets of which something is awaited.
-#[derive(Default)]
-pub(super) struct Awaited {
-    /// More bytes, or the other side's word.
-    pub readable: Vec<Arc<TcpStream>>,
-    /// Room for more.
-    pub writable: Vec<Arc<TcpStream>>,
+impl Sent {
+    /// Whether the rank that handed it over is done, and everything is sent.
+    fn is_done(&mut self) -> bool {
+        let ended = self.forwarded.as_ref().is_some_and(Forwarded::has_ended);
+        ended && self.outgoing.is_drained()
+    }
+
+    fn progress(&mut self, now: Duration, ending: bool) -> Result<bool, ConnectionError> {
+        let Some(forwarded) = &mut self.forwarded else {
+            return self.outgoing.progress(now, ending);
+        };
+        if !forwarded.has_begun() {
+            return Ok(false);
+        }
+        let progressed = self.outgoing.progress(now, forwarded.has_ended())?;
+        if progressed {
+            forwarded.ring();
+        }
+        Ok(progressed)
+    }
 }
 
 impl Worker {
-    /// Takes new work; answers whether everything is to be sent now, or nothing if it is the end.
-    pub(super) fn take_inbox(&mut self) -> Option<bool> {
+    /// Takes new connections. Returns `false` if the thread is to end.
+    pub(super) fn take_inbox(&mut self) -> bool {
         let mut inbox = self.shared.inbox();
+        self.ending = inbox.ending;
         if inbox.stopping {
-            return None;
+            return false;
         }
-        let new = !inbox.receiving.is_empty() || !inbox.early.is_empty();
         self.outgoing.append(&mut inbox.outgoing);
-        self.receiving.extend(inbox.receiving.drain(..));
-        self.early.append(&mut inbox.early);
-        let ending = inbox.ending;
-        drop(inbox);
-        if new {
-            self.match_early();
-        }
-        Some(ending)
+        self.incoming.append(&mut inbox.incoming);
+        true
     }
 
-    /// Joins sockets that came with the FIFOs that they are about.
-    fn match_early(&mut self) {
-        let routes: Vec<Route> = self.receiving.keys().copied().collect();
-        for route in routes {
-            let of = |it: &&Early| it.route == route;
-            let Some(sockets) = self.early.iter().find(of).map(|it| it.sockets) else {
-                continue;
-            };
-            if self.early.iter().filter(of).count() < usize::from(sockets) {
-                continue;
-            }
-            let (mut own, others): (Vec<Early>, Vec<Early>) = std::mem::take(&mut self.early)
-                .into_iter()
-                .partition(|it| it.route == route);
-            self.early = others;
-            own.sort_by_key(|it| it.socket);
-            let pipes = own
-                .into_iter()
-                .map(|it| Box::new(Arc::new(it.stream)) as Box<dyn Pipe>);
-            if let Some(slots) = self.receiving.remove(&route) {
-                let silence = self.shared.timing.silence;
-                let incoming = Incoming::new(slots, pipes.collect(), silence);
-                self.incoming.push((route, incoming));
-            }
-        }
-    }
-
-    /// Everything goes on as far as it can; answers whether anything did.
-    pub(super) fn go_on(&mut self) -> bool {
-        let mut went = false;
-        let mut over: Vec<(Route, u32, CarryError)> = Vec::new();
-        let mut on = |route: Route, peer: u32, result: Result<usize, CarryError>| {
+    /// Drives all connections. Returns `true` if any made progress.
+    pub(super) fn progress(&mut self) -> bool {
+        let mut progressed = false;
+        let mut faults: Vec<Fault> = Vec::new();
+        let mut fails = |route: Route, nic: usize, result: Result<bool, ConnectionError>| {
             let error = match result {
-                Ok(slots) => {
-                    went |= slots > 0;
-                    return true;
+                Ok(some) => {
+                    progressed |= some;
+                    return false;
                 }
                 Err(error) => error,
             };
-            over.push((route, peer, error));
-            false
+            faults.push(Fault { route, nic, error });
+            true
         };
-        let now = self.began.elapsed();
-        let serving = &self.shared.serving;
-        self.outgoing.retain_mut(|it| {
-            let stays = it.is_awaited() && on(it.route, it.route.to, it.go_on(now));
-            if !stays && it.served.is_some() {
-                serving.fetch_sub(1, Ordering::AcqRel);
+        let (now, ending) = (self.began.elapsed(), self.ending);
+        let closes_late = |nic: usize| self.nics[nic].properties().closes_late;
+        let over = self.outgoing.extract_if(.., |it| {
+            let over = it.is_done() || fails(it.route, it.nic, it.progress(now, ending));
+            if over && it.forwarded.take().is_some() {
+                self.shared.forwarding.fetch_sub(1, Ordering::AcqRel);
             }
-            stays
+            over
         });
-        self.incoming
-            .retain_mut(|(route, it)| on(*route, route.from, it.go_on(now)));
-        if went {
+        let unclosed = over.filter(|it| closes_late(it.nic));
+        self.unclosed_outgoing.extend(unclosed);
+        let over = self.incoming.extract_if(.., |it| {
+            let posted = it.incoming.progress(now);
+            fails(it.route, it.nic, posted.map(|slots| slots > 0))
+        });
+        let unclosed = over.filter(|it| closes_late(it.nic));
+        self.unclosed_incoming.extend(unclosed);
+        if progressed {
             self.own_bell.ring();
         }
-        for (route, peer, error) in over {
-            match error {
-                CarryError::Altered(_) | CarryError::Oversized { .. } => {
-                    self.tell(&route, peer, &error);
-                }
-                CarryError::Announced(_) => self.tell(&route, route.from, &error),
-                // A rank closes its connections when it is done, and when it gave up because of another. The news of
-                // either may come a little later than the end of the connections. One that is stopped is silent in the
-                // ring too, which tells more.
-                CarryError::Ended | CarryError::Broken(_) | CarryError::Stalled(_) => {
-                    let over = Ended::new((route, peer, error), peer, &self.shared.alarm);
-                    self.over.push(over);
-                }
-            }
+        for fault in faults {
+            self.note(fault);
         }
-        let alarm = &self.shared.alarm;
-        let due = self.over.extract_if(.., |it| it.is_due(alarm));
-        let due: Vec<_> = due.map(|it| it.what).collect();
-        for (route, peer, error) in due {
-            self.tell(&route, peer, &error);
+        let alarm = &self.alarm;
+        let due = self.ended.extract_if(.., |it| it.is_due(alarm));
+        for fault in due.map(|it| it.what).collect::<Vec<_>>() {
+            self.report(&fault);
         }
-        went
+        progressed
     }
 
-    /// Whether somebody was asked why a connection ended.
+    fn note(&mut self, fault: Fault) {
+        if fault.error.may_follow() {
+            let peer = self.peer(&fault.route);
+            self.ended.push(Ended::new(fault, peer, &self.alarm));
+        } else {
+            self.report(&fault);
+        }
+    }
+
+    /// Whether a peer was asked why a connection ended.
     pub(super) fn awaits_news(&self) -> bool {
-        !self.over.is_empty()
+        !self.ended.is_empty()
+    }
+
+    /// The rank at the other end.
+    const fn peer(&self, route: &Route) -> u32 {
+        if route.to == self.rank {
+            route.from
+        } else {
+            route.to
+        }
     }
 
     /// Makes the job fail, unless the other rank was to end anyway.
-    fn tell(&self, route: &Route, peer: u32, error: &CarryError) {
-        if self.shared.alarm.is_expected(peer) {
+    fn report(&self, fault: &Fault) {
+        let Fault { route, nic, error } = fault;
+        let (own, peer) = (self.rank, self.peer(route));
+        let culprit = error.culprit(route, own, peer);
+        let other = if culprit == own { peer } else { own };
+        if self
+            .alarm
+            .is_expected(if culprit == own { peer } else { culprit })
+        {
             return;
         }
-        let place = &self.shared.places[peer as usize];
-        let own = &self.shared.places[self.shared.rank as usize];
-        let carried = match route.from == self.shared.rank || route.to == self.shared.rank {
-            true => format!("with {own}"),
-            false => format!("which {own} carries"),
+        let place = |rank: u32| &self.places[rank as usize];
+        let by = match [route.from, route.to].contains(&own) {
+            true => format!("with {}", place(other)),
+            false => format!("which {} forwards", place(own)),
         };
-        let what = format!("{place}: {} {carried} {error}", words(route));
-        self.shared.alarm.fail(Failure::new(peer, what));
+        let nic = self.nics[*nic].mention();
+        let what = format!("{}: {} {by}{nic} {error}", place(culprit), words(route));
+        self.alarm.fail(Failure::new(culprit, what));
         self.own_bell.ring();
     }
 
-    /// What other ranks handed over.
-    pub(super) fn served(&self) -> impl Iterator<Item = &Served> {
-        self.outgoing.iter().filter_map(|it| it.served.as_ref())
+    /// FIFOs of other ranks.
+    pub(super) fn forwarded(&self) -> impl Iterator<Item = &Forwarded> {
+        self.outgoing.iter().filter_map(|it| it.forwarded.as_ref())
     }
 
-    /// Whether there is any of that.
-    pub(super) fn serves(&self) -> bool {
-        self.served().next().is_some()
+    /// Whether there are any.
+    pub(super) fn forwards(&self) -> bool {
+        self.forwarded().next().is_some()
     }
 
-    /// What those are woken by that sleep until something can go on.
+    /// What the connections wait for.
     pub(super) fn awaited(&self) -> Awaited {
         let mut awaited = self.awaited_of(&|_| true);
-        for (_, incoming) in &self.incoming {
-            let pipes = incoming.pipes().iter().zip(&incoming.wanted);
-            let wanted = pipes.filter(|(_, wanted)| **wanted);
-            let sockets = wanted.filter_map(|(pipe, _)| pipe.socket());
-            awaited.readable.extend(sockets);
+        for Received { incoming, .. } in &self.incoming {
+            incoming.wait_for(&mut awaited);
         }
         awaited
     }
 
-    /// Of that, what belongs to other ranks' connections.
-    pub(super) fn awaited_for_served(&self) -> Awaited {
-        self.awaited_of(&|sent| sent.served.is_some())
+    /// What other ranks' connections wait for.
+    pub(super) fn awaited_for_forwarded(&self) -> Awaited {
+        self.awaited_of(&|sent| sent.forwarded.is_some())
     }
 
     fn awaited_of(&self, counts: &dyn Fn(&Sent) -> bool) -> Awaited {
         let mut awaited = Awaited::default();
-        let speaking = self.served().filter(|it| !it.has_ended());
-        awaited.readable.extend(speaking.map(Served::control));
-        for Sent { outgoing, .. } in self.outgoing.iter().filter(|it| counts(it)) {
-            let pipes = outgoing.pipes().iter().zip(&outgoing.full);
-            let full = pipes.filter(|(_, full)| **full);
-            let sockets = full.filter_map(|(pipe, _)| pipe.socket());
-            awaited.writable.extend(sockets);
+        let speaking = self.forwarded().filter(|it| !it.has_ended());
+        awaited.readable.extend(speaking.map(Forwarded::control));
+        for sent in self.outgoing.iter().filter(|it| counts(it)) {
+            sent.outgoing.wait_for(&mut awaited);
         }
         awaited
     }
 
-    /// Hears what the ranks said for which this one carries.
-    pub(super) fn look_at_served(&mut self) {
-        let served = self.outgoing.iter_mut().filter_map(|it| it.served.as_mut());
-        for served in served.filter(|it| !it.has_ended()) {
-            served.look();
+    /// Reads what the ranks said that handed connections over.
+    pub(super) fn look_at_forwarded(&mut self) {
+        let forwarded = self
+            .outgoing
+            .iter_mut()
+            .filter_map(|it| it.forwarded.as_mut());
+        for forwarded in forwarded.filter(|it| !it.has_ended()) {
+            forwarded.look();
+        }
+    }
+
+    /// Whether everything that was posted is sent.
+    pub(super) fn is_drained(&mut self) -> bool {
+        self.outgoing.iter_mut().all(|it| it.outgoing.is_drained())
+    }
+
+    /// Waits for the ends of streams. The peers have said that they are done, so these are about to
+    /// arrive.
+    pub(super) fn await_ends(&mut self) {
+        let until = Instant::now() + END_TIME;
+        while self.incoming.iter().any(|it| it.incoming.awaits_end()) && Instant::now() < until {
+            if !self.progress() {
+                std::thread::sleep(END_LOOK);
+            }
         }
     }
 
@@ -235,11 +241,9 @@ impl Worker {
     pub(super) fn close(&mut self) {
         self.outgoing.clear();
         self.incoming.clear();
-        self.early.clear();
-    }
-
-    /// Whether everything that was posted is sent.
-    pub(super) fn is_drained(&mut self) -> bool {
-        self.outgoing.iter_mut().all(|it| it.outgoing.is_empty())
+        self.unclosed_outgoing.clear();
+        self.unclosed_incoming.clear();
+        // Closes their listeners.
+        self.nics = Arc::new([]);
     }
 }
