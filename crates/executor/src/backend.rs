@@ -38,8 +38,8 @@ pub trait Backend: Send + 'static {
     }
 
     /// Why a way cannot be taken between these ranks, if it cannot. All ranks say the same.
-    fn refuses(&self, way: &Choice) -> Option<String> {
-        let _ = way;
+    fn refuses(&self, choice: &Choice) -> Option<String> {
+        let _ = choice;
         None
     }
 

@@ -59,7 +59,7 @@ impl<B: Backend> Communicator<B> {
             to: 0,
             in_place: false,
             count: count as u64,
-            way: self.way,
+            choice: self.choice,
         }
     }
 

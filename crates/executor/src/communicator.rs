@@ -22,7 +22,7 @@ pub struct Communicator<B: Backend> {
     pub(crate) rank: u32,
     pub(crate) ranks: u32,
     pub(crate) home: Home<B>,
-    pub(crate) way: Option<Choice>,
+    pub(crate) choice: Option<Choice>,
 }
 
 impl<B: Backend> Communicator<B> {
@@ -52,7 +52,7 @@ impl<B: Backend> Communicator<B> {
                 rank,
                 ranks,
                 home: Home::new(starting.finish()?),
-                way: None,
+                choice: None,
             })
         });
         finished.collect()
@@ -73,7 +73,7 @@ impl<B: Backend> Communicator<B> {
             rank,
             ranks,
             home: Home::new(starting.finish()?),
-            way: None,
+            choice: None,
         })
     }
 
@@ -88,16 +88,16 @@ impl<B: Backend> Communicator<B> {
     }
 
     /// Takes this way for all collectives from now on, or lets the backend choose again. All ranks must do the same.
-    pub const fn set_way(&mut self, way: Option<Choice>) {
-        self.way = way;
+    pub const fn set_choice(&mut self, choice: Option<Choice>) {
+        self.choice = choice;
     }
 
     /// The way that is taken for a request.
     ///
     /// # Errors
     /// There is none.
-    pub fn way(&mut self, request: &Request) -> Result<Choice, Error> {
-        self.home.engine()?.way(request)
+    pub fn choice(&mut self, request: &Request) -> Result<Choice, Error> {
+        self.home.engine()?.choice(request)
     }
 
     /// Runs a request on memory that is named by its addresses: the general form of all collectives but transfers. The memory
@@ -108,7 +108,7 @@ impl<B: Backend> Communicator<B> {
     /// As for the collectives.
     pub fn run(&mut self, request: &Request, memory: Memory<'_>, scalar: u64) -> Result<(), Error> {
         let request = Request {
-            way: request.way.or(self.way),
+            choice: request.choice.or(self.choice),
             ..*request
         };
         self.home.engine()?.launch(&request, memory, scalar)

@@ -88,27 +88,27 @@ impl<B: Backend> Engine<B> {
     }
 
     /// The way that is taken for a request.
-    pub fn way(&self, request: &Request) -> Result<Choice, Error> {
+    pub fn choice(&self, request: &Request) -> Result<Choice, Error> {
         let ranks = self.own.bootstrap.ranks();
-        let way = request
-            .way
+        let choice = request
+            .choice
             .or_else(|| self.own.backend.choose(request, &self.shape()));
         let unsupported = |why: String| Error::Unsupported {
             collective: request.collective,
             ranks,
             why,
         };
-        let way = way.ok_or_else(|| {
+        let choice = choice.ok_or_else(|| {
             unsupported(format!(
-                "the {} backend knows no way",
+                "the {} backend has no choice",
                 self.own.backend.name()
             ))
         })?;
-        if let Some(why) = self.own.backend.refuses(&way) {
+        if let Some(why) = self.own.backend.refuses(&choice) {
             return Err(unsupported(why));
         }
         let reaches = self.shape().one_host || self.own.backend.accesses_all();
-        if way.transfer == Transfer::Direct && !reaches {
+        if choice.transfer == Transfer::Direct && !reaches {
             return Err(unsupported(
                 "a direct transfer accesses the buffers of other ranks, and some are on other hosts; take the transfer \
                  `fifo`"
@@ -117,19 +117,19 @@ impl<B: Backend> Engine<B> {
         }
         if self.own.backend.multicasts()
             && request.collective.reduces()
-            && !way.schedule.reduces(request.element, request.reduction)
+            && !choice.schedule.reduces(request.element, request.reduction)
         {
             return Err(unsupported(format!(
                 "switches do not reduce {} of {} ({}); take another algorithm",
                 request.reduction,
                 request.element,
-                way.schedule.name()
+                choice.schedule.name()
             )));
         }
         // A peer's input would have to be multiplied by what only the peer knows.
         if request.collective.reduces()
             && request.reduction == Reduction::PreMultipliedSum
-            && way.transfer == Transfer::Direct
+            && choice.transfer == Transfer::Direct
         {
             return Err(unsupported(
                 "mulsum multiplies inputs before they are sent, so they cannot be read where they are; take the \
@@ -137,7 +137,7 @@ impl<B: Backend> Engine<B> {
                     .to_owned(),
             ));
         }
-        Ok(way)
+        Ok(choice)
     }
 
     /// Runs one collective.
@@ -307,16 +307,16 @@ impl<B: Backend> Engine<B> {
     }
 
     fn prepare(&mut self, request: &Request) -> Result<Prepared<B::Program>, Error> {
-        let way = self.way(request)?;
+        let choice = self.choice(request)?;
         let own = &mut self.own;
         let (rank, ranks) = (own.bootstrap.rank(), own.bootstrap.ranks());
-        let key = ProgramKey::of(request, &way);
+        let key = ProgramKey::of(request, &choice);
         let programs = own.programs.get(&key, &own.channels, rank)?;
         let message = MessageSize {
             count: request.count,
             element_bytes: request.element.bytes(),
-            slot_bytes: own.backend.slot_bytes().of(way.protocol),
-            piece_bytes: way.piece_bytes,
+            slot_bytes: own.backend.slot_bytes().of(choice.protocol),
+            piece_bytes: choice.piece_bytes,
         };
         let bound = programs.bind(rank, &message)?;
         let bound = if own.backend.multicasts() {
@@ -327,7 +327,7 @@ impl<B: Backend> Engine<B> {
         let wired_by = own.backend.wire(&mut OwnWiring {
             collective: request.collective,
             bound: &bound,
-            protocol: way.protocol,
+            protocol: choice.protocol,
             buffer_bytes: request.bytes(ranks),
             bootstrap: own.bootstrap.as_mut(),
             longest: own.longest,
@@ -339,14 +339,14 @@ impl<B: Backend> Engine<B> {
                 reserved.map_err(|source| self.memory(source))?;
                 let own = &mut self.own;
                 let bootstrap = own.bootstrap.as_mut();
-                own.connections.wire(bootstrap, way.protocol, &bound)?
+                own.connections.wire(bootstrap, choice.protocol, &bound)?
             }
         };
         let own = &mut self.own;
         let program = own.backend.prepare(&PrepareRequest {
             bound: &bound,
             wiring: &wiring,
-            protocol: way.protocol,
+            protocol: choice.protocol,
             element: request.element,
             reduction: request.collective.reduces().then_some(request.reduction),
             rank,
@@ -354,7 +354,7 @@ impl<B: Backend> Engine<B> {
         })?;
         Ok(Prepared {
             program,
-            direct: way.transfer == Transfer::Direct,
+            direct: choice.transfer == Transfer::Direct,
         })
     }
 

@@ -65,7 +65,7 @@ impl<'a, B: Backend> Group<'a, B> {
             to,
             in_place: false,
             count: count as u64,
-            way: self.communicator.way,
+            choice: self.communicator.choice,
         }
     }
 

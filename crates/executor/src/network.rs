@@ -1,8 +1,8 @@
-//! Connections to ranks on other hosts: the engine sends and receives through FIFOs of its own process, and a network
-//! carries their slots.
+//! Connections to ranks on other hosts: the engine uses FIFOs of its own process, and a network moves
+//! their slots.
 //!
-//! Who carries what a rank sends is mostly that rank itself. A plan may name another rank of the host, next to whose GPU
-//! the NIC is (NCCL's PXN): then the sender makes the FIFO in memory that the other one opens ([`HandedOver`]).
+//! A rank mostly uses its own proxies. A plan may name another rank of the host, whose GPU is next to the
+//! NIC (NCCL's PXN): then the sender makes the FIFO in memory that the other rank opens ([`HandedOver`]).
 
 use std::sync::Arc;
 
@@ -14,11 +14,11 @@ use shared_memory::fifo::relay::{Outflow, SlotsIn, SlotsOut};
 use shared_memory::fifo::{LowLatency, LowLatency128, Simple};
 use shared_memory::{Alarms, Bell, Handle, Item, Mapping, Segment};
 
-use crate::connections::{BASE_BELL, CARRIER_BELL};
+use crate::connections::{BASE_BELL, PROXY_BELL};
 use crate::error::Error;
 use crate::offered;
 
-/// Which FIFO is carried: both ends name it alike.
+/// A FIFO between hosts, as both ends name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Route {
     /// The sending rank.
@@ -27,14 +27,14 @@ pub struct Route {
     pub to: u32,
     /// The channel.
     pub channel: u16,
-    /// Which of several between the same ranks in one channel.
+    /// Its number among those between the same ranks in one channel.
     pub port: u8,
     /// The protocol of the FIFO.
     pub protocol: Protocol,
 }
 
 impl Route {
-    /// That of a rank's connection.
+    /// The route of a rank's connection.
     pub const fn of(
         rank: u32,
         connection: &ConnectionEnd,
@@ -57,27 +57,28 @@ impl Route {
     }
 }
 
-/// The end of a FIFO that another rank of the host carries.
+/// The end of a FIFO that another rank of the host forwards.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HandedOver {
-    /// How another process opens the sender's bell.
+    /// How another process opens the sender's bells.
     pub base: String,
-    /// How it opens the FIFO, and the bell that the sender rings.
+    /// How it opens the FIFO and the bell that the sender rings.
     pub fifo: String,
 }
 
-/// What the text of a device's FIFO begins with.
+/// The prefix in the text of a device's FIFO.
 const OF_DEVICE: &str = "device";
 
-/// The bells of a device's FIFO that is handed over: the sender's, which no kernel hears, and the carrier's.
+/// The bells of a device's FIFO that is handed over: the sender's, which wakes no kernel, and the
+/// proxy's.
 const DEVICE_BELLS: [Item; 2] = [Item::Bell; 2];
 
 impl HandedOver {
-    /// A FIFO that kernels fill, in memory that other processes open; and the bell that is rung when something may have been
-    /// posted. `in_place` says that a NIC is to read its slots itself.
+    /// A FIFO that kernels fill, in memory that other processes open; and the bell to ring when something
+    /// may have been posted. `in_place`: a NIC reads its slots where they are.
     ///
     /// # Errors
-    /// There is no memory for bells, or no other process can open the FIFO's.
+    /// There is no memory for bells, or other processes cannot open the memory of the FIFO.
     pub fn of_device(
         mapping: &Mapping,
         fifo: &DeviceFifo,
@@ -91,25 +92,25 @@ impl HandedOver {
             base: offered::text(&bells, &DEVICE_BELLS)?,
             fifo: format!("{OF_DEVICE} {how} {handle} {fifo}"),
         };
-        Ok((handed, bells.bell(CARRIER_BELL)?))
+        Ok((handed, bells.bell(PROXY_BELL)?))
     }
 }
 
-/// What a rank took over from another one of the host.
+/// A FIFO that another rank of the host handed over.
 pub struct TakenOver {
-    /// What is to be carried.
+    /// Its slots.
     pub slots: SlotsOut,
-    /// The sender's bell, to be rung when slots were given back.
+    /// The sender's bell, to ring when slots were released.
     pub sender: Bell,
-    /// The bell that the sender rings when it posted something; whoever carries announces its sleep on it.
-    pub carrier: Bell,
+    /// The bell that the sender rings when it posted something. The proxy announces its sleep on it.
+    pub proxy: Bell,
 }
 
 impl TakenOver {
-    /// Opens what a rank handed over. Nothing if it is of a form that this version does not know.
+    /// Opens a FIFO that was handed over. Returns `None` if this version does not know its form.
     ///
     /// # Errors
-    /// The memory cannot be opened, or is none of a FIFO of this protocol.
+    /// The memory cannot be opened, or holds no FIFO of this protocol.
     pub fn open(
         handed: &HandedOver,
         protocol: Protocol,
@@ -125,7 +126,7 @@ impl TakenOver {
             return Ok(Some(Self {
                 slots,
                 sender: bells.bell(BASE_BELL)?,
-                carrier: bells.bell(CARRIER_BELL)?,
+                proxy: bells.bell(PROXY_BELL)?,
             }));
         }
         let Some((fifo, items)) = offered::parse(&handed.fifo) else {
@@ -141,12 +142,12 @@ impl TakenOver {
         Ok(Some(Self {
             slots: SlotsOut::Copied(slots),
             sender: base.bell(BASE_BELL)?,
-            carrier: fifo.bell(CARRIER_BELL)?,
+            proxy: fifo.bell(PROXY_BELL)?,
         }))
     }
 }
 
-/// The end of a device's FIFO that was handed over, by its text.
+/// Opens a device's FIFO that was handed over.
 fn of_device(text: &str, protocol: Protocol) -> Result<Option<SlotsOut>, shared_memory::Error> {
     let words: Vec<&str> = text.split_whitespace().collect();
     let [how, handle, fifo] = words[..] else {
@@ -167,72 +168,74 @@ fn of_device(text: &str, protocol: Protocol) -> Result<Option<SlotsOut>, shared_
     })
 }
 
-/// Carrying in the place of a network's threads, for an engine that waits anyway: it need not wake them then, nor they it.
+/// Inline progress: an engine that waits drives the network in place of the proxy threads, so that
+/// neither must wake the other.
 pub trait Progress: Send + Sync {
-    /// Carries what can be carried now; answers whether anything went on. From then on the threads leave it to the caller,
-    /// as long as that does not pause for longer than a moment.
-    fn go_on(&self) -> bool;
+    /// Drives all connections. Returns `true` if any made progress. From then on the threads leave them to
+    /// the caller, as long as it does not pause for longer than a moment.
+    fn make_progress(&self) -> bool;
 
-    /// Leaves it to the threads again. To be called before the caller sleeps.
-    fn let_go(&self);
+    /// Hands the connections back to the threads. To be called before the caller sleeps.
+    fn hand_back(&self);
 
-    /// Sends what was posted; what cannot be sent at once is left to the threads.
+    /// Sends what was posted; the threads send what is left.
     fn finish(&self);
 
-    /// Whether the threads have no cores of their own, so that nothing is won by leaving long messages to them.
-    fn is_alone(&self) -> bool;
+    /// Whether the threads have no cores of their own, so that leaving long messages to them gains
+    /// nothing.
+    fn shares_cores(&self) -> bool;
 }
 
-/// Carries FIFOs between hosts. Nothing here waits for the other rank: connections are made in the background, and what is
-/// sent before they are there waits in the FIFO.
+/// Moves FIFOs between hosts. Slots that are sent before their connection is made wait in the FIFO.
 pub trait Network: Send {
-    /// Begins. Called once, before anything else, with the rank's own bell, to be rung when something came for it. Gives
-    /// the bell that is to be rung when something was posted that this rank carries itself.
+    /// Starts the proxies. Called once, before anything else. `bell` is the rank's own, which proxies ring
+    /// when something arrived. Returns the bell that the rank rings when it posted something.
     ///
     /// # Errors
-    /// There is no thread, memory or descriptor left.
+    /// The system has no thread, memory or descriptor left.
     fn begin(&mut self, bell: Bell) -> Result<Bell, Error>;
 
-    /// By which the engine carries itself what its rank sends and receives; none if only the network's threads can.
+    /// Inline progress, or `None` if only the proxy threads can make progress.
     fn progress(&self) -> Option<Arc<dyn Progress>> {
         None
     }
 
-    /// The other rank of this host that shall carry what is sent by a route, if the plan names one.
-    fn carrier(&self, route: &Route) -> Option<u32>;
+    /// The other rank of this host that forwards this route, if the plan names one.
+    fn pxn_proxy(&self, route: &Route) -> Option<u32>;
 
-    /// Whether its NICs can read and write memory of devices (GPUDirect RDMA), so that slots may be given to it in place.
+    /// Whether its NICs can access memory of devices (GPUDirect RDMA), so that it takes slots in place.
     fn reaches_devices(&self) -> bool {
         false
     }
 
-    /// Where the plan lets NICs do so on a route: read the sender's memory, write the receiver's. Both ends answer alike.
+    /// Whether the plan lets NICs read the sender's and write the receiver's device memory on a route. Both
+    /// ends return the same.
     fn device_ends(&self, route: &Route) -> (bool, bool) {
         let _ = route;
         (true, true)
     }
 
-    /// From now on carries what is posted to a FIFO.
+    /// Sends from now on what is posted to a FIFO.
     ///
     /// # Errors
-    /// The other host cannot be reached, or slots are in place and no NIC reaches them.
+    /// The receiver cannot be reached, or slots are in place and no NIC reaches them.
     fn send(&mut self, route: &Route, slots: SlotsOut) -> Result<(), Error>;
 
-    /// Lets another rank of this host carry what is posted to a FIFO. Gives what wakes it; nothing if it will not, because
-    /// it is done with its own work.
+    /// Lets rank `proxy` of this host forward what is posted to a FIFO. Returns what wakes its proxy, or
+    /// `None` if that rank is done with its own work.
     ///
     /// # Errors
-    /// That rank, or through it the other host, cannot be reached.
+    /// That rank, or the receiver, cannot be reached.
     fn hand_over(
         &mut self,
         route: &Route,
-        carrier: u32,
+        proxy: u32,
         handed: HandedOver,
     ) -> Result<Option<Alarms>, Error>;
 
-    /// From now on posts to a FIFO what comes by a route.
+    /// Posts from now on to a FIFO what arrives by a route.
     ///
     /// # Errors
-    /// There is nothing to receive with, or slots are in place and no NIC reaches them.
+    /// Nothing can connect, or slots are in place and no NIC reaches them.
     fn receive(&mut self, route: &Route, slots: SlotsIn) -> Result<(), Error>;
 }

@@ -27,15 +27,15 @@ pub(crate) struct ProgramKey {
 }
 
 impl ProgramKey {
-    pub fn of(request: &Request, way: &Choice) -> Self {
+    pub fn of(request: &Request, choice: &Choice) -> Self {
         Self {
             collective: request.collective,
-            schedule: way.schedule,
-            transfer: way.transfer,
+            schedule: choice.schedule,
+            transfer: choice.transfer,
             root: request.root,
             to: request.to,
             in_place: request.in_place,
-            channels: way.channels,
+            channels: choice.channels,
         }
     }
 }

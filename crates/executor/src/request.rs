@@ -23,7 +23,7 @@ pub struct Request {
     /// Elements of one block: of the message, or of each rank's piece where the collective gathers or scatters.
     pub count: u64,
     /// The way to take; the backend chooses if there is none.
-    pub way: Option<Choice>,
+    pub choice: Option<Choice>,
 }
 
 impl Request {

@@ -28,7 +28,7 @@ pub struct Case {
     /// What all ranks do together.
     pub collective: Collective,
     /// How.
-    pub way: Choice,
+    pub choice: Choice,
     /// Type of the elements.
     pub element: ElementType,
     /// How they are reduced.
@@ -48,7 +48,7 @@ pub fn cases(all_ranks: &[u32], counts: &[usize]) -> Vec<Case> {
     let mut cases = Vec::new();
     for ranks in all_ranks.iter().copied() {
         for collective in Collective::ALL {
-            for way in ways(collective) {
+            for choice in choices(collective) {
                 for (number, element) in ElementType::ALL.into_iter().enumerate() {
                     for reduction in Reduction::ALL {
                         if !collective.reduces() && reduction != Reduction::Sum {
@@ -58,7 +58,7 @@ pub fn cases(all_ranks: &[u32], counts: &[usize]) -> Vec<Case> {
                             for in_place in [false, true] {
                                 let case = Case {
                                     collective,
-                                    way,
+                                    choice,
                                     element,
                                     reduction,
                                     ranks,
@@ -86,8 +86,8 @@ pub fn cases(all_ranks: &[u32], counts: &[usize]) -> Vec<Case> {
 }
 
 /// All ways of a collective, each with one channel and with two, with long and with short pieces.
-pub fn ways(collective: Collective) -> Vec<Choice> {
-    let mut ways = Vec::new();
+pub fn choices(collective: Collective) -> Vec<Choice> {
+    let mut choices = Vec::new();
     for schedule in Schedule::ALL {
         for transfer in Transfer::ALL {
             if !schedule.serves(collective, transfer) {
@@ -99,7 +99,7 @@ pub fn ways(collective: Collective) -> Vec<Choice> {
                 }
                 for channels in [1, 2] {
                     for piece_bytes in [0, 4096] {
-                        ways.push(Choice {
+                        choices.push(Choice {
                             schedule,
                             transfer,
                             protocol,
@@ -111,13 +111,13 @@ pub fn ways(collective: Collective) -> Vec<Choice> {
             }
         }
     }
-    ways
+    choices
 }
 
 impl Case {
     /// Whether it can be run, and is worth it.
     pub fn exists(&self) -> bool {
-        let direct = self.way.transfer == Transfer::Direct;
+        let direct = self.choice.transfer == Transfer::Direct;
         let own_scalars =
             self.collective.reduces() && self.reduction == Reduction::PreMultipliedSum;
         // Transfers are grouped, which goes through FIFOs, and have two buffers.
@@ -125,10 +125,10 @@ impl Case {
         let overwritten =
             self.collective == Collective::AllToAll && self.in_place && self.ranks > 1;
         // What no switch does.
-        let unserved =
-            self.collective.reduces() && !self.way.schedule.reduces(self.element, self.reduction);
+        let unserved = self.collective.reduces()
+            && !self.choice.schedule.reduces(self.element, self.reduction);
         // Long messages on many ranks with small pieces add time and no new paths.
-        let long = self.count > 30_000 && (self.ranks > 4 || self.way.piece_bytes > 0);
+        let long = self.count > 30_000 && (self.ranks > 4 || self.choice.piece_bytes > 0);
         !(direct && (own_scalars || grouped || overwritten))
             && !(grouped && self.in_place)
             && !long
@@ -191,7 +191,7 @@ pub fn run<B: Backend>(ranks: Vec<Communicator<B>>, cases: &[Case]) -> Result<()
 /// # Errors
 /// Elements are wrong, or the launch fails.
 pub fn run_rank<B: Backend>(communicator: &mut Communicator<B>, case: &Case) -> Result<(), String> {
-    communicator.set_way(Some(case.way));
+    communicator.set_choice(Some(case.choice));
     check::of_type(case.element, OfCase { communicator, case })
 }
 

@@ -32,7 +32,7 @@ pub struct Supervisor<'a> {
     pub(crate) waiter: &'a Waiter,
     pub(crate) collective: Collective,
     pub(crate) longest: Duration,
-    /// By which what goes between hosts is carried while this rank waits.
+    /// Inline progress on connections between hosts while this rank waits.
     pub(crate) progress: Option<&'a dyn Progress>,
 }
 
@@ -98,17 +98,17 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Carries what can be carried between hosts now, for a backend that waits by itself; `false` if only the network's
-    /// threads can.
-    pub fn carry(&self) -> bool {
+    /// Makes progress on connections between hosts, for a backend that waits by itself. Returns `false` if
+    /// only the proxy threads can.
+    pub fn make_progress(&self) -> bool {
         let Some(progress) = self.progress else {
             return false;
         };
-        progress.go_on();
+        progress.make_progress();
         true
     }
 
-    /// Looks once whether a wait that began `since` then should go on.
+    /// Checks whether a wait that began at `since` should continue.
     ///
     /// # Errors
     /// Another rank failed or left, or the time is over.
@@ -131,16 +131,17 @@ impl Supervisor<'_> {
     }
 }
 
-/// Carries until `poll` answers yes, nothing goes on for some time, or a program that computes wants the core.
+/// Makes progress until `poll` returns `true`, there is none for some time, or another program computes
+/// on this core.
 fn drive(progress: &dyn Progress, yielder: &Yielder, poll: &mut dyn FnMut() -> bool) -> bool {
     let mut now = Instant::now();
     let mut until = now + DRIVING;
     loop {
-        let went = progress.go_on();
+        let progressed = progress.make_progress();
         if poll() {
             return true;
         }
-        if went {
+        if progressed {
             now = Instant::now();
             until = now + DRIVING;
             continue;
@@ -148,7 +149,7 @@ fn drive(progress: &dyn Progress, yielder: &Yielder, poll: &mut dyn FnMut() -> b
         match yielder.try_yield(now) {
             Some(after) if after < until => now = after,
             _ => {
-                progress.let_go();
+                progress.hand_back();
                 return false;
             }
         }

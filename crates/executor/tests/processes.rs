@@ -84,7 +84,7 @@ fn run(
                     ..Settings::default()
                 };
                 let mut communicator = Communicator::join(backend, bootstrap, &settings)?;
-                communicator.set_way(Some(Choice {
+                communicator.set_choice(Some(Choice {
                     schedule: Schedule::Ring,
                     transfer: Transfer::Fifo,
                     protocol: Protocol::Simple,

@@ -58,7 +58,7 @@ pub fn run(bytes: &[u8]) -> Reached {
             to: 0,
             in_place: flag(&mut choices),
             count: one(&mut choices, &COUNTS),
-            way: None,
+            choice: None,
         };
         let _ = profile.choose(&request, place);
         for way in ways(&request, place.ranks) {

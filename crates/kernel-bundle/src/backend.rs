@@ -286,8 +286,8 @@ impl<M: DeviceDriver> Kernels<M> {
             looks += 1;
             let outcome = if remote.waits() {
                 // Kernels do not wake whoever carries what they send, so this does, or carries it.
-                if carried && !context.supervisor.carry() {
-                    context.connections.ring_carriers();
+                if carried && !context.supervisor.make_progress() {
+                    context.connections.ring_proxies();
                 }
                 self.connected.carriers.iter().for_each(Bell::ring);
                 let yielder = context.supervisor.yielder();

@@ -84,7 +84,7 @@ fn connect(options: Options, channels: u16) -> Result<Communicator<Cpu>, Problem
     let hosts = Hosts::join(options)?;
     let backend = Cpu::new(Arc::new(Profile::default()));
     let mut communicator = Communicator::join(backend, Box::new(hosts), &settings)?;
-    communicator.set_way(Some(Choice {
+    communicator.set_choice(Some(Choice {
         schedule: Schedule::Ring,
         transfer: Transfer::Fifo,
         protocol: Protocol::Simple,

@@ -1,4 +1,4 @@
-//! Connections that ended while their rank may have finished or given up: the cause may arrive a little later.
+//! Connections that ended because their rank may have finished or failed: that news may arrive later.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ pub(crate) const NEWS_TIME: Duration = Duration::from_secs(2);
 /// have reported the failure yet, or the rank that forwarded for it was killed.
 const SETTLE_TIME: Duration = Duration::from_millis(500);
 
-/// Longest sleep of a thread that waits for such news.
+/// Longest sleep of a proxy thread that waits for such news.
 pub(crate) const NEWS_LOOK: Duration = Duration::from_millis(10);
 
 /// A connection that ended, or that broke on the side of the peer. The peer is asked whether anything

@@ -1,28 +1,28 @@
-//! What tells this host from others.
+//! How to tell this host from others.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
 use rustix::thread::CpuSet;
 
-/// This host, as ranks on it see it.
+/// A host, as a rank on it sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Host {
     /// Equal for ranks that can share memory.
     pub identity: u64,
-    /// Its name, for messages.
+    /// Its name, for reports.
     pub name: String,
-    /// Equal for ranks on one machine, in whatever namespaces.
+    /// Equal for ranks on one machine, in any namespaces.
     pub machine: u64,
-    /// The cores that this process may use, a bit each; empty if the kernel does not say.
+    /// The cores that this process may use, one bit each; empty if unknown.
     pub cores: Vec<u8>,
 }
 
 impl Host {
-    /// This one. `named` (NCCL's `NCCL_HOSTID`) takes the place of everything that is looked at.
+    /// This host. `named` (`NCCL_HOSTID`) replaces the identity that is found.
     ///
-    /// Otherwise hosts are told apart by the kernel's boot, and on one kernel by the namespaces of processes and of the
-    /// network: ranks in different ones cannot open each other's memory, or stand for different hosts.
+    /// Hosts differ in the kernel's boot id or in the namespaces of processes and network: ranks in
+    /// different ones cannot open each other's memory, or act as different hosts.
     pub fn this(named: Option<&str>) -> Self {
         let node = rustix::system::uname();
         let name = node.nodename().to_string_lossy().into_owned();
@@ -66,7 +66,7 @@ fn cores() -> Vec<u8> {
     bits
 }
 
-/// FNV-1a, which is the same in every version of this program.
+/// FNV-1a: equal in all versions of this program.
 pub(crate) fn hash(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)

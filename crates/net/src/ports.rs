@@ -1,22 +1,22 @@
-//! Which NICs a connection between hosts takes, and whose proxy drives the sender's.
+//! Which NICs a connection between hosts uses, and whose proxy drives the sender's.
 
 use std::fmt;
 use std::sync::Arc;
 
 use executor::Route;
 
-/// A NIC by which something leaves a host, and the rank that drives it.
+/// The sender's NIC, and the rank whose proxy drives it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Leaving {
     /// The number of the NIC on its host.
     pub nic: u32,
-    /// The rank whose proxy carries: the sender itself, or with PXN the one beside the NIC.
+    /// The rank whose proxy drives it: the sender, or with PXN the rank next to the NIC.
     pub proxy: u32,
     /// Whether the NIC reads the memory of the sender's GPU (GPUDirect RDMA).
     pub rdma: bool,
 }
 
-/// A NIC by which something comes to a host. The receiver drives it itself.
+/// The receiver's NIC, which its own proxy drives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arriving {
     /// The number of the NIC on its host.
@@ -25,20 +25,20 @@ pub struct Arriving {
     pub rdma: bool,
 }
 
-/// What a plan says of the NICs of connections. Ranks are those of the plan.
+/// The NICs that a plan names for connections. Ranks are those of the plan.
 pub trait Ports: fmt::Debug + Send + Sync {
-    /// By which NIC a connection leaves the sender's host; nothing if the plan names none.
+    /// The sender's NIC; `None` if the plan names none.
     fn leaves(&self, from: u32, to: u32, channel: u16) -> Option<Leaving>;
 
-    /// By which it comes to the receiver's host.
+    /// The receiver's NIC; `None` if the plan names none.
     fn arrives(&self, from: u32, to: u32, channel: u16) -> Option<Arriving>;
 }
 
-/// The ports of a communicator, whose ranks may be others than the plan's: some were lost, or it was split.
+/// The ports of a communicator. Its ranks differ from the plan's after ranks were lost, or a split.
 #[derive(Debug, Clone)]
 pub(crate) struct Planned {
     pub ports: Option<Arc<dyn Ports>>,
-    /// By rank: which it is in the plan.
+    /// By rank: its rank in the plan.
     pub ranks: Vec<u32>,
 }
 
@@ -53,7 +53,7 @@ impl Planned {
         ports.leaves(from, to, route.channel)
     }
 
-    /// The sender's NIC: what the plan says, or the channel's number; counted round so many.
+    /// The sender's NIC, from the plan or by channel, below `nics`.
     pub fn near(&self, route: &Route, nics: usize) -> usize {
         let named = self.leaving(route).map(|it| it.nic);
         number(named, route, nics)
@@ -64,13 +64,13 @@ impl Planned {
         ports.arrives(from, to, route.channel)
     }
 
-    /// The receiver's NIC.
+    /// The receiver's NIC, from the plan or by channel, below `nics`.
     pub fn remote(&self, route: &Route, nics: usize) -> usize {
         let named = self.arriving(route).map(|it| it.nic);
         number(named, route, nics)
     }
 
-    /// Whether NICs read the sender's GPU and write the receiver's, as far as the plan says.
+    /// Whether the plan lets NICs read the sender's GPU and write the receiver's.
     pub fn device_ends(&self, route: &Route) -> (bool, bool) {
         (
             self.leaving(route).is_none_or(|it| it.rdma),
@@ -78,15 +78,14 @@ impl Planned {
         )
     }
 
-    /// The rank of the communicator that carries what is sent by a route, if the plan names another one than the sender
-    /// and it was not lost.
-    pub fn carrier(&self, route: &Route) -> Option<u32> {
+    /// The rank that forwards a route, if the plan names another one than the sender and it was not lost.
+    pub fn pxn_proxy(&self, route: &Route) -> Option<u32> {
         let proxy = self.leaving(route)?.proxy;
         let here = self.ranks.iter().position(|it| *it == proxy)? as u32;
         (here != route.from).then_some(here)
     }
 
-    /// By the new ranks of those that are left or together, the old ones: which they are in the plan.
+    /// The ports of a new communicator; `ranks` are its members' ranks in this one.
     pub fn of(&self, ranks: impl Iterator<Item = u32>) -> Self {
         let planned = ranks.map(|rank| self.ranks.get(rank as usize).copied().unwrap_or(rank));
         Self {
@@ -143,29 +142,29 @@ mod tests {
             ports: Some(Arc::new(Rails)),
             ranks: (0..8).collect(),
         };
-        assert_eq!(all.carrier(&route(0, 6, 0)), Some(2));
-        assert_eq!(all.carrier(&route(2, 6, 0)), None);
+        assert_eq!(all.pxn_proxy(&route(0, 6, 0)), Some(2));
+        assert_eq!(all.pxn_proxy(&route(2, 6, 0)), None);
         assert_eq!(all.near(&route(0, 6, 0), 4), 2);
         assert_eq!(all.near(&route(0, 7, 0), 2), 1);
         assert_eq!(all.device_ends(&route(0, 4, 0)), (true, false));
         assert_eq!(all.device_ends(&route(0, 5, 0)), (false, true));
         // Ranks 1 and 2 are lost: 6 is now 4, and its rail has no proxy on the first host.
         let left = all.of([0, 3, 4, 5, 6, 7].into_iter());
-        assert_eq!(left.carrier(&route(0, 4, 0)), None);
+        assert_eq!(left.pxn_proxy(&route(0, 4, 0)), None);
         assert_eq!(left.near(&route(0, 4, 0), 4), 2);
-        assert_eq!(left.carrier(&route(0, 5, 0)), Some(1));
+        assert_eq!(left.pxn_proxy(&route(0, 5, 0)), Some(1));
         assert_eq!(left.of([1, 5].into_iter()).ranks, [3, 7]);
     }
 
     #[test]
-    fn without_a_plan_channels_are_dealt_round() {
+    fn without_a_plan_channels_use_nics_in_turn() {
         let none = Planned {
             ports: None,
             ranks: (0..2).collect(),
         };
         assert_eq!(none.near(&route(0, 1, 5), 4), 1);
         assert_eq!(none.remote(&route(0, 1, 6), 4), 2);
-        assert_eq!(none.carrier(&route(0, 1, 0)), None);
+        assert_eq!(none.pxn_proxy(&route(0, 1, 0)), None);
         assert_eq!(none.device_ends(&route(0, 1, 0)), (true, true));
     }
 }

@@ -1,4 +1,4 @@
-//! How ranks reach each other: whether those of one host can share memory is tried, not taken for granted.
+//! How ranks reach each other. Whether ranks of one host can share memory is tried.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -13,24 +13,23 @@ use crate::hosts::of_service;
 use crate::plugin::Agreed;
 use crate::plugin::agree::Loaded;
 
-/// Bytes of the memory by which ranks of a host find out whether they can share any.
+/// Size of the memory that ranks of a host try to share, bytes.
 const TRIAL_BYTES: usize = 4096;
 
-/// How ranks are reached, for the head of a table.
+/// How ranks are reached, for reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reached {
-    /// Ranks of the own host, with which memory is shared.
+    /// Ranks of this host that share memory with this one.
     pub shared: u32,
     /// Ranks of other hosts.
     pub remote: u32,
-    /// Ranks of the own host with which memory cannot be shared, and why not.
+    /// Ranks of this host that cannot share memory with this one, and why not.
     pub fallen_back: Vec<(u32, String)>,
-    /// Other ranks of the own host whose proxies carry to ranks of others, point to point in the first channel, and to how
-    /// many.
-    pub carried: Vec<(u32, u32)>,
-    /// Interfaces and their addresses.
+    /// Ranks of this host whose proxies forward for this one, and to how many ranks each.
+    pub forwarded: Vec<(u32, u32)>,
+    /// Interfaces, and where they listen.
     pub interfaces: Vec<(String, SocketAddr)>,
-    /// The net plug-in that carries what goes over the network, if one does.
+    /// The net plug-in, if one is used.
     pub plugin: Option<Loaded>,
     /// Why a net plug-in that was found is not used.
     pub plugin_fallen_back: Option<String>,
@@ -38,21 +37,21 @@ pub struct Reached {
     pub hosts: Vec<String>,
 }
 
-/// Ranks with which memory cannot be shared, and why not.
+/// Ranks that cannot share memory with this one, and why not.
 type Problems = Vec<(u32, String)>;
 
-/// What ranks find out together.
+/// What ranks found out together.
 pub(crate) struct Trial {
     /// How each rank is reached.
     pub transports: Vec<Transport>,
-    /// Ranks of the own host with which memory cannot be shared, and why not.
+    /// Ranks of this host that cannot share memory with this one, and why not.
     pub fallen_back: Problems,
-    /// Whether any rank reaches any other by the network; all ranks say the same.
+    /// Whether any rank reaches another by the network; equal on all ranks.
     pub any_remote: bool,
 }
 
-/// How each rank is reached. Two ranks share memory if
-/// both can open what the other made; all hear of all trials, so both ends of a pair say the same.
+/// Finds out how each rank is reached. Two ranks share memory if each can open the other's. All ranks
+/// exchange their results, so both ends of a pair decide alike.
 pub(crate) fn agree(
     service: &Service,
     infos: &[PeerInfo],
@@ -63,7 +62,7 @@ pub(crate) fn agree(
     let of = |error| of_service(rank, error);
     let own = infos[rank as usize].host;
     let here = |peer: u32| infos[peer as usize].host == own && peer != rank;
-    // The memory lives until all have tried to open it.
+    // The memory is kept until all have tried to open it.
     let trial = if share {
         shared_memory::process_memory::allow_peers();
         let made = Mapping::shared("trial", TRIAL_BYTES);
@@ -131,7 +130,7 @@ pub(crate) fn agree(
     })
 }
 
-/// A summary of it.
+/// A summary for reports.
 pub(crate) fn reached(
     infos: &[PeerInfo],
     trial: &Trial,
@@ -152,7 +151,7 @@ pub(crate) fn reached(
         shared: count(Transport::Shm),
         remote: count(Transport::Net) - fallen_back.len() as u32,
         fallen_back,
-        carried: Vec::new(),
+        forwarded: Vec::new(),
         interfaces: chosen
             .iter()
             .zip(nics)

@@ -180,7 +180,7 @@ fn a_direct_transfer_between_hosts_is_refused() {
         let backend = Cpu::new(Arc::new(Profile::default()));
         let mut communicator =
             Communicator::join(backend, Box::new(hosts.unwrap()), &settings()).unwrap();
-        communicator.set_way(Some(Choice {
+        communicator.set_choice(Some(Choice {
             schedule: Schedule::Mesh,
             transfer: Transfer::Direct,
             protocol: Protocol::Simple,
@@ -189,7 +189,7 @@ fn a_direct_transfer_between_hosts_is_refused() {
         }));
         let refused = communicator.all_reduce(&mut [1_i32], Reduction::Sum);
         assert!(refused.unwrap_err().to_string().contains("on other hosts"));
-        communicator.set_way(None);
+        communicator.set_choice(None);
         let mut one = [1_i32];
         communicator.all_reduce(&mut one, Reduction::Sum).unwrap();
         assert_eq!(one, [2]);

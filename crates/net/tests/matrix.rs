@@ -40,8 +40,8 @@ fn number(name: &str, otherwise: u64) -> u64 {
 /// So many cases of every collective, algorithm and protocol that goes between hosts.
 fn cases(ranks: u32) -> Vec<Case> {
     let mut all = suite::cases(&[ranks], &COUNTS);
-    all.retain(|it| it.way.transfer == Transfer::Fifo);
-    let group = |it: &Case| (it.collective, it.way.schedule, it.way.protocol);
+    all.retain(|it| it.choice.transfer == Transfer::Fifo);
+    let group = |it: &Case| (it.collective, it.choice.schedule, it.choice.protocol);
     let mut drawn = Vec::new();
     let mut seed = number(SEED, 1).wrapping_mul(0x1_0000);
     while let Some(first) = all.first().map(group) {
@@ -101,8 +101,8 @@ fn rank() -> Result<(), String> {
             "all right: {} cases, {} collectives, {} algorithms, {} protocols, {} types, {} operations, SHM for {}, NET for {}",
             cases.len(),
             of(|it| it.collective.to_string()),
-            of(|it| it.way.schedule.to_string()),
-            of(|it| it.way.protocol.to_string()),
+            of(|it| it.choice.schedule.to_string()),
+            of(|it| it.choice.protocol.to_string()),
             of(|it| format!("{:?}", it.element)),
             of(|it| format!("{:?}", it.reduction)),
             reached.shared,

@@ -113,7 +113,7 @@ fn a_rank_that_is_done_may_leave() {
     let (gone, left) = std::sync::mpsc::channel::<()>();
     let (gone, left) = (Mutex::new(Some(gone)), Mutex::new(left));
     let results = on_all(local(3, LONG), |mut rank| {
-        rank.set_way(Some(way));
+        rank.set_choice(Some(way));
         let mut buffer = vec![rank.rank(); elements];
         // The FIFOs are made when they are first needed, by both of their ends.
         rank.reduce(&mut buffer, Reduction::Sum, 0)?;

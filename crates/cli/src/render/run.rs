@@ -97,16 +97,16 @@ fn reached(joined: &Joined) -> String {
         }
         None => format!("TCP by {}", interfaces.join(", ")),
     };
-    let carried: Vec<String> = reached
-        .carried
+    let forwarded: Vec<String> = reached
+        .forwarded
         .iter()
         .map(|(rank, count)| format!("{count} by rank {rank}"))
         .collect();
-    let carried = match carried.is_empty() {
+    let forwarded = match forwarded.is_empty() {
         true => String::new(),
-        false => format!(" ({}: PXN)", carried.join(", ")),
+        false => format!(" ({}: PXN)", forwarded.join(", ")),
     };
-    let remote = (remote > 0).then(|| format!("NET for {remote}{carried}, {by}"));
+    let remote = (remote > 0).then(|| format!("NET for {remote}{forwarded}, {by}"));
     let ways: Vec<String> = [shared, remote].into_iter().flatten().collect();
     let ways = if ways.is_empty() {
         "alone".to_owned()

@@ -33,7 +33,7 @@ impl<T: Sample> Bench<'_, T> {
         check.fill(rank, 0, input);
         let output = &mut self.output[..check.output_elements(rank)];
         output.fill(T::default());
-        self.communicator.set_way(Some(way));
+        self.communicator.set_choice(Some(way));
         check.launch(self.communicator, (&*input, &mut *output))?;
         let mut wrong = if self.spec.check {
             check.wrong(rank, output)
@@ -73,7 +73,7 @@ impl<T: Sample> Bench<'_, T> {
         let buffer = &mut self.output[..elements];
         buffer.fill(T::default());
         check.fill(rank, 0, &mut buffer[from.clone()]);
-        self.communicator.set_way(Some(way));
+        self.communicator.set_choice(Some(way));
         check.launch(self.communicator, &mut *buffer)?;
         let mut wrong = if self.spec.check {
             check.wrong(rank, &buffer[to.clone()])
@@ -111,7 +111,7 @@ impl<T: Sample> Bench<'_, T> {
 
     /// The slowest rank's time and everyone's wrong elements.
     fn timing(&mut self, times: Times, wrong: usize, run: u64) -> Result<Timing> {
-        self.communicator.set_way(None);
+        self.communicator.set_choice(None);
         let mut wrong = [wrong as u64];
         self.communicator.all_reduce(&mut wrong, Reduction::Sum)?;
         let launches = if self.spec.reply { 2.0 } else { 1.0 };
@@ -223,8 +223,8 @@ pub fn agreed(
     way: Choice,
     numbers: &mut [u64],
 ) -> Result<()> {
-    communicator.set_way(None);
+    communicator.set_choice(None);
     communicator.all_reduce(numbers, Reduction::Maximum)?;
-    communicator.set_way(Some(way));
+    communicator.set_choice(Some(way));
     Ok(())
 }

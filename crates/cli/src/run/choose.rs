@@ -16,8 +16,8 @@ pub fn choose(
 ) -> Result<Choice> {
     let (schedule, wanted_transfer) = (spec.schedule()?, spec.transfer()?);
     let place = communicator.shape()?;
-    communicator.set_way(None);
-    let usual = communicator.way(request);
+    communicator.set_choice(None);
+    let usual = communicator.choice(request);
     let channels = match (spec.channels, &usual) {
         (Some(channels), _) => channels,
         // Between hosts it depends on the message.

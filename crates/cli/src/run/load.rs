@@ -114,7 +114,7 @@ impl Watch {
         let busy = us(now.busy.saturating_sub(last.busy));
         let used = (self.cores.len() - self.spare) as i64;
         let mut times = [elapsed * used, busy - own - elapsed * self.spare as i64];
-        communicator.set_way(None);
+        communicator.set_choice(None);
         communicator.all_reduce(&mut times, Reduction::Sum)?;
         let [all_us, others_us] = times;
         Ok(CoreTime { all_us, others_us })

@@ -209,6 +209,6 @@ pub fn request<T: Sample>(check: &Check) -> Request {
         to: 0,
         in_place: false,
         count: check.count as u64,
-        way: None,
+        choice: None,
     }
 }

@@ -215,7 +215,7 @@ impl Network for Liar {
         self.hosts.begin(bell)
     }
 
-    fn carrier(&self, _: &Route) -> Option<u32> {
+    fn pxn_proxy(&self, _: &Route) -> Option<u32> {
         None
     }
 
@@ -325,7 +325,7 @@ fn lied_to(long: bool) -> Result<Vec<Said>, Failed> {
     };
     let backend = Cpu::new(Arc::new(Profile::default()));
     let mut communicator = Communicator::join(backend, Box::new(liar), &settings)?;
-    communicator.set_way(Some(Choice {
+    communicator.set_choice(Some(Choice {
         schedule: Schedule::Ring,
         transfer: Transfer::Fifo,
         protocol: Protocol::Simple,

@@ -21,7 +21,7 @@ use crate::network::Progress;
 use crate::offered;
 use crate::transport::Transport;
 
-pub(crate) use remote::CARRIER_BELL;
+pub(crate) use remote::PROXY_BELL;
 
 /// The ends of the FIFOs of one protocol.
 #[derive(Debug)]
@@ -64,12 +64,12 @@ pub struct Connections {
     own: Option<Arc<Segment>>,
     /// How others of the host open that.
     base: String,
-    /// The bell of those that carry slots to other hosts for this rank and are its own.
-    carriers: Option<Bell>,
-    /// By which this rank carries in their place while it waits.
+    /// The bell of this rank's own proxies.
+    proxies: Option<Bell>,
+    /// Inline progress in place of the proxies, while this rank waits.
     progress: Option<Arc<dyn Progress>>,
-    /// Of ranks on other hosts: the ranks of this one that carry what is sent there, itself among them.
-    carried: FxHashMap<u32, Vec<u32>>,
+    /// By rank on another host: the ranks of this host whose proxies its bell wakes.
+    woken: FxHashMap<u32, Vec<u32>>,
     rank: u32,
     slot_bytes: SlotBytes,
     longest: Duration,
@@ -156,9 +156,9 @@ impl Connections {
             segments: FxHashMap::default(),
             own: None,
             base: String::new(),
-            carriers: None,
+            proxies: None,
             progress: None,
-            carried: FxHashMap::default(),
+            woken: FxHashMap::default(),
             rank,
             slot_bytes,
             longest,
@@ -171,7 +171,7 @@ impl Connections {
         if let Some(network) = bootstrap.network() {
             let bell = segment.bell(BASE_BELL);
             let bell = network.begin(bell.map_err(|source| connections.memory(source))?)?;
-            connections.carriers = Some(bell);
+            connections.proxies = Some(bell);
             connections.progress = network.progress();
         }
         connections.own = Some(segment);

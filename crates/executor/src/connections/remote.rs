@@ -1,5 +1,5 @@
-//! Connections to ranks on other hosts: FIFOs of this process, or of memory that another rank of the host opens, of which a
-//! network has the other end.
+//! Connections to ranks on other hosts. The network has the other end of their FIFOs, which are in
+//! memory of this process, or in memory that another rank of the host opens.
 
 use std::sync::Arc;
 
@@ -15,15 +15,15 @@ use crate::network::{HandedOver, Progress, Route};
 use crate::offered;
 use crate::transport::Transport;
 
-/// Longer messages between hosts are left to those that have cores of their own, bytes.
-const MOST_CARRIED: u64 = 64 << 10;
+/// Longer messages between hosts are left to proxies that have cores of their own, bytes.
+const MOST_INLINE: u64 = 64 << 10;
 
-/// The place of the bell behind a FIFO that another rank carries.
-pub(crate) const CARRIER_BELL: usize = 1;
+/// The place of the bell behind a FIFO that another rank forwards.
+pub(crate) const PROXY_BELL: usize = 1;
 
 impl Connections {
-    /// Fills the places of a rank on another host. Its bell wakes nobody until there is a connection;
-    /// then it wakes the proxies that send. Its buffer table is never read.
+    /// Fills the places of a rank on another host. Its bell wakes nobody until there is a connection, then
+    /// the proxies that send. Its buffer table is never read.
     pub(super) fn meet_remote(&mut self) -> Result<(), Error> {
         let nobody = Segment::private("a bell that wakes nobody", &[Item::Bell]);
         let nobody = nobody.and_then(|it| it.bell(0));
@@ -42,20 +42,20 @@ impl Connections {
         }
     }
 
-    /// By which this rank carries itself what goes between hosts in a launch of so many bytes; none if it leaves that to
-    /// others, who do it while this rank reduces.
+    /// Inline progress for a launch of `bytes`; `None` if proxies drive the connections while this rank
+    /// reduces.
     pub(crate) fn progress_of(&self, bytes: u64) -> Option<Arc<dyn Progress>> {
         let progress = self.progress.as_ref()?;
-        if bytes <= MOST_CARRIED || progress.is_alone() {
+        if bytes <= MOST_INLINE || progress.shares_cores() {
             return Some(Arc::clone(progress));
         }
-        progress.let_go();
+        progress.hand_back();
         None
     }
 
-    /// Wakes what carries for this rank to other hosts: for backends with FIFOs of their own, whose kernels wake nobody.
-    pub fn ring_carriers(&self) {
-        if let Some(bell) = &self.carriers {
+    /// Wakes this rank's proxies: for backends with their own FIFOs, whose kernels wake nobody.
+    pub fn ring_proxies(&self) {
+        if let Some(bell) = &self.proxies {
             bell.ring();
         }
     }
@@ -64,7 +64,7 @@ impl Connections {
         self.transports[end.connection.peer as usize] == Transport::Net
     }
 
-    /// Makes a FIFO of this process, of which the network has the other end.
+    /// Makes a FIFO whose other end the network has.
     pub(super) fn make_remote(
         &mut self,
         bootstrap: &mut dyn Bootstrap,
@@ -75,15 +75,15 @@ impl Connections {
             return Err(self.no_network());
         };
         let index = match protocol {
-            Protocol::Simple => self.carry::<Simple>(bootstrap, end, protocol)?,
-            Protocol::Ll => self.carry::<LowLatency>(bootstrap, end, protocol)?,
-            Protocol::Ll128 => self.carry::<LowLatency128>(bootstrap, end, protocol)?,
+            Protocol::Simple => self.connect::<Simple>(bootstrap, end, protocol)?,
+            Protocol::Ll => self.connect::<LowLatency>(bootstrap, end, protocol)?,
+            Protocol::Ll128 => self.connect::<LowLatency128>(bootstrap, end, protocol)?,
         };
         self.known.insert(end, index);
         Ok(())
     }
 
-    fn carry<P: Ending>(
+    fn connect<P: Ending>(
         &mut self,
         bootstrap: &mut dyn Bootstrap,
         end: End,
@@ -104,7 +104,7 @@ impl Connections {
             let receiver = segment.receiver::<P>(0).map_err(fail)?;
             return Ok(push(&mut P::ends(self).receivers, receiver));
         }
-        if let Some(carrier) = network.carrier(&route) {
+        if let Some(proxy) = network.pxn_proxy(&route) {
             let items = [self.item(end.kind), Item::Bell];
             let segment = Segment::shared(&name, &items).map_err(fail)?;
             let mut sender = segment.sender::<P>(0).map_err(fail)?;
@@ -113,40 +113,40 @@ impl Connections {
                 base: self.base.clone(),
                 fifo: offered::text(&segment, &items).map_err(fail)?,
             };
-            if let Some(alarms) = network.hand_over(&route, carrier, handed)? {
-                let bell = segment.bell(CARRIER_BELL).map_err(fail)?;
-                self.also_ring(to, carrier, bell.with_alarms(alarms));
+            if let Some(alarms) = network.hand_over(&route, proxy, handed)? {
+                let bell = segment.bell(PROXY_BELL).map_err(fail)?;
+                self.also_ring(to, proxy, bell.with_alarms(alarms));
                 return Ok(push(&mut P::ends(self).senders, sender));
             }
-            // The other rank is done. It may have taken an end of that FIFO, so this rank makes another one.
+            // The other rank is done. It may have taken an end of that FIFO, so this rank makes a new one.
         }
         let segment = Segment::private(&name, &[self.item(end.kind)]).map_err(fail)?;
         let mut sender = segment.sender::<P>(0).map_err(fail)?;
         sender.announce_lengths();
         let receiver = segment.receiver::<P>(0).map_err(fail)?;
         network.send(&route, SlotsOut::Copied(Box::new(receiver)))?;
-        let bell = self.carriers.clone().ok_or_else(|| self.no_network())?;
+        let bell = self.proxies.clone().ok_or_else(|| self.no_network())?;
         self.also_ring(to, self.rank, bell);
         Ok(push(&mut P::ends(self).senders, sender))
     }
 
-    /// Adds a proxy to those that the bell of a rank wakes. There is one bell for all connections that
-    /// this rank's own proxies send, and one for each connection that was handed over.
-    fn also_ring(&mut self, peer: u32, carrier: u32, bell: Bell) {
-        let carriers = self.carried.entry(peer).or_default();
-        if carrier == self.rank && carriers.contains(&carrier) {
+    /// Adds the proxies of rank `proxy` to those that the bell of `peer` wakes. There is one bell for this
+    /// rank's own proxies, and one for each FIFO that was handed over.
+    fn also_ring(&mut self, peer: u32, proxy: u32, bell: Bell) {
+        let woken = self.woken.entry(peer).or_default();
+        if proxy == self.rank && woken.contains(&proxy) {
             return;
         }
         let place = &mut self.bells[peer as usize];
-        *place = match carriers.is_empty() {
+        *place = match woken.is_empty() {
             true => bell,
             false => place.clone().with(Arc::new(bell)),
         };
-        carriers.push(carrier);
+        woken.push(proxy);
     }
 }
 
-/// A protocol whose ends are kept.
+/// A protocol, and where its ends are kept.
 trait Ending: FifoProtocol<Sender: 'static, Receiver: 'static> {
     fn ends(connections: &mut Connections) -> &mut Ends<Self>;
 }

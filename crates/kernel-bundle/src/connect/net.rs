@@ -107,7 +107,7 @@ impl<M: DeviceDriver> Connector<'_, '_, M> {
         let route = Route::of(rank, &new.key.connection, incoming, protocol);
         let network = self.network(peer)?;
         let (read, written) = network.device_ends(&route);
-        let carrier = network.carrier(&route).filter(|_| !incoming);
+        let carrier = network.pxn_proxy(&route).filter(|_| !incoming);
         let in_place = self.known.peers.rdma(route.to) && written;
         let of_sender = self.known.peers.rdma(route.from)
             && self.process_ranks.options.rdma_read

@@ -15,7 +15,7 @@ const SEEDS: u64 = 40;
 fn case(schedule: Schedule, transfer: Transfer, protocol: Protocol) -> Case {
     Case {
         collective: Collective::AllReduce,
-        way: Choice {
+        choice: Choice {
             schedule,
             transfer,
             protocol,
@@ -154,9 +154,9 @@ fn flags_that_are_not_cleaned_are_found() {
     };
     let one_line = Case {
         count: 2,
-        way: Choice {
+        choice: Choice {
             channels: 1,
-            ..chain(Protocol::Ll).way
+            ..chain(Protocol::Ll).choice
         },
         ..chain(Protocol::Ll)
     };

@@ -83,12 +83,12 @@ fn every_way() {
     let mut cases = Vec::new();
     let mut number = 0;
     for collective in Collective::ALL {
-        for way in suite::ways(collective) {
+        for way in suite::choices(collective) {
             number += 1;
             let reduction = Reduction::ALL[number % Reduction::ALL.len()];
             let wanted = Case {
                 collective,
-                way,
+                choice: way,
                 element: ElementType::ALL[number % ElementType::ALL.len()],
                 reduction: if collective.reduces() {
                     reduction
@@ -140,13 +140,13 @@ fn several_blocks(emulator: impl Fn(u64) -> Emulator) {
     for most_shares in 2..=4 {
         let mut cases = Vec::new();
         for collective in Collective::ALL {
-            let ways = suite::ways(collective).into_iter();
+            let ways = suite::choices(collective).into_iter();
             for way in ways.filter(|way| way.transfer == Transfer::Direct) {
                 for in_place in [false, true] {
                     number += 1;
                     let wanted = Case {
                         collective,
-                        way,
+                        choice: way,
                         element: [ElementType::I32, ElementType::U8][number / 3 % 2],
                         reduction: Reduction::Sum,
                         ranks: 1 + (number % 6) as u32,
@@ -208,7 +208,7 @@ fn addresses_and_times() {
                     to: 0,
                     in_place: false,
                     count: 1000,
-                    way: None,
+                    choice: None,
                 };
                 let memory = Memory::at(
                     input.as_ptr().cast(),
@@ -237,8 +237,8 @@ fn step_numbers_come_round() {
     let all = suite::cases(&[3], &[12_001]);
     let integers = all.into_iter().filter(|case| {
         case.element == ElementType::I32
-            && case.way.protocol == program::Protocol::Ll
-            && case.way.transfer == Transfer::Fifo
+            && case.choice.protocol == program::Protocol::Ll
+            && case.choice.transfer == Transfer::Fifo
     });
     let integers: Vec<Case> = integers.collect();
     for (first_step, stale_flag) in [

@@ -165,7 +165,7 @@ fn step_numbers_come_round_over_the_network() {
         let results = each(&places, |_, hosts| {
             let (_, mut communicator) = join(hosts, options.clone(), 5).unwrap();
             let mut cases = every_way(2, false);
-            cases.retain(|case| case.way.protocol == Protocol::Ll && case.count > 400);
+            cases.retain(|case| case.choice.protocol == Protocol::Ll && case.count > 400);
             run(&mut communicator, &cases)
         });
         for result in results {
@@ -190,7 +190,7 @@ fn direct_transfers_are_refused_with_the_reason() {
             ..small()
         };
         let (_, mut communicator) = join(hosts, options, 0).unwrap();
-        communicator.set_way(Some(Choice {
+        communicator.set_choice(Some(Choice {
             schedule: Schedule::Mesh,
             transfer: Transfer::Direct,
             protocol: Protocol::Simple,
@@ -204,7 +204,7 @@ fn direct_transfers_are_refused_with_the_reason() {
             refused.to_string().contains("NCCL_P2P_DISABLE"),
             "{refused}"
         );
-        communicator.set_way(None);
+        communicator.set_choice(None);
         let mut sum = vec![rank + 1; 100_000];
         communicator.all_reduce(&mut sum, Reduction::Sum).unwrap();
         assert!(sum.iter().all(|it| *it == 3));
@@ -243,7 +243,7 @@ fn p2p_between_hosts_that_a_fabric_joins() {
             (vec![Transport::P2p], Vec::new())
         );
         let all = every_way(2, true).into_iter();
-        let direct = |case: &Case| case.way.transfer == Transfer::Direct;
+        let direct = |case: &Case| case.choice.transfer == Transfer::Direct;
         let (direct, others): (Vec<Case>, Vec<Case>) = all.partition(direct);
         assert!(direct.len() > 10, "{}", direct.len());
         let others = others.into_iter().skip(1).step_by(4);

@@ -72,12 +72,12 @@ fn every_way(ranks: u32, direct: bool) -> Vec<Case> {
     let mut cases = Vec::new();
     let mut number = ranks as usize;
     for collective in Collective::ALL {
-        for way in suite::ways(collective) {
+        for way in suite::choices(collective) {
             number += 1;
             let reduction = Reduction::ALL[number % Reduction::ALL.len()];
             let case = Case {
                 collective,
-                way,
+                choice: way,
                 element: ElementType::ALL[number % ElementType::ALL.len()],
                 reduction: if collective.reduces() {
                     reduction

@@ -37,7 +37,7 @@ fn cases(ranks: u32, allowed: impl Fn(ElementType) -> bool) -> Vec<Case> {
                 number += 1;
                 let case = Case {
                     collective,
-                    way: Choice {
+                    choice: Choice {
                         channels: 1 + (number % 2) as u16,
                         piece_bytes: [0, 4096][number / 2 % 2],
                         ..NVLS
@@ -118,13 +118,13 @@ fn hosts_that_a_fabric_joins() {
 /// Asks for a sum by NVLS, which is refused, and then by what is chosen; answers why it was refused.
 fn refused(communicator: &mut Rank, ranks: u32) -> String {
     let rank = communicator.rank();
-    communicator.set_way(Some(NVLS));
+    communicator.set_choice(Some(NVLS));
     let mut sum = vec![rank + 1; 20_000];
     let refused = communicator.all_reduce(&mut sum, Reduction::Sum);
     let refused = refused.unwrap_err();
     assert!(matches!(refused, Error::Unsupported { .. }), "{refused}");
     assert!(sum.iter().all(|it| *it == rank + 1));
-    communicator.set_way(None);
+    communicator.set_choice(None);
     summed(communicator, ranks);
     refused.to_string()
 }
@@ -148,7 +148,7 @@ fn all_say(heard: &[String], part: &str) {
 fn products_are_refused_with_the_reason() {
     let heard = each(&[on("a"); 2], |_, hosts| {
         let (_, mut communicator) = join(hosts, small(), 0).unwrap();
-        communicator.set_way(Some(NVLS));
+        communicator.set_choice(Some(NVLS));
         let mut product = vec![2_i32; 100];
         let refused = communicator.all_reduce(&mut product, Reduction::Product);
         summed(&mut communicator, 2);
@@ -206,10 +206,10 @@ fn a_rank_without_memory_is_named_by_all() {
             let most = if rank == short_of { most } else { u64::MAX };
             let emulator = Emulator::new(5, Bug::None).with_multicast_bytes(most);
             let (_, mut communicator) = join_on(emulator, hosts, small()).unwrap();
-            communicator.set_way(Some(NVLS));
+            communicator.set_choice(Some(NVLS));
             summed(&mut communicator, 3);
             let first = refused(&mut communicator, 3);
-            communicator.set_way(Some(NVLS));
+            communicator.set_choice(Some(NVLS));
             summed(&mut communicator, 3);
             assert_eq!(refused(&mut communicator, 3), first);
             first
@@ -226,7 +226,7 @@ fn a_rank_that_leaves_meanwhile_is_named() {
     let gone = std::sync::Barrier::new(3);
     let heard = each(&[on("a"); 3], |rank, hosts| {
         let (_, mut communicator) = join(hosts, small(), 0).unwrap();
-        communicator.set_way(Some(NVLS));
+        communicator.set_choice(Some(NVLS));
         summed(&mut communicator, 3);
         gone.wait();
         if rank == 1 {

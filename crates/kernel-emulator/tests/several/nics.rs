@@ -87,7 +87,7 @@ fn nics_read_and_write_slots_in_place() {
 #[test]
 fn what_came_is_flushed_before_kernels_read_it() {
     let (_folder, plugin) = plugin(12, "MEMORY=3;FLUSH=1");
-    let simple = |case: &Case| case.way.protocol == Protocol::Simple;
+    let simple = |case: &Case| case.choice.protocol == Protocol::Simple;
     ways_by(&[on("a"), on("b")], &small(), &by(&plugin), true, simple);
 }
 
@@ -116,7 +116,7 @@ fn step_numbers_come_round_in_place() {
             stale_flag,
             ..small()
         };
-        let long = |case: &Case| case.way.protocol == Protocol::Ll && case.count > 400;
+        let long = |case: &Case| case.choice.protocol == Protocol::Ll && case.count > 400;
         ways_by(&[on("a"), on("b")], &options, &by(&plugin), true, long);
     }
 }
@@ -189,7 +189,7 @@ fn slots_of_nccls_size_in_place() {
     let results = each_by(&[on("a"), on("b")], &by(&plugin), |rank, hosts| {
         let (_, mut communicator) = join(hosts, Options::nccl(), 0).unwrap();
         for protocol in Protocol::ALL {
-            communicator.set_way(Some(Choice {
+            communicator.set_choice(Some(Choice {
                 schedule: Schedule::Ring,
                 transfer: Transfer::Fifo,
                 protocol,

@@ -105,7 +105,7 @@ fn two_processes_with_slots_of_nccls_size() {
     };
     let (_, mut communicator) = join(Box::new(client), Options::nccl(), 0).unwrap();
     let mut cases = every_way(2, true);
-    cases.retain(|case| case.way.channels == 1 && case.way.piece_bytes == 0);
+    cases.retain(|case| case.choice.channels == 1 && case.choice.piece_bytes == 0);
     cases.truncate(20);
     run(&mut communicator, &cases).unwrap();
 }

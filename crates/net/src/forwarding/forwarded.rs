@@ -1,4 +1,4 @@
-//! Another rank's FIFO at the thread that carries it.
+//! A FIFO that another rank handed over, at the proxy thread that forwards it.
 
 use std::io::{ErrorKind, Read};
 use std::net::TcpStream;
@@ -6,30 +6,31 @@ use std::sync::Arc;
 
 use shared_memory::Bell;
 
-/// What belongs to a FIFO of another rank besides its slots.
+/// What a forwarded FIFO has besides its slots.
 pub(crate) struct Forwarded {
     control: Arc<TcpStream>,
     sender: Bell,
-    carrier: Bell,
-    /// Whether the sender wakes whoever sleeps. Before that nothing is carried.
+    proxy: Bell,
+    /// Whether the sender wakes a proxy that sleeps. Nothing is forwarded before that.
     begun: bool,
     /// Whether the sender is done, or gone.
     ended: bool,
 }
 
 impl Forwarded {
-    /// With the connection to the sender, which does not block, its bell, and the bell on which sleep is announced.
-    pub fn new(control: TcpStream, sender: Bell, carrier: Bell) -> Self {
+    /// A FIFO with its non-blocking connection to the sender, the sender's bell, and the bell on which
+    /// the proxy announces its sleep.
+    pub fn new(control: TcpStream, sender: Bell, proxy: Bell) -> Self {
         Self {
             control: Arc::new(control),
             sender,
-            carrier,
+            proxy,
             begun: false,
             ended: false,
         }
     }
 
-    /// Whether it may be carried; looks for the sender's word if that has not come.
+    /// Whether forwarding may begin; reads the control connection if it had not begun.
     pub fn has_begun(&mut self) -> bool {
         if !self.begun {
             self.look();
@@ -42,22 +43,22 @@ impl Forwarded {
         self.ended
     }
 
-    /// Tells the sender that slots were given back.
+    /// Tells the sender that slots were released.
     pub fn ring(&self) {
         self.sender.ring();
     }
 
-    /// The bell on which sleep is to be announced; none if the sender does not ring it yet.
+    /// The bell on which sleep is announced; `None` while the sender does not ring it yet.
     pub fn bell(&self) -> Option<&Bell> {
-        self.begun.then_some(&self.carrier)
+        self.begun.then_some(&self.proxy)
     }
 
-    /// What becomes readable when the sender has something, or ends.
+    /// Becomes readable when the sender posted something, or ends.
     pub fn control(&self) -> Arc<TcpStream> {
         Arc::clone(&self.control)
     }
 
-    /// Takes what the sender said.
+    /// Reads what the sender said.
     pub fn look(&mut self) {
         let mut bytes = [0; 512];
         loop {

@@ -1,4 +1,4 @@
-//! The sender's side: what it handed over.
+//! Handing a FIFO over: the sender's side.
 
 use std::io::Read;
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -15,41 +15,41 @@ use shared_memory::Alarms;
 
 use super::request::{Reply, Request};
 
-/// What a rank handed over to others.
-pub(crate) struct Lender {
+/// The FIFOs that a rank handed over.
+pub(crate) struct HandOvers {
     key: Key,
-    lent: Vec<Arc<TcpStream>>,
+    controls: Vec<Arc<TcpStream>>,
 }
 
-/// What came of handing something over.
-pub(crate) enum Lent {
-    /// It is carried, by who is woken so.
+/// How the other rank answered.
+pub(crate) enum HandOver {
+    /// It forwards the FIFO; this wakes its proxy.
     Taken(Alarms),
-    /// It is not: the rank is done with its own work.
+    /// It is done with its own work, and does not forward.
     Done,
-    /// It cannot be carried.
+    /// It cannot forward it.
     Failed(Failure),
 }
 
-impl Lender {
+impl HandOvers {
     pub const fn new(key: Key) -> Self {
         Self {
             key,
-            lent: Vec::new(),
+            controls: Vec::new(),
         }
     }
 
-    /// Hands a connection over to the rank of this handover socket, and whose process has this number.
+    /// Hands a FIFO over to the rank with this handover socket and process id.
     ///
     /// # Errors
-    /// Nobody is there, or it ended before it answered.
-    pub fn lend(
+    /// It does not listen, or ended before it answered.
+    pub fn hand_over(
         &mut self,
         socket: SocketAddr,
         process: u32,
         request: &Request,
         longest: Duration,
-    ) -> Result<Lent, Ending> {
+    ) -> Result<HandOver, Ending> {
         let broken = |error: std::io::Error| Ending::Broken(error.to_string());
         let mut connection = Connection::open(socket, &self.key, Kind::Net, longest)?;
         connection.send(&postcard::to_allocvec(request).unwrap_or_default())?;
@@ -58,16 +58,16 @@ impl Lender {
             postcard::from_bytes(&reply).map_err(|error| Ending::Broken(error.to_string()))?;
         let event = match reply {
             Reply::Taken { event } => event,
-            Reply::Done => return Ok(Lent::Done),
-            Reply::Failed { rank, what } => return Ok(Lent::Failed(Failure::new(rank, what))),
+            Reply::Done => return Ok(HandOver::Done),
+            Reply::Failed { rank, what } => return Ok(HandOver::Failed(Failure::new(rank, what))),
         };
         let control = connection.into_stream();
         control.set_nonblocking(true).map_err(broken)?;
-        // From now on the other side may sleep. Should it be gone, all hear of it otherwise.
+        // From now on the proxy may sleep. If it is gone, the bootstrap ring reports that.
         let _ = rustix::net::send(&control, &1_u64.to_ne_bytes(), SendFlags::NOSIGNAL);
         let control = Arc::new(control);
-        self.lent.push(Arc::clone(&control));
-        Ok(Lent::Taken(match event_of(process, event) {
+        self.controls.push(Arc::clone(&control));
+        Ok(HandOver::Taken(match event_of(process, event) {
             Some(event) => Alarms::Events([event].into()),
             None => Alarms::Socket(control),
         }))
@@ -75,29 +75,30 @@ impl Lender {
 
     /// Says that nothing more will be posted.
     pub fn end(&self) {
-        for control in &self.lent {
-            // One that is gone need not hear it.
+        for control in &self.controls {
+            // One that is gone need not be told.
             let _ = control.shutdown(Shutdown::Write);
         }
     }
 
-    /// Waits until everything was sent, within some time.
+    /// Waits until everything is sent, or that moment.
     pub fn await_sent(&mut self, until: Instant) {
-        for control in self.lent.drain(..) {
+        for control in self.controls.drain(..) {
             let left = until.saturating_duration_since(Instant::now());
             let ready = control.set_nonblocking(false).is_ok()
                 && control
                     .set_read_timeout(Some(left.max(Duration::from_millis(1))))
                     .is_ok();
             if ready {
-                // Nothing is ever said here: the end comes, or the time is over.
+                // The proxy writes nothing; it closes the connection when everything is sent.
                 let _ = (&*control).read(&mut [0; 8]);
             }
         }
     }
 }
 
-/// A descriptor of another process, which writing to is quicker than to a socket; nothing if the kernel refuses it.
+/// An eventfd of another process, or `None` if the kernel refuses it. Writing to it is faster than to a
+/// socket.
 fn event_of(process: u32, event: RawFd) -> Option<OwnedFd> {
     let process = Pid::from_raw(i32::try_from(process).ok()?)?;
     let process = pidfd_open(process, PidfdFlags::empty()).ok()?;

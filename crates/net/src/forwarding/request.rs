@@ -1,4 +1,4 @@
-//! What a rank says that hands a connection over, and what it hears.
+//! The messages with which a FIFO is handed over.
 
 use std::net::SocketAddr;
 
@@ -7,41 +7,41 @@ use serde::{Deserialize, Serialize};
 
 use crate::tcp::connect::Hello;
 
-/// What is to be carried.
+/// A FIFO to be forwarded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
-    /// The route, as the other side hears of it.
+    /// Its route.
     pub hello: Hello,
-    /// The number of the NIC by which it leaves.
+    /// The number of the NIC.
     pub nic: u32,
-    /// Where the receiver listens; for sockets.
+    /// Where the receiver listens, if it uses TCP.
     pub to: SocketAddr,
-    /// How the sender's bells are opened.
+    /// How to open the sender's bells.
     pub base: String,
-    /// How the FIFO is opened.
+    /// How to open the FIFO.
     pub fifo: String,
 }
 
 impl Request {
-    /// The route, if the request is sensible.
+    /// The route, if the request is valid.
     pub fn route(&self) -> Option<Route> {
         self.hello.route(self.hello.to())
     }
 }
 
-/// What the sender hears.
+/// The answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reply {
-    /// It is carried from now on.
+    /// It is forwarded from now on.
     Taken {
-        /// The number of the `eventfd` in that process by which it is woken.
+        /// The descriptor of the `eventfd`, in that process, that wakes the proxy.
         event: i32,
     },
-    /// It is not: the rank is done with its own work.
+    /// The rank is done with its own work, and does not forward it.
     Done,
-    /// It cannot be carried.
+    /// It cannot be forwarded.
     Failed {
-        /// Whose fault it is.
+        /// The rank to blame.
         rank: u32,
         /// What happened.
         what: String,

@@ -1,4 +1,4 @@
-//! Where other ranks of the host hand over what this rank shall carry.
+//! The handover socket: where other ranks of the host hand over FIFOs that this rank forwards.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -21,37 +21,37 @@ use crate::tcp::connect::words;
 /// How long the answer to a rank may take.
 const LONGEST_WRITE: Duration = Duration::from_secs(10);
 
-/// What was handed over.
+/// A FIFO that was handed over.
 pub(crate) struct Taken {
     pub route: Route,
     pub slots: shared_memory::fifo::relay::SlotsOut,
     pub forwarded: Forwarded,
 }
 
-/// Why it is not carried.
+/// Why a FIFO is not forwarded.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    /// The threads that carry are about to end.
+    /// The proxy threads are about to end.
     Done,
     /// The receiver cannot be reached.
     Failed(Failure),
 }
 
-/// What takes what is handed over. It may wait for the receiver.
+/// Forwards a FIFO from now on. It may wait for the receiver.
 pub(crate) type Take = dyn Fn(&Request, Taken) -> Result<Woken, Refusal> + Send + Sync;
 
-/// The number of the descriptor by which the thread that carries is woken.
+/// The descriptor that wakes the proxy thread.
 pub(crate) type Woken = std::os::fd::RawFd;
 
 struct Inside {
-    /// Ranks that may hand something over.
+    /// Ranks that may hand FIFOs over.
     near: Vec<u32>,
     /// Ranks of the communicator.
     ranks: u32,
     take: Box<Take>,
 }
 
-/// A thread that lets them in.
+/// The socket and its thread.
 pub(crate) struct HandoverSocket {
     address: SocketAddr,
     stop: Arc<OwnedFd>,
@@ -59,10 +59,10 @@ pub(crate) struct HandoverSocket {
 }
 
 impl HandoverSocket {
-    /// Opens it for the ranks `near` of so many.
+    /// Opens it for the ranks `near` of a communicator of `ranks`.
     ///
     /// # Errors
-    /// There is no thread, or no descriptor.
+    /// The system has no thread or descriptor left.
     pub fn open(
         listener: TcpListener,
         key: &Key,
@@ -85,7 +85,7 @@ impl HandoverSocket {
         })
     }
 
-    /// Where it is.
+    /// Its address.
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
@@ -93,7 +93,6 @@ impl HandoverSocket {
 
 impl Drop for HandoverSocket {
     fn drop(&mut self) {
-        // It counts from nothing, so it can count one further.
         let _ = rustix::io::write(&*self.stop, &1_u64.to_ne_bytes());
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -106,8 +105,8 @@ fn keep(mut acceptor: Acceptor, inside: &Arc<Inside>, stop: &OwnedFd) {
         for arrived in acceptor.accept() {
             let here = Arc::clone(inside);
             let thread = std::thread::Builder::new().name("handing over".to_owned());
-            // To be handed over may wait for the receiver, so each rank is heard by a thread. Without one the connection is
-            // closed, and the rank says so.
+            // Taking a FIFO may wait for its receiver, so each request has a thread. If there is none, the
+            // connection is closed, and the sender reports that.
             let _ = thread.spawn(move || here.hear(arrived));
         }
     }
@@ -121,7 +120,9 @@ impl Inside {
         let mut connection = Connection::of(arrived, LONGEST_WRITE)?;
         let sensible = |it: &Route| self.near.contains(&it.from) && it.to < self.ranks;
         let Some(route) = request.route().filter(sensible) else {
-            return Err(Ending::Broken("no rank of this host asks so".to_owned()));
+            return Err(Ending::Broken(
+                "no rank of this host sends such a request".to_owned(),
+            ));
         };
         let control = connection.stream().try_clone().map_err(broken)?;
         let reply = match self.take(&request, route, control) {
@@ -137,7 +138,10 @@ impl Inside {
 
     fn take(&self, request: &Request, route: Route, control: TcpStream) -> Result<Woken, Refusal> {
         let failed = |why: String| {
-            let what = format!("{} cannot be carried for its sender: {why}", words(&route));
+            let what = format!(
+                "{} cannot be forwarded for its sender: {why}",
+                words(&route)
+            );
             Refusal::Failed(Failure::new(route.from, what))
         };
         let handed = HandedOver {
@@ -153,7 +157,7 @@ impl Inside {
         control
             .set_nonblocking(true)
             .map_err(|error| failed(error.to_string()))?;
-        let forwarded = Forwarded::new(control, taken.sender, taken.carrier);
+        let forwarded = Forwarded::new(control, taken.sender, taken.proxy);
         let slots = taken.slots;
         (self.take)(
             request,
@@ -177,7 +181,7 @@ mod tests {
     use crate::tcp::connect::Hello;
 
     #[test]
-    fn strangers_at_the_door_do_not_keep_a_rank_out() {
+    fn strangers_do_not_keep_a_rank_from_handing_over() {
         let (listener, key) = (loopback_listener().unwrap(), Key::of_secret(b"a test"));
         let take = Box::new(|_: &Request, _: Taken| Err(Refusal::Done));
         let socket = HandoverSocket::open(listener, &key, vec![1], 3, take).unwrap();
@@ -202,11 +206,11 @@ mod tests {
             .send(&postcard::to_allocvec(&request).unwrap())
             .unwrap();
         let reply: Reply = postcard::from_bytes(&connection.receive(long).unwrap()).unwrap();
-        // It is heard; that there is no such memory is said to the rank.
+        // The request is read, and the rank is told that there is no such memory.
         let Reply::Failed { rank: 1, what } = reply else {
             panic!("{reply:?}");
         };
-        assert!(what.contains("cannot be carried"), "{what}");
+        assert!(what.contains("cannot be forwarded"), "{what}");
         let took = began.elapsed();
         println!("answered after {took:?}");
         assert!(took < Duration::from_secs(4), "answered after {took:?}");

@@ -1,4 +1,4 @@
-//! Joining ranks of several hosts, and the bootstrap of their communicator.
+//! Joins ranks of several hosts; the bootstrap of their communicator.
 
 mod network;
 
@@ -18,7 +18,7 @@ use executor::{Error, Failure, Network, Transport};
 use net_plugin::Wanted as WantedPlugin;
 use shared_memory::Bell;
 
-use crate::forwarding::{HandoverSocket, Lender};
+use crate::forwarding::{HandOvers, HandoverSocket};
 use crate::host::Host;
 use crate::late_joins::LateJoinListener;
 use crate::nic::{Nic, Nics};
@@ -36,43 +36,43 @@ pub struct Options {
     pub rank: u32,
     /// Ranks.
     pub ranks: u32,
-    /// What the ranks know.
+    /// The secret of the job.
     pub key: Key,
-    /// How the ring is found.
+    /// How the ranks find each other.
     pub meeting: Meeting,
-    /// Roots that are in this process.
+    /// Roots in this process, by number.
     pub roots: Vec<(u32, TcpListener)>,
-    /// Which interfaces are used.
+    /// Which interfaces to use.
     pub interfaces: Wanted,
     /// This host.
     pub host: Host,
     /// Version of the program.
     pub version: String,
-    /// Fingerprint of everything that all ranks must agree on.
+    /// Fingerprint of all inputs that must be equal on all ranks.
     pub fingerprint: [u8; 32],
-    /// Options of which a rank is named that was given another one than the others: names and values.
+    /// Options that must be equal on all ranks, by name: an error names the rank that differs.
     pub alike: Vec<(String, String)>,
-    /// The device that this rank drives; empty if none.
+    /// The device of this rank; may be empty.
     pub device: String,
-    /// How long things may take.
+    /// Timeouts.
     pub timing: Timing,
-    /// Whether ranks of one host may share memory (NCCL's `NCCL_SHM_DISABLE` says no).
+    /// Whether ranks of one host may share memory (not with `NCCL_SHM_DISABLE`).
     pub share_memory: bool,
     /// Sockets of each connection between hosts.
     pub sockets: u16,
-    /// Whether what goes between hosts carries checksums.
+    /// Whether data between hosts has checksums.
     pub checks: bool,
-    /// The NICs and proxies that the plan names; without, channels are dealt round the NICs, and each rank drives them
-    /// itself.
+    /// The NICs and proxies that the plan names. Without, channels use the NICs in turn, and each rank its
+    /// own proxies.
     pub ports: Option<Arc<dyn Ports>>,
-    /// Whether proxies carry for other ranks where the plan says so (NCCL's `NCCL_PXN_DISABLE` says no).
+    /// Whether proxies forward for other ranks where the plan says so (not with `NCCL_PXN_DISABLE`).
     pub pxn: bool,
-    /// The net plug-in that carries what goes between hosts instead of sockets.
+    /// The net plug-in to use between hosts instead of TCP.
     pub net_plugin: WantedPlugin,
 }
 
 impl Options {
-    /// With what most ranks leave as it is: no device, no plan, one socket, on all interfaces of this host.
+    /// The defaults: no device, no plan, one socket, all interfaces of this host.
     pub fn new(rank: u32, ranks: u32, key: Key, meeting: Meeting) -> Self {
         Self {
             rank,
@@ -105,36 +105,36 @@ pub struct Hosts {
     transports: Vec<Transport>,
     reached: Reached,
     key: Key,
-    /// How often ranks have been lost, and how often it was split.
+    /// How often ranks were lost, and how often it was split.
     generation: u64,
     splits: u64,
     base: Arc<Base>,
     home: Arc<Home>,
-    /// By rank: which it was when all met.
+    /// By rank: its rank when all met.
     members: Vec<u32>,
     spare_cores: bool,
-    /// Before the service, for what was posted is sent before this rank says that it is done.
+    /// Before the service: what was posted is sent before this rank announces that it is done.
     proxies: Option<Proxies>,
     nics: Nics,
     service: Option<Service>,
     planned: Planned,
     bell: Bell,
     alarms: Arc<[OwnedFd]>,
-    /// What others of the host carry for this rank.
-    lender: Lender,
-    /// Where they ask it to carry for them.
+    /// FIFOs that other ranks of the host forward for this one.
+    hand_overs: HandOvers,
+    /// Where they hand FIFOs over to this one.
     handover: Option<HandoverSocket>,
-    /// Theirs, by rank.
+    /// Their handover sockets, by rank.
     handover_sockets: HashMap<u32, SocketAddr>,
 }
 
-/// How long posting what is left may take at the end.
+/// How long sending what is left may take at the end.
 const DRAIN_TIME: Duration = Duration::from_secs(5);
 
-/// Between two looks whether other ranks still need this one's proxies.
+/// Between two checks whether other ranks still need this rank's proxies.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// What stays the same in every communicator that comes out of a job.
+/// What all communicators of a job have in common.
 #[derive(Debug)]
 pub(crate) struct Base {
     interfaces: Vec<Interface>,
@@ -158,7 +158,7 @@ impl Base {
     }
 }
 
-/// What differs.
+/// What differs between communicators.
 pub(crate) struct Ring {
     pub rank: u32,
     pub ranks: u32,
@@ -167,15 +167,15 @@ pub(crate) struct Ring {
     pub roots: Vec<(u32, TcpListener)>,
     pub listener: TcpListener,
     pub planned: Planned,
-    /// Where this rank is found, which ranks its members were when all met, and how often ranks have been lost since.
+    /// Where this rank is found, the members' ranks when all met, and how often ranks were lost since.
     pub home: Option<(Arc<Home>, Vec<u32>, u64)>,
 }
 
 impl Hosts {
-    /// Meets the other ranks, and finds out how each is reached.
+    /// Meets the other ranks, and finds out how to reach each.
     ///
     /// # Errors
-    /// They do not come, do not agree, or there is no interface; the error names the culprit.
+    /// Ranks are missing or disagree, or there is no interface; the error names the rank to blame.
     pub fn join(options: Options) -> Result<Self, Error> {
         let Options { rank, ranks, .. } = options;
         let refused = |why: String| Error::Bootstrap { rank, why };
@@ -242,7 +242,7 @@ impl Hosts {
             address: base.interfaces[0].address,
             nics: addresses.map_err(system)?,
         };
-        // Those that go on after a failure gather where the rank listens at first.
+        // Survivors of a failure gather where the rank listened at first.
         let gathering = ring.listener.try_clone().map_err(system)?;
         let service = Service::join(Config {
             key: ring.key.clone(),
@@ -290,8 +290,8 @@ impl Hosts {
         };
         let proxies = nics.len().min(MOST_THREADS);
         let (bell, alarms) = bell(proxies).map_err(system)?;
-        let lender = Lender::new(ring.key.clone());
-        // Those that are called other hosts, in a rehearsal, want the same cores all the same.
+        let hand_overs = HandOvers::new(ring.key.clone());
+        // In a rehearsal, ranks that act as other hosts still share these cores.
         let sharing = sharing(&infos, rank).count();
         let threads = sharing * (1 + proxies);
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -314,20 +314,20 @@ impl Hosts {
             planned: ring.planned,
             bell,
             alarms,
-            lender,
+            hand_overs,
             handover: None,
             handover_sockets: HashMap::default(),
         };
-        hosts.reached.carried = hosts.carried();
+        hosts.reached.forwarded = hosts.forwarded();
         Ok(hosts)
     }
 
-    /// The ranks of one colour as a communicator of their own, in the order of `order` and then of their ranks; none for a
-    /// colour below 0. All ranks call it together.
+    /// A communicator of the ranks with this color, ordered by `order` and then by rank; `None` for a color
+    /// below 0. All ranks call it together.
     ///
     /// # Errors
-    /// The others do not, or fail.
-    pub fn split(&mut self, colour: i32, order: i32) -> Result<Option<Self>, Error> {
+    /// Another rank does not call it, or fails.
+    pub fn split(&mut self, color: i32, order: i32) -> Result<Option<Self>, Error> {
         let rank = self.rank;
         let system = |error: std::io::Error| Error::Bootstrap {
             rank,
@@ -335,11 +335,11 @@ impl Hosts {
         };
         let listener = self.base.listen().map_err(system)?;
         let address = listener.local_addr().map_err(system)?;
-        let told = postcard::to_allocvec(&(colour, order, address)).unwrap_or_default();
+        let told = postcard::to_allocvec(&(color, order, address)).unwrap_or_default();
         let all = self.service()?.exchange(told, self.base.timing.join);
         let all = all.map_err(|error| of_service(rank, error))?;
         self.splits += 1;
-        if colour < 0 {
+        if color < 0 {
             return Ok(None);
         }
         let mut members: Vec<(i32, u32, SocketAddr)> = Vec::new();
@@ -347,9 +347,9 @@ impl Hosts {
             let (theirs, order, address): (i32, i32, SocketAddr) = postcard::from_bytes(part)
                 .map_err(|_| Error::Bootstrap {
                     rank: self.rank,
-                    why: format!("rank {rank} says nothing sensible of how to split"),
+                    why: format!("rank {rank} sends no valid color and order to split by"),
                 })?;
-            if theirs == colour {
+            if theirs == color {
                 members.push((order, rank, address));
             }
         }
@@ -359,7 +359,7 @@ impl Hosts {
             .position(|(_, it, _)| *it == rank)
             .unwrap_or(0);
         let (_, _, next) = members[(place + 1) % members.len()];
-        let key = self.key.child(&format!("split {colour}"), self.splits);
+        let key = self.key.child(&format!("split {color}"), self.splits);
         let ring = Ring {
             rank: place as u32,
             ranks: members.len() as u32,
@@ -373,13 +373,14 @@ impl Hosts {
         Self::meet(Arc::clone(&self.base), ring).map(Some)
     }
 
-    /// By what this rank can go on should others fail. To be taken before the communicator is made, and kept while it works.
+    /// What this rank needs to continue if others fail. To be taken before the communicator is made, and
+    /// kept while it works.
     ///
     /// # Errors
-    /// There is no descriptor or thread left.
+    /// The system has no descriptor or thread left.
     pub fn survivor(&self) -> Result<Survivor, Error> {
         let (home, members) = (Arc::clone(&self.home), self.members.clone());
-        // At first nobody can be too late.
+        // Nobody is late before ranks were lost.
         let late_joins = if self.generation == 0 {
             None
         } else {
@@ -399,12 +400,12 @@ impl Hosts {
         })
     }
 
-    /// How the others are reached.
+    /// How the other ranks are reached.
     pub const fn reached(&self) -> &Reached {
         &self.reached
     }
 
-    /// The ranks that may want the same cores as this one, itself among them: how many of them have lower ranks, and how
+    /// Of the ranks that share cores with this one, itself included: how many have lower ranks, and how
     /// many there are.
     pub fn place_among_sharing(&self) -> (u32, u32) {
         let sharing = sharing(&self.infos, self.rank);
@@ -412,7 +413,7 @@ impl Hosts {
         (before as u32, sharing.count() as u32)
     }
 
-    /// What all ranks say of themselves.
+    /// The ranks' descriptions of themselves.
     pub fn infos(&self) -> &[PeerInfo] {
         &self.infos
     }
@@ -430,7 +431,7 @@ impl Hosts {
     }
 }
 
-/// The ranks that may want the same cores as this one, itself among them.
+/// The ranks that share cores with this one, itself included.
 fn sharing(infos: &[PeerInfo], rank: u32) -> impl Iterator<Item = &PeerInfo> + Clone {
     let own = &infos[rank as usize];
     infos.iter().filter(move |it| own.shares_cores(it))
@@ -533,8 +534,8 @@ impl Drop for Hosts {
             && !failed()
         {
             service.finish();
-            // All say that they are done before any waits for another one.
-            self.lender.end();
+            // Every rank announces that it is done before it waits for another one.
+            self.hand_overs.end();
             while self.queues().is_some_and(ProxyQueues::forwards) && !failed() {
                 std::thread::sleep(LOOK);
             }
@@ -542,12 +543,12 @@ impl Drop for Hosts {
         self.handover = None;
         if !failed() {
             let until = Instant::now() + DRAIN_TIME;
-            self.lender.await_sent(until);
+            self.hand_overs.await_sent(until);
             if let Some(queues) = self.queues() {
                 queues.drain(until);
             }
         }
-        // Says that it is done, and waits for the others a little.
+        // Announces that this rank is done, and waits a little for the others.
         self.service = None;
     }
 }

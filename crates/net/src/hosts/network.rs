@@ -1,4 +1,4 @@
-//! What carries a rank's FIFOs to other hosts and back: its own proxies, those of another rank, or a net plug-in.
+//! The network of a rank: its own proxies, and those of other ranks of the host.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -15,14 +15,14 @@ use shared_memory::{Alarms, Bell};
 
 use super::{Hosts, of_service};
 use crate::ended::NEWS_TIME;
-use crate::forwarding::{HandoverSocket, Lent, Refusal, Request, Taken, Woken};
+use crate::forwarding::{HandOver, HandoverSocket, Refusal, Request, Taken, Woken};
 use crate::proxy::{Common, Proxies, ProxyQueues};
 use crate::tcp::connect::{Hello, words};
 
-/// The name under which a rank says of its handover socket.
+/// The name under which a rank publishes the address of its handover socket.
 const HANDOVER: &str = "handover";
 
-/// Between two looks whether it has come.
+/// Between two checks whether news of a rank has arrived.
 const LOOK: Duration = Duration::from_millis(5);
 
 impl Network for Hosts {
@@ -54,12 +54,12 @@ impl Network for Hosts {
         Some(self.proxies.as_ref()?.inline()? as _)
     }
 
-    fn carrier(&self, route: &Route) -> Option<u32> {
-        let carrier = self.planned.carrier(route).filter(|_| self.base.pxn)?;
-        let near = self.transports[carrier as usize] == Transport::Shm;
+    fn pxn_proxy(&self, route: &Route) -> Option<u32> {
+        let proxy = self.planned.pxn_proxy(route).filter(|_| self.base.pxn)?;
+        let near = self.transports[proxy as usize] == Transport::Shm;
         let left =
-            |service: &bootstrap::socket::service::Service| service.alarm().is_expected(carrier);
-        (near && !self.service.as_ref().is_none_or(left)).then_some(carrier)
+            |service: &bootstrap::socket::service::Service| service.alarm().is_expected(proxy);
+        (near && !self.service.as_ref().is_none_or(left)).then_some(proxy)
     }
 
     fn reaches_devices(&self) -> bool {
@@ -75,7 +75,7 @@ impl Network for Hosts {
         let nic = self.planned.near(route, self.nics.len());
         let sent = queues.send(nic, route, self.receiver(route), slots, None);
         match sent {
-            // The threads of a rank that still works take everything.
+            // The threads of a rank that is not done take every connection.
             Ok(_) => Ok(()),
             Err(failure) if failure.rank == self.rank => Err(self.broken(failure.what)),
             Err(failure) => Err(self.disconnected(failure)),
@@ -85,7 +85,7 @@ impl Network for Hosts {
     fn hand_over(
         &mut self,
         route: &Route,
-        carrier: u32,
+        proxy: u32,
         handed: HandedOver,
     ) -> Result<Option<Alarms>, Error> {
         let longest = self.base.timing.silence;
@@ -96,42 +96,45 @@ impl Network for Hosts {
             base: handed.base,
             fifo: handed.fifo,
         };
-        let socket = match self.handover_sockets.get(&carrier) {
+        let socket = match self.handover_sockets.get(&proxy) {
             Some(socket) => *socket,
             None => {
-                let said = self.service()?.fetch(carrier, HANDOVER, longest);
+                let said = self.service()?.fetch(proxy, HANDOVER, longest);
                 let said = said.map_err(|error| of_service(self.rank, error))?;
                 let said = String::from_utf8_lossy(&said).into_owned();
                 let socket = said.parse().map_err(|_| Error::Bootstrap {
                     rank: self.rank,
-                    why: format!("rank {carrier} says nothing sensible of where its proxies are"),
+                    why: format!("rank {proxy} publishes no valid address of its handover socket"),
                 })?;
-                self.handover_sockets.insert(carrier, socket);
+                self.handover_sockets.insert(proxy, socket);
                 socket
             }
         };
-        let process = self.infos[carrier as usize].process;
-        match self.lender.lend(socket, process, &request, longest) {
-            Ok(Lent::Taken(alarms)) => Ok(Some(alarms)),
-            Ok(Lent::Done) => Ok(None),
-            Ok(Lent::Failed(failure)) => Err(self.disconnected(failure)),
+        let process = self.infos[proxy as usize].process;
+        match self
+            .hand_overs
+            .hand_over(socket, process, &request, longest)
+        {
+            Ok(HandOver::Taken(alarms)) => Ok(Some(alarms)),
+            Ok(HandOver::Done) => Ok(None),
+            Ok(HandOver::Failed(failure)) => Err(self.disconnected(failure)),
             Err(ending) => {
-                // It may be done with its work, of which the news comes a little later.
+                // It may be done with its work; that news may arrive a little later.
                 let alarm = self.service()?.alarm();
                 let until = Instant::now() + NEWS_TIME;
-                while !alarm.is_expected(carrier) && Instant::now() < until {
+                while !alarm.is_expected(proxy) && Instant::now() < until {
                     std::thread::sleep(LOOK);
                 }
                 let failed = self.service()?.failure(None);
-                if alarm.is_expected(carrier) && failed.is_none() {
+                if alarm.is_expected(proxy) && failed.is_none() {
                     return Ok(None);
                 }
-                let place = self.infos[carrier as usize].place();
+                let place = self.infos[proxy as usize].place();
                 let what = format!(
-                    "{place}: {} is to be carried by rank {carrier}, but handing it over to {socket} {ending}",
+                    "{place}: {} is to be forwarded by rank {proxy}, but handing it over to {socket} {ending}",
                     words(route)
                 );
-                Err(self.disconnected(bootstrap::Failure::new(carrier, what)))
+                Err(self.disconnected(bootstrap::Failure::new(proxy, what)))
             }
         }
     }
@@ -145,10 +148,11 @@ impl Network for Hosts {
 }
 
 impl Hosts {
-    /// Other ranks of this host that carry what this one sends point to point, and to how many each.
-    pub(super) fn carried(&self) -> Vec<(u32, u32)> {
+    /// Other ranks of this host that forward for this one, point to point in the first channel, and to how
+    /// many ranks each.
+    pub(super) fn forwarded(&self) -> Vec<(u32, u32)> {
         let remote = (0..self.ranks).filter(|to| self.transports[*to as usize] == Transport::Net);
-        let mut carried: BTreeMap<u32, u32> = BTreeMap::new();
+        let mut forwarded: BTreeMap<u32, u32> = BTreeMap::new();
         for to in remote {
             let route = Route {
                 from: self.rank,
@@ -157,11 +161,11 @@ impl Hosts {
                 port: 0,
                 protocol: Protocol::Simple,
             };
-            if let Some(carrier) = self.carrier(&route) {
-                *carried.entry(carrier).or_default() += 1;
+            if let Some(proxy) = self.pxn_proxy(&route) {
+                *forwarded.entry(proxy).or_default() += 1;
             }
         }
-        carried.into_iter().collect()
+        forwarded.into_iter().collect()
     }
 
     /// The queues of the proxies, once these have started.
@@ -175,7 +179,7 @@ impl Hosts {
         theirs[self.planned.remote(route, theirs.len())]
     }
 
-    /// Lets ranks of this host hand over what the plan wants this rank to carry for them.
+    /// Lets ranks of this host hand over FIFOs that the plan wants this rank to forward.
     fn open_handover_socket(&mut self) -> Result<(), Error> {
         let ranks = 0..self.ranks;
         let near = ranks.filter(|it| self.transports[*it as usize] == Transport::Shm);
@@ -203,9 +207,7 @@ impl Hosts {
             }
         };
         let failed = |error: std::io::Error| {
-            self.broken(format!(
-                "other ranks cannot be let in to the proxies: {error}"
-            ))
+            self.broken(format!("the handover socket cannot be opened: {error}"))
         };
         let listener = self.base.listen().map_err(failed)?;
         let socket = HandoverSocket::open(listener, &self.key, near, self.ranks, Box::new(take));
@@ -216,7 +218,7 @@ impl Hosts {
         Ok(())
     }
 
-    /// Makes the job fail because of this rank.
+    /// Makes the job fail and blames this rank.
     fn broken(&self, why: String) -> Error {
         if let Some(service) = &self.service {
             service.fail(bootstrap::Failure::new(self.rank, why.clone()));
@@ -238,7 +240,7 @@ impl Hosts {
     fn no_proxy(&self) -> Error {
         Error::Bootstrap {
             rank: self.rank,
-            why: "there is no proxy that could carry data to other hosts".to_owned(),
+            why: "there is no proxy for connections to other hosts".to_owned(),
         }
     }
 }

@@ -1,30 +1,31 @@
-//! Which net plug-in carries what goes between hosts: each rank loads what it is told to, and all must come to the same.
+//! Which net plug-in is used between hosts: each rank loads the one it was given, and all must have the
+//! same.
 
 use bootstrap::PeerInfo;
 use net_plugin::Device;
 use serde::{Deserialize, Serialize};
 
-/// A net plug-in, as a rank tells others of it.
+/// A net plug-in, as a rank reports it to others.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Loaded {
-    /// Its name, as it says itself.
+    /// The name that it reports.
     pub name: String,
-    /// The version of the ABI by which it is used.
+    /// The version of the ABI that is used.
     pub version: u32,
-    /// The library's file.
+    /// The file of the library.
     pub path: String,
     /// Its NICs, in the order of their numbers.
     pub devices: Vec<LoadedNic>,
 }
 
-/// A NIC of a net plug-in, for people and programs that read reports.
+/// A NIC of a net plug-in, for reports.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoadedNic {
     /// Its name.
     pub name: String,
-    /// Where it is in `/sys`, if it is a PCI device.
+    /// Its path in `/sys`, if it is a PCI device.
     pub pci_path: Option<String>,
-    /// Speed of its port, Mbit/s; 0 if that is not known.
+    /// Speed of its port, Mbit/s; 0 if unknown.
     pub speed_mbps: u32,
     /// Its rail, if the plug-in says so.
     pub rail: Option<i16>,
@@ -50,21 +51,21 @@ impl Loaded {
     }
 }
 
-/// What a rank has.
+/// The plug-in of a rank.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Says {
-    /// None, and none is wanted or found.
+    /// None is wanted or found.
     Nothing,
-    /// One that nobody named was found and does not work.
+    /// One was found without being named, and does not work.
     FallenBack(String),
-    /// One that was named does not work.
+    /// One was named, and does not work.
     Failed(String),
-    /// This one.
+    /// It is loaded.
     Loaded(Loaded),
 }
 
-/// What all come to: whether the plug-in is used, and if not, why one that was found is not. The error says who stands
-/// against it, and is the same on every rank.
+/// Decides whether the plug-in is used. Returns why one that was found is not used. The error names the
+/// rank that differs, and is equal on all ranks.
 pub(crate) fn decide(infos: &[PeerInfo], all: &[Says]) -> Result<Option<String>, String> {
     let place = |rank: usize| format!("rank {rank}, {}", infos[rank].place());
     let found = |wanted: fn(&Says) -> bool| all.iter().position(wanted);

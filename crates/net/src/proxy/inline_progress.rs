@@ -1,9 +1,9 @@
-//! Inline progress: an engine that waits drives the NICs' FIFOs itself, in place of the proxy threads.
+//! Inline progress: an engine that waits drives the connections in place of the proxy threads.
 //!
 //! Waking a proxy thread for each short message, on each side, would cost more than the message. While an engine makes
-//! progress inline, the proxy thread does not poll the sockets. It checks once a millisecond whether the engine still does,
-//! and serves the connections of other ranks when they wake it. The engine hands the NICs back before it sleeps, or when a
-//! send is left unfinished.
+//! progress inline, the proxy thread does not poll the sockets. Once a millisecond it checks whether the
+//! engine still does, and it forwards for other ranks when they wake it. The engine hands the
+//! connections back before it sleeps, or when a send is left unfinished.
 
 use std::fmt;
 use std::sync::atomic::Ordering;
@@ -15,13 +15,13 @@ use shared_memory::Ring;
 use super::queue::Shared;
 use super::worker::Worker;
 
-/// Inline progress on one NIC.
-pub(crate) struct NicProgress {
+/// Inline progress on the connections of one proxy thread.
+pub(crate) struct ThreadProgress {
     shared: Arc<Shared>,
     worker: Arc<Mutex<Worker>>,
 }
 
-impl NicProgress {
+impl ThreadProgress {
     pub(super) const fn new(shared: Arc<Shared>, worker: Arc<Mutex<Worker>>) -> Self {
         Self { shared, worker }
     }
@@ -30,32 +30,32 @@ impl NicProgress {
         match self.worker.try_lock() {
             Ok(mut worker) => Some(then(&mut worker)),
             Err(TryLockError::Poisoned(worker)) => Some(then(&mut worker.into_inner())),
-            // The thread makes progress itself.
+            // The thread is making progress.
             Err(TryLockError::WouldBlock) => None,
         }
     }
 
-    fn go_on(&self) -> bool {
-        let went = self.with(|worker| {
+    fn make_progress(&self) -> bool {
+        let result = self.with(|worker| {
             self.shared.helped.fetch_add(1, Ordering::Relaxed);
             let took = !self.shared.held.swap(true, Ordering::AcqRel);
             (took, worker.progress())
         });
-        let Some((took, went)) = went else {
+        let Some((took, progressed)) = result else {
             return false;
         };
         if took {
-            // It may sleep on the sockets.
+            // It may be sleeping on the sockets.
             self.shared.wake();
         }
-        went
+        progressed
     }
 
     fn is_held(&self) -> bool {
         self.shared.held.load(Ordering::Relaxed)
     }
 
-    fn let_go(&self) {
+    fn hand_back(&self) {
         if self.is_held() && self.shared.held.swap(false, Ordering::AcqRel) {
             self.shared.wake();
         }
@@ -70,50 +70,51 @@ impl NicProgress {
             worker.is_drained()
         });
         if drained != Some(true) {
-            self.let_go();
+            self.hand_back();
         }
     }
 }
 
-/// Inline progress on all NICs of a rank.
+/// Inline progress on all connections of a rank.
 pub(crate) struct InlineProgress {
-    pub nics: Vec<NicProgress>,
-    /// Whether the NICs' threads have cores of their own.
+    pub threads: Vec<ThreadProgress>,
+    /// Whether the proxy threads have cores of their own.
     pub spare_cores: bool,
 }
 
 impl Progress for InlineProgress {
-    fn go_on(&self) -> bool {
-        let mut went = false;
-        for nic in &self.nics {
-            went |= nic.go_on();
+    fn make_progress(&self) -> bool {
+        let mut progressed = false;
+        for thread in &self.threads {
+            progressed |= thread.make_progress();
         }
-        went
+        progressed
     }
 
-    fn let_go(&self) {
-        for nic in &self.nics {
-            nic.let_go();
+    fn hand_back(&self) {
+        for thread in &self.threads {
+            thread.hand_back();
         }
     }
 
     fn finish(&self) {
-        for nic in &self.nics {
-            nic.finish();
+        for thread in &self.threads {
+            thread.finish();
         }
     }
 
-    fn is_alone(&self) -> bool {
+    fn shares_cores(&self) -> bool {
         !self.spare_cores
     }
 }
 
 impl Ring for InlineProgress {
-    /// The threads are not woken while the engine has the nic. What was posted goes out while it is in the caches.
+    /// Sends what was posted while it is in the caches. Threads are not woken while the engine drives
+    /// their connections.
     fn ring(&self) {
-        let held = self.nics.iter().filter(|it| it.is_held());
-        for nic in held {
-            nic.go_on();
+        let held = self.threads.iter().filter(|it| it.is_held());
+        for thread in held {
+            thread.make_progress();
         }
     }
 }

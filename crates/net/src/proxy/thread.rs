@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use shared_memory::{Bell, Yielder};
 
-use super::inline_progress::{InlineProgress, NicProgress};
+use super::inline_progress::{InlineProgress, ThreadProgress};
 use super::queue::{Common, ProxyQueues, Shared};
 use super::worker::Worker;
 use crate::ended::NEWS_LOOK;
@@ -65,7 +65,7 @@ impl Proxies {
             },
             inline: inline.then(|| {
                 Arc::new(InlineProgress {
-                    nics: threads.iter().map(Proxy::nic_progress).collect(),
+                    threads: threads.iter().map(Proxy::thread_progress).collect(),
                     spare_cores: common.spare_cores,
                 })
             }),
@@ -136,8 +136,8 @@ impl Proxy {
         })
     }
 
-    fn nic_progress(&self) -> NicProgress {
-        NicProgress::new(Arc::clone(&self.shared), Arc::clone(&self.worker))
+    fn thread_progress(&self) -> ThreadProgress {
+        ThreadProgress::new(Arc::clone(&self.shared), Arc::clone(&self.worker))
     }
 }
 

@@ -1,5 +1,5 @@
-//! Making the sockets of a connection: the sender connects, both prove that they know the key, and the sender says which
-//! FIFO it is about.
+//! Connecting sockets: the sender connects, both prove that they know the key, and the sender names the
+//! FIFO.
 
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use executor::Route;
 use program::Protocol;
 use serde::{Deserialize, Serialize};
 
-/// What the sender says first.
+/// The first message of a sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
     from: u32,
@@ -20,14 +20,14 @@ pub struct Hello {
     channel: u16,
     port: u8,
     protocol: u8,
-    /// Which of the connection's sockets this is.
+    /// The number of the socket.
     pub socket: u16,
-    /// How many there are.
+    /// Sockets of the connection.
     pub sockets: u16,
 }
 
 impl Hello {
-    /// About one socket of a route.
+    /// For one socket of a route.
     pub const fn new(route: &Route, socket: u16, sockets: u16) -> Self {
         Self {
             from: route.from,
@@ -49,7 +49,7 @@ impl Hello {
         self.to
     }
 
-    /// The route, if this is a sensible hello to this rank.
+    /// The route, if this is a valid hello to rank `own`.
     pub fn route(&self, own: u32) -> Option<Route> {
         let sensible = self.to == own && self.socket < self.sockets && self.sockets <= MOST_SOCKETS;
         let protocol = match self.protocol {
@@ -71,7 +71,7 @@ impl Hello {
 /// Most sockets of one connection, as in NCCL.
 pub const MOST_SOCKETS: u16 = 64;
 
-/// A connection in words.
+/// How messages name a connection.
 pub fn words(route: &Route) -> String {
     format!(
         "the connection from rank {} to rank {} (channel {}, {})",
@@ -82,7 +82,7 @@ pub fn words(route: &Route) -> String {
 /// Connects all sockets of a route.
 ///
 /// # Errors
-/// The other side does not listen, or knows another key.
+/// The receiver does not listen, or has another key.
 pub fn connect(
     route: &Route,
     to: SocketAddr,
@@ -102,10 +102,10 @@ pub fn connect(
     (0..sockets).map(one).collect()
 }
 
-/// What a socket is for that an acceptor let in, and the socket.
+/// The hello of an accepted connection, and its socket.
 ///
 /// # Errors
-/// Whoever connected says something else than a rank would.
+/// The peer sent no hello.
 pub fn accepted(arrived: Arrived) -> Result<(Hello, TcpStream), Ending> {
     let broken = |error: std::io::Error| Ending::Broken(error.to_string());
     let hello: Hello =

@@ -1,4 +1,4 @@
-//! Pipes that do worse than sockets, from a seed: they delay, stall, drop, cut, and alter what goes through.
+//! Pipes with faults, drawn from a seed: they delay, stall, drop, cut, and alter data.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice};
@@ -9,25 +9,25 @@ use fastrand::Rng;
 
 use super::pipe::Pipe;
 
-/// What is done to a pipe.
+/// A fault of a pipe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// Nothing.
+    /// None.
     None,
-    /// Writes take few bytes, and now and then none.
+    /// Writes take few bytes, and sometimes none.
     Trickle,
-    /// After so many bytes nothing goes through any more, and nobody hears of it.
+    /// After this many bytes all others are lost, without an error.
     Stall(u64),
-    /// After so many bytes the connection is cut.
+    /// After this many bytes the connection is cut.
     Cut(u64),
-    /// A bit after so many bytes is altered.
+    /// A bit after this many bytes is altered.
     Alter(u64),
-    /// So many bytes, after as many, are lost.
+    /// This many bytes, after as many, are lost.
     Drop(u64),
 }
 
 impl Fault {
-    /// A random one that hits within so many bytes.
+    /// A random fault within this many bytes.
     pub fn random(random: &mut Rng, within: u64) -> Self {
         let at = random.u64(..within);
         match random.u32(..6) {
@@ -41,13 +41,13 @@ impl Fault {
     }
 }
 
-/// A pipe around a pipe that does what its fault says to what is written.
+/// A pipe that applies a fault to what is written to another pipe.
 pub struct Faulty<P> {
     inner: P,
     fault: Fault,
     random: Rng,
     written: u64,
-    /// What is still to be written.
+    /// Bytes that are still to be written.
     queue: VecDeque<u8>,
 }
 

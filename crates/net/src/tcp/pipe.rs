@@ -1,24 +1,24 @@
-//! What bytes go through: a socket, or in tests something that does worse.
+//! Byte streams: sockets, or in tests streams with faults.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 
-/// A stream of bytes that never waits.
+/// A stream of bytes that does not block.
 pub trait Pipe: Send {
-    /// Writes what it can of these pieces, in order.
+    /// Writes as much as it can of these pieces, in order. Returns how many bytes.
     ///
     /// # Errors
-    /// [`io::ErrorKind::WouldBlock`] if nothing can be written now; anything else is the end.
+    /// [`io::ErrorKind::WouldBlock`] if nothing can be written now; after other errors the stream is over.
     fn write(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize>;
 
-    /// Reads what there is.
+    /// Reads as much as there is. Returns how many bytes; none at the end of the stream.
     ///
     /// # Errors
-    /// As [`Self::write`]. No bytes are the end.
+    /// As [`Self::write`].
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize>;
 
-    /// The socket, for waiting.
+    /// The socket to wait for.
     fn socket(&self) -> Option<Arc<TcpStream>>;
 }
 

@@ -122,8 +122,8 @@ impl Network for Counting {
         self.hosts.begin(bell)
     }
 
-    fn carrier(&self, route: &Route) -> Option<u32> {
-        self.hosts.carrier(route)
+    fn pxn_proxy(&self, route: &Route) -> Option<u32> {
+        self.hosts.pxn_proxy(route)
     }
 
     fn send(&mut self, route: &Route, slots: SlotsOut) -> Result<(), Error> {
@@ -158,7 +158,7 @@ pub fn sweep(communicator: &mut Communicator<Cpu>, counts: &[usize]) -> Result<u
                 if !schedule.serves(collective, Transfer::Fifo) {
                     continue;
                 }
-                communicator.set_way(Some(Choice {
+                communicator.set_choice(Some(Choice {
                     schedule,
                     transfer: Transfer::Fifo,
                     protocol,

@@ -31,7 +31,7 @@ pub struct Bench<'a, M: DeviceDriver> {
 impl<M: DeviceDriver> Bench<'_, M> {
     /// With two buffers.
     pub fn separate<T: Sample>(&mut self, way: Choice) -> Result<Timing> {
-        self.communicator.set_way(Some(way));
+        self.communicator.set_choice(Some(way));
         let (check, rank) = (self.check, self.communicator.rank());
         let mut input = vec![T::default(); check.input_elements(rank)];
         check.fill(rank, 0, &mut input);
@@ -51,7 +51,7 @@ impl<M: DeviceDriver> Bench<'_, M> {
 
     /// With one buffer.
     pub fn in_place<T: Sample>(&mut self, way: Choice) -> Result<Timing> {
-        self.communicator.set_way(Some(way));
+        self.communicator.set_choice(Some(way));
         let (check, rank) = (self.check, self.communicator.rank());
         let (elements, from, to) = check.in_place(rank);
         let mut buffer = vec![T::default(); elements];
@@ -119,7 +119,7 @@ impl<M: DeviceDriver> Bench<'_, M> {
             }
             // All must come to the same number of launches.
             let slowest = together(communicator, (each * 1e3) as u64, Reduction::Maximum)?;
-            communicator.set_way(Some(way));
+            communicator.set_choice(Some(way));
             Ok(slowest as f64 / 1e3)
         });
         process_ranks.set_graph(0);
@@ -133,7 +133,7 @@ fn together<M: DeviceDriver>(
     number: u64,
     reduction: Reduction,
 ) -> Result<u64> {
-    communicator.set_way(None);
+    communicator.set_choice(None);
     let mut numbers = [number];
     communicator.all_reduce(&mut numbers, reduction)?;
     Ok(numbers[0])

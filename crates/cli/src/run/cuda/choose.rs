@@ -40,8 +40,8 @@ pub fn choose_way<M: DeviceDriver>(
     wanted: &Wanted,
     request: &Request,
 ) -> Result<Choice> {
-    communicator.set_way(None);
-    let chosen = communicator.way(request)?;
+    communicator.set_choice(None);
+    let chosen = communicator.choice(request)?;
     let place = communicator.shape()?;
     let channels = wanted
         .channels
@@ -88,10 +88,10 @@ pub fn choose_way<M: DeviceDriver>(
     let mut refused = None;
     for way in others.filter(fits) {
         let asked = Request {
-            way: Some(way),
+            choice: Some(way),
             ..*request
         };
-        match communicator.way(&asked) {
+        match communicator.choice(&asked) {
             Ok(way) => return Ok(way),
             Err(error) => refused = refused.or(Some(error)),
         }

@@ -111,7 +111,7 @@ fn matrix(arguments: &GpuTestArguments, members: Option<u32>) -> Result<usize> {
     };
     let draw = |ranks: u32, nvls: bool| -> Vec<Case> {
         let mut all = suite::cases(&[ranks], &COUNTS);
-        all.retain(|case| (case.way.schedule == Schedule::Nvls) == nvls);
+        all.retain(|case| (case.choice.schedule == Schedule::Nvls) == nvls);
         suite::sample(&all, size, u64::from(ranks))
     };
     let mut tell = |what: &str, count: usize, result: Result<(), String>| match result {
@@ -280,7 +280,7 @@ fn one(
         to: 0,
         in_place: false,
         count,
-        way: None,
+        choice: None,
     };
     let wanted = cuda::Wanted {
         schedule: None,
@@ -288,7 +288,7 @@ fn one(
         protocol,
         channels: None,
     };
-    request.way = Some(cuda::choose_way(communicator, &wanted, &request)?);
+    request.choice = Some(cuda::choose_way(communicator, &wanted, &request)?);
     let pointer = |address: u64| std::ptr::with_exposed_provenance_mut::<u8>(address as usize);
     cuda::time(process_ranks, &cuda::Timed::default(), &mut || {
         let memory = Memory::at(
