@@ -1,9 +1,9 @@
-//! What connections cost that have nothing to carry: two ranks of this process that take themselves for two hosts make some,
-//! and then do nothing for a while.
+//! Measures the cost of idle connections: two ranks of this process, acting as two hosts, make
+//! connections and then do nothing for a while.
 //!
 //!     cargo run --release -p net --example idle -- 32 20
 //!
-//! says how much processor time 32 connections each way and what drives them take in 20 s.
+//! prints the processor time that 32 connections each way and their proxies take in 20 s.
 
 use std::sync::{Arc, Barrier};
 use std::thread;
@@ -74,7 +74,7 @@ fn main() -> Result<(), Problem> {
     Ok(())
 }
 
-/// A communicator that has carried something over each channel.
+/// A communicator that has used each channel once.
 fn connect(options: Options, channels: u16) -> Result<Communicator<Cpu>, Problem> {
     let settings = Settings {
         channels: Some(Channels::plain(2, usize::from(channels))?),
@@ -96,7 +96,7 @@ fn connect(options: Options, channels: u16) -> Result<Communicator<Cpu>, Problem
     Ok(communicator)
 }
 
-/// Of this process, so far.
+/// Processor time of this process so far.
 fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)

@@ -1,64 +1,35 @@
-//! Tells ranks that come late who survived.
+//! Tells late ranks who survived.
 //!
-//! A rank that was cut off for a while reconnects to a communicator that has excluded it. Without an answer it would wait
-//! until its timeout, or take the others for lost and form a communicator of its own.
+//! A rank that was cut off for a while reconnects to a communicator that has excluded it. Without an
+//! answer it would wait until its timeout, or mistake the others for lost and form a communicator of its
+//! own.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 
-use bootstrap::socket::Acceptor;
-use rustix::event::{EventfdFlags, eventfd};
-
+use crate::accept_thread::AcceptThread;
 use crate::regroup::{Home, heard, present, told};
 
-/// A thread that answers late ranks while a communicator works that was formed after a failure.
-#[derive(Debug)]
-pub(crate) struct LateJoinListener {
-    stop: Arc<OwnedFd>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl LateJoinListener {
-    /// Tells excluded late ranks who survived.
-    ///
-    /// # Errors
-    /// There is no thread, or no descriptor.
-    pub fn start(home: Arc<Home>, members: Vec<u32>, generation: u64) -> io::Result<Self> {
-        let acceptor = home.acceptor()?;
-        let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
-        let seen = Arc::clone(&stop);
-        let thread = std::thread::Builder::new()
-            .name("late-joins".to_owned())
-            .spawn(move || keep(acceptor, &home, &members, generation, &seen))?;
-        Ok(Self {
-            stop,
-            thread: Some(thread),
-        })
-    }
-}
-
-fn keep(mut acceptor: Acceptor, home: &Home, members: &[u32], generation: u64, stop: &OwnedFd) {
-    while !acceptor.sleep(Some(stop.as_fd()), None) {
-        for (come, mut connection) in acceptor.accept().into_iter().filter_map(heard) {
-            // A member has noticed a failure before this rank did. It asks again.
-            if !members.contains(&come.rank) {
-                // One that ended meanwhile need not hear it.
-                let _ = connection.send(&told(&present(home, members, generation)));
-            }
+/// Tells excluded late ranks who survived, while a communicator of survivors works.
+///
+/// # Errors
+/// The system has no thread or descriptor left.
+pub(crate) fn listen(
+    home: Arc<Home>,
+    members: Vec<u32>,
+    generation: u64,
+) -> io::Result<AcceptThread> {
+    let acceptor = home.acceptor()?;
+    AcceptThread::start("late-joins", acceptor, move |arrived| {
+        let Some((come, mut connection)) = heard(arrived) else {
+            return;
+        };
+        // A member noticed a failure before this rank did. It will ask again.
+        if !members.contains(&come.rank) {
+            // One that has ended since need not be told.
+            let _ = connection.send(&told(&present(&home, &members, generation)));
         }
-    }
-}
-
-impl Drop for LateJoinListener {
-    fn drop(&mut self) {
-        // It counts from nothing, so it can count one further.
-        let _ = rustix::io::write(&*self.stop, &1_u64.to_ne_bytes());
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
+    })
 }
 
 #[cfg(test)]
@@ -74,7 +45,7 @@ mod tests {
     use crate::regroup::{Come, Gathered};
 
     #[test]
-    fn strangers_do_not_keep_a_late_rank_from_hearing_who_went_on() {
+    fn strangers_do_not_keep_a_late_rank_from_hearing_who_survived() {
         let listener = loopback_listener().unwrap();
         let address = listener.local_addr().unwrap();
         let info = |rank| PeerInfo {
@@ -101,7 +72,7 @@ mod tests {
                 ranks: vec![0, 1, 2],
             },
         });
-        let kept = LateJoinListener::start(Arc::clone(&home), vec![0, 1], 1).unwrap();
+        let kept = listen(Arc::clone(&home), vec![0, 1], 1).unwrap();
         let held = test_network::strangers::hold(&[address], 5000).unwrap();
         let (began, long) = (Instant::now(), Duration::from_secs(60));
         let key = home.gather_key();

@@ -1,13 +1,15 @@
-//! Ranks on several hosts: they meet over sockets, those on one host share memory, and FIFOs between hosts are carried by
-//! proxies over TCP, or by an NCCL net plug-in ([`plugin`]).
+//! Communicators of several hosts. Ranks meet over sockets; ranks of one host share memory, and proxies
+//! move FIFOs between hosts over TCP or an NCCL net plug-in.
 //!
-//! [`Hosts::join`] meets the other ranks by a unique id and gives the [`Bootstrap`](executor::bootstrap::Bootstrap) of a
-//! communicator. The engine and the backend see FIFOs of their own process only; a thread per NIC ([`proxy`]) takes
-//! slots from them and brings what comes.
+//! [`Hosts::join`] meets the other ranks by a unique id, and returns the
+//! [`Bootstrap`](executor::bootstrap::Bootstrap) of a communicator. The engine and the backend use FIFOs of
+//! their own process only; proxy threads send their slots and post those that arrive.
 //!
-//! In reading order: [`host`], [`hosts`], [`ports`], [`proxy`], [`plugin`], `forwarding`,
-//! `ended` (connections that ended), [`regroup`] with its `late_joins`.
+//! In reading order: [`host`], [`hosts`] (joining), `reach`, [`ports`] (which NIC and proxy), [`nic`] (what a
+//! NIC is), [`framing`] (FIFOs as frames), [`tcp`] and [`plugin`] (the two kinds of NIC), `proxy` (the
+//! threads), `forwarding` (PXN), `ended` (connections that ended), [`regroup`] and `late_joins` (survivors).
 
+mod accept_thread;
 mod ended;
 mod forwarding;
 pub mod framing;

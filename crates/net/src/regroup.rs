@@ -1,10 +1,10 @@
-//! Going on after a failure: the ranks that are left gather at the lowest of them, and become a communicator of their own.
+//! Survivors of a failure gather at the lowest of them (the leader) and form a new communicator.
 //!
-//! Every rank listens for its whole life where it did when all met (`Home`). The lowest rank that is not known to be
-//! lost waits until all others that are not have come, or have had their time; then it tells those that came who they
-//! are. A rank whose process is gone refuses connections, which proves that it is lost. If others are missing that may be
-//! alive, those that gathered go on only if they are more than half: otherwise two groups could both go on. Whoever comes
-//! when the others have gone on without it is told so (`late_joins`).
+//! Every rank listens for its whole life at the address where it met the others (`Home`). The leader is the
+//! lowest rank that is not known to be lost. It waits until all other survivors have connected or timed
+//! out, then tells those that connected who they are. If a host refuses connections to a rank's port, its
+//! process is gone. If missing ranks may be alive, the others continue only with a quorum, more than half:
+//! otherwise two groups could continue. Late ranks are told who survived (`late_joins`).
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -21,70 +21,70 @@ use bootstrap::{Key, Kind, PeerInfo};
 use executor::{Error, Failure};
 use serde::{Deserialize, Serialize};
 
+use crate::accept_thread::AcceptThread;
 use crate::hosts::{Base, Hosts, Ring};
-use crate::late_joins::LateJoinListener;
 use crate::ports::Planned;
 
-/// How long a connection may take to be made, or to take an answer.
+/// How long connecting, and sending an answer, may take.
 const PROOF_TIME: Duration = Duration::from_secs(2);
 
-/// How long the refusal of a connection may take, by which a process is known to be gone.
+/// How long a host may take to refuse a connection to a process that is gone.
 const REFUSAL_TIME: Duration = Duration::from_millis(500);
 
-/// Most ranks that are asked at a time whether they are gone.
+/// Most ranks that are checked at a time.
 const MOST_ASKED: usize = 32;
 
-/// How long ranks are waited for that are suspected to be lost and may not be.
+/// How long the leader waits for ranks that may be lost.
 const MOMENT: Duration = Duration::from_secs(10);
 
-/// Between two looks whether those that are missing are gone.
+/// Between two checks whether missing ranks are gone.
 const GONE_LOOK: Duration = Duration::from_secs(1);
 
-/// Where a rank's process is found for its whole life, whatever communicator it is in.
+/// Where a rank's process is found for its whole life, in any communicator.
 #[derive(Debug)]
 pub(crate) struct Home {
-    /// The rank that it was when all met.
+    /// Its rank when all met.
     pub rank: u32,
-    /// What all said of themselves then.
+    /// The ranks' descriptions of themselves then.
     pub infos: Vec<PeerInfo>,
     pub key: Key,
     pub listener: TcpListener,
-    /// Which ranks they are in the plan.
+    /// Their ports in the plan.
     pub planned: Planned,
 }
 
 impl Home {
-    /// What those know that gather.
+    /// The key for gathering.
     pub fn gather_key(&self) -> Key {
         self.key.child("gather", 0)
     }
 
-    /// Lets those in.
+    /// Accepts survivors.
     pub fn acceptor(&self) -> std::io::Result<Acceptor> {
         let listener = self.listener.try_clone()?;
         Acceptor::new(listener, &self.gather_key(), &[Kind::Regroup], Until::Heard)
     }
 }
 
-/// A rank that can go on.
+/// A rank that can continue after others failed.
 pub struct Survivor {
     pub(crate) home: Arc<Home>,
-    /// By their present ranks, the first ranks of all members.
+    /// By present rank: the first rank. First ranks are those when all met.
     pub(crate) members: Vec<u32>,
     pub(crate) generation: u64,
     pub(crate) base: Arc<Base>,
     pub(crate) alarm: Alarm,
-    pub(crate) late_joins: Option<LateJoinListener>,
+    pub(crate) late_joins: Option<AcceptThread>,
 }
 
-/// Before a leader is asked again that turned this rank away.
+/// Pause before a leader that turned this rank away is asked again.
 const AGAIN: Duration = Duration::from_millis(50);
 
-/// What a rank says when it comes. Ranks are those of the beginning.
+/// The message of a survivor to the leader.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Come {
     pub rank: u32,
-    /// Where the one before it in the new ring connects to.
+    /// Where its predecessor in the new ring connects to.
     ring: SocketAddr,
     /// How often it has gathered.
     generation: u64,
@@ -100,11 +100,11 @@ impl Come {
     }
 }
 
-/// Who goes on, by their first ranks.
+/// The members of the new communicator, by first rank.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Gathered {
     pub generation: u64,
-    /// With where they listen now.
+    /// With their new listening addresses.
     pub members: Vec<(u32, SocketAddr)>,
 }
 
@@ -120,8 +120,8 @@ impl Gathered {
 }
 
 impl Survivor {
-    /// What happened to this rank, if it did not run for so long that the others must have given it up. It is the one that
-    /// is lost then, and does not go on.
+    /// The failure of this rank, if it was suspended for so long that the others must have excluded it.
+    /// It must not continue then.
     pub fn own_stop(&self) -> Option<Failure> {
         let failure = self.alarm.own_stop()?;
         Some(Failure {
@@ -130,13 +130,11 @@ impl Survivor {
         })
     }
 
-    /// Gathers with the others that are left, and joins them. `lost` is the rank that is known to have failed. Gives the
-    /// new bootstrap, and by the ranks of its members those that they had when all met.
-    ///
-    /// Should another one be lost meanwhile, those that are left gather again.
+    /// Gathers with the other survivors and joins them; gathers again if another rank is lost meanwhile.
+    /// `lost` is the rank that failed. Returns the new bootstrap, and by its ranks the first ranks.
     ///
     /// # Errors
-    /// Too few are left, they do not find each other, or went on without this one.
+    /// There is no quorum, survivors do not find each other, or they continued without this rank.
     pub fn regroup(mut self, lost: u32) -> Result<(Hosts, Vec<u32>), Error> {
         self.late_joins = None;
         let rank = self.home.rank;
@@ -154,7 +152,10 @@ impl Survivor {
             } = self.gather(suspect, ring)?;
             let place = members.iter().position(|(it, _)| *it == rank);
             let place = place.ok_or_else(|| {
-                refused("the other ranks went on without this one, for it came too late".to_owned())
+                refused(
+                    "the other ranks continued without this one, because it came too late"
+                        .to_owned(),
+                )
             })?;
             let (_, next) = members[(place + 1) % members.len()];
             self.generation = generation;
@@ -185,10 +186,10 @@ impl Survivor {
         Err(failed.unwrap_or_else(|| refused("no rank is left".to_owned())))
     }
 
-    /// Finds the one that leads, or leads.
+    /// Finds the leader, or leads.
     fn gather(&self, suspect: Option<u32>, ring: SocketAddr) -> Result<Gathered, Error> {
         let rank = self.home.rank;
-        // A rank that others take for lost may itself be left.
+        // This rank may itself be suspected by others.
         let mut suspects: Vec<u32> = suspect.into_iter().filter(|it| *it != rank).collect();
         for leader in self.members.iter().copied() {
             if suspects.contains(&leader) {
@@ -202,11 +203,11 @@ impl Survivor {
                 None => suspects.push(leader),
             }
         }
-        let why = "no other rank is left that leads".to_owned();
+        let why = "no other rank is left to lead".to_owned();
         Err(Error::Bootstrap { rank, why })
     }
 
-    /// How long ranks are waited for that may not have noticed yet.
+    /// How long the leader waits for ranks that may not have noticed the failure yet.
     fn patience(&self) -> Duration {
         2 * self.base.timing.silence
     }
@@ -223,7 +224,7 @@ impl Survivor {
             let all = self.members.iter().copied();
             all.filter(|rank| !here(rank)).collect()
         };
-        // Whoever is suspected may be left all the same, and gets a moment.
+        // Suspected ranks may still be alive, and get a moment.
         let moment = Instant::now() + MOMENT;
         let mut gone: Vec<u32> = Vec::new();
         let mut look = Instant::now();
@@ -240,7 +241,7 @@ impl Survivor {
             acceptor.sleep(None, Some(look.min(until)));
             for (said, mut connection) in acceptor.accept().into_iter().filter_map(heard) {
                 if said.rank == own || !self.members.contains(&said.rank) {
-                    // It hears that they went on without it.
+                    // It is told that the others continued without it.
                     let _ = connection.send(&told(&self.present()));
                     continue;
                 }
@@ -258,7 +259,7 @@ impl Survivor {
         if !alive.is_empty() && members * 2 <= all {
             return Err(refused(format!(
                 "{members} of {all} ranks are left, and the others ({}) may be alive and only cut off; more than half must \
-                 be left to go on",
+                 be left to continue",
                 alive
                     .iter()
                     .map(u32::to_string)
@@ -275,18 +276,18 @@ impl Survivor {
         gathered.members.sort_unstable_by_key(|(rank, _)| *rank);
         let told = told(&gathered);
         for (_, connection) in &mut come {
-            // One that is lost meanwhile makes the new ring fail, and is named then.
+            // If one is lost meanwhile, the new ring fails and reports it.
             let _ = connection.send(&told);
         }
         Ok(gathered)
     }
 
-    /// The members as they are, for whoever is none of them.
+    /// The present members, for ranks that are excluded.
     fn present(&self) -> Gathered {
         present(&self.home, &self.members, self.generation)
     }
 
-    /// Those of some ranks whose processes are gone for certain: their hosts answer, and nobody listens.
+    /// The ranks whose processes are certainly gone: their hosts refuse connections.
     fn gone(&self, ranks: &[u32]) -> Vec<u32> {
         let refuses = |rank: &u32| {
             let address = self.home.infos[*rank as usize].address;
@@ -295,7 +296,7 @@ impl Survivor {
         };
         let mut gone = Vec::new();
         for some in ranks.chunks(MOST_ASKED) {
-            // One that does not answer keeps nobody waiting but those that are asked with it.
+            // A rank that does not answer delays only those that are checked with it.
             let refused = std::thread::scope(|scope| {
                 let asked = some.iter().map(|it| scope.spawn(move || refuses(it)));
                 let asked: Vec<_> = asked.collect();
@@ -308,14 +309,14 @@ impl Survivor {
         gone
     }
 
-    /// Goes to a leader; nothing if it is lost too.
+    /// Joins a leader; `None` if it is lost too.
     fn follow(&self, leader: u32, ring: SocketAddr) -> Option<Gathered> {
         let until = Instant::now() + self.patience() + PROOF_TIME;
         while Instant::now() < until {
             match self.ask(leader, ring, until) {
                 Ok(gathered) => return Some(gathered),
                 Err(Ending::Refused(_)) => return None,
-                // The leader may not have noticed yet, so that what failed still listens there.
+                // The leader may not have noticed the failure yet, and still have its old communicator.
                 Err(_) => std::thread::sleep(AGAIN),
             }
         }
@@ -332,7 +333,7 @@ impl Survivor {
         connection.send(&postcard::to_allocvec(&come).map_err(broken)?)?;
         let said = connection.receive(left())?;
         let gathered: Gathered = postcard::from_bytes(&said).map_err(broken)?;
-        // Members are used as indices. A leader that names others is not followed.
+        // Members are used as indices, so they are checked.
         let ranks = self.home.infos.len();
         if !gathered.is_valid(ranks) {
             let why =
@@ -343,13 +344,13 @@ impl Survivor {
     }
 }
 
-/// What somebody says that an acceptor let in. Connections of a communicator know another key.
+/// The message of an accepted survivor. Connections of a communicator have another key.
 pub(crate) fn heard(arrived: Arrived) -> Option<(Come, Connection)> {
     let come = postcard::from_bytes(&arrived.frame).ok()?;
     Some((come, Connection::of(arrived, PROOF_TIME).ok()?))
 }
 
-/// The members of a communicator, for whoever is none of them.
+/// The members of a communicator, for ranks that are excluded.
 pub(crate) fn present(home: &Home, members: &[u32], generation: u64) -> Gathered {
     let address = |rank: &u32| (*rank, home.infos[*rank as usize].address);
     Gathered {

@@ -1,4 +1,4 @@
-//! Communicators over TCP: ranks of one process that take themselves for several hosts.
+//! Communicators over TCP: ranks of one process that act as several hosts.
 
 mod support;
 
@@ -19,7 +19,7 @@ use program::{Schedule, Transfer};
 
 use support::{Counting, Neighbours, sweep};
 
-/// What each rank needs; `host` names the host of a rank.
+/// The options of each rank; `host` names the host of a rank.
 fn options(ranks: u32, host: impl Fn(u32) -> String) -> Vec<Options> {
     let root = loopback_listener().unwrap();
     let address = root.local_addr().unwrap();
@@ -94,9 +94,9 @@ fn every_algorithm_is_right_between_hosts_and_mixed() {
     }
 }
 
-/// NCCL's PXN: what a rank sends to other hosts is carried by the proxy of another rank of its host.
+/// NCCL's PXN: the proxy of another rank of the host forwards what a rank sends to other hosts.
 #[test]
-fn ranks_carry_for_each_other_where_the_plan_says_so() {
+fn ranks_forward_for_each_other_where_the_plan_says_so() {
     let mut all = options(4, |rank| (rank / 2).to_string());
     for options in &mut all {
         options.ports = Some(Arc::new(Neighbours));
@@ -114,9 +114,9 @@ fn ranks_carry_for_each_other_where_the_plan_says_so() {
     assert!(handed >= 40, "only {handed} connections were handed over");
 }
 
-/// The rank whose proxy it would be is done and has left before another one needs it.
+/// The rank that would forward is done and has left before another one needs it.
 #[test]
-fn a_rank_whose_carrier_has_left_carries_itself() {
+fn a_rank_whose_pxn_proxy_has_left_uses_its_own() {
     let mut all = options(4, |rank| (rank / 2).to_string());
     for options in &mut all {
         options.ports = Some(Arc::new(Neighbours));
@@ -246,7 +246,7 @@ fn a_communicator_splits_by_colour_in_the_order_asked_for() {
 }
 
 #[test]
-fn a_rank_that_comes_too_late_hears_that_the_others_went_on() {
+fn a_rank_that_comes_too_late_hears_that_the_others_continued() {
     let barrier = Barrier::new(3);
     each(options(3, |rank| rank.to_string()), |rank, hosts| {
         let hosts = hosts.unwrap();
@@ -257,7 +257,7 @@ fn a_rank_that_comes_too_late_hears_that_the_others_went_on() {
             // Until the others have gathered.
             barrier.wait();
             let refused = survivor.regroup(0).err().unwrap().to_string();
-            assert!(refused.contains("went on without this one"), "{refused}");
+            assert!(refused.contains("continued without this one"), "{refused}");
             barrier.wait();
             return;
         }

@@ -1,6 +1,6 @@
-//! The correctness matrix over TCP, sampled: every collective by every algorithm and protocol, with types, operations, sizes
-//! and numbers of channels drawn from a seed. Ranks are processes, in network namespaces where those can be made, and on
-//! one machine that stands for several hosts.
+//! A sample of the correctness matrix over TCP: every collective by every algorithm and protocol, with
+//! types, operations, sizes and numbers of channels drawn from a seed. Ranks are processes, in network
+//! namespaces where those can be made, and on one machine that acts as several hosts.
 //!
 //! `SUITE_EACH=50 cargo test -p net --test matrix` draws 50 cases for each algorithm and protocol instead of one;
 //! `SUITE_SEED` draws others.
@@ -22,10 +22,10 @@ use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use net::{Host, Hosts, Options};
 use program::Transfer;
 
-/// Set for the processes that are ranks.
+/// Set for processes that are ranks.
 const IS_RANK: &str = "SUITE_IS_RANK";
 
-/// How many cases for each collective, algorithm and protocol, and the seed by which they are drawn.
+/// How many cases for each collective, algorithm and protocol, and the seed to draw them with.
 const EACH: &str = "SUITE_EACH";
 const SEED: &str = "SUITE_SEED";
 
@@ -37,7 +37,7 @@ fn number(name: &str, otherwise: u64) -> u64 {
     set.and_then(|it| it.parse().ok()).unwrap_or(otherwise)
 }
 
-/// So many cases of every collective, algorithm and protocol that goes between hosts.
+/// Cases of every collective, algorithm and protocol between hosts.
 fn cases(ranks: u32) -> Vec<Case> {
     let mut all = suite::cases(&[ranks], &COUNTS);
     all.retain(|it| it.choice.transfer == Transfer::Fifo);
@@ -54,7 +54,7 @@ fn cases(ranks: u32) -> Vec<Case> {
     drawn
 }
 
-/// What a rank does that this program was started as.
+/// Runs this process as a rank.
 fn rank() -> Result<(), String> {
     let text = |name: &str| env::var(name).map_err(|_| format!("{name} is not set"));
     let (rank, ranks) = (number("RANK", 0) as u32, number("WORLD_SIZE", 1) as u32);
@@ -118,17 +118,17 @@ struct Running(Vec<Child>);
 impl Drop for Running {
     fn drop(&mut self) {
         for child in &mut self.0 {
-            // One that has ended already needs neither.
+            // Either fails for a process that has ended.
             let _ = child.kill();
             let _ = child.wait();
         }
     }
 }
 
-/// The exit status of the rehearsal where it cannot run.
+/// The exit status of the rehearsal script where it cannot run.
 const MISSING: i32 = 77;
 
-/// Waits for all processes; the first says what was run.
+/// Waits for all processes; the first prints what was run.
 fn finish(mut running: Running, reached: &str) -> Result<Completion, Failed> {
     let mut said = String::new();
     for child in std::mem::take(&mut running.0) {
@@ -161,12 +161,12 @@ fn command(program: &Path, master: &str) -> Command {
     command
 }
 
-/// So many namespaces with so many ranks each; `more` is for the script.
+/// Runs `ranks` ranks in each of `hosts` namespaces; `more` are arguments of the script.
 fn namespaces(hosts: u32, ranks: u32, more: &[&str], reached: &str) -> Result<Completion, Failed> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../xtask/scripts/rehearse-hosts");
     let mut command = command(&script, "");
     command.env("NCCL_SOCKET_IFNAME", "eth");
-    // The bridge's name has at most 15 letters.
+    // The name of a bridge has at most 15 letters.
     let name = format!("s{}x{}", hosts * 10 + ranks, std::process::id());
     command.args(["--hosts", &hosts.to_string(), "--ranks", &ranks.to_string()]);
     command
@@ -176,7 +176,7 @@ fn namespaces(hosts: u32, ranks: u32, more: &[&str], reached: &str) -> Result<Co
     finish(Running(vec![command.spawn()?]), reached)
 }
 
-/// Ranks of one machine that stands for the hosts that are named.
+/// Runs ranks on one machine that acts as these hosts.
 fn one_machine(hosts: &[&str], reached: &str) -> Result<Completion, Failed> {
     let process = std::process::id();
     let master = format!("127.{}.{}.7", 1 + process / 200 % 200, 1 + process % 200);
@@ -204,7 +204,7 @@ fn main() -> ExitCode {
         };
     }
     let mut arguments = Arguments::from_args();
-    // Each takes as many cores as there are.
+    // Each test uses all cores.
     arguments.test_threads.get_or_insert(1);
     type Test = fn() -> Result<Completion, Failed>;
     let tests: [(&str, Test); 5] = [

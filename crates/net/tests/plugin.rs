@@ -1,4 +1,4 @@
-//! Communicators over a net plug-in: ranks of one process that take themselves for several hosts.
+//! Communicators over a net plug-in: ranks of one process that act as several hosts.
 
 mod support;
 
@@ -34,7 +34,7 @@ const TESTS: [(&str, Test); 4] = [
         collectives(folder, 12)
     }),
     ("a_split_communicator_uses_it_too", splits),
-    ("ranks_carry_for_each_other", carried),
+    ("ranks_forward_for_each_other", forwarded),
 ];
 
 fn main() -> std::process::ExitCode {
@@ -56,7 +56,7 @@ fn plugin(folder: &Path, version: u32) -> Result<PathBuf, Failed> {
     loopback::compile(version, "", &[], &file).map_err(|it| it.to_string().into())
 }
 
-/// What each rank needs; each is on a host of its own.
+/// The options of each rank; each is on a host of its own.
 fn options(ranks: u32, plugin: &Path) -> Result<Vec<Options>, Failed> {
     let root = loopback_listener()?;
     let address = root.local_addr()?;
@@ -82,7 +82,7 @@ fn options(ranks: u32, plugin: &Path) -> Result<Vec<Options>, Failed> {
     Ok(all.collect())
 }
 
-/// The second NIC for the first channel, and the other way round.
+/// Crosses NICs and channels: the second NIC for the first channel.
 #[derive(Debug)]
 struct Crossed;
 
@@ -163,8 +163,8 @@ fn collectives(folder: &Path, version: u32) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Two ranks on each of two hosts, each of which sends by the other's proxy.
-fn carried(folder: &Path) -> Result<(), Failed> {
+/// Two ranks on each of two hosts; each forwards for the other one of its host.
+fn forwarded(folder: &Path) -> Result<(), Failed> {
     let plugin = plugin(folder, 11)?;
     let mut all = options(4, &plugin)?;
     for options in &mut all {

@@ -1,4 +1,4 @@
-//! Proxies over pipes that delay, stall, cut, drop and alter, from a seed.
+//! Connections over pipes that delay, stall, cut, drop and alter, drawn from a seed.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice};
@@ -21,10 +21,10 @@ const SLOT_BYTES: usize = 96 << 10;
 /// Virtual time of a turn.
 const TURN: Duration = Duration::from_millis(1);
 
-/// Virtual time until which every run has ended. The longest that succeed trickle.
+/// Virtual time in which every run ends. The longest successful runs trickle.
 const DEADLINE: Duration = Duration::from_secs(600);
 
-/// Between two beats, and without one, as [`bootstrap::Timing`] says.
+/// Time between beats, and without one, as in [`bootstrap::Timing`].
 const BEAT: Duration = Duration::from_secs(1);
 const SILENCE: Duration = Duration::from_secs(15);
 
@@ -63,7 +63,7 @@ impl Pipe for Local {
                 Err(ErrorKind::WouldBlock.into())
             };
         }
-        // As a network does, in pieces.
+        // In pieces, as networks do.
         let most = self.random.usize(1..=into.len());
         let count = most.min(stream.bytes.len());
         for (to, byte) in into.iter_mut().zip(stream.bytes.drain(..count)) {
@@ -139,7 +139,7 @@ where
         let mut random = Rng::with_seed(seed ^ at as u64);
         (0..lengths[at]).map(|_| random.u8(..)).collect()
     };
-    // Now and then a rank computes for longer than silence may last: that is no fault.
+    // Sometimes a rank computes for longer than `SILENCE`: that is no fault.
     let mut busy = [Duration::ZERO; 2];
     let (mut sent, mut got, mut now) = (0, 0, Duration::ZERO);
     let name = |error: ConnectionError| Outcome::Error(error.to_string());
@@ -150,7 +150,7 @@ where
             "seed {seed}: {fault:?} does not end, {got} of {} slots came",
             lengths.len()
         );
-        // And now and then the whole machine sleeps.
+        // Sometimes the whole machine sleeps.
         if random.u32(..20_000) == 0 {
             now += 2 * SILENCE;
         }
@@ -163,7 +163,7 @@ where
             sent += 1;
         }
         if let Err(error) = outgoing.progress(now, false) {
-            // The system tells the other side.
+            // The system closes the other end.
             for stream in &streams {
                 stream.stream.lock().unwrap().closed = true;
             }
@@ -205,7 +205,7 @@ fn five_hundred_seeded_faults_end_in_success_or_a_named_error() {
             {
                 altered += 1;
             }
-            // Lost bytes make the receiver wait for the end of a slot that does not come.
+            // After lost bytes the receiver waits for the end of a slot that does not arrive.
             (Outcome::Error(what), Fault::Stall(_) | Fault::Drop(_))
                 if what.contains("brought nothing for 15 s") =>
             {
@@ -213,7 +213,7 @@ fn five_hundred_seeded_faults_end_in_success_or_a_named_error() {
             }
             _ => panic!("seed {seed}: {fault:?} ended in {outcome:?}"),
         }
-        // A pipe that only delays changes nothing.
+        // A pipe that only delays is no failure.
         if matches!(fault, Fault::None | Fault::Trickle) {
             assert_eq!(outcome, Outcome::Done, "seed {seed}");
         }
@@ -225,7 +225,7 @@ fn five_hundred_seeded_faults_end_in_success_or_a_named_error() {
 }
 
 #[test]
-fn a_rank_that_takes_nothing_is_not_taken_for_a_connection_that_stands_still() {
+fn a_rank_that_receives_nothing_is_no_stalled_connection() {
     let items = [Item::Fifo {
         protocol: Simple::PROTOCOL,
         slot_bytes: SLOT_BYTES,
@@ -252,7 +252,7 @@ fn a_rank_that_takes_nothing_is_not_taken_for_a_connection_that_stands_still() {
     );
     let mut receiver = remote.receiver::<Simple>(0).unwrap();
     let (mut sent, mut got, mut now) = (0, 0, Duration::ZERO);
-    // An hour, then it takes all.
+    // After an hour the receiver takes all.
     while now < Duration::from_secs(3600) || got < sent {
         now += Duration::from_millis(100);
         sent += u32::from(now < Duration::from_secs(60) && sender.try_send_from(&[7; 50_000]));
@@ -263,7 +263,7 @@ fn a_rank_that_takes_nothing_is_not_taken_for_a_connection_that_stands_still() {
         }
     }
     assert!(sent > 8, "{sent}");
-    // And an hour in which nothing is sent, but beats.
+    // Then an hour with beats only.
     for _ in 0..36_000 {
         now += Duration::from_millis(100);
         outgoing.progress(now, false).unwrap();

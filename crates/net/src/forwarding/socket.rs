@@ -2,9 +2,7 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use bootstrap::machine::Ending;
@@ -12,10 +10,10 @@ use bootstrap::socket::accept::{Acceptor, Arrived, Until};
 use bootstrap::socket::blocking::Connection;
 use bootstrap::{Failure, Key, Kind};
 use executor::{HandedOver, Route, TakenOver};
-use rustix::event::{EventfdFlags, eventfd};
 
 use super::forwarded::Forwarded;
 use super::request::{Reply, Request};
+use crate::accept_thread::AcceptThread;
 use crate::tcp::connect::words;
 
 /// How long the answer to a rank may take.
@@ -54,8 +52,7 @@ struct Inside {
 /// The socket and its thread.
 pub(crate) struct HandoverSocket {
     address: SocketAddr,
-    stop: Arc<OwnedFd>,
-    thread: Option<JoinHandle<()>>,
+    _thread: AcceptThread,
 }
 
 impl HandoverSocket {
@@ -72,16 +69,17 @@ impl HandoverSocket {
     ) -> io::Result<Self> {
         let address = listener.local_addr()?;
         let acceptor = Acceptor::new(listener, key, &[Kind::Net], Until::Heard)?;
-        let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
-        let seen = Arc::clone(&stop);
         let inside = Arc::new(Inside { near, ranks, take });
-        let thread = std::thread::Builder::new()
-            .name("handover".to_owned())
-            .spawn(move || keep(acceptor, &inside, &seen))?;
+        let answer = move |arrived| {
+            let inside = Arc::clone(&inside);
+            let thread = std::thread::Builder::new().name("handing over".to_owned());
+            // Taking a FIFO may wait for its receiver, so each request has a thread. If there is none,
+            // the connection is closed, and the sender reports that.
+            let _ = thread.spawn(move || inside.answer(arrived));
+        };
         Ok(Self {
             address,
-            stop,
-            thread: Some(thread),
+            _thread: AcceptThread::start("handover", acceptor, answer)?,
         })
     }
 
@@ -91,29 +89,8 @@ impl HandoverSocket {
     }
 }
 
-impl Drop for HandoverSocket {
-    fn drop(&mut self) {
-        let _ = rustix::io::write(&*self.stop, &1_u64.to_ne_bytes());
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
-fn keep(mut acceptor: Acceptor, inside: &Arc<Inside>, stop: &OwnedFd) {
-    while !acceptor.sleep(Some(stop.as_fd()), None) {
-        for arrived in acceptor.accept() {
-            let here = Arc::clone(inside);
-            let thread = std::thread::Builder::new().name("handing over".to_owned());
-            // Taking a FIFO may wait for its receiver, so each request has a thread. If there is none, the
-            // connection is closed, and the sender reports that.
-            let _ = thread.spawn(move || here.hear(arrived));
-        }
-    }
-}
-
 impl Inside {
-    fn hear(&self, arrived: Arrived) -> Result<(), Ending> {
+    fn answer(&self, arrived: Arrived) -> Result<(), Ending> {
         let broken = |error: io::Error| Ending::Broken(error.to_string());
         let request: Request = postcard::from_bytes(&arrived.frame)
             .map_err(|error| Ending::Broken(error.to_string()))?;

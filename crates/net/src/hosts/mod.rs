@@ -20,7 +20,7 @@ use shared_memory::Bell;
 
 use crate::forwarding::{HandOvers, HandoverSocket};
 use crate::host::Host;
-use crate::late_joins::LateJoinListener;
+use crate::late_joins;
 use crate::nic::{Nic, Nics};
 use crate::plugin::{self, Agreed, Own, PluginNic};
 use crate::ports::{Planned, Ports};
@@ -384,7 +384,7 @@ impl Hosts {
         let late_joins = if self.generation == 0 {
             None
         } else {
-            let kept = LateJoinListener::start(Arc::clone(&home), members.clone(), self.generation);
+            let kept = late_joins::listen(Arc::clone(&home), members.clone(), self.generation);
             Some(kept.map_err(|error| Error::Bootstrap {
                 rank: self.rank,
                 why: error.to_string(),

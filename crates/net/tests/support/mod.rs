@@ -1,5 +1,5 @@
-//! What tests of communicators share: a sweep over everything; ranks that send by the proxy of the other one of their host,
-//! and a count of what they hand over.
+//! Shared by tests of communicators: a sweep over all collectives, and ranks that forward for each other
+//! and count what they hand over.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,7 +17,7 @@ use program::{Schedule, Transfer};
 use shared_memory::fifo::relay::{SlotsIn, SlotsOut};
 use shared_memory::{Alarms, Bell};
 
-/// Every second rank's proxy carries for the one before it, and the other way round.
+/// The two ranks of a host forward for each other.
 #[derive(Debug)]
 pub struct Neighbours;
 
@@ -38,17 +38,17 @@ impl Ports for Neighbours {
     }
 }
 
-/// Hosts, and how many connections were handed over.
+/// Hosts that count the FIFOs that they hand over.
 pub struct Counting {
     hosts: Hosts,
     handed: Arc<AtomicUsize>,
     begun: bool,
-    /// No connection is made before this rank has left.
+    /// Connections are made only after this rank has left.
     awaited: Option<u32>,
 }
 
 impl Counting {
-    /// Counts what these hand over.
+    /// Counts what `hosts` hand over.
     pub fn new(hosts: Hosts, handed: Arc<AtomicUsize>) -> Self {
         Self {
             hosts,
@@ -58,7 +58,7 @@ impl Counting {
         }
     }
 
-    /// Makes no connection before a rank has left.
+    /// Makes connections only after a rank has left.
     #[allow(dead_code, reason = "one of the two tests that share this needs it")]
     pub fn after(self, rank: u32) -> Self {
         let awaited = Some(rank);
@@ -133,10 +133,10 @@ impl Network for Counting {
     fn hand_over(
         &mut self,
         route: &Route,
-        carrier: u32,
+        proxy: u32,
         handed: HandedOver,
     ) -> Result<Option<Alarms>, Error> {
-        let taken = self.hosts.hand_over(route, carrier, handed)?;
+        let taken = self.hosts.hand_over(route, proxy, handed)?;
         let count = usize::from(taken.is_some());
         self.handed.fetch_add(count, Ordering::Relaxed);
         Ok(taken)
@@ -147,8 +147,8 @@ impl Network for Counting {
     }
 }
 
-/// Runs every collective by every algorithm and protocol that serves it, with so many elements; answers how many launches were
-/// right.
+/// Runs every collective by every algorithm and protocol that serves it, with these numbers of elements.
+/// Returns how many launches were right.
 pub fn sweep(communicator: &mut Communicator<Cpu>, counts: &[usize]) -> Result<usize, String> {
     let rank = communicator.rank();
     let mut launched = 0;
@@ -180,7 +180,7 @@ pub fn sweep(communicator: &mut Communicator<Cpu>, counts: &[usize]) -> Result<u
                     let name = format!("{collective} {schedule} {protocol} {count}");
                     match check.launch(communicator, (&input, &mut output)) {
                         Ok(()) => launched += 1,
-                        // Some algorithms want a power of two of ranks.
+                        // Some algorithms need a power of two of ranks.
                         Err(Error::Unsupported { .. }) => continue,
                         Err(error) => return Err(format!("{name}: {error}")),
                     }
