@@ -1,8 +1,9 @@
-//! Connections: a rank listens and another connects, both call again until it is there, then messages go one way.
+//! Connections: one rank listens, another connects, both poll until the connection is open. Messages then
+//! go in one direction.
 //!
-//! A connection has its own registered memory. A slot of it is the caller's while it is filled or read, and the NIC's
-//! while its request is under way; nobody reaches it then. Or memory is given to it, of a GPU perhaps, from which is sent or
-//! into which is received where it lies. Requests end in the order in which they began.
+//! A connection has its own registered memory. The caller has a slot of it while it fills or reads it, and
+//! the NIC while its request is under way. Or the caller gives memory, such as a GPU's, that the NIC sends
+//! from or receives into. Requests complete in the order in which they began.
 
 use std::collections::VecDeque;
 use std::ffi::c_void;
@@ -16,37 +17,37 @@ use crate::functions::Pointer;
 use crate::memory::{Given, Memory, Owner};
 use crate::plugin::{Inner, Seat};
 
-/// By what a listening rank is found. Only the plug-in knows what is in it.
+/// The handle of a listening rank. Its contents are the plug-in's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C, align(64))]
 pub struct Handle([u8; HANDLE_BYTES]);
 
 impl Handle {
-    /// Its bytes, to be sent to the other rank.
+    /// Its bytes, for the connecting rank.
     pub const fn bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// A handle of these bytes, if they are as many as one has.
+    /// A handle of these bytes, if their number is right.
     pub fn of(bytes: &[u8]) -> Option<Self> {
         bytes.try_into().ok().map(Self)
     }
 }
 
-/// How much a connection sends or receives at once.
+/// The dimensions of a connection.
 #[derive(Clone)]
 pub struct Shape {
     /// Messages that may be under way.
     pub messages: usize,
     /// Longest message, bytes.
     pub bytes: usize,
-    /// The tag of all messages, the same on both sides.
+    /// The tag of all messages, equal on both sides.
     pub tag: i32,
-    /// Memory that messages are sent from or received into; the connection's own if none is given.
+    /// Memory to send from or receive into; without, the connection has its own.
     pub memory: Option<Given>,
 }
 
-/// Whoever waits for a connection.
+/// A rank that waits for a connection.
 pub struct Listening {
     inner: Arc<Inner>,
     device: u32,
@@ -65,7 +66,7 @@ impl Listening {
     ) -> Result<(Self, Handle), Error> {
         let mut handle = Handle([0; HANDLE_BYTES]);
         let to: Pointer = (&raw mut handle).cast();
-        // SAFETY: a handle has as many bytes as it must.
+        // SAFETY: a handle has as many bytes as the ABI says.
         let object = unsafe { inner.functions.listen(inner.context, device, to) }?;
         let listening = Self {
             inner: Arc::clone(inner),
@@ -76,7 +77,7 @@ impl Listening {
         Ok((listening, handle))
     }
 
-    /// The receiving end, once the sender has connected. There is one, so nothing comes after it.
+    /// Polls for the sender. Returns the receiving end once, when it has connected.
     ///
     /// # Errors
     /// The plug-in fails, or messages are too long for the device.
@@ -84,7 +85,7 @@ impl Listening {
         if self.seat.is_none() {
             return Ok(None);
         }
-        // SAFETY: the object is closed when this is dropped and not before.
+        // SAFETY: the object is not closed before this is dropped.
         let object = unsafe { self.inner.functions.accept(self.object) }?;
         if object.is_null() {
             return Ok(None);
@@ -107,16 +108,16 @@ impl Listening {
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        // SAFETY: this is its only user. Nothing can be done about one that does not end well.
+        // SAFETY: this is its only user. Nothing can be done about an error.
         let _ = unsafe { self.inner.functions.close_listen(self.object) };
     }
 }
 
-/// Whoever connects.
+/// A rank that connects.
 pub struct Connecting {
     inner: Arc<Inner>,
     device: u32,
-    /// At one place while the plug-in is called again and again, for it keeps notes in it.
+    /// It must not move: the plug-in keeps state in it between calls.
     handle: Box<Handle>,
     seat: Option<Seat>,
 }
@@ -131,17 +132,17 @@ impl Connecting {
         }
     }
 
-    /// The sending end, once it is connected. There is one, so nothing comes after it.
+    /// Polls the connection. Returns the sending end once, when it is connected.
     ///
     /// # Errors
     /// The plug-in fails, or messages are too long for the device.
-    pub fn go_on(&mut self, shape: Shape) -> Result<Option<Sending>, Error> {
+    pub fn poll(&mut self, shape: Shape) -> Result<Option<Sending>, Error> {
         if self.seat.is_none() {
             return Ok(None);
         }
         let (functions, context) = (&self.inner.functions, self.inner.context);
         let handle: Pointer = (&raw mut *self.handle).cast();
-        // SAFETY: the handle stays where it is.
+        // SAFETY: the handle does not move.
         let object = unsafe { functions.connect(context, self.device, handle) }?;
         if object.is_null() {
             return Ok(None);
@@ -172,24 +173,24 @@ enum Region {
     Given(Given),
 }
 
-/// What is under way.
+/// A send or receive under way.
 struct Request {
     pointer: Pointer,
     place: *mut u8,
 }
 
-/// One end of a connection, with its memory and what is under way.
+/// One end of a connection, with its memory and requests.
 struct End {
     inner: Arc<Inner>,
     _seat: Option<Seat>,
     object: Pointer,
-    way: Direction,
+    direction: Direction,
     registration: Pointer,
     region: Region,
     messages: usize,
     most_bytes: usize,
     tag: i32,
-    /// The oldest first.
+    /// Under way, the oldest first.
     requests: VecDeque<Request>,
     /// Requests begun so far.
     begun: usize,
@@ -205,13 +206,13 @@ impl End {
         device: u32,
         object: Pointer,
         shape: Shape,
-        way: Direction,
+        direction: Direction,
     ) -> Result<Self, Error> {
         let mut end = Self {
             inner: Arc::clone(inner),
             _seat: seat,
             object,
-            way,
+            direction,
             registration: null_mut(),
             region: Region::None,
             messages: shape.messages.clamp(1, MOST_REQUESTS),
@@ -236,7 +237,7 @@ impl End {
             None => {
                 let memory = Memory::new(shape.messages, shape.bytes);
                 let (start, bytes) = (memory.start(), memory.bytes());
-                // SAFETY: the memory is this end's, which gives it back after the registration.
+                // SAFETY: the memory is this end's, which frees it after the registration.
                 end.registration =
                     unsafe { (inner.functions).register(object, start, bytes, POINTER_HOST) }?;
                 end.region = Region::Own(memory);
@@ -245,12 +246,12 @@ impl End {
         Ok(end)
     }
 
-    /// Registers memory that is somebody else's.
+    /// Registers memory that the caller gave.
     fn register(&self, device: u32, given: &Given) -> Result<Pointer, Error> {
         let (functions, object) = (&self.inner.functions, self.object);
         let (start, bytes) = (given.at(0), given.bytes);
         let device = &self.inner.devices[device as usize];
-        // SAFETY: what keeps the memory is kept until the registration is given back.
+        // SAFETY: `given.kept` keeps the memory until it is deregistered.
         unsafe {
             match &given.owner {
                 Owner::Host => functions.register(object, start, bytes, POINTER_HOST),
@@ -263,12 +264,12 @@ impl End {
         }
     }
 
-    /// Whether one more request may be under way, if so many places are taken otherwise.
+    /// Whether one more request may begin while `taken` places are used otherwise.
     fn has_room(&self, taken: usize) -> bool {
         self.requests.len() + taken < self.messages
     }
 
-    /// The own memory's place for the next request.
+    /// The place for the next request in the connection's own memory.
     fn own_place(&self) -> Option<*mut u8> {
         match &self.region {
             Region::Own(memory) => Some(memory.slot(self.begun)),
@@ -276,7 +277,7 @@ impl End {
         }
     }
 
-    /// A place in memory that was given, if so many bytes are there.
+    /// A place in memory that was given, if it has `bytes` from there.
     fn given_place(&self, offset: usize, bytes: usize) -> Option<*mut u8> {
         let Region::Given(given) = &self.region else {
             return None;
@@ -285,7 +286,7 @@ impl End {
         (end <= given.bytes && bytes <= self.most_bytes).then(|| given.at(offset))
     }
 
-    /// Notes a request that the plug-in began; no, if it gave none.
+    /// Adds a request that the plug-in began. Returns `false` if it began none.
     fn begin(&mut self, pointer: *mut c_void, place: *mut u8) -> bool {
         let began = !pointer.is_null();
         if began {
@@ -296,7 +297,7 @@ impl End {
     }
 
     fn send(&mut self, place: *mut u8, bytes: usize) -> Result<bool, Error> {
-        // SAFETY: the place is registered, and nobody is given it until the request is done.
+        // SAFETY: the place is registered, and nothing else uses it until the request is complete.
         let request = unsafe {
             (self.inner.functions).send(self.object, place, bytes, self.tag, self.registration)
         }?;
@@ -304,23 +305,23 @@ impl End {
     }
 
     fn receive(&mut self, place: *mut u8, bytes: usize) -> Result<bool, Error> {
-        // SAFETY: the place is registered, and nobody is given it until the request is done.
+        // SAFETY: the place is registered, and nothing else uses it until the request is complete.
         let request = unsafe {
             (self.inner.functions).receive(self.object, place, bytes, self.tag, self.registration)
         }?;
         Ok(self.begin(request, place))
     }
 
-    /// Looks whether the oldest request is done; its place then, and how many bytes it says.
+    /// Tests the oldest request. Returns its place and number of bytes if it is complete.
     fn test(&mut self) -> Result<Option<(*mut u8, i32)>, Error> {
         let Some(request) = self.requests.front() else {
             return Ok(None);
         };
         let place = request.place;
-        // SAFETY: what is in the queue is under way.
+        // SAFETY: requests in the queue are under way.
         let done = unsafe { self.inner.functions.test(request.pointer) };
         if !matches!(done, Ok(None)) {
-            // One that failed is gone too.
+            // A request that failed has ended too.
             self.requests.pop_front();
         }
         Ok(done?.map(|bytes| (place, bytes)))
@@ -338,20 +339,20 @@ impl Drop for End {
                 }
                 Region::None => Ok(()),
             };
-            let closed = match self.way {
+            let closed = match self.direction {
                 Direction::In => functions.close_receive(self.object),
                 Direction::Out => functions.close_send(self.object),
             };
             back.and(closed)
         };
-        // What did not end well while something was under way may still be written to.
+        // After an error, requests under way may still write to the memory.
         if ended.is_err() && !self.requests.is_empty() {
             leave(std::mem::replace(&mut self.region, Region::None));
         }
     }
 }
 
-/// Memory that NICs may still write to, though its connection has ended. It is kept until the process ends.
+/// Memory of ended connections that NICs may still write to, kept until the process ends.
 static LEFT: Mutex<Vec<Region>> = Mutex::new(Vec::new());
 
 fn leave(region: Region) {
@@ -359,7 +360,7 @@ fn leave(region: Region) {
     left.push(region);
 }
 
-/// Frees the memory of ended connections that was kept for NICs; for fuzzers, which end thousands of them.
+/// Frees memory that was kept for NICs: for fuzzers, which end thousands of connections.
 ///
 /// # Safety
 /// No NIC writes to that memory any more.
@@ -368,26 +369,26 @@ pub unsafe fn free_left() {
     left.clear();
 }
 
-/// The end that sends.
+/// A sending end.
 pub struct Sending {
     end: End,
 }
 
 impl Sending {
-    /// The memory of the next message, if not as many are under way as may be; none where memory was given.
+    /// The memory of the next message; `None` if too many are under way, or memory was given.
     pub fn room(&mut self) -> Option<&mut [u8]> {
         if !self.end.has_room(0) {
             return None;
         }
         let (place, bytes) = (self.end.own_place()?, self.end.most_bytes);
-        // SAFETY: no request is under way that has this slot, and all of it was zeroed when it was made.
+        // SAFETY: no request under way uses this slot, and it was zeroed when it was made.
         Some(unsafe { std::slice::from_raw_parts_mut(place, bytes) })
     }
 
-    /// Sends the first `bytes` bytes of [`Self::room`]; no, if the plug-in wants to be asked again later.
+    /// Sends the first `bytes` of [`Self::room`]. Returns `false` if it is to be called again.
     ///
     /// # Panics
-    /// There is no room, or not for so many bytes.
+    /// There is not enough room.
     ///
     /// # Errors
     /// The plug-in fails.
@@ -397,11 +398,11 @@ impl Sending {
         self.end.send(place, bytes)
     }
 
-    /// Sends bytes of memory that was given; no, if the plug-in wants to be asked again later, or as many messages are under way
-    /// as may be. Nobody may write them until the message is sent.
+    /// Sends `bytes` from `offset` of the memory that was given. Returns `false` if it is to be called again.
+    /// They must not change until the message is sent.
     ///
     /// # Panics
-    /// They are not there, or are more than the connection's shape says.
+    /// The memory has no such bytes, or the message is longer than the connection's shape says.
     ///
     /// # Errors
     /// The plug-in fails.
@@ -411,7 +412,7 @@ impl Sending {
         Ok(self.end.has_room(0) && self.end.send(place, bytes)?)
     }
 
-    /// Looks whether the oldest message is sent.
+    /// Returns `true` once for each message that is sent.
     ///
     /// # Errors
     /// The plug-in fails.
@@ -431,10 +432,10 @@ enum Flushing {
     Done,
 }
 
-/// The end that receives.
+/// A receiving end.
 pub struct Receiving {
     end: End,
-    /// Place and length of the oldest message, which is here and not given back.
+    /// Place and length of the oldest message, which has arrived and was not given back.
     arrived: Option<(*mut u8, usize)>,
     flushing: Flushing,
 }
@@ -448,15 +449,15 @@ impl Receiving {
         self.end.has_room(usize::from(self.arrived.is_some()))
     }
 
-    /// Receives that are posted and under way.
+    /// Receives under way.
     pub fn posted(&self) -> usize {
         self.end.requests.len()
     }
 
-    /// Posts a receive; no, if the plug-in wants to be asked again later.
+    /// Posts a receive. Returns `false` if it is to be called again.
     ///
     /// # Panics
-    /// There is no room for one, or memory was given.
+    /// There is no room, or memory was given.
     ///
     /// # Errors
     /// The plug-in fails.
@@ -466,11 +467,11 @@ impl Receiving {
         self.end.receive(place, self.end.most_bytes)
     }
 
-    /// Posts a receive into memory that was given, for as many bytes as a message has at most; no, if the plug-in wants to be
-    /// asked again later. Nobody may read or write there until the message has arrived.
+    /// Posts a receive of a longest message at `offset` of the memory that was given. Returns `false` if it
+    /// is to be called again. That memory must not be used until the message has arrived.
     ///
     /// # Panics
-    /// There is no room for one, or not so much memory.
+    /// There is no room, or the memory ends before.
     ///
     /// # Errors
     /// The plug-in fails.
@@ -481,10 +482,10 @@ impl Receiving {
         self.end.receive(place, self.end.most_bytes)
     }
 
-    /// Length of the oldest message, if it is here; bytes. The same is given until it is given back.
+    /// Length of the oldest message if it has arrived, bytes; until it is given back.
     ///
     /// # Errors
-    /// The plug-in fails, or says that more came than there was room for.
+    /// The plug-in fails, or reports more bytes than were posted.
     pub fn arrived_bytes(&mut self) -> Result<Option<usize>, Error> {
         if self.arrived.is_none() {
             let Some((place, bytes)) = self.end.test()? else {
@@ -501,7 +502,7 @@ impl Receiving {
         Ok(self.arrived.map(|(_, bytes)| bytes))
     }
 
-    /// The oldest message, if it is here and in the connection's own memory. The same is given until it is given back.
+    /// The oldest message if it has arrived in the connection's own memory; until it is given back.
     ///
     /// # Errors
     /// As [`Self::arrived_bytes`].
@@ -510,22 +511,22 @@ impl Receiving {
         let (Some((place, bytes)), Region::Own(_)) = (self.arrived, &self.end.region) else {
             return Ok(None);
         };
-        // SAFETY: its request is done and its slot not given back, so the NIC does not write to it.
+        // SAFETY: its request is complete and its slot not given back, so the NIC does not write to it.
         Ok(Some(unsafe { std::slice::from_raw_parts(place, bytes) }))
     }
 
-    /// Makes sure that the message that is here is seen by all, as GPUs' memory needs; to be called until it says yes.
+    /// Makes the oldest message visible to a GPU (GPUDirect RDMA). To be called until it returns `true`.
     ///
     /// # Panics
-    /// No message is here.
+    /// No message has arrived.
     ///
     /// # Errors
     /// The plug-in fails, or cannot flush.
     pub fn flush(&mut self) -> Result<bool, Error> {
-        let (place, bytes) = self.arrived.expect("a message is here");
+        let (place, bytes) = self.arrived.expect("a message has arrived");
         let functions = &self.end.inner.functions;
         if matches!(self.flushing, Flushing::No) {
-            // SAFETY: the message is this connection's, in its registered memory.
+            // SAFETY: the message is in this connection's registered memory.
             let request =
                 unsafe { functions.flush(self.end.object, place, bytes, self.end.registration) }?;
             self.flushing = if request.is_null() {
@@ -535,7 +536,7 @@ impl Receiving {
             };
         }
         if let Flushing::Begun(request) = self.flushing
-            // SAFETY: the request is under way until it is done once.
+            // SAFETY: the request is under way until its test succeeds.
             && unsafe { functions.test(request) }?.is_some()
         {
             self.flushing = Flushing::Done;
@@ -546,7 +547,7 @@ impl Receiving {
     /// Gives the oldest message's slot back.
     ///
     /// # Panics
-    /// No message is here.
+    /// No message has arrived.
     pub fn give_back(&mut self) {
         assert!(self.arrived.is_some());
         self.arrived = None;

@@ -1,25 +1,25 @@
-//! What a plug-in says of a NIC.
+//! The properties of a NIC.
 
 use crate::abi::{POINTER_CUDA, POINTER_DMABUF, POINTER_HOST};
 
-/// A NIC, or several that a plug-in uses as one.
+/// A NIC, or several that the plug-in uses as one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Device {
-    /// Its number, by which plans name it.
+    /// Its number; plans use it.
     pub number: u32,
-    /// Its name, for people.
+    /// Its name.
     pub name: String,
-    /// Where it is in `/sys`, if it is a PCI device.
+    /// Its path in `/sys`, if it is a PCI device.
     pub pci_path: Option<String>,
-    /// Tells cards apart; the ports and functions of one card have the same.
+    /// Equal for the ports and functions of one card.
     pub guid: u64,
-    /// Speed of its port, Mbit/s; 0 if that is not known.
+    /// Speed of its port, Mbit/s; 0 if unknown.
     pub speed_mbps: u32,
     /// Its port.
     pub port: i32,
-    /// Latency of the network, µs; 0 if that is not known.
+    /// Latency of the network, µs; 0 if unknown.
     pub latency_us: f32,
-    /// Which memory it reads and writes: 1 of the host, 2 of GPUs, 4 by DMA-BUF, as a sum.
+    /// The memory that it accesses, a sum of 1 (host), 2 (GPUs) and 4 (DMA-BUF).
     pub pointers: u32,
     /// Most communicators.
     pub most_communicators: u32,
@@ -27,7 +27,7 @@ pub struct Device {
     pub most_receives: u32,
     /// Longest message, bytes.
     pub most_bytes: usize,
-    /// Whether what is received into a GPU's memory must be flushed.
+    /// Whether data received into GPU memory must be flushed.
     pub force_flush: bool,
     /// Its rail, if the plug-in says so (ABI v12).
     pub rail: Option<i16>,

@@ -1,13 +1,13 @@
 //! NCCL's net plug-ins: loads a library that was made for NCCL (EFA, InfiniBand, RoCE …) and drives its NICs.
 //!
-//! The library exports tables of functions, one for each version of the interface that it knows. The newest of v12 to v8
-//! is taken, and behind [`Plugin`] all are alike. What the plug-in gives is checked where it comes in: functions that are
-//! missing, results, devices. Memory that a NIC reads or writes is a connection's own, so safe code cannot touch it while
-//! it does; or it is [`Given`] by somebody who sees to that, such as memory of a GPU.
+//! The library exports a table of functions for each version of the interface that it supports. The newest
+//! of v12 to v8 is used; [`Plugin`] hides the differences. Missing functions, results and devices are
+//! checked. Memory that a NIC accesses is a connection's own, so safe code cannot access it at the same
+//! time, or it is [`Given`] by a caller who ensures that.
 //!
-//! This crate starts no thread and waits for nothing: whoever uses a connection calls again.
+//! This crate starts no thread and does not block: callers poll.
 //!
-//! In reading order: [`library`] (which library), [`abi`] (what it exports), [`plugin`], [`device`], [`connection`],
+//! In reading order: [`library`] (finding it), [`abi`] (its tables), [`plugin`], [`device`], [`connection`],
 //! [`log`].
 
 pub mod abi;

@@ -7,7 +7,7 @@ use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use crate::error::{Error, Place};
 use crate::functions::{Functions, VERSIONS};
 
-/// The library that NCCL looks for when nothing is said.
+/// The library that NCCL loads by default.
 pub const DEFAULT_LIBRARY: &str = "libnccl-net.so";
 
 /// Most libraries of a list, as in NCCL (`NCCL_NET_MAX_PLUGINS`).

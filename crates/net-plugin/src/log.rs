@@ -1,4 +1,4 @@
-//! What plug-ins say: their logger, and what they warned of last.
+//! The logger of plug-ins, and their last warnings.
 
 use std::cell::RefCell;
 use std::ffi::{CStr, c_char, c_int, c_ulong};
@@ -6,14 +6,14 @@ use std::sync::{Once, OnceLock};
 
 use crate::abi::Logger;
 
-/// How grave a line is, as NCCL numbers it.
+/// The level of a line, with NCCL's numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// A version, or something that everybody should know.
+    /// Versions.
     Version,
-    /// Something is wrong.
+    /// Warnings.
     Warning,
-    /// Something that helps to find what is wrong.
+    /// Information for finding a fault.
     Information,
     /// Every step.
     Trace,
@@ -31,11 +31,11 @@ impl Level {
 }
 
 thread_local! {
-    /// What was warned of last in calls from this thread, for an error to quote.
+    /// The last warnings in calls from this thread, for errors to quote.
     static WARNINGS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Warnings that are kept: often the first says why, and the last only that something failed.
+/// Warnings that are kept: often the first gives the cause, and the last only that a call failed.
 const KEPT: usize = 3;
 
 static READER: OnceLock<fn(Level, &str)> = OnceLock::new();
@@ -55,13 +55,12 @@ unsafe extern "C" {
     );
 }
 
-/// Whoever is told every line that a plug-in says from now on. The first who asks is told.
+/// Calls `reader` with every line that plug-ins log from now on. Only the first reader is called.
 pub fn read_lines(reader: fn(Level, &str)) {
-    // A second reader hears nothing, as promised.
     let _ = READER.set(reader);
 }
 
-/// The function to be given to plug-ins.
+/// The function that plug-ins log with.
 pub fn logger() -> Logger {
     // SAFETY: the function only keeps the pointer, which stays valid.
     CONNECTED.call_once(|| unsafe { topo_net_plugin_set_sink(sink) });
@@ -86,7 +85,7 @@ extern "C" fn sink(level: c_int, _flags: c_ulong, text: *const c_char) {
     }
 }
 
-/// The last warnings of this thread, which are taken: they are quoted once.
+/// Takes the last warnings of this thread, so that they are quoted once.
 pub fn last_warnings() -> Option<String> {
     let kept = WARNINGS.take();
     (!kept.is_empty()).then(|| kept.join("; "))

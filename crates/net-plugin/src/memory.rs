@@ -1,5 +1,5 @@
-//! Memory that a NIC reads and writes: a connection's own, which is some slots of the same length, each at the beginning of
-//! a page; or somebody else's, of the host or of a GPU.
+//! Memory that a NIC reads and writes: slots of a connection's own, each at the beginning of a page, or
+//! memory of the host or a GPU that the caller gives.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::any::Any;
@@ -7,33 +7,33 @@ use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// What slots begin at multiples of, bytes.
+/// Alignment of slots, bytes.
 const PAGE_BYTES: usize = 4096;
 
-/// Whose memory is given to a NIC.
+/// Whose memory it is.
 #[derive(Debug, Clone)]
 pub enum Owner {
     /// The host's.
     Host,
-    /// A GPU's; perhaps with the file by which its driver lets others find it (DMA-BUF), and where it begins in that, bytes.
+    /// A GPU's, with its DMA-BUF if there is one, and where it begins in that, bytes.
     Device(Option<(Arc<OwnedFd>, u64)>),
 }
 
-/// Memory that messages are sent from and received into where it lies. Nobody here reads or writes it.
+/// Memory that a NIC sends from or receives into. This crate does not access it.
 #[derive(Clone)]
 pub struct Given {
     /// Its address.
     pub address: u64,
-    /// How much it is, bytes.
+    /// Its size, bytes.
     pub bytes: usize,
     /// Whose it is.
     pub owner: Owner,
-    /// What keeps it.
+    /// Keeps the memory.
     pub kept: Arc<dyn Any + Send + Sync>,
 }
 
 impl Given {
-    /// The place so many bytes from its start.
+    /// The address `offset` bytes from its start.
     pub(crate) fn at(&self, offset: usize) -> *mut u8 {
         std::ptr::with_exposed_provenance_mut((self.address + offset as u64) as usize)
     }
@@ -45,14 +45,14 @@ pub struct Memory {
     stride: usize,
 }
 
-// SAFETY: the memory belongs to this value alone; who reads and writes it is decided by its owner.
+// SAFETY: the memory belongs to this value alone; its owner decides who accesses it.
 unsafe impl Send for Memory {}
 
 impl Memory {
-    /// So many slots of so many bytes, all zeros.
+    /// Zeroed slots.
     ///
     /// # Panics
-    /// They are more than an address space has room for.
+    /// They do not fit into the address space.
     pub fn new(slots: usize, slot_bytes: usize) -> Self {
         let stride = slot_bytes.max(1).next_multiple_of(PAGE_BYTES);
         let bytes = stride
@@ -86,7 +86,7 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: it was made with this layout.
+        // SAFETY: it was allocated with this layout.
         unsafe { dealloc(self.start.as_ptr(), self.layout) };
     }
 }

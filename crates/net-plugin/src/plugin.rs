@@ -1,4 +1,4 @@
-//! A plug-in that is loaded and started, with its devices.
+//! A loaded and started plug-in, with its devices.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -13,25 +13,25 @@ use crate::library::{self, Wanted};
 /// More devices than any machine has.
 const MOST_DEVICES: i32 = 1024;
 
-/// A plug-in that can be used. What is made by it keeps it; it ends when nothing of it is left.
+/// A started plug-in. Its connections keep it loaded.
 #[derive(Clone)]
 pub struct Plugin(pub(crate) Arc<Inner>);
 
 pub(crate) struct Inner {
     pub functions: Functions,
-    /// The plug-in's own; an address, or 0.
+    /// An address that is the plug-in's own, or 0.
     pub context: usize,
     pub devices: Vec<Device>,
-    /// By device: communicators that there are.
+    /// By device: connections.
     used: Vec<AtomicU32>,
 }
 
 impl Plugin {
-    /// Loads what is wanted and starts it for a communicator of that number; nothing if nothing is wanted, or
-    /// nothing is named and none can be found.
+    /// Loads the wanted plug-in and starts it for the communicator of this number. Returns `None` if none is
+    /// wanted, or none is named and none can be found.
     ///
     /// # Errors
-    /// It cannot be loaded or started, has no devices, or says something absurd of them.
+    /// It cannot be loaded or started, has no devices, or reports invalid properties.
     pub fn load(wanted: &Wanted, communicator: u64) -> Result<Option<Self>, Error> {
         let names = match wanted {
             Wanted::Nothing => return Ok(None),
@@ -58,13 +58,13 @@ impl Plugin {
         })
     }
 
-    /// Starts the plug-in whose table is in this process, for tests that answer in a plug-in's place.
+    /// Starts a plug-in whose table is in this process: for tests.
     ///
     /// # Errors
     /// As [`Self::load`].
     ///
     /// # Safety
-    /// The table is of that version, and stays until all that is made of the plug-in has ended.
+    /// The table has that version, and stays until the plug-in and its connections are dropped.
     #[doc(hidden)]
     pub unsafe fn of_table(
         version: u32,
@@ -82,7 +82,7 @@ impl Plugin {
 
     fn start(functions: Functions, communicator: u64) -> Result<Self, Error> {
         let context = functions.init(communicator)?;
-        // From here on it is ended whatever happens.
+        // From here on, dropping it ends the plug-in.
         let mut inner = Inner {
             functions,
             context,
@@ -109,17 +109,17 @@ impl Plugin {
         Ok(Self(Arc::new(inner)))
     }
 
-    /// Its name, as it says itself.
+    /// The name that it reports.
     pub fn name(&self) -> &str {
         &self.0.functions.name
     }
 
-    /// The version of the ABI by which it is used.
+    /// The version of the ABI that is used.
     pub fn version(&self) -> u32 {
         self.0.functions.place.version
     }
 
-    /// The library's file.
+    /// The file of the library.
     pub fn path(&self) -> &str {
         &self.0.functions.place.library
     }
@@ -138,7 +138,7 @@ impl Plugin {
         Listening::new(&self.0, seat, device)
     }
 
-    /// Begins to connect from a device to whoever listens by that handle.
+    /// Begins to connect from a device to the rank with this handle.
     ///
     /// # Errors
     /// As [`Self::listen`].
@@ -147,7 +147,7 @@ impl Plugin {
         Ok(Connecting::new(&self.0, seat, device, handle))
     }
 
-    /// A place for one more communicator on a device.
+    /// A place for one more connection on a device.
     fn seat(&self, function: &'static str, number: u32) -> Result<Seat, Error> {
         let place = &self.0.functions.place;
         let Some(device) = self.0.devices.get(number as usize) else {
@@ -193,12 +193,12 @@ impl std::fmt::Debug for Plugin {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // Nothing can be done about a plug-in that does not end well.
+        // Nothing can be done about an error.
         let _ = self.functions.finalize(self.context);
     }
 }
 
-/// One of the communicators that a device has room for.
+/// One of the connections that a device has room for.
 pub(crate) struct Seat {
     inner: Arc<Inner>,
     device: usize,

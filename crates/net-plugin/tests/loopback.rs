@@ -77,7 +77,7 @@ fn connect(plugin: &Plugin, shape: Shape) -> Result<(Sending, Receiving), Error>
     let (mut sending, mut receiving) = (None, None);
     while sending.is_none() || receiving.is_none() {
         if sending.is_none() {
-            sending = connecting.go_on(shape.clone())?;
+            sending = connecting.poll(shape.clone())?;
         }
         if receiving.is_none() {
             receiving = listening.accept(shape.clone())?;
@@ -184,7 +184,7 @@ fn of_devices(version: u32) -> Result<(), Failed> {
     let mut connecting = plugin.connect(1, &handle)?;
     let (mut sending, mut receiving) = (None, None);
     while sending.is_none() || receiving.is_none() {
-        sending = sending.or(connecting.go_on(shape.clone())?);
+        sending = sending.or(connecting.poll(shape.clone())?);
         let memory = Some(memory.clone());
         receiving = receiving.or(listening.accept(Shape {
             memory,

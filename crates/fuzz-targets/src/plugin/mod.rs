@@ -106,7 +106,7 @@ fn connected(plugin: &Plugin) -> Result<Option<(Sending, Receiving)>, net_plugin
     let (mut sending, mut receiving) = (None, None);
     for _ in 0..MOST_TURNS {
         if sending.is_none() {
-            sending = connecting.go_on(shape(SLOT_BYTES, 1))?;
+            sending = connecting.poll(shape(SLOT_BYTES, 1))?;
         }
         if receiving.is_none() {
             receiving = listening.accept(shape(SLOT_BYTES, 1))?;

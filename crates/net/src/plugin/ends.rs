@@ -94,7 +94,7 @@ impl SendEnd {
             self.0 = SendState::Connecting(connecting, question.shape.clone());
         }
         if let SendState::Connecting(connecting, shape) = &mut self.0
-            && let Some(sending) = connecting.go_on(shape.clone())?
+            && let Some(sending) = connecting.poll(shape.clone())?
         {
             self.0 = SendState::Open(sending);
         }
