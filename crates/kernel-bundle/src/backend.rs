@@ -1,4 +1,4 @@
-//! The backend: what one rank does with a machine.
+//! The [`Backend`] of one rank on a device.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,80 +14,80 @@ use plan::program::{BoundProgram, Schedule, Transfer};
 use plan::{Protocol, Reduction};
 use shared_memory::Bell;
 
-use crate::choose::{self, Means};
 use crate::connect::{Connected, Connector, peers, shows_buffers};
+use crate::default_choice::{self, Capabilities};
+use crate::driver::{DeviceDriver, LaunchMemory, Running, Start};
 use crate::entry::Kernel;
 use crate::flat::Flat;
 use crate::gang::{Deposit, Role};
 use crate::layout;
-use crate::machine::{DeviceDriver, LaunchMemory, Running, Start};
-use crate::process_ranks::{ProcessRanks, Reached, Span};
+use crate::process_ranks::{PeerTransport, ProcessRanks, Span};
 use crate::remote::RemoteRanks;
 
-/// How long the host looks for the end of a launch without sleeping. Launches that take longer are seen to end late by as
-/// much as the supervisor sleeps, which does not matter to them.
+/// How long the host polls a launch without sleeping. Later the supervisor's sleep adds its length
+/// to the measured end, which does not matter for long launches.
 const WATCHING: Duration = Duration::from_secs(2);
 
-/// How long the host sleeps between two looks at kernels that wait for other processes, where a program that computes wants
-/// the core.
+/// Sleep between two polls of kernels that wait for other processes, if a busy program needs the
+/// core.
 const NAP: Duration = Duration::from_micros(50);
 
-/// Looks at the end of a launch between two looks at the clock.
+/// Polls of a launch between two reads of the clock.
 const LOOKS: u32 = 256;
 
-/// Most bytes that one step moves: workers count vectors of 16 bytes, and lines, in 32 bits.
+/// Most bytes per step: kernels count 16-byte vectors and lines in 32 bits.
 const MOST_STEP_BYTES: u64 = 32 << 30;
 
-/// Bytes of the two times of a block.
+/// Bytes of a block's begin and end times.
 const SPAN_BYTES: u64 = 16;
 
-/// Most channels that are chosen, NCCL's limit.
+/// Most channels to choose, NCCL's limit.
 const MOST_CHANNELS: u16 = 64;
 
-/// One rank on a machine that runs kernels.
+/// One rank on a device.
 pub struct Kernels<M: DeviceDriver> {
-    process_ranks: Arc<ProcessRanks<M>>,
+    shared: Arc<ProcessRanks<M>>,
     rank: u32,
     connected: Connected,
     scratch: Option<(M::Block, u64)>,
     scratch_bytes: u64,
 }
 
-/// A program in the machine's memory.
-pub struct Program<M: DeviceDriver> {
-    part: layout::Part,
+/// A program in device memory.
+pub struct DeviceProgram<M: DeviceDriver> {
+    part: layout::LaunchPart,
     kernel: Kernel,
     peers: Vec<u32>,
-    /// Whether peers look where this rank's buffers are.
+    /// Whether peers read this rank's buffer table.
     direct: bool,
-    /// What is resolved again when memory of other processes moves.
-    again: Option<Again>,
+    /// Set if the program accesses memory of other processes.
+    unflattened: Option<Unflattened>,
     /// Ranks of other processes among its peers.
     remote: Vec<u32>,
-    /// Whether it reaches any of them by a network.
-    carried: bool,
+    /// Whether a network connects it to any of them.
+    uses_network: bool,
     waiting: Waiting,
-    /// Address of its scratch memory, if that is not the rank's own.
+    /// Address of its scratch memory if it has its own.
     scratch: Option<u64>,
-    /// Channels of its lanes, if their times are noted.
+    /// The channels of its lanes, if their times are recorded.
     channels: Vec<u16>,
     _memory: M::Block,
 }
 
-/// A program that accesses memory of other processes.
-struct Again {
+/// What it takes to flatten a program unflattened after memory of other processes moved.
+struct Unflattened {
     bound: BoundProgram,
     protocol: Protocol,
     reduction: Option<Reduction>,
-    /// Where that memory was when it was resolved.
+    /// The generation of the buffer tables that the steps use.
     generation: u64,
 }
 
 impl<M: DeviceDriver> Kernels<M> {
-    /// A rank of a process_ranks.
-    pub fn new(process_ranks: Arc<ProcessRanks<M>>, rank: u32) -> Self {
+    /// Creates the backend of a rank.
+    pub fn new(shared: Arc<ProcessRanks<M>>, rank: u32) -> Self {
         Self {
-            process_ranks,
+            shared,
             rank,
             connected: Connected::default(),
             scratch: None,
@@ -101,16 +101,16 @@ impl<M: DeviceDriver> Kernels<M> {
     }
 
     fn device(&self) -> u32 {
-        self.process_ranks.device(self.rank)
+        self.shared.device(self.rank)
     }
 
-    /// Reads when each lane began and ended: when its first block began, and its last one ended.
-    fn note(&self, program: &Program<M>, launch: u64) -> Result<(), Error> {
+    /// Records the span of each lane: from its first block's begin to its last block's end.
+    fn note(&self, program: &DeviceProgram<M>, launch: u64) -> Result<(), Error> {
         let shares = program.part.shares.max(1) as usize;
         let mut times = vec![[0_u64; 2]; program.channels.len() * shares];
         let bytes = bytemuck::cast_slice_mut(&mut times);
         let (device, address) = (self.device(), program.part.profile);
-        let read = self.process_ranks.machine.read(device, address, bytes);
+        let read = self.shared.driver.read(device, address, bytes);
         read.map_err(|why| self.failed(why))?;
         let lanes = program.channels.iter().zip(0..).zip(times.chunks(shares));
         let spans = lanes.map(|((channel, lane), blocks)| Span {
@@ -121,50 +121,50 @@ impl<M: DeviceDriver> Kernels<M> {
             begin_ns: blocks.iter().map(|[begin, _]| *begin).min().unwrap_or(0),
             end_ns: blocks.iter().map(|[_, end]| *end).max().unwrap_or(0),
         });
-        self.process_ranks.note(spans);
+        self.shared.note(spans);
         Ok(())
     }
 
-    /// Resolves a program again if memory of other processes has moved since.
-    fn resolve_again(&mut self, program: &mut Program<M>) -> Result<(), Error> {
+    /// Flattens a program unflattened if memory of other processes has moved.
+    fn flatten_again(&mut self, program: &mut DeviceProgram<M>) -> Result<(), Error> {
         let generation = self.connected.buffer_tables.generation;
-        let Some(again) = &mut program.again else {
+        let Some(unflattened) = &mut program.unflattened else {
             return Ok(());
         };
-        if again.generation == generation {
+        if unflattened.generation == generation {
             return Ok(());
         }
-        again.generation = generation;
-        self.connected.protocol = Some(again.protocol);
+        unflattened.generation = generation;
+        self.connected.protocol = Some(unflattened.protocol);
         self.connected.shares = program.part.shares;
-        let flat = Flat::new(&again.bound, again.reduction, &self.connected);
+        let flat = Flat::new(&unflattened.bound, unflattened.reduction, &self.connected);
         let steps: &[u8] = bytemuck::cast_slice(&flat.steps);
         // No kernel of this rank is running.
         let wrote = self
-            .process_ranks
-            .machine
+            .shared
+            .driver
             .write(self.device(), program.part.steps, steps);
         wrote.map_err(|why| self.failed(why))
     }
 
     fn reserve_scratch(&mut self, bytes: u64) -> Result<(), String> {
         if bytes > self.scratch_bytes {
-            // No kernel of this rank is running. Peers learn of the new address by the next launch's buffer table.
+            // No kernel of this rank is running. Peers read the new address in the next table.
             self.scratch = None;
-            self.scratch = Some(self.process_ranks.machine.allocate(self.device(), bytes)?);
+            self.scratch = Some(self.shared.driver.allocate(self.device(), bytes)?);
             self.scratch_bytes = bytes;
         }
         Ok(())
     }
 
-    /// Deposits what is to be run and waits until it has run.
+    /// Deposits a launch and waits until it has ended.
     fn launch(
         &self,
         deposit: Deposit,
         waiting: Waiting,
         context: &mut LaunchContext<'_>,
     ) -> Result<(), Error> {
-        let gang = &self.process_ranks.gang;
+        let gang = &self.shared.gang;
         let before = gang.ended(self.rank);
         match gang.join(deposit) {
             Role::Leads(deposits) => {
@@ -183,7 +183,7 @@ impl<M: DeviceDriver> Kernels<M> {
                 let mut ended = || gang.ended(self.rank) != before;
                 let began = Instant::now();
                 let mut looks = 0_u32;
-                // Who leads may be watching for long, and rings only when the launch is over.
+                // The leader rings the bell only when the launch is over.
                 while !ended() && began.elapsed() < WATCHING {
                     looks += 1;
                     let yielder = context.supervisor.yielder();
@@ -192,7 +192,7 @@ impl<M: DeviceDriver> Kernels<M> {
                     } else if yielder.try_yield(Instant::now()).is_none() {
                         break;
                     }
-                    if looks.is_multiple_of(LOOKS) && gang.is_given_up() {
+                    if looks.is_multiple_of(LOOKS) && gang.is_aborted() {
                         break;
                     }
                 }
@@ -203,10 +203,10 @@ impl<M: DeviceDriver> Kernels<M> {
                     })
                 };
                 if let Err(error) = context.supervisor.wait(&mut ended, missing) {
-                    gang.give_up();
+                    gang.abort();
                     if !gang.withdraw(self.rank) {
-                        // The kernels use memory that is lent for this launch only: they must end first. They will,
-                        // for they look whether they should give up.
+                        // Kernels use this launch's buffers, so they must end first. They do,
+                        // because they poll the abort word.
                         while gang.ended(self.rank) == before {
                             std::thread::yield_now();
                         }
@@ -221,21 +221,21 @@ impl<M: DeviceDriver> Kernels<M> {
         }
     }
 
-    /// Launches what the ranks deposited, and watches over it.
+    /// Launches all deposits and waits until the kernels have ended.
     fn lead(
         &self,
         deposits: &[Deposit],
         waiting: Waiting,
         context: &mut LaunchContext<'_>,
     ) -> Result<(), Error> {
-        let process_ranks = &self.process_ranks;
+        let shared = &self.shared;
         let remote = deposits.iter().flat_map(|deposit| &deposit.remote);
         let mut remote = RemoteRanks::new(self.rank, remote.copied());
-        let carried = deposits.iter().any(|deposit| deposit.carried);
+        let uses_network = deposits.iter().any(|deposit| deposit.uses_network);
         let mut devices: Vec<u32> = deposits.iter().map(|deposit| deposit.device).collect();
         devices.sort_unstable();
         devices.dedup();
-        let mut of_device: Vec<(u32, Kernel, Vec<layout::Part>)> = Vec::new();
+        let mut of_device: Vec<(u32, Kernel, Vec<layout::LaunchPart>)> = Vec::new();
         for device in devices {
             let mut own = deposits
                 .iter()
@@ -263,18 +263,18 @@ impl<M: DeviceDriver> Kernels<M> {
                 device: *device,
                 kernel: *kernel,
                 parts,
-                threads: process_ranks.options.threads,
+                threads: shared.options.threads,
                 remote: remote.waits(),
             })
             .collect();
-        let started = process_ranks.machine.start(&starts, process_ranks.times());
+        let started = shared.driver.start(&starts, shared.repeats());
         let mut running = started.map_err(|why| self.failed(why))?;
         let began = Instant::now();
         let mut looks = 0_u32;
         let mut told = false;
         let mut poll = |told: &mut bool| {
-            if process_ranks.gang.is_given_up() && !*told {
-                running.give_up();
+            if shared.gang.is_aborted() && !*told {
+                running.abort();
                 *told = true;
             }
             running.poll()
@@ -285,14 +285,14 @@ impl<M: DeviceDriver> Kernels<M> {
             }
             looks += 1;
             let outcome = if remote.waits() {
-                // Kernels do not wake whoever carries what they send, so this does, or carries it.
-                if carried && !context.supervisor.carry() {
+                // Kernels cannot wake proxies, so this thread does, or runs their work inline.
+                if uses_network && !context.supervisor.carry() {
                     context.connections.ring_carriers();
                 }
-                self.connected.carriers.iter().for_each(Bell::ring);
+                self.connected.proxy_bells.iter().for_each(Bell::ring);
                 let yielder = context.supervisor.yielder();
                 if looks > context.spins && yielder.try_yield(Instant::now()).is_none() {
-                    // Kernels wake nobody.
+                    // Nothing wakes this thread when kernels end.
                     std::thread::sleep(NAP);
                 }
                 remote.look(&mut context.supervisor)
@@ -303,7 +303,7 @@ impl<M: DeviceDriver> Kernels<M> {
                 Ok(())
             };
             if let Err(error) = outcome {
-                process_ranks.gang.give_up();
+                shared.gang.abort();
                 while matches!(poll(&mut told), Ok(false)) {
                     std::thread::yield_now();
                 }
@@ -311,21 +311,21 @@ impl<M: DeviceDriver> Kernels<M> {
             }
         }
         if told {
-            return Err(self.failed("another rank gave up".to_owned()));
+            return Err(self.failed("another rank aborted".to_owned()));
         }
-        process_ranks.set_time(running.time_us());
-        process_ranks.set_without_graph(running.without_graph());
+        shared.set_time(running.time_us());
+        shared.note_without_graph(running.without_graph());
         Ok(())
     }
 }
 
 impl<M: DeviceDriver> Kernels<M> {
-    /// What the transports between ranks allow.
-    pub fn means(&self) -> Means {
+    /// What the transports between the ranks support.
+    pub fn capabilities(&self) -> Capabilities {
         let peers = &self.connected.peers;
-        Means {
+        Capabilities {
             direct: peers.all_p2p,
-            ll128: !peers.any_shm || self.process_ranks.machine.keeps_lines(),
+            ll128: !peers.any_shm || self.shared.driver.keeps_lines(),
             blocks: u16::try_from(peers.blocks)
                 .unwrap_or(u16::MAX)
                 .min(MOST_CHANNELS),
@@ -333,7 +333,7 @@ impl<M: DeviceDriver> Kernels<M> {
     }
 }
 
-/// Ranks that a program exchanges anything with.
+/// Ranks that a program exchanges data or signals with; a rank may occur several times.
 fn peers_of(bound: &BoundProgram) -> impl Iterator<Item = u32> {
     let connections = bound.receives.iter().chain(&bound.sends);
     let connections = connections.chain(&bound.waits).chain(&bound.notifies);
@@ -342,26 +342,26 @@ fn peers_of(bound: &BoundProgram) -> impl Iterator<Item = u32> {
 }
 
 impl<M: DeviceDriver> Backend for Kernels<M> {
-    type Program = Program<M>;
+    type Program = DeviceProgram<M>;
 
     fn name(&self) -> &'static str {
-        self.process_ranks.machine.name()
+        self.shared.driver.name()
     }
 
     fn slot_bytes(&self) -> SlotBytes {
-        self.process_ranks.options.slot_bytes
+        self.shared.options.slot_bytes
     }
 
     fn choose(&self, request: &Request, place: &CommunicatorShape) -> Option<Choice> {
-        Some(choose::way(request, place, &self.means()))
+        Some(default_choice::choose(request, place, &self.capabilities()))
     }
 
     fn meet(&mut self, bootstrap: &mut dyn Bootstrap, longest: Duration) -> Result<(), Error> {
-        self.connected.peers = peers::meet(&self.process_ranks, bootstrap, longest)?;
+        self.connected.peers = peers::meet(&self.shared, bootstrap, longest)?;
         let peers = &self.connected.peers;
         let others = peers.all().filter(|(peer, _)| *peer != self.rank);
-        self.process_ranks
-            .note_reached(others.map(|(peer, transport)| Reached {
+        self.shared
+            .note_reached(others.map(|(peer, transport)| PeerTransport {
                 rank: self.rank,
                 peer,
                 transport,
@@ -374,18 +374,17 @@ impl<M: DeviceDriver> Backend for Kernels<M> {
         Ok(())
     }
 
-    fn refuses(&self, way: &Choice) -> Option<String> {
-        let Means { direct, ll128, .. } = self.means();
+    fn refuses(&self, choice: &Choice) -> Option<String> {
+        let Capabilities { direct, ll128, .. } = self.capabilities();
         let peers = &self.connected.peers;
         let why = || match &peers.apart {
             Some((one, other, why)) => format!(" (ranks {one} and {other}: {why})"),
             None => String::new(),
         };
-        if way.schedule == Schedule::Nvls {
+        if choice.schedule == Schedule::Nvls {
             if !direct {
                 return Some(format!(
-                    "a multicast (NVLS) is of memory that all ranks access, and not all reach each other by P2P{}; take another \
-                     algorithm",
+                    "NVLS needs P2P between all ranks{}; take another algorithm",
                     why()
                 ));
             }
@@ -393,18 +392,18 @@ impl<M: DeviceDriver> Backend for Kernels<M> {
                 return Some(format!("{why}; take another algorithm"));
             }
         }
-        if way.transfer == Transfer::Direct && !direct {
+        if choice.transfer == Transfer::Direct && !direct {
             return Some(format!(
                 "a direct transfer accesses the buffers of other ranks, and not all ranks reach each other by P2P{}; take the \
                  transfer `fifo`",
                 why()
             ));
         }
-        let lines = way.transfer == Transfer::Fifo && way.protocol == Protocol::Ll128;
+        let lines = choice.transfer == Transfer::Fifo && choice.protocol == Protocol::Ll128;
         (lines && !ll128).then(|| {
             format!(
-                "LL128 counts on lines of 128 bytes that arrive as a whole, and not all ranks of a host reach each other by \
-                 P2P{}; take the protocol LL or Simple",
+                "LL128 needs lines of 128 bytes that arrive whole, and some ranks of a host lack P2P{}; take the protocol LL \
+                 or Simple",
                 why()
             )
         })
@@ -420,17 +419,17 @@ impl<M: DeviceDriver> Backend for Kernels<M> {
 
     fn wire(&mut self, own: &mut OwnWiring<'_>) -> Option<Result<(), Error>> {
         let mut connector = Connector {
-            process_ranks: &self.process_ranks,
+            shared: &self.shared,
             own,
             known: &mut self.connected,
         };
         Some(connector.connect())
     }
 
-    fn prepare(&mut self, request: &PrepareRequest<'_>) -> Result<Program<M>, Error> {
+    fn prepare(&mut self, request: &PrepareRequest<'_>) -> Result<DeviceProgram<M>, Error> {
         let bound = request.bound;
         let scratch = if bound.multicasts {
-            // Wiring made it.
+            // Wiring made the window.
             self.connected.windows.of_program.map(|window| window.own)
         } else {
             self.reserve_scratch(bound.scratch_bytes)
@@ -440,8 +439,8 @@ impl<M: DeviceDriver> Backend for Kernels<M> {
         let flat = Flat::new(bound, request.reduction, &self.connected);
         if let Some(step) = flat.steps.iter().find(|step| step.bytes > MOST_STEP_BYTES) {
             return Err(self.failed(format!(
-                "a step would move {} bytes, and kernels count at most {MOST_STEP_BYTES} in one; take more channels or \
-                 smaller pieces",
+                "a step moves {} bytes, more than the {MOST_STEP_BYTES} that kernels support; take more channels or smaller \
+                 pieces",
                 step.bytes
             )));
         }
@@ -451,17 +450,17 @@ impl<M: DeviceDriver> Backend for Kernels<M> {
         let steps_at = (lanes.len() as u64).next_multiple_of(256);
         let profile_at = (steps_at + steps.len() as u64).next_multiple_of(256);
         let shares = self.connected.shares;
-        let profile_bytes = match self.process_ranks.options.trace {
+        let profile_bytes = match self.shared.options.trace {
             true => SPAN_BYTES * flat.lanes.len() as u64 * u64::from(shares),
             false => 0,
         };
         let allocated = self
-            .process_ranks
-            .machine
+            .shared
+            .driver
             .allocate(device, profile_at + profile_bytes);
         let (memory, address) = allocated.map_err(|why| self.failed(why))?;
         for (at, bytes) in [(address, lanes), (address + steps_at, steps)] {
-            let wrote = self.process_ranks.machine.write(device, at, bytes);
+            let wrote = self.shared.driver.write(device, at, bytes);
             wrote.map_err(|why| self.failed(why))?;
         }
         let operation = match request.reduction {
@@ -471,7 +470,7 @@ impl<M: DeviceDriver> Backend for Kernels<M> {
             Some(Reduction::Sum | Reduction::Average | Reduction::PreMultipliedSum) | None => 0,
         };
         let direct = shows_buffers(bound);
-        let part = layout::Part {
+        let part = layout::LaunchPart {
             lanes: address,
             steps: address + steps_at,
             profile: match profile_bytes {
@@ -487,26 +486,26 @@ impl<M: DeviceDriver> Backend for Kernels<M> {
             operation,
             divisor: request.ranks.max(1),
             shares,
-            ..layout::Part::default()
+            ..layout::LaunchPart::default()
         };
         let peer = peers_of(bound).next().unwrap_or(self.rank);
         let peers = &self.connected.peers;
-        let far = |peer| peers.transport(peer) == Transport::Net;
-        Ok(Program {
-            again: (direct && !peers.is_alone()).then(|| Again {
+        let by_network = |peer| peers.transport(peer) == Transport::Net;
+        Ok(DeviceProgram {
+            unflattened: (direct && !peers.is_alone()).then(|| Unflattened {
                 bound: bound.clone(),
                 protocol: request.protocol,
                 reduction: request.reduction,
                 generation: self.connected.buffer_tables.generation,
             }),
-            remote: self.connected.remote(peers_of(bound)),
-            carried: peers_of(bound).any(far),
+            remote: self.connected.ranks(peers_of(bound), false),
+            uses_network: peers_of(bound).any(by_network),
             part,
             kernel: match request.reduction {
                 Some(_) => Kernel::Reduce(request.element),
                 None => Kernel::Move,
             },
-            peers: self.connected.local(peers_of(bound)),
+            peers: self.connected.ranks(peers_of(bound), true),
             direct,
             waiting: Waiting::Signal {
                 from: peer,
@@ -520,11 +519,11 @@ impl<M: DeviceDriver> Backend for Kernels<M> {
 
     fn run(
         &mut self,
-        parts: &mut [Part<'_, Program<M>>],
+        parts: &mut [Part<'_, DeviceProgram<M>>],
         context: &mut LaunchContext<'_>,
     ) -> Result<(), Error> {
         let device = self.device();
-        let mut lent: Vec<LaunchMemory<M::Block>> = Vec::with_capacity(parts.len());
+        let mut staged: Vec<LaunchMemory<M::Block>> = Vec::with_capacity(parts.len());
         let mut deposit = Deposit {
             rank: self.rank,
             peers: Vec::new(),
@@ -532,7 +531,7 @@ impl<M: DeviceDriver> Backend for Kernels<M> {
             kernel: Kernel::Move,
             parts: Vec::with_capacity(parts.len()),
             remote: Vec::new(),
-            carried: false,
+            uses_network: false,
         };
         let rank = self.rank;
         let mut waiting = Waiting::Signal {
@@ -540,18 +539,18 @@ impl<M: DeviceDriver> Backend for Kernels<M> {
             channel: 0,
         };
         for part in parts.iter_mut() {
-            self.resolve_again(part.program)?;
+            self.flatten_again(part.program)?;
             let program = &part.program;
-            // Where other processes find the buffers, if they access them.
-            let window = program.again.as_ref().and_then(|again| {
+            // The staging buffers in the window, if other processes access them.
+            let window = program.unflattened.as_ref().and_then(|unflattened| {
                 let buffers = self
                     .connected
                     .buffer_tables
-                    .behind_scratch(again.bound.scratch_bytes);
+                    .behind_scratch(unflattened.bound.scratch_bytes);
                 Some((self.connected.buffer_tables.window?.0, buffers?))
             });
             let at = window.map(|(_, buffers)| buffers);
-            let of_caller = self.process_ranks.machine.lend(device, &part.memory, at);
+            let of_caller = self.shared.driver.stage(device, &part.memory, at);
             let own = of_caller.map_err(|why| self.failed(why))?;
             let scratch = match window {
                 Some((window, _)) => window,
@@ -561,8 +560,8 @@ impl<M: DeviceDriver> Backend for Kernels<M> {
             let buffer_table = self.connected.buffer_tables.own;
             deposit.kernel = program.kernel;
             deposit.remote.extend(&program.remote);
-            deposit.carried |= program.carried;
-            deposit.parts.push(layout::Part {
+            deposit.uses_network |= program.uses_network;
+            deposit.parts.push(layout::LaunchPart {
                 buffers: [own.input, own.output, scratch],
                 buffer_table: buffer_table.filter(|_| program.direct).unwrap_or_default(),
                 launch: context.launch,
@@ -572,20 +571,17 @@ impl<M: DeviceDriver> Backend for Kernels<M> {
             });
             deposit.peers.extend(&program.peers);
             waiting = program.waiting;
-            lent.push(own);
+            staged.push(own);
         }
         deposit.peers.sort_unstable();
         deposit.peers.dedup();
         deposit.peers.retain(|peer| *peer != rank);
         self.launch(deposit, waiting, context)?;
-        for (own, part) in lent.into_iter().zip(parts.iter()) {
+        for (own, part) in staged.into_iter().zip(parts.iter()) {
             if part.program.part.profile != 0 {
                 self.note(part.program, context.launch)?;
             }
-            let done = self
-                .process_ranks
-                .machine
-                .give_back(device, own, &part.memory);
+            let done = self.shared.driver.copy_back(device, own, &part.memory);
             done.map_err(|why| self.failed(why))?;
         }
         Ok(())

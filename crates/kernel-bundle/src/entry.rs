@@ -1,43 +1,32 @@
-//! The kernels by name.
+//! The kernels and their names.
 
 use plan::ElementType;
 
-/// A kernel: one for each type of elements, and one that only moves bytes.
+/// A kernel: one for each element type, and one that only moves bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kernel {
-    /// Moves bytes of any type.
+    /// Moves bytes of any element type.
     Move,
-    /// Reduces elements of a type.
+    /// Reduces elements of this type.
     Reduce(ElementType),
 }
 
 impl Kernel {
-    /// All of them.
+    /// All kernels.
     pub fn all() -> Vec<Self> {
         let reduce = ElementType::ALL.into_iter().map(Self::Reduce);
         std::iter::once(Self::Move).chain(reduce).collect()
     }
 
-    /// What is between `topo_run_` and the end of its entry's name.
+    /// The end of the entry's name, after `topo_run_`.
     pub fn suffix(self) -> &'static str {
         match self {
             Self::Move => "move",
-            Self::Reduce(element) => match element {
-                ElementType::I8 => "i8",
-                ElementType::U8 => "u8",
-                ElementType::I32 => "i32",
-                ElementType::U32 => "u32",
-                ElementType::I64 => "i64",
-                ElementType::U64 => "u64",
-                ElementType::F16 => "f16",
-                ElementType::Bf16 => "bf16",
-                ElementType::F32 => "f32",
-                ElementType::F64 => "f64",
-            },
+            Self::Reduce(element) => element.name(),
         }
     }
 
-    /// The name of its entry.
+    /// The name of the kernel's entry function.
     pub fn entry(self) -> String {
         format!("topo_run_{}", self.suffix())
     }

@@ -1,42 +1,42 @@
-//! From a bound program to the flat steps that kernels walk.
+//! Flattens a bound program into the steps that kernels walk.
 
 use plan::Reduction;
 use plan::program::{BoundOperand, BoundProgram, BoundStep, Buffer, Connection};
 
-use crate::layout::{Lane, MOST_OPERANDS, Operand, OperandKind, Step};
+use crate::layout::{FlatLane, FlatOperand, FlatStep, MOST_OPERANDS, OperandKind};
 
 /// Addresses of a program's connections and of its peers' buffer tables.
 pub trait Places {
-    /// Address of the end of a connection through which slots are received.
+    /// Address of the FIFO end that receives.
     fn receiver(&self, connection: &Connection) -> u64;
-    /// Through which slots are sent.
+    /// Address of the FIFO end that sends.
     fn sender(&self, connection: &Connection) -> u64;
-    /// On which signals are awaited.
+    /// Address of the signal end that waits.
     fn awaited(&self, connection: &Connection) -> u64;
-    /// On which signals are given.
+    /// Address of the signal end that notifies.
     fn given(&self, connection: &Connection) -> u64;
-    /// The address that stands for the scratch memory of all ranks.
-    fn everywhere(&self) -> u64;
+    /// Multicast address of the scratch memory of all ranks.
+    fn multicast(&self) -> u64;
     /// Address of a rank's buffer table.
     fn buffer_table(&self, rank: u32) -> u64;
-    /// Base of the offsets in a rank's buffer table: the address of its window here. 0 if the table
-    /// holds addresses.
+    /// Base of the offsets in a rank's buffer table: where its window is mapped here. 0 if the
+    /// table holds addresses.
     fn window(&self, rank: u32) -> u64;
 }
 
-/// A program as kernels walk it.
+/// A program in the form that kernels walk.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Flat {
-    /// Its lanes.
-    pub lanes: Vec<Lane>,
-    /// Their steps.
-    pub steps: Vec<Step>,
+    /// The lanes.
+    pub lanes: Vec<FlatLane>,
+    /// The steps of all lanes.
+    pub steps: Vec<FlatStep>,
     /// The channel of each lane.
     pub channels: Vec<u16>,
 }
 
 impl Flat {
-    /// Resolves a program. Lanes without a step are left out.
+    /// Flattens a program. Lanes without steps are left out.
     pub fn new(bound: &BoundProgram, reduction: Option<Reduction>, places: &dyn Places) -> Self {
         let mut flat = Self::default();
         let resolve = Resolve {
@@ -47,7 +47,7 @@ impl Flat {
         };
         for lane in &bound.lanes {
             let count = |steps: &[BoundStep]| u32::try_from(steps.len()).unwrap_or(u32::MAX);
-            let own = Lane {
+            let own = FlatLane {
                 first: u32::try_from(flat.steps.len()).unwrap_or(u32::MAX),
                 prologue: count(&lane.prologue),
                 body: count(&lane.body),
@@ -77,17 +77,17 @@ struct Resolve<'a> {
 }
 
 impl Resolve<'_> {
-    fn step(&self, step: &BoundStep) -> Step {
+    fn step(&self, step: &BoundStep) -> FlatStep {
         let sources = &step.sources[..usize::from(step.source_count)];
         let destinations = &step.destinations[..usize::from(step.destination_count)];
-        let mut flat = Step {
+        let mut flat = FlatStep {
             bytes: step.elements * u64::from(self.bound.element_bytes),
             source_count: step.source_count,
             destination_count: step.destination_count,
             wait_count: step.wait_count,
             notify_count: step.notify_count,
             finish: u8::from(step.finish && self.reduction == Some(Reduction::Average)),
-            ..Step::default()
+            ..FlatStep::default()
         };
         let multiplies = self.reduction == Some(Reduction::PreMultipliedSum);
         for (index, source) in sources.iter().enumerate() {
@@ -132,33 +132,33 @@ impl Resolve<'_> {
         flat
     }
 
-    fn operand(&self, operand: &BoundOperand, source: bool) -> Operand {
+    fn operand(&self, operand: &BoundOperand, source: bool) -> FlatOperand {
         match *operand {
-            BoundOperand::None => Operand::default(),
-            BoundOperand::Multicast { offset, stride } => Operand {
+            BoundOperand::None => FlatOperand::default(),
+            BoundOperand::Multicast { offset, stride } => FlatOperand {
                 kind: OperandKind::Everywhere as u32,
                 buffer: Buffer::Scratch as u32,
-                place: self.places.everywhere(),
+                place: self.places.multicast(),
                 offset,
                 stride,
             },
             BoundOperand::Fifo(place) => {
                 let place = usize::from(place);
-                Operand {
+                FlatOperand {
                     kind: OperandKind::Fifo as u32,
                     place: if source {
                         self.places.receiver(&self.bound.receives[place])
                     } else {
                         self.places.sender(&self.bound.sends[place])
                     },
-                    ..Operand::default()
+                    ..FlatOperand::default()
                 }
             }
             BoundOperand::Local {
                 buffer,
                 offset,
                 stride,
-            } => Operand {
+            } => FlatOperand {
                 kind: OperandKind::Local as u32,
                 buffer: buffer as u32,
                 place: 0,
@@ -170,7 +170,7 @@ impl Resolve<'_> {
                 buffer,
                 offset,
                 stride,
-            } => Operand {
+            } => FlatOperand {
                 kind: OperandKind::Peer as u32,
                 buffer: buffer as u32,
                 place: self

@@ -1,17 +1,18 @@
-//! Launching together what needs each other.
+//! Launches ranks that depend on each other together.
 //!
-//! A kernel of one rank waits for kernels of others. Were each launched when its rank comes, one could be running, and
-//! waiting, while another rank still allocates memory or loads code, for which a GPU may want all its kernels to end.
-//! So a rank deposits what it wants to run, and whoever completes a set of ranks that need each other launches them all.
+//! A kernel of one rank waits for kernels of other ranks. If each rank launched its own, one could
+//! already wait while another rank still allocates memory or loads code, and a GPU may finish
+//! these only after all its kernels have ended. So every rank deposits its launch, and the rank
+//! that completes a set of dependent ranks launches them all.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::entry::Kernel;
-use crate::layout::Part;
+use crate::layout::LaunchPart;
 
-/// What a rank wants to run.
+/// The launch that a rank asks for.
 #[derive(Debug, Clone)]
 pub struct Deposit {
     /// The rank.
@@ -23,17 +24,17 @@ pub struct Deposit {
     /// Its kernel.
     pub kernel: Kernel,
     /// Its programs.
-    pub parts: Vec<Part>,
+    pub parts: Vec<LaunchPart>,
     /// Ranks of other processes that it exchanges data or signals with.
     pub remote: Vec<u32>,
-    /// Whether they reach any of those by a network: whoever carries what goes there is to be woken.
-    pub carried: bool,
+    /// Whether a network connects it to any remote rank, so that proxies need to be woken.
+    pub uses_network: bool,
 }
 
-/// What a rank is to do after it deposited.
+/// What a rank does after its deposit.
 #[derive(Debug)]
 pub enum Role {
-    /// Launch these.
+    /// Launch these deposits.
     Leads(Vec<Deposit>),
     /// Wait for the outcome.
     Follows,
@@ -45,38 +46,38 @@ struct State {
     outcomes: BTreeMap<u32, Result<(), String>>,
 }
 
-/// Where ranks meet.
+/// The meeting point of the ranks of a process.
 pub struct Gang {
     state: Mutex<State>,
-    /// By rank: launches that have ended.
+    /// Finished launches, by rank.
     ended: Vec<AtomicU32>,
-    /// By rank: not 0 when its kernels should be given up.
-    given_up: AtomicU32,
+    /// Not 0 when the kernels must end early.
+    aborted: AtomicU32,
 }
 
 impl Gang {
-    /// For so many ranks.
+    /// Creates a gang of `ranks` ranks.
     pub fn new(ranks: usize) -> Self {
         Self {
             state: Mutex::default(),
             ended: (0..ranks).map(|_| AtomicU32::new(0)).collect(),
-            given_up: AtomicU32::new(0),
+            aborted: AtomicU32::new(0),
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Between two statements here the state is whole.
+        // The state is consistent between any two statements here, also after a panic.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Launches of a rank that have ended.
+    /// Number of finished launches of a rank.
     pub fn ended(&self, rank: u32) -> u32 {
         self.ended
             .get(rank as usize)
             .map_or(0, |ended| ended.load(Ordering::Acquire))
     }
 
-    /// Deposits, and answers who launches.
+    /// Deposits a launch and returns the rank's role.
     pub fn join(&self, deposit: Deposit) -> Role {
         let mut state = self.lock();
         let rank = deposit.rank;
@@ -91,7 +92,7 @@ impl Gang {
         }
     }
 
-    /// Tells those whose kernels were launched how that went.
+    /// Reports the outcome of a launch to its ranks.
     pub fn finish(&self, deposits: &[Deposit], outcome: &Result<(), String>) {
         let mut state = self.lock();
         for deposit in deposits {
@@ -102,27 +103,27 @@ impl Gang {
         }
     }
 
-    /// How the launch of a rank went, once it has ended.
+    /// The outcome of a rank's launch once it has ended. Taken once.
     pub fn outcome(&self, rank: u32) -> Option<Result<(), String>> {
         self.lock().outcomes.remove(&rank)
     }
 
-    /// Takes a deposit back; `false` if it was launched already.
+    /// Takes a deposit back. Returns `false` if it was already launched.
     pub fn withdraw(&self, rank: u32) -> bool {
         self.lock().waiting.remove(&rank).is_some()
     }
 
-    /// Tells whoever leads to give up.
-    pub fn give_up(&self) {
-        self.given_up.store(1, Ordering::Release);
+    /// Tells the leading rank to abort. A communicator does not recover from this.
+    pub fn abort(&self) {
+        self.aborted.store(1, Ordering::Release);
     }
 
-    /// Whether somebody gave up. A communicator does not recover from that.
-    pub fn is_given_up(&self) -> bool {
-        self.given_up.load(Ordering::Acquire) != 0
+    /// Whether a rank aborted.
+    pub fn is_aborted(&self) -> bool {
+        self.aborted.load(Ordering::Acquire) != 0
     }
 
-    /// A peer of a rank that has not deposited what the rank waits for.
+    /// A peer whose matching deposit is missing.
     pub fn missing(&self, rank: u32) -> Option<u32> {
         let state = self.lock();
         let own = state.waiting.get(&rank)?;
@@ -134,9 +135,9 @@ impl Gang {
     }
 }
 
-/// The ranks that need each other and this one, if all have come. Two ranks that name each other speak of the same
-/// exchange, for both count their exchanges alike; one that names another which does not name it is not yet where that
-/// one waits.
+/// The ranks that depend on `rank`, directly or not, if all have deposited. Two ranks that list
+/// each other mean the same exchange, because both count their exchanges alike. A rank that does
+/// not list its peer in return has not reached that exchange yet.
 fn complete(waiting: &BTreeMap<u32, Deposit>, rank: u32) -> Option<Vec<u32>> {
     let mut ranks = vec![rank];
     let mut at = 0;
@@ -166,7 +167,7 @@ mod tests {
             kernel: Kernel::Move,
             parts: Vec::new(),
             remote: Vec::new(),
-            carried: false,
+            uses_network: false,
         }
     }
 
@@ -193,7 +194,7 @@ mod tests {
     #[test]
     fn an_exchange_of_two_does_not_wait_for_a_third() {
         let gang = Gang::new(3);
-        // Rank 0 waits for 1, which first has something to do with 2.
+        // Rank 0 waits for rank 1, which first exchanges data with rank 2.
         assert_eq!(leads(&gang.join(deposit(0, &[1]))), None);
         assert_eq!(leads(&gang.join(deposit(1, &[2]))), None);
         assert_eq!(leads(&gang.join(deposit(2, &[1]))), Some(vec![1, 2]));

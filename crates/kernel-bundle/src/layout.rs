@@ -1,114 +1,113 @@
-//! What the host tells the kernels: the structures of `kernels/arguments.h`. A test of the emulator compares them with what
-//! the other compiler makes of those.
+//! The kernels' arguments: the structures of `kernels/arguments.h`. A test of the emulator compares
+//! the layouts with those of the C++ compiler.
 
 use bytemuck::{Pod, Zeroable};
 
-/// Most sources, and most destinations, waits and notifies, of a step.
+/// Most sources of a step; also most destinations, waits and notifies.
 pub const MOST_OPERANDS: usize = 4;
 
-/// Most blocks that carry out a lane together.
+/// Most blocks per lane.
 pub const MOST_SHARES: u32 = 4;
 
-/// Parts that fit into the arguments of a launch.
+/// Most parts that fit into the arguments of a launch.
 pub const MOST_PARTS: usize = 36;
 
-/// One end of a FIFO or of a signal. Where several blocks carry out a lane, an end of a signal is as many of these in a row.
+/// One end of a FIFO or of a signal. A signal has one per block of the lane.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Pod, Zeroable)]
-pub struct End {
+pub struct ConnectionEnd {
     /// Address of the first slot.
     pub slots: u64,
     /// Bytes from one slot to the next.
     pub stride: u64,
-    /// Address of what the other end counts.
+    /// Address of the other end's count.
     pub theirs: u64,
-    /// Address where this end's count is told.
+    /// Address to which this end writes its count.
     pub mine: u64,
     /// This end's count.
     pub step: u64,
-    /// The last that was seen of theirs.
+    /// The last value read from `theirs`.
     pub seen: u64,
-    /// Address where the length of each slot is told, if the host carries them away; else 0.
+    /// Address of the slots' lengths, if a proxy sends the slots; else 0.
     pub lengths: u64,
 }
 
-/// Where the buffers of a rank are during a launch.
+/// The buffers of a rank during a launch.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Pod, Zeroable)]
-pub struct BufferTable {
-    /// The number of the launch.
+pub struct DeviceBufferTable {
+    /// The launch's number.
     pub launch: u64,
-    /// Addresses of input, output, scratch.
+    /// Addresses of input, output and scratch.
     pub buffers: [u64; 3],
 }
 
-/// What an operand is.
+/// The kind of an operand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum OperandKind {
     /// None.
     Nothing = 0,
-    /// One's own memory.
+    /// A buffer of the rank.
     Local = 1,
-    /// A peer's memory.
+    /// A buffer of a peer.
     Peer = 2,
-    /// A slot.
+    /// A FIFO slot.
     Fifo = 3,
-    /// The scratch memory of all ranks.
+    /// The multicast address of the ranks' scratch memory.
     Everywhere = 4,
 }
 
 /// An operand.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Pod, Zeroable)]
-pub struct Operand {
+pub struct FlatOperand {
     /// An [`OperandKind`].
     pub kind: u32,
     /// 0 input, 1 output, 2 scratch.
     pub buffer: u32,
-    /// An address: of the [`End`] of a FIFO, of the [`BufferTable`] of a peer, or of the multicast
-    /// object over all scratch memory.
+    /// Address of a FIFO's [`ConnectionEnd`], a peer's [`DeviceBufferTable`], or the multicast scratch memory.
     pub place: u64,
     /// Bytes from the start of the buffer.
     pub offset: u64,
-    /// Bytes further per turn.
+    /// Bytes to add per turn.
     pub stride: u64,
 }
 
 /// A step.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Pod, Zeroable)]
-pub struct Step {
-    /// Bytes that are moved.
+pub struct FlatStep {
+    /// Bytes to move.
     pub bytes: u64,
-    /// How many sources.
+    /// Number of sources.
     pub source_count: u8,
-    /// How many destinations.
+    /// Number of destinations.
     pub destination_count: u8,
-    /// How many signals are awaited.
+    /// Number of signals to wait for.
     pub wait_count: u8,
-    /// How many are given.
+    /// Number of signals to send.
     pub notify_count: u8,
-    /// Whether the result is divided.
+    /// Whether to divide the result.
     pub finish: u8,
-    /// Bit i: source i is multiplied by the scalar.
+    /// Bit i: multiply source i by the scalar.
     pub pre_multiply: u8,
-    /// Whether an operand is a peer's.
+    /// Whether any operand is a peer's.
     pub reaches: u8,
-    /// 1: from all ranks, 2: to all ranks, 4: other steps of the program do so.
+    /// 1: loads from the multicast address, 2: stores to it, 4: another step of the program does.
     pub multicast: u8,
     /// Sources, then destinations.
-    pub operands: [Operand; 2 * MOST_OPERANDS],
-    /// Addresses of the [`End`]s of signals that are awaited.
+    pub operands: [FlatOperand; 2 * MOST_OPERANDS],
+    /// Addresses of the [`ConnectionEnd`]s to wait for.
     pub waits: [u64; MOST_OPERANDS],
-    /// Of signals that are given.
+    /// Addresses of the [`ConnectionEnd`]s to notify.
     pub notifies: [u64; MOST_OPERANDS],
 }
 
-/// Steps in a row.
+/// A lane: a sequence of steps for one or several blocks.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Pod, Zeroable)]
-pub struct Lane {
+pub struct FlatLane {
     /// Index of the first step.
     pub first: u32,
     /// Steps of the prologue.
@@ -119,43 +118,43 @@ pub struct Lane {
     pub last: u32,
     /// Steps of the epilogue.
     pub epilogue: u32,
-    /// Nothing.
+    /// Unused.
     pub padding: u32,
     /// Full turns.
     pub turns: u64,
 }
 
-/// A program with the memory of a launch. Addresses are the machine's.
+/// A program with the buffers of a launch. Addresses are device addresses.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Pod, Zeroable)]
-pub struct Part {
-    /// Address of the [`Lane`]s.
+pub struct LaunchPart {
+    /// Address of the [`FlatLane`]s.
     pub lanes: u64,
-    /// Address of the [`Step`]s.
+    /// Address of the [`FlatStep`]s.
     pub steps: u64,
-    /// Addresses of input, output, scratch.
+    /// Addresses of input, output and scratch.
     pub buffers: [u64; 3],
-    /// Address of the own [`BufferTable`]; 0 if no peer accesses this rank's buffers.
+    /// Address of the own [`DeviceBufferTable`]; 0 if no peer accesses this rank's buffers.
     pub buffer_table: u64,
-    /// Number of the launch.
+    /// The launch's number.
     pub launch: u64,
-    /// An element in the low bytes.
+    /// The scalar, one element in the low bytes.
     pub scalar: u64,
-    /// Address of two times per block; 0 if nobody asks.
+    /// Address of each block's begin and end times; 0 if not recorded.
     pub profile: u64,
-    /// What is taken from the addresses on the buffer table: where the memory begins that other processes map, or 0.
+    /// Base address that is subtracted in the buffer table: the start of the window, or 0.
     pub window: u64,
-    /// Lanes.
+    /// Number of lanes.
     pub lane_count: u32,
     /// A [`plan::Protocol`], by number.
     pub protocol: u32,
-    /// 0 sum, 1 product, 2 minimum, 3 maximum.
+    /// 0: sum, 1: product, 2: minimum, 3: maximum.
     pub operation: u32,
-    /// By what results are divided.
+    /// Divisor of averages.
     pub divisor: u32,
-    /// Blocks that carry out each lane together.
+    /// Blocks per lane.
     pub shares: u32,
-    /// Nothing.
+    /// Unused.
     pub padding: u32,
 }
 
@@ -163,16 +162,16 @@ pub struct Part {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Launch {
-    /// Address of all parts, if they are not in `parts`.
+    /// Address of all parts if they do not fit `parts`; else 0.
     pub more: u64,
-    /// Address of a 32-bit word that is not 0 when the launch is given up.
+    /// Address of a 32-bit word that is not 0 when kernels must end early.
     pub abort: u64,
-    /// Parts.
+    /// Number of parts.
     pub count: u32,
-    /// Nothing.
+    /// Unused.
     pub padding: u32,
     /// The parts.
-    pub parts: [Part; MOST_PARTS],
+    pub parts: [LaunchPart; MOST_PARTS],
 }
 
 impl Default for Launch {
@@ -182,7 +181,7 @@ impl Default for Launch {
             abort: 0,
             count: 0,
             padding: 0,
-            parts: [Part::default(); MOST_PARTS],
+            parts: [LaunchPart::default(); MOST_PARTS],
         }
     }
 }
@@ -193,7 +192,7 @@ mod tests {
 
     #[test]
     fn arguments_fit_a_kernel() {
-        // What all devices take as arguments of a kernel, bytes.
+        // CUDA's limit on kernel arguments that every device supports, bytes.
         assert!(size_of::<Launch>() <= 4096);
     }
 }

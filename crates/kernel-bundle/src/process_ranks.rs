@@ -1,4 +1,4 @@
-//! What the ranks of this process share: the machine, its memory, and the gang in which they are launched.
+//! What the ranks of this process share: the driver, its memory, and the gang that launches them.
 
 use std::any::Any;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -9,76 +9,76 @@ use executor::connections::SlotBytes;
 use plan::program::BoundProgram;
 use shared_memory::Mapping;
 
+use crate::driver::{DeviceDriver, Repeats};
 use crate::gang::Gang;
 use crate::layout::MOST_SHARES;
-use crate::machine::{DeviceDriver, Times};
 
 /// How kernels are launched.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Options {
-    /// Threads of a block: 64, and warps that move data.
+pub struct LaunchOptions {
+    /// Threads of a block: 64 that synchronize, plus the warps that move data.
     pub threads: u32,
-    /// Data bytes of a slot, by protocol.
+    /// Data bytes per slot, by protocol.
     pub slot_bytes: SlotBytes,
-    /// Steps that connections have behind them when they are made, as if they had been used that often.
+    /// Initial step count of every connection. Tests set it to begin close to a wrap.
     pub first_step: u64,
-    /// A flag that all lines of LL slots hold at first, as if they had been written that long ago; 0 is none.
+    /// Flag that all lines of LL slots hold initially, as if left from an earlier use; 0: none.
     pub stale_flag: u32,
-    /// Most blocks that carry out a lane together, 1 to 4. More blocks have more bytes under way, which a GPU with few ranks
-    /// on it needs to fill its memory; lanes that use FIFOs have one block.
+    /// Most blocks per lane, 1 to 4. More blocks keep more bytes in flight, which a GPU with few
+    /// ranks needs to saturate its memory. Lanes that use FIFOs have one block.
     pub most_shares: u32,
-    /// Whether it is noted when each lane of each launch begins and ends ([`ProcessRanks::take_spans`]).
+    /// Whether to record when each lane of a launch begins and ends ([`ProcessRanks::take_spans`]).
     pub trace: bool,
-    /// Whether devices may access each other's memory (NCCL's `NCCL_P2P_DISABLE` says no).
+    /// Whether devices may access each other's memory (`NCCL_P2P_DISABLE` clears it).
     pub p2p: bool,
-    /// Whether connections may lie in memory of the host where they may not (`NCCL_SHM_DISABLE` says no).
+    /// Whether connections may use host memory instead (`NCCL_SHM_DISABLE` clears it).
     pub shm: bool,
-    /// Whether NICs may read and write memory of devices (GPUDirect RDMA).
+    /// Whether NICs may access device memory (GPUDirect RDMA).
     pub rdma: bool,
-    /// Whether they may read it where that is so, to send (`NCCL_NET_GDR_READ=0` says no).
+    /// Whether NICs may also read device memory to send (`NCCL_NET_GDR_READ=0` clears it).
     pub rdma_read: bool,
-    /// Whether what they write is flushed whatever the device is (`NCCL_NET_FORCE_FLUSH`).
+    /// Whether RDMA writes are always flushed (`NCCL_NET_FORCE_FLUSH`).
     pub force_flush: bool,
 }
 
-/// When a lane of a launch began and ended.
+/// The time that a lane of a launch took.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
     /// The rank.
     pub rank: u32,
-    /// The number of its launch.
+    /// The launch's number.
     pub launch: u64,
-    /// The channel that the lane works for.
+    /// The lane's channel.
     pub channel: u16,
-    /// The lane, from 0.
+    /// The lane's index, from 0.
     pub lane: u32,
-    /// When it began by the device's clock, ns.
+    /// Begin, ns of the device's clock.
     pub begin_ns: u64,
-    /// When it ended, ns.
+    /// End, ns of the device's clock.
     pub end_ns: u64,
 }
 
-/// How a rank reaches another.
+/// The transport from a rank of this process to a peer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reached {
+pub struct PeerTransport {
     /// The rank.
     pub rank: u32,
-    /// The other one.
+    /// The peer.
     pub peer: u32,
-    /// How.
+    /// The transport.
     pub transport: Transport,
-    /// Why not by P2P, if both are on one host.
+    /// Why ranks of one host do not use P2P.
     pub fallen_back: Option<String>,
-    /// Whether NICs reach the memory of both their devices, and if they do so only on other ranks, why not here. Of ranks that are
-    /// reached by NET.
+    /// For NET: whether NICs can access the memory of both devices. The error has the reason if
+    /// only this rank's device is out of their reach.
     pub rdma: Result<(), Option<String>>,
 }
 
-/// Most spans that are kept.
+/// Most spans that are stored.
 const MOST_SPANS: usize = 1 << 20;
 
-impl Options {
-    /// NCCL's slots (buffers of 512 KiB, 4800 KiB and 4 MiB in eight slots), and 12 warps that move data.
+impl LaunchOptions {
+    /// NCCL's slots (buffers of 512 KiB, 4800 KiB and 4 MiB in eight slots) and 12 data warps.
     pub const fn nccl() -> Self {
         Self {
             threads: 448,
@@ -100,34 +100,34 @@ impl Options {
     }
 }
 
-/// Memory, and the memory of the host that it stands for, if it does; in the order in which they are dropped.
+/// Device memory and, if it maps host memory, that mapping. Dropped in this order.
 type Kept = (Box<dyn Any + Send + Sync>, Option<Arc<Mapping>>);
 
 /// What the ranks of this process share.
 pub struct ProcessRanks<M: DeviceDriver> {
-    /// What runs the kernels.
-    pub machine: M,
-    /// How they are launched.
-    pub options: Options,
+    /// Runs the kernels.
+    pub driver: M,
+    /// Launch options.
+    pub options: LaunchOptions,
     pub(crate) gang: Gang,
     devices: Vec<u32>,
-    /// Memory of connections: peers may use it as long as any rank is there. Where a device was told of memory of the host,
-    /// it forgets that before the memory goes.
+    /// Memory of connections, kept until the last rank is gone because peers use it. Host memory is
+    /// unregistered from its device before it is unmapped.
     blocks: Mutex<Vec<Kept>>,
     repeat: AtomicU32,
     graph: AtomicU32,
     without_graph: Mutex<Option<String>>,
-    reached: Mutex<Vec<Reached>>,
+    reached: Mutex<Vec<PeerTransport>>,
     time_ns: AtomicU64,
     spans: Mutex<Vec<Span>>,
 }
 
 impl<M: DeviceDriver> ProcessRanks<M> {
-    /// A process_ranks whose rank i runs on device `devices[i]`.
-    pub fn new(machine: M, options: Options, devices: Vec<u32>) -> Arc<Self> {
+    /// Creates the shared state; rank i runs on device `devices[i]`.
+    pub fn new(driver: M, options: LaunchOptions, devices: Vec<u32>) -> Arc<Self> {
         let ranks = devices.len();
         Arc::new(Self {
-            machine,
+            driver,
             options,
             gang: Gang::new(ranks),
             devices,
@@ -147,17 +147,17 @@ impl<M: DeviceDriver> ProcessRanks<M> {
         devices.get(rank as usize).copied().unwrap_or_default()
     }
 
-    /// Ranks that share the device of this one.
+    /// The number of ranks on this rank's device, itself included.
     pub fn ranks_beside(&self, rank: u32) -> u32 {
         let own = self.device(rank);
         let beside = self.devices.iter().filter(|device| **device == own);
         u32::try_from(beside.count()).unwrap_or(u32::MAX)
     }
 
-    /// Blocks that carry out each lane of a program together: as many as there is room for, if each rank may have so many
-    /// blocks. Slots and their counts are one block's, so FIFOs have one.
+    /// Blocks per lane, if each rank can have `blocks` resident blocks. FIFO slots and their counts
+    /// belong to one block, so lanes with FIFOs have one.
     pub fn shares(&self, blocks: u32, bound: &BoundProgram) -> u32 {
-        // Multicast mixes what all blocks of a rank stored, which no signal orders.
+        // Multicast reads what every block of a rank stored, and no signal orders those stores.
         if !bound.receives.is_empty() || !bound.sends.is_empty() || bound.multicasts {
             return 1;
         }
@@ -166,12 +166,12 @@ impl<M: DeviceDriver> ProcessRanks<M> {
         room.min(self.options.most_shares).clamp(1, MOST_SHARES)
     }
 
-    /// Lets every launch be run so often in a row, to be timed. What reduces in place gives another result then.
+    /// Runs every launch `times` times in a row, for timing. This changes in-place reductions.
     pub fn set_repeat(&self, times: u32) {
         self.repeat.store(times.max(1), Ordering::Relaxed);
     }
 
-    /// Lets so many of the launches in a row be asked of the devices together, as a graph; 0 is none.
+    /// Groups this many launches into a CUDA graph; 0: no graph.
     ///
     /// A launch that a graph repeats keeps its first number, and peers' buffer tables are compared with
     /// that. This is correct: in a direct transfer all ranks signal before and after they access each
@@ -180,7 +180,7 @@ impl<M: DeviceDriver> ProcessRanks<M> {
         self.graph.store(launches, Ordering::Relaxed);
     }
 
-    /// Why there was no graph in some launch since the last call, though one was asked for.
+    /// Takes the reason why a launch since the last call used no graph although one was requested.
     pub fn take_without_graph(&self) -> Option<String> {
         let mut why = self
             .without_graph
@@ -189,7 +189,7 @@ impl<M: DeviceDriver> ProcessRanks<M> {
         why.take()
     }
 
-    pub(crate) fn set_without_graph(&self, why: Option<String>) {
+    pub(crate) fn note_without_graph(&self, why: Option<String>) {
         let mut known = self
             .without_graph
             .lock()
@@ -197,26 +197,26 @@ impl<M: DeviceDriver> ProcessRanks<M> {
         *known = known.take().or(why);
     }
 
-    pub(crate) fn times(&self) -> Times {
-        Times {
+    pub(crate) fn repeats(&self) -> Repeats {
+        Repeats {
             count: self.repeat.load(Ordering::Relaxed),
             graph: self.graph.load(Ordering::Relaxed),
         }
     }
 
-    /// How ranks of this process reach others, once they have met: in the order of ranks, then of peers.
-    pub fn reached(&self) -> Vec<Reached> {
+    /// Transports from ranks of this process, by rank and peer. Empty before the ranks have met.
+    pub fn reached(&self) -> Vec<PeerTransport> {
         let reached = self.reached.lock().unwrap_or_else(PoisonError::into_inner);
         reached.clone()
     }
 
-    pub(crate) fn note_reached(&self, all: impl Iterator<Item = Reached>) {
+    pub(crate) fn note_reached(&self, all: impl Iterator<Item = PeerTransport>) {
         let mut reached = self.reached.lock().unwrap_or_else(PoisonError::into_inner);
         reached.extend(all);
         reached.sort_by_key(|it| (it.rank, it.peer));
     }
 
-    /// How long the last launch took by the devices' clocks, µs, all its repetitions together; 0 if that was not measured.
+    /// Time of the last launch with all repetitions by the devices' clocks, µs; 0 if not measured.
     pub fn last_time_us(&self) -> f64 {
         self.time_ns.load(Ordering::Relaxed) as f64 / 1e3
     }
@@ -226,7 +226,7 @@ impl<M: DeviceDriver> ProcessRanks<M> {
         self.time_ns.store(time_ns, Ordering::Relaxed);
     }
 
-    /// What was noted of launches since the last call, if the options ask for it; of launches in a row the last one.
+    /// Takes the spans recorded since the last call; of repeated launches, only those of the last.
     pub fn take_spans(&self) -> Vec<Span> {
         let mut spans = self.spans.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut spans)
@@ -238,7 +238,7 @@ impl<M: DeviceDriver> ProcessRanks<M> {
         all.extend(spans.take(room));
     }
 
-    /// Keeps memory until the last rank is gone, after that the memory of the host that it stands for.
+    /// Keeps a block until the last rank is gone, then the host memory that it maps.
     pub(crate) fn keep(&self, block: impl Any + Send + Sync, of: Option<Arc<Mapping>>) {
         let mut blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
         blocks.push((Box::new(block), of));

@@ -1,14 +1,14 @@
-//! Watching, during a launch, over the ranks of other processes that it waits for.
+//! Watches the ranks of other processes that a launch waits for.
 
 use std::time::{Duration, Instant};
 
 use executor::supervisor::Supervisor;
 use executor::{Error, Waiting};
 
-/// Between two looks whether they are there.
+/// Interval between two checks.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// How long a launch may go on after a rank left: what it sent before that may be on its way through the kernels still.
+/// How long a launch may continue after a rank left: its last data may still be on the choice.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// The ranks of other processes that a launch waits for.
@@ -17,12 +17,12 @@ pub(crate) struct RemoteRanks {
     peers: Vec<u32>,
     began: Instant,
     looked: Instant,
-    /// Since when one of them is known to have left.
+    /// When a departure was first noticed.
     left: Option<Instant>,
 }
 
 impl RemoteRanks {
-    /// Those that a rank of this process waits for from now on.
+    /// Starts to watch `peers` on behalf of `rank`.
     pub fn new(rank: u32, peers: impl Iterator<Item = u32>) -> Self {
         let mut peers: Vec<u32> = peers.collect();
         peers.sort_unstable();
@@ -37,15 +37,15 @@ impl RemoteRanks {
         }
     }
 
-    /// Whether there are any.
+    /// Returns `true` if there is any remote rank.
     pub fn waits(&self) -> bool {
         !self.peers.is_empty()
     }
 
-    /// Looks now and then whether to go on.
+    /// Checks the remote ranks, at most once per interval.
     ///
     /// # Errors
-    /// One failed, or left some time ago, or the launch takes too long.
+    /// A remote rank failed or left more than 10 s ago, or the launch timed out.
     pub fn look(&mut self, supervisor: &mut Supervisor<'_>) -> Result<(), Error> {
         let now = Instant::now();
         if now < self.looked + LOOK {
@@ -65,7 +65,7 @@ impl RemoteRanks {
             let Err(error) = supervisor.look(self.began, theirs) else {
                 continue;
             };
-            // What is wrong whoever is waited for is no matter of leaving.
+            // An error that also occurs for the own rank concerns the launch, not a departure.
             if supervisor.look(self.began, own).is_err() {
                 return Err(error);
             }

@@ -1,6 +1,6 @@
-//! The text of the kernels.
+//! The source text of the kernels.
 
-/// Files, in the order in which each needs those before it.
+/// The header files; each one includes only earlier ones.
 const FILES: [(&str, &str); 10] = [
     ("arguments.h", include_str!("../../../kernels/arguments.h")),
     ("device.cuh", include_str!("../../../kernels/device.cuh")),
@@ -26,24 +26,24 @@ const FILES: [(&str, &str); 10] = [
     ("roles.cuh", include_str!("../../../kernels/roles.cuh")),
 ];
 
-/// The file with the entries.
+/// The file that defines the entries.
 const MAIN: &str = include_str!("../../../kernels/execute_program.cu");
 
-/// All kernels as one text for a compiler of GPU code: the compiler at run time is given no files to include.
+/// All kernels in one text: the run-time compiler gets no files to include.
 pub fn text() -> String {
     let mut known = Vec::new();
     let mut text = String::new();
-    expand("execute_program.cu", MAIN, &mut known, &mut text);
+    expand(MAIN, &mut known, &mut text);
     text
 }
 
-fn expand(name: &str, from: &str, known: &mut Vec<String>, to: &mut String) {
+fn expand(from: &str, known: &mut Vec<String>, to: &mut String) {
     for (number, line) in from.lines().enumerate() {
         let included = line
             .strip_prefix("#include \"")
             .and_then(|rest| rest.strip_suffix('"'));
         match included {
-            // What is for the host's compiler stays outside of any expansion.
+            // Host headers stay as `#include`: they are not for the device compiler.
             Some(file) if !file.starts_with("host/") => {
                 if known.iter().any(|other| other == file) {
                     continue;
@@ -52,7 +52,7 @@ fn expand(name: &str, from: &str, known: &mut Vec<String>, to: &mut String) {
                 let found = FILES.iter().find(|(name, _)| *name == file);
                 if let Some((name, from)) = found {
                     to.push_str(&format!("#line 1 \"{name}\"\n"));
-                    expand(name, from, known, to);
+                    expand(from, known, to);
                     to.push_str(&format!("#line {} \"{name}\"\n", number + 2));
                 }
             }
@@ -63,7 +63,6 @@ fn expand(name: &str, from: &str, known: &mut Vec<String>, to: &mut String) {
             }
         }
     }
-    let _ = name;
 }
 
 #[cfg(test)]

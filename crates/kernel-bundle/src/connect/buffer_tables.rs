@@ -1,11 +1,11 @@
 //! Buffer tables of kernels: the buffers of ranks that access each other's memory.
 //!
-//! Within a process a buffer table holds addresses. Other processes map this rank's memory at addresses
-//! of their own. For them the buffers of a direct transfer are copied into one piece of memory, the
-//! *window*, that all of them have opened, and the buffer table holds offsets in it. If a window is too
-//! short for a program, a longer one replaces it while that program is wired: all ranks do that
-//! together, so none accesses the window then. The old window stays until the machine ends, because
-//! peers have it open.
+//! Within a process a buffer table holds addresses. Other processes map this rank's memory at
+//! addresses of their own. For them the buffers of a direct transfer are copied into the *window*,
+//! a piece of memory that all of them have opened, and the buffer table holds offsets in it. If a
+//! window is too short for a program, a longer one replaces it while that program is wired. All
+//! ranks wire it together, so none accesses the window then. The old window stays allocated,
+//! because peers have it open.
 
 use executor::bootstrap::Offer;
 use executor::error::Error;
@@ -13,52 +13,52 @@ use plan::program::BoundProgram;
 use rustc_hash::FxHashMap;
 
 use super::Connector;
-use crate::layout::BufferTable;
-use crate::machine::DeviceDriver;
+use crate::driver::DeviceDriver;
+use crate::layout::DeviceBufferTable;
 
-/// Room for the places of a caller's two buffers in a window, beyond their bytes.
+/// Additional bytes of a window, for the alignment of the caller's two buffers.
 const ROOM_BYTES: u64 = 1024;
 
-/// Boundaries within a window.
+/// Alignment within a window, bytes.
 const LINE_BYTES: u64 = 256;
 
-/// The shortest window.
+/// Bytes of the shortest window.
 const LEAST_WINDOW: u64 = 1 << 20;
 
-/// Boards and windows that a rank knows.
+/// The buffer tables and windows that a rank knows.
 #[derive(Debug, Default)]
-pub(crate) struct Boards {
+pub(crate) struct BufferTables {
     /// Address of the own buffer table.
     pub own: Option<u64>,
-    /// Those of peers.
+    /// Addresses of the peers' buffer tables.
     pub of_peers: FxHashMap<u32, u64>,
-    /// Address and length of the own window; none while there is none.
+    /// Address and length of the own window.
     pub window: Option<(u64, u64)>,
-    /// Where windows of peers begin here.
+    /// Addresses of the peers' windows.
     pub windows: FxHashMap<u32, u64>,
-    /// Grows when one of those changes: programs that were resolved before are resolved again.
+    /// Incremented when a peer's window moves: programs are flattened unflattened.
     pub generation: u64,
-    /// Programs that access memory of other processes, equal on all ranks.
+    /// Number of programs that accessed memory of other processes, equal on all ranks.
     programs: u64,
 }
 
-impl Boards {
-    /// Where the caller's buffers lie in the own window, behind so much scratch memory.
+impl BufferTables {
+    /// Address of the caller's buffers in the own window, after `scratch_bytes` bytes of scratch.
     pub fn behind_scratch(&self, scratch_bytes: u64) -> Option<u64> {
         let (address, _) = self.window?;
         Some(address + scratch_bytes.next_multiple_of(LINE_BYTES))
     }
 }
 
-/// Whether a program accesses buffers of peers, or is one of several of which any does: whoever touches no peer's memory
-/// may be touched, which signals without FIFOs say. A multicast is of memory that has the same place for all launches.
+/// Whether peers may access this rank's buffers. Signals without FIFOs mean that they do. A
+/// multicast needs no table: its memory has one address for all launches.
 pub(crate) fn shows_buffers(bound: &BoundProgram) -> bool {
     let direct = !(bound.peers.is_empty() && bound.waits.is_empty() && bound.notifies.is_empty());
     direct && !bound.multicasts
 }
 
 impl<M: DeviceDriver> Connector<'_, '_, M> {
-    /// Offers the own buffer table and window, and takes those of the peers whose memory the program accesses.
+    /// Publishes the own buffer table and window, and opens those of the program's peers.
     pub(super) fn meet_buffer_tables(&mut self) -> Result<(), Error> {
         let bound = self.own.bound;
         if !shows_buffers(bound) {
@@ -66,7 +66,7 @@ impl<M: DeviceDriver> Connector<'_, '_, M> {
         }
         let alone = self.known.peers.is_alone();
         if self.known.buffer_tables.own.is_none() {
-            let bytes = size_of::<BufferTable>() as u64;
+            let bytes = size_of::<DeviceBufferTable>() as u64;
             let address = self.allocate(bytes, alone)?;
             self.known.buffer_tables.own = Some(address);
             let text = self.word(address, alone)?;
@@ -77,7 +77,7 @@ impl<M: DeviceDriver> Connector<'_, '_, M> {
                 let address = self.fetch_address(
                     *peer,
                     "device/buffer-table",
-                    size_of::<BufferTable>() as u64,
+                    size_of::<DeviceBufferTable>() as u64,
                 )?;
                 self.known.buffer_tables.of_peers.insert(*peer, address);
             }

@@ -1,5 +1,5 @@
-//! SHM: connections in memory of the host that devices access. The receiver makes memory that other processes map, and each
-//! side tells its device of it.
+//! SHM: connections in host memory that devices can access. The receiver allocates memory that
+//! other processes map; each side registers it with its device.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use rustc_hash::FxHashMap;
 use shared_memory::{Handle, Mapping};
 
 use super::Connector;
-use super::p2p::Made;
-use crate::machine::DeviceDriver;
+use super::p2p::ConnectionMemory;
+use crate::driver::DeviceDriver;
 
-/// Memory of other processes, and where the own device has it.
+/// Memory of other processes, with its address on the own device.
 pub(super) type Opened = FxHashMap<Handle, u64>;
 
 impl<M: DeviceDriver> Connector<'_, '_, M> {
@@ -22,30 +22,27 @@ impl<M: DeviceDriver> Connector<'_, '_, M> {
         }
     }
 
-    /// Tells the own device of memory of the host, which stays as long as the machine. Answers its address there.
+    /// Registers host memory with the own device for the driver's lifetime. Returns its address.
     pub(super) fn register(&self, mapping: &Arc<Mapping>) -> Result<u64, Error> {
-        let registered = self
-            .process_ranks
-            .machine
-            .register_host(self.device(), mapping);
+        let registered = self.shared.driver.register_host(self.device(), mapping);
         let (block, address) = registered.map_err(|why| self.failed(why))?;
-        self.process_ranks.keep(block, Some(Arc::clone(mapping)));
+        self.shared.keep(block, Some(Arc::clone(mapping)));
         Ok(address)
     }
 
-    /// Memory that other processes of this host map.
-    pub(super) fn share(&mut self, bytes: u64) -> Result<Made, Error> {
+    /// Allocates memory that other processes of this host can map.
+    pub(super) fn share(&mut self, bytes: u64) -> Result<ConnectionMemory, Error> {
         let name = format!("device connections of rank {}", self.rank());
         let mapping = Mapping::shared(&name, bytes as usize);
         let mapping = Arc::new(mapping.map_err(|source| self.memory(source))?);
         let handle = mapping.handle().map_err(|source| self.memory(source))?;
-        Ok(Made {
+        Ok(ConnectionMemory {
             address: self.register(&mapping)?,
             handle: handle.map(|handle| handle.to_string()),
         })
     }
 
-    /// Opens memory of so many bytes that a peer shares; answers where it is for the own device.
+    /// Opens `bytes` bytes that a peer shares. Returns their address on the own device.
     pub(super) fn open_shared(&mut self, peer: u32, name: &str, bytes: u64) -> Result<u64, Error> {
         let offer = self.own.bootstrap.fetch(peer, name, self.own.longest)?;
         let wrong = || self.failed(format!("rank {peer} offers `{name}` in an unknown form"));

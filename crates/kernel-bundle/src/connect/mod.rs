@@ -1,16 +1,19 @@
-//! Connections in memory that the machine's kernels reach, made when a program first needs them.
+//! Connections in memory that kernels can access, made when a program first needs them.
 //!
-//! A connection's memory holds the count of posted slots (*tail*), the count of slots that were given back (*head*), and the
-//! slots. Where it lies depends on the transport ([`peers`] chooses it):
+//! A connection holds the count of posted slots (*tail*), the count of freed slots (*head*), and
+//! the slots. The transport ([`peers`] chooses it) decides where they are:
 //!
-//! | transport | memory | who has the other end |
+//! | transport | memory | other end |
 //! |---|---|---|
-//! | P2P | the receiver's device, which the sender accesses | the sender's kernel |
-//! | SHM | the host, shared by both processes and known to both devices | the sender's kernel |
-//! | NET | the host, at each rank for itself; slots of a device that NICs reach lie there | whatever carries slots between hosts ([`executor::Network`]) |
+//! | P2P | the receiver's device | the sender's kernel |
+//! | SHM | host memory shared by both processes and mapped by both devices | the sender's kernel |
+//! | NET | each rank's own host memory, or a device that NICs access | a proxy ([`Network`]) |
 //!
-//! The receiver offers it and waits for nobody; the sender fetches the offer. NCCL has the head with the sender, which polls
-//! it; but then each would wait for the other while they bind different programs of a group.
+//! The receiver publishes an offer without waiting, and the sender fetches it. NCCL keeps the head
+//! on the sender's side, where it is cheaper to poll. That would make both sides wait for each
+//! other while they bind different programs of a group.
+//!
+//! [`Network`]: executor::Network
 
 mod buffer_tables;
 mod host;
@@ -18,6 +21,8 @@ mod multicast;
 mod net;
 mod p2p;
 pub(crate) mod peers;
+
+use std::collections::BTreeSet;
 
 use executor::Transport;
 use executor::backend::OwnWiring;
@@ -28,30 +33,30 @@ use plan::program::Connection;
 use rustc_hash::FxHashMap;
 use shared_memory::Bell;
 
-use self::buffer_tables::Boards;
+use self::buffer_tables::BufferTables;
 pub(crate) use self::buffer_tables::shows_buffers;
 use self::host::Opened;
 use self::multicast::Windows;
 use self::peers::Peers;
+use crate::driver::DeviceDriver;
 use crate::flat::Places;
-use crate::layout::End;
-use crate::machine::DeviceDriver;
+use crate::layout::ConnectionEnd;
 use crate::process_ranks::ProcessRanks;
 
-/// Slots of a FIFO.
+/// Slots per FIFO.
 const SLOTS: u64 = 8;
 
-/// Bytes between two counts, so that they share no cache line.
+/// Distance between two counts, so that they share no cache line, bytes.
 const COUNT_BYTES: u64 = 128;
 
-/// Where the slots begin, behind tail and head, bytes.
+/// Offset of the slots, after tail and head, bytes.
 const SLOTS_AT: u64 = 2 * COUNT_BYTES;
 
-/// What flows through a connection.
+/// The content of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Kind {
     Slots(Protocol),
-    /// Of so many blocks, each of which has its own count.
+    /// One signal counter per thread block.
     Signals(u32),
 }
 
@@ -62,28 +67,28 @@ struct Key {
     incoming: bool,
 }
 
-/// What a rank has, and how it reaches others.
+/// The connections of a rank.
 #[derive(Debug, Default)]
 pub(crate) struct Connected {
-    /// Addresses of its ends.
+    /// Addresses of the ends.
     ends: FxHashMap<Key, u64>,
-    /// How the others are reached.
+    /// Transports to the peers.
     pub peers: Peers,
-    /// Where buffers are that others access.
-    pub buffer_tables: Boards,
-    /// The protocol of the program that is resolved.
+    /// Buffer tables and windows.
+    pub buffer_tables: BufferTables,
+    /// The protocol of the program that is being wired.
     pub protocol: Option<Protocol>,
-    /// Blocks that carry out each of its lanes together.
+    /// Blocks per lane of that program.
     pub shares: u32,
-    /// Scratch memory that all ranks reach at once.
+    /// Multicast windows of scratch memory.
     pub windows: Windows,
     /// Memory of other processes of this host.
     opened: Opened,
-    /// Bells of those that carry for this rank what it handed over.
-    pub carriers: Vec<Bell>,
+    /// Bells of the PXN proxies that forward for this rank.
+    pub proxy_bells: Vec<Bell>,
 }
 
-/// Bytes from one slot to the next.
+/// Distance between two slots, bytes.
 fn stride(protocol: Protocol, slot_bytes: &SlotBytes) -> u64 {
     let data = u64::from(slot_bytes.of(protocol));
     let wire = match protocol {
@@ -107,19 +112,19 @@ fn name(from: u32, to: u32, key: &Key) -> String {
 
 /// Makes the connections of a rank.
 pub(crate) struct Connector<'a, 'b, M: DeviceDriver> {
-    pub process_ranks: &'a ProcessRanks<M>,
+    pub shared: &'a ProcessRanks<M>,
     pub own: &'a mut OwnWiring<'b>,
     pub known: &'a mut Connected,
 }
 
-/// An end that is being made.
+/// A new end.
 struct New {
     key: Key,
-    end: End,
+    end: ConnectionEnd,
 }
 
 impl New {
-    /// Bytes of its connection's memory.
+    /// Bytes of the connection's memory.
     fn bytes(&self) -> u64 {
         match self.key.kind {
             Kind::Slots(_) => SLOTS_AT + SLOTS * self.end.stride,
@@ -127,7 +132,7 @@ impl New {
         }
     }
 
-    /// Says where its connection's memory is.
+    /// Sets the addresses of a connection at `address`.
     fn put(&mut self, address: u64) {
         let (tail, head) = (address, address + COUNT_BYTES);
         match (self.key.kind, self.key.incoming) {
@@ -148,7 +153,7 @@ impl<M: DeviceDriver> Connector<'_, '_, M> {
     }
 
     fn device(&self) -> u32 {
-        self.process_ranks.device(self.rank())
+        self.shared.device(self.rank())
     }
 
     fn failed(&self, why: String) -> Error {
@@ -156,11 +161,11 @@ impl<M: DeviceDriver> Connector<'_, '_, M> {
         Error::Device { rank, why }
     }
 
-    /// Makes what a program needs and is not there.
+    /// Makes the connections that a program needs and that do not exist yet.
     pub fn connect(&mut self) -> Result<(), Error> {
         self.known.protocol = Some(self.own.protocol);
         let bound = self.own.bound;
-        self.known.shares = self.process_ranks.shares(self.known.peers.blocks, bound);
+        self.known.shares = self.shared.shares(self.known.peers.blocks, bound);
         let slots = Kind::Slots(self.own.protocol);
         let signals = Kind::Signals(self.known.shares);
         let key = |kind, incoming| {
@@ -177,18 +182,18 @@ impl<M: DeviceDriver> Connector<'_, '_, M> {
         let mut new: Vec<New> = Vec::new();
         for key in keys {
             if !self.known.ends.contains_key(&key) && new.iter().all(|other| other.key != key) {
-                let mut end = End::default();
+                let mut end = ConnectionEnd::default();
                 if let Kind::Slots(protocol) = key.kind {
-                    end.stride = stride(protocol, &self.process_ranks.options.slot_bytes);
-                    end.step = self.process_ranks.options.first_step;
-                    end.seen = self.process_ranks.options.first_step;
+                    end.stride = stride(protocol, &self.shared.options.slot_bytes);
+                    end.step = self.shared.options.first_step;
+                    end.seen = self.shared.options.first_step;
                 }
                 new.push(New { key, end });
             }
         }
         self.offer(&mut new, Transport::P2p)?;
         self.offer(&mut new, Transport::Shm)?;
-        self.carry(&mut new)?;
+        self.connect_net(&mut new)?;
         self.fetch(&mut new)?;
         self.place(&new)?;
         self.meet_buffer_tables()?;
@@ -199,7 +204,7 @@ impl<M: DeviceDriver> Connector<'_, '_, M> {
         self.known.peers.transport(key.connection.peer)
     }
 
-    /// Makes the memory of receiving ends that are reached so, and offers it.
+    /// Allocates the receiving ends of one transport and publishes offers for them.
     fn offer(&mut self, new: &mut [New], transport: Transport) -> Result<(), Error> {
         let mut own: Vec<&mut New> = new
             .iter_mut()
@@ -234,11 +239,11 @@ impl<M: DeviceDriver> Connector<'_, '_, M> {
         Ok(())
     }
 
-    /// Makes counts and slots look as if they had been used before, if the options say so.
+    /// Gives counts and slots the initial values that the options ask for.
     fn begin_slots(&self, new: &New) -> Result<(), Error> {
         let New { key, end } = new;
-        let options = &self.process_ranks.options;
-        let machine = &self.process_ranks.machine;
+        let options = &self.shared.options;
+        let driver = &self.shared.driver;
         let device = self.device();
         let failed = |why| self.failed(why);
         let Kind::Slots(protocol) = key.kind else {
@@ -247,19 +252,19 @@ impl<M: DeviceDriver> Connector<'_, '_, M> {
         if options.first_step > 0 {
             let first = options.first_step.to_le_bytes();
             for count in [end.theirs, end.mine] {
-                machine.write(device, count, &first).map_err(failed)?;
+                driver.write(device, count, &first).map_err(failed)?;
             }
         }
         if options.stale_flag != 0 && protocol == Protocol::Ll {
             let half_line = [0x5a5a_5a5a_u32, options.stale_flag];
             let lines = half_line.repeat((SLOTS * end.stride / 8) as usize);
             let bytes = bytemuck::cast_slice(&lines);
-            machine.write(device, end.slots, bytes).map_err(failed)?;
+            driver.write(device, end.slots, bytes).map_err(failed)?;
         }
         Ok(())
     }
 
-    /// Takes what the receivers offer.
+    /// Fetches the receivers' offers.
     fn fetch(&mut self, new: &mut [New]) -> Result<(), Error> {
         let rank = self.rank();
         for new in new.iter_mut().filter(|new| !new.key.incoming) {
@@ -274,33 +279,32 @@ impl<M: DeviceDriver> Connector<'_, '_, M> {
         Ok(())
     }
 
-    /// Puts the ends where kernels find them.
+    /// Writes the ends to device memory.
     fn place(&mut self, new: &[New]) -> Result<(), Error> {
         if new.is_empty() {
             return Ok(());
         }
-        let mut ends: Vec<End> = Vec::with_capacity(new.len());
+        let mut ends: Vec<ConnectionEnd> = Vec::with_capacity(new.len());
         let mut first = Vec::with_capacity(new.len());
         for New { key, end } in new {
             first.push(ends.len() as u64);
             match key.kind {
                 Kind::Slots(_) => ends.push(*end),
-                // Each block tells its own count, and looks at those of all.
-                Kind::Signals(shares) => ends.extend((0..u64::from(shares)).map(|share| End {
-                    mine: end.mine + share * size_of::<u64>() as u64,
-                    ..*end
-                })),
+                // Each block increments its own counter. Waiting blocks check the counters of all.
+                Kind::Signals(shares) => {
+                    ends.extend((0..u64::from(shares)).map(|share| ConnectionEnd {
+                        mine: end.mine + share * size_of::<u64>() as u64,
+                        ..*end
+                    }))
+                }
             }
         }
         let bytes: &[u8] = bytemuck::cast_slice(&ends);
         let address = self.allocate(bytes.len() as u64, true)?;
-        let wrote = self
-            .process_ranks
-            .machine
-            .write(self.device(), address, bytes);
+        let wrote = self.shared.driver.write(self.device(), address, bytes);
         wrote.map_err(|why| self.failed(why))?;
         for (new, at) in new.iter().zip(first) {
-            let address = address + at * size_of::<End>() as u64;
+            let address = address + at * size_of::<ConnectionEnd>() as u64;
             self.known.ends.insert(new.key, address);
         }
         Ok(())
@@ -308,20 +312,10 @@ impl<M: DeviceDriver> Connector<'_, '_, M> {
 }
 
 impl Connected {
-    /// Those of some ranks that are in this process.
-    pub(crate) fn local(&self, ranks: impl Iterator<Item = u32>) -> Vec<u32> {
-        let mut local: Vec<u32> = ranks.filter(|rank| self.peers.is_local(*rank)).collect();
-        local.sort_unstable();
-        local.dedup();
-        local
-    }
-
-    /// Those of some ranks that are in other processes.
-    pub(crate) fn remote(&self, ranks: impl Iterator<Item = u32>) -> Vec<u32> {
-        let mut remote: Vec<u32> = ranks.filter(|rank| !self.peers.is_local(*rank)).collect();
-        remote.sort_unstable();
-        remote.dedup();
-        remote
+    /// The ranks among `ranks` that are in this process (`local`) or in others, sorted.
+    pub(crate) fn ranks(&self, ranks: impl Iterator<Item = u32>, local: bool) -> Vec<u32> {
+        let found = ranks.filter(|rank| self.peers.is_local(*rank) == local);
+        found.collect::<BTreeSet<u32>>().into_iter().collect()
     }
 
     fn end(&self, connection: &Connection, kind: Option<Kind>, incoming: bool) -> u64 {
@@ -330,7 +324,7 @@ impl Connected {
             kind,
             incoming,
         });
-        // Wiring made all ends of the program before it is prepared.
+        // All ends exist: wiring comes before preparing.
         let end = key.and_then(|key| self.ends.get(&key));
         end.copied().unwrap_or_default()
     }
@@ -353,7 +347,7 @@ impl Places for Connected {
         self.end(connection, Some(Kind::Signals(self.shares)), false)
     }
 
-    fn everywhere(&self) -> u64 {
+    fn multicast(&self) -> u64 {
         self.windows.of_program.map_or(0, |window| window.all)
     }
 

@@ -1,41 +1,42 @@
-//! Scratch memory that all ranks reach at once (NVLS), and how they come to it together.
+//! Scratch memory with a multicast address (NVLS), made by all ranks together.
 //!
-//! What a program needs is rounded up to a power of two, and there is one window for each. A new one is made while the
-//! program is wired that first wants it, which all ranks do together: windows stay as long as a rank, so all know the
-//! same. Rank 0 begins it and the others join; when all are members, each binds its memory; when all have bound, kernels
-//! may use it. At both meetings every rank says how it went with it. So if one fails, all refuse alike, with its reason,
-//! before anything runs.
+//! The bytes that a program needs are rounded up to a power of two, and there is one window for
+//! each power. A new window is made while the program that first needs it is wired, which all
+//! ranks do together; windows live as long as the rank, so all ranks know the same ones. Rank 0
+//! creates the window and the others join. Once all are members, each binds its memory, and once
+//! all have bound, kernels may use it. Both meetings exchange every rank's outcome, so if one rank
+//! fails, all fail with its reason before anything runs.
 //!
-//! A rank runs one program at a time, and one that is ahead waits in the program for the others, so a window is used by
-//! one launch at a time.
+//! A rank runs one program at a time and waits in it for the others, so only one launch uses a
+//! window at a time.
 
 use executor::error::Error;
 use rustc_hash::FxHashMap;
 
 use super::Connector;
-use super::peers::{signed, unsigned};
-use crate::machine::{DeviceDriver, Everywhere, Team};
+use super::peers::{decode, encode};
+use crate::driver::{DeviceDriver, MulticastAddresses, Team};
 
-/// Least bytes of a window.
+/// Bytes of the smallest window.
 const LEAST_BYTES: u64 = 64 << 10;
 
-/// The rank that begins a multicast.
+/// The rank that creates multicast objects.
 const FIRST: u32 = 0;
 
-/// How all ranks can be members of a multicast: the kind of handle by which they join, none if they are threads of one
+/// The handle type with which all ranks join a multicast, `None` if they are threads of one
 /// process; or why they cannot.
 pub(crate) type Multicasting = Result<Option<String>, String>;
 
-/// What a rank says of its device.
+/// What a rank tells about its device.
 pub(super) struct Candidate {
-    /// What tells the device from others.
+    /// The device's identity.
     pub device: String,
-    /// Kinds of handles of its multicasts, or why it has none.
+    /// Handle types that it supports, or why multicast is not supported.
     pub kinds: Result<Vec<String>, String>,
 }
 
-/// What all ranks can take part in, from what all said, in the order of ranks. `within` is whether several may be on one
-/// device, `serves` whether a kind reaches all of them; none if they are threads of one process.
+/// Finds a multicast that all ranks can join. `within`: one device can hold several members.
+/// `serves`: whether a handle type reaches all ranks; `None` if they are threads of one process.
 pub(super) fn common(
     candidates: impl Iterator<Item = Candidate>,
     within: bool,
@@ -47,7 +48,7 @@ pub(super) fn common(
         let beside = found.iter().position(|(other, _)| *other == device);
         if let Some(beside) = beside.filter(|_| !within) {
             return Err(format!(
-                "ranks {beside} and {rank} are on one device ({device}), and a multicast (NVLS) has one memory of each; take as \
+                "ranks {beside} and {rank} share a device ({device}), and a multicast (NVLS) takes one member per device; take as \
                  many devices as ranks"
             ));
         }
@@ -64,31 +65,31 @@ pub(super) fn common(
             let said = (0..)
                 .zip(&found)
                 .map(|(rank, (_, kinds))| match &kinds[..] {
-                    [] => format!("rank {rank} none"),
-                    kinds => format!("rank {rank} {}", kinds.join(" and ")),
+                    [] => format!("rank {rank} has none"),
+                    kinds => format!("rank {rank} has {}", kinds.join(" and ")),
                 });
             let said: Vec<String> = said.collect();
             Err(format!(
-                "no kind of handle lets all ranks join one multicast (NVLS): of those that reach other processes has {}",
+                "no kind of handle lets all ranks join one multicast (NVLS): {}",
                 said.join(", ")
             ))
         }
     }
 }
 
-/// The windows that a rank knows.
+/// The windows of a rank.
 #[derive(Debug, Default)]
 pub(crate) struct Windows {
-    /// That of the program that was wired last, if it has one.
-    pub of_program: Option<Everywhere>,
-    /// By their bytes.
-    known: FxHashMap<u64, Everywhere>,
-    /// Windows that were begun, equal on all ranks.
+    /// The window of the program that was wired last.
+    pub of_program: Option<MulticastAddresses>,
+    /// All windows, by bytes.
+    known: FxHashMap<u64, MulticastAddresses>,
+    /// Number of windows begun, equal on all ranks.
     begun: u64,
 }
 
 impl<M: DeviceDriver> Connector<'_, '_, M> {
-    /// Finds the window of a program, or makes it with the others.
+    /// Sets the window of a program; all ranks make a missing one together.
     pub(super) fn meet_window(&mut self) -> Result<(), Error> {
         let bound = self.own.bound;
         self.known.windows.of_program = None;
@@ -106,9 +107,9 @@ impl<M: DeviceDriver> Connector<'_, '_, M> {
         Ok(())
     }
 
-    fn make_window(&mut self, bytes: u64) -> Result<Everywhere, Error> {
+    fn make_window(&mut self, bytes: u64) -> Result<MulticastAddresses, Error> {
         let (rank, device) = (self.rank(), self.device());
-        // Where there is no multicast, its programs were refused before.
+        // Programs are refused earlier if there is no multicast.
         let kind = self.known.peers.multicast.clone();
         let kind = kind.map_err(|why| self.failed(why))?;
         let team = Team {
@@ -116,41 +117,46 @@ impl<M: DeviceDriver> Connector<'_, '_, M> {
             bytes,
             kind,
         };
-        let process_ranks = self.process_ranks;
-        let machine = &process_ranks.machine;
+        let shared = self.shared;
+        let driver = &shared.driver;
         let number = self.known.windows.begun;
         self.known.windows.begun += 1;
         let name = |step: &str| format!("device/multicast/{number}/{step}");
         let begun = name("begun");
         let joined = if rank == FIRST {
-            let part = machine.begin_multicast(device, &team);
+            let part = driver.begin_multicast(device, &team);
             self.say(&begun, told(part.as_ref().map(|(_, word)| word.as_str())))?;
             part
         } else {
             let offer = self.own.bootstrap.fetch(FIRST, &begun, self.own.longest)?;
             match self.heard(FIRST, &offer.text)? {
-                Ok(word) => machine.join_multicast(device, &team, &word),
-                // It says so again when all have joined.
+                Ok(word) => driver.join_multicast(device, &team, &word),
+                // Rank 0 repeats it once all have joined.
                 Err(why) => Err(why),
             }
         };
         let word = told(joined.as_ref().map(|(_, word)| word.as_str()));
-        let words = self.all_well(&name("joined"), word, bytes)?;
+        let words = self.exchange_outcomes(&name("joined"), word, bytes)?;
         let (mut part, _) = joined.map_err(|why| self.failed(why))?;
-        let window = machine.bind_multicast(device, &mut part, &words);
+        let window = driver.bind_multicast(device, &mut part, &words);
         let word = told(window.as_ref().map(|_| ""));
-        self.all_well(&name("bound"), word, bytes)?;
+        self.exchange_outcomes(&name("bound"), word, bytes)?;
         let window = window.map_err(|why| self.failed(why))?;
-        process_ranks.keep(part, None);
+        shared.keep(part, None);
         Ok(window)
     }
 
-    /// What all ranks say of a step, if all say that it went well; else all refuse alike.
-    fn all_well(&mut self, name: &str, own: String, bytes: u64) -> Result<Vec<String>, Error> {
+    /// Exchanges the outcome of a step. Fails alike on all ranks if any rank failed.
+    fn exchange_outcomes(
+        &mut self,
+        name: &str,
+        own: String,
+        bytes: u64,
+    ) -> Result<Vec<String>, Error> {
         let ranks = self.own.bootstrap.ranks();
         let mut words = Vec::with_capacity(ranks as usize);
         self.say(name, own)?;
-        // One by one: whoever waits for a rank hears that it left.
+        // One after the other, so that the wait for a rank ends if it leaves.
         for peer in 0..ranks {
             let offer = self.own.bootstrap.fetch(peer, name, self.own.longest)?;
             match self.heard(peer, &offer.text)? {
@@ -160,8 +166,7 @@ impl<M: DeviceDriver> Connector<'_, '_, M> {
                         collective: self.own.collective,
                         ranks,
                         why: format!(
-                            "rank {peer} has no part in a multicast (NVLS) of {bytes} bytes on each rank: {why}; take another \
-                             algorithm"
+                            "rank {peer} cannot join a multicast (NVLS) of {bytes} bytes per rank: {why}; take another algorithm"
                         ),
                     });
                 }
@@ -171,13 +176,13 @@ impl<M: DeviceDriver> Connector<'_, '_, M> {
     }
 
     fn heard(&self, peer: u32, text: &str) -> Result<Result<String, String>, Error> {
-        let unknown = || format!("rank {peer} speaks of a multicast in an unknown form");
-        unsigned(text).ok_or_else(|| self.failed(unknown()))
+        let unknown = || format!("rank {peer} describes a multicast in an unknown form");
+        decode(text).ok_or_else(|| self.failed(unknown()))
     }
 }
 
 fn told(result: Result<&str, &String>) -> String {
-    signed(result.map_err(String::as_str))
+    encode(result.map_err(String::as_str))
 }
 
 #[cfg(test)]
@@ -201,7 +206,7 @@ mod tests {
             .into_iter()
         };
         let any = |_: &str| true;
-        let far = |kind: &str| kind == "fabric";
+        let remote = |kind: &str| kind == "fabric";
         assert_eq!(
             common(all(), false, Some(&any)),
             Ok(Some("descriptor".to_owned()))
@@ -210,8 +215,8 @@ mod tests {
             common(all().take(1), false, Some(&any)),
             Ok(Some("fabric".to_owned()))
         );
-        let none = common(all(), false, Some(&far)).unwrap_err();
-        assert!(none.contains("rank 1 descriptor"), "{none}");
+        let none = common(all(), false, Some(&remote)).unwrap_err();
+        assert!(none.contains("rank 1 has descriptor"), "{none}");
         assert_eq!(common(all(), false, None), Ok(None));
     }
 

@@ -1,15 +1,15 @@
-//! NET: connections of which a kernel has one end, and a network the other. The sending kernel says how long each slot is, for
-//! the network knows no program.
+//! NET: connections between a kernel and a network. The sending kernel writes the length of each
+//! slot, because the network does not know the program.
 //!
-//! Counts and lengths lie in memory of the host, which each rank has for itself. So do slots, which the network copies; or,
-//! where NICs reach the receiver's device (GPUDirect RDMA), NICs read and write slots in place:
+//! Counts and lengths are in the rank's own host memory. So are the slots, from which the network
+//! copies; or, if NICs can access the receiver's device (GPUDirect RDMA), NICs use them in place:
 //!
-//! | slots in place | lie in memory of |
+//! | slots in place | memory |
 //! |---|---|
 //! | at the receiver | the device |
-//! | at the sender | the device, if NICs reach that too and the sender carries itself; LL in the host's, as in NCCL |
+//! | at the sender | the device if NICs access it and there is no PXN proxy; for LL the host |
 //!
-//! Where the plan names another rank that carries (PXN), the sender's memory is shared with that one.
+//! If the plan names a PXN proxy, the sender shares its memory with that rank.
 
 use std::sync::Arc;
 
@@ -24,62 +24,62 @@ use shared_memory::fifo::in_place::{InPlaceInflow, InPlaceOutflow, Owner, SlotMe
 use shared_memory::fifo::relay::{SlotsIn, SlotsOut};
 
 use super::{COUNT_BYTES, Connector, Kind, New, SLOTS, SLOTS_AT};
-use crate::machine::DeviceDriver;
+use crate::driver::DeviceDriver;
 
-/// Bytes of counts and lengths, behind which slots lie that are the host's.
+/// Bytes of counts and lengths, before slots in host memory.
 const CONTROL_BYTES: u64 = SLOTS_AT + COUNT_BYTES;
 
-/// How an end is carried.
-struct Carried {
+/// How an end is connected to the network.
+struct NetEnd {
     route: Route,
-    /// Whether NICs reach its slots themselves.
+    /// Whether NICs access the slots in place.
     in_place: bool,
-    /// Whether the slots are memory of the device.
+    /// Whether the slots are in device memory.
     of_device: bool,
-    /// The other rank that carries it.
+    /// The rank of the PXN proxy.
     carrier: Option<u32>,
 }
 
 impl<M: DeviceDriver> Connector<'_, '_, M> {
-    /// Makes the ends that a network carries, and hands it their other ends.
-    pub(super) fn carry(&mut self, new: &mut [New]) -> Result<(), Error> {
-        let mut far: Vec<(&mut New, Carried)> = Vec::new();
+    /// Makes the ends of NET connections and hands their other ends to the network.
+    pub(super) fn connect_net(&mut self, new: &mut [New]) -> Result<(), Error> {
+        let mut remote: Vec<(&mut New, NetEnd)> = Vec::new();
         for new in new.iter_mut() {
             if self.transport(&new.key) == Transport::Net {
-                let carried = self.carried(new)?;
-                far.push((new, carried));
+                let net = self.net_end(new)?;
+                remote.push((new, net));
             }
         }
-        if far.is_empty() {
+        if remote.is_empty() {
             return Ok(());
         }
-        let bytes = |(new, carried): &(&mut New, Carried)| match carried.of_device {
+        let bytes = |(new, net): &(&mut New, NetEnd)| match net.of_device {
             true => CONTROL_BYTES,
             false => CONTROL_BYTES + SLOTS * new.end.stride,
         };
-        let all = far.iter().map(bytes).sum::<u64>() as usize;
+        let all = remote.iter().map(bytes).sum::<u64>() as usize;
         let name = format!("device connections of rank {} by the network", self.rank());
-        let mapping = match far.iter().any(|(_, carried)| carried.carrier.is_some()) {
+        let mapping = match remote.iter().any(|(_, net)| net.carrier.is_some()) {
             true => Mapping::shared(&name, all),
             false => Mapping::private(&name, all),
         };
         let mapping = Arc::new(mapping.map_err(|source| self.memory(source))?);
         let address = self.register(&mapping)?;
         let mut offset = 0;
-        for mut it in far {
+        for mut it in remote {
             let next = offset + bytes(&it);
-            let (new, carried) = &mut it;
+            let (new, net) = &mut it;
             new.put(address + offset);
             if !new.key.incoming {
                 new.end.lengths = address + offset + SLOTS_AT;
             }
             new.end.slots = address + offset + CONTROL_BYTES;
-            let memory = match carried.of_device {
+            let memory = match net.of_device {
                 true => Some(self.slot_memory(new)?),
                 false => None,
             };
             self.begin_slots(new)?;
-            self.give(new, carried, &mapping, offset, memory)?;
+            self.give(new, net, &mapping, offset, memory)?;
             offset = next;
         }
         Ok(())
@@ -94,14 +94,14 @@ impl<M: DeviceDriver> Connector<'_, '_, M> {
         })
     }
 
-    /// Decides how an end is carried. Both ends of a connection come to the same as far as both must.
-    fn carried(&mut self, new: &New) -> Result<Carried, Error> {
+    /// Decides how an end is connected. Both ends decide `in_place` alike.
+    fn net_end(&mut self, new: &New) -> Result<NetEnd, Error> {
         let rank = self.rank();
         let peer = new.key.connection.peer;
         let Kind::Slots(protocol) = new.key.kind else {
             return Err(Error::Bootstrap {
                 rank,
-                why: format!("rank {peer} is on another host, and signals are not carried there"),
+                why: format!("rank {peer} is on another host, and signals are not net there"),
             });
         };
         let incoming = new.key.incoming;
@@ -111,11 +111,11 @@ impl<M: DeviceDriver> Connector<'_, '_, M> {
         let carrier = network.carrier(&route).filter(|_| !incoming);
         let in_place = self.known.peers.rdma(route.to) && written;
         let of_sender = self.known.peers.rdma(route.from)
-            && self.process_ranks.options.rdma_read
+            && self.shared.options.rdma_read
             && read
             && carrier.is_none()
             && protocol != Protocol::Ll;
-        Ok(Carried {
+        Ok(NetEnd {
             route,
             in_place,
             of_device: in_place && (incoming || of_sender),
@@ -123,18 +123,18 @@ impl<M: DeviceDriver> Connector<'_, '_, M> {
         })
     }
 
-    /// Slots in memory of the device that NICs reach.
+    /// Allocates slots in device memory that NICs can access.
     fn slot_memory(&mut self, new: &mut New) -> Result<SlotMemory, Error> {
-        let (machine, device) = (&self.process_ranks.machine, self.device());
-        let made = machine.allocate_for_nics(device, SLOTS * new.end.stride);
+        let (driver, device) = (&self.shared.driver, self.device());
+        let made = driver.allocate_for_nics(device, SLOTS * new.end.stride);
         let mut made = made.map_err(|why| self.failed(why))?;
         if let Owner::Device { flush, .. } = &mut made.owner {
-            *flush |= self.process_ranks.options.force_flush;
+            *flush |= self.shared.options.force_flush;
         }
         new.end.slots = made.address;
-        // A NIC may still know it when the last rank is gone, and a kernel when its connection has ended.
+        // A NIC may use it after the last rank is gone, a kernel after its connection has ended.
         let kept = Arc::new(made.block);
-        self.process_ranks.keep(Arc::clone(&kept), None);
+        self.shared.keep(Arc::clone(&kept), None);
         Ok(SlotMemory {
             address: made.address,
             stride: new.end.stride as usize,
@@ -143,16 +143,16 @@ impl<M: DeviceDriver> Connector<'_, '_, M> {
         })
     }
 
-    /// Gives the network, or whoever else carries, the other end.
+    /// Gives the other end to the network or to the PXN proxy.
     fn give(
         &mut self,
         new: &New,
-        carried: &Carried,
+        net: &NetEnd,
         mapping: &Arc<Mapping>,
         offset: u64,
         memory: Option<SlotMemory>,
     ) -> Result<(), Error> {
-        let (route, at) = (&carried.route, offset as usize);
+        let (route, at) = (&net.route, offset as usize);
         let fifo = DeviceFifo {
             protocol: fifo_protocol(route.protocol),
             tail: at,
@@ -160,7 +160,7 @@ impl<M: DeviceDriver> Connector<'_, '_, M> {
             lengths: at + SLOTS_AT as usize,
             slots: at + CONTROL_BYTES as usize,
             stride: new.end.stride as usize,
-            slot_bytes: self.process_ranks.options.slot_bytes.of(route.protocol) as usize,
+            slot_bytes: self.shared.options.slot_bytes.of(route.protocol) as usize,
             first_step: new.end.step,
         };
         let peer = new.key.connection.peer;
@@ -172,19 +172,17 @@ impl<M: DeviceDriver> Connector<'_, '_, M> {
             let slots = slots.map_err(|source| self.memory(source))?;
             return self.network(peer)?.receive(route, slots);
         }
-        if let Some(carrier) = carried.carrier {
-            let handed = HandedOver::of_device(mapping, &fifo, carried.in_place);
+        if let Some(carrier) = net.carrier {
+            let handed = HandedOver::of_device(mapping, &fifo, net.in_place);
             let (handed, bell) = handed.map_err(|source| self.memory(source))?;
             if let Some(alarms) = self.network(peer)?.hand_over(route, carrier, handed)? {
-                self.known.carriers.push(bell.with_alarms(alarms));
+                self.known.proxy_bells.push(bell.with_alarms(alarms));
                 return Ok(());
             }
         }
         let slots = match memory {
             Some(memory) => InPlaceOutflow::new(mapping, fifo, memory).map(SlotsOut::InPlace),
-            None if carried.in_place => {
-                InPlaceOutflow::within(mapping, fifo).map(SlotsOut::InPlace)
-            }
+            None if net.in_place => InPlaceOutflow::within(mapping, fifo).map(SlotsOut::InPlace),
             None => DeviceOutflow::new(mapping, fifo).map(|it| SlotsOut::Copied(Box::new(it))),
         };
         let slots = slots.map_err(|source| self.memory(source))?;

@@ -1,50 +1,54 @@
-//! P2P: memory of the receiver's device, which the sender's device accesses. Ranks of one process tell each other addresses;
-//! processes export their memory and open that of others (IPC).
+//! P2P: memory of the receiver's device that the sender's device accesses. Ranks of one process
+//! exchange addresses; processes export and open memory (IPC).
 
 use executor::error::Error;
 
 use super::Connector;
-use crate::machine::DeviceDriver;
+use crate::driver::DeviceDriver;
 
-/// Memory of new connections.
-pub(super) struct Made {
-    /// Its address for the own device.
+/// Memory for new connections.
+pub(super) struct ConnectionMemory {
+    /// The address on the own device.
     pub address: u64,
-    /// By what others open it, if it is not named by its address.
+    /// The handle that peers open, if they do not use the address.
     pub handle: Option<String>,
 }
 
 impl<M: DeviceDriver> Connector<'_, '_, M> {
-    /// Memory of the own device that stays as long as the machine; of other processes too, unless it is the own one's
-    /// business alone.
+    /// Allocates memory of the own device for the driver's lifetime. Other processes can open it
+    /// unless it is `private`.
     pub(super) fn allocate(&mut self, bytes: u64, alone: bool) -> Result<u64, Error> {
-        let (machine, device) = (&self.process_ranks.machine, self.device());
+        let (driver, device) = (&self.shared.driver, self.device());
         let allocated = match alone {
-            true => machine.allocate(device, bytes),
-            false => machine.allocate_for_peers(device, bytes),
+            true => driver.allocate(device, bytes),
+            false => driver.allocate_for_peers(device, bytes),
         };
         let (block, address) = allocated.map_err(|why| self.failed(why))?;
-        self.process_ranks.keep(block, None);
+        self.shared.keep(block, None);
         Ok(address)
     }
 
-    pub(super) fn device_memory(&mut self, bytes: u64, alone: bool) -> Result<Made, Error> {
-        Ok(Made {
+    pub(super) fn device_memory(
+        &mut self,
+        bytes: u64,
+        alone: bool,
+    ) -> Result<ConnectionMemory, Error> {
+        Ok(ConnectionMemory {
             address: self.allocate(bytes, alone)?,
             handle: None,
         })
     }
 
-    /// How others name memory of the own device.
+    /// The text by which peers find memory of the own device: an address or an exported handle.
     pub(super) fn word(&self, address: u64, alone: bool) -> Result<String, Error> {
         if alone {
             return Ok(format!("{address:x}"));
         }
-        let exported = self.process_ranks.machine.export(self.device(), address);
+        let exported = self.shared.driver.export(self.device(), address);
         exported.map_err(|why| self.failed(why))
     }
 
-    /// Where memory of so many bytes is that a peer offers.
+    /// Fetches and opens `bytes` bytes that a peer offers. Returns their address.
     pub(super) fn fetch_address(
         &mut self,
         peer: u32,
@@ -58,10 +62,7 @@ impl<M: DeviceDriver> Connector<'_, '_, M> {
                 self.failed(format!("rank {peer} offers `{name}` in an unknown form"))
             });
         }
-        let imported = self
-            .process_ranks
-            .machine
-            .import(self.device(), &offer.text, bytes);
+        let imported = self.shared.driver.import(self.device(), &offer.text, bytes);
         imported.map_err(|why| self.failed(format!("memory of rank {peer}: {why}")))
     }
 }

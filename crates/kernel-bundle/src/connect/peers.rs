@@ -1,8 +1,8 @@
-//! How each peer is reached, as NCCL decides it: by P2P where a device can access the other's memory, else by SHM where
-//! both ranks are on one host, else by NET.
+//! Chooses the transport to each peer as NCCL does: P2P if a device can access the other's memory,
+//! else SHM if both ranks are on one host, else NET.
 //!
-//! Whether memory of another process can be opened is tried, not taken for granted, and both ends of a pair must have
-//! succeeded. All ranks hear of all trials, so they also agree on what depends on every pair: direct transfers, and LL128.
+//! Ranks test whether they can open each other's memory, and P2P needs success at both ends. All
+//! ranks learn all results, so they agree on what depends on every pair: direct transfers, LL128.
 
 use std::time::Duration;
 
@@ -11,41 +11,41 @@ use executor::bootstrap::Bootstrap;
 use executor::error::Error;
 
 use super::multicast::{Candidate, Multicasting, common};
+use crate::driver::DeviceDriver;
 use crate::entry::Kernel;
-use crate::machine::DeviceDriver;
 use crate::process_ranks::ProcessRanks;
 
-/// What the words of a problem begin with if the ranks are on different hosts, where it is none.
-const FAR: &str = "far: ";
+/// Prefix of a problem between ranks on different hosts, where lack of P2P is normal.
+const OTHER_HOST: &str = "other host: ";
 
-/// Bytes of the memory by which ranks find out whether they can open each other's.
+/// Bytes of the memory that tests whether peers can open each other's.
 const TRIAL_BYTES: u64 = 4096;
 
-/// Between two problems of a rank, and between a rank and its problem. Neither occurs in the words of machines.
+/// Separates ranks and problems. It does not occur in drivers' texts.
 const BETWEEN: char = '\u{1f}';
 
-/// How the peers of a rank are reached.
+/// The transports from a rank to its peers.
 #[derive(Debug, Clone)]
 pub(crate) struct Peers {
     /// By rank.
     transports: Vec<Transport>,
     /// Ranks of this process.
     local: Vec<bool>,
-    /// Ranks of this host that are not reached by P2P, and why not.
+    /// Ranks of this host without P2P, and why.
     pub fallen_back: Vec<(u32, String)>,
-    /// Whether every rank reaches every other by P2P.
+    /// Whether every rank reaches every other rank by P2P.
     pub all_p2p: bool,
-    /// Whether any two ranks of one host do not reach each other by P2P.
+    /// Whether any two ranks of one host lack P2P.
     pub any_shm: bool,
-    /// By rank: whether NICs reach the memory of its device.
+    /// By rank: whether NICs can access the memory of its device.
     rdma: Vec<bool>,
-    /// Why they do not reach the own one's, if NICs could.
+    /// Why NICs cannot access the own device, if the network supports it.
     pub no_rdma: Option<String>,
-    /// Blocks that a rank can have at the same time; the least of all ranks.
+    /// Resident blocks per rank, the minimum of all ranks.
     pub blocks: u32,
-    /// The first two ranks that do not reach each other by P2P, and why not; the same on all ranks.
+    /// The first two ranks without P2P, and why; equal on all ranks.
     pub apart: Option<(u32, u32, String)>,
-    /// How all ranks can be members of a multicast, or why they cannot; the same on all ranks.
+    /// How all ranks can join a multicast, or why they cannot; equal on all ranks.
     pub multicast: Multicasting,
 }
 
@@ -67,7 +67,7 @@ impl Default for Peers {
 }
 
 impl Peers {
-    /// How a rank is reached.
+    /// The transport to a rank.
     pub fn transport(&self, peer: u32) -> Transport {
         let known = self.transports.get(peer as usize);
         known.copied().unwrap_or(Transport::P2p)
@@ -80,7 +80,7 @@ impl Peers {
         fallen_back.next().map(|(_, why)| why.clone())
     }
 
-    /// Whether NICs reach the memory of a rank's device.
+    /// Whether NICs can access the memory of a rank's device.
     pub fn rdma(&self, rank: u32) -> bool {
         self.rdma.get(rank as usize).copied().unwrap_or(false)
     }
@@ -95,34 +95,34 @@ impl Peers {
         self.local.iter().all(|local| *local)
     }
 
-    /// All ranks with how they are reached.
+    /// All ranks with their transports.
     pub fn all(&self) -> impl Iterator<Item = (u32, Transport)> {
         (0..).zip(self.transports.iter().copied())
     }
 }
 
-/// What a rank says of its device.
-struct Told {
+/// What a rank tells about its device.
+struct DeviceInfo {
     device: String,
     resident: u32,
-    /// Whether NICs reach its memory.
+    /// Whether NICs can access its memory.
     rdma: bool,
-    /// A word of its memory, or why there is none.
+    /// A handle of its test memory, or why there is none.
     memory: Result<String, String>,
-    /// Kinds of handles of its multicasts, or why it has none.
+    /// Handle types of its multicasts, or why multicast is not supported.
     multicast: Result<Vec<String>, String>,
 }
 
-/// A result as a text that says which of both it is.
-pub(super) fn signed(result: Result<&str, &str>) -> String {
+/// Writes a result as text.
+pub(super) fn encode(result: Result<&str, &str>) -> String {
     match result {
         Ok(word) => format!("+{word}"),
         Err(why) => format!("-{}", why.replace('\n', " ")),
     }
 }
 
-/// What [`signed`] made a text of.
-pub(super) fn unsigned(text: &str) -> Option<Result<String, String>> {
+/// Reads the text of [`encode`].
+pub(super) fn decode(text: &str) -> Option<Result<String, String>> {
     match text.split_at_checked(1)? {
         ("+", word) => Some(Ok(word.to_owned())),
         ("-", why) => Some(Err(why.to_owned())),
@@ -130,7 +130,7 @@ pub(super) fn unsigned(text: &str) -> Option<Result<String, String>> {
     }
 }
 
-impl Told {
+impl DeviceInfo {
     fn text(&self) -> String {
         let Self {
             device,
@@ -138,9 +138,9 @@ impl Told {
             rdma,
             ..
         } = self;
-        let memory = signed(self.memory.as_deref().map_err(String::as_str));
+        let memory = encode(self.memory.as_deref().map_err(String::as_str));
         let kinds = self.multicast.as_ref().map(|kinds| kinds.join(" "));
-        let kinds = signed(kinds.as_deref().map_err(|why| why.as_str()));
+        let kinds = encode(kinds.as_deref().map_err(|why| why.as_str()));
         format!("{device} {resident} {rdma} {memory}{BETWEEN}{kinds}")
     }
 
@@ -149,82 +149,77 @@ impl Told {
         let (device, resident) = (parts.next()?, parts.next()?);
         let (rdma, rest) = (parts.next()?, parts.next()?);
         let (memory, kinds) = rest.split_once(BETWEEN)?;
-        let kinds = unsigned(kinds)?;
+        let kinds = decode(kinds)?;
         Some(Self {
             device: device.to_owned(),
             resident: resident.parse().ok()?,
             rdma: rdma.parse().ok()?,
-            memory: unsigned(memory)?,
+            memory: decode(memory)?,
             multicast: kinds.map(|kinds| kinds.split_whitespace().map(str::to_owned).collect()),
         })
     }
 }
 
-/// Finds out how the peers of a rank are reached. All ranks call it together.
+/// Determines the transports to all peers. All ranks call it together.
 pub(crate) fn meet<M: DeviceDriver>(
-    process_ranks: &ProcessRanks<M>,
+    shared: &ProcessRanks<M>,
     bootstrap: &mut dyn Bootstrap,
     longest: Duration,
 ) -> Result<Peers, Error> {
     let all = 0..bootstrap.ranks();
     let local: Vec<bool> = all.clone().map(|it| bootstrap.shares_memory(it)).collect();
-    let (rank, device) = (bootstrap.rank(), process_ranks.device(bootstrap.rank()));
+    let (rank, device) = (bootstrap.rank(), shared.device(bootstrap.rank()));
     let failed = |why: String| Error::Device { rank, why };
-    let threads = process_ranks.options.threads;
-    let resident = process_ranks
-        .machine
+    let threads = shared.options.threads;
+    let resident = shared
+        .driver
         .resident_blocks(device, Kernel::Move, threads)
         .map_err(failed)?;
     if local.iter().all(|local| *local) {
-        return Ok(in_one_process(
-            process_ranks,
-            rank,
-            bootstrap.ranks(),
-            resident,
-        ));
+        return Ok(in_one_process(shared, rank, bootstrap.ranks(), resident));
     }
     // Offers are lines.
     let line = |text: String| text.replace('\n', " ");
-    let trial = match process_ranks.options.p2p {
-        true => make_trial(process_ranks, rank),
+    let trial = match shared.options.p2p {
+        true => make_trial(shared, rank),
         false => Err(disabled()),
     };
     let nics = bootstrap.network().is_some_and(|it| it.reaches_devices());
-    let rdma = match process_ranks.options.rdma {
-        true => process_ranks.machine.rdma(device),
+    let rdma = match shared.options.rdma {
+        true => shared.driver.rdma(device),
         false => Err("the settings forbid it (NCCL_NET_GDR_LEVEL)".to_owned()),
     };
-    let told = Told {
-        device: process_ranks.machine.identity(device).map_err(failed)?,
+    let info = DeviceInfo {
+        device: shared.driver.identity(device).map_err(failed)?,
         resident,
         rdma: nics && rdma.is_ok(),
         memory: match &trial {
-            Ok((_, address)) => process_ranks.machine.export(device, *address),
+            Ok((_, address)) => shared.driver.export(device, *address),
             Err(why) => Err(why.clone()),
         },
-        multicast: process_ranks.machine.multicast_kinds(device),
+        multicast: shared.driver.multicast_kinds(device),
     };
-    let all_told = bootstrap.exchange("device/is", line(told.text()), longest)?;
+    let all_told = bootstrap.exchange("device/is", line(info.text()), longest)?;
     let mut infos = Vec::new();
     for (peer, text) in (0_u32..).zip(&all_told) {
-        infos.push(Told::parse(text).ok_or_else(|| {
+        infos.push(DeviceInfo::parse(text).ok_or_else(|| {
             failed(format!(
-                "rank {peer} speaks of its device in an unknown form"
+                "rank {peer} describes its device in an unknown form"
             ))
         })?);
     }
     let mut problems: Vec<(u32, String)> = Vec::new();
     for peer in all.clone().filter(|it| *it != rank) {
-        let far = !bootstrap.same_host(peer);
-        let opened = match (&told.memory, &infos[peer as usize].memory) {
+        let remote = !bootstrap.same_host(peer);
+        let opened = match (&info.memory, &infos[peer as usize].memory) {
             (Err(why), _) => Err(format!("rank {rank} cannot: {why}")),
             (_, Err(why)) => Err(format!("rank {peer} cannot: {why}")),
-            (_, Ok(word)) if far && !process_ranks.machine.spans_hosts(word) => {
+            (_, Ok(word)) if remote && !shared.driver.spans_hosts(word) => {
                 Err("its memory cannot be opened from other hosts".to_owned())
             }
-            (_, Ok(word)) => look(process_ranks, device, word, peer),
+            (_, Ok(word)) => look(shared, device, word, peer),
         };
-        let sign = if far { FAR } else { "" };
+        let sign = if remote { OTHER_HOST } else { "" };
         problems.extend(opened.err().map(|why| (peer, format!("{sign}{why}"))));
     }
     let lines = problems
@@ -241,20 +236,20 @@ pub(crate) fn meet<M: DeviceDriver>(
         }
         of_all.push(theirs);
     }
-    // The memory is there until all have tried; a machine may keep what it opened.
+    // Peers have opened the memory until now; a driver may keep it open longer.
     if let Ok((block, _)) = trial {
-        process_ranks.keep(block, None);
+        shared.keep(block, None);
     }
     let one_host = all.clone().all(|peer| bootstrap.same_host(peer));
-    let serves = |kind: &str| one_host || process_ranks.machine.spans_hosts(kind);
+    let serves = |kind: &str| one_host || shared.driver.spans_hosts(kind);
     let candidates = infos.iter().map(|it| Candidate {
         device: it.device.clone(),
         kinds: it.multicast.clone(),
     });
-    let within = process_ranks.machine.multicasts_within_devices();
+    let within = shared.driver.multicasts_within_devices();
     let apart = |(one, with): (u32, &Vec<(u32, String)>)| {
         let (other, why) = with.first()?;
-        let why = why.strip_prefix(FAR).unwrap_or(why);
+        let why = why.strip_prefix(OTHER_HOST).unwrap_or(why);
         Some((one, *other, why.to_owned()))
     };
     let mut peers = Peers {
@@ -265,9 +260,9 @@ pub(crate) fn meet<M: DeviceDriver>(
         any_shm: of_all
             .iter()
             .flatten()
-            .any(|(_, why)| !why.starts_with(FAR)),
+            .any(|(_, why)| !why.starts_with(OTHER_HOST)),
         blocks: of_devices(&infos),
-        rdma: infos.iter().map(|told| told.rdma).collect(),
+        rdma: infos.iter().map(|info| info.rdma).collect(),
         no_rdma: rdma.err().filter(|_| nics),
         ..Peers::default()
     };
@@ -286,38 +281,36 @@ pub(crate) fn meet<M: DeviceDriver>(
                 (_, Transport::Net) => Transport::Net,
                 _ => Transport::Shm,
             });
-        let why = why.filter(|why| !why.starts_with(FAR));
+        let why = why.filter(|why| !why.starts_with(OTHER_HOST));
         peers.fallen_back.extend(why.map(|why| (peer, why)));
     }
-    check_shm(process_ranks, rank, &peers)?;
+    check_shm(shared, rank, &peers)?;
     Ok(peers)
 }
 
-/// Memory for others to open, with the rank in it.
+/// Allocates test memory with the rank's value in it.
 fn make_trial<M: DeviceDriver>(
-    process_ranks: &ProcessRanks<M>,
+    shared: &ProcessRanks<M>,
     rank: u32,
 ) -> Result<(M::Block, u64), String> {
-    let device = process_ranks.device(rank);
-    let made = process_ranks
-        .machine
-        .allocate_for_peers(device, TRIAL_BYTES)?;
-    process_ranks
-        .machine
+    let device = shared.device(rank);
+    let made = shared.driver.allocate_for_peers(device, TRIAL_BYTES)?;
+    shared
+        .driver
         .write(device, made.1, &trial_value(rank).to_le_bytes())?;
     Ok(made)
 }
 
-/// Opens what a peer made, and looks whether it is that.
+/// Opens a peer's test memory and checks its value.
 fn look<M: DeviceDriver>(
-    process_ranks: &ProcessRanks<M>,
+    shared: &ProcessRanks<M>,
     device: u32,
     word: &str,
     peer: u32,
 ) -> Result<(), String> {
-    let address = process_ranks.machine.import(device, word, TRIAL_BYTES)?;
+    let address = shared.driver.import(device, word, TRIAL_BYTES)?;
     let mut value = [0; 8];
-    process_ranks.machine.read(device, address, &mut value)?;
+    shared.driver.read(device, address, &mut value)?;
     if u64::from_le_bytes(value) == trial_value(peer) {
         return Ok(());
     }
@@ -326,7 +319,7 @@ fn look<M: DeviceDriver>(
     ))
 }
 
-/// What a rank writes into memory that others are to open.
+/// The value in a rank's test memory.
 const fn trial_value(rank: u32) -> u64 {
     0x746f_706f_0000_0000 | rank as u64
 }
@@ -335,15 +328,15 @@ fn disabled() -> String {
     "NCCL_P2P_DISABLE is set".to_owned()
 }
 
-/// Without a network there must be shared memory where there is no P2P.
+/// Fails if a rank needs SHM and SHM is disabled.
 fn check_shm<M: DeviceDriver>(
-    process_ranks: &ProcessRanks<M>,
+    shared: &ProcessRanks<M>,
     rank: u32,
     peers: &Peers,
 ) -> Result<(), Error> {
     let shm = peers.all().find(|(_, it)| *it == Transport::Shm);
     match shm {
-        Some((peer, _)) if !process_ranks.options.shm => {
+        Some((peer, _)) if !shared.options.shm => {
             let fallen_back = peers.fallen_back.iter().find(|(it, _)| *it == peer);
             let why = fallen_back.map_or("", |(_, why)| why);
             Err(Error::Device {
@@ -358,8 +351,8 @@ fn check_shm<M: DeviceDriver>(
     }
 }
 
-/// Blocks for each rank on the device that can have the fewest for each.
-fn of_devices(infos: &[Told]) -> u32 {
+/// Resident blocks per rank on the device with the fewest.
+fn of_devices(infos: &[DeviceInfo]) -> u32 {
     let share = infos.iter().map(|own| {
         let beside = infos.iter().filter(|it| it.device == own.device).count();
         own.resident / u32::try_from(beside).unwrap_or(u32::MAX).max(1)
@@ -367,19 +360,19 @@ fn of_devices(infos: &[Told]) -> u32 {
     share.min().unwrap_or(1)
 }
 
-/// Without asking anybody, for all devices are here.
+/// The peers if all ranks are in this process, found without communication.
 fn in_one_process<M: DeviceDriver>(
-    process_ranks: &ProcessRanks<M>,
+    shared: &ProcessRanks<M>,
     rank: u32,
     ranks: u32,
     resident: u32,
 ) -> Peers {
-    let problem = |one: u32, other: u32| match process_ranks.options.p2p {
+    let problem = |one: u32, other: u32| match shared.options.p2p {
         _ if one == other => None,
         false => Some(disabled()),
-        true => process_ranks
-            .machine
-            .reaches(process_ranks.device(one), process_ranks.device(other))
+        true => shared
+            .driver
+            .reaches(shared.device(one), shared.device(other))
             .err(),
     };
     let mut peers = Peers {
@@ -387,7 +380,7 @@ fn in_one_process<M: DeviceDriver>(
         ..Peers::default()
     };
     for peer in 0..ranks {
-        // A device that another one cannot reach cannot reach that one either, as far as a connection is concerned.
+        // A connection needs access in both directions.
         let why = problem(rank, peer).or_else(|| problem(peer, rank));
         peers.transports.push(match why {
             Some(_) => Transport::Shm,
@@ -399,22 +392,20 @@ fn in_one_process<M: DeviceDriver>(
     peers.apart = pairs.find_map(|(one, other)| Some((one, other, problem(one, other)?)));
     peers.any_shm = peers.apart.is_some();
     peers.all_p2p = !peers.any_shm;
-    let machine = &process_ranks.machine;
+    let driver = &shared.driver;
     let candidates = (0..ranks).map(|rank| {
-        let identity = machine.identity(process_ranks.device(rank));
+        let identity = driver.identity(shared.device(rank));
         Candidate {
             kinds: match &identity {
-                Ok(_) => machine.multicast_kinds(process_ranks.device(rank)),
+                Ok(_) => driver.multicast_kinds(shared.device(rank)),
                 Err(why) => Err(why.clone()),
             },
             device: identity.unwrap_or_default(),
         }
     });
-    peers.multicast = common(candidates, machine.multicasts_within_devices(), None);
-    // All ranks must choose alike, so what counts is the fullest device.
-    let beside = (0..ranks)
-        .map(|rank| process_ranks.ranks_beside(rank))
-        .max();
+    peers.multicast = common(candidates, driver.multicasts_within_devices(), None);
+    // All ranks must choose alike, so the fullest device decides.
+    let beside = (0..ranks).map(|rank| shared.ranks_beside(rank)).max();
     peers.blocks = resident / beside.unwrap_or(1).max(1);
     peers
 }
@@ -431,28 +422,33 @@ mod tests {
             (Ok("12".to_owned()), Ok(Vec::new())),
             (Err("there is none".to_owned()), Err("no switch".to_owned())),
         ] {
-            let told = Told {
+            let info = DeviceInfo {
                 device: "GPU-1".to_owned(),
                 resident: 264,
                 rdma: memory.is_ok(),
                 memory,
                 multicast,
             };
-            let again = Told::parse(&told.text()).unwrap();
+            let unflattened = DeviceInfo::parse(&info.text()).unwrap();
             assert_eq!(
-                (again.device, again.resident, again.rdma, again.memory),
-                (told.device, told.resident, told.rdma, told.memory)
+                (
+                    unflattened.device,
+                    unflattened.resident,
+                    unflattened.rdma,
+                    unflattened.memory
+                ),
+                (info.device, info.resident, info.rdma, info.memory)
             );
-            assert_eq!(again.multicast, told.multicast);
+            assert_eq!(unflattened.multicast, info.multicast);
         }
-        assert!(Told::parse("GPU-1 many true +1\u{1f}+").is_none());
-        assert!(Told::parse("GPU-1 264 true +1").is_none());
-        assert!(Told::parse("").is_none());
+        assert!(DeviceInfo::parse("GPU-1 many true +1\u{1f}+").is_none());
+        assert!(DeviceInfo::parse("GPU-1 264 true +1").is_none());
+        assert!(DeviceInfo::parse("").is_none());
     }
 
     #[test]
     fn the_fullest_device_counts() {
-        let told = |device: &str, resident| Told {
+        let info = |device: &str, resident| DeviceInfo {
             device: device.to_owned(),
             resident,
             rdma: false,
@@ -460,9 +456,9 @@ mod tests {
             multicast: Ok(Vec::new()),
         };
         assert_eq!(
-            of_devices(&[told("a", 264), told("b", 264), told("a", 264)]),
+            of_devices(&[info("a", 264), info("b", 264), info("a", 264)]),
             132
         );
-        assert_eq!(of_devices(&[told("a", 264), told("b", 100)]), 100);
+        assert_eq!(of_devices(&[info("a", 264), info("b", 100)]), 100);
     }
 }

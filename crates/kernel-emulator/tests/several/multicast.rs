@@ -3,7 +3,7 @@
 
 use executor::suite::Case;
 use executor::{Choice, Error, Reduction};
-use kernel_bundle::Options;
+use kernel_bundle::LaunchOptions;
 use kernel_emulator::{Bug, Emulator};
 use plan::program::{Schedule, Transfer};
 use plan::{Collective, ElementType, Protocol};
@@ -170,7 +170,7 @@ fn without_p2p_it_is_refused_with_the_reason() {
         },
     ];
     let heard = each(&places, |rank, hosts| {
-        let options = Options {
+        let options = LaunchOptions {
             p2p: places[rank as usize].p2p,
             ..small()
         };
@@ -216,7 +216,7 @@ fn a_rank_without_memory_is_named_by_all() {
             assert_eq!(refused(&mut communicator, 3), first);
             first
         });
-        let named = format!("rank {short_of} has no part in a multicast (NVLS) of 131072 bytes");
+        let named = format!("rank {short_of} cannot join a multicast (NVLS) of 131072 bytes");
         all_say(&heard, &named);
         all_say(&heard, "memory for 65536 bytes, not for 131072");
     }

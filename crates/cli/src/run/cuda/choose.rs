@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 use executor::{Choice, Request};
-use kernel_bundle::{DeviceDriver, choose};
+use kernel_bundle::{DeviceDriver, default_choice};
 use plan::Protocol;
 use plan::program::{Schedule, Transfer};
 
@@ -54,7 +54,7 @@ pub fn choose_way<M: DeviceDriver>(
                 Transfer::Fifo => wanted.protocol.is_none_or(|only| only == way.protocol),
                 Transfer::Direct => wanted.protocol.is_none() && way.protocol == Protocol::Simple,
             }
-            && choose::serves(request, way.schedule, way.transfer, place.ranks)
+            && default_choice::serves(request, way.schedule, way.transfer, place.ranks)
     };
     let chosen = Choice { channels, ..chosen };
     if fits(&chosen) {

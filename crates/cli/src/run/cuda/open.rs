@@ -40,7 +40,7 @@ pub fn open_on_first(ranks: u32, settings: &Settings) -> Result<Ranks> {
     let cuda = open_devices(vec![0], &Devices::default())?;
     let process_ranks = ProcessRanks::new(
         cuda,
-        kernel_bundle::Options::nccl(),
+        kernel_bundle::LaunchOptions::nccl(),
         vec![0; ranks as usize],
     );
     let communicators = communicators(&process_ranks, ranks, settings.clone())?;
@@ -54,7 +54,7 @@ pub fn open_on_first(ranks: u32, settings: &Settings) -> Result<Ranks> {
 pub fn open_one_each(ranks: u32, settings: &Settings) -> Result<Ranks> {
     let places: Vec<u32> = (0..ranks).collect();
     let cuda = open_devices(places.clone(), &Devices::default())?;
-    let process_ranks = ProcessRanks::new(cuda, kernel_bundle::Options::nccl(), places);
+    let process_ranks = ProcessRanks::new(cuda, kernel_bundle::LaunchOptions::nccl(), places);
     let communicators = communicators(&process_ranks, ranks, settings.clone())?;
     Ok(Ranks {
         process_ranks,
@@ -137,10 +137,10 @@ fn with_channels(mut settings: Settings, ranks: u32) -> Result<Settings> {
 }
 
 /// How kernels are launched.
-pub fn options(spec: &Spec) -> kernel_bundle::Options {
+pub fn options(spec: &Spec) -> kernel_bundle::LaunchOptions {
     let devices = &spec.devices;
-    let nccl = kernel_bundle::Options::nccl();
-    kernel_bundle::Options {
+    let nccl = kernel_bundle::LaunchOptions::nccl();
+    kernel_bundle::LaunchOptions {
         trace: devices.trace.is_some() || devices.timeline,
         p2p: devices.p2p,
         shm: devices.shm,
@@ -167,7 +167,7 @@ pub fn emulator() -> kernel_emulator::Emulator {
 pub fn describe(cuda: &Cuda) -> String {
     let mut text = String::new();
     for device in cuda.devices() {
-        let facts = &device.facts;
+        let facts = &device.properties;
         text.push_str(&format!(
             "GPU {}: {}, compute capability {}.{}, {} multiprocessors, up to {} MHz, memory up to {} MHz, driver for \
              CUDA {}.{}; kernels {}, loaded in {:.1} ms\n",

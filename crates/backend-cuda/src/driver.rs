@@ -1,4 +1,4 @@
-//! GPUs as the machine that runs kernels.
+//! GPUs as a [`DeviceDriver`].
 
 use std::ffi::c_void;
 use std::path::PathBuf;
@@ -6,8 +6,10 @@ use std::sync::{Arc, Mutex};
 
 use cudarc::driver::{result, sys};
 use executor::Memory;
-use kernel_bundle::machine::{Start, places};
-use kernel_bundle::{DeviceDriver, Everywhere, Kernel, LaunchMemory, NicMemory, Team, Times};
+use kernel_bundle::driver::{Start, places};
+use kernel_bundle::{
+    DeviceDriver, Kernel, LaunchMemory, MulticastAddresses, NicMemory, Repeats, Team,
+};
 use shared_memory::Mapping;
 
 use crate::device::{self, Device};
@@ -19,26 +21,26 @@ use crate::presence;
 use crate::rdma;
 use crate::sharing::Sharing;
 
-/// How GPUs are opened.
+/// Options for opening GPUs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
-    /// GPUs that are used, by number; the first if none is named.
+    /// Numbers of the GPUs to use; empty: the first.
     pub devices: Vec<u32>,
-    /// Folder in which compiled kernels are kept; none is kept without one.
+    /// Folder for compiled kernels; `None`: they are not kept.
     pub cache: Option<PathBuf>,
-    /// NVRTC's library; by its name if not said.
+    /// Path of NVRTC's library; `None`: the loader's default.
     pub nvrtc: Option<PathBuf>,
-    /// Whether kernels are compiled though the binary has some that fit.
+    /// Whether to compile kernels even if prebuilt ones fit.
     pub compile: bool,
-    /// The only kind of memory that is shared with other processes; the best that there is if not said.
+    /// The only kind of memory to share with other processes; `None`: the best available.
     pub memory: Option<MemoryKind>,
 }
 
-/// GPUs of this process.
+/// The GPUs of this process.
 pub struct Cuda {
     devices: Vec<Arc<Device>>,
     pub(crate) spare: Arc<Spare>,
-    /// Memory that stood for callers' and is free again.
+    /// Free staging buffers, with their device.
     staging: Mutex<Vec<(u32, Plain)>>,
     sharing: Sharing,
     multicasts: Objects,
@@ -47,7 +49,7 @@ pub struct Cuda {
 }
 
 impl Cuda {
-    /// Takes GPUs into use.
+    /// Opens GPUs.
     ///
     /// # Errors
     /// There is no driver, no GPU, or no kernels for it.
@@ -83,7 +85,7 @@ impl Cuda {
         })
     }
 
-    /// GPUs of this machine.
+    /// The number of GPUs of this machine.
     ///
     /// # Errors
     /// There is no driver or no GPU.
@@ -92,7 +94,7 @@ impl Cuda {
         device::count()
     }
 
-    /// The GPUs in use; a rank's device is a place among them.
+    /// The GPUs in use, indexed by the ranks' devices.
     pub fn devices(&self) -> impl Iterator<Item = &Device> {
         self.devices.iter().map(Arc::as_ref)
     }
@@ -104,15 +106,16 @@ impl Cuda {
         Ok(device)
     }
 
-    /// The kind of memory that is shared with other processes, once there is some, and why there is no better one.
+    /// The kind of memory shared with other processes, and why better kinds are not available.
+    /// `None` before the first such memory is allocated.
     pub fn memory_kind(&self) -> Option<(MemoryKind, Vec<String>)> {
         self.sharing.kind()
     }
 
-    /// How fast a GPU copies from its memory to its memory, GB/s of bytes copied: the best of some copies of `bytes` bytes.
+    /// Bandwidth of copies of `bytes` bytes within a GPU's memory, GB/s: the best of ten copies.
     ///
     /// # Errors
-    /// There is not so much memory.
+    /// There is not enough memory.
     pub fn copy_bandwidth(&self, place: u32, bytes: u64) -> Result<f64, String> {
         let (_from_block, from) = self.allocate(place, bytes)?;
         let (_to_block, to) = self.allocate(place, bytes)?;
@@ -128,7 +131,8 @@ impl Cuda {
         let (begin, end) = (timed.begin, timed.end);
         let mut best: f64 = 0.0;
         for _ in 0..10 {
-            // SAFETY: both blocks are as long and live until the end of this function; the events were created above.
+            // SAFETY: both blocks have `bytes` bytes and live until the end of this function; the
+            // events were created above.
             let time = unsafe {
                 result::event::record(begin, device.stream).map_err(failed)?;
                 result::memcpy_dtod_async(to, from, bytes as usize, device.stream)
@@ -142,8 +146,8 @@ impl Cuda {
         Ok(best)
     }
 
-    /// A block of at least so many bytes, new or used before.
-    fn stage(&self, place: u32, bytes: u64) -> Result<Plain, String> {
+    /// Returns a staging buffer of at least `bytes` bytes, new or reused.
+    fn staging_buffer(&self, place: u32, bytes: u64) -> Result<Plain, String> {
         let mut staging = lock(&self.staging);
         let found = staging.iter().position(|(of, block)| {
             *of == place && block.bytes >= bytes && block.bytes <= 2 * bytes
@@ -155,7 +159,7 @@ impl Cuda {
         Plain::new(self.device(place)?, bytes)
     }
 
-    /// Copies bytes of a caller, of the host or of a GPU, to a GPU.
+    /// Copies from a caller's buffer, in host or device memory, to a GPU.
     fn copy_in(&self, place: u32, from: *const u8, to: u64, bytes: usize) -> Result<(), String> {
         if bytes == 0 {
             return Ok(());
@@ -164,12 +168,12 @@ impl Cuda {
         if is_of_device(address) {
             return self.copy_within(place, address, to, bytes);
         }
-        // SAFETY: the input is lent for this launch.
+        // SAFETY: the input is valid during this launch.
         let bytes = unsafe { std::slice::from_raw_parts(from, bytes) };
         self.write(place, to, bytes)
     }
 
-    /// Copies from a GPU to a caller.
+    /// Copies from a GPU to a caller's buffer.
     fn copy_out(&self, place: u32, from: u64, to: *mut u8, bytes: usize) -> Result<(), String> {
         if bytes == 0 {
             return Ok(());
@@ -178,7 +182,7 @@ impl Cuda {
         if is_of_device(address) {
             return self.copy_within(place, from, address, bytes);
         }
-        // SAFETY: the output is lent for this launch, and nobody else writes it.
+        // SAFETY: the output is valid during this launch, and nobody else writes it.
         let bytes = unsafe { std::slice::from_raw_parts_mut(to, bytes) };
         self.read(place, from, bytes)
     }
@@ -186,8 +190,8 @@ impl Cuda {
     fn copy_within(&self, place: u32, from: u64, to: u64, bytes: usize) -> Result<(), String> {
         let device = self.device(place)?;
         let failed = |error| format!("copying on GPU {}: {}", device.number, words(error));
-        // SAFETY: both are memory of GPUs that is so long: what a caller lent, and what stands for it. The host is not made to
-        // wait for such a copy, so this does.
+        // SAFETY: both ranges are device memory of `bytes` bytes: a caller's buffer and its staging
+        // buffer. The driver returns before such a copy has ended, so the stream is awaited.
         unsafe {
             sys::cuMemcpyDtoD_v2(to, from, bytes)
                 .result()
@@ -197,7 +201,7 @@ impl Cuda {
     }
 }
 
-/// Whether an address is memory of a GPU.
+/// Whether an address is in device memory.
 fn is_of_device(address: u64) -> bool {
     let mut kind: u32 = 0;
     // SAFETY: the driver writes one number, and takes any address.
@@ -233,8 +237,8 @@ impl DeviceDriver for Cuda {
         if bytes.is_empty() {
             return Ok(());
         }
-        // SAFETY: callers write into blocks that they hold. The copy may still be under way when the call returns, and the
-        // streams of launches do not wait for the default stream, so this does.
+        // SAFETY: callers write into blocks that they hold. The call may return before the copy has
+        // ended, and the launch streams do not wait for the default stream, so it is awaited.
         unsafe {
             result::memcpy_htod_sync(address, bytes).map_err(failed)?;
             result::stream::synchronize(result::stream::null()).map_err(failed)
@@ -283,8 +287,7 @@ impl DeviceDriver for Cuda {
     }
 
     fn identity(&self, place: u32) -> Result<String, String> {
-        let identity = self.device(place)?.identity();
-        identity.map_err(|error| error.to_string())
+        Ok(self.device(place)?.identity()?)
     }
 
     fn reaches(&self, place: u32, other: u32) -> Result<(), String> {
@@ -294,7 +297,7 @@ impl DeviceDriver for Cuda {
     }
 
     fn keeps_lines(&self) -> bool {
-        // PCIe may cut a line in two.
+        // PCIe may split a line.
         false
     }
 
@@ -324,12 +327,12 @@ impl DeviceDriver for Cuda {
         place: u32,
         part: &mut Multicast,
         _words: &[String],
-    ) -> Result<Everywhere, String> {
+    ) -> Result<MulticastAddresses, String> {
         self.device(place)?;
         part.bind()
     }
 
-    fn lend(
+    fn stage(
         &self,
         place: u32,
         memory: &Memory<'_>,
@@ -354,7 +357,7 @@ impl DeviceDriver for Cuda {
         let (address, staging) = match at {
             Some(at) => (at, None),
             None => {
-                let staging = self.stage(place, bytes)?;
+                let staging = self.staging_buffer(place, bytes)?;
                 (staging.address, Some(Block::Plain(staging)))
             }
         };
@@ -372,16 +375,16 @@ impl DeviceDriver for Cuda {
         })
     }
 
-    fn give_back(
+    fn copy_back(
         &self,
         place: u32,
-        lent: LaunchMemory<Block>,
+        staged: LaunchMemory<Block>,
         memory: &Memory<'_>,
     ) -> Result<(), String> {
-        if lent.staged {
-            self.copy_out(place, lent.output, memory.output(), memory.output_bytes())?;
+        if staged.staged {
+            self.copy_out(place, staged.output, memory.output(), memory.output_bytes())?;
         }
-        if let Some(Block::Plain(staging)) = lent.staging {
+        if let Some(Block::Plain(staging)) = staged.staging {
             lock(&self.staging).push((place, staging));
         }
         Ok(())
@@ -403,12 +406,12 @@ impl DeviceDriver for Cuda {
             result::occupancy::max_active_block_per_multiprocessor(function, threads as i32, 0)
         };
         let blocks = blocks.map_err(words)?;
-        let blocks = u32::try_from(blocks).unwrap_or_default() * device.facts.multiprocessors;
+        let blocks = u32::try_from(blocks).unwrap_or_default() * device.properties.multiprocessors;
         known.push((kernel, threads, blocks));
         Ok(blocks)
     }
 
-    fn start(&self, starts: &[Start<'_>], times: Times) -> Result<Launched, String> {
-        self.start_all(starts, times)
+    fn start(&self, starts: &[Start<'_>], repeats: Repeats) -> Result<Launched, String> {
+        self.start_all(starts, repeats)
     }
 }

@@ -1,23 +1,24 @@
-//! The way that is taken when the caller names none: a fixed order by size, for no figures of a GPU are known.
+//! The default choice on devices: by message size only, since no costs of a GPU are known.
 
 use executor::backend::CommunicatorShape;
 use executor::{Choice, Request};
 use plan::program::{Schedule, Transfer};
 use plan::{Collective, Protocol, Reduction};
 
-/// Largest message that goes by LL, bytes.
+/// Largest message sent with LL, bytes.
 const MOST_LL: u64 = 32 << 10;
 
-/// Largest message that goes by LL128, bytes.
+/// Largest message sent with LL128, bytes.
 const MOST_LL128: u64 = 1 << 20;
 
-/// Bytes per channel from which one more channel pays.
+/// Bytes per channel above which another channel pays off.
 const CHANNEL_BYTES: u64 = 64 << 10;
 
-/// Whether a request can be carried out so.
+/// Whether a schedule and a transfer can carry out a request.
 pub fn serves(request: &Request, schedule: Schedule, transfer: Transfer, ranks: u32) -> bool {
     let collective = request.collective;
-    // What is read where it is must not be multiplied first, be overwritten meanwhile, or belong to a group.
+    // A direct transfer reads its sources in place: it cannot multiply them first, they must not be
+    // overwritten during the transfer, and the peers of a group have no buffer tables.
     let multiplies = collective.reduces() && request.reduction == Reduction::PreMultipliedSum;
     let overwritten = collective == Collective::AllToAll && request.in_place && ranks > 1;
     schedule.serves(collective, transfer)
@@ -26,26 +27,26 @@ pub fn serves(request: &Request, schedule: Schedule, transfer: Transfer, ranks: 
             || !(multiplies || overwritten || collective == Collective::SendRecv))
 }
 
-/// What the transports between ranks allow; equal on all ranks.
+/// What the transports between the ranks support; equal on all ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Means {
-    /// Whether every rank accesses every other's memory.
+pub struct Capabilities {
+    /// Whether every rank can access every other rank's memory.
     pub direct: bool,
-    /// Whether LL128 lines arrive as a whole everywhere.
+    /// Whether LL128 lines arrive whole on every connection.
     pub ll128: bool,
-    /// Blocks that each rank can have at the same time.
+    /// Thread blocks that each rank can have resident at once.
     pub blocks: u16,
 }
 
-/// The way of a request.
-pub fn way(request: &Request, place: &CommunicatorShape, means: &Means) -> Choice {
-    let most_channels = means.blocks;
+/// Chooses schedule, transfer, protocol and channels for a request.
+pub fn choose(request: &Request, place: &CommunicatorShape, capabilities: &Capabilities) -> Choice {
+    let most_channels = capabilities.blocks;
     let bytes = request.bytes(place.ranks);
     let direct =
-        |schedule| means.direct && serves(request, schedule, Transfer::Direct, place.ranks);
+        |schedule| capabilities.direct && serves(request, schedule, Transfer::Direct, place.ranks);
     let (schedule, transfer, protocol) = if bytes <= MOST_LL {
         (Schedule::Mesh, Transfer::Fifo, Protocol::Ll)
-    } else if bytes <= MOST_LL128 && means.ll128 {
+    } else if bytes <= MOST_LL128 && capabilities.ll128 {
         (Schedule::Mesh, Transfer::Fifo, Protocol::Ll128)
     } else if direct(Schedule::TwoPhaseMesh) {
         (Schedule::TwoPhaseMesh, Transfer::Direct, Protocol::Simple)
@@ -56,7 +57,7 @@ pub fn way(request: &Request, place: &CommunicatorShape, means: &Means) -> Choic
     } else {
         (Schedule::Mesh, Transfer::Fifo, Protocol::Simple)
     };
-    // Through FIFOs a channel may be two lanes, which are two blocks.
+    // With FIFOs a channel can have two lanes, and each lane needs a block.
     let most_channels = match transfer {
         Transfer::Direct => most_channels,
         Transfer::Fifo => most_channels / 2,
