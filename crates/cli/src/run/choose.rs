@@ -40,7 +40,7 @@ pub fn choose(
         })
     };
     let mut best: Option<(f64, Choice)> = None;
-    for way in profile::ways(request, spec.ranks) {
+    for way in profile::choices(request, spec.ranks) {
         let way = Choice { channels, ..way };
         let wanted = schedule.is_none_or(|it| it == way.schedule)
             && wanted_transfer.is_none_or(|it| it == way.transfer)

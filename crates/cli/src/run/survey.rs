@@ -33,7 +33,7 @@ impl Survey {
         let ways = self
             .ways
             .take()
-            .unwrap_or_else(|| profile::ways(request, ranks));
+            .unwrap_or_else(|| profile::choices(request, ranks));
         let mut rows = Vec::with_capacity(ways.len());
         for way in ways {
             rows.push(Row {
