@@ -1,7 +1,7 @@
 //! Numbers as C's `strtol` and `strtof` read them, because NCCL reads attributes with these.
 
-/// Reads an integer with base auto-detection (`0x…` hexadecimal, `0…` octal) and keeps the low 32 bits, as a C `int`
-/// taken from `strtol(text, NULL, 0)` does. Text without digits is 0; trailing text is ignored.
+/// Parses an integer like `(int)strtol(text, NULL, 0)`: with base detection (`0x…`, `0…`), and only
+/// the low 32 bits. Text without digits is 0; trailing text is ignored.
 pub fn c_int(text: &str) -> i32 {
     let text = text.trim_start_matches([' ', '\t', '\n', '\r', '\x0b', '\x0c']);
     let (negative, digits) = match text.as_bytes().first() {
@@ -30,8 +30,8 @@ pub fn c_int(text: &str) -> i32 {
     value as i32
 }
 
-/// Reads a hexadecimal 64-bit number with or without `0x`, as `strtoull(text, NULL, 16)` does. Overflow gives the
-/// largest value; text without digits is 0; a minus sign negates in 64 bits.
+/// Parses a hexadecimal 64-bit number like `strtoull(text, NULL, 16)`. Overflow gives the largest
+/// value; text without digits is 0; a minus sign negates in 64 bits.
 pub fn c_unsigned_hexadecimal(text: &str) -> u64 {
     let text = text.trim_start_matches([' ', '\t', '\n', '\r', '\x0b', '\x0c']);
     let (negative, digits) = match text.as_bytes().first() {
@@ -50,7 +50,7 @@ pub fn c_unsigned_hexadecimal(text: &str) -> u64 {
     }
 }
 
-/// Reads the longest leading decimal floating-point number, as `strtof` does; 0 when there is none.
+/// Parses the longest leading decimal floating-point number like `strtof`; 0 if there is none.
 pub fn c_float(text: &str) -> f32 {
     let text = text.trim_start_matches([' ', '\t', '\n', '\r', '\x0b', '\x0c']);
     let bytes = text.as_bytes();
