@@ -3,7 +3,7 @@
 //! `lstopo-no-graphics` on the same computer is a yardstick for the first.
 
 use probe::record::Recording;
-use probe::{Options, Probe};
+use probe::{Probe, ProbeOptions};
 use test_support::{FakeMachine, Machine};
 
 fn main() {
@@ -32,7 +32,7 @@ fn from_disk(bencher: divan::Bencher<'_, '_>, name: &str) {
             &recording.sysfs,
             recording.answers,
             None,
-            &Options::default(),
+            &ProbeOptions::default(),
         )
     });
 }

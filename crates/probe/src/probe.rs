@@ -1,24 +1,24 @@
-//! One probe: from what was read to the topology.
+//! Probes a machine.
 
 use serde::{Deserialize, Serialize};
 use topology::xml::{Document, Element};
 
 use crate::finding::{self, Finding};
-use crate::gpu::{self, Gpu};
+use crate::gpu::{self, ProbedGpu};
 use crate::machine::{Detail, Machine, PciFunction};
-use crate::net::{self, Net};
+use crate::net::{self, ProbedNet};
 use crate::nvml::{self, Answers};
 use crate::sysfs::Sysfs;
 use crate::{Addresses, base, tree};
 
-/// What a probed document is called in messages.
+/// The document's name in messages.
 const NAME: &str = "this machine";
 
-/// What is to be probed.
+/// Options of a probe.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Options {
-    /// The GPUs in use, by NVML's index, in the order of their ranks; all that are visible when none are named.
+pub struct ProbeOptions {
+    /// NVML indexes of the GPUs in use, by rank; `None`: all visible ones.
     pub gpus: Option<Vec<u32>>,
     /// `CUDA_VISIBLE_DEVICES`.
     pub visible_devices: Option<String>,
@@ -28,30 +28,30 @@ pub struct Options {
     pub ib_disable: bool,
     /// `NCCL_SOCKET_IFNAME`.
     pub socket_ifname: Option<String>,
-    /// Also write GPUs and NICs that no driver offers, as bare PCI functions.
+    /// Whether to include GPUs and NICs without a driver, as bare PCI functions.
     pub all_devices: bool,
-    /// The text of the topology file that NCCL begins with: of `NCCL_TOPO_FILE`, or the one that guests have.
+    /// Text of the topology file that NCCL starts from: `NCCL_TOPO_FILE`, or the guest's.
     pub topology_file: Option<String>,
 }
 
-/// What a probe gave.
+/// The result of a probe.
 #[derive(Debug, Clone)]
 pub struct Probe {
     /// The topology.
     pub document: Document,
-    /// What the files say.
+    /// The machine as its files describe it.
     pub machine: Machine,
-    /// What the driver says.
+    /// The driver's answers.
     pub answers: Answers,
     /// The GPUs.
-    pub gpus: Vec<Gpu>,
+    pub gpus: Vec<ProbedGpu>,
     /// The network devices.
-    pub nets: Vec<Net>,
-    /// What was probed: as asked for, with the GPUs that are meant.
-    pub options: Options,
-    /// The elements of the file that NCCL begins with.
+    pub nets: Vec<ProbedNet>,
+    /// The options, with `gpus` resolved.
+    pub options: ProbeOptions,
+    /// The elements of the file that NCCL starts from.
     pub(crate) base: Option<Element>,
-    /// What was not found or looks wrong.
+    /// Missing and suspicious values.
     pub findings: Vec<Finding>,
 }
 
@@ -61,12 +61,12 @@ impl Probe {
         sysfs: &Sysfs,
         answers: Answers,
         addresses: Option<&Addresses>,
-        options: &Options,
+        options: &ProbeOptions,
     ) -> Self {
         let mut answers = answers;
         let mut options = options.clone();
         if options.gpus.is_some() || options.visible_devices.is_some() {
-            // UUIDs mean nothing any more once they are hidden.
+            // UUIDs cannot be matched once they are replaced.
             options.gpus = Some(gpu::in_use(&answers, &options));
             options.visible_devices = None;
         }
@@ -99,7 +99,7 @@ impl Probe {
             Some(Err(why)) => (None, Some(why)),
             None => (None, None),
         };
-        let parts = tree::Parts::new(&machine, &gpus, &nets, base.as_ref());
+        let parts = tree::TreeParts::new(&machine, &gpus, &nets, base.as_ref());
         let document = Document::from_root(NAME, parts.root(options.all_devices));
         let mut probe = Self {
             document,
@@ -116,7 +116,7 @@ impl Probe {
         probe
     }
 
-    /// The PCI functions of the GPUs in use and of the network devices, by bus id.
+    /// PCI functions of the GPUs in use and of the network devices, by bus id.
     pub(crate) fn used_functions(&self) -> Vec<&PciFunction> {
         let gpus = self
             .gpus
@@ -133,7 +133,7 @@ impl Probe {
             .collect()
     }
 
-    /// What a function is called: `GPU0 (0000:1b:00.0)`, `mlx5_0 (…)`, or its bus id.
+    /// A function's name for messages: `GPU0 (0000:1b:00.0)`, `mlx5_0 (…)`, or its bus id.
     pub(crate) fn label(&self, bus_id: &str) -> String {
         let gpu = self.gpus.iter().find(|gpu| gpu.bus_id == bus_id);
         let net = self

@@ -1,12 +1,12 @@
-//! Where devices sit towards each other.
+//! The distance of GPUs to NICs.
 
 use super::{Finding, Rule};
-use crate::gpu::Gpu;
+use crate::gpu::ProbedGpu;
 use crate::probe::Probe;
 
 pub(super) fn check(probe: &Probe) -> Vec<Finding> {
-    let used: Vec<&Gpu> = probe.gpus.iter().filter(|gpu| gpu.rank.is_some()).collect();
-    let near = |gpu: &&&Gpu| {
+    let used: Vec<&ProbedGpu> = probe.gpus.iter().filter(|gpu| gpu.rank.is_some()).collect();
+    let near = |gpu: &&&ProbedGpu| {
         let switch = switches(probe, &gpu.bus_id);
         let nets = probe
             .nets
@@ -16,14 +16,14 @@ pub(super) fn check(probe: &Probe) -> Vec<Finding> {
         nets.map(|bus_id| switches(probe, bus_id))
             .any(|other| other.iter().any(|bridge| switch.contains(bridge)))
     };
-    let without: Vec<&&Gpu> = used.iter().filter(|gpu| !near(gpu)).collect();
-    // A machine that is built with a NIC per GPU, or per pair, has one near most of them.
+    let without: Vec<&&ProbedGpu> = used.iter().filter(|gpu| !near(gpu)).collect();
+    // A machine with a NIC per GPU, or per pair of GPUs, has one near most of them.
     if without.len() * 2 >= used.len() {
         return Vec::new();
     }
-    let finding = |gpu: &&&Gpu| {
+    let finding = |gpu: &&&ProbedGpu| {
         Finding::new(
-            Rule::FarNic,
+            Rule::NoNearNic,
             probe.label(&gpu.bus_id),
             "no NIC below its switch",
             "a NIC, as the other GPUs have",

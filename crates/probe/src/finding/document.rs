@@ -7,20 +7,20 @@ use topology::error::Place;
 use topology::xml::{Document, Element, Tag, c_int};
 use topology::{BusId, NodeType};
 
-use super::effect::{At, Edit, Effect};
+use super::effect::{AttributeChange, Effect, Selector};
 use super::{Finding, Rule};
 
-/// A link of this bandwidth (GB/s) or less is no link of a server: 2.5 GT/s with one lane.
+/// Bandwidth up to which a link is implausible in a server, GB/s: one lane of 2.5 GT/s.
 const IMPOSSIBLE: f32 = 0.25;
 
-/// What such a link is taken to be in truth.
+/// Assumed real speed and width of such a link.
 const REAL_SPEED: &str = "32.0 GT/s PCIe";
 const REAL_WIDTH: &str = "16";
 
-/// Devices that are named of many.
+/// Most devices that a finding lists.
 const NAMED: usize = 4;
 
-/// GPUs from which on a machine has switches, or several CPUs with their own ports.
+/// GPUs from which a machine has switches, or several CPUs with ports of their own.
 const MANY_GPUS: usize = 4;
 
 pub(super) fn check(document: &Document) -> Vec<Finding> {
@@ -45,13 +45,13 @@ pub(super) fn check(document: &Document) -> Vec<Finding> {
 
 struct Checks<'d> {
     document: &'d Document,
-    /// `<gpu>` by host and the bus id of its function.
+    /// `<gpu>` elements by host and bus id.
     gpus: BTreeMap<(String, BusId), &'d Element>,
-    /// Bus ids of all functions, and how they are written.
+    /// All bus ids as written in the file.
     texts: BTreeMap<BusId, &'d str>,
-    /// Impossible links: bus id, what was seen, the devices behind it.
+    /// Impossible links: bus id, value, and devices behind it.
     impossible: Vec<(String, String, Vec<String>)>,
-    /// Missing attributes, and the elements that lack just these.
+    /// Missing attributes, and the elements that lack them.
     missing: Vec<(String, Vec<String>)>,
     findings: Vec<Finding>,
 }
@@ -89,7 +89,7 @@ impl<'d> Checks<'d> {
         }
     }
 
-    /// Attributes that NCCL requires.
+    /// Collects required attributes that an element lacks.
     fn missing(&mut self, element: &Element, here: &Above<'_>) {
         let x86 = element.get("arch") == Some("x86_64");
         let models = x86
@@ -132,7 +132,7 @@ impl<'d> Checks<'d> {
         }
     }
 
-    /// Elements that lack the same are one finding: files of vendors lack it in all of their devices.
+    /// One finding for all elements that lack the same: vendors' files lack it everywhere.
     fn missing_attributes(&mut self) {
         for (seen, places) in std::mem::take(&mut self.missing) {
             self.findings.push(Finding::new(
@@ -144,7 +144,7 @@ impl<'d> Checks<'d> {
         }
     }
 
-    /// A link that an emulated bridge shows.
+    /// Collects impossible links, as emulated bridges show them.
     fn link(&mut self, pci: &Element, here: &Above<'_>) {
         let (Some(speed), Some(width)) = (pci.get("link_speed"), pci.get("link_width")) else {
             return;
@@ -158,7 +158,7 @@ impl<'d> Checks<'d> {
             .push((here.bus_id.to_owned(), seen, devices(pci)));
     }
 
-    /// All links that an emulated bridge shows, in one: mending one of them alone helps nobody.
+    /// One finding for all impossible links, because repairing one of them changes nothing.
     fn impossible_links(&mut self) {
         let Some((_, seen, _)) = self.impossible.first() else {
             return;
@@ -186,8 +186,8 @@ impl<'d> Checks<'d> {
             format!("{seen} in front of {}{more}", named.join(", ")),
             format!("the link of the hardware, such as {REAL_SPEED} x{REAL_WIDTH}"),
         );
-        let edit = |bus_id: &String, attribute, value: &str| Edit {
-            at: At::Pci(bus_id.clone()),
+        let edit = |bus_id: &String, attribute, value: &str| AttributeChange {
+            at: Selector::Pci(bus_id.clone()),
             attribute,
             value: value.to_owned(),
         };
@@ -213,7 +213,7 @@ impl<'d> Checks<'d> {
         ));
     }
 
-    /// NVLinks between GPUs must be there on both sides.
+    /// NVLinks between GPUs must be equal on both sides.
     fn nvlinks(&mut self) {
         let mut counts: BTreeMap<(&str, BusId, BusId), i32> = BTreeMap::new();
         let gpus = std::mem::take(&mut self.gpus);
@@ -256,8 +256,8 @@ impl<'d> Checks<'d> {
                 if back > 0 {
                     for (from, to) in [(own, target), (target, own)] {
                         let texts = self.texts.get(from).zip(self.texts.get(to));
-                        mended.extend(texts.map(|(from, to)| Edit {
-                            at: At::Nvlink((*from).to_owned(), (*to).to_owned()),
+                        mended.extend(texts.map(|(from, to)| AttributeChange {
+                            at: Selector::Nvlink((*from).to_owned(), (*to).to_owned()),
                             attribute: "count",
                             value: back.max(*count).to_string(),
                         }));
@@ -272,7 +272,7 @@ impl<'d> Checks<'d> {
         self.gpus = gpus;
     }
 
-    /// A virtual machine that shows no switches.
+    /// Detects a virtual machine without switches.
     fn flat(&mut self) {
         let cpus: Vec<&Element> = self.document.root.children(Tag::Cpu).collect();
         let [cpu] = cpus.as_slice() else { return };
@@ -290,7 +290,7 @@ impl<'d> Checks<'d> {
         }
     }
 
-    /// Files of cloud vendors hold only the PCI tree.
+    /// Detects vendors' files with only the PCI tree.
     fn incomplete(&mut self) {
         let (mut gpus, mut nics) = (Vec::new(), Vec::new());
         bare(&self.document.root, &mut gpus, &mut nics);
@@ -308,7 +308,7 @@ impl<'d> Checks<'d> {
         say(&nics, "NICs", "net");
     }
 
-    /// What the reader of topologies says, but for what is said here.
+    /// Warnings of the XML reader that no other finding reports.
     fn warnings(&mut self) {
         for warning in &self.document.warnings {
             let said = warning.place.element.as_deref() == Some("nvlink")
@@ -325,7 +325,7 @@ impl<'d> Checks<'d> {
     }
 }
 
-/// What an element is called: by its bus id, or by where it stands.
+/// A name for an element: its bus id or its line.
 fn place(element: &Element, here: &Above<'_>) -> String {
     match (here.bus_id, element.position.line) {
         ("", 0) => element.tag.name().to_owned(),
@@ -334,7 +334,7 @@ fn place(element: &Element, here: &Above<'_>) -> String {
     }
 }
 
-/// Where a warning's cause stands, without the file's name.
+/// The place of a warning, without the file's name.
 fn warned_at(place: &Place) -> String {
     let mut parts = Vec::new();
     if place.position.line > 0 {
@@ -348,7 +348,7 @@ fn warned_at(place: &Place) -> String {
     parts.join(" ")
 }
 
-/// The first of several, and how many others there are.
+/// The first place and the number of others.
 fn first_of<S: AsRef<str>>(places: &[S]) -> String {
     let first = places.first().map_or("", AsRef::as_ref);
     match places.len() {
@@ -357,7 +357,7 @@ fn first_of<S: AsRef<str>>(places: &[S]) -> String {
     }
 }
 
-/// What is above an element.
+/// The host and bus id around an element.
 struct Above<'e> {
     host: &'e str,
     bus_id: &'e str,
@@ -411,7 +411,7 @@ fn devices(pci: &Element) -> Vec<String> {
     names
 }
 
-/// Functions of GPUs and NICs without their elements.
+/// Finds functions of GPUs and NICs without their elements.
 fn bare<'d>(element: &'d Element, gpus: &mut Vec<&'d str>, nics: &mut Vec<&'d str>) {
     if element.tag == Tag::Pci {
         let class = element.get("class").unwrap_or_default();

@@ -1,7 +1,7 @@
-//! The driver: whether it is there, and which calls failed.
+//! The driver: missing drivers and failed calls.
 
 use super::{Finding, Rule};
-use crate::nvml::{Answer, Device};
+use crate::nvml::{Answer, DeviceAnswers};
 use crate::probe::Probe;
 
 /// NVIDIA's vendor id.
@@ -10,7 +10,7 @@ const NVIDIA: &str = "0x10de";
 /// The driver's name.
 const DRIVER: &str = "nvidia";
 
-/// Failures that only say that there is no such thing.
+/// Errors that only mean that the feature does not exist.
 const NO_SUCH_THING: [&str; 3] = ["NotSupported", "InvalidArg", "FailedToLoadSymbol"];
 
 pub(super) fn check(probe: &Probe) -> Vec<Finding> {
@@ -59,7 +59,7 @@ pub(super) fn check(probe: &Probe) -> Vec<Finding> {
             ));
         }
     }
-    // A container hides GPUs that the driver of the host has.
+    // A container hides GPUs that the host's driver has.
     for function in gpus() {
         let known = probe.gpus.iter().any(|gpu| gpu.bus_id == function.bus_id);
         if !known && function.driver.as_deref() != Some(DRIVER) {
@@ -90,7 +90,7 @@ pub(super) fn check(probe: &Probe) -> Vec<Finding> {
     findings
 }
 
-fn failed_calls(device: &Device) -> Vec<String> {
+fn failed_calls(device: &DeviceAnswers) -> Vec<String> {
     let mut failed = Vec::new();
     let mut must = |call: &str, failure: Option<&str>| {
         if let Some(failure) = failure {

@@ -1,4 +1,4 @@
-//! What keeps devices apart: Access Control Services and the IOMMU.
+//! Isolation of devices: Access Control Services and the IOMMU.
 
 use super::{Finding, Rule};
 use crate::machine::PciFunction;
@@ -16,7 +16,7 @@ pub(super) fn check(probe: &Probe) -> Vec<Finding> {
     findings
 }
 
-/// A bridge that sends what a device below it sends to another one through the root complex.
+/// Finds a bridge that redirects traffic between devices through the root complex.
 fn redirection(probe: &Probe, bridge: &PciFunction, used: &[&PciFunction]) -> Option<Finding> {
     let control = bridge
         .access_control
@@ -48,7 +48,7 @@ fn redirection(probe: &Probe, bridge: &PciFunction, used: &[&PciFunction]) -> Op
     ))
 }
 
-/// GPUs, or adapters beside them, behind an IOMMU that translates. Grace and other Arm processors translate by design.
+/// Finds devices behind a translating IOMMU. Grace and other Arm processors do so by design.
 fn translation(probe: &Probe, used: &[&PciFunction]) -> Option<Finding> {
     if probe.machine.processor.arch == "arm64" || !probe.gpus.iter().any(|gpu| gpu.rank.is_some()) {
         return None;

@@ -1,18 +1,18 @@
-//! Links of PCI Express below their best.
+//! PCI Express links below their best speed or width.
 
 use std::collections::BTreeSet;
 
-use super::effect::{At, Edit, Effect};
+use super::effect::{AttributeChange, Effect, Selector};
 use super::{Finding, Rule};
 use crate::gpu;
 use crate::machine::PciFunction;
 use crate::probe::Probe;
 use crate::tree::{GENERATIONS, gigatransfers};
 
-/// More lanes than any link has; the kernel writes 63 or 255 where it does not know.
+/// Most lanes of a link; the kernel writes 63 or 255 for unknown.
 const MOST_LANES: u32 = 32;
 
-/// Speed and width of a link, now and at best; none where it is not known.
+/// Current and best speed and width of a link, if known.
 #[derive(Default)]
 struct State {
     speed: Option<(String, String)>,
@@ -25,7 +25,7 @@ pub(super) fn check(probe: &Probe) -> Vec<Finding> {
     for used in probe.used_functions() {
         let mut way: Vec<&str> = used.bridges().collect();
         way.push(&used.bus_id);
-        // Root port and upstream port are the ends of a link, so are a switch's downstream port and what is below it.
+        // A link connects the root port and the upstream port, or a downstream port and its child.
         for pair in way.chunks(2).filter(|pair| pair.len() == 2) {
             let (port, device) = (
                 probe.machine.pci.get(pair[0]),
@@ -44,8 +44,8 @@ pub(super) fn check(probe: &Probe) -> Vec<Finding> {
 fn check_link(probe: &Probe, port: &PciFunction, device: &PciFunction) -> Vec<Finding> {
     let state = gpu_state(probe, device).unwrap_or_else(|| kernel_state(port, device));
     let label = probe.label(&device.bus_id);
-    let edit = |attribute, value: String| Edit {
-        at: At::Pci(device.bus_id.clone()),
+    let edit = |attribute, value: String| AttributeChange {
+        at: Selector::Pci(device.bus_id.clone()),
         attribute,
         value,
     };
@@ -77,7 +77,7 @@ fn check_link(probe: &Probe, port: &PciFunction, device: &PciFunction) -> Vec<Fi
     findings
 }
 
-/// A speed in the words that NCCL knows; older kernels say less.
+/// A speed in NCCL's words; older kernels omit a part.
 fn written(speed: &str) -> String {
     let same = |generation: &&&str| gigatransfers(generation) == gigatransfers(speed);
     GENERATIONS
@@ -86,7 +86,7 @@ fn written(speed: &str) -> String {
         .map_or_else(|| speed.to_owned(), |known| (*known).to_owned())
 }
 
-/// What the driver says of a GPU's link. The link of an idle GPU is slowed down on purpose.
+/// A GPU's link, from the driver. Idle GPUs slow their link down on purpose.
 fn gpu_state(probe: &Probe, device: &PciFunction) -> Option<State> {
     let own = probe.gpus.iter().find(|gpu| gpu.bus_id == device.bus_id)?;
     let answers = probe.answers.devices.get(own.index as usize)?;

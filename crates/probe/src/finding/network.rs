@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 
 use topology::xml::Element;
 
-use super::effect::{At, Edit, Effect};
+use super::effect::{AttributeChange, Effect, Selector};
 use super::{Finding, Rule};
-use crate::machine::{Adapter, Port};
+use crate::machine::{Adapter, RdmaPort};
 use crate::net;
 use crate::probe::Probe;
-use crate::tree::Parts;
+use crate::tree::TreeParts;
 
 pub(super) fn check(probe: &Probe) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let mut twins: BTreeMap<[String; 3], Vec<(&Adapter, &Port)>> = BTreeMap::new();
+    let mut twins: BTreeMap<[String; 3], Vec<(&Adapter, &RdmaPort)>> = BTreeMap::new();
     for adapter in &probe.machine.adapters {
         let function = adapter
             .bus_id
@@ -41,8 +41,8 @@ pub(super) fn check(probe: &Probe) -> Vec<Finding> {
     findings
 }
 
-/// Compares the ports of adapters of one kind.
-fn compare(probe: &Probe, ports: &[(&Adapter, &Port)], findings: &mut Vec<Finding>) {
+/// Compares the ports of one kind of adapter.
+fn compare(probe: &Probe, ports: &[(&Adapter, &RdmaPort)], findings: &mut Vec<Finding>) {
     let active = || ports.iter().filter(|(_, port)| port.is_active());
     let best = active().max_by_key(|(_, port)| port.rate);
     let fastest = best.and_then(|(_, port)| port.rate);
@@ -60,8 +60,8 @@ fn compare(probe: &Probe, ports: &[(&Adapter, &Port)], findings: &mut Vec<Findin
             (port.rate.filter(|_| port.is_active()), fastest)
             && rate < fastest
         {
-            let mended = vec![Edit {
-                at: At::Net(adapter.name.clone()),
+            let mended = vec![AttributeChange {
+                at: Selector::Net(adapter.name.clone()),
                 attribute: "speed",
                 value: fastest.to_string(),
             }];
@@ -75,15 +75,20 @@ fn compare(probe: &Probe, ports: &[(&Adapter, &Port)], findings: &mut Vec<Findin
     }
 }
 
-/// The topology with a port that is as its twin is; none if NCCL would not use it either way.
-fn with_port(probe: &Probe, adapter: &Adapter, port: &Port, twin: &Port) -> Option<Box<Element>> {
+/// The topology with a port repaired; `None` if NCCL would not use it either.
+fn with_port(
+    probe: &Probe,
+    adapter: &Adapter,
+    port: &RdmaPort,
+    twin: &RdmaPort,
+) -> Option<Box<Element>> {
     let mut machine = probe.machine.clone();
     let known = machine.adapters.iter_mut();
     let ports = known
         .filter(|known| known.name == adapter.name)
         .flat_map(|known| &mut known.ports);
     for known in ports.filter(|known| known.number == port.number) {
-        *known = Port {
+        *known = RdmaPort {
             number: port.number,
             ..twin.clone()
         };
@@ -92,11 +97,11 @@ fn with_port(probe: &Probe, adapter: &Adapter, port: &Port, twin: &Port) -> Opti
     if nets.len() <= probe.nets.len() {
         return None;
     }
-    let parts = Parts::new(&machine, &probe.gpus, &nets, probe.base.as_ref());
+    let parts = TreeParts::new(&machine, &probe.gpus, &nets, probe.base.as_ref());
     Some(Box::new(parts.root(probe.options.all_devices)))
 }
 
-/// `1: DOWN` without its number.
+/// Removes the number from a state such as `1: DOWN`.
 fn words(state: &str) -> &str {
     match state.split_once(':') {
         Some((_, words)) => words.trim(),
@@ -105,14 +110,14 @@ fn words(state: &str) -> &str {
     }
 }
 
-/// Virtual functions that are used beside the function they belong to.
+/// Virtual functions in use beside their physical function.
 fn virtual_functions(probe: &Probe, findings: &mut Vec<Finding>) {
     let adapters = || {
         let active = probe
             .machine
             .adapters
             .iter()
-            .filter(|adapter| adapter.ports.iter().any(Port::is_active));
+            .filter(|adapter| adapter.ports.iter().any(RdmaPort::is_active));
         active.filter_map(|adapter| Some((adapter, adapter.bus_id.as_deref()?)))
     };
     for (adapter, bus_id) in adapters() {
@@ -132,7 +137,7 @@ fn virtual_functions(probe: &Probe, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Adapters that could reach GPU memory, but for the kernel.
+/// Adapters that lack access to GPU memory because of GPUs or kernel.
 fn direct_access(probe: &Probe, findings: &mut Vec<Finding>) {
     let rdma = probe.nets.iter().any(|net| net.rdma);
     let used = || probe.gpus.iter().filter(|gpu| gpu.rank.is_some());
@@ -149,8 +154,8 @@ fn direct_access(probe: &Probe, findings: &mut Vec<Finding>) {
             "a data centre or workstation GPU",
         ));
     } else if !probe.machine.direct.is_possible() {
-        let mended = vec![Edit {
-            at: At::Nets,
+        let mended = vec![AttributeChange {
+            at: Selector::Nets,
             attribute: "gdr",
             value: "1".to_owned(),
         }];

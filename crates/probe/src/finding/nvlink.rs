@@ -1,15 +1,15 @@
-//! NVLinks that are missing, peer access, the fabric.
+//! Missing NVLinks, peer access, and the NVLink fabric.
 
-use super::effect::{At, Edit, Effect};
+use super::effect::{AttributeChange, Effect, Selector};
 use super::{Finding, Rule};
-use crate::gpu::Gpu;
+use crate::gpu::ProbedGpu;
 use crate::nvml::Answer;
 use crate::probe::Probe;
 
-/// Products that have no peer access say so; that is no fault.
+/// Status of products without peer access, which is no fault.
 const BY_PRODUCT: &str = "GpuNotSupported";
 
-/// Pairs of GPUs that are named one by one.
+/// Most pairs of GPUs that a finding lists.
 const NAMED_PAIRS: usize = 4;
 
 pub(super) fn check(probe: &Probe) -> Vec<Finding> {
@@ -23,9 +23,9 @@ pub(super) fn check(probe: &Probe) -> Vec<Finding> {
     findings
 }
 
-/// A GPU with fewer links than others of its kind, or with some of its links down.
-fn missing(probe: &Probe, gpu: &Gpu) -> Option<Finding> {
-    // Parts of GPUs have no links.
+/// Finds a GPU with fewer active links than others of its kind, or with links down.
+fn missing(probe: &Probe, gpu: &ProbedGpu) -> Option<Finding> {
+    // TreeParts of GPUs have no links.
     if gpu.mig {
         return None;
     }
@@ -34,14 +34,14 @@ fn missing(probe: &Probe, gpu: &Gpu) -> Option<Finding> {
         .gpus
         .iter()
         .filter(|other| other.device == gpu.device && other.sm == gpu.sm && !other.mig);
-    let most = twins.map(Gpu::nvlink_count).max().unwrap_or(own);
+    let most = twins.map(ProbedGpu::nvlink_count).max().unwrap_or(own);
     let links = &probe.answers.devices.get(gpu.index as usize)?.nvlinks;
     let down: Vec<String> = (0..)
         .zip(links)
         .filter(|(_, link)| link.p2p.value() == Some(&true) && link.up.value() == Some(&false))
         .map(|(number, _): (u32, _)| number.to_string())
         .collect();
-    // Slots for bridges that nobody bought are not down.
+    // Unused bridge slots are not down.
     let partly_down = own > 0 && !down.is_empty();
     if own >= most && !partly_down {
         return None;
@@ -55,10 +55,10 @@ fn missing(probe: &Probe, gpu: &Gpu) -> Option<Finding> {
         [] => String::new(),
         down => format!(" (down: {})", down.join(", ")),
     };
-    // All links of one GPU that go to one place are one element, whose count is known when mended.
+    // All links from a GPU to one target are one element, whose repaired count is known.
     let mended = match gpu.nvlinks.as_slice() {
-        [(target, count)] => vec![Edit {
-            at: At::Nvlink(gpu.bus_id.clone(), target.clone()),
+        [(target, count)] => vec![AttributeChange {
+            at: Selector::Nvlink(gpu.bus_id.clone(), target.clone()),
             attribute: "count",
             value: (count + expected - own).to_string(),
         }],
@@ -76,9 +76,9 @@ fn missing(probe: &Probe, gpu: &Gpu) -> Option<Finding> {
     }))
 }
 
-/// GPUs that are joined by NVLink or sit below one switch, but may not reach each other's memory.
+/// Finds GPUs that share NVLinks or a switch but lack peer access.
 fn peer_access(probe: &Probe) -> Option<Finding> {
-    let used: Vec<&Gpu> = probe
+    let used: Vec<&ProbedGpu> = probe
         .gpus
         .iter()
         .filter(|gpu| gpu.rank.is_some() && !gpu.mig)
@@ -129,13 +129,15 @@ fn peer_access(probe: &Probe) -> Option<Finding> {
     ))
 }
 
-fn joined(probe: &Probe, gpu: &Gpu, other: &Gpu) -> bool {
-    let to_gpu = |from: &Gpu, to: &Gpu| from.nvlinks.iter().any(|(target, _)| *target == to.bus_id);
-    let to_switch = |gpu: &Gpu| {
+fn joined(probe: &Probe, gpu: &ProbedGpu, other: &ProbedGpu) -> bool {
+    let to_gpu = |from: &ProbedGpu, to: &ProbedGpu| {
+        from.nvlinks.iter().any(|(target, _)| *target == to.bus_id)
+    };
+    let to_switch = |gpu: &ProbedGpu| {
         let is_gpu = |target: &String| probe.gpus.iter().any(|other| other.bus_id == *target);
         gpu.nvlinks.iter().any(|(target, _)| !is_gpu(target))
     };
-    let switch = |gpu: &Gpu| {
+    let switch = |gpu: &ProbedGpu| {
         let function = probe.machine.pci.get(&gpu.bus_id)?;
         function.parent().map(str::to_owned)
     };
@@ -144,9 +146,9 @@ fn joined(probe: &Probe, gpu: &Gpu, other: &Gpu) -> bool {
         || switch(gpu).is_some() && switch(gpu) == switch(other)
 }
 
-/// GPUs on a fabric that is not ready.
+/// Finds GPUs whose fabric is not ready.
 fn fabric(probe: &Probe) -> Option<Finding> {
-    let waiting = |gpu: &&Gpu| {
+    let waiting = |gpu: &&ProbedGpu| {
         let device = probe.answers.devices.get(gpu.index as usize);
         let fabric = device.and_then(|device| device.fabric.value());
         fabric.is_some_and(|fabric| matches!(fabric.state.as_str(), "NotStarted" | "InProgress"))

@@ -1,13 +1,13 @@
-//! Values of the kernel that are none, and NUMA nodes that are unknown.
+//! Invalid values in the kernel's files, and unknown NUMA nodes.
 
 use std::collections::BTreeSet;
 
 use super::{Finding, Rule};
-use crate::machine::{Adapter, PciFunction, Port};
+use crate::machine::{Adapter, PciFunction, RdmaPort};
 use crate::probe::Probe;
 use crate::tree::gigatransfers;
 
-/// Longest part of a value that is shown.
+/// Most characters of a value to show.
 const SHOWN: usize = 24;
 
 /// The kernel's states of a port.
@@ -36,7 +36,7 @@ pub(super) fn check(probe: &Probe) -> Vec<Finding> {
                 garbage(probe, function, &mut findings);
             }
         }
-        // A file says where its devices sit.
+        // A topology file already places its devices.
         let told = probe.base.is_some();
         if !told && used.numa() < 0 && (many_nodes || known_elsewhere) {
             findings.push(Finding::new(
@@ -65,9 +65,9 @@ pub(super) fn check(probe: &Probe) -> Vec<Finding> {
     findings
 }
 
-/// What files of an RDMA device hold.
+/// Checks the files of an RDMA device.
 fn adapter_values(adapter: &Adapter, findings: &mut Vec<Finding>) {
-    if adapter.guid.is_none() && adapter.ports.iter().any(Port::is_active) {
+    if adapter.guid.is_none() && adapter.ports.iter().any(RdmaPort::is_active) {
         findings.push(Finding::new(
             Rule::Garbage,
             adapter.name.clone(),
@@ -100,7 +100,7 @@ fn adapter_values(adapter: &Adapter, findings: &mut Vec<Finding>) {
     }
 }
 
-/// The processor, and which processors a NUMA node has.
+/// Checks the processor and the masks of NUMA nodes.
 fn processors(probe: &Probe, findings: &mut Vec<Finding>) {
     for node in &probe.machine.numa_nodes {
         let is_mask = |text: &str| {
@@ -136,7 +136,7 @@ fn processors(probe: &Probe, findings: &mut Vec<Finding>) {
     }
 }
 
-/// A value as it is shown: not too long, and without what a terminal would obey.
+/// A value, shortened and escaped for a terminal.
 fn shown(text: &str) -> String {
     if text.is_empty() {
         return "empty or missing".to_owned();
@@ -173,7 +173,7 @@ fn garbage(probe: &Probe, function: &PciFunction, findings: &mut Vec<Finding>) {
             odd(file, text, "a hexadecimal number");
         }
     }
-    // The kernel makes both files, or none.
+    // The kernel creates both files or neither.
     let board = [
         ("subsystem_vendor", &function.subsystem_vendor),
         ("subsystem_device", &function.subsystem_device),
@@ -206,7 +206,7 @@ fn garbage(probe: &Probe, function: &PciFunction, findings: &mut Vec<Finding>) {
             odd(file, text, "a number of lanes");
         }
     }
-    // The kernel makes the four files together, or none.
+    // The kernel creates all four files or none.
     let files = [
         ("current_link_speed", &link.current_speed),
         ("max_link_speed", &link.max_speed),

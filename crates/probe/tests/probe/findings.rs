@@ -179,7 +179,7 @@ fn ports() {
         }),
     );
     fires(
-        Rule::FarNic,
+        Rule::NoNearNic,
         &broken(|machine| {
             machine.links.remove("sys/class/infiniband/mlx5_7");
         }),
