@@ -106,12 +106,6 @@ impl Cuda {
         Ok(device)
     }
 
-    /// The kind of memory shared with other processes, and why better kinds are not available.
-    /// `None` before the first such memory is allocated.
-    pub fn memory_kind(&self) -> Option<(MemoryKind, Vec<String>)> {
-        self.sharing.kind()
-    }
-
     /// Bandwidth of copies of `bytes` bytes within a GPU's memory, GB/s: the best of ten copies.
     ///
     /// # Errors

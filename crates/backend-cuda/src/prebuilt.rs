@@ -96,9 +96,6 @@ const IMAGES: [&[u8]; 9] = [
     include_bytes!("../../../kernels/prebuilt/compute_75.ptx.zst"),
 ];
 
-/// SHA-256 of the sources of the images, written by `cargo xtask kernels`.
-pub const SOURCES: &str = include_str!("../../../kernels/prebuilt/sources.sha256");
-
 /// SHA-256 of the current sources, hexadecimal.
 pub fn fingerprint() -> String {
     let digest = Sha256::digest(source::text().as_bytes());
@@ -144,6 +141,9 @@ pub fn unpack(image: &[u8]) -> Result<Vec<u8>, String> {
 mod tests {
     use super::*;
     use kernel_bundle::Kernel;
+
+    /// SHA-256 of the sources of the images, written by `cargo xtask kernels`.
+    const SOURCES: &str = include_str!("../../../kernels/prebuilt/sources.sha256");
 
     #[test]
     fn the_newest_machine_code_comes_first() {

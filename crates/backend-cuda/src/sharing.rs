@@ -27,8 +27,8 @@ const IPC_BLOCK_BYTES: u64 = 2 << 20;
 pub(crate) struct Sharing {
     /// The only kind to use, if one was requested.
     only: Option<MemoryKind>,
-    /// The kind in use, and why better ones are not.
-    found: Mutex<Option<(MemoryKind, Vec<String>)>>,
+    /// The kind in use, once memory was allocated.
+    found: Mutex<Option<MemoryKind>>,
     /// Own virtual memory, by address.
     made: Mutex<BTreeMap<u64, Weak<Virtual>>>,
     /// Opened memory, by its handle without the offset.
@@ -76,11 +76,6 @@ impl Sharing {
         }
     }
 
-    /// The kind of memory in use for peers, and why better ones are not.
-    pub(crate) fn kind(&self) -> Option<(MemoryKind, Vec<String>)> {
-        lock(&self.found).clone()
-    }
-
     /// Handle types for multicast objects of a device, best first: fabric handles if memory uses
     /// them, and descriptors. Empty if only CUDA IPC is allowed, which has no multicast.
     ///
@@ -88,7 +83,7 @@ impl Sharing {
     /// The device does not support multicast.
     pub(crate) fn multicast_kinds(&self, device: &Device) -> Result<Vec<String>, String> {
         multicast::check(device)?;
-        let found = self.kind().map(|(kind, _)| kind);
+        let found = *lock(&self.found);
         let taken = |kind: &MemoryKind| match kind {
             MemoryKind::Fabric => found == Some(MemoryKind::Fabric),
             MemoryKind::Descriptor => kind.is_offered(device),
@@ -106,8 +101,8 @@ impl Sharing {
         bytes: u64,
     ) -> Result<(Block, u64), String> {
         let mut found = lock(&self.found);
-        if let Some((kind, _)) = &*found {
-            return self.allocate_kind(device, *kind, bytes);
+        if let Some(kind) = *found {
+            return self.allocate_kind(device, kind, bytes);
         }
         let mut refused = Vec::new();
         for kind in MemoryKind::ALL {
@@ -120,7 +115,7 @@ impl Sharing {
             }
             match self.allocate_kind(device, kind, bytes) {
                 Ok(allocated) => {
-                    *found = Some((kind, refused));
+                    *found = Some(kind);
                     return Ok(allocated);
                 }
                 Err(why) => refused.push(why),

@@ -190,11 +190,7 @@ impl Folder {
         check(&path, &found, "file", 0o600)?;
         let mut bytes = Vec::new();
         let read = File::from(file).take(most + 1).read_to_end(&mut bytes);
-        read.map_err(|why| PrivateError::System {
-            verb: "read",
-            path: path.clone(),
-            why,
-        })?;
+        read.map_err(|error| system("read", &path, error))?;
         if bytes.len() as u64 > most {
             return Err(PrivateError::Long { path, most });
         }
@@ -207,11 +203,7 @@ impl Folder {
     /// It cannot be written, or the existing file cannot be replaced.
     pub fn write(self, name: &OsStr, bytes: &[u8]) -> Result<Written, PrivateError> {
         let path = self.path_of(name);
-        let failed = |why: io::Error| PrivateError::System {
-            verb: "write",
-            path: path.clone(),
-            why,
-        };
+        let failed = |error: io::Error| system("write", &path, error);
         let (beside, mut file) = self.new_file().map_err(failed)?;
         let written = (|| {
             file.write_all(bytes).map_err(failed)?;
@@ -288,7 +280,7 @@ fn other(path: &Path, found: &Stat, expected: &'static str) -> PrivateError {
     }
 }
 
-fn system(verb: &'static str, path: &Path, error: Errno) -> PrivateError {
+fn system(verb: &'static str, path: &Path, error: impl Into<io::Error>) -> PrivateError {
     PrivateError::System {
         verb,
         path: path.to_owned(),

@@ -55,13 +55,6 @@ pub enum ReadError {
     NoText(usize),
 }
 
-impl ReadError {
-    /// Whether the file does not exist.
-    pub fn is_not_found(&self) -> bool {
-        matches!(self, Self::System(error) if error.kind() == io::ErrorKind::NotFound)
-    }
-}
-
 impl From<Errno> for ReadError {
     fn from(error: Errno) -> Self {
         Self::System(error.into())

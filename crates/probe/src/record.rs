@@ -168,7 +168,7 @@ fn fill(
         make(Path::new(&path), &|path| match &seen {
             Entry::Folder => fs::create_dir_all(path),
             Entry::File(bytes) => fs::write(path, bytes),
-            Entry::Link(target) => link(target, path),
+            Entry::Link(target) => std::os::unix::fs::symlink(target, path),
         })?;
     }
     let write = |name: &str, text: serde_json::Result<String>| {
@@ -210,14 +210,4 @@ fn publish(from: &Path, to: &Path) -> Result<(), RecordError> {
         }
     }
     Ok(())
-}
-
-#[cfg(unix)]
-fn link(target: &Path, path: &Path) -> std::io::Result<()> {
-    std::os::unix::fs::symlink(target, path)
-}
-
-#[cfg(not(unix))]
-fn link(_: &Path, _: &Path) -> std::io::Result<()> {
-    Err(std::io::Error::other("no symbolic links here"))
 }

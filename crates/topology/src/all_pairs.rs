@@ -201,6 +201,13 @@ struct Best {
 
 const NO_CELL: u32 = u32::MAX;
 
+const UNREACHED: Best = Best {
+    cell: NO_CELL,
+    count: 0,
+    bw: 0.0,
+    kind: PathType::Dis,
+};
+
 /// The level-by-level search, with its buffers.
 struct WidestPaths<'a> {
     system: &'a System,
@@ -256,19 +263,13 @@ impl<'a> WidestPaths<'a> {
             }
         }
         first_step.push(steps.len() as u32);
-        let unreached = Best {
-            cell: NO_CELL,
-            count: 0,
-            bw: 0.0,
-            kind: PathType::Dis,
-        };
         Self {
             system,
             through_gpus,
             is_device,
             first_step,
             steps,
-            best: vec![unreached; node_count],
+            best: vec![UNREACHED; node_count],
             cells: Vec::new(),
             current: Vec::new(),
             next: Vec::new(),
@@ -277,18 +278,12 @@ impl<'a> WidestPaths<'a> {
     }
 
     fn run(&mut self, base: NodeId) -> Result<(), OneWayLink> {
-        self.best.fill(Best {
-            cell: NO_CELL,
-            count: 0,
-            bw: 0.0,
-            kind: PathType::Dis,
-        });
+        self.best.fill(UNREACHED);
         self.cells.clear();
         self.best[base.index()] = Best {
-            cell: NO_CELL,
-            count: 0,
             bw: bandwidth::LOCAL,
             kind: PathType::Loc,
+            ..UNREACHED
         };
         let is_rank = self.system.kind(base) == NodeType::Gpu;
         let own = if is_rank {
@@ -315,12 +310,12 @@ impl<'a> WidestPaths<'a> {
 
     /// Offers the path of node `u` to its neighbors.
     fn spread(&mut self, u: u32, own: u32, relay_reach: u32) -> Result<(), OneWayLink> {
-        let foreign_device = self.is_device[u as usize] && u != own;
+        let other_device = self.is_device[u as usize] && u != own;
         for at in self.first_step[u as usize]..self.first_step[u as usize + 1] {
             let step = self.steps[at as usize];
             // Read anew each time: an update may have changed `u` itself through a loop.
             let here = self.best[u as usize];
-            if foreign_device
+            if other_device
                 && !step.to_own_rank
                 && !(self.through_gpus && step.between_devices && here.count <= relay_reach)
             {

@@ -9,6 +9,7 @@ use topology::{BusId, NodeType};
 
 use super::effect::{AttributeChange, Effect, Selector};
 use super::{Finding, Rule};
+use crate::complete::Missing;
 
 /// Bandwidth up to which a link is implausible in a server, GB/s: one lane of 2.5 GT/s.
 const IMPOSSIBLE: f32 = 0.25;
@@ -292,9 +293,8 @@ impl<'d> Checks<'d> {
 
     /// Detects vendors' files with only the PCI tree.
     fn incomplete(&mut self) {
-        let (mut gpus, mut nics) = (Vec::new(), Vec::new());
-        bare(&self.document.root, &mut gpus, &mut nics);
-        let mut say = |missing: &[&str], kind: &str, tag: &str| {
+        let missing = Missing::of(self.document);
+        let mut say = |missing: &[String], kind: &str, tag: &str| {
             if !missing.is_empty() {
                 self.findings.push(Finding::new(
                     Rule::Incomplete,
@@ -304,8 +304,8 @@ impl<'d> Checks<'d> {
                 ));
             }
         };
-        say(&gpus, "GPUs", "gpu");
-        say(&nics, "NICs", "net");
+        say(&missing.gpus, "GPUs", "gpu");
+        say(&missing.nics, "NICs", "net");
     }
 
     /// Warnings of the XML reader that no other finding reports.
@@ -409,24 +409,4 @@ fn devices(pci: &Element) -> Vec<String> {
         names.push("a GPU".to_owned());
     }
     names
-}
-
-/// Finds functions of GPUs and NICs without their elements.
-fn bare<'d>(element: &'d Element, gpus: &mut Vec<&'d str>, nics: &mut Vec<&'d str>) {
-    if element.tag == Tag::Pci {
-        let class = element.get("class").unwrap_or_default();
-        let bus_id = element.get("busid").unwrap_or_default();
-        if class.starts_with("0x03") && element.children(Tag::Gpu).next().is_none() {
-            gpus.push(bus_id);
-        }
-        let has_net = element
-            .children(Tag::Nic)
-            .any(|nic| nic.children(Tag::Net).next().is_some());
-        if class.starts_with("0x02") && !has_net {
-            nics.push(bus_id);
-        }
-    }
-    for child in &element.children {
-        bare(child, gpus, nics);
-    }
 }

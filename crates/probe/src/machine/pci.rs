@@ -79,11 +79,6 @@ pub struct PciFunction {
 }
 
 impl PciFunction {
-    /// Whether it is a bridge.
-    pub fn is_bridge(&self) -> bool {
-        self.class.starts_with(&BRIDGE[..6])
-    }
-
     /// The NUMA node's number; -1 if unknown or invalid.
     pub fn numa(&self) -> i32 {
         self.numa_node

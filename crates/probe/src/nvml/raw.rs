@@ -8,11 +8,12 @@ use nvml_wrapper::error::{NvmlError, nvml_sym, nvml_try};
 use nvml_wrapper::{Device, Nvml};
 use nvml_wrapper_sys::bindings::{
     field_id, nvmlFieldValue_t, nvmlGpuFabricInfo_t, nvmlPciInfo_t,
-    nvmlValueType_enum_NVML_VALUE_TYPE_DOUBLE, nvmlValueType_enum_NVML_VALUE_TYPE_SIGNED_INT,
-    nvmlValueType_enum_NVML_VALUE_TYPE_SIGNED_LONG_LONG,
-    nvmlValueType_enum_NVML_VALUE_TYPE_UNSIGNED_INT,
-    nvmlValueType_enum_NVML_VALUE_TYPE_UNSIGNED_LONG,
-    nvmlValueType_enum_NVML_VALUE_TYPE_UNSIGNED_LONG_LONG,
+    nvmlValueType_enum_NVML_VALUE_TYPE_DOUBLE as DOUBLE,
+    nvmlValueType_enum_NVML_VALUE_TYPE_SIGNED_INT as SIGNED_INT,
+    nvmlValueType_enum_NVML_VALUE_TYPE_SIGNED_LONG_LONG as SIGNED_LONG_LONG,
+    nvmlValueType_enum_NVML_VALUE_TYPE_UNSIGNED_INT as UNSIGNED_INT,
+    nvmlValueType_enum_NVML_VALUE_TYPE_UNSIGNED_LONG as UNSIGNED_LONG,
+    nvmlValueType_enum_NVML_VALUE_TYPE_UNSIGNED_LONG_LONG as UNSIGNED_LONG_LONG,
 };
 
 use super::answers::FabricInfo;
@@ -39,20 +40,15 @@ pub fn field(nvml: &Nvml, device: &Device<'_>, field: u32, link: u32) -> Result<
     // SAFETY: `device` borrows the initialized library; one value is announced and given.
     unsafe { nvml_try(call(device.handle(), 1, &mut value))? };
     nvml_try(value.nvmlReturn)?;
-    #[allow(non_upper_case_globals)]
     // SAFETY: the reported type says which member of the union was written; the rest is zero.
     let number = unsafe {
         match value.valueType {
-            nvmlValueType_enum_NVML_VALUE_TYPE_DOUBLE => value.value.dVal as u64,
-            nvmlValueType_enum_NVML_VALUE_TYPE_UNSIGNED_INT => u64::from(value.value.uiVal),
-            nvmlValueType_enum_NVML_VALUE_TYPE_UNSIGNED_LONG => value.value.ulVal,
-            nvmlValueType_enum_NVML_VALUE_TYPE_UNSIGNED_LONG_LONG => value.value.ullVal,
-            nvmlValueType_enum_NVML_VALUE_TYPE_SIGNED_INT => {
-                u64::try_from(value.value.siVal).unwrap_or(0)
-            }
-            nvmlValueType_enum_NVML_VALUE_TYPE_SIGNED_LONG_LONG => {
-                u64::try_from(value.value.sllVal).unwrap_or(0)
-            }
+            DOUBLE => value.value.dVal as u64,
+            UNSIGNED_INT => u64::from(value.value.uiVal),
+            UNSIGNED_LONG => value.value.ulVal,
+            UNSIGNED_LONG_LONG => value.value.ullVal,
+            SIGNED_INT => u64::try_from(value.value.siVal).unwrap_or(0),
+            SIGNED_LONG_LONG => u64::try_from(value.value.sllVal).unwrap_or(0),
             _ => return Err(NvmlError::NotSupported),
         }
     };

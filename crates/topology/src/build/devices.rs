@@ -16,7 +16,7 @@ pub(super) const PARTITION_BITS: u64 = 3;
 const DEVICE_BITS: u32 = 40;
 
 /// Speed of a port that gives none, Mb/s.
-const DEFAULT_NET_SPEED: i32 = 10_000;
+pub(crate) const DEFAULT_NET_SPEED: i32 = 10_000;
 
 /// Most connections of a port that gives none.
 const DEFAULT_MAX_CONNECTIONS: i32 = 64;

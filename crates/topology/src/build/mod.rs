@@ -13,6 +13,7 @@ use crate::link::LinkType;
 use crate::node::{Cpu, CpuArch, CpuModel, CpuVendor, NcclId, NodeData, NodeType};
 use crate::system::System;
 use crate::xml::{Document, Element, Tag, c_int, c_unsigned_hexadecimal};
+pub(crate) use devices::DEFAULT_NET_SPEED;
 use draft::Drafts;
 
 /// Most nodes of one type (NCCL's `NCCL_TOPO_MAX_NODES`).

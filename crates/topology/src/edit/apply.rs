@@ -4,15 +4,13 @@ use std::collections::BTreeSet;
 
 use super::names::{Device, DeviceKind, Devices, ElementPath, link_kind};
 use super::{Change, Edit, EditError, Remaining};
+use crate::build::DEFAULT_NET_SPEED;
 use crate::bus_id::BusId;
 use crate::node::NodeType;
 use crate::xml::{Document, Element, Tag, c_int, c_unsigned_hexadecimal};
 
 /// Lanes of a PCI link whose width is 0 or missing.
 const DEFAULT_WIDTH: i32 = 16;
-
-/// Speed of a port that gives none, Mb/s.
-const DEFAULT_SPEED: i32 = 10_000;
 
 /// The meaning of a name on one host.
 enum Target<'a> {
@@ -209,7 +207,7 @@ impl Work<'_> {
                 elements: vec![device.element.clone()],
                 attribute: Some("speed"),
                 what: "the port's speed in Mb/s",
-                default: DEFAULT_SPEED,
+                default: DEFAULT_NET_SPEED,
             }]),
             (_, Some(pci)) => Ok(vec![lanes(pci)]),
             (_, None) => Err(EditError::NotInFile {
