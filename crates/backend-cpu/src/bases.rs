@@ -4,22 +4,8 @@ use executor::registered::{Reach, Registered};
 use executor::supervisor::Fault;
 use shared_memory::{BufferTable, ProcessMemoryError};
 
-use crate::program::{BUFFERS, CpuOperand, CpuStep};
+use crate::program::{BUFFERS, BufferBase, CpuOperand, CpuStep};
 use crate::remote;
-
-/// The address of a buffer.
-#[derive(Debug, Clone, Copy)]
-pub enum BufferBase {
-    /// In this process.
-    Local(*mut u8),
-    /// In another process.
-    Remote {
-        /// The process.
-        process: u32,
-        /// The address there.
-        address: u64,
-    },
-}
 
 /// The fault of a failed access to a peer's memory.
 #[cold]

@@ -9,8 +9,8 @@ use plan::Protocol;
 use shared_memory::fifo::{FifoProtocol, LowLatency, LowLatency128, Receiver, Sender, Simple};
 use shared_memory::{Bell, BufferTable, Signal, SignalCount};
 
-use crate::bases::{BufferBase, PeerBases, local, refused_by, remote as remote_address};
-use crate::program::{CpuOperand, CpuProgram, CpuStep};
+use crate::bases::{PeerBases, local, refused_by, remote as remote_address};
+use crate::program::{BufferBase, CpuOperand, CpuProgram, CpuStep};
 use crate::reduce::{self, MOST_OPERANDS};
 use crate::remote;
 

@@ -8,7 +8,6 @@ use executor::connections::Wiring;
 use plan::program::{BoundLane, BoundOperand, BoundProgram, BoundStep, Buffer};
 use plan::{Protocol, Reduction};
 
-use crate::bases::BufferBase;
 use crate::reduce::{MOST_OPERANDS, Reduce};
 
 /// Most signals that a step waits for, and most that it sends.
@@ -138,6 +137,20 @@ pub struct CpuProgram {
     pub known: Box<[u64]>,
     pub reduce: Reduce,
     order: Arithmetic,
+}
+
+/// The address of a buffer.
+#[derive(Debug, Clone, Copy)]
+pub enum BufferBase {
+    /// In this process.
+    Local(*mut u8),
+    /// In another process.
+    Remote {
+        /// The process.
+        process: u32,
+        /// The address there.
+        address: u64,
+    },
 }
 
 // SAFETY: the thread that runs a launch sets the addresses it uses.

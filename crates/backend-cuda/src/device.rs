@@ -9,6 +9,7 @@ use cudarc::driver::sys::{self, CUdevice_attribute_enum as Attribute};
 use kernel_bundle::Kernel;
 
 use crate::error::{Driver, Error};
+use crate::handles::digits;
 use crate::module::{Module, Origin};
 
 /// Properties of a GPU.
@@ -159,8 +160,10 @@ impl Device {
         // SAFETY: the device is one that the driver gave, which writes 16 bytes.
         unsafe { sys::cuDeviceGetUuid_v2(&raw mut uuid, self.device) }
             .to(|| format!("asking GPU {} for its UUID", self.number))?;
-        let digits = uuid.bytes.iter().map(|byte| format!("{:02x}", *byte as u8));
-        Ok(format!("GPU-{}", digits.collect::<String>()))
+        Ok(format!(
+            "GPU-{}",
+            digits(&uuid.bytes.map(|byte| byte as u8))
+        ))
     }
 
     /// Makes this GPU's context current on this thread.

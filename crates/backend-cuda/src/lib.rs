@@ -9,7 +9,7 @@
 //! the code for one rank.
 //!
 //! In reading order: [`error`], [`presence`], [`prebuilt`], [`compiler`], [`module`], [`device`],
-//! [`memory`], `sharing`, `rdma`, [`launch`], `graph`, [`multicast`], [`driver`], `start`.
+//! [`memory`], `handles`, `sharing`, `rdma`, [`launch`], `graph`, [`multicast`], [`driver`], `start`.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -32,6 +32,7 @@ pub mod device;
 pub mod driver;
 pub mod error;
 mod graph;
+mod handles;
 pub mod launch;
 pub mod memory;
 pub mod module;

@@ -12,6 +12,7 @@ use sha2::{Digest, Sha256};
 use crate::Options;
 use crate::compiler::{Compiler, OPTIONS};
 use crate::error::{Error, words};
+use crate::handles::digits;
 use crate::prebuilt;
 
 /// Limit on the size of kept kernels, bytes.
@@ -159,11 +160,7 @@ fn kept_name(text: &str, flags: &[String], version: &str) -> OsString {
         digest.update(part.as_bytes());
     }
     let digest = digest.finalize();
-    let name: String = digest[..16]
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
-    format!("kernels-{name}.cubin").into()
+    format!("kernels-{}.cubin", digits(&digest[..16])).into()
 }
 
 /// Writes a file with access for this user only, because it will be executed.

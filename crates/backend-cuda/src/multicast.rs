@@ -24,10 +24,10 @@ use sys::CUmemAllocationHandleType_enum as HandleType;
 
 use crate::device::Device;
 use crate::error::Driver;
+use crate::handles::{bytes_of, digits, take_descriptor};
 use crate::launch::lock;
 use crate::memory::{self, MemoryKind, allow_access, export_descriptor, export_fabric, properties};
 use crate::presence;
-use crate::sharing::{bytes_of, digits, take_descriptor};
 
 /// Functions of the driver that only multicast needs; drivers since 12.1 have them.
 const SYMBOLS: [&str; 13] = [

@@ -5,6 +5,8 @@ use std::io::Read;
 use kernel_bundle::source;
 use sha2::{Digest, Sha256};
 
+use crate::handles::digits;
+
 /// The form of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Form {
@@ -98,8 +100,7 @@ const IMAGES: [&[u8]; 9] = [
 
 /// SHA-256 of the current sources, hexadecimal.
 pub fn fingerprint() -> String {
-    let digest = Sha256::digest(source::text().as_bytes());
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    digits(&Sha256::digest(source::text().as_bytes()))
 }
 
 /// Images that a GPU can load, best first. PTX ends with a 0.

@@ -35,11 +35,12 @@ mod tree;
 
 mod addresses;
 mod probe;
+mod probed;
 
 pub use addresses::Addresses;
 pub use finding::{Finding, Rule};
 pub use gpu::ProbedGpu;
 pub use machine::Machine;
 pub use net::ProbedNet;
-pub use probe::{Probe, ProbeOptions};
+pub use probed::{Probe, ProbeOptions};
 pub use sysfs::Sysfs;

@@ -2,7 +2,7 @@
 
 use super::{Finding, Rule};
 use crate::gpu::ProbedGpu;
-use crate::probe::Probe;
+use crate::probed::Probe;
 
 pub(super) fn check(probe: &Probe) -> Vec<Finding> {
     let used: Vec<&ProbedGpu> = probe.gpus.iter().filter(|gpu| gpu.rank.is_some()).collect();

@@ -2,7 +2,7 @@
 
 use super::{Finding, Rule};
 use crate::nvml::{Answer, DeviceAnswers};
-use crate::probe::Probe;
+use crate::probed::Probe;
 
 /// NVIDIA's vendor id.
 const NVIDIA: &str = "0x10de";

@@ -2,7 +2,7 @@
 
 use super::{Finding, Rule};
 use crate::machine::PciFunction;
-use crate::probe::Probe;
+use crate::probed::Probe;
 
 pub(super) fn check(probe: &Probe) -> Vec<Finding> {
     let used = probe.used_functions();

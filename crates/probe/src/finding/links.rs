@@ -6,7 +6,7 @@ use super::effect::{AttributeChange, Effect, Selector};
 use super::{Finding, Rule};
 use crate::gpu;
 use crate::machine::PciFunction;
-use crate::probe::Probe;
+use crate::probed::Probe;
 use crate::tree::{GENERATIONS, gigatransfers};
 
 /// Most lanes of a link; the kernel writes 63 or 255 for unknown.

@@ -8,7 +8,7 @@ use super::effect::{AttributeChange, Effect, Selector};
 use super::{Finding, Rule};
 use crate::machine::{Adapter, RdmaPort};
 use crate::net;
-use crate::probe::Probe;
+use crate::probed::Probe;
 use crate::tree::TreeParts;
 
 pub(super) fn check(probe: &Probe) -> Vec<Finding> {

@@ -4,7 +4,7 @@ use super::effect::{AttributeChange, Effect, Selector};
 use super::{Finding, Rule};
 use crate::gpu::ProbedGpu;
 use crate::nvml::Answer;
-use crate::probe::Probe;
+use crate::probed::Probe;
 
 /// Status of products without peer access, which is no fault.
 const BY_PRODUCT: &str = "GpuNotSupported";

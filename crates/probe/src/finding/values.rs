@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{Finding, Rule};
 use crate::machine::{Adapter, PciFunction, RdmaPort};
-use crate::probe::Probe;
+use crate::probed::Probe;
 use crate::tree::gigatransfers;
 
 /// Most characters of a value to show.
