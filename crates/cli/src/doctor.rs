@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use planner::Settings;
-use probe::{Finding, finding};
+use probe::{Finding, checks};
 use serde::Serialize;
 use serde_json::json;
 use topology::xml::Document;
@@ -77,7 +77,7 @@ pub fn run(
             .retain(|remark| !remark.starts_with("NCCL_TOPO_FILE="));
     }
     let (found, document) = match subject {
-        Subject::File(machine) => (finding::of_document(&machine.document), machine.document),
+        Subject::File(machine) => (checks::of_document(&machine.document), machine.document),
         Subject::Probed(probe) => (probe.findings, probe.document),
     };
     let report = priced(&found, &document, &settings);

@@ -18,9 +18,10 @@
 //! ```
 //!
 //! In reading order: [`sysfs`], [`privacy`], [`machine`], [`nvml`], [`gpu`], [`net`], [`base`],
-//! [`tree`], [`record`], [`finding`], [`complete`], [`guest`].
+//! [`tree`], [`record`], [`finding`], [`checks`], [`complete`], [`guest`].
 
 pub mod base;
+pub mod checks;
 pub mod complete;
 pub mod finding;
 mod gpu;

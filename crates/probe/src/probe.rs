@@ -5,7 +5,7 @@ use topology::xml::Document;
 use crate::machine::{Detail, Machine};
 use crate::nvml::{self, Answers};
 use crate::sysfs::Sysfs;
-use crate::{Addresses, Probe, ProbeOptions, base, finding, gpu, net, tree};
+use crate::{Addresses, Probe, ProbeOptions, base, checks, gpu, net, tree};
 
 /// The document's name in messages.
 const NAME: &str = "this machine";
@@ -67,7 +67,7 @@ impl Probe {
             findings: Vec::new(),
         };
         probe.base = base;
-        probe.findings = finding::of_probe(&probe, unread);
+        probe.findings = checks::of_probe(&probe, unread);
         probe
     }
 }

@@ -1,6 +1,6 @@
 //! Isolation of devices: Access Control Services and the IOMMU.
 
-use super::{Finding, Rule};
+use crate::finding::{Finding, Rule};
 use crate::machine::PciFunction;
 use crate::probed::Probe;
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::effect::{AttributeChange, Effect, Selector};
-use super::{Finding, Rule};
+use crate::finding::{AttributeChange, Effect, Selector};
+use crate::finding::{Finding, Rule};
 use crate::gpu;
 use crate::machine::PciFunction;
 use crate::probed::Probe;

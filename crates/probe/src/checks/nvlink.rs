@@ -1,7 +1,7 @@
 //! Missing NVLinks, peer access, and the NVLink fabric.
 
-use super::effect::{AttributeChange, Effect, Selector};
-use super::{Finding, Rule};
+use crate::finding::{AttributeChange, Effect, Selector};
+use crate::finding::{Finding, Rule};
 use crate::gpu::ProbedGpu;
 use crate::nvml::Answer;
 use crate::probed::Probe;

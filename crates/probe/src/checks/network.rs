@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use topology::xml::Element;
 
-use super::effect::{AttributeChange, Effect, Selector};
-use super::{Finding, Rule};
+use crate::finding::{AttributeChange, Effect, Selector};
+use crate::finding::{Finding, Rule};
 use crate::machine::{Adapter, RdmaPort};
 use crate::net;
 use crate::probed::Probe;

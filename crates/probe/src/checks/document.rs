@@ -7,9 +7,9 @@ use topology::error::Place;
 use topology::xml::{Document, Element, Tag, c_int};
 use topology::{BusId, NodeType};
 
-use super::effect::{AttributeChange, Effect, Selector};
-use super::{Finding, Rule};
 use crate::complete::Missing;
+use crate::finding::{AttributeChange, Effect, Selector};
+use crate::finding::{Finding, Rule};
 
 /// Bandwidth up to which a link is implausible in a server, GB/s: one lane of 2.5 GT/s.
 const IMPOSSIBLE: f32 = 0.25;

@@ -1,6 +1,6 @@
 //! The distance of GPUs to NICs.
 
-use super::{Finding, Rule};
+use crate::finding::{Finding, Rule};
 use crate::gpu::ProbedGpu;
 use crate::probed::Probe;
 
