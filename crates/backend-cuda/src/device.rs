@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use cudarc::driver::result;
 use cudarc::driver::sys::{self, CUdevice_attribute_enum as Attribute};
 
-use kernel_bundle::Kernel;
+use device_runtime::Kernel;
 
 use crate::error::{Driver, Error};
 use crate::handles::digits;

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use cudarc::driver::{result, sys};
-use executor::Memory;
-use kernel_bundle::driver::{Start, places};
-use kernel_bundle::{
+use device_runtime::driver::{Start, places};
+use device_runtime::{
     DeviceDriver, Kernel, LaunchMemory, MulticastAddresses, NicMemory, Repeats, Team,
 };
+use executor::Memory;
 use shared_memory::Mapping;
 
 use crate::device::{self, Device};

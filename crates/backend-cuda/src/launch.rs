@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cudarc::driver::{result, sys};
-use kernel_bundle::Running;
+use device_runtime::Running;
 
 use crate::device::Device;
 use crate::error::{Driver, Error, words};

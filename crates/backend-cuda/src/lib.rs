@@ -5,7 +5,7 @@
 //! a GPU that none of them fits, NVRTC compiles the kernels ([`compiler`]) and the result is kept
 //! in a folder.
 //!
-//! [`Cuda`] is the [`DeviceDriver`](kernel_bundle::DeviceDriver) of [`kernel_bundle`], which has
+//! [`Cuda`] is the [`DeviceDriver`](device_runtime::DeviceDriver) of [`device_runtime`], which has
 //! the code for one rank.
 //!
 //! In reading order: [`error`], [`presence`], [`prebuilt`], [`compiler`], [`module`], [`device`],
@@ -16,11 +16,11 @@
 //!
 //! use backend_cuda::{Cuda, Options};
 //! use executor::{Communicator, Reduction, Settings};
-//! use kernel_bundle::{ProcessRanks, Kernels};
+//! use device_runtime::{ProcessRanks, Kernels};
 //!
 //! // Two ranks on the first GPU.
 //! let cuda = Cuda::open(&Options::default())?;
-//! let process_ranks = ProcessRanks::new(cuda, kernel_bundle::LaunchOptions::nccl(), vec![0, 0]);
+//! let process_ranks = ProcessRanks::new(cuda, device_runtime::LaunchOptions::nccl(), vec![0, 0]);
 //! let ranks = Communicator::local(2, &Settings::default(), |rank| {
 //!     Kernels::new(Arc::clone(&process_ranks), rank)
 //! })?;

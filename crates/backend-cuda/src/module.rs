@@ -5,8 +5,8 @@ use std::fmt;
 use std::path::Path;
 
 use cudarc::driver::{result, sys};
+use device_runtime::{Kernel, source};
 use files::Folder;
-use kernel_bundle::{Kernel, source};
 use sha2::{Digest, Sha256};
 
 use crate::Options;

@@ -18,7 +18,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, Weak};
 
 use cudarc::driver::sys;
-use kernel_bundle::{MulticastAddresses, Team};
+use device_runtime::{MulticastAddresses, Team};
 use sys::CUdevice_attribute_enum as Attribute;
 use sys::CUmemAllocationHandleType_enum as HandleType;
 

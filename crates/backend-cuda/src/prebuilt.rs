@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use kernel_bundle::source;
+use device_runtime::source;
 use sha2::{Digest, Sha256};
 
 use crate::handles::digits;
@@ -141,7 +141,7 @@ pub fn unpack(image: &[u8]) -> Result<Vec<u8>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kernel_bundle::Kernel;
+    use device_runtime::Kernel;
 
     /// SHA-256 of the sources of the images, written by `cargo xtask kernels`.
     const SOURCES: &str = include_str!("../../../kernels/prebuilt/sources.sha256");

@@ -6,7 +6,7 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
 use cudarc::driver::sys;
-use kernel_bundle::NicMemory;
+use device_runtime::NicMemory;
 use shared_memory::fifo::in_place::{DmaBuf, Owner};
 use sys::CUdevice_attribute_enum as Attribute;
 

@@ -4,9 +4,9 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 use cudarc::driver::{DriverError, result, sys};
-use kernel_bundle::driver::Start;
-use kernel_bundle::layout::{Launch, MOST_PARTS};
-use kernel_bundle::{DeviceDriver, Repeats, Running};
+use device_runtime::driver::Start;
+use device_runtime::layout::{Launch, MOST_PARTS};
+use device_runtime::{DeviceDriver, Repeats, Running};
 
 use crate::device::Device;
 use crate::driver::Cuda;

@@ -20,12 +20,12 @@ mod running;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use executor::{Communicator, Error, Memory, Settings};
-use kernel_bundle::driver::{Start, places};
-use kernel_bundle::{
+use device_runtime::driver::{Start, places};
+use device_runtime::{
     DeviceDriver, Kernel, Kernels, LaunchMemory, LaunchOptions, MulticastAddresses, NicMemory,
     ProcessRanks, Repeats, Team,
 };
+use executor::{Communicator, Error, Memory, Settings};
 use shared_memory::Mapping;
 
 use block::{Block, Multicast, Shared};

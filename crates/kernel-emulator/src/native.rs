@@ -2,8 +2,8 @@
 
 use std::ffi::{CStr, c_char, c_int};
 
-use kernel_bundle::Kernel;
-use kernel_bundle::layout::Launch;
+use device_runtime::Kernel;
+use device_runtime::layout::Launch;
 use plan::ElementType;
 
 use crate::Bug;
@@ -180,7 +180,7 @@ pub fn copy(from: u64, to: u64, bytes: usize) {
 mod tests {
     use std::mem::{offset_of, size_of};
 
-    use kernel_bundle::layout::{
+    use device_runtime::layout::{
         ConnectionEnd, DeviceBufferTable, FlatLane, FlatOperand, FlatStep, Launch, LaunchPart,
     };
 

@@ -5,9 +5,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use kernel_bundle::driver::Start;
-use kernel_bundle::layout::{Launch, LaunchPart, MOST_PARTS};
-use kernel_bundle::{Kernel, Running};
+use device_runtime::driver::Start;
+use device_runtime::layout::{Launch, LaunchPart, MOST_PARTS};
+use device_runtime::{Kernel, Running};
 
 use crate::{Bug, native};
 

@@ -1,8 +1,8 @@
 //! The test of the test: bugs that are planted into the kernels are found.
 
+use device_runtime::LaunchOptions;
 use executor::Choice;
 use executor::suite::{self, Case};
-use kernel_bundle::LaunchOptions;
 use kernel_emulator::{Bug, Emulator, communicators};
 use plan::program::{Schedule, Transfer};
 use plan::{Collective, ElementType, Protocol, Reduction};

@@ -8,10 +8,10 @@ mod bugs;
 use std::sync::Arc;
 use std::time::Duration;
 
+use device_runtime::{Kernels, LaunchOptions, ProcessRanks};
 use executor::connections::SlotBytes;
 use executor::suite::{self, Case};
 use executor::{Communicator, Memory, Request, Settings};
-use kernel_bundle::{Kernels, LaunchOptions, ProcessRanks};
 use kernel_emulator::{Bug, Emulator, communicators};
 use plan::program::Transfer;
 use plan::{Collective, ElementType, Reduction};

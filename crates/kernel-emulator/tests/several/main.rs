@@ -9,11 +9,11 @@ mod processes;
 use std::sync::Arc;
 use std::time::Duration;
 
+use device_runtime::{Kernels, LaunchOptions, ProcessRanks};
 use executor::bootstrap::Bootstrap;
 use executor::connections::SlotBytes;
 use executor::suite::{self, Case};
 use executor::{Communicator, Error, Settings, Transport};
-use kernel_bundle::{Kernels, LaunchOptions, ProcessRanks};
 use kernel_emulator::{Bug, Emulator};
 use plan::program::Transfer;
 use plan::{Collective, ElementType, Reduction};

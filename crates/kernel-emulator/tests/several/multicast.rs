@@ -1,9 +1,9 @@
 //! NVLS between ranks that share no memory of a process: processes of one host, and what takes itself for several hosts that a
 //! fabric joins. Every rank maps the memory of all, and one address stands for it.
 
+use device_runtime::LaunchOptions;
 use executor::suite::Case;
 use executor::{Choice, Error, Reduction};
-use kernel_bundle::LaunchOptions;
 use kernel_emulator::{Bug, Emulator};
 use plan::program::{Schedule, Transfer};
 use plan::{Collective, ElementType, Protocol};

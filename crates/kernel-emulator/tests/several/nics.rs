@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
+use device_runtime::LaunchOptions;
 use executor::suite::Case;
 use executor::{Choice, Reduction};
-use kernel_bundle::LaunchOptions;
 use net::{Arriving, Leaving, Ports, WantedPlugin};
 use plan::Protocol;
 use plan::program::{Schedule, Transfer};

@@ -4,9 +4,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 
+use device_runtime::LaunchOptions;
 use executor::bootstrap::process::{Client, Server};
 use executor::{Reduction, Transport};
-use kernel_bundle::LaunchOptions;
 
 use super::{every_way, join, run, small, transports};
 

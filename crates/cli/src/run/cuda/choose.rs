@@ -1,8 +1,8 @@
 //! Which way is taken on GPUs.
 
 use anyhow::{Result, bail};
+use device_runtime::{DeviceDriver, default_choice};
 use executor::{Choice, Request};
-use kernel_bundle::{DeviceDriver, default_choice};
 use plan::Protocol;
 use plan::program::{Schedule, Transfer};
 

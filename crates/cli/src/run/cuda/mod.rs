@@ -13,10 +13,10 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use backend_cuda::Cuda;
+use device_runtime::{DeviceDriver, Kernels, PeerTransport, ProcessRanks};
 use executor::bootstrap::Bootstrap;
 use executor::check::{self, ForType, Sample};
 use executor::{Communicator, Failure, Transport};
-use kernel_bundle::{DeviceDriver, Kernels, PeerTransport, ProcessRanks};
 
 pub use self::bench::{Bench, Timed, time};
 pub use self::choose::{Wanted, choose_way};

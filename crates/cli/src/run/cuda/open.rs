@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use backend_cuda::{Cuda, MemoryKind, Options};
+use device_runtime::{DeviceDriver, Kernels, ProcessRanks};
 use executor::{Communicator, Settings};
-use kernel_bundle::{DeviceDriver, Kernels, ProcessRanks};
 use plan::program::Channels;
 
 use super::Gpu;
@@ -40,7 +40,7 @@ pub fn open_on_first(ranks: u32, settings: &Settings) -> Result<Ranks> {
     let cuda = open_devices(vec![0], &Devices::default())?;
     let process_ranks = ProcessRanks::new(
         cuda,
-        kernel_bundle::LaunchOptions::nccl(),
+        device_runtime::LaunchOptions::nccl(),
         vec![0; ranks as usize],
     );
     let communicators = communicators(&process_ranks, ranks, settings.clone())?;
@@ -54,7 +54,7 @@ pub fn open_on_first(ranks: u32, settings: &Settings) -> Result<Ranks> {
 pub fn open_one_each(ranks: u32, settings: &Settings) -> Result<Ranks> {
     let places: Vec<u32> = (0..ranks).collect();
     let cuda = open_devices(places.clone(), &Devices::default())?;
-    let process_ranks = ProcessRanks::new(cuda, kernel_bundle::LaunchOptions::nccl(), places);
+    let process_ranks = ProcessRanks::new(cuda, device_runtime::LaunchOptions::nccl(), places);
     let communicators = communicators(&process_ranks, ranks, settings.clone())?;
     Ok(Ranks {
         process_ranks,
@@ -137,10 +137,10 @@ fn with_channels(mut settings: Settings, ranks: u32) -> Result<Settings> {
 }
 
 /// How kernels are launched.
-pub fn options(spec: &Spec) -> kernel_bundle::LaunchOptions {
+pub fn options(spec: &Spec) -> device_runtime::LaunchOptions {
     let devices = &spec.devices;
-    let nccl = kernel_bundle::LaunchOptions::nccl();
-    kernel_bundle::LaunchOptions {
+    let nccl = device_runtime::LaunchOptions::nccl();
+    device_runtime::LaunchOptions {
         trace: devices.trace.is_some() || devices.timeline,
         p2p: devices.p2p,
         shm: devices.shm,

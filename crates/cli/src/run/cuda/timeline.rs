@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kernel_bundle::Span;
+use device_runtime::Span;
 
 /// Of each rank's last launch: when each channel began and ended by the device's clock, µs from when the rank's first
 /// began. A channel that has several lanes begins with the first and ends with the last of them.

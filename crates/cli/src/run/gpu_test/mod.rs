@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use backend_cuda::Cuda;
+use device_runtime::{DeviceDriver, ProcessRanks};
 use executor::suite::{self, Case};
 use executor::{Memory, Request, Settings};
-use kernel_bundle::{DeviceDriver, ProcessRanks};
 use plan::program::{Schedule, Transfer};
 use plan::{Collective, ElementType, Protocol, Reduction};
 
