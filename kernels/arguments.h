@@ -1,4 +1,4 @@
-// What the host tells the kernels. crates/kernel-bundle/src/layout.rs has the same structures; a test compares their sizes
+// What the host tells the kernels. crates/device-runtime/src/layout.rs has the same structures; a test compares their sizes
 // and offsets.
 #pragma once
 

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use backend_cuda::compiler::{Compiler, OPTIONS};
 use backend_cuda::prebuilt::{self, Form, TARGETS, Target};
 use clap::Args;
-use kernel_bundle::source;
+use device_runtime::source;
 use sha2::{Digest, Sha256};
 
 /// Most registers of a thread: two blocks of 448 threads share the 65536 registers of a multiprocessor.
@@ -278,12 +278,12 @@ fn report_resources(
     problems: &mut Vec<String>,
 ) -> Result<()> {
     let kernels = resources(log);
-    if kernels.len() != kernel_bundle::Kernel::all().len() {
+    if kernels.len() != device_runtime::Kernel::all().len() {
         bail!(
             "{}: the assembler tells of {} kernels, expected {}:\n{log}",
             target.file(),
             kernels.len(),
-            kernel_bundle::Kernel::all().len()
+            device_runtime::Kernel::all().len()
         );
     }
     for (name, needs) in kernels {

@@ -2,7 +2,7 @@
 //!
 //! Rates are bytes of one operand per second.
 
-use backend_cpu::reduce::{Reduce, Step, Vectors, copy};
+use backend_cpu::reduce::{Reduce, ReduceStep, Vectors, copy};
 use divan::Bencher;
 use divan::counter::BytesCount;
 use program::{ElementType, Reduction};
@@ -34,7 +34,7 @@ fn run(
     stream: u8,
 ) {
     let mut output = memory(bytes);
-    let step = Step {
+    let step = ReduceStep {
         destinations: &[output.as_mut_ptr()],
         sources: inputs,
         elements: bytes / element.bytes() as usize,

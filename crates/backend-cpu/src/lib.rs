@@ -1,10 +1,21 @@
-//! Runs programs on CPUs: each rank is a thread, of one process or of its own, that polls the lanes of its program.
+//! Runs programs on CPUs: each rank is a thread that polls the lanes of its program.
 //!
-//! [`Cpu`] is the [`Backend`]. What it chooses for a message comes from a [`Profile`], which
+//! [`Cpu`] is the [`Backend`]. It chooses algorithms by a [`Profile`], which
 //! `topo calibrate` measures.
 //!
-//! In reading order: [`reduce`], `program`, `interpret`, `remote`, [`profile`].
+//! ```
+//! use backend_cpu::Cpu;
+//! use executor::{Communicator, Settings};
+//!
+//! // Two ranks, as threads of this process.
+//! let ranks = Communicator::local(2, &Settings::default(), |_| Cpu::default())?;
+//! assert_eq!(ranks.len(), 2);
+//! # Ok::<(), executor::Error>(())
+//! ```
+//!
+//! In reading order: [`reduce`], `program`, `bases`, `interpret`, `remote`, [`profile`].
 
+mod bases;
 mod interpret;
 pub mod profile;
 mod program;
@@ -17,23 +28,23 @@ use executor::backend::{Backend, CommunicatorShape, LaunchContext, Part, Prepare
 use executor::connections::SlotBytes;
 use executor::{Choice, Error, Request};
 pub use profile::Profile;
-use program::Program;
+use program::CpuProgram;
 
-/// The CPU as a backend.
+/// The CPU backend.
 #[derive(Debug, Clone, Default)]
 pub struct Cpu {
     profile: Arc<Profile>,
 }
 
 impl Cpu {
-    /// A backend that chooses by a profile. All ranks take equal ones.
+    /// Creates a backend that chooses by a profile, which must be equal on all ranks.
     pub const fn new(profile: Arc<Profile>) -> Self {
         Self { profile }
     }
 }
 
 impl Backend for Cpu {
-    type Program = Program;
+    type Program = CpuProgram;
 
     fn name(&self) -> &'static str {
         "cpu"
@@ -43,17 +54,17 @@ impl Backend for Cpu {
         self.profile.slot_bytes()
     }
 
-    fn choose(&self, request: &Request, place: &CommunicatorShape) -> Option<Choice> {
-        self.profile.choose(request, *place)
+    fn choose(&self, request: &Request, shape: &CommunicatorShape) -> Option<Choice> {
+        self.profile.choose(request, *shape)
     }
 
-    fn prepare(&mut self, request: &PrepareRequest<'_>) -> Result<Program, Error> {
-        Ok(Program::new(request, self.profile.stream_bytes))
+    fn prepare(&mut self, request: &PrepareRequest<'_>) -> Result<CpuProgram, Error> {
+        Ok(CpuProgram::new(request, self.profile.stream_bytes))
     }
 
     fn run(
         &mut self,
-        parts: &mut [Part<'_, Program>],
+        parts: &mut [Part<'_, CpuProgram>],
         context: &mut LaunchContext<'_>,
     ) -> Result<(), Error> {
         interpret::run(parts, context)

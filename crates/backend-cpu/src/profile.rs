@@ -1,8 +1,9 @@
-//! The CPU's cost profile: how long each way took where it was measured, and the choice that follows.
+//! Cost profiles: measured times, and the choice that follows from them.
 //!
-//! A profile is a table of measured times, as `topo calibrate` writes it: for some numbers of ranks, as threads and as
-//! processes, every way at some message sizes. Between sizes times are interpolated, both on logarithmic scales; for
-//! other numbers of ranks the nearest measured one stands in, for it is the order of the ways that matters.
+//! `topo calibrate` measures every choice for some numbers of ranks, as threads and as processes,
+//! at some message sizes. Between two sizes, times are interpolated on logarithmic scales. The
+//! nearest measured number of ranks is used for others, because the order of the choices matters
+//! more than their times.
 
 use executor::backend::CommunicatorShape;
 use executor::connections::SlotBytes;
@@ -13,65 +14,65 @@ use program::{Schedule, Transfer};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// The version of the files' format.
+/// Version of the file format.
 pub const FORMAT: u32 = 1;
 
-/// The built-in profile's file.
+/// The built-in profile.
 pub const DEFAULT_TOML: &str = include_str!("../profiles/default.toml");
 
-/// A profile.
+/// A cost profile.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Profile {
-    /// Version of the format; [`FORMAT`].
+    /// Version of the format, [`FORMAT`].
     pub format: u32,
-    /// Its name.
+    /// The profile's name.
     pub name: String,
-    /// On what it was measured.
+    /// The machine on which it was measured.
     pub machine: String,
-    /// Channels of a collective. Each rank has one thread, which more channels only give more lanes.
+    /// Channels of a collective. Each rank has one thread, so more channels only add lanes.
     pub channels: u16,
-    /// Messages from which on results are stored past the caches, bytes.
+    /// Message size from which non-temporal stores are used, bytes.
     pub stream_bytes: u64,
     /// Sizes of FIFO slots.
     pub slots: Slots,
-    /// Message sizes at which was measured, bytes, ascending; all ranks' pieces together.
+    /// MeasuredChoice message sizes over all ranks, ascending, bytes.
     pub sizes: Vec<u64>,
-    /// What was measured.
-    #[serde(default)]
-    pub ways: Vec<Measured>,
+    /// The measured choices.
+    #[serde(default, rename = "ways")]
+    pub measured: Vec<MeasuredChoice>,
 }
 
 /// Data bytes of a FIFO slot, by protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Slots {
-    /// Of LL.
+    /// LL.
     pub ll: u32,
-    /// Of LL128.
+    /// LL128.
     pub ll128: u32,
-    /// Of Simple.
+    /// Simple.
     pub simple: u32,
 }
 
-/// The times of one way.
+/// The times of one choice.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Measured {
+pub struct MeasuredChoice {
     /// The collective.
     pub collective: Collective,
     /// The algorithm, by its name on the command line.
     pub algorithm: String,
-    /// How a mesh moves data: `fifo` or `direct`.
+    /// How data moves: `fifo` or `direct`.
     pub transfer: String,
     /// The protocol.
     pub protocol: Protocol,
-    /// Ranks.
+    /// Number of ranks.
     pub ranks: u32,
     /// Whether ranks were threads of one process.
     pub threads: bool,
-    /// Least time at each of the profile's sizes, µs. It may end before them: at larger sizes the way is too slow to be
-    /// taken.
+    /// Least time at each of the profile's sizes, µs. The list may end early: the choice is too
+    /// slow for larger sizes.
     pub times_us: Vec<f64>,
 }
 
@@ -79,34 +80,34 @@ pub struct Measured {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{file}: {problem}")]
 pub struct ProfileError {
-    /// The file.
+    /// The file's name.
     pub file: String,
     /// What is wrong.
     pub problem: String,
 }
 
-impl Measured {
-    /// What is still to be measured of a way.
-    pub fn new(collective: Collective, way: &Choice, ranks: u32, threads: bool) -> Self {
+impl MeasuredChoice {
+    /// Creates an entry without times.
+    pub fn new(collective: Collective, choice: &Choice, ranks: u32, threads: bool) -> Self {
         Self {
             collective,
-            algorithm: way.schedule.name().to_owned(),
-            transfer: way.transfer.name().to_owned(),
-            protocol: way.protocol,
+            algorithm: choice.schedule.name().to_owned(),
+            transfer: choice.transfer.name().to_owned(),
+            protocol: choice.protocol,
             ranks,
             threads,
             times_us: Vec::new(),
         }
     }
 
-    /// Whether both are times of the same way in the same place.
+    /// Whether both entries are of the same choice, collective and ranks.
     pub fn is_like(&self, other: &Self) -> bool {
-        let way = |it: &Self| (it.way(1), it.collective, it.ranks, it.threads);
-        way(self) == way(other)
+        let key = |it: &Self| (it.choice(1), it.collective, it.ranks, it.threads);
+        key(self) == key(other)
     }
 
-    /// The way.
-    pub fn way(&self, channels: u16) -> Option<Choice> {
+    /// The choice, with so many channels; `None` if a name is unknown.
+    pub fn choice(&self, channels: u16) -> Option<Choice> {
         Some(Choice {
             schedule: self.algorithm.parse().ok()?,
             transfer: self.transfer.parse().ok()?,
@@ -118,15 +119,14 @@ impl Measured {
 }
 
 impl Default for Profile {
-    /// The built-in profile.
     fn default() -> Self {
-        // A test reads it.
+        // A test parses it.
         Self::from_toml("the built-in CPU profile", DEFAULT_TOML).unwrap_or_else(|_| Self::empty())
     }
 }
 
 impl Profile {
-    /// A profile in which nothing was measured.
+    /// Creates a profile without measurements.
     pub fn empty() -> Self {
         Self {
             format: FORMAT,
@@ -140,14 +140,14 @@ impl Profile {
                 simple: 256 << 10,
             },
             sizes: Vec::new(),
-            ways: Vec::new(),
+            measured: Vec::new(),
         }
     }
 
-    /// Reads a profile. `file` is for messages.
+    /// Parses a profile. `file` is its name in messages.
     ///
     /// # Errors
-    /// The text is no profile, of another version, or says things that do not fit together.
+    /// The text is not a profile, has another version, or is inconsistent.
     pub fn from_toml(file: &str, text: &str) -> Result<Self, ProfileError> {
         let wrong = |problem: String| ProfileError {
             file: file.to_owned(),
@@ -158,7 +158,7 @@ impl Profile {
         Ok(profile)
     }
 
-    /// Writes it as a file.
+    /// Writes the profile as TOML.
     ///
     /// # Errors
     /// It cannot be written as TOML.
@@ -195,36 +195,36 @@ impl Profile {
                 "sizes: expected bytes from 1 on, each more than the one before".to_owned(),
             );
         }
-        for (at, measured) in self.ways.iter().enumerate() {
-            let place = format!("ways[{at}]");
-            if measured.way(1).is_none() {
-                let Measured {
+        for (at, measured) in self.measured.iter().enumerate() {
+            let key = format!("ways[{at}]");
+            if measured.choice(1).is_none() {
+                let MeasuredChoice {
                     algorithm,
                     transfer,
                     ..
                 } = measured;
                 let schedules = Schedule::ALL.map(Schedule::name).join(" ");
                 return Err(format!(
-                    "{place}: algorithm `{algorithm}`, transfer `{transfer}`; expected an algorithm of {schedules} and \
+                    "{key}: algorithm `{algorithm}`, transfer `{transfer}`; expected an algorithm of {schedules} and \
                      a transfer of fifo direct"
                 ));
             }
             if !(1..=self.sizes.len()).contains(&measured.times_us.len()) {
                 return Err(format!(
-                    "{place}: {} times; expected one for each of the {} sizes, or of the first of them",
+                    "{key}: {} times; expected one for each of the {} sizes, or of the first of them",
                     measured.times_us.len(),
                     self.sizes.len()
                 ));
             }
             let positive = |time: &f64| time.is_finite() && *time > 0.0;
             if measured.ranks == 0 || !measured.times_us.iter().all(positive) {
-                return Err(format!("{place}: expected ranks and times above 0"));
+                return Err(format!("{key}: expected ranks and times above 0"));
             }
         }
         Ok(())
     }
 
-    /// FIFO slots.
+    /// Sizes of FIFO slots.
     pub const fn slot_bytes(&self) -> SlotBytes {
         SlotBytes {
             ll: self.slots.ll,
@@ -233,23 +233,23 @@ impl Profile {
         }
     }
 
-    /// The model of a communicator.
-    pub const fn of(&self, place: CommunicatorShape) -> Model<'_> {
-        Model {
+    /// The cost model of a communicator.
+    pub const fn of(&self, shape: CommunicatorShape) -> ProfileModel<'_> {
+        ProfileModel {
             profile: self,
-            place,
+            shape,
         }
     }
 
-    /// The way that a request takes: the fastest that was measured, or the one that needs no figures.
-    pub fn choose(&self, request: &Request, place: CommunicatorShape) -> Option<Choice> {
-        let model = self.of(place);
-        let bytes = request.bytes(place.ranks);
-        if !place.one_host {
-            // What was measured between ranks of one host says nothing of a network.
+    /// The fastest measured choice for a request; a fixed default if none was measured.
+    pub fn choose(&self, request: &Request, shape: CommunicatorShape) -> Option<Choice> {
+        let model = self.of(shape);
+        let bytes = request.bytes(shape.ranks);
+        if !shape.one_host {
+            // Measurements between ranks of one host do not apply to a network.
             return Some(between_hosts(request, bytes));
         }
-        let can = |estimate: &Estimate<Choice>| serves(request, &estimate.choice, place.ranks);
+        let can = |estimate: &Estimate<Choice>| serves(request, &estimate.choice, shape.ranks);
         let estimates = model.estimates(request.collective, bytes).into_iter();
         let best = estimates
             .filter(can)
@@ -257,46 +257,47 @@ impl Profile {
         Some(best.map_or_else(|| fallback(request, bytes), |best| best.choice))
     }
 
-    /// Predicted time of a way, µs; `None` if it was not measured.
+    /// Predicted time of a choice, µs; `None` if it was not measured.
     pub fn predict(
         &self,
         request: &Request,
-        way: &Choice,
-        place: CommunicatorShape,
+        choice: &Choice,
+        shape: CommunicatorShape,
     ) -> Option<f64> {
-        if !place.one_host {
+        if !shape.one_host {
             return None;
         }
-        let bytes = request.bytes(place.ranks);
-        let estimates = self.of(place).estimates(request.collective, bytes);
+        let bytes = request.bytes(shape.ranks);
+        let estimates = self.of(shape).estimates(request.collective, bytes);
         let same = |it: &Estimate<Choice>| {
-            (it.choice.schedule, it.choice.transfer) == (way.schedule, way.transfer)
-                && (way.transfer == Transfer::Direct || it.choice.protocol == way.protocol)
+            (it.choice.schedule, it.choice.transfer) == (choice.schedule, choice.transfer)
+                && (choice.transfer == Transfer::Direct || it.choice.protocol == choice.protocol)
         };
         Some(estimates.into_iter().find(same)?.time_us)
     }
 }
 
-/// Whether a request can be carried out so.
-pub fn serves(request: &Request, way: &Choice, ranks: u32) -> bool {
+/// Whether a choice can carry out a request.
+pub fn serves(request: &Request, choice: &Choice, ranks: u32) -> bool {
     let collective = request.collective;
-    if !way.schedule.serves(collective, way.transfer) {
+    if !choice.schedule.serves(collective, choice.transfer) {
         return false;
     }
-    // What is read where it is must not be multiplied first, be overwritten meanwhile, or belong to a group.
+    // A direct transfer reads its sources in shape: it cannot multiply them first, they must not be
+    // overwritten during the transfer, and the peers of a group have no buffer tables.
     let multiplies = collective.reduces() && request.reduction == Reduction::PreMultipliedSum;
     let overwritten = collective == Collective::AllToAll && request.in_place && ranks > 1;
-    way.transfer == Transfer::Fifo
+    choice.transfer == Transfer::Fifo
         || !(multiplies || overwritten || collective == Collective::SendRecv)
 }
 
-/// All ways of a request, each with one channel.
-pub fn ways(request: &Request, ranks: u32) -> Vec<Choice> {
-    let mut ways = Vec::new();
+/// All choices for a request, each with one channel.
+pub fn choices(request: &Request, ranks: u32) -> Vec<Choice> {
+    let mut choices = Vec::new();
     for schedule in Schedule::ALL {
         for transfer in Transfer::ALL {
             for protocol in Protocol::ALL {
-                let way = Choice {
+                let choice = Choice {
                     schedule,
                     transfer,
                     protocol,
@@ -305,16 +306,16 @@ pub fn ways(request: &Request, ranks: u32) -> Vec<Choice> {
                 };
                 // A direct transfer has no protocol; it is listed once.
                 let once = transfer == Transfer::Fifo || protocol == Protocol::Simple;
-                if once && serves(request, &way, ranks) {
-                    ways.push(way);
+                if once && serves(request, &choice, ranks) {
+                    choices.push(choice);
                 }
             }
         }
     }
-    ways
+    choices
 }
 
-/// A way that always works, for what was not measured.
+/// A choice that always works.
 fn fallback(request: &Request, bytes: u64) -> Choice {
     let ring = Schedule::Ring.serves(request.collective, Transfer::Fifo);
     Choice {
@@ -334,14 +335,14 @@ fn fallback(request: &Request, bytes: u64) -> Choice {
     }
 }
 
-/// Messages between hosts up to so many bytes go by LL, which tells nobody that a slot was posted.
+/// Largest message between hosts sent with LL, which rings no bell for posted slots, bytes.
 const MOST_REMOTE_LL: u64 = 2 << 10;
 
-/// Messages between hosts up to so many bytes go to all ranks at once. Longer ones go round.
+/// Largest message between hosts sent to all ranks at once instead of around a ring, bytes.
 const MOST_REMOTE_MESH: u64 = 64 << 10;
 
-/// The way between hosts. By these limits all-reduce of two hosts over TCP was fastest, as far as that was measured; over one
-/// channel, for each connection more costs calls of the kernel.
+/// The choice between hosts. These limits made an all-reduce over TCP between two hosts fastest.
+/// One channel, because each connection costs system calls.
 fn between_hosts(request: &Request, bytes: u64) -> Choice {
     let short = bytes <= MOST_REMOTE_MESH;
     let rings = Schedule::Ring.serves(request.collective, Transfer::Fifo);
@@ -360,47 +361,48 @@ fn between_hosts(request: &Request, bytes: u64) -> Choice {
     }
 }
 
-/// What a profile says of one communicator.
+/// The cost model of one communicator.
 #[derive(Debug, Clone, Copy)]
-pub struct Model<'a> {
+pub struct ProfileModel<'a> {
     profile: &'a Profile,
-    place: CommunicatorShape,
+    shape: CommunicatorShape,
 }
 
-impl CostModel for Model<'_> {
+impl CostModel for ProfileModel<'_> {
     type Choice = Choice;
 
     fn ranks(&self) -> u32 {
-        self.place.ranks
+        self.shape.ranks
     }
 
     fn estimates(&self, collective: Collective, bytes: u64) -> Vec<Estimate<Choice>> {
-        let of_kind =
-            |it: &&Measured| it.collective == collective && it.threads == self.place.one_process;
-        let ways = self.profile.ways.iter().filter(of_kind);
-        // The number of ranks whose logarithm is nearest; of equals the smaller.
+        let of_kind = |it: &&MeasuredChoice| {
+            it.collective == collective && it.threads == self.shape.one_process
+        };
+        let measured = self.profile.measured.iter().filter(of_kind);
+        // The nearest number of ranks on a logarithmic scale; the smaller of two equally near.
         let distance = |ranks: u32| {
-            let (one, other) = (f64::from(ranks), f64::from(self.place.ranks.max(1)));
+            let (one, other) = (f64::from(ranks), f64::from(self.shape.ranks.max(1)));
             (one.ln() - other.ln()).abs()
         };
-        let nearest = ways.clone().map(|it| it.ranks).min_by(|one, other| {
+        let nearest = measured.clone().map(|it| it.ranks).min_by(|one, other| {
             distance(*one)
                 .total_cmp(&distance(*other))
                 .then(one.cmp(other))
         });
-        let ways = ways.filter(|it| Some(it.ranks) == nearest);
-        let estimate = |it: &Measured| {
+        let measured = measured.filter(|it| Some(it.ranks) == nearest);
+        let estimate = |it: &MeasuredChoice| {
             Some(Estimate {
-                choice: it.way(self.profile.channels.min(self.place.channels))?,
+                choice: it.choice(self.profile.channels.min(self.shape.channels))?,
                 time_us: interpolate(&self.profile.sizes, &it.times_us, bytes)?,
             })
         };
-        ways.filter_map(estimate).collect()
+        measured.filter_map(estimate).collect()
     }
 }
 
-/// The time at a size, between the measured ones on logarithmic scales; beyond the largest in proportion. None beyond
-/// times that end before the sizes do.
+/// Interpolates the time at a size on logarithmic scales; beyond the largest size proportionally.
+/// `None` where `times` ends before `sizes`.
 fn interpolate(sizes: &[u64], times: &[f64], bytes: u64) -> Option<f64> {
     let (first, last) = (sizes.first()?, sizes.last()?);
     if bytes <= *first {
@@ -426,12 +428,12 @@ mod tests {
         let profile = profile.expect("the file is right");
         for collective in Collective::ALL {
             for (ranks, threads) in [(2, true), (2, false), (4, true), (4, false)] {
-                let whole = |it: &&Measured| {
+                let whole = |it: &&MeasuredChoice| {
                     (it.collective, it.ranks, it.threads) == (collective, ranks, threads)
                         && it.times_us.len() == profile.sizes.len()
                 };
                 assert!(
-                    profile.ways.iter().any(|it| whole(&it)),
+                    profile.measured.iter().any(|it| whole(&it)),
                     "{collective} {ranks} {threads}"
                 );
             }
@@ -442,7 +444,7 @@ mod tests {
     fn what_does_not_fit_is_refused() {
         let mut profile = Profile::empty();
         profile.sizes = vec![8, 64];
-        let measured = Measured {
+        let measured = MeasuredChoice {
             collective: Collective::AllReduce,
             algorithm: "ring".to_owned(),
             transfer: "fifo".to_owned(),
@@ -451,13 +453,13 @@ mod tests {
             threads: true,
             times_us: vec![1.0, 2.0],
         };
-        profile.ways.push(measured.clone());
+        profile.measured.push(measured.clone());
         assert_eq!(profile.check(), Ok(()));
-        profile.ways[0].times_us = vec![1.0];
+        profile.measured[0].times_us = vec![1.0];
         assert_eq!(profile.check(), Ok(()), "it fell behind");
-        profile.ways[0].times_us = vec![1.0, 2.0, 3.0];
+        profile.measured[0].times_us = vec![1.0, 2.0, 3.0];
         assert!(profile.check().is_err());
-        profile.ways[0] = Measured {
+        profile.measured[0] = MeasuredChoice {
             algorithm: "rings".to_owned(),
             ..measured
         };

@@ -1,4 +1,4 @@
-//! A bound program with everything looked up: steps in a row, places of connections, and the function that reduces.
+//! A bound program with resolved addresses: an array of steps, indexes of connections, loops.
 
 use std::ops::Range;
 
@@ -10,90 +10,106 @@ use program::{Protocol, Reduction};
 
 use crate::reduce::{MOST_OPERANDS, Reduce};
 
-/// Most signals that a step awaits or gives.
+/// Most signals that a step waits for, and most that it sends.
 const MOST_SIGNALS: usize = 4;
 
-/// Most ranks that may have to be woken after a step: those it sent to, took from, and gave signals.
+/// Most ranks to wake after a step: receivers, senders and ranks that were notified.
 const MOST_BELLS: usize = 2 * MOST_OPERANDS + MOST_SIGNALS;
 
 /// Buffers of a rank: input, output, scratch.
 pub const BUFFERS: usize = 3;
 
-/// A source or a destination.
+/// A source or destination.
 #[derive(Debug, Clone, Copy)]
-pub enum Place {
-    /// Memory.
+pub enum CpuOperand {
     Memory {
-        /// Which of the program's bases: the own buffers first, then those of each peer.
+        /// Index of the base: the own buffers first, then those of each peer.
         base: u32,
-        /// Bytes from there in the first turn.
+        /// Offset in the first turn, bytes.
         offset: usize,
-        /// Bytes further per turn.
+        /// Bytes to add per turn.
         stride: usize,
     },
-    /// A slot: place among the connections' ends.
+    /// A FIFO slot, by the index of its end.
     Fifo(u32),
 }
 
-/// A step. The first of each array count.
+/// A step. The counts say how many entries of each array are used.
 #[derive(Debug, Clone)]
-pub struct Step {
-    /// Elements that are moved; 0 if the step only has signals.
+pub struct CpuStep {
+    /// Elements to move; 0 if the step only has signals.
     pub elements: usize,
-    /// Their bytes.
+    /// The same, in bytes.
     pub bytes: usize,
     pub source_count: u8,
     pub destination_count: u8,
     pub wait_count: u8,
     pub notify_count: u8,
     pub bell_count: u8,
-    /// Bit i: source i is multiplied first.
+    /// Bit i: multiply source i first.
     pub pre_multiply: u8,
-    /// Bit i: destination i is stored past the caches.
+    /// Bit i: use non-temporal stores for destination i.
     pub stream: u8,
-    /// Whether the result is final.
     pub finish: bool,
-    /// Whether a peer's memory is accessed.
+    /// Whether it accesses a peer's memory.
     pub reaches: bool,
-    /// Whether it only moves data: one source, nothing to multiply or divide.
+    /// Whether it only copies one source.
     pub moves: bool,
     pub waits: [u32; MOST_SIGNALS],
     pub notifies: [u32; MOST_SIGNALS],
-    pub sources: [Place; MOST_OPERANDS],
-    pub destinations: [Place; MOST_OPERANDS],
+    pub sources: [CpuOperand; MOST_OPERANDS],
+    pub destinations: [CpuOperand; MOST_OPERANDS],
     pub bells: [u32; MOST_BELLS],
-    /// For what each wait, source and destination waits, should that take too long.
+    /// For each wait, source and destination: what to report if it takes too long.
     pub waiting: Box<[Waiting]>,
 }
 
-/// A lane: where its steps are, and how far it got.
+macro_rules! used {
+    ($($name:ident, $count:ident: $type:ty;)*) => {$(
+        #[inline(always)]
+        pub fn $name(&self) -> &[$type] {
+            &self.$name[..usize::from(self.$count)]
+        }
+    )*};
+}
+
+/// The used entries of each array.
+impl CpuStep {
+    used! {
+        waits, wait_count: u32;
+        notifies, notify_count: u32;
+        sources, source_count: CpuOperand;
+        destinations, destination_count: CpuOperand;
+        bells, bell_count: u32;
+    }
+}
+
+/// A lane and its progress.
 #[derive(Debug, Clone)]
-pub struct Lane {
+pub struct CpuLane {
     begin: u32,
     body: Range<u32>,
     end: u32,
     turns: u64,
     /// The next step.
     pub at: u32,
-    /// The turn that it is in.
+    /// The current turn.
     pub turn: u64,
 }
 
-impl Lane {
-    /// Back to the first step.
+impl CpuLane {
     #[inline]
     pub const fn restart(&mut self) {
         self.at = self.begin;
         self.turn = 0;
     }
 
-    /// Whether all steps were run.
     #[inline]
     pub const fn is_done(&self) -> bool {
         self.at == self.end
     }
 
-    /// To the next step.
+    /// Moves on to the next step.
     #[inline]
     pub const fn advance(&mut self) {
         self.at += 1;
@@ -107,40 +123,40 @@ impl Lane {
 
 /// A program, ready to run.
 #[derive(Debug)]
-pub struct Program {
+pub struct CpuProgram {
     pub protocol: Protocol,
-    pub lanes: Box<[Lane]>,
-    pub steps: Box<[Step]>,
-    /// Ranks whose memory is accessed.
+    pub lanes: Box<[CpuLane]>,
+    pub steps: Box<[CpuStep]>,
+    /// The peers whose memory it accesses.
     pub peers: Box<[u32]>,
-    /// Where buffers begin: the own ones, then those of each peer, known in [`Self::known`].
-    pub bases: Box<[Base]>,
-    /// Per base: how far from it the program accesses memory, bytes.
+    /// BufferBase addresses of buffers: the own ones, then those of each peer.
+    pub bases: Box<[BufferBase]>,
+    /// Bytes that the program accesses from each base.
     pub extents: Box<[u64]>,
-    /// Per peer: the launch for which its bases are known.
+    /// Per peer: the launch in which its bases were looked up.
     pub known: Box<[u64]>,
     pub reduce: Reduce,
     order: Arithmetic,
 }
 
-/// Where a buffer begins.
+/// The address of a buffer.
 #[derive(Debug, Clone, Copy)]
-pub enum Base {
-    /// In memory of this process.
-    Here(*mut u8),
+pub enum BufferBase {
+    /// In this process.
+    Local(*mut u8),
     /// In another process.
-    Elsewhere {
-        /// Which.
+    Remote {
+        /// The process.
         process: u32,
         /// The address there.
         address: u64,
     },
 }
 
-// SAFETY: the addresses are set anew by each launch, by the thread that uses them.
-unsafe impl Send for Program {}
+// SAFETY: the thread that runs a launch sets the addresses it uses.
+unsafe impl Send for CpuProgram {}
 
-/// From what [`Program::reduce`] was made.
+/// The arguments of [`Reduce::new`].
 #[derive(Debug, Clone, Copy)]
 struct Arithmetic {
     reduction: Reduction,
@@ -149,14 +165,14 @@ struct Arithmetic {
     scalar: u64,
 }
 
-impl Program {
-    /// Looks everything up. Messages of at least `stream_bytes` bytes are stored past the caches where nobody reads
-    /// them soon.
+impl CpuProgram {
+    /// Resolves a program. Messages of at least `stream_bytes` bytes use non-temporal stores for
+    /// data that nobody reads soon.
     pub fn new(request: &PrepareRequest<'_>, stream_bytes: u64) -> Self {
         let bound = request.bound;
         let streams = Streams::new(bound, stream_bytes);
         let mut steps = Vec::new();
-        let lanes: Box<[Lane]> = bound
+        let lanes: Box<[CpuLane]> = bound
             .lanes
             .iter()
             .map(|lane| layout(lane, request, &streams, &mut steps))
@@ -174,7 +190,7 @@ impl Program {
             lanes,
             steps: steps.into(),
             peers: bound.peers.clone().into(),
-            bases: vec![Base::Here(std::ptr::null_mut()); bases].into(),
+            bases: vec![BufferBase::Local(std::ptr::null_mut()); bases].into(),
             extents,
             known: vec![0; bound.peers.len()].into(),
             reduce: arithmetic.reduce(),
@@ -182,12 +198,12 @@ impl Program {
         }
     }
 
-    /// Makes ready for a launch.
+    /// Prepares a launch.
     #[inline]
     pub fn begin(&mut self, input: *const u8, output: *mut u8, scratch: *mut u8, scalar: u64) {
-        self.bases[0] = Base::Here(input.cast_mut());
-        self.bases[1] = Base::Here(output);
-        self.bases[2] = Base::Here(scratch);
+        self.bases[0] = BufferBase::Local(input.cast_mut());
+        self.bases[1] = BufferBase::Local(output);
+        self.bases[2] = BufferBase::Local(scratch);
         for lane in &mut self.lanes {
             lane.restart();
         }
@@ -198,16 +214,14 @@ impl Program {
     }
 }
 
-/// How far from each base the steps of all lanes reach, bytes.
-fn extents(lanes: &[Lane], steps: &[Step], bases: usize) -> Box<[u64]> {
+/// Bytes that the steps of all lanes access from each base.
+fn extents(lanes: &[CpuLane], steps: &[CpuStep], bases: usize) -> Box<[u64]> {
     let mut extents: Box<[u64]> = vec![0; bases].into();
     for lane in lanes {
         let last_turn = lane.turns.saturating_sub(1) as usize;
         for step in &steps[lane.begin as usize..lane.end as usize] {
-            let sources = &step.sources[..usize::from(step.source_count)];
-            let destinations = &step.destinations[..usize::from(step.destination_count)];
-            for place in sources.iter().chain(destinations) {
-                if let Place::Memory {
+            for place in step.sources().iter().chain(step.destinations()) {
+                if let CpuOperand::Memory {
                     base,
                     offset,
                     stride,
@@ -230,7 +244,7 @@ impl Arithmetic {
     }
 }
 
-/// Which of the own and the peers' buffers are stored past the caches.
+/// Decides which buffers to write with non-temporal stores.
 struct Streams {
     large: bool,
     /// By buffer: whether the program reads it.
@@ -270,7 +284,7 @@ impl Streams {
     fn streams(&self, operand: &BoundOperand) -> bool {
         match operand {
             BoundOperand::Local { buffer, .. } | BoundOperand::Peer { buffer, .. } => {
-                // In place the input is the output, and is read before it is written: that is no reading again.
+                // In place, reading the input before writing the output does not count.
                 self.large
                     && *buffer == BufferKind::Output
                     && !self.read[BufferKind::Output as usize]
@@ -284,8 +298,8 @@ fn layout(
     lane: &BoundLane,
     request: &PrepareRequest<'_>,
     streams: &Streams,
-    steps: &mut Vec<Step>,
-) -> Lane {
+    steps: &mut Vec<CpuStep>,
+) -> CpuLane {
     let mut append = |part: &[BoundStep]| {
         let begin = steps.len() as u32;
         steps.extend(part.iter().map(|it| step(it, request, streams)));
@@ -295,7 +309,7 @@ fn layout(
     let body = append(&lane.body);
     append(&lane.last);
     let end = append(&lane.epilogue).end;
-    Lane {
+    CpuLane {
         begin,
         body,
         end,
@@ -305,7 +319,7 @@ fn layout(
     }
 }
 
-fn step(step: &BoundStep, request: &PrepareRequest<'_>, streams: &Streams) -> Step {
+fn step(step: &BoundStep, request: &PrepareRequest<'_>, streams: &Streams) -> CpuStep {
     let (bound, wiring): (&BoundProgram, &Wiring) = (request.bound, request.wiring);
     let sources = &step.sources[..usize::from(step.source_count)];
     let destinations = &step.destinations[..usize::from(step.destination_count)];
@@ -352,7 +366,7 @@ fn step(step: &BoundStep, request: &PrepareRequest<'_>, streams: &Streams) -> St
     let stream = |(index, it): (usize, &BoundOperand)| u8::from(streams.streams(it)) << index;
     let divides = step.finish && request.reduction == Some(Reduction::Average);
     let peer = |it: &BoundOperand| matches!(it, BoundOperand::Peer { .. });
-    Step {
+    CpuStep {
         elements: step.elements as usize,
         bytes: (step.elements * u64::from(bound.element_bytes)) as usize,
         source_count: step.source_count,
@@ -386,18 +400,18 @@ fn array<const N: usize>(values: impl Iterator<Item = u32>) -> [u32; N] {
     array
 }
 
-fn places(operands: &[BoundOperand], fifos: &[usize]) -> [Place; MOST_OPERANDS] {
-    let mut places = [Place::Fifo(0); MOST_OPERANDS];
+fn places(operands: &[BoundOperand], fifos: &[usize]) -> [CpuOperand; MOST_OPERANDS] {
+    let mut places = [CpuOperand::Fifo(0); MOST_OPERANDS];
     for (to, operand) in places.iter_mut().zip(operands) {
         *to = match *operand {
-            // Multicast is replaced before a program comes here.
-            BoundOperand::None | BoundOperand::Multicast { .. } => Place::Fifo(0),
-            BoundOperand::Fifo(place) => Place::Fifo(fifos[usize::from(place)] as u32),
+            // Multicast was expanded before.
+            BoundOperand::None | BoundOperand::Multicast { .. } => CpuOperand::Fifo(0),
+            BoundOperand::Fifo(place) => CpuOperand::Fifo(fifos[usize::from(place)] as u32),
             BoundOperand::Local {
                 buffer,
                 offset,
                 stride,
-            } => Place::Memory {
+            } => CpuOperand::Memory {
                 base: buffer as u32,
                 offset: offset as usize,
                 stride: stride as usize,
@@ -407,7 +421,7 @@ fn places(operands: &[BoundOperand], fifos: &[usize]) -> [Place; MOST_OPERANDS] 
                 buffer,
                 offset,
                 stride,
-            } => Place::Memory {
+            } => CpuOperand::Memory {
                 base: (BUFFERS * (1 + usize::from(peer)) + buffer as usize) as u32,
                 offset: offset as usize,
                 stride: stride as usize,

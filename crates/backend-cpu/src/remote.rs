@@ -1,49 +1,49 @@
-//! Steps whose operands are in other processes: the kernel copies them piece by piece into memory of this process, where
-//! they are reduced.
+//! Steps with operands in other processes: the system copies them piece by piece into memory of
+//! this process.
 
 use shared_memory::{ProcessMemory, ProcessMemoryError};
 
-use crate::reduce::{MOST_OPERANDS, Reduce, Step};
+use crate::reduce::{MOST_OPERANDS, Reduce, ReduceStep};
 
-/// Memory of another process.
+/// An address in another process.
 #[derive(Debug, Clone, Copy)]
-pub struct Address {
-    /// Which of the program's bases it belongs to.
+pub struct RemoteAddress {
+    /// Index of the program's base to which it belongs.
     pub base: u32,
-    /// Which process.
+    /// The process.
     pub process: u32,
-    /// Where there.
+    /// The address there.
     pub address: u64,
 }
 
-/// Operands of a step that are elsewhere.
-pub type Remote = [Option<Address>; MOST_OPERANDS];
+/// The remote operands of a step.
+pub type RemoteOperands = [Option<RemoteAddress>; MOST_OPERANDS];
 
-/// Bytes that are fetched at a time: so many that the call costs little, and few enough to stay in a core's cache.
+/// Bytes per copy: enough to amortize the system call, few enough for a core's cache.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// Memory that was not accessed, and why.
+/// A failed access.
 #[derive(Debug)]
-pub struct Refused {
-    /// Which of the program's bases it belongs to.
+pub struct RefusedAccess {
+    /// Index of the program's base.
     pub base: u32,
-    /// What the kernel said.
+    /// The system's error.
     pub error: ProcessMemoryError,
 }
 
-/// Runs a step some of whose operands are elsewhere.
+/// Runs a step with remote operands.
 ///
 /// # Errors
-/// Some could not be accessed.
+/// A remote operand cannot be accessed.
 ///
 /// # Safety
-/// As [`Reduce::run`], for the operands that are here; those that are elsewhere are null, and are lent to this launch.
+/// As [`Reduce::run`] for local operands. RemoteOperands ones are null and stay valid during the launch.
 pub unsafe fn reduce(
     reduce: &Reduce,
-    step: &Step<'_>,
-    remote_sources: &Remote,
-    remote_destinations: &Remote,
-) -> Result<(), Refused> {
+    step: &ReduceStep<'_>,
+    remote_sources: &RemoteOperands,
+    remote_destinations: &RemoteOperands,
+) -> Result<(), RefusedAccess> {
     let element = reduce.element_bytes();
     let piece = PIECE_BYTES / element;
     let staging = MOST_OPERANDS * 2 * PIECE_BYTES;
@@ -61,7 +61,7 @@ pub unsafe fn reduce(
                     let to = &mut fetched[at * PIECE_BYTES..][..bytes];
                     let from = remote.address.wrapping_add(offset as u64);
                     let read = ProcessMemory::new(remote.process).read_into(from, to);
-                    read.map_err(|error| Refused {
+                    read.map_err(|error| RefusedAccess {
                         base: remote.base,
                         error,
                     })?;
@@ -76,22 +76,22 @@ pub unsafe fn reduce(
                 Some(_) => made[at * PIECE_BYTES..].as_mut_ptr(),
             };
         }
-        let now = Step {
+        let now = ReduceStep {
             sources: &sources[..step.sources.len()],
             destinations: &destinations[..step.destinations.len()],
             elements,
             ..*step
         };
-        // SAFETY: the caller's promise for what is here; the rest is staging memory, as long as a piece.
+        // SAFETY: the caller's promise for local operands; the others are staging pieces.
         unsafe { reduce.run(&now) };
         for (at, remote) in remote_destinations.iter().enumerate() {
             if let Some(remote) = remote {
                 let from = &made[at * PIECE_BYTES..][..bytes];
                 let there = ProcessMemory::new(remote.process);
                 let to = remote.address.wrapping_add(offset as u64);
-                // SAFETY: the bytes are borrowed, and the other rank lent its buffer to this launch.
+                // SAFETY: the bytes are borrowed; the peer's buffer is valid during this launch.
                 let stored = unsafe { there.write(to, from.as_ptr(), bytes) };
-                stored.map_err(|error| Refused {
+                stored.map_err(|error| RefusedAccess {
                     base: remote.base,
                     error,
                 })?;

@@ -1,6 +1,6 @@
 //! Every type, operation, number of sources and of destinations, beside a reference that goes element by element.
 
-use backend_cpu::reduce::{Reduce, Step, Vectors, copy};
+use backend_cpu::reduce::{Reduce, ReduceStep, Vectors, copy};
 use half::{bf16, f16};
 use program::{ElementType, Reduction};
 use proptest::prelude::*;
@@ -79,7 +79,7 @@ fn check(case: &Case, vectors: Vectors) {
         case.ranks,
         vectors,
     );
-    let step = Step {
+    let step = ReduceStep {
         destinations: &destinations,
         sources: &sources,
         elements: case.elements,
@@ -379,7 +379,7 @@ fn integer_averages_are_rounded_towards_zero() {
 }
 
 fn average<T>(reduce: &Reduce, input: &[T], output: &mut [T]) {
-    let step = Step {
+    let step = ReduceStep {
         destinations: &[output.as_mut_ptr().cast()],
         sources: &[input.as_ptr().cast()],
         elements: input.len(),
@@ -403,7 +403,7 @@ fn all_16_bit_floats_are_converted() {
                 .collect();
             for vectors in vectors_here() {
                 let mut output = vec![0_u16; all.len()];
-                let step = Step {
+                let step = ReduceStep {
                     destinations: &[output.as_mut_ptr().cast()],
                     sources: &[all.as_ptr().cast(), others.as_ptr().cast()],
                     elements: all.len(),
@@ -450,7 +450,7 @@ fn a_number_beats_nan() {
             [2.0, -1.0, f32::NAN],
         ];
         let mut output = [0_f32; 3];
-        let step = Step {
+        let step = ReduceStep {
             destinations: &[output.as_mut_ptr().cast()],
             sources: &inputs.each_ref().map(|input| input.as_ptr().cast()),
             elements: 3,
@@ -469,7 +469,7 @@ fn a_number_beats_nan() {
 #[should_panic(expected = "number of sources")]
 fn a_step_without_sources_is_refused() {
     let mut output = [0_u8; 4];
-    let step = Step {
+    let step = ReduceStep {
         destinations: &[output.as_mut_ptr()],
         sources: &[],
         elements: 1,

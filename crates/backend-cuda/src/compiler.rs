@@ -1,4 +1,4 @@
-//! NVRTC, the compiler at run time. It needs no driver and no GPU, so kernels are built with it on any machine.
+//! NVRTC, the run-time compiler. It needs neither a driver nor a GPU.
 
 use std::error::Error as _;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -6,37 +6,37 @@ use std::path::{Path, PathBuf};
 
 use libloading::Library;
 
-/// Names of the library, the newest last.
+/// Names of the library, newest last.
 const NAMES: [&str; 2] = ["libnvrtc.so.12", "libnvrtc.so.13"];
 
 /// A loaded NVRTC.
 #[derive(Debug)]
 pub struct Compiler {
     library: Library,
-    /// Loaded so that NVRTC finds it wherever it lies.
+    /// Loaded first so that NVRTC finds it.
     _builtins: Option<Library>,
-    /// Its version.
+    /// NVRTC's version.
     pub version: (i32, i32),
 }
 
-/// What the compiler made.
+/// The compiler's output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Compiled {
-    /// Machine code, if it was asked for a real architecture.
+    /// Machine code; empty for a virtual architecture.
     pub cubin: Vec<u8>,
-    /// PTX, without the 0 at its end.
+    /// PTX, without the terminating 0.
     pub ptx: Vec<u8>,
-    /// What it said.
+    /// The compiler's messages.
     pub log: String,
 }
 
 type Program = *mut c_void;
 
 impl Compiler {
-    /// Loads the library from a file, or by its name from where the loader looks.
+    /// Loads the library from a file, or by name from the loader's path.
     ///
     /// # Errors
-    /// It is not there.
+    /// It cannot be loaded.
     pub fn open(file: Option<&Path>) -> Result<Self, String> {
         let candidates: Vec<PathBuf> = match file {
             Some(file) => vec![file.to_owned()],
@@ -68,7 +68,7 @@ impl Compiler {
                     });
                 }
                 Err(error) => {
-                    // The loader's own words stand behind.
+                    // The source has the loader's message.
                     let words = error.source().map(ToString::to_string);
                     why = words.unwrap_or_else(|| format!("{}: {error}", candidate.display()));
                 }
@@ -77,10 +77,10 @@ impl Compiler {
         Err(why)
     }
 
-    /// Compiles a text.
+    /// Compiles a source text.
     ///
     /// # Errors
-    /// What the compiler says.
+    /// The compiler's message.
     pub fn compile(&self, name: &str, text: &str, options: &[String]) -> Result<Compiled, String> {
         let text = CString::new(text).map_err(|error| error.to_string())?;
         let name = CString::new(name).map_err(|error| error.to_string())?;
@@ -91,8 +91,8 @@ impl Compiler {
         let options = options.map_err(|error| error.to_string())?;
         let pointers: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).collect();
         let mut program: Program = std::ptr::null_mut();
-        // SAFETY: the functions have the types that NVRTC's header gives them; all strings live until the calls return,
-        // and the program is destroyed once.
+        // SAFETY: the functions have the types of NVRTC's header; all strings live until the calls
+        // return, and the program is destroyed once.
         unsafe {
             let create = self.function::<unsafe extern "C" fn(
                 *mut Program,
@@ -127,7 +127,7 @@ impl Compiler {
                 let cubin = self.output(program, b"nvrtcGetCUBINSize\0", b"nvrtcGetCUBIN\0");
                 let ptx = self.output(program, b"nvrtcGetPTXSize\0", b"nvrtcGetPTX\0")?;
                 Ok(Compiled {
-                    // There is none for a virtual architecture.
+                    // A virtual architecture has none.
                     cubin: cubin.unwrap_or_default(),
                     ptx: trim(&ptx).to_vec(),
                     log: log.clone().unwrap_or_default(),
@@ -168,7 +168,7 @@ impl Compiler {
         if result == 0 {
             return Ok(());
         }
-        // SAFETY: nvrtcGetErrorString has this type, and answers a string that lasts.
+        // SAFETY: nvrtcGetErrorString has this type and returns a static string.
         let text = unsafe {
             let call = self.function::<unsafe extern "C" fn(c_int) -> *const c_char>(
                 b"nvrtcGetErrorString\0",
@@ -180,12 +180,12 @@ impl Compiler {
     }
 }
 
-/// Without the 0 at the end.
+/// Removes the terminating 0.
 fn trim(bytes: &[u8]) -> &[u8] {
     bytes.strip_suffix(&[0]).unwrap_or(bytes)
 }
 
-/// Loads NVRTC's own library of built-in functions from beside it.
+/// Loads NVRTC's library of built-in functions from the same folder.
 fn builtins(file: &Path) -> Option<Library> {
     let folder = file.parent()?;
     let mut names: Vec<PathBuf> = std::fs::read_dir(folder)
@@ -205,7 +205,7 @@ fn builtins(file: &Path) -> Option<Library> {
         .and_then(|name| unsafe { Library::new(name) }.ok())
 }
 
-/// What every compilation is told besides the architecture.
+/// Options of every compilation besides the architecture.
 pub const OPTIONS: [&str; 1] = ["--std=c++17"];
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! One GPU: its context, its stream, and what it is.
+//! One GPU: its context, its stream and its properties.
 
 use std::ffi::c_int;
 use std::sync::Mutex;
@@ -6,21 +6,22 @@ use std::sync::Mutex;
 use cudarc::driver::result;
 use cudarc::driver::sys::{self, CUdevice_attribute_enum as Attribute};
 
-use kernel_bundle::Kernel;
+use device_runtime::Kernel;
 
 use crate::error::{Driver, Error};
+use crate::handles::digits;
 use crate::module::{Module, Origin};
 
-/// What a GPU is.
+/// Properties of a GPU.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GpuProperties {
-    /// Its name, such as `NVIDIA H200`.
+    /// Name, such as `NVIDIA H200`.
     pub name: String,
-    /// Compute capability, the first number.
+    /// Compute capability, major number.
     pub major: i32,
-    /// The second.
+    /// Compute capability, minor number.
     pub minor: i32,
-    /// Multiprocessors.
+    /// Number of multiprocessors.
     pub multiprocessors: u32,
     /// Memory, bytes.
     pub memory_bytes: u64,
@@ -30,13 +31,13 @@ pub struct GpuProperties {
     pub memory_clock_mhz: u32,
     /// The driver's version as CUDA's number, such as 13000.
     pub driver: i32,
-    /// Where the kernels came from.
+    /// Origin of the kernels.
     pub kernels: Origin,
-    /// How long it took to have them, ms.
+    /// Time to load the kernels, ms.
     pub kernels_ms: f64,
 }
 
-/// One GPU that is in use.
+/// A GPU in use.
 #[derive(Debug)]
 pub struct Device {
     pub(crate) number: u32,
@@ -44,10 +45,10 @@ pub struct Device {
     context: sys::CUcontext,
     pub(crate) stream: sys::CUstream,
     pub(crate) module: Module,
-    /// Blocks that run at the same time, of what was asked for.
+    /// Resident blocks by kernel and threads per block, as far as known.
     pub(crate) resident: Mutex<Vec<(Kernel, u32, u32)>>,
-    /// What it is.
-    pub facts: GpuProperties,
+    /// Its properties.
+    pub properties: GpuProperties,
 }
 
 // SAFETY: contexts and streams are handles that the driver lets any thread use.
@@ -55,7 +56,7 @@ unsafe impl Send for Device {}
 // SAFETY: as above; the driver's functions are safe to call from several threads.
 unsafe impl Sync for Device {}
 
-/// GPUs of this machine.
+/// The number of GPUs of this machine.
 ///
 /// # Errors
 /// The driver finds none.
@@ -70,10 +71,10 @@ pub(crate) fn count() -> Result<u32, Error> {
 }
 
 impl Device {
-    /// Takes a GPU into use.
+    /// Opens a GPU.
     ///
     /// # Errors
-    /// There is no such GPU, or it does not answer, or there are no kernels for it.
+    /// There is no such GPU, it reports an error, or there are no kernels for it.
     pub(crate) fn open(number: u32, options: &crate::Options) -> Result<Self, Error> {
         let count = count()?;
         if number >= count {
@@ -100,7 +101,7 @@ impl Device {
         unsafe { sys::cuDriverGetVersion(&raw mut driver) }.to(what)?;
         let began = std::time::Instant::now();
         let (module, kernels) = Module::load(&name, major, minor, options)?;
-        let facts = GpuProperties {
+        let properties = GpuProperties {
             name,
             major,
             minor,
@@ -118,7 +119,7 @@ impl Device {
         };
         if attribute(Attribute::CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH)? == 0 {
             return Err(Error::NoKernels {
-                device: facts.name,
+                device: properties.name,
                 major,
                 minor,
                 why: "it cannot run all blocks of a kernel at the same time by promise (cooperative launch); take another GPU"
@@ -132,47 +133,47 @@ impl Device {
             stream,
             module,
             resident: Mutex::default(),
-            facts,
+            properties,
         })
     }
 
-    /// Its number, from 0.
+    /// The GPU's number, from 0.
     pub const fn number(&self) -> u32 {
         self.number
     }
 
-    /// What the driver says of one of its attributes.
+    /// Returns an attribute of the device.
     pub(crate) fn attribute(&self, attribute: Attribute) -> Result<i32, Error> {
         // SAFETY: the device is one that the driver gave.
         let value = unsafe { result::device::get_attribute(self.device, attribute) };
         value.to(|| format!("asking GPU {} for {attribute:?}", self.number))
     }
 
-    /// Its number as the driver takes it.
+    /// The driver's ordinal of the device.
     pub(crate) const fn ordinal(&self) -> c_int {
         self.device
     }
 
-    /// What tells it from all others, also those that other processes see.
+    /// The GPU's UUID, equal in all processes.
     pub(crate) fn identity(&self) -> Result<String, Error> {
         let mut uuid = sys::CUuuid { bytes: [0; 16] };
         // SAFETY: the device is one that the driver gave, which writes 16 bytes.
         unsafe { sys::cuDeviceGetUuid_v2(&raw mut uuid, self.device) }
             .to(|| format!("asking GPU {} for its UUID", self.number))?;
-        let digits = uuid.bytes.iter().map(|byte| format!("{:02x}", *byte as u8));
-        Ok(format!("GPU-{}", digits.collect::<String>()))
+        Ok(format!(
+            "GPU-{}",
+            digits(&uuid.bytes.map(|byte| byte as u8))
+        ))
     }
 
-    /// Makes calls of this thread go to this GPU.
+    /// Makes this GPU's context current on this thread.
     pub(crate) fn enter(&self) -> Result<(), String> {
         // SAFETY: the context is retained until this device is dropped.
         let entered = unsafe { result::ctx::set_current(self.context) };
-        entered
-            .to(|| format!("using GPU {}", self.number))
-            .map_err(|error| error.to_string())
+        Ok(entered.to(|| format!("using GPU {}", self.number))?)
     }
 
-    /// Lets kernels of this GPU access the memory of another one.
+    /// Allows kernels of this GPU to access the memory of another one.
     pub(crate) fn allow_peer(&self, peer: &Self) -> Result<(), Error> {
         let what = || {
             format!(
@@ -203,10 +204,10 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
-        // What cannot be given back is gone with the process.
+        // Errors are ignored: the process's end frees the rest.
         if self.enter().is_ok() {
             self.module.unload();
-            // SAFETY: nothing runs on the stream any more: every launch was waited for.
+            // SAFETY: every launch was waited for, so nothing runs on the stream.
             let _ = unsafe { result::stream::destroy(self.stream) };
         }
         // SAFETY: retained once, by `open`.

@@ -1,4 +1,4 @@
-//! What keeps GPUs from being used.
+//! Errors of this crate.
 
 use cudarc::driver::DriverError;
 use cudarc::driver::sys::CUresult;
@@ -7,21 +7,21 @@ use cudarc::driver::sys::CUresult;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The driver's library is not there.
+    /// The driver's library is missing.
     #[error(
         "there is no NVIDIA driver: the library {library} was not found; install the driver (580 or newer), or in a container \
          start it with the NVIDIA runtime (docker run --gpus all); without a GPU, take --backend cpu"
     )]
     NoDriver {
-        /// What was looked for.
+        /// The library's name.
         library: &'static str,
     },
-    /// The driver is older than what this program calls.
+    /// The driver lacks a function that this program calls.
     #[error(
         "the NVIDIA driver is too old: it lacks {symbol}; install 580 or newer, or take --backend cpu"
     )]
     OldDriver {
-        /// What it lacks.
+        /// The function.
         symbol: &'static str,
     },
     /// The driver finds no GPU.
@@ -30,40 +30,40 @@ pub enum Error {
          CUDA_VISIBLE_DEVICES hides it; without a GPU, take --backend cpu"
     )]
     NoDevice {
-        /// What the driver says.
+        /// The driver's message.
         why: String,
     },
-    /// A device that is not there.
+    /// The number of a GPU is too high.
     #[error("there is no GPU {device}; this machine has {count}, numbered from 0")]
     NoSuchDevice {
-        /// The number that was given.
+        /// The given number.
         device: u32,
         /// GPUs of this machine.
         count: u32,
     },
-    /// No kernels for a GPU.
+    /// There are no kernels for a GPU.
     #[error("there are no kernels for {device} (compute capability {major}.{minor}): {why}")]
     NoKernels {
         /// The GPU.
         device: String,
-        /// Its compute capability.
+        /// Its compute capability, major number.
         major: i32,
-        /// The second number of it.
+        /// The minor number.
         minor: i32,
-        /// What was tried, and what to do.
+        /// The attempts and their errors.
         why: String,
     },
-    /// The driver refused something.
+    /// A call of the driver failed.
     #[error("{what}: the driver says {why}")]
     Driver {
-        /// What was to be done.
+        /// The operation.
         what: String,
-        /// What it says.
+        /// The driver's message.
         why: String,
     },
 }
 
-/// What the driver says of an error.
+/// The driver's name and text of an error.
 pub(crate) fn words(error: DriverError) -> String {
     let name = error
         .error_name()
@@ -77,9 +77,15 @@ pub(crate) fn words(error: DriverError) -> String {
     }
 }
 
-/// Turns what the driver answers into an error that says what was to be done.
+impl From<Error> for String {
+    fn from(error: Error) -> Self {
+        error.to_string()
+    }
+}
+
+/// Adds the operation to an error of the driver.
 pub(crate) trait Driver<T> {
-    /// Says what was to be done.
+    /// Returns [`Error::Driver`] with this operation on failure.
     fn to(self, what: impl FnOnce() -> String) -> Result<T, Error>;
 }
 

@@ -1,4 +1,4 @@
-//! Launches that a GPU is asked for together: captured once as a graph, then run again and again.
+//! CUDA graphs: launches that are captured once and submitted together.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use cudarc::driver::{DriverError, result, sys};
 use crate::device::Device;
 use crate::error::words;
 
-/// A graph that is ready to be launched.
+/// A graph, captured and instantiated.
 #[derive(Debug)]
 pub(crate) struct Graph {
     device: Arc<Device>,
@@ -19,10 +19,10 @@ pub(crate) struct Graph {
 unsafe impl Send for Graph {}
 
 impl Graph {
-    /// Captures what `launch` puts on the GPU's stream, and gets it ready. Nothing runs yet.
+    /// Captures the launches that `launch` submits to the GPU's stream. Nothing runs yet.
     ///
     /// # Errors
-    /// The driver does not capture it. The stream is as it was before.
+    /// The driver cannot capture them. The stream is usable as before.
     pub(crate) fn capture(
         device: &Arc<Device>,
         launch: impl FnOnce() -> Result<(), DriverError>,
@@ -41,7 +41,7 @@ impl Graph {
             .map_err(failed)?;
         let launched = launch();
         let mut graph = std::ptr::null_mut();
-        // Also when nothing was captured, for only this gives the stream back.
+        // Needed after errors too: only this ends the capture.
         // SAFETY: the capture was begun above; the driver writes the graph, or null.
         let ended = unsafe { sys::cuStreamEndCapture(device.stream, &raw mut graph) }.result();
         let mut captured = Self {
@@ -56,7 +56,7 @@ impl Graph {
             .result()
             .map_err(failed)?;
         captured.ready = Some(ready);
-        // SAFETY: both are valid. What it needs on the device is there before any kernel waits for another.
+        // SAFETY: both are valid. The upload must end before any kernel waits for another one.
         unsafe {
             sys::cuGraphUpload(ready, device.stream)
                 .result()
@@ -66,7 +66,7 @@ impl Graph {
         Ok(captured)
     }
 
-    /// Puts it on the stream.
+    /// Submits the graph to the stream.
     pub(crate) fn launch(&self) -> Result<(), DriverError> {
         let Some(ready) = self.ready else {
             return Ok(());

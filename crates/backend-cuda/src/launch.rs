@@ -1,23 +1,23 @@
-//! A launch while it runs: what times it, and what tells it to give up.
+//! A running launch: its timing events and its abort word.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cudarc::driver::{result, sys};
-use kernel_bundle::Running;
+use device_runtime::Running;
 
 use crate::device::Device;
 use crate::error::{Driver, Error, words};
 use crate::graph::Graph;
 use crate::memory::Plain;
 
-/// What launches need and give back, for making it takes longer than a launch.
+/// Abort words and events for reuse, because creating them takes longer than a launch.
 #[derive(Default)]
 pub(crate) struct Spare {
     pub(crate) words: Mutex<Vec<AbortWord>>,
     pub(crate) events: Mutex<Vec<Timed>>,
 }
 
-/// What times a launch on a device.
+/// Begin and end events of a launch on one device.
 pub(crate) struct Timed {
     pub(crate) device: Arc<Device>,
     pub(crate) begin: sys::CUevent,
@@ -42,7 +42,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A 32-bit word in the host's memory that kernels look at.
+/// A 32-bit word in host memory that kernels poll.
 #[derive(Debug)]
 pub(crate) struct AbortWord(pub(crate) *mut u32);
 
@@ -74,17 +74,17 @@ impl Drop for AbortWord {
     }
 }
 
-/// Kernels that run.
+/// A running launch.
 pub struct Launched {
     pub(crate) spare: Arc<Spare>,
     pub(crate) abort: Option<AbortWord>,
-    pub(crate) given_up: bool,
+    pub(crate) aborted: bool,
     pub(crate) timed: Vec<Timed>,
-    /// Parts that do not fit into the arguments; kernels read them.
+    /// Parts that do not fit into the arguments, in device memory.
     pub(crate) more: Vec<Plain>,
-    /// What was run as graphs.
+    /// The graphs of the launch.
     pub(crate) graphs: Vec<Graph>,
-    /// Why there was none, though one was asked for.
+    /// Why no graph was used although one was requested.
     pub(crate) without_graph: Option<String>,
 }
 
@@ -108,8 +108,8 @@ impl Running for Launched {
         Ok(true)
     }
 
-    fn give_up(&mut self) {
-        self.given_up = true;
+    fn abort(&mut self) {
+        self.aborted = true;
         if let Some(abort) = &self.abort {
             abort.set();
         }
@@ -136,11 +136,11 @@ impl Drop for Launched {
     fn drop(&mut self) {
         let mut ended = true;
         for Timed { device, end, .. } in &self.timed {
-            // Kernels look at the abort word, which others get next.
+            // Kernels poll the abort word until they end; only then can it be reused.
             // SAFETY: the event was recorded.
             ended &= device.enter().is_ok() && unsafe { result::event::synchronize(*end) }.is_ok();
         }
-        if ended && !self.given_up {
+        if ended && !self.aborted {
             lock(&self.spare.words).extend(self.abort.take());
             lock(&self.spare.events).append(&mut self.timed);
         }

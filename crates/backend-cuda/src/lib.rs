@@ -1,24 +1,26 @@
-//! Runs programs on NVIDIA GPUs.
+//! Runs collectives on NVIDIA GPUs.
 //!
-//! It builds without CUDA: the driver's library is loaded when [`Cuda::open`] is called, and its absence is an ordinary
-//! error ([`Error`]) that says what is missing. Kernels are in the binary, compiled ([`prebuilt`]); for a GPU that none of
-//! them fits, NVRTC compiles them ([`compiler`]), if it is there, and the result is kept in a folder.
+//! The crate builds without CUDA: [`Cuda::open`] loads the driver's library and returns an
+//! [`Error`] that says what is missing. The binary contains compiled kernels ([`prebuilt`]). For
+//! a GPU that none of them fits, NVRTC compiles the kernels ([`compiler`]) and the result is kept
+//! in a folder.
 //!
-//! [`Cuda`] is the [`DeviceDriver`](kernel_bundle::DeviceDriver); what a rank does with it is in [`kernel_bundle`].
+//! [`Cuda`] is the [`DeviceDriver`](device_runtime::DeviceDriver) of [`device_runtime`], which has
+//! the code for one rank.
 //!
-//! In reading order: [`error`], [`presence`], [`prebuilt`], [`compiler`], [`module`], [`device`], [`memory`], `sharing`, `rdma`,
-//! [`launch`], `graph`, [`multicast`], [`machine`], `start`.
+//! In reading order: [`error`], [`presence`], [`prebuilt`], [`compiler`], [`module`], [`device`],
+//! [`memory`], `handles`, `sharing`, `rdma`, [`launch`], `graph`, [`multicast`], [`driver`], `start`.
 //!
 //! ```no_run
 //! use std::sync::Arc;
 //!
 //! use backend_cuda::{Cuda, Options};
 //! use executor::{Communicator, Reduction, Settings};
-//! use kernel_bundle::{ProcessRanks, Kernels};
+//! use device_runtime::{ProcessRanks, Kernels};
 //!
 //! // Two ranks on the first GPU.
 //! let cuda = Cuda::open(&Options::default())?;
-//! let process_ranks = ProcessRanks::new(cuda, kernel_bundle::Options::nccl(), vec![0, 0]);
+//! let process_ranks = ProcessRanks::new(cuda, device_runtime::LaunchOptions::nccl(), vec![0, 0]);
 //! let ranks = Communicator::local(2, &Settings::default(), |rank| {
 //!     Kernels::new(Arc::clone(&process_ranks), rank)
 //! })?;
@@ -27,10 +29,11 @@
 
 pub mod compiler;
 pub mod device;
+pub mod driver;
 pub mod error;
 mod graph;
+mod handles;
 pub mod launch;
-pub mod machine;
 pub mod memory;
 pub mod module;
 pub mod multicast;
@@ -41,6 +44,6 @@ mod sharing;
 mod start;
 
 pub use device::Device;
+pub use driver::{Cuda, Options};
 pub use error::Error;
-pub use machine::{Cuda, Options};
 pub use memory::MemoryKind;

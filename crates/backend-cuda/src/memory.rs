@@ -1,4 +1,4 @@
-//! Memory that kernels reach: of a GPU, of a kind that other processes can open or not, and of the host.
+//! Memory for kernels: device memory, shareable device memory, and registered host memory.
 
 use std::ffi::c_void;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -10,25 +10,24 @@ use sys::CUdevice_attribute_enum as Attribute;
 use sys::CUmemAllocationHandleType_enum as HandleType;
 
 use crate::device::Device;
-use crate::error::{Driver, words};
+use crate::error::{Driver, Error, words};
 
-/// A kind of memory that other processes can open.
+/// A kind of device memory that other processes can open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemoryKind {
-    /// Virtual memory with a fabric handle, which GPUs of other hosts open too where NVLink joins them.
+    /// Virtual memory with a fabric handle, which other hosts in the NVLink domain can open, too.
     Fabric,
     /// Virtual memory with a file descriptor.
     Descriptor,
-    /// Plain memory with a handle of CUDA IPC.
+    /// Plain memory with a CUDA IPC handle.
     Ipc,
 }
 
 impl MemoryKind {
-    /// All of them, the best first. CUDA IPC is before descriptors, for it asks for no permission to take those of another
-    /// process.
+    /// All kinds, best first. CUDA IPC precedes descriptors because `pidfd_getfd` needs permission.
     pub const ALL: [Self; 3] = [Self::Fabric, Self::Ipc, Self::Descriptor];
 
-    /// Its name.
+    /// The kind's name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Fabric => "fabric",
@@ -37,7 +36,7 @@ impl MemoryKind {
         }
     }
 
-    /// What the driver calls its handles, if it is virtual memory.
+    /// The driver's handle type of virtual memory.
     pub(crate) const fn handle_type(self) -> Option<HandleType> {
         match self {
             Self::Fabric => Some(HandleType::CU_MEM_HANDLE_TYPE_FABRIC),
@@ -46,7 +45,7 @@ impl MemoryKind {
         }
     }
 
-    /// Whether a device says that it has it. Fabric handles may be refused all the same, where no IMEX channel is set up.
+    /// Whether a device reports support. Fabric handles can still fail without an IMEX channel.
     pub(crate) fn is_offered(self, device: &Device) -> bool {
         let has = |attribute| device.attribute(attribute).is_ok_and(|it| it != 0);
         let virtual_memory =
@@ -65,14 +64,14 @@ impl MemoryKind {
     }
 }
 
-/// Memory that kernels reach. It is given back when this is dropped.
+/// Memory that kernels can access, freed on drop.
 #[derive(Debug)]
 pub enum Block {
     /// Plain memory of a GPU.
     Plain(Plain),
     /// Virtual memory of a GPU.
     Virtual(Arc<Virtual>),
-    /// Memory of the host that GPUs were told of.
+    /// Host memory registered with a GPU.
     Host(Host),
 }
 
@@ -85,7 +84,7 @@ pub struct Plain {
 }
 
 impl Plain {
-    /// So many bytes, all 0.
+    /// Allocates zeroed memory.
     pub(crate) fn new(device: &Arc<Device>, bytes: u64) -> Result<Self, String> {
         let failed = |error| {
             format!(
@@ -107,7 +106,7 @@ impl Plain {
     }
 }
 
-/// Fills memory with zeros. The streams of launches do not wait for the default stream, so this does.
+/// Zeroes memory. Launch streams do not wait for the default stream, so it is awaited.
 fn clear(address: u64, bytes: usize) -> Result<(), cudarc::driver::DriverError> {
     // SAFETY: the caller has just allocated so many bytes there.
     unsafe {
@@ -119,25 +118,28 @@ fn clear(address: u64, bytes: usize) -> Result<(), cudarc::driver::DriverError> 
 impl Drop for Plain {
     fn drop(&mut self) {
         if self.device.enter().is_ok() {
-            // SAFETY: it was allocated by `new` and is freed once; no kernel runs that was given it, for every launch is
-            // waited for.
+            // SAFETY: allocated by `new`, freed once. Every launch is waited for, so no kernel
+            // uses it.
             let _ = unsafe { result::free_sync(self.address) };
         }
     }
 }
 
-/// Virtual memory: physical memory of this process or of another one, and where it is mapped here.
+/// Physical memory of this or another process, mapped here.
 #[derive(Debug)]
 pub struct Virtual {
     device: Arc<Device>,
-    handle: sys::CUmemGenericAllocationHandle,
+    handle: Handle,
     pub(crate) kind: MemoryKind,
     pub(crate) address: u64,
     pub(crate) bytes: u64,
     mapped: bool,
-    /// The descriptor by which others open it.
+    /// The descriptor that other processes duplicate.
     descriptor: Option<OwnedFd>,
 }
+
+/// A handle of physical memory or of a multicast object.
+pub(crate) type Handle = sys::CUmemGenericAllocationHandle;
 
 fn location(device: &Device) -> sys::CUmemLocation {
     sys::CUmemLocation {
@@ -146,8 +148,83 @@ fn location(device: &Device) -> sys::CUmemLocation {
     }
 }
 
+/// Properties of physical memory of a GPU.
+pub(crate) fn properties(
+    device: &Device,
+    requested: HandleType,
+    rdma: bool,
+) -> sys::CUmemAllocationProp {
+    sys::CUmemAllocationProp {
+        type_: sys::CUmemAllocationType_enum::CU_MEM_ALLOCATION_TYPE_PINNED,
+        requestedHandleTypes: requested,
+        location: location(device),
+        win32HandleMetaData: std::ptr::null_mut(),
+        allocFlags: sys::CUmemAllocationProp_st__bindgen_ty_1 {
+            compressionType: 0,
+            gpuDirectRDMACapable: u8::from(rdma),
+            usage: 0,
+            reserved: [0; 4],
+        },
+    }
+}
+
+/// The granularity of memory with these properties, bytes.
+pub(crate) fn granularity(
+    device: &Device,
+    properties: &sys::CUmemAllocationProp,
+    wanted: sys::CUmemAllocationGranularity_flags,
+) -> Result<usize, Error> {
+    let mut granularity = 0;
+    // SAFETY: the driver reads the properties and writes one number.
+    unsafe { sys::cuMemGetAllocationGranularity(&raw mut granularity, properties, wanted) }
+        .to(|| format!("asking GPU {} how memory is aligned", device.number))?;
+    Ok(granularity)
+}
+
+/// Lets kernels of a GPU read and write a mapping.
+pub(crate) fn allow_access(
+    device: &Device,
+    address: u64,
+    bytes: usize,
+    what: impl FnOnce() -> String,
+) -> Result<(), String> {
+    let access = sys::CUmemAccessDesc {
+        location: location(device),
+        flags: sys::CUmemAccess_flags_enum::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+    };
+    // SAFETY: something is mapped there, and the driver reads one description.
+    Ok(unsafe { sys::cuMemSetAccess(address, bytes, &raw const access, 1) }.to(what)?)
+}
+
+/// Exports a fabric handle.
+pub(crate) fn export_fabric(
+    handle: Handle,
+    what: impl FnOnce() -> String,
+) -> Result<[u8; 64], String> {
+    let mut fabric = sys::CUmemFabricHandle { data: [0; 64] };
+    let place = (&raw mut fabric).cast::<c_void>();
+    let requested = HandleType::CU_MEM_HANDLE_TYPE_FABRIC;
+    // SAFETY: the driver writes a fabric handle.
+    unsafe { sys::cuMemExportToShareableHandle(place, handle, requested, 0) }.to(what)?;
+    Ok(fabric.data)
+}
+
+/// Exports a file descriptor.
+pub(crate) fn export_descriptor(
+    handle: Handle,
+    what: impl FnOnce() -> String,
+) -> Result<OwnedFd, String> {
+    let mut descriptor: RawFd = -1;
+    let place = (&raw mut descriptor).cast::<c_void>();
+    let requested = HandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    // SAFETY: the driver writes a descriptor that this process owns from now on.
+    unsafe { sys::cuMemExportToShareableHandle(place, handle, requested, 0) }.to(what)?;
+    // SAFETY: the driver opened it just now for the caller.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
 impl Virtual {
-    /// New memory of a kind, all 0.
+    /// Allocates zeroed memory of a kind.
     pub(crate) fn new(device: &Arc<Device>, kind: MemoryKind, bytes: u64) -> Result<Self, String> {
         let none = || format!("memory of kind {} has no such handle", kind.name());
         let requested = kind.handle_type().ok_or_else(none)?;
@@ -157,54 +234,25 @@ impl Virtual {
         };
         let with_vmm = Attribute::CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED;
         let rdma = device.attribute(with_vmm).is_ok_and(|it| it != 0);
-        let properties = sys::CUmemAllocationProp {
-            type_: sys::CUmemAllocationType_enum::CU_MEM_ALLOCATION_TYPE_PINNED,
-            requestedHandleTypes: requested,
-            location: location(device),
-            win32HandleMetaData: std::ptr::null_mut(),
-            allocFlags: sys::CUmemAllocationProp_st__bindgen_ty_1 {
-                compressionType: 0,
-                gpuDirectRDMACapable: u8::from(rdma),
-                usage: 0,
-                reserved: [0; 4],
-            },
-        };
+        let properties = properties(device, requested, rdma);
         let minimum = sys::CUmemAllocationGranularity_flags_enum::CU_MEM_ALLOC_GRANULARITY_MINIMUM;
-        let (mut granularity, mut handle) = (0_usize, 0);
-        // SAFETY: the driver reads the properties and writes a number.
-        unsafe {
-            sys::cuMemGetAllocationGranularity(&raw mut granularity, &raw const properties, minimum)
-        }
-        .to(what)
-        .map_err(|error| error.to_string())?;
+        let granularity = granularity(device, &properties, minimum)?;
+        let mut handle = 0;
         let bytes = bytes.max(1).next_multiple_of(granularity.max(1) as u64);
-        // SAFETY: the driver reads the properties and writes the handle, which `drop` gives back.
+        // SAFETY: the driver reads the properties and writes the handle, which `drop` releases.
         unsafe { sys::cuMemCreate(&raw mut handle, bytes as usize, &raw const properties, 0) }
-            .to(what)
-            .map_err(|error| error.to_string())?;
+            .to(what)?;
         let mut made = Self::unmapped(device, handle, kind, bytes);
         made.map()?;
         clear(made.address, bytes as usize)
             .map_err(|error| format!("{}: {}", what(), words(error)))?;
         if kind == MemoryKind::Descriptor {
-            let mut descriptor: RawFd = -1;
-            // SAFETY: the driver writes a descriptor that is this process's from now on.
-            let exported = unsafe {
-                sys::cuMemExportToShareableHandle(
-                    (&raw mut descriptor).cast::<c_void>(),
-                    handle,
-                    requested,
-                    0,
-                )
-            };
-            exported.to(what).map_err(|error| error.to_string())?;
-            // SAFETY: the driver just opened it for the caller.
-            made.descriptor = Some(unsafe { OwnedFd::from_raw_fd(descriptor) });
+            made.descriptor = Some(export_descriptor(handle, what)?);
         }
         Ok(made)
     }
 
-    /// Memory of another process by the handle that it gave.
+    /// Opens memory that another process shares.
     pub(crate) fn open(
         device: &Arc<Device>,
         shareable: Shareable,
@@ -219,7 +267,7 @@ impl Virtual {
             }
             Shareable::Descriptor(descriptor) => {
                 kind = MemoryKind::Descriptor;
-                // The driver takes the number itself for the pointer.
+                // The driver takes the number itself as the pointer.
                 os_handle = std::ptr::without_provenance_mut(
                     descriptor.as_raw_fd().unsigned_abs() as usize
                 );
@@ -231,21 +279,15 @@ impl Virtual {
         };
         let requested = kind.handle_type().ok_or_else(what)?;
         let mut handle = 0;
-        // SAFETY: the driver checks what it is given, reads it, and writes the handle, which `drop` gives back.
+        // SAFETY: the driver validates the handle and writes one that `drop` releases.
         unsafe { sys::cuMemImportFromShareableHandle(&raw mut handle, os_handle, requested) }
-            .to(what)
-            .map_err(|error| error.to_string())?;
+            .to(what)?;
         let mut opened = Self::unmapped(device, handle, kind, bytes);
         opened.map()?;
         Ok(opened)
     }
 
-    fn unmapped(
-        device: &Arc<Device>,
-        handle: sys::CUmemGenericAllocationHandle,
-        kind: MemoryKind,
-        bytes: u64,
-    ) -> Self {
+    fn unmapped(device: &Arc<Device>, handle: Handle, kind: MemoryKind, bytes: u64) -> Self {
         Self {
             device: Arc::clone(device),
             handle,
@@ -257,68 +299,44 @@ impl Virtual {
         }
     }
 
-    /// Maps it for the device.
+    /// Maps the memory for the device.
     fn map(&mut self) -> Result<(), String> {
         let what = || {
             let (bytes, number) = (self.bytes, self.device.number);
             format!("mapping {bytes} bytes on GPU {number}")
         };
         let size = self.bytes as usize;
-        // SAFETY: the driver writes an address; what it reserves is freed by `drop`.
-        unsafe { sys::cuMemAddressReserve(&raw mut self.address, size, 0, 0, 0) }
-            .to(what)
-            .map_err(|error| error.to_string())?;
-        // SAFETY: so much was reserved there, and the memory is as long.
-        unsafe { sys::cuMemMap(self.address, size, 0, self.handle, 0) }
-            .to(what)
-            .map_err(|error| error.to_string())?;
+        // SAFETY: the driver writes an address; `drop` frees the reservation.
+        unsafe { sys::cuMemAddressReserve(&raw mut self.address, size, 0, 0, 0) }.to(what)?;
+        // SAFETY: the reservation and the memory have `size` bytes.
+        unsafe { sys::cuMemMap(self.address, size, 0, self.handle, 0) }.to(what)?;
         self.mapped = true;
-        let access = sys::CUmemAccessDesc {
-            location: location(&self.device),
-            flags: sys::CUmemAccess_flags_enum::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
-        };
-        // SAFETY: it is mapped there, and the driver reads one description.
-        unsafe { sys::cuMemSetAccess(self.address, size, &raw const access, 1) }
-            .to(what)
-            .map_err(|error| error.to_string())
+        allow_access(&self.device, self.address, size, what)
     }
 
-    /// By what another process opens it.
+    /// The handle with which another process opens the memory.
     pub(crate) fn shareable(&self) -> Result<Shareable, String> {
         if let Some(descriptor) = &self.descriptor {
             let again = descriptor.try_clone().map_err(|error| error.to_string())?;
             return Ok(Shareable::Descriptor(again));
         }
-        let mut fabric = sys::CUmemFabricHandle { data: [0; 64] };
-        let requested = HandleType::CU_MEM_HANDLE_TYPE_FABRIC;
-        // SAFETY: the driver writes a fabric handle.
-        let exported = unsafe {
-            sys::cuMemExportToShareableHandle(
-                (&raw mut fabric).cast::<c_void>(),
-                self.handle,
-                requested,
-                0,
-            )
-        };
-        exported
-            .to(|| format!("a fabric handle of memory of GPU {}", self.device.number))
-            .map_err(|error| error.to_string())?;
-        Ok(Shareable::Fabric(fabric.data))
+        let what = || format!("a fabric handle of memory of GPU {}", self.device.number);
+        Ok(Shareable::Fabric(export_fabric(self.handle, what)?))
     }
 
-    /// The descriptor by which others open it, if it has one.
+    /// The descriptor, if the memory is of kind [`MemoryKind::Descriptor`].
     pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         use std::os::fd::AsFd;
         self.descriptor.as_ref().map(AsFd::as_fd)
     }
 }
 
-/// By what memory of another process is opened.
+/// A handle of memory of another process.
 #[derive(Debug)]
 pub(crate) enum Shareable {
     /// A fabric handle.
     Fabric([u8; 64]),
-    /// A descriptor of this process.
+    /// A descriptor owned by this process.
     Descriptor(OwnedFd),
 }
 
@@ -327,7 +345,7 @@ impl Drop for Virtual {
         if self.device.enter().is_err() {
             return;
         }
-        // SAFETY: each was made once and is given back once, in the opposite order; no kernel runs that was given it.
+        // SAFETY: each was made once and is released once, in reverse order; no kernel uses it.
         unsafe {
             if self.mapped {
                 let _ = sys::cuMemUnmap(self.address, self.bytes as usize);
@@ -340,7 +358,7 @@ impl Drop for Virtual {
     }
 }
 
-/// Memory of the host that GPUs were told of, which it keeps.
+/// Host memory registered with a GPU. Keeps the mapping.
 #[derive(Debug)]
 pub struct Host {
     device: Arc<Device>,
@@ -349,7 +367,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// Tells GPUs of memory of the host.
+    /// Registers host memory.
     pub(crate) fn new(device: &Arc<Device>, mapping: &Arc<Mapping>) -> Result<Self, String> {
         let what = || {
             format!(
@@ -360,19 +378,15 @@ impl Host {
         };
         let base = mapping.base().as_ptr().cast::<c_void>();
         let flags = sys::CU_MEMHOSTREGISTER_PORTABLE | sys::CU_MEMHOSTREGISTER_DEVICEMAP;
-        // SAFETY: the mapping is so long and stays as long as this, which takes it back before.
-        unsafe { sys::cuMemHostRegister_v2(base, mapping.bytes().max(1), flags) }
-            .to(what)
-            .map_err(|error| error.to_string())?;
+        // SAFETY: the mapping has this length and outlives the registration.
+        unsafe { sys::cuMemHostRegister_v2(base, mapping.bytes().max(1), flags) }.to(what)?;
         let mut host = Self {
             device: Arc::clone(device),
             mapping: Arc::clone(mapping),
             address: 0,
         };
         // SAFETY: it was registered just now; the driver writes an address.
-        unsafe { sys::cuMemHostGetDevicePointer_v2(&raw mut host.address, base, 0) }
-            .to(what)
-            .map_err(|error| error.to_string())?;
+        unsafe { sys::cuMemHostGetDevicePointer_v2(&raw mut host.address, base, 0) }.to(what)?;
         Ok(host)
     }
 }

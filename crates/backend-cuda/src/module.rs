@@ -1,30 +1,31 @@
-//! Kernels on a GPU: loaded from the binary, from the folder of what was compiled before, or compiled now.
+//! The kernels of a GPU: prebuilt, kept from an earlier compilation, or compiled now.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::fmt;
 use std::path::Path;
 
 use cudarc::driver::{result, sys};
+use device_runtime::{Kernel, source};
 use files::Folder;
-use kernel_bundle::{Kernel, source};
 use sha2::{Digest, Sha256};
 
 use crate::Options;
 use crate::compiler::{Compiler, OPTIONS};
 use crate::error::{Error, words};
+use crate::handles::digits;
 use crate::prebuilt;
 
-/// Most bytes of kernels that are kept.
+/// Limit on the size of kept kernels, bytes.
 const MOST_KEPT: u64 = 256 << 20;
 
-/// Where kernels came from.
+/// Origin of kernels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
-    /// Machine code in this binary, by the name of its file.
+    /// In the binary, under this file name.
     Prebuilt(String),
-    /// Compiled before, by this NVRTC, and kept.
+    /// Kept from an earlier compilation by this version of NVRTC.
     Kept(String),
-    /// Compiled now by this NVRTC.
+    /// Compiled now by this version of NVRTC.
     Compiled(String),
 }
 
@@ -49,7 +50,7 @@ impl Module {
     /// Loads the kernels for the current device.
     ///
     /// # Errors
-    /// None of those in the binary can be loaded, and there is no compiler.
+    /// No prebuilt kernels can be loaded, and there is no compiler.
     pub(crate) fn load(
         device: &str,
         major: i32,
@@ -88,7 +89,7 @@ impl Module {
         flags.extend(OPTIONS.map(str::to_owned));
         let name = kept_name(&text, &flags, &version);
         let cache = options.cache.as_deref();
-        // What another user put there is not run.
+        // Never load a file that another user wrote.
         let kept =
             cache.and_then(|folder| Folder::open(folder).ok()?.read(&name, MOST_KEPT).ok()?);
         if let Some(image) = kept
@@ -107,15 +108,15 @@ impl Module {
             none(tried.join("; "))
         })?;
         if let Some(folder) = cache {
-            // A folder that cannot be written costs time at the next start, and nothing else.
+            // A failed write only costs time at the next start.
             let _ = keep(folder, &name, &compiled.cubin);
         }
         Ok((module, Origin::Compiled(version)))
     }
 
-    /// Loads an image and finds all kernels in it.
+    /// Loads an image and looks up all kernels.
     fn of_image(image: &[u8]) -> Result<Self, String> {
-        // SAFETY: the image is whole: it was unpacked without an error, or written by the compiler; PTX ends with a 0.
+        // SAFETY: the image was unpacked or compiled without error; PTX ends with a 0.
         let module = unsafe { result::module::load_data(image.as_ptr().cast()) }.map_err(words)?;
         let mut functions = Vec::new();
         for kernel in Kernel::all() {
@@ -124,8 +125,7 @@ impl Module {
             let found = unsafe { result::module::get_function(module, name) };
             let function = found
                 .map_err(|error| format!("{} is not in it: {}", kernel.entry(), words(error)))?;
-            // Whatever the driver puts off until a function is first used happens here: later another kernel may be
-            // running, and waiting.
+            // Triggers the driver's lazy loading: later, a running kernel could wait for it.
             // SAFETY: the function was found just now.
             let asked = unsafe {
                 result::function::get_function_attribute(
@@ -139,7 +139,7 @@ impl Module {
         Ok(Self { module, functions })
     }
 
-    /// A kernel.
+    /// Returns a kernel's function.
     pub(crate) fn function(&self, kernel: Kernel) -> Option<sys::CUfunction> {
         let found = self.functions.iter().find(|(known, _)| *known == kernel);
         found.map(|(_, function)| *function)
@@ -147,12 +147,12 @@ impl Module {
 
     pub(crate) fn unload(&mut self) {
         self.functions.clear();
-        // SAFETY: it is unloaded once, when its device is dropped, and nothing runs any more.
+        // SAFETY: unloaded once, when its device is dropped and nothing runs.
         let _ = unsafe { result::module::unload(self.module) };
     }
 }
 
-/// The name under which the kernels for these sources, options and this compiler are kept.
+/// The file name of kept kernels for these sources, flags and compiler.
 fn kept_name(text: &str, flags: &[String], version: &str) -> OsString {
     let mut digest = Sha256::new();
     for part in [text, &flags.join(" "), version] {
@@ -160,14 +160,10 @@ fn kept_name(text: &str, flags: &[String], version: &str) -> OsString {
         digest.update(part.as_bytes());
     }
     let digest = digest.finalize();
-    let name: String = digest[..16]
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
-    format!("kernels-{name}.cubin").into()
+    format!("kernels-{}.cubin", digits(&digest[..16])).into()
 }
 
-/// Writes a file that only this user can use, for it is run.
+/// Writes a file with access for this user only, because it will be executed.
 fn keep(folder: &Path, name: &OsStr, image: &[u8]) -> Result<(), Box<dyn std::error::Error>> {
     std::fs::create_dir_all(folder)?;
     Folder::open(folder)?.write(name, image)?;

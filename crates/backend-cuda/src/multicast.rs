@@ -1,12 +1,12 @@
-//! Multicast of NVSwitches (NVLS): memory of several GPUs that one address stands for.
+//! Multicast of NVSwitches (NVLS): memory of several GPUs with one address.
 //!
-//! Rank 0 makes a multicast object for as many GPUs as take part, and the others open it: threads of the same process by its
-//! number, other processes by a file descriptor that they take or by a fabric handle, which reaches other hosts, too. Each
-//! is added to it; when all are, memory of each is bound to it. Each GPU maps its own memory and the object: what its
-//! kernels store at the object's address (`multimem.st`) the switch stores in all memories, and what they load there
-//! (`multimem.ld_reduce`) it reduces over all.
+//! Rank 0 creates a multicast object for all GPUs that take part, and the others open it: threads
+//! of the same process by its number, other processes with a file descriptor or a fabric handle,
+//! which other hosts can open, too. Each GPU is added to it, and once all are, each binds memory.
+//! Each GPU maps its own memory and the object. The switch writes a store to the object's address
+//! (`multimem.st`) to all memories and reduces a load (`multimem.ld_reduce`) over all of them.
 //!
-//! | joined by | word |
+//! | member | handle |
 //! |---|---|
 //! | threads of the process | `NUMBER:BYTES` |
 //! | fabric handle | `HANDLE:BYTES` |
@@ -14,22 +14,22 @@
 
 use std::collections::HashMap;
 use std::ffi::c_void;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, Weak};
 
 use cudarc::driver::sys;
-use kernel_bundle::{Everywhere, Team};
+use device_runtime::{MulticastAddresses, Team};
 use sys::CUdevice_attribute_enum as Attribute;
 use sys::CUmemAllocationHandleType_enum as HandleType;
 
 use crate::device::Device;
 use crate::error::Driver;
+use crate::handles::{bytes_of, digits, take_descriptor};
 use crate::launch::lock;
-use crate::memory::MemoryKind;
+use crate::memory::{self, MemoryKind, allow_access, export_descriptor, export_fabric, properties};
 use crate::presence;
-use crate::sharing::{bytes_of, digits, take_descriptor};
 
-/// Functions of the driver that only this needs; in drivers since 12.1.
+/// Functions of the driver that only multicast needs; drivers since 12.1 have them.
 const SYMBOLS: [&str; 13] = [
     "cuMulticastGetGranularity",
     "cuMulticastCreate",
@@ -46,24 +46,24 @@ const SYMBOLS: [&str; 13] = [
     "cuMemSetAccess",
 ];
 
-/// Physical memory, or a multicast object.
+/// Physical memory or a multicast object.
 #[derive(Debug)]
 struct Handle(sys::CUmemGenericAllocationHandle);
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // SAFETY: it was made once, and is mapped and bound no more: `Multicast` drops its parts in that order.
+        // SAFETY: created once. It is neither mapped nor bound any more: `Part` drops it last.
         let _ = unsafe { sys::cuMemRelease(self.0) };
     }
 }
 
-/// Addresses at which a handle is mapped.
+/// An address range at which a handle is mapped.
 #[derive(Debug)]
 struct Mapped {
     device: Arc<Device>,
     address: u64,
     bytes: usize,
-    /// Whether something is mapped there.
+    /// Whether the mapping was made.
     filled: bool,
 }
 
@@ -78,9 +78,7 @@ impl Mapped {
         let what = || format!("mapping {bytes} bytes for GPU {}", device.number);
         let mut address = 0;
         // SAFETY: the driver writes one address.
-        unsafe { sys::cuMemAddressReserve(&raw mut address, bytes, granularity, 0, 0) }
-            .to(what)
-            .map_err(|error| error.to_string())?;
+        unsafe { sys::cuMemAddressReserve(&raw mut address, bytes, granularity, 0, 0) }.to(what)?;
         let mut mapped = Self {
             device: Arc::clone(device),
             address,
@@ -88,18 +86,9 @@ impl Mapped {
             filled: false,
         };
         // SAFETY: the addresses were reserved just now, and the handle has as many bytes.
-        unsafe { sys::cuMemMap(address, bytes, 0, handle.0, 0) }
-            .to(what)
-            .map_err(|error| error.to_string())?;
+        unsafe { sys::cuMemMap(address, bytes, 0, handle.0, 0) }.to(what)?;
         mapped.filled = true;
-        let access = sys::CUmemAccessDesc {
-            location: location(device),
-            flags: sys::CUmemAccess_flags_enum::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
-        };
-        // SAFETY: the driver reads one description.
-        unsafe { sys::cuMemSetAccess(address, bytes, &raw const access, 1) }
-            .to(what)
-            .map_err(|error| error.to_string())?;
+        allow_access(device, address, bytes, what)?;
         Ok(mapped)
     }
 }
@@ -109,7 +98,7 @@ impl Drop for Mapped {
         if self.device.enter().is_err() {
             return;
         }
-        // SAFETY: no kernel runs that was given these addresses, for every launch is waited for.
+        // SAFETY: every launch is waited for, so no kernel uses these addresses.
         unsafe {
             if self.filled {
                 let _ = sys::cuMemUnmap(self.address, self.bytes);
@@ -119,7 +108,7 @@ impl Drop for Mapped {
     }
 }
 
-/// That memory of a GPU is bound to the object.
+/// Memory of a GPU bound to a multicast object.
 #[derive(Debug)]
 struct Bound {
     object: Arc<Handle>,
@@ -129,12 +118,12 @@ struct Bound {
 
 impl Drop for Bound {
     fn drop(&mut self) {
-        // SAFETY: it was bound so, and both are there still.
+        // SAFETY: bound once with these values; object and memory are still there.
         let _ = unsafe { sys::cuMulticastUnbind(self.object.0, self.device, 0, self.bytes) };
     }
 }
 
-/// What a GPU has bound. Fields are dropped from the first to the last.
+/// The bound memory of a GPU. Fields are dropped from first to last.
 #[derive(Debug)]
 struct Part {
     _all: Mapped,
@@ -143,7 +132,7 @@ struct Part {
     _memory: Handle,
 }
 
-/// A GPU's part in memory of several GPUs that one address stands for. Fields are dropped from the first to the last.
+/// A GPU's part of a multicast object. Fields are dropped from first to last.
 #[derive(Debug)]
 pub struct Multicast {
     part: Option<Part>,
@@ -152,22 +141,15 @@ pub struct Multicast {
     kind: Option<MemoryKind>,
     bytes: usize,
     granularity: usize,
-    /// The descriptor that others take, until all have.
+    /// The descriptor that others duplicate, until all have.
     descriptor: Option<OwnedFd>,
 }
 
-/// Multicast objects that threads of this process join, by the number that the driver gave them.
+/// Multicast objects that threads of this process can join, by the driver's number.
 #[derive(Debug, Default)]
 pub(crate) struct Objects(Mutex<HashMap<u64, Weak<Handle>>>);
 
-fn location(device: &Device) -> sys::CUmemLocation {
-    sys::CUmemLocation {
-        type_: sys::CUmemLocationType_enum::CU_MEM_LOCATION_TYPE_DEVICE,
-        id: device.ordinal(),
-    }
-}
-
-/// The kind that a team joins by, if it has one.
+/// The kind of handle that a team uses; `None` among threads of one process.
 fn kind_of(team: &Team) -> Result<Option<MemoryKind>, String> {
     let Some(name) = &team.kind else {
         return Ok(None);
@@ -184,7 +166,7 @@ fn handle_type(kind: Option<MemoryKind>) -> HandleType {
     of_kind.unwrap_or(HandleType::CU_MEM_HANDLE_TYPE_NONE)
 }
 
-/// What an object is to be, with its size rounded up as this GPU wants it, and to what.
+/// The properties of a team's object, with its size rounded up to the returned granularity.
 fn wanted(
     device: &Device,
     team: &Team,
@@ -202,18 +184,20 @@ fn wanted(
     unsafe {
         sys::cuMulticastGetGranularity(&raw mut granularity, &raw const properties, recommended)
     }
-    .to(|| format!("asking how a multicast of {} GPUs is aligned", team.ranks))
-    .map_err(|error| error.to_string())?;
-    let granularity = granularity.max(memory_granularity(device, kind)?).max(1);
+    .to(|| format!("asking how a multicast of {} GPUs is aligned", team.ranks))?;
+    let recommended =
+        sys::CUmemAllocationGranularity_flags_enum::CU_MEM_ALLOC_GRANULARITY_RECOMMENDED;
+    let of_memory = memory::granularity(device, &bound_properties(device, kind), recommended)?;
+    let granularity = granularity.max(of_memory).max(1);
     properties.size = properties.size.next_multiple_of(granularity);
     Ok((properties, granularity))
 }
 
 impl Multicast {
-    /// Makes the object, of which this GPU is the first member; and the word by which others open it.
+    /// Creates an object with this GPU as its first member, and its handle for the others.
     ///
     /// # Errors
-    /// The driver makes none.
+    /// The driver cannot create one.
     pub(crate) fn begin(
         device: &Arc<Device>,
         team: &Team,
@@ -230,9 +214,7 @@ impl Multicast {
         };
         let mut object = 0;
         // SAFETY: the driver reads the properties and writes one handle.
-        unsafe { sys::cuMulticastCreate(&raw mut object, &raw const properties) }
-            .to(what)
-            .map_err(|error| error.to_string())?;
+        unsafe { sys::cuMulticastCreate(&raw mut object, &raw const properties) }.to(what)?;
         let mut made = Self {
             part: None,
             object: Arc::new(Handle(object)),
@@ -250,11 +232,11 @@ impl Multicast {
                 format!("{object}:{bytes}")
             }
             Some(MemoryKind::Fabric) => {
-                let handle = export_fabric(object, &what)?;
+                let handle = export_fabric(object, what)?;
                 format!("{}:{bytes}", digits(&handle))
             }
             Some(_) => {
-                let descriptor = export_descriptor(object, &what)?;
+                let descriptor = export_descriptor(object, what)?;
                 let (process, number) = (std::process::id(), descriptor.as_raw_fd());
                 made.descriptor = Some(descriptor);
                 format!("{process}:{number}:{bytes}")
@@ -264,10 +246,10 @@ impl Multicast {
         Ok((made, word))
     }
 
-    /// Becomes a member of the object that a word names; and a word for the others.
+    /// Joins the object of a handle. The returned text for the other ranks is empty.
     ///
     /// # Errors
-    /// It cannot be opened, or the GPU does not belong to it.
+    /// The object cannot be opened, or does not accept the GPU.
     pub(crate) fn join(
         device: &Arc<Device>,
         team: &Team,
@@ -304,7 +286,7 @@ impl Multicast {
                     format!("{why} (the kernel must be 5.6 or newer and allow it)")
                 })?;
                 let number = descriptor.as_raw_fd().unsigned_abs() as usize;
-                // The driver takes the number itself for the pointer, and the descriptor remains this process's.
+                // The driver takes the number as the pointer and leaves the descriptor open.
                 let number = std::ptr::without_provenance_mut(number);
                 Arc::new(import(device, number, handle_type(kind))?)
             }
@@ -319,39 +301,36 @@ impl Multicast {
             descriptor: None,
         };
         joined.add()?;
-        // All that the others need to know is that it did.
+        // The others only need to know that this rank joined.
         Ok((joined, String::new()))
     }
 
-    /// Makes the GPU a member.
+    /// Adds the GPU to the object.
     fn add(&self) -> Result<(), String> {
         // SAFETY: both were made by the driver.
-        unsafe { sys::cuMulticastAddDevice(self.object.0, self.device.ordinal()) }
-            .to(|| {
-                format!(
-                    "making GPU {} a member of a multicast (all must be joined by the same NVSwitches)",
-                    self.device.number
-                )
-            })
-            .map_err(|error| error.to_string())
+        let added = unsafe { sys::cuMulticastAddDevice(self.object.0, self.device.ordinal()) };
+        let number = self.device.number;
+        Ok(added.to(|| {
+            format!(
+                "making GPU {number} a member of a multicast (all must be joined by the same NVSwitches)"
+            )
+        })?)
     }
 
-    /// Binds memory of the GPU, and maps it and the object. All GPUs must be members: the driver waits for them.
+    /// Binds memory of the GPU, then maps memory and object. The driver waits for all GPUs.
     ///
     /// # Errors
     /// There is not enough memory.
-    pub(crate) fn bind(&mut self) -> Result<Everywhere, String> {
-        // All have opened it.
+    pub(crate) fn bind(&mut self) -> Result<MulticastAddresses, String> {
+        // All members have opened it.
         self.descriptor = None;
         let (device, bytes) = (&self.device, self.bytes);
-        let memory = memory(device, self.kind, bytes)?;
+        let memory = allocate(device, self.kind, bytes)?;
         // SAFETY: the memory is as long as the object, to which its device was added.
-        unsafe { sys::cuMulticastBindMem(self.object.0, 0, memory.0, 0, bytes, 0) }
-            .to(|| {
-                let number = device.number;
-                format!("binding {bytes} bytes of GPU {number} to a multicast")
-            })
-            .map_err(|error| error.to_string())?;
+        unsafe { sys::cuMulticastBindMem(self.object.0, 0, memory.0, 0, bytes, 0) }.to(|| {
+            let number = device.number;
+            format!("binding {bytes} bytes of GPU {number} to a multicast")
+        })?;
         let bound = Bound {
             object: Arc::clone(&self.object),
             device: device.ordinal(),
@@ -359,7 +338,7 @@ impl Multicast {
         };
         let own = Mapped::new(device, &memory, bytes, self.granularity)?;
         let all = Mapped::new(device, &self.object, bytes, self.granularity)?;
-        let found = Everywhere {
+        let found = MulticastAddresses {
             all: all.address,
             own: own.address,
         };
@@ -373,48 +352,18 @@ impl Multicast {
     }
 }
 
-fn export_fabric(
-    object: sys::CUmemGenericAllocationHandle,
-    what: &dyn Fn() -> String,
-) -> Result<[u8; 64], String> {
-    let mut fabric = sys::CUmemFabricHandle { data: [0; 64] };
-    let place = (&raw mut fabric).cast::<c_void>();
-    let requested = HandleType::CU_MEM_HANDLE_TYPE_FABRIC;
-    // SAFETY: the driver writes a fabric handle.
-    unsafe { sys::cuMemExportToShareableHandle(place, object, requested, 0) }
-        .to(what)
-        .map_err(|error| error.to_string())?;
-    Ok(fabric.data)
-}
-
-fn export_descriptor(
-    object: sys::CUmemGenericAllocationHandle,
-    what: &dyn Fn() -> String,
-) -> Result<OwnedFd, String> {
-    let mut descriptor: RawFd = -1;
-    let place = (&raw mut descriptor).cast::<c_void>();
-    let requested = HandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-    // SAFETY: the driver writes a descriptor that is this process's from now on.
-    unsafe { sys::cuMemExportToShareableHandle(place, object, requested, 0) }
-        .to(what)
-        .map_err(|error| error.to_string())?;
-    // SAFETY: the driver just opened it for the caller.
-    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
-}
-
 fn import(device: &Device, shareable: *mut c_void, kind: HandleType) -> Result<Handle, String> {
     let mut handle = 0;
     // SAFETY: the driver checks what it is given, reads it, and writes the handle, which is given back once.
     unsafe { sys::cuMemImportFromShareableHandle(&raw mut handle, shareable, kind) }
-        .to(|| format!("opening the multicast of rank 0 for GPU {}", device.number))
-        .map_err(|error| error.to_string())?;
+        .to(|| format!("opening the multicast of rank 0 for GPU {}", device.number))?;
     Ok(Handle(handle))
 }
 
-/// Whether a GPU has multicast.
+/// Checks that a GPU supports multicast.
 ///
 /// # Errors
-/// It has none, and why.
+/// Why it does not.
 pub(crate) fn check(device: &Device) -> Result<(), String> {
     if let Some(symbol) = presence::lacking(&SYMBOLS) {
         return Err(format!(
@@ -422,56 +371,28 @@ pub(crate) fn check(device: &Device) -> Result<(), String> {
         ));
     }
     let number = device.number;
-    let supported = device
-        .attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED)
-        .map_err(|error| error.to_string())?;
+    let supported = device.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED)?;
     if supported == 0 {
         return Err(format!(
             "GPU {number} ({}) has no multicast (NVLS), which needs compute capability 9.0 or newer, NVSwitches and their \
              fabric manager",
-            device.facts.name
+            device.properties.name
         ));
     }
     Ok(())
 }
 
-/// Of memory that is bound: of the object's kind, though it has no handle itself.
-fn properties(device: &Device, kind: Option<MemoryKind>) -> sys::CUmemAllocationProp {
-    sys::CUmemAllocationProp {
-        type_: sys::CUmemAllocationType_enum::CU_MEM_ALLOCATION_TYPE_PINNED,
-        requestedHandleTypes: handle_type(kind),
-        location: location(device),
-        win32HandleMetaData: std::ptr::null_mut(),
-        allocFlags: sys::CUmemAllocationProp_st__bindgen_ty_1 {
-            compressionType: 0,
-            gpuDirectRDMACapable: 0,
-            usage: 0,
-            reserved: [0; 4],
-        },
-    }
+/// Properties of memory to bind: of the object's kind, although it is not exported.
+fn bound_properties(device: &Device, kind: Option<MemoryKind>) -> sys::CUmemAllocationProp {
+    properties(device, handle_type(kind), false)
 }
 
-fn memory_granularity(device: &Device, kind: Option<MemoryKind>) -> Result<usize, String> {
-    let properties = properties(device, kind);
-    let recommended =
-        sys::CUmemAllocationGranularity_flags_enum::CU_MEM_ALLOC_GRANULARITY_RECOMMENDED;
-    let mut granularity = 0;
-    // SAFETY: the driver reads the properties and writes one number.
-    unsafe {
-        sys::cuMemGetAllocationGranularity(&raw mut granularity, &raw const properties, recommended)
-    }
-    .to(|| format!("asking GPU {} how memory is aligned", device.number))
-    .map_err(|error| error.to_string())?;
-    Ok(granularity)
-}
-
-/// Physical memory of a GPU.
-fn memory(device: &Device, kind: Option<MemoryKind>, bytes: usize) -> Result<Handle, String> {
-    let properties = properties(device, kind);
+/// Allocates physical memory of a GPU.
+fn allocate(device: &Device, kind: Option<MemoryKind>, bytes: usize) -> Result<Handle, String> {
+    let properties = bound_properties(device, kind);
     let mut handle = 0;
     // SAFETY: the driver reads the properties and writes one handle.
     unsafe { sys::cuMemCreate(&raw mut handle, bytes, &raw const properties, 0) }
-        .to(|| format!("allocating {bytes} bytes on GPU {}", device.number))
-        .map_err(|error| error.to_string())?;
+        .to(|| format!("allocating {bytes} bytes on GPU {}", device.number))?;
     Ok(Handle(handle))
 }

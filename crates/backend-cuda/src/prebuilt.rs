@@ -1,27 +1,30 @@
-//! Kernels that are in the binary: compiled by `cargo xtask kernels`, kept compressed in `kernels/prebuilt`.
+//! Prebuilt kernels: `cargo xtask kernels` compiles them into `kernels/prebuilt`.
 
 use std::io::Read;
 
-use kernel_bundle::source;
+use device_runtime::source;
 use sha2::{Digest, Sha256};
 
-/// What an image holds.
+use crate::handles::digits;
+
+/// The form of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Form {
-    /// Machine code for one compute capability, and later ones of the same major number.
+    /// Machine code for one compute capability and later ones of the same major number.
     Cubin,
-    /// PTX, which the driver compiles for any compute capability that is not older.
+    /// PTX, which the driver compiles for this and later compute capabilities.
     Ptx,
 }
 
-/// Something that is built for each release.
+/// An image that is built for each release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Target {
-    /// Compute capability times ten, such as 90.
+    /// Compute capability × 10, such as 90.
     pub capability: u32,
-    /// What is built.
+    /// The image's form.
     pub form: Form,
-    /// The version of the compiler: 13.0 is the newest whose PTX the drivers of the 580 series load; it knows no Volta.
+    /// The compiler's version. 13.0 is the newest with PTX for drivers of the 580 series; it does
+    /// not support Volta.
     pub compiler: &'static str,
 }
 
@@ -55,7 +58,7 @@ pub const TARGETS: [Target; 9] = [
 ];
 
 impl Target {
-    /// The name of its file in `kernels/prebuilt`.
+    /// The name of the file in `kernels/prebuilt`.
     pub fn file(&self) -> String {
         match self.form {
             Form::Cubin => format!("sm_{}.cubin.zst", self.capability),
@@ -63,7 +66,7 @@ impl Target {
         }
     }
 
-    /// What the compiler is told.
+    /// The compiler's option for this target.
     pub fn option(&self) -> String {
         let kind = match self.form {
             Form::Cubin => "sm",
@@ -82,7 +85,7 @@ impl Target {
     }
 }
 
-/// The images, in the order of [`TARGETS`], compressed.
+/// The compressed images, in the order of [`TARGETS`].
 const IMAGES: [&[u8]; 9] = [
     include_bytes!("../../../kernels/prebuilt/sm_70.cubin.zst"),
     include_bytes!("../../../kernels/prebuilt/sm_75.cubin.zst"),
@@ -95,19 +98,15 @@ const IMAGES: [&[u8]; 9] = [
     include_bytes!("../../../kernels/prebuilt/compute_75.ptx.zst"),
 ];
 
-/// The SHA-256 of the sources that the images were built of, as `cargo xtask kernels` wrote it.
-pub const SOURCES: &str = include_str!("../../../kernels/prebuilt/sources.sha256");
-
-/// The SHA-256 of the sources as they are now, in hexadecimal digits.
+/// SHA-256 of the current sources, hexadecimal.
 pub fn fingerprint() -> String {
-    let digest = Sha256::digest(source::text().as_bytes());
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    digits(&Sha256::digest(source::text().as_bytes()))
 }
 
-/// Images that a GPU can load, the best first. Machine code begins with an ELF header, PTX ends with a 0.
+/// Images that a GPU can load, best first. PTX ends with a 0.
 ///
 /// # Errors
-/// An image in the binary is damaged.
+/// An image is damaged.
 pub fn images(major: i32, minor: i32) -> Result<Vec<(Target, Vec<u8>)>, String> {
     let mut fitting: Vec<(Target, &[u8])> = TARGETS
         .into_iter()
@@ -125,10 +124,10 @@ pub fn images(major: i32, minor: i32) -> Result<Vec<(Target, Vec<u8>)>, String> 
     unpacked.collect()
 }
 
-/// The bytes of a compressed image.
+/// Decompresses an image.
 ///
 /// # Errors
-/// It is damaged.
+/// The image is damaged.
 pub fn unpack(image: &[u8]) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     let decoder = ruzstd::decoding::StreamingDecoder::new(image);
@@ -142,7 +141,10 @@ pub fn unpack(image: &[u8]) -> Result<Vec<u8>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kernel_bundle::Kernel;
+    use device_runtime::Kernel;
+
+    /// SHA-256 of the sources of the images, written by `cargo xtask kernels`.
+    const SOURCES: &str = include_str!("../../../kernels/prebuilt/sources.sha256");
 
     #[test]
     fn the_newest_machine_code_comes_first() {

@@ -1,12 +1,12 @@
-//! Whether there is a driver. Everything else may call it only after this said yes, for the bindings panic when the library
-//! or one of its functions is missing.
+//! Checks that the driver is present. The bindings panic if the library or a function is missing,
+//! so nothing else may call them before [`check`] has succeeded.
 
 use crate::error::Error;
 
 /// The driver's library.
 const LIBRARY: &str = "libcuda.so.1";
 
-/// Functions that this crate calls. All are in drivers since 11.4, most since long before.
+/// Functions that this crate calls; drivers since 11.4 have them.
 const SYMBOLS: [&str; 65] = [
     "cuInit",
     "cuDriverGetVersion",
@@ -75,10 +75,10 @@ const SYMBOLS: [&str; 65] = [
     "cuLaunchKernel",
 ];
 
-/// Looks whether the driver is there and has everything that is called.
+/// Checks that the driver is present and has all functions.
 ///
 /// # Errors
-/// It is not, or it is too old.
+/// It is missing or too old.
 pub fn check() -> Result<(), Error> {
     let absent = || Error::NoDriver { library: LIBRARY };
     // SAFETY: loading the driver's library runs its initializers, which is what every program that uses it does.
@@ -96,7 +96,7 @@ pub fn check() -> Result<(), Error> {
     if known { Ok(()) } else { Err(absent()) }
 }
 
-/// The first of some functions that the driver lacks.
+/// The first of `symbols` that the driver lacks.
 pub(crate) fn lacking(symbols: &[&'static str]) -> Option<&'static str> {
     // SAFETY: it is loaded already, for the driver was found before.
     let library = unsafe { libloading::Library::new(LIBRARY) };

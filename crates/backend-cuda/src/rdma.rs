@@ -1,12 +1,12 @@
-//! Memory of GPUs that NICs read and write (GPUDirect RDMA): by its address, if the driver's peer-memory module is loaded, or by
-//! a file that other drivers take (DMA-BUF).
+//! Device memory that NICs access (GPUDirect RDMA): by address with the driver's peer-memory
+//! module, or as a DMA-BUF.
 
 use std::ffi::c_void;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
 use cudarc::driver::sys;
-use kernel_bundle::NicMemory;
+use device_runtime::NicMemory;
 use shared_memory::fifo::in_place::{DmaBuf, Owner};
 use sys::CUdevice_attribute_enum as Attribute;
 
@@ -15,24 +15,24 @@ use crate::error::Driver;
 use crate::memory::{Block, Plain};
 use crate::presence;
 
-/// The driver takes memory from the device in blocks of this size. A NIC is let into whole pages, so nothing else shall lie in
-/// what it is given.
+/// Block size in which the driver allocates device memory, bytes. A NIC gets access to whole
+/// blocks, so an allocation fills them.
 const BLOCK_BYTES: u64 = 2 << 20;
 
-/// What files of memory begin and end at multiples of: pages of the host, bytes.
+/// Alignment of DMA-BUF ranges: the host's page size, bytes.
 const PAGE_BYTES: u64 = 4096;
 
-/// In drivers since 11.7.
+/// Exports a DMA-BUF; drivers since 11.7 have it.
 const EXPORT: &str = "cuMemGetHandleForAddressRange";
 
 fn has(device: &Device, attribute: Attribute) -> bool {
     device.attribute(attribute).is_ok_and(|it| it != 0)
 }
 
-/// Whether NICs can reach the memory of a GPU.
+/// Checks that NICs can access the memory of a GPU.
 ///
 /// # Errors
-/// They cannot, and why.
+/// They cannot.
 pub(crate) fn check(device: &Device) -> Result<(), String> {
     if has(
         device,
@@ -42,24 +42,24 @@ pub(crate) fn check(device: &Device) -> Result<(), String> {
     }
     Err(format!(
         "GPU {} ({}) or its driver lets no NIC into its memory (GPUDirect RDMA)",
-        device.number, device.facts.name
+        device.number, device.properties.name
     ))
 }
 
-/// Whether what a NIC wrote may come later than the word that it did. From compute capability 9.0 on PCIe's order is kept,
-/// unless the GPU's link to its processor is another way (C2C), which such a GPU's page tables tell.
+/// Whether a NIC's data may arrive after its completion. From compute capability 9.0 on, PCIe order
+/// is kept unless the GPU is attached by C2C, which its use of the host's page tables tells.
 fn must_flush(device: &Device) -> bool {
     let other_way = Attribute::CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES;
-    device.facts.major < 9 || has(device, other_way)
+    device.properties.major < 9 || has(device, other_way)
 }
 
-/// So many bytes that NICs reach, all 0.
+/// Allocates zeroed memory that NICs can access.
 pub(crate) fn allocate(device: &Arc<Device>, bytes: u64) -> Result<NicMemory<Block>, String> {
     let plain = Plain::new(device, bytes.next_multiple_of(BLOCK_BYTES))?;
     let (address, number) = (plain.address, device.number);
     let synchronous: u32 = 1;
-    // SAFETY: the driver reads one number, of memory that was allocated just now. Copies by the driver are then done when they
-    // say so, in whatever order a NIC looks.
+    // SAFETY: the driver reads one number. The memory was allocated just now. The attribute makes
+    // the driver's copies synchronous, so that NICs see their data.
     unsafe {
         sys::cuPointerSetAttribute(
             (&raw const synchronous).cast::<c_void>(),
@@ -67,8 +67,7 @@ pub(crate) fn allocate(device: &Arc<Device>, bytes: u64) -> Result<NicMemory<Blo
             address,
         )
     }
-    .to(|| format!("preparing {bytes} bytes of GPU {number} for NICs"))
-    .map_err(|error| error.to_string())?;
+    .to(|| format!("preparing {bytes} bytes of GPU {number} for NICs"))?;
     Ok(NicMemory {
         owner: Owner::Device {
             dma_buf: dma_buf(device, address, plain.bytes),
@@ -79,7 +78,7 @@ pub(crate) fn allocate(device: &Arc<Device>, bytes: u64) -> Result<NicMemory<Blo
     })
 }
 
-/// The file of memory; none where the driver gives none, for NICs may find it otherwise.
+/// The DMA-BUF of memory; `None` if the driver cannot export it: NICs may use the address.
 fn dma_buf(device: &Device, address: u64, bytes: u64) -> Option<DmaBuf> {
     let supported = Attribute::CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED;
     let whole_pages = address.is_multiple_of(PAGE_BYTES) && bytes.is_multiple_of(PAGE_BYTES);

@@ -1,39 +1,37 @@
-//! Memory of GPUs between processes: what a process says of its memory, and how another one opens it.
+//! Shares device memory between processes by handles in text form.
 //!
-//! The first part of a word says which kind the memory is:
-//!
-//! | word | memory | opened by |
+//! | handle | memory | opened by |
 //! |---|---|---|
-//! | `fabric:HANDLE:BYTES+OFFSET` | virtual, with a fabric handle of 64 bytes | any process whose GPU the fabric joins |
-//! | `descriptor:PROCESS:NUMBER:BYTES+OFFSET` | virtual, with a file descriptor | processes of the host, which take the descriptor (`pidfd_getfd`) |
-//! | `ipc:HANDLE+OFFSET` | plain, with a handle of CUDA IPC of 64 bytes | processes of the host |
+//! | `fabric:HANDLE:BYTES+OFFSET` | virtual, fabric handle (64 bytes) | NVLink domain |
+//! | `descriptor:PROCESS:NUMBER:BYTES+OFFSET` | virtual, descriptor | host (`pidfd_getfd`) |
+//! | `ipc:HANDLE+OFFSET` | plain, CUDA IPC handle (64 bytes) | host |
 
 use std::collections::{BTreeMap, HashMap};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, Weak};
 
 use cudarc::driver::sys;
-use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
 use crate::device::Device;
 use crate::error::{Driver, words};
+use crate::handles::{bytes_of, digits, take_descriptor, unknown};
 use crate::launch::lock;
 use crate::memory::{Block, MemoryKind, Plain, Shareable, Virtual};
 use crate::multicast;
 
-/// The driver takes memory from the device in blocks of this size, of which several small allocations are parts.
+/// Block size in which the driver allocates memory; small allocations share a block, bytes.
 const IPC_BLOCK_BYTES: u64 = 2 << 20;
 
-/// What this process and others know of each other's memory.
+/// Memory that this process shares and has opened.
 #[derive(Debug, Default)]
 pub(crate) struct Sharing {
-    /// The only kind that is used, if one was asked for.
+    /// The only kind to use, if one was requested.
     only: Option<MemoryKind>,
-    /// The kind that was had last, and why better ones were not.
-    found: Mutex<Option<(MemoryKind, Vec<String>)>>,
-    /// Virtual memory that was made here, by address.
+    /// The kind in use, once memory was allocated.
+    found: Mutex<Option<MemoryKind>>,
+    /// Own virtual memory, by address.
     made: Mutex<BTreeMap<u64, Weak<Virtual>>>,
-    /// What was opened, by its word without the offset.
+    /// Opened memory, by its handle without the offset.
     opened: Mutex<HashMap<String, Opened>>,
 }
 
@@ -45,7 +43,7 @@ enum Opened {
 }
 
 impl Opened {
-    /// The address of so many bytes at an offset. Of CUDA IPC the driver does not tell how long it is.
+    /// The address of `bytes` bytes at an offset. The length is not known for CUDA IPC.
     fn at(&self, offset: u64, bytes: u64) -> Result<u64, String> {
         let (base, most) = match self {
             Self::Virtual(memory) => (memory.address, memory.bytes),
@@ -78,19 +76,14 @@ impl Sharing {
         }
     }
 
-    /// The kind of memory that was had for peers, and why better ones were not.
-    pub(crate) fn kind(&self) -> Option<(MemoryKind, Vec<String>)> {
-        lock(&self.found).clone()
-    }
-
-    /// The kinds of handles by which other processes join a multicast of a device, the best first: fabric handles where
-    /// memory has them, and descriptors. None if only CUDA IPC may be used, by which no multicast can be opened.
+    /// Handle types for multicast objects of a device, best first: fabric handles if memory uses
+    /// them, and descriptors. Empty if only CUDA IPC is allowed, which has no multicast.
     ///
     /// # Errors
-    /// It has no multicast, and why.
+    /// The device does not support multicast.
     pub(crate) fn multicast_kinds(&self, device: &Device) -> Result<Vec<String>, String> {
         multicast::check(device)?;
-        let found = self.kind().map(|(kind, _)| kind);
+        let found = *lock(&self.found);
         let taken = |kind: &MemoryKind| match kind {
             MemoryKind::Fabric => found == Some(MemoryKind::Fabric),
             MemoryKind::Descriptor => kind.is_offered(device),
@@ -101,15 +94,15 @@ impl Sharing {
         Ok(kinds.map(|kind| kind.name().to_owned()).collect())
     }
 
-    /// Memory that other processes can open: of the best kind that can be had.
+    /// Allocates memory of the best available kind that other processes can open.
     pub(crate) fn allocate(
         &self,
         device: &Arc<Device>,
         bytes: u64,
     ) -> Result<(Block, u64), String> {
         let mut found = lock(&self.found);
-        if let Some((kind, _)) = &*found {
-            return self.allocate_kind(device, *kind, bytes);
+        if let Some(kind) = *found {
+            return self.allocate_kind(device, kind, bytes);
         }
         let mut refused = Vec::new();
         for kind in MemoryKind::ALL {
@@ -122,7 +115,7 @@ impl Sharing {
             }
             match self.allocate_kind(device, kind, bytes) {
                 Ok(allocated) => {
-                    *found = Some((kind, refused));
+                    *found = Some(kind);
                     return Ok(allocated);
                 }
                 Err(why) => refused.push(why),
@@ -141,7 +134,7 @@ impl Sharing {
         bytes: u64,
     ) -> Result<(Block, u64), String> {
         if kind == MemoryKind::Ipc {
-            // Handles are of such blocks: what else lay in one would be opened, too.
+            // An IPC handle shares the whole block, so nothing else may be in it.
             let plain = Plain::new(device, bytes.next_multiple_of(IPC_BLOCK_BYTES))?;
             let address = plain.address;
             return Ok((Block::Plain(plain), address));
@@ -154,7 +147,7 @@ impl Sharing {
         Ok((Block::Virtual(memory), address))
     }
 
-    /// A word for an address in memory of this process.
+    /// Returns the handle of an address in own memory.
     pub(crate) fn export(&self, device: &Device, address: u64) -> Result<String, String> {
         let made = lock(&self.made);
         let memory = made.range(..=address).next_back();
@@ -176,7 +169,7 @@ impl Sharing {
         }
     }
 
-    /// The address of memory of another process, with so many bytes from there.
+    /// Opens a handle and returns the address of its `bytes` bytes.
     pub(crate) fn import(
         &self,
         device: &Arc<Device>,
@@ -220,25 +213,6 @@ impl Sharing {
     }
 }
 
-fn unknown() -> String {
-    "another process shares memory in a form that this version does not know".to_owned()
-}
-
-pub(crate) fn digits(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-pub(crate) fn bytes_of(digits: &str) -> Option<[u8; 64]> {
-    let mut bytes = [0; 64];
-    if digits.len() != 2 * bytes.len() || !digits.is_ascii() {
-        return None;
-    }
-    for (at, byte) in bytes.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&digits[2 * at..2 * at + 2], 16).ok()?;
-    }
-    Some(bytes)
-}
-
 fn ipc_word(device: &Device, address: u64) -> Result<String, String> {
     let what = || {
         let number = device.number;
@@ -247,13 +221,9 @@ fn ipc_word(device: &Device, address: u64) -> Result<String, String> {
     let (mut base, mut size) = (0, 0);
     let mut handle = sys::CUipcMemHandle { reserved: [0; 64] };
     // SAFETY: the driver writes what the pointers lead to; the address is one that it allocated.
-    unsafe { sys::cuMemGetAddressRange_v2(&raw mut base, &raw mut size, address) }
-        .to(what)
-        .map_err(|error| error.to_string())?;
+    unsafe { sys::cuMemGetAddressRange_v2(&raw mut base, &raw mut size, address) }.to(what)?;
     // SAFETY: as above.
-    unsafe { sys::cuIpcGetMemHandle(&raw mut handle, base) }
-        .to(what)
-        .map_err(|error| error.to_string())?;
+    unsafe { sys::cuIpcGetMemHandle(&raw mut handle, base) }.to(what)?;
     let handle: Vec<u8> = handle.reserved.iter().map(|byte| *byte as u8).collect();
     Ok(format!("ipc:{}+{:x}", digits(&handle), address - base))
 }
@@ -275,46 +245,4 @@ fn open_ipc(device: &Device, bytes: &[u8; 64]) -> Result<u64, String> {
         )
     });
     result.map(|()| base)
-}
-
-/// A descriptor of another process, as one of this process.
-pub(crate) fn take_descriptor(process: &str, number: &str) -> Result<OwnedFd, String> {
-    let id = process.parse().ok().and_then(Pid::from_raw);
-    let id = id.ok_or_else(unknown)?;
-    let number = number.parse().map_err(|_| unknown())?;
-    let taken = pidfd_open(id, PidfdFlags::empty())
-        .and_then(|process| pidfd_getfd(process, number, PidfdGetfdFlags::empty()));
-    taken.map_err(|errno| format!("taking descriptor {number} of process {process}: {errno}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn handles_survive_as_text() {
-        let bytes: [u8; 64] = std::array::from_fn(|at| (at * 5) as u8);
-        assert_eq!(bytes_of(&digits(&bytes)), Some(bytes));
-        assert_eq!(bytes_of("12"), None);
-        assert_eq!(bytes_of(&"g".repeat(128)), None);
-    }
-
-    #[test]
-    fn descriptors_of_processes_are_taken() {
-        use std::io::{Read, Write};
-        let (read, mut write) = std::io::pipe().unwrap();
-        let own = std::process::id().to_string();
-        let number = read.as_raw_fd().to_string();
-        match take_descriptor(&own, &number) {
-            Ok(taken) => {
-                write.write_all(b"hello").unwrap();
-                let mut text = [0; 5];
-                std::fs::File::from(taken).read_exact(&mut text).unwrap();
-                assert_eq!(&text, b"hello");
-            }
-            // A kernel, or a container, that refuses it says so.
-            Err(why) => assert!(why.contains("taking descriptor"), "{why}"),
-        }
-        assert!(take_descriptor(&own, "none").is_err());
-    }
 }

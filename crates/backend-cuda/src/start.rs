@@ -1,21 +1,21 @@
-//! Starting kernels on GPUs: one cooperative launch on each, singly or as graphs.
+//! Starts kernels on GPUs: one cooperative launch on each, or a graph of launches.
 
 use std::ffi::c_void;
 use std::sync::Arc;
 
 use cudarc::driver::{DriverError, result, sys};
-use kernel_bundle::layout::{Launch, MOST_PARTS};
-use kernel_bundle::machine::Start;
-use kernel_bundle::{DeviceDriver, Running, Times};
+use device_runtime::driver::Start;
+use device_runtime::layout::{Launch, MOST_PARTS};
+use device_runtime::{DeviceDriver, Repeats, Running};
 
 use crate::device::Device;
+use crate::driver::Cuda;
 use crate::error::words;
 use crate::graph::Graph;
 use crate::launch::{AbortWord, Launched, Timed, lock};
-use crate::machine::Cuda;
 use crate::memory::Plain;
 
-/// A launch on a GPU with everything that it needs.
+/// A launch on one GPU, prepared.
 struct Ready {
     place: u32,
     launch: Box<Launch>,
@@ -23,16 +23,17 @@ struct Ready {
     blocks: u32,
     threads: u32,
     timed: Timed,
-    /// Place of its graph among those of the launch.
+    /// Index into the graphs of the launch.
     graph: Option<usize>,
 }
 
 impl Ready {
-    /// Puts the kernel on the GPU's stream, once.
+    /// Submits the kernel to the GPU's stream once.
     fn launch(&mut self, device: &Device) -> Result<(), DriverError> {
         let mut arguments = [(&raw mut *self.launch).cast::<c_void>()];
-        // SAFETY: the function takes one `Launch` by value, whose addresses are those of memory that its ranks hold until
-        // the launch has ended. A cooperative launch is refused if not all blocks can run at the same time.
+        // SAFETY: the function takes one `Launch` by value. Its addresses are of memory that the
+        // ranks keep until the launch has ended. The driver refuses a cooperative launch unless all
+        // blocks can be resident at once.
         unsafe {
             result::launch_cooperative_kernel(
                 self.function,
@@ -51,7 +52,11 @@ impl Cuda {
     ///
     /// # Errors
     /// As [`DeviceDriver::start`].
-    pub(crate) fn start_all(&self, starts: &[Start<'_>], times: Times) -> Result<Launched, String> {
+    pub(crate) fn start_all(
+        &self,
+        starts: &[Start<'_>],
+        repeats: Repeats,
+    ) -> Result<Launched, String> {
         for start in starts {
             let resident = self.resident_blocks(start.device, start.kernel, start.threads)?;
             let blocks = start.blocks();
@@ -60,7 +65,7 @@ impl Cuda {
                 return Err(format!(
                     "GPU {} ({}) runs {resident} blocks of {} threads at a time, and the ranks on it need {blocks}, which \
                      wait for each other; take fewer channels (--channels) or fewer ranks on this GPU",
-                    device.number, device.facts.name, start.threads
+                    device.number, device.properties.name, start.threads
                 ));
             }
         }
@@ -71,27 +76,27 @@ impl Cuda {
         }
         let abort = match lock(&self.spare.words).pop() {
             Some(abort) => abort,
-            None => AbortWord::new().map_err(|error| error.to_string())?,
+            None => AbortWord::new()?,
         };
         let mut launched = Launched {
             spare: Arc::clone(&self.spare),
             abort: Some(abort),
-            given_up: false,
+            aborted: false,
             timed: Vec::with_capacity(starts.len()),
             more: Vec::new(),
             graphs: Vec::new(),
             without_graph: None,
         };
-        // Everything that is allocated or captured comes before the first kernel runs, which may wait for another.
+        // Allocations and captures come first: a kernel that already runs may wait for another.
         let ready: Result<Vec<Ready>, String> = starts
             .iter()
-            .map(|start| self.make_ready(start, times, &mut launched))
+            .map(|start| self.make_ready(start, repeats, &mut launched))
             .collect();
         for mut ready in ready? {
-            let started = self.start_one(&mut ready, times, &launched);
+            let started = self.start_one(&mut ready, repeats, &launched);
             if started.is_err() {
-                // Those that run already wait for this one, and what they use must not go before they have ended.
-                launched.give_up();
+                // Kernels that already run wait for this one and must end before drop frees memory.
+                launched.abort();
                 if let Ok(device) = self.device(ready.place) {
                     // SAFETY: the stream is the device's.
                     let _ = unsafe { result::stream::synchronize(device.stream) };
@@ -106,11 +111,11 @@ impl Cuda {
     fn make_ready(
         &self,
         start: &Start<'_>,
-        times: Times,
+        repeats: Repeats,
         launched: &mut Launched,
     ) -> Result<Ready, String> {
         let mut launch = Box::new(Launch {
-            // Pinned memory has the same address for all.
+            // Pinned memory has the same address on host and devices.
             abort: launched
                 .abort
                 .as_ref()
@@ -145,7 +150,7 @@ impl Cuda {
             timed: self.timed(device)?,
             graph: None,
         };
-        let together = times.graph.min(times.count);
+        let together = repeats.graph.min(repeats.count);
         if together > 0 {
             let captured = Graph::capture(device, || {
                 (0..together).try_for_each(|_| ready.launch(device))
@@ -164,7 +169,7 @@ impl Cuda {
     fn start_one(
         &self,
         ready: &mut Ready,
-        times: Times,
+        repeats: Repeats,
         launched: &Launched,
     ) -> Result<(), String> {
         let device = self.device(ready.place)?;
@@ -172,8 +177,10 @@ impl Cuda {
         let failed = |error| format!("starting {blocks} blocks on GPU {number}: {}", words(error));
         let (begin, end) = (ready.timed.begin, ready.timed.end);
         let graph = ready.graph.and_then(|at| launched.graphs.get(at));
-        let runs = graph.map_or(0, |_| times.count / times.graph.min(times.count).max(1));
-        let left = times.count - runs * times.graph.min(times.count);
+        let runs = graph.map_or(0, |_| {
+            repeats.count / repeats.graph.min(repeats.count).max(1)
+        });
+        let left = repeats.count - runs * repeats.graph.min(repeats.count);
         // SAFETY: the events were created with the device's context, and the stream is its own.
         unsafe { result::event::record(begin, device.stream) }.map_err(failed)?;
         if let Some(graph) = graph {
@@ -187,7 +194,7 @@ impl Cuda {
         Ok(())
     }
 
-    /// What times a launch, new or used before.
+    /// Events for a launch, new or reused.
     pub(crate) fn timed(&self, device: &Arc<Device>) -> Result<Timed, String> {
         let mut spare = lock(&self.spare.events);
         let found = spare

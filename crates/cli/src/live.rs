@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use probe::nvml::{self, Answers, Library};
 use probe::record::{self, Recording};
-use probe::{Addresses, Options, Probe, Sysfs, base};
+use probe::{Addresses, Probe, ProbeOptions, Sysfs, base};
 
 use crate::arguments::machine::ProbeArguments;
 use crate::environment::Environment;
@@ -15,7 +15,7 @@ const TEXT_LIMIT: u64 = 1 << 20;
 
 /// Probes the machine that the arguments of `topo probe` name, and records it if they say so.
 pub fn probe(arguments: &ProbeArguments, environment: &Environment) -> Result<Probe> {
-    let asked = |options: Options| Options {
+    let asked = |options: ProbeOptions| ProbeOptions {
         gpus: arguments.gpus.clone().or(options.gpus),
         all_devices: arguments.all_devices || options.all_devices,
         ..options
@@ -43,7 +43,7 @@ pub fn probe(arguments: &ProbeArguments, environment: &Environment) -> Result<Pr
 }
 
 /// Probes a recorded machine with its options, changed by `asked`.
-pub fn replay(folder: &Path, asked: impl Fn(Options) -> Options) -> Result<Probe> {
+pub fn replay(folder: &Path, asked: impl Fn(ProbeOptions) -> ProbeOptions) -> Result<Probe> {
     let recording = Recording::open(folder)?;
     Ok(Probe::of(
         &recording.sysfs,
@@ -78,16 +78,16 @@ fn beyond_files(root: Option<&Path>) -> (Answers, Option<Addresses>) {
 }
 
 /// What the environment says about this machine, and the topology file that NCCL starts from.
-fn options(root: Option<&Path>, sysfs: &Sysfs, environment: &Environment) -> Result<Options> {
+fn options(root: Option<&Path>, sysfs: &Sysfs, environment: &Environment) -> Result<ProbeOptions> {
     let guests = sysfs.root().join(base::PLACE);
     if root.is_some() {
         let found = sysfs
             .document(base::PLACE, TEXT_LIMIT)
             .or_else(|_| sysfs.document(base::PLACE_BEHIND_LINK, TEXT_LIMIT))
             .with_context(|| format!("cannot read {}", guests.display()))?;
-        return Ok(Options {
+        return Ok(ProbeOptions {
             topology_file: found.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()),
-            ..Options::default()
+            ..ProbeOptions::default()
         });
     }
     let guests = guests.is_file().then_some(guests);
@@ -100,14 +100,14 @@ fn options(root: Option<&Path>, sysfs: &Sysfs, environment: &Environment) -> Res
         Some(named) => named.is_file().then_some(named),
         None => guests,
     };
-    Ok(Options {
+    Ok(ProbeOptions {
         visible_devices: environment.visible_devices.clone(),
         ib_hca: variable("NCCL_IB_HCA"),
         ib_disable: variable("NCCL_IB_DISABLE")
             .is_some_and(|value| topology::xml::c_int(&value) != 0),
         socket_ifname: variable("NCCL_SOCKET_IFNAME"),
         topology_file: file.map(|path| read_text(&path)).transpose()?,
-        ..Options::default()
+        ..ProbeOptions::default()
     })
 }
 

@@ -1,7 +1,16 @@
-//! Files that come from outside, or that others could put where a file is looked for.
+//! Reads inputs within limits on size and time, and writes files whole and for one user.
 //!
-//! In reading order: [`read`](mod@read) (any input, within bounds of bytes and of time), [`private`] (files that only this user
-//! can use), [`write`](mod@write) (files that are there whole or not at all).
+//! ```
+//! let path = std::env::temp_dir().join(format!("files-example-{}", std::process::id()));
+//! files::write(&path, b"whole")?;
+//! assert_eq!(files::read(&path, 16)?, b"whole");
+//! assert!(files::read(&path, 4).is_err());
+//! # std::fs::remove_file(&path)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! In reading order: [`read`](mod@read) (bounded input), [`private`] (files that only this user can
+//! access), [`write`](mod@write) (files that are whole or absent).
 
 pub mod private;
 pub mod read;
@@ -13,13 +22,13 @@ pub use write::{WriteError, write};
 
 use rustix::fs::FileType;
 
-/// How long another process may take to open the other end of a FIFO.
+/// Time limit for another process to open the other end of a FIFO.
 const OPEN_TIME: std::time::Duration = std::time::Duration::from_secs(10);
 
-/// How long a pipe may stand still.
+/// Time limit for the next byte of a pipe.
 const SILENCE: std::time::Duration = std::time::Duration::from_secs(60);
 
-/// What something is that was found in place of a file.
+/// The name of a file type for messages.
 const fn kind(of: FileType) -> &'static str {
     match of {
         FileType::RegularFile => "file",

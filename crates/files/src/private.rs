@@ -1,4 +1,4 @@
-//! Files that only this user can use, although everybody knows where they are.
+//! Files at known places that only this user can access.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -12,68 +12,68 @@ use rustix::io::Errno;
 
 use crate::kind;
 
-/// Rights of anybody but the owner. Access control lists show in those of the group.
+/// Permissions of group and others. Access control lists show up in those of the group.
 const OTHERS: u32 = 0o077;
 
-/// Names that are tried for a file beside another one.
+/// Names to try for a temporary file.
 const TRIES: u32 = 16;
 
-/// Why something cannot be used as this user's alone.
+/// Why a file or folder is not private or cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PrivateError {
-    /// The system refuses.
+    /// A system call failed.
     #[error("cannot {verb} {}: {why}", path.display())]
     System {
         /// `read`, `write` …
         verb: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         why: io::Error,
     },
-    /// It is something else.
+    /// The file type is wrong.
     #[error("{} is a {found}; expected a {expected}", path.display())]
     Kind {
-        /// What was found.
+        /// The path.
         path: PathBuf,
-        /// What it is.
+        /// The type found.
         found: &'static str,
-        /// What it should be.
+        /// The expected type.
         expected: &'static str,
     },
-    /// It is somebody else's.
+    /// It belongs to another user.
     #[error(
         "{} belongs to user {owner}, and this is user {user}; expected a {kind} of this user: let its owner remove it, or \
          name another place",
         path.display()
     )]
-    Foreign {
-        /// What was found.
+    OtherOwner {
+        /// The path.
         path: PathBuf,
-        /// File or folder.
+        /// `file` or `folder`.
         kind: &'static str,
-        /// The number of the user to whom it belongs.
+        /// The owner's user id.
         owner: u32,
-        /// That of this process.
+        /// The user id of this process.
         user: u32,
     },
-    /// Others can use it too.
+    /// Other users have access.
     #[error(
         "other users can use {} (mode {mode:03o}); expected a {kind} for this user alone (chmod {wanted:03o})",
         path.display()
     )]
     Open {
-        /// What was found.
+        /// The path.
         path: PathBuf,
-        /// File or folder.
+        /// `file` or `folder`.
         kind: &'static str,
-        /// Its rights.
+        /// The permissions.
         mode: u32,
-        /// Those that are expected.
+        /// The expected permissions.
         wanted: u32,
     },
-    /// It is longer than any file that was written here.
+    /// The file is too long.
     #[error("{} has more than {most} bytes, the most that are read", path.display())]
     Long {
         /// The file.
@@ -83,38 +83,38 @@ pub enum PrivateError {
     },
 }
 
-/// A folder that was opened once: whatever others do to its name afterwards, files are looked for in this one.
+/// An open folder. Renaming or replacing its path later has no effect.
 #[derive(Debug)]
 pub struct Folder {
     descriptor: OwnedFd,
     path: PathBuf,
 }
 
-/// A file that was written into a folder.
+/// A file that [`Folder::write`] has written.
 #[derive(Debug)]
 pub struct Written {
     folder: Folder,
     name: std::ffi::OsString,
-    /// Device and number.
+    /// Device and inode.
     identity: (u64, u64),
 }
 
 impl Folder {
-    /// Opens any folder. Its files are checked one by one.
+    /// Opens any folder; its files are checked one by one.
     ///
     /// # Errors
-    /// It is not there, or is no folder.
+    /// It does not exist or is no folder.
     pub fn open(path: &Path) -> Result<Self, PrivateError> {
         Self::open_with(path, OFlags::empty())
     }
 
-    /// Opens a folder that belongs to this user and that nobody else can use.
+    /// Opens a folder that belongs to this user and is closed to others.
     ///
     /// # Errors
-    /// It is not there, is no folder, or others can use it.
+    /// It does not exist, is no folder, or is not private.
     pub fn open_own(path: &Path) -> Result<Self, PrivateError> {
         let folder = Self::open_with(path, OFlags::NOFOLLOW).or_else(|error| {
-            // The reason may be whose it is.
+            // The owner may explain the failure.
             let found = rustix::fs::lstat(path).ok();
             let found = found.filter(|found| is(found, FileType::Directory));
             found.map_or(Ok(()), |found| check(path, &found, "folder", 0o700))?;
@@ -126,10 +126,10 @@ impl Folder {
         Ok(folder)
     }
 
-    /// The same, and makes it if it is not there.
+    /// Like [`Self::open_own`], and creates the folder if it does not exist.
     ///
     /// # Errors
-    /// It cannot be made, or something else is there.
+    /// It cannot be created, or is not private.
     pub fn make_own(path: &Path) -> Result<Self, PrivateError> {
         match rustix::fs::mkdir(path, Mode::RWXU) {
             Ok(()) | Err(Errno::EXIST) => Self::open_own(path),
@@ -151,20 +151,20 @@ impl Folder {
         }
     }
 
-    /// Where a file of the folder is.
+    /// The path of a file in the folder.
     pub fn path_of(&self, name: &OsStr) -> PathBuf {
         self.path.join(name)
     }
 
-    /// Reads a file of this user, at most `most` bytes; none if there is no such file. It is opened once, so what is
-    /// checked is what is read.
+    /// Reads a private file of at most `most` bytes; `None` if it does not exist. Permissions are
+    /// checked on the open file, so no other file can take its place in between.
     ///
     /// # Errors
-    /// It is no file, is somebody else's, or others can use it; or it is too long.
+    /// It is no file, is not private, or is too long.
     pub fn read(&self, name: &OsStr, most: u64) -> Result<Option<Vec<u8>>, PrivateError> {
         let path = self.path_of(name);
         let failed = |error| system("read", &path, error);
-        // Opening a device can do something already, so its kind is looked at before and after.
+        // Opening a device can have effects, so check the type before and after.
         match rustix::fs::statat(&self.descriptor, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(found) if is(&found, FileType::RegularFile) => {}
             Ok(found) => return Err(other(&path, &found, "file")),
@@ -177,7 +177,7 @@ impl Folder {
             Ok(file) => file,
             Err(Errno::NOENT) => return Ok(None),
             Err(error) => {
-                // The reason may be whose it is.
+                // The owner may explain the failure.
                 let found = rustix::fs::statat(&self.descriptor, name, AtFlags::SYMLINK_NOFOLLOW);
                 found.map_or(Ok(()), |found| check(&path, &found, "file", 0o600))?;
                 return Err(failed(error));
@@ -190,28 +190,20 @@ impl Folder {
         check(&path, &found, "file", 0o600)?;
         let mut bytes = Vec::new();
         let read = File::from(file).take(most + 1).read_to_end(&mut bytes);
-        read.map_err(|why| PrivateError::System {
-            verb: "read",
-            path: path.clone(),
-            why,
-        })?;
+        read.map_err(|error| system("read", &path, error))?;
         if bytes.len() as u64 > most {
             return Err(PrivateError::Long { path, most });
         }
         Ok(Some(bytes))
     }
 
-    /// Writes a file for this user alone, in place of one that is there: beside it, and then renames it.
+    /// Writes a private temporary file that then replaces an existing one.
     ///
     /// # Errors
-    /// It cannot be written, or what is there cannot be replaced.
+    /// It cannot be written, or the existing file cannot be replaced.
     pub fn write(self, name: &OsStr, bytes: &[u8]) -> Result<Written, PrivateError> {
         let path = self.path_of(name);
-        let failed = |why: io::Error| PrivateError::System {
-            verb: "write",
-            path: path.clone(),
-            why,
-        };
+        let failed = |error: io::Error| system("write", &path, error);
         let (beside, mut file) = self.new_file().map_err(failed)?;
         let written = (|| {
             file.write_all(bytes).map_err(failed)?;
@@ -233,7 +225,7 @@ impl Folder {
         }
     }
 
-    /// Makes a file under a name that nobody can guess.
+    /// Creates a file under a random name.
     fn new_file(&self) -> io::Result<(String, File)> {
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
         let mut refused = Errno::EXIST;
@@ -250,13 +242,13 @@ impl Folder {
         Err(refused.into())
     }
 
-    /// Why a file cannot be put in place of what is there.
+    /// The error if a file cannot replace the existing one.
     fn why_not_replaced(&self, name: &OsStr, error: Errno) -> PrivateError {
         let path = self.path_of(name);
         match rustix::fs::statat(&self.descriptor, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(found) if is(&found, FileType::Directory) => other(&path, &found, "file"),
             Ok(found) => match check(&path, &found, "file", 0o600) {
-                Err(foreign @ PrivateError::Foreign { .. }) => foreign,
+                Err(owner @ PrivateError::OtherOwner { .. }) => owner,
                 _ => system("write", &path, error),
             },
             Err(_) => system("write", &path, error),
@@ -265,12 +257,12 @@ impl Folder {
 }
 
 impl Written {
-    /// Removes the file, unless another one has taken its place.
+    /// Removes the file unless another one has replaced it.
     pub fn remove(&self) {
         let folder = &self.folder.descriptor;
         let found = rustix::fs::statat(folder, &self.name, AtFlags::SYMLINK_NOFOLLOW);
         if found.is_ok_and(|found| (found.st_dev, found.st_ino) == self.identity) {
-            // One that is gone already needs nothing.
+            // An error means that it is gone already.
             let _ = rustix::fs::unlinkat(folder, &self.name, AtFlags::empty());
         }
     }
@@ -288,7 +280,7 @@ fn other(path: &Path, found: &Stat, expected: &'static str) -> PrivateError {
     }
 }
 
-fn system(verb: &'static str, path: &Path, error: Errno) -> PrivateError {
+fn system(verb: &'static str, path: &Path, error: impl Into<io::Error>) -> PrivateError {
     PrivateError::System {
         verb,
         path: path.to_owned(),
@@ -296,12 +288,12 @@ fn system(verb: &'static str, path: &Path, error: Errno) -> PrivateError {
     }
 }
 
-/// Whether something is this user's alone.
+/// Checks that a file or folder belongs to this user and is closed to others.
 fn check(path: &Path, found: &Stat, kind: &'static str, wanted: u32) -> Result<(), PrivateError> {
     let user = rustix::process::geteuid().as_raw();
     let mode = found.st_mode & 0o777;
     if found.st_uid != user {
-        return Err(PrivateError::Foreign {
+        return Err(PrivateError::OtherOwner {
             path: path.to_owned(),
             kind,
             owner: found.st_uid,

@@ -1,4 +1,4 @@
-//! Reading inputs: files up to a limit, pipes up to 16 MiB and while bytes come, no devices.
+//! Reads inputs: files up to a limit, pipes up to 16 MiB while bytes arrive, no devices.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -12,23 +12,23 @@ use rustix::termios::isatty;
 
 use crate::{OPEN_TIME, SILENCE, kind};
 
-/// Most bytes that are read from a pipe, a FIFO, a socket or a terminal.
+/// Limit on the bytes of a pipe, a FIFO, a socket or a terminal.
 pub const MOST_PIPED: u64 = 16 << 20;
 
-/// Bytes that are read at once.
+/// Bytes per call of `read`.
 const PIECE: usize = 64 << 10;
 
 /// Why an input cannot be read. The message does not name the input.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// The system refuses.
+    /// A system call failed.
     #[error(transparent)]
     System(#[from] io::Error),
-    /// It is no file.
+    /// It is neither a file nor a pipe.
     #[error("it is a {0}; expected a file or a pipe")]
     Kind(&'static str),
-    /// It is a long file.
+    /// The file is longer than the limit.
     #[error("it has {bytes} bytes; at most {most} are read")]
     Long {
         /// Its size.
@@ -36,30 +36,23 @@ pub enum ReadError {
         /// The limit.
         most: u64,
     },
-    /// It goes on after the limit.
+    /// More bytes than the limit arrived.
     #[error("more than {most} bytes came, the most that are read of a {from}")]
     Endless {
         /// The limit.
         most: u64,
-        /// What they came from.
+        /// The type of the input.
         from: &'static str,
     },
-    /// A FIFO's other end stays closed.
+    /// No process opened the other end of the FIFO.
     #[error("nobody writes to it: no process opened the FIFO within {} s", .0.as_secs())]
     NoWriter(Duration),
-    /// Nothing comes, although the other end is open.
+    /// No byte arrived although the other end is open.
     #[error("nothing came for {} s", .0.as_secs())]
     Silent(Duration),
-    /// It is no text.
+    /// It is not UTF-8.
     #[error("it is no text: byte {0} is not UTF-8")]
     NoText(usize),
-}
-
-impl ReadError {
-    /// Whether there is no such file.
-    pub fn is_not_found(&self) -> bool {
-        matches!(self, Self::System(error) if error.kind() == io::ErrorKind::NotFound)
-    }
 }
 
 impl From<Errno> for ReadError {
@@ -68,16 +61,16 @@ impl From<Errno> for ReadError {
     }
 }
 
-/// What bytes come from.
+/// The type of an input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Source {
-    /// A file; also one of the kernel, whose size says nothing.
+    /// A file, maybe of the kernel with an unknown size.
     File,
-    /// A FIFO that was opened here, without waiting for its other end.
+    /// A FIFO opened by this process without waiting for its other end.
     Fifo,
-    /// A pipe or a socket that was given to this process.
+    /// A pipe or socket that this process was given.
     Pipe,
-    /// A person.
+    /// A terminal, without time limits.
     Terminal,
 }
 
@@ -91,12 +84,12 @@ impl Source {
     }
 }
 
-/// How long is waited.
+/// Time limits.
 #[derive(Debug, Clone, Copy)]
 struct Patience {
-    /// For a process that opens a FIFO.
+    /// Until a process opens the FIFO.
     writer: Duration,
-    /// For the next byte.
+    /// Until the next byte.
     byte: Duration,
 }
 
@@ -105,30 +98,30 @@ const PATIENCE: Patience = Patience {
     byte: SILENCE,
 };
 
-/// Reads an input of at most `most` bytes; of a pipe or a FIFO at most [`MOST_PIPED`].
+/// Reads an input of at most `most` bytes, or at most [`MOST_PIPED`] of a pipe or a FIFO.
 ///
-/// A FIFO is given up when no process opens it within 10 s, a pipe when nothing comes for 60 s. A terminal has the time
-/// that it needs.
+/// A process must open a FIFO within 10 s, and every byte of a pipe must arrive within 60 s.
+/// Terminals have no time limit.
 ///
 /// # Errors
-/// It is not there, is no file, or is too long; or nothing comes.
+/// It does not exist, is no file or pipe, is too long, or exceeds a time limit.
 pub fn read(path: &Path, most: u64) -> Result<Vec<u8>, ReadError> {
     read_within(path, most, PATIENCE)
 }
 
-/// As [`read()`], of text.
+/// Like [`read()`], for text.
 ///
 /// # Errors
-/// As of [`read()`], or it is not UTF-8.
+/// As for [`read()`], or it is not UTF-8.
 pub fn read_text(path: &Path, most: u64) -> Result<String, ReadError> {
     let bytes = read(path, most)?;
     String::from_utf8(bytes).map_err(|error| ReadError::NoText(error.utf8_error().valid_up_to()))
 }
 
-/// Reads standard input as [`read()`] reads a path. /dev/null is empty.
+/// Reads standard input like [`read()`]. `/dev/null` is empty.
 ///
 /// # Errors
-/// As of [`read()`].
+/// As for [`read()`].
 pub fn standard_input(most: u64) -> Result<Vec<u8>, ReadError> {
     let input = io::stdin();
     let found = fstat(&input)?;
@@ -142,12 +135,12 @@ pub fn standard_input(most: u64) -> Result<Vec<u8>, ReadError> {
     take(input.as_fd(), source, size(&found), most, PATIENCE)
 }
 
-/// What programs get that are given no input.
+/// Whether it is `/dev/null`, the input of programs without one.
 fn is_null(found: &Stat) -> bool {
     (major(found.st_rdev), minor(found.st_rdev)) == (1, 3)
 }
 
-/// Whether a device may be a terminal, by its number: consoles, the own terminal, pseudoterminals.
+/// Whether a device number is of a console, the controlling terminal or a pseudoterminal.
 fn may_be_terminal(found: &Stat) -> bool {
     matches!(major(found.st_rdev), 4 | 5 | 136..=143)
 }
@@ -157,7 +150,7 @@ fn size(found: &Stat) -> u64 {
 }
 
 fn read_within(path: &Path, most: u64, patience: Patience) -> Result<Vec<u8>, ReadError> {
-    // Opening a device can do something already, so its kind is looked at before and after.
+    // Opening a device can have effects, so check the type before and after.
     source(&stat(path)?)?;
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
     let file = open(path, flags, Mode::empty())?;
@@ -178,7 +171,7 @@ fn source(found: &Stat) -> Result<Source, ReadError> {
     }
 }
 
-/// Reads everything that comes.
+/// Reads to the end.
 fn take(
     from: BorrowedFd<'_>,
     source: Source,
@@ -195,7 +188,7 @@ fn take(
     };
     let mut bytes = Vec::new();
     let mut piece = vec![0; PIECE];
-    // Files are always ready, but for some of the kernel's, which say so.
+    // Files are ready, except some of the kernel's, whose `read` returns EAGAIN.
     let mut waits = source != Source::File;
     let mut writer_came = source != Source::Fifo;
     let mut since = Instant::now();
@@ -210,7 +203,7 @@ fn take(
             return Err(ReadError::Silent(patience.byte));
         }
         match rustix::io::read(from, &mut piece) {
-            // What was opened without waiting also has an end as long as nobody opened the other one.
+            // A FIFO that no process has opened for writing also reports the end.
             Ok(0) if !ready => return Err(ReadError::NoWriter(patience.writer)),
             Ok(0) => return Ok(bytes),
             Ok(more) => {
@@ -235,7 +228,7 @@ fn take(
     }
 }
 
-/// Waits until something can be read or written; `false` if the time is over, counted from `since`.
+/// Waits until the descriptor is ready. Returns `false` once `longest` has passed since `since`.
 pub(crate) fn wait(
     on: BorrowedFd<'_>,
     flags: PollFlags,

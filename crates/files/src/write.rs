@@ -1,4 +1,4 @@
-//! Writing outputs: files that are there whole or not at all; pipes and devices as they are.
+//! Writes outputs: files whole or not at all; pipes and devices directly.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -13,26 +13,26 @@ use rustix::io::Errno;
 use crate::read::wait;
 use crate::{OPEN_TIME, SILENCE, kind};
 
-/// Between two looks whether a FIFO was opened for reading.
+/// Interval between two attempts to open a FIFO.
 const LOOK: std::time::Duration = std::time::Duration::from_millis(10);
 
 /// Why a file cannot be written. The message does not name the file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
-    /// The system refuses.
+    /// A system call failed.
     #[error(transparent)]
     System(#[from] io::Error),
-    /// Something else has the name.
+    /// The path is not a file.
     #[error("it is a {0}; expected a file's name")]
     Kind(&'static str),
-    /// The folder is not there.
+    /// The folder does not exist.
     #[error("there is no folder {}", .0.display())]
     NoFolder(PathBuf),
-    /// A FIFO's other end stays closed.
+    /// No process opened the other end of the FIFO.
     #[error("nobody reads from it: no process opened the FIFO within {} s", OPEN_TIME.as_secs())]
     NoReader,
-    /// Nothing is taken, although the other end is open.
+    /// No byte was read although the other end is open.
     #[error("nothing was read from it for {} s", SILENCE.as_secs())]
     Stuck,
 }
@@ -43,14 +43,14 @@ impl From<Errno> for WriteError {
     }
 }
 
-/// Writes a file so that it is there whole or not at all, and what was there stays until then. What is no ordinary file
-/// (a pipe, /dev/stdout) is written to. A link stays a link: what it leads to is replaced.
+/// Writes a file whole or not at all; an existing file stays until it is replaced. Pipes and
+/// devices are written directly. The target of a link is replaced, not the link.
 ///
 /// # Errors
-/// It cannot be written. What was begun is removed.
+/// It cannot be written. A partial file is removed.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<(), WriteError> {
     if path == Path::new("/dev/stdout") {
-        // It may be a file that others have written to, and will.
+        // It may be a file that others write, too.
         let mut output = io::stdout().lock();
         output.write_all(bytes)?;
         return Ok(output.flush()?);
@@ -69,7 +69,7 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<(), WriteError> {
         return Err(WriteError::NoFolder(folder.to_owned()));
     }
     let mut builder = tempfile::Builder::new();
-    // With the rights that any new file has.
+    // The permissions of any new file.
     let rights = std::os::unix::fs::PermissionsExt::from_mode(0o666);
     let mut file = builder.permissions(rights).tempfile_in(folder)?;
     file.write_all(bytes)?;
@@ -77,7 +77,7 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<(), WriteError> {
     Ok(())
 }
 
-/// Writes to a pipe or a device, while somebody reads.
+/// Writes to a pipe or a device while it is being read.
 fn write_to(path: &Path, bytes: &[u8]) -> Result<(), WriteError> {
     let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
     let mut since = Instant::now();

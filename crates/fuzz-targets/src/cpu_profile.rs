@@ -1,7 +1,7 @@
 //! Measured profiles of CPUs: what can be read is written, and chooses.
 
 use backend_cpu::Profile;
-use backend_cpu::profile::{DEFAULT_TOML, ways};
+use backend_cpu::profile::{self, DEFAULT_TOML};
 use executor::Request;
 use executor::backend::CommunicatorShape;
 use program::{Collective, ElementType, Reduction};
@@ -61,7 +61,7 @@ pub fn run(bytes: &[u8]) -> Reached {
             choice: None,
         };
         let _ = profile.choose(&request, place);
-        for way in ways(&request, place.ranks) {
+        for way in profile::choices(&request, place.ranks) {
             let time = profile.predict(&request, &way, place);
             assert!(time.is_none_or(|time| time >= 0.0), "{way}: {time:?}");
         }

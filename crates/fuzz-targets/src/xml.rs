@@ -1,7 +1,7 @@
 //! Topology files: what can be read is written, read again and used.
 
+use probe::checks;
 use probe::complete::{Assumptions, Missing, complete};
-use probe::finding;
 use topology::edit::Edit;
 use topology::edit::failures::failures;
 use topology::xml::{Document, Element, parse, write};
@@ -69,7 +69,7 @@ fn count(element: &Element) -> usize {
 
 /// What is wrong with it, what it lacks, and what its devices' failures leave.
 fn use_document(document: &Document) {
-    for finding in finding::of_document(document) {
+    for finding in checks::of_document(document) {
         let _ = (
             finding.effect.now(document),
             finding.effect.mended(document),

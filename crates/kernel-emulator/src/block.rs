@@ -5,7 +5,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use kernel_bundle::NicMemory;
+use device_runtime::NicMemory;
 use shared_memory::fifo::in_place::{DmaBuf, Owner};
 use shared_memory::{Handle, Mapping};
 

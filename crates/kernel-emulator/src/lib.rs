@@ -20,12 +20,12 @@ mod running;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use executor::{Communicator, Error, Memory, Settings};
-use kernel_bundle::machine::{Start, places};
-use kernel_bundle::{
-    DeviceDriver, Everywhere, Kernel, Kernels, LaunchMemory, NicMemory, Options, ProcessRanks,
-    Team, Times,
+use device_runtime::driver::{Start, places};
+use device_runtime::{
+    DeviceDriver, Kernel, Kernels, LaunchMemory, LaunchOptions, MulticastAddresses, NicMemory,
+    ProcessRanks, Repeats, Team,
 };
+use executor::{Communicator, Error, Memory, Settings};
 use shared_memory::Mapping;
 
 use block::{Block, Multicast, Shared};
@@ -181,7 +181,7 @@ pub fn communicators(
     ranks: u32,
     settings: &Settings,
     emulator: Emulator,
-    options: Options,
+    options: LaunchOptions,
 ) -> Result<Vec<Communicator<Kernels<Emulator>>>, Error> {
     let process_ranks = ProcessRanks::new(emulator, options, vec![0; ranks as usize]);
     Communicator::local(ranks, settings, |rank| {
@@ -284,16 +284,16 @@ impl DeviceDriver for Emulator {
         _device: u32,
         part: &mut Multicast,
         words: &[String],
-    ) -> Result<Everywhere, String> {
+    ) -> Result<MulticastAddresses, String> {
         let places = words.iter().map(|word| self.place(part, word));
         let places: Result<Vec<u64>, String> = places.collect();
-        Ok(Everywhere {
+        Ok(MulticastAddresses {
             all: part.bind(&places?)?,
             own: part.own(),
         })
     }
 
-    fn lend(
+    fn stage(
         &self,
         _device: u32,
         memory: &Memory<'_>,
@@ -323,7 +323,7 @@ impl DeviceDriver for Emulator {
         })
     }
 
-    fn give_back(
+    fn copy_back(
         &self,
         _device: u32,
         lent: LaunchMemory<Block>,
@@ -341,9 +341,9 @@ impl DeviceDriver for Emulator {
         Ok(64)
     }
 
-    fn start(&self, starts: &[Start<'_>], times: Times) -> Result<Emulated, String> {
+    fn start(&self, starts: &[Start<'_>], repeats: Repeats) -> Result<Emulated, String> {
         let abort = Arc::new(AtomicU32::new(0));
-        let seeds = || (0..times.count).map(|_| self.next_seed()).collect();
+        let seeds = || (0..repeats.count).map(|_| self.next_seed()).collect();
         let work = starts
             .iter()
             .map(|start| Work::of(start, (self.bug, self.weak), seeds(), &abort));

@@ -2,8 +2,8 @@
 
 use std::ffi::{CStr, c_char, c_int};
 
-use kernel_bundle::Kernel;
-use kernel_bundle::layout::Launch;
+use device_runtime::Kernel;
+use device_runtime::layout::Launch;
 
 use crate::Bug;
 
@@ -118,7 +118,9 @@ pub fn copy(from: u64, to: u64, bytes: usize) {
 mod tests {
     use std::mem::{offset_of, size_of};
 
-    use kernel_bundle::layout::{BufferTable, End, Lane, Launch, Operand, Part, Step};
+    use device_runtime::layout::{
+        DeviceBufferTable, DeviceEnd, FlatLane, FlatOperand, FlatStep, Launch, LaunchPart,
+    };
 
     // SAFETY: host/layout.cpp defines it so.
     unsafe extern "C" {
@@ -134,13 +136,13 @@ mod tests {
     #[test]
     fn structures_are_as_the_other_compiler_has_them() {
         let own = layout! {
-            End: slots stride theirs mine step seen lengths;
-            BufferTable: launch buffers;
-            Operand: kind buffer place offset stride;
-            Step: bytes source_count destination_count wait_count notify_count finish pre_multiply reaches operands
+            DeviceEnd: slots stride theirs mine step seen lengths;
+            DeviceBufferTable: launch buffers;
+            FlatOperand: kind buffer place offset stride;
+            FlatStep: bytes source_count destination_count wait_count notify_count finish pre_multiply reaches operands
                 waits notifies;
-            Lane: first prologue body last epilogue turns;
-            Part: lanes steps buffers buffer_table launch scalar profile window lane_count protocol operation divisor shares;
+            FlatLane: first prologue body last epilogue turns;
+            LaunchPart: lanes steps buffers buffer_table launch scalar profile window lane_count protocol operation divisor shares;
             Launch: more abort count parts;
         };
         let mut theirs = [0; 128];

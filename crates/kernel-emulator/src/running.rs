@@ -5,9 +5,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use kernel_bundle::layout::{Launch, MOST_PARTS, Part};
-use kernel_bundle::machine::Start;
-use kernel_bundle::{Kernel, Running};
+use device_runtime::driver::Start;
+use device_runtime::layout::{Launch, LaunchPart, MOST_PARTS};
+use device_runtime::{Kernel, Running};
 
 use crate::{Bug, native};
 
@@ -20,7 +20,7 @@ pub struct Work {
     pub kernel: Kernel,
     /// The bug, and whether memory is weak.
     pub variant: (Bug, bool),
-    pub parts: Vec<Part>,
+    pub parts: Vec<LaunchPart>,
     pub blocks: u32,
     pub threads: u32,
     /// One for each time that it runs.
@@ -160,7 +160,7 @@ impl Running for Emulated {
         }
     }
 
-    fn give_up(&mut self) {
+    fn abort(&mut self) {
         self.abort.store(1, Ordering::Release);
     }
 
@@ -177,7 +177,7 @@ impl Drop for Emulated {
     fn drop(&mut self) {
         // The kernels use memory that is lent until this is gone.
         if matches!(self.progress, LaunchProgress::Running(_)) {
-            self.give_up();
+            self.abort();
             self.wait(None);
         }
     }

@@ -1,6 +1,6 @@
 //! Words by which another process names its memory, and that say too much.
 
-use kernel_bundle::DeviceDriver;
+use device_runtime::DeviceDriver;
 use kernel_emulator::{Bug, Emulator};
 
 #[test]

@@ -4,7 +4,7 @@
 
 use machines::{FakeMachine, Machine};
 use probe::record::Recording;
-use probe::{Options, Probe};
+use probe::{Probe, ProbeOptions};
 
 fn main() {
     divan::main();
@@ -32,7 +32,7 @@ fn from_disk(bencher: divan::Bencher<'_, '_>, name: &str) {
             &recording.sysfs,
             recording.answers,
             None,
-            &Options::default(),
+            &ProbeOptions::default(),
         )
     });
 }

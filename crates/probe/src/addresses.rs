@@ -1,4 +1,4 @@
-//! Which network interfaces have an address. NCCL's socket transport uses no others, and no file tells it.
+//! Network interfaces with an address. NCCL's socket transport uses only these.
 
 use std::collections::BTreeSet;
 
@@ -6,13 +6,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::privacy::Privacy;
 
-/// The names of interfaces with an address. The addresses themselves are not kept.
+/// Names of interfaces with an address. The addresses are not kept.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Addresses(BTreeSet<String>);
 
 impl Addresses {
-    /// Asks this machine.
+    /// Lists the interfaces of this machine.
     pub fn of_this_machine() -> Self {
         let networks = sysinfo::Networks::new_with_refreshed_list();
         let with_address = networks
@@ -21,7 +21,7 @@ impl Addresses {
         Self(with_address.map(|(name, _)| name.clone()).collect())
     }
 
-    /// The same with the names that stand for those that tell an address.
+    /// Replaces names that contain an address.
     pub(crate) fn hidden(&self, privacy: &mut Privacy) -> Self {
         Self(self.0.iter().map(|name| privacy.name(name)).collect())
     }

@@ -1,20 +1,20 @@
-//! The topology file that NCCL begins with: of `NCCL_TOPO_FILE`, or the one that clouds put into their guests. What the
-//! machine tells is added to it; what it says already stays.
+//! The topology file that NCCL starts from: `NCCL_TOPO_FILE`, or the one that clouds put into
+//! guests. The probe adds elements and keeps the file's values.
 
 use topology::xml::{Document, Element, c_unsigned_hexadecimal};
 
 use crate::privacy::Privacy;
 
-/// Where guests have the file, below the root.
+/// Path of the file in guests, below the root.
 pub const PLACE: &str = "var/run/nvidia-topologyd/virtualTopology.xml";
 
-/// The same where `var/run` is a link to `/run`, which leads out of a root that is not the machine's own.
+/// The same file if `var/run` is a link to `/run`, which a recording cannot follow.
 pub const PLACE_BEHIND_LINK: &str = "run/nvidia-topologyd/virtualTopology.xml";
 
-/// What the file is called in messages.
+/// The file's name in messages.
 pub(crate) const NAME: &str = "the topology file";
 
-/// The elements of the file; or why there are none.
+/// Parses the file, or returns why it cannot be parsed.
 pub(crate) fn read(text: &str) -> Result<Element, String> {
     let document = topology::xml::parse(NAME, text.as_bytes());
     let mut root = document.map_err(|error| error.to_string())?.root;
@@ -22,7 +22,7 @@ pub(crate) fn read(text: &str) -> Result<Element, String> {
     Ok(root)
 }
 
-/// NCCL computes the hash of the host itself.
+/// Removes host hashes, because NCCL computes its own.
 fn without_hosts(element: &mut Element) {
     element
         .attributes
@@ -30,7 +30,7 @@ fn without_hosts(element: &mut Element) {
     element.children.iter_mut().for_each(without_hosts);
 }
 
-/// The text without what identifies the machine. What is no topology is nobody's business.
+/// The text without identifiers of the machine; empty if it is no topology.
 pub(crate) fn hidden(text: &str, privacy: &mut Privacy) -> String {
     let Ok(mut root) = read(text) else {
         return String::new();

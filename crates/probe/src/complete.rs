@@ -1,50 +1,50 @@
-//! Completes files that hold only the PCI tree, as cloud vendors ship them: NCCL adds GPUs and network devices on the
-//! machine, here they are assumed.
+//! Completes files that have only the PCI tree, as cloud vendors ship them. NCCL adds GPUs and
+//! network devices on the machine; here they are assumed.
 
 use std::collections::HashSet;
 
 use topology::xml::{Document, Element, Tag, c_int};
 
-/// The first of the guids that stand for unknown ones.
+/// The first of the assumed guids.
 const FIRST_GUID: u64 = 0xa088_c203_00ab_0000;
 
-/// NCCL's target of NVLinks to NVSwitches that cannot be seen, and the class of these.
+/// The target and class that NCCL writes for NVLinks to NVSwitches that it cannot see.
 const NVSWITCH: (&str, &str) = ("fffffff:ffff:ff", "0x068000");
 
 /// Most queue pairs of a ConnectX adapter.
 const CONNECTIONS: &str = "131072";
 
-/// A kind of GPU.
+/// Assumed properties of a GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AssumedGpu {
     /// Compute capability × 10.
     pub sm: i32,
-    /// NVLinks to NVSwitches.
+    /// Number of NVLinks to NVSwitches.
     pub nvswitch_links: i32,
-    /// Network adapters reach its memory.
+    /// Whether network adapters can access its memory.
     pub gdr: bool,
 }
 
-/// A kind of network adapter, with one port.
+/// Assumed properties of a network adapter with one port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AssumedNic {
-    /// Mb/s.
+    /// Speed, Mb/s.
     pub speed: i32,
-    /// It reaches GPU memory.
+    /// Whether it can access GPU memory.
     pub gdr: bool,
 }
 
-/// What is assumed.
+/// Assumptions about missing devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Assumptions {
-    /// Of GPUs without `<gpu>`.
+    /// For GPUs without `<gpu>`.
     pub gpu: Option<AssumedGpu>,
-    /// Of NICs without `<net>`.
+    /// For NICs without `<net>`.
     pub nic: Option<AssumedNic>,
 }
 
-/// Machines whose GPUs and NICs are known by name: what it is called, compute capability × 10, NVLinks to NVSwitches, Mb/s
-/// of the NICs that it is usually sold with.
+/// Known machines: name, compute capability × 10, NVLinks to NVSwitches, usual speed of the NICs in
+/// Mb/s.
 pub const PRESETS: [(&str, i32, i32, i32); 8] = [
     ("v100-sxm3", 70, 6, 100_000),
     ("a100-sxm", 80, 12, 200_000),
@@ -57,7 +57,7 @@ pub const PRESETS: [(&str, i32, i32, i32); 8] = [
 ];
 
 impl Assumptions {
-    /// What a name of [`PRESETS`] means.
+    /// The assumptions of a preset.
     pub fn preset(name: &str) -> Option<Self> {
         let (_, sm, nvswitch_links, speed) = *PRESETS.iter().find(|(known, ..)| *known == name)?;
         Some(Self {
@@ -71,7 +71,7 @@ impl Assumptions {
     }
 }
 
-/// What a file lacks, by bus id.
+/// Devices without their elements, by bus id.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Missing {
     /// GPUs without `<gpu>`.
@@ -81,7 +81,7 @@ pub struct Missing {
 }
 
 impl Missing {
-    /// What a document lacks.
+    /// Finds the devices of a document that lack their elements.
     pub fn of(document: &Document) -> Self {
         let mut missing = Self::default();
         missing.collect(&document.root);
@@ -123,7 +123,7 @@ fn lacks_net(pci: &Element) -> bool {
     class.starts_with("0x02") && !has_net
 }
 
-/// Adds what is assumed where it is missing. Devices are numbered in the order of the file, after those that it has.
+/// Adds the assumed elements. New devices are numbered in the file's order after existing ones.
 pub fn complete(document: &Document, assumptions: &Assumptions) -> Document {
     let mut completer = Completer {
         assumptions,
@@ -142,7 +142,7 @@ struct Completer<'a> {
     nets: Numbers,
 }
 
-/// The numbers that the devices of a kind have.
+/// The device numbers in use.
 #[derive(Default)]
 struct Numbers {
     taken: HashSet<i32>,
@@ -155,7 +155,7 @@ impl Numbers {
         self.next = self.next.max(number.saturating_add(1));
     }
 
-    /// The number after the largest one, or, where that is the last there is, the first free one.
+    /// The number after the largest one, or the first free one after an overflow.
     fn take(&mut self) -> i32 {
         while !self.taken.insert(self.next) {
             self.next = self.next.checked_add(1).unwrap_or(0);

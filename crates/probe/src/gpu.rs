@@ -1,77 +1,77 @@
-//! The GPUs that a job would use, from what the driver says.
+//! The GPUs that a job would use, from the driver's answers.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::Options;
-use crate::nvml::{Answers, Device};
+use crate::ProbeOptions;
+use crate::nvml::{Answers, DeviceAnswers};
 
-/// NCCL's text for an NVLink whose other end cannot be named.
+/// NCCL's text for an NVLink whose other end is unknown.
 const NO_TARGET: &str = "fffffff:ffff:ff";
 
-/// Brands whose GPUs do not let network adapters reach their memory.
+/// Brands whose GPUs do not support GPUDirect RDMA.
 const WITHOUT_DIRECT_ACCESS: [&str; 4] = ["GeForce", "GeForceRTX", "Titan", "TitanRTX"];
 
-/// The compute capability × 10 of GB10, whose memory is the processor's: adapters do not reach it as a GPU's.
+/// Compute capability × 10 of GB10: its memory is the processor's, without GPUDirect RDMA.
 const GB10: i32 = 121;
 
-/// The performance state from which on a GPU is idle and its link may be slowed down.
+/// Performance state from which a GPU is idle and its link may be slowed down.
 const IDLE: u32 = 5;
 
-/// The compute capability × 10 from which on NCCL looks for C2C links.
+/// Compute capability × 10 from which NCCL looks for C2C links.
 const C2C: i32 = 90;
 
 /// A GPU that can be planned for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Gpu {
-    /// NVML's index.
+pub struct ProbedGpu {
+    /// NVML index.
     pub index: u32,
-    /// Its rank among the GPUs in use; none when it is not in use.
+    /// Rank among the GPUs in use; `None` if not in use.
     pub rank: Option<u32>,
-    /// What the product is called.
+    /// Product name.
     pub name: String,
-    /// Its bus id, lower case.
+    /// Bus id, lower case.
     pub bus_id: String,
-    /// Device id in the high 16 bits, vendor id in the low ones.
+    /// Device id in the high 16 bits, vendor id in the low 16 bits.
     pub device: u32,
-    /// The same of the board.
+    /// The same for the board.
     pub subsystem: u32,
     /// Compute capability × 10.
     pub sm: i32,
-    /// Network adapters can reach its memory.
+    /// Whether network adapters can access its memory.
     pub direct_access: bool,
     /// PCI Express generation under load.
     pub generation: Option<u32>,
     /// PCI Express lanes.
     pub width: Option<u32>,
-    /// It is partitioned.
+    /// Whether it is partitioned.
     pub mig: bool,
-    /// NVLinks that are up: the other end and how many, in order of first appearance.
+    /// Active NVLinks: target and count, in order of first appearance.
     pub nvlinks: Vec<(String, u32)>,
-    /// C2C links that are up, and MB/s of the last.
+    /// Active C2C links: count, and bandwidth of the last in MB/s.
     pub c2c: Option<(u32, u32)>,
 }
 
-impl Gpu {
-    /// NVLinks that are up.
+impl ProbedGpu {
+    /// The number of active NVLinks.
     pub fn nvlink_count(&self) -> u32 {
         self.nvlinks.iter().map(|(_, count)| count).sum()
     }
 }
 
-/// Whether a GPU is idle enough for its link to be slowed down.
-pub fn is_idle(device: &Device) -> bool {
+/// Whether a GPU is idle, so that its link may be slowed down.
+pub fn is_idle(device: &DeviceAnswers) -> bool {
     device
         .performance_state
         .value()
         .is_some_and(|state| *state >= IDLE)
 }
 
-/// All GPUs that the driver names, by index; those in use have ranks.
-pub fn list(answers: &Answers, options: &Options) -> Vec<Gpu> {
+/// All GPUs that the driver lists, by index.
+pub fn list(answers: &Answers, options: &ProbeOptions) -> Vec<ProbedGpu> {
     let devices = (0u32..).zip(&answers.devices);
-    let mut gpus: Vec<Gpu> = devices
+    let mut gpus: Vec<ProbedGpu> = devices
         .filter_map(|(index, device)| gpu(index, device))
         .collect();
     let used = in_use(answers, options);
@@ -87,8 +87,8 @@ pub fn list(answers: &Answers, options: &Options) -> Vec<Gpu> {
     gpus
 }
 
-/// A GPU without a bus id or a compute capability is none that can be planned for.
-fn gpu(index: u32, device: &Device) -> Option<Gpu> {
+/// `None` for a GPU without bus id or compute capability.
+fn gpu(index: u32, device: &DeviceAnswers) -> Option<ProbedGpu> {
     let pci = device.pci.value()?;
     let sm = *device.compute_capability.value()?;
     let brand = device.brand.value().map_or("", String::as_str);
@@ -113,7 +113,7 @@ fn gpu(index: u32, device: &Device) -> Option<Gpu> {
         .last()
         .filter(|_| sm >= C2C)
         .map(|last| (bandwidths.len() as u32, *last));
-    Some(Gpu {
+    Some(ProbedGpu {
         index,
         rank: None,
         name: device.name.value().cloned().unwrap_or_default(),
@@ -141,8 +141,8 @@ fn target(remote: &str) -> String {
     remote.to_lowercase()
 }
 
-/// The indices of the GPUs in use, in the order of their ranks.
-pub(crate) fn in_use(answers: &Answers, options: &Options) -> Vec<u32> {
+/// The indexes of the GPUs in use, by rank.
+pub(crate) fn in_use(answers: &Answers, options: &ProbeOptions) -> Vec<u32> {
     let all = || (0..answers.devices.len() as u32).collect::<Vec<_>>();
     let visible = options
         .visible_devices
@@ -152,13 +152,13 @@ pub(crate) fn in_use(answers: &Answers, options: &Options) -> Vec<u32> {
         None => visible,
         Some(wanted) => wanted.clone(),
     };
-    // Several parts of one GPU are one device to NCCL.
+    // To NCCL, several parts of one GPU are one device.
     let mut seen = BTreeMap::new();
     used.retain(|index| seen.insert(*index, ()).is_none());
     used
 }
 
-/// What `CUDA_VISIBLE_DEVICES` leaves: indices or UUIDs (or beginnings of them); the first unknown one ends the list.
+/// Applies `CUDA_VISIBLE_DEVICES`: indexes, UUIDs or their prefixes; an unknown one ends the list.
 fn visible(answers: &Answers, list: &str) -> Vec<u32> {
     list.split(',')
         .map(str::trim)
@@ -173,7 +173,7 @@ fn find(answers: &Answers, text: &str) -> Option<u32> {
     if !(text.starts_with("GPU-") || text.starts_with("MIG-")) {
         return None;
     }
-    let named = |device: &Device| {
+    let named = |device: &DeviceAnswers| {
         let parts = device.mig.value().into_iter().flat_map(|mig| &mig.parts);
         device
             .uuid

@@ -1,17 +1,17 @@
-//! The file that a virtual machine needs, from the file of its host.
+//! Derives the topology file of a virtual machine from that of its host.
 //!
-//! A guest sees devices without the switches above them. NCCL looks devices up by bus id, so the guest's file is the host's
-//! tree with the bus ids of the guest. Which device is which is told by a map, one pair of bus ids a line.
+//! A guest sees devices without the switches above them. NCCL finds devices by bus id, so the
+//! guest's file is the host's tree with the guest's bus ids. A map has pairs of bus ids.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use topology::BusId;
 use topology::xml::{Document, Element, Tag};
 
-/// The domain and bus of switches whose bus id is taken by a device of the guest.
+/// Domain and bus of switches whose bus id is used by a device of the guest.
 const INVENTED: &str = "ffff:ff";
 
-/// Why there is no file for a guest.
+/// Why a guest's file cannot be made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GuestError {
     /// A line is not a pair of bus ids.
@@ -21,9 +21,9 @@ pub enum GuestError {
     Line {
         /// The map.
         file: String,
-        /// The line, from 1.
+        /// The line's number, from 1.
         line: usize,
-        /// What stands there.
+        /// The line.
         found: String,
     },
     /// A bus id occurs twice on one side.
@@ -33,11 +33,11 @@ pub enum GuestError {
     Twice {
         /// The map.
         file: String,
-        /// The line, from 1.
+        /// The line's number, from 1.
         line: usize,
         /// The bus id.
         bus_id: String,
-        /// Where it stands first.
+        /// The line where it occurs first.
         first: usize,
     },
     /// The host has no such device.
@@ -45,11 +45,11 @@ pub enum GuestError {
     Unknown {
         /// The map.
         file: String,
-        /// The line, from 1.
+        /// The line's number, from 1.
         line: usize,
         /// The bus id.
         bus_id: String,
-        /// Devices of the host.
+        /// The host's devices.
         known: String,
     },
     /// The map names no GPU.
@@ -60,16 +60,16 @@ pub enum GuestError {
     },
 }
 
-/// Which bus id of the guest a device of the host has.
+/// Maps bus ids of the host to bus ids of the guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BusIdMap {
     file: String,
-    /// Line and the guest's bus id, by the host's.
+    /// Line and guest's bus id, by host's bus id.
     pairs: BTreeMap<String, (usize, String)>,
 }
 
 impl BusIdMap {
-    /// Reads a map: one pair a line, the host's bus id first; `#` begins a remark. `file` is its name in messages.
+    /// Parses a map: one pair per line, host first; `#` starts a comment. `file` is for messages.
     ///
     /// # Errors
     /// A line is not a pair of bus ids, or a bus id occurs twice.
@@ -111,7 +111,7 @@ impl BusIdMap {
         })
     }
 
-    /// The guest's bus id of a device of the host.
+    /// The guest's bus id of a host's device.
     fn get(&self, host: &str) -> Option<&str> {
         self.pairs
             .get(&normal(host))
@@ -131,7 +131,7 @@ fn wrong(file: &str, line: usize, found: &str) -> GuestError {
     }
 }
 
-/// Lower case, with a domain.
+/// Lower case, with domain.
 fn normal(bus_id: &str) -> String {
     let bus_id = bus_id.to_lowercase();
     if bus_id.matches(':').count() == 1 {
@@ -144,18 +144,18 @@ fn normal(bus_id: &str) -> String {
 /// The files of a guest.
 #[derive(Debug, Clone)]
 pub struct Guest {
-    /// What the guest's NCCL_TOPO_FILE should be: CPUs and PCI functions only; NCCL adds the rest.
+    /// The guest's NCCL_TOPO_FILE: only CPUs and PCI functions; NCCL adds the rest.
     pub file: Document,
-    /// The same with GPUs, NVLinks and network devices: what NCCL should make of it.
+    /// The same with GPUs, NVLinks and network devices, as NCCL should complete it.
     pub complete: Document,
-    /// What the host would be if it had only the guest's devices.
+    /// The host reduced to the guest's devices.
     pub host: Document,
 }
 
-/// Makes the files of a guest.
+/// Derives the files of a guest.
 ///
 /// # Errors
-/// The map names a device that the host does not have, or no GPU.
+/// The map has an unknown device, or no GPU.
 pub fn guest(host: &Document, map: &BusIdMap) -> Result<Guest, GuestError> {
     let mut devices = BTreeMap::new();
     let mut others = BTreeSet::new();
@@ -207,7 +207,7 @@ pub fn guest(host: &Document, map: &BusIdMap) -> Result<Guest, GuestError> {
     })
 }
 
-/// Devices with whether they are GPUs, and all other functions.
+/// Collects devices, with whether they are GPUs, and all other functions.
 fn collect(element: &Element, devices: &mut BTreeMap<String, bool>, others: &mut BTreeSet<String>) {
     if element.tag == Tag::Pci {
         let bus_id = normal(element.get("busid").unwrap_or_default());
@@ -226,7 +226,7 @@ fn collect(element: &Element, devices: &mut BTreeMap<String, bool>, others: &mut
         .for_each(|child| collect(child, devices, others));
 }
 
-/// Whether a function is a GPU or a NIC; none for switches.
+/// Whether a function is a GPU rather than a NIC; `None` for switches.
 fn end_point(pci: &Element) -> Option<bool> {
     let class = pci.get("class").unwrap_or_default();
     let has = |tag| pci.children(tag).next().is_some();
@@ -237,7 +237,7 @@ fn end_point(pci: &Element) -> Option<bool> {
     }
 }
 
-/// Leaves out devices that the guest has not, and switches that lead to none. CPUs stay: their numbers mean something.
+/// Drops devices that the guest lacks, and switches without devices. CPUs keep their numbers.
 fn keep(children: Vec<Element>, map: &BusIdMap) -> Vec<Element> {
     let mut kept = Vec::new();
     for mut child in children {
@@ -258,7 +258,7 @@ fn keep(children: Vec<Element>, map: &BusIdMap) -> Vec<Element> {
                     kept.push(child);
                 }
             }
-            // Network devices without a PCI function are the host's own.
+            // The host's own network devices.
             Tag::Nic => {}
             _ => kept.push(child),
         }
@@ -266,7 +266,7 @@ fn keep(children: Vec<Element>, map: &BusIdMap) -> Vec<Element> {
     kept
 }
 
-/// Leaves out NVLinks to GPUs that the guest has not.
+/// Drops NVLinks to GPUs that the guest lacks.
 fn drop_links(pci: &mut Element, map: &BusIdMap) {
     for gpu in pci
         .children
@@ -283,7 +283,7 @@ fn drop_links(pci: &mut Element, map: &BusIdMap) {
     }
 }
 
-/// Numbers GPUs, their ranks, and network devices anew, in the order of the file.
+/// Renumbers GPUs, ranks and network devices in the file's order.
 fn renumber(root: &mut Element, next: &mut [i32; 2]) {
     let mut take = |at: usize| {
         next[at] += 1;
@@ -320,7 +320,7 @@ fn rename(element: &mut Element, map: &BusIdMap, invented: &BTreeMap<String, Str
         .for_each(|child| rename(child, map, invented));
 }
 
-/// Leaves CPUs and PCI functions. The processors of a guest are others than the host's, so NCCL must look itself.
+/// Keeps CPUs and PCI functions. NCCL must detect the guest's own processors.
 fn strip(element: &mut Element) {
     element
         .children

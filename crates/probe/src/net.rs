@@ -2,17 +2,17 @@
 
 use serde::Serialize;
 
-use crate::Options;
+use crate::ProbeOptions;
 use crate::machine::bus_id::first_function;
-use crate::machine::{Adapter, Machine, Port};
+use crate::machine::{Adapter, Machine, RdmaPort};
 
-/// Most queue pairs of recent ConnectX adapters. The kernel's files do not tell the number of the adapter at hand.
+/// Most queue pairs of recent ConnectX adapters, assumed because sysfs does not tell the number.
 const RDMA_CONNECTIONS: i32 = 131_072;
 
 /// Most connections of a socket device in NCCL.
 const SOCKET_CONNECTIONS: i32 = 65_536;
 
-/// The speed that NCCL takes for a socket device of unknown speed, Mb/s.
+/// Speed that NCCL assumes for a socket device of unknown speed, Mb/s.
 const SOCKET_SPEED: i32 = 10_000;
 
 /// Most socket devices that NCCL lists.
@@ -20,34 +20,34 @@ const MOST_SOCKETS: usize = 16;
 
 /// A network device as NCCL lists it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Net {
-    /// Its name.
+pub struct ProbedNet {
+    /// Name.
     pub name: String,
-    /// Its number.
+    /// Device number.
     pub dev: usize,
-    /// The PCI function that it sits on; none for devices without.
+    /// The PCI function; `None` for virtual devices.
     pub bus_id: Option<String>,
-    /// Mb/s.
+    /// Speed, Mb/s.
     pub speed: i32,
-    /// Port number.
+    /// RdmaPort number.
     pub port: i32,
     /// Guid.
     pub guid: u64,
     /// Most connections.
     pub connections: i32,
-    /// It reaches GPU memory.
+    /// Whether it can access GPU memory.
     pub direct_access: bool,
-    /// It speaks RDMA.
+    /// Whether it supports RDMA.
     pub rdma: bool,
 }
 
-/// Lists the devices: RDMA ports that are up, or else interfaces.
-pub fn list(machine: &Machine, options: &Options) -> Vec<Net> {
+/// Lists active RDMA ports, or interfaces if there are none.
+pub fn list(machine: &Machine, options: &ProbeOptions) -> Vec<ProbedNet> {
     let mut nets = Vec::new();
     if !options.ib_disable {
-        nets = rdma(machine, options, Port::is_verbs);
+        nets = rdma(machine, options, RdmaPort::is_verbs);
         if nets.is_empty() {
-            // Adapters that need a plug-in of their maker (EFA) say so by an unspecified link layer.
+            // Adapters that need a vendor's plug-in (EFA) have an unspecified link layer.
             nets = rdma(machine, options, |port| !port.is_verbs());
         }
     }
@@ -63,9 +63,13 @@ pub fn list(machine: &Machine, options: &Options) -> Vec<Net> {
     nets
 }
 
-fn rdma(machine: &Machine, options: &Options, speaks: impl Fn(&Port) -> bool) -> Vec<Net> {
+fn rdma(
+    machine: &Machine,
+    options: &ProbeOptions,
+    speaks: impl Fn(&RdmaPort) -> bool,
+) -> Vec<ProbedNet> {
     let filter = Filter::new(options.ib_hca.as_deref().unwrap_or_default());
-    let mut nets: Vec<Net> = Vec::new();
+    let mut nets: Vec<ProbedNet> = Vec::new();
     for adapter in &machine.adapters {
         for port in adapter
             .ports
@@ -76,7 +80,7 @@ fn rdma(machine: &Machine, options: &Options, speaks: impl Fn(&Port) -> bool) ->
                 continue;
             }
             let bus_id = merged_function(machine, adapter);
-            // Functions of one board are its ports: each one before counts.
+            // Functions of one board count as its ports.
             let before = match &bus_id {
                 Some(bus_id) => nets
                     .iter()
@@ -84,7 +88,7 @@ fn rdma(machine: &Machine, options: &Options, speaks: impl Fn(&Port) -> bool) ->
                     .count(),
                 None => 0,
             };
-            nets.push(Net {
+            nets.push(ProbedNet {
                 name: adapter.name.clone(),
                 dev: 0,
                 speed: port.rate.unwrap_or(0),
@@ -100,7 +104,7 @@ fn rdma(machine: &Machine, options: &Options, speaks: impl Fn(&Port) -> bool) ->
     nets
 }
 
-/// The function that stands for all ports of a board: its first.
+/// The function that represents all ports of a board: its first.
 fn merged_function(machine: &Machine, adapter: &Adapter) -> Option<String> {
     let own = adapter.bus_id.as_ref()?;
     let first = first_function(own);
@@ -109,7 +113,7 @@ fn merged_function(machine: &Machine, adapter: &Adapter) -> Option<String> {
     Some(if stands { first } else { own.clone() })
 }
 
-fn sockets(machine: &Machine, options: &Options) -> Vec<Net> {
+fn sockets(machine: &Machine, options: &ProbeOptions) -> Vec<ProbedNet> {
     let filter = options.socket_ifname.as_deref().map(Filter::new);
     let usable = machine.interfaces.iter().filter(|interface| {
         interface.is_up()
@@ -123,7 +127,7 @@ fn sockets(machine: &Machine, options: &Options) -> Vec<Net> {
                 }
             }
     });
-    let nets = usable.take(MOST_SOCKETS).map(|interface| Net {
+    let nets = usable.take(MOST_SOCKETS).map(|interface| ProbedNet {
         name: interface.name.clone(),
         dev: 0,
         bus_id: interface.bus_id.clone(),
@@ -137,8 +141,8 @@ fn sockets(machine: &Machine, options: &Options) -> Vec<Net> {
     nets.collect()
 }
 
-/// A list of names, as `NCCL_IB_HCA` and `NCCL_SOCKET_IFNAME` write it: `^` in front leaves out, `=` takes whole names
-/// only, and a name may end in `:port`.
+/// A name list as in `NCCL_IB_HCA` and `NCCL_SOCKET_IFNAME`: `^` excludes, `=` matches whole names,
+/// and a name may end in `:port`.
 struct Filter {
     leaves_out: bool,
     whole: bool,

@@ -1,18 +1,18 @@
-//! What identifies a machine, and what stands for it in a recording.
+//! Replaces identifiers of a machine in a recording.
 //!
-//! Host names and MAC addresses are never read; where a device is named after its address (`enx5ec4e7000001`), the name is
-//! replaced. Guids, serial numbers and UUIDs are replaced by counters: equal ones stay equal and different ones different,
-//! which is all that planning asks of them.
+//! Host names and MAC addresses are never read. Device names that contain an address
+//! (`enx5ec4e7000001`) are replaced. Guids, serial numbers and UUIDs become counters that preserve
+//! equality, which is all that planning needs.
 
 use std::collections::BTreeMap;
 
-/// Extended capabilities of PCI Express begin here in the config space.
+/// Offset of the extended capabilities in a PCI Express config space.
 const EXTENDED: usize = 0x100;
 
-/// The extended capability that holds a device's serial number.
+/// The extended capability with a device's serial number.
 const SERIAL_NUMBER: u16 = 0x0003;
 
-/// Digits of a MAC address and of a guid, after which systemd and rdma-core name devices: `enx…`, `rocex…`.
+/// Digits of a MAC address and of a guid in device names of systemd and rdma-core.
 const ADDRESS_DIGITS: [usize; 2] = [12, 16];
 
 /// Replaces identifiers.
@@ -21,12 +21,12 @@ pub struct Privacy {
     keep: bool,
     guids: BTreeMap<String, usize>,
     uuids: BTreeMap<String, usize>,
-    /// What stands for names of devices.
+    /// Replaced device names.
     names: BTreeMap<String, String>,
 }
 
 impl Privacy {
-    /// Keeps identifiers when they were asked for.
+    /// `keep` disables the replacement.
     pub fn new(keep: bool) -> Self {
         Self {
             keep,
@@ -34,11 +34,11 @@ impl Privacy {
         }
     }
 
-    /// What a recording holds instead of a file's content.
+    /// The recorded content of a file.
     pub fn file(&mut self, path: &str, bytes: Vec<u8>) -> Vec<u8> {
         let name = path.rsplit('/').next().unwrap_or(path);
         match name {
-            // One processor is enough.
+            // One processor suffices.
             "cpuinfo" => first_block(bytes),
             "version" if path == "proc/driver/nvidia/version" => without_builder(bytes),
             _ if self.keep => bytes,
@@ -51,7 +51,7 @@ impl Privacy {
         }
     }
 
-    /// What stands for the name of a file or a device.
+    /// The recorded name of a file or a device.
     pub fn name(&mut self, name: &str) -> String {
         let Some(digits) = address_digits(name).filter(|_| !self.keep) else {
             return name.to_owned();
@@ -66,13 +66,13 @@ impl Privacy {
         hidden
     }
 
-    /// What stands for a path, part by part.
+    /// The recorded form of a path.
     pub fn path(&mut self, path: &str) -> String {
         let parts: Vec<String> = path.split('/').map(|part| self.name(part)).collect();
         parts.join("/")
     }
 
-    /// The path that stands behind one with replaced names.
+    /// The real path of a recorded one.
     pub fn real_path(&self, path: &str) -> String {
         if self.names.is_empty() {
             return path.to_owned();
@@ -84,7 +84,7 @@ impl Privacy {
         path.split('/').map(real).collect::<Vec<_>>().join("/")
     }
 
-    /// What stands for a list of names, such as `NCCL_SOCKET_IFNAME`.
+    /// The recorded form of a name list such as `NCCL_SOCKET_IFNAME`.
     pub fn list(&mut self, text: &str) -> String {
         let separators = |c: char| matches!(c, ',' | '^' | '=' | ':');
         let mut hidden = String::new();
@@ -96,7 +96,7 @@ impl Privacy {
         hidden
     }
 
-    /// What stands for a guid, written as sysfs writes it.
+    /// The recorded form of a guid in sysfs notation.
     pub(crate) fn guid(&mut self, text: &str) -> String {
         if self.keep || text.chars().all(|c| matches!(c, '0' | ':')) {
             return text.to_owned();
@@ -106,7 +106,7 @@ impl Privacy {
         format!("0000:0000:{:04x}:{:04x}", number >> 16, number & 0xffff)
     }
 
-    /// What stands for a UUID with a prefix such as `GPU-`.
+    /// The recorded form of a UUID with a prefix such as `GPU-`.
     pub fn uuid(&mut self, text: &str) -> String {
         let (prefix, digits) = match text.split_once('-') {
             Some((prefix @ ("GPU" | "MIG"), digits)) => (format!("{prefix}-"), digits),
@@ -121,7 +121,7 @@ impl Privacy {
     }
 }
 
-/// How many digits of an address a name ends in, if it does.
+/// The number of address digits at the end of a name.
 fn address_digits(name: &str) -> Option<usize> {
     let (stem, digits) = name.rsplit_once('x')?;
     let named_after_address = !stem.is_empty()
@@ -131,7 +131,7 @@ fn address_digits(name: &str) -> Option<usize> {
     named_after_address.then_some(digits.len())
 }
 
-/// The text up to the first empty line.
+/// The text before the first empty line.
 fn first_block(bytes: Vec<u8>) -> Vec<u8> {
     let end = bytes.windows(2).position(|pair| pair == b"\n\n");
     match end {
@@ -140,7 +140,7 @@ fn first_block(bytes: Vec<u8>) -> Vec<u8> {
     }
 }
 
-/// The driver's version without who built it where.
+/// The driver's version without its builder.
 fn without_builder(bytes: Vec<u8>) -> Vec<u8> {
     let text = String::from_utf8_lossy(&bytes);
     let line = text.lines().next().unwrap_or_default();
@@ -149,7 +149,7 @@ fn without_builder(bytes: Vec<u8>) -> Vec<u8> {
     format!("{line}\n").into_bytes()
 }
 
-/// A config space whose serial number is zero.
+/// Zeroes the serial number in a config space.
 fn without_serial_number(mut bytes: Vec<u8>) -> Vec<u8> {
     if let Some(at) = extended_capability(&bytes, SERIAL_NUMBER) {
         let end = bytes.len().min(at + 12);
@@ -160,14 +160,14 @@ fn without_serial_number(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// Where an extended capability begins in a config space.
+/// Offset of an extended capability in a config space.
 pub(crate) fn extended_capability(config: &[u8], wanted: u16) -> Option<usize> {
     let word = |at: usize| {
         let bytes = config.get(at..at + 4)?;
         Some(u32::from_le_bytes(bytes.try_into().ok()?))
     };
     let mut at = EXTENDED;
-    // Each capability takes at least 8 bytes, so a longer chain goes round in circles.
+    // Each capability takes at least 8 bytes; a longer chain is a cycle.
     for _ in 0..(4096 - EXTENDED) / 8 {
         let header = word(at)?;
         if header == 0 || header == u32::MAX {

@@ -1,59 +1,14 @@
-//! One probe: from what was read to the topology.
+//! Probes a machine.
 
-use serde::{Deserialize, Serialize};
-use topology::xml::{Document, Element};
+use topology::xml::Document;
 
-use crate::finding::{self, Finding};
-use crate::gpu::{self, Gpu};
-use crate::machine::{Detail, Machine, PciFunction};
-use crate::net::{self, Net};
+use crate::machine::{Detail, Machine};
 use crate::nvml::{self, Answers};
 use crate::sysfs::Sysfs;
-use crate::{Addresses, base, tree};
+use crate::{Addresses, Probe, ProbeOptions, base, checks, gpu, net, tree};
 
-/// What a probed document is called in messages.
+/// The document's name in messages.
 const NAME: &str = "this machine";
-
-/// What is to be probed.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Options {
-    /// The GPUs in use, by NVML's index, in the order of their ranks; all that are visible when none are named.
-    pub gpus: Option<Vec<u32>>,
-    /// `CUDA_VISIBLE_DEVICES`.
-    pub visible_devices: Option<String>,
-    /// `NCCL_IB_HCA`.
-    pub ib_hca: Option<String>,
-    /// `NCCL_IB_DISABLE`.
-    pub ib_disable: bool,
-    /// `NCCL_SOCKET_IFNAME`.
-    pub socket_ifname: Option<String>,
-    /// Also write GPUs and NICs that no driver offers, as bare PCI functions.
-    pub all_devices: bool,
-    /// The text of the topology file that NCCL begins with: of `NCCL_TOPO_FILE`, or the one that guests have.
-    pub topology_file: Option<String>,
-}
-
-/// What a probe gave.
-#[derive(Debug, Clone)]
-pub struct Probe {
-    /// The topology.
-    pub document: Document,
-    /// What the files say.
-    pub machine: Machine,
-    /// What the driver says.
-    pub answers: Answers,
-    /// The GPUs.
-    pub gpus: Vec<Gpu>,
-    /// The network devices.
-    pub nets: Vec<Net>,
-    /// What was probed: as asked for, with the GPUs that are meant.
-    pub options: Options,
-    /// The elements of the file that NCCL begins with.
-    pub(crate) base: Option<Element>,
-    /// What was not found or looks wrong.
-    pub findings: Vec<Finding>,
-}
 
 impl Probe {
     /// Probes a machine.
@@ -61,12 +16,12 @@ impl Probe {
         sysfs: &Sysfs,
         answers: Answers,
         addresses: Option<&Addresses>,
-        options: &Options,
+        options: &ProbeOptions,
     ) -> Self {
         let mut answers = answers;
         let mut options = options.clone();
         if options.gpus.is_some() || options.visible_devices.is_some() {
-            // UUIDs mean nothing any more once they are hidden.
+            // UUIDs cannot be matched once they are replaced.
             options.gpus = Some(gpu::in_use(&answers, &options));
             options.visible_devices = None;
         }
@@ -99,7 +54,7 @@ impl Probe {
             Some(Err(why)) => (None, Some(why)),
             None => (None, None),
         };
-        let parts = tree::Parts::new(&machine, &gpus, &nets, base.as_ref());
+        let parts = tree::TreeParts::new(&machine, &gpus, &nets, base.as_ref());
         let document = Document::from_root(NAME, parts.root(options.all_devices));
         let mut probe = Self {
             document,
@@ -112,38 +67,7 @@ impl Probe {
             findings: Vec::new(),
         };
         probe.base = base;
-        probe.findings = finding::of_probe(&probe, unread);
+        probe.findings = checks::of_probe(&probe, unread);
         probe
-    }
-
-    /// The PCI functions of the GPUs in use and of the network devices, by bus id.
-    pub(crate) fn used_functions(&self) -> Vec<&PciFunction> {
-        let gpus = self
-            .gpus
-            .iter()
-            .filter(|gpu| gpu.rank.is_some())
-            .map(|gpu| &gpu.bus_id);
-        let nets = self.nets.iter().filter_map(|net| net.bus_id.as_ref());
-        let mut bus_ids: Vec<&String> = gpus.chain(nets).collect();
-        bus_ids.sort();
-        bus_ids.dedup();
-        bus_ids
-            .into_iter()
-            .filter_map(|bus_id| self.machine.pci.get(bus_id))
-            .collect()
-    }
-
-    /// What a function is called: `GPU0 (0000:1b:00.0)`, `mlx5_0 (…)`, or its bus id.
-    pub(crate) fn label(&self, bus_id: &str) -> String {
-        let gpu = self.gpus.iter().find(|gpu| gpu.bus_id == bus_id);
-        let net = self
-            .nets
-            .iter()
-            .find(|net| net.bus_id.as_deref() == Some(bus_id));
-        match (gpu, net) {
-            (Some(gpu), _) => format!("GPU{} ({bus_id})", gpu.index),
-            (_, Some(net)) => format!("{} ({bus_id})", net.name),
-            _ => bus_id.to_owned(),
-        }
     }
 }

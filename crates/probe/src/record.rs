@@ -1,67 +1,64 @@
-//! Recordings: folders that hold what was read of a machine, and nothing else of it.
+//! Recordings: folders with everything that a probe read.
 //!
-//! Such a folder has `sys/` and `proc/` as the machine has them, `nvml.json` with the driver's answers, `addresses.json` with
-//! the names of the interfaces that have an address, and `options.json` with what was asked for.
+//! A recording has `sys/` and `proc/` like the machine, `nvml.json` with the driver's answers,
+//! `addresses.json` with the interfaces that have an address, and `options.json`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::nvml::Answers;
-use crate::sysfs::{Seen, Sysfs};
-use crate::{Addresses, Options, Probe};
+use crate::sysfs::{Entry, Sysfs};
+use crate::{Addresses, Probe, ProbeOptions};
 
-/// The driver's answers.
 const NVML: &str = "nvml.json";
 
-/// Interfaces with an address.
 const ADDRESSES: &str = "addresses.json";
 
-/// What was asked for.
 const OPTIONS: &str = "options.json";
 
-/// Most bytes of a document that are read.
+/// Most bytes of a JSON document.
 const DOCUMENT_LIMIT: u64 = 16 << 20;
 
 /// Why a recording cannot be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// A file could not be written or read.
+    /// A file cannot be written or read.
     #[error("cannot {verb} {}: {why}", path.display())]
     File {
         /// `read`, `write` …
         verb: &'static str,
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         why: std::io::Error,
     },
-    /// The folder holds something already.
+    /// The folder is not empty.
     #[error("{} is not empty; a recording goes into a new or an empty folder", .0.display())]
     NotEmpty(PathBuf),
     /// The folder is no recording.
     #[error("{} is not a recording: it has neither sys/ nor {NVML}; make one with `topo probe --record DIR`", .0.display())]
     NoRecording(PathBuf),
-    /// A document is not what it should be.
+    /// A document is invalid.
     #[error("{}: {why}; expected what `topo probe --record` writes", path.display())]
     Document {
         /// The file.
         path: PathBuf,
-        /// What is wrong, with line and column.
+        /// The parser's error, with line and column.
         why: serde_json::Error,
     },
 }
 
-/// A recording that was opened.
+/// An open recording.
 #[derive(Debug)]
 pub struct Recording {
-    /// Its files.
+    /// The files.
     pub sysfs: Sysfs,
     /// The driver's answers.
     pub answers: Answers,
-    /// Interfaces with an address, where that was recorded.
+    /// Interfaces with an address, if recorded.
     pub addresses: Option<Addresses>,
-    /// What was asked for.
-    pub options: Options,
+    /// The options of the probe.
+    pub options: ProbeOptions,
 }
 
 impl Recording {
@@ -70,10 +67,10 @@ impl Recording {
         folder.join("sys").is_dir() || folder.join(NVML).is_file()
     }
 
-    /// Opens a folder.
+    /// Opens a recording.
     ///
     /// # Errors
-    /// It is no recording, or a document in it is damaged.
+    /// The folder is no recording, or a document in it is invalid.
     pub fn open(folder: &Path) -> Result<Self, RecordError> {
         if !Self::is_one(folder) {
             return Err(RecordError::NoRecording(folder.to_owned()));
@@ -89,7 +86,7 @@ impl Recording {
     }
 }
 
-/// Reads a document, if it is there.
+/// Reads a document; `None` if it is missing.
 fn document<T: serde::de::DeserializeOwned>(
     sysfs: &Sysfs,
     name: &str,
@@ -108,11 +105,11 @@ fn document<T: serde::de::DeserializeOwned>(
         .map_err(|why| RecordError::Document { path, why })
 }
 
-/// Writes what was read through `sysfs`, which must have been made to record, and what was used beside it. The recording
-/// is made in a folder beside its place, so that it is there whole or not at all.
+/// Saves what was read through `sysfs`, a [`Sysfs::recording`], and the probe's other inputs. The
+/// files are written beside their place and moved, so that a recording is whole or absent.
 ///
 /// # Errors
-/// The folder is not empty, or a file cannot be written. What was begun is removed.
+/// The folder is not empty, or a file cannot be written. Partial files are removed.
 pub fn save(
     folder: &Path,
     sysfs: &Sysfs,
@@ -128,7 +125,7 @@ pub fn save(
         .and_then(|()| fill(folder, sysfs, probe, addresses));
     if saved.is_err() {
         for made in missing {
-            // One that was not made, or that somebody else uses by now, stays as it is.
+            // Fails for folders that existed or that somebody else uses by now.
             let _ = fs::remove_dir(made);
         }
     }
@@ -158,7 +155,7 @@ fn fill(
         .prefix(".recording-")
         .tempdir_in(folder)
         .map_err(failed(folder))?;
-    // Errors name the place where the file would be in the end.
+    // Errors name the final place of the file.
     let make = |path: &Path, make: &dyn Fn(&Path) -> std::io::Result<()>| {
         let full = beside.path().join(path);
         let parent = full.parent().map_or(Ok(()), fs::create_dir_all);
@@ -169,9 +166,9 @@ fn fill(
     make(Path::new("sys"), &|path| fs::create_dir_all(path))?;
     for (path, seen) in sysfs.seen() {
         make(Path::new(&path), &|path| match &seen {
-            Seen::Folder => fs::create_dir_all(path),
-            Seen::File(bytes) => fs::write(path, bytes),
-            Seen::Link(target) => link(target, path),
+            Entry::Folder => fs::create_dir_all(path),
+            Entry::File(bytes) => fs::write(path, bytes),
+            Entry::Link(target) => std::os::unix::fs::symlink(target, path),
         })?;
     }
     let write = |name: &str, text: serde_json::Result<String>| {
@@ -193,7 +190,7 @@ fn fill(
     publish(beside.path(), folder)
 }
 
-/// Moves everything to its place.
+/// Moves all files to their final place.
 fn publish(from: &Path, to: &Path) -> Result<(), RecordError> {
     let mut moved: Vec<PathBuf> = Vec::new();
     let entries = fs::read_dir(from).map_err(failed(to))?;
@@ -206,21 +203,11 @@ fn publish(from: &Path, to: &Path) -> Result<(), RecordError> {
         });
         if let Err(error) = done {
             for place in &moved {
-                // The error that is reported is the first one.
+                // The first error is reported.
                 let _ = fs::remove_dir_all(place).or_else(|_| fs::remove_file(place));
             }
             return Err(failed(to)(error));
         }
     }
     Ok(())
-}
-
-#[cfg(unix)]
-fn link(target: &Path, path: &Path) -> std::io::Result<()> {
-    std::os::unix::fs::symlink(target, path)
-}
-
-#[cfg(not(unix))]
-fn link(_: &Path, _: &Path) -> std::io::Result<()> {
-    Err(std::io::Error::other("no symbolic links here"))
 }

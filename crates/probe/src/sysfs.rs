@@ -1,8 +1,8 @@
-//! Files of `/sys` and `/proc`, below a root that can be moved.
+//! Files of `/sys` and `/proc` below a root.
 //!
-//! Whatever cannot be read counts as absent: a machine without a file and a machine that refuses to show it are planned
-//! alike, and a replay gives what the recording gave. A link that leads out of the root leads nowhere, for a recording of
-//! somebody else must not show what is on this machine.
+//! A file that cannot be read counts as absent, so that a replay gives the same answers as the
+//! recorded machine. Links that leave the root lead nowhere: a recording must not show files of
+//! this machine.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -15,38 +15,38 @@ use rustix::fs::OFlags;
 
 use crate::privacy::Privacy;
 
-/// Most bytes of one file that are read. Attributes of sysfs have at most a page, the config space of PCI Express too.
+/// Limit on the size of a file, bytes. Attributes of sysfs and config spaces have at most 4096.
 const FILE_LIMIT: u64 = 8 << 10;
 
-/// Most entries of one folder that are looked at.
+/// Limit on the entries of a folder.
 const FOLDER_LIMIT: usize = 1 << 14;
 
-/// A folder that holds `sys/` and `proc/`: `/` on the machine itself, a recording elsewhere.
+/// A folder with `sys/` and `proc/`: `/` or a recording.
 ///
 /// Paths are given without the leading slash, such as `sys/class/net`.
 #[derive(Debug)]
 pub struct Sysfs {
     root: PathBuf,
-    /// Everything is opened below it. Without it nothing is there.
+    /// Everything is opened below it. `None` if the root cannot be opened.
     folder: Option<Dir>,
     log: Option<RefCell<Log>>,
 }
 
-/// What was read, for a recording.
+/// What was read so far.
 #[derive(Debug, Default)]
 struct Log {
-    seen: BTreeMap<String, Seen>,
+    seen: BTreeMap<String, Entry>,
     privacy: Privacy,
 }
 
-/// One thing that was read.
+/// An entry of a recording.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Seen {
-    /// A folder that was listed, or that something points to.
+pub enum Entry {
+    /// A folder that was listed or is the target of a link.
     Folder,
-    /// A file with its content.
+    /// A file's content.
     File(Vec<u8>),
-    /// A symbolic link with its target.
+    /// A symbolic link's target.
     Link(PathBuf),
 }
 
@@ -61,8 +61,8 @@ impl Sysfs {
         }
     }
 
-    /// Reads below `root` and keeps what was read. Identifiers of the machine are replaced as they are read, unless they
-    /// are asked for, so that the recording gives the same answers as the recorded machine gave.
+    /// Reads below `root` and records. Unless `identifiers` is set, identifiers of the machine are
+    /// replaced on reading, so that the recording gives the same answers.
     pub fn recording(root: impl Into<PathBuf>, identifiers: bool) -> Self {
         let log = Log {
             privacy: Privacy::new(identifiers),
@@ -74,25 +74,25 @@ impl Sysfs {
         }
     }
 
-    /// The folder that is read.
+    /// The root.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Whether this is the machine itself.
+    /// Whether the root is `/`.
     pub fn is_live(&self) -> bool {
         self.root == Path::new("/")
     }
 
-    /// What was read so far, by path.
-    pub fn seen(&self) -> BTreeMap<String, Seen> {
+    /// All recorded entries, by path.
+    pub fn seen(&self) -> BTreeMap<String, Entry> {
         self.log
             .as_ref()
             .map(|log| log.borrow().seen.clone())
             .unwrap_or_default()
     }
 
-    /// A file's bytes.
+    /// Returns a file's content.
     pub fn bytes(&self, path: &str) -> Option<Vec<u8>> {
         let mut bytes = Vec::new();
         self.open(path)
@@ -105,19 +105,19 @@ impl Sysfs {
             Some(log) => {
                 let mut log = log.borrow_mut();
                 let bytes = log.privacy.file(path, bytes);
-                log.seen.insert(path.to_owned(), Seen::File(bytes.clone()));
+                log.seen.insert(path.to_owned(), Entry::File(bytes.clone()));
                 Some(bytes)
             }
         }
     }
 
-    /// A file's text without the white space around it; bytes that are no text are replaced.
+    /// Returns a file's text, trimmed. Invalid UTF-8 is replaced.
     pub fn text(&self, path: &str) -> Option<String> {
         let bytes = self.bytes(path)?;
         Some(String::from_utf8_lossy(&bytes).trim().to_owned())
     }
 
-    /// The names in a folder, sorted.
+    /// Returns the sorted names in a folder.
     pub fn names(&self, path: &str) -> Vec<String> {
         let folder = self.folder.as_ref();
         let Some(Ok(entries)) = folder.map(|it| it.read_dir(self.full(path))) else {
@@ -131,14 +131,14 @@ impl Sysfs {
         names.sort();
         if let Some(log) = &self.log {
             let mut log = log.borrow_mut();
-            log.seen.entry(path.to_owned()).or_insert(Seen::Folder);
+            log.seen.entry(path.to_owned()).or_insert(Entry::Folder);
             names = names.iter().map(|name| log.privacy.name(name)).collect();
             names.sort();
         }
         names
     }
 
-    /// Whether there is a folder or a file.
+    /// Whether a folder or file exists.
     pub fn exists(&self, path: &str) -> bool {
         let found = self.metadata(path);
         if let (Some(log), Some(found)) = (&self.log, &found)
@@ -147,7 +147,7 @@ impl Sysfs {
             log.borrow_mut()
                 .seen
                 .entry(path.to_owned())
-                .or_insert(Seen::Folder);
+                .or_insert(Entry::Folder);
         }
         match found {
             Some(found) if found.is_file() => self.bytes(path).is_some(),
@@ -156,10 +156,10 @@ impl Sysfs {
         }
     }
 
-    /// A whole file of at most `most` bytes that is no part of a recording's log; none if there is no such file.
+    /// Returns a whole file of at most `most` bytes without recording it; `None` if it is missing.
     ///
     /// # Errors
-    /// It is longer, leads out of the root, or cannot be read.
+    /// The file is longer, leads out of the root, or cannot be read.
     pub fn document(&self, path: &str, most: u64) -> io::Result<Option<Vec<u8>>> {
         let Some(file) = self.open(path)? else {
             return Ok(None);
@@ -172,7 +172,7 @@ impl Sysfs {
         Ok(Some(bytes))
     }
 
-    /// Opens a plain file. A recording from elsewhere may hold anything, so nothing is waited for.
+    /// Opens a regular file without blocking, because a recording may contain anything.
     fn open(&self, path: &str) -> io::Result<Option<File>> {
         let Some(folder) = &self.folder else {
             return Ok(None);
@@ -197,7 +197,7 @@ impl Sysfs {
         self.folder.as_ref()?.metadata(self.full(path)).ok()
     }
 
-    /// Where a symbolic link points to, as a path below the root. Links that leave the root lead nowhere.
+    /// The target of a symbolic link as a path below the root.
     pub fn link(&self, path: &str) -> Option<String> {
         let folder = self.folder.as_ref()?;
         let mut target = folder.read_link_contents(self.full(path)).ok()?;
@@ -208,15 +208,15 @@ impl Sysfs {
         if let Some(log) = &self.log {
             let is_folder = self.metadata(&resolved).is_some_and(|found| found.is_dir());
             let mut log = log.borrow_mut();
-            log.seen.insert(path.to_owned(), Seen::Link(target));
+            log.seen.insert(path.to_owned(), Entry::Link(target));
             if is_folder {
-                log.seen.entry(resolved.clone()).or_insert(Seen::Folder);
+                log.seen.entry(resolved.clone()).or_insert(Entry::Folder);
             }
         }
         Some(resolved)
     }
 
-    /// Where something is below the root, whose path may have replaced names in it.
+    /// The real path of a path with replaced names.
     fn full(&self, path: &str) -> PathBuf {
         match &self.log {
             Some(log) => log.borrow().privacy.real_path(path).into(),
@@ -224,7 +224,7 @@ impl Sysfs {
         }
     }
 
-    /// Gives the rules by which identifiers of the machine are hidden, for answers that come from elsewhere.
+    /// Applies the recording's replacement to other values; `None` if nothing is recorded.
     pub(crate) fn with_privacy<T>(&self, act: impl FnOnce(&mut Privacy) -> T) -> Option<T> {
         self.log
             .as_ref()
@@ -232,7 +232,7 @@ impl Sysfs {
     }
 }
 
-/// The path that a relative link means. Folders of sysfs above a link are never links themselves.
+/// Resolves a relative link. Folders above links of sysfs are never links themselves.
 fn resolve(link: &str, target: &Path) -> Option<String> {
     let target = target.to_str()?;
     let mut parts: Vec<&str> = link.split('/').collect();

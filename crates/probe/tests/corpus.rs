@@ -13,7 +13,7 @@ use machines::elsewhere::{self, files};
 use probe::machine::Detail;
 use probe::nvml::Answers;
 use probe::record::Recording;
-use probe::{Machine, Options, Probe, Sysfs};
+use probe::{Machine, Probe, ProbeOptions, Sysfs};
 use topology::xml::{Document, Element, c_unsigned_hexadecimal};
 
 /// The folder with `sys` in an unpacked archive.
@@ -78,9 +78,9 @@ fn dump(name: &str, ordered: bool, path: PathBuf) -> Trial {
         let folder = tempfile::tempdir()?;
         fake.write(folder.path())?;
         let recording = Recording::open(folder.path())?;
-        let options = Options {
+        let options = ProbeOptions {
             gpus: Some(fake.ranks.clone()),
-            ..Options::default()
+            ..ProbeOptions::default()
         };
         let probe = Probe::of(&recording.sysfs, recording.answers, None, &options);
         let (mut theirs, mut ours) = (document.root, probe.document.root);
@@ -296,9 +296,9 @@ fn check(root: &Path, name: &str) {
         );
     }
     for all_devices in [false, true] {
-        let options = Options {
+        let options = ProbeOptions {
             all_devices,
-            ..Options::default()
+            ..ProbeOptions::default()
         };
         let probe = Probe::of(&sysfs, Answers::none("no driver"), None, &options);
         let document = topology::xml::write(&probe.document);

@@ -1,8 +1,8 @@
-//! The widest path between every node and every node that a transfer can begin or end at.
+//! The widest paths from every node to every node where a transfer can end.
 //!
-//! The rules and tie-breaks are NCCL's: a better type wins, then more bandwidth, then fewer links, then the path found
-//! first. Later changes by rules that depend on settings (no peer-to-peer, NICs through another GPU) are made by the
-//! planner through [`PathTable::set_kind`] and [`PathTable::divert`].
+//! Rules and tie-breaks are NCCL's: a better type wins, then more bandwidth, then fewer links, then
+//! the path found first. The planner later changes paths by settings (no peer-to-peer, NICs through
+//! another GPU) with [`PathTable::set_kind`] and [`PathTable::divert`].
 
 use crate::bandwidth;
 use crate::link::{LinkId, LinkType};
@@ -19,10 +19,10 @@ const BASE_KINDS: [NodeType; 5] = [
     NodeType::Nvs,
 ];
 
-/// One path: the links from its start to its end.
+/// A path.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Path<'a> {
-    /// How far apart the ends are.
+    /// The path's type.
     pub kind: PathType,
     /// Smallest bandwidth of its links, GB/s; 0 when there is no path.
     pub bw: f32,
@@ -53,9 +53,9 @@ pub struct PathTable {
 /// A link that a path needs in the other direction too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OneWayLink {
-    /// Where the link begins.
+    /// The link's start.
     pub from: NodeId,
-    /// Where it leads; nothing of its type leads back.
+    /// The link's end, from which no link of this type leads back.
     pub to: NodeId,
 }
 
@@ -134,7 +134,7 @@ impl PathTable {
             .map_or(0, |slot| self.entries[slot].hop_count as usize)
     }
 
-    /// Whether a node reaches any node of a type. NCCL keeps no table at all for types that are out of reach.
+    /// Whether a node reaches any node of a type. NCCL keeps no table for unreachable types.
     pub fn reaches(&self, from: NodeId, kind: NodeType) -> bool {
         self.reaches[from.index()] & (1 << kind as u16) != 0
     }
@@ -174,7 +174,7 @@ impl PathTable {
     }
 }
 
-/// One directed link with what the search asks of it.
+/// A directed link with precomputed properties.
 #[derive(Clone, Copy)]
 struct Step {
     to: u32,
@@ -183,7 +183,7 @@ struct Step {
     bw: f32,
     /// Type of the step by itself.
     path_type: PathType,
-    /// Both ends are devices and the link is NVLink: the only way on from a device that is not the path's own.
+    /// NVLink between two devices: the only way through a device other than the path's own.
     between_devices: bool,
     /// From a device down to one of its ranks.
     to_own_rank: bool,
@@ -201,6 +201,13 @@ struct Best {
 
 const NO_CELL: u32 = u32::MAX;
 
+const UNREACHED: Best = Best {
+    cell: NO_CELL,
+    count: 0,
+    bw: 0.0,
+    kind: PathType::Dis,
+};
+
 /// The level-by-level search, with its buffers.
 struct WidestPaths<'a> {
     system: &'a System,
@@ -209,8 +216,8 @@ struct WidestPaths<'a> {
     first_step: Vec<u32>,
     steps: Vec<Step>,
     best: Vec<Best>,
-    /// Chains of links, shared between paths: (link, rest of the path). A path keeps the chain it was given even if the
-    /// path it was made from improves later, as NCCL copies the links.
+    /// Chains of links, shared between paths: (link, rest of the path). A path keeps its chain when
+    /// the path it extends improves later, because NCCL copies the links.
     cells: Vec<(LinkId, u32)>,
     current: Vec<u32>,
     next: Vec<u32>,
@@ -256,19 +263,13 @@ impl<'a> WidestPaths<'a> {
             }
         }
         first_step.push(steps.len() as u32);
-        let unreached = Best {
-            cell: NO_CELL,
-            count: 0,
-            bw: 0.0,
-            kind: PathType::Dis,
-        };
         Self {
             system,
             through_gpus,
             is_device,
             first_step,
             steps,
-            best: vec![unreached; node_count],
+            best: vec![UNREACHED; node_count],
             cells: Vec::new(),
             current: Vec::new(),
             next: Vec::new(),
@@ -277,18 +278,12 @@ impl<'a> WidestPaths<'a> {
     }
 
     fn run(&mut self, base: NodeId) -> Result<(), OneWayLink> {
-        self.best.fill(Best {
-            cell: NO_CELL,
-            count: 0,
-            bw: 0.0,
-            kind: PathType::Dis,
-        });
+        self.best.fill(UNREACHED);
         self.cells.clear();
         self.best[base.index()] = Best {
-            cell: NO_CELL,
-            count: 0,
             bw: bandwidth::LOCAL,
             kind: PathType::Loc,
+            ..UNREACHED
         };
         let is_rank = self.system.kind(base) == NodeType::Gpu;
         let own = if is_rank {
@@ -298,7 +293,7 @@ impl<'a> WidestPaths<'a> {
         } else {
             base.0
         };
-        // How many links away from the base a device may be that relays.
+        // Most links from the base to a device that relays.
         let relay_reach = if is_rank { 2 } else { 1 };
         self.current.clear();
         self.current.push(base.0);
@@ -313,14 +308,14 @@ impl<'a> WidestPaths<'a> {
         Ok(())
     }
 
-    /// Offers the path of node `u` to its neighbours.
+    /// Offers the path of node `u` to its neighbors.
     fn spread(&mut self, u: u32, own: u32, relay_reach: u32) -> Result<(), OneWayLink> {
-        let foreign_device = self.is_device[u as usize] && u != own;
+        let other_device = self.is_device[u as usize] && u != own;
         for at in self.first_step[u as usize]..self.first_step[u as usize + 1] {
             let step = self.steps[at as usize];
             // Read anew each time: an update may have changed `u` itself through a loop.
             let here = self.best[u as usize];
-            if foreign_device
+            if other_device
                 && !step.to_own_rank
                 && !(self.through_gpus && step.between_devices && here.count <= relay_reach)
             {
@@ -342,7 +337,7 @@ impl<'a> WidestPaths<'a> {
                     && (there.bw < bw || there.bw == bw && there.count > here.count + 1);
             if better {
                 let cell = self.cells.len() as u32;
-                // Where nothing leads back, NCCL keeps the first link of the path that it replaces.
+                // If no link leads back, NCCL keeps the first link of the path that it replaces.
                 let replaced = self.cells.get(there.cell as usize).map(|(link, _)| *link);
                 let first = step.back.or(replaced).ok_or(OneWayLink {
                     from: NodeId(u),

@@ -8,7 +8,7 @@ pub const LOCAL: f32 = 5000.0;
 /// Between the two partitions of one GPU.
 pub const PARTITION_SIBLING: f32 = 2618.0;
 
-/// One NVLink of a GPU with this compute capability (× 10).
+/// Bandwidth of one NVLink of a GPU with this compute capability × 10, GB/s.
 pub const fn nvlink(sm: i32) -> f32 {
     match sm {
         100.. => 40.1,
@@ -40,7 +40,7 @@ pub const fn between_cpus(arch: CpuArch, vendor: CpuVendor, model: CpuModel) -> 
     }
 }
 
-/// The texts of `link_speed` with the rate per lane that NCCL gives them (hundreds of MB/s × 8/10), in matching order.
+/// NCCL's rate per lane for each `link_speed`, in hundreds of MB/s × 8/10, in matching order.
 const LINK_SPEEDS: [(&str, i32); 12] = [
     ("2.5 GT/s", 15),
     ("5 GT/s", 30),
@@ -56,7 +56,7 @@ const LINK_SPEEDS: [(&str, i32); 12] = [
     ("", 60),
 ];
 
-/// Whether the text of a `link_speed` is one that NCCL knows; others count as 8 GT/s.
+/// Whether NCCL knows this `link_speed`; others count as 8 GT/s.
 pub fn is_known_link_speed(text: &str) -> bool {
     LINK_SPEEDS[..11]
         .iter()
@@ -83,7 +83,7 @@ const PCI_CLASSES: [(&str, NodeType); 6] = [
     ("0x02", NodeType::Nic),
 ];
 
-/// What NCCL makes of a PCI class text; unknown classes are PCI switches.
+/// The node type of a PCI class in NCCL; unknown classes are PCI switches.
 pub fn class_kind(class: &str) -> NodeType {
     PCI_CLASSES
         .iter()

@@ -2,13 +2,13 @@
 
 use std::fmt;
 
-/// A PCI bus id: the hexadecimal digits of `dddd:bb:dd.f` in one integer (`0000:1b:00.0` is `0x1b000`).
+/// A PCI bus id: the digits of `dddd:bb:dd.f` as one number (`0000:1b:00.0` is `0x1b000`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct BusId(pub u64);
 
 impl BusId {
-    /// Reads the text as NCCL does: `:` and `.` are skipped, reading stops at the first other character that is no
-    /// hexadecimal digit. Never fails; text without digits is bus id 0.
+    /// Parses a bus id as NCCL does: skips `:` and `.`, stops at the first other character that is
+    /// no hexadecimal digit. Never fails; text without digits is bus id 0.
     pub fn parse(text: &str) -> Self {
         let mut value = 0u64;
         for character in text.bytes() {
@@ -23,7 +23,7 @@ impl BusId {
         Self(value)
     }
 
-    /// Whether the text has the form that sysfs and NVML use, `dddd:bb:dd.f` (a longer domain is allowed).
+    /// Whether the text has the form of sysfs and NVML, `dddd:bb:dd.f`, maybe with a longer domain.
     pub fn is_well_formed(text: &str) -> bool {
         let Some((domain, rest)) = text.split_once(':') else {
             return false;

@@ -1,9 +1,9 @@
-//! What can be wrong with a topology file, and where.
+//! Errors and warnings about topology files.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// Where in a file something stands. Lines and columns count from 1.
+/// A position in a file. Lines and columns count from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Position {
     /// Line, from 1.
@@ -12,16 +12,16 @@ pub struct Position {
     pub column: u32,
 }
 
-/// A position in a named file, with the element and attribute that stand there.
+/// A position in a named file, with the element and attribute there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
     /// The file's name as the caller gave it.
     pub file: Arc<str>,
-    /// Where in the file.
+    /// Position in the file.
     pub position: Position,
-    /// The element's name, if the trouble is with one.
+    /// The element concerned, if any.
     pub element: Option<String>,
-    /// The attribute's name, if the trouble is with one.
+    /// The attribute concerned, if any.
     pub attribute: Option<String>,
 }
 
@@ -39,22 +39,22 @@ impl fmt::Display for Place {
     }
 }
 
-/// A topology file that cannot be planned, with the place, what was found there and what was expected.
+/// Why a topology file cannot be planned.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {problem}; found {found}, expected {expected}")]
 pub struct Error {
-    /// Where.
+    /// Place of the error.
     pub place: Box<Place>,
-    /// What is wrong, in a few words.
+    /// The problem, in a few words.
     pub problem: Box<str>,
-    /// What stands there.
+    /// The text found.
     pub found: Box<str>,
-    /// What should stand there, or what to do.
+    /// The expected text, or advice.
     pub expected: Box<str>,
 }
 
 impl Error {
-    /// An error at a place.
+    /// Creates an error.
     pub fn new(
         place: Place,
         problem: impl Into<Box<str>>,
@@ -70,12 +70,12 @@ impl Error {
     }
 }
 
-/// Something in a file that NCCL accepts silently, or would itself refuse, and what that means for the plan.
+/// A warning: NCCL silently misreads a part of the file, or would refuse the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Warning {
-    /// Where.
+    /// Place of the cause.
     pub place: Place,
-    /// What was found and what it means.
+    /// The cause and its consequence for the plan.
     pub message: String,
 }
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::path::PathType;
 
-/// What a link is made of. NCCL calls these `LINK_*`.
+/// The type of a link. NCCL calls these `LINK_*`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum LinkType {
@@ -55,7 +55,7 @@ impl fmt::Display for LinkType {
     }
 }
 
-/// Names a link of one [`System`](crate::System): links are numbered node by node, in each node's link order.
+/// A link of a [`System`](crate::System). Links are numbered by node, in the nodes' link order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkId(pub u32);
 
@@ -66,10 +66,10 @@ impl LinkId {
     }
 }
 
-/// One direction of a connection between two nodes.
+/// One direction of a link between two nodes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Link {
-    /// What it is made of.
+    /// Type.
     pub kind: LinkType,
     /// Bandwidth in this direction, GB/s.
     pub bw: f32,

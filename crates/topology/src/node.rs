@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::bus_id::BusId;
 
-/// What a node is, in the order in which NCCL numbers its lists.
+/// The type of a node, in the order of NCCL's lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 #[repr(u8)]
 pub enum NodeType {
-    /// One rank on a GPU.
+    /// A rank on a GPU.
     Gpu = 0,
     /// A PCI switch.
     Pci = 1,
@@ -27,7 +27,7 @@ pub enum NodeType {
     Gin = 6,
     /// A port for one-sided access.
     Rma = 7,
-    /// The physical GPU that holds the links. NCCL 2.30 separates it from the rank ([`NodeType::Gpu`]).
+    /// The physical GPU with its links. NCCL 2.30 separates it from the rank ([`NodeType::Gpu`]).
     Dev = 8,
     /// The shared C2C port of a partitioned GPU.
     Cxb = 9,
@@ -71,7 +71,7 @@ impl fmt::Display for NodeType {
     }
 }
 
-/// Names a node of one [`System`](crate::System): nodes are numbered type by type, in NCCL's list order.
+/// A node of a [`System`](crate::System). Nodes are numbered by type, in NCCL's list order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub u32);
 
@@ -151,7 +151,7 @@ pub enum CpuModel {
     Other,
 }
 
-/// What a CPU node knows.
+/// Data of a CPU node.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cpu {
     /// NUMA node number; -1 is unknown.
@@ -162,11 +162,11 @@ pub struct Cpu {
     pub vendor: CpuVendor,
     /// Generation.
     pub model: CpuModel,
-    /// The processors of the node, as the file's groups of hexadecimal words.
+    /// The node's processors: groups of hexadecimal words, as in the file.
     pub affinity: Option<String>,
 }
 
-/// What a GPU node (one rank) knows.
+/// Data of a GPU node (one rank).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Gpu {
     /// Rank in the communicator.
@@ -175,15 +175,15 @@ pub struct Gpu {
     pub dev: i32,
     /// Compute capability × 10.
     pub sm: i32,
-    /// GPUDirect RDMA possible.
+    /// Whether GPUDirect RDMA is possible.
     pub gdr: bool,
-    /// Partition of the device, if it is one.
+    /// Partition of the device; `None` for a whole GPU.
     pub mlopart: Option<i32>,
-    /// Where it sits.
+    /// PCI bus id.
     pub bus_id: BusId,
 }
 
-/// What a DEV node (the physical GPU) knows.
+/// Data of a DEV node (the physical GPU).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Dev {
     /// NVML device number.
@@ -192,11 +192,11 @@ pub struct Dev {
     pub sm: i32,
     /// Vendor, device, subsystem vendor, subsystem device, 16 bits each.
     pub device_code: u64,
-    /// Where it sits.
+    /// PCI bus id.
     pub bus_id: BusId,
 }
 
-/// What a NET node (a network port) knows.
+/// Data of a NET node (a network port).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Net {
     /// The net plug-in's device number.
@@ -211,17 +211,17 @@ pub struct Net {
     pub latency: f32,
     /// Port number.
     pub port: i32,
-    /// GPUDirect RDMA possible.
+    /// Whether GPUDirect RDMA is possible.
     pub gdr: bool,
-    /// CollNet (SHARP) possible.
+    /// Whether CollNet (SHARP) is possible.
     pub coll: bool,
     /// Most connections.
     pub max_connections: i32,
-    /// Rail of a rail-optimised fabric.
+    /// Rail of a rail-optimized fabric.
     pub rail: Option<i32>,
     /// Plane of a multi-plane fabric.
     pub plane: Option<i32>,
-    /// Text that names the PCI function: the nearest ancestor's bus id, or the guid.
+    /// Name of the PCI function: the nearest ancestor's bus id, or the guid.
     pub pci_function: String,
 }
 
@@ -230,9 +230,10 @@ pub struct Net {
 pub enum NodeData {
     /// A rank.
     Gpu(Gpu),
-    /// A PCI switch with its device code (vendor, device, subsystem vendor, subsystem device, 16 bits each).
+    /// A PCI switch.
     Pci {
-        /// The code; the low 16 bits are all set once the switch absorbed its lower ones.
+        /// Vendor, device, subsystem vendor, subsystem device, 16 bits each. The low 16 bits are
+        /// all set once the switch has absorbed its lower switches.
         device_code: u64,
     },
     /// The NVSwitches.
@@ -263,7 +264,7 @@ pub enum NodeData {
     Cxb,
 }
 
-/// One part of a machine.
+/// A part of a machine.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Node {
     /// NCCL's id.
@@ -273,7 +274,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// What it is.
+    /// The node's type.
     pub const fn kind(&self) -> NodeType {
         match self.data {
             NodeData::Gpu(_) => NodeType::Gpu,

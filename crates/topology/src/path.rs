@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// How a path crosses the machine, best first. The order is NCCL's (its `PATH_*` ranks 0 to 11), so types compare.
+/// The type of a path, best first. The order is NCCL's (`PATH_*`, 0 to 11), so types compare.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 #[repr(u8)]
@@ -71,7 +71,7 @@ impl PathType {
         }
     }
 
-    /// What the type means, for a legend.
+    /// An explanation for a legend.
     pub const fn meaning(self) -> &'static str {
         match self {
             Self::Loc => "same device",

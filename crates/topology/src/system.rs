@@ -7,10 +7,10 @@ use petgraph::graph::{DiGraph, EdgeIndex, NodeIndex};
 use crate::link::{Link, LinkId, LinkType};
 use crate::node::{Cpu, Dev, Gpu, NcclId, Net, Node, NodeData, NodeId, NodeType};
 
-/// The graph of one machine, or of several that share an NVLink domain.
+/// The graph of a machine, or of several machines in an NVLink domain.
 ///
-/// Nodes are numbered type by type ([`NodeType::ALL`]), within a type in NCCL's list order. Links are numbered node by
-/// node, in each node's link order, so the links of a node are a range. The order of both decides ties.
+/// Nodes are numbered by type ([`NodeType::ALL`]), then in NCCL's list order. Links are numbered
+/// by node, in the node's link order, so each node's links are a range. Both orders decide ties.
 #[derive(Debug, Clone)]
 pub struct System {
     graph: DiGraph<Node, Link>,
@@ -20,14 +20,14 @@ pub struct System {
     host: u32,
 }
 
-/// What [`System::assemble`] needs of one node: its data, and its links as (target's position, link).
+/// A node for [`System::assemble`], with its links as (target's position, link).
 pub(crate) struct Draft {
     pub node: Node,
     pub links: Vec<(usize, Link)>,
 }
 
 impl System {
-    /// Makes the graph from nodes that stand in their final order (grouped by type).
+    /// Assembles a graph of nodes in their final order, grouped by type.
     pub(crate) fn assemble(drafts: Vec<Draft>, hosts: Vec<u64>, host: u32) -> Self {
         let links: usize = drafts.iter().map(|draft| draft.links.len()).sum();
         let mut graph = DiGraph::with_capacity(drafts.len(), links);
@@ -63,7 +63,7 @@ impl System {
         }
     }
 
-    /// The graph itself, for algorithms that want one (node and edge indices equal [`NodeId`] and [`LinkId`] numbers).
+    /// The graph. Its node and edge indices equal [`NodeId`] and [`LinkId`].
     pub const fn graph(&self) -> &DiGraph<Node, Link> {
         &self.graph
     }
@@ -83,7 +83,7 @@ impl System {
         self.first_of_kind[kind as usize] as usize..self.first_of_kind[kind as usize + 1] as usize
     }
 
-    /// How many nodes of a type there are.
+    /// The number of nodes of a type.
     pub const fn count(&self, kind: NodeType) -> usize {
         (self.first_of_kind[kind as usize + 1] - self.first_of_kind[kind as usize]) as usize
     }
@@ -117,7 +117,7 @@ impl System {
         &self.graph[NodeIndex::new(node.index())]
     }
 
-    /// What a node is.
+    /// The type of a node.
     pub fn kind(&self, node: NodeId) -> NodeType {
         let number = node.0;
         let after = self.first_of_kind[1..]
@@ -141,7 +141,7 @@ impl System {
         self.graph[EdgeIndex::new(link.index())]
     }
 
-    /// Where a link begins and ends.
+    /// The start and end of a link.
     ///
     /// # Panics
     /// The link is of another system.
@@ -152,7 +152,7 @@ impl System {
         }
     }
 
-    /// Where a link leads.
+    /// The end of a link.
     pub fn target(&self, link: LinkId) -> NodeId {
         self.ends(link).1
     }
@@ -233,7 +233,7 @@ impl System {
             .map(|(node, _)| node)
     }
 
-    /// The host hashes, in order of first appearance; a node's host is the index [`NcclId::system`].
+    /// Host hashes in order of first appearance, indexed by [`NcclId::system`].
     pub fn hosts(&self) -> &[u64] {
         &self.hosts
     }
@@ -261,7 +261,7 @@ impl System {
         }
     }
 
-    /// The same system without some GPU nodes (ranks); their devices stay.
+    /// The same system without some ranks; their devices stay.
     pub fn without_gpus(&self, mut removed: impl FnMut(NodeId) -> bool) -> Self {
         let mut new_number = vec![None; self.node_count()];
         let mut kept = Vec::new();

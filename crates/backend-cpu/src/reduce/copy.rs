@@ -1,12 +1,12 @@
-//! Copying, and storing past the caches.
+//! Copies with ordinary and with non-temporal stores.
 //!
-//! An ordinary store first fetches the line that it changes. For a message larger than the caches that is a third of
-//! the traffic of a copy, and the stored lines push out what is needed sooner.
+//! An ordinary store first loads the line that it changes. For messages larger than the caches this
+//! is a third of a copy's traffic, and it evicts lines that are needed sooner.
 
-/// Alignment of what is stored past the caches, bytes.
+/// Alignment of non-temporal stores, bytes.
 const STREAM_ALIGNMENT: usize = 64;
 
-/// Copies bytes. If they are streamed, [`end_streaming`] must follow before anybody is told of them.
+/// Copies bytes. After a streaming copy, call [`end_streaming`] before telling anybody.
 ///
 /// # Safety
 /// As [`super::copy`].
@@ -39,7 +39,7 @@ unsafe fn copy_streaming(destination: *mut u8, source: *const u8, bytes: usize) 
     }
 }
 
-/// Copies a line past the caches.
+/// Copies one line with non-temporal stores.
 ///
 /// # Safety
 /// [`STREAM_ALIGNMENT`] bytes can be read at `from` and written at `to`, which is aligned to as many.
@@ -64,7 +64,7 @@ unsafe fn store_streaming(to: *mut u8, from: *const u8) {
     }
 }
 
-/// Orders what was stored past the caches before what is stored next, as ordinary stores are ordered by themselves.
+/// Orders non-temporal stores before later stores.
 #[inline(always)]
 pub fn end_streaming() {
     #[cfg(target_arch = "x86_64")]

@@ -1,11 +1,11 @@
-//! What lies in memory, as what it is reduced, and the loops over it.
+//! Element types in memory and during reduction, and the loops over them.
 //!
-//! The loops are plain, and the compiler makes vectors of them: no two slices overlap, and no alignment is assumed. Only
-//! what it does not find by itself, the conversion of 16-bit floats, is written in the processor's instructions.
+//! The compiler vectorizes these loops: slices do not overlap, and no alignment is assumed. Only
+//! the conversion of 16-bit floats uses explicit instructions.
 
 use half::{bf16, f16};
 
-use super::number::{Number, Operation, Sum};
+use super::number::{BinaryOperation, Number, Sum};
 use super::vectors::{LANES, Vector};
 
 /// An element at an address of any alignment.
@@ -20,23 +20,23 @@ impl<E: Copy> Loose<E> {
     }
 }
 
-/// A type of elements, with its loops.
+/// An element type with its loops.
 pub trait Element: Copy {
-    /// As what it is reduced.
+    /// The type during reduction.
     type Wide: Number;
 
-    /// To what is reduced.
+    /// Converts to the wide type.
     fn widen(self) -> Self::Wide;
 
-    /// Back from it, rounded to the nearest.
+    /// Rounds to the nearest element.
     fn narrow(wide: Self::Wide) -> Self;
 
-    /// The element with these bytes at the low end.
+    /// The element in the low bytes.
     fn from_low_bytes(bytes: u64) -> Self;
 
     /// Reduces two sources.
     #[inline(always)]
-    fn pair<O: Operation, V: Vector>(
+    fn pair<O: BinaryOperation, V: Vector>(
         to: &mut [Loose<Self>],
         one: &[Loose<Self>],
         other: &[Loose<Self>],
@@ -49,9 +49,9 @@ pub trait Element: Copy {
         }
     }
 
-    /// Reduces a source into what was reduced before, after it was mapped.
+    /// Reduces a mapped source into the result.
     #[inline(always)]
-    fn accumulate<O: Operation, V: Vector>(
+    fn accumulate<O: BinaryOperation, V: Vector>(
         wide: &mut [Loose<Self::Wide>],
         source: &[Loose<Self>],
         map: impl Fn(Self::Wide) -> Self::Wide,
@@ -61,7 +61,7 @@ pub trait Element: Copy {
         }
     }
 
-    /// Begins with a source.
+    /// Initializes the result with a source.
     #[inline(always)]
     fn widen_all<V: Vector>(wide: &mut [Loose<Self::Wide>], source: &[Loose<Self>]) {
         for (wide, source) in wide.iter_mut().zip(source) {
@@ -69,7 +69,7 @@ pub trait Element: Copy {
         }
     }
 
-    /// Ends with elements as they lie in memory.
+    /// Rounds the result to elements.
     #[inline(always)]
     fn narrow_all<V: Vector>(to: &mut [Loose<Self>], wide: &[Loose<Self::Wide>]) {
         for (to, wide) in to.iter_mut().zip(wide) {
@@ -125,7 +125,7 @@ impl Element for bf16 {
         let bits = wide.to_bits();
         let odd = bits >> 16 & 1;
         let rounded = bits.wrapping_add(0x7fff + odd) >> 16;
-        // A NaN stays one, though its low bits are cut off.
+        // A NaN must stay one when its low bits are cut off.
         let quiet = bits >> 16 | 0x40;
         Self::from_bits(if wide.is_nan() { quiet } else { rounded } as u16)
     }
@@ -155,7 +155,7 @@ impl Element for f16 {
     }
 
     #[inline(always)]
-    fn pair<O: Operation, V: Vector>(
+    fn pair<O: BinaryOperation, V: Vector>(
         to: &mut [Loose<Self>],
         one: &[Loose<Self>],
         other: &[Loose<Self>],
@@ -179,7 +179,7 @@ impl Element for f16 {
     }
 
     #[inline(always)]
-    fn accumulate<O: Operation, V: Vector>(
+    fn accumulate<O: BinaryOperation, V: Vector>(
         wide: &mut [Loose<f32>],
         source: &[Loose<Self>],
         map: impl Fn(f32) -> f32,
@@ -221,7 +221,6 @@ impl Element for f16 {
     }
 }
 
-/// Multiplies what was reduced.
 #[inline(always)]
 pub fn multiply<N: Number>(wide: &mut [Loose<N>], factor: N) {
     for wide in wide {
@@ -229,7 +228,7 @@ pub fn multiply<N: Number>(wide: &mut [Loose<N>], factor: N) {
     }
 }
 
-/// Divides what was reduced; the divisor is never 0.
+/// Divides the result; the divisor is never 0.
 #[inline(always)]
 pub fn divide<N: Number>(wide: &mut [Loose<N>], by: u32) {
     for wide in wide {
@@ -237,7 +236,7 @@ pub fn divide<N: Number>(wide: &mut [Loose<N>], by: u32) {
     }
 }
 
-/// Adds a source that is multiplied first.
+/// Adds a source times a factor.
 #[inline(always)]
 pub fn accumulate_multiplied<E: Element, V: Vector>(
     wide: &mut [Loose<E::Wide>],

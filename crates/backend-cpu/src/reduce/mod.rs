@@ -1,21 +1,21 @@
-//! Reducing the sources of a step and storing the result in its destinations.
+//! Reduces the sources of a step and stores the result in its destinations.
 //!
-//! A [`Reduce`] is made when a message is bound: it holds the loops for its element type, its operation and the widest
-//! vectors that the processor has. Running it chooses among a few of them and calls them.
+//! A [`Reduce`] has the loops for an element type, an operation and the widest vectors of the
+//! processor.
 //!
-//! # What comes out
-//! Sources are reduced in their order. Integers wrap around. 16-bit floats are reduced as 32-bit floats and rounded once
-//! per step, to the nearest, ties to even. The minimum and the maximum of a number and a NaN is the number, as of C's
-//! `fmin` and `fmax`; which of two zeros or of two NaNs comes out is not said. An average is a sum that is divided in the
-//! step that finishes it; integers are rounded towards zero. A pre-multiplied sum multiplies those sources that the step
-//! says.
+//! # Results
+//! Sources are reduced in order. Integers wrap around. 16-bit floats are reduced as 32-bit floats
+//! and rounded once per step to nearest, ties to even. The minimum or maximum of a number and a NaN
+//! is the number, as in C's `fmin` and `fmax`; the choice between two zeros or two NaNs is
+//! unspecified. The step that finishes an average divides the sum; integer quotients are truncated.
+//! A pre-multiplied sum multiplies the sources that the step selects.
 //!
-//! # How memory is passed over
-//! Two sources and one destination are one loop. Anything else goes in blocks that stay in the first cache, so that every
-//! source is read once from further away and every destination is written once.
+//! # Memory access
+//! Two sources and one destination take one loop. Other steps run in blocks that fit the L1 cache,
+//! so that every operand is loaded or stored once.
 //!
-//! In reading order: [`Reduce`] and [`Step`] here, `number` (arithmetic), `element` (what lies in memory), `vectors`
-//! (which instructions), `select` (which loops), `copy`.
+//! In reading order: [`Reduce`] and [`ReduceStep`] here, `number`, `element`, `vectors`, `select`,
+//! `copy`.
 
 mod copy;
 mod element;
@@ -33,10 +33,10 @@ pub use vectors::Vectors;
 /// Most sources, and most destinations.
 pub const MOST_OPERANDS: usize = 4;
 
-/// Bytes of a block, as wide as it is reduced.
+/// Bytes of a block during reduction.
 const BLOCK_BYTES: usize = 4096;
 
-/// The same of what is stored past the caches: so few that the processor reads the next ones while it stores.
+/// Bytes of a block with non-temporal stores: so few that loads and stores overlap.
 const STREAM_BLOCK_BYTES: usize = 512;
 
 /// A reduction, ready to run.
@@ -44,47 +44,47 @@ const STREAM_BLOCK_BYTES: usize = 512;
 pub struct Reduce {
     loops: Loops,
     element_bytes: usize,
-    /// Bytes of an element as it is reduced.
+    /// Bytes of an element during reduction.
     wide_bytes: usize,
-    /// The bytes of an element that sources are multiplied with, at the low end.
+    /// The factor of a pre-multiplied sum, one element in the low bytes.
     factor: u64,
-    /// Which sources may be multiplied: all or none.
+    /// Mask of the sources that may be multiplied: all or none.
     multiplied: u8,
-    /// What the result is divided by in the end; never 0.
+    /// The divisor of an average, else 1; never 0.
     divisor: u32,
 }
 
 /// The memory of one step.
 #[derive(Debug, Clone, Copy)]
-pub struct Step<'a> {
-    /// Where the result goes: one place at least, [`MOST_OPERANDS`] at most. A destination may be a source; apart from
-    /// that, no two places overlap.
+pub struct ReduceStep<'a> {
+    /// 1 to [`MOST_OPERANDS`] destinations. A destination may also be a source; other operands must
+    /// not overlap.
     pub destinations: &'a [*mut u8],
-    /// What is reduced: one at least, [`MOST_OPERANDS`] at most. No alignment is needed.
+    /// 1 to [`MOST_OPERANDS`] sources of any alignment.
     pub sources: &'a [*const u8],
-    /// Elements of each.
+    /// Elements per operand.
     pub elements: usize,
-    /// Which sources are multiplied first if the operation is a pre-multiplied sum: bit i stands for source i.
+    /// Bit i: a pre-multiplied sum multiplies source i first.
     pub pre_multiply: u8,
-    /// Whether the result is final, so that an average is divided.
+    /// Whether this step finishes the result, so that an average is divided.
     pub finish: bool,
-    /// Which destinations nobody reads soon: bit i stands for destination i. They are stored past the caches.
+    /// Bit i: use non-temporal stores for destination i.
     pub stream: u8,
 }
 
 impl Reduce {
-    /// The reduction of elements of a type, by the widest vectors of this processor.
+    /// Creates a reduction with the widest vectors of this processor.
     ///
-    /// `factor` is the scalar of a pre-multiplied sum: the bytes of an element, at the low end. `ranks` is what an
-    /// average divides by.
+    /// `factor` is the scalar of a pre-multiplied sum, one element in the low bytes. An average is
+    /// divided by `ranks`.
     pub fn new(operation: Reduction, element: ElementType, factor: u64, ranks: u32) -> Self {
         Self::with_vectors(operation, element, factor, ranks, Vectors::best())
     }
 
-    /// As [`Self::new`], by vectors of one's choice.
+    /// As [`Self::new`], with chosen vectors.
     ///
     /// # Panics
-    /// The processor does not have them.
+    /// The processor does not support them.
     pub fn with_vectors(
         operation: Reduction,
         element: ElementType,
@@ -122,13 +122,13 @@ impl Reduce {
     /// Runs a step.
     ///
     /// # Panics
-    /// There are no sources, no destinations, or too many.
+    /// There are no sources or destinations, or more than [`MOST_OPERANDS`].
     ///
     /// # Safety
-    /// The elements can be read at every source and written at every destination, overlap as [`Step::destinations`]
-    /// says, and are used by nobody else meanwhile.
+    /// All elements are readable at every source and writable at every destination, overlap only as
+    /// [`ReduceStep::destinations`] permits, and are not accessed by anybody else.
     #[inline]
-    pub unsafe fn run(&self, step: &Step<'_>) {
+    pub unsafe fn run(&self, step: &ReduceStep<'_>) {
         assert!(
             (1..=MOST_OPERANDS).contains(&step.destinations.len()),
             "number of destinations"
@@ -140,7 +140,7 @@ impl Reduce {
         let multiplies = step.pre_multiply & self.multiplied != 0;
         let divides = step.finish && self.divisor != 1;
         if !multiplies && !divides {
-            // SAFETY: the caller's promise, which holds in each of the calls.
+            // SAFETY: the caller's promise holds for each of these calls.
             unsafe {
                 match (step.sources, step.destinations) {
                     (&[source], destinations) => {
@@ -164,16 +164,16 @@ impl Reduce {
         unsafe { self.in_blocks(step) };
     }
 
-    /// Whether elements are reduced as they lie in memory.
+    /// Whether elements are reduced in their own type.
     fn is_wide(&self) -> bool {
         self.wide_bytes == self.element_bytes
     }
 
     /// # Safety
     /// As [`Self::run`].
-    unsafe fn copy(&self, destinations: &[*mut u8], source: *const u8, step: &Step<'_>) {
+    unsafe fn copy(&self, destinations: &[*mut u8], source: *const u8, step: &ReduceStep<'_>) {
         let bytes = step.elements * self.element_bytes;
-        // With one destination all at once, which is what `memcpy` is good at.
+        // One destination is copied in one piece, as `memcpy` does best.
         let block = if destinations.len() == 1 {
             bytes
         } else {
@@ -191,8 +191,8 @@ impl Reduce {
         }
     }
 
-    /// The only destination, if it can be reduced in: it is no source, and is as wide as what is reduced.
-    fn direct_destination(&self, step: &Step<'_>) -> Option<*mut u8> {
+    /// The only destination, if the result can be computed in place there.
+    fn direct_destination(&self, step: &ReduceStep<'_>) -> Option<*mut u8> {
         match *step.destinations {
             [to] if self.is_wide() && step.stream & 1 == 0 => {
                 (!step.sources.contains(&to.cast_const())).then_some(to)
@@ -201,12 +201,12 @@ impl Reduce {
         }
     }
 
-    /// Any step, block by block: all sources into a block of our own, then that to all destinations. All sources of a
-    /// block are read before it is stored, so a source may be a destination.
+    /// Runs any step block by block. Every block reads all sources before it writes, so a source
+    /// may be a destination.
     ///
     /// # Safety
     /// As [`Self::run`].
-    unsafe fn in_blocks(&self, step: &Step<'_>) {
+    unsafe fn in_blocks(&self, step: &ReduceStep<'_>) {
         let mut wide = MaybeUninit::<Block>::uninit();
         let mut narrow = MaybeUninit::<Block>::uninit();
         let (wide, narrow) = (
@@ -227,7 +227,7 @@ impl Reduce {
             let now = block.min(step.elements - done);
             let start = done * self.element_bytes;
             let wide = direct.map_or(wide, |direct| direct.wrapping_add(start));
-            // SAFETY: the range is within the step's; a block has room for so many elements.
+            // SAFETY: the range is within the step's; a block has room for `now` elements.
             unsafe {
                 let mut begun = 1;
                 if self.is_wide() && pre_multiply & 3 == 0 && step.sources.len() > 1 {
@@ -272,10 +272,10 @@ impl Reduce {
 #[repr(C, align(64))]
 struct Block([u8; BLOCK_BYTES]);
 
-/// Stores bytes in all destinations from `start` on. [`copy::end_streaming`] must follow if any is streamed.
+/// Stores bytes in all destinations. If any is streamed, call [`copy::end_streaming`] after.
 ///
 /// # Safety
-/// The bytes can be read, and written there.
+/// The bytes are readable, and writable at every destination.
 unsafe fn store(
     destinations: &[*mut u8],
     stream: u8,
@@ -296,11 +296,11 @@ unsafe fn store(
     }
 }
 
-/// Copies bytes, past the caches if nobody reads them soon.
+/// Copies bytes, with non-temporal stores if `stream`.
 ///
 /// # Safety
-/// `bytes` bytes can be read at `source` and written at `destination`; they are the same or do not overlap, and are used
-/// by nobody else meanwhile.
+/// `bytes` bytes are readable at `source` and writable at `destination`; the two are equal or do
+/// not overlap, and nobody else accesses them.
 #[inline]
 pub unsafe fn copy(destination: *mut u8, source: *const u8, bytes: usize, stream: bool) {
     // SAFETY: the caller's promise is the same.

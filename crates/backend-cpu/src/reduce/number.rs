@@ -1,16 +1,14 @@
 //! The arithmetic of reductions.
 
-/// A number that is reduced. Integers wrap around.
+/// A number type with the arithmetic of reductions. Integers wrap around.
 pub trait Number: Copy {
-    /// Their sum.
     fn add(self, other: Self) -> Self;
-    /// Their product.
     fn multiply(self, other: Self) -> Self;
-    /// The smaller; the number, if one is NaN.
+    /// The smaller; if one is NaN, the other.
     fn minimum(self, other: Self) -> Self;
-    /// The larger; the number, if one is NaN.
+    /// The larger; if one is NaN, the other.
     fn maximum(self, other: Self) -> Self;
-    /// The quotient; integers are rounded towards zero. The divisor is never 0.
+    /// The quotient; integers are truncated. The divisor is never 0.
     fn divide(self, by: u32) -> Self;
 }
 
@@ -27,7 +25,7 @@ macro_rules! floats {
             }
             #[inline(always)]
             fn minimum(self, other: Self) -> Self {
-                // Spelled out, for some loops would call the C library for `min`.
+                // Not `min`: in some loops it becomes a call of the C library.
                 if self < other || other.is_nan() { self } else { other }
             }
             #[inline(always)]
@@ -71,9 +69,9 @@ macro_rules! integers {
     )*};
 }
 
-/// The quotient of small integers, rounded towards zero, by floats: processors divide vectors of floats, but no vectors
-/// of integers. A quotient that is not whole stays away from the next whole number by 1/divisor at least, which is more
-/// than what the float rounds away.
+/// Divides small integers as floats, because processors have no integer vector division. Unless it
+/// is whole, the quotient differs from a whole number by at least 1/divisor, more than the float's
+/// rounding error.
 macro_rules! by_floats {
     ($integer:ty, $float:ty) => {
         |value: $integer, by: u32| {
@@ -92,9 +90,8 @@ integers! {
     u64, |value: u64, by: u32| value / u64::from(by);
 }
 
-/// An operation on two numbers.
-pub trait Operation {
-    /// Its result.
+/// A binary operation.
+pub trait BinaryOperation {
     fn apply<N: Number>(one: N, other: N) -> N;
 }
 
@@ -103,7 +100,7 @@ macro_rules! operations {
         $(#[$doc])*
         pub struct $name;
 
-        impl Operation for $name {
+        impl BinaryOperation for $name {
             #[inline(always)]
             fn apply<N: Number>(one: N, other: N) -> N {
                 one.$method(other)

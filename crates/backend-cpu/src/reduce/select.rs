@@ -1,35 +1,33 @@
-//! Which loops a reduction uses.
+//! Selects the loops of a reduction.
 
 use half::{bf16, f16};
 use program::{ElementType, Reduction};
 
 use super::element::Element;
-use super::number::{Maximum, Minimum, Operation, Product, Sum};
+use super::number::{BinaryOperation, Maximum, Minimum, Product, Sum};
 use super::vectors::Vectors;
 
-/// The loops of a reduction, each over so many elements (the last argument) at addresses of any alignment.
+/// The loops of a reduction over `count` elements (the last argument) of any alignment.
 ///
-/// All are unsafe in the same way: the elements must be there, the first argument's may be written, and no two arguments
-/// overlap. `wide` stands for elements as they are reduced.
+/// Safety of all: the elements are readable, those of the first argument writable, and no two
+/// arguments overlap. `wide` has elements in the type of the reduction.
 #[derive(Debug, Clone, Copy)]
 pub struct Loops {
-    /// To, one, other: reduces two sources.
+    /// Arguments to, one, other: reduces two sources.
     pub pair: unsafe fn(*mut u8, *const u8, *const u8, usize),
-    /// Wide, source: begins.
+    /// Arguments wide, source: initializes the result.
     pub widen: unsafe fn(*mut u8, *const u8, usize),
-    /// Wide, source: reduces one more source.
+    /// Arguments wide, source: reduces another source.
     pub accumulate: unsafe fn(*mut u8, *const u8, usize),
-    /// Wide, source, factor: adds a source that is multiplied first.
+    /// Arguments wide, source, factor: adds a source times a factor.
     pub accumulate_multiplied: unsafe fn(*mut u8, *const u8, u64, usize),
-    /// Wide, factor.
     pub multiply: unsafe fn(*mut u8, u64, usize),
-    /// Wide, divisor.
     pub divide: unsafe fn(*mut u8, u32, usize),
-    /// To, wide: ends.
+    /// Arguments to, wide: rounds the result.
     pub narrow: unsafe fn(*mut u8, *const u8, usize),
 }
 
-/// The loops of an operation on elements of a type.
+/// The loops of an operation on an element type.
 pub fn loops(operation: Reduction, element: ElementType, vectors: Vectors) -> Loops {
     match element {
         ElementType::I8 => of_type::<i8>(operation, vectors),
@@ -56,7 +54,7 @@ fn of_type<E: Element>(operation: Reduction, vectors: Vectors) -> Loops {
     }
 }
 
-fn of_operation<E: Element, O: Operation>(vectors: Vectors) -> Loops {
+fn of_operation<E: Element, O: BinaryOperation>(vectors: Vectors) -> Loops {
     match vectors {
         Vectors::Basic => basic::loops::<E, O>(),
         #[cfg(target_arch = "x86_64")]
@@ -68,19 +66,19 @@ fn of_operation<E: Element, O: Operation>(vectors: Vectors) -> Loops {
     }
 }
 
-/// The loops, compiled for some instructions.
+/// Compiles the loops for a set of instructions.
 macro_rules! compiled {
     ($name:ident, $vector:ident $(, $feature:literal)?) => {
         mod $name {
             use std::slice::{from_raw_parts as slice, from_raw_parts_mut as slice_mut};
 
             use super::super::element::{self, Element, Loose};
-            use super::super::number::Operation;
+            use super::super::number::BinaryOperation;
             use super::super::vectors::$vector;
             use super::Loops;
 
             $(#[target_feature(enable = $feature)])?
-            fn pair<E: Element, O: Operation>(
+            fn pair<E: Element, O: BinaryOperation>(
                 to: &mut [Loose<E>],
                 one: &[Loose<E>],
                 other: &[Loose<E>],
@@ -94,7 +92,7 @@ macro_rules! compiled {
             }
 
             $(#[target_feature(enable = $feature)])?
-            fn accumulate<E: Element, O: Operation>(
+            fn accumulate<E: Element, O: BinaryOperation>(
                 wide: &mut [Loose<E::Wide>],
                 source: &[Loose<E>],
             ) {
@@ -125,25 +123,24 @@ macro_rules! compiled {
                 E::narrow_all::<$vector>(to, wide);
             }
 
-            // All of these are called as `Loops` says, and are chosen only if the processor has the instructions.
-            #[allow(unused_unsafe, reason = "without special instructions the loops are safe to call")]
-            pub fn loops<E: Element, O: Operation>() -> Loops {
+            // The caller keeps the promise of `Loops` and has checked the processor's instructions.
+            pub fn loops<E: Element, O: BinaryOperation>() -> Loops {
                 Loops {
                     pair: |to, one, other, count| {
-                        // SAFETY: as said above.
+                        // SAFETY: as above.
                         unsafe {
                             let (one, other) = (slice(one.cast(), count), slice(other.cast(), count));
                             pair::<E, O>(slice_mut(to.cast(), count), one, other);
                         }
                     },
                     widen: |wide, source, count| {
-                        // SAFETY: as said above.
+                        // SAFETY: as above.
                         unsafe {
                             widen::<E>(slice_mut(wide.cast(), count), slice(source.cast(), count));
                         }
                     },
                     accumulate: |wide, source, count| {
-                        // SAFETY: as said above.
+                        // SAFETY: as above.
                         unsafe {
                             let source = slice(source.cast(), count);
                             accumulate::<E, O>(slice_mut(wide.cast(), count), source);
@@ -151,7 +148,7 @@ macro_rules! compiled {
                     },
                     accumulate_multiplied: |wide, source, factor, count| {
                         let factor = E::from_low_bytes(factor).widen();
-                        // SAFETY: as said above.
+                        // SAFETY: as above.
                         unsafe {
                             let source = slice(source.cast(), count);
                             accumulate_multiplied::<E>(slice_mut(wide.cast(), count), source, factor);
@@ -159,15 +156,15 @@ macro_rules! compiled {
                     },
                     multiply: |wide, factor, count| {
                         let factor = E::from_low_bytes(factor).widen();
-                        // SAFETY: as said above.
+                        // SAFETY: as above.
                         unsafe { multiply::<E>(slice_mut(wide.cast(), count), factor) };
                     },
                     divide: |wide, by, count| {
-                        // SAFETY: as said above.
+                        // SAFETY: as above.
                         unsafe { divide::<E>(slice_mut(wide.cast(), count), by) };
                     },
                     narrow: |to, wide, count| {
-                        // SAFETY: as said above.
+                        // SAFETY: as above.
                         unsafe {
                             narrow::<E>(slice_mut(to.cast(), count), slice(wide.cast(), count));
                         }

@@ -1,13 +1,13 @@
-//! Which vector instructions a loop is compiled for.
+//! Sets of vector instructions for which the loops are compiled.
 
 use half::f16;
 
 use super::element::Loose;
 
-/// Sets of vector instructions.
+/// A set of vector instructions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Vectors {
-    /// What every processor of the architecture has.
+    /// The baseline of the architecture.
     Basic,
     /// 32-byte vectors (x86: AVX2 and F16C).
     Wide,
@@ -16,10 +16,10 @@ pub enum Vectors {
 }
 
 impl Vectors {
-    /// All of them.
+    /// All sets, from the narrowest.
     pub const ALL: [Self; 3] = [Self::Basic, Self::Wide, Self::Widest];
 
-    /// Whether this processor has them.
+    /// Whether this processor supports the set.
     pub fn are_here(self) -> bool {
         #[cfg(target_arch = "x86_64")]
         {
@@ -42,7 +42,7 @@ impl Vectors {
         }
     }
 
-    /// The widest that this processor has.
+    /// The widest set that this processor supports.
     pub fn best() -> Self {
         let here = Self::ALL
             .into_iter()
@@ -55,16 +55,16 @@ impl Vectors {
 /// 16-bit floats that are converted at once.
 pub const LANES: usize = 8;
 
-/// Vector instructions as a type, for what the compiler does not find by itself.
+/// Conversions that the compiler does not vectorize by itself.
 pub trait Vector {
-    /// 16-bit floats as 32-bit ones.
+    /// Converts 16-bit floats to 32 bits.
     fn widen(narrow: &[Loose<f16>; LANES]) -> [f32; LANES];
 
-    /// 32-bit floats rounded to the nearest 16-bit ones.
+    /// Rounds 32-bit floats to the nearest 16-bit floats.
     fn narrow(wide: [f32; LANES]) -> [Loose<f16>; LANES];
 }
 
-/// No special instructions.
+/// Portable code.
 pub struct Plain;
 
 impl Vector for Plain {
@@ -79,7 +79,7 @@ impl Vector for Plain {
     }
 }
 
-/// F16C. Its methods run only in loops that were chosen because the processor has it.
+/// F16C instructions. Used only in loops that were chosen because the processor has them.
 #[cfg(target_arch = "x86_64")]
 pub struct F16c;
 

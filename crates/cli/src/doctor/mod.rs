@@ -5,7 +5,7 @@ mod price;
 
 use anyhow::Result;
 use planner::Settings;
-use probe::{Finding, finding};
+use probe::{Finding, checks};
 use serde::Serialize;
 use serde_json::json;
 use topology::xml::Document;
@@ -76,7 +76,7 @@ pub fn run(
             .retain(|remark| !remark.starts_with("NCCL_TOPO_FILE="));
     }
     let (found, document) = match subject {
-        FileOrProbe::File(machine) => (finding::of_document(&machine.document), machine.document),
+        FileOrProbe::File(machine) => (checks::of_document(&machine.document), machine.document),
         FileOrProbe::Probed(probe) => (probe.findings, probe.document),
     };
     let report = priced(&found, &document, &settings);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use backend_cpu::Profile;
-use backend_cpu::profile::Measured;
+use backend_cpu::profile::MeasuredChoice;
 use program::{Collective, ElementType, Reduction};
 
 use super::spec::Devices;
@@ -28,7 +28,7 @@ pub fn run(arguments: &CalibrateArguments, output: &mut Output) -> Result<()> {
         name: arguments.name.clone(),
         machine: machine(),
         sizes: SIZES.to_vec(),
-        ways: Vec::new(),
+        measured: Vec::new(),
         ..base
     };
     let basis = Arc::new(profile.clone());
@@ -47,15 +47,16 @@ pub fn run(arguments: &CalibrateArguments, output: &mut Output) -> Result<()> {
                 } else {
                     processes::run(&spec, &basis, &mut show)?.1
                 };
-                let known = profile.ways.len();
+                let known = profile.measured.len();
                 // The sizes of each choice come in ascending order.
                 for row in &rows {
-                    let measured = Measured::new(collective, &row.choice, *ranks, one_process);
-                    let same = |it: &&mut Measured| it.is_like(&measured);
+                    let measured =
+                        MeasuredChoice::new(collective, &row.choice, *ranks, one_process);
+                    let same = |it: &&mut MeasuredChoice| it.is_like(&measured);
                     let time_us = rounded(row.separate.time_us);
-                    match profile.ways[known..].iter_mut().find(same) {
+                    match profile.measured[known..].iter_mut().find(same) {
                         Some(known) => known.times_us.push(time_us),
-                        None => profile.ways.push(Measured {
+                        None => profile.measured.push(MeasuredChoice {
                             times_us: vec![time_us],
                             ..measured
                         }),

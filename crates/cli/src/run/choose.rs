@@ -41,7 +41,7 @@ pub fn choose(
         })
     };
     let mut best: Option<(f64, Choice)> = None;
-    for choice in profile::ways(request, spec.ranks) {
+    for choice in profile::choices(request, spec.ranks) {
         let choice = Choice { channels, ..choice };
         let wanted = schedule.is_none_or(|it| it == choice.schedule)
             && wanted_transfer.is_none_or(|it| it == choice.transfer)

@@ -32,7 +32,7 @@ impl Survey {
         let choices = self
             .choices
             .take()
-            .unwrap_or_else(|| profile::ways(request, ranks));
+            .unwrap_or_else(|| profile::choices(request, ranks));
         let mut rows = Vec::with_capacity(choices.len());
         for choice in choices {
             rows.push(RunRow {

@@ -1,8 +1,8 @@
 //! The test of the test: bugs that are planted into the kernels are found.
 
+use device_runtime::LaunchOptions;
 use executor::Choice;
 use executor::suite::{self, Case};
-use kernel_bundle::Options;
 use kernel_emulator::{Bug, Emulator, communicators};
 use program::{Collective, ElementType, Protocol, Reduction};
 use program::{Schedule, Transfer};
@@ -49,7 +49,7 @@ fn chain(protocol: Protocol) -> Case {
 }
 
 /// How many of the orders of threads show a bug, and what the first says.
-fn found(bug: Bug, cases: &[Case], options: &Options) -> (u64, String) {
+fn found(bug: Bug, cases: &[Case], options: &LaunchOptions) -> (u64, String) {
     found_on(|seed| Emulator::new(seed, bug), bug, cases, options)
 }
 
@@ -63,7 +63,7 @@ fn found_on(
     emulator: impl Fn(u64) -> Emulator,
     bug: Bug,
     cases: &[Case],
-    options: &Options,
+    options: &LaunchOptions,
 ) -> (u64, String) {
     let mut first = String::new();
     let mut count = 0;
@@ -147,7 +147,7 @@ fn signals_of_one_share_are_not_enough() {
 /// Short messages leave most lines of a slot as they are, until a long one looks at them where flags come round.
 #[test]
 fn flags_that_are_not_cleaned_are_found() {
-    let options = Options {
+    let options = LaunchOptions {
         first_step: 0x7fff_ffec,
         stale_flag: 0x8000_0002,
         ..small(2)

@@ -8,10 +8,10 @@ mod bugs;
 use std::sync::Arc;
 use std::time::Duration;
 
+use device_runtime::{Kernels, LaunchOptions, ProcessRanks};
 use executor::connections::SlotBytes;
 use executor::suite::{self, Case};
 use executor::{Communicator, Memory, Request, Settings};
-use kernel_bundle::{Kernels, Options, ProcessRanks};
 use kernel_emulator::{Bug, Emulator, communicators};
 use program::Transfer;
 use program::{Collective, ElementType, Reduction};
@@ -30,8 +30,8 @@ fn from_environment(name: &str, otherwise: u64) -> u64 {
 }
 
 /// Blocks of so many warps that move data, and slots so small that short messages fill all eight again and again.
-pub fn small(movers: u32) -> Options {
-    Options {
+pub fn small(movers: u32) -> LaunchOptions {
+    LaunchOptions {
         threads: 64 + 32 * movers,
         slot_bytes: SlotBytes {
             ll: 512,
@@ -39,13 +39,13 @@ pub fn small(movers: u32) -> Options {
             simple: 1024,
         },
         most_shares: 1,
-        ..Options::nccl()
+        ..LaunchOptions::nccl()
     }
 }
 
 /// The same, with so many blocks for each lane that reads and writes peers' buffers.
-pub fn shared_by(most_shares: u32, movers: u32) -> Options {
-    Options {
+pub fn shared_by(most_shares: u32, movers: u32) -> LaunchOptions {
+    LaunchOptions {
         most_shares,
         ..small(movers)
     }
@@ -61,11 +61,11 @@ pub fn settings() -> Settings {
 }
 
 /// Runs cases on as few communicators as there are numbers of ranks among neighbours.
-fn run_all(cases: &[Case], seed: u64, options: &Options) {
+fn run_all(cases: &[Case], seed: u64, options: &LaunchOptions) {
     run_on(|| Emulator::new(seed, Bug::None), cases, seed, options);
 }
 
-fn run_on(emulator: impl Fn() -> Emulator, cases: &[Case], seed: u64, options: &Options) {
+fn run_on(emulator: impl Fn() -> Emulator, cases: &[Case], seed: u64, options: &LaunchOptions) {
     for group in cases.chunk_by(|one, other| one.ranks == other.ranks) {
         let ranks = group.first().map_or(1, |case| case.ranks);
         let emulator = emulator();
@@ -181,13 +181,13 @@ fn several_blocks_per_lane_on_weak_memory() {
 #[test]
 fn large_slots() {
     let all = suite::cases(&[2, 3], &[4099]);
-    run_all(&suite::sample(&all, 6, 3), 0, &Options::nccl());
+    run_all(&suite::sample(&all, 6, 3), 0, &LaunchOptions::nccl());
 }
 
 /// Memory by its addresses, and when each lane began and ended.
 #[test]
 fn addresses_and_times() {
-    let options = Options {
+    let options = LaunchOptions {
         trace: true,
         ..shared_by(3, 1)
     };
@@ -246,7 +246,7 @@ fn step_numbers_come_round() {
         (0xffff_ffec, 0x0000_0003),
         (0x1_7fff_fff3, 0x8000_0001),
     ] {
-        let options = Options {
+        let options = LaunchOptions {
             first_step,
             stale_flag,
             ..small(2)

@@ -7,9 +7,9 @@ use bootstrap::Key;
 use bootstrap::interface::Wanted;
 use bootstrap::member::Meeting;
 use bootstrap::socket::service::loopback_listener;
+use device_runtime::LaunchOptions;
 use executor::suite::Case;
 use executor::{Choice, Error, Reduction, Transport};
-use kernel_bundle::Options;
 use kernel_emulator::{Bug, Emulator};
 use net::{Host, Hosts};
 use program::Protocol;
@@ -85,7 +85,7 @@ pub(super) fn each_by<T: Send>(
 fn ways_between(places: &[Place], (from, one_of): (usize, usize), wanted: &[Transport]) {
     let ranks = places.len() as u32;
     let results = each(places, |rank, hosts| {
-        let options = Options {
+        let options = LaunchOptions {
             p2p: places[rank as usize].p2p,
             ..small()
         };
@@ -156,7 +156,7 @@ fn p2p_without_shm() {
 #[test]
 fn step_numbers_come_round_over_the_network() {
     for (first_step, stale_flag) in [(0x7fff_ffec, 0x8000_0002), (0xffff_ffec, 0x0000_0003)] {
-        let options = Options {
+        let options = LaunchOptions {
             first_step,
             stale_flag,
             ..small()
@@ -185,7 +185,7 @@ fn direct_transfers_are_refused_with_the_reason() {
         on("a"),
     ];
     each(&places, |rank, hosts| {
-        let options = Options {
+        let options = LaunchOptions {
             p2p: places[rank as usize].p2p,
             ..small()
         };
@@ -258,7 +258,7 @@ fn p2p_between_hosts_that_a_fabric_joins() {
 /// Threads of one process whose devices may not access each other's memory share that of the host.
 #[test]
 fn threads_without_p2p() {
-    let options = Options {
+    let options = LaunchOptions {
         p2p: false,
         ..small()
     };

@@ -9,11 +9,11 @@ mod processes;
 use std::sync::Arc;
 use std::time::Duration;
 
+use device_runtime::{Kernels, LaunchOptions, ProcessRanks};
 use executor::bootstrap::Bootstrap;
 use executor::connections::SlotBytes;
 use executor::suite::{self, Case};
 use executor::{Communicator, Error, Settings, Transport};
-use kernel_bundle::{Kernels, Options, ProcessRanks};
 use kernel_emulator::{Bug, Emulator};
 use program::Transfer;
 use program::{Collective, ElementType, Reduction};
@@ -22,22 +22,22 @@ use program::{Collective, ElementType, Reduction};
 type Rank = Communicator<Kernels<Emulator>>;
 
 /// Blocks of one warp that moves data, and slots so small that short messages fill all eight again and again.
-fn small() -> Options {
-    Options {
+fn small() -> LaunchOptions {
+    LaunchOptions {
         threads: 96,
         slot_bytes: SlotBytes {
             ll: 512,
             ll128: 960,
             simple: 1024,
         },
-        ..Options::nccl()
+        ..LaunchOptions::nccl()
     }
 }
 
 /// Joins others with an emulator of its own.
 fn join(
     bootstrap: Box<dyn Bootstrap>,
-    options: Options,
+    options: LaunchOptions,
     seed: u64,
 ) -> Result<(Arc<ProcessRanks<Emulator>>, Rank), Error> {
     let seed = match seed {
@@ -50,7 +50,7 @@ fn join(
 fn join_on(
     emulator: Emulator,
     bootstrap: Box<dyn Bootstrap>,
-    options: Options,
+    options: LaunchOptions,
 ) -> Result<(Arc<ProcessRanks<Emulator>>, Rank), Error> {
     let (rank, ranks) = (bootstrap.rank(), bootstrap.ranks());
     let settings = Settings {

@@ -1,9 +1,9 @@
 //! NVLS between ranks that share no memory of a process: processes of one host, and what takes itself for several hosts that a
 //! fabric joins. Every rank maps the memory of all, and one address stands for it.
 
+use device_runtime::LaunchOptions;
 use executor::suite::Case;
 use executor::{Choice, Error, Reduction};
-use kernel_bundle::Options;
 use kernel_emulator::{Bug, Emulator};
 use program::{Collective, ElementType, Protocol};
 use program::{Schedule, Transfer};
@@ -168,7 +168,7 @@ fn without_p2p_it_is_refused_with_the_reason() {
         },
     ];
     let heard = each(&places, |rank, hosts| {
-        let options = Options {
+        let options = LaunchOptions {
             p2p: places[rank as usize].p2p,
             ..small()
         };
@@ -214,7 +214,7 @@ fn a_rank_without_memory_is_named_by_all() {
             assert_eq!(refused(&mut communicator, 3), first);
             first
         });
-        let named = format!("rank {short_of} has no part in a multicast (NVLS) of 131072 bytes");
+        let named = format!("rank {short_of} cannot join a multicast (NVLS) of 131072 bytes");
         all_say(&heard, &named);
         all_say(&heard, "memory for 65536 bytes, not for 131072");
     }

@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
+use device_runtime::LaunchOptions;
 use executor::suite::Case;
 use executor::{Choice, Reduction};
-use kernel_bundle::Options;
 use net::{Arriving, Leaving, Ports, WantedPlugin};
 use program::Protocol;
 use program::{Schedule, Transfer};
@@ -27,7 +27,7 @@ fn plugin(version: u32, settings: &str) -> (TempDir, WantedPlugin) {
 /// Runs some ways between these ranks. `rdma` says whether NICs reach the devices of all.
 fn ways_by(
     places: &[Place],
-    options: &Options,
+    options: &LaunchOptions,
     with: &(impl Fn(net::Options) -> net::Options + Sync),
     rdma: bool,
     wanted: impl Fn(&Case) -> bool + Sync,
@@ -94,12 +94,12 @@ fn what_came_is_flushed_before_kernels_read_it() {
 #[test]
 fn settings_keep_nics_out_of_the_memory_of_devices() {
     let (_folder, plugin) = plugin(12, "MEMORY=7");
-    let options = Options {
+    let options = LaunchOptions {
         rdma: false,
         ..small()
     };
     ways_by(&[on("a"), on("b")], &options, &by(&plugin), false, every(8));
-    let options = Options {
+    let options = LaunchOptions {
         rdma_read: false,
         ..small()
     };
@@ -111,7 +111,7 @@ fn settings_keep_nics_out_of_the_memory_of_devices() {
 fn step_numbers_come_round_in_place() {
     let (_folder, plugin) = plugin(12, "MEMORY=5");
     for (first_step, stale_flag) in [(0x7fff_ffec, 0x8000_0002), (0xffff_ffec, 0x0000_0003)] {
-        let options = Options {
+        let options = LaunchOptions {
             first_step,
             stale_flag,
             ..small()
@@ -187,7 +187,7 @@ fn ranks_carry_fifos_of_kernels_by_a_plugin() {
 fn slots_of_nccls_size_in_place() {
     let (_folder, plugin) = plugin(12, "MEMORY=5");
     let results = each_by(&[on("a"), on("b")], &by(&plugin), |rank, hosts| {
-        let (_, mut communicator) = join(hosts, Options::nccl(), 0).unwrap();
+        let (_, mut communicator) = join(hosts, LaunchOptions::nccl(), 0).unwrap();
         for protocol in Protocol::ALL {
             communicator.set_choice(Some(Choice {
                 schedule: Schedule::Ring,

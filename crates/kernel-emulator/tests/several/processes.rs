@@ -4,9 +4,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 
+use device_runtime::LaunchOptions;
 use executor::bootstrap::process::{Client, Server};
 use executor::{Reduction, Transport};
-use kernel_bundle::Options;
 
 use super::{every_way, join, run, small, transports};
 
@@ -71,7 +71,7 @@ pub(super) fn rank() -> Option<Client> {
 }
 
 /// Runs every way on ranks that are processes; `transport` is how all of them must reach each other.
-fn every_way_by(test: &str, ranks: u32, options: Options, transport: Transport) {
+fn every_way_by(test: &str, ranks: u32, options: LaunchOptions, transport: Transport) {
     let Some(client) = rank() else {
         let (children, _server) = Children::start(test, ranks);
         for (well, text) in children.end() {
@@ -103,7 +103,7 @@ fn two_processes_with_slots_of_nccls_size() {
         }
         return;
     };
-    let (_, mut communicator) = join(Box::new(client), Options::nccl(), 0).unwrap();
+    let (_, mut communicator) = join(Box::new(client), LaunchOptions::nccl(), 0).unwrap();
     let mut cases = every_way(2, true);
     cases.retain(|case| case.choice.channels == 1 && case.choice.piece_bytes == 0);
     cases.truncate(20);
@@ -112,7 +112,7 @@ fn two_processes_with_slots_of_nccls_size() {
 
 #[test]
 fn processes_share_memory_of_the_host_without_p2p() {
-    let options = Options {
+    let options = LaunchOptions {
         p2p: false,
         ..small()
     };
@@ -131,7 +131,7 @@ fn without_p2p_and_shm_nothing_leads_to_a_process() {
         }
         return;
     };
-    let options = Options {
+    let options = LaunchOptions {
         p2p: false,
         shm: false,
         ..small()

@@ -1,35 +1,35 @@
-//! What a finding does to the topology, so that a planner can say what it costs.
+//! The effect of a finding on the topology, so that a planner can compute its cost.
 
 use topology::xml::{Document, Element, Tag};
 
-/// Two states of a topology.
+/// The topology now and after a repair, as changes of the document.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Effect {
-    /// What differs from the document now. NCCL does not see everything: it takes a NIC's best link, not its link.
-    pub now: Vec<Edit>,
-    /// What differs from the document once it is mended.
-    pub mended: Vec<Edit>,
-    /// The document once it is mended, where more than attributes differ.
+    /// Changes to the current state. NCCL does not see all of it: it uses a NIC's best link speed.
+    pub now: Vec<AttributeChange>,
+    /// Changes of the repair.
+    pub mended: Vec<AttributeChange>,
+    /// The repaired document, if more than attributes change.
     pub mended_root: Option<Box<Element>>,
 }
 
-/// An attribute that has another value.
+/// A change of an attribute.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Edit {
-    /// Where.
-    pub at: At,
-    /// Its name.
+pub struct AttributeChange {
+    /// The elements.
+    pub at: Selector,
+    /// The attribute.
     pub attribute: &'static str,
-    /// Its value.
+    /// The new value.
     pub value: String,
 }
 
-/// Names elements.
+/// Selects elements.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum At {
+pub enum Selector {
     /// The `<pci>` with this bus id.
     Pci(String),
-    /// The `<nvlink>` from the GPU with the first bus id to the second.
+    /// The `<nvlink>` between two bus ids.
     Nvlink(String, String),
     /// The `<net>` of this name.
     Net(String),
@@ -44,24 +44,24 @@ impl Effect {
     }
 }
 
-/// The document with these edits.
-pub fn apply(document: &Document, edits: &[Edit]) -> Document {
+/// Applies changes to a document.
+pub fn apply(document: &Document, edits: &[AttributeChange]) -> Document {
     let mut document = document.clone();
     enter(&mut document.root, None, edits);
     document
 }
 
-fn enter(element: &mut Element, pci: Option<&str>, edits: &[Edit]) {
+fn enter(element: &mut Element, pci: Option<&str>, edits: &[AttributeChange]) {
     let own = element.get("busid").map(str::to_owned);
     let pci = own.as_deref().or(pci);
     for edit in edits {
         let meant = match (&edit.at, element.tag) {
-            (At::Pci(bus_id), Tag::Pci) => own.as_deref() == Some(bus_id.as_str()),
-            (At::Nvlink(bus_id, target), Tag::Nvlink) => {
+            (Selector::Pci(bus_id), Tag::Pci) => own.as_deref() == Some(bus_id.as_str()),
+            (Selector::Nvlink(bus_id, target), Tag::Nvlink) => {
                 pci == Some(bus_id.as_str()) && element.get("target") == Some(target.as_str())
             }
-            (At::Net(name), Tag::Net) => element.get("name") == Some(name.as_str()),
-            (At::Nets, Tag::Net) => true,
+            (Selector::Net(name), Tag::Net) => element.get("name") == Some(name.as_str()),
+            (Selector::Nets, Tag::Net) => true,
             _ => false,
         };
         if meant {
@@ -74,12 +74,12 @@ fn enter(element: &mut Element, pci: Option<&str>, edits: &[Edit]) {
 }
 
 impl Effect {
-    /// The document as the machine is now.
+    /// The topology of the machine as it is.
     pub fn now(&self, document: &Document) -> Document {
         apply(document, &self.now)
     }
 
-    /// The document as it would be when this is mended.
+    /// The topology after the repair.
     pub fn mended(&self, document: &Document) -> Document {
         match &self.mended_root {
             Some(root) => Document::from_root(document.file.clone(), (**root).clone()),

@@ -1,34 +1,34 @@
-//! The rules and their ids. An id is never given to another rule.
+//! The rules and their ids. An id is never reused.
 
 use serde::Serializer;
 
 /// A rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Rule {
-    /// A link has fewer lanes than it could have.
+    /// A link has fewer lanes than possible.
     Width,
-    /// A link is slower than it could be.
+    /// A link is slower than possible.
     Speed,
     /// The NUMA node of a device is unknown.
     Numa,
     /// NVLinks are missing.
     NvlinkMissing,
-    /// Two GPUs disagree on the links between them.
+    /// Two GPUs report different numbers of links between them.
     NvlinkAsymmetric,
-    /// Access Control Services send traffic between devices through the root complex.
+    /// Access Control Services redirect traffic between devices through the root complex.
     AccessControl,
     /// The IOMMU translates.
     Iommu,
     /// A network port is down.
     PortDown,
-    /// A network port is slower than its twins.
+    /// A network port is slower than others of its kind.
     PortSlow,
-    /// A virtual function and its parent are both used.
+    /// A virtual function and its physical function are both used.
     VirtualFunction,
-    /// Network adapters cannot reach GPU memory.
+    /// Network adapters cannot access GPU memory.
     DirectAccess,
     /// A GPU has no NIC near it.
-    FarNic,
+    NoNearNic,
     /// There is no driver.
     NoDriver,
     /// The driver did not answer.
@@ -37,23 +37,23 @@ pub enum Rule {
     GpuWithoutDriver,
     /// A GPU is partitioned.
     Partitioned,
-    /// A link that no hardware has.
+    /// A link has a bandwidth that no hardware has.
     ImpossibleLink,
-    /// A link leads nowhere.
+    /// A link leads to no device.
     Dangling,
     /// A required attribute is missing.
     MissingAttribute,
-    /// All devices sit directly below one CPU.
+    /// All devices are directly below one CPU.
     Flat,
-    /// GPUs cannot reach each other's memory.
+    /// GPUs cannot access each other's memory.
     NoPeerAccess,
     /// The NVLink fabric is not ready.
     Fabric,
-    /// A file of the kernel holds nonsense.
+    /// A file of the kernel has an invalid value.
     Garbage,
     /// The file lacks devices that NCCL adds at run time.
     Incomplete,
-    /// NCCL reads an attribute differently from what it says.
+    /// NCCL reads an attribute as something else.
     ReadOtherwise,
 }
 
@@ -71,7 +71,7 @@ impl Rule {
         Self::PortSlow,
         Self::VirtualFunction,
         Self::DirectAccess,
-        Self::FarNic,
+        Self::NoNearNic,
         Self::NoDriver,
         Self::NoAnswer,
         Self::GpuWithoutDriver,
@@ -92,7 +92,7 @@ impl Rule {
         format!("T{:03}", self as usize + 1)
     }
 
-    /// What is wrong, in a few words.
+    /// The problem, in a few words.
     pub const fn title(self) -> &'static str {
         match self {
             Self::Width => "PCIe link narrower than it could be",
@@ -106,7 +106,7 @@ impl Rule {
             Self::PortSlow => "network port slower than its twins",
             Self::VirtualFunction => "virtual function and its parent both used",
             Self::DirectAccess => "GPUDirect RDMA impossible",
-            Self::FarNic => "no NIC near a GPU",
+            Self::NoNearNic => "no NIC near a GPU",
             Self::NoDriver => "no NVIDIA driver",
             Self::NoAnswer => "the driver did not answer",
             Self::GpuWithoutDriver => "GPU without the NVIDIA driver",
@@ -123,7 +123,7 @@ impl Rule {
         }
     }
 
-    /// What to do about it.
+    /// Advice to the user.
     pub const fn advice(self) -> &'static str {
         match self {
             Self::Width => {
@@ -153,7 +153,7 @@ impl Rule {
             Self::DirectAccess => {
                 "load nvidia_peermem, or use the open kernel modules on Linux 5.12 or newer (DMA-BUF)"
             }
-            Self::FarNic => "check that the NIC is seated, visible in the container and up",
+            Self::NoNearNic => "check that the NIC is seated, visible in the container and up",
             Self::NoDriver => {
                 "install or load the NVIDIA driver; in a container start it with the GPUs"
             }
@@ -189,7 +189,7 @@ impl Rule {
     }
 }
 
-/// Writes a rule as its id.
+/// Serializes a rule as its id.
 pub(super) fn serialize_id<S: Serializer>(rule: &Rule, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&rule.id())
 }

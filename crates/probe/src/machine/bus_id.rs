@@ -1,18 +1,18 @@
-//! Bus ids as the names of folders.
+//! Bus ids as folder names.
 
 use topology::BusId;
 
-/// Whether a name is a bus id (`0000:1b:00.0`). Domains have four digits or more: those of volume managers have five.
+/// Whether a name is a bus id (`0000:1b:00.0`). Domains of volume managers have five digits.
 pub fn is_bus_id(name: &str) -> bool {
     BusId::is_well_formed(name) && name.is_ascii()
 }
 
-/// Whether NCCL takes a folder's name for a bus id: twelve characters, so a domain of four digits.
+/// Whether NCCL takes a folder name as a bus id: twelve characters, with a domain of four digits.
 pub fn is_plain_bus_id(name: &str) -> bool {
     name.len() == 12 && is_bus_id(name)
 }
 
-/// The bus id of the first function of the device.
+/// The bus id of the device's first function.
 pub fn first_function(bus_id: &str) -> String {
     match bus_id.rsplit_once('.') {
         Some((device, _)) => format!("{device}.0"),

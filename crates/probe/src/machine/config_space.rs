@@ -7,7 +7,7 @@ use crate::privacy::extended_capability;
 /// The extended capability of Access Control Services (PCI Express Base Specification, 7.7.11).
 const CAPABILITY: u16 = 0x000d;
 
-/// Where the control register stands in the capability.
+/// Offset of the control register in the capability.
 const CONTROL: usize = 6;
 
 /// P2P Request Redirect, P2P Completion Redirect and Upstream Forwarding.
@@ -17,7 +17,7 @@ const REDIRECT: [(u16, &str); 3] = [
     (1 << 4, "UpstreamFwd"),
 ];
 
-/// What a port does with requests from one device below it to another.
+/// The Access Control Services of a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct AccessControl {
     /// The control register.
@@ -25,7 +25,7 @@ pub struct AccessControl {
 }
 
 impl AccessControl {
-    /// Reads a config space. Without privileges the kernel shows 64 bytes of it, which say nothing.
+    /// Reads a config space. Unprivileged processes see 64 bytes of it, without capabilities.
     pub fn read(config: &[u8]) -> Option<Self> {
         let at = extended_capability(config, CAPABILITY)? + CONTROL;
         let control = config.get(at..at + 2)?;
@@ -34,7 +34,7 @@ impl AccessControl {
         })
     }
 
-    /// Whether requests between devices take the way through the root complex.
+    /// Whether requests between devices are sent through the root complex.
     pub const fn redirects(self) -> bool {
         self.control & REDIRECT[0].0 != 0 || self.control & REDIRECT[1].0 != 0
     }

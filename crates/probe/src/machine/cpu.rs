@@ -7,13 +7,13 @@ use crate::sysfs::Sysfs;
 /// The folder of NUMA nodes.
 const NODES: &str = "sys/devices/system/node";
 
-/// The family from which on the processor adds an extended family.
+/// Family from which the extended family is added.
 const EXTENDED_FAMILY: i32 = 15;
 
-/// The processor, in NCCL's words.
+/// The processor, in NCCL's terms.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Processor {
-    /// `x86_64`, `arm64` or `ppc64`; the kernel's name for others.
+    /// `x86_64`, `arm64` or `ppc64`; else the kernel's name.
     pub arch: String,
     /// The vendor, on x86.
     pub vendor: Option<String>,
@@ -21,7 +21,7 @@ pub struct Processor {
     pub family: Option<i32>,
     /// NCCL's model number, on x86.
     pub model: Option<i32>,
-    /// The machine is virtual.
+    /// Whether the machine is virtual.
     pub hypervisor: bool,
 }
 
@@ -30,12 +30,12 @@ pub struct Processor {
 pub struct NumaNode {
     /// Its number.
     pub number: i32,
-    /// Its processors, as the kernel's mask.
+    /// The kernel's mask of its processors.
     pub cpumap: String,
 }
 
 impl NumaNode {
-    /// Whether it has processors; memory of GPUs forms nodes without.
+    /// Whether the node has processors; nodes of GPU memory have none.
     pub fn has_processors(&self) -> bool {
         self.cpumap
             .chars()
@@ -43,7 +43,7 @@ impl NumaNode {
     }
 }
 
-/// The mask of a node's processors. NCCL looks for node 4294967295 when the node is unknown and finds nothing.
+/// The NUMA nodes, by number.
 pub fn numa_nodes(sysfs: &Sysfs) -> Vec<NumaNode> {
     let names = sysfs.names(NODES);
     let numbers = names
@@ -72,7 +72,7 @@ pub fn processor(sysfs: &Sysfs) -> Processor {
             (key.trim() == name).then(|| value.trim().to_owned())
         })
     };
-    // Twelve letters, some of which may be blanks.
+    // Twelve letters, possibly with blanks.
     let vendor = first.lines().find_map(|line| {
         let (key, value) = line.split_once(':')?;
         (key.trim() == "vendor_id").then(|| value.strip_prefix(' ').unwrap_or(value).to_owned())
@@ -95,7 +95,7 @@ pub fn processor(sysfs: &Sysfs) -> Processor {
     }
 }
 
-/// NCCL puts the extended family 4 bits up, where Linux adds it.
+/// NCCL shifts the extended family by 4 bits; Linux adds it.
 const fn nccl_family(linux: i32) -> i32 {
     if linux < EXTENDED_FAMILY || linux > EXTENDED_FAMILY + 0xff {
         linux

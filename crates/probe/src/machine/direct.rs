@@ -1,37 +1,37 @@
-//! What GPUDirect RDMA needs of the kernel.
+//! The kernel's support for GPUDirect RDMA.
 
 use serde::Serialize;
 
 use crate::sysfs::Sysfs;
 
-/// Files that exist while a module lets network adapters reach GPU memory.
+/// Files of a loaded peer-memory module.
 const PEER_MEMORY: [&str; 3] = [
     "sys/module/nvidia_peermem/version",
     "sys/kernel/mm/memory_peers/nv_mem/version",
     "sys/kernel/mm/memory_peers/nv_mem_nc/version",
 ];
 
-/// The kernel that can share DMA buffers with RDMA devices.
+/// First kernel version that shares DMA buffers with RDMA devices.
 const DMA_BUF_KERNEL: (u32, u32) = (5, 12);
 
-/// What there is.
+/// Support for GPUDirect RDMA.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct DirectAccess {
-    /// `nvidia_peermem` (or the older `nv_peer_mem`) is loaded.
+    /// Whether `nvidia_peermem` (or the older `nv_peer_mem`) is loaded.
     pub peer_memory: bool,
     /// The kernel's version.
     pub kernel: Option<String>,
-    /// The NVIDIA driver's kernel modules are the open ones, which DMA buffers need.
+    /// Whether the driver uses the open kernel modules, which DMA-BUF needs.
     pub open_modules: Option<bool>,
 }
 
 impl DirectAccess {
-    /// Whether the kernel and the driver can share GPU memory as DMA buffers.
+    /// Whether kernel and driver support DMA-BUF.
     pub fn dma_buf(&self) -> bool {
         self.kernel_is_new_enough() && self.open_modules == Some(true)
     }
 
-    /// Whether network adapters can reach GPU memory.
+    /// Whether network adapters can access GPU memory.
     pub fn is_possible(&self) -> bool {
         self.peer_memory || self.dma_buf()
     }
@@ -48,7 +48,7 @@ impl DirectAccess {
         }
     }
 
-    /// Why network adapters cannot reach GPU memory.
+    /// Why network adapters cannot access GPU memory.
     pub fn reason(&self) -> String {
         let kernel = self.kernel.as_deref().unwrap_or("unknown");
         let buffers = if !self.kernel_is_new_enough() {
@@ -60,11 +60,11 @@ impl DirectAccess {
     }
 }
 
-/// Reads what there is.
+/// Reads the kernel's support.
 pub fn read(sysfs: &Sysfs) -> DirectAccess {
     let driver = sysfs.text("proc/driver/nvidia/version");
     DirectAccess {
-        // Without `any`: a recording must hold all of them.
+        // Not `any`: a recording must have all of the files.
         peer_memory: PEER_MEMORY.map(|path| sysfs.exists(path)).contains(&true),
         kernel: sysfs.text("proc/sys/kernel/osrelease"),
         open_modules: driver.map(|text| text.contains("Open Kernel Module")),

@@ -1,4 +1,4 @@
-//! RDMA devices: InfiniBand, RoCE and the like.
+//! RDMA devices: InfiniBand, RoCE and others.
 
 use serde::Serialize;
 
@@ -13,42 +13,42 @@ const CLASS: &str = "sys/class/infiniband";
 pub struct Adapter {
     /// Its name.
     pub name: String,
-    /// The PCI function behind it, if there is one.
+    /// The PCI function behind it.
     pub bus_id: Option<String>,
-    /// The guid of the board, as the number that NCCL writes; none where there is no such number.
+    /// The board's guid, as the number that NCCL writes; `None` if it is no number.
     pub guid: Option<u64>,
     /// Its ports, by number.
-    pub ports: Vec<Port>,
+    pub ports: Vec<RdmaPort>,
 }
 
 /// A port of an RDMA device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Port {
+pub struct RdmaPort {
     /// Its number, from 1.
     pub number: i32,
-    /// Its state, as the kernel says it: `4: ACTIVE`.
+    /// State, such as `4: ACTIVE`.
     pub state: String,
-    /// The state of its cable: `5: LinkUp`.
+    /// State of the cable, such as `5: LinkUp`.
     pub cable: String,
-    /// `InfiniBand`, `Ethernet` or `Unspecified`.
+    /// Link layer: `InfiniBand`, `Ethernet` or `Unspecified`.
     pub layer: String,
-    /// Its rate in Mb/s.
+    /// Rate, Mb/s.
     pub rate: Option<i32>,
 }
 
-impl Port {
+impl RdmaPort {
     /// Whether it carries data.
     pub fn is_active(&self) -> bool {
         self.state.contains("ACTIVE") && !self.state.contains("DEFER")
     }
 
-    /// Whether it speaks what NCCL's own transport speaks.
+    /// Whether NCCL's own transport supports its link layer.
     pub fn is_verbs(&self) -> bool {
         matches!(self.layer.as_str(), "InfiniBand" | "Ethernet")
     }
 }
 
-/// Reads all devices, in the natural order of their names, which is the order in which drivers made them.
+/// Reads all devices in the natural order of their names, the order of their creation.
 pub fn read(sysfs: &Sysfs) -> Vec<Adapter> {
     let mut names = sysfs.names(CLASS);
     names.sort_by_cached_key(|name| natural(name));
@@ -60,7 +60,7 @@ fn adapter(sysfs: &Sysfs, name: String) -> Adapter {
     // …/0000:19:00.0/infiniband/mlx5_0
     let target = sysfs.link(&folder);
     let function = target.as_deref().and_then(|path| path.rsplit('/').nth(2));
-    // Where the class holds folders, not links, the device stands inside.
+    // In some trees the class has folders instead of links; the device is inside.
     let inside = || {
         let device = sysfs.link(&format!("{folder}/device"))?;
         device.rsplit('/').next().map(str::to_owned)
@@ -68,7 +68,7 @@ fn adapter(sysfs: &Sysfs, name: String) -> Adapter {
     let bus_id = function.map(str::to_owned).or_else(inside);
     let folder = target.unwrap_or(folder);
     let guid = sysfs.text(&format!("{folder}/sys_image_guid"));
-    let mut ports: Vec<Port> = sysfs
+    let mut ports: Vec<RdmaPort> = sysfs
         .names(&format!("{folder}/ports"))
         .iter()
         .filter(|number| sysfs.exists(&format!("{folder}/ports/{number}")))
@@ -83,13 +83,13 @@ fn adapter(sysfs: &Sysfs, name: String) -> Adapter {
     }
 }
 
-fn port(sysfs: &Sysfs, folder: &str, number: i32) -> Port {
+fn port(sysfs: &Sysfs, folder: &str, number: i32) -> RdmaPort {
     let text = |name: &str| {
         sysfs
             .text(&format!("{folder}/ports/{number}/{name}"))
             .unwrap_or_default()
     };
-    Port {
+    RdmaPort {
         number,
         state: text("state"),
         cable: text("phys_state"),
@@ -98,7 +98,7 @@ fn port(sysfs: &Sysfs, folder: &str, number: i32) -> Port {
     }
 }
 
-/// `200 Gb/sec (4X HDR)` in Mb/s.
+/// Converts `200 Gb/sec (4X HDR)` to Mb/s.
 fn rate(text: &str) -> Option<i32> {
     let (number, unit) = text.split_once(' ')?;
     let gigabits: f64 = number.parse().ok()?;
@@ -106,13 +106,13 @@ fn rate(text: &str) -> Option<i32> {
     known.then_some((gigabits * 1000.0).round() as i32)
 }
 
-/// NCCL prints the eight bytes of the guid as the processor holds them, so the first one becomes the lowest.
+/// NCCL prints the guid's bytes in the processor's order, so the first byte is the lowest.
 fn nccl_guid(text: &str) -> Option<u64> {
     let digits: String = text.chars().filter(|c| *c != ':').collect();
     u64::from_str_radix(&digits, 16).ok().map(u64::swap_bytes)
 }
 
-/// A key by which `mlx5_2` comes before `mlx5_10`.
+/// Sort key that puts `mlx5_2` before `mlx5_10`.
 pub fn natural(name: &str) -> Vec<(u64, String)> {
     let mut parts = Vec::new();
     let mut rest = name;

@@ -14,22 +14,22 @@ const LOOPBACK: &str = "772";
 
 /// A network interface.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Interface {
+pub struct NetInterface {
     /// Its name.
     pub name: String,
-    /// Its number, in the order of making.
+    /// Index, in order of creation.
     pub index: u32,
-    /// The PCI function that it belongs to directly.
+    /// The PCI function directly behind it.
     pub bus_id: Option<String>,
-    /// No hardware is behind it.
+    /// Whether it has no hardware.
     pub is_virtual: bool,
-    /// It is the loopback interface.
+    /// Whether it is the loopback interface.
     pub is_loopback: bool,
-    /// Its state, as the kernel says it: `up`, `down`, `unknown`.
+    /// State: `up`, `down`, `unknown` …
     pub state: String,
-    /// Its speed in Mb/s, where it is known.
+    /// Speed, Mb/s.
     pub speed: Option<i32>,
-    /// It has an address, where that is known.
+    /// Whether it has an address, if known.
     pub has_address: Option<bool>,
 }
 
@@ -44,21 +44,21 @@ const STATES: [&str; 7] = [
     "testing",
 ];
 
-impl Interface {
-    /// Whether its state is one.
+impl NetInterface {
+    /// Whether the state is a known one.
     pub fn has_state(&self) -> bool {
         STATES.contains(&self.state.as_str())
     }
 
-    /// Whether it may carry data. Tunnels and the like never say `up`.
+    /// Whether it may carry data. Tunnels are never `up`.
     pub fn is_up(&self) -> bool {
         matches!(self.state.as_str(), "up" | "unknown") && self.has_address != Some(false)
     }
 }
 
-/// Reads all interfaces, in the order of their numbers.
-pub fn read(sysfs: &Sysfs, addresses: Option<&Addresses>) -> Vec<Interface> {
-    let mut interfaces: Vec<Interface> = sysfs
+/// Reads all interfaces, by index.
+pub fn read(sysfs: &Sysfs, addresses: Option<&Addresses>) -> Vec<NetInterface> {
+    let mut interfaces: Vec<NetInterface> = sysfs
         .names(CLASS)
         .into_iter()
         .filter_map(|name| interface(sysfs, name, addresses))
@@ -67,20 +67,20 @@ pub fn read(sysfs: &Sysfs, addresses: Option<&Addresses>) -> Vec<Interface> {
     interfaces
 }
 
-fn interface(sysfs: &Sysfs, name: String, addresses: Option<&Addresses>) -> Option<Interface> {
+fn interface(sysfs: &Sysfs, name: String, addresses: Option<&Addresses>) -> Option<NetInterface> {
     let entry = format!("{CLASS}/{name}");
     // …/0000:02:00.0/net/eth0, or …/0000:00:03.0/virtio2/net/eth0, or …/virtual/net/lo
     let target = sysfs.link(&entry).unwrap_or_default();
     let folder = if target.is_empty() { &entry } else { &target };
     let parent = target.rsplit('/').nth(2).unwrap_or_default();
     let state = sysfs.text(&format!("{folder}/operstate"));
-    // The class also holds the file `bonding_masters`, and a recording may hold a link to nothing.
+    // The class also has the file `bonding_masters`, and a recording may have dangling links.
     if state.is_none() && (target.is_empty() || !sysfs.exists(folder)) {
         return None;
     }
     let state = state.unwrap_or_default();
     let text = |file: &str| sysfs.text(&format!("{folder}/{file}")).unwrap_or_default();
-    Some(Interface {
+    Some(NetInterface {
         index: text("ifindex").parse().unwrap_or(u32::MAX),
         bus_id: is_bus_id(parent).then(|| parent.to_owned()),
         is_virtual: target.contains("/virtual/"),

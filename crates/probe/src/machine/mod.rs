@@ -1,6 +1,6 @@
-//! What the files of a machine say: PCI functions, NUMA nodes, the processor, network devices.
+//! The machine as its files describe it: PCI functions, NUMA nodes, processor, network devices.
 //!
-//! Everything here is optional, because every file may be missing; what looks odd is said by the findings.
+//! Every value is optional, because any file may be missing.
 
 pub mod bus_id;
 pub mod config_space;
@@ -14,8 +14,8 @@ use serde::Serialize;
 
 pub use cpu::{NumaNode, Processor};
 pub use direct::DirectAccess;
-pub use infiniband::{Adapter, Port};
-pub use interface::Interface;
+pub use infiniband::{Adapter, RdmaPort};
+pub use interface::NetInterface;
 pub use pci::{Detail, PciFunction, PciLink, PciTree};
 
 use crate::Addresses;
@@ -32,15 +32,15 @@ pub struct Machine {
     pub pci: PciTree,
     /// RDMA devices.
     pub adapters: Vec<Adapter>,
-    /// Network interfaces, by their number.
-    pub interfaces: Vec<Interface>,
-    /// What GPUDirect RDMA needs of the kernel.
+    /// Network interfaces, by index.
+    pub interfaces: Vec<NetInterface>,
+    /// The kernel's support for GPUDirect RDMA.
     pub direct: DirectAccess,
 }
 
 impl Machine {
-    /// Reads a machine. `addresses` tells which interfaces have an address, where that is known; the PCI functions in
-    /// `wanted` are read whatever their class.
+    /// Reads a machine. `addresses` lists the interfaces with an address, if known. PCI functions
+    /// in `wanted` are read whatever their class.
     pub fn read(
         sysfs: &Sysfs,
         detail: Detail,

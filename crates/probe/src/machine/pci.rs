@@ -11,33 +11,33 @@ use crate::sysfs::Sysfs;
 /// The folder of PCI functions.
 const DEVICES: &str = "sys/bus/pci/devices";
 
-/// PCI classes of devices that matter to a topology: network, display and 3D, accelerators, InfiniBand, coprocessors.
+/// PCI classes in a topology: network, display and 3D, accelerators, InfiniBand, coprocessors.
 const CLASSES: [&str; 5] = ["0x02", "0x03", "0x12", "0x0c06", "0x0b40"];
 
-/// Where Broadcom switches tell which of them are linked.
+/// Folder of the links between Broadcom switches.
 const SWITCH_LINKS: &str = "sys/kernel/pci_switch_link/virtual_switch_links";
 
-/// The vendor of these switches.
+/// Broadcom's vendor id.
 const BROADCOM: &str = "0x1000";
 
 /// PCI class of a bridge between PCI buses.
 pub const BRIDGE: &str = "0x060400";
 
-/// Which functions are read.
+/// The functions to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Detail {
-    /// Those that matter to a topology, and all above them.
+    /// Functions of [`CLASSES`], and all functions above them.
     Topology,
-    /// All.
+    /// All functions.
     Everything,
 }
 
-/// The speed and the width of a link, as the kernel says them.
+/// Speed and width of a link, in the kernel's words.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct PciLink {
-    /// Speed now: `16.0 GT/s PCIe`.
+    /// Current speed, such as `16.0 GT/s PCIe`.
     pub current_speed: Option<String>,
-    /// Lanes now.
+    /// Current number of lanes.
     pub current_width: Option<String>,
     /// Highest speed.
     pub max_speed: Option<String>,
@@ -48,43 +48,38 @@ pub struct PciLink {
 /// A PCI function.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct PciFunction {
-    /// Its bus id.
+    /// Bus id.
     pub bus_id: String,
-    /// Names of the folders from the root complex down to it; only itself where the kernel shows no tree.
+    /// Folder names from the root complex down to it; only itself if the kernel shows no tree.
     pub chain: Vec<String>,
-    /// Its class, `0x030200`.
+    /// Class, such as `0x030200`.
     pub class: String,
-    /// Vendor, `0x10de`.
+    /// Vendor, such as `0x10de`.
     pub vendor: String,
     /// Device.
     pub device: String,
-    /// Vendor of the board.
+    /// The board's vendor.
     pub subsystem_vendor: String,
-    /// Board.
+    /// The board.
     pub subsystem_device: String,
-    /// Its link upwards.
+    /// The link upwards.
     pub link: PciLink,
-    /// The text of its NUMA node; -1 is unknown.
+    /// Text of its NUMA node; -1: unknown.
     pub numa_node: Option<String>,
-    /// The driver that uses it.
+    /// Its driver.
     pub driver: Option<String>,
-    /// The physical function that it is a virtual function of.
+    /// The physical function of a virtual function.
     pub physical_function: Option<String>,
-    /// How its IOMMU group translates: `DMA`, `DMA-FQ`, `identity` …
+    /// Type of its IOMMU group: `DMA`, `DMA-FQ`, `identity` …
     pub iommu: Option<String>,
-    /// Access Control Services of a bridge, where they can be seen.
+    /// Access Control Services of a bridge, if readable.
     pub access_control: Option<AccessControl>,
-    /// Bus ids of the switches that a Broadcom switch is linked to.
+    /// Bus ids of the switches to which a Broadcom switch is linked.
     pub switch_links: Vec<String>,
 }
 
 impl PciFunction {
-    /// Whether it is a bridge.
-    pub fn is_bridge(&self) -> bool {
-        self.class.starts_with(&BRIDGE[..6])
-    }
-
-    /// The NUMA node's number; -1 when it is unknown or no number.
+    /// The NUMA node's number; -1 if unknown or invalid.
     pub fn numa(&self) -> i32 {
         self.numa_node
             .as_deref()
@@ -99,7 +94,7 @@ impl PciFunction {
             .filter(|name| name.starts_with("pci"))
     }
 
-    /// The bridges above it, the root port first.
+    /// The bridges above it, root port first.
     pub fn bridges(&self) -> impl DoubleEndedIterator<Item = &str> {
         let above = self.chain.split_last().map_or(&[][..], |(_, above)| above);
         above
@@ -108,13 +103,13 @@ impl PciFunction {
             .filter(|name| is_bus_id(name))
     }
 
-    /// The bus id of the folder directly above, if NCCL takes it for one.
+    /// Bus id of the folder directly above, if NCCL takes it for one.
     pub fn port(&self) -> Option<&str> {
         let above = self.chain.len().checked_sub(2)?;
         Some(self.chain[above].as_str()).filter(|name| is_plain_bus_id(name))
     }
 
-    /// The bus id two folders above: of a port's switch. NCCL leaves out the port itself.
+    /// Bus id two folders above: the port's switch. NCCL omits the port itself.
     pub fn parent(&self) -> Option<&str> {
         self.port()?;
         let above = self.chain.len().checked_sub(3)?;
@@ -172,28 +167,28 @@ impl PciTree {
         Self { functions }
     }
 
-    /// The functions, by bus id.
+    /// All functions, by bus id.
     pub fn iter(&self) -> impl Iterator<Item = &PciFunction> {
         self.functions.values()
     }
 
-    /// One function.
+    /// Returns a function.
     pub fn get(&self, bus_id: &str) -> Option<&PciFunction> {
         self.functions.get(bus_id)
     }
 
-    /// How many there are.
+    /// The number of functions.
     pub fn len(&self) -> usize {
         self.functions.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no functions.
     pub fn is_empty(&self) -> bool {
         self.functions.is_empty()
     }
 }
 
-/// The folders of a function from its root complex down.
+/// The folder names of a function, root complex first.
 fn chain(folder: &str) -> Vec<String> {
     let mut names: Vec<String> = folder
         .rsplit('/')

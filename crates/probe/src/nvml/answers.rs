@@ -1,35 +1,33 @@
-//! The answers as plain data, and as a document.
+//! The answers as plain data.
 
 use serde::{Deserialize, Serialize};
 
-use super::Nvml;
-
-/// What a call gave: a value, or the name of what went wrong (`NotSupported`, `GpuLost` …).
+/// The result of a call: a value, or the name of an error (`NotSupported`, `GpuLost` …).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Answer<T> {
-    /// It failed.
-    Failed(Failure),
-    /// It worked.
+    /// The call failed.
+    Failed(FailedAnswer),
+    /// The call succeeded.
     Value(T),
 }
 
-/// Why a call failed.
+/// A failed call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Failure {
-    /// NVML's name for it.
+pub struct FailedAnswer {
+    /// NVML's name of the error.
     pub failed: String,
 }
 
 impl<T> Answer<T> {
-    /// A failure with this name.
+    /// Creates a failure.
     pub fn failed(name: impl Into<String>) -> Self {
-        Self::Failed(Failure {
+        Self::Failed(FailedAnswer {
             failed: name.into(),
         })
     }
 
-    /// The value, if there is one.
+    /// The value of a successful call.
     pub const fn value(&self) -> Option<&T> {
         match self {
             Self::Value(value) => Some(value),
@@ -37,7 +35,7 @@ impl<T> Answer<T> {
         }
     }
 
-    /// The name of the failure, if it is one.
+    /// The name of the error.
     pub fn failure(&self) -> Option<&str> {
         match self {
             Self::Value(_) => None,
@@ -46,39 +44,39 @@ impl<T> Answer<T> {
     }
 }
 
-/// A PCI function as NVML knows it.
+/// A PCI function.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Pci {
+pub struct PciInfo {
     /// Bus id, lower case: `0000:1b:00.0`.
     pub bus_id: String,
-    /// Device id in the high 16 bits, vendor id in the low ones.
+    /// DeviceAnswers id in the high 16 bits, vendor id in the low 16 bits.
     pub device: u32,
-    /// The same of the board.
+    /// The same for the board.
     pub subsystem: u32,
 }
 
-/// Partitions of a GPU.
+/// MIG mode of a GPU.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct MigMode {
-    /// It is partitioned.
+    /// Whether the GPU is partitioned.
     pub enabled: bool,
     /// UUIDs of the parts.
     pub parts: Vec<String>,
 }
 
-/// What is known of an NVLink.
+/// Answers about an NVLink.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NvlinkAnswers {
-    /// It can carry traffic between GPUs.
+    /// Whether it supports traffic between GPUs.
     pub p2p: Answer<bool>,
-    /// It is up.
+    /// Whether it is up.
     pub up: Answer<bool>,
     /// The bus id of the other end.
     pub remote: Answer<String>,
 }
 
 impl NvlinkAnswers {
-    /// Whether NCCL counts it.
+    /// Whether NCCL counts the link.
     pub fn counts(&self) -> bool {
         self.p2p.value() == Some(&true)
             && self.up.value() == Some(&true)
@@ -86,16 +84,16 @@ impl NvlinkAnswers {
     }
 }
 
-/// What is known of a C2C link.
+/// Answers about a C2C link.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct C2cLink {
-    /// It is up.
+    /// Whether it is up.
     pub up: Answer<bool>,
     /// Its bandwidth, MB/s.
     pub bandwidth: Answer<u32>,
 }
 
-/// Whether one GPU may reach another's memory.
+/// Peer access from one GPU to another.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeerStatus {
     /// `Ok`, or why it may not read.
@@ -105,7 +103,7 @@ pub struct PeerStatus {
 }
 
 impl PeerStatus {
-    /// Of a GPU with itself.
+    /// The status of a GPU with itself.
     pub fn same() -> Self {
         let ok = || Answer::Value("Ok".to_owned());
         Self {
@@ -115,20 +113,20 @@ impl PeerStatus {
     }
 }
 
-/// Membership in an NVLink fabric.
+/// NVLink fabric membership.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Fabric {
+pub struct FabricInfo {
     /// `NotSupported`, `NotStarted`, `InProgress` or `Completed`.
     pub state: String,
-    /// The fabric's UUID; zeros when there is none.
+    /// UUID of the fabric; zeros if there is none.
     pub cluster: String,
-    /// The clique inside it.
+    /// Clique within the fabric.
     pub clique: u32,
 }
 
-/// What is known of a GPU.
+/// Answers about a GPU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Device {
+pub struct DeviceAnswers {
     /// [`Nvml::name`].
     pub name: Answer<String>,
     /// [`Nvml::brand`].
@@ -136,7 +134,7 @@ pub struct Device {
     /// [`Nvml::uuid`].
     pub uuid: Answer<String>,
     /// [`Nvml::pci`].
-    pub pci: Answer<Pci>,
+    pub pci: Answer<PciInfo>,
     /// [`Nvml::compute_capability`].
     pub compute_capability: Answer<i32>,
     /// [`Nvml::link_generation`].
@@ -157,25 +155,25 @@ pub struct Device {
     pub c2c_count: Answer<u32>,
     /// C2C links, by number.
     pub c2c: Vec<C2cLink>,
-    /// Towards each GPU, by index.
+    /// Access to each GPU, by index.
     pub peers: Vec<PeerStatus>,
     /// [`Nvml::fabric`].
-    pub fabric: Answer<Fabric>,
+    pub fabric: Answer<FabricInfo>,
 }
 
-/// What is known of all GPUs.
+/// Answers about all GPUs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answers {
-    /// [`Nvml::driver`]; a failure here means that there is no driver.
+    /// [`Nvml::driver`]; a failure means that there is no driver.
     pub driver: Answer<String>,
     /// [`Nvml::count`].
     pub count: Answer<u32>,
     /// The GPUs, by index.
-    pub devices: Vec<Device>,
+    pub devices: Vec<DeviceAnswers>,
 }
 
 impl Answers {
-    /// There is no driver.
+    /// Answers of a machine without a driver.
     pub fn none(reason: impl Into<String>) -> Self {
         let reason = reason.into();
         Self {
@@ -183,98 +181,6 @@ impl Answers {
             count: Answer::failed(reason),
             devices: Vec::new(),
         }
-    }
-
-    fn of<T: Clone>(&self, gpu: u32, field: impl Fn(&Device) -> Answer<T>) -> Answer<T> {
-        self.devices
-            .get(gpu as usize)
-            .map_or_else(|| Answer::failed("InvalidArg"), field)
-    }
-
-    fn of_link<T: Clone>(
-        &self,
-        gpu: u32,
-        link: u32,
-        field: impl Fn(&NvlinkAnswers) -> Answer<T>,
-    ) -> Answer<T> {
-        self.of(gpu, |device| {
-            let link = device.nvlinks.get(link as usize);
-            link.map_or_else(|| Answer::failed("InvalidArg"), &field)
-        })
-    }
-}
-
-/// Recorded answers answer again.
-impl Nvml for Answers {
-    fn driver(&self) -> Answer<String> {
-        self.driver.clone()
-    }
-    fn count(&self) -> Answer<u32> {
-        self.count.clone()
-    }
-    fn name(&self, gpu: u32) -> Answer<String> {
-        self.of(gpu, |device| device.name.clone())
-    }
-    fn brand(&self, gpu: u32) -> Answer<String> {
-        self.of(gpu, |device| device.brand.clone())
-    }
-    fn uuid(&self, gpu: u32) -> Answer<String> {
-        self.of(gpu, |device| device.uuid.clone())
-    }
-    fn pci(&self, gpu: u32) -> Answer<Pci> {
-        self.of(gpu, |device| device.pci.clone())
-    }
-    fn compute_capability(&self, gpu: u32) -> Answer<i32> {
-        self.of(gpu, |device| device.compute_capability.clone())
-    }
-    fn link_generation(&self, gpu: u32) -> Answer<u32> {
-        self.of(gpu, |device| device.link_generation.clone())
-    }
-    fn max_link_generation(&self, gpu: u32) -> Answer<u32> {
-        self.of(gpu, |device| device.max_link_generation.clone())
-    }
-    fn link_width(&self, gpu: u32) -> Answer<u32> {
-        self.of(gpu, |device| device.link_width.clone())
-    }
-    fn max_link_width(&self, gpu: u32) -> Answer<u32> {
-        self.of(gpu, |device| device.max_link_width.clone())
-    }
-    fn performance_state(&self, gpu: u32) -> Answer<u32> {
-        self.of(gpu, |device| device.performance_state.clone())
-    }
-    fn mig(&self, gpu: u32) -> Answer<MigMode> {
-        self.of(gpu, |device| device.mig.clone())
-    }
-    fn nvlink_p2p(&self, gpu: u32, link: u32) -> Answer<bool> {
-        self.of_link(gpu, link, |link| link.p2p.clone())
-    }
-    fn nvlink_up(&self, gpu: u32, link: u32, _by_field: bool) -> Answer<bool> {
-        self.of_link(gpu, link, |link| link.up.clone())
-    }
-    fn nvlink_remote(&self, gpu: u32, link: u32) -> Answer<String> {
-        self.of_link(gpu, link, |link| link.remote.clone())
-    }
-    fn c2c_count(&self, gpu: u32) -> Answer<u32> {
-        self.of(gpu, |device| device.c2c_count.clone())
-    }
-    fn c2c(&self, gpu: u32, link: u32) -> C2cLink {
-        let known = self.devices.get(gpu as usize);
-        let known = known.and_then(|device| device.c2c.get(link as usize));
-        known.cloned().unwrap_or_else(|| C2cLink {
-            up: Answer::failed("InvalidArg"),
-            bandwidth: Answer::failed("InvalidArg"),
-        })
-    }
-    fn peer(&self, gpu: u32, other: u32) -> PeerStatus {
-        let known = self.devices.get(gpu as usize);
-        let known = known.and_then(|device| device.peers.get(other as usize));
-        known.cloned().unwrap_or_else(|| PeerStatus {
-            read: Answer::failed("InvalidArg"),
-            write: Answer::failed("InvalidArg"),
-        })
-    }
-    fn fabric(&self, gpu: u32) -> Answer<Fabric> {
-        self.of(gpu, |device| device.fabric.clone())
     }
 }
 

@@ -1,4 +1,4 @@
-//! The driver's own library, loaded when it is there.
+//! The driver's library.
 
 use std::ffi::OsStr;
 
@@ -7,23 +7,23 @@ use nvml_wrapper::enum_wrappers::nv_link::Capability;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, Nvml as Handle};
 
-use super::answers::{Answer, C2cLink, Fabric, MigMode, Pci, PeerStatus};
+use super::answers::{Answer, C2cLink, FabricInfo, MigMode, PciInfo, PeerStatus};
 use super::{Nvml, raw};
 
-/// The library's name. The name without a number belongs to packages for developers.
+/// The library's name. The name without a version is only in development packages.
 const NAME: &str = "libnvidia-ml.so.1";
 
-/// The library, initialised.
+/// The library, initialized.
 #[derive(Debug)]
 pub struct Library {
     nvml: Handle,
 }
 
 impl Library {
-    /// Loads the library and connects to the driver.
+    /// Loads the library and initializes it.
     ///
     /// # Errors
-    /// Why there is nothing to talk to, in a few words.
+    /// Why that is impossible, in a few words.
     pub fn load() -> Result<Self, String> {
         let loaded = Handle::builder().lib_path(OsStr::new(NAME)).init();
         match loaded {
@@ -46,7 +46,7 @@ impl Library {
     }
 }
 
-/// The name of a failure, such as `NotSupported`.
+/// The name of an error, such as `NotSupported`.
 fn name(error: &NvmlError) -> String {
     let text = format!("{error:?}");
     let end = text
@@ -82,10 +82,10 @@ impl Nvml for Library {
     fn uuid(&self, gpu: u32) -> Answer<String> {
         self.with(gpu, |device| device.uuid())
     }
-    fn pci(&self, gpu: u32) -> Answer<Pci> {
+    fn pci(&self, gpu: u32) -> Answer<PciInfo> {
         self.with(gpu, |device| {
             let pci = device.pci_info()?;
-            Ok(Pci {
+            Ok(PciInfo {
                 bus_id: format!("{:04x}:{:02x}:{:02x}.0", pci.domain, pci.bus, pci.device),
                 device: pci.pci_device_id,
                 subsystem: pci.pci_sub_system_id.unwrap_or(0),
@@ -121,7 +121,7 @@ impl Nvml for Library {
             } else {
                 0
             };
-            // Slots may be empty.
+            // Slots can be empty.
             let parts =
                 (0..slots).filter_map(|slot| device.mig_device_by_index(slot).ok()?.uuid().ok());
             Ok(MigMode {
@@ -176,7 +176,7 @@ impl Nvml for Library {
             write: ask(P2pCapabilitiesIndex::Write),
         }
     }
-    fn fabric(&self, gpu: u32) -> Answer<Fabric> {
+    fn fabric(&self, gpu: u32) -> Answer<FabricInfo> {
         self.with(gpu, |device| raw::fabric(&self.nvml, device))
     }
 }

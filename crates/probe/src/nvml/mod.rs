@@ -1,73 +1,73 @@
-//! What the NVIDIA driver says of its GPUs, through its management library (NVML).
+//! The NVIDIA driver's answers about its GPUs, through its management library (NVML).
 //!
-//! [`Nvml`] is the set of calls, each answered with plain data or with the name of what went wrong. [`ask`] makes all
-//! calls and keeps the [`Answers`], which can be written to a file and which answer the same calls again.
+//! [`Nvml`] is the interface to the driver. [`ask`] makes all calls and stores the [`Answers`].
 
 mod answers;
 mod library;
 mod raw;
 
 pub use answers::{
-    Answer, Answers, C2cLink, Device, Fabric, Failure, MigMode, NvlinkAnswers, Pci, PeerStatus,
+    Answer, Answers, C2cLink, DeviceAnswers, FabricInfo, FailedAnswer, MigMode, NvlinkAnswers,
+    PciInfo, PeerStatus,
 };
 pub use library::Library;
 
 use crate::privacy::Privacy;
 
-/// Most GPUs that are asked. No machine has more than a few dozen.
+/// Most GPUs to ask. Machines have at most a few dozen.
 const MOST_GPUS: u32 = 256;
 
-/// Most C2C links that are asked for one GPU.
+/// Most C2C links of a GPU to ask.
 const MOST_C2C_LINKS: u32 = 64;
 
-/// The compute capability (× 10) from which GPUs have C2C links, and tell the state of NVLinks by a field.
+/// Compute capability × 10 from which GPUs have C2C links and report NVLink states as a field.
 const HOPPER: i32 = 90;
 
-/// The calls. GPUs are named by NVML's index, links by their number on the GPU.
+/// Calls of the driver. GPUs are NVML indexes, links are numbers on a GPU.
 pub trait Nvml {
     /// The driver's version.
     fn driver(&self) -> Answer<String>;
-    /// How many GPUs there are.
+    /// Number of GPUs.
     fn count(&self) -> Answer<u32>;
-    /// The name of the product.
+    /// Product name.
     fn name(&self, gpu: u32) -> Answer<String>;
-    /// The brand: `GeForce`, `Tesla` …
+    /// Brand: `GeForce`, `Tesla` …
     fn brand(&self, gpu: u32) -> Answer<String>;
     /// The UUID.
     fn uuid(&self, gpu: u32) -> Answer<String>;
-    /// Bus id and ids of the PCI function.
-    fn pci(&self, gpu: u32) -> Answer<Pci>;
+    /// PCI bus id and ids.
+    fn pci(&self, gpu: u32) -> Answer<PciInfo>;
     /// Compute capability × 10.
     fn compute_capability(&self, gpu: u32) -> Answer<i32>;
-    /// PCI Express generation now.
+    /// Current PCI Express generation.
     fn link_generation(&self, gpu: u32) -> Answer<u32>;
     /// Highest PCI Express generation of GPU and slot.
     fn max_link_generation(&self, gpu: u32) -> Answer<u32>;
-    /// PCI Express lanes now.
+    /// Current PCI Express lanes.
     fn link_width(&self, gpu: u32) -> Answer<u32>;
     /// Most PCI Express lanes of GPU and slot.
     fn max_link_width(&self, gpu: u32) -> Answer<u32>;
-    /// The performance state: 0 is full speed, 8 and above are idle.
+    /// Performance state: 0 is full speed, 8 and above are idle.
     fn performance_state(&self, gpu: u32) -> Answer<u32>;
-    /// Whether it is partitioned, and the UUIDs of its parts.
+    /// MIG mode and UUIDs of the parts.
     fn mig(&self, gpu: u32) -> Answer<MigMode>;
     /// Whether an NVLink can carry traffic between GPUs.
     fn nvlink_p2p(&self, gpu: u32, link: u32) -> Answer<bool>;
-    /// Whether an NVLink is up, by its state (GPUs before Hopper) or by the field of the same meaning.
+    /// Whether an NVLink is up, by its state (before Hopper) or by a field.
     fn nvlink_up(&self, gpu: u32, link: u32, by_field: bool) -> Answer<bool>;
     /// The bus id at the other end of an NVLink, as NVML writes it.
     fn nvlink_remote(&self, gpu: u32, link: u32) -> Answer<String>;
-    /// How many C2C links there are.
+    /// Number of C2C links.
     fn c2c_count(&self, gpu: u32) -> Answer<u32>;
     /// A C2C link.
     fn c2c(&self, gpu: u32, link: u32) -> C2cLink;
-    /// Whether one GPU may read and write another's memory: `Ok`, or why not.
+    /// Peer access from one GPU to another: `Ok`, or why not.
     fn peer(&self, gpu: u32, other: u32) -> PeerStatus;
-    /// Membership in an NVLink fabric.
-    fn fabric(&self, gpu: u32) -> Answer<Fabric>;
+    /// NVLink fabric membership.
+    fn fabric(&self, gpu: u32) -> Answer<FabricInfo>;
 }
 
-/// The most NVLinks of a GPU with this compute capability × 10.
+/// Most NVLinks of a GPU of this compute capability × 10.
 pub const fn most_nvlinks(sm: i32) -> u32 {
     match sm {
         ..60 => 0,
@@ -90,7 +90,7 @@ pub fn ask(nvml: &dyn Nvml) -> Answers {
     }
 }
 
-fn device(nvml: &dyn Nvml, gpu: u32, gpus: u32) -> Device {
+fn device(nvml: &dyn Nvml, gpu: u32, gpus: u32) -> DeviceAnswers {
     let compute_capability = nvml.compute_capability(gpu);
     let sm = compute_capability.value().copied().unwrap_or(0);
     let hopper = sm >= HOPPER;
@@ -105,7 +105,7 @@ fn device(nvml: &dyn Nvml, gpu: u32, gpus: u32) -> Device {
         Answer::Value(0)
     };
     let c2c_links = c2c_count.value().copied().unwrap_or(0).min(MOST_C2C_LINKS);
-    Device {
+    DeviceAnswers {
         name: nvml.name(gpu),
         brand: nvml.brand(gpu),
         uuid: nvml.uuid(gpu),
@@ -133,7 +133,7 @@ fn device(nvml: &dyn Nvml, gpu: u32, gpus: u32) -> Device {
     }
 }
 
-/// Replaces what identifies the machine.
+/// Replaces identifiers of the machine.
 pub(crate) fn hide(answers: &mut Answers, privacy: &mut Privacy) {
     for device in &mut answers.devices {
         if let Answer::Value(uuid) = &mut device.uuid {

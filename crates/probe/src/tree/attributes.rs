@@ -2,17 +2,17 @@
 
 use topology::xml::{Element, Tag, c_float, c_int};
 
-use crate::gpu::Gpu;
+use crate::gpu::ProbedGpu;
 use crate::machine::{Machine, PciFunction};
-use crate::net::Net;
+use crate::net::ProbedNet;
 
-/// PCI classes of which NCCL asks the driver, when it has a GPU at the bus id.
+/// PCI class for which NCCL asks the driver if a GPU has the bus id.
 const DISPLAY: &str = "0x03";
 
-/// The class that NCCL takes for an unknown far end of an NVLink: an NVSwitch.
+/// The class that NCCL writes for an unknown end of an NVLink: an NVSwitch.
 const NVSWITCH: &str = "0x068000";
 
-/// NCCL's text for the link of a GPU that does not tell its generation, and its lanes then.
+/// Speed and lanes that NCCL writes for a GPU of unknown link generation.
 const UNKNOWN_LINK: (&str, u32) = ("16.0 GT/s", 16);
 
 /// The texts of PCI Express generations.
@@ -35,7 +35,7 @@ pub fn cpu(machine: &Machine, numa: i32) -> Element {
     }
     let processor = &machine.processor;
     let arch = match processor.arch.as_str() {
-        // Required; what is no other is what most machines are.
+        // NCCL requires `arch`; unknown architectures are written as x86_64.
         "" => "x86_64",
         arch => arch,
     };
@@ -49,14 +49,14 @@ pub fn cpu(machine: &Machine, numa: i32) -> Element {
 }
 
 /// A `<pci>` without children.
-pub fn pci(machine: &Machine, bus_id: &str, gpu: Option<&Gpu>) -> Element {
+pub fn pci(machine: &Machine, bus_id: &str, gpu: Option<&ProbedGpu>) -> Element {
     let mut element = Element::new(Tag::Pci);
     element.set("busid", bus_id);
     let function = machine.pci.get(bus_id);
     let class = function
         .map(|function| function.class.as_str())
         .filter(|class| !class.is_empty());
-    // NCCL knows only what kind of device it looks for.
+    // Without a class, NCCL writes that of the kind of device it looks for.
     let class = class.unwrap_or(if gpu.is_some() { DISPLAY } else { "0x02" });
     element.set("class", class);
     let gpu = gpu.filter(|_| class.starts_with(DISPLAY));
@@ -92,8 +92,8 @@ pub fn pci(machine: &Machine, bus_id: &str, gpu: Option<&Gpu>) -> Element {
     element
 }
 
-/// The link of a GPU, as the driver tells it.
-fn gpu_link(gpu: &Gpu) -> (String, String) {
+/// A GPU's link, from the driver.
+fn gpu_link(gpu: &ProbedGpu) -> (String, String) {
     let speed = match gpu.generation {
         None => UNKNOWN_LINK.0,
         Some(generation) => {
@@ -109,7 +109,7 @@ fn gpu_link(gpu: &Gpu) -> (String, String) {
     )
 }
 
-/// The link of any other function: the least of what it and its port can do.
+/// The link of another function: the minimum of the function and its port.
 pub fn link(machine: &Machine, function: &PciFunction) -> (String, String) {
     let port = function
         .port()
@@ -128,7 +128,7 @@ pub fn link(machine: &Machine, function: &PciFunction) -> (String, String) {
     (speed, width.to_string())
 }
 
-/// The number in front of a link speed.
+/// The number at the start of a link speed, GT/s.
 pub fn gigatransfers(text: &str) -> Option<f32> {
     text.starts_with(|c: char| c.is_ascii_digit())
         .then(|| c_float(text))
@@ -136,7 +136,7 @@ pub fn gigatransfers(text: &str) -> Option<f32> {
 }
 
 /// A `<gpu>` with its links. `class_of` gives the class of a PCI function.
-pub fn gpu(gpu: &Gpu, class_of: impl Fn(&str) -> Option<String>) -> Element {
+pub fn gpu(gpu: &ProbedGpu, class_of: impl Fn(&str) -> Option<String>) -> Element {
     let mut element = Element::new(Tag::Gpu);
     element.set("dev", gpu.index.to_string());
     element.set("sm", gpu.sm.to_string());
@@ -161,7 +161,7 @@ pub fn gpu(gpu: &Gpu, class_of: impl Fn(&str) -> Option<String>) -> Element {
 }
 
 /// A `<net>`.
-pub fn net(net: &Net) -> Element {
+pub fn net(net: &ProbedNet) -> Element {
     let mut element = Element::new(Tag::Net);
     element.set("name", net.name.clone());
     element.set("dev", net.dev.to_string());

@@ -1,8 +1,8 @@
-//! Puts the trees of several ranks together.
+//! Merges the trees of several ranks.
 
 use topology::xml::Element;
 
-/// Adds what `other` has and `tree` has not: equal elements are one, all others go to the end of their parent.
+/// Merges `other` into `tree`: equal elements become one, others are appended to their parent.
 pub fn into(tree: &mut Element, other: Element) {
     if tree.children.is_empty() {
         tree.children = other.children;
@@ -29,7 +29,7 @@ fn into_child(known: &mut Element, child: Element) {
     }
 }
 
-/// Whether two elements are one: equal names and attributes, in whatever order.
+/// Whether two elements have equal names and attributes, in any order.
 fn same(one: &Element, other: &Element) -> bool {
     one.tag == other.tag
         && one.attributes.len() == other.attributes.len()

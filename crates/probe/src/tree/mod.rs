@@ -1,4 +1,4 @@
-//! The document: what each rank would find, put together as NCCL puts it together.
+//! Builds the document: the trees of all ranks, merged as NCCL merges them.
 
 mod attributes;
 mod fuse;
@@ -9,30 +9,30 @@ pub use attributes::{GENERATIONS, gigatransfers};
 
 use topology::xml::{Element, Tag};
 
-use crate::gpu::Gpu;
+use crate::gpu::ProbedGpu;
 use crate::machine::pci::BRIDGE;
 use crate::machine::{Machine, PciFunction};
-use crate::net::Net;
+use crate::net::ProbedNet;
 
-/// Longest value that NCCL reads.
+/// Longest value that NCCL accepts, bytes.
 const LONGEST_VALUE: usize = 253;
 
-/// What the tree is made of.
+/// The inputs of the tree.
 #[derive(Debug)]
-pub struct Parts<'a> {
+pub struct TreeParts<'a> {
     machine: &'a Machine,
-    gpus: &'a [Gpu],
-    nets: &'a [Net],
-    /// What stands in the file that NCCL begins with.
+    gpus: &'a [ProbedGpu],
+    nets: &'a [ProbedNet],
+    /// The elements of the file that NCCL starts from.
     base: Option<&'a Element>,
 }
 
-impl<'a> Parts<'a> {
-    /// Takes the parts.
+impl<'a> TreeParts<'a> {
+    /// Collects the inputs.
     pub const fn new(
         machine: &'a Machine,
-        gpus: &'a [Gpu],
-        nets: &'a [Net],
+        gpus: &'a [ProbedGpu],
+        nets: &'a [ProbedNet],
         base: Option<&'a Element>,
     ) -> Self {
         Self {
@@ -43,9 +43,10 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// The `<system>` element: every rank's GPU and all network devices, fused in the order of ranks.
+    /// Builds the `<system>` element: every rank's GPU and all network devices, merged by rank.
     pub fn root(&self, all_devices: bool) -> Element {
-        let mut ranked: Vec<&Gpu> = self.gpus.iter().filter(|gpu| gpu.rank.is_some()).collect();
+        let mut ranked: Vec<&ProbedGpu> =
+            self.gpus.iter().filter(|gpu| gpu.rank.is_some()).collect();
         ranked.sort_by_key(|gpu| gpu.rank);
         let mut root = new_system();
         for gpu in &ranked {
@@ -59,7 +60,7 @@ impl<'a> Parts<'a> {
         }
         if ranked.is_empty() {
             self.add_nets(&mut root);
-            // Nobody would trim them: a machine without GPUs still has processors to show.
+            // Without GPUs, nothing is trimmed: show the processors.
             for node in self
                 .machine
                 .numa_nodes
@@ -90,7 +91,7 @@ impl<'a> Parts<'a> {
         root
     }
 
-    fn add_gpu(&self, root: &mut Element, gpu: &Gpu) {
+    fn add_gpu(&self, root: &mut Element, gpu: &ProbedGpu) {
         let element = attributes::gpu(gpu, |target| {
             self.machine
                 .pci
@@ -136,7 +137,7 @@ impl<'a> Parts<'a> {
                     &mut parent.children[last]
                 }
             };
-            // Devices are known by name: a second port of one name takes the place of the first.
+            // NCCL finds devices by name, so a second port of one name replaces the first.
             match nic
                 .children
                 .iter_mut()
@@ -148,7 +149,7 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// The element of a PCI function, without its children but with its links to other switches.
+    /// The element of a PCI function, with links to other switches but without children.
     fn pci_element(&self, bus_id: &str) -> Element {
         let gpu = self.gpus.iter().find(|gpu| gpu.bus_id == bus_id);
         let mut element = attributes::pci(self.machine, bus_id, gpu);
@@ -162,7 +163,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Takes out of all values what NCCL's reader, or any other, would stumble over. The kernel writes none of it.
+/// Removes characters that NCCL's reader or XML does not accept. The kernel writes none of them.
 fn plain(element: &mut Element) {
     for attribute in &mut element.attributes {
         let odd = |c: char| {
@@ -176,7 +177,7 @@ fn plain(element: &mut Element) {
     element.children.iter_mut().for_each(plain);
 }
 
-/// The `<net>` of this name, wherever it stands.
+/// Finds the `<net>` of this name.
 fn named<'r>(element: &'r mut Element, name: &str) -> Option<&'r mut Element> {
     if element.tag == Tag::Net && element.get("name") == Some(name) {
         return Some(element);
@@ -191,7 +192,7 @@ fn new_system() -> Element {
     system
 }
 
-/// Whether a function is a device rather than a part of the way to one.
+/// Whether a function is a device rather than a bridge.
 fn is_end_point(function: &PciFunction) -> bool {
     !function.class.starts_with(&BRIDGE[..4]) && !function.class.is_empty()
 }

@@ -1,15 +1,15 @@
-//! Finds the place of a device, and makes what is missing above it.
+//! Finds the element of a device, and creates missing elements above it.
 
 use topology::xml::{Element, Tag, c_int};
 
-use super::{Parts, attributes};
+use super::{TreeParts, attributes};
 
-/// Longest way from a device up to its CPU that is followed.
+/// Most functions from a device up to its CPU.
 const DEEPEST: usize = 32;
 
-/// The `<pci>` of a bus id, wherever it stands; it is made with all its ancestors where it is missing, and lacks nothing
-/// that the machine tells.
-pub fn pci<'r>(root: &'r mut Element, parts: &Parts<'_>, bus_id: &str) -> &'r mut Element {
+/// Finds or creates the `<pci>` of a bus id with all its ancestors, and adds attributes that the
+/// machine knows.
+pub fn pci<'r>(root: &'r mut Element, parts: &TreeParts<'_>, bus_id: &str) -> &'r mut Element {
     let (chain, numa) = way_up(parts, bus_id);
     let known = chain.iter().position(|bus_id| holds(root, bus_id));
     let missing = &chain[..known.unwrap_or(chain.len())];
@@ -36,8 +36,8 @@ fn holds(element: &Element, bus_id: &str) -> bool {
     is_pci(element, bus_id) || element.children.iter().any(|child| holds(child, bus_id))
 }
 
-/// The `<pci>` that stands somewhere. What is above it, and itself, is filled up.
-fn stored<'r>(element: &'r mut Element, parts: &Parts<'_>, bus_id: &str) -> &'r mut Element {
+/// Finds an existing `<pci>` and completes it and its ancestors.
+fn stored<'r>(element: &'r mut Element, parts: &TreeParts<'_>, bus_id: &str) -> &'r mut Element {
     match element.tag {
         Tag::Cpu => {
             let numa = element.get("numaid").map_or(-1, c_int);
@@ -60,7 +60,7 @@ fn stored<'r>(element: &'r mut Element, parts: &Parts<'_>, bus_id: &str) -> &'r 
         .children
         .iter()
         .position(|child| holds(child, bus_id));
-    // `holds` said so.
+    // `holds` found it.
     stored(
         &mut element.children[below.unwrap_or_default()],
         parts,
@@ -68,7 +68,7 @@ fn stored<'r>(element: &'r mut Element, parts: &Parts<'_>, bus_id: &str) -> &'r 
     )
 }
 
-/// Sets what is missing.
+/// Sets missing attributes.
 pub fn fill(element: &mut Element, known: &Element) {
     for attribute in &known.attributes {
         if element.get(&attribute.name).is_none() {
@@ -77,8 +77,8 @@ pub fn fill(element: &mut Element, known: &Element) {
     }
 }
 
-/// The functions from a device up to the one below its CPU, and the CPU's NUMA node.
-fn way_up(parts: &Parts<'_>, bus_id: &str) -> (Vec<String>, i32) {
+/// The functions from a device up to its CPU, and the CPU's NUMA node.
+fn way_up(parts: &TreeParts<'_>, bus_id: &str) -> (Vec<String>, i32) {
     let mut chain = vec![bus_id.to_owned()];
     let mut numa = -1;
     let mut at = parts.machine.pci.get(bus_id);
@@ -93,7 +93,7 @@ fn way_up(parts: &Parts<'_>, bus_id: &str) -> (Vec<String>, i32) {
     (chain, numa)
 }
 
-/// The child of this bus id; a new one goes before the first child with a greater one.
+/// Finds or creates a child, sorted by bus id.
 fn child<'r>(
     parent: &'r mut Element,
     bus_id: &str,
@@ -113,7 +113,7 @@ fn child<'r>(
     &mut parent.children[at]
 }
 
-/// The `<cpu>` of a NUMA node; a new one goes to the end.
+/// Finds or creates the `<cpu>` of a NUMA node.
 pub fn cpu<'r>(
     root: &'r mut Element,
     numa: &str,
@@ -127,7 +127,7 @@ pub fn cpu<'r>(
     &mut root.children[at]
 }
 
-/// The first `<cpu>`, where devices go that sit nowhere.
+/// The first `<cpu>`, for devices without a place.
 pub fn first_cpu(root: &mut Element, make: impl FnOnce() -> Element) -> &mut Element {
     if root.children.is_empty() {
         root.children.push(make());

@@ -1,15 +1,15 @@
-//! Leaves of a file what one rank uses.
+//! Trims a file to the part that one rank uses.
 
 use topology::xml::{Element, Tag};
 
-use crate::net::Net;
+use crate::net::ProbedNet;
 
-/// Leaves the GPU at this bus id, the network devices, and what leads to them.
-pub fn to(root: &mut Element, gpu: &str, nets: &[Net]) {
+/// Keeps the GPU at this bus id, the network devices, and their ancestors.
+pub fn to(root: &mut Element, gpu: &str, nets: &[ProbedNet]) {
     root.children.retain_mut(|cpu| is_used(cpu, gpu, nets));
 }
 
-fn is_used(element: &mut Element, gpu: &str, nets: &[Net]) -> bool {
+fn is_used(element: &mut Element, gpu: &str, nets: &[ProbedNet]) -> bool {
     match element.tag {
         Tag::Net => nets
             .iter()
@@ -29,7 +29,7 @@ fn is_used(element: &mut Element, gpu: &str, nets: &[Net]) -> bool {
             };
             holds(&[Tag::Pci, Tag::Nic, Tag::Net]) || own && holds(&[Tag::Gpu])
         }
-        // What belongs to an element goes with it.
+        // Other elements are kept with their parent.
         _ => true,
     }
 }

@@ -4,23 +4,23 @@ use std::path::Path;
 
 use machines::FakeMachine;
 use probe::nvml::Answers;
-use probe::{Options, Probe};
+use probe::{Probe, ProbeOptions};
 use tempfile::TempDir;
 use topology::xml::{Document, Element, Tag, c_int, c_unsigned_hexadecimal};
 
 /// A fake machine in a folder that vanishes with it.
 pub struct OnDisk {
     pub folder: TempDir,
-    pub options: Options,
+    pub options: ProbeOptions,
 }
 
 impl OnDisk {
     pub fn new(machine: &FakeMachine) -> Self {
         let folder = temporary();
         machine.write(folder.path()).unwrap();
-        let options = Options {
+        let options = ProbeOptions {
             gpus: Some(machine.ranks.clone()),
-            ..Options::default()
+            ..ProbeOptions::default()
         };
         Self { folder, options }
     }
@@ -42,7 +42,7 @@ pub fn temporary() -> TempDir {
 }
 
 /// Probes a recording.
-pub fn probe_folder(folder: &Path, options: &Options) -> Probe {
+pub fn probe_folder(folder: &Path, options: &ProbeOptions) -> Probe {
     let recording = probe::record::Recording::open(folder).unwrap();
     Probe::of(
         &recording.sysfs,

@@ -3,12 +3,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use probe::nvml::{Answers, Nvml, ask};
-use probe::{Options, Probe, Sysfs};
+use probe::nvml::{Answers, ask};
+use probe::{Probe, ProbeOptions, Sysfs};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::common::{OnDisk, answers, fake, probe_folder};
+use crate::replayed::Replayed;
 
 /// What stands in a damaged file.
 const DAMAGES: [&[u8]; 5] = [
@@ -145,7 +146,7 @@ fn every_answer_of(name: &str) {
 fn answers_answer_again() {
     for name in ["dgx-1v", "dgx-h100", "gb200-nvl72-tray"] {
         let answers = answers(&fake(name));
-        assert_eq!(ask(&answers as &dyn Nvml), answers, "{name}");
+        assert_eq!(ask(&Replayed(answers.clone())), answers, "{name}");
     }
 }
 
@@ -192,7 +193,7 @@ fn folders_that_are_not_what_they_should_be() {
     );
     link("0000:03:00.0", "sys/bus/pci/devices/0000:03:00.0");
     link("/dev/zero", "sys/class/net/eth0");
-    let probe = probe_folder(folder.path(), &Options::default());
+    let probe = probe_folder(folder.path(), &ProbeOptions::default());
     check(&probe);
     assert!(
         probe

@@ -126,7 +126,7 @@ fn files_of_guests_are_recorded() {
     let fake = FakeMachine::of(&flat(&document)).unwrap();
     let machine = OnDisk::new(&fake);
     let sysfs = probe::Sysfs::recording(machine.folder.path(), false);
-    let options = probe::Options {
+    let options = probe::ProbeOptions {
         topology_file: Some(topology::xml::write(&document)),
         ..machine.options.clone()
     };
@@ -143,7 +143,7 @@ fn files_of_guests_are_recorded() {
     );
     let replayed = crate::common::probe_folder(folder.path(), &kept);
     assert!(replayed.document.root.same_as(&recorded.document.root));
-    let broken = probe::Options {
+    let broken = probe::ProbeOptions {
         topology_file: Some("<system".to_owned()),
         ..options
     };

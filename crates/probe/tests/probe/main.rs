@@ -5,3 +5,4 @@ mod damage;
 mod findings;
 mod machines;
 mod recording;
+mod replayed;

@@ -5,12 +5,18 @@ use std::path::Path;
 
 use probe::nvml::Answers;
 use probe::record::{RecordError, save};
-use probe::{Addresses, Options, Probe, Sysfs};
+use probe::{Addresses, Probe, ProbeOptions, Sysfs};
 
 use crate::common::{OnDisk, answers, fake, probe_folder, temporary};
 
 /// Probes a folder and records it into another.
-fn record(from: &Path, answers: Answers, options: &Options, identifiers: bool, to: &Path) -> Probe {
+fn record(
+    from: &Path,
+    answers: Answers,
+    options: &ProbeOptions,
+    identifiers: bool,
+    to: &Path,
+) -> Probe {
     let sysfs = Sysfs::recording(from, identifiers);
     let addresses = Addresses::from_iter(["eth0".to_owned()]);
     let probe = Probe::of(&sysfs, answers, Some(&addresses), options);
@@ -172,7 +178,7 @@ fn names_after_addresses_are_replaced() {
     let machine = OnDisk::new(&fake);
     let sysfs = Sysfs::recording(machine.folder.path(), false);
     let addresses = Addresses::from_iter(["enx5ec4e7000001".to_owned()]);
-    let options = Options {
+    let options = ProbeOptions {
         socket_ifname: Some("=enx5ec4e7000001".to_owned()),
         ..machine.options.clone()
     };
@@ -218,9 +224,9 @@ fn collect(folder: &Path, text: &mut String) {
 fn gpus_in_use_are_recorded() {
     let fake = fake("dgx-1v");
     let machine = OnDisk::new(&fake);
-    let options = Options {
+    let options = ProbeOptions {
         visible_devices: Some("GPU-00000003,5,99,1".to_owned()),
-        ..Options::default()
+        ..ProbeOptions::default()
     };
     let folder = temporary();
     let recorded = record(
@@ -262,7 +268,12 @@ fn recordings_are_refused() {
         "{error}"
     );
     let sysfs = Sysfs::recording("/nowhere", false);
-    let probe = Probe::of(&sysfs, Answers::none("none"), None, &Options::default());
+    let probe = Probe::of(
+        &sysfs,
+        Answers::none("none"),
+        None,
+        &ProbeOptions::default(),
+    );
     let saved = save(folder.path(), &sysfs, &probe, None);
     assert!(matches!(saved, Err(RecordError::NotEmpty(_))));
 }

@@ -12,11 +12,11 @@ use crate::xml::{Element, Tag, c_float, c_int, c_unsigned_hexadecimal};
 /// The low bits of a device's id that tell the partitions of one GPU apart.
 pub(super) const PARTITION_BITS: u64 = 3;
 
-/// The bits of a GPU node's id that name its device; above them stands the rank's number on it.
+/// The bits of a GPU node's id that are its device's; the rank's number on it is above them.
 const DEVICE_BITS: u32 = 40;
 
 /// Speed of a port that gives none, Mb/s.
-const DEFAULT_NET_SPEED: i32 = 10_000;
+pub(crate) const DEFAULT_NET_SPEED: i32 = 10_000;
 
 /// Most connections of a port that gives none.
 const DEFAULT_MAX_CONNECTIONS: i32 = 64;
@@ -34,7 +34,7 @@ impl<'a> Builder<'a> {
         let width = self.require_int(element, "link_width")?;
         let bw = bandwidth::pci(self.require(element, "link_speed")?, width);
         for gpu in element.children(Tag::Gpu) {
-            // NCCL gives up the whole element at the first GPU that no rank uses.
+            // NCCL skips the whole element at the first GPU that no rank uses.
             if gpu.get("rank").is_none() {
                 return Ok(());
             }
@@ -68,7 +68,7 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// A NIC that hangs directly under a CPU. All such NICs of a host are one node, under the first CPU that has one.
+    /// Adds a NIC directly under a CPU. All such NICs of a host are one node, under the first CPU.
     pub(super) fn add_cpu_nic(
         &mut self,
         element: &'a Element,
@@ -173,7 +173,7 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// What a partition adds to the bus id to name its device.
+    /// The bits that a partition adds to the bus id in its device's id.
     pub(super) fn partition_suffix(&self, mlopart: Option<i32>) -> u64 {
         match mlopart {
             Some(partition) if self.options.split_partitions => {

@@ -21,7 +21,7 @@ pub(super) struct DraftLink {
 struct DraftNode {
     node: Node,
     links: Vec<DraftLink>,
-    /// Where the node hangs in the PCI tree.
+    /// The parent in the PCI tree.
     parent: Option<DraftId>,
 }
 
@@ -87,7 +87,7 @@ impl Drafts {
             .find(|draft| self.node(*draft).id == id)
     }
 
-    /// Adds bandwidth in one direction and keeps the node's links sorted: descending bandwidth, older first.
+    /// Adds bandwidth in one direction. Links stay sorted by descending bandwidth, older first.
     pub fn connect(&mut self, from: DraftId, to: DraftId, kind: LinkType, bw: f32) {
         let links = &mut self.nodes[from.0].links;
         let mut at = match links
@@ -151,7 +151,7 @@ impl Drafts {
     /// Moves each node's uplink to the end of its links, going down the PCI trees from the CPUs.
     pub fn sort_links(&mut self) {
         for cpu in self.of_kind(NodeType::Cpu).to_vec() {
-            // Of the CPU's own links only those that existed before are followed, so a copy is safe.
+            // Only links of the CPU that existed before are followed, so a copy is safe.
             for child in self.pci_children(cpu, None) {
                 self.sort_below(child, cpu);
             }
@@ -168,7 +168,7 @@ impl Drafts {
 
     fn sort_below(&mut self, node: DraftId, parent: DraftId) {
         let links = &mut self.nodes[node.0].links;
-        // NCCL takes the first link to the parent whatever its type; with C2C beside PCI that is the C2C link.
+        // NCCL takes the first link to the parent of any type; beside PCI that is the C2C link.
         if let Some(at) = links.iter().position(|link| link.to == parent) {
             links[at..].rotate_left(1);
         }

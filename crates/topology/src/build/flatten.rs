@@ -1,9 +1,9 @@
-//! Broadcom switches show up as one upper and several lower ones, but are one crossbar; NCCL makes them one node.
+//! Merges the parts of Broadcom switches, one upper and several lower ones, into one node.
 
 use super::draft::{DraftId, DraftLink, Drafts};
 use crate::node::{NodeData, NodeType};
 
-/// What the low bits of a flattened switch's code become, so that it does not match again.
+/// The low bits of a flattened switch's code, so that it does not match again.
 const FLATTENED: u64 = 0xffff;
 
 /// The generation of a Broadcom switch at a level (0 upper, 1 lower), from its device code.
@@ -27,7 +27,7 @@ pub(super) fn flatten_broadcom_switches(drafts: &mut Drafts) {
     let mut at = 0;
     while let Some(&upper) = drafts.of_kind(NodeType::Pci).get(at) {
         match device_code(drafts, upper).and_then(|code| generation(code, 0)) {
-            // Removing lower switches moves the list, so the scan starts again; `upper` no longer matches then.
+            // Removing lower switches changes the list, so restart; `upper` no longer matches then.
             Some(generation) => {
                 absorb_lower_switches(drafts, upper, generation);
                 at = 0;

@@ -13,6 +13,7 @@ use crate::link::LinkType;
 use crate::node::{Cpu, CpuArch, CpuModel, CpuVendor, NcclId, NodeData, NodeType};
 use crate::system::System;
 use crate::xml::{Document, Element, Tag, c_int, c_unsigned_hexadecimal};
+pub(crate) use devices::DEFAULT_NET_SPEED;
 use draft::Drafts;
 
 /// Most nodes of one type (NCCL's `NCCL_TOPO_MAX_NODES`).
@@ -21,7 +22,7 @@ pub const MAX_NODES_PER_TYPE: usize = 640;
 /// Most links of one node (NCCL's `NCCL_TOPO_MAX_LINKS`).
 pub const MAX_LINKS_PER_NODE: usize = 576;
 
-/// How a document is read.
+/// Options for building a system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BuildOptions {
     /// Partitions of one GPU are devices of their own (`NCCL_TOPO_SPLIT_MLOPART`).
@@ -39,7 +40,7 @@ impl Default for BuildOptions {
     }
 }
 
-/// What the steps of the construction share.
+/// The state of the construction.
 struct Builder<'a> {
     document: &'a Document,
     options: BuildOptions,
@@ -56,11 +57,11 @@ impl System {
         Self::from_document_with(document, BuildOptions::default())
     }
 
-    /// Builds the graph of a document. Parts without a GPU that has a rank or a network port that has a device number
-    /// below them are left out, as NCCL trims them.
+    /// Builds the graph of a document. As in NCCL, elements without a GPU that has a rank or a port
+    /// that has a device number are left out.
     ///
     /// # Errors
-    /// A required attribute is missing, a limit of NCCL is exceeded, or a link leads nowhere.
+    /// A required attribute is missing, a limit of NCCL is exceeded, or a link has no target.
     pub fn from_document_with(document: &Document, options: BuildOptions) -> Result<Self, Error> {
         let mut builder = Builder {
             document,
@@ -92,7 +93,7 @@ impl System {
     }
 }
 
-/// Whether there is a GPU with a rank or a port with a device number at or below this element.
+/// Whether a GPU with a rank or a port with a device number is at or below this element.
 pub(crate) fn is_used(element: &Element) -> bool {
     match element.tag {
         Tag::Gpu => element.get("rank").is_some(),
@@ -101,7 +102,7 @@ pub(crate) fn is_used(element: &Element) -> bool {
     }
 }
 
-/// Says what a document lacks that has neither a GPU nor a port to plan for.
+/// The error for a document with neither a GPU nor a port to plan for.
 fn nothing_to_plan(document: &Document) -> Error {
     fn count(element: &Element, found: &mut [usize; 4]) {
         match element.tag {

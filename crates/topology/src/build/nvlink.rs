@@ -10,7 +10,7 @@ use crate::link::LinkType;
 use crate::node::{NcclId, NodeData, NodeType};
 use crate::xml::{Element, Tag, c_int};
 
-/// One GPU element that stands for its device, with where it is.
+/// The GPU element that represents a device, with its place.
 struct Primary<'a> {
     gpu: &'a Element,
     pci: &'a Element,
@@ -18,7 +18,7 @@ struct Primary<'a> {
 }
 
 impl<'a> Builder<'a> {
-    /// The GPU elements that stand for their devices, in document order.
+    /// The GPU elements that represent devices, in document order.
     fn primary_gpus(&mut self) -> Vec<Primary<'a>> {
         fn walk<'a>(pci: &'a Element, host: u32, split: bool, found: &mut Vec<Primary<'a>>) {
             let mut earlier = Vec::new();

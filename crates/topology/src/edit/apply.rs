@@ -1,9 +1,10 @@
-//! What an edit does to the elements of a document.
+//! Applies an edit to the elements of a document.
 
 use std::collections::BTreeSet;
 
 use super::names::{Device, DeviceKind, Devices, ElementPath, link_kind};
 use super::{Change, Edit, EditError, Remaining};
+use crate::build::DEFAULT_NET_SPEED;
 use crate::bus_id::BusId;
 use crate::node::NodeType;
 use crate::xml::{Document, Element, Tag, c_int, c_unsigned_hexadecimal};
@@ -11,23 +12,20 @@ use crate::xml::{Document, Element, Tag, c_int, c_unsigned_hexadecimal};
 /// Lanes of a PCI link whose width is 0 or missing.
 const DEFAULT_WIDTH: i32 = 16;
 
-/// Speed of a port that gives none, Mb/s.
-const DEFAULT_SPEED: i32 = 10_000;
-
-/// What a name means on one host.
+/// The meaning of a name on one host.
 enum Target<'a> {
     Devices(Vec<&'a Device>),
     Link(Vec<&'a Device>, Vec<&'a Device>),
 }
 
-/// What a link has in one direction: elements whose attribute adds up.
+/// One direction of a link: elements whose attributes add up.
 struct Wire {
     elements: Vec<ElementPath>,
-    /// The attribute that says how much; `None` where a file cannot say it.
+    /// The attribute with the amount; `None` if a file cannot express it.
     attribute: Option<&'static str>,
-    /// What the attribute counts.
+    /// The quantity and unit of the attribute.
     what: &'static str,
-    /// The value that NCCL takes for 0 and below, or for nothing.
+    /// NCCL's value for a missing attribute or one below 1.
     default: i32,
 }
 
@@ -48,7 +46,7 @@ pub(super) fn apply(edit: &Edit, document: &Document) -> Result<Document, EditEr
         removed: BTreeSet::new(),
         set: Vec::new(),
     };
-    // An edit of every host is one of every host that has the device.
+    // Without a host, the edit applies to every host that has the device.
     let (mut done, mut refusal) = (false, None);
     for host in edit.host.map_or(0..devices.hosts, |host| host..host + 1) {
         let Some(target) = target(&devices, &edit.target, host) else {
@@ -65,7 +63,7 @@ pub(super) fn apply(edit: &Edit, document: &Document) -> Result<Document, EditEr
     Err(refusal.unwrap_or_else(|| work.unknown(&edit.target)))
 }
 
-/// The devices, or the two ends, that a text means; bus ids hold colons, so every one may be the separator.
+/// Resolves a text to devices or a link. Bus ids contain colons, so each may be the separator.
 fn target<'a>(devices: &'a Devices, text: &str, host: u32) -> Option<Target<'a>> {
     let whole = devices.find(text, host);
     if !whole.is_empty() {
@@ -146,7 +144,7 @@ impl Work<'_> {
         }
     }
 
-    /// The PCI link between a device and what is directly above it.
+    /// Changes the PCI link between a device and its parent.
     fn change_uplink(
         &mut self,
         from: &[&Device],
@@ -177,7 +175,7 @@ impl Work<'_> {
                 to: names(to),
                 links: from
                     .first()
-                    .map_or_else(Vec::new, |device| self.neighbours(device)),
+                    .map_or_else(Vec::new, |device| self.neighbors(device)),
             });
         }
         match change {
@@ -209,7 +207,7 @@ impl Work<'_> {
                 elements: vec![device.element.clone()],
                 attribute: Some("speed"),
                 what: "the port's speed in Mb/s",
-                default: DEFAULT_SPEED,
+                default: DEFAULT_NET_SPEED,
             }]),
             (_, Some(pci)) => Ok(vec![lanes(pci)]),
             (_, None) => Err(EditError::NotInFile {
@@ -289,7 +287,7 @@ impl Work<'_> {
         wires
     }
 
-    /// Lowers what each wire counts, all in whole numbers; what is taken away comes off its last elements.
+    /// Lowers the amount of each wire to a whole number, beginning with its last elements.
     fn scale(&mut self, wires: &[Wire], remaining: Remaining) -> Result<(), EditError> {
         let mut done: Vec<&[ElementPath]> = Vec::new();
         let (mut changed, mut unchanged) = (false, None);
@@ -357,8 +355,8 @@ impl Work<'_> {
         unchanged.filter(|_| !changed).map_or(Ok(()), Err)
     }
 
-    /// What a device is linked to, by name.
-    fn neighbours(&self, device: &Device) -> Vec<String> {
+    /// Names of the devices to which a device is linked.
+    fn neighbors(&self, device: &Device) -> Vec<String> {
         let mut names = Vec::new();
         for other in &self.devices.all {
             let joined = other.host == device.host
@@ -393,8 +391,7 @@ impl Work<'_> {
         }
     }
 
-    /// The document without what was removed, without the wrappers that are empty now, and without links to what is
-    /// gone.
+    /// The document without the removed elements, wrappers that became empty, and dangling links.
     fn finish(mut self) -> Document {
         self.lift();
         let mut gone = Vec::new();
@@ -409,7 +406,7 @@ impl Work<'_> {
             });
             element.set(attribute, value.to_string());
         }
-        // Backwards, so that the numbers of what is still to be removed stay right.
+        // Backwards, so that the remaining paths stay valid.
         for path in self.removed.iter().rev() {
             let Some((last, above)) = path.split_last() else {
                 continue;

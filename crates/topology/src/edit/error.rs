@@ -10,7 +10,7 @@ pub enum EditError {
     Malformed {
         /// The text.
         text: String,
-        /// What it should be.
+        /// The expected form.
         expected: &'static str,
     },
     /// No device has this name.
@@ -28,9 +28,9 @@ pub enum EditError {
     NoSuchHost {
         /// The file.
         file: String,
-        /// Which was named.
+        /// The named host.
         host: u32,
-        /// How many there are.
+        /// The number of hosts.
         hosts: u32,
     },
     /// Nothing in the file joins the two.
@@ -38,14 +38,14 @@ pub enum EditError {
     NoLink {
         /// The file.
         file: String,
-        /// One end.
+        /// The first end.
         from: String,
         /// The other.
         to: String,
-        /// What the first is linked to.
+        /// Devices to which the first end is linked.
         links: Vec<String>,
     },
-    /// A file says nothing about this link.
+    /// A file cannot express the edit.
     #[error("{file} cannot say this of {what}: {why}")]
     NotInFile {
         /// The file.
@@ -60,15 +60,15 @@ pub enum EditError {
     NotLess {
         /// The attribute that would change.
         place: Box<Place>,
-        /// What it counts.
+        /// The quantity and unit.
         what: &'static str,
         /// Its value.
         is: i64,
-        /// What was asked for.
+        /// The requested amount.
         asked: String,
-        /// What would remain.
+        /// The amount that would remain.
         remains: i64,
-        /// What can be asked for.
+        /// The possible amounts.
         expected: String,
     },
 }

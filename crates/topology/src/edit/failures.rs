@@ -8,7 +8,7 @@ use crate::bus_id::BusId;
 use crate::node::NodeType;
 use crate::xml::{Document, Element, Tag, c_int};
 
-/// What fails.
+/// The kind of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FailureKind {
     /// A GPU, with all ranks on it.
@@ -42,21 +42,21 @@ impl fmt::Display for FailureKind {
     }
 }
 
-/// One failure and the edit that makes it.
+/// A single failure.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Failure {
-    /// What fails.
+    /// The kind.
     pub kind: FailureKind,
     /// Its name: `GPU5`, `mlx5_3`, `0000:15:01.0`, `GPU0:GPU3`.
     pub name: String,
-    /// How many such links there are, for an NVLink.
+    /// For an NVLink, the number of links between the pair.
     pub of: Option<i32>,
-    /// What the machine loses.
+    /// The edit that applies it.
     pub edit: Edit,
 }
 
-/// The single failures of a machine: each GPU, each network port, each PCI switch, the NVSwitches together, and for every
-/// pair that NVLinks join one of these links. Devices without a name of their own are left out.
+/// All single failures of a machine: each GPU, port and PCI switch, the NVSwitches together, and
+/// one NVLink of each connected pair. Devices without a unique name are left out.
 pub fn failures(document: &Document) -> Vec<Failure> {
     let devices = Devices::of(document);
     let mut found = Vec::new();
@@ -126,7 +126,7 @@ fn failure(
     }
 }
 
-/// One of the links of every pair that NVLinks join.
+/// One link of each pair that NVLinks connect.
 fn nvlinks(document: &Document, devices: &Devices) -> Vec<Failure> {
     let mut found = Vec::new();
     let mut seen: Vec<(u32, BusId, BusId)> = Vec::new();

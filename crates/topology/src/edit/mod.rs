@@ -1,10 +1,10 @@
-//! What is left of a machine when a part of it fails: edits of a topology document.
+//! Edits of a topology document: a machine with failed or slower parts.
 //!
-//! An [`Edit`] removes a device or a link, or makes a link slower, exactly as one would by editing the file: whatever is
-//! planned from the edited document equals what is planned from a file that was edited by hand. Numbers and ranks that
-//! remain keep their values. [`failures`](mod@failures) lists every single failure that a machine can have.
+//! An [`Edit`] removes a device or a link, or makes a link slower, just as editing the file by hand
+//! would. Remaining devices keep their numbers and ranks. [`failures`](mod@failures) lists all
+//! single failures of a machine.
 //!
-//! In reading order: [`names`] (which element a name means), `apply` (what an edit does to the elements), [`failures`](mod@failures).
+//! In reading order: [`names`] (devices by name), `apply`, [`failures`](mod@failures).
 //!
 //! ```
 //! use topology::edit::Edit;
@@ -36,24 +36,24 @@ use std::fmt;
 
 use crate::xml::Document;
 
-/// What remains of a link.
+/// The remainder of a link.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Remaining {
-    /// This share, in percent, above 0 and below 100. What it gives is rounded down to a whole number, because a file
-    /// (and NVLink and PCI Express themselves) know only whole links, lanes and Mb/s.
+    /// A share in percent, above 0 and below 100. The result is rounded down, because files have
+    /// only whole links, lanes and Mb/s.
     Percent(f64),
     /// So many NVLinks, PCIe lanes, Mb/s of a port or MB/s of a C2C link.
     Count(i32),
 }
 
-/// What happens.
+/// The kind of an edit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Change {
     Remove,
     Degrade(Remaining),
 }
 
-/// One change of a machine, by the names of its parts.
+/// A change of a machine, by device names.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Edit {
     host: Option<u32>,
@@ -62,21 +62,21 @@ pub struct Edit {
 }
 
 impl Edit {
-    /// The machine without a device (with all that hangs below it), or without the link between two: `mlx5_3`, `GPU5`,
-    /// `0000:15:01.0`, `NVSwitch`, `GPU2:GPU5`. `host3/` in front means host 3 only.
+    /// Parses the removal of a device with its children, or of the link between two: `mlx5_3`,
+    /// `GPU5`, `0000:15:01.0`, `NVSwitch`, `GPU2:GPU5`. The prefix `host3/` selects host 3.
     ///
     /// # Errors
-    /// The text names nothing.
+    /// The text is empty.
     pub fn without(text: &str) -> Result<Self, EditError> {
         let expected = "a device such as GPU5, mlx5_3 or a PCI bus id, or a link such as GPU2:GPU5";
         Self::new(text, text, Change::Remove, expected)
     }
 
-    /// The machine with a slower link: `GPU2:GPU5=50%`, `GPU0:NVSwitch=17`, `mlx5_3=50%`. A GPU, switch or adapter by
-    /// itself means the PCI link to what is above it, a port its speed, `NVSwitch` all links into it.
+    /// Parses a slower link: `GPU2:GPU5=50%`, `GPU0:NVSwitch=17`, `mlx5_3=50%`. A GPU, switch or
+    /// adapter alone means its PCI uplink, a port its speed, `NVSwitch` all links to it.
     ///
     /// # Errors
-    /// The text has another form, or does not say what remains.
+    /// The text has another form, or no remainder.
     pub fn degrade(text: &str) -> Result<Self, EditError> {
         let expected =
             "LINK=SHARE, such as GPU2:GPU5=50%, or LINK=NUMBER, such as GPU0:NVSwitch=17";
@@ -124,27 +124,27 @@ impl Edit {
         })
     }
 
-    /// The only host that is meant; `None` means every host that has the device.
+    /// The selected host; `None`: every host that has the device.
     pub const fn host(&self) -> Option<u32> {
         self.host
     }
 
-    /// The same edit of this host, or of every host.
+    /// The same edit for one host, or for every host.
     #[must_use]
     pub fn on_host(mut self, host: Option<u32>) -> Self {
         self.host = host;
         self
     }
 
-    /// Whether something is removed, and not only slower.
+    /// Whether it removes something.
     pub const fn removes(&self) -> bool {
         matches!(self.change, Change::Remove)
     }
 
-    /// The document with this change made.
+    /// Returns the edited document.
     ///
     /// # Errors
-    /// The document has no such device or link, or a file cannot say what is asked for.
+    /// The document has no such device or link, or a file cannot express the edit.
     pub fn apply(&self, document: &Document) -> Result<Document, EditError> {
         apply::apply(self, document)
     }

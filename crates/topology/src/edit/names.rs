@@ -1,4 +1,4 @@
-//! What the devices of a document are called, and which elements a name means.
+//! Names of the devices of a document, and their elements.
 
 use crate::bandwidth::class_kind;
 use crate::build::is_used;
@@ -6,13 +6,13 @@ use crate::bus_id::BusId;
 use crate::node::NodeType;
 use crate::xml::{Document, Element, Tag, c_int, c_unsigned_hexadecimal};
 
-/// What the NVSwitches of a machine, which NCCL sees as one, are called.
+/// Name of a machine's NVSwitches, which NCCL merges into one.
 pub const NVSWITCH: &str = "NVSwitch";
 
-/// Where an element stands: the number of the child to go to, level by level.
+/// The path to an element: the index of the child at each level.
 pub type ElementPath = Vec<usize>;
 
-/// What a device is.
+/// The kind of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeviceKind {
     /// A `<cpu>`.
@@ -32,22 +32,22 @@ pub enum DeviceKind {
 /// A part of a machine that has a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Device {
-    /// What it is.
+    /// Kind.
     pub kind: DeviceKind,
-    /// Its host, by order of first appearance of `host_hash`.
+    /// Host, by order of first appearance of `host_hash`.
     pub host: u32,
-    /// What it is called: `GPU0`, `NIC3`, `CPU1`, `NVSwitch`, or a bus id.
+    /// Primary name: `GPU0`, `NIC3`, `CPU1`, `NVSwitch`, or a bus id.
     pub label: String,
     /// Other names: `NET3`, `mlx5_3`.
     pub aliases: Vec<String>,
-    /// Its PCI function.
+    /// PCI bus id.
     pub bus_id: Option<BusId>,
-    /// Its element.
+    /// Path of its element.
     pub element: ElementPath,
 }
 
 impl Device {
-    /// Whether a person's text means this device, whatever its host.
+    /// Whether a text names this device. The host is not compared.
     pub fn is_called(&self, text: &str) -> bool {
         let plain = ["PCI ", "adapter "]
             .iter()
@@ -60,7 +60,7 @@ impl Device {
     }
 }
 
-/// The bus id that a text is, with or without its domain.
+/// Parses a bus id with or without domain.
 fn bus_id(text: &str) -> Option<BusId> {
     let with_domain = format!("0000:{text}");
     [text, &with_domain]
@@ -110,7 +110,7 @@ impl Devices {
         }
     }
 
-    /// The devices of a host that a name means: all of those that share it.
+    /// All devices of a host with this name.
     pub fn find(&self, name: &str, host: u32) -> Vec<&Device> {
         self.all
             .iter()
@@ -118,7 +118,7 @@ impl Devices {
             .collect()
     }
 
-    /// Every name there is, once, for suggestions.
+    /// All distinct names, for suggestions.
     pub fn names(&self) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
         for device in &self.all {
@@ -131,7 +131,7 @@ impl Devices {
         names
     }
 
-    /// The shortest name of a device that no other device of its host has; `None` if it has none of its own.
+    /// The first name that is unique on the device's host; `None` if there is none.
     pub fn own_name(&self, device: &Device) -> Option<String> {
         let bus_id = device.bus_id.map(|bus_id| bus_id.to_string());
         std::iter::once(&device.label)
@@ -207,7 +207,7 @@ impl Walk {
             if gpu.tag != Tag::Gpu {
                 continue;
             }
-            // NCCL gives up the whole element at the first GPU that no rank uses.
+            // NCCL skips the whole element at the first GPU that no rank uses.
             if gpu.get("rank").is_none() {
                 return;
             }
@@ -271,7 +271,7 @@ impl Walk {
     }
 }
 
-/// What an NVLink of a file leads to: a GPU, a CPU, or for NCCL anything else is the NVSwitch.
+/// The target of an NVLink: a GPU, a CPU, or the NVSwitch, which NCCL takes for anything else.
 pub(super) fn link_kind(nvlink: &Element) -> NodeType {
     match class_kind(nvlink.get("tclass").unwrap_or_default()) {
         kind @ (NodeType::Gpu | NodeType::Cpu) => kind,

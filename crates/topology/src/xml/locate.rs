@@ -2,7 +2,7 @@
 
 use crate::error::Position;
 
-/// Turns growing byte offsets into lines and columns, looking at every byte of the text only once.
+/// Converts increasing byte offsets to lines and columns in one pass.
 #[derive(Debug)]
 pub(super) struct Locator<'a> {
     text: &'a [u8],
@@ -21,7 +21,7 @@ impl<'a> Locator<'a> {
         }
     }
 
-    /// The position of an offset. An offset before the last one asked for is looked up from the start: only errors do that.
+    /// The position of an offset. A smaller offset than before restarts the scan (errors only).
     pub(super) fn position(&mut self, offset: usize) -> Position {
         let offset = offset.min(self.text.len());
         if offset < self.seen {
@@ -46,7 +46,7 @@ impl<'a> Locator<'a> {
     }
 }
 
-/// The position `bytes` further on the same line.
+/// The position `bytes` later on the same line.
 pub(super) fn further(position: Position, bytes: usize) -> Position {
     Position {
         line: position.line,

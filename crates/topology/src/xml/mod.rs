@@ -1,7 +1,6 @@
 //! NCCL's topology XML: a document with positions, read and written.
 //!
-//! A [`Document`] is the tree as it stands in the file, in file order, with every attribute as text and the place where it
-//! was found. A System is built from a document only.
+//! A [`Document`] has the elements and attributes in file order, as text, with their positions.
 //!
 //! ```
 //! use topology::xml::{Tag, parse, write};
@@ -58,10 +57,10 @@ pub enum Tag {
     Xgmi,
 }
 
-/// One attribute of an element.
+/// An attribute of an element.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attribute {
-    /// Name; borrowed when it is one of those NCCL knows.
+    /// Name; borrowed if NCCL knows it.
     pub name: Cow<'static, str>,
     /// Value, as text.
     pub value: String,
@@ -69,16 +68,16 @@ pub struct Attribute {
     pub position: Position,
 }
 
-/// One element with its attributes and children, in file order.
+/// An element with its attributes and children, in file order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Element {
-    /// What it is.
+    /// The element's name.
     pub tag: Tag,
     /// Attributes in file order.
     pub attributes: Vec<Attribute>,
     /// Children in file order.
     pub children: Vec<Element>,
-    /// Where its `<` stands.
+    /// Position of its `<`.
     pub position: Position,
 }
 
@@ -91,12 +90,12 @@ pub struct Document {
     pub version: i32,
     /// The `<system>` element.
     pub root: Element,
-    /// What was odd about the file.
+    /// Warnings from parsing.
     pub warnings: Vec<Warning>,
 }
 
 impl Document {
-    /// A document of NCCL's version around a `<system>` element that was made, not read. `file` is its name in messages.
+    /// Wraps a generated `<system>` element of NCCL's version. `file` is its name in messages.
     pub fn from_root(file: impl Into<Arc<str>>, root: Element) -> Self {
         Self {
             file: file.into(),
@@ -136,7 +135,7 @@ impl Element {
         }
     }
 
-    /// Whether two elements have the same tags, attributes and children in the same order, wherever they stand.
+    /// Whether two elements have equal tags, attributes and children. Positions are ignored.
     pub fn same_as(&self, other: &Self) -> bool {
         let key = |attribute: &Attribute| (attribute.name.clone(), attribute.value.clone());
         self.tag == other.tag

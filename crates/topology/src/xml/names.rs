@@ -1,4 +1,4 @@
-//! The names NCCL knows, and which element may hold which.
+//! The names that NCCL knows, and the allowed children of elements.
 
 use std::borrow::Cow;
 
@@ -23,12 +23,12 @@ pub(super) fn child(parent: Tag, name: &str, version: i32) -> Option<Tag> {
     }
 }
 
-/// Whether NCCL looks at children of this element at all.
+/// Whether NCCL reads children of this element.
 pub(super) const fn holds_children(tag: Tag) -> bool {
     matches!(tag, Tag::System | Tag::Cpu | Tag::Pci | Tag::Gpu | Tag::Nic)
 }
 
-/// Whether NCCL (or, for `gcn` and `arch` of a GPU, RCCL) reads this attribute of this element.
+/// Whether NCCL (for `gcn` and `arch` of a GPU, RCCL) reads this attribute.
 pub(super) fn reads(tag: Tag, name: &str) -> bool {
     if name == "keep" {
         return true;

@@ -21,8 +21,8 @@ struct Note {
 }
 
 impl Notes {
-    /// Notes that something of this `kind` was found. Equal kind and `detail` is one warning, with a count. The place and
-    /// the message are only made for the first.
+    /// Adds a warning. Equal kind and `detail` are one warning with a count. Place and message are
+    /// made only for the first.
     pub(super) fn add(
         &mut self,
         kind: &'static str,
@@ -81,7 +81,7 @@ impl Notes {
     }
 }
 
-/// Text from a file, short enough to stand in a message and without characters that do something to a terminal.
+/// Text from a file, shortened and escaped for a terminal.
 pub(super) fn excerpt(text: &str) -> String {
     const LONGEST: usize = 48;
     let mut excerpt = String::from("`");

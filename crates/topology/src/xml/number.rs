@@ -1,14 +1,12 @@
 //! Numbers as C's `strtol` and `strtof` read them, because NCCL reads attributes with these.
 
-/// Reads an integer with base auto-detection (`0x…` hexadecimal, `0…` octal) and keeps the low 32 bits, as a C `int`
-/// taken from `strtol(text, NULL, 0)` does. Text without digits is 0; trailing text is ignored.
+/// C's `isspace`.
+const BLANKS: [char; 6] = [' ', '\t', '\n', '\r', '\x0b', '\x0c'];
+
+/// Parses an integer like `(int)strtol(text, NULL, 0)`: with base detection (`0x…`, `0…`), and only
+/// the low 32 bits. Text without digits is 0; trailing text is ignored.
 pub fn c_int(text: &str) -> i32 {
-    let text = text.trim_start_matches([' ', '\t', '\n', '\r', '\x0b', '\x0c']);
-    let (negative, digits) = match text.as_bytes().first() {
-        Some(b'-') => (true, &text[1..]),
-        Some(b'+') => (false, &text[1..]),
-        _ => (false, text),
-    };
+    let (negative, digits) = sign(text);
     let bytes = digits.as_bytes();
     let (radix, digits) = match bytes {
         [b'0', b'x' | b'X', next, ..] if next.is_ascii_hexdigit() => (16, &digits[2..]),
@@ -30,15 +28,10 @@ pub fn c_int(text: &str) -> i32 {
     value as i32
 }
 
-/// Reads a hexadecimal 64-bit number with or without `0x`, as `strtoull(text, NULL, 16)` does. Overflow gives the
-/// largest value; text without digits is 0; a minus sign negates in 64 bits.
+/// Parses a hexadecimal 64-bit number like `strtoull(text, NULL, 16)`. Overflow gives the largest
+/// value; text without digits is 0; a minus sign negates in 64 bits.
 pub fn c_unsigned_hexadecimal(text: &str) -> u64 {
-    let text = text.trim_start_matches([' ', '\t', '\n', '\r', '\x0b', '\x0c']);
-    let (negative, digits) = match text.as_bytes().first() {
-        Some(b'-') => (true, &text[1..]),
-        Some(b'+') => (false, &text[1..]),
-        _ => (false, text),
-    };
+    let (negative, digits) = sign(text);
     let digits = match digits.as_bytes() {
         [b'0', b'x' | b'X', next, ..] if next.is_ascii_hexdigit() => &digits[2..],
         _ => digits,
@@ -50,9 +43,9 @@ pub fn c_unsigned_hexadecimal(text: &str) -> u64 {
     }
 }
 
-/// Reads the longest leading decimal floating-point number, as `strtof` does; 0 when there is none.
+/// Parses the longest leading decimal floating-point number like `strtof`; 0 if there is none.
 pub fn c_float(text: &str) -> f32 {
-    let text = text.trim_start_matches([' ', '\t', '\n', '\r', '\x0b', '\x0c']);
+    let text = text.trim_start_matches(BLANKS);
     let bytes = text.as_bytes();
     let mut end = usize::from(matches!(bytes.first(), Some(b'-' | b'+')));
     let digits = |from: usize| {
@@ -83,6 +76,15 @@ pub fn c_float(text: &str) -> f32 {
         }
     }
     text[..end].parse().unwrap_or(0.0)
+}
+
+/// Skips blanks as C does, and splits off a sign.
+fn sign(text: &str) -> (bool, &str) {
+    let text = text.trim_start_matches(BLANKS);
+    match text.strip_prefix('-') {
+        Some(digits) => (true, digits),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    }
 }
 
 /// The value of the leading digits in `radix`, `None` on overflow.

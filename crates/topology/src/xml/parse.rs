@@ -1,12 +1,12 @@
 //! Reads a topology file into a [`Document`].
 //!
-//! Every file that NCCL 2.30 reads is read, with the same result. Beyond that, ordinary XML that NCCL's own small reader
-//! refuses is read too, with a warning that says so: a person looking at a hand-written file wants to see its topology
-//! and the reason why NCCL will not take it.
+//! Every file that NCCL 2.30 reads is read with the same result. Other well-formed XML, which
+//! NCCL's own reader refuses, is read too, with a warning: users of hand-written files want to see
+//! the topology and the reason why NCCL will not accept the file.
 //!
-//! Refused, beside what is no XML: another root than one `<system>` of version 1 or 2, a second `<system>` (NCCL reads on to
-//! the end of the file and then looks devices up in both, which nobody can mean), a document type definition, references to
-//! entities that it could have defined, and files beyond the [`Limits`].
+//! Refused: malformed XML; a root other than one `<system>` of version 1 or 2; a second `<system>`,
+//! which NCCL would merge with the first; a document type definition; references to unknown
+//! entities; and files beyond the [`Limits`].
 
 use std::sync::Arc;
 
@@ -20,12 +20,12 @@ use super::tag::{self, Reference, Source};
 use super::tree::Parser;
 use crate::error::{Error, Place, Position};
 
-/// What a file may hold at most. A file beyond a limit is an error.
+/// Limits on a file. A file beyond a limit is an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of the file.
     pub bytes: usize,
-    /// Elements that a topology has. NCCL 2.30 itself has room for 256 per host; more than that is a warning.
+    /// Elements of the topology. NCCL 2.30 has room for 256 per host; more are a warning.
     pub elements: usize,
     /// Children of one element; the default is NCCL's own limit.
     pub children: usize,
@@ -44,15 +44,15 @@ impl Default for Limits {
     }
 }
 
-/// Reads a topology file. `file` is its name in messages.
+/// Parses a topology file. `file` is its name in messages.
 ///
 /// # Errors
-/// The bytes are no XML, or not a topology of NCCL (or RCCL), or more than [`Limits::default`] allows.
+/// The bytes are not XML or not a topology of NCCL or RCCL, or exceed [`Limits::default`].
 pub fn parse(file: &str, bytes: &[u8]) -> Result<Document, Error> {
     parse_with(file, bytes, Limits::default())
 }
 
-/// Reads a topology file within other limits than the default ones.
+/// Parses a topology file within given limits.
 ///
 /// # Errors
 /// As for [`parse`].
@@ -81,7 +81,7 @@ pub fn parse_with(file: &str, bytes: &[u8], limits: Limits) -> Result<Document, 
     parser.finish()
 }
 
-/// The file as text, if it is one and not too large.
+/// The file as text, if it is UTF-8 and not too large.
 fn check_text<'a>(file: &Arc<str>, bytes: &'a [u8], limits: Limits) -> Result<&'a str, Error> {
     let at = |position| Place {
         file: Arc::clone(file),
@@ -117,7 +117,7 @@ fn check_text<'a>(file: &Arc<str>, bytes: &'a [u8], limits: Limits) -> Result<&'
 }
 
 impl Parser<'_> {
-    /// Hands everything in the file to where it belongs.
+    /// Dispatches all events of the file.
     fn run(&mut self) -> Result<(), Error> {
         let text = self.source.text;
         let mut reader = Reader::from_str(text);
@@ -167,7 +167,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Text between elements: NCCL passes over spaces and line ends only.
+    /// Text between elements: NCCL skips only spaces and line ends.
     fn text(&mut self, start: usize, end: usize) {
         let bytes = &self.source.text.as_bytes()[start..end];
         let Some(odd) = bytes

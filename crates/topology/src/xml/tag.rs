@@ -1,4 +1,4 @@
-//! One tag: its name and its attributes, with NCCL's limits and habits.
+//! Tags: name and attributes, within NCCL's limits.
 
 use std::borrow::Cow;
 
@@ -15,7 +15,7 @@ const TEXT_BYTES: usize = 254;
 /// Longest name in the place of a message; those that NCCL knows are shorter.
 const PLACE_CHARACTERS: usize = 48;
 
-/// What the parser knows about the file while it reads it.
+/// The file and the state of its parser.
 #[derive(Debug)]
 pub(super) struct Source<'a> {
     pub(super) file: std::sync::Arc<str>,
@@ -72,14 +72,14 @@ pub(super) struct StartTag<'a> {
     pub(super) attributes: Vec<Attribute>,
 }
 
-/// The name at the start of what stands behind a `<`.
+/// The name at the start of a tag, after its `<`.
 pub(super) fn name(text: &str) -> &str {
     let length = text.bytes().position(is_delimiter);
     &text[..length.unwrap_or(text.len())]
 }
 
-/// Reads the tag that stands in the source from `start` (its `<`) up to `end` (behind its `>`). The attributes are
-/// checked always and returned only if `keep` is set.
+/// Reads the tag between `start` (its `<`) and `end` (after its `>`). All attributes are checked,
+/// but returned only if `keep` is set.
 pub(super) fn read<'a>(
     source: &mut Source<'a>,
     start: usize,
@@ -197,7 +197,7 @@ pub(super) fn read<'a>(
     }
 }
 
-/// Reads `name="value"` at `at`; gives the name, the value as it stands between its quotes, and where reading goes on.
+/// Reads `name="value"` at `at`. Returns the name, the raw value, and the offset after it.
 fn read_attribute<'a>(
     source: &mut Source<'_>,
     body: &'a str,
@@ -249,7 +249,7 @@ fn read_attribute<'a>(
     Ok((name, &body[from..from + length], from + length + 1))
 }
 
-/// Resolves the references that every XML reader knows. A `&` that starts no reference stays, as it does for NCCL.
+/// Resolves standard references. A `&` that starts no reference stays, as in NCCL.
 fn decode<'a>(
     source: &mut Source<'_>,
     raw: &'a str,
@@ -295,7 +295,7 @@ fn decode<'a>(
     Ok(Cow::Owned(value))
 }
 
-/// What a `&` starts.
+/// The meaning of a `&`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reference {
     /// This character, by a reference of this many bytes.

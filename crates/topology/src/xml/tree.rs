@@ -1,4 +1,4 @@
-//! The elements that are open while a file is read, and the tree that they become.
+//! The open elements during parsing, and the resulting tree.
 
 use super::notes::excerpt;
 use super::parse::Limits;
@@ -9,7 +9,7 @@ use crate::error::{Error, Position};
 /// Elements that NCCL 2.30 has room for, per host.
 const NCCL_ELEMENTS: usize = 256;
 
-/// An element whose end tag has not come yet.
+/// An element without its end tag so far.
 #[derive(Debug)]
 struct Open<'a> {
     name: &'a str,
@@ -18,7 +18,7 @@ struct Open<'a> {
     element: Option<Element>,
 }
 
-/// What was read so far.
+/// The state of the parser.
 #[derive(Debug)]
 pub(super) struct Parser<'a> {
     pub(super) source: Source<'a>,
@@ -46,7 +46,7 @@ impl<'a> Parser<'a> {
         self.open.last().map(|open| open.name)
     }
 
-    /// Takes the start tag, or the empty element, that stands from `start` to `end`.
+    /// Handles the start tag or empty element between `start` and `end`.
     pub(super) fn start(&mut self, start: usize, end: usize, empty: bool) -> Result<(), Error> {
         // Inside a skipped element the outer option is set and the inner one is not.
         let parent = self
@@ -96,7 +96,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// Takes the end tag that stands from `start` to `end`.
+    /// Handles the end tag between `start` and `end`.
     pub(super) fn end(&mut self, start: usize, end: usize) -> Result<(), Error> {
         let raw = self
             .source
@@ -136,7 +136,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// Puts a complete element where it belongs.
+    /// Adds a complete element to its parent.
     fn close(&mut self, element: Option<Element>) {
         let Some(element) = element else { return };
         match self.open.last_mut() {
@@ -149,12 +149,12 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Checks an element that stands at the top of the file.
+    /// Checks an element at the top level.
     fn check_root(&mut self, tag: &tag::StartTag<'_>) -> Result<(), Error> {
         let place = self.source.place(tag.position, Some(tag.name), None);
         if self.root.is_some() {
             if tag.name == "system" {
-                // NCCL would take the first as the root and still look devices up in both.
+                // NCCL would take the first as the root and look devices up in both.
                 return Err(Error::new(
                     place,
                     "there is a second `<system>`",
@@ -266,7 +266,7 @@ impl<'a> Parser<'a> {
         );
     }
 
-    /// The document, when everything was taken.
+    /// Returns the document at the end of the file.
     pub(super) fn finish(mut self) -> Result<Document, Error> {
         if let Some(open) = self.open.pop() {
             let end = self.source.locator.position(self.source.text.len());

@@ -2,11 +2,10 @@
 
 use super::{Document, Element};
 
-/// The text of a document in NCCL's own form: two spaces per level, attributes in their order, `/>` where there are no
-/// children.
+/// Writes a document in NCCL's format: two spaces per level, `/>` for elements without children.
 ///
-/// `&`, `<` and `"` in values are written as references, which [`super::parse`] resolves; NCCL would read them as they
-/// stand. Attribute names are written as they are and must be names that [`super::parse`] could have read.
+/// `&`, `<` and `"` in values become references, which [`super::parse`] resolves; NCCL would keep
+/// them as text. Attribute names must be ones that [`super::parse`] accepts.
 pub fn write(document: &Document) -> String {
     let mut text = String::with_capacity(4096);
     write_element(&mut text, &document.root, 0);

@@ -3,9 +3,9 @@
 use std::time::Instant;
 
 use anyhow::Result;
+use device_runtime::{DeviceDriver, ProcessRanks};
 use executor::check::{self, Check, Sample};
 use executor::{Choice, Reduction};
-use kernel_bundle::{DeviceDriver, ProcessRanks};
 
 use super::Gpu;
 use crate::run::{FigureTiming, Launches, Spec};

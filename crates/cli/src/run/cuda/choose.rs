@@ -1,8 +1,8 @@
 //! The choice of algorithm, protocol, transfer and channels on GPUs.
 
 use anyhow::{Result, bail};
+use device_runtime::{DeviceDriver, default_choice};
 use executor::{Choice, Request};
-use kernel_bundle::{DeviceDriver, choose};
 use program::Protocol;
 use program::{Schedule, Transfer};
 
@@ -51,7 +51,7 @@ pub fn choose_way<M: DeviceDriver>(
                     wanted.protocol.is_none() && choice.protocol == Protocol::Simple
                 }
             }
-            && choose::serves(request, choice.schedule, choice.transfer, place.ranks)
+            && default_choice::serves(request, choice.schedule, choice.transfer, place.ranks)
     };
     let chosen = Choice { channels, ..chosen };
     if fits(&chosen) {

@@ -13,10 +13,10 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use backend_cuda::Cuda;
+use device_runtime::{DeviceDriver, Kernels, PeerTransport, ProcessRanks};
 use executor::bootstrap::Bootstrap;
 use executor::check::{self, ForType, Sample};
 use executor::{Communicator, Failure, Transport};
-use kernel_bundle::{DeviceDriver, Kernels, ProcessRanks, Reached};
 
 pub use self::bench::{Bench, TimingLimits, time};
 pub use self::choose::{Wanted, choose_way};
@@ -38,7 +38,7 @@ pub fn threads(
     match spec.backend {
         BackendName::Cuda => {
             let ranks = open::open(spec)?;
-            let words = describe(&ranks.process_ranks.machine);
+            let words = describe(&ranks.process_ranks.driver);
             threads_on(ranks, words, spec, progress)
         }
         #[cfg(feature = "emulator")]
@@ -131,7 +131,7 @@ fn add(to: &mut FigureTiming, other: &FigureTiming) {
 
 fn transports<M: DeviceDriver>(process_ranks: &ProcessRanks<M>, rank: u32) -> String {
     let reached = process_ranks.reached();
-    let own: Vec<&Reached> = reached.iter().filter(|it| it.rank == rank).collect();
+    let own: Vec<&PeerTransport> = reached.iter().filter(|it| it.rank == rank).collect();
     let count = |wanted: Transport| own.iter().filter(|it| it.transport == wanted).count();
     let all = [Transport::P2p, Transport::Shm, Transport::Net];
     let counts = all.into_iter().filter(|it| count(*it) > 0);
@@ -144,7 +144,8 @@ fn transports<M: DeviceDriver>(process_ranks: &ProcessRanks<M>, rank: u32) -> St
         .iter()
         .copied()
         .filter(|it| it.transport == Transport::Net);
-    let (by_nics, copied): (Vec<&Reached>, Vec<&Reached>) = remote.partition(|it| it.rdma.is_ok());
+    let (by_nics, copied): (Vec<&PeerTransport>, Vec<&PeerTransport>) =
+        remote.partition(|it| it.rdma.is_ok());
     if !by_nics.is_empty() {
         let all = if copied.is_empty() { "all" } else { "some" };
         text.push_str(&format!(

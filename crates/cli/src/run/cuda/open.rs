@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use backend_cuda::{Cuda, MemoryKind, Options};
+use device_runtime::{DeviceDriver, Kernels, ProcessRanks};
 use executor::{Communicator, Settings};
-use kernel_bundle::{DeviceDriver, Kernels, ProcessRanks};
 use program::Channels;
 
 use super::Gpu;
@@ -48,7 +48,7 @@ pub fn open_one_each(ranks: u32, settings: &Settings) -> Result<OpenedRanks> {
 fn open_at(places: Vec<u32>, gpus: Vec<u32>, settings: &Settings) -> Result<OpenedRanks> {
     let cuda = open_devices(gpus, &Devices::default())?;
     let ranks = places.len() as u32;
-    let process_ranks = ProcessRanks::new(cuda, kernel_bundle::Options::nccl(), places);
+    let process_ranks = ProcessRanks::new(cuda, device_runtime::LaunchOptions::nccl(), places);
     let communicators = communicators(&process_ranks, ranks, settings.clone())?;
     Ok(OpenedRanks {
         process_ranks,
@@ -135,10 +135,10 @@ fn with_channels(mut settings: Settings, ranks: u32) -> Result<Settings> {
 }
 
 /// How kernels are launched.
-pub fn options(spec: &Spec) -> kernel_bundle::Options {
+pub fn options(spec: &Spec) -> device_runtime::LaunchOptions {
     let devices = &spec.devices;
-    let nccl = kernel_bundle::Options::nccl();
-    kernel_bundle::Options {
+    let nccl = device_runtime::LaunchOptions::nccl();
+    device_runtime::LaunchOptions {
         trace: devices.trace.is_some() || devices.timeline,
         p2p: devices.p2p,
         shm: devices.shm,
@@ -165,7 +165,7 @@ pub fn emulator() -> kernel_emulator::Emulator {
 pub fn describe(cuda: &Cuda) -> String {
     let mut text = String::new();
     for device in cuda.devices() {
-        let facts = &device.facts;
+        let facts = &device.properties;
         text.push_str(&format!(
             "GPU {}: {}, compute capability {}.{}, {} multiprocessors, up to {} MHz, memory up to {} MHz, driver for \
              CUDA {}.{}; kernels {}, loaded in {:.1} ms\n",

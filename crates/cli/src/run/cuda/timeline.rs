@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kernel_bundle::Span;
+use device_runtime::Span;
 
 /// Begin and end of each channel of each rank's last launch by the device's clock, µs from the rank's
 /// first channel. Several lanes of a channel are merged.

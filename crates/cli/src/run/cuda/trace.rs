@@ -1,6 +1,6 @@
 //! What the lanes of GPUs did when, as a file.
 
-use kernel_bundle::Span;
+use device_runtime::Span;
 
 use crate::run::Spec;
 

@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use backend_cuda::Cuda;
+use device_runtime::{DeviceDriver, ProcessRanks};
 use executor::suite::{self, Case};
 use executor::{Memory, Request, Settings};
-use kernel_bundle::{DeviceDriver, ProcessRanks};
 use program::{Collective, ElementType, Protocol, Reduction};
 use program::{Schedule, Transfer};
 
@@ -61,7 +61,7 @@ pub fn run(
         "nothing was run: every check of this command needs an NVIDIA GPU; copy this program to a machine that has one and run \
          `topo gpu-test` there",
     )?;
-    say(&cuda::describe(&opened.process_ranks.machine));
+    say(&cuda::describe(&opened.process_ranks.driver));
     // All ranks on one GPU are no members of a multicast.
     let members = cuda::count_for_multicast();
     let wrong = matrix(arguments, members.as_ref().ok().copied())?;
@@ -74,7 +74,7 @@ pub fn run(
         return Ok(());
     }
     let copied = arguments.end.max(1 << 20);
-    let copy = opened.process_ranks.machine.copy_bandwidth(0, copied);
+    let copy = opened.process_ranks.driver.copy_bandwidth(0, copied);
     let copy = copy.map_err(|why| anyhow!(why))?;
     drop(opened);
     output.differs |= several::run("cuda", without_nvls.as_deref(), &mut say)? > 0;
@@ -219,7 +219,7 @@ fn of_rank(
 ) -> Result<Figures> {
     let allocate = || {
         process_ranks
-            .machine
+            .driver
             .allocate(0, end)
             .map_err(|why| anyhow!(why))
     };

@@ -69,7 +69,7 @@ impl<'d> Lint<'d> {
                 }
             }
         }
-        // Several ranks may share a device: then their <gpu>s stand in one <pci> and have one `dev`.
+        // Several ranks may share a device: their <gpu>s are in one <pci> with one `dev`.
         let earlier = pci.is_some_and(|pci| {
             let earlier = pci
                 .children(gpu.tag)
@@ -166,7 +166,7 @@ impl<'d> Lint<'d> {
     }
 }
 
-/// What an unknown link speed means, with the text that was probably meant.
+/// The message for an unknown link speed, with the probable correction.
 fn link_speed_message(text: &str) -> String {
     const GENERATIONS: [(&str, &str); 6] = [
         ("2.5", "2.5 GT/s PCIe"),

@@ -1,7 +1,7 @@
-//! What NCCL silently makes of odd attributes, and what that means for the plan.
+//! Attributes that NCCL silently misreads, and the consequence for the plan.
 //!
-//! NCCL refuses hardly any attribute: a text that is no number is 0, an unknown link speed is PCIe Gen3, an NVLink to
-//! nowhere is no link. The plan is then made for another machine than the one that was meant, so each of these is said.
+//! NCCL refuses hardly any attribute: invalid numbers are 0, unknown link speeds are PCIe Gen3,
+//! NVLinks without a target are dropped. The plan is then made for a different machine.
 
 mod devices;
 mod numbers;
@@ -14,9 +14,9 @@ use super::{Document, Element, Tag, c_int, c_unsigned_hexadecimal, names};
 use crate::BusId;
 use crate::error::{Position, Warning};
 
-/// Looks for attributes that mean something else to NCCL than they seem to say.
+/// Warns about attributes that NCCL reads differently than written.
 ///
-/// Missing attributes that NCCL requires are not looked for: they are errors of the one who builds a System.
+/// Missing required attributes are errors of building a System instead.
 pub fn lint(document: &Document) -> Vec<Warning> {
     let mut lint = Lint::new(&document.file, document.version);
     lint.element(&document.root, None);
@@ -24,10 +24,10 @@ pub fn lint(document: &Document) -> Vec<Warning> {
     lint.notes.into_warnings()
 }
 
-/// A host is known by its hash, as NCCL knows it.
+/// A host, by its hash.
 type Host = u64;
 
-/// What was seen so far.
+/// The state of the checks.
 struct Lint<'d> {
     file: &'d Arc<str>,
     version: i32,
@@ -57,7 +57,7 @@ impl<'d> Lint<'d> {
         }
     }
 
-    /// Warns about an attribute, or about a whole element.
+    /// Adds a warning about an attribute or an element.
     fn warn(
         &mut self,
         kind: &'static str,
@@ -125,7 +125,7 @@ impl<'d> Lint<'d> {
         self.host = cpu.get("host_hash").map_or(0, c_unsigned_hexadecimal);
     }
 
-    /// The position of the first of two things with one key, if this is not the first.
+    /// The position of an earlier element with the same key.
     fn first<K: Ord>(
         seen: &mut BTreeMap<K, Position>,
         key: K,
@@ -173,7 +173,7 @@ impl<'d> Lint<'d> {
     }
 }
 
-/// Where the other one of two stands, for a message.
+/// The place of an earlier element, for a message.
 fn at(position: Position) -> String {
     match position.line {
         0 => "elsewhere".to_owned(),

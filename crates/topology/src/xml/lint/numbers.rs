@@ -4,7 +4,7 @@ use super::super::{Element, Tag, c_float, c_int, c_unsigned_hexadecimal};
 use super::{Lint, excerpt};
 
 impl Lint<'_> {
-    /// Warns about an integer that NCCL reads differently from what stands there.
+    /// Warns about an integer that NCCL reads differently than written.
     pub(super) fn integer(&mut self, element: &Element, name: &str, text: &str) {
         let value = c_int(text);
         if plain_integer(text) == Some(value) {
@@ -33,9 +33,9 @@ impl Lint<'_> {
         }
     }
 
-    /// Warns about a hexadecimal number that NCCL reads differently from what stands there.
+    /// Warns about a hexadecimal number that NCCL reads differently than written.
     pub(super) fn hexadecimal(&mut self, element: &Element, name: &str, text: &str) {
-        // Recorded files have empty ids where sysfs could not be read; NCCL needs them for Broadcom switches only.
+        // Recordings have empty ids if sysfs could not be read. NCCL needs only Broadcom's.
         if is_hexadecimal(text) || (text.is_empty() && element.tag == Tag::Pci) {
             return;
         }
@@ -67,7 +67,7 @@ impl Lint<'_> {
     }
 }
 
-/// The integer that a reader sees in this text: decimal digits, or hexadecimal ones behind `0x`.
+/// A plain integer: decimal digits, or hexadecimal ones after `0x`.
 fn plain_integer(text: &str) -> Option<i32> {
     match text.strip_prefix("0x") {
         Some(digits) if digits.bytes().all(|b| b.is_ascii_hexdigit()) => {
@@ -88,7 +88,7 @@ fn is_hexadecimal(text: &str) -> bool {
         && digits.trim_start_matches('0').len() <= 16
 }
 
-/// The least sensible value of an integer attribute. Counts, bandwidths, widths and speeds are looked at elsewhere.
+/// The least sensible value of an integer attribute. Amounts and speeds are checked elsewhere.
 fn least(name: &str) -> i32 {
     match name {
         "numaid" | "mlopart" | "rail" | "plane" => -1,

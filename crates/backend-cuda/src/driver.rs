@@ -1,0 +1,411 @@
+//! GPUs as a [`DeviceDriver`].
+
+use std::ffi::c_void;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use cudarc::driver::{result, sys};
+use device_runtime::driver::{Start, places};
+use device_runtime::{
+    DeviceDriver, Kernel, LaunchMemory, MulticastAddresses, NicMemory, Repeats, Team,
+};
+use executor::Memory;
+use shared_memory::Mapping;
+
+use crate::device::{self, Device};
+use crate::error::{Error, words};
+use crate::launch::{Launched, Spare, lock};
+use crate::memory::{Block, Host, MemoryKind, Plain};
+use crate::multicast::{Multicast, Objects};
+use crate::presence;
+use crate::rdma;
+use crate::sharing::Sharing;
+
+/// Options for opening GPUs.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Numbers of the GPUs to use; empty: the first.
+    pub devices: Vec<u32>,
+    /// Folder for compiled kernels; `None`: they are not kept.
+    pub cache: Option<PathBuf>,
+    /// Path of NVRTC's library; `None`: the loader's default.
+    pub nvrtc: Option<PathBuf>,
+    /// Whether to compile kernels even if prebuilt ones fit.
+    pub compile: bool,
+    /// The only kind of memory to share with other processes; `None`: the best available.
+    pub memory: Option<MemoryKind>,
+}
+
+/// The GPUs of this process.
+pub struct Cuda {
+    devices: Vec<Arc<Device>>,
+    pub(crate) spare: Arc<Spare>,
+    /// Free staging buffers, with their device.
+    staging: Mutex<Vec<(u32, Plain)>>,
+    sharing: Sharing,
+    multicasts: Objects,
+    /// Pairs of GPUs of which the first cannot access the memory of the second, and why.
+    apart: Vec<(u32, u32, String)>,
+}
+
+impl Cuda {
+    /// Opens GPUs.
+    ///
+    /// # Errors
+    /// There is no driver, no GPU, or no kernels for it.
+    pub fn open(options: &Options) -> Result<Self, Error> {
+        presence::check()?;
+        let numbers = if options.devices.is_empty() {
+            vec![0]
+        } else {
+            options.devices.clone()
+        };
+        let mut devices = Vec::with_capacity(numbers.len());
+        for number in numbers {
+            devices.push(Arc::new(Device::open(number, options)?));
+        }
+        let mut apart = Vec::new();
+        for (one, from) in (0..).zip(&devices) {
+            for (other, to) in (0..).zip(&devices) {
+                let allowed = match from.number == to.number {
+                    true => Ok(()),
+                    false => from.allow_peer(to),
+                };
+                let problem = allowed.err().map(|why| (one, other, why.to_string()));
+                apart.extend(problem);
+            }
+        }
+        Ok(Self {
+            devices,
+            spare: Arc::default(),
+            staging: Mutex::default(),
+            sharing: Sharing::new(options.memory),
+            multicasts: Objects::default(),
+            apart,
+        })
+    }
+
+    /// The number of GPUs of this machine.
+    ///
+    /// # Errors
+    /// There is no driver or no GPU.
+    pub fn count() -> Result<u32, Error> {
+        presence::check()?;
+        device::count()
+    }
+
+    /// The GPUs in use, indexed by the ranks' devices.
+    pub fn devices(&self) -> impl Iterator<Item = &Device> {
+        self.devices.iter().map(Arc::as_ref)
+    }
+
+    pub(crate) fn device(&self, place: u32) -> Result<&Arc<Device>, String> {
+        let device = self.devices.get(place as usize);
+        let device = device.ok_or_else(|| format!("there is no device {place} in use"))?;
+        device.enter()?;
+        Ok(device)
+    }
+
+    /// Bandwidth of copies of `bytes` bytes within a GPU's memory, GB/s: the best of ten copies.
+    ///
+    /// # Errors
+    /// There is not enough memory.
+    pub fn copy_bandwidth(&self, place: u32, bytes: u64) -> Result<f64, String> {
+        let (_from_block, from) = self.allocate(place, bytes)?;
+        let (_to_block, to) = self.allocate(place, bytes)?;
+        let device = self.device(place)?;
+        let failed = |error| {
+            format!(
+                "copying {bytes} bytes on GPU {}: {}",
+                device.number,
+                words(error)
+            )
+        };
+        let timed = self.timed(device)?;
+        let (begin, end) = (timed.begin, timed.end);
+        let mut best: f64 = 0.0;
+        for _ in 0..10 {
+            // SAFETY: both blocks have `bytes` bytes and live until the end of this function; the
+            // events were created above.
+            let time = unsafe {
+                result::event::record(begin, device.stream).map_err(failed)?;
+                result::memcpy_dtod_async(to, from, bytes as usize, device.stream)
+                    .map_err(failed)?;
+                result::event::record(end, device.stream).map_err(failed)?;
+                result::stream::synchronize(device.stream).map_err(failed)?;
+                result::event::elapsed(begin, end).map_err(failed)?
+            };
+            best = best.max(bytes as f64 / (f64::from(time) * 1e6));
+        }
+        Ok(best)
+    }
+
+    /// Returns a staging buffer of at least `bytes` bytes, new or reused.
+    fn staging_buffer(&self, place: u32, bytes: u64) -> Result<Plain, String> {
+        let mut staging = lock(&self.staging);
+        let found = staging.iter().position(|(of, block)| {
+            *of == place && block.bytes >= bytes && block.bytes <= 2 * bytes
+        });
+        if let Some(found) = found {
+            return Ok(staging.swap_remove(found).1);
+        }
+        drop(staging);
+        Plain::new(self.device(place)?, bytes)
+    }
+
+    /// Copies from a caller's buffer, in host or device memory, to a GPU.
+    fn copy_in(&self, place: u32, from: *const u8, to: u64, bytes: usize) -> Result<(), String> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        let address = from.expose_provenance() as u64;
+        if is_of_device(address) {
+            return self.copy_within(place, address, to, bytes);
+        }
+        // SAFETY: the input is valid during this launch.
+        let bytes = unsafe { std::slice::from_raw_parts(from, bytes) };
+        self.write(place, to, bytes)
+    }
+
+    /// Copies from a GPU to a caller's buffer.
+    fn copy_out(&self, place: u32, from: u64, to: *mut u8, bytes: usize) -> Result<(), String> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        let address = to.expose_provenance() as u64;
+        if is_of_device(address) {
+            return self.copy_within(place, from, address, bytes);
+        }
+        // SAFETY: the output is valid during this launch, and nobody else writes it.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(to, bytes) };
+        self.read(place, from, bytes)
+    }
+
+    fn copy_within(&self, place: u32, from: u64, to: u64, bytes: usize) -> Result<(), String> {
+        let device = self.device(place)?;
+        let failed = |error| format!("copying on GPU {}: {}", device.number, words(error));
+        // SAFETY: both ranges are device memory of `bytes` bytes: a caller's buffer and its staging
+        // buffer. The driver returns before such a copy has ended, so the stream is awaited.
+        unsafe {
+            sys::cuMemcpyDtoD_v2(to, from, bytes)
+                .result()
+                .map_err(failed)?;
+            result::stream::synchronize(result::stream::null()).map_err(failed)
+        }
+    }
+}
+
+/// Whether an address is in device memory.
+fn is_of_device(address: u64) -> bool {
+    let mut kind: u32 = 0;
+    // SAFETY: the driver writes one number, and takes any address.
+    let asked = unsafe {
+        sys::cuPointerGetAttribute(
+            (&raw mut kind).cast::<c_void>(),
+            sys::CUpointer_attribute_enum::CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+            address,
+        )
+    };
+    asked == sys::CUresult::CUDA_SUCCESS
+        && kind == sys::CUmemorytype_enum::CU_MEMORYTYPE_DEVICE as u32
+}
+
+impl DeviceDriver for Cuda {
+    type Block = Block;
+    type Multicast = Multicast;
+    type Running = Launched;
+
+    fn name(&self) -> &'static str {
+        "cuda"
+    }
+
+    fn allocate(&self, place: u32, bytes: u64) -> Result<(Block, u64), String> {
+        let plain = Plain::new(self.device(place)?, bytes)?;
+        let address = plain.address;
+        Ok((Block::Plain(plain), address))
+    }
+
+    fn write(&self, place: u32, address: u64, bytes: &[u8]) -> Result<(), String> {
+        let device = self.device(place)?;
+        let failed = |error| format!("writing to GPU {}: {}", device.number, words(error));
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        // SAFETY: callers write into blocks that they hold. The call may return before the copy has
+        // ended, and the launch streams do not wait for the default stream, so it is awaited.
+        unsafe {
+            result::memcpy_htod_sync(address, bytes).map_err(failed)?;
+            result::stream::synchronize(result::stream::null()).map_err(failed)
+        }
+    }
+
+    fn read(&self, place: u32, address: u64, bytes: &mut [u8]) -> Result<(), String> {
+        let device = self.device(place)?;
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        // SAFETY: callers read blocks that they hold.
+        unsafe { result::memcpy_dtoh_sync(bytes, address) }
+            .map_err(|error| format!("reading from GPU {}: {}", device.number, words(error)))
+    }
+
+    fn allocate_for_peers(&self, place: u32, bytes: u64) -> Result<(Block, u64), String> {
+        self.sharing.allocate(self.device(place)?, bytes)
+    }
+
+    fn export(&self, place: u32, address: u64) -> Result<String, String> {
+        self.sharing.export(self.device(place)?, address)
+    }
+
+    fn import(&self, place: u32, word: &str, bytes: u64) -> Result<u64, String> {
+        self.sharing.import(self.device(place)?, word, bytes)
+    }
+
+    fn spans_hosts(&self, word: &str) -> bool {
+        word.starts_with(MemoryKind::Fabric.name())
+    }
+
+    fn register_host(&self, place: u32, memory: &Arc<Mapping>) -> Result<(Block, u64), String> {
+        let host = Host::new(self.device(place)?, memory)?;
+        let address = host.address;
+        Ok((Block::Host(host), address))
+    }
+
+    fn rdma(&self, place: u32) -> Result<(), String> {
+        let device = self.device(place)?;
+        rdma::check(device)
+    }
+
+    fn allocate_for_nics(&self, place: u32, bytes: u64) -> Result<NicMemory<Block>, String> {
+        rdma::allocate(self.device(place)?, bytes)
+    }
+
+    fn identity(&self, place: u32) -> Result<String, String> {
+        Ok(self.device(place)?.identity()?)
+    }
+
+    fn reaches(&self, place: u32, other: u32) -> Result<(), String> {
+        let apart = self.apart.iter();
+        let mut problem = apart.filter(|(one, two, _)| (*one, *two) == (place, other));
+        problem.next().map_or(Ok(()), |(.., why)| Err(why.clone()))
+    }
+
+    fn keeps_lines(&self) -> bool {
+        // PCIe may split a line.
+        false
+    }
+
+    fn multicast_kinds(&self, place: u32) -> Result<Vec<String>, String> {
+        self.sharing.multicast_kinds(self.device(place)?)
+    }
+
+    fn multicasts_within_devices(&self) -> bool {
+        false
+    }
+
+    fn begin_multicast(&self, place: u32, team: &Team) -> Result<(Multicast, String), String> {
+        Multicast::begin(self.device(place)?, team, &self.multicasts)
+    }
+
+    fn join_multicast(
+        &self,
+        place: u32,
+        team: &Team,
+        word: &str,
+    ) -> Result<(Multicast, String), String> {
+        Multicast::join(self.device(place)?, team, word, &self.multicasts)
+    }
+
+    fn bind_multicast(
+        &self,
+        place: u32,
+        part: &mut Multicast,
+        _words: &[String],
+    ) -> Result<MulticastAddresses, String> {
+        self.device(place)?;
+        part.bind()
+    }
+
+    fn stage(
+        &self,
+        place: u32,
+        memory: &Memory<'_>,
+        at: Option<u64>,
+    ) -> Result<LaunchMemory<Block>, String> {
+        self.device(place)?;
+        let input = memory.input().expose_provenance() as u64;
+        let output = memory.output().expose_provenance() as u64;
+        let (input_bytes, output_bytes) =
+            (memory.input_bytes() as u64, memory.output_bytes() as u64);
+        let here = |address, bytes| bytes == 0 || is_of_device(address);
+        if at.is_none() && here(input, input_bytes) && here(output, output_bytes) {
+            return Ok(LaunchMemory {
+                input,
+                output,
+                staged: false,
+                staging: None,
+            });
+        }
+        let (input_at, output_at, bytes) =
+            places(input..input + input_bytes, output..output + output_bytes);
+        let (address, staging) = match at {
+            Some(at) => (at, None),
+            None => {
+                let staging = self.staging_buffer(place, bytes)?;
+                (staging.address, Some(Block::Plain(staging)))
+            }
+        };
+        self.copy_in(
+            place,
+            memory.input(),
+            address + input_at,
+            memory.input_bytes(),
+        )?;
+        Ok(LaunchMemory {
+            input: address + input_at,
+            output: address + output_at,
+            staged: true,
+            staging,
+        })
+    }
+
+    fn copy_back(
+        &self,
+        place: u32,
+        staged: LaunchMemory<Block>,
+        memory: &Memory<'_>,
+    ) -> Result<(), String> {
+        if staged.staged {
+            self.copy_out(place, staged.output, memory.output(), memory.output_bytes())?;
+        }
+        if let Some(Block::Plain(staging)) = staged.staging {
+            lock(&self.staging).push((place, staging));
+        }
+        Ok(())
+    }
+
+    fn resident_blocks(&self, place: u32, kernel: Kernel, threads: u32) -> Result<u32, String> {
+        let device = self.device(place)?;
+        let mut known = lock(&device.resident);
+        let asked_before = known
+            .iter()
+            .find(|(of, by, _)| (*of, *by) == (kernel, threads));
+        if let Some((_, _, blocks)) = asked_before {
+            return Ok(*blocks);
+        }
+        let function = device.module.function(kernel);
+        let function = function.ok_or_else(|| format!("there is no kernel {kernel:?}"))?;
+        // SAFETY: the function is of a module that is loaded.
+        let blocks = unsafe {
+            result::occupancy::max_active_block_per_multiprocessor(function, threads as i32, 0)
+        };
+        let blocks = blocks.map_err(words)?;
+        let blocks = u32::try_from(blocks).unwrap_or_default() * device.properties.multiprocessors;
+        known.push((kernel, threads, blocks));
+        Ok(blocks)
+    }
+
+    fn start(&self, starts: &[Start<'_>], repeats: Repeats) -> Result<Launched, String> {
+        self.start_all(starts, repeats)
+    }
+}

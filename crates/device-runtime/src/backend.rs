@@ -1,0 +1,586 @@
+//! The [`Backend`] of one rank on a device.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use executor::Transport;
+use executor::backend::{
+    Backend, CommunicatorShape, LaunchContext, OwnWiring, Part, PrepareRequest, WiredBy,
+};
+use executor::bootstrap::Bootstrap;
+use executor::connections::SlotBytes;
+use executor::{Choice, Error, Request, Waiting};
+use program::{BoundProgram, Schedule, Transfer};
+use program::{Protocol, Reduction};
+use shared_memory::Bell;
+
+use crate::connect::{Connected, Connector, peers, shows_buffers};
+use crate::default_choice::{self, Capabilities};
+use crate::driver::{DeviceDriver, LaunchMemory, Running, Start};
+use crate::entry::Kernel;
+use crate::flat::Flat;
+use crate::gang::{Deposit, Role};
+use crate::layout;
+use crate::process_ranks::{PeerTransport, ProcessRanks, Span};
+use crate::remote::RemoteRanks;
+
+/// How long the host polls a launch without sleeping. Later the supervisor's sleep adds its length
+/// to the measured end, which does not matter for long launches.
+const WATCHING: Duration = Duration::from_secs(2);
+
+/// Sleep between two polls of kernels that wait for other processes, if a busy program needs the
+/// core.
+const NAP: Duration = Duration::from_micros(50);
+
+/// Polls of a launch between two reads of the clock.
+const LOOKS: u32 = 256;
+
+/// Most bytes per step: kernels count 16-byte vectors and lines in 32 bits.
+const MOST_STEP_BYTES: u64 = 32 << 30;
+
+/// Bytes of a block's begin and end times.
+const SPAN_BYTES: u64 = 16;
+
+/// Most channels to choose, NCCL's limit.
+const MOST_CHANNELS: u16 = 64;
+
+/// One rank on a device.
+pub struct Kernels<M: DeviceDriver> {
+    shared: Arc<ProcessRanks<M>>,
+    rank: u32,
+    connected: Connected,
+    scratch: Option<(M::Block, u64)>,
+    scratch_bytes: u64,
+}
+
+/// A program in device memory.
+pub struct DeviceProgram<M: DeviceDriver> {
+    part: layout::LaunchPart,
+    kernel: Kernel,
+    peers: Vec<u32>,
+    /// Whether peers read this rank's buffer table.
+    direct: bool,
+    /// Set if the program accesses memory of other processes.
+    unflattened: Option<Unflattened>,
+    /// Ranks of other processes among its peers.
+    remote: Vec<u32>,
+    /// Whether a network connects it to any of them.
+    uses_network: bool,
+    waiting: Waiting,
+    /// Address of its scratch memory if it has its own.
+    scratch: Option<u64>,
+    /// The channels of its lanes, if their times are recorded.
+    channels: Vec<u16>,
+    _memory: M::Block,
+}
+
+/// What it takes to flatten a program unflattened after memory of other processes moved.
+struct Unflattened {
+    bound: BoundProgram,
+    protocol: Protocol,
+    reduction: Option<Reduction>,
+    /// The generation of the buffer tables that the steps use.
+    generation: u64,
+}
+
+impl<M: DeviceDriver> Kernels<M> {
+    /// Creates the backend of a rank.
+    pub fn new(shared: Arc<ProcessRanks<M>>, rank: u32) -> Self {
+        Self {
+            shared,
+            rank,
+            connected: Connected::default(),
+            scratch: None,
+            scratch_bytes: 0,
+        }
+    }
+
+    fn failed(&self, why: String) -> Error {
+        let rank = self.rank;
+        Error::Device { rank, why }
+    }
+
+    fn device(&self) -> u32 {
+        self.shared.device(self.rank)
+    }
+
+    /// Records the span of each lane: from its first block's begin to its last block's end.
+    fn note(&self, program: &DeviceProgram<M>, launch: u64) -> Result<(), Error> {
+        let shares = program.part.shares.max(1) as usize;
+        let mut times = vec![[0_u64; 2]; program.channels.len() * shares];
+        let bytes = bytemuck::cast_slice_mut(&mut times);
+        let (device, address) = (self.device(), program.part.profile);
+        let read = self.shared.driver.read(device, address, bytes);
+        read.map_err(|why| self.failed(why))?;
+        let lanes = program.channels.iter().zip(0..).zip(times.chunks(shares));
+        let spans = lanes.map(|((channel, lane), blocks)| Span {
+            rank: self.rank,
+            launch,
+            channel: *channel,
+            lane,
+            begin_ns: blocks.iter().map(|[begin, _]| *begin).min().unwrap_or(0),
+            end_ns: blocks.iter().map(|[_, end]| *end).max().unwrap_or(0),
+        });
+        self.shared.note(spans);
+        Ok(())
+    }
+
+    /// Flattens a program unflattened if memory of other processes has moved.
+    fn flatten_again(&mut self, program: &mut DeviceProgram<M>) -> Result<(), Error> {
+        let generation = self.connected.buffer_tables.generation;
+        let Some(unflattened) = &mut program.unflattened else {
+            return Ok(());
+        };
+        if unflattened.generation == generation {
+            return Ok(());
+        }
+        unflattened.generation = generation;
+        self.connected.protocol = Some(unflattened.protocol);
+        self.connected.shares = program.part.shares;
+        let flat = Flat::new(&unflattened.bound, unflattened.reduction, &self.connected);
+        let steps: &[u8] = bytemuck::cast_slice(&flat.steps);
+        // No kernel of this rank is running.
+        let wrote = self
+            .shared
+            .driver
+            .write(self.device(), program.part.steps, steps);
+        wrote.map_err(|why| self.failed(why))
+    }
+
+    fn reserve_scratch(&mut self, bytes: u64) -> Result<(), String> {
+        if bytes > self.scratch_bytes {
+            // No kernel of this rank is running. Peers read the new address in the next table.
+            self.scratch = None;
+            self.scratch = Some(self.shared.driver.allocate(self.device(), bytes)?);
+            self.scratch_bytes = bytes;
+        }
+        Ok(())
+    }
+
+    /// Deposits a launch and waits until it has ended.
+    fn launch(
+        &self,
+        deposit: Deposit,
+        waiting: Waiting,
+        context: &mut LaunchContext<'_>,
+    ) -> Result<(), Error> {
+        let gang = &self.shared.gang;
+        let before = gang.ended(self.rank);
+        match gang.join(deposit) {
+            Role::Leads(deposits) => {
+                let outcome = self.lead(&deposits, waiting, context);
+                let told = match &outcome {
+                    Ok(()) => Ok(()),
+                    Err(error) => Err(error.to_string()),
+                };
+                gang.finish(&deposits, &told);
+                for other in deposits.iter().filter(|other| other.rank != self.rank) {
+                    context.connections.bells[other.rank as usize].ring();
+                }
+                outcome
+            }
+            Role::Follows => {
+                let mut ended = || gang.ended(self.rank) != before;
+                let began = Instant::now();
+                let mut looks = 0_u32;
+                // The leader rings the bell only when the launch is over.
+                while !ended() && began.elapsed() < WATCHING {
+                    looks += 1;
+                    let yielder = context.supervisor.yielder();
+                    if looks <= context.spins {
+                        std::hint::spin_loop();
+                    } else if yielder.try_yield(Instant::now()).is_none() {
+                        break;
+                    }
+                    if looks.is_multiple_of(LOOKS) && gang.is_aborted() {
+                        break;
+                    }
+                }
+                let missing = || {
+                    gang.missing(self.rank).map_or(waiting, |from| {
+                        let channel = 0;
+                        Waiting::Signal { from, channel }
+                    })
+                };
+                if let Err(error) = context.supervisor.wait(&mut ended, missing) {
+                    gang.abort();
+                    if !gang.withdraw(self.rank) {
+                        // Kernels use this launch's buffers, so they must end first. They do,
+                        // because they poll the abort word.
+                        while gang.ended(self.rank) == before {
+                            std::thread::yield_now();
+                        }
+                    }
+                    return Err(error);
+                }
+                match gang.failure(self.rank) {
+                    Some(why) => Err(self.failed(why)),
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+
+    /// Launches all deposits and waits until the kernels have ended.
+    fn lead(
+        &self,
+        deposits: &[Deposit],
+        waiting: Waiting,
+        context: &mut LaunchContext<'_>,
+    ) -> Result<(), Error> {
+        let shared = &self.shared;
+        let remote = deposits.iter().flat_map(|deposit| &deposit.remote);
+        let mut remote = RemoteRanks::new(self.rank, remote.copied());
+        let uses_network = deposits.iter().any(|deposit| deposit.uses_network);
+        let mut devices: Vec<u32> = deposits.iter().map(|deposit| deposit.device).collect();
+        devices.sort_unstable();
+        devices.dedup();
+        let mut of_device: Vec<(u32, Kernel, Vec<layout::LaunchPart>)> = Vec::new();
+        for device in devices {
+            let mut own = deposits
+                .iter()
+                .filter(|deposit| deposit.device == device)
+                .peekable();
+            let Some(first) = own.peek() else { continue };
+            let kernel = first.kernel;
+            let mut parts = Vec::new();
+            for deposit in own {
+                if deposit.kernel != kernel {
+                    return Err(self.failed(format!(
+                        "rank {} reduces {:?}, and rank {} {kernel:?}; all ranks call collectives with equal types",
+                        deposit.rank, deposit.kernel, deposits[0].rank
+                    )));
+                }
+                parts.extend(deposit.parts.iter().filter(|part| part.lane_count > 0));
+            }
+            if !parts.is_empty() {
+                of_device.push((device, kernel, parts));
+            }
+        }
+        let starts: Vec<Start<'_>> = of_device
+            .iter()
+            .map(|(device, kernel, parts)| Start {
+                device: *device,
+                kernel: *kernel,
+                parts,
+                threads: shared.options.threads,
+                remote: remote.waits(),
+            })
+            .collect();
+        let started = shared.driver.start(&starts, shared.repeats());
+        let mut running = started.map_err(|why| self.failed(why))?;
+        let began = Instant::now();
+        let mut looks = 0_u32;
+        let mut told = false;
+        let mut poll = |told: &mut bool| {
+            if shared.gang.is_aborted() && !*told {
+                running.abort();
+                *told = true;
+            }
+            running.poll()
+        };
+        loop {
+            if poll(&mut told).map_err(|why| self.failed(why))? {
+                break;
+            }
+            looks += 1;
+            let outcome = if remote.waits() {
+                // Kernels cannot wake proxies, so this thread does, or runs their work inline.
+                if uses_network && !context.supervisor.make_progress() {
+                    context.connections.ring_proxies();
+                }
+                self.connected.proxy_bells.iter().for_each(Bell::ring);
+                let yielder = context.supervisor.yielder();
+                if looks > context.spins && yielder.try_yield(Instant::now()).is_none() {
+                    // Nothing wakes this thread when kernels end.
+                    std::thread::sleep(NAP);
+                }
+                remote.look(&mut context.supervisor)
+            } else if looks.is_multiple_of(LOOKS) && began.elapsed() > WATCHING {
+                let mut ended = || !matches!(poll(&mut told), Ok(false));
+                context.supervisor.wait(&mut ended, || waiting)
+            } else {
+                Ok(())
+            };
+            if let Err(error) = outcome {
+                shared.gang.abort();
+                while matches!(poll(&mut told), Ok(false)) {
+                    std::thread::yield_now();
+                }
+                return Err(error);
+            }
+        }
+        if told {
+            return Err(self.failed("another rank aborted".to_owned()));
+        }
+        shared.set_time(running.time_us());
+        shared.note_without_graph(running.without_graph());
+        Ok(())
+    }
+}
+
+impl<M: DeviceDriver> Kernels<M> {
+    /// What the transports between the ranks support.
+    pub fn capabilities(&self) -> Capabilities {
+        let peers = &self.connected.peers;
+        Capabilities {
+            direct: peers.all_p2p,
+            ll128: !peers.any_shm || self.shared.driver.keeps_lines(),
+            blocks: u16::try_from(peers.blocks)
+                .unwrap_or(u16::MAX)
+                .min(MOST_CHANNELS),
+        }
+    }
+}
+
+/// Ranks that a program exchanges data or signals with; a rank may occur several times.
+fn peers_of(bound: &BoundProgram) -> impl Iterator<Item = u32> {
+    let connections = bound.receives.iter().chain(&bound.sends);
+    let connections = connections.chain(&bound.waits).chain(&bound.notifies);
+    let peers = connections.map(|connection| connection.peer);
+    peers.chain(bound.peers.iter().copied())
+}
+
+impl<M: DeviceDriver> Backend for Kernels<M> {
+    type Program = DeviceProgram<M>;
+
+    fn name(&self) -> &'static str {
+        self.shared.driver.name()
+    }
+
+    fn slot_bytes(&self) -> SlotBytes {
+        self.shared.options.slot_bytes
+    }
+
+    fn choose(&self, request: &Request, place: &CommunicatorShape) -> Option<Choice> {
+        Some(default_choice::choose(request, place, &self.capabilities()))
+    }
+
+    fn meet(&mut self, bootstrap: &mut dyn Bootstrap, longest: Duration) -> Result<(), Error> {
+        self.connected.peers = peers::meet(&self.shared, bootstrap, longest)?;
+        let peers = &self.connected.peers;
+        let others = peers.all().filter(|(peer, _)| *peer != self.rank);
+        self.shared
+            .note_reached(others.map(|(peer, transport)| PeerTransport {
+                rank: self.rank,
+                peer,
+                transport,
+                fallen_back: peers.why_not_p2p(peer),
+                rdma: match peers.rdma(self.rank) && peers.rdma(peer) {
+                    true => Ok(()),
+                    false => Err(peers.no_rdma.clone()),
+                },
+            }));
+        Ok(())
+    }
+
+    fn refuses(&self, choice: &Choice) -> Option<String> {
+        let Capabilities { direct, ll128, .. } = self.capabilities();
+        let peers = &self.connected.peers;
+        let why = || match &peers.apart {
+            Some((one, other, why)) => format!(" (ranks {one} and {other}: {why})"),
+            None => String::new(),
+        };
+        if choice.schedule == Schedule::Nvls {
+            if !direct {
+                return Some(format!(
+                    "NVLS needs P2P between all ranks{}; take another algorithm",
+                    why()
+                ));
+            }
+            if let Err(why) = &peers.multicast {
+                return Some(format!("{why}; take another algorithm"));
+            }
+        }
+        if choice.transfer == Transfer::Direct && !direct {
+            return Some(format!(
+                "a direct transfer accesses the buffers of other ranks, and not all ranks reach each other by P2P{}; take the \
+                 transfer `fifo`",
+                why()
+            ));
+        }
+        let lines = choice.transfer == Transfer::Fifo && choice.protocol == Protocol::Ll128;
+        (lines && !ll128).then(|| {
+            format!(
+                "LL128 needs lines of 128 bytes that arrive whole, and some ranks of a host lack P2P{}; take the protocol LL \
+                 or Simple",
+                why()
+            )
+        })
+    }
+
+    fn accesses_all(&self) -> bool {
+        self.connected.peers.all_p2p
+    }
+
+    fn multicasts(&self) -> bool {
+        true
+    }
+
+    fn wire(&mut self, own: &mut OwnWiring<'_>) -> Result<WiredBy, Error> {
+        let mut connector = Connector {
+            shared: &self.shared,
+            own,
+            known: &mut self.connected,
+        };
+        connector.connect()?;
+        Ok(WiredBy::Backend)
+    }
+
+    fn prepare(&mut self, request: &PrepareRequest<'_>) -> Result<DeviceProgram<M>, Error> {
+        let bound = request.bound;
+        let scratch = if bound.multicasts {
+            // Wiring made the window.
+            self.connected.windows.of_program.map(|window| window.own)
+        } else {
+            self.reserve_scratch(bound.scratch_bytes)
+                .map_err(|why| self.failed(why))?;
+            None
+        };
+        let flat = Flat::new(bound, request.reduction, &self.connected);
+        if let Some(step) = flat.steps.iter().find(|step| step.bytes > MOST_STEP_BYTES) {
+            return Err(self.failed(format!(
+                "a step moves {} bytes, more than the {MOST_STEP_BYTES} that kernels support; take more channels or smaller \
+                 pieces",
+                step.bytes
+            )));
+        }
+        let lanes: &[u8] = bytemuck::cast_slice(&flat.lanes);
+        let steps: &[u8] = bytemuck::cast_slice(&flat.steps);
+        let device = self.device();
+        let steps_at = (lanes.len() as u64).next_multiple_of(256);
+        let profile_at = (steps_at + steps.len() as u64).next_multiple_of(256);
+        let shares = self.connected.shares;
+        let profile_bytes = match self.shared.options.trace {
+            true => SPAN_BYTES * flat.lanes.len() as u64 * u64::from(shares),
+            false => 0,
+        };
+        let allocated = self
+            .shared
+            .driver
+            .allocate(device, profile_at + profile_bytes);
+        let (memory, address) = allocated.map_err(|why| self.failed(why))?;
+        for (at, bytes) in [(address, lanes), (address + steps_at, steps)] {
+            let wrote = self.shared.driver.write(device, at, bytes);
+            wrote.map_err(|why| self.failed(why))?;
+        }
+        let operation = match request.reduction {
+            Some(Reduction::Product) => 1,
+            Some(Reduction::Minimum) => 2,
+            Some(Reduction::Maximum) => 3,
+            Some(Reduction::Sum | Reduction::Average | Reduction::PreMultipliedSum) | None => 0,
+        };
+        let direct = shows_buffers(bound);
+        let part = layout::LaunchPart {
+            lanes: address,
+            steps: address + steps_at,
+            profile: match profile_bytes {
+                0 => 0,
+                _ => address + profile_at,
+            },
+            lane_count: u32::try_from(flat.lanes.len()).unwrap_or(u32::MAX),
+            protocol: request.protocol as u32,
+            operation,
+            divisor: request.ranks.max(1),
+            shares,
+            ..layout::LaunchPart::default()
+        };
+        let peer = peers_of(bound).next().unwrap_or(self.rank);
+        let peers = &self.connected.peers;
+        let by_network = |peer| peers.transport(peer) == Transport::Net;
+        Ok(DeviceProgram {
+            unflattened: (direct && !peers.is_alone()).then(|| Unflattened {
+                bound: bound.clone(),
+                protocol: request.protocol,
+                reduction: request.reduction,
+                generation: self.connected.buffer_tables.generation,
+            }),
+            remote: self.connected.ranks(peers_of(bound), false),
+            uses_network: peers_of(bound).any(by_network),
+            part,
+            kernel: match request.reduction {
+                Some(_) => Kernel::Reduce(request.element),
+                None => Kernel::Move,
+            },
+            peers: self.connected.ranks(peers_of(bound), true),
+            direct,
+            waiting: Waiting::Signal {
+                from: peer,
+                channel: 0,
+            },
+            scratch,
+            channels: flat.channels,
+            _memory: memory,
+        })
+    }
+
+    fn run(
+        &mut self,
+        parts: &mut [Part<'_, DeviceProgram<M>>],
+        context: &mut LaunchContext<'_>,
+    ) -> Result<(), Error> {
+        let device = self.device();
+        let mut staged: Vec<LaunchMemory<M::Block>> = Vec::with_capacity(parts.len());
+        let mut deposit = Deposit {
+            rank: self.rank,
+            peers: Vec::new(),
+            device,
+            kernel: Kernel::Move,
+            parts: Vec::with_capacity(parts.len()),
+            remote: Vec::new(),
+            uses_network: false,
+        };
+        let rank = self.rank;
+        let mut waiting = Waiting::Signal {
+            from: rank,
+            channel: 0,
+        };
+        for part in parts.iter_mut() {
+            self.flatten_again(part.program)?;
+            let program = &part.program;
+            // The staging buffers in the window, if other processes access them.
+            let window = program.unflattened.as_ref().and_then(|unflattened| {
+                let buffers = self
+                    .connected
+                    .buffer_tables
+                    .behind_scratch(unflattened.bound.scratch_bytes);
+                Some((self.connected.buffer_tables.window?.0, buffers?))
+            });
+            let at = window.map(|(_, buffers)| buffers);
+            let of_caller = self.shared.driver.stage(device, &part.memory, at);
+            let own = of_caller.map_err(|why| self.failed(why))?;
+            let scratch = match window {
+                Some((window, _)) => window,
+                None => self.scratch.as_ref().map_or(0, |(_, address)| *address),
+            };
+            let scratch = program.scratch.unwrap_or(scratch);
+            let buffer_table = self.connected.buffer_tables.own;
+            deposit.kernel = program.kernel;
+            deposit.remote.extend(&program.remote);
+            deposit.uses_network |= program.uses_network;
+            deposit.parts.push(layout::LaunchPart {
+                buffers: [own.input, own.output, scratch],
+                buffer_table: buffer_table.filter(|_| program.direct).unwrap_or_default(),
+                launch: context.launch,
+                scalar: part.scalar,
+                window: window.map_or(0, |(window, _)| window),
+                ..program.part
+            });
+            deposit.peers.extend(&program.peers);
+            waiting = program.waiting;
+            staged.push(own);
+        }
+        deposit.peers.sort_unstable();
+        deposit.peers.dedup();
+        deposit.peers.retain(|peer| *peer != rank);
+        self.launch(deposit, waiting, context)?;
+        for (own, part) in staged.into_iter().zip(parts.iter()) {
+            if part.program.part.profile != 0 {
+                self.note(part.program, context.launch)?;
+            }
+            let done = self.shared.driver.copy_back(device, own, &part.memory);
+            done.map_err(|why| self.failed(why))?;
+        }
+        Ok(())
+    }
+}

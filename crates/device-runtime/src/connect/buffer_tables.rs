@@ -1,0 +1,121 @@
+//! Buffer tables of kernels: the buffers of ranks that access each other's memory.
+//!
+//! Within a process a buffer table holds addresses. Other processes map this rank's memory at
+//! addresses of their own. For them the buffers of a direct transfer are copied into the *window*,
+//! a piece of memory that all of them have opened, and the buffer table holds offsets in it. If a
+//! window is too short for a program, a longer one replaces it while that program is wired. All
+//! ranks wire it together, so none accesses the window then. The old window stays allocated,
+//! because peers have it open.
+
+use executor::bootstrap::Offer;
+use executor::error::Error;
+use program::BoundProgram;
+use rustc_hash::FxHashMap;
+
+use super::Connector;
+use crate::driver::DeviceDriver;
+use crate::layout::DeviceBufferTable;
+
+/// Additional bytes of a window, for the alignment of the caller's two buffers.
+const ROOM_BYTES: u64 = 1024;
+
+/// Alignment within a window, bytes.
+const LINE_BYTES: u64 = 256;
+
+/// Bytes of the shortest window.
+const LEAST_WINDOW: u64 = 1 << 20;
+
+/// The buffer tables and windows that a rank knows.
+#[derive(Debug, Default)]
+pub(crate) struct BufferTables {
+    /// Address of the own buffer table.
+    pub own: Option<u64>,
+    /// Addresses of the peers' buffer tables.
+    pub of_peers: FxHashMap<u32, u64>,
+    /// Address and length of the own window.
+    pub window: Option<(u64, u64)>,
+    /// Addresses of the peers' windows.
+    pub windows: FxHashMap<u32, u64>,
+    /// Incremented when a peer's window moves: programs are flattened unflattened.
+    pub generation: u64,
+    /// Number of programs that accessed memory of other processes, equal on all ranks.
+    programs: u64,
+}
+
+impl BufferTables {
+    /// Address of the caller's buffers in the own window, after `scratch_bytes` bytes of scratch.
+    pub fn behind_scratch(&self, scratch_bytes: u64) -> Option<u64> {
+        let (address, _) = self.window?;
+        Some(address + scratch_bytes.next_multiple_of(LINE_BYTES))
+    }
+}
+
+/// Whether peers may access this rank's buffers. Signals without FIFOs mean that they do. A
+/// multicast needs no table: its memory has one address for all launches.
+pub(crate) fn shows_buffers(bound: &BoundProgram) -> bool {
+    let direct = !(bound.peers.is_empty() && bound.waits.is_empty() && bound.notifies.is_empty());
+    direct && !bound.multicasts
+}
+
+impl<M: DeviceDriver> Connector<'_, '_, M> {
+    /// Publishes the own buffer table and window, and opens those of the program's peers.
+    pub(super) fn meet_buffer_tables(&mut self) -> Result<(), Error> {
+        let bound = self.own.bound;
+        if !shows_buffers(bound) {
+            return Ok(());
+        }
+        let alone = self.known.peers.is_alone();
+        if self.known.buffer_tables.own.is_none() {
+            let bytes = size_of::<DeviceBufferTable>() as u64;
+            let address = self.allocate(bytes, alone)?;
+            self.known.buffer_tables.own = Some(address);
+            let text = self.word(address, alone)?;
+            self.say("device/buffer-table", text)?;
+        }
+        for peer in &bound.peers {
+            if !self.known.buffer_tables.of_peers.contains_key(peer) {
+                let address = self.fetch_address(
+                    *peer,
+                    "device/buffer-table",
+                    size_of::<DeviceBufferTable>() as u64,
+                )?;
+                self.known.buffer_tables.of_peers.insert(*peer, address);
+            }
+        }
+        if alone { Ok(()) } else { self.meet_windows() }
+    }
+
+    fn meet_windows(&mut self) -> Result<(), Error> {
+        let bound = self.own.bound;
+        let scratch = bound.scratch_bytes.next_multiple_of(LINE_BYTES);
+        let wanted = scratch + 2 * self.own.buffer_bytes + ROOM_BYTES;
+        let buffer_tables = &self.known.buffer_tables;
+        let (number, window) = (buffer_tables.programs, buffer_tables.window);
+        if window.is_none_or(|(_, bytes)| bytes < wanted) {
+            let bytes = wanted.next_power_of_two().max(LEAST_WINDOW);
+            let address = self.allocate(bytes, false)?;
+            self.known.buffer_tables.window = Some((address, bytes));
+        }
+        let (address, _) = self.known.buffer_tables.window.unwrap_or_default();
+        let word = self.word(address, false)?;
+        self.say(&format!("device/window/{number}"), word)?;
+        self.known.buffer_tables.programs += 1;
+        let known = self.known.buffer_tables.windows.keys().chain(&bound.peers);
+        let mut peers: Vec<u32> = known.copied().collect();
+        peers.sort_unstable();
+        peers.dedup();
+        for peer in peers {
+            let address =
+                self.fetch_address(peer, &format!("device/window/{number}"), LINE_BYTES)?;
+            if self.known.buffer_tables.windows.insert(peer, address) != Some(address) {
+                self.known.buffer_tables.generation += 1;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn say(&mut self, name: &str, text: String) -> Result<(), Error> {
+        let segment = None;
+        self.own.bootstrap.publish(name, Offer { text, segment })
+    }
+}

@@ -1,0 +1,244 @@
+//! Scratch memory with a multicast address (NVLS), made by all ranks together.
+//!
+//! The bytes that a program needs are rounded up to a power of two, and there is one window for
+//! each power. A new window is made while the program that first needs it is wired, which all
+//! ranks do together; windows live as long as the rank, so all ranks know the same ones. Rank 0
+//! creates the window and the others join. Once all are members, each binds its memory, and once
+//! all have bound, kernels may use it. Both meetings exchange every rank's outcome, so if one rank
+//! fails, all fail with its reason before anything runs.
+//!
+//! A rank runs one program at a time and waits in it for the others, so only one launch uses a
+//! window at a time.
+
+use executor::error::Error;
+use rustc_hash::FxHashMap;
+
+use super::Connector;
+use super::peers::{decode, encode};
+use crate::driver::{DeviceDriver, MulticastAddresses, Team};
+
+/// Bytes of the smallest window.
+const LEAST_BYTES: u64 = 64 << 10;
+
+/// The rank that creates multicast objects.
+const FIRST: u32 = 0;
+
+/// The handle type with which all ranks join a multicast, `None` if they are threads of one
+/// process; or why they cannot.
+pub(crate) type Multicasting = Result<Option<String>, String>;
+
+/// What a rank tells about its device.
+pub(super) struct Candidate {
+    /// The device's identity.
+    pub device: String,
+    /// Handle types that it supports, or why multicast is not supported.
+    pub kinds: Result<Vec<String>, String>,
+}
+
+/// Finds a multicast that all ranks can join. `within`: one device can hold several members.
+/// `serves`: whether a handle type reaches all ranks; `None` if they are threads of one process.
+pub(super) fn common(
+    candidates: impl Iterator<Item = Candidate>,
+    within: bool,
+    serves: Option<&dyn Fn(&str) -> bool>,
+) -> Multicasting {
+    let mut found: Vec<(String, Vec<String>)> = Vec::new();
+    for (rank, Candidate { device, kinds }) in (0_u32..).zip(candidates) {
+        let kinds = kinds.map_err(|why| format!("rank {rank}: {why}"))?;
+        let beside = found.iter().position(|(other, _)| *other == device);
+        if let Some(beside) = beside.filter(|_| !within) {
+            return Err(format!(
+                "ranks {beside} and {rank} share a device ({device}), and a multicast (NVLS) takes one member per device; take as \
+                 many devices as ranks"
+            ));
+        }
+        found.push((device, kinds));
+    }
+    let Some(serves) = serves else {
+        return Ok(None);
+    };
+    let of_all = |kind: &&String| found.iter().all(|(_, kinds)| kinds.contains(kind));
+    let mut kinds = found.first().into_iter().flat_map(|(_, kinds)| kinds);
+    match kinds.find(|kind| of_all(kind) && serves(kind)) {
+        Some(kind) => Ok(Some(kind.clone())),
+        None => {
+            let said = (0..)
+                .zip(&found)
+                .map(|(rank, (_, kinds))| match &kinds[..] {
+                    [] => format!("rank {rank} has none"),
+                    kinds => format!("rank {rank} has {}", kinds.join(" and ")),
+                });
+            let said: Vec<String> = said.collect();
+            Err(format!(
+                "no kind of handle lets all ranks join one multicast (NVLS): {}",
+                said.join(", ")
+            ))
+        }
+    }
+}
+
+/// The windows of a rank.
+#[derive(Debug, Default)]
+pub(crate) struct Windows {
+    /// The window of the program that was wired last.
+    pub of_program: Option<MulticastAddresses>,
+    /// All windows, by bytes.
+    known: FxHashMap<u64, MulticastAddresses>,
+    /// Number of windows begun, equal on all ranks.
+    begun: u64,
+}
+
+impl<M: DeviceDriver> Connector<'_, '_, M> {
+    /// Sets the window of a program; all ranks make a missing one together.
+    pub(super) fn meet_window(&mut self) -> Result<(), Error> {
+        let bound = self.own.bound;
+        self.known.windows.of_program = None;
+        if !bound.multicasts {
+            return Ok(());
+        }
+        let bytes = bound.scratch_bytes.max(LEAST_BYTES);
+        let bytes = bytes.checked_next_power_of_two().unwrap_or(bytes);
+        let window = match self.known.windows.known.get(&bytes) {
+            Some(known) => *known,
+            None => self.make_window(bytes)?,
+        };
+        self.known.windows.known.insert(bytes, window);
+        self.known.windows.of_program = Some(window);
+        Ok(())
+    }
+
+    fn make_window(&mut self, bytes: u64) -> Result<MulticastAddresses, Error> {
+        let (rank, device) = (self.rank(), self.device());
+        // Programs are refused earlier if there is no multicast.
+        let kind = self.known.peers.multicast.clone();
+        let kind = kind.map_err(|why| self.failed(why))?;
+        let team = Team {
+            ranks: self.own.bootstrap.ranks(),
+            bytes,
+            kind,
+        };
+        let shared = self.shared;
+        let driver = &shared.driver;
+        let number = self.known.windows.begun;
+        self.known.windows.begun += 1;
+        let name = |step: &str| format!("device/multicast/{number}/{step}");
+        let begun = name("begun");
+        let joined = if rank == FIRST {
+            let part = driver.begin_multicast(device, &team);
+            self.say(&begun, told(part.as_ref().map(|(_, word)| word.as_str())))?;
+            part
+        } else {
+            let offer = self.own.bootstrap.fetch(FIRST, &begun, self.own.longest)?;
+            match decode(&offer.text).ok_or_else(|| self.unknown_form(FIRST))? {
+                Ok(word) => driver.join_multicast(device, &team, &word),
+                // Rank 0 repeats it once all have joined.
+                Err(why) => Err(why),
+            }
+        };
+        let word = told(joined.as_ref().map(|(_, word)| word.as_str()));
+        let words = self.exchange_outcomes(&name("joined"), word, bytes)?;
+        let (mut part, _) = joined.map_err(|why| self.failed(why))?;
+        let window = driver.bind_multicast(device, &mut part, &words);
+        let word = told(window.as_ref().map(|_| ""));
+        self.exchange_outcomes(&name("bound"), word, bytes)?;
+        let window = window.map_err(|why| self.failed(why))?;
+        shared.keep(part, None);
+        Ok(window)
+    }
+
+    /// Exchanges the outcome of a step. Fails alike on all ranks if any rank failed.
+    fn exchange_outcomes(
+        &mut self,
+        name: &str,
+        own: String,
+        bytes: u64,
+    ) -> Result<Vec<String>, Error> {
+        let ranks = self.own.bootstrap.ranks();
+        let mut words = Vec::with_capacity(ranks as usize);
+        self.say(name, own)?;
+        // One after the other, so that the wait for a rank ends if it leaves.
+        for peer in 0..ranks {
+            let offer = self.own.bootstrap.fetch(peer, name, self.own.longest)?;
+            match decode(&offer.text).ok_or_else(|| self.unknown_form(peer))? {
+                Ok(word) => words.push(word),
+                Err(why) => {
+                    return Err(Error::Unsupported {
+                        collective: self.own.collective,
+                        ranks,
+                        why: format!(
+                            "rank {peer} cannot join a multicast (NVLS) of {bytes} bytes per rank: {why}; take another algorithm"
+                        ),
+                    });
+                }
+            }
+        }
+        Ok(words)
+    }
+
+    fn unknown_form(&self, peer: u32) -> Error {
+        self.failed(format!(
+            "rank {peer} describes a multicast in an unknown form"
+        ))
+    }
+}
+
+fn told(result: Result<&str, &String>) -> String {
+    encode(result.map_err(String::as_str))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn candidate(device: &str, kinds: &[&str]) -> Candidate {
+        Candidate {
+            device: device.to_owned(),
+            kinds: Ok(kinds.iter().map(|kind| (*kind).to_owned()).collect()),
+        }
+    }
+
+    #[test]
+    fn the_best_kind_that_all_have_is_taken() {
+        let all = || {
+            [
+                candidate("a", &["fabric", "descriptor"]),
+                candidate("b", &["descriptor"]),
+            ]
+            .into_iter()
+        };
+        let any = |_: &str| true;
+        let remote = |kind: &str| kind == "fabric";
+        assert_eq!(
+            common(all(), false, Some(&any)),
+            Ok(Some("descriptor".to_owned()))
+        );
+        assert_eq!(
+            common(all().take(1), false, Some(&any)),
+            Ok(Some("fabric".to_owned()))
+        );
+        let none = common(all(), false, Some(&remote)).unwrap_err();
+        assert!(none.contains("rank 1 has descriptor"), "{none}");
+        assert_eq!(common(all(), false, None), Ok(None));
+    }
+
+    #[test]
+    fn one_device_is_no_two_members() {
+        let twice = || ["a", "b", "a"].map(|it| candidate(it, &[])).into_iter();
+        let refused = common(twice(), false, None).unwrap_err();
+        assert!(refused.contains("ranks 0 and 2"), "{refused}");
+        assert_eq!(common(twice(), true, None), Ok(None));
+    }
+
+    #[test]
+    fn who_has_none_is_named() {
+        let without = Candidate {
+            device: "b".to_owned(),
+            kinds: Err("no switch".to_owned()),
+        };
+        let all = [candidate("a", &[]), without].into_iter();
+        assert_eq!(
+            common(all, false, None),
+            Err("rank 1: no switch".to_owned())
+        );
+    }
+}

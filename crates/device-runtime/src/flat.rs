@@ -1,0 +1,184 @@
+//! Flattens a bound program into the steps that kernels walk.
+
+use program::Reduction;
+use program::{BoundOperand, BoundProgram, BoundStep, BufferKind, ConnectionEnd};
+
+use crate::layout::{FlatLane, FlatOperand, FlatStep, MOST_OPERANDS, OperandKind};
+
+/// Addresses of a program's connections and of its peers' buffer tables.
+pub trait Places {
+    /// Address of the FIFO end that receives.
+    fn receiver(&self, connection: &ConnectionEnd) -> u64;
+    /// Address of the FIFO end that sends.
+    fn sender(&self, connection: &ConnectionEnd) -> u64;
+    /// Address of the signal end that waits.
+    fn awaited(&self, connection: &ConnectionEnd) -> u64;
+    /// Address of the signal end that notifies.
+    fn given(&self, connection: &ConnectionEnd) -> u64;
+    /// Multicast address of the scratch memory of all ranks.
+    fn multicast(&self) -> u64;
+    /// Address of a rank's buffer table.
+    fn buffer_table(&self, rank: u32) -> u64;
+    /// Base of the offsets in a rank's buffer table: where its window is mapped here. 0 if the
+    /// table holds addresses.
+    fn window(&self, rank: u32) -> u64;
+}
+
+/// A program in the form that kernels walk.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Flat {
+    /// The lanes.
+    pub lanes: Vec<FlatLane>,
+    /// The steps of all lanes.
+    pub steps: Vec<FlatStep>,
+    /// The channel of each lane.
+    pub channels: Vec<u16>,
+}
+
+impl Flat {
+    /// Flattens a program. Lanes without steps are left out.
+    pub fn new(bound: &BoundProgram, reduction: Option<Reduction>, places: &dyn Places) -> Self {
+        let mut flat = Self::default();
+        let resolve = Resolve {
+            bound,
+            reduction,
+            places,
+            multicasts: bound.multicasts,
+        };
+        for lane in &bound.lanes {
+            let count = |steps: &[BoundStep]| u32::try_from(steps.len()).unwrap_or(u32::MAX);
+            let own = FlatLane {
+                first: u32::try_from(flat.steps.len()).unwrap_or(u32::MAX),
+                prologue: count(&lane.prologue),
+                body: count(&lane.body),
+                last: count(&lane.last),
+                epilogue: count(&lane.epilogue),
+                padding: 0,
+                turns: lane.turns,
+            };
+            let before = flat.steps.len();
+            let steps = lane.prologue.iter().chain(&lane.body);
+            let steps = steps.chain(&lane.last).chain(&lane.epilogue);
+            flat.steps.extend(steps.map(|step| resolve.step(step)));
+            if flat.steps.len() > before {
+                flat.lanes.push(own);
+                flat.channels.push(lane.channel);
+            }
+        }
+        flat
+    }
+}
+
+struct Resolve<'a> {
+    bound: &'a BoundProgram,
+    reduction: Option<Reduction>,
+    places: &'a dyn Places,
+    multicasts: bool,
+}
+
+impl Resolve<'_> {
+    fn step(&self, step: &BoundStep) -> FlatStep {
+        let sources = &step.sources[..usize::from(step.source_count)];
+        let destinations = &step.destinations[..usize::from(step.destination_count)];
+        let mut flat = FlatStep {
+            bytes: step.elements * u64::from(self.bound.element_bytes),
+            source_count: step.source_count,
+            destination_count: step.destination_count,
+            wait_count: step.wait_count,
+            notify_count: step.notify_count,
+            finish: u8::from(step.finish && self.reduction == Some(Reduction::Average)),
+            ..FlatStep::default()
+        };
+        let multiplies = self.reduction == Some(Reduction::PreMultipliedSum);
+        for (index, source) in sources.iter().enumerate() {
+            let input = matches!(
+                source,
+                BoundOperand::Local {
+                    buffer: BufferKind::Input,
+                    ..
+                }
+            );
+            flat.pre_multiply |= u8::from(multiplies && input) << index;
+            flat.operands[index] = self.operand(source, true);
+        }
+        for (index, destination) in destinations.iter().enumerate() {
+            flat.operands[MOST_OPERANDS + index] = self.operand(destination, false);
+        }
+        let reaches = flat.operands.iter();
+        flat.reaches = u8::from(
+            reaches
+                .into_iter()
+                .any(|operand| operand.kind == OperandKind::Peer as u32),
+        );
+        let everywhere = |operands: &[BoundOperand]| {
+            let multicast =
+                |operand: &BoundOperand| matches!(operand, BoundOperand::Multicast { .. });
+            u8::from(operands.iter().any(multicast))
+        };
+        flat.multicast =
+            everywhere(sources) | everywhere(destinations) << 1 | u8::from(self.multicasts) << 2;
+        for (index, wait) in step.waits[..usize::from(step.wait_count)]
+            .iter()
+            .enumerate()
+        {
+            flat.waits[index] = self.places.awaited(&self.bound.waits[usize::from(*wait)]);
+        }
+        let notifies = &step.notifies[..usize::from(step.notify_count)];
+        for (index, notify) in notifies.iter().enumerate() {
+            flat.notifies[index] = self
+                .places
+                .given(&self.bound.notifies[usize::from(*notify)]);
+        }
+        flat
+    }
+
+    fn operand(&self, operand: &BoundOperand, source: bool) -> FlatOperand {
+        match *operand {
+            BoundOperand::None => FlatOperand::default(),
+            BoundOperand::Multicast { offset, stride } => FlatOperand {
+                kind: OperandKind::Everywhere as u32,
+                buffer: BufferKind::Scratch as u32,
+                place: self.places.multicast(),
+                offset,
+                stride,
+            },
+            BoundOperand::Fifo(place) => {
+                let place = usize::from(place);
+                FlatOperand {
+                    kind: OperandKind::Fifo as u32,
+                    place: if source {
+                        self.places.receiver(&self.bound.receives[place])
+                    } else {
+                        self.places.sender(&self.bound.sends[place])
+                    },
+                    ..FlatOperand::default()
+                }
+            }
+            BoundOperand::Local {
+                buffer,
+                offset,
+                stride,
+            } => FlatOperand {
+                kind: OperandKind::Local as u32,
+                buffer: buffer as u32,
+                place: 0,
+                offset,
+                stride,
+            },
+            BoundOperand::Peer {
+                peer,
+                buffer,
+                offset,
+                stride,
+            } => FlatOperand {
+                kind: OperandKind::Peer as u32,
+                buffer: buffer as u32,
+                place: self
+                    .places
+                    .buffer_table(self.bound.peers[usize::from(peer)]),
+                offset: self.places.window(self.bound.peers[usize::from(peer)]) + offset,
+                stride,
+            },
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! Launches ranks that depend on each other together.
+//!
+//! A kernel of one rank waits for kernels of other ranks. If each rank launched its own, one could
+//! already wait while another rank still allocates memory or loads code, and a GPU may finish
+//! these only after all its kernels have ended. So every rank deposits its launch, and the rank
+//! that completes a set of dependent ranks launches them all.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::entry::Kernel;
+use crate::layout::LaunchPart;
+
+/// The launch that a rank asks for.
+#[derive(Debug, Clone)]
+pub struct Deposit {
+    /// The rank.
+    pub rank: u32,
+    /// Ranks of this process that it exchanges data or signals with.
+    pub peers: Vec<u32>,
+    /// Its device.
+    pub device: u32,
+    /// Its kernel.
+    pub kernel: Kernel,
+    /// Its programs.
+    pub parts: Vec<LaunchPart>,
+    /// Ranks of other processes that it exchanges data or signals with.
+    pub remote: Vec<u32>,
+    /// Whether a network connects it to any remote rank, so that proxies need to be woken.
+    pub uses_network: bool,
+}
+
+/// What a rank does after its deposit.
+#[derive(Debug)]
+pub enum Role {
+    /// Launch these deposits.
+    Leads(Vec<Deposit>),
+    /// Wait for the outcome.
+    Follows,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: BTreeMap<u32, Deposit>,
+    failures: BTreeMap<u32, String>,
+}
+
+/// The meeting point of the ranks of a process.
+pub struct Gang {
+    state: Mutex<State>,
+    /// Finished launches, by rank.
+    ended: Vec<AtomicU32>,
+    /// Not 0 when the kernels must end early.
+    aborted: AtomicU32,
+}
+
+impl Gang {
+    /// Creates a gang of `ranks` ranks.
+    pub fn new(ranks: usize) -> Self {
+        Self {
+            state: Mutex::default(),
+            ended: (0..ranks).map(|_| AtomicU32::new(0)).collect(),
+            aborted: AtomicU32::new(0),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // The state is consistent between any two statements here, also after a panic.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Number of finished launches of a rank.
+    pub fn ended(&self, rank: u32) -> u32 {
+        self.ended
+            .get(rank as usize)
+            .map_or(0, |ended| ended.load(Ordering::Acquire))
+    }
+
+    /// Deposits a launch and returns the rank's role.
+    pub fn join(&self, deposit: Deposit) -> Role {
+        let mut state = self.lock();
+        let rank = deposit.rank;
+        state.failures.remove(&rank);
+        state.waiting.insert(rank, deposit);
+        match complete(&state.waiting, rank) {
+            Some(ranks) => {
+                let all = ranks.iter().filter_map(|rank| state.waiting.remove(rank));
+                Role::Leads(all.collect())
+            }
+            None => Role::Follows,
+        }
+    }
+
+    /// Reports the outcome of a launch to its ranks.
+    pub fn finish(&self, deposits: &[Deposit], outcome: &Result<(), String>) {
+        let mut state = self.lock();
+        for deposit in deposits {
+            if let Err(why) = outcome {
+                state.failures.insert(deposit.rank, why.clone());
+            }
+            if let Some(ended) = self.ended.get(deposit.rank as usize) {
+                ended.fetch_add(1, Ordering::Release);
+            }
+        }
+    }
+
+    /// Why the last launch of a rank failed; `None` if it did not.
+    pub fn failure(&self, rank: u32) -> Option<String> {
+        self.lock().failures.remove(&rank)
+    }
+
+    /// Takes a deposit back. Returns `false` if it was already launched.
+    pub fn withdraw(&self, rank: u32) -> bool {
+        self.lock().waiting.remove(&rank).is_some()
+    }
+
+    /// Tells the leading rank to abort. A communicator does not recover from this.
+    pub fn abort(&self) {
+        self.aborted.store(1, Ordering::Release);
+    }
+
+    /// Whether a rank aborted.
+    pub fn is_aborted(&self) -> bool {
+        self.aborted.load(Ordering::Acquire) != 0
+    }
+
+    /// A peer whose matching deposit is missing.
+    pub fn missing(&self, rank: u32) -> Option<u32> {
+        let state = self.lock();
+        let own = state.waiting.get(&rank)?;
+        let missing = |peer: &&u32| {
+            let theirs = state.waiting.get(peer);
+            theirs.is_none_or(|theirs| !theirs.peers.contains(&rank))
+        };
+        own.peers.iter().find(missing).copied()
+    }
+}
+
+/// The ranks that depend on `rank`, directly or not, if all have deposited. Two ranks that list
+/// each other mean the same exchange, because both count their exchanges alike. A rank that does
+/// not list its peer in return has not reached that exchange yet.
+fn complete(waiting: &BTreeMap<u32, Deposit>, rank: u32) -> Option<Vec<u32>> {
+    let mut ranks = vec![rank];
+    let mut at = 0;
+    while let Some(rank) = ranks.get(at).copied() {
+        at += 1;
+        for peer in &waiting.get(&rank)?.peers {
+            if !waiting.get(peer)?.peers.contains(&rank) {
+                return None;
+            }
+            if !ranks.contains(peer) {
+                ranks.push(*peer);
+            }
+        }
+    }
+    Some(ranks)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn deposit(rank: u32, peers: &[u32]) -> Deposit {
+        Deposit {
+            rank,
+            peers: peers.to_vec(),
+            device: 0,
+            kernel: Kernel::Move,
+            parts: Vec::new(),
+            remote: Vec::new(),
+            uses_network: false,
+        }
+    }
+
+    fn leads(role: &Role) -> Option<Vec<u32>> {
+        match role {
+            Role::Leads(deposits) => {
+                let mut ranks: Vec<u32> = deposits.iter().map(|it| it.rank).collect();
+                ranks.sort_unstable();
+                Some(ranks)
+            }
+            Role::Follows => None,
+        }
+    }
+
+    #[test]
+    fn the_last_one_leads() {
+        let gang = Gang::new(3);
+        assert_eq!(leads(&gang.join(deposit(0, &[1, 2]))), None);
+        assert_eq!(gang.missing(0), Some(1));
+        assert_eq!(leads(&gang.join(deposit(2, &[0, 1]))), None);
+        assert_eq!(leads(&gang.join(deposit(1, &[0, 2]))), Some(vec![0, 1, 2]));
+    }
+
+    #[test]
+    fn an_exchange_of_two_does_not_wait_for_a_third() {
+        let gang = Gang::new(3);
+        // Rank 0 waits for rank 1, which first exchanges data with rank 2.
+        assert_eq!(leads(&gang.join(deposit(0, &[1]))), None);
+        assert_eq!(leads(&gang.join(deposit(1, &[2]))), None);
+        assert_eq!(leads(&gang.join(deposit(2, &[1]))), Some(vec![1, 2]));
+        assert_eq!(gang.missing(0), Some(1));
+        assert_eq!(leads(&gang.join(deposit(1, &[0]))), Some(vec![0, 1]));
+    }
+
+    #[test]
+    fn who_needs_nobody_leads_at_once() {
+        let gang = Gang::new(1);
+        assert_eq!(leads(&gang.join(deposit(0, &[]))), Some(vec![0]));
+    }
+}

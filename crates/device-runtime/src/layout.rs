@@ -1,0 +1,198 @@
+//! The kernels' arguments: the structures of `kernels/arguments.h`. A test of the emulator compares
+//! the layouts with those of the C++ compiler.
+
+use bytemuck::{Pod, Zeroable};
+
+/// Most sources of a step; also most destinations, waits and notifies.
+pub const MOST_OPERANDS: usize = 4;
+
+/// Most blocks per lane.
+pub const MOST_SHARES: u32 = 4;
+
+/// Most parts that fit into the arguments of a launch.
+pub const MOST_PARTS: usize = 36;
+
+/// One end of a FIFO or of a signal. A signal has one per block of the lane.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Pod, Zeroable)]
+pub struct DeviceEnd {
+    /// Address of the first slot.
+    pub slots: u64,
+    /// Bytes from one slot to the next.
+    pub stride: u64,
+    /// Address of the other end's count.
+    pub theirs: u64,
+    /// Address to which this end writes its count.
+    pub mine: u64,
+    /// This end's count.
+    pub step: u64,
+    /// The last value read from `theirs`.
+    pub seen: u64,
+    /// Address of the slots' lengths, if a proxy sends the slots; else 0.
+    pub lengths: u64,
+}
+
+/// The buffers of a rank during a launch.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Pod, Zeroable)]
+pub struct DeviceBufferTable {
+    /// The launch's number.
+    pub launch: u64,
+    /// Addresses of input, output and scratch.
+    pub buffers: [u64; 3],
+}
+
+/// The kind of an operand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum OperandKind {
+    /// None.
+    Nothing = 0,
+    /// A buffer of the rank.
+    Local = 1,
+    /// A buffer of a peer.
+    Peer = 2,
+    /// A FIFO slot.
+    Fifo = 3,
+    /// The multicast address of the ranks' scratch memory.
+    Everywhere = 4,
+}
+
+/// An operand.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Pod, Zeroable)]
+pub struct FlatOperand {
+    /// An [`OperandKind`].
+    pub kind: u32,
+    /// 0 input, 1 output, 2 scratch.
+    pub buffer: u32,
+    /// Address of a FIFO's [`DeviceEnd`], a peer's [`DeviceBufferTable`], or the multicast scratch memory.
+    pub place: u64,
+    /// Bytes from the start of the buffer.
+    pub offset: u64,
+    /// Bytes to add per turn.
+    pub stride: u64,
+}
+
+/// A step.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Pod, Zeroable)]
+pub struct FlatStep {
+    /// Bytes to move.
+    pub bytes: u64,
+    /// Number of sources.
+    pub source_count: u8,
+    /// Number of destinations.
+    pub destination_count: u8,
+    /// Number of signals to wait for.
+    pub wait_count: u8,
+    /// Number of signals to send.
+    pub notify_count: u8,
+    /// Whether to divide the result.
+    pub finish: u8,
+    /// Bit i: multiply source i by the scalar.
+    pub pre_multiply: u8,
+    /// Whether any operand is a peer's.
+    pub reaches: u8,
+    /// 1: loads from the multicast address, 2: stores to it, 4: another step of the program does.
+    pub multicast: u8,
+    /// Sources, then destinations.
+    pub operands: [FlatOperand; 2 * MOST_OPERANDS],
+    /// Addresses of the [`DeviceEnd`]s to wait for.
+    pub waits: [u64; MOST_OPERANDS],
+    /// Addresses of the [`DeviceEnd`]s to notify.
+    pub notifies: [u64; MOST_OPERANDS],
+}
+
+/// A lane: a sequence of steps for one or several blocks.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Pod, Zeroable)]
+pub struct FlatLane {
+    /// Index of the first step.
+    pub first: u32,
+    /// Steps of the prologue.
+    pub prologue: u32,
+    /// Steps of a full turn.
+    pub body: u32,
+    /// Steps of the last turn.
+    pub last: u32,
+    /// Steps of the epilogue.
+    pub epilogue: u32,
+    /// Unused.
+    pub padding: u32,
+    /// Full turns.
+    pub turns: u64,
+}
+
+/// A program with the buffers of a launch. Addresses are device addresses.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Pod, Zeroable)]
+pub struct LaunchPart {
+    /// Address of the [`FlatLane`]s.
+    pub lanes: u64,
+    /// Address of the [`FlatStep`]s.
+    pub steps: u64,
+    /// Addresses of input, output and scratch.
+    pub buffers: [u64; 3],
+    /// Address of the own [`DeviceBufferTable`]; 0 if no peer accesses this rank's buffers.
+    pub buffer_table: u64,
+    /// The launch's number.
+    pub launch: u64,
+    /// The scalar, one element in the low bytes.
+    pub scalar: u64,
+    /// Address of each block's begin and end times; 0 if not recorded.
+    pub profile: u64,
+    /// Base address that is subtracted in the buffer table: the start of the window, or 0.
+    pub window: u64,
+    /// Number of lanes.
+    pub lane_count: u32,
+    /// A [`program::Protocol`], by number.
+    pub protocol: u32,
+    /// 0: sum, 1: product, 2: minimum, 3: maximum.
+    pub operation: u32,
+    /// Divisor of averages.
+    pub divisor: u32,
+    /// Blocks per lane.
+    pub shares: u32,
+    /// Unused.
+    pub padding: u32,
+}
+
+/// The arguments of a kernel.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Launch {
+    /// Address of all parts if they do not fit `parts`; else 0.
+    pub more: u64,
+    /// Address of a 32-bit word that is not 0 when kernels must end early.
+    pub abort: u64,
+    /// Number of parts.
+    pub count: u32,
+    /// Unused.
+    pub padding: u32,
+    /// The parts.
+    pub parts: [LaunchPart; MOST_PARTS],
+}
+
+impl Default for Launch {
+    fn default() -> Self {
+        Self {
+            more: 0,
+            abort: 0,
+            count: 0,
+            padding: 0,
+            parts: [LaunchPart::default(); MOST_PARTS],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_fit_a_kernel() {
+        // CUDA's limit on kernel arguments that every device supports, bytes.
+        assert!(size_of::<Launch>() <= 4096);
+    }
+}

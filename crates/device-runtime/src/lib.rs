@@ -1,0 +1,40 @@
+//! The device runtime: the sources of the kernels (`/kernels`) and the host code that runs them.
+//!
+//! [`Kernels`] is the [`Backend`](executor::Backend) for devices. It flattens a bound program into
+//! the steps that kernels walk ([`flat`]), allocates connections in memory that the kernels can
+//! access (`connect`), and launches the ranks of this process that depend on each other together
+//! ([`gang`]), so that a waiting kernel never prevents another one from starting.
+//!
+//! A [`DeviceDriver`] runs the kernels: `backend-cuda` on GPUs, `kernel-emulator` on the processor
+//! for tests.
+//!
+//! In reading order: [`source`], [`entry`], [`layout`], [`flat`], [`driver`], [`process_ranks`],
+//! `connect`, [`gang`], `remote`, [`backend`], [`default_choice`].
+//!
+//! ```
+//! use device_runtime::{Kernel, source};
+//!
+//! // One text with all kernels, as a run-time compiler such as NVRTC takes it.
+//! let text = source::text();
+//! assert!(text.contains("topo_run_"));
+//! assert_eq!(Kernel::Move.entry(), "topo_run_move");
+//! ```
+
+pub mod backend;
+mod connect;
+pub mod default_choice;
+pub mod driver;
+pub mod entry;
+pub mod flat;
+pub mod gang;
+pub mod layout;
+pub mod process_ranks;
+mod remote;
+pub mod source;
+
+pub use backend::Kernels;
+pub use driver::{
+    DeviceDriver, LaunchMemory, MulticastAddresses, NicMemory, Repeats, Running, Team,
+};
+pub use entry::Kernel;
+pub use process_ranks::{LaunchOptions, PeerTransport, ProcessRanks, Span};

@@ -1,0 +1,246 @@
+//! What the ranks of this process share: the driver, its memory, and the gang that launches them.
+
+use std::any::Any;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use executor::Transport;
+use executor::connections::SlotBytes;
+use program::BoundProgram;
+use shared_memory::Mapping;
+
+use crate::driver::{DeviceDriver, Repeats};
+use crate::gang::Gang;
+use crate::layout::MOST_SHARES;
+
+/// How kernels are launched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LaunchOptions {
+    /// Threads of a block: 64 that synchronize, plus the warps that move data.
+    pub threads: u32,
+    /// Data bytes per slot, by protocol.
+    pub slot_bytes: SlotBytes,
+    /// Initial step count of every connection. Tests set it to begin close to a wrap.
+    pub first_step: u64,
+    /// Flag that all lines of LL slots hold initially, as if left from an earlier use; 0: none.
+    pub stale_flag: u32,
+    /// Most blocks per lane, 1 to 4. More blocks keep more bytes in flight, which a GPU with few
+    /// ranks needs to saturate its memory. Lanes that use FIFOs have one block.
+    pub most_shares: u32,
+    /// Whether to record when each lane of a launch begins and ends ([`ProcessRanks::take_spans`]).
+    pub trace: bool,
+    /// Whether devices may access each other's memory (`NCCL_P2P_DISABLE` clears it).
+    pub p2p: bool,
+    /// Whether connections may use host memory instead (`NCCL_SHM_DISABLE` clears it).
+    pub shm: bool,
+    /// Whether NICs may access device memory (GPUDirect RDMA).
+    pub rdma: bool,
+    /// Whether NICs may also read device memory to send (`NCCL_NET_GDR_READ=0` clears it).
+    pub rdma_read: bool,
+    /// Whether RDMA writes are always flushed (`NCCL_NET_FORCE_FLUSH`).
+    pub force_flush: bool,
+}
+
+/// The time that a lane of a launch took.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span {
+    /// The rank.
+    pub rank: u32,
+    /// The launch's number.
+    pub launch: u64,
+    /// The lane's channel.
+    pub channel: u16,
+    /// The lane's index, from 0.
+    pub lane: u32,
+    /// Begin, ns of the device's clock.
+    pub begin_ns: u64,
+    /// End, ns of the device's clock.
+    pub end_ns: u64,
+}
+
+/// The transport from a rank of this process to a peer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PeerTransport {
+    /// The rank.
+    pub rank: u32,
+    /// The peer.
+    pub peer: u32,
+    /// The transport.
+    pub transport: Transport,
+    /// Why ranks of one host do not use P2P.
+    pub fallen_back: Option<String>,
+    /// For NET: whether NICs can access the memory of both devices. The error has the reason if
+    /// only this rank's device is out of their reach.
+    pub rdma: Result<(), Option<String>>,
+}
+
+/// Most spans that are stored.
+const MOST_SPANS: usize = 1 << 20;
+
+impl LaunchOptions {
+    /// NCCL's slots (buffers of 512 KiB, 4800 KiB and 4 MiB in eight slots) and 12 data warps.
+    pub const fn nccl() -> Self {
+        Self {
+            threads: 448,
+            slot_bytes: SlotBytes {
+                ll: 32_768,
+                ll128: 576_000,
+                simple: 524_288,
+            },
+            first_step: 0,
+            stale_flag: 0,
+            most_shares: MOST_SHARES,
+            trace: false,
+            p2p: true,
+            shm: true,
+            rdma: true,
+            rdma_read: true,
+            force_flush: false,
+        }
+    }
+}
+
+/// Device memory and, if it maps host memory, that mapping. Dropped in this order.
+type Kept = (Box<dyn Any + Send + Sync>, Option<Arc<Mapping>>);
+
+/// What the ranks of this process share.
+pub struct ProcessRanks<M: DeviceDriver> {
+    /// Runs the kernels.
+    pub driver: M,
+    /// Launch options.
+    pub options: LaunchOptions,
+    pub(crate) gang: Gang,
+    devices: Vec<u32>,
+    /// Memory of connections, kept until the last rank is gone because peers use it. Host memory is
+    /// unregistered from its device before it is unmapped.
+    blocks: Mutex<Vec<Kept>>,
+    repeat: AtomicU32,
+    graph: AtomicU32,
+    without_graph: Mutex<Option<String>>,
+    reached: Mutex<Vec<PeerTransport>>,
+    time_ns: AtomicU64,
+    spans: Mutex<Vec<Span>>,
+}
+
+impl<M: DeviceDriver> ProcessRanks<M> {
+    /// Creates the shared state; rank i runs on device `devices[i]`.
+    pub fn new(driver: M, options: LaunchOptions, devices: Vec<u32>) -> Arc<Self> {
+        let ranks = devices.len();
+        Arc::new(Self {
+            driver,
+            options,
+            gang: Gang::new(ranks),
+            devices,
+            blocks: Mutex::default(),
+            repeat: AtomicU32::new(1),
+            graph: AtomicU32::new(0),
+            without_graph: Mutex::default(),
+            reached: Mutex::default(),
+            time_ns: AtomicU64::new(0),
+            spans: Mutex::default(),
+        })
+    }
+
+    /// The device of a rank.
+    pub fn device(&self, rank: u32) -> u32 {
+        let devices = &self.devices;
+        devices.get(rank as usize).copied().unwrap_or_default()
+    }
+
+    /// The number of ranks on this rank's device, itself included.
+    pub fn ranks_beside(&self, rank: u32) -> u32 {
+        let own = self.device(rank);
+        let beside = self.devices.iter().filter(|device| **device == own);
+        u32::try_from(beside.count()).unwrap_or(u32::MAX)
+    }
+
+    /// Blocks per lane, if each rank can have `blocks` resident blocks. FIFO slots and their counts
+    /// belong to one block, so lanes with FIFOs have one.
+    pub fn shares(&self, blocks: u32, bound: &BoundProgram) -> u32 {
+        // Multicast reads what every block of a rank stored, and no signal orders those stores.
+        if !bound.receives.is_empty() || !bound.sends.is_empty() || bound.multicasts {
+            return 1;
+        }
+        let lanes = u32::try_from(bound.lanes.len()).unwrap_or(u32::MAX);
+        let room = blocks / lanes.max(1);
+        room.min(self.options.most_shares).clamp(1, MOST_SHARES)
+    }
+
+    /// Runs every launch `times` times in a row, for timing. This changes in-place reductions.
+    pub fn set_repeat(&self, times: u32) {
+        self.repeat.store(times.max(1), Ordering::Relaxed);
+    }
+
+    /// Groups this many launches into a CUDA graph; 0: no graph.
+    ///
+    /// A launch that a graph repeats keeps its first number, and peers' buffer tables are compared with
+    /// that. This is correct: in a direct transfer all ranks signal before and after they access each
+    /// other's memory, which separates the runs, and the buffer tables are the same in all of them.
+    pub fn set_graph(&self, launches: u32) {
+        self.graph.store(launches, Ordering::Relaxed);
+    }
+
+    /// Takes the reason why a launch since the last call used no graph although one was requested.
+    pub fn take_without_graph(&self) -> Option<String> {
+        let mut why = self
+            .without_graph
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        why.take()
+    }
+
+    pub(crate) fn note_without_graph(&self, why: Option<String>) {
+        let mut known = self
+            .without_graph
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *known = known.take().or(why);
+    }
+
+    pub(crate) fn repeats(&self) -> Repeats {
+        Repeats {
+            count: self.repeat.load(Ordering::Relaxed),
+            graph: self.graph.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Transports from ranks of this process, by rank and peer. Empty before the ranks have met.
+    pub fn reached(&self) -> Vec<PeerTransport> {
+        let reached = self.reached.lock().unwrap_or_else(PoisonError::into_inner);
+        reached.clone()
+    }
+
+    pub(crate) fn note_reached(&self, all: impl Iterator<Item = PeerTransport>) {
+        let mut reached = self.reached.lock().unwrap_or_else(PoisonError::into_inner);
+        reached.extend(all);
+        reached.sort_by_key(|it| (it.rank, it.peer));
+    }
+
+    /// Time of the last launch with all repetitions by the devices' clocks, µs; 0 if not measured.
+    pub fn last_time_us(&self) -> f64 {
+        self.time_ns.load(Ordering::Relaxed) as f64 / 1e3
+    }
+
+    pub(crate) fn set_time(&self, time_us: Option<f64>) {
+        let time_ns = time_us.map_or(0, |time_us| (time_us * 1e3) as u64);
+        self.time_ns.store(time_ns, Ordering::Relaxed);
+    }
+
+    /// Takes the spans recorded since the last call; of repeated launches, only those of the last.
+    pub fn take_spans(&self) -> Vec<Span> {
+        let mut spans = self.spans.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut spans)
+    }
+
+    pub(crate) fn note(&self, spans: impl Iterator<Item = Span>) {
+        let mut all = self.spans.lock().unwrap_or_else(PoisonError::into_inner);
+        let room = MOST_SPANS.saturating_sub(all.len());
+        all.extend(spans.take(room));
+    }
+
+    /// Keeps a block until the last rank is gone, then the host memory that it maps.
+    pub(crate) fn keep(&self, block: impl Any + Send + Sync, of: Option<Arc<Mapping>>) {
+        let mut blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
+        blocks.push((Box::new(block), of));
+    }
+}

@@ -1,0 +1,41 @@
+//! The distance of GPUs to NICs.
+
+use crate::finding::{Finding, Rule};
+use crate::gpu::ProbedGpu;
+use crate::probed::Probe;
+
+pub(super) fn check(probe: &Probe) -> Vec<Finding> {
+    let used: Vec<&ProbedGpu> = probe.gpus.iter().filter(|gpu| gpu.rank.is_some()).collect();
+    let near = |gpu: &&&ProbedGpu| {
+        let switch = switches(probe, &gpu.bus_id);
+        let nets = probe
+            .nets
+            .iter()
+            .filter(|net| net.rdma)
+            .filter_map(|net| net.bus_id.as_deref());
+        nets.map(|bus_id| switches(probe, bus_id))
+            .any(|other| other.iter().any(|bridge| switch.contains(bridge)))
+    };
+    let without: Vec<&&ProbedGpu> = used.iter().filter(|gpu| !near(gpu)).collect();
+    // A machine with a NIC per GPU, or per pair of GPUs, has one near most of them.
+    if without.len() * 2 >= used.len() {
+        return Vec::new();
+    }
+    let finding = |gpu: &&&ProbedGpu| {
+        Finding::new(
+            Rule::NoNearNic,
+            probe.label(&gpu.bus_id),
+            "no NIC below its switch",
+            "a NIC, as the other GPUs have",
+        )
+    };
+    without.iter().map(finding).collect()
+}
+
+/// The bridges above a function.
+fn switches(probe: &Probe, bus_id: &str) -> Vec<String> {
+    let function = probe.machine.pci.get(bus_id);
+    function
+        .map(|function| function.bridges().map(str::to_owned).collect())
+        .unwrap_or_default()
+}

@@ -1,0 +1,46 @@
+//! Checks of a probed machine and of topology files.
+
+mod devices;
+mod document;
+mod driver;
+mod isolation;
+mod links;
+mod network;
+mod nvlink;
+mod values;
+
+use topology::xml::Document;
+
+use crate::finding::{Finding, Rule};
+use crate::{Probe, base};
+
+/// Checks a probed machine and its document. Findings are sorted by id. `unread` is why the file
+/// that NCCL starts from could not be read.
+pub(crate) fn of_probe(probe: &Probe, unread: Option<String>) -> Vec<Finding> {
+    let mut findings = driver::check(probe);
+    findings.extend(
+        unread
+            .map(|why| Finding::new(Rule::Garbage, base::NAME, why, "a topology that NCCL reads")),
+    );
+    findings.extend(links::check(probe));
+    findings.extend(values::check(probe));
+    findings.extend(nvlink::check(probe));
+    findings.extend(isolation::check(probe));
+    findings.extend(network::check(probe));
+    findings.extend(devices::check(probe));
+    // Reported already for the machine. NVLinks may lead to GPUs that are not in use.
+    let told = [Rule::MissingAttribute, Rule::Incomplete, Rule::Dangling];
+    let document = document::check(&probe.document).into_iter();
+    findings.extend(document.filter(|finding| !told.contains(&finding.rule)));
+    in_order(findings)
+}
+
+/// Checks a topology file. Findings are sorted by id.
+pub fn of_document(document: &Document) -> Vec<Finding> {
+    in_order(document::check(document))
+}
+
+fn in_order(mut findings: Vec<Finding>) -> Vec<Finding> {
+    findings.sort_by_key(|finding| finding.rule);
+    findings
+}
