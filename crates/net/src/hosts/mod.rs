@@ -1,6 +1,7 @@
 //! Joins ranks of several hosts; the bootstrap of their communicator.
 
 mod network;
+mod options;
 
 use std::collections::HashMap;
 use std::net::{SocketAddr, TcpListener};
@@ -8,14 +9,13 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bootstrap::interface::{self, Interface, Wanted};
+use bootstrap::interface::{self, Interface};
 use bootstrap::member::Meeting;
 use bootstrap::socket::service::{self, Service};
 use bootstrap::socket::{Config, listen};
 use bootstrap::{Key, PeerInfo, Timing};
 use executor::bootstrap::{Bootstrap, Offer};
 use executor::{Error, Failure, Network, Transport};
-use net_plugin::Wanted as WantedPlugin;
 use shared_memory::Bell;
 
 use crate::forwarding::{HandOvers, HandoverSocket};
@@ -23,79 +23,13 @@ use crate::host::Host;
 use crate::late_joins;
 use crate::nic::{Nic, Nics};
 use crate::plugin::{self, Agreed, Own, PluginNic};
-use crate::ports::{Planned, Ports};
+use crate::ports::Planned;
 use crate::proxy::{MOST_THREADS, Proxies, ProxyQueues, bell};
 use crate::reach::{Reached, agree, reached};
 use crate::regroup::{Home, Survivor};
 use crate::tcp::{self, TcpNic};
 
-/// How a rank joins.
-#[derive(Debug)]
-pub struct Options {
-    /// The own rank.
-    pub rank: u32,
-    /// Ranks.
-    pub ranks: u32,
-    /// The secret of the job.
-    pub key: Key,
-    /// How the ranks find each other.
-    pub meeting: Meeting,
-    /// Roots in this process, by number.
-    pub roots: Vec<(u32, TcpListener)>,
-    /// Which interfaces to use.
-    pub interfaces: Wanted,
-    /// This host.
-    pub host: Host,
-    /// Version of the program.
-    pub version: String,
-    /// Fingerprint of all inputs that must be equal on all ranks.
-    pub fingerprint: [u8; 32],
-    /// Options that must be equal on all ranks, by name: an error names the rank that differs.
-    pub alike: Vec<(String, String)>,
-    /// The device of this rank; may be empty.
-    pub device: String,
-    /// Timeouts.
-    pub timing: Timing,
-    /// Whether ranks of one host may share memory (not with `NCCL_SHM_DISABLE`).
-    pub share_memory: bool,
-    /// Sockets of each connection between hosts.
-    pub sockets: u16,
-    /// Whether data between hosts has checksums.
-    pub checks: bool,
-    /// The NICs and proxies that the plan names. Without, channels use the NICs in turn, and each rank its
-    /// own proxies.
-    pub ports: Option<Arc<dyn Ports>>,
-    /// Whether proxies forward for other ranks where the plan says so (not with `NCCL_PXN_DISABLE`).
-    pub pxn: bool,
-    /// The net plug-in to use between hosts instead of TCP.
-    pub net_plugin: WantedPlugin,
-}
-
-impl Options {
-    /// The defaults: no device, no plan, one socket, all interfaces of this host.
-    pub fn new(rank: u32, ranks: u32, key: Key, meeting: Meeting) -> Self {
-        Self {
-            rank,
-            ranks,
-            key,
-            meeting,
-            roots: Vec::new(),
-            interfaces: Wanted::default(),
-            host: Host::this(None),
-            version: String::new(),
-            fingerprint: [0; 32],
-            alike: Vec::new(),
-            device: String::new(),
-            timing: Timing::default(),
-            share_memory: true,
-            sockets: 1,
-            checks: false,
-            ports: None,
-            pxn: true,
-            net_plugin: WantedPlugin::Nothing,
-        }
-    }
-}
+pub use options::Options;
 
 /// The bootstrap of a rank among ranks of several hosts.
 pub struct Hosts {
