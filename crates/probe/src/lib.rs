@@ -17,8 +17,8 @@
 //! assert!(probe.findings.iter().any(|finding| finding.rule == Rule::NoDriver));
 //! ```
 //!
-//! In reading order: [`sysfs`], [`privacy`], [`machine`], [`nvml`], [`gpu`], [`net`], [`base`],
-//! [`tree`], [`record`], [`finding`], [`checks`], [`complete`], [`guest`].
+//! In reading order: `sysfs`, `privacy`, [`machine`], [`nvml`], `gpu`, `net`, [`base`],
+//! `tree`, [`record`], [`finding`], [`checks`], [`complete`], [`guest`].
 
 pub mod base;
 pub mod checks;

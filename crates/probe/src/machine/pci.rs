@@ -26,7 +26,7 @@ pub const BRIDGE: &str = "0x060400";
 /// The functions to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Detail {
-    /// Functions of [`CLASSES`], and all functions above them.
+    /// Functions of `CLASSES`, and all functions above them.
     Topology,
     /// All functions.
     Everything,

@@ -127,46 +127,46 @@ pub struct FabricInfo {
 /// Answers about a GPU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceAnswers {
-    /// [`Nvml::name`].
+    /// `Nvml::name`.
     pub name: Answer<String>,
-    /// [`Nvml::brand`].
+    /// `Nvml::brand`.
     pub brand: Answer<String>,
-    /// [`Nvml::uuid`].
+    /// `Nvml::uuid`.
     pub uuid: Answer<String>,
-    /// [`Nvml::pci`].
+    /// `Nvml::pci`.
     pub pci: Answer<PciInfo>,
-    /// [`Nvml::compute_capability`].
+    /// `Nvml::compute_capability`.
     pub compute_capability: Answer<i32>,
-    /// [`Nvml::link_generation`].
+    /// `Nvml::link_generation`.
     pub link_generation: Answer<u32>,
-    /// [`Nvml::max_link_generation`].
+    /// `Nvml::max_link_generation`.
     pub max_link_generation: Answer<u32>,
-    /// [`Nvml::link_width`].
+    /// `Nvml::link_width`.
     pub link_width: Answer<u32>,
-    /// [`Nvml::max_link_width`].
+    /// `Nvml::max_link_width`.
     pub max_link_width: Answer<u32>,
-    /// [`Nvml::performance_state`].
+    /// `Nvml::performance_state`.
     pub performance_state: Answer<u32>,
-    /// [`Nvml::mig`].
+    /// `Nvml::mig`.
     pub mig: Answer<MigMode>,
     /// NVLinks, by number.
     pub nvlinks: Vec<NvlinkAnswers>,
-    /// [`Nvml::c2c_count`].
+    /// `Nvml::c2c_count`.
     pub c2c_count: Answer<u32>,
     /// C2C links, by number.
     pub c2c: Vec<C2cLink>,
     /// Access to each GPU, by index.
     pub peers: Vec<PeerStatus>,
-    /// [`Nvml::fabric`].
+    /// `Nvml::fabric`.
     pub fabric: Answer<FabricInfo>,
 }
 
 /// Answers about all GPUs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answers {
-    /// [`Nvml::driver`]; a failure means that there is no driver.
+    /// `Nvml::driver`; a failure means that there is no driver.
     pub driver: Answer<String>,
-    /// [`Nvml::count`].
+    /// `Nvml::count`.
     pub count: Answer<u32>,
     /// The GPUs, by index.
     pub devices: Vec<DeviceAnswers>,
