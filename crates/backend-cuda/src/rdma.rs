@@ -49,8 +49,9 @@ pub(crate) fn check(device: &Device) -> Result<(), String> {
 /// Whether a NIC's data may arrive after its completion. From compute capability 9.0 on, PCIe order
 /// is kept unless the GPU is attached by C2C, which its use of the host's page tables tells.
 fn must_flush(device: &Device) -> bool {
-    let other_way = Attribute::CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES;
-    device.properties.major < 9 || has(device, other_way)
+    let host_page_tables =
+        Attribute::CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES;
+    device.properties.major < 9 || has(device, host_page_tables)
 }
 
 /// Allocates zeroed memory that NICs can access.

@@ -31,7 +31,7 @@ const EXAMPLES: &str = "\
 Examples:
   topo plan topology.xml                       what NCCL would do on this machine
   topo plan topology.xml --explain             and how it came to that, attempt by attempt
-  topo show topology.xml --path GPU0 NIC3      why these two are so far apart
+  topo show topology.xml --path GPU0 NIC3      why the path between them is long
   topo cost topology.xml                       algorithm, protocol and time for each size
   topo what-if topology.xml                    what each single failure would cost
   topo diff before.xml after.xml               what changed, if anything

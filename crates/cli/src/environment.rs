@@ -49,7 +49,7 @@ pub struct Environment {
     /// `CUDA_VISIBLE_DEVICES`.
     pub visible_devices: Option<String>,
     /// Standard output may be colored.
-    pub colour: bool,
+    pub color: bool,
     /// Standard error is a terminal, on which progress can be shown.
     pub progress: bool,
     pub width: usize,
@@ -90,7 +90,7 @@ impl Environment {
             nccl: nccl.collect(),
             launcher,
             visible_devices: std::env::var("CUDA_VISIBLE_DEVICES").ok(),
-            colour: terminal && text("NO_COLOR").is_empty() && text("TERM") != "dumb",
+            color: terminal && text("NO_COLOR").is_empty() && text("TERM") != "dumb",
             progress: std::io::stderr().is_terminal() && text("TERM") != "dumb",
             width: columns.unwrap_or(DEFAULT_WIDTH).max(LEAST_WIDTH),
         }

@@ -22,7 +22,7 @@ pub fn run(
     let look = environment.look();
     // Standard error is another place, which may be no terminal.
     let plain = Look {
-        colour: false,
+        color: false,
         ..look
     };
     match arguments.format {

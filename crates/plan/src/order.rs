@@ -227,13 +227,13 @@ mod tests {
                 missing: 1
             })
         );
-        let far = RankOrder(vec![SlotRun {
+        let distant = RankOrder(vec![SlotRun {
             first: 1,
             count: 2,
             step: i64::MAX,
         }]);
         assert!(matches!(
-            far.slots(2),
+            distant.slots(2),
             Err(OrderError::OutOfRange { rank: 1, .. })
         ));
     }

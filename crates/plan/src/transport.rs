@@ -188,7 +188,8 @@ pub struct RailPort {
 #[serde(deny_unknown_fields)]
 pub struct Transports {
     /// The distinct transports between two GPUs of the group.
-    pub ways: Vec<GpuTransport>,
+    #[serde(rename = "ways")]
+    pub distinct: Vec<GpuTransport>,
     /// For each GPU of the group, ascending, the transport to each of them, as indices into `ways`.
     pub between: Vec<Vec<u16>>,
     /// How GPUs use the ports on which they may send or receive, by GPU and port.

@@ -313,13 +313,12 @@ fn odd_files_are_read_with_a_warning() {
 }
 
 #[test]
-fn bad_files_are_refused_with_the_place() {
+fn malformed_files_are_refused_with_the_place() {
     let deep = format!("<graphs version=\"1\">{}", "<x>".repeat(100_000));
     let long = format!(
         "<graphs version=\"1\">{}</graphs>",
         "<graph id=\"7\"/>".repeat(641)
     );
-    let channels = FOUR.repeat(65);
     for (text, error) in [
         ("", "this is not a graph file; found no element"),
         (
@@ -368,6 +367,16 @@ fn bad_files_are_refused_with_the_place() {
         ),
         (&deep, "nested too deeply"),
         (&long, "too many elements"),
+    ] {
+        let found = read(text, GraphKind::Ring).unwrap_err().to_string();
+        assert!(found.contains(error), "{found:?} lacks {error:?}");
+    }
+}
+
+#[test]
+fn graphs_that_fit_no_machine_are_refused_with_the_place() {
+    let channels = FOUR.repeat(65);
+    for (text, error) in [
         (
             &file(
                 "crossnic=\"0\" nchannels=\"1\"",

@@ -7,10 +7,10 @@ use plan::RankOrder;
 use topology::edit::{Edit, EditError};
 use topology::xml::Document;
 
-use crate::connect::Note;
 use crate::cost::CostProfile;
 use crate::domain::nvlink_domain;
 use crate::error::Error;
+use crate::note::Note;
 use crate::settings::Settings;
 
 /// Most hosts of an NVLink domain: NCCL has room for 640 GPUs in one, and a host has at least one.

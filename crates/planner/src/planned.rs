@@ -7,11 +7,13 @@ use plan::{CostTable, Digest, Fingerprint, Plan, Producer, RequestSummary, Setti
 
 use crate::artifact;
 use crate::cluster::{ClusterPlan, MachinePlan};
-use crate::connect::{JobPlan, Note};
+use crate::connect::JobPlan;
 use crate::cost;
 use crate::error::Error;
+use crate::explain;
 use crate::host_plan::HostPlan;
 use crate::job::{EqualHosts, Job};
+use crate::note::Note;
 use crate::settings::Settings;
 
 /// Whose decisions are made.
@@ -67,6 +69,29 @@ impl Planned {
         plan.settings = self.deciding();
         artifact::fill(&mut plan, &self.job, self.costs.clone());
         plan
+    }
+
+    /// Tells what was decided for each distinct machine, how each search went, and what is odd
+    /// about the job.
+    pub fn explain(&self) -> String {
+        let layout = self.job.layout();
+        let mut text = format!(
+            "{}, {}, {} for collectives\n",
+            explain::count(layout.hosts() as usize, "host"),
+            explain::count(layout.ranks() as usize, "rank"),
+            explain::count(self.job.common().channels.count() as usize, "channel"),
+        );
+        for machine in self.machines() {
+            text.push_str(&format!("\n{}: {}\n", machine.name, machine.summary));
+            machine
+                .nodes
+                .iter()
+                .for_each(|node| explain::tell(node, &mut text));
+        }
+        for note in &self.notes {
+            text.push_str(&format!("\nnote: {note}\n"));
+        }
+        text
     }
 
     /// The graphs of the first rank, as NCCL's graph file.

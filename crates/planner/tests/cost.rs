@@ -172,19 +172,19 @@ fn what_is_off_says_why() {
     let two = plain(&hopper(2));
     assert_eq!(off(&two, AllReduce, Nvls, Simple), Some(Off::NoCollnet));
     assert_eq!(off(&two, AllReduce, NvlsTree, Simple), None);
-    let mut far = hopper(2);
-    far.ring.type_inter = PathType::Phb;
+    let mut distant = hopper(2);
+    distant.ring.type_inter = PathType::Phb;
     assert_eq!(
-        off(&plain(&far), AllReduce, Ring, Ll128),
+        off(&plain(&distant), AllReduce, Ring, Ll128),
         Some(Off::Ll128Unsafe)
     );
-    let forced = table(&far, &[("NCCL_PROTO", "LL128")]).expect("a good setting");
+    let forced = table(&distant, &[("NCCL_PROTO", "LL128")]).expect("a good setting");
     assert_eq!(off(&forced, AllReduce, Ring, Ll128), None);
     assert_eq!(
         off(&forced, AllReduce, Ring, Simple),
         Some(Off::ProtocolSetting)
     );
-    let ring = table(&far, &[("NCCL_ALGO", "allreduce:ring")]).expect("a good setting");
+    let ring = table(&distant, &[("NCCL_ALGO", "allreduce:ring")]).expect("a good setting");
     assert_eq!(
         off(&ring, AllReduce, Tree, Simple),
         Some(Off::AlgorithmSetting)
@@ -413,7 +413,7 @@ fn another_profile_changes_the_choice() {
 }
 
 #[test]
-fn the_alpha_beta_model_is_asked_the_same_way() {
+fn the_alpha_beta_model_answers_alike() {
     let model = AlphaBeta::of(&hopper(2), &CostProfile::nccl_2_30()).expect("there are rings");
     let found = model.best(Collective::AllReduce, 64).expect("a scheme");
     let best = found.best;

@@ -36,128 +36,99 @@ macro_rules! transports {
     };
 }
 
+/// A part of the reason, and the change that is refused for it.
+type Contradiction = (&'static str, fn(&mut Plan));
+
+const CONTRADICTIONS: &[Contradiction] = &[
+    ("common.channels.base: there is no channel 200", |plan| {
+        common!(plan).channels.base[0] = 200
+    }),
+    ("common.channels.base: there are 65 channels", |plan| {
+        common!(plan).channels.base.resize(65, 0)
+    }),
+    ("common.channels.searched: it is 3", |plan| {
+        common!(plan).channels.searched = 3
+    }),
+    ("common.p2p.channels: it is 3", |plan| {
+        common!(plan).p2p.channels = 3
+    }),
+    ("common.p2p.per_peer: it is 0", |plan| {
+        common!(plan).p2p.per_peer = 0
+    }),
+    ("do not fall into rounds of 0", |plan| {
+        common!(plan).p2p.group = 0
+    }),
+    ("do not fall into rounds of 3", |plan| {
+        common!(plan).p2p.group = 3
+    }),
+    ("8 NVLS heads, but all nodes have 9", |plan| {
+        common!(plan).nvls.as_mut().expect("NVLS").heads = 9
+    }),
+    ("common.nvls.channels: it is 65", |plan| {
+        common!(plan).nvls.as_mut().expect("NVLS").channels = 65
+    }),
+    (
+        "its ring graph has 8 channels, but all nodes have 9",
+        |plan| common!(plan).graphs[0].channels = 9,
+    ),
+    ("common.graphs[ring].bw_intra: inf", |plan| {
+        common!(plan).graphs[0].bw_intra = f32::INFINITY
+    }),
+    ("machines[0].groups[0]: it has no transports", |plan| {
+        plan.machines[0].groups[0].transports = None
+    }),
+    ("machines[0].groups: they hold 0 of 8 GPUs", |plan| {
+        plan.machines[0].groups.clear()
+    }),
+    ("transports.between: there is no way 7", |plan| {
+        transports!(plan).between[0][1] = 7
+    }),
+    ("transports.between: expected 8 rows of 8 GPUs", |plan| {
+        transports!(plan).between[3].truncate(2)
+    }),
+    ("transports.ways[0]: the GPU in between", |plan| {
+        let distinct = &mut transports!(plan).distinct;
+        let GpuTransport::Direct { via, .. } = &mut distinct[0] else {
+            panic!("NVLink")
+        };
+        *via = Some(8);
+    }),
+    ("transports.ports[0]: a GPU is not in the group", |plan| {
+        transports!(plan).ports[0].net = 99
+    }),
+    ("ports are not in the order", |plan| {
+        transports!(plan).ports.swap(0, 1)
+    }),
+    ("transports.p2p[0]: it names no port", |plan| {
+        transports!(plan).p2p[0].own.clear()
+    }),
+    ("transports.p2p[0]: it names no port", |plan| {
+        transports!(plan).p2p[0].rails[0].ports[0].net = 99
+    }),
+    ("does not hold each of the 8 GPUs once", |plan| {
+        let group = &mut plan.machines[0].groups[0];
+        group.graphs[0].channels[0].ranks[1] = 0;
+        group.paths.clear();
+    }),
+    ("rank_order: the rank order has 3 entries", |plan| {
+        plan.rank_order = Some(RankOrder::new(0..3))
+    }),
+    ("rank_order: the rank order names GPU 1 twice", |plan| {
+        plan.rank_order = Some(RankOrder::new((0..31).chain([1])));
+    }),
+    ("costs.job.ranks: it is 7, but should be 32", |plan| {
+        plan.costs.as_mut().expect("costs").job.ranks = 7;
+    }),
+    ("is listed twice", |plan| {
+        let entries = &mut plan.costs.as_mut().expect("costs").entries;
+        entries.push(entries[0]);
+    }),
+];
+
 #[test]
 fn contradictions_are_refused_with_their_place() {
-    let cases: Vec<(&str, String)> = vec![
-        (
-            "common.channels.base: there is no channel 200",
-            refusal(|plan| common!(plan).channels.base[0] = 200),
-        ),
-        (
-            "common.channels.base: there are 65 channels",
-            refusal(|plan| common!(plan).channels.base.resize(65, 0)),
-        ),
-        (
-            "common.channels.searched: it is 3",
-            refusal(|plan| common!(plan).channels.searched = 3),
-        ),
-        (
-            "common.p2p.channels: it is 3",
-            refusal(|plan| common!(plan).p2p.channels = 3),
-        ),
-        (
-            "common.p2p.per_peer: it is 0",
-            refusal(|plan| common!(plan).p2p.per_peer = 0),
-        ),
-        (
-            "do not fall into rounds of 0",
-            refusal(|plan| common!(plan).p2p.group = 0),
-        ),
-        (
-            "do not fall into rounds of 3",
-            refusal(|plan| common!(plan).p2p.group = 3),
-        ),
-        (
-            "8 NVLS heads, but all nodes have 9",
-            refusal(|plan| common!(plan).nvls.as_mut().expect("NVLS").heads = 9),
-        ),
-        (
-            "common.nvls.channels: it is 65",
-            refusal(|plan| common!(plan).nvls.as_mut().expect("NVLS").channels = 65),
-        ),
-        (
-            "its ring graph has 8 channels, but all nodes have 9",
-            refusal(|plan| common!(plan).graphs[0].channels = 9),
-        ),
-        (
-            "common.graphs[ring].bw_intra: inf",
-            refusal(|plan| common!(plan).graphs[0].bw_intra = f32::INFINITY),
-        ),
-        (
-            "machines[0].groups[0]: it has no transports",
-            refusal(|plan| plan.machines[0].groups[0].transports = None),
-        ),
-        (
-            "machines[0].groups: they hold 0 of 8 GPUs",
-            refusal(|plan| plan.machines[0].groups.clear()),
-        ),
-        (
-            "transports.between: there is no way 7",
-            refusal(|plan| transports!(plan).between[0][1] = 7),
-        ),
-        (
-            "transports.between: expected 8 rows of 8 GPUs",
-            refusal(|plan| transports!(plan).between[3].truncate(2)),
-        ),
-        (
-            "transports.ways[0]: the GPU in between",
-            refusal(|plan| {
-                let ways = &mut transports!(plan).ways;
-                let GpuTransport::Direct { via, .. } = &mut ways[0] else {
-                    panic!("NVLink")
-                };
-                *via = Some(8);
-            }),
-        ),
-        (
-            "transports.ports[0]: a GPU is not in the group",
-            refusal(|plan| transports!(plan).ports[0].net = 99),
-        ),
-        (
-            "ports are not in the order",
-            refusal(|plan| transports!(plan).ports.swap(0, 1)),
-        ),
-        (
-            "transports.p2p[0]: it names no port",
-            refusal(|plan| transports!(plan).p2p[0].own.clear()),
-        ),
-        (
-            "transports.p2p[0]: it names no port",
-            refusal(|plan| transports!(plan).p2p[0].rails[0].ports[0].net = 99),
-        ),
-        (
-            "does not hold each of the 8 GPUs once",
-            refusal(|plan| {
-                let group = &mut plan.machines[0].groups[0];
-                group.graphs[0].channels[0].ranks[1] = 0;
-                group.paths.clear();
-            }),
-        ),
-        (
-            "rank_order: the rank order has 3 entries",
-            refusal(|plan| plan.rank_order = Some(RankOrder::new(0..3))),
-        ),
-        (
-            "rank_order: the rank order names GPU 1 twice",
-            refusal(|plan| {
-                plan.rank_order = Some(RankOrder::new((0..31).chain([1])));
-            }),
-        ),
-        (
-            "costs.job.ranks: it is 7, but should be 32",
-            refusal(|plan| {
-                plan.costs.as_mut().expect("costs").job.ranks = 7;
-            }),
-        ),
-        (
-            "is listed twice",
-            refusal(|plan| {
-                let entries = &mut plan.costs.as_mut().expect("costs").entries;
-                entries.push(entries[0]);
-            }),
-        ),
-    ];
-    for (expected, found) in cases {
+    for (expected, change) in CONTRADICTIONS {
+        let found = refusal(change);
         assert!(found.contains(expected), "{expected}: {found}");
     }
 }

@@ -109,8 +109,8 @@ fn merged_function(machine: &Machine, adapter: &Adapter) -> Option<String> {
     let own = adapter.bus_id.as_ref()?;
     let first = first_function(own);
     // Guests see functions without the first one.
-    let stands = machine.pci.get(&first).is_some() || machine.pci.get(own).is_none();
-    Some(if stands { first } else { own.clone() })
+    let is_right = machine.pci.get(&first).is_some() || machine.pci.get(own).is_none();
+    Some(if is_right { first } else { own.clone() })
 }
 
 fn sockets(machine: &Machine, options: &ProbeOptions) -> Vec<ProbedNet> {

@@ -10,7 +10,7 @@ use std::process::Command;
 use libtest_mimic::{Arguments, Completion, Trial};
 use machines::FakeMachine;
 use machines::elsewhere::{self, files};
-use probe::machine::Detail;
+use probe::machine::{Detail, PciFunction};
 use probe::nvml::Answers;
 use probe::record::Recording;
 use probe::{Machine, Probe, ProbeOptions, Sysfs};
@@ -212,118 +212,84 @@ fn check_processor(machine: &Machine, root: &Path, name: &str) {
 
 /// Checks a tree device by device.
 fn check(root: &Path, name: &str) {
-    let text = |path: PathBuf| {
-        fs::read_to_string(path)
-            .ok()
-            .map(|text| text.trim().to_owned())
-    };
     let sysfs = Sysfs::new(root);
     let machine = Machine::read(&sysfs, Detail::Everything, None, []);
-    let mut count = 0;
-    for entry in fs::read_dir(root.join("sys/bus/pci/devices"))
-        .into_iter()
-        .flatten()
-    {
-        let path = entry.unwrap().path();
-        let bus_id = path.file_name().unwrap().to_string_lossy().into_owned();
-        let function = machine
-            .pci
-            .get(&bus_id)
-            .unwrap_or_else(|| panic!("{name}: {bus_id} is not read"));
-        let real = fs::canonicalize(&path).unwrap();
-        let says = |file: &str| text(real.join(file));
-        assert_eq!(
-            function.class,
-            says("class").unwrap_or_default(),
-            "{name} {bus_id}"
-        );
-        assert_eq!(
-            function.vendor,
-            says("vendor").unwrap_or_default(),
-            "{name} {bus_id}"
-        );
-        assert_eq!(
-            function.device,
-            says("device").unwrap_or_default(),
-            "{name} {bus_id}"
-        );
-        assert_eq!(function.numa_node, says("numa_node"), "{name} {bus_id}");
-        assert_eq!(
-            function.link.current_speed,
-            says("current_link_speed"),
-            "{name} {bus_id}"
-        );
-        assert_eq!(
-            function.link.max_speed,
-            says("max_link_speed"),
-            "{name} {bus_id}"
-        );
-        assert_eq!(
-            function.link.current_width,
-            says("current_link_width"),
-            "{name} {bus_id}"
-        );
-        assert_eq!(
-            function.link.max_width,
-            says("max_link_width"),
-            "{name} {bus_id}"
-        );
-        // The folders up to the root complex are the tree.
-        let above = real
-            .parent()
-            .unwrap()
-            .file_name()
-            .unwrap()
-            .to_string_lossy()
-            .into_owned();
-        match function.chain.len() {
-            0 | 1 => assert!(!above.starts_with("pci0"), "{name} {bus_id}"),
-            length => assert_eq!(function.chain[length - 2], above, "{name} {bus_id}"),
-        }
-        count += 1;
+    let devices = fs::read_dir(root.join("sys/bus/pci/devices"));
+    let devices: Vec<PathBuf> = (devices.into_iter().flatten())
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    for path in &devices {
+        let bus_id = path.file_name().unwrap().to_string_lossy();
+        let function = machine.pci.get(&bus_id);
+        let function = function.unwrap_or_else(|| panic!("{name}: {bus_id} is not read"));
+        check_function(function, path, &format!("{name} {bus_id}"));
     }
-    assert_eq!(machine.pci.len(), count, "{name}");
+    assert_eq!(machine.pci.len(), devices.len(), "{name}");
     check_processor(&machine, root, name);
     for node in &machine.numa_nodes {
-        let cpumap = text(root.join(format!(
-            "sys/devices/system/node/node{}/cpumap",
-            node.number
-        )));
-        assert_eq!(
-            Some(&node.cpumap).filter(|map| !map.is_empty()),
-            cpumap.as_ref().filter(|map| !map.is_empty()),
-            "{name}"
-        );
+        let number = node.number;
+        let cpumap = text(root.join(format!("sys/devices/system/node/node{number}/cpumap")));
+        assert_eq!(node.cpumap, cpumap.unwrap_or_default(), "{name}");
     }
     for all_devices in [false, true] {
-        let options = ProbeOptions {
-            all_devices,
-            ..ProbeOptions::default()
-        };
-        let probe = Probe::of(&sysfs, Answers::none("no driver"), None, &options);
-        let document = topology::xml::write(&probe.document);
-        topology::xml::parse(name, document.as_bytes()).unwrap();
-        assert!(!probe.document.root.children.is_empty(), "{name}");
-        let arch = probe.document.root.children[0]
-            .get("arch")
-            .unwrap_or_default();
-        assert!(
-            ["x86_64", "arm64", "ppc64"].contains(&arch),
-            "{name}: {arch}"
-        );
-        if all_devices {
-            for function in machine
-                .pci
-                .iter()
-                .filter(|function| !function.class.starts_with("0x06"))
-            {
-                let written = document.contains(&format!("busid=\"{}\"", function.bus_id));
-                assert!(
-                    written || function.class.is_empty(),
-                    "{name} {}",
-                    function.bus_id
-                );
-            }
-        }
+        check_document(&sysfs, &machine, all_devices, name);
+    }
+}
+
+/// The trimmed text of a file.
+fn text(path: PathBuf) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    Some(text.trim().to_owned())
+}
+
+/// Checks a function of PCI against its folder.
+fn check_function(function: &PciFunction, path: &Path, place: &str) {
+    let real = fs::canonicalize(path).unwrap();
+    let says = |file: &str| text(real.join(file));
+    for (found, file) in [
+        (&function.class, "class"),
+        (&function.vendor, "vendor"),
+        (&function.device, "device"),
+    ] {
+        assert_eq!(*found, says(file).unwrap_or_default(), "{place} {file}");
+    }
+    for (found, file) in [
+        (&function.numa_node, "numa_node"),
+        (&function.link.current_speed, "current_link_speed"),
+        (&function.link.max_speed, "max_link_speed"),
+        (&function.link.current_width, "current_link_width"),
+        (&function.link.max_width, "max_link_width"),
+    ] {
+        assert_eq!(*found, says(file), "{place} {file}");
+    }
+    // The folders up to the root complex are the tree.
+    let above = real.parent().and_then(Path::file_name).unwrap();
+    let above = above.to_string_lossy();
+    match function.chain.len() {
+        0 | 1 => assert!(!above.starts_with("pci0"), "{place}"),
+        length => assert_eq!(function.chain[length - 2], above, "{place}"),
+    }
+}
+
+/// Checks the topology that is made of a tree.
+fn check_document(sysfs: &Sysfs, machine: &Machine, all_devices: bool, name: &str) {
+    let options = ProbeOptions {
+        all_devices,
+        ..ProbeOptions::default()
+    };
+    let probe = Probe::of(sysfs, Answers::none("no driver"), None, &options);
+    let document = topology::xml::write(&probe.document);
+    topology::xml::parse(name, document.as_bytes()).unwrap();
+    let first = probe.document.root.children.first();
+    let arch = first.and_then(|it| it.get("arch")).unwrap_or_default();
+    assert!(
+        ["x86_64", "arm64", "ppc64"].contains(&arch),
+        "{name}: {arch}"
+    );
+    let devices = machine.pci.iter();
+    for function in devices.filter(|it| all_devices && !it.class.starts_with("0x06")) {
+        let bus_id = &function.bus_id;
+        let written = document.contains(&format!("busid=\"{bus_id}\""));
+        assert!(written || function.class.is_empty(), "{name} {bus_id}");
     }
 }

@@ -44,7 +44,7 @@ fn a_whole_machine_without_a_warning() {
 }
 
 #[test]
-fn every_element_and_where_it_stands() {
+fn every_element_and_its_position() {
     let document = read(
         "<!-- made by hand -->\n<system version=\"1\">\n  <cpu numaid=\"0\" arch='x'>\n    <nic>\n      <net name=\"a\" dev=\"0\" speed=\"1\"/>\n    \
          </nic><pci><pcilink/><gpu rank=\"0\"><nvlink/><c2c/></gpu><nic/><pci/></pci>\n  </cpu>\n</system>",

@@ -6,19 +6,7 @@
 use half::{bf16, f16};
 
 use super::number::{BinaryOperation, Number, Sum};
-use super::vectors::{LANES, Vector};
-
-/// An element at an address of any alignment.
-#[derive(Clone, Copy)]
-#[repr(C, packed)]
-pub struct Loose<E>(pub E);
-
-impl<E: Copy> Loose<E> {
-    #[inline(always)]
-    pub fn get(self) -> E {
-        self.0
-    }
-}
+use super::vectors::{LANES, Loose, Vector};
 
 /// An element type with its loops.
 pub trait Element: Copy {

@@ -72,9 +72,9 @@ macro_rules! compiled {
         mod $name {
             use std::slice::{from_raw_parts as slice, from_raw_parts_mut as slice_mut};
 
-            use super::super::element::{self, Element, Loose};
+            use super::super::element::{self, Element};
             use super::super::number::BinaryOperation;
-            use super::super::vectors::$vector;
+            use super::super::vectors::{$vector, Loose};
             use super::Loops;
 
             $(#[target_feature(enable = $feature)])?

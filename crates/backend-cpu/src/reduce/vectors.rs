@@ -2,8 +2,6 @@
 
 use half::f16;
 
-use super::element::Loose;
-
 /// A set of vector instructions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Vectors {
@@ -49,6 +47,18 @@ impl Vectors {
             .rev()
             .find(|vectors| vectors.are_here());
         here.unwrap_or(Self::Basic)
+    }
+}
+
+/// An element at an address of any alignment.
+#[derive(Clone, Copy)]
+#[repr(C, packed)]
+pub struct Loose<E>(pub E);
+
+impl<E: Copy> Loose<E> {
+    #[inline(always)]
+    pub fn get(self) -> E {
+        self.0
     }
 }
 

@@ -101,19 +101,19 @@ fn a_rank_that_leaves_is_named_at_once() {
 /// waits for the one behind it, has not taken it yet.
 #[test]
 fn a_rank_that_is_done_may_leave() {
-    let way = Choice {
+    let choice = Choice {
         schedule: Schedule::Ring,
         transfer: Transfer::Fifo,
         protocol: Protocol::Simple,
         channels: 1,
         piece_bytes: 4096,
     };
-    // More than the FIFO of one rank holds, and no more than those of two do: 12 slots on the way 1 → 2 → 0.
+    // More than the FIFO of one rank holds, and no more than those of two do: 12 slots on the choice 1 → 2 → 0.
     let elements = 12 * 4096 / size_of::<u32>();
     let (gone, left) = std::sync::mpsc::channel::<()>();
     let (gone, left) = (Mutex::new(Some(gone)), Mutex::new(left));
     let results = on_all(local(3, LONG), |mut rank| {
-        rank.set_choice(Some(way));
+        rank.set_choice(Some(choice));
         let mut buffer = vec![rank.rank(); elements];
         // The FIFOs are made when they are first needed, by both of their ends.
         rank.reduce(&mut buffer, Reduction::Sum, 0)?;

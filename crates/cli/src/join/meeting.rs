@@ -1,6 +1,6 @@
 //! Where ranks meet: from the command line, the environment, or the launcher.
 
-use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -9,34 +9,12 @@ use bootstrap::interface::Wanted;
 use bootstrap::machine::group;
 use bootstrap::socket::listen;
 use bootstrap::{Key, UniqueId};
-use files::private::Written;
 
+use super::found::FoundJob;
 use super::id_file;
 use super::launcher::{Launched, Variables};
 use super::meeting_file::{self, RendezvousFile};
 use crate::arguments::join::JoinArguments;
-
-#[derive(Debug)]
-pub struct FoundJob {
-    pub id: UniqueId,
-    pub roots: Vec<(u32, TcpListener)>,
-    /// The file to be removed once all have met.
-    pub file: Option<Written>,
-    /// Whether the token derives from public data only.
-    pub weak: bool,
-}
-
-impl FoundJob {
-    /// The id of a job whose roots are elsewhere.
-    pub const fn without_root(id: UniqueId) -> Self {
-        Self {
-            id,
-            roots: Vec::new(),
-            file: None,
-            weak: false,
-        }
-    }
-}
 
 /// Pause between two lookups of an address.
 const LOOK: Duration = Duration::from_millis(20);

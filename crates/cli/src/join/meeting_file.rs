@@ -18,8 +18,8 @@ use bootstrap::socket::listen;
 use bootstrap::{Key, UniqueId};
 use files::Folder;
 
+use super::found::FoundJob;
 use super::launcher::{Launched, Variables};
-use super::meeting::FoundJob;
 use super::split;
 
 /// Largest rendezvous file that is read, bytes.

@@ -2,6 +2,7 @@
 //!
 //! In reading order: [`launcher`], [`meeting`], [`meeting_file`].
 
+mod found;
 mod id_file;
 pub mod launcher;
 pub mod meeting;

@@ -48,7 +48,7 @@ fn between(
         return look.faint("  only one GPU\n");
     }
     let mut table = Columns::new(look, &["way", "path", "GB/s", "from→to", "why"]).right(&[2]);
-    for (index, transport) in transports.ways.iter().enumerate() {
+    for (index, transport) in transports.distinct.iter().enumerate() {
         let mut pairs = Vec::new();
         let mut all = true;
         for (row, from) in transports.between.iter().zip(&members) {

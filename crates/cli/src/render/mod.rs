@@ -1,4 +1,4 @@
-//! Text for people: numbers, lists, colours, and the parts of a page.
+//! Text for people: numbers, lists, colors, and the parts of a page.
 
 pub mod branch;
 pub mod channels;
@@ -34,7 +34,7 @@ pub const FIELD: &str = "           ";
 pub struct Look {
     pub width: usize,
     /// ANSI colors are allowed.
-    pub colour: bool,
+    pub color: bool,
 }
 
 impl Environment {
@@ -42,14 +42,14 @@ impl Environment {
     pub const fn look(&self) -> Look {
         Look {
             width: self.width,
-            colour: self.colour,
+            color: self.color,
         }
     }
 }
 
 impl Look {
     fn paint(self, code: &str, text: &str) -> String {
-        if self.colour && !text.is_empty() {
+        if self.color && !text.is_empty() {
             format!("\u{1b}[{code}m{text}\u{1b}[0m")
         } else {
             text.to_owned()
@@ -188,18 +188,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn colour_only_where_allowed() {
+    fn color_only_where_allowed() {
         let plain = Look {
             width: 80,
-            colour: false,
+            color: false,
         };
         assert_eq!(plain.nearness("SYS"), "SYS");
-        let coloured = Look {
-            colour: true,
+        let colored = Look {
+            color: true,
             ..plain
         };
-        assert!(coloured.nearness("SYS").starts_with('\u{1b}'));
-        assert_eq!(coloured.nearness("48"), "48");
+        assert!(colored.nearness("SYS").starts_with('\u{1b}'));
+        assert_eq!(colored.nearness("48"), "48");
     }
 
     #[test]

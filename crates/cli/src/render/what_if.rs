@@ -7,7 +7,7 @@ use topology::edit::Failure;
 use super::table::Columns;
 use super::{Look, count, gbps, group, microseconds, ranges, trim_lines, wrap};
 use crate::sizes::short;
-use crate::what_if::WhatIfReport;
+use crate::what_if::report::WhatIfReport;
 
 pub fn page(report: &WhatIfReport, look: Look) -> String {
     let job = &report.job;

@@ -8,8 +8,8 @@ use executor::check::{self, Check, Sample};
 use executor::{Buffer, Choice, Communicator, Reduction};
 
 use super::Spec;
-use super::latency::{self, Latency};
-use super::measure::{FigureTiming, Launches};
+use super::latency::{self, Launch, agreed};
+use super::row::{FigureTiming, Latency, Launches};
 
 /// Most launches in a row, in case the clock is too coarse to end the loop.
 const MOST_LAUNCHES: u64 = 1 << 20;
@@ -105,9 +105,6 @@ impl<T: Sample> Bench<'_, T> {
     }
 }
 
-/// A launch, or two that are timed as one.
-pub type Launch<'a> = dyn FnMut(&mut Communicator<Cpu>) -> Result<(), executor::Error> + 'a;
-
 /// What launches take, on the slowest rank.
 struct Times {
     /// The average of launches in a row, µs.
@@ -186,16 +183,4 @@ fn batch(
     let mut taken = [u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX)];
     agreed(communicator, choice, &mut taken)?;
     Ok(Duration::from_nanos(taken[0]))
-}
-
-/// Replaces each number by the largest of all ranks, and sets `choice` again.
-pub fn agreed(
-    communicator: &mut Communicator<Cpu>,
-    choice: Choice,
-    numbers: &mut [u64],
-) -> Result<()> {
-    communicator.set_choice(None);
-    communicator.all_reduce(numbers, Reduction::Maximum)?;
-    communicator.set_choice(Some(choice));
-    Ok(())
 }

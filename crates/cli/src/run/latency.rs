@@ -4,11 +4,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use backend_cpu::Cpu;
-use executor::{Choice, Communicator};
-use serde::Serialize;
+use executor::{Choice, Communicator, Reduction};
 
 use super::Spec;
-use super::bench::{Launch, agreed};
+use super::row::Latency;
 
 /// Launches that are timed in a row before the ranks compare their times.
 const CHUNK: u64 = 4096;
@@ -19,43 +18,8 @@ pub const CHUNK_BYTES: u64 = (CHUNK + 1) * 8;
 /// Most launches that are timed one by one.
 const MOST: usize = 1 << 18;
 
-/// Times of single launches, each on the slowest rank, µs.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Latency {
-    /// The time that half of the launches do not exceed.
-    pub p50_us: f64,
-    /// The time that 99 % of the launches do not exceed; the maximum of fewer than 100.
-    pub p99_us: f64,
-    pub max_us: f64,
-    pub launches: u64,
-}
-
-impl Latency {
-    /// The percentiles of these times, ns.
-    fn of(mut times: Vec<u64>) -> Self {
-        times.sort_unstable();
-        let percentile = |percent: usize| {
-            let place = (times.len() * percent).div_ceil(100).saturating_sub(1);
-            times.get(place).copied().unwrap_or(0) as f64 / 1e3
-        };
-        Self {
-            p50_us: percentile(50),
-            p99_us: percentile(99),
-            max_us: percentile(100),
-            launches: times.len() as u64,
-        }
-    }
-
-    /// Of launches that each count as several.
-    pub fn divided(self, by: f64) -> Self {
-        Self {
-            p50_us: self.p50_us / by,
-            p99_us: self.p99_us / by,
-            max_us: self.max_us / by,
-            ..self
-        }
-    }
-}
+/// A launch, or two that are timed as one.
+pub type Launch<'a> = dyn FnMut(&mut Communicator<Cpu>) -> Result<(), executor::Error> + 'a;
 
 /// Times launches one by one for the time of a figure. `each` is the expected time of one.
 ///
@@ -94,6 +58,18 @@ pub fn measure(
             return Ok(Latency::of(all));
         }
     }
+}
+
+/// Replaces each number by the largest of all ranks, and sets `choice` again.
+pub fn agreed(
+    communicator: &mut Communicator<Cpu>,
+    choice: Choice,
+    numbers: &mut [u64],
+) -> Result<()> {
+    communicator.set_choice(None);
+    communicator.all_reduce(numbers, Reduction::Maximum)?;
+    communicator.set_choice(Some(choice));
+    Ok(())
 }
 
 fn nanoseconds(time: Duration) -> u64 {

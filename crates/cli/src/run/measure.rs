@@ -2,70 +2,16 @@
 
 use anyhow::Result;
 use backend_cpu::{Cpu, Profile};
+use executor::Communicator;
 use executor::check::{self, ForType, Sample};
-use executor::{Choice, Communicator};
-use serde::Serialize;
 
 use super::Spec;
 use super::bench::Bench;
 use super::choose::choose;
-use super::latency::Latency;
-use super::load::{CoreTime, Watch};
+use super::load::Watch;
+use super::row::RunRow;
 use super::spec::request;
 use super::survey::Survey;
-
-/// What was measured of one placement.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct FigureTiming {
-    /// Time of a launch on the slowest rank, µs: the median of batches; in a survey, the least.
-    pub time_us: f64,
-    /// Of launches timed one by one, where they were.
-    pub latency: Option<Latency>,
-    /// Wrong elements on all ranks; none if they were not checked.
-    pub wrong: Option<u64>,
-    pub launches: Launches,
-}
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Launches {
-    pub run: u64,
-    /// Of how many every element was checked: the first, and the last, which is timed alone.
-    pub checked: u64,
-}
-
-#[derive(Debug, Clone)]
-pub struct RunRow {
-    pub bytes: u64,
-    pub count: u64,
-    pub choice: Choice,
-    pub choice_in_place: Option<Choice>,
-    pub separate: FigureTiming,
-    pub in_place: Option<FigureTiming>,
-    /// Time that the cost profile predicts, µs.
-    pub predicted_us: Option<f64>,
-    /// Time of the ranks' cores, and what other programs took of it.
-    pub cores: CoreTime,
-}
-
-impl RunRow {
-    /// With two buffers, and in place.
-    fn both(&self) -> impl Iterator<Item = FigureTiming> {
-        [Some(self.separate), self.in_place].into_iter().flatten()
-    }
-
-    pub fn wrong(&self) -> u64 {
-        self.both().filter_map(|it| it.wrong).sum()
-    }
-
-    /// Launches, with two buffers and in place.
-    pub fn launches(&self) -> Launches {
-        let sum = |of: fn(Launches) -> u64| self.both().map(|it| of(it.launches)).sum();
-        Launches {
-            run: sum(|it| it.run),
-            checked: sum(|it| it.checked),
-        }
-    }
-}
 
 /// Runs all sizes on one rank. All ranks get the same rows.
 pub fn sweep(

@@ -20,6 +20,7 @@ mod page;
 mod ports;
 mod processes;
 mod ranks;
+mod row;
 mod spec;
 mod survey;
 
@@ -36,11 +37,10 @@ use crate::output::Output;
 use crate::progress::Steps;
 use crate::sizes::short;
 pub use job::RunPlan;
-pub use latency::Latency;
 pub use launched::LaunchReport;
 pub use load::CoreTime;
 use load::Watch;
-pub use measure::{FigureTiming, Launches, RunRow};
+pub use row::{FigureTiming, Latency, Launches, RunRow};
 pub use spec::Spec;
 
 #[derive(Debug)]

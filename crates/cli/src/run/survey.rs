@@ -7,7 +7,7 @@ use executor::{Choice, Request};
 
 use super::bench::Bench;
 use super::load::CoreTime;
-use super::measure::RunRow;
+use super::row::RunRow;
 
 /// Size from which a slow choice does not become the fastest again, bytes.
 const LARGE: u64 = 32 << 10;

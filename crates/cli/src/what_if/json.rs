@@ -5,7 +5,7 @@ use planner::job::option;
 use planner::what_if::JobFigures;
 use serde::Serialize;
 
-use super::WhatIfReport;
+use super::report::WhatIfReport;
 
 #[derive(Serialize)]
 struct Left<'a> {

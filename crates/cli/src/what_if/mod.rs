@@ -1,16 +1,16 @@
 //! `topo what-if`: every single failure of a machine, and what is left of the job.
 //!
-//! In reading order: [`work`] (planning within a time limit), [`json`].
+//! In reading order: [`work`] (planning within a time limit), [`report`], [`json`].
 
 mod json;
+pub mod report;
 mod work;
 
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
-use planner::Planned;
 use planner::what_if::{EqualFailures, JobFigures};
-use topology::edit::{Failure, FailureKind, failures};
+use topology::edit::{FailureKind, failures};
 
 use crate::arguments::compare::{Failing, TextOrJson, WhatIfArguments};
 use crate::environment::Environment;
@@ -19,24 +19,8 @@ use crate::output::Output;
 use crate::render::{Look, settings, what_if};
 use crate::settings::read_settings;
 use crate::{sizes, sources};
+use report::WhatIfReport;
 use work::WhatIfRequest;
-
-/// Everything that the page says.
-#[derive(Debug)]
-pub struct WhatIfReport {
-    /// The job without any failure.
-    pub job: Planned,
-    /// Sizes of all-reduces, bytes.
-    pub sizes: Vec<u64>,
-    /// The job without any failure, in figures.
-    pub whole: JobFigures,
-    /// The failures, worst first.
-    pub rows: Vec<EqualFailures>,
-    /// Failures for which there was no time.
-    pub left_out: Vec<Failure>,
-    /// Time limit, s.
-    pub time_limit: Option<u64>,
-}
 
 /// Plans the job once for each failure of its first host.
 pub fn run(
@@ -76,7 +60,7 @@ pub fn run(
     output.differs = !report.left_out.is_empty();
     let look = Look {
         width: environment.width,
-        colour: environment.colour,
+        color: environment.color,
     };
     output.text = match arguments.format {
         TextOrJson::Text => what_if::page(&report, look),

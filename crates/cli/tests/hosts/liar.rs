@@ -363,7 +363,7 @@ pub fn an_oversized_slot() -> Result<Completion, Failed> {
 }
 
 /// A connection without data while the ring makes progress.
-pub fn a_connection_that_stands_still() -> Result<Completion, Failed> {
+pub fn a_connection_that_stalls() -> Result<Completion, Failed> {
     let said = lied_to(false)?;
     all_say(
         &said,

@@ -40,7 +40,7 @@ fn main() -> std::process::ExitCode {
         // Those that take long come first.
         survival::a_rank_that_was_stopped_while_the_others_work,
         survival::a_rank_that_was_stopped_until_the_others_are_done,
-        liar::a_connection_that_stands_still,
+        liar::a_connection_that_stalls,
         faults::a_stopped_rank_is_named,
         survival::a_loss_when_survivors_work_again,
         survival::losses_one_after_the_other,
@@ -111,7 +111,7 @@ fn clean(command: &mut Command) {
         .stderr(Stdio::piped());
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy().into_owned();
-        let foreign = [
+        let prefixes = [
             "NCCL_",
             "OMPI_",
             "PMI",
@@ -127,7 +127,7 @@ fn clean(command: &mut Command) {
             "LOCAL_WORLD_SIZE",
             "COLUMNS",
         ];
-        if foreign.iter().any(|it| text.starts_with(it)) || names.contains(&text.as_str()) {
+        if prefixes.iter().any(|it| text.starts_with(it)) || names.contains(&text.as_str()) {
             command.env_remove(name);
         }
     }

@@ -50,7 +50,7 @@ impl Expansion {
         let row = transports.between.get(from.member as usize);
         let transport = row
             .and_then(|row| row.get(to.member as usize))
-            .and_then(|index| transports.ways.get(usize::from(*index)));
+            .and_then(|index| transports.distinct.get(usize::from(*index)));
         match transport {
             Some(GpuTransport::Direct {
                 via,

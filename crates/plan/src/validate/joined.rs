@@ -65,7 +65,7 @@ fn check_transports(
     let in_machine = |gpu: u32| (gpu as usize) < machine.gpus.len();
     let in_group = |gpu: u32| i32::try_from(gpu).is_ok_and(|gpu| group.ranks.contains(&gpu));
     let is_net = |net: i64| machine.nics.iter().any(|nic| nic.id == net);
-    for (index, transport) in transports.ways.iter().enumerate() {
+    for (index, transport) in transports.distinct.iter().enumerate() {
         let at = format!("{at}.ways[{index}]");
         match transport {
             GpuTransport::Direct { via, bw, .. } => {
@@ -85,7 +85,7 @@ fn check_transports(
         format!("expected {gpus} rows of {gpus} GPUs each")
     })?;
     let mut indexes = transports.between.iter().flatten();
-    let beyond = indexes.find(|transport| usize::from(**transport) >= transports.ways.len());
+    let beyond = indexes.find(|transport| usize::from(**transport) >= transports.distinct.len());
     require(beyond.is_none(), &at_between, || {
         format!("there is no way {}", beyond.copied().unwrap_or_default())
     })?;

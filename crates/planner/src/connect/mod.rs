@@ -14,7 +14,6 @@ mod p2p;
 pub mod summary;
 mod transports;
 
-pub use notes::Note;
 pub use summary::GatheredGraphs;
 
 use plan::{Buffers, Common, Expansion, GraphKind, JobLayout, NodeParts, NodePlace, Transports};

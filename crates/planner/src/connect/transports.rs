@@ -34,10 +34,10 @@ pub(super) fn transports(
         let mut row = Vec::with_capacity(gpus.len());
         for (_, to) in &gpus {
             let transport = transport(routing, *from, *to)?;
-            let known = found.ways.iter().position(|known| *known == transport);
+            let known = found.distinct.iter().position(|known| *known == transport);
             let index = known.unwrap_or_else(|| {
-                found.ways.push(transport);
-                found.ways.len() - 1
+                found.distinct.push(transport);
+                found.distinct.len() - 1
             });
             row.push(index as u16);
         }
@@ -48,7 +48,7 @@ pub(super) fn transports(
         .filter_map(|(rank, gpu)| p2p_ports(routing, *rank, *gpu))
         .collect();
     let everyone = found
-        .ways
+        .distinct
         .iter()
         .any(|transport| matches!(transport, GpuTransport::Network { .. }));
     let members: Vec<u32> = gpus.iter().map(|(rank, _)| *rank).collect();

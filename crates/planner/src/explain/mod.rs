@@ -1,6 +1,6 @@
 //! Why a plan is what it is, in words.
 //!
-//! [`Planned::explain`] tells the whole story of a job. Its parts: [`machine`] (a machine in one
+//! [`Planned::explain`](crate::Planned::explain) tells the whole story of a job. Its parts: [`machine`] (a machine in one
 //! line), [`search`] (how channels were found) and [`attempts`] (the same attempt by attempt),
 //! [`path`](path()) (why a path between two devices is what it is). Texts have no layout: they are
 //! not wrapped or colored.
@@ -21,31 +21,9 @@ pub use words::{count, cross_nic, gbps, processor};
 use plan::Graph;
 
 use crate::host_plan::HostPlan;
-use crate::planned::Planned;
 
-impl Planned {
-    /// Tells what was decided for each distinct machine, how each search went, and what is odd
-    /// about the job.
-    pub fn explain(&self) -> String {
-        let layout = self.job.layout();
-        let mut text = format!(
-            "{}, {}, {} for collectives\n",
-            count(layout.hosts() as usize, "host"),
-            count(layout.ranks() as usize, "rank"),
-            count(self.job.common().channels.count() as usize, "channel"),
-        );
-        for machine in self.machines() {
-            text.push_str(&format!("\n{}: {}\n", machine.name, machine.summary));
-            machine.nodes.iter().for_each(|node| tell(node, &mut text));
-        }
-        for note in &self.notes {
-            text.push_str(&format!("\nnote: {note}\n"));
-        }
-        text
-    }
-}
-
-fn tell(node: &HostPlan, text: &mut String) {
+/// Appends what the searches of a node found, and how each went.
+pub(crate) fn tell(node: &HostPlan, text: &mut String) {
     for (graph, trail) in node.graphs.iter().zip(&node.trails) {
         let found = found(graph, node.view.inter);
         text.push_str(&format!(

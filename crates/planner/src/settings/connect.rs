@@ -10,33 +10,6 @@ pub use plan::MAX_CHANNELS;
 const ARGUMENTS_HEAD: i64 = 32;
 const ARGUMENTS_PER_CHANNEL: i64 = 16;
 
-/// Names of the variables read here, except those that the search reads too.
-pub(super) const NAMES: [&str; 23] = [
-    "NCCL_COLLNET_NODE_THRESHOLD",
-    "NCCL_IGNORE_COLLNET_MISMATCH",
-    "NCCL_IGNORE_NET_MISMATCH",
-    "NCCL_MAX_CTAS",
-    "NCCL_MAX_NCHANNELS",
-    "NCCL_MAX_NRINGS",
-    "NCCL_MAX_P2P_NCHANNELS",
-    "NCCL_MIN_CTAS",
-    "NCCL_MIN_NCHANNELS",
-    "NCCL_MIN_NRINGS",
-    "NCCL_MIN_P2P_NCHANNELS",
-    "NCCL_NCHANNELS_PER_NET_PEER",
-    "NCCL_NVLSTREE_MAX_CHUNKSIZE",
-    "NCCL_NVLS_CHUNKSIZE",
-    "NCCL_NVLS_NCHANNELS",
-    "NCCL_P2P_MAX_PEERS",
-    "NCCL_P2P_NET_CHUNKSIZE",
-    "NCCL_P2P_NVL_CHUNKSIZE",
-    "NCCL_P2P_PCI_CHUNKSIZE",
-    "NCCL_P2P_PER_CHANNEL_NET_BW",
-    "NCCL_P2P_READ_ENABLE",
-    "NCCL_P2P_SCHEDULE_GROUP_SIZE",
-    "NCCL_WORK_ARGS_BYTES",
-];
-
 /// How hosts are joined. `None` is NCCL's own choice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConnectSettings {

@@ -1,7 +1,5 @@
 //! The names of NCCL's variables.
 
-use super::{connect, tuning};
-
 /// Least likeness of a name that is offered: a typing error, not another word.
 const LIKENESS: f64 = 0.85;
 
@@ -44,6 +42,48 @@ const SEARCH: [&str; 22] = [
     "NCCL_PXN_DISABLE",
     "NCCL_SHM_DISABLE",
     "NCCL_TOPO_SPLIT_MLOPART",
+];
+
+/// Variables that decide how hosts are joined, except those that the search reads too.
+const JOINING: [&str; 23] = [
+    "NCCL_COLLNET_NODE_THRESHOLD",
+    "NCCL_IGNORE_COLLNET_MISMATCH",
+    "NCCL_IGNORE_NET_MISMATCH",
+    "NCCL_MAX_CTAS",
+    "NCCL_MAX_NCHANNELS",
+    "NCCL_MAX_NRINGS",
+    "NCCL_MAX_P2P_NCHANNELS",
+    "NCCL_MIN_CTAS",
+    "NCCL_MIN_NCHANNELS",
+    "NCCL_MIN_NRINGS",
+    "NCCL_MIN_P2P_NCHANNELS",
+    "NCCL_NCHANNELS_PER_NET_PEER",
+    "NCCL_NVLSTREE_MAX_CHUNKSIZE",
+    "NCCL_NVLS_CHUNKSIZE",
+    "NCCL_NVLS_NCHANNELS",
+    "NCCL_P2P_MAX_PEERS",
+    "NCCL_P2P_NET_CHUNKSIZE",
+    "NCCL_P2P_NVL_CHUNKSIZE",
+    "NCCL_P2P_PCI_CHUNKSIZE",
+    "NCCL_P2P_PER_CHANNEL_NET_BW",
+    "NCCL_P2P_READ_ENABLE",
+    "NCCL_P2P_SCHEDULE_GROUP_SIZE",
+    "NCCL_WORK_ARGS_BYTES",
+];
+
+/// Variables that change bandwidths, latencies, threads and choices, but not the search.
+const COST: [&str; 11] = [
+    "NCCL_ALGO",
+    "NCCL_BUFFSIZE",
+    "NCCL_LL128_BUFFSIZE",
+    "NCCL_LL128_C2C",
+    "NCCL_LL128_NTHREADS",
+    "NCCL_LL_BUFFSIZE",
+    "NCCL_NET_OVERHEAD",
+    "NCCL_NTHREADS",
+    "NCCL_PAT_ENABLE",
+    "NCCL_PROTO",
+    "NCCL_THREAD_THRESHOLDS",
 ];
 
 const VIRTUAL_NICS: &str = "virtual NICs are not modelled, because the net plug-in decides what they are: every <net> of the \
@@ -168,8 +208,8 @@ pub fn variables() -> impl Iterator<Item = (&'static str, SettingEffect)> {
     SEARCH
         .into_iter()
         .map(with(SettingEffect::Search))
-        .chain(connect::NAMES.into_iter().map(with(SettingEffect::Joining)))
-        .chain(tuning::NAMES.into_iter().map(with(SettingEffect::Cost)))
+        .chain(JOINING.into_iter().map(with(SettingEffect::Joining)))
+        .chain(COST.into_iter().map(with(SettingEffect::Cost)))
         .chain(not_modelled)
         .chain(OTHERS.into_iter().map(with(SettingEffect::Nothing)))
 }

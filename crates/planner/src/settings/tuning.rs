@@ -2,21 +2,6 @@
 
 use super::parse::{Reader, whitespace_integers};
 
-/// Variables that change bandwidths, latencies, threads and choices, but not the search.
-pub(super) const NAMES: [&str; 11] = [
-    "NCCL_ALGO",
-    "NCCL_BUFFSIZE",
-    "NCCL_LL128_BUFFSIZE",
-    "NCCL_LL128_C2C",
-    "NCCL_LL128_NTHREADS",
-    "NCCL_LL_BUFFSIZE",
-    "NCCL_NET_OVERHEAD",
-    "NCCL_NTHREADS",
-    "NCCL_PAT_ENABLE",
-    "NCCL_PROTO",
-    "NCCL_THREAD_THRESHOLDS",
-];
-
 /// What NCCL takes for "not set" in many of its numbers.
 const UNSET: i64 = -2;
 

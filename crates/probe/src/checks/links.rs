@@ -23,10 +23,10 @@ pub(super) fn check(probe: &Probe) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut seen = BTreeSet::new();
     for used in probe.used_functions() {
-        let mut way: Vec<&str> = used.bridges().collect();
-        way.push(&used.bus_id);
+        let mut chain: Vec<&str> = used.bridges().collect();
+        chain.push(&used.bus_id);
         // A link connects the root port and the upstream port, or a downstream port and its child.
-        for pair in way.chunks(2).filter(|pair| pair.len() == 2) {
+        for pair in chain.chunks(2).filter(|pair| pair.len() == 2) {
             let (port, device) = (
                 probe.machine.pci.get(pair[0]),
                 probe.machine.pci.get(pair[1]),

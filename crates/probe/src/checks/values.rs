@@ -174,12 +174,12 @@ fn garbage(probe: &Probe, function: &PciFunction, findings: &mut Vec<Finding>) {
         }
     }
     // The kernel creates both files or neither.
-    let board = [
+    let motherboard = [
         ("subsystem_vendor", &function.subsystem_vendor),
         ("subsystem_device", &function.subsystem_device),
     ];
-    let is_there = board.iter().any(|(_, text)| !text.is_empty());
-    for (file, text) in board {
+    let is_there = motherboard.iter().any(|(_, text)| !text.is_empty());
+    for (file, text) in motherboard {
         if is_there && !hexadecimal(text) {
             odd(file, text, "a hexadecimal number");
         }

@@ -10,7 +10,7 @@ const DEEPEST: usize = 32;
 /// Finds or creates the `<pci>` of a bus id with all its ancestors, and adds attributes that the
 /// machine knows.
 pub fn pci<'r>(root: &'r mut Element, parts: &TreeParts<'_>, bus_id: &str) -> &'r mut Element {
-    let (chain, numa) = way_up(parts, bus_id);
+    let (chain, numa) = chain_up(parts, bus_id);
     let known = chain.iter().position(|bus_id| holds(root, bus_id));
     let missing = &chain[..known.unwrap_or(chain.len())];
     let mut element = match known {
@@ -78,7 +78,7 @@ pub fn fill(element: &mut Element, known: &Element) {
 }
 
 /// The functions from a device up to its CPU, and the CPU's NUMA node.
-fn way_up(parts: &TreeParts<'_>, bus_id: &str) -> (Vec<String>, i32) {
+fn chain_up(parts: &TreeParts<'_>, bus_id: &str) -> (Vec<String>, i32) {
     let mut chain = vec![bus_id.to_owned()];
     let mut numa = -1;
     let mut at = parts.machine.pci.get(bus_id);

@@ -40,7 +40,7 @@ impl Touch {
     }
 
     /// The root accesses the memory of all others, and they access the root's.
-    fn both_ways(place: &ChannelMember<'_>) -> Self {
+    fn both_directions(place: &ChannelMember<'_>) -> Self {
         let root = || vec![place.root()];
         if place.is_root() {
             Self::all(place)
@@ -250,6 +250,6 @@ fn broadcast_in_place(place: &ChannelMember<'_>) -> ChannelLanes {
     };
     ChannelLanes::new(
         place.ranks(),
-        vec![Touch::both_ways(place).lane(place, body)],
+        vec![Touch::both_directions(place).lane(place, body)],
     )
 }

@@ -283,10 +283,10 @@ fn beyond_four_gibibytes() {
                             {
                                 let end = offset + stride * (turns - 1) + step.elements * 4;
                                 assert!(end <= most, "{case:?}: {end} beyond {most}");
-                                let far: &mut u64 = walked.entry(from.channel).or_default();
-                                *far = (*far).max(end % (count * 4));
+                                let reached: &mut u64 = walked.entry(from.channel).or_default();
+                                *reached = (*reached).max(end % (count * 4));
                                 if end % (count * 4) == 0 {
-                                    *far = count * 4;
+                                    *reached = count * 4;
                                 }
                             }
                         }

@@ -12,6 +12,7 @@
 //! # Ok::<(), topology::Error>(())
 //! ```
 
+mod limits;
 mod lint;
 mod locate;
 mod names;
@@ -25,9 +26,10 @@ mod write;
 use std::borrow::Cow;
 use std::sync::Arc;
 
+pub use limits::Limits;
 pub use lint::lint;
 pub use number::{c_float, c_int, c_unsigned_hexadecimal};
-pub use parse::{Limits, parse, parse_with};
+pub use parse::{parse, parse_with};
 pub use write::write;
 
 use crate::error::{Error, Place, Position, Warning};

@@ -93,31 +93,8 @@ pub(super) fn read<'a>(
         .unwrap_or("");
     let bytes = body.as_bytes();
     let position = source.locator.position(start);
-    let name = name(body);
+    let name = checked_name(source, body, position, &text[start..end])?;
     let name_end = name.len();
-    if name.is_empty() || name.contains(['<', '&', '"', '\'']) {
-        let place = source.place(position, None, None);
-        let (problem, expected) = if name.is_empty() {
-            (
-                "an element has no name",
-                "the element's name directly behind `<`",
-            )
-        } else {
-            (
-                "an element's name is malformed",
-                "a name, then a space, `/` or `>`",
-            )
-        };
-        return Err(Error::new(
-            place,
-            problem,
-            excerpt(&text[start..end]),
-            expected,
-        ));
-    }
-    if name.len() >= TEXT_BYTES {
-        note_long(source, position, name, None);
-    }
     // Without an early end, so that the compiler can look at many bytes at once.
     let broken = bytes
         .iter()
@@ -177,17 +154,7 @@ pub(super) fn read<'a>(
             continue;
         }
         if tag.attributes.iter().any(|other| other.name == attribute) {
-            source.note(
-                "twice",
-                attribute,
-                attribute_position,
-                Some(name),
-                Some(attribute),
-                || {
-                    "stands twice in one element: NCCL reads the first and ignores this one"
-                        .to_owned()
-                },
-            );
+            note_twice(source, attribute_position, name, attribute);
         }
         tag.attributes.push(Attribute {
             name: names::attribute(attribute),
@@ -195,6 +162,34 @@ pub(super) fn read<'a>(
             position: attribute_position,
         });
     }
+}
+
+/// Returns the name at the head of `body`, of the tag `whole`.
+fn checked_name<'a>(
+    source: &mut Source<'_>,
+    body: &'a str,
+    position: Position,
+    whole: &str,
+) -> Result<&'a str, Error> {
+    let name = name(body);
+    let (problem, expected) = if name.is_empty() {
+        (
+            "an element has no name",
+            "the element's name directly behind `<`",
+        )
+    } else if name.contains(['<', '&', '"', '\'']) {
+        (
+            "an element's name is malformed",
+            "a name, then a space, `/` or `>`",
+        )
+    } else {
+        if name.len() >= TEXT_BYTES {
+            note_long(source, position, name, None);
+        }
+        return Ok(name);
+    };
+    let place = source.place(position, None, None);
+    Err(Error::new(place, problem, excerpt(whole), expected))
 }
 
 /// Reads `name="value"` at `at`. Returns the name, the raw value, and the offset after it.
@@ -340,6 +335,17 @@ pub(super) fn reference(text: &str) -> Reference {
     character.map_or(Reference::Unknown(length + 2), |character| {
         Reference::Character(character, length + 2)
     })
+}
+
+fn note_twice(source: &mut Source<'_>, position: Position, element: &str, attribute: &str) {
+    source.note(
+        "twice",
+        attribute,
+        position,
+        Some(element),
+        Some(attribute),
+        || "stands twice in one element: NCCL reads the first and ignores this one".to_owned(),
+    );
 }
 
 fn note_long(source: &mut Source<'_>, position: Position, element: &str, attribute: Option<&str>) {

@@ -1,7 +1,7 @@
 //! The open elements during parsing, and the resulting tree.
 
+use super::limits::Limits;
 use super::notes::excerpt;
-use super::parse::Limits;
 use super::tag::{self, Source};
 use super::{Document, Element, Tag, c_int, lint, names};
 use crate::error::{Error, Position};

@@ -30,7 +30,7 @@ impl Wanted {
 }
 
 /// The choice for a request within the limits of the command line.
-pub fn choose_way<M: DeviceDriver>(
+pub fn choose<M: DeviceDriver>(
     communicator: &mut Gpu<M>,
     wanted: &Wanted,
     request: &Request,

@@ -19,7 +19,7 @@ use executor::check::{self, ForType, Sample};
 use executor::{Communicator, Failure, Transport};
 
 pub use self::bench::{Bench, TimingLimits, time};
-pub use self::choose::{Wanted, choose_way};
+pub use self::choose::{Wanted, choose};
 pub use self::open::{
     OpenedRanks, count_for_multicast, describe, open_on_first, open_one_each, open_place,
 };
@@ -246,7 +246,7 @@ impl<M: DeviceDriver> ForType for Sweep<'_, M> {
             progress(*bytes);
             let check = spec.check::<T>(*bytes)?;
             let mut request = request::<T>(&check);
-            let choice = choose_way(communicator, &wanted, &request)?;
+            let choice = choose(communicator, &wanted, &request)?;
             let mut bench = Bench {
                 communicator: &mut *communicator,
                 process_ranks,
@@ -257,7 +257,7 @@ impl<M: DeviceDriver> ForType for Sweep<'_, M> {
             let (mut choice_in_place, mut in_place) = (None, None);
             if spec.in_place {
                 request.in_place = true;
-                if let Ok(choice) = choose_way(bench.communicator, &wanted, &request) {
+                if let Ok(choice) = choose(bench.communicator, &wanted, &request) {
                     choice_in_place = Some(choice);
                     in_place = Some(bench.measure::<T>(choice, true)?);
                 }

@@ -278,7 +278,7 @@ fn one(
         protocol,
         channels: None,
     };
-    request.choice = Some(cuda::choose_way(communicator, &wanted, &request)?);
+    request.choice = Some(cuda::choose(communicator, &wanted, &request)?);
     let pointer = |address: u64| std::ptr::with_exposed_provenance_mut::<u8>(address as usize);
     cuda::time(process_ranks, &cuda::TimingLimits::default(), &mut || {
         let memory = Memory::at(

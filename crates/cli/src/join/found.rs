@@ -1,0 +1,29 @@
+//! A job that a rank has found.
+
+use std::net::TcpListener;
+
+use bootstrap::UniqueId;
+use files::private::Written;
+
+/// Where the ranks of a job meet.
+#[derive(Debug)]
+pub struct FoundJob {
+    pub id: UniqueId,
+    pub roots: Vec<(u32, TcpListener)>,
+    /// The file to be removed once all have met.
+    pub file: Option<Written>,
+    /// Whether the token derives from public data only.
+    pub weak: bool,
+}
+
+impl FoundJob {
+    /// The id of a job whose roots are elsewhere.
+    pub const fn without_root(id: UniqueId) -> Self {
+        Self {
+            id,
+            roots: Vec::new(),
+            file: None,
+            weak: false,
+        }
+    }
+}

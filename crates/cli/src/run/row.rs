@@ -1,0 +1,97 @@
+//! What was measured at one size.
+
+use executor::Choice;
+use serde::Serialize;
+
+use super::load::CoreTime;
+
+/// What was measured of one placement.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct FigureTiming {
+    /// Time of a launch on the slowest rank, µs: the median of batches; in a survey, the least.
+    pub time_us: f64,
+    /// Of launches timed one by one, where they were.
+    pub latency: Option<Latency>,
+    /// Wrong elements on all ranks; none if they were not checked.
+    pub wrong: Option<u64>,
+    pub launches: Launches,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Launches {
+    pub run: u64,
+    /// Of how many every element was checked: the first, and the last, which is timed alone.
+    pub checked: u64,
+}
+
+#[derive(Debug, Clone)]
+pub struct RunRow {
+    pub bytes: u64,
+    pub count: u64,
+    pub choice: Choice,
+    pub choice_in_place: Option<Choice>,
+    pub separate: FigureTiming,
+    pub in_place: Option<FigureTiming>,
+    /// Time that the cost profile predicts, µs.
+    pub predicted_us: Option<f64>,
+    /// Time of the ranks' cores, and what other programs took of it.
+    pub cores: CoreTime,
+}
+
+impl RunRow {
+    /// With two buffers, and in place.
+    fn both(&self) -> impl Iterator<Item = FigureTiming> {
+        [Some(self.separate), self.in_place].into_iter().flatten()
+    }
+
+    pub fn wrong(&self) -> u64 {
+        self.both().filter_map(|it| it.wrong).sum()
+    }
+
+    /// Launches, with two buffers and in place.
+    pub fn launches(&self) -> Launches {
+        let sum = |of: fn(Launches) -> u64| self.both().map(|it| of(it.launches)).sum();
+        Launches {
+            run: sum(|it| it.run),
+            checked: sum(|it| it.checked),
+        }
+    }
+}
+
+/// Times of single launches, each on the slowest rank, µs.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Latency {
+    /// The time that half of the launches do not exceed.
+    pub p50_us: f64,
+    /// The time that 99 % of the launches do not exceed; the maximum of fewer than 100.
+    pub p99_us: f64,
+    pub max_us: f64,
+    pub launches: u64,
+}
+
+impl Latency {
+    /// The percentiles of these times, ns.
+    pub fn of(mut times: Vec<u64>) -> Self {
+        times.sort_unstable();
+        let percentile = |percent: usize| {
+            let place = (times.len() * percent).div_ceil(100).saturating_sub(1);
+            times.get(place).copied().unwrap_or(0) as f64 / 1e3
+        };
+        Self {
+            p50_us: percentile(50),
+            p99_us: percentile(99),
+            max_us: percentile(100),
+            launches: times.len() as u64,
+        }
+    }
+
+    /// Of launches that each count as several.
+    pub fn divided(self, by: f64) -> Self {
+        Self {
+            p50_us: self.p50_us / by,
+            p99_us: self.p99_us / by,
+            max_us: self.max_us / by,
+            ..self
+        }
+    }
+}

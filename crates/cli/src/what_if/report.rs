@@ -1,0 +1,22 @@
+//! What is left of a job after each failure.
+
+use planner::Planned;
+use planner::what_if::{EqualFailures, JobFigures};
+use topology::edit::Failure;
+
+/// Everything that the page says.
+#[derive(Debug)]
+pub struct WhatIfReport {
+    /// The job without any failure.
+    pub job: Planned,
+    /// Sizes of all-reduces, bytes.
+    pub sizes: Vec<u64>,
+    /// The job without any failure, in figures.
+    pub whole: JobFigures,
+    /// The failures, worst first.
+    pub rows: Vec<EqualFailures>,
+    /// Failures for which there was no time.
+    pub left_out: Vec<Failure>,
+    /// Time limit, s.
+    pub time_limit: Option<u64>,
+}

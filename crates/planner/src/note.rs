@@ -1,0 +1,70 @@
+//! What is odd about a job, though NCCL accepts it.
+
+use std::fmt;
+
+use topology::Warning;
+
+/// Something odd that NCCL accepts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Note {
+    /// An NVLink domain was asked for, but the settings forbid it.
+    NoNvlinkDomain,
+    /// A graph file holds something odd.
+    GraphFile(Warning),
+    /// Numbers of network ports.
+    Nets {
+        /// Fewest ports of a host.
+        least: usize,
+        /// Most ports of a host.
+        most: usize,
+    },
+    /// Compute capabilities (× 10) of GPUs.
+    Gpus {
+        /// Lowest.
+        least: i32,
+        /// Highest.
+        most: i32,
+    },
+    /// Numbers of ranks of a node.
+    Ranks {
+        /// Fewest.
+        least: u32,
+        /// Most.
+        most: u32,
+    },
+    /// Processors of several vendors or architectures.
+    Processors,
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoNvlinkDomain => f.write_str(
+                "--nvlink-domain: the settings forbid it (NCCL_MNNVL_ENABLE=0, or P2P switched off without \
+                 NCCL_MNNVL_ENABLE=1), so the network joins the hosts",
+            ),
+            Self::GraphFile(warning) => warning.fmt(f),
+            Self::Nets { least, most } => write!(
+                f,
+                "hosts have between {least} and {most} network ports: NCCL uses as many channels as all hosts have \
+                 (NCCL_IGNORE_NET_MISMATCH=0 makes it an error)"
+            ),
+            Self::Gpus { least, most } => write!(
+                f,
+                "GPUs are of sm {least} to sm {most}: NCCL takes channels and costs that suit the lowest{}",
+                if *least < 90 {
+                    ", and does without LL128 unless NCCL_PROTO asks for it"
+                } else {
+                    ""
+                }
+            ),
+            Self::Ranks { least, most } => write!(
+                f,
+                "nodes have between {least} and {most} ranks: NCCL's costs and tree depths take the average"
+            ),
+            Self::Processors => {
+                f.write_str("hosts have different processors: NCCL takes their vendor as mixed when it estimates costs")
+            }
+        }
+    }
+}
