@@ -1,8 +1,10 @@
-//! How near a large all-reduce of threads comes to what the memory allows: `cargo bench -p backend-cpu --bench bound`.
+//! The share of the memory's bandwidth that a large all-reduce of threads reaches.
 //!
-//! With n ranks and S bytes each, an all-reduce reads n·S bytes and writes n·S bytes at best, as much as copying n·S
-//! bytes does. Copies and all-reduces take turns, so that what else the machine does meets both alike; medians
-//! count, of the share that of each round's.
+//! `cargo bench -p backend-cpu --bench bound`
+//!
+//! With n ranks and S bytes each, an all-reduce reads n·S bytes and writes n·S bytes at best, as
+//! much as copying n·S bytes does. Copies and all-reduces take turns, so that what else the machine
+//! does meets both alike; medians count, of the share that of each round's.
 
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
@@ -45,7 +47,8 @@ fn main() {
     }
 }
 
-/// Median seconds of the slower rank for a copy of S bytes by each, for an all-reduce, and the median of their ratio.
+/// Median seconds of the slower rank for a copy of S bytes by each, for an all-reduce, and the
+/// median of their ratio.
 fn measure(elements: usize, rounds: usize) -> (f64, f64, f64) {
     let profile = Arc::new(Profile::default());
     let backend = |_| Cpu::new(Arc::clone(&profile));

@@ -37,7 +37,8 @@ pub struct RefusedAccess {
 /// A remote operand cannot be accessed.
 ///
 /// # Safety
-/// As [`Reduce::run`] for local operands. RemoteOperands ones are null and stay valid during the launch.
+/// As [`Reduce::run`] for local operands. RemoteOperands ones are null and stay valid during the
+/// launch.
 pub unsafe fn reduce(
     reduce: &Reduce,
     step: &ReduceStep<'_>,

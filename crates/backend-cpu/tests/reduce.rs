@@ -1,4 +1,5 @@
-//! Every type, operation, number of sources and of destinations, beside a reference that goes element by element.
+//! Every type, operation, number of sources and of destinations, beside a reference that goes
+//! element by element.
 
 use backend_cpu::reduce::{Reduce, ReduceStep, Vectors, copy};
 use half::{bf16, f16};
@@ -13,7 +14,7 @@ struct Case {
     sources: usize,
     destinations: usize,
     elements: usize,
-    /// Bytes by which each place is past an aligned one.
+    /// Offset of each place from an aligned address, bytes.
     misaligned: usize,
     /// The destination that is this source.
     alias: Option<(usize, usize)>,
@@ -391,7 +392,8 @@ fn average<T>(reduce: &Reduce, input: &[T], output: &mut [T]) {
     unsafe { reduce.run(&step) };
 }
 
-/// Every 16-bit float comes back from an operation that changes nothing, and every sum is rounded as `half` rounds.
+/// Every 16-bit float comes back from an operation that changes nothing, and every sum is rounded
+/// as `half` rounds.
 #[test]
 fn all_16_bit_floats_are_converted() {
     let all: Vec<u16> = (0..=u16::MAX).collect();

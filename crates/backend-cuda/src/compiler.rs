@@ -45,7 +45,8 @@ impl Compiler {
         let builtins = file.and_then(builtins);
         let mut why = String::new();
         for candidate in candidates {
-            // SAFETY: loading NVRTC runs its initializers, which is what every program that uses it does.
+            // SAFETY: loading NVRTC runs its initializers, which is what every program that uses it
+            // does.
             match unsafe { Library::new(&candidate) } {
                 Ok(library) => {
                     let mut version = (0, 0);
@@ -149,7 +150,8 @@ impl Compiler {
     }
 
     /// # Safety
-    /// The program is alive, and the functions are a pair that tells a size and fills as many bytes.
+    /// The program is alive, and the functions are a pair that tells a size and fills as many
+    /// bytes.
     unsafe fn output(&self, program: Program, size: &[u8], fill: &[u8]) -> Result<Vec<u8>, String> {
         let mut bytes: usize = 0;
         // SAFETY: the caller's promise; the buffer is as long as the library says.

@@ -45,7 +45,7 @@ pub struct Device {
     context: sys::CUcontext,
     pub(crate) stream: sys::CUstream,
     pub(crate) module: Module,
-    /// Resident blocks by kernel and threads per block, as far as known.
+    /// Known numbers of resident blocks, by kernel and threads per block.
     pub(crate) resident: Mutex<Vec<(Kernel, u32, u32)>>,
     /// Its properties.
     pub properties: GpuProperties,

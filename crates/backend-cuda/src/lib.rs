@@ -1,15 +1,16 @@
 //! Runs collectives on NVIDIA GPUs.
 //!
 //! The crate builds without CUDA: [`Cuda::open`] loads the driver's library and returns an
-//! [`Error`] that says what is missing. The binary contains compiled kernels ([`prebuilt`]). For
-//! a GPU that none of them fits, NVRTC compiles the kernels ([`compiler`]) and the result is kept
-//! in a folder.
+//! [`Error`] that says what is missing. The binary contains compiled kernels ([`prebuilt`]). For a
+//! GPU that none of them fits, NVRTC compiles the kernels ([`compiler`]) and the result is kept in
+//! a folder.
 //!
 //! [`Cuda`] is the [`DeviceDriver`](device_runtime::DeviceDriver) of [`device_runtime`], which has
 //! the code for one rank.
 //!
 //! In reading order: [`error`], [`presence`], [`prebuilt`], [`compiler`], [`module`], [`device`],
-//! [`memory`], `handles`, `sharing`, `rdma`, [`launch`], `graph`, [`multicast`], [`driver`], `start`.
+//! [`memory`], `handles`, `sharing`, `rdma`, [`launch`], `graph`, [`multicast`], [`driver`],
+//! `start`.
 //!
 //! ```no_run
 //! use std::sync::Arc;

@@ -354,7 +354,8 @@ impl Multicast {
 
 fn import(device: &Device, shareable: *mut c_void, kind: HandleType) -> Result<Handle, String> {
     let mut handle = 0;
-    // SAFETY: the driver checks what it is given, reads it, and writes the handle, which is given back once.
+    // SAFETY: the driver checks what it is given, reads it, and writes the handle, which is given
+    // back once.
     unsafe { sys::cuMemImportFromShareableHandle(&raw mut handle, shareable, kind) }
         .to(|| format!("opening the multicast of rank 0 for GPU {}", device.number))?;
     Ok(Handle(handle))

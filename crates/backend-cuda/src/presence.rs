@@ -81,7 +81,8 @@ const SYMBOLS: [&str; 65] = [
 /// It is missing or too old.
 pub fn check() -> Result<(), Error> {
     let absent = || Error::NoDriver { library: LIBRARY };
-    // SAFETY: loading the driver's library runs its initializers, which is what every program that uses it does.
+    // SAFETY: loading the driver's library runs its initializers, which is what every program that
+    // uses it does.
     let library = unsafe { libloading::Library::new(LIBRARY) };
     let library = library.map_err(|_| absent())?;
     for symbol in SYMBOLS {

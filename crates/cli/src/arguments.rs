@@ -199,9 +199,9 @@ pub struct JobArguments {
     /// Use only these GPUs of every host, by device number, such as 0-3,6
     #[arg(long, value_name = "LIST")]
     pub gpus: Option<String>,
-    /// Which GPU each rank runs on: host (host after host), round-robin (one rank per host in turn),
-    /// a list of GPUs in rank order (counted host after host, such as 0-7,15-8), or @FILE with such a
-    /// list
+    /// Which GPU each rank runs on: host (host after host), round-robin (one rank per host in
+    /// turn), a list of GPUs in rank order (counted host after host, such as 0-7,15-8), or @FILE
+    /// with such a list
     #[arg(long, value_name = "ORDER", default_value = "host")]
     pub rank_order: String,
     #[command(flatten)]

@@ -96,8 +96,8 @@ impl Environment {
         }
     }
 
-    /// NCCL's settings from the environment, overridden by the command line. NCCL_TOPO_FILE is dropped
-    /// with a remark, because the command line names the file.
+    /// NCCL's settings from the environment, overridden by the command line. NCCL_TOPO_FILE is
+    /// dropped with a remark, because the command line names the file.
     pub fn settings(&self, given: &Variables, remarks: &mut Vec<String>) -> Settings {
         let variables = self.nccl.iter().chain(&given.set).filter(|(name, value)| {
             let named_here = name == "NCCL_TOPO_FILE";

@@ -1,5 +1,6 @@
-//! Trees of `/sys` that others recorded: every device must be read as the recording says. Topologies that NCCL dumped on
-//! machines of others: the machine, laid out again as files and driver answers, must give the same file.
+//! Trees of `/sys` that others recorded: every device must be read as the recording says.
+//! Topologies that NCCL dumped on machines of others: the machine, laid out again as files and
+//! driver answers, must give the same file.
 //!
 //! None of these files are part of the project.
 
@@ -110,7 +111,8 @@ fn sort(element: &mut Element) {
     element.children.iter_mut().for_each(sort);
 }
 
-/// Brings NCCL's file to the form of the present version, and leaves out what older ones did not write.
+/// Brings NCCL's file to the form of the present version, and leaves out what older ones did not
+/// write.
 fn as_written_now(theirs: &mut Element, ours: &mut Element) {
     let probed = |name: &str| !NOT_PROBED.contains(&name);
     theirs
@@ -179,7 +181,8 @@ fn trial(archive: PathBuf) -> Trial {
     })
 }
 
-/// The processor is what `/proc/cpuinfo` says, in NCCL's numbers, and there are as many nodes as folders.
+/// The processor is what `/proc/cpuinfo` says, in NCCL's numbers, and there are as many nodes as
+/// folders.
 fn check_processor(machine: &Machine, root: &Path, name: &str) {
     let cpuinfo = fs::read_to_string(root.join("proc/cpuinfo")).unwrap_or_default();
     let says = |key: &str| {

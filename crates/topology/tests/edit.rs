@@ -33,8 +33,8 @@ fn decisive(document: &Document) -> String {
     format!("{nodes:#?}{links:#?}")
 }
 
-/// The text without the lines from the one that holds `from` up to the first one behind it that is `to`; spaces in
-/// front count only where `to` begins with some.
+/// The text without the lines from the one that holds `from` up to the first one behind it that is
+/// `to`; spaces in front count only where `to` begins with some.
 fn without_lines(text: &str, from: &str, to: &str) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let first = lines.iter().position(|line| line.contains(from)).unwrap();

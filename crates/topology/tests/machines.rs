@@ -45,8 +45,8 @@ fn check_written(document: &Document) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// The rules of NCCL's reader: two spaces per level, one tag on a line, one space before each attribute, double quotes, no
-/// tabs, at most 16 attributes.
+/// The rules of NCCL's reader: two spaces per level, one tag on a line, one space before each
+/// attribute, double quotes, no tabs, at most 16 attributes.
 fn check_form(text: &str) -> Result<(), TestCaseError> {
     let mut level = 0;
     for line in text.lines() {

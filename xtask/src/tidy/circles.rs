@@ -10,8 +10,8 @@ use regex::Regex;
 /// The path of a module in its crate, without `crate`.
 type Module = Vec<String>;
 
-/// Returns the circles among the files of one crate, each as the names of its modules. A module and its children may
-/// import each other. `files` holds the path below `src`, and the text, of each.
+/// Returns the circles among the files of one crate, each as the names of its modules. A module and
+/// its children may import each other. `files` holds the path below `src`, and the text, of each.
 pub(super) fn find(files: &[(PathBuf, String)]) -> Vec<String> {
     let mut graph = DiGraph::<Module, ()>::new();
     let nodes: BTreeMap<Module, _> = (files.iter())

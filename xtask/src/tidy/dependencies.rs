@@ -1,4 +1,5 @@
-//! Which crate may depend on which, and where unsafe code may be: the table of crates in ARCHITECTURE.md.
+//! Which crate may depend on which, and where unsafe code may be: the table of crates in
+//! ARCHITECTURE.md.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -9,7 +10,8 @@ use toml::{Table, Value};
 /// A row of the table.
 pub(super) struct Rule {
     pub name: String,
-    /// The crates of the workspace that it depends on, apart from its tests; `None` for a program, which may use all.
+    /// The crates of the workspace that it depends on, apart from its tests; `None` for a program,
+    /// which may use all.
     uses: Option<BTreeSet<String>>,
     pub may_be_unsafe: bool,
     /// Whether only tests and chores may use it.

@@ -99,7 +99,8 @@ fn check_crate(root: &Path, folder: &Path, rule: &Rule) -> Result<Vec<String>> {
     Ok(problems)
 }
 
-/// The numbers of the lines with unsafe code. A comment behind code counts as code if it holds the word alone.
+/// The numbers of the lines with unsafe code. A comment behind code counts as code if it holds the
+/// word alone.
 fn unsafe_lines(text: &str) -> impl Iterator<Item = usize> {
     let is_word_part = |character: char| character.is_alphanumeric() || character == '_';
     text.lines().zip(1..).filter_map(move |(line, number)| {

@@ -1,15 +1,19 @@
 //! Names and phrases that had to be read twice, and comment lines that are too long.
 
 use anyhow::Result;
-use regex::Regex;
+use regex::{Captures, Regex};
 
 /// Parts of identifiers, between underscores or capitals, that gave way to the field's words.
 const NAMES: &str = "board|desk|door|doorkeeper|far|fleet|foreign|lent|neighbourhood|stands|surroundings|ways?|wheel";
 
+/// Identifiers with such a part that are plain English.
+const ALLOWED: [&str; 2] = ["one_way", "so_far"];
+
 /// Types that were renamed; their words may be part of other names.
 const TYPES: &str = "Facts|Joined";
 
-/// Phrases for which plain English has a plain word. `~` is space, so that this list is no fault itself.
+/// Phrases for which plain English has a plain word. `~` is space, so that this list is no fault
+/// itself.
 const PHRASES: &str =
     "who[e]ver|goes~on|go~on|went~on|stands~for|by~which|all~the~same|of~so~many|as~far~as";
 
@@ -20,7 +24,7 @@ const COLUMNS: usize = 100;
 pub(super) struct Words {
     names: Regex,
     phrases: Regex,
-    strings: Regex,
+    no_code: Regex,
 }
 
 impl Words {
@@ -32,7 +36,8 @@ impl Words {
                 r"\b(?:\w+_)?(?:{NAMES})(?:_\w+)?\b|\b(?:{TYPES})\b"
             ))?,
             phrases: Regex::new(&format!(r"(?i)\b(?:{phrases})\b"))?,
-            strings: Regex::new(r#""(?:[^"\\]|\\.)*""#)?,
+            // Comments, strings and characters.
+            no_code: Regex::new(r##"(?s)//[^\n]*|r#".*?"#|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)'"##)?,
         })
     }
 
@@ -41,19 +46,20 @@ impl Words {
         let mut faults = self.in_text(text);
         for (line, number) in text.lines().zip(1..) {
             let columns = line.chars().count();
-            let (code, _) = line.split_once("//").unwrap_or((line, ""));
-            if code.trim().is_empty() && columns > COLUMNS {
+            let is_comment = ["//", "/*", "* "]
+                .iter()
+                .any(|it| line.trim_start().starts_with(it));
+            if is_comment && columns > COLUMNS {
                 let fault = format!("a comment line of {columns} columns; {COLUMNS} are allowed");
                 faults.push((number, fault));
             }
-            let code = self.strings.replace_all(code, "");
-            let names = self.names.find_iter(&code);
-            faults.extend(names.map(|it| {
-                (
-                    number,
-                    format!("`{}`: a name that was replaced", it.as_str()),
-                )
-            }));
+        }
+        let keep_lines = |found: &Captures<'_>| "\n".repeat(found[0].matches('\n').count());
+        let code = self.no_code.replace_all(text, keep_lines);
+        for (line, number) in code.lines().zip(1..) {
+            let names = self.names.find_iter(line).map(|it| it.as_str());
+            let names = names.filter(|it| !ALLOWED.contains(it));
+            faults.extend(names.map(|it| (number, format!("`{it}`: a name that was replaced"))));
         }
         faults
     }
@@ -70,5 +76,27 @@ impl Words {
                 )
             })
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_count_in_code_alone() {
+        let words = Words::new().unwrap();
+        let text = "let so_far = 1; // the way\nlet a_way = \"a\n way\"; let b = '\"';\nfleet(b)\n";
+        let lines: Vec<usize> = words.in_source(text).iter().map(|it| it.0).collect();
+        assert_eq!(lines, [2, 4]);
+    }
+
+    #[test]
+    fn a_phrase_may_be_broken_between_lines() {
+        let words = Words::new().unwrap();
+        let text = concat!("// what goes\n// ", "on here\n// undergoes one\n");
+        assert_eq!(words.in_source(text).len(), 1);
+        let long = format!("// {}\n", "word ".repeat(20));
+        assert_eq!(words.in_source(&long).len(), 1);
     }
 }

@@ -29,7 +29,8 @@ pub unsafe fn copy(destination: *mut u8, source: *const u8, bytes: usize, stream
 unsafe fn copy_streaming(destination: *mut u8, source: *const u8, bytes: usize) {
     let head = destination.align_offset(STREAM_ALIGNMENT);
     let tail = head + (bytes - head) / STREAM_ALIGNMENT * STREAM_ALIGNMENT;
-    // SAFETY: head, middle and tail are the caller's bytes; the middle is aligned and whole blocks long.
+    // SAFETY: head, middle and tail are the caller's bytes; the middle is aligned and whole blocks
+    // long.
     unsafe {
         std::ptr::copy_nonoverlapping(source, destination, head);
         for done in (head..tail).step_by(STREAM_ALIGNMENT) {
@@ -42,7 +43,8 @@ unsafe fn copy_streaming(destination: *mut u8, source: *const u8, bytes: usize) 
 /// Copies one line with non-temporal stores.
 ///
 /// # Safety
-/// [`STREAM_ALIGNMENT`] bytes can be read at `from` and written at `to`, which is aligned to as many.
+/// [`STREAM_ALIGNMENT`] bytes can be read at `from` and written at `to`, which is aligned to as
+/// many.
 #[inline(always)]
 unsafe fn store_streaming(to: *mut u8, from: *const u8) {
     #[cfg(target_arch = "x86_64")]

@@ -99,7 +99,8 @@ impl Vector for F16c {
     fn widen(narrow: &[Loose<f16>; LANES]) -> [f32; LANES] {
         use std::arch::x86_64::{_mm_loadu_si128, _mm256_cvtph_ps, _mm256_storeu_ps};
         let mut wide = [0.0; LANES];
-        // SAFETY: eight elements are 16 bytes narrow and 32 bytes wide; `Vectors::are_here` found F16C.
+        // SAFETY: eight elements are 16 bytes narrow and 32 bytes wide; `Vectors::are_here` found
+        // F16C.
         unsafe {
             let narrow = _mm_loadu_si128(narrow.as_ptr().cast());
             _mm256_storeu_ps(wide.as_mut_ptr(), _mm256_cvtph_ps(narrow));

@@ -97,8 +97,8 @@ fn a_rank_that_leaves_is_named_at_once() {
     }
 }
 
-/// A rank that has done its part may leave, however far the others are: its data is there although the next rank, which
-/// waits for the one behind it, has not taken it yet.
+/// A rank that has done its part may leave, however far the others are: its data is there although
+/// the next rank, which waits for the one behind it, has not taken it yet.
 #[test]
 fn a_rank_that_is_done_may_leave() {
     let choice = Choice {
@@ -108,7 +108,8 @@ fn a_rank_that_is_done_may_leave() {
         channels: 1,
         piece_bytes: 4096,
     };
-    // More than the FIFO of one rank holds, and no more than those of two do: 12 slots on the choice 1 → 2 → 0.
+    // More than the FIFO of one rank holds, and no more than those of two do: 12 slots on the
+    // choice 1 → 2 → 0.
     let elements = 12 * 4096 / size_of::<u32>();
     let (gone, left) = std::sync::mpsc::channel::<()>();
     let (gone, left) = (Mutex::new(Some(gone)), Mutex::new(left));

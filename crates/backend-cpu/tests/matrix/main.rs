@@ -1,7 +1,8 @@
-//! Every collective by every way, type, operation, number of ranks and odd sizes, each element checked.
+//! Every collective with every choice, type, operation, number of ranks and odd sizes, each element
+//! checked.
 //!
-//! By default a sample is run; `TOPO_MATRIX_SEED` takes another one, `TOPO_MATRIX_SAMPLE` a larger one. The whole matrix is
-//! `cargo xtask matrix`.
+//! By default a sample is run; `TOPO_MATRIX_SEED` takes another one, `TOPO_MATRIX_SAMPLE` a larger
+//! one. The whole matrix is `cargo xtask matrix`.
 
 use std::time::Duration;
 

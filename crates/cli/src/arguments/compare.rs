@@ -53,8 +53,8 @@ something is wrong.";
 /// What a machine loses before it is planned.
 #[derive(Debug, Clone, Default, Args)]
 pub struct EditArguments {
-    /// Plan without a device or a link: GPU5, mlx5_3, a PCI bus id, NVSwitch, GPU2:GPU5 (repeatable;
-    /// host3/GPU5: on that host only)
+    /// Plan without a device or a link: GPU5, mlx5_3, a PCI bus id, NVSwitch, GPU2:GPU5
+    /// (repeatable; host3/GPU5: on that host only)
     #[arg(long, value_name = "DEVICE", value_parser = without)]
     pub without: Vec<Edit>,
     /// Plan with a slower link, given as the share that remains: GPU2:GPU5=50%, GPU0:NVSwitch=17,
@@ -144,8 +144,8 @@ pub struct WhatIfArguments {
     /// Only these failures
     #[arg(long, value_enum, value_name = "KIND", value_delimiter = ',')]
     pub only: Vec<Failing>,
-    /// Stop after this time and report the failures examined so far; the exit status is 1 if some are
-    /// missing
+    /// Stop after this time and report the failures examined so far; the exit status is 1 if some
+    /// are missing
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub time_limit: Option<u64>,
     /// All-reduce sizes whose loss is predicted; the last one decides the order

@@ -67,8 +67,8 @@ pub struct JoinArguments {
 
 #[derive(Debug, Args)]
 pub struct IdArguments {
-    /// Where the roots will listen: ADDRESS:PORT of rank 0's host; several, separated by commas, for
-    /// thousands of ranks
+    /// Where the roots will listen: ADDRESS:PORT of rank 0's host; several, separated by commas,
+    /// for thousands of ranks
     #[arg(value_name = "ADDRESS:PORT", required = true, value_delimiter = ',', value_parser = root)]
     pub roots: Vec<SocketAddr>,
     /// Write the id to a file that only this user can read, instead of printing it

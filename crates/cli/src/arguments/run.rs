@@ -97,8 +97,8 @@ pub struct RunArguments {
     /// Where the ranks run
     #[arg(long, value_enum, default_value_t = BackendName::Cpu)]
     pub backend: BackendName,
-    /// Write a trace for Chrome or Perfetto: when each channel of each launch began and ended on the
-    /// GPUs
+    /// Write a trace for Chrome or Perfetto: when each channel of each launch began and ended on
+    /// the GPUs
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
     /// Print when each channel of the last launch began and ended on the GPUs

@@ -55,7 +55,8 @@ impl RendezvousFile {
         })
     }
 
-    /// A file on this host for a job: in XDG_RUNTIME_DIR, or in a folder for this user below TMPDIR.
+    /// A file on this host for a job: in XDG_RUNTIME_DIR, or in a folder for this user below
+    /// TMPDIR.
     pub fn of_job(job: &str, variables: &Variables) -> Self {
         let mut name: String = job
             .chars()

@@ -26,8 +26,8 @@ pub fn to_own_core(cores: &[usize], rank: u32, ranks: u32) {
     to(cores.get(place..=place).unwrap_or_default());
 }
 
-/// Binds the calling thread, and threads that it starts later, to a rank's equal share of the cores,
-/// or to the core of [`to_own_core`] if there are more ranks than cores.
+/// Binds the calling thread, and threads that it starts later, to a rank's equal share of the
+/// cores, or to the core of [`to_own_core`] if there are more ranks than cores.
 pub fn to_share(cores: &[usize], rank: u32, ranks: u32) {
     let (rank, ranks) = (rank as usize, ranks.max(1) as usize);
     let edge = |rank: usize| rank * cores.len() / ranks;

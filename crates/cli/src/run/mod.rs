@@ -1,9 +1,9 @@
 //! `topo run`: runs a collective on ranks of this host or several, checks and times it.
 //!
-//! In reading order: [`job`] (ranks and plan), [`spec`] (the checked command line), [`measure`] (the
-//! work of a rank), [`choose`], [`bench`](mod@bench), [`latency`], [`load`] (core time of other
-//! programs), [`survey`] (for [`calibrate`]), [`ranks`] (threads), [`processes`], [`launched`] (ranks of
-//! a launcher), [`cuda`], [`gpu_test`], [`page`](mod@page).
+//! In reading order: [`job`] (ranks and plan), [`spec`] (the checked command line), [`measure`]
+//! (the work of a rank), [`choose`], [`bench`](mod@bench), [`latency`], [`load`] (core time of
+//! other programs), [`survey`] (for [`calibrate`]), [`ranks`] (threads), [`processes`],
+//! [`launched`] (ranks of a launcher), [`cuda`], [`gpu_test`], [`page`](mod@page).
 
 mod bench;
 mod bind;

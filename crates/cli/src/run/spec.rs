@@ -143,8 +143,9 @@ impl Spec {
         let largest = largest.max(latency::CHUNK_BYTES);
         // No message has less than an element of each rank.
         let buffer = largest.max(ranks * element).next_multiple_of(PAGE_BYTES);
-        // Scratch memory is at most a buffer, plus padding to cache lines of each rank's block in each
-        // channel. It is rounded up to a power of two, since freed pages may be on both sides of it.
+        // Scratch memory is at most a buffer, plus padding to cache lines of each rank's block in
+        // each channel. It is rounded up to a power of two, since freed pages may be on both sides
+        // of it.
         let channels = self.rings.len().max(self.channels.unwrap_or(2).into()) as u64;
         let scratch = buffer.saturating_add(ranks * channels * ROUNDING_BYTES);
         let scratch = scratch.checked_next_power_of_two().unwrap_or(u64::MAX);

@@ -2,8 +2,8 @@
 //! for a message size.
 //!
 //! [`table`] turns [`Inputs`] (what joining the hosts decided), [`Tuning`](crate::settings::Tuning)
-//! (the user's settings) and a [`CostProfile`] (the constants) into a [`CostTable`], which becomes part
-//! of the plan.
+//! (the user's settings) and a [`CostProfile`] (the constants) into a [`CostTable`], which becomes
+//! part of the plan.
 //!
 //! In reading order: [`inputs`], [`profile`] with its numbers in [`constants`] and its reader in
 //! [`read`], [`restrict`] (`NCCL_ALGO`, `NCCL_PROTO`), [`tables`] with `enable`, `bandwidth`,

@@ -1,9 +1,9 @@
 //! Why a plan is what it is, in words.
 //!
-//! [`Planned::explain`](crate::Planned::explain) tells the whole story of a job. Its parts: [`machine`] (a machine in one
-//! line), [`search`] (how channels were found) and [`attempts`] (the same attempt by attempt),
-//! [`path`](path()) (why a path between two devices is what it is). Texts have no layout: they are
-//! not wrapped or colored.
+//! [`Planned::explain`](crate::Planned::explain) tells the whole story of a job. Its parts:
+//! [`machine`] (a machine in one line), [`search`] (how channels were found) and [`attempts`] (the
+//! same attempt by attempt), [`path`](path()) (why a path between two devices is what it is). Texts
+//! have no layout: they are not wrapped or colored.
 
 mod machine;
 mod names;

@@ -30,7 +30,8 @@ impl OnDisk {
     }
 }
 
-/// A folder that vanishes. Machines are hundreds of small files, so they are kept in memory where that can be done.
+/// A folder that vanishes. Machines are hundreds of small files, so they are kept in memory where
+/// that can be done.
 pub fn temporary() -> TempDir {
     let memory = Path::new("/dev/shm");
     let made = if memory.is_dir() {
@@ -63,7 +64,8 @@ pub fn answers(machine: &FakeMachine) -> Answers {
     serde_json::from_value(machine.nvml.clone()).unwrap()
 }
 
-/// A document without what a probe cannot know or what says the same in other words: siblings by name, numbers as numbers.
+/// A document without what a probe cannot know or what says the same in other words: siblings by
+/// name, numbers as numbers.
 pub fn comparable(document: &Document) -> String {
     let mut root = document.root.clone();
     simplify(&mut root);

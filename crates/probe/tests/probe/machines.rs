@@ -1,4 +1,5 @@
-//! Every machine of the project is rebuilt as files and driver answers, and probed: the topology must come back.
+//! Every machine of the project is rebuilt as files and driver answers, and probed: the topology
+//! must come back.
 
 use std::collections::BTreeMap;
 
@@ -56,7 +57,8 @@ fn topologies_come_back() {
     assert!(probed > 20, "only {probed} machines were probed");
 }
 
-/// All functions of GPUs and NICs, directly below one CPU: what a careless guest shows of a machine.
+/// All functions of GPUs and NICs, directly below one CPU: what a careless guest shows of a
+/// machine.
 fn flat(document: &Document) -> Document {
     fn collect(element: &Element, found: &mut Vec<Element>) {
         let is_device = element
@@ -94,7 +96,8 @@ fn bare(document: &Document) -> Document {
     Document::from_root("bare", root)
 }
 
-/// NCCL begins with the file that a guest has, and so does a probe: what the guest hides comes back.
+/// NCCL begins with the file that a guest has, and so does a probe: what the guest hides comes
+/// back.
 #[test]
 fn guests_with_a_file() {
     for name in ["dgx-h100", "dgx-a100", "azure-ndv5"] {

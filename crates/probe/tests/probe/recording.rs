@@ -116,9 +116,9 @@ fn nothing_private_is_kept() {
     );
 }
 
-/// Folders with a recording of a real machine: beside it `topology.xml` and `findings.txt`, which the probe must give again.
-/// They stand in `tests/recordings`, or in a machine's folder of `topologies/`. A new test is a new folder;
-/// `TOPO_BLESS=1` writes what is expected.
+/// Folders with a recording of a real machine: beside it `topology.xml` and `findings.txt`, which
+/// the probe must give again. They stand in `tests/recordings`, or in a machine's folder of
+/// `topologies/`. A new test is a new folder; `TOPO_BLESS=1` writes what is expected.
 #[test]
 fn recorded_machines() {
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings");

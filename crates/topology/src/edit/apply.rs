@@ -423,7 +423,8 @@ impl Work<'_> {
         document
     }
 
-    /// Removes a `<nic>` with its last `<net>`, and a device's `<pci>` with its last `<gpu>` or `<nic>`.
+    /// Removes a `<nic>` with its last `<net>`, and a device's `<pci>` with its last `<gpu>` or
+    /// `<nic>`.
     fn lift(&mut self) {
         loop {
             let emptied: Vec<ElementPath> = self

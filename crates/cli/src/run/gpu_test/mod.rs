@@ -1,6 +1,6 @@
-//! `topo gpu-test`: every check that needs a GPU, without compiler or network: the correctness matrix,
-//! ranks of several processes and hosts, graphs, tables of times beside the bound of memory, and
-//! compute-sanitizer and PyTorch's NCCL where they are installed.
+//! `topo gpu-test`: every check that needs a GPU, without compiler or network: the correctness
+//! matrix, ranks of several processes and hosts, graphs, tables of times beside the bound of
+//! memory, and compute-sanitizer and PyTorch's NCCL where they are installed.
 
 mod several;
 
