@@ -13,6 +13,6 @@ fn published_schema_is_up_to_date() {
     let published = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
         published == schema,
-        "docs/plan.schema.json differs from the code; rewrite it with `TOPO_BLESS=1 cargo test -p plan` and look at the diff"
+        "docs/plan.schema.json differs from the code; rewrite it with `TOPO_BLESS=1 cargo test -p toporing-plan` and look at the diff"
     );
 }

@@ -1,5 +1,6 @@
-//! Plans a job of two hosts that both have the given topology: `cargo run -p planner --example plan
-//! -- FILE`.
+//! Plans a job of two hosts that both have the given topology.
+//!
+//! `cargo run -p toporing-planner --example plan -- FILE`
 
 use planner::{Job, Settings};
 
