@@ -83,7 +83,10 @@ impl PathTable {
         };
         let mut search = WidestPaths::new(system, through_gpus);
         for base in bases {
-            search.run(base)?;
+            search.clear();
+            for end in ends(system, base) {
+                search.run(end)?;
+            }
             search.store(base, &mut table);
         }
         Ok(table)
@@ -171,6 +174,23 @@ impl PathTable {
             let entry = self.entries[slot];
             (entry.first_hop as usize, entry.hop_count as usize)
         })
+    }
+}
+
+/// The nodes whose paths are entered as those to `base`: itself, but for ports with equal ids. NCCL
+/// looks a port up by its id, so paths to any of these are entered as those to the first, and none
+/// as those to the others.
+fn ends(system: &System, base: NodeId) -> Vec<NodeId> {
+    if system.kind(base) != NodeType::Net {
+        return vec![base];
+    }
+    let id = system.node(base).id;
+    match system.find(NodeType::Net, id) {
+        Some(first) if first != base => Vec::new(),
+        _ => {
+            let ports = system.nodes(NodeType::Net);
+            ports.filter(|port| system.node(*port).id == id).collect()
+        }
     }
 }
 
@@ -277,9 +297,14 @@ impl<'a> WidestPaths<'a> {
         }
     }
 
-    fn run(&mut self, base: NodeId) -> Result<(), OneWayLink> {
+    /// Forgets all paths.
+    fn clear(&mut self) {
         self.best.fill(UNREACHED);
         self.cells.clear();
+    }
+
+    /// Finds the paths to `base`, where they are better than those found so far.
+    fn run(&mut self, base: NodeId) -> Result<(), OneWayLink> {
         self.best[base.index()] = Best {
             bw: bandwidth::LOCAL,
             kind: PathType::Loc,

@@ -199,10 +199,12 @@ impl NodeParts {
         chains.net(channel.checked_rem(merged)?, local)
     }
 
-    /// The GPUs of a node that send or receive at ports, with those ports. `everyone`: some GPUs of
-    /// the node reach each other only through the network.
+    /// The GPUs of a node that send or receive at ports, with those ports. `base` is the searched
+    /// channel that each channel of the job repeats. `everyone`: some GPUs of the node reach each
+    /// other only through the network.
     pub fn net_uses(
         &self,
+        base: &[u8],
         merged: impl Fn(GraphKind) -> u32,
         everyone: bool,
         members: &[u32],
@@ -220,12 +222,22 @@ impl NodeParts {
                 }
             };
             let channels = merged(kind);
-            for channel in 0..channels.min(chains.nets.len() as u32) {
-                let leads_out = chains.nets[channel as usize].is_some();
-                let order = chains.order(channel);
+            // NCCL takes the port by the channel's own number, also where the channel repeats one
+            // with another remainder.
+            let repeated = base
+                .iter()
+                .zip(0..)
+                .filter_map(|(base, channel): (&u8, u32)| {
+                    Some((u32::from(*base), channel.checked_rem(channels)?))
+                });
+            for (base, channel) in (0..channels).map(|it| (it, it)).chain(repeated) {
+                let Some(nets) = chains.nets.get(channel as usize) else {
+                    continue;
+                };
+                let order = chains.order(base);
                 // Alternating rings follow the other channel of their pair on every second node,
                 // but keep their ports.
-                let paired = chains.order(channel ^ u32::from(chains.cross_nic == 2));
+                let paired = chains.order(base ^ u32::from(chains.cross_nic == 2));
                 let ends = [
                     order.first(),
                     order.get(1),
@@ -233,14 +245,10 @@ impl NodeParts {
                     paired.first(),
                     paired.last(),
                 ];
-                let ends = ends.into_iter().flatten().filter(|_| leads_out);
+                let ends = ends.into_iter().flatten().filter(|_| nets.is_some());
                 let all = if everyone { members } else { &[] };
-                for gpu in ends.chain(all) {
-                    uses.extend(
-                        self.net(kind, channel, channels, *gpu)
-                            .map(|net| (*gpu, net)),
-                    );
-                }
+                let nets = ends.chain(all).map(|gpu| (*gpu, chains.net(channel, *gpu)));
+                uses.extend(nets.filter_map(|(gpu, net)| Some((gpu, net?))));
             }
         }
         uses.sort_unstable();

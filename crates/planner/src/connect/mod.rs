@@ -70,7 +70,7 @@ impl JobPlan {
         let merged = |kind| facts.graph(kind).channels;
         for (parts, machine) in parts.iter_mut().zip(&plan.machines) {
             for (part, host) in parts.iter_mut().zip(&machine.nodes) {
-                let found = transports::transports(host, part, merged)?;
+                let found = transports::transports(host, part, &channels.base, merged)?;
                 part.set_transports(found);
             }
         }

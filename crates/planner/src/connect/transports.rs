@@ -12,14 +12,16 @@ use crate::host_plan::HostPlan;
 use crate::routing::Routing;
 use crate::settings::MAX_CHANNELS;
 
-/// Returns the transports of a node's GPUs, in ascending order of rank. `merged` is the number of
-/// channels of each graph after the nodes' graphs were merged.
+/// Returns the transports of a node's GPUs, in ascending order of rank. `base` is the searched channel
+/// that each channel of the job repeats, `merged` the number of channels of each graph after the
+/// nodes' graphs were merged.
 ///
 /// # Errors
 /// NVLink relays through a GPU without a rank.
 pub(super) fn transports(
     host: &HostPlan,
     parts: &NodeParts,
+    base: &[u8],
     merged: impl Fn(GraphKind) -> u32,
 ) -> Result<Transports, Error> {
     let routing = host.view.routing();
@@ -52,7 +54,7 @@ pub(super) fn transports(
         .iter()
         .any(|transport| matches!(transport, GpuTransport::Network { .. }));
     let members: Vec<u32> = gpus.iter().map(|(rank, _)| *rank).collect();
-    let mut uses = parts.net_uses(merged, everyone, &members);
+    let mut uses = parts.net_uses(base, merged, everyone, &members);
     for ports in &found.p2p {
         let rails = ports.rails.iter().flat_map(|rail| &rail.ports);
         let nets = ports.own.iter().copied().chain(rails.map(|port| port.net));
