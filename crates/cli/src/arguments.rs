@@ -55,7 +55,7 @@ Examples:
   topo plan topology.xml --format nccl-graph   what NCCL reads through NCCL_GRAPH_FILE
   topo plan topology.xml --set NCCL_CROSS_NIC=0 --set NCCL_P2P_LEVEL=SYS
   topo plan vendor.xml --assume h100-sxm       a cloud vendor's file, which has no GPUs and NICs
-  topo plan topology.xml --without mlx5_3 --degrade GPU2:GPU5=50%
+  topo plan topology.xml --without mlx5_3 --degrade GPU2:NVSwitch=50%
   topo plan topology.xml --explain | less
   topo plan topology.xml --format quiet        one line, for scripts
   ssh node1 cat /tmp/topology.xml | topo plan -
@@ -107,7 +107,7 @@ Examples:
 
 /// Plan a machine's NCCL channels offline, and say why they are what they are
 #[derive(Debug, Parser)]
-#[command(name = "topo", version, after_help = EXAMPLES, max_term_width = 100)]
+#[command(name = "topo", version, after_help = EXAMPLES, max_term_width = 100, disable_help_subcommand = true)]
 pub struct Arguments {
     #[command(subcommand)]
     pub command: Command,
@@ -155,7 +155,6 @@ pub enum Command {
     #[command(after_help = RUN_EXAMPLES)]
     Run(Box<RunArguments>),
     /// Run every check that needs a GPU, and print the tables
-    #[command(hide = true)]
     GpuTest(run::GpuTestArguments),
     /// Print a unique id with which ranks on several hosts find each other
     #[command(after_help = ID_EXAMPLES)]
@@ -168,6 +167,11 @@ pub enum Command {
     Completions {
         /// The shell
         shell: Shell,
+    },
+    /// Print this help, or that of a command
+    Help {
+        /// The command
+        command: Option<String>,
     },
     /// Print the manual page, or write all pages into a folder
     #[command(after_help = MAN_EXAMPLES)]
@@ -303,7 +307,7 @@ pub struct ProgramArguments {
     /// The collective
     #[arg(long, value_parser = collective())]
     pub collective: Collective,
-    /// The algorithm
+    /// The algorithm [default: the first that writes the collective, mostly ring]
     #[arg(long, visible_alias = "schedule", value_parser = schedule())]
     pub algorithm: Option<Schedule>,
     /// How a mesh moves data: through FIFOs, or by reading and writing the peers' buffers

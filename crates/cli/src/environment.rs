@@ -25,6 +25,14 @@ const LAUNCHER_PREFIXES: [&str; 8] = [
     "TOPO_",
 ];
 
+/// Variables that tell a process its rank.
+const RANK_NAMES: [&str; 4] = [
+    "OMPI_COMM_WORLD_RANK",
+    "PMI_RANK",
+    "PMIX_RANK",
+    "SLURM_PROCID",
+];
+
 /// Other variables of launchers, NCCL's for meeting, and folders for that.
 const LAUNCHER_NAMES: [&str; 10] = [
     "RANK",
@@ -82,7 +90,9 @@ impl Environment {
         let nccl = all
             .into_iter()
             .filter(|(name, _)| name.starts_with("NCCL_"));
-        let terminal = std::io::stdout().is_terminal();
+        // Launchers may give their ranks a pseudo-terminal and write its output to a log.
+        let launched = RANK_NAMES.iter().any(|name| launcher.contains_key(*name));
+        let terminal = std::io::stdout().is_terminal() && !launched;
         let columns = terminal.then(terminal_size::terminal_size).flatten();
         let columns = columns.map(|(width, _)| usize::from(width.0));
         let columns = columns.or_else(|| text("COLUMNS").parse().ok());
@@ -91,7 +101,7 @@ impl Environment {
             launcher,
             visible_devices: std::env::var("CUDA_VISIBLE_DEVICES").ok(),
             color: terminal && text("NO_COLOR").is_empty() && text("TERM") != "dumb",
-            progress: std::io::stderr().is_terminal() && text("TERM") != "dumb",
+            progress: std::io::stderr().is_terminal() && !launched && text("TERM") != "dumb",
             width: columns.unwrap_or(DEFAULT_WIDTH).max(LEAST_WIDTH),
         }
     }

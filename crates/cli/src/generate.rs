@@ -2,13 +2,15 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::CommandFactory;
 use clap_complete::Shell;
 use clap_mangen::Man;
 
 use crate::arguments::Arguments;
+use crate::environment::Environment;
 use crate::output::{self, Output};
+use crate::suggest;
 
 pub fn completions(shell: Shell, output: &mut Output) -> Result<()> {
     let mut bytes = Vec::new();
@@ -17,6 +19,27 @@ pub fn completions(shell: Shell, output: &mut Output) -> Result<()> {
     Ok(())
 }
 
+/// The help of the program, or of a command.
+pub fn help(name: Option<&str>, environment: &Environment, output: &mut Output) -> Result<()> {
+    let mut command = Arguments::command();
+    command.build();
+    if let Some(name) = name {
+        let names = command.get_subcommands().map(clap::Command::get_name);
+        let near = suggest::nearest(name, names, 1);
+        let Some(found) = command.find_subcommand(name) else {
+            bail!("there is no command `{name}`{}", suggest::question(&near));
+        };
+        command = found.clone();
+    }
+    let help = command.render_help();
+    output.text = match environment.color {
+        true => help.ansi().to_string(),
+        false => help.to_string(),
+    };
+    Ok(())
+}
+
+/// The manual page of the program, or all pages in a folder that this makes in an existing one.
 pub fn man(directory: Option<&Path>, output: &mut Output) -> Result<()> {
     let mut command = Arguments::command();
     command.build();
@@ -24,13 +47,14 @@ pub fn man(directory: Option<&Path>, output: &mut Output) -> Result<()> {
         output.text = page(&command, "topo")?;
         return Ok(());
     };
-    std::fs::create_dir_all(directory)
-        .with_context(|| format!("cannot make the folder {}", directory.display()))?;
+    if !directory.is_dir() {
+        std::fs::create_dir(directory)
+            .with_context(|| format!("cannot make the folder {}", directory.display()))?;
+    }
     let mut pages = vec![("topo".to_owned(), &command)];
     pages.extend(
         command
             .get_subcommands()
-            .filter(|sub| sub.get_name() != "help")
             .map(|sub| (format!("topo-{}", sub.get_name()), sub)),
     );
     for (name, command) in pages {

@@ -114,7 +114,7 @@ fn equal_hosts(
 /// Leaves only the GPUs of a list.
 fn use_gpus(hosts: &mut EqualHosts, list: &str) -> Result<()> {
     let there = gpu_devices(&hosts.document);
-    let wanted = numbers::list(list, MOST_GPUS).with_context(|| format!("--gpus {list}"))?;
+    let wanted = numbers::ascending(list, MOST_GPUS).with_context(|| format!("--gpus {list}"))?;
     let mut devices: Vec<i32> = Vec::new();
     for wanted in wanted {
         let found = i32::try_from(wanted).ok().filter(|dev| there.contains(dev));

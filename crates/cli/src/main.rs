@@ -70,6 +70,7 @@ fn main() -> ExitCode {
         Command::GpuTest(arguments) => run::gpu_test::run(arguments, &environment, &mut output),
         Command::Id(arguments) => join::id(arguments, &mut output),
         Command::Calibrate(arguments) => run::calibrate::run(arguments, &mut output),
+        Command::Help { command } => generate::help(command.as_deref(), &environment, &mut output),
         Command::Completions { shell } => generate::completions(*shell, &mut output),
         Command::Man { directory } => generate::man(directory.as_deref(), &mut output),
     };

@@ -30,6 +30,19 @@ pub fn list(text: &str, most: usize) -> Result<Vec<u32>> {
     Ok(numbers)
 }
 
+/// Reads a list of which each range ends after it begins.
+pub fn ascending(text: &str, most: usize) -> Result<Vec<u32>> {
+    let backwards = text.split(',').find(|item| {
+        let ends = item.split_once('-');
+        let ends = ends.map(|(first, last)| (first.trim().parse::<u32>(), last.trim().parse()));
+        matches!(ends, Some((Ok(first), Ok(last))) if first > last)
+    });
+    if let Some(item) = backwards {
+        bail!("`{item}`: the range ends before it begins; expected something like 0-3,6");
+    }
+    list(text, most)
+}
+
 /// A list as text, runs shortened: `0-3 6`.
 pub fn ranges(numbers: &[i32], separator: &str) -> String {
     let runs = numbers.chunk_by(|one, next| one.checked_add(1) == Some(*next));

@@ -36,14 +36,14 @@ pub fn run(
         ranks - 1
     );
     let collective = arguments.collective;
+    let schedule = match arguments.algorithm {
+        None => algorithms(collective).next(),
+        given => given,
+    };
     // The first transfer that the algorithm supports.
     let transfer = arguments.transfer.unwrap_or_else(|| {
-        let served = |transfer: &Transfer| {
-            arguments
-                .algorithm
-                .is_some_and(|it| it.serves(collective, *transfer))
-        };
-        let found = Transfer::ALL.into_iter().find(served);
+        let serves = |it: &Transfer| schedule.is_some_and(|of| of.serves(collective, *it));
+        let found = Transfer::ALL.into_iter().find(serves);
         found.unwrap_or(Transfer::Fifo)
     });
     let programs = if collective == Collective::SendRecv {
@@ -64,13 +64,7 @@ pub fn run(
         if arguments.to.is_some() {
             bail!("--to is only for send-recv");
         }
-        let Some(schedule) = arguments.algorithm else {
-            bail!(
-                "--algorithm is missing; {} has {}",
-                collective.command_name(),
-                algorithms(collective).join(", ")
-            );
-        };
+        let schedule = schedule.context("no algorithm writes this collective")?;
         lower(&ProgramRequest {
             collective,
             schedule,

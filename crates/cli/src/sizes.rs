@@ -106,12 +106,12 @@ pub fn collective(text: &str) -> Result<Collective, String> {
     })
 }
 
-pub fn algorithms(collective: Collective) -> Vec<&'static str> {
-    let serving = Schedule::ALL.into_iter().filter(|schedule| {
+/// The algorithms of a collective, the most common first.
+pub fn algorithms(collective: Collective) -> impl Iterator<Item = Schedule> {
+    Schedule::ALL.into_iter().filter(move |schedule| {
         let serves = |transfer| schedule.serves(collective, transfer);
         Transfer::ALL.into_iter().any(serves)
-    });
-    serving.map(Schedule::name).collect()
+    })
 }
 
 #[cfg(test)]

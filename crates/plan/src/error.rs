@@ -169,11 +169,14 @@ impl Error {
 /// The beginning of a text, for messages.
 pub(crate) fn excerpt(text: &str) -> String {
     const LENGTH: usize = 40;
-    let mut shown: String = text
-        .chars()
-        .take(LENGTH)
-        .flat_map(char::escape_debug)
-        .collect();
+    let mut shown = String::new();
+    for character in text.chars().take(LENGTH) {
+        match character {
+            '"' | '\'' | '\\' => shown.push(character),
+            _ if character.is_whitespace() => shown.push(' '),
+            _ => shown.extend(character.escape_debug()),
+        }
+    }
     if text.chars().nth(LENGTH).is_some() {
         shown.push('…');
     }

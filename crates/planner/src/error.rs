@@ -9,7 +9,7 @@ pub enum Error {
     #[error(transparent)]
     Topology(#[from] topology::Error),
     /// The graph file cannot be used.
-    #[error("NCCL_GRAPH_FILE: {0}")]
+    #[error("NCCL_GRAPH_FILE cannot be used")]
     GraphFile(#[from] plan::Error),
     /// A link that exists in one direction only.
     #[error(

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use backend_cpu::{Cpu, Profile, profile};
 use executor::{Choice, Communicator, Request};
-use program::Transfer;
+use program::{Schedule, Transfer};
 
 use super::Spec;
 use crate::sizes::algorithms;
@@ -67,7 +67,10 @@ pub fn choose(
             "no algorithm for {} fits --algorithm, --transfer and --protocol; expected one of the algorithms {}, \
              with a protocol or, for mesh, two-phase-mesh and nvls, with --transfer direct",
             spec.collective.command_name(),
-            algorithms(spec.collective).join(", ")
+            algorithms(spec.collective)
+                .map(Schedule::name)
+                .collect::<Vec<_>>()
+                .join(", ")
         )
     })?;
     Ok(choice)

@@ -41,10 +41,11 @@ pub fn page(report: &RunReport, look: Look) -> String {
 
 fn ranks(report: &RunReport) -> String {
     let spec = &report.spec;
-    let kind = if spec.processes {
-        "processes"
-    } else {
-        "threads"
+    let kind = match (spec.processes, spec.ranks) {
+        (true, 1) => "process",
+        (true, _) => "processes",
+        (false, 1) => "thread",
+        (false, _) => "threads",
     };
     let reduces = if spec.collective.reduces() {
         format!(", {}", spec.op)

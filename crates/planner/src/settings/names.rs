@@ -231,8 +231,10 @@ pub(super) fn decides(name: &str) -> bool {
 
 /// The known name most like this one, if it could be a typing error.
 pub(super) fn nearest(name: &str) -> Option<&'static str> {
+    // All begin alike, which makes no name more likely.
+    let rest = |name: &'_ str| name.strip_prefix("NCCL_").unwrap_or(name).to_owned();
     variables()
-        .map(|(known, _)| (strsim::jaro_winkler(name, known), known))
+        .map(|(known, _)| (strsim::jaro_winkler(&rest(name), &rest(known)), known))
         .filter(|(likeness, _)| *likeness >= LIKENESS)
         .max_by(|a, b| a.0.total_cmp(&b.0))
         .map(|(_, known)| known)
