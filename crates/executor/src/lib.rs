@@ -40,7 +40,7 @@
 //! # Ok::<(), executor::Error>(())
 //! ```
 //!
-//! Ranks that are processes join through a [`bootstrap::process`] instead.
+//! Ranks that are processes join through the crate `net`.
 //!
 //! In reading order: `communicator`, `collectives`, `group`, `background`, `request`, `engine`, [`backend`],
 //! [`memory`], [`registered`], [`connections`], [`transport`], [`network`],

@@ -8,10 +8,6 @@ use std::thread;
 use std::time::Duration;
 
 use backend_cpu::{Cpu, Profile};
-use bootstrap::Key;
-use bootstrap::interface::Wanted;
-use bootstrap::member::Meeting;
-use bootstrap::socket::service::loopback_listener;
 use executor::{Choice, Communicator, Error, Reduction, Settings, Transport};
 use net::{Host, Hosts, Options};
 use program::Protocol;
@@ -21,25 +17,15 @@ use support::{Counting, Neighbours, sweep};
 
 /// The options of each rank; `host` names the host of a rank.
 fn options(ranks: u32, host: impl Fn(u32) -> String) -> Vec<Options> {
-    let root = loopback_listener().unwrap();
-    let address = root.local_addr().unwrap();
+    let (id, root) = net::loopback_id().unwrap();
     let mut root = Some((0, root));
     (0..ranks)
         .map(|rank| Options {
             roots: root.take().into_iter().collect(),
-            interfaces: Wanted {
-                names: Some("=lo".to_owned()),
-                family: Some("AF_INET".to_owned()),
-            },
             host: Host::this(Some(&host(rank))),
             sockets: 2,
             checks: true,
-            ..Options::new(
-                rank,
-                ranks,
-                Key::of_secret(b"a test"),
-                Meeting::Roots(vec![address]),
-            )
+            ..Options::loopback(rank, ranks, &id)
         })
         .collect()
 }

@@ -1,11 +1,10 @@
 //! How the ranks of a communicator find each other, and how they hear that one of them failed.
 //!
 //! What ranks tell each other before they are connected is little: where the memory is through which they will talk. A
-//! [`Bootstrap`] carries that: [`local`] for ranks that are threads, [`process`] for processes of one host. The crate `net`
-//! has one more, for processes of several hosts.
+//! [`Bootstrap`] carries that: [`local`] for ranks that are threads. The crate `net`
+//! has one for processes, of one host or several.
 
 pub mod local;
-pub mod process;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -29,7 +29,7 @@ use crate::reach::{Reached, agree, reached};
 use crate::regroup::{Home, Survivor};
 use crate::tcp::{self, TcpNic};
 
-pub use options::Options;
+pub use options::{Options, loopback_id};
 
 /// The bootstrap of a rank among ranks of several hosts.
 pub struct Hosts {
