@@ -2,22 +2,22 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Duration;
 
-use program::{Collective, Reduction};
-use program::{MessageSize, Transfer};
+use program::{Channels, Collective, MessageSize, Reduction, Transfer};
 use rustc_hash::FxHashMap;
-use shared_memory::{ArenaBuffer, BufferTable, Descriptor};
+use shared_memory::{ArenaBuffer, BufferTable, Descriptor, Waiter};
 
 use crate::backend::{
     Backend, CommunicatorShape, LaunchContext, OwnWiring, Part, PrepareRequest, WiredBy,
 };
-use crate::connections::Wiring;
+use crate::bootstrap::{Bootstrap, give_up};
+use crate::connections::{Connections, Wiring};
 use crate::error::{Error, Failure};
 use crate::memory::Memory;
-use crate::programs::ProgramKey;
+use crate::programs::{ProgramKey, Programs};
 use crate::registered::Registered;
 use crate::request::{Choice, Request};
-use crate::starting::Parts;
 use crate::supervisor::Supervisor;
 use crate::transport::Transport;
 
@@ -31,7 +31,20 @@ struct Prepared<P> {
     direct: bool,
 }
 
-/// Everything that a rank needs to run collectives, owned by whichever thread runs them.
+/// The parts of an engine.
+pub(crate) struct Parts<B: Backend> {
+    pub backend: B,
+    pub bootstrap: Box<dyn Bootstrap>,
+    pub connections: Connections,
+    pub registered: Registered,
+    pub programs: Programs,
+    pub channels: Channels,
+    pub waiter: Waiter,
+    pub spins: u32,
+    pub longest: Duration,
+}
+
+/// Everything that a rank needs to run collectives, owned by the thread that runs them.
 pub(crate) struct Engine<B: Backend> {
     own: Parts<B>,
     prepared: Vec<Prepared<B::Program>>,
@@ -373,7 +386,7 @@ impl<B: Backend> Engine<B> {
     /// if this rank leaves before they look.
     #[cold]
     fn fail(&mut self, error: Error) -> Error {
-        let error = error.give_up(self.own.bootstrap.as_mut());
+        let error = give_up(self.own.bootstrap.as_mut(), error);
         self.failure = Some(error.failure(self.rank()));
         error
     }

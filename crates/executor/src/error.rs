@@ -1,18 +1,10 @@
 //! What can go wrong while ranks work together.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use program::{Collective, ElementType, Reduction};
 use thiserror::Error;
-
-use crate::bootstrap::Bootstrap;
-
-/// How long the news that another rank failed may take.
-const NEWS_TIME: Duration = Duration::from_secs(2);
-
-/// Between two looks whether it has come.
-const LOOK: Duration = Duration::from_millis(5);
 
 /// An error of a communicator.
 #[derive(Debug, Clone, Error)]
@@ -204,7 +196,7 @@ impl Error {
 
     /// Whether it may come of the end of another rank of which nobody has told yet: its memory is gone, its connections
     /// are refused.
-    fn may_be_an_echo(&self) -> bool {
+    pub(crate) fn may_be_an_echo(&self) -> bool {
         use shared_memory::Error::{Foreign, Open};
         match self {
             // Memory that cannot be made is this rank's own trouble.
@@ -215,26 +207,6 @@ impl Error {
             | Self::Device { .. } => true,
             _ => false,
         }
-    }
-
-    /// The error that a rank gives up with, after it told the others: this one, or what it comes of if that is told
-    /// soon.
-    #[cold]
-    pub(crate) fn give_up(self, bootstrap: &mut dyn Bootstrap) -> Self {
-        let rank = bootstrap.rank();
-        let mut error = self;
-        if error.may_be_an_echo() {
-            let until = Instant::now() + NEWS_TIME;
-            while Instant::now() < until {
-                if let Some(failure) = bootstrap.failure(None) {
-                    error = Self::Aborted { rank, failure };
-                    break;
-                }
-                std::thread::sleep(LOOK);
-            }
-        }
-        bootstrap.fail(&error.failure(rank));
-        error
     }
 }
 

@@ -14,9 +14,8 @@ use shared_memory::fifo::relay::{Outflow, SlotsIn, SlotsOut};
 use shared_memory::fifo::{LowLatency, LowLatency128, Simple};
 use shared_memory::{Alarms, Bell, Handle, Item, Mapping, Segment};
 
-use crate::connections::{BASE_BELL, PROXY_BELL};
 use crate::error::Error;
-use crate::offered;
+use crate::offered::{self, BASE_BELL, PROXY_BELL};
 
 /// A FIFO between hosts, as both ends name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

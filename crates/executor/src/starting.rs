@@ -6,9 +6,9 @@ use program::Channels;
 use shared_memory::{Patience, Waiter};
 
 use crate::backend::Backend;
-use crate::bootstrap::Bootstrap;
+use crate::bootstrap::{Bootstrap, give_up};
 use crate::connections::Connections;
-use crate::engine::Engine;
+use crate::engine::{Engine, Parts};
 use crate::error::Error;
 use crate::programs::Programs;
 use crate::registered::Registered;
@@ -56,7 +56,7 @@ impl<B: Backend> Starting<B> {
                 Ok((connections, registered))
             });
         let (connections, registered) =
-            offered.map_err(|error| error.give_up(bootstrap.as_mut()))?;
+            offered.map_err(|error| give_up(bootstrap.as_mut(), error))?;
         let cores = settings.cores.unwrap_or_else(|| {
             std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
         });
@@ -83,7 +83,7 @@ impl<B: Backend> Starting<B> {
             .meet(bootstrap)
             .and_then(|()| self.registered.meet(bootstrap, self.longest))
             .and_then(|()| self.backend.meet(bootstrap, self.longest));
-        met.map_err(|error| error.give_up(bootstrap))?;
+        met.map_err(|error| give_up(bootstrap, error))?;
         let bell = self.connections.bells[self.bootstrap.rank() as usize].clone();
         // The backend spins by itself.
         let patience = Patience {
@@ -102,17 +102,4 @@ impl<B: Backend> Starting<B> {
             longest: self.longest,
         }))
     }
-}
-
-/// What an engine is made of.
-pub(crate) struct Parts<B: Backend> {
-    pub backend: B,
-    pub bootstrap: Box<dyn Bootstrap>,
-    pub connections: Connections,
-    pub registered: Registered,
-    pub programs: Programs,
-    pub channels: Channels,
-    pub waiter: Waiter,
-    pub spins: u32,
-    pub longest: Duration,
 }

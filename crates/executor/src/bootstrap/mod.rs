@@ -7,13 +7,19 @@
 pub mod local;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use shared_memory::Segment;
 
 use crate::error::{Error, Failure};
 use crate::network::Network;
 use crate::transport::Transport;
+
+/// Longest delay of the news that another rank failed.
+const NEWS_TIME: Duration = Duration::from_secs(2);
+
+/// Between two checks for such news.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// What a rank offers to others under a name.
 #[derive(Debug, Clone, Default)]
@@ -94,4 +100,24 @@ pub trait Bootstrap: Send {
     /// What made the communicator fail, if anything did. `waiting_for` is the rank that is waited for now: it counts as
     /// a failure too if that one has left.
     fn failure(&mut self, waiting_for: Option<u32>) -> Option<Failure>;
+}
+
+/// Tells the others of an error. Returns the failure of another rank in its place if it may be a
+/// consequence of that failure.
+#[cold]
+pub(crate) fn give_up(bootstrap: &mut dyn Bootstrap, error: Error) -> Error {
+    let rank = bootstrap.rank();
+    let mut error = error;
+    if error.may_be_an_echo() {
+        let until = Instant::now() + NEWS_TIME;
+        while Instant::now() < until {
+            if let Some(failure) = bootstrap.failure(None) {
+                error = Error::Aborted { rank, failure };
+                break;
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+    bootstrap.fail(&error.failure(rank));
+    error
 }

@@ -18,10 +18,8 @@ use shared_memory::{Bell, BufferTable, Handle, Item, Segment, Signal, SignalCoun
 use crate::bootstrap::{Bootstrap, Offer};
 use crate::error::Error;
 use crate::network::Progress;
-use crate::offered;
+use crate::offered::{self, BASE, BASE_BELL, BASE_TABLE};
 use crate::transport::Transport;
-
-pub(crate) use remote::PROXY_BELL;
 
 /// The ends of the FIFOs of one protocol.
 #[derive(Debug)]
@@ -126,12 +124,6 @@ pub struct Wiring {
     pub notifies: Vec<usize>,
 }
 
-/// What every rank offers at first: its bell and its buffer table.
-const BASE: [Item; 2] = [Item::Bell, Item::BufferTable { entries: 2 }];
-
-/// The place of the bell in it.
-pub(crate) const BASE_BELL: usize = 0;
-
 impl Connections {
     /// Offers the own bell and buffer table to the other ranks.
     ///
@@ -201,8 +193,8 @@ impl Connections {
             for (index, item) in BASE.into_iter().enumerate() {
                 segment.expect(index, item).map_err(fail)?;
             }
-            let bell = segment.bell(0).map_err(fail)?;
-            let buffer_table = segment.buffer_table(1).map_err(fail)?;
+            let bell = segment.bell(BASE_BELL).map_err(fail)?;
+            let buffer_table = segment.buffer_table(BASE_TABLE).map_err(fail)?;
             self.bells.push(bell);
             self.buffer_tables.push(buffer_table);
         }

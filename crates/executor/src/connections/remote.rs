@@ -12,14 +12,11 @@ use super::{Connections, End, Ends, Kind, push};
 use crate::bootstrap::Bootstrap;
 use crate::error::Error;
 use crate::network::{HandedOver, Progress, Route};
-use crate::offered;
+use crate::offered::{self, BASE_TABLE, PROXY_BELL};
 use crate::transport::Transport;
 
 /// Longer messages between hosts are left to proxies that have cores of their own, bytes.
 const MOST_INLINE: u64 = 64 << 10;
-
-/// The place of the bell behind a FIFO that another rank forwards.
-pub(crate) const PROXY_BELL: usize = 1;
 
 impl Connections {
     /// Fills the places of a rank on another host. Its bell wakes nobody until there is a connection, then
@@ -30,7 +27,9 @@ impl Connections {
         self.bells
             .push(nobody.map_err(|source| self.memory(source))?);
         let own = self.own.as_ref().ok_or_else(|| self.no_network())?;
-        let buffer_table = own.buffer_table(1).map_err(|source| self.memory(source))?;
+        let buffer_table = own
+            .buffer_table(BASE_TABLE)
+            .map_err(|source| self.memory(source))?;
         self.buffer_tables.push(buffer_table);
         Ok(())
     }
