@@ -11,8 +11,10 @@
 
 mod accept_thread;
 mod ended;
+mod errors;
 mod forwarding;
 pub mod framing;
+mod home;
 pub mod host;
 pub mod hosts;
 mod late_joins;

@@ -9,7 +9,7 @@ use bootstrap::socket::service::Service;
 use executor::{Error, Transport};
 use shared_memory::{Handle, Mapping};
 
-use crate::hosts::of_service;
+use crate::errors::of_service;
 use crate::plugin::Agreed;
 use crate::plugin::agree::Loaded;
 

@@ -19,7 +19,7 @@ use executor::Error;
 use net_plugin::{Plugin, Wanted};
 use shared_memory::fifo::SLOTS;
 
-use crate::hosts::of_service;
+use crate::errors::of_service;
 use agree::{Loaded, LoadedNic, Says};
 
 pub(crate) use nic::PluginNic;
