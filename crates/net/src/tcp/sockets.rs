@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::nic::Arrivals;
+use super::arrivals::Arrivals;
 use super::pipe::Pipe;
 use crate::framing::{HEADER_BYTES, Header, ReceiveFrames, SendFrames};
 use crate::nic::{Awaited, ConnectionError};
