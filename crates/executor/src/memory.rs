@@ -1,11 +1,11 @@
-//! The memory of a launch: where its input and output are, kept borrowed while it runs.
+//! The memory of a launch: its input and output, borrowed while it runs.
 
 use std::marker::PhantomData;
 use std::ops::Range;
 
 use crate::element::Element;
 
-/// Input and output of a launch. Backends take the addresses; whoever makes one of these has lent the memory for `'a`.
+/// Input and output of a launch. Backends use the addresses; the caller lends the memory for `'a`.
 #[derive(Debug)]
 pub struct Memory<'a> {
     input: *const u8,
@@ -27,8 +27,8 @@ impl<'a> Memory<'a> {
         }
     }
 
-    /// Memory by its addresses, such as that of a GPU, which no slice can stand for. Whoever calls this lends it for `'a`:
-    /// as many bytes at the input may be read, and at the output be read and written, by whatever runs the programs.
+    /// Memory that no slice can describe, such as a GPU's. The caller lends it for `'a`: programs
+    /// may read `input_bytes` at the input, and read and write `output_bytes` at the output.
     pub const fn at(
         input: *const u8,
         input_bytes: usize,
@@ -66,7 +66,7 @@ impl<'a> Memory<'a> {
         }
     }
 
-    /// Where the input begins. It may be read for `'a`, up to [`Self::input_bytes`].
+    /// The address of the input. [`Self::input_bytes`] there may be read for `'a`.
     pub const fn input(&self) -> *const u8 {
         self.input
     }
@@ -76,7 +76,7 @@ impl<'a> Memory<'a> {
         self.input_bytes
     }
 
-    /// Where the output begins. It may be read and written for `'a`, up to [`Self::output_bytes`].
+    /// The address of the output. [`Self::output_bytes`] there may be read and written for `'a`.
     pub const fn output(&self) -> *mut u8 {
         self.output
     }

@@ -1,4 +1,5 @@
-//! The text with which other processes of the host open a segment: its handle, and a word for each item.
+//! The text with which other processes of the host open a segment: its handle, and a word for each
+//! item.
 
 use program::Protocol;
 use shared_memory::{Handle, Item, Segment};
@@ -31,7 +32,8 @@ pub fn text(segment: &Segment, items: &[Item]) -> Result<String, shared_memory::
     Ok(text)
 }
 
-/// The handle and the items of a segment; `None` if this version does not know the form of the text.
+/// The handle and the items of a segment; `None` if this version does not know the form of the
+/// text.
 pub fn parse(text: &str) -> Option<(Handle, Vec<Item>)> {
     let mut words = text.split(' ');
     let handle = words.next()?.parse().ok()?;

@@ -1,4 +1,4 @@
-//! Meeting the other ranks, in two halves, so that ranks which are made by one thread can meet too.
+//! How ranks meet, in two steps: so one thread can make several ranks.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::transport::Transport;
 /// Channels of a communicator without a plan: both trees of a double binary tree.
 const PLAIN_CHANNELS: usize = 2;
 
-/// A rank that has offered what the others need, and not yet taken what they offer.
+/// A rank that has made its offers, and has not fetched those of others.
 pub(crate) struct Starting<B: Backend> {
     backend: B,
     bootstrap: Box<dyn Bootstrap>,
@@ -31,7 +31,7 @@ pub(crate) struct Starting<B: Backend> {
 }
 
 impl<B: Backend> Starting<B> {
-    /// The first half.
+    /// Makes the offers.
     pub fn new(
         backend: B,
         mut bootstrap: Box<dyn Bootstrap>,
@@ -60,7 +60,7 @@ impl<B: Backend> Starting<B> {
         let cores = settings.cores.unwrap_or_else(|| {
             std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
         });
-        // Whoever shares these cores: ranks, and what carries their slots to other hosts.
+        // Ranks and their proxies share the cores.
         let remote = (0..ranks).any(|peer| bootstrap.transport(peer) == Transport::Net);
         let threads = bootstrap.sharing_cores() * if remote { 2 } else { 1 };
         Ok(Self {
@@ -75,7 +75,7 @@ impl<B: Backend> Starting<B> {
         })
     }
 
-    /// The second half.
+    /// Fetches the offers of the others.
     pub fn finish(mut self) -> Result<Engine<B>, Error> {
         let bootstrap = self.bootstrap.as_mut();
         let met = self
@@ -85,7 +85,7 @@ impl<B: Backend> Starting<B> {
             .and_then(|()| self.backend.meet(bootstrap, self.longest));
         met.map_err(|error| give_up(bootstrap, error))?;
         let bell = self.connections.bells[self.bootstrap.rank() as usize].clone();
-        // The backend spins by itself.
+        // The backend polls before it waits.
         let patience = Patience {
             spins: 0,
             ..self.patience

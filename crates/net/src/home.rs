@@ -1,4 +1,5 @@
-//! Where a rank's process is found for its whole life, and the messages of survivors that gather there.
+//! Where a rank's process is found for its whole life, and the messages of survivors that gather
+//! there.
 
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;

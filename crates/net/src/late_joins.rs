@@ -1,8 +1,8 @@
 //! Tells late ranks who survived.
 //!
-//! A rank that was cut off for a while reconnects to a communicator that has excluded it. Without an
-//! answer it would wait until its timeout, or mistake the others for lost and form a communicator of its
-//! own.
+//! A rank that was cut off for a while reconnects to a communicator that has excluded it. Without
+//! an answer it would wait until its timeout, or mistake the others for lost and form a
+//! communicator of its own.
 
 use std::io;
 use std::sync::Arc;

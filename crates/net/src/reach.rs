@@ -50,8 +50,8 @@ pub(crate) struct Trial {
     pub any_remote: bool,
 }
 
-/// Finds out how each rank is reached. Two ranks share memory if each can open the other's. All ranks
-/// exchange their results, so both ends of a pair decide alike.
+/// Finds out how each rank is reached. Two ranks share memory if each can open the other's. All
+/// ranks exchange their results, so both ends of a pair decide alike.
 pub(crate) fn agree(
     service: &Service,
     infos: &[PeerInfo],

@@ -1,10 +1,11 @@
 //! Survivors of a failure gather at the lowest of them (the leader) and form a new communicator.
 //!
-//! Every rank listens for its whole life at the address where it met the others (`Home`). The leader is the
-//! lowest rank that is not known to be lost. It waits until all other survivors have connected or timed
-//! out, then tells those that connected who they are. If a host refuses connections to a rank's port, its
-//! process is gone. If missing ranks may be alive, the others continue only with a quorum, more than half:
-//! otherwise two groups could continue. Late ranks are told who survived (`late_joins`).
+//! Every rank listens for its whole life at the address where it met the others (`Home`). The
+//! leader is the lowest rank that is not known to be lost. It waits until all other survivors have
+//! connected or timed out, then tells those that connected who they are. If a host refuses
+//! connections to a rank's port, its process is gone. If missing ranks may be alive, the others
+//! continue only with a quorum, more than half: otherwise two groups could continue. Late ranks are
+//! told who survived (`late_joins`).
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpStream};
@@ -51,8 +52,8 @@ pub struct Survivor {
 const AGAIN: Duration = Duration::from_millis(50);
 
 impl Hosts {
-    /// What this rank needs to continue if others fail. To be taken before the communicator is made, and
-    /// kept while it works.
+    /// What this rank needs to continue if others fail. To be taken before the communicator is
+    /// made, and kept while it works.
     ///
     /// # Errors
     /// The system has no descriptor or thread left.
@@ -77,14 +78,15 @@ impl Hosts {
 }
 
 impl Survivor {
-    /// The failure of this rank, if it was suspended for so long that the others must have excluded it.
-    /// It must not continue then.
+    /// The failure of this rank, if it was suspended for so long that the others must have excluded
+    /// it. It must not continue then.
     pub fn own_stop(&self) -> Option<Failure> {
         self.alarm.own_stop().map(of_job)
     }
 
-    /// Gathers with the other survivors and joins them; gathers again if another rank is lost meanwhile.
-    /// `lost` is the rank that failed. Returns the new bootstrap, and by its ranks the first ranks.
+    /// Gathers with the other survivors and joins them; gathers again if another rank is lost
+    /// meanwhile. `lost` is the rank that failed. Returns the new bootstrap, and by its ranks the
+    /// first ranks.
     ///
     /// # Errors
     /// There is no quorum, survivors do not find each other, or they continued without this rank.
@@ -267,7 +269,8 @@ impl Survivor {
             match self.ask(leader, ring, until) {
                 Ok(gathered) => return Some(gathered),
                 Err(Ending::Refused(_)) => return None,
-                // The leader may not have noticed the failure yet, and still have its old communicator.
+                // The leader may not have noticed the failure yet, and still have its old
+                // communicator.
                 Err(_) => std::thread::sleep(AGAIN),
             }
         }

@@ -1,5 +1,5 @@
-//! Ranks as processes of this host: rank 0 starts the others and tells them through standard input what
-//! to do. All meet over the loopback interface.
+//! Ranks as processes of this host: rank 0 starts the others and tells them through standard input
+//! what to do. All meet over the loopback interface.
 
 use std::io::{Read, Write};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -154,14 +154,15 @@ pub fn run(
 /// Tells the root that a rank failed before it connected.
 fn tell(id: &UniqueId, failure: Failure) {
     let message = Message::<Vec<u8>>::Failed(Box::new(failure));
-    // A root that does not listen any more is not needed: all ranks are connected to their neighbors.
+    // A root that does not listen any more is not needed: all ranks are connected to their
+    // neighbors.
     if let Ok(mut root) = Connection::open(id.roots[0], &id.key, Kind::Root, NEWS_TIME) {
         let _ = root.send(&message.encode());
     }
 }
 
-/// The error of the job: the first failure explains the later ones, and a signal explains the end of a
-/// process.
+/// The error of the job: the first failure explains the later ones, and a signal explains the end
+/// of a process.
 fn explain(error: anyhow::Error, children: &mut Children) -> anyhow::Error {
     use executor::Error::{Aborted, Broken, Disconnected};
     let Some(known) = error.chain().find_map(|it| it.downcast_ref()) else {

@@ -78,7 +78,8 @@ pub(super) fn rank() -> Option<Box<Hosts>> {
     Some(Box::new(Hosts::join(options).unwrap()))
 }
 
-/// Runs every way on ranks that are processes; `transport` is how all of them must reach each other.
+/// Runs every way on ranks that are processes; `transport` is how all of them must reach each
+/// other.
 fn every_way_by(test: &str, ranks: u32, options: LaunchOptions, transport: Transport) {
     let Some(hosts) = rank() else {
         let children = Children::start(test, ranks);
@@ -128,7 +129,8 @@ fn processes_share_memory_of_the_host_without_p2p() {
     every_way_by(test, 3, options, Transport::Shm);
 }
 
-/// Direct transfers are refused where there is no P2P, on all ranks alike, and the communicator lives on.
+/// Direct transfers are refused where there is no P2P, on all ranks alike, and the communicator
+/// lives on.
 #[test]
 fn without_p2p_and_shm_nothing_leads_to_a_process() {
     let test = "processes::without_p2p_and_shm_nothing_leads_to_a_process";
@@ -152,7 +154,8 @@ fn without_p2p_and_shm_nothing_leads_to_a_process() {
     );
 }
 
-/// A process that is killed while the others wait for it in their kernels ends them with an error that names it.
+/// A process that is killed while the others wait for it in their kernels ends them with an error
+/// that names it.
 #[test]
 fn a_process_that_is_killed_is_named() {
     let test = "processes::a_process_that_is_killed_is_named";

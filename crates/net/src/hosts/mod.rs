@@ -138,7 +138,8 @@ pub(crate) struct Ring {
     pub roots: Vec<(u32, TcpListener)>,
     pub listener: TcpListener,
     pub planned: Planned,
-    /// Where this rank is found, the members' ranks when all met, and how often ranks were lost since.
+    /// Where this rank is found, the members' ranks when all met, and how often ranks were lost
+    /// since.
     pub home: Option<(Arc<Home>, Vec<u32>, u64)>,
 }
 
@@ -257,8 +258,8 @@ impl Hosts {
         Ok(hosts)
     }
 
-    /// A communicator of the ranks with this color, ordered by `order` and then by rank; `None` for a color
-    /// below 0. All ranks call it together.
+    /// A communicator of the ranks with this color, ordered by `order` and then by rank; `None` for
+    /// a color below 0. All ranks call it together.
     ///
     /// # Errors
     /// Another rank does not call it, or fails.
@@ -312,8 +313,8 @@ impl Hosts {
         &self.reached
     }
 
-    /// Of the ranks that share cores with this one, itself included: how many have lower ranks, and how
-    /// many there are.
+    /// Of the ranks that share cores with this one, itself included: how many have lower ranks, and
+    /// how many there are.
     pub fn place_among_sharing(&self) -> (u32, u32) {
         let sharing = sharing(&self.infos, self.rank);
         let before = sharing.clone().filter(|it| it.rank < self.rank).count();

@@ -152,8 +152,8 @@ impl Network for Hosts {
 }
 
 impl Hosts {
-    /// Other ranks of this host that forward for this one, point to point in the first channel, and to how
-    /// many ranks each.
+    /// Other ranks of this host that forward for this one, point to point in the first channel, and
+    /// to how many ranks each.
     pub(super) fn forwarded(&self) -> Vec<(u32, u32)> {
         let remote = (0..self.ranks).filter(|to| self.transports[*to as usize] == Transport::Net);
         let mut forwarded: BTreeMap<u32, u32> = BTreeMap::new();

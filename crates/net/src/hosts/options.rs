@@ -46,10 +46,11 @@ pub struct Options {
     pub sockets: u16,
     /// Whether data between hosts has checksums.
     pub checks: bool,
-    /// The NICs and proxies that the plan names. Without, channels use the NICs in turn, and each rank its
-    /// own proxies.
+    /// The NICs and proxies that the plan names. Without, channels use the NICs in turn, and each
+    /// rank its own proxies.
     pub ports: Option<Arc<dyn Ports>>,
-    /// Whether proxies forward for other ranks where the plan says so (not with `NCCL_PXN_DISABLE`).
+    /// Whether proxies forward for other ranks where the plan says so (not with
+    /// `NCCL_PXN_DISABLE`).
     pub pxn: bool,
     /// The net plug-in to use between hosts instead of TCP.
     pub net_plugin: WantedPlugin,

@@ -1,5 +1,5 @@
-//! Which net plug-in is used between hosts: each rank loads the one it was given, and all must have the
-//! same.
+//! Which net plug-in is used between hosts: each rank loads the one it was given, and all must have
+//! the same.
 
 use bootstrap::PeerInfo;
 use net_plugin::Device;
@@ -64,8 +64,8 @@ pub(crate) enum Says {
     Loaded(Loaded),
 }
 
-/// Decides whether the plug-in is used. Returns why one that was found is not used. The error names the
-/// rank that differs, and is equal on all ranks.
+/// Decides whether the plug-in is used. Returns why one that was found is not used. The error names
+/// the rank that differs, and is equal on all ranks.
 pub(crate) fn decide(infos: &[PeerInfo], all: &[Says]) -> Result<Option<String>, String> {
     let place = |rank: usize| format!("rank {rank}, {}", infos[rank].place());
     let found = |wanted: fn(&Says) -> bool| all.iter().position(wanted);

@@ -1,9 +1,9 @@
-//! FIFOs whose slots the NICs of a net plug-in read and write where they are: in GPU memory (GPUDirect
-//! RDMA), or in host memory at a sender whose GPU they do not reach.
+//! FIFOs whose slots the NICs of a net plug-in read and write where they are: in GPU memory
+//! (GPUDirect RDMA), or in host memory at a sender whose GPU they do not reach.
 //!
-//! A message is a slot with its lines and flags, and nothing else, since no CPU reads or writes there.
-//! The plug-in guarantees that messages stay whole and in order. Empty messages end the connection, as
-//! in [`super::messages`].
+//! A message is a slot with its lines and flags, and nothing else, since no CPU reads or writes
+//! there. The plug-in guarantees that messages stay whole and in order. Empty messages end the
+//! connection, as in [`super::messages`].
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! Data between hosts by an NCCL net plug-in instead of sockets.
 //!
-//! In reading order: [`agree`] (whether all ranks have the same plug-in), `nic` (a NIC of it), [`ends`]
-//! (connections from the time when they are asked for), [`messages`] (FIFOs that are copied),
-//! [`in_place`] (FIFOs whose slots NICs access).
+//! In reading order: [`agree`] (whether all ranks have the same plug-in), `nic` (a NIC of it),
+//! [`ends`] (connections from the time when they are asked for), [`messages`] (FIFOs that are
+//! copied), [`in_place`] (FIFOs whose slots NICs access).
 
 pub mod agree;
 pub mod ends;
@@ -27,8 +27,8 @@ pub(crate) use nic::PluginNic;
 /// Messages of a connection that may be under way.
 const MESSAGES: usize = SLOTS as usize;
 
-/// The plug-in of this process. It is loaded when the first rank on another host is met, and stays for
-/// all communicators.
+/// The plug-in of this process. It is loaded when the first rank on another host is met, and stays
+/// for all communicators.
 #[derive(Debug)]
 pub(crate) struct Own {
     wanted: Wanted,

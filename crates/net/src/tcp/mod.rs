@@ -1,6 +1,6 @@
-//! TCP: an interface as a NIC (`nic`), the frames of a connection over its sockets ([`sockets`]), how
-//! sockets are connected ([`connect`]) and wait for their receiver (`arrivals`), and byte streams
-//! ([`pipe`]).
+//! TCP: an interface as a NIC (`nic`), the frames of a connection over its sockets ([`sockets`]),
+//! how sockets are connected ([`connect`]) and wait for their receiver (`arrivals`), and byte
+//! streams ([`pipe`]).
 
 mod arrivals;
 pub mod connect;
