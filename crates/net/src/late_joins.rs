@@ -77,12 +77,12 @@ mod tests {
         let (began, long) = (Instant::now(), Duration::from_secs(60));
         let key = home.gather_key();
         let mut late = Connection::open(address, &key, Kind::Regroup, long).unwrap();
-        let come = Candidate {
+        let own = Candidate {
             rank: 2,
             ring: address,
             generation: 0,
         };
-        late.send(&postcard::to_allocvec(&come).unwrap()).unwrap();
+        late.send(&postcard::to_allocvec(&own).unwrap()).unwrap();
         let said: Gathered = postcard::from_bytes(&late.receive(long).unwrap()).unwrap();
         let members: Vec<u32> = said.members.iter().map(|(rank, _)| *rank).collect();
         assert_eq!(members, [0, 1]);

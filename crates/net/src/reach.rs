@@ -99,8 +99,8 @@ pub(crate) fn agree(
         };
         problems.extend(opened.err().map(|why| (peer, why)));
     }
-    let told = postcard::to_allocvec(&problems).unwrap_or_default();
-    let all = service.exchange(told, longest).map_err(of)?;
+    let report = postcard::to_allocvec(&problems).unwrap_or_default();
+    let all = service.exchange(report, longest).map_err(of)?;
     drop(trial);
     let all: Vec<Problems> = all
         .iter()

@@ -175,9 +175,9 @@ impl Survivor {
         let acceptor = self.home.acceptor();
         let mut acceptor = acceptor.map_err(|error| of_system(own, &error))?;
         let until = Instant::now() + self.patience();
-        let mut come: Vec<(Candidate, Connection)> = Vec::new();
-        let missing = |come: &[(Candidate, Connection)]| -> Vec<u32> {
-            let here = |rank: &u32| *rank == own || come.iter().any(|(it, _)| it.rank == *rank);
+        let mut arrived: Vec<(Candidate, Connection)> = Vec::new();
+        let missing = |arrived: &[(Candidate, Connection)]| -> Vec<u32> {
+            let here = |rank: &u32| *rank == own || arrived.iter().any(|(it, _)| it.rank == *rank);
             let all = self.members.iter().copied();
             all.filter(|rank| !here(rank)).collect()
         };
@@ -187,12 +187,12 @@ impl Survivor {
         let mut look = Instant::now();
         while Instant::now() < until {
             if Instant::now() >= look {
-                gone.extend(self.gone(&missing(&come)));
+                gone.extend(self.gone(&missing(&arrived)));
                 look = Instant::now() + GONE_LOOK;
             }
             let early = Instant::now() < moment;
             let awaited = |it: &u32| !gone.contains(it) && (early || !suspects.contains(it));
-            if !missing(&come).iter().any(awaited) {
+            if !missing(&arrived).iter().any(awaited) {
                 break;
             }
             acceptor.sleep(None, Some(look.min(until)));
@@ -203,12 +203,12 @@ impl Survivor {
                     let _ = connection.send(&present.encode());
                     continue;
                 }
-                come.retain(|(it, _)| it.rank != said.rank);
-                come.push((said, connection));
+                arrived.retain(|(it, _)| it.rank != said.rank);
+                arrived.push((said, connection));
             }
         }
-        let missing = missing(&come);
-        let (members, all) = (come.len() + 1, self.members.len());
+        let missing = missing(&arrived);
+        let (members, all) = (arrived.len() + 1, self.members.len());
         let gone = self.gone(&missing);
         let alive: Vec<u32> = missing
             .into_iter()
@@ -225,15 +225,15 @@ impl Survivor {
                     .join(", ")
             )));
         }
-        let theirs = come.iter().map(|(it, _)| it.generation);
+        let theirs = arrived.iter().map(|(it, _)| it.generation);
         let mut gathered = Gathered {
             generation: theirs.fold(self.generation, u64::max).saturating_add(1),
-            members: come.iter().map(|(it, _)| (it.rank, it.ring)).collect(),
+            members: arrived.iter().map(|(it, _)| (it.rank, it.ring)).collect(),
         };
         gathered.members.push((own, ring));
         gathered.members.sort_unstable_by_key(|(rank, _)| *rank);
         let told = gathered.encode();
-        for (_, connection) in &mut come {
+        for (_, connection) in &mut arrived {
             // If one is lost meanwhile, the new ring fails and reports it.
             let _ = connection.send(&told);
         }

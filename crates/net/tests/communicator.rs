@@ -5,7 +5,7 @@ mod support;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use backend_cpu::{Cpu, Profile};
 use executor::{Choice, Communicator, Error, Reduction, Settings, Transport};
@@ -53,6 +53,16 @@ fn each<T: Send>(
             .collect();
         threads.into_iter().map(|it| it.join().unwrap()).collect()
     })
+}
+
+#[test]
+fn a_rank_that_is_alone_does_not_wait() {
+    let began = Instant::now();
+    for hosts in each(options(1, |_| String::new()), |_, hosts| hosts.unwrap()) {
+        assert_eq!(hosts.reached().hosts.len(), 1);
+    }
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(2), "{took:?}");
 }
 
 #[test]

@@ -74,8 +74,10 @@ fn run(
                 ..Options::loopback(rank, 2, &id)
             };
             thread::spawn(move || {
-                let hosts = Hosts::join(options)?;
+                let mut hosts = Hosts::join(options)?;
                 assert_eq!(hosts.transport(1 - rank), Transport::Shm);
+                // So there are no proxies.
+                assert!(hosts.network().is_none());
                 let bootstrap: Box<dyn Bootstrap> = match rank {
                     0 => Box::new(Altered { hosts, alter }),
                     _ => Box::new(hosts),

@@ -133,13 +133,16 @@ pub fn run(
     let joined = AtomicBool::new(false);
     let result = std::thread::scope(|scope| {
         // On its own thread, so that binding it to a core does not bind others of this process.
-        let rank = scope.spawn(|| member_of(options, spec, profile, &joined, progress));
-        let mut told = false;
-        while !told && !joined.load(Ordering::Relaxed) && !rank.is_finished() {
-            // Without this, a rank that never connects is missed at the timeout only.
+        let rank = scope.spawn(|| {
+            let hosts = join(options)?;
+            joined.store(true, Ordering::Relaxed);
+            work(hosts, spec, profile, progress)
+        });
+        // Without this, a rank that never connects would be missed at the timeout only.
+        while !joined.load(Ordering::Relaxed) && !rank.is_finished() {
             if let Some((rank, status)) = children.ended()? {
                 tell(&id, of_ended(rank, status));
-                told = true;
+                break;
             }
             sleep(LOOK);
         }
@@ -199,9 +202,8 @@ pub fn member() -> Result<()> {
     )?;
     let Instructions { rank, spec, .. } = &instructions;
     let profile = Profile::from_toml("the profile of rank 0", &instructions.profile)?;
-    let options = options(&instructions.id.parse()?, *rank, spec);
-    let joined = AtomicBool::new(false);
-    member_of(options, spec, &Arc::new(profile), &joined, &mut |_| {})?;
+    let hosts = join(options(&instructions.id.parse()?, *rank, spec))?;
+    work(hosts, spec, &Arc::new(profile), &mut |_| {})?;
     Ok(())
 }
 
@@ -215,25 +217,26 @@ fn options(id: &UniqueId, rank: u32, spec: &Spec) -> Options {
     }
 }
 
-fn member_of(
-    options: Options,
+/// Meets the other ranks, with all of which this one must share memory.
+fn join(options: Options) -> Result<Hosts> {
+    let mut hosts = Hosts::join(options)?;
+    if let Some((peer, why)) = hosts.reached().fallen_back.first() {
+        let failure = executor::Failure {
+            rank: hosts.rank(),
+            what: format!("it cannot share memory with rank {peer}: {why}"),
+        };
+        hosts.fail(&failure);
+        bail!("{failure}");
+    }
+    Ok(hosts)
+}
+
+fn work(
+    hosts: Hosts,
     spec: &Spec,
     profile: &Arc<Profile>,
-    joined: &AtomicBool,
     progress: &mut (dyn FnMut(u64) + Send),
 ) -> Result<(String, Vec<RunRow>)> {
-    let mut hosts = Hosts::join(options)?;
-    let unshared = hosts.reached().fallen_back.first().cloned();
-    if let Some((peer, why)) = unshared {
-        let rank = hosts.rank();
-        let what = format!("it cannot share memory with rank {peer}: {why}");
-        hosts.fail(&executor::Failure {
-            rank,
-            what: what.clone(),
-        });
-        bail!("rank {rank}: {what}");
-    }
-    joined.store(true, Ordering::Relaxed);
     // Counted before binding, because all ranks share these cores.
     let cores = bind::cores();
     if spec.bind {

@@ -86,7 +86,7 @@ impl Base {
         self.options.timing
     }
 
-    /// What a rank says of itself; `nics` are its listeners.
+    /// The description of a rank; `nics` are its listeners.
     fn info(&self, rank: u32, nics: &[TcpListener]) -> std::io::Result<PeerInfo> {
         let Options { host, .. } = &self.options;
         let nics: std::io::Result<Vec<SocketAddr>> =
@@ -154,7 +154,9 @@ impl Hosts {
         let all = interface::list().map_err(system)?;
         let interfaces = interface::choose(&all, &options.interfaces)
             .map_err(|why| Error::Bootstrap { rank, why })?;
-        let roots = std::mem::take(&mut options.roots);
+        let mut roots = std::mem::take(&mut options.roots);
+        // A rank that is alone checks in nowhere, and its root would wait for it.
+        roots.retain(|_| ranks > 1);
         let base = Base {
             interfaces,
             plugin: Own::new(options.net_plugin.clone()),
@@ -268,10 +270,8 @@ impl Hosts {
         let system = |error: std::io::Error| of_system(rank, &error);
         let listener = self.base.listen().map_err(system)?;
         let address = listener.local_addr().map_err(system)?;
-        let told = postcard::to_allocvec(&(color, order, address)).unwrap_or_default();
-        let all = self
-            .service()?
-            .exchange(told, self.base.options.timing.join);
+        let own = postcard::to_allocvec(&(color, order, address)).unwrap_or_default();
+        let all = self.service()?.exchange(own, self.base.options.timing.join);
         let all = all.map_err(|error| of_service(rank, error))?;
         self.splits += 1;
         if color < 0 {
