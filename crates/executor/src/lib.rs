@@ -20,8 +20,10 @@
 //!             assert!(sums.iter().all(|sum| *sum == 3.0));
 //!
 //!             // Two buckets in the background, while this thread does something else.
-//!             let first = communicator.start(Collective::AllReduce, vec![1_i32; 10], Reduction::Sum, 0)?;
-//!             let second = communicator.start(Collective::AllReduce, vec![2_i32; 10], Reduction::Maximum, 0)?;
+//!             let all_reduce = Collective::AllReduce;
+//!             let first = communicator.start(all_reduce, vec![1_i32; 10], Reduction::Sum, 0)?;
+//!             let maximum = Reduction::Maximum;
+//!             let second = communicator.start(all_reduce, vec![2_i32; 10], maximum, 0)?;
 //!             assert_eq!(first.wait()?, [2; 10]);
 //!             assert_eq!(second.wait()?, [2; 10]);
 //!

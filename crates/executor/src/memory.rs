@@ -12,7 +12,7 @@ pub struct Memory<'a> {
     input_bytes: usize,
     output: *mut u8,
     output_bytes: usize,
-    lent: PhantomData<&'a mut [u8]>,
+    borrow: PhantomData<&'a mut [u8]>,
 }
 
 impl<'a> Memory<'a> {
@@ -23,7 +23,7 @@ impl<'a> Memory<'a> {
             input_bytes: size_of_val(input),
             output: output.as_mut_ptr().cast(),
             output_bytes: size_of_val(output),
-            lent: PhantomData,
+            borrow: PhantomData,
         }
     }
 
@@ -40,7 +40,7 @@ impl<'a> Memory<'a> {
             input_bytes,
             output,
             output_bytes,
-            lent: PhantomData,
+            borrow: PhantomData,
         }
     }
 
@@ -62,7 +62,7 @@ impl<'a> Memory<'a> {
             input_bytes: bytes(&input),
             output: base.wrapping_add(output.start * size_of::<T>()),
             output_bytes: bytes(&output),
-            lent: PhantomData,
+            borrow: PhantomData,
         }
     }
 

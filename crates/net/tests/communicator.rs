@@ -124,7 +124,7 @@ fn a_rank_whose_pxn_proxy_has_left_uses_its_own() {
         let backend = Cpu::new(Arc::new(Profile::default()));
         let mut communicator =
             Communicator::join(backend, Box::new(counting), &settings()).unwrap();
-        // Whoever leaves while others still join makes these fail.
+        // A rank that leaves while others still join makes their joins fail.
         joined.wait();
         if rank == 1 {
             return;
@@ -232,7 +232,7 @@ fn a_communicator_splits_by_colour_in_the_order_asked_for() {
             None,
         ];
         assert_eq!(part, right[rank as usize]);
-        // The whole goes on beside its parts.
+        // The communicator still works beside its parts.
         let backend = Cpu::new(Arc::new(Profile::default()));
         let mut whole = Communicator::join(backend, Box::new(hosts), &settings()).unwrap();
         let mut sum = [rank];

@@ -80,7 +80,7 @@ pub(super) fn rank() -> Option<Box<Hosts>> {
 
 /// Runs every way on ranks that are processes; `transport` is how all of them must reach each
 /// other.
-fn every_way_by(test: &str, ranks: u32, options: LaunchOptions, transport: Transport) {
+fn every_choice_by(test: &str, ranks: u32, options: LaunchOptions, transport: Transport) {
     let Some(hosts) = rank() else {
         let children = Children::start(test, ranks);
         for (well, text) in children.end() {
@@ -99,7 +99,7 @@ fn every_way_by(test: &str, ranks: u32, options: LaunchOptions, transport: Trans
 #[test]
 fn processes_access_each_others_memory() {
     let test = "processes::processes_access_each_others_memory";
-    every_way_by(test, 3, small(), Transport::P2p);
+    every_choice_by(test, 3, small(), Transport::P2p);
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn processes_share_memory_of_the_host_without_p2p() {
         ..small()
     };
     let test = "processes::processes_share_memory_of_the_host_without_p2p";
-    every_way_by(test, 3, options, Transport::Shm);
+    every_choice_by(test, 3, options, Transport::Shm);
 }
 
 /// Direct transfers are refused where there is no P2P, on all ranks alike, and the communicator

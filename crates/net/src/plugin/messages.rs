@@ -93,7 +93,7 @@ impl SendFrames for MessagesOut {
 
     /// A connection that no receiver accepted has nothing to end.
     fn is_drained(&self) -> bool {
-        !self.end.is_open() || self.ends == 0 && self.end.under_way() == 0
+        !self.end.is_open() || self.ends == 0 && self.end.in_flight() == 0
     }
 
     fn wait_for(&self, awaited: &mut Awaited) {
