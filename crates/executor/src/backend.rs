@@ -1,4 +1,4 @@
-//! What carries programs out.
+//! The trait of backends, which run programs.
 
 use std::time::Duration;
 
@@ -13,49 +13,50 @@ use crate::registered::Registered;
 use crate::request::{Choice, Request};
 use crate::supervisor::Supervisor;
 
-/// Something that interprets bound programs: processors, GPUs, a simulation.
+/// Runs bound programs: on processors, GPUs, or emulated GPUs.
 pub trait Backend: Send + 'static {
-    /// A bound program with everything looked up that running it needs.
+    /// A bound program that is ready to run.
     type Program: Send + 'static;
 
     /// Its name, such as `cpu`.
     fn name(&self) -> &'static str;
 
-    /// Sizes of the FIFO slots it works best with. All ranks must say the same.
+    /// Sizes of its FIFO slots. All ranks must return the same.
     fn slot_bytes(&self) -> SlotBytes;
 
-    /// The way it expects to be the fastest; `None` if it knows none. All ranks must choose the same.
+    /// The choice that it expects to be the fastest; `None` if it supports none. All ranks must
+    /// choose the same.
     fn choose(&self, request: &Request, place: &CommunicatorShape) -> Option<Choice>;
 
-    /// Finds out how the other ranks are reached, as far as the backend has ways of its own. All ranks call it together when
-    /// they meet.
+    /// Agrees on the backend's own transports. All ranks call it together when they meet.
     ///
     /// # Errors
-    /// Another rank does not come, or nothing leads to it.
+    /// Another rank does not call it in time, or no transport reaches it.
     fn meet(&mut self, bootstrap: &mut dyn Bootstrap, longest: Duration) -> Result<(), Error> {
         let _ = (bootstrap, longest);
         Ok(())
     }
 
-    /// Why a way cannot be taken between these ranks, if it cannot. All ranks say the same.
+    /// Why a choice is not possible between these ranks; `None` if it is. All ranks return the
+    /// same.
     fn refuses(&self, choice: &Choice) -> Option<String> {
         let _ = choice;
         None
     }
 
-    /// Whether it accesses the memory of all ranks also where the communicator cannot: that of other hosts.
+    /// Whether peer memory is accessible across hosts (multi-node NVLink).
     fn accesses_all(&self) -> bool {
         false
     }
 
-    /// Whether its programs may reduce and store at all ranks at once. For those that cannot, such steps are replaced by
-    /// ones that access one peer after the other.
+    /// Whether its programs may reduce and store at all ranks at once (NVLS). If not, such steps
+    /// are replaced by steps that access one peer after the other.
     fn multicasts(&self) -> bool {
         false
     }
 
-    /// Makes the connections of a program in memory of the backend's own, if its programs do not run over those that the
-    /// communicator makes in the host's memory.
+    /// Makes the connections of a program in the backend's own memory, if it does not use those
+    /// that the communicator makes in the host's memory.
     ///
     /// # Errors
     /// The ranks cannot be connected.
@@ -64,16 +65,16 @@ pub trait Backend: Send + 'static {
         Ok(WiredBy::Communicator)
     }
 
-    /// Looks up everything that running the program needs.
+    /// Makes a program ready to run.
     ///
     /// # Errors
-    /// The backend cannot reduce this type so.
+    /// The backend does not support this reduction of this type.
     fn prepare(&mut self, request: &PrepareRequest<'_>) -> Result<Self::Program, Error>;
 
     /// Runs programs together, each with its memory, until all have ended.
     ///
     /// # Errors
-    /// The supervisor ended the waiting.
+    /// The supervisor ended a wait.
     fn run(
         &mut self,
         parts: &mut [Part<'_, Self::Program>],
@@ -81,56 +82,56 @@ pub trait Backend: Send + 'static {
     ) -> Result<(), Error>;
 }
 
-/// What a choice may depend on besides the request; equal on all ranks.
+/// The inputs of a choice besides the request; equal on all ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CommunicatorShape {
     /// Ranks of the communicator.
     pub ranks: u32,
-    /// Whether all are threads of one process.
+    /// Whether all ranks are threads of one process.
     pub one_process: bool,
-    /// Whether all can access each other's memory: none is on another host.
+    /// Whether all ranks are on one host and can access each other's memory.
     pub one_host: bool,
-    /// Channels that the plan has.
+    /// Channels of the plan.
     pub channels: u16,
 }
 
-/// Who makes the connections of a program.
+/// The maker of a program's connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WiredBy {
-    /// The communicator, in the host's memory.
+    /// The communicator is to make them, in the host's memory.
     Communicator,
-    /// The backend, and it has made them.
+    /// The backend has made them.
     Backend,
 }
 
-/// What a backend with memory of its own makes connections with.
+/// The inputs for connections in a backend's own memory.
 pub struct OwnWiring<'a> {
-    /// What it carries out.
+    /// The collective.
     pub collective: Collective,
     /// The program.
     pub bound: &'a BoundProgram,
     /// The protocol of its FIFOs.
     pub protocol: Protocol,
-    /// Most bytes that any rank's input has, and any rank's output.
+    /// Most bytes of any rank's input, and of any rank's output.
     pub buffer_bytes: u64,
-    /// Carries addresses to the peers and back. Whoever offers first and fetches then waits in no circle.
+    /// For addresses of peers. Offer first and fetch then, or ranks wait in a circle.
     pub bootstrap: &'a mut dyn Bootstrap,
-    /// How long to wait for a peer.
+    /// Longest wait for a peer.
     pub longest: Duration,
 }
 
-/// A program to be prepared.
+/// A program to prepare.
 #[derive(Debug, Clone, Copy)]
 pub struct PrepareRequest<'a> {
     /// The program.
     pub bound: &'a BoundProgram,
-    /// The places of its connections.
+    /// The indices of its connections.
     pub wiring: &'a Wiring,
     /// The protocol of its FIFOs.
     pub protocol: Protocol,
     /// Type of the elements.
     pub element: ElementType,
-    /// How they are reduced; `None` if they are not.
+    /// The reduction; `None` if the collective does not reduce.
     pub reduction: Option<Reduction>,
     /// The own rank.
     pub rank: u32,
@@ -138,30 +139,30 @@ pub struct PrepareRequest<'a> {
     pub ranks: u32,
 }
 
-/// A program and the memory that it works on.
+/// A program and its memory.
 #[derive(Debug)]
 pub struct Part<'a, P> {
     /// The program.
     pub program: &'a mut P,
     /// Its input and output.
     pub memory: Memory<'a>,
-    /// Memory of the runtime, of as many bytes as the program said it needs.
+    /// Scratch memory, as many bytes as the program needs.
     pub scratch: *mut u8,
-    /// By what the input is multiplied first: the bytes of an element in the low bytes. Ignored by all operations but
-    /// [`Reduction::PreMultipliedSum`].
+    /// The factor of [`Reduction::PreMultipliedSum`]: an element in the low bytes. Other reductions
+    /// ignore it.
     pub scalar: u64,
 }
 
 /// The resources of a launch.
 pub struct LaunchContext<'a> {
-    /// Ends of FIFOs and signals, at the places that the program's wiring says.
+    /// Ends of FIFOs and signals, at the indices of the program's wiring.
     pub connections: &'a mut Connections,
     /// The memory of peers.
     pub registered: &'a Registered,
-    /// Number of the launch. Entries of the peers' buffer tables carry the same one.
+    /// Number of the launch, as in the entries of the peers' buffer tables.
     pub launch: u64,
-    /// How often to look for what is awaited before the supervisor's waiting is worth its cost.
+    /// How often to poll before the supervisor waits, which costs more.
     pub spins: u32,
-    /// Waits when nothing goes on.
+    /// Waits when there is no progress.
     pub supervisor: Supervisor<'a>,
 }

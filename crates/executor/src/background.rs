@@ -1,7 +1,7 @@
-//! Collectives in the background: a thread that carries them out in order while the caller does something else.
+//! Collectives in the background: a thread runs them in order while the caller does something else.
 //!
-//! The engine is owned by whoever uses it, so that a caller who never starts anything in the background pays for no
-//! lock. It moves to the thread with the first collective that is started there, and back when the caller waits.
+//! The engine has one owner at a time, so that no launch takes a lock. It moves to the thread with
+//! the first collective that is started there, and back with the next call in the foreground.
 
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 
@@ -22,7 +22,7 @@ struct Worker<B: Backend> {
     engines: Receiver<Box<Engine<B>>>,
 }
 
-/// Where the engine is.
+/// The engine, here or in the background thread.
 pub(crate) struct Home<B: Backend> {
     rank: u32,
     engine: Option<Box<Engine<B>>>,
@@ -38,7 +38,7 @@ impl<B: Backend> Home<B> {
         }
     }
 
-    /// The engine, once all that was started is done.
+    /// The engine, after all started collectives are done.
     #[inline]
     pub fn engine(&mut self) -> Result<&mut Engine<B>, Error> {
         if self.engine.is_none() {
@@ -65,11 +65,11 @@ impl<B: Backend> Home<B> {
     fn gone(&self) -> Error {
         Error::Background {
             rank: self.rank,
-            what: "has ended, for it panicked".to_owned(),
+            what: "has ended because it panicked".to_owned(),
         }
     }
 
-    /// Starts a job after all that were started before.
+    /// Queues a job behind those that were started before.
     pub fn start(&mut self, job: Job<B>) -> Result<(), Error> {
         let worker = match self.worker.take() {
             Some(worker) => worker,
@@ -86,13 +86,13 @@ impl<B: Backend> Home<B> {
 }
 
 fn spawn<B: Backend>(rank: u32) -> Result<Worker<B>, Error> {
-    let (commands, orders) = channel();
+    let (commands, queue) = channel();
     let (done, engines) = channel();
     let thread = std::thread::Builder::new().name(format!("rank {rank}"));
     let spawned = thread.spawn(move || {
         let mut engine: Option<Box<Engine<B>>> = None;
-        for order in orders {
-            match order {
+        for command in queue {
+            match command {
                 Command::Take(it) => engine = Some(it),
                 Command::Run(job) => {
                     if let Some(engine) = &mut engine {
@@ -116,12 +116,12 @@ fn spawn<B: Backend>(rank: u32) -> Result<Worker<B>, Error> {
     Ok(Worker { commands, engines })
 }
 
-/// A collective that was started and owns its buffers until it is done.
+/// A collective in the background. It owns its buffers until it is done.
 #[must_use = "the buffers come back from `wait`"]
 pub struct Pending<T> {
     pub(crate) rank: u32,
     pub(crate) result: Receiver<Result<T, Error>>,
-    pub(crate) come: Option<Result<T, Error>>,
+    pub(crate) ready: Option<Result<T, Error>>,
 }
 
 impl<T> Pending<T> {
@@ -129,29 +129,29 @@ impl<T> Pending<T> {
         Self {
             rank,
             result,
-            come: None,
+            ready: None,
         }
     }
 
-    /// Whether it is done, so that [`Self::wait`] does not wait.
+    /// Whether it is done: [`Self::wait`] will not wait.
     pub fn is_done(&mut self) -> bool {
-        if self.come.is_none() {
-            self.come = match self.result.try_recv() {
-                Ok(come) => Some(come),
+        if self.ready.is_none() {
+            self.ready = match self.result.try_recv() {
+                Ok(ready) => Some(ready),
                 Err(TryRecvError::Empty) => None,
                 Err(TryRecvError::Disconnected) => Some(Err(lost(self.rank))),
             };
         }
-        self.come.is_some()
+        self.ready.is_some()
     }
 
-    /// Waits until it is done and gives the buffers back.
+    /// Waits until it is done; returns the buffers.
     ///
     /// # Errors
-    /// What the collective met; the buffers are lost then.
+    /// The collective failed. The buffers are lost then.
     pub fn wait(mut self) -> Result<T, Error> {
-        match self.come.take() {
-            Some(come) => come,
+        match self.ready.take() {
+            Some(ready) => ready,
             None => self.result.recv().unwrap_or_else(|_| Err(lost(self.rank))),
         }
     }

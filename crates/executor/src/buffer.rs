@@ -1,4 +1,4 @@
-//! Buffers that the runtime hands out.
+//! Buffers that the communicator allocates.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -8,7 +8,8 @@ use shared_memory::ArenaBuffer;
 
 use crate::element::Element;
 
-/// Elements in memory that other ranks can reach. It is used as a slice; what it holds at first is not said.
+/// Elements in memory that other ranks can access. It derefs to a slice; its first contents are
+/// unspecified.
 pub struct Buffer<T: Element> {
     block: ArenaBuffer,
     elements: usize,

@@ -1,4 +1,4 @@
-//! Whether a collective gave the right result: inputs that every rank can compute of every other, and the comparison.
+//! Checks the result of a collective: every rank can compute the inputs of all others.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::operation::Operation;
 pub use crate::sample::{ForType, Sample, of_type};
 
-/// Random bits of a place in a rank's input (the finalizer of splitmix64, public domain).
+/// Random bits for an index of a rank's input (the finalizer of splitmix64, public domain).
 #[inline]
 fn bits(seed: u64, rank: u32, index: u64) -> u64 {
     let mut x =
@@ -21,23 +21,23 @@ fn bits(seed: u64, rank: u32, index: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// Elements that are checked at a time.
+/// Elements per comparison.
 const BLOCK: usize = 256;
 
-/// One collective to be checked.
+/// A collective and its inputs.
 #[derive(Debug, Clone, Copy)]
 pub struct Check {
-    /// What all ranks do together.
+    /// The collective.
     pub collective: Collective,
-    /// How elements are reduced.
+    /// The reduction.
     pub reduction: Reduction,
     /// Ranks of the communicator.
     pub ranks: u32,
-    /// The root; of a transfer, how far further each rank sends.
+    /// The root; for transfers, the distance from sender to receiver.
     pub root: u32,
     /// Elements of one block.
     pub count: usize,
-    /// Different inputs for different seeds.
+    /// The seed of the inputs.
     pub seed: u64,
 }
 
@@ -62,7 +62,7 @@ impl Check {
         }
     }
 
-    /// Writes a rank's input, or a part of it that begins at element `first`.
+    /// Writes a rank's input, from element `first` on.
     pub fn fill<T: Sample>(&self, rank: u32, first: usize, input: &mut [T]) {
         let narrow = self.reduction == Reduction::Product;
         for (value, index) in input.iter_mut().zip(first as u64..) {
@@ -70,7 +70,7 @@ impl Check {
         }
     }
 
-    /// How many elements of a rank's output are wrong.
+    /// Counts the wrong elements of a rank's output.
     pub fn wrong<T: Sample>(&self, rank: u32, output: &[T]) -> usize {
         let narrow = self.reduction == Reduction::Product;
         let value = |of: u32, index: usize| T::sample(bits(self.seed, of, index as u64), narrow);
@@ -110,7 +110,7 @@ impl Check {
 }
 
 impl Check {
-    /// How many elements are not what the inputs reduce to there; at most [`BLOCK`] of them.
+    /// Counts the wrong elements of up to [`BLOCK`] reduced elements from index `at` on.
     fn wrong_reduced<T: Sample>(&self, at: usize, output: &[T]) -> usize {
         let mut expected = [T::nothing(self.reduction); BLOCK];
         let mut values = [T::default(); BLOCK];
@@ -125,8 +125,8 @@ impl Check {
     }
 }
 
-/// Makes every element of an output another one, so that what an earlier launch left there is not taken for the result of the
-/// next one.
+/// Changes every element of an output, so that results of an earlier launch do not pass as those of
+/// the next.
 pub fn spoil<T: Sample>(output: &mut [T]) {
     let bytes: &mut [u8] = bytemuck::cast_slice_mut(output);
     bytes.iter_mut().for_each(|byte| *byte = !*byte);
@@ -134,7 +134,7 @@ pub fn spoil<T: Sample>(output: &mut [T]) {
 
 /// The launches that a [`Check`] describes.
 impl Check {
-    /// Elements of the buffer with which a rank runs it in place, where its input is, and where its output.
+    /// The layout of a rank's buffer in place: its elements, and the ranges of input and output.
     pub fn in_place(&self, rank: u32) -> (usize, Range<usize>, Range<usize>) {
         let own = rank as usize * self.count..(rank as usize + 1) * self.count;
         let all = 0..self.count * self.ranks as usize;
@@ -152,8 +152,8 @@ impl Check {
         (input.end.max(output.end), input, output)
     }
 
-    /// Runs it with two buffers of [`Self::input_elements`] and [`Self::output_elements`], or with one as
-    /// [`Self::in_place`] lays it out. Transfers need two.
+    /// Runs it with two buffers of [`Self::input_elements`] and [`Self::output_elements`], or with
+    /// one of the layout [`Self::in_place`]. Transfers need two.
     ///
     /// # Errors
     /// The launch failed.

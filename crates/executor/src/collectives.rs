@@ -1,4 +1,4 @@
-//! The collectives, each with two buffers, in place, and where it helps in the background.
+//! The collectives: with two buffers, in place, and in the background.
 
 use std::ops::Range;
 use std::sync::mpsc::channel;
@@ -23,7 +23,8 @@ const ALL_BLOCKS: &str = "it holds a block for each rank";
 pub enum Buffers<'a, T> {
     /// An input and an output.
     Separate(&'a [T], &'a mut [T]),
-    /// One buffer for both. If a side holds one block and the other a block for each rank, the one block is the rank's own.
+    /// One buffer for both. If one side has one block and the other a block for each rank, the one
+    /// block is the rank's own.
     InPlace(&'a mut [T]),
 }
 
@@ -45,7 +46,7 @@ impl<'a, T, S: AsMut<[T]> + ?Sized> From<&'a mut S> for Buffers<'a, T> {
     }
 }
 
-/// The count of a launch in one buffer, and where its input and output are.
+/// The count of a launch in one buffer, and the ranges of its input and output.
 type Ranges = (usize, Range<usize>, Range<usize>);
 
 impl<B: Backend> Communicator<B> {
@@ -63,10 +64,12 @@ impl<B: Backend> Communicator<B> {
         }
     }
 
-    /// Runs any collective but transfers. `operation` is ignored unless the collective reduces, `root` unless it has one.
+    /// Runs any collective but transfers. Collectives that do not reduce ignore `operation`, those
+    /// without a root ignore `root`.
     ///
     /// # Errors
-    /// The lengths do not fit, there is no such root, the collective is a transfer, or the launch failed.
+    /// The lengths do not fit, there is no such root, the collective is a transfer, or the launch
+    /// failed.
     #[inline]
     pub fn collective<'a, T: Element>(
         &mut self,
@@ -94,7 +97,8 @@ impl<B: Backend> Communicator<B> {
         self.home.engine()?.launch(&request, memory, scalar)
     }
 
-    /// A request with what the collective takes of an operation and a root; and the operation's scalar.
+    /// The request with reduction and root if the collective has them, and the scalar of the
+    /// operation.
     #[inline]
     fn complete<T: Element>(
         &self,
@@ -116,7 +120,7 @@ impl<B: Backend> Communicator<B> {
         (request, scalar)
     }
 
-    /// Whether the rank has the side with all blocks, or with the message.
+    /// Whether this rank's buffers must fit: it is the root, or there is none.
     #[inline]
     fn has_all(&self, collective: Collective, root: u32) -> Result<bool, Error> {
         if !collective.has_root() {
@@ -126,7 +130,7 @@ impl<B: Backend> Communicator<B> {
         Ok(self.rank == root)
     }
 
-    /// The count of a request with two buffers. Their lengths must fit where both are used.
+    /// The count of a request with two buffers. If both are used, their lengths must fit.
     #[inline]
     fn count<T>(
         &self,
@@ -161,7 +165,7 @@ impl<B: Backend> Communicator<B> {
         Ok(count)
     }
 
-    /// The count of a request in place, and where in the buffer its input and output are.
+    /// The count and ranges of a request in place.
     #[inline]
     fn ranges<T>(&self, collective: Collective, buffer: &[T], root: u32) -> Result<Ranges, Error> {
         let all = 0..buffer.len();
@@ -181,7 +185,7 @@ impl<B: Backend> Communicator<B> {
         })
     }
 
-    /// The length of a block of a buffer that holds one for each rank.
+    /// The block length of a buffer with a block for each rank.
     fn block(&self, collective: Collective, length: usize) -> Result<usize, Error> {
         let ranks = self.ranks as usize;
         let count = length / ranks;
@@ -198,7 +202,7 @@ impl<B: Backend> Communicator<B> {
         }
     }
 
-    /// Reduces the inputs of all ranks into everyone's output.
+    /// Reduces the inputs of all ranks into the output of each.
     ///
     /// # Errors
     /// The buffers have different lengths, or the launch failed.
@@ -211,8 +215,8 @@ impl<B: Backend> Communicator<B> {
         self.collective(Collective::AllReduce, buffers, operation, 0)
     }
 
-    /// Reduces the inputs of all ranks, and gives each rank its block of the result. The input holds a block for each
-    /// rank. In place, the other blocks are lost.
+    /// Reduces the inputs of all ranks; each rank gets its block of the result. The input has a
+    /// block for each rank. In place, the other blocks are lost.
     ///
     /// # Errors
     /// The lengths do not fit, or the launch failed.
@@ -224,7 +228,7 @@ impl<B: Backend> Communicator<B> {
         self.collective(Collective::ReduceScatter, buffers, operation, 0)
     }
 
-    /// Gives every rank's input to all. The output holds a block for each rank.
+    /// Gives every rank's input to all ranks. The output has a block for each rank.
     ///
     /// # Errors
     /// The lengths do not fit, or the launch failed.
@@ -235,7 +239,7 @@ impl<B: Backend> Communicator<B> {
         self.collective(Collective::AllGather, buffers, Reduction::Sum, 0)
     }
 
-    /// Gives each rank its block of every rank's input: block r of the output is what rank r had for this rank.
+    /// Gives each rank its block of every rank's input. Block r of the output comes from rank r.
     ///
     /// # Errors
     /// The lengths do not fit, or the launch failed.
@@ -246,7 +250,7 @@ impl<B: Backend> Communicator<B> {
         self.collective(Collective::AllToAll, buffers, Reduction::Sum, 0)
     }
 
-    /// Gives the root's input to all. The other ranks' input is not read and may be empty.
+    /// Gives the root's input to all ranks. The input of other ranks is not read and may be empty.
     ///
     /// # Errors
     /// The root's buffers have different lengths, there is no such root, or the launch failed.
@@ -258,8 +262,9 @@ impl<B: Backend> Communicator<B> {
         self.collective(Collective::Broadcast, buffers, Reduction::Sum, root)
     }
 
-    /// Reduces the inputs of all ranks into the root's output. The other ranks' output is not written and may be empty; in
-    /// place, their buffers hold anything afterwards.
+    /// Reduces the inputs of all ranks into the root's output. The output of other ranks is not
+    /// written and may be empty; in place, the contents of their buffers are unspecified
+    /// afterwards.
     ///
     /// # Errors
     /// The root's buffers have different lengths, there is no such root, or the launch failed.
@@ -272,8 +277,8 @@ impl<B: Backend> Communicator<B> {
         self.collective(Collective::Reduce, buffers, operation, root)
     }
 
-    /// Gives every rank's input to the root, whose output holds a block for each rank. The other ranks' output is not
-    /// written and may be empty; in place, their buffers hold one block.
+    /// Gives every rank's input to the root, whose output has a block for each rank. The output of
+    /// other ranks is not written and may be empty; in place, their buffers have one block.
     ///
     /// # Errors
     /// The lengths do not fit, there is no such root, or the launch failed.
@@ -285,8 +290,8 @@ impl<B: Backend> Communicator<B> {
         self.collective(Collective::Gather, buffers, Reduction::Sum, root)
     }
 
-    /// Gives each rank its block of the root's input. The other ranks' input is not read and may be empty; in place, their
-    /// buffers hold one block.
+    /// Gives each rank its block of the root's input. The input of other ranks is not read and may
+    /// be empty; in place, their buffers have one block.
     ///
     /// # Errors
     /// The lengths do not fit, there is no such root, or the launch failed.
@@ -298,8 +303,8 @@ impl<B: Backend> Communicator<B> {
         self.collective(Collective::Scatter, buffers, Reduction::Sum, root)
     }
 
-    /// Starts a collective in place in the background. Several may be under way; they run in the order in which they were
-    /// started. As [`Self::collective`] otherwise.
+    /// Starts a collective in place in the background. Several may be pending; they run in the
+    /// order in which they were started. Otherwise as [`Self::collective`].
     ///
     /// # Errors
     /// The length does not fit, there is no such root, or the background thread cannot be started.
@@ -323,7 +328,7 @@ impl<B: Backend> Communicator<B> {
         self.home.start(Box::new(move |engine| {
             let memory = Memory::of_one(buffer.as_mut(), input, output);
             let done = engine.launch(&request, memory, scalar);
-            // Nobody is there to be told if the caller dropped what it would have waited for.
+            // The caller may have dropped its `Pending`.
             let _ = sender.send(done.map(|()| buffer));
         }))?;
         Ok(Pending::new(self.rank, receiver))

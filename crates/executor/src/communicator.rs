@@ -1,4 +1,4 @@
-//! A rank among others.
+//! Communicators: how one is made, and what it does besides collectives.
 
 use program::Collective;
 
@@ -17,7 +17,8 @@ use crate::starting::Starting;
 
 /// A rank's membership in a group of ranks that run collectives together.
 ///
-/// All ranks call the same collectives in the same order, with equal counts, types, operations and roots.
+/// All ranks call the same collectives in the same order, with equal counts, types, operations and
+/// roots.
 pub struct Communicator<B: Backend> {
     pub(crate) rank: u32,
     pub(crate) ranks: u32,
@@ -26,8 +27,8 @@ pub struct Communicator<B: Backend> {
 }
 
 impl<B: Backend> Communicator<B> {
-    /// One communicator for each of `ranks` ranks that are threads of this process, in rank order. Each is to be used
-    /// by a thread of its own. `backend` makes the backend of a rank.
+    /// Communicators of ranks that are threads of this process, in rank order. Use each on a thread
+    /// of its own. `backend` makes the backend of a rank.
     ///
     /// # Errors
     /// There is no memory, or the settings are for another number of ranks.
@@ -58,10 +59,10 @@ impl<B: Backend> Communicator<B> {
         finished.collect()
     }
 
-    /// The communicator of one rank that meets the others through a bootstrap.
+    /// The communicator of one rank, which meets the others through a bootstrap.
     ///
     /// # Errors
-    /// The others do not come, or there is no memory.
+    /// Other ranks do not join in time, or there is no memory.
     pub fn join(
         backend: B,
         bootstrap: Box<dyn Bootstrap>,
@@ -87,22 +88,23 @@ impl<B: Backend> Communicator<B> {
         self.ranks
     }
 
-    /// Takes this way for all collectives from now on, or lets the backend choose again. All ranks must do the same.
+    /// Sets the choice for all following collectives; `None` lets the backend choose. All ranks
+    /// must do the same.
     pub const fn set_choice(&mut self, choice: Option<Choice>) {
         self.choice = choice;
     }
 
-    /// The way that is taken for a request.
+    /// The choice for a request.
     ///
     /// # Errors
-    /// There is none.
+    /// The backend has none, or this communicator does not support it.
     pub fn choice(&mut self, request: &Request) -> Result<Choice, Error> {
         self.home.engine()?.choice(request)
     }
 
-    /// Runs a request on memory that is named by its addresses: the general form of all collectives but transfers. The memory
-    /// has as many elements as the collective's own method would ask for. `scalar` is by what a pre-multiplied sum
-    /// multiplies ([`Element::bits`]).
+    /// Runs a request on memory given by its addresses: the general form of all collectives but
+    /// transfers. Lengths are as for the collective's own method. `scalar` is the factor of a
+    /// pre-multiplied sum ([`Element::bits`]).
     ///
     /// # Errors
     /// As for the collectives.
@@ -114,7 +116,7 @@ impl<B: Backend> Communicator<B> {
         self.home.engine()?.launch(&request, memory, scalar)
     }
 
-    /// What the backend's choice depends on.
+    /// The inputs of the backend's choice.
     ///
     /// # Errors
     /// The background thread is gone.
@@ -122,8 +124,8 @@ impl<B: Backend> Communicator<B> {
         Ok(self.home.engine()?.shape())
     }
 
-    /// Memory for `elements` elements that other ranks can reach; what it holds at first is not said. Collectives take any memory; this is the
-    /// fastest when ranks are processes.
+    /// Allocates a buffer that other ranks can access; its first contents are unspecified.
+    /// Collectives take any memory, but between processes this is the fastest.
     ///
     /// # Errors
     /// There is not enough memory.

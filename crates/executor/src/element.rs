@@ -1,4 +1,4 @@
-//! The types of which messages are made.
+//! The element types of messages.
 
 use half::{bf16, f16};
 use program::ElementType;
@@ -7,7 +7,7 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// A type of which messages are made. Every bit pattern is a value.
+/// An element type. Every bit pattern is a value.
 pub trait Element: bytemuck::Pod + Default + Send + Sync + sealed::Sealed {
     /// The type as a value.
     const TYPE: ElementType;
@@ -15,7 +15,7 @@ pub trait Element: bytemuck::Pod + Default + Send + Sync + sealed::Sealed {
     /// One.
     const ONE: Self;
 
-    /// The bytes of the value in the low bytes of a word, as [`Part::scalar`](crate::backend::Part::scalar) wants them.
+    /// The value in the low bytes of a word, for [`Part::scalar`](crate::backend::Part::scalar).
     fn bits(self) -> u64;
 }
 

@@ -1,49 +1,62 @@
-//! Launching: from a request to a program that was prepared before, and running it.
+//! Launches: finds or prepares the program of a request, and runs it.
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Duration;
 
-use program::{Collective, Reduction};
-use program::{MessageSize, Transfer};
+use program::{Channels, Collective, MessageSize, Reduction, Transfer};
 use rustc_hash::FxHashMap;
-use shared_memory::{ArenaBuffer, BufferTable, Descriptor};
+use shared_memory::{ArenaBuffer, BufferTable, Descriptor, Waiter};
 
 use crate::backend::{
     Backend, CommunicatorShape, LaunchContext, OwnWiring, Part, PrepareRequest, WiredBy,
 };
-use crate::connections::Wiring;
+use crate::bootstrap::{Bootstrap, give_up};
+use crate::connections::{Connections, Wiring};
 use crate::error::{Error, Failure};
 use crate::memory::Memory;
-use crate::programs::ProgramKey;
+use crate::programs::{ProgramKey, Programs};
 use crate::registered::Registered;
 use crate::request::{Choice, Request};
-use crate::starting::Parts;
 use crate::supervisor::Supervisor;
 use crate::transport::Transport;
 
-/// Most prepared programs that are kept. A caller with more sizes than that prepares again.
+/// Most prepared programs that are kept. With more sizes, programs are prepared again.
 const MOST_PREPARED: usize = 4096;
 
 /// A program that can be run again and again.
 struct Prepared<P> {
     program: P,
-    /// Whether peers access this rank's buffers, or it theirs.
+    /// Whether ranks access each other's buffers.
     direct: bool,
 }
 
-/// Everything that a rank needs to run collectives, owned by whichever thread runs them.
+/// The parts of an engine.
+pub(crate) struct Parts<B: Backend> {
+    pub backend: B,
+    pub bootstrap: Box<dyn Bootstrap>,
+    pub connections: Connections,
+    pub registered: Registered,
+    pub programs: Programs,
+    pub channels: Channels,
+    pub waiter: Waiter,
+    pub spins: u32,
+    pub longest: Duration,
+}
+
+/// Everything that a rank needs to run collectives, owned by the thread that runs them.
 pub(crate) struct Engine<B: Backend> {
     own: Parts<B>,
     prepared: Vec<Prepared<B::Program>>,
     index: FxHashMap<Request, usize>,
-    /// The last request and its place, for most launches repeat it.
+    /// The last request and its index, because most launches repeat it.
     last: Option<(Request, usize)>,
-    /// Collectives that were launched. Equal on all ranks whenever they are in the same one.
+    /// Collectives launched so far. All ranks count alike.
     launches: u64,
     failure: Option<Failure>,
 }
 
-/// A transfer of a group: the place of its program, the sender and the receiver, and its memory.
+/// A transfer of a group: the index of its program, sender and receiver, and its memory.
 type Grouped<'a> = (usize, (u32, u32), Memory<'a>);
 
 impl<B: Backend> Engine<B> {
@@ -63,7 +76,7 @@ impl<B: Backend> Engine<B> {
         self.own.bootstrap.rank()
     }
 
-    /// Memory that peers can reach.
+    /// Allocates memory that peers can access.
     pub fn allocate(&self, bytes: usize) -> Result<ArenaBuffer, Error> {
         let allocated = self.own.registered.allocate(bytes);
         allocated.map_err(|source| self.memory(source))
@@ -76,7 +89,7 @@ impl<B: Backend> Engine<B> {
         }
     }
 
-    /// What a choice depends on.
+    /// The inputs of a choice.
     pub fn shape(&self) -> CommunicatorShape {
         let ranks = self.own.bootstrap.ranks();
         CommunicatorShape {
@@ -87,7 +100,7 @@ impl<B: Backend> Engine<B> {
         }
     }
 
-    /// The way that is taken for a request.
+    /// The choice for a request, if this communicator supports it.
     pub fn choice(&self, request: &Request) -> Result<Choice, Error> {
         let ranks = self.own.bootstrap.ranks();
         let choice = request
@@ -126,7 +139,7 @@ impl<B: Backend> Engine<B> {
                 choice.schedule.name()
             )));
         }
-        // A peer's input would have to be multiplied by what only the peer knows.
+        // Only the peer knows the factor of its input.
         if request.collective.reduces()
             && request.reduction == Reduction::PreMultipliedSum
             && choice.transfer == Transfer::Direct
@@ -181,7 +194,7 @@ impl<B: Backend> Engine<B> {
             connections: &mut own.connections,
             registered: &own.registered,
             launch: self.launches,
-            // With what goes between hosts there is something better to do than to look again.
+            // Inline progress is a better use of the time than polling.
             spins: if progress.is_some() { 0 } else { own.spins },
             supervisor: Supervisor {
                 bootstrap: own.bootstrap.as_mut(),
@@ -207,8 +220,8 @@ impl<B: Backend> Engine<B> {
         if self.failure.is_some() {
             return Err(self.broken());
         }
-        // First all programs, for making one can move the list; and of those the ones that receive, for the ends that they
-        // make are what others wait for when they make theirs.
+        // Preparing a program can move the list, so all are prepared first; those that receive
+        // before the others, because senders wait for the ends that receivers make.
         let own = self.rank();
         let (receives, sends): (Vec<_>, Vec<_>) = transfers
             .iter()
@@ -217,8 +230,9 @@ impl<B: Backend> Engine<B> {
         for request in receives.iter().chain(&sends) {
             self.find(request)?;
         }
-        // Transfers between the same ranks share their FIFOs, so they keep their order: the first of each pair of ranks
-        // run together, then the second, and so on. Both ends count alike, so no end waits for what the other runs later.
+        // Transfers between the same ranks share FIFOs, so they keep their order: the first of each
+        // pair of ranks run together, then the second of each, and so on. Both ends count alike, so
+        // neither waits for a transfer that the other runs later.
         let ranks = self.own.bootstrap.ranks();
         let bytes = transfers.iter().map(|(request, _)| request.bytes(ranks));
         let bytes = bytes.sum();
@@ -236,7 +250,7 @@ impl<B: Backend> Engine<B> {
             rounds[at].push((place, pair, memory));
         }
         for mut round in rounds {
-            // Each pair of ranks has its own program, so no place occurs twice.
+            // Each pair of ranks has its own program, so no index occurs twice.
             round.sort_by_key(|(place, ..)| *place);
             let mut parts = Vec::with_capacity(round.len());
             let mut programs = self.prepared.iter_mut().enumerate();
@@ -277,7 +291,7 @@ impl<B: Backend> Engine<B> {
         Ok(())
     }
 
-    /// The place of the program for a request, which is prepared if it is new.
+    /// The index of the program of a request, which is prepared if it is new.
     #[cold]
     #[inline(never)]
     fn find(&mut self, request: &Request) -> Result<usize, Error> {
@@ -369,17 +383,17 @@ impl<B: Backend> Engine<B> {
         Error::Broken { rank, failure }
     }
 
-    /// Remembers that the communicator is no good any more, and tells the others. They hear what happened first, even
-    /// if this rank leaves before they look.
+    /// Marks the communicator as failed and tells the others, so that they learn of the failure
+    /// before they learn that this rank left.
     #[cold]
     fn fail(&mut self, error: Error) -> Error {
-        let error = error.give_up(self.own.bootstrap.as_mut());
+        let error = give_up(self.own.bootstrap.as_mut(), error);
         self.failure = Some(error.failure(self.rank()));
         error
     }
 }
 
-/// Tells peers where the buffers of a launch are.
+/// Publishes the buffers of a launch to peers.
 fn publish(
     buffer_table: &BufferTable,
     launch: u64,

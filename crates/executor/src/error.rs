@@ -1,24 +1,16 @@
-//! What can go wrong while ranks work together.
+//! Errors of communicators.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use program::{Collective, ElementType, Reduction};
 use thiserror::Error;
-
-use crate::bootstrap::Bootstrap;
-
-/// How long the news that another rank failed may take.
-const NEWS_TIME: Duration = Duration::from_secs(2);
-
-/// Between two looks whether it has come.
-const LOOK: Duration = Duration::from_millis(5);
 
 /// An error of a communicator.
 #[derive(Debug, Clone, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A buffer has another length than the collective needs.
+    /// A buffer has the wrong length.
     #[error("{collective}: {buffer} has {found} elements, expected {expected}: {why}")]
     Length {
         /// The collective.
@@ -27,30 +19,30 @@ pub enum Error {
         buffer: &'static str,
         /// Its elements.
         found: usize,
-        /// The elements needed.
+        /// The elements that are needed.
         expected: usize,
-        /// How they are counted.
+        /// The reason for `expected`.
         why: &'static str,
     },
     /// A rank that the communicator does not have.
     #[error("rank {rank} does not exist: the communicator has {ranks} ranks, numbered from 0")]
     NoSuchRank {
-        /// The rank that was named.
+        /// The given rank.
         rank: u32,
         /// Ranks of the communicator.
         ranks: u32,
     },
-    /// Nothing carries the collective out as asked.
+    /// The collective is not supported as requested.
     #[error("{collective} on {ranks} ranks: {why}")]
     Unsupported {
         /// The collective.
         collective: Collective,
         /// Ranks of the communicator.
         ranks: u32,
-        /// What is missing, and what to ask for instead.
+        /// What is missing, and what to request instead.
         why: String,
     },
-    /// The backend cannot reduce this type so.
+    /// The backend does not support this reduction of this type.
     #[error("the {backend} backend has no {reduction} of {element}")]
     NoReduction {
         /// Name of the backend.
@@ -60,10 +52,10 @@ pub enum Error {
         /// The operation.
         reduction: Reduction,
     },
-    /// A program was refused by verification, so it was not run.
+    /// Verification refused a program, so it was not run.
     #[error("rank {rank}: the program of {collective} is not right: {why}")]
     Program {
-        /// Whose program.
+        /// The rank of the program.
         rank: u32,
         /// The collective.
         collective: Collective,
@@ -76,37 +68,37 @@ pub enum Error {
         waited.as_secs_f32()
     )]
     Timeout {
-        /// Who waited.
+        /// The waiting rank.
         rank: u32,
-        /// In which collective.
+        /// The collective.
         collective: Collective,
-        /// For what.
+        /// The reason of the wait.
         waiting: Waiting,
-        /// How long.
+        /// How long it waited.
         waited: Duration,
     },
-    /// Another rank failed, so this one gave up.
+    /// This rank gave up because another one failed.
     #[error("rank {rank} gave up: {failure}")]
     Aborted {
-        /// Who gave up.
+        /// The rank that gave up.
         rank: u32,
-        /// What happened first.
+        /// The first failure.
         failure: Failure,
     },
-    /// A rank cannot be reached, and nobody has said why.
+    /// A rank cannot be reached, and no failure is known that explains it.
     #[error("rank {rank} gave up: {failure}")]
     Disconnected {
-        /// Who gave up.
+        /// The rank that gave up.
         rank: u32,
-        /// Who cannot be reached, and how that was noticed.
+        /// The rank that cannot be reached, and how that was noticed.
         failure: Failure,
     },
     /// The communicator failed before and cannot be used any more.
     #[error("rank {rank}: the communicator failed before ({failure}); make a new one")]
     Broken {
-        /// Whose communicator.
+        /// The rank of the communicator.
         rank: u32,
-        /// What happened first.
+        /// The first failure.
         failure: Failure,
     },
     /// A peer's buffers cannot be accessed.
@@ -114,57 +106,57 @@ pub enum Error {
         "rank {rank}: {collective} cannot access the buffers of rank {peer}: {why}; take the transfer `fifo`, or buffers that the communicator hands out, or allow the kernel's process_vm_readv (capability SYS_PTRACE, kernel.yama.ptrace_scope=0)"
     )]
     Unreachable {
-        /// Who tried.
+        /// The rank that tried.
         rank: u32,
-        /// Whose buffers.
+        /// The owner of the buffers.
         peer: u32,
-        /// In which collective.
+        /// The collective.
         collective: Collective,
-        /// What the kernel said.
+        /// The kernel's error.
         why: String,
     },
-    /// What a peer shows of its buffers cannot be right.
+    /// The descriptors of a peer's buffers are invalid.
     #[error(
         "rank {rank}: {collective} cannot use the buffers of rank {peer}: {why}; rank {peer} runs another collective, or another process wrote into its memory"
     )]
     Damaged {
-        /// Who looked.
+        /// The rank that read them.
         rank: u32,
-        /// Whose buffers.
+        /// The owner of the buffers.
         peer: u32,
-        /// In which collective.
+        /// The collective.
         collective: Collective,
         /// What is wrong.
         why: String,
     },
-    /// Shared memory could not be had.
+    /// Shared memory cannot be made or opened.
     #[error("rank {rank}: {cause}")]
     Memory {
-        /// Who asked.
+        /// The rank.
         rank: u32,
         /// What went wrong.
         cause: Arc<shared_memory::Error>,
     },
-    /// The ranks could not exchange what they need to find each other.
+    /// The ranks cannot meet or exchange offers.
     #[error("rank {rank}: bootstrap: {why}")]
     Bootstrap {
-        /// Who asked.
+        /// The rank.
         rank: u32,
         /// What went wrong.
         why: String,
     },
-    /// What runs the programs failed.
+    /// The device that runs the programs failed.
     #[error("rank {rank}: {why}")]
     Device {
-        /// Whose program.
+        /// The rank.
         rank: u32,
         /// What went wrong, and what to do.
         why: String,
     },
-    /// The thread that carries out collectives in the background is gone.
+    /// The thread that runs collectives in the background is gone.
     #[error("rank {rank}: the background thread {what}")]
     Background {
-        /// Whose thread.
+        /// The rank.
         rank: u32,
         /// What happened to it.
         what: String,
@@ -172,7 +164,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether every rank meets it alike before anything is sent, so that the communicator stays whole.
+    /// Whether all ranks get it alike before anything is sent, so that the communicator stays
+    /// usable.
     pub(crate) const fn is_common(&self) -> bool {
         matches!(
             self,
@@ -186,7 +179,7 @@ impl Error {
 }
 
 impl Error {
-    /// What the others hear of it.
+    /// The failure that other ranks are told.
     pub(crate) fn failure(&self, rank: u32) -> Failure {
         match self {
             Self::Aborted { failure, .. }
@@ -194,7 +187,7 @@ impl Error {
             | Self::Disconnected { failure, .. } => failure.clone(),
             other => {
                 let text = other.to_string();
-                // A failure says whose it is.
+                // A failure names the rank itself.
                 let named = text.strip_prefix(&format!("rank {rank}: "));
                 let what = named.unwrap_or(&text).to_owned();
                 Failure { rank, what }
@@ -202,12 +195,12 @@ impl Error {
         }
     }
 
-    /// Whether it may come of the end of another rank of which nobody has told yet: its memory is gone, its connections
-    /// are refused.
-    fn may_be_an_echo(&self) -> bool {
+    /// Whether it may be a consequence of another rank's end that is not known yet: its memory is
+    /// gone, its connections are refused.
+    pub(crate) fn may_be_an_echo(&self) -> bool {
         use shared_memory::Error::{Foreign, Open};
         match self {
-            // Memory that cannot be made is this rank's own trouble.
+            // Memory that cannot be made is this rank's own failure.
             Self::Memory { cause, .. } => matches!(**cause, Open { .. } | Foreign { .. }),
             Self::Disconnected { .. }
             | Self::Unreachable { .. }
@@ -216,56 +209,36 @@ impl Error {
             _ => false,
         }
     }
-
-    /// The error that a rank gives up with, after it told the others: this one, or what it comes of if that is told
-    /// soon.
-    #[cold]
-    pub(crate) fn give_up(self, bootstrap: &mut dyn Bootstrap) -> Self {
-        let rank = bootstrap.rank();
-        let mut error = self;
-        if error.may_be_an_echo() {
-            let until = Instant::now() + NEWS_TIME;
-            while Instant::now() < until {
-                if let Some(failure) = bootstrap.failure(None) {
-                    error = Self::Aborted { rank, failure };
-                    break;
-                }
-                std::thread::sleep(LOOK);
-            }
-        }
-        bootstrap.fail(&error.failure(rank));
-        error
-    }
 }
 
-/// What a rank waits for.
+/// The reason of a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waiting {
     /// Data of a peer.
     Data {
         /// The sender.
         from: u32,
-        /// On which channel.
+        /// The channel.
         channel: u16,
     },
     /// A free slot towards a peer.
     Slot {
         /// The receiver.
         to: u32,
-        /// On which channel.
+        /// The channel.
         channel: u16,
     },
     /// A peer's signal.
     Signal {
-        /// Who should give it.
+        /// The rank that should give it.
         from: u32,
-        /// On which channel.
+        /// The channel.
         channel: u16,
     },
 }
 
 impl Waiting {
-    /// The rank that is waited for.
+    /// The other rank.
     pub const fn peer(self) -> u32 {
         match self {
             Self::Data { from, .. } | Self::Signal { from, .. } => from,
@@ -290,10 +263,10 @@ impl std::fmt::Display for Waiting {
     }
 }
 
-/// What made a communicator fail, as every rank hears of it.
+/// The failure of a communicator, as every rank learns of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// The rank where it happened.
+    /// The rank that failed.
     pub rank: u32,
     /// What happened.
     pub what: String,

@@ -1,4 +1,4 @@
-//! Transfers between pairs of ranks that run together.
+//! Groups: transfers between pairs of ranks that run together.
 
 use program::{Collective, Reduction};
 
@@ -9,21 +9,21 @@ use crate::error::Error;
 use crate::memory::Memory;
 use crate::request::Request;
 
-/// Transfers that are collected from [`Communicator::group_start`] on and run together by [`Group::group_end`].
+/// Transfers since [`Communicator::group_start`], which [`Group::group_end`] runs together.
 ///
 /// Sends and receives between the same two ranks match in the order in which they were added.
 #[must_use = "nothing is sent before `group_end`"]
 pub struct Group<'a, B: Backend> {
     communicator: &'a mut Communicator<B>,
     transfers: Vec<(Request, Memory<'a>)>,
-    /// Sends to the own rank that have no receive yet, and the other way round.
+    /// Sends to the own rank, and receives from it.
     own_sends: Vec<(Request, &'a [u8])>,
     own_receives: Vec<(Request, &'a mut [u8])>,
 }
 
 impl<B: Backend> Communicator<B> {
-    /// Begins a group of transfers. One by one, two ranks that both send first would wait for each other when messages
-    /// are long; in a group all transfers go on at the same time.
+    /// Begins a group of transfers, which run at the same time. One by one, two ranks that both
+    /// send a long message first would wait for each other.
     pub const fn group_start(&mut self) -> Group<'_, B> {
         Group {
             communicator: self,
@@ -33,8 +33,8 @@ impl<B: Backend> Communicator<B> {
         }
     }
 
-    /// Sends to another rank. Returns when the buffer may be used again, which for long messages is when they were
-    /// received.
+    /// Sends to another rank. Returns when the buffer may be used again; for long messages that is
+    /// after the receive.
     ///
     /// # Errors
     /// There is no such rank, or the transfer failed.
@@ -44,7 +44,7 @@ impl<B: Backend> Communicator<B> {
         group.group_end()
     }
 
-    /// Receives from another rank, which sends as many elements.
+    /// Receives from another rank, which must send as many elements.
     ///
     /// # Errors
     /// There is no such rank, or the transfer failed.
@@ -69,7 +69,7 @@ impl<'a, B: Backend> Group<'a, B> {
         }
     }
 
-    /// Adds a send. To the own rank, a receive of the same group takes it.
+    /// Adds a send. A send to the own rank needs a receive in the same group.
     ///
     /// # Errors
     /// There is no such rank.

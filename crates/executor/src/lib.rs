@@ -1,9 +1,9 @@
-//! Ranks that run collectives together: communicators, how their ranks find each other, and what carries programs out.
+//! Communicators: groups of ranks that run collectives together.
 //!
-//! A [`Communicator`] is one rank's membership in a group of ranks. A collective is launched in three steps, of which
-//! the first two happen once for each kind of message: a *way* is chosen (algorithm, protocol, channels), the program of
-//! that way is written, proved and bound to the message, and a [`Backend`] runs it. Later launches of the same kind only
-//! run.
+//! A [`Communicator`] is one rank's membership in such a group. A collective is launched in three
+//! steps: algorithm, protocol and channels are chosen ([`Choice`]); their program is written,
+//! proved and bound to the message size; a [`Backend`] runs it. Later launches of the same kind and
+//! size only run.
 //!
 //! ```
 //! use backend_cpu::Cpu;
@@ -13,15 +13,17 @@
 //! std::thread::scope(|scope| {
 //!     for mut communicator in ranks {
 //!         scope.spawn(move || -> Result<(), executor::Error> {
-//!             // What this rank brings.
+//!             // This rank's input.
 //!             let gradients = vec![1.0_f32 + communicator.rank() as f32; 1000];
 //!             let mut sums = vec![0.0; 1000];
 //!             communicator.all_reduce((&gradients, &mut sums), Reduction::Sum)?;
 //!             assert!(sums.iter().all(|sum| *sum == 3.0));
 //!
 //!             // Two buckets in the background, while this thread does something else.
-//!             let first = communicator.start(Collective::AllReduce, vec![1_i32; 10], Reduction::Sum, 0)?;
-//!             let second = communicator.start(Collective::AllReduce, vec![2_i32; 10], Reduction::Maximum, 0)?;
+//!             let all_reduce = Collective::AllReduce;
+//!             let first = communicator.start(all_reduce, vec![1_i32; 10], Reduction::Sum, 0)?;
+//!             let maximum = Reduction::Maximum;
+//!             let second = communicator.start(all_reduce, vec![2_i32; 10], maximum, 0)?;
 //!             assert_eq!(first.wait()?, [2; 10]);
 //!             assert_eq!(second.wait()?, [2; 10]);
 //!
@@ -40,10 +42,10 @@
 //! # Ok::<(), executor::Error>(())
 //! ```
 //!
-//! Ranks that are processes join through a [`bootstrap::process`] instead.
+//! These ranks are threads. Ranks that are processes join through `Hosts` of the crate `net`.
 //!
-//! In reading order: `communicator`, `collectives`, `group`, `background`, `request`, `engine`, [`backend`],
-//! [`memory`], [`registered`], [`connections`], [`transport`], [`network`],
+//! In reading order: `communicator`, `collectives`, `group`, `background`, `request`, `engine`,
+//! [`backend`], [`memory`], [`registered`], [`connections`], [`transport`], [`network`],
 //! [`supervisor`], [`bootstrap`], [`check`], [`suite`], [`error`].
 
 pub mod backend;

@@ -1,18 +1,18 @@
-//! The memory of a launch: where its input and output are, kept borrowed while it runs.
+//! The memory of a launch: its input and output, borrowed while it runs.
 
 use std::marker::PhantomData;
 use std::ops::Range;
 
 use crate::element::Element;
 
-/// Input and output of a launch. Backends take the addresses; whoever makes one of these has lent the memory for `'a`.
+/// Input and output of a launch. Backends use the addresses; the caller lends the memory for `'a`.
 #[derive(Debug)]
 pub struct Memory<'a> {
     input: *const u8,
     input_bytes: usize,
     output: *mut u8,
     output_bytes: usize,
-    lent: PhantomData<&'a mut [u8]>,
+    borrow: PhantomData<&'a mut [u8]>,
 }
 
 impl<'a> Memory<'a> {
@@ -23,12 +23,12 @@ impl<'a> Memory<'a> {
             input_bytes: size_of_val(input),
             output: output.as_mut_ptr().cast(),
             output_bytes: size_of_val(output),
-            lent: PhantomData,
+            borrow: PhantomData,
         }
     }
 
-    /// Memory by its addresses, such as that of a GPU, which no slice can stand for. Whoever calls this lends it for `'a`:
-    /// as many bytes at the input may be read, and at the output be read and written, by whatever runs the programs.
+    /// Memory that no slice can describe, such as a GPU's. The caller lends it for `'a`: programs
+    /// may read `input_bytes` at the input, and read and write `output_bytes` at the output.
     pub const fn at(
         input: *const u8,
         input_bytes: usize,
@@ -40,7 +40,7 @@ impl<'a> Memory<'a> {
             input_bytes,
             output,
             output_bytes,
-            lent: PhantomData,
+            borrow: PhantomData,
         }
     }
 
@@ -62,11 +62,11 @@ impl<'a> Memory<'a> {
             input_bytes: bytes(&input),
             output: base.wrapping_add(output.start * size_of::<T>()),
             output_bytes: bytes(&output),
-            lent: PhantomData,
+            borrow: PhantomData,
         }
     }
 
-    /// Where the input begins. It may be read for `'a`, up to [`Self::input_bytes`].
+    /// The address of the input. [`Self::input_bytes`] there may be read for `'a`.
     pub const fn input(&self) -> *const u8 {
         self.input
     }
@@ -76,7 +76,7 @@ impl<'a> Memory<'a> {
         self.input_bytes
     }
 
-    /// Where the output begins. It may be read and written for `'a`, up to [`Self::output_bytes`].
+    /// The address of the output. [`Self::output_bytes`] there may be read and written for `'a`.
     pub const fn output(&self) -> *mut u8 {
         self.output
     }

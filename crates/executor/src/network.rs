@@ -1,8 +1,9 @@
-//! Connections to ranks on other hosts: the engine uses FIFOs of its own process, and a network moves
-//! their slots.
+//! Connections to ranks on other hosts: the engine uses FIFOs of its own process, and a network
+//! moves their slots.
 //!
-//! A rank mostly uses its own proxies. A plan may name another rank of the host, whose GPU is next to the
-//! NIC (NCCL's PXN): then the sender makes the FIFO in memory that the other rank opens ([`HandedOver`]).
+//! A rank mostly uses its own proxies. A plan may name another rank of the host, whose GPU is next
+//! to the NIC (NCCL's PXN): then the sender makes the FIFO in memory that the other rank opens
+//! ([`HandedOver`]).
 
 use std::sync::Arc;
 
@@ -14,9 +15,8 @@ use shared_memory::fifo::relay::{Outflow, SlotsIn, SlotsOut};
 use shared_memory::fifo::{LowLatency, LowLatency128, Simple};
 use shared_memory::{Alarms, Bell, Handle, Item, Mapping, Segment};
 
-use crate::connections::{BASE_BELL, PROXY_BELL};
 use crate::error::Error;
-use crate::offered;
+use crate::offered::{self, BASE_BELL, PROXY_BELL};
 
 /// A FIFO between hosts, as both ends name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -74,8 +74,8 @@ const OF_DEVICE: &str = "device";
 const DEVICE_BELLS: [Item; 2] = [Item::Bell; 2];
 
 impl HandedOver {
-    /// A FIFO that kernels fill, in memory that other processes open; and the bell to ring when something
-    /// may have been posted. `in_place`: a NIC reads its slots where they are.
+    /// A FIFO that kernels fill, in memory that other processes open; and the bell to ring when
+    /// something may have been posted. `in_place`: a NIC reads its slots where they are.
     ///
     /// # Errors
     /// There is no memory for bells, or other processes cannot open the memory of the FIFO.
@@ -102,7 +102,8 @@ pub struct TakenOver {
     pub slots: SlotsOut,
     /// The sender's bell, to ring when slots were released.
     pub sender: Bell,
-    /// The bell that the sender rings when it posted something. The proxy announces its sleep on it.
+    /// The bell that the sender rings when it posted something. The proxy announces its sleep on
+    /// it.
     pub proxy: Bell,
 }
 
@@ -171,8 +172,8 @@ fn of_device(text: &str, protocol: Protocol) -> Result<Option<SlotsOut>, shared_
 /// Inline progress: an engine that waits drives the network in place of the proxy threads, so that
 /// neither must wake the other.
 pub trait Progress: Send + Sync {
-    /// Drives all connections. Returns `true` if any made progress. From then on the threads leave them to
-    /// the caller, as long as it does not pause for longer than a moment.
+    /// Drives all connections. Returns `true` if any made progress. From then on the threads leave
+    /// them to the caller, as long as it does not pause for longer than a moment.
     fn make_progress(&self) -> bool;
 
     /// Hands the connections back to the threads. To be called before the caller sleeps.
@@ -188,8 +189,9 @@ pub trait Progress: Send + Sync {
 
 /// Moves FIFOs between hosts. Slots that are sent before their connection is made wait in the FIFO.
 pub trait Network: Send {
-    /// Starts the proxies. Called once, before anything else. `bell` is the rank's own, which proxies ring
-    /// when something arrived. Returns the bell that the rank rings when it posted something.
+    /// Starts the proxies. Called once, before anything else. `bell` is the rank's own, which
+    /// proxies ring when something arrived. Returns the bell that the rank rings when it posted
+    /// something.
     ///
     /// # Errors
     /// The system has no thread, memory or descriptor left.
@@ -203,13 +205,14 @@ pub trait Network: Send {
     /// The other rank of this host that forwards this route, if the plan names one.
     fn pxn_proxy(&self, route: &Route) -> Option<u32>;
 
-    /// Whether its NICs can access memory of devices (GPUDirect RDMA), so that it takes slots in place.
+    /// Whether its NICs can access memory of devices (GPUDirect RDMA), so that it takes slots in
+    /// place.
     fn reaches_devices(&self) -> bool {
         false
     }
 
-    /// Whether the plan lets NICs read the sender's and write the receiver's device memory on a route. Both
-    /// ends return the same.
+    /// Whether the plan lets NICs read the sender's and write the receiver's device memory on a
+    /// route. Both ends return the same.
     fn device_ends(&self, route: &Route) -> (bool, bool) {
         let _ = route;
         (true, true)
@@ -221,8 +224,8 @@ pub trait Network: Send {
     /// The receiver cannot be reached, or slots are in place and no NIC reaches them.
     fn send(&mut self, route: &Route, slots: SlotsOut) -> Result<(), Error>;
 
-    /// Lets rank `proxy` of this host forward what is posted to a FIFO. Returns what wakes its proxy, or
-    /// `None` if that rank is done with its own work.
+    /// Lets rank `proxy` of this host forward what is posted to a FIFO. Returns what wakes its
+    /// proxy, or `None` if that rank is done with its own work.
     ///
     /// # Errors
     /// That rank, or the receiver, cannot be reached.

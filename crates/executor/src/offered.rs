@@ -1,12 +1,25 @@
-//! Segments as text, by which other processes of the host open them: the handle, and a word for each item.
+//! The text with which other processes of the host open a segment: its handle, and a word for each
+//! item.
 
 use program::Protocol;
 use shared_memory::{Handle, Item, Segment};
 
-/// How another process opens a segment; empty if none can.
+/// The first segment that every rank offers: its bell and its buffer table.
+pub const BASE: [Item; 2] = [Item::Bell, Item::BufferTable { entries: 2 }];
+
+/// The index of the bell in it.
+pub const BASE_BELL: usize = 0;
+
+/// The index of its buffer table.
+pub const BASE_TABLE: usize = 1;
+
+/// The index of the proxy's bell, behind a FIFO that another rank forwards.
+pub const PROXY_BELL: usize = 1;
+
+/// The text of a segment; empty if other processes cannot open it.
 ///
 /// # Errors
-/// Its memory cannot be named.
+/// The kernel gives no handle.
 pub fn text(segment: &Segment, items: &[Item]) -> Result<String, shared_memory::Error> {
     let mut text = String::new();
     if let Some(handle) = segment.mapping().handle()? {
@@ -19,7 +32,8 @@ pub fn text(segment: &Segment, items: &[Item]) -> Result<String, shared_memory::
     Ok(text)
 }
 
-/// The handle and the items that a text names; nothing if it is of a form that this version does not know.
+/// The handle and the items of a segment; `None` if this version does not know the form of the
+/// text.
 pub fn parse(text: &str) -> Option<(Handle, Vec<Item>)> {
     let mut words = text.split(' ');
     let handle = words.next()?.parse().ok()?;

@@ -1,10 +1,10 @@
-//! How elements are reduced, with the number that one of the operations needs.
+//! Reductions, with the factor that one of them needs.
 
 use program::Reduction;
 
 use crate::element::Element;
 
-/// How elements are reduced.
+/// A reduction, with the factor of a pre-multiplied sum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Operation<T> {
     pub(crate) reduction: Reduction,
@@ -12,7 +12,7 @@ pub struct Operation<T> {
 }
 
 impl<T: Element> Operation<T> {
-    /// The sum after each rank's elements were multiplied by a number that the rank gives.
+    /// The sum of all elements, each rank's multiplied by its `scalar`.
     pub const fn pre_multiplied_sum(scalar: T) -> Self {
         Self {
             reduction: Reduction::PreMultipliedSum,

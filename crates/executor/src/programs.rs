@@ -1,4 +1,4 @@
-//! Programs that were written and proved, kept for further sizes.
+//! Proved programs, kept for further message sizes.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -11,10 +11,10 @@ use rustc_hash::FxHashMap;
 use crate::error::Error;
 use crate::request::{Choice, Request};
 
-/// Slots of the FIFOs that programs run over.
+/// Slots of FIFOs.
 const FIFO_SLOTS: u32 = shared_memory::fifo::SLOTS as u32;
 
-/// What programs depend on.
+/// The inputs that programs depend on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct ProgramKey {
     collective: Collective,
@@ -43,7 +43,7 @@ impl ProgramKey {
 /// The programs of all ranks for one key.
 #[derive(Debug)]
 pub(crate) struct Proved {
-    /// By rank; none for ranks that take no part.
+    /// In rank order; ranks that take no part are missing.
     verified: Vec<VerifiedProgram>,
     collective: Collective,
 }
@@ -63,14 +63,14 @@ impl Proved {
     }
 }
 
-/// Programs by what they depend on; ranks that are threads share them.
+/// Programs by key; ranks that are threads share them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Programs {
     known: Arc<Mutex<FxHashMap<ProgramKey, Arc<Proved>>>>,
 }
 
 impl Programs {
-    /// The programs for a key, written and proved when they are asked for first.
+    /// The programs for a key, written and proved at the first call.
     pub fn get(&self, key: &ProgramKey, all: &Channels, rank: u32) -> Result<Arc<Proved>, Error> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(proved) = known.get(key) {

@@ -1,7 +1,7 @@
-//! Memory that the runtime hands out, which peers can reach.
+//! Memory that the communicator allocates and peers can access.
 //!
-//! Among threads all memory is reachable. A process hands out parts of one arena that the others map, so that their
-//! accesses need no help of the kernel; everything else is reached by the kernel's reads and writes of processes.
+//! Threads access all memory of their process. A process allocates from one arena that the others
+//! map; to access other memory they need the kernel (`process_vm_readv`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,18 +13,18 @@ use crate::connections::offered_by;
 use crate::error::Error;
 use crate::transport::Transport;
 
-/// The number of the arena in descriptors; each rank has one.
+/// The number of a rank's only arena in descriptors.
 const ARENA: u32 = 0;
 
-/// Alignment of what is handed out, so that copies run along whole pages.
+/// Alignment of allocations, so that copies use whole pages.
 const PAGE_BYTES: usize = 4096;
 
-/// Where a peer's memory is found.
+/// The place of a peer's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
-    /// At this address of the own process.
+    /// An address in this process.
     Here(*mut u8),
-    /// At an address of another process.
+    /// An address in another process.
     Elsewhere {
         /// The process.
         process: u32,
@@ -33,18 +33,18 @@ pub enum Reach {
     },
 }
 
-/// The memory of peers.
+/// How the memory of a peer is accessed.
 #[derive(Debug)]
 enum Peer {
-    /// The same address space.
+    /// In the same address space.
     Thread,
-    /// Another host: out of reach.
+    /// Not at all: it is on another host.
     Remote,
-    /// Another process, with its arena mapped here.
+    /// By its arena, which is mapped here, or by the kernel.
     Process { process: u32, arena: Arc<Mapping> },
 }
 
-/// What a rank hands out, and how it reaches what others handed out.
+/// The arena of a rank, and its access to those of peers.
 #[derive(Debug)]
 pub struct Registered {
     arena: Arena,
@@ -54,11 +54,11 @@ pub struct Registered {
     scratch_bytes: usize,
 }
 
-/// Least bytes of an arena whose length nobody asked for.
+/// Least bytes of an arena of unspecified length.
 const LEAST_BYTES: u64 = 1 << 20;
 
-/// Bytes of an arena whose length nobody asked for. Pages are taken when they are used, so this is only a bound: half of the
-/// memory, and half of the addresses that are left once each of the ranks that this process reaches has as many.
+/// Most bytes of an arena of unspecified length: half of the memory, or half of the free addresses
+/// divided among the ranks that map each other's arenas. Pages are taken when they are used.
 fn most_bytes(ranks: u64, shared: bool) -> u64 {
     let memory = shared_memory::machine_bytes() / 2;
     let addresses = limits::address_space_left().unwrap_or(u64::MAX) / (2 * ranks.max(1));
@@ -66,7 +66,7 @@ fn most_bytes(ranks: u64, shared: bool) -> u64 {
     memory.min(addresses).min(file).max(LEAST_BYTES)
 }
 
-/// Tries half as many bytes until the kernel gives them.
+/// Halves the length until the kernel gives the memory.
 fn make_largest(
     most: u64,
     make: impl Fn(usize) -> Result<Mapping, shared_memory::Error>,
@@ -154,17 +154,17 @@ impl Registered {
         Ok(())
     }
 
-    /// Whether what is handed out is mapped by other processes.
+    /// Whether other processes map the arena.
     pub const fn is_shared(&self) -> bool {
         self.shared
     }
 
-    /// Hands out memory.
+    /// Allocates memory.
     pub(crate) fn allocate(&self, bytes: usize) -> Result<ArenaBuffer, shared_memory::Error> {
         self.arena.allocate(bytes, PAGE_BYTES)
     }
 
-    /// Makes scratch memory at least so long. What was in it is lost.
+    /// Makes scratch memory of at least `bytes`. Its contents are lost.
     pub(crate) fn reserve_scratch(&mut self, bytes: usize) -> Result<(), shared_memory::Error> {
         if bytes > self.scratch_bytes {
             self.scratch = None;
@@ -176,18 +176,18 @@ impl Registered {
         Ok(())
     }
 
-    /// Where scratch memory begins.
+    /// The address of scratch memory.
     pub(crate) fn scratch(&self) -> *mut u8 {
         let address = self.scratch.as_ref().map(ArenaBuffer::address);
         address.unwrap_or(std::ptr::null_mut())
     }
 
-    /// Length of scratch memory.
+    /// Length of scratch memory, bytes.
     pub(crate) const fn scratch_bytes(&self) -> usize {
         self.scratch_bytes
     }
 
-    /// How peers find memory of this rank.
+    /// Describes memory of this rank to peers.
     pub(crate) fn place(&self, pointer: *const u8, bytes: usize) -> Place {
         let offset = if self.shared {
             self.arena.offset_of(pointer, bytes)
@@ -203,11 +203,11 @@ impl Registered {
         }
     }
 
-    /// How this rank finds memory of a peer, of whose first `needed` bytes it makes use. What describes it lies in memory
-    /// that other processes write.
+    /// The place of a peer's memory, of which the first `needed` bytes are used. Other processes
+    /// can write the descriptor, so it is checked.
     ///
     /// # Errors
-    /// The memory is shorter, or not all in the peer's arena: a sentence about it.
+    /// The memory is too short, or not within the peer's arena.
     #[inline]
     pub fn reach(&self, peer: u32, descriptor: &Descriptor, needed: u64) -> Result<Reach, String> {
         let Descriptor { place, bytes } = *descriptor;
@@ -229,7 +229,7 @@ impl Registered {
             ))
         };
         match (&self.peers[peer as usize], place) {
-            // Nobody looks at what is not needed; it may be of no memory.
+            // Nothing is accessed, so the descriptor may be empty.
             _ if needed == 0 => Ok(Reach::Here(std::ptr::null_mut())),
             (Peer::Process { arena, .. }, Place::Registered { allocation, offset }) => {
                 within(arena, allocation, offset)
@@ -240,7 +240,7 @@ impl Registered {
                 address,
             }),
             (Peer::Remote, _) => Err("it is on another host".to_owned()),
-            // The address of memory that a thread of this process lent for as long as the launch lasts.
+            // A thread of this process lends the memory while the launch lasts.
             (Peer::Thread, Place::Address(address)) => Ok(Reach::Here(
                 std::ptr::with_exposed_provenance_mut(address as usize),
             )),

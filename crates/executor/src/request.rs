@@ -1,34 +1,35 @@
-//! What is asked of a communicator, and the way it is carried out.
+//! Requests to a communicator, and the choice of how to run them.
 
 use std::fmt;
 
 use program::{Collective, ElementType, Protocol, Reduction};
 use program::{Schedule, Transfer};
 
-/// One collective as a caller asks for it. All ranks ask for the same.
+/// A collective as the caller requests it. All ranks request the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Request {
-    /// What all ranks do together.
+    /// The collective.
     pub collective: Collective,
     /// Type of the elements.
     pub element: ElementType,
-    /// How elements are reduced, by collectives that do.
+    /// The reduction, for collectives that reduce.
     pub reduction: Reduction,
-    /// The rank that has or gets the message, of a transfer the sender; 0 where there is no root.
+    /// The root, or the sender of a transfer; 0 for other collectives.
     pub root: u32,
     /// The receiver of a transfer; 0 otherwise.
     pub to: u32,
-    /// Whether the output is (the rank's block of) the input.
+    /// Whether input and output are in one buffer.
     pub in_place: bool,
-    /// Elements of one block: of the message, or of each rank's piece where the collective gathers or scatters.
+    /// Elements of one block: the message, or each rank's part if the collective gathers or
+    /// scatters.
     pub count: u64,
-    /// The way to take; the backend chooses if there is none.
+    /// The choice; `None` lets the backend choose.
     pub choice: Option<Choice>,
 }
 
 impl Request {
-    /// Bytes of the message as cost models count them: all ranks' pieces together where the collective gathers or
-    /// scatters.
+    /// Bytes of the message as cost models count them: all ranks' parts together if the collective
+    /// gathers or scatters.
     pub fn bytes(&self, ranks: u32) -> u64 {
         let blocks = if self.collective.splits_message() {
             u64::from(ranks)
@@ -41,14 +42,14 @@ impl Request {
     }
 }
 
-/// How a collective is carried out.
+/// How a collective is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Choice {
     /// The algorithm.
     pub schedule: Schedule,
     /// How a mesh moves data.
     pub transfer: Transfer,
-    /// How slots are handed over. Without meaning for a direct transfer, which uses signals only.
+    /// The protocol of FIFOs. Ignored by direct transfers, which use signals only.
     pub protocol: Protocol,
     /// Channels that are used.
     pub channels: u16,

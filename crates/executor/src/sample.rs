@@ -1,36 +1,37 @@
-//! Values to be checked: made of random bits, and compared with what the values of all ranks reduce to.
+//! Sample values from random bits, and the comparison of reduced values with the expected ones.
 //!
-//! Integers must be equal to the bit. Floating-point sums may be rounded in any order: a result may differ from the one
-//! in 64 bits by (ranks + 2) · ε · Σ|x|, where ε is the distance from 1 to the next number of the type; a product by
-//! (ranks + 2) · ε · Π|x|. Minimum, maximum and what is only moved must be equal to the bit.
+//! Integers must be equal to the bit. Floating-point sums may be rounded in any order: a result may
+//! differ from the one in 64 bits by (ranks + 2) · ε · Σ|x|, where ε is the distance from 1 to the
+//! next number of the type; a product by (ranks + 2) · ε · Π|x|. Minimum, maximum and moved values
+//! must be equal to the bit.
 
 use half::{bf16, f16};
 use program::{ElementType, Reduction};
 
 use crate::element::Element;
 
-/// A type with inputs to be checked.
+/// An element type with sample values.
 pub trait Sample: Element + PartialEq {
-    /// What the values of several ranks come to, with what a comparison needs.
+    /// An expected value, with what a comparison needs.
     type Expected: Copy;
 
-    /// A value made of random bits. `narrow` asks for values whose product over many ranks stays in range.
+    /// A value from random bits. `narrow` values have a product in range over many ranks.
     fn sample(bits: u64, narrow: bool) -> Self;
 
-    /// By what a rank multiplies, for [`Reduction::PreMultipliedSum`].
+    /// A rank's factor of [`Reduction::PreMultipliedSum`].
     fn scalar(rank: u32) -> Self;
 
-    /// What no values come to.
+    /// The expected value of no values.
     fn nothing(reduction: Reduction) -> Self::Expected;
 
-    /// Adds a rank's values, element by element.
+    /// Adds a rank's values to the expected ones, element by element.
     fn add(reduction: Reduction, rank: u32, values: &[Self], to: &mut [Self::Expected]);
 
-    /// Whether this is what the values of so many ranks come to.
+    /// Whether this agrees with the expected value of `ranks` values.
     fn agrees(self, reduction: Reduction, ranks: u32, expected: Self::Expected) -> bool;
 }
 
-/// Does something to each element of two slices.
+/// Calls `work` with each pair of two slices.
 #[inline]
 fn each<A: Copy, B>(values: &[A], to: &mut [B], mut work: impl FnMut(&mut B, A)) {
     for (to, value) in to.iter_mut().zip(values) {
@@ -80,7 +81,7 @@ macro_rules! integer {
 
                 fn agrees(self, reduction: Reduction, ranks: u32, expected: Self) -> bool {
                     match reduction {
-                        // As many ranks as an 8-bit number cannot count would need a wider division.
+                        // The number of ranks may not fit an 8-bit type.
                         Reduction::Average => {
                             self == (i128::from(expected) / i128::from(ranks.max(1))) as $type
                         }
@@ -94,7 +95,7 @@ macro_rules! integer {
 
 integer!(i8 u8 i32 u32 i64 u64);
 
-/// What floating-point values come to, in 64 bits, and the sum of their sizes.
+/// The expected floating-point value in 64 bits, and the sum or product of absolute values.
 #[derive(Debug, Clone, Copy)]
 pub struct Rounded {
     value: f64,
@@ -182,16 +183,16 @@ float! {
     f64, |value| value, |value| value, f64::EPSILON;
 }
 
-/// What is done for each element type alike.
+/// Work that is generic over the element type.
 pub trait ForType {
-    /// What comes of it.
+    /// Its result.
     type Output;
 
-    /// Does it for one type.
+    /// Runs it for one type.
     fn run<T: Sample>(self) -> Self::Output;
 }
 
-/// Does it for the type of that name.
+/// Runs work for an element type.
 pub fn of_type<W: ForType>(element: ElementType, work: W) -> W::Output {
     match element {
         ElementType::I8 => work.run::<i8>(),
@@ -211,7 +212,7 @@ pub fn of_type<W: ForType>(element: ElementType, work: W) -> W::Output {
 mod tests {
     use super::*;
 
-    /// Whether it is what these values, one a rank, come to.
+    /// Whether `got` agrees with these values, one of each rank.
     fn agrees<T: Sample>(got: T, reduction: Reduction, values: &[T]) -> bool {
         let mut expected = [T::nothing(reduction)];
         for (rank, value) in (0..).zip(values) {

@@ -1,25 +1,26 @@
-//! What a communicator is made with.
+//! Settings of a communicator.
 
 use std::time::Duration;
 
 use program::Channels;
 
-/// What a communicator is made with. All ranks say the same, but for the cores.
+/// Settings of a communicator. All but `cores` must be equal on all ranks.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The plan's rings and trees; rings in rank order and binary trees if there is no plan.
+    /// The plan's rings and trees. `None`: rings in rank order, and binary trees.
     pub channels: Option<Channels>,
-    /// How long a rank waits for others before it gives up.
+    /// Longest wait for another rank.
     pub longest_wait: Duration,
-    /// Cores that the ranks of this host share; those that this process may use if not said.
+    /// Cores that the ranks of this host share. `None`: those that this process may use.
     pub cores: Option<usize>,
-    /// Bytes that each rank can hand out as buffers and scratch memory. If not said, half of the memory that this process may
-    /// use, or less where its addresses are limited. Pages are only taken when they are used.
+    /// Bytes for buffers and scratch memory of each rank. `None`: half of the memory that this
+    /// process may use, or less if its address space is limited. Pages are taken when they are
+    /// used.
     pub buffer_bytes: Option<usize>,
 }
 
 impl Default for Settings {
-    /// No plan, and ten minutes of waiting, so that ranks may do something else meanwhile.
+    /// No plan, and ten minutes, because ranks may compute between collectives.
     fn default() -> Self {
         Self {
             channels: None,

@@ -1,4 +1,4 @@
-//! Meeting the other ranks, in two halves, so that ranks which are made by one thread can meet too.
+//! How ranks meet, in two steps: so one thread can make several ranks.
 
 use std::time::Duration;
 
@@ -6,9 +6,9 @@ use program::Channels;
 use shared_memory::{Patience, Waiter};
 
 use crate::backend::Backend;
-use crate::bootstrap::Bootstrap;
+use crate::bootstrap::{Bootstrap, give_up};
 use crate::connections::Connections;
-use crate::engine::Engine;
+use crate::engine::{Engine, Parts};
 use crate::error::Error;
 use crate::programs::Programs;
 use crate::registered::Registered;
@@ -18,7 +18,7 @@ use crate::transport::Transport;
 /// Channels of a communicator without a plan: both trees of a double binary tree.
 const PLAIN_CHANNELS: usize = 2;
 
-/// A rank that has offered what the others need, and not yet taken what they offer.
+/// A rank that has made its offers, and has not fetched those of others.
 pub(crate) struct Starting<B: Backend> {
     backend: B,
     bootstrap: Box<dyn Bootstrap>,
@@ -31,7 +31,7 @@ pub(crate) struct Starting<B: Backend> {
 }
 
 impl<B: Backend> Starting<B> {
-    /// The first half.
+    /// Makes the offers.
     pub fn new(
         backend: B,
         mut bootstrap: Box<dyn Bootstrap>,
@@ -56,11 +56,11 @@ impl<B: Backend> Starting<B> {
                 Ok((connections, registered))
             });
         let (connections, registered) =
-            offered.map_err(|error| error.give_up(bootstrap.as_mut()))?;
+            offered.map_err(|error| give_up(bootstrap.as_mut(), error))?;
         let cores = settings.cores.unwrap_or_else(|| {
             std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
         });
-        // Whoever shares these cores: ranks, and what carries their slots to other hosts.
+        // Ranks and their proxies share the cores.
         let remote = (0..ranks).any(|peer| bootstrap.transport(peer) == Transport::Net);
         let threads = bootstrap.sharing_cores() * if remote { 2 } else { 1 };
         Ok(Self {
@@ -75,7 +75,7 @@ impl<B: Backend> Starting<B> {
         })
     }
 
-    /// The second half.
+    /// Fetches the offers of the others.
     pub fn finish(mut self) -> Result<Engine<B>, Error> {
         let bootstrap = self.bootstrap.as_mut();
         let met = self
@@ -83,9 +83,9 @@ impl<B: Backend> Starting<B> {
             .meet(bootstrap)
             .and_then(|()| self.registered.meet(bootstrap, self.longest))
             .and_then(|()| self.backend.meet(bootstrap, self.longest));
-        met.map_err(|error| error.give_up(bootstrap))?;
+        met.map_err(|error| give_up(bootstrap, error))?;
         let bell = self.connections.bells[self.bootstrap.rank() as usize].clone();
-        // The backend spins by itself.
+        // The backend polls before it waits.
         let patience = Patience {
             spins: 0,
             ..self.patience
@@ -102,17 +102,4 @@ impl<B: Backend> Starting<B> {
             longest: self.longest,
         }))
     }
-}
-
-/// What an engine is made of.
-pub(crate) struct Parts<B: Backend> {
-    pub backend: B,
-    pub bootstrap: Box<dyn Bootstrap>,
-    pub connections: Connections,
-    pub registered: Registered,
-    pub programs: Programs,
-    pub channels: Channels,
-    pub waiter: Waiter,
-    pub spins: u32,
-    pub longest: Duration,
 }

@@ -1,5 +1,5 @@
-//! The suite that every backend must pass: each collective by every way, type, operation, number of ranks and odd sizes, in
-//! place and not, each element checked.
+//! The suite that every backend must pass: each collective with every choice, type, operation,
+//! number of ranks and odd sizes, in place and not. Each element is checked.
 //!
 //! ```
 //! use backend_cpu::Cpu;
@@ -19,23 +19,24 @@ use crate::check::{self, Check, ForType, Sample};
 use crate::communicator::Communicator;
 use crate::request::Choice;
 
-/// Elements of a block: nothing, one, fewer than ranks, what divides nothing, and more than a slot of each protocol.
+/// Elements of a block: none, one, fewer than ranks, odd numbers, and more than a slot of each
+/// protocol.
 pub const COUNTS: [usize; 9] = [0, 1, 2, 7, 64, 1023, 4099, 20_011, 150_001];
 
 /// One case.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Case {
-    /// What all ranks do together.
+    /// The collective.
     pub collective: Collective,
-    /// How.
+    /// The choice.
     pub choice: Choice,
     /// Type of the elements.
     pub element: ElementType,
-    /// How they are reduced.
+    /// The reduction.
     pub reduction: Reduction,
     /// Ranks.
     pub ranks: u32,
-    /// The root; of a transfer, how far further each rank sends.
+    /// The root; for transfers, the distance from sender to receiver.
     pub root: u32,
     /// Elements of a block.
     pub count: usize,
@@ -43,7 +44,7 @@ pub struct Case {
     pub in_place: bool,
 }
 
-/// All of them, for some numbers of ranks and some counts.
+/// All cases with these numbers of ranks and these counts.
 pub fn cases(all_ranks: &[u32], counts: &[usize]) -> Vec<Case> {
     let mut cases = Vec::new();
     for ranks in all_ranks.iter().copied() {
@@ -85,7 +86,8 @@ pub fn cases(all_ranks: &[u32], counts: &[usize]) -> Vec<Case> {
     cases
 }
 
-/// All ways of a collective, each with one channel and with two, with long and with short pieces.
+/// All choices for a collective, each with one channel and with two, with long and with short
+/// pieces.
 pub fn choices(collective: Collective) -> Vec<Choice> {
     let mut choices = Vec::new();
     for schedule in Schedule::ALL {
@@ -115,19 +117,19 @@ pub fn choices(collective: Collective) -> Vec<Choice> {
 }
 
 impl Case {
-    /// Whether it can be run, and is worth it.
+    /// Whether it is possible and worth its time.
     pub fn exists(&self) -> bool {
         let direct = self.choice.transfer == Transfer::Direct;
         let own_scalars =
             self.collective.reduces() && self.reduction == Reduction::PreMultipliedSum;
-        // Transfers are grouped, which goes through FIFOs, and have two buffers.
+        // Transfers run in groups, over FIFOs and with two buffers.
         let grouped = self.collective == Collective::SendRecv;
         let overwritten =
             self.collective == Collective::AllToAll && self.in_place && self.ranks > 1;
-        // What no switch does.
+        // Switches (NVLS) do not reduce all types.
         let unserved = self.collective.reduces()
             && !self.choice.schedule.reduces(self.element, self.reduction);
-        // Long messages on many ranks with small pieces add time and no new paths.
+        // Long messages with many ranks or small pieces take time and test nothing new.
         let long = self.count > 30_000 && (self.ranks > 4 || self.choice.piece_bytes > 0);
         !(direct && (own_scalars || grouped || overwritten))
             && !(grouped && self.in_place)
@@ -136,7 +138,7 @@ impl Case {
     }
 }
 
-/// So many cases, drawn at random but always alike for a seed, in the order of their numbers of ranks.
+/// Draws `size` cases from a seed, ordered by their numbers of ranks.
 pub fn sample(all: &[Case], size: usize, seed: u64) -> Vec<Case> {
     let mut random = seed;
     let mut drawn: Vec<Case> = (0..size)
@@ -157,7 +159,8 @@ pub fn sample(all: &[Case], size: usize, seed: u64) -> Vec<Case> {
 /// Runs cases on the communicators of all ranks, each with a thread of its own.
 ///
 /// # Errors
-/// The first case that gives a wrong element or fails, and where; what the rank says that tells most.
+/// The first wrong or failed case. Of several ranks' errors, one that is no consequence of
+/// another's.
 pub fn run<B: Backend>(ranks: Vec<Communicator<B>>, cases: &[Case]) -> Result<(), String> {
     let results: Vec<Result<(), String>> = std::thread::scope(|scope| {
         let threads: Vec<_> = ranks
@@ -180,7 +183,7 @@ pub fn run<B: Backend>(ranks: Vec<Communicator<B>>, cases: &[Case]) -> Result<()
         });
         joined.collect()
     });
-    // Ranks that gave up only heard of it.
+    // Ranks that gave up only report a failure of another rank.
     let mut errors: Vec<String> = results.into_iter().filter_map(Result::err).collect();
     errors.sort_by_key(|error| error.contains("gave up"));
     errors.into_iter().next().map_or(Ok(()), Err)
@@ -221,7 +224,7 @@ fn launch_twice<T: Sample, B: Backend>(
         count: case.count,
         seed: case.count as u64 + 11,
     };
-    // Twice, so that what the first launch leaves behind meets the second.
+    // Twice, because the second launch meets the state that the first leaves.
     for _ in 0..2 {
         let (done, result) = if case.in_place {
             let (elements, from, to) = check.in_place(rank);

@@ -1,4 +1,4 @@
-//! Waiting that ends: when another rank failed, when one left, when it took too long.
+//! Waits that end: with progress, with another rank's failure or departure, or with the timeout.
 
 use std::time::{Duration, Instant};
 
@@ -9,24 +9,24 @@ use crate::bootstrap::Bootstrap;
 use crate::error::{Error, Waiting};
 use crate::network::Progress;
 
-/// How long a rank sleeps before it looks whether others are still there.
+/// Between two checks whether other ranks failed or left.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// How long a rank looks for what goes between hosts, in vain, before it sleeps and leaves that to others.
+/// How long a rank without inline progress polls before it leaves the connections to the proxies.
 const DRIVING: Duration = Duration::from_micros(100);
 
-/// Why the buffers of a peer cannot be used.
+/// The reason why a peer's buffers cannot be used.
 #[derive(Debug)]
 pub struct Fault {
     /// The peer.
     pub peer: u32,
-    /// Whether the kernel refused; otherwise what the peer shows of them cannot be right.
+    /// Whether the kernel refused the access; otherwise their descriptors are invalid.
     pub refused: bool,
     /// What is wrong.
     pub why: String,
 }
 
-/// Watches over a launch that does not get on.
+/// Waits for a launch without progress.
 pub struct Supervisor<'a> {
     pub(crate) bootstrap: &'a mut dyn Bootstrap,
     pub(crate) waiter: &'a Waiter,
@@ -37,7 +37,7 @@ pub struct Supervisor<'a> {
 }
 
 impl Supervisor<'_> {
-    /// The error of a peer's buffers that cannot be used.
+    /// The error for a peer's buffers that cannot be used.
     #[cold]
     pub fn fault(&self, fault: Fault) -> Error {
         let (rank, collective) = (self.bootstrap.rank(), self.collective);
@@ -58,16 +58,16 @@ impl Supervisor<'_> {
         }
     }
 
-    /// What lets other threads run, for a backend that waits by itself.
+    /// Lets other threads run, for a backend that waits by itself.
     pub fn yielder(&self) -> &Yielder {
         self.waiter.yielder()
     }
 
-    /// Waits until `poll` answers yes, with yields, then sleeping. `waiting` says for what, should it take too
-    /// long.
+    /// Waits until `poll` returns `true`: yields at first, then sleeps. `waiting` is the reason,
+    /// for errors.
     ///
     /// # Errors
-    /// Another rank failed or left, or the time is over.
+    /// Another rank failed or left, or the wait timed out.
     #[cold]
     pub fn wait(
         &mut self,
@@ -81,7 +81,7 @@ impl Supervisor<'_> {
         }
         let mut began = None;
         loop {
-            // The first look needs no clock but the one for its own end.
+            // One reading of the clock serves both.
             let now = Instant::now();
             let since = *began.get_or_insert(now);
             match self.waiter.wait_until(&mut *poll, Some(now + LOOK)) {
@@ -89,7 +89,7 @@ impl Supervisor<'_> {
                 Err(Interrupted::Aborted { .. } | Interrupted::Deadline) => {}
             }
             if let Err(error) = self.look(since, waiting()) {
-                // What it sent before it left may have come meanwhile.
+                // Data that it sent before it left may have arrived meanwhile.
                 if matches!(error, Error::Aborted { .. }) && poll() {
                     return Ok(());
                 }
@@ -98,8 +98,8 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Makes progress on connections between hosts, for a backend that waits by itself. Returns `false` if
-    /// only the proxy threads can.
+    /// Makes progress on connections between hosts, for a backend that waits by itself. Returns
+    /// `false` if only the proxy threads can.
     pub fn make_progress(&self) -> bool {
         let Some(progress) = self.progress else {
             return false;
@@ -111,7 +111,7 @@ impl Supervisor<'_> {
     /// Checks whether a wait that began at `since` should continue.
     ///
     /// # Errors
-    /// Another rank failed or left, or the time is over.
+    /// Another rank failed or left, or the wait timed out.
     #[cold]
     pub fn look(&mut self, since: Instant, waiting: Waiting) -> Result<(), Error> {
         let rank = self.bootstrap.rank();
@@ -131,8 +131,8 @@ impl Supervisor<'_> {
     }
 }
 
-/// Makes progress until `poll` returns `true`, there is none for some time, or another program computes
-/// on this core.
+/// Makes progress until `poll` returns `true`, there is none for some time, or another program
+/// computes on this core.
 fn drive(progress: &dyn Progress, yielder: &Yielder, poll: &mut dyn FnMut() -> bool) -> bool {
     let mut now = Instant::now();
     let mut until = now + DRIVING;

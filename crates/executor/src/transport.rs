@@ -2,16 +2,16 @@
 
 use std::fmt;
 
-/// How a rank reaches another, in NCCL's words.
+/// How one rank reaches another, with NCCL's names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transport {
-    /// Both are in one address space, or one's device accesses the memory of the other's: buffers are accessed where they
-    /// are.
+    /// Both are in one address space, or their devices access each other's memory: buffers are
+    /// accessed in place.
     P2p,
-    /// Both are on one host: FIFOs lie in shared memory; buffers are accessed through memory that both map, or by the
-    /// kernel's reads and writes of another process.
+    /// Both are on one host: FIFOs are in shared memory; buffers are accessed through memory that
+    /// both map, or by the kernel (`process_vm_readv`).
     Shm,
-    /// They are on different hosts, or cannot share memory: FIFOs are carried by a network.
+    /// They are on different hosts, or cannot share memory: proxies move FIFOs over a network.
     Net,
 }
 

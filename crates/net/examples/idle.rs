@@ -10,10 +10,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use backend_cpu::{Cpu, Profile};
-use bootstrap::Key;
-use bootstrap::interface::Wanted;
-use bootstrap::member::Meeting;
-use bootstrap::socket::service::loopback_listener;
 use executor::{Choice, Communicator, Reduction, Settings};
 use net::{Host, Hosts, Options};
 use program::Protocol;
@@ -27,8 +23,7 @@ fn main() -> Result<(), Problem> {
     let mut number = |else_: u64| arguments.next().map_or(Ok(else_), |it| it.parse());
     let (connections, seconds) = (number(32)?, number(20)?);
     let channels = u16::try_from(connections)?;
-    let root = loopback_listener()?;
-    let address = root.local_addr()?;
+    let (id, root) = net::loopback_id()?;
     let mut root = Some((0, root));
     let ready = Barrier::new(3);
     let over = Barrier::new(3);
@@ -36,17 +31,8 @@ fn main() -> Result<(), Problem> {
         for rank in 0..2 {
             let options = Options {
                 roots: root.take().into_iter().collect(),
-                interfaces: Wanted {
-                    names: Some("=lo".to_owned()),
-                    family: None,
-                },
                 host: Host::this(Some(&rank.to_string())),
-                ..Options::new(
-                    rank,
-                    2,
-                    Key::of_secret(b"an example"),
-                    Meeting::Roots(vec![address]),
-                )
+                ..Options::loopback(rank, 2, &id)
             };
             let (ready, over) = (&ready, &over);
             scope.spawn(move || {

@@ -1,9 +1,9 @@
 //! FIFOs whose slots are copied into frames.
 //!
-//! A frame is a header of 16 bytes (step, length, checksum of the bytes or 0, checksum of the header;
-//! little endian) and the bytes of a slot. A slot is released when the connection has taken its bytes,
-//! and a frame is read only when there is room for it, so a slow receiver holds the sender up. A frame
-//! of length `EMPTY` has no bytes; what it says is the connection's business.
+//! A frame is a header of 16 bytes (step, length, checksum of the bytes or 0, checksum of the
+//! header; little endian) and the bytes of a slot. A slot is released when the connection has taken
+//! its bytes, and a frame is read only when there is room for it, so a slow receiver holds the
+//! sender up. A frame of length `EMPTY` has no bytes; what it says is the connection's business.
 
 use std::time::Duration;
 

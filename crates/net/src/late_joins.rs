@@ -1,14 +1,14 @@
 //! Tells late ranks who survived.
 //!
-//! A rank that was cut off for a while reconnects to a communicator that has excluded it. Without an
-//! answer it would wait until its timeout, or mistake the others for lost and form a communicator of its
-//! own.
+//! A rank that was cut off for a while reconnects to a communicator that has excluded it. Without
+//! an answer it would wait until its timeout, or mistake the others for lost and form a
+//! communicator of its own.
 
 use std::io;
 use std::sync::Arc;
 
 use crate::accept_thread::AcceptThread;
-use crate::regroup::{Home, heard, present, told};
+use crate::home::{Home, candidate};
 
 /// Tells excluded late ranks who survived, while a communicator of survivors works.
 ///
@@ -21,13 +21,13 @@ pub(crate) fn listen(
 ) -> io::Result<AcceptThread> {
     let acceptor = home.acceptor()?;
     AcceptThread::start("late-joins", acceptor, move |arrived| {
-        let Some((come, mut connection)) = heard(arrived) else {
+        let Some((late, mut connection)) = candidate(arrived) else {
             return;
         };
         // A member noticed a failure before this rank did. It will ask again.
-        if !members.contains(&come.rank) {
+        if !members.contains(&late.rank) {
             // One that has ended since need not be told.
-            let _ = connection.send(&told(&present(&home, &members, generation)));
+            let _ = connection.send(&home.present(&members, generation).encode());
         }
     })
 }
@@ -41,8 +41,8 @@ mod tests {
     use bootstrap::{Key, Kind, PeerInfo};
 
     use super::*;
+    use crate::home::{Candidate, Gathered};
     use crate::ports::Planned;
-    use crate::regroup::{Come, Gathered};
 
     #[test]
     fn strangers_do_not_keep_a_late_rank_from_hearing_who_survived() {
@@ -77,8 +77,12 @@ mod tests {
         let (began, long) = (Instant::now(), Duration::from_secs(60));
         let key = home.gather_key();
         let mut late = Connection::open(address, &key, Kind::Regroup, long).unwrap();
-        let come = Come::new(2, address, 0);
-        late.send(&postcard::to_allocvec(&come).unwrap()).unwrap();
+        let own = Candidate {
+            rank: 2,
+            ring: address,
+            generation: 0,
+        };
+        late.send(&postcard::to_allocvec(&own).unwrap()).unwrap();
         let said: Gathered = postcard::from_bytes(&late.receive(long).unwrap()).unwrap();
         let members: Vec<u32> = said.members.iter().map(|(rank, _)| *rank).collect();
         assert_eq!(members, [0, 1]);

@@ -1,18 +1,22 @@
-//! Communicators of several hosts. Ranks meet over sockets; ranks of one host share memory, and proxies
-//! move FIFOs between hosts over TCP or an NCCL net plug-in.
+//! Ranks that are processes, on one host or several. They meet over sockets; ranks of one host
+//! share memory, and proxies move FIFOs between hosts over TCP or an NCCL net plug-in.
 //!
 //! [`Hosts::join`] meets the other ranks by a unique id, and returns the
-//! [`Bootstrap`](executor::bootstrap::Bootstrap) of a communicator. The engine and the backend use FIFOs of
-//! their own process only; proxy threads send their slots and post those that arrive.
+//! [`Bootstrap`](executor::bootstrap::Bootstrap) of a communicator. The engine and the backend use
+//! FIFOs of their own process only; proxy threads send their slots and post those that arrive. If
+//! all ranks share memory there are no proxies.
 //!
-//! In reading order: [`host`], [`hosts`] (joining), `reach`, [`ports`] (which NIC and proxy), [`nic`] (what a
-//! NIC is), [`framing`] (FIFOs as frames), [`tcp`] and [`plugin`] (the two kinds of NIC), `proxy` (the
-//! threads), `forwarding` (PXN), `ended` (connections that ended), [`regroup`] and `late_joins` (survivors).
+//! In reading order: [`host`], [`hosts`] (joining), `reach`, [`ports`] (which NIC and proxy),
+//! [`nic`] (what a NIC is), [`framing`] (FIFOs as frames), [`tcp`] and [`plugin`] (the two kinds of
+//! NIC), `proxy` (the threads), `forwarding` (PXN), `ended` (connections that ended), `home`,
+//! [`regroup`] and `late_joins` (survivors), `errors`.
 
 mod accept_thread;
 mod ended;
+mod errors;
 mod forwarding;
 pub mod framing;
+mod home;
 pub mod host;
 pub mod hosts;
 mod late_joins;
@@ -25,7 +29,7 @@ pub mod regroup;
 pub mod tcp;
 
 pub use host::Host;
-pub use hosts::{Hosts, Options};
+pub use hosts::{Hosts, Options, loopback_id};
 pub use net_plugin::Wanted as WantedPlugin;
 pub use plugin::agree::Loaded;
 pub use ports::{Arriving, Leaving, Ports};

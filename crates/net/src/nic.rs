@@ -1,4 +1,5 @@
-//! What proxies need of a NIC, whether it is TCP ([`crate::tcp`]) or an NCCL net plug-in ([`crate::plugin`]).
+//! What proxies need of a NIC, whether it is TCP ([`crate::tcp`]) or an NCCL net plug-in
+//! ([`crate::plugin`]).
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -61,15 +62,15 @@ pub(crate) struct Properties {
     pub inline_progress: bool,
     /// Whether its connections are polled, because it gives nothing to sleep on.
     pub polled: bool,
-    /// Whether a connection that failed is closed with all others: a peer whose connection is closed
-    /// would blame itself before it hears of the failure.
+    /// Whether a connection that failed is closed with all others: a peer whose connection is
+    /// closed would blame itself before it hears of the failure.
     pub closes_late: bool,
 }
 
 /// The sending end of a FIFO's connection. Nothing in it blocks.
 pub trait Outgoing: Send {
-    /// Sends what it can, and the end of the stream if this rank is `ending`. `now` is the time since
-    /// any fixed moment. Returns `true` if it made progress.
+    /// Sends what it can, and the end of the stream if this rank is `ending`. `now` is the time
+    /// since any fixed moment. Returns `true` if it made progress.
     ///
     /// # Errors
     /// The connection is over.
@@ -84,8 +85,8 @@ pub trait Outgoing: Send {
 
 /// The receiving end of a FIFO's connection. Nothing in it blocks.
 pub trait Incoming: Send {
-    /// Posts the slots that have arrived. `now` is the time since any fixed moment. Returns how many it
-    /// posted.
+    /// Posts the slots that have arrived. `now` is the time since any fixed moment. Returns how
+    /// many it posted.
     ///
     /// # Errors
     /// The connection is over, stalled, or the data was altered.
@@ -149,7 +150,8 @@ pub enum ConnectionError {
 }
 
 impl ConnectionError {
-    /// Whether it may follow from a failure or the end of the peer, of which the news may come later.
+    /// Whether it may follow from a failure or the end of the peer, of which the news may come
+    /// later.
     ///
     /// A rank closes its connections when it is done, and when it stops because another one failed.
     /// One that is suspended is silent in the bootstrap ring too, which tells more.

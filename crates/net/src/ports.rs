@@ -78,7 +78,8 @@ impl Planned {
         )
     }
 
-    /// The rank that forwards a route, if the plan names another one than the sender and it was not lost.
+    /// The rank that forwards a route, if the plan names another one than the sender and it was not
+    /// lost.
     pub fn pxn_proxy(&self, route: &Route) -> Option<u32> {
         let proxy = self.leaving(route)?.proxy;
         let here = self.ranks.iter().position(|it| *it == proxy)? as u32;

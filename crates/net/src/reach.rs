@@ -9,7 +9,7 @@ use bootstrap::socket::service::Service;
 use executor::{Error, Transport};
 use shared_memory::{Handle, Mapping};
 
-use crate::hosts::of_service;
+use crate::errors::of_service;
 use crate::plugin::Agreed;
 use crate::plugin::agree::Loaded;
 
@@ -50,8 +50,8 @@ pub(crate) struct Trial {
     pub any_remote: bool,
 }
 
-/// Finds out how each rank is reached. Two ranks share memory if each can open the other's. All ranks
-/// exchange their results, so both ends of a pair decide alike.
+/// Finds out how each rank is reached. Two ranks share memory if each can open the other's. All
+/// ranks exchange their results, so both ends of a pair decide alike.
 pub(crate) fn agree(
     service: &Service,
     infos: &[PeerInfo],
@@ -99,8 +99,8 @@ pub(crate) fn agree(
         };
         problems.extend(opened.err().map(|why| (peer, why)));
     }
-    let told = postcard::to_allocvec(&problems).unwrap_or_default();
-    let all = service.exchange(told, longest).map_err(of)?;
+    let report = postcard::to_allocvec(&problems).unwrap_or_default();
+    let all = service.exchange(report, longest).map_err(of)?;
     drop(trial);
     let all: Vec<Problems> = all
         .iter()

@@ -1,32 +1,29 @@
 //! Survivors of a failure gather at the lowest of them (the leader) and form a new communicator.
 //!
-//! Every rank listens for its whole life at the address where it met the others (`Home`). The leader is the
-//! lowest rank that is not known to be lost. It waits until all other survivors have connected or timed
-//! out, then tells those that connected who they are. If a host refuses connections to a rank's port, its
-//! process is gone. If missing ranks may be alive, the others continue only with a quorum, more than half:
-//! otherwise two groups could continue. Late ranks are told who survived (`late_joins`).
+//! Every rank listens for its whole life at the address where it met the others (`Home`). The
+//! leader is the lowest rank that is not known to be lost. It waits until all other survivors have
+//! connected or timed out, then tells those that connected who they are. If a host refuses
+//! connections to a rank's port, its process is gone. If missing ranks may be alive, the others
+//! continue only with a quorum, more than half: otherwise two groups could continue. Late ranks are
+//! told who survived (`late_joins`).
 
 use std::io::ErrorKind;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bootstrap::Kind;
 use bootstrap::machine::Ending;
 use bootstrap::member::Meeting;
-use bootstrap::socket::Acceptor;
-use bootstrap::socket::accept::{Arrived, Until};
 use bootstrap::socket::blocking::Connection;
 use bootstrap::socket::service::Alarm;
-use bootstrap::{Key, Kind, PeerInfo};
 use executor::{Error, Failure};
-use serde::{Deserialize, Serialize};
 
 use crate::accept_thread::AcceptThread;
+use crate::errors::{of_job, of_system};
+use crate::home::{Candidate, Gathered, Home, PROOF_TIME, candidate};
 use crate::hosts::{Base, Hosts, Ring};
-use crate::ports::Planned;
-
-/// How long connecting, and sending an answer, may take.
-const PROOF_TIME: Duration = Duration::from_secs(2);
+use crate::late_joins;
 
 /// How long a host may take to refuse a connection to a process that is gone.
 const REFUSAL_TIME: Duration = Duration::from_millis(500);
@@ -40,98 +37,56 @@ const MOMENT: Duration = Duration::from_secs(10);
 /// Between two checks whether missing ranks are gone.
 const GONE_LOOK: Duration = Duration::from_secs(1);
 
-/// Where a rank's process is found for its whole life, in any communicator.
-#[derive(Debug)]
-pub(crate) struct Home {
-    /// Its rank when all met.
-    pub rank: u32,
-    /// The ranks' descriptions of themselves then.
-    pub infos: Vec<PeerInfo>,
-    pub key: Key,
-    pub listener: TcpListener,
-    /// Their ports in the plan.
-    pub planned: Planned,
-}
-
-impl Home {
-    /// The key for gathering.
-    pub fn gather_key(&self) -> Key {
-        self.key.child("gather", 0)
-    }
-
-    /// Accepts survivors.
-    pub fn acceptor(&self) -> std::io::Result<Acceptor> {
-        let listener = self.listener.try_clone()?;
-        Acceptor::new(listener, &self.gather_key(), &[Kind::Regroup], Until::Heard)
-    }
-}
-
 /// A rank that can continue after others failed.
 pub struct Survivor {
-    pub(crate) home: Arc<Home>,
+    home: Arc<Home>,
     /// By present rank: the first rank. First ranks are those when all met.
-    pub(crate) members: Vec<u32>,
-    pub(crate) generation: u64,
-    pub(crate) base: Arc<Base>,
-    pub(crate) alarm: Alarm,
-    pub(crate) late_joins: Option<AcceptThread>,
+    members: Vec<u32>,
+    generation: u64,
+    base: Arc<Base>,
+    alarm: Alarm,
+    late_joins: Option<AcceptThread>,
 }
 
 /// Pause before a leader that turned this rank away is asked again.
 const AGAIN: Duration = Duration::from_millis(50);
 
-/// The message of a survivor to the leader.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Come {
-    pub rank: u32,
-    /// Where its predecessor in the new ring connects to.
-    ring: SocketAddr,
-    /// How often it has gathered.
-    generation: u64,
-}
-
-impl Come {
-    pub const fn new(rank: u32, ring: SocketAddr, generation: u64) -> Self {
-        Self {
-            rank,
-            ring,
-            generation,
-        }
-    }
-}
-
-/// The members of the new communicator, by first rank.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Gathered {
-    pub generation: u64,
-    /// With their new listening addresses.
-    pub members: Vec<(u32, SocketAddr)>,
-}
-
-impl Gathered {
-    /// Whether the members are ascending and below `ranks`, the number of ranks that met at first.
-    fn is_valid(&self, ranks: usize) -> bool {
-        let members = &self.members;
-        members.is_sorted_by(|(one, _), (next, _)| one < next)
-            && members
-                .last()
-                .is_some_and(|(last, _)| (*last as usize) < ranks)
+impl Hosts {
+    /// What this rank needs to continue if others fail. To be taken before the communicator is
+    /// made, and kept while it works.
+    ///
+    /// # Errors
+    /// The system has no descriptor or thread left.
+    pub fn survivor(&self) -> Result<Survivor, Error> {
+        let (home, members) = (Arc::clone(&self.home), self.members.clone());
+        // Nobody is late before ranks were lost.
+        let late_joins = if self.generation == 0 {
+            None
+        } else {
+            let kept = late_joins::listen(Arc::clone(&home), members.clone(), self.generation);
+            Some(kept.map_err(|error| of_system(self.rank, &error))?)
+        };
+        Ok(Survivor {
+            home,
+            members,
+            generation: self.generation,
+            base: Arc::clone(&self.base),
+            alarm: self.service()?.alarm(),
+            late_joins,
+        })
     }
 }
 
 impl Survivor {
-    /// The failure of this rank, if it was suspended for so long that the others must have excluded it.
-    /// It must not continue then.
+    /// The failure of this rank, if it was suspended for so long that the others must have excluded
+    /// it. It must not continue then.
     pub fn own_stop(&self) -> Option<Failure> {
-        let failure = self.alarm.own_stop()?;
-        Some(Failure {
-            rank: failure.rank,
-            what: failure.what,
-        })
+        self.alarm.own_stop().map(of_job)
     }
 
-    /// Gathers with the other survivors and joins them; gathers again if another rank is lost meanwhile.
-    /// `lost` is the rank that failed. Returns the new bootstrap, and by its ranks the first ranks.
+    /// Gathers with the other survivors and joins them; gathers again if another rank is lost
+    /// meanwhile. `lost` is the rank that failed. Returns the new bootstrap, and by its ranks the
+    /// first ranks.
     ///
     /// # Errors
     /// There is no quorum, survivors do not find each other, or they continued without this rank.
@@ -142,10 +97,12 @@ impl Survivor {
         let mut suspect = self.members.get(lost as usize).copied();
         let mut failed = None;
         for _ in 0..self.members.len() {
-            let listener = self.base.listen();
-            let listener = listener.map_err(|error| refused(error.to_string()))?;
+            let listener = self
+                .base
+                .listen()
+                .map_err(|error| of_system(rank, &error))?;
             let ring = listener.local_addr();
-            let ring = ring.map_err(|error| refused(error.to_string()))?;
+            let ring = ring.map_err(|error| of_system(rank, &error))?;
             let Gathered {
                 generation,
                 members,
@@ -209,18 +166,18 @@ impl Survivor {
 
     /// How long the leader waits for ranks that may not have noticed the failure yet.
     fn patience(&self) -> Duration {
-        2 * self.base.timing.silence
+        2 * self.base.timing().silence
     }
 
     fn lead(&self, suspects: &[u32], ring: SocketAddr) -> Result<Gathered, Error> {
         let own = self.home.rank;
         let refused = |why: String| Error::Bootstrap { rank: own, why };
         let acceptor = self.home.acceptor();
-        let mut acceptor = acceptor.map_err(|error| refused(error.to_string()))?;
+        let mut acceptor = acceptor.map_err(|error| of_system(own, &error))?;
         let until = Instant::now() + self.patience();
-        let mut come: Vec<(Come, Connection)> = Vec::new();
-        let missing = |come: &[(Come, Connection)]| -> Vec<u32> {
-            let here = |rank: &u32| *rank == own || come.iter().any(|(it, _)| it.rank == *rank);
+        let mut arrived: Vec<(Candidate, Connection)> = Vec::new();
+        let missing = |arrived: &[(Candidate, Connection)]| -> Vec<u32> {
+            let here = |rank: &u32| *rank == own || arrived.iter().any(|(it, _)| it.rank == *rank);
             let all = self.members.iter().copied();
             all.filter(|rank| !here(rank)).collect()
         };
@@ -230,27 +187,28 @@ impl Survivor {
         let mut look = Instant::now();
         while Instant::now() < until {
             if Instant::now() >= look {
-                gone.extend(self.gone(&missing(&come)));
+                gone.extend(self.gone(&missing(&arrived)));
                 look = Instant::now() + GONE_LOOK;
             }
             let early = Instant::now() < moment;
             let awaited = |it: &u32| !gone.contains(it) && (early || !suspects.contains(it));
-            if !missing(&come).iter().any(awaited) {
+            if !missing(&arrived).iter().any(awaited) {
                 break;
             }
             acceptor.sleep(None, Some(look.min(until)));
-            for (said, mut connection) in acceptor.accept().into_iter().filter_map(heard) {
+            for (said, mut connection) in acceptor.accept().into_iter().filter_map(candidate) {
                 if said.rank == own || !self.members.contains(&said.rank) {
                     // It is told that the others continued without it.
-                    let _ = connection.send(&told(&self.present()));
+                    let present = self.home.present(&self.members, self.generation);
+                    let _ = connection.send(&present.encode());
                     continue;
                 }
-                come.retain(|(it, _)| it.rank != said.rank);
-                come.push((said, connection));
+                arrived.retain(|(it, _)| it.rank != said.rank);
+                arrived.push((said, connection));
             }
         }
-        let missing = missing(&come);
-        let (members, all) = (come.len() + 1, self.members.len());
+        let missing = missing(&arrived);
+        let (members, all) = (arrived.len() + 1, self.members.len());
         let gone = self.gone(&missing);
         let alive: Vec<u32> = missing
             .into_iter()
@@ -267,24 +225,19 @@ impl Survivor {
                     .join(", ")
             )));
         }
-        let theirs = come.iter().map(|(it, _)| it.generation);
+        let theirs = arrived.iter().map(|(it, _)| it.generation);
         let mut gathered = Gathered {
             generation: theirs.fold(self.generation, u64::max).saturating_add(1),
-            members: come.iter().map(|(it, _)| (it.rank, it.ring)).collect(),
+            members: arrived.iter().map(|(it, _)| (it.rank, it.ring)).collect(),
         };
         gathered.members.push((own, ring));
         gathered.members.sort_unstable_by_key(|(rank, _)| *rank);
-        let told = told(&gathered);
-        for (_, connection) in &mut come {
+        let told = gathered.encode();
+        for (_, connection) in &mut arrived {
             // If one is lost meanwhile, the new ring fails and reports it.
             let _ = connection.send(&told);
         }
         Ok(gathered)
-    }
-
-    /// The present members, for ranks that are excluded.
-    fn present(&self) -> Gathered {
-        present(&self.home, &self.members, self.generation)
     }
 
     /// The ranks whose processes are certainly gone: their hosts refuse connections.
@@ -316,7 +269,8 @@ impl Survivor {
             match self.ask(leader, ring, until) {
                 Ok(gathered) => return Some(gathered),
                 Err(Ending::Refused(_)) => return None,
-                // The leader may not have noticed the failure yet, and still have its old communicator.
+                // The leader may not have noticed the failure yet, and still have its old
+                // communicator.
                 Err(_) => std::thread::sleep(AGAIN),
             }
         }
@@ -329,8 +283,12 @@ impl Survivor {
         let left = || until.saturating_duration_since(Instant::now());
         let mut connection = Connection::open(address, &key, Kind::Regroup, left())?;
         let broken = |error: postcard::Error| Ending::Broken(error.to_string());
-        let come = Come::new(self.home.rank, ring, self.generation);
-        connection.send(&postcard::to_allocvec(&come).map_err(broken)?)?;
+        let own = Candidate {
+            rank: self.home.rank,
+            ring,
+            generation: self.generation,
+        };
+        connection.send(&postcard::to_allocvec(&own).map_err(broken)?)?;
         let said = connection.receive(left())?;
         let gathered: Gathered = postcard::from_bytes(&said).map_err(broken)?;
         // Members are used as indices, so they are checked.
@@ -341,46 +299,5 @@ impl Survivor {
             return Err(Ending::Refused(why));
         }
         Ok(gathered)
-    }
-}
-
-/// The message of an accepted survivor. Connections of a communicator have another key.
-pub(crate) fn heard(arrived: Arrived) -> Option<(Come, Connection)> {
-    let come = postcard::from_bytes(&arrived.frame).ok()?;
-    Some((come, Connection::of(arrived, PROOF_TIME).ok()?))
-}
-
-/// The members of a communicator, for ranks that are excluded.
-pub(crate) fn present(home: &Home, members: &[u32], generation: u64) -> Gathered {
-    let address = |rank: &u32| (*rank, home.infos[*rank as usize].address);
-    Gathered {
-        generation,
-        members: members.iter().map(address).collect(),
-    }
-}
-
-pub(crate) fn told(gathered: &Gathered) -> Vec<u8> {
-    postcard::to_allocvec(gathered).unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_ascending_ranks_that_met_are_members() {
-        let valid = |ranks: &[u32]| {
-            let address = SocketAddr::from(([127, 0, 0, 1], 1));
-            let members = ranks.iter().map(|rank| (*rank, address)).collect();
-            let gathered = Gathered {
-                generation: 1,
-                members,
-            };
-            gathered.is_valid(4)
-        };
-        assert!(valid(&[0, 1, 2, 3]) && valid(&[2]));
-        for ranks in [&[][..], &[0, 4], &[u32::MAX], &[1, 1], &[2, 1]] {
-            assert!(!valid(ranks), "{ranks:?}");
-        }
     }
 }

@@ -5,13 +5,9 @@ mod support;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use backend_cpu::{Cpu, Profile};
-use bootstrap::Key;
-use bootstrap::interface::Wanted;
-use bootstrap::member::Meeting;
-use bootstrap::socket::service::loopback_listener;
 use executor::{Choice, Communicator, Error, Reduction, Settings, Transport};
 use net::{Host, Hosts, Options};
 use program::Protocol;
@@ -21,25 +17,15 @@ use support::{Counting, Neighbours, sweep};
 
 /// The options of each rank; `host` names the host of a rank.
 fn options(ranks: u32, host: impl Fn(u32) -> String) -> Vec<Options> {
-    let root = loopback_listener().unwrap();
-    let address = root.local_addr().unwrap();
+    let (id, root) = net::loopback_id().unwrap();
     let mut root = Some((0, root));
     (0..ranks)
         .map(|rank| Options {
             roots: root.take().into_iter().collect(),
-            interfaces: Wanted {
-                names: Some("=lo".to_owned()),
-                family: Some("AF_INET".to_owned()),
-            },
             host: Host::this(Some(&host(rank))),
             sockets: 2,
             checks: true,
-            ..Options::new(
-                rank,
-                ranks,
-                Key::of_secret(b"a test"),
-                Meeting::Roots(vec![address]),
-            )
+            ..Options::loopback(rank, ranks, &id)
         })
         .collect()
 }
@@ -67,6 +53,16 @@ fn each<T: Send>(
             .collect();
         threads.into_iter().map(|it| it.join().unwrap()).collect()
     })
+}
+
+#[test]
+fn a_rank_that_is_alone_does_not_wait() {
+    let began = Instant::now();
+    for hosts in each(options(1, |_| String::new()), |_, hosts| hosts.unwrap()) {
+        assert_eq!(hosts.reached().hosts.len(), 1);
+    }
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(2), "{took:?}");
 }
 
 #[test]
@@ -128,7 +124,7 @@ fn a_rank_whose_pxn_proxy_has_left_uses_its_own() {
         let backend = Cpu::new(Arc::new(Profile::default()));
         let mut communicator =
             Communicator::join(backend, Box::new(counting), &settings()).unwrap();
-        // Whoever leaves while others still join makes these fail.
+        // A rank that leaves while others still join makes their joins fail.
         joined.wait();
         if rank == 1 {
             return;
@@ -236,7 +232,7 @@ fn a_communicator_splits_by_colour_in_the_order_asked_for() {
             None,
         ];
         assert_eq!(part, right[rank as usize]);
-        // The whole goes on beside its parts.
+        // The communicator still works beside its parts.
         let backend = Cpu::new(Arc::new(Profile::default()));
         let mut whole = Communicator::join(backend, Box::new(hosts), &settings()).unwrap();
         let mut sum = [rank];

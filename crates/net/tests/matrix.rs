@@ -1,9 +1,9 @@
-//! A sample of the correctness matrix over TCP: every collective by every algorithm and protocol, with
-//! types, operations, sizes and numbers of channels drawn from a seed. Ranks are processes, in network
-//! namespaces where those can be made, and on one machine that acts as several hosts.
+//! A sample of the correctness matrix over TCP: every collective by every algorithm and protocol,
+//! with types, operations, sizes and numbers of channels drawn from a seed. Ranks are processes, in
+//! network namespaces where those can be made, and on one machine that acts as several hosts.
 //!
-//! `SUITE_EACH=50 cargo test -p net --test matrix` draws 50 cases for each algorithm and protocol instead of one;
-//! `SUITE_SEED` draws others.
+//! `SUITE_EACH=50 cargo test -p net --test matrix` draws 50 cases for each algorithm and protocol
+//! instead of one; `SUITE_SEED` draws others.
 
 use std::collections::BTreeSet;
 use std::env;

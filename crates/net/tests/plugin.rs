@@ -9,10 +9,6 @@ use std::thread;
 use std::time::Duration;
 
 use backend_cpu::{Cpu, Profile};
-use bootstrap::Key;
-use bootstrap::interface::Wanted;
-use bootstrap::member::Meeting;
-use bootstrap::socket::service::loopback_listener;
 use executor::bootstrap::Bootstrap;
 use executor::{Communicator, Error, Reduction, Settings};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
@@ -58,26 +54,16 @@ fn plugin(folder: &Path, version: u32) -> Result<PathBuf, Failed> {
 
 /// The options of each rank; each is on a host of its own.
 fn options(ranks: u32, plugin: &Path) -> Result<Vec<Options>, Failed> {
-    let root = loopback_listener()?;
-    let address = root.local_addr()?;
+    let (id, root) = net::loopback_id()?;
     let mut root = Some((0, root));
     let wanted = WantedPlugin::parse(&plugin.display().to_string())?;
     let all = (0..ranks).map(|rank| Options {
         roots: root.take().into_iter().collect(),
-        interfaces: Wanted {
-            names: Some("=lo".to_owned()),
-            family: Some("AF_INET".to_owned()),
-        },
         host: Host::this(Some(&rank.to_string())),
         checks: true,
         ports: Some(Arc::new(Crossed)),
         net_plugin: wanted.clone(),
-        ..Options::new(
-            rank,
-            ranks,
-            Key::of_secret(b"a test"),
-            Meeting::Roots(vec![address]),
-        )
+        ..Options::loopback(rank, ranks, &id)
     });
     Ok(all.collect())
 }

@@ -84,11 +84,12 @@ pub fn run(
         let survive = arguments.join.survive;
         let survivor = survive.then(|| hosts.survivor()).transpose()?;
         let own = hosts.rank();
-        let failure = match sweep(hosts, &spec, &profile, &cores, &mut |size| {
+        let mut show = |size| {
             if rank == 0 {
                 progress.show(&short(size));
             }
-        }) {
+        };
+        let failure = match sweep(hosts, &spec, &profile, &cores, false, &mut show) {
             Ok(done) => break done,
             Err(error) => error,
         };
@@ -294,11 +295,13 @@ fn check_hosts(spec: &Spec, hosts: &Hosts) -> Result<()> {
     Ok(())
 }
 
-fn sweep(
+/// Runs all sizes on this rank. `bound`: each rank has one core.
+pub(super) fn sweep(
     hosts: Hosts,
     spec: &Spec,
     profile: &Arc<Profile>,
     cores: &[usize],
+    bound: bool,
     progress: &mut (dyn FnMut(u64) + Send),
 ) -> Result<(String, Vec<RunRow>)> {
     if spec.backend != BackendName::Cpu {
@@ -313,7 +316,7 @@ fn sweep(
     };
     let rank = hosts.rank();
     let mut watch = match hosts.place_among_sharing() {
-        (0, sharing) => Watch::cores(cores, sharing, false),
+        (0, sharing) => Watch::cores(cores, sharing, bound),
         _ => Watch::process(),
     };
     let backend = Cpu::new(Arc::clone(profile));

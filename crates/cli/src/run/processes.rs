@@ -1,45 +1,119 @@
-//! Ranks as processes: rank 0 starts the others, each with a socket as standard input.
+//! Ranks as processes of this host: rank 0 starts the others and tells them through standard input
+//! what to do. All meet over the loopback interface.
 
 use std::io::{Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixStream;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
-use backend_cpu::{Cpu, Profile};
-use executor::bootstrap::process::{Client, Server};
-use executor::{Communicator, Failure, Settings};
+use anyhow::{Context, Result, anyhow, bail};
+use backend_cpu::Profile;
+use bootstrap::socket::blocking::Connection;
+use bootstrap::{Failure, Kind, Message, Timing, UniqueId};
+use executor::bootstrap::Bootstrap;
+use net::{Hosts, Options};
+use rustix::process::{Signal, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
 
-use super::load::Watch;
-use super::{RunRow, Spec, bind, cuda, measure};
-use crate::arguments::run::BackendName;
+use super::launched::sweep;
+use super::{RunRow, Spec, bind};
 
 /// Most bytes of instructions.
-const LONGEST_INSTRUCTIONS: usize = 64 << 20;
+const LONGEST_INSTRUCTIONS: u64 = 64 << 20;
 
 /// How long the other processes may take to end after rank 0 is done.
 const LINGER: Duration = Duration::from_secs(5);
 
-/// The first message to a process.
+/// How long a process whose connections ended may take to be seen as ended.
+const END_TIME: Duration = Duration::from_millis(200);
+
+/// How long telling the root of a failure may take.
+const NEWS_TIME: Duration = Duration::from_secs(1);
+
+/// Between two looks at the other processes.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// What a process does, from its standard input.
 #[derive(Debug, Serialize, Deserialize)]
 struct Instructions {
+    id: String,
     rank: u32,
     spec: Spec,
     profile: String,
 }
 
-/// Processes that end with this one.
-struct Children(Vec<(u32, Child)>);
+/// Processes that end with this one; the first is rank 1.
+struct Children(Vec<Child>);
 
 impl Drop for Children {
     fn drop(&mut self) {
-        for (_, child) in &mut self.0 {
+        for child in &mut self.0 {
             // One that has ended already needs neither.
             let _ = child.kill();
             let _ = child.wait();
+        }
+    }
+}
+
+impl Children {
+    fn start(id: &UniqueId, spec: &Spec, profile: &Profile) -> Result<Self> {
+        let program = std::env::current_exe().context("cannot find this program's own file")?;
+        let mut children = Self(Vec::new());
+        for rank in 1..spec.ranks {
+            let child = Command::new(&program)
+                .args(["run", "--member"])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::null())
+                .spawn();
+            let child = child.with_context(|| format!("cannot start rank {rank}"))?;
+            children.0.push(child);
+        }
+        let profile = profile.to_toml()?;
+        for (child, rank) in children.0.iter_mut().zip(1..) {
+            let instructions = serde_json::to_vec(&Instructions {
+                id: id.to_string(),
+                rank,
+                spec: spec.clone(),
+                profile: profile.clone(),
+            })?;
+            let mut input = child.stdin.take().context("a child has no input")?;
+            let told = input.write_all(&instructions);
+            told.with_context(|| format!("rank {rank} ended at once"))?;
+        }
+        Ok(children)
+    }
+
+    /// The first rank whose process has ended.
+    fn ended(&mut self) -> Result<Option<(u32, ExitStatus)>> {
+        for (child, rank) in self.0.iter_mut().zip(1..) {
+            if let Some(status) = child.try_wait()? {
+                return Ok(Some((rank, status)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Waits until all have ended well.
+    fn finish(mut self) -> Result<()> {
+        let until = Instant::now() + LINGER;
+        for (child, rank) in self.0.iter_mut().zip(1..) {
+            match wait(child, until)? {
+                Some(status) if status.success() => {}
+                Some(status) => bail!("rank {rank} ended with {status}"),
+                None => bail!("rank {rank} did not end within {} s", LINGER.as_secs()),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn wait(child: &mut Child, until: Instant) -> Result<Option<ExitStatus>> {
+    loop {
+        match child.try_wait()? {
+            None if Instant::now() < until => sleep(LOOK),
+            status => return Ok(status),
         }
     }
 }
@@ -50,136 +124,123 @@ pub fn run(
     profile: &Arc<Profile>,
     progress: &mut (dyn FnMut(u64) + Send),
 ) -> Result<(String, Vec<RunRow>)> {
-    let program = std::env::current_exe().context("cannot find this program's own file")?;
-    let text = profile.to_toml()?;
-    let mut children = Children(Vec::new());
-    let (mut own, first) = UnixStream::pair().context("cannot make a socket")?;
-    let mut sockets = vec![first];
-    for rank in 1..spec.ranks {
-        let (mine, theirs) = UnixStream::pair().context("cannot make a socket")?;
-        let child = Command::new(&program)
-            .args(["run", "--member"])
-            .stdin(Stdio::from(OwnedFd::from(theirs)))
-            .stdout(Stdio::null())
-            .spawn();
-        let child = child.with_context(|| format!("cannot start rank {rank}"))?;
-        children.0.push((rank, child));
-        let instructions = Instructions {
-            rank,
-            spec: spec.clone(),
-            profile: text.clone(),
-        };
-        let mut line = serde_json::to_string(&instructions)?;
-        line.push('\n');
-        let told = (&mine).write_all(line.as_bytes());
-        told.with_context(|| format!("rank {rank} ended at once"))?;
-        sockets.push(mine);
-    }
-    let server = Server::start(sockets).context("cannot start a thread")?;
-    own.flush()?;
-    // On its own thread, so that binding it to a core does not bind child processes.
-    let member = |progress| member_of(own, 0, spec, profile, progress);
-    let result = std::thread::scope(|scope| scope.spawn(|| member(progress)).join());
-    let result = result.unwrap_or_else(|_| Err(anyhow::anyhow!("rank 0 panicked")));
-    let result = result.map_err(|error| match server.failure() {
-        // The first failure explains the later ones.
-        Some(failure) => anyhow::anyhow!("{failure}"),
-        None => error,
+    let (id, root) = net::loopback_id().context("ranks as processes cannot meet")?;
+    let mut children = Children::start(&id, spec, profile)?;
+    let options = Options {
+        roots: vec![(0, root)],
+        ..options(&id, 0, spec)
+    };
+    let joined = AtomicBool::new(false);
+    let result = std::thread::scope(|scope| {
+        // On its own thread, so that binding it to a core does not bind others of this process.
+        let rank = scope.spawn(|| {
+            let hosts = join(options)?;
+            joined.store(true, Ordering::Relaxed);
+            work(hosts, spec, profile, progress)
+        });
+        // Without this, a rank that never connects would be missed at the timeout only.
+        while !joined.load(Ordering::Relaxed) && !rank.is_finished() {
+            if let Some((rank, status)) = children.ended()? {
+                tell(&id, of_ended(rank, status));
+                break;
+            }
+            sleep(LOOK);
+        }
+        rank.join()
+            .unwrap_or_else(|_| Err(anyhow!("rank 0 panicked")))
     });
-    let rows = result?;
-    finish(&mut children, &server)?;
+    let rows = result.map_err(|error| explain(error, &mut children))?;
+    children.finish()?;
     Ok(rows)
 }
 
-fn finish(children: &mut Children, server: &Server) -> Result<()> {
-    let deadline = Instant::now() + LINGER;
-    for (rank, child) in &mut children.0 {
-        loop {
-            match child.try_wait()? {
-                Some(status) if status.success() => break,
-                Some(status) => bail!("rank {rank} ended with {status}"),
-                None if Instant::now() > deadline => {
-                    server.fail(Failure {
-                        rank: *rank,
-                        what: "it did not end in time".to_owned(),
-                    });
-                    bail!("rank {rank} did not end within {} s", LINGER.as_secs());
-                }
-                None => std::thread::sleep(Duration::from_millis(1)),
-            }
-        }
+/// Tells the root that a rank failed before it connected.
+fn tell(id: &UniqueId, failure: Failure) {
+    let message = Message::<Vec<u8>>::Failed(Box::new(failure));
+    // A root that does not listen any more is not needed: all ranks are connected to their
+    // neighbors.
+    if let Ok(mut root) = Connection::open(id.roots[0], &id.key, Kind::Root, NEWS_TIME) {
+        let _ = root.send(&message.encode());
     }
-    children.0.clear();
-    Ok(())
+}
+
+/// The error of the job: the first failure explains the later ones, and a signal explains the end
+/// of a process.
+fn explain(error: anyhow::Error, children: &mut Children) -> anyhow::Error {
+    use executor::Error::{Aborted, Broken, Disconnected};
+    let Some(known) = error.chain().find_map(|it| it.downcast_ref()) else {
+        return error;
+    };
+    let (Aborted { failure, .. } | Broken { failure, .. } | Disconnected { failure, .. }) = known
+    else {
+        return anyhow!(known.clone());
+    };
+    let child = failure.rank.checked_sub(1);
+    let child = child.and_then(|at| children.0.get_mut(at as usize));
+    let status = child.and_then(|it| wait(it, Instant::now() + END_TIME).ok().flatten());
+    match status.filter(|it| it.code().is_none()) {
+        Some(status) => anyhow!("{}", of_ended(failure.rank, status)),
+        None => anyhow!("{failure}"),
+    }
+}
+
+fn of_ended(rank: u32, status: ExitStatus) -> Failure {
+    Failure::new(rank, format!("its process ended with {status}"))
 }
 
 /// Runs this process as one of the other ranks; instructions come through standard input.
 pub fn member() -> Result<()> {
-    let socket = std::io::stdin().as_fd().try_clone_to_owned();
-    let mut socket = UnixStream::from(socket.context("there is no standard input")?);
-    let line = read_line(&mut socket)?;
-    let instructions: Instructions = serde_json::from_str(&line).context(
+    // If rank 0 is killed before all have joined, nobody else ends this process.
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    let mut text = String::new();
+    let mut input = std::io::stdin().lock().take(LONGEST_INSTRUCTIONS);
+    input
+        .read_to_string(&mut text)
+        .context("cannot read standard input")?;
+    let instructions: Instructions = serde_json::from_str(&text).context(
         "standard input holds no instructions; this form of topo run is started by topo run itself",
     )?;
-    let profile = Arc::new(Profile::from_toml(
-        "the profile of rank 0",
-        &instructions.profile,
-    )?);
-    member_of(
-        socket,
-        instructions.rank,
-        &instructions.spec,
-        &profile,
-        &mut |_| {},
-    )?;
+    let Instructions { rank, spec, .. } = &instructions;
+    let profile = Profile::from_toml("the profile of rank 0", &instructions.profile)?;
+    let hosts = join(options(&instructions.id.parse()?, *rank, spec))?;
+    work(hosts, spec, &Arc::new(profile), &mut |_| {})?;
     Ok(())
 }
 
-fn member_of(
-    socket: UnixStream,
-    rank: u32,
+fn options(id: &UniqueId, rank: u32, spec: &Spec) -> Options {
+    Options {
+        timing: Timing {
+            join: Duration::from_secs(spec.timeout_s),
+            ..Timing::default()
+        },
+        ..Options::loopback(rank, spec.ranks, id)
+    }
+}
+
+/// Meets the other ranks, with all of which this one must share memory.
+fn join(options: Options) -> Result<Hosts> {
+    let mut hosts = Hosts::join(options)?;
+    if let Some((peer, why)) = hosts.reached().fallen_back.first() {
+        let failure = executor::Failure {
+            rank: hosts.rank(),
+            what: format!("it cannot share memory with rank {peer}: {why}"),
+        };
+        hosts.fail(&failure);
+        bail!("{failure}");
+    }
+    Ok(hosts)
+}
+
+fn work(
+    hosts: Hosts,
     spec: &Spec,
     profile: &Arc<Profile>,
     progress: &mut (dyn FnMut(u64) + Send),
 ) -> Result<(String, Vec<RunRow>)> {
-    if spec.backend != BackendName::Cpu {
-        let bootstrap = Box::new(Client::new(rank, spec.ranks, socket));
-        return cuda::process(spec, bootstrap, rank, progress);
-    }
-    // Before this process is bound to one of its cores, for all of them count.
+    // Counted before binding, because all ranks share these cores.
     let cores = bind::cores();
-    let settings = Settings {
-        cores: Some(cores.len().max(1)),
-        ..spec.settings()?
-    };
     if spec.bind {
-        bind::to_own_core(&cores, rank, spec.ranks);
+        bind::to_own_core(&cores, hosts.rank(), spec.ranks);
     }
-    let bootstrap = Box::new(Client::new(rank, spec.ranks, socket));
-    let backend = Cpu::new(Arc::clone(profile));
-    let mut communicator = Communicator::join(backend, bootstrap, &settings)?;
-    let mut watch = match rank {
-        0 => Watch::cores(&cores, spec.ranks, spec.bind),
-        _ => Watch::process(),
-    };
-    let rows = measure::sweep(&mut communicator, spec, profile, &mut watch, progress)?;
-    Ok((String::new(), rows))
-}
-
-/// Reads up to the first line break and not a byte more, for what follows is the bootstrap's.
-fn read_line(socket: &mut UnixStream) -> Result<String> {
-    let mut bytes = Vec::new();
-    let mut byte = [0];
-    loop {
-        let read = socket
-            .read(&mut byte)
-            .context("cannot read standard input")?;
-        if read == 0 || bytes.len() > LONGEST_INSTRUCTIONS {
-            bail!("standard input ended before there were instructions");
-        }
-        if byte[0] == b'\n' {
-            return Ok(String::from_utf8(bytes)?);
-        }
-        bytes.push(byte[0]);
-    }
+    sweep(hosts, spec, profile, &cores, spec.bind, progress)
 }

@@ -8,14 +8,15 @@ use rustc_hash::FxHashMap;
 use super::{Bootstrap, Offer};
 use crate::error::{Error, Failure};
 
-/// What a rank offers, and whether it has left.
+/// The offers of a rank, and whether it has left.
 #[derive(Default)]
 struct Offers {
     by_name: FxHashMap<String, Offer>,
     left: bool,
 }
 
-/// The offers of one rank, and those who wait for them. Each rank has its own, so that an offer wakes nobody else.
+/// The offers of one rank, and the ranks that wait for them. Each rank has its own table, so that
+/// an offer wakes only those.
 #[derive(Default)]
 struct Table {
     offers: Mutex<Offers>,
@@ -24,14 +25,14 @@ struct Table {
 
 impl Table {
     fn lock(&self) -> MutexGuard<'_, Offers> {
-        // A rank that panics between two statements here leaves a state that is still whole.
+        // A rank that panics between two statements leaves a consistent state.
         self.offers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 struct Meeting {
     tables: Vec<Table>,
-    /// What made the communicator fail. It is locked after a table, if both are.
+    /// The failure of the communicator. Lock it after a table, if both are needed.
     failure: Mutex<Option<Failure>>,
 }
 
@@ -40,10 +41,10 @@ impl Meeting {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes all who wait for anybody, after something is known that concerns them.
+    /// Wakes all waiting ranks, after a failure became known.
     fn wake_all(&self) {
         for table in &self.tables {
-            // Whoever looked before it was known waits by now.
+            // With the lock, no rank is between its check and its wait.
             drop(table.lock());
             table.changed.notify_all();
         }
@@ -139,7 +140,7 @@ impl Bootstrap for Local {
     }
 }
 
-/// The failure of a rank that has left, for one who still waits for it.
+/// The failure of a rank that has left, for a rank that still waits for it.
 fn departure(rank: u32, offers: &Offers) -> Option<Failure> {
     offers.left.then(|| Failure {
         rank,
@@ -156,7 +157,7 @@ impl Drop for Local {
         }
         let mut own = self.own().lock();
         own.left = true;
-        // What was offered is needed only while both are there; the memory goes with the last who holds it.
+        // The last rank that holds a segment frees it.
         let offers = std::mem::take(&mut own.by_name);
         drop(own);
         self.own().changed.notify_all();

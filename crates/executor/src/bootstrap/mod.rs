@@ -1,14 +1,13 @@
-//! How the ranks of a communicator find each other, and how they hear that one of them failed.
+//! How the ranks of a communicator find each other, and learn that one of them failed.
 //!
-//! What ranks tell each other before they are connected is little: where the memory is through which they will talk. A
-//! [`Bootstrap`] carries that: [`local`] for ranks that are threads, [`process`] for processes of one host. The crate `net`
-//! has one more, for processes of several hosts.
+//! Before ranks are connected they exchange little: how to open the memory of their connections. A
+//! [`Bootstrap`] transports it. [`local`] is the one for ranks that are threads; the crate `net`
+//! has the one for processes, of one host or several.
 
 pub mod local;
-pub mod process;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use shared_memory::Segment;
 
@@ -16,16 +15,23 @@ use crate::error::{Error, Failure};
 use crate::network::Network;
 use crate::transport::Transport;
 
-/// What a rank offers to others under a name.
+/// Longest delay of the news that another rank failed.
+const NEWS_TIME: Duration = Duration::from_secs(2);
+
+/// Between two checks for such news.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// A named offer of a rank to the others.
 #[derive(Debug, Clone, Default)]
 pub struct Offer {
-    /// What other processes need to know. No line breaks.
+    /// For other processes.
     pub text: String,
-    /// The memory itself, for ranks of the same process.
+    /// For ranks of the same process.
     pub segment: Option<Arc<Segment>>,
 }
 
-/// How ranks find each other. Used only when something is made or when a rank waits for long.
+/// How ranks find each other. Used to make connections, and when a rank waits for long; never in
+/// between.
 pub trait Bootstrap: Send {
     /// The own rank.
     fn rank(&self) -> u32;
@@ -33,10 +39,10 @@ pub trait Bootstrap: Send {
     /// Ranks of the communicator.
     fn ranks(&self) -> u32;
 
-    /// Whether a rank shares this process's memory.
+    /// Whether a rank is a thread of this process.
     fn shares_memory(&self, peer: u32) -> bool;
 
-    /// How a rank is reached. Both ends say the same.
+    /// How a rank is reached. Both ends return the same.
     fn transport(&self, peer: u32) -> Transport {
         if self.shares_memory(peer) {
             Transport::P2p
@@ -45,37 +51,38 @@ pub trait Bootstrap: Send {
         }
     }
 
-    /// Whether a rank is on this host, also if no memory can be shared with it.
+    /// Whether a rank is on this host, even if it cannot share memory.
     fn same_host(&self, peer: u32) -> bool {
         self.transport(peer) != Transport::Net
     }
 
-    /// Ranks that may want the same cores as this one, itself among them.
+    /// Ranks that share cores with this one, itself included.
     fn sharing_cores(&self) -> u32 {
         self.ranks()
     }
 
-    /// What carries FIFOs to ranks that are reached by [`Transport::Net`]; there is one if there are such.
+    /// The network to ranks that are reached by [`Transport::Net`]; `None` if there are none.
     fn network(&mut self) -> Option<&mut dyn Network> {
         None
     }
 
-    /// Offers something to whoever asks for the name.
+    /// Offers something under a name to all other ranks.
     ///
     /// # Errors
     /// The others cannot be reached.
     fn publish(&mut self, name: &str, offer: Offer) -> Result<(), Error>;
 
-    /// What `from` offers under a name, waiting until it does.
+    /// Waits for an offer of rank `from`.
     ///
     /// # Errors
-    /// It does not within the time, or it failed or left.
+    /// It times out, or a rank failed or left.
     fn fetch(&mut self, from: u32, name: &str, longest: Duration) -> Result<Offer, Error>;
 
-    /// What all ranks say under a name, in rank order, when all have said it. All call it together, in the same order of names.
+    /// Exchanges a text with all ranks; returns them in rank order. All ranks call it together, in
+    /// the same order of names.
     ///
     /// # Errors
-    /// Some do not within the time, or failed or left.
+    /// It times out, or a rank failed or left.
     fn exchange(
         &mut self,
         name: &str,
@@ -89,10 +96,30 @@ pub trait Bootstrap: Send {
             .collect()
     }
 
-    /// Tells all others that this rank failed, so that they give up.
+    /// Tells all others of a failure, so that they stop waiting.
     fn fail(&mut self, failure: &Failure);
 
-    /// What made the communicator fail, if anything did. `waiting_for` is the rank that is waited for now: it counts as
-    /// a failure too if that one has left.
+    /// The failure of the communicator, if there is one. That the rank `waiting_for` has left
+    /// counts as one too.
     fn failure(&mut self, waiting_for: Option<u32>) -> Option<Failure>;
+}
+
+/// Tells the others of an error. Returns the failure of another rank in its place if it may be a
+/// consequence of that failure.
+#[cold]
+pub(crate) fn give_up(bootstrap: &mut dyn Bootstrap, error: Error) -> Error {
+    let rank = bootstrap.rank();
+    let mut error = error;
+    if error.may_be_an_echo() {
+        let until = Instant::now() + NEWS_TIME;
+        while Instant::now() < until {
+            if let Some(failure) = bootstrap.failure(None) {
+                error = Error::Aborted { rank, failure };
+                break;
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+    bootstrap.fail(&error.failure(rank));
+    error
 }

@@ -1,8 +1,8 @@
-//! The connections of a rank: the ends of FIFOs and signals that its programs use, made when a program first needs them.
+//! The connections of a rank: ends of FIFOs and signals, made when a program first needs them.
 //!
-//! The receiver owns the memory of a connection. It makes and offers it; the sender fetches the offer.
-//! Both do so while they bind the same program, receivers first, so no ranks wait in a circle.
-//! Connections between hosts are in `remote`.
+//! The receiver owns the memory of a connection. It makes and offers it; the sender fetches the
+//! offer. Both do so while they bind the same program, receivers first, so no ranks wait in a
+//! circle. Connections between hosts are in `remote`.
 
 mod remote;
 
@@ -18,10 +18,8 @@ use shared_memory::{Bell, BufferTable, Handle, Item, Segment, Signal, SignalCoun
 use crate::bootstrap::{Bootstrap, Offer};
 use crate::error::Error;
 use crate::network::Progress;
-use crate::offered;
+use crate::offered::{self, BASE, BASE_BELL, BASE_TABLE};
 use crate::transport::Transport;
-
-pub(crate) use remote::PROXY_BELL;
 
 /// The ends of the FIFOs of one protocol.
 #[derive(Debug)]
@@ -41,7 +39,7 @@ impl<P: FifoProtocol> Default for Ends<P> {
     }
 }
 
-/// Everything through which a rank talks to others.
+/// All connections of a rank.
 pub struct Connections {
     /// FIFOs of the Simple protocol.
     pub simple: Ends<Simple>,
@@ -49,26 +47,26 @@ pub struct Connections {
     pub low_latency: Ends<LowLatency>,
     /// FIFOs of the LL128 protocol.
     pub low_latency_128: Ends<LowLatency128>,
-    /// Signals to others.
+    /// Signals to peers.
     pub signals: Vec<Signal>,
-    /// Signals from others.
+    /// Signals from peers.
     pub signal_counts: Vec<SignalCount>,
-    /// By rank: whom to wake. One's own is among them.
+    /// By rank: its bell; this rank's own included.
     pub bells: Vec<Bell>,
-    /// By rank: where the buffers of its launches are.
+    /// By rank: its buffer table.
     pub buffer_tables: Vec<BufferTable>,
-    /// By rank: how it is reached.
+    /// By rank: its transport.
     pub transports: Vec<Transport>,
     known: FxHashMap<End, usize>,
     segments: FxHashMap<Handle, Arc<Segment>>,
     own: Option<Arc<Segment>>,
-    /// How others of the host open that.
+    /// The text with which other processes of the host open `own`.
     base: String,
     /// The bell of this rank's own proxies.
     proxies: Option<Bell>,
-    /// Inline progress in place of the proxies, while this rank waits.
+    /// Progress in place of the proxies while this rank waits.
     progress: Option<Arc<dyn Progress>>,
-    /// By rank on another host: the ranks of this host whose proxies its bell wakes.
+    /// By rank of another host: the ranks of this host whose proxies its bell wakes.
     woken: FxHashMap<u32, Vec<u32>>,
     rank: u32,
     slot_bytes: SlotBytes,
@@ -79,16 +77,16 @@ pub struct Connections {
 /// Data bytes of a FIFO slot, by protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SlotBytes {
-    /// Of LL.
+    /// LL.
     pub ll: u32,
-    /// Of LL128.
+    /// LL128.
     pub ll128: u32,
-    /// Of Simple.
+    /// Simple.
     pub simple: u32,
 }
 
 impl SlotBytes {
-    /// Of a protocol.
+    /// The bytes for a protocol.
     pub const fn of(&self, protocol: Protocol) -> u32 {
         match protocol {
             Protocol::Ll => self.ll,
@@ -98,7 +96,7 @@ impl SlotBytes {
     }
 }
 
-/// What flows through a connection.
+/// The kind of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Kind {
     Slots(Protocol),
@@ -113,30 +111,24 @@ struct End {
     incoming: bool,
 }
 
-/// Places of a bound program's connections in [`Connections`].
+/// Indices of a bound program's connections in [`Connections`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Wiring {
-    /// Places of the receiving ends.
+    /// Receiving ends.
     pub receives: Vec<usize>,
-    /// Places of the sending ends.
+    /// Sending ends.
     pub sends: Vec<usize>,
-    /// Places of the signals that are awaited.
+    /// Signals to wait for.
     pub waits: Vec<usize>,
-    /// Places of the signals that are given.
+    /// Signals to give.
     pub notifies: Vec<usize>,
 }
 
-/// What every rank offers at first: its bell and its buffer table.
-const BASE: [Item; 2] = [Item::Bell, Item::BufferTable { entries: 2 }];
-
-/// The place of the bell in it.
-pub(crate) const BASE_BELL: usize = 0;
-
 impl Connections {
-    /// Offers the own bell and buffer table to the other ranks.
+    /// Offers this rank's bell and buffer table.
     ///
     /// # Errors
-    /// There is no memory, or the others cannot be reached.
+    /// There is no memory, or the bootstrap or the network cannot start.
     pub(crate) fn begin(
         bootstrap: &mut dyn Bootstrap,
         slot_bytes: SlotBytes,
@@ -178,10 +170,10 @@ impl Connections {
         Ok(connections)
     }
 
-    /// Takes what the others offer.
+    /// Opens the bells and buffer tables of the other ranks.
     ///
     /// # Errors
-    /// One does not come in time.
+    /// A rank does not offer them in time, or they cannot be opened.
     pub(crate) fn meet(&mut self, bootstrap: &mut dyn Bootstrap) -> Result<(), Error> {
         for peer in 0..bootstrap.ranks() {
             let transport = bootstrap.transport(peer);
@@ -201,25 +193,25 @@ impl Connections {
             for (index, item) in BASE.into_iter().enumerate() {
                 segment.expect(index, item).map_err(fail)?;
             }
-            let bell = segment.bell(0).map_err(fail)?;
-            let buffer_table = segment.buffer_table(1).map_err(fail)?;
+            let bell = segment.bell(BASE_BELL).map_err(fail)?;
+            let buffer_table = segment.buffer_table(BASE_TABLE).map_err(fail)?;
             self.bells.push(bell);
             self.buffer_tables.push(buffer_table);
         }
         Ok(())
     }
 
-    /// Whether all ranks are reached so.
+    /// Whether all ranks are reached by this transport.
     pub fn all_by(&self, transport: Transport) -> bool {
         self.transports.iter().all(|it| *it == transport)
     }
 
-    /// Whether any rank is reached so.
+    /// Whether any rank is reached by this transport.
     pub fn any_by(&self, transport: Transport) -> bool {
         self.transports.contains(&transport)
     }
 
-    /// The places of a program's connections; those that are new are made.
+    /// The connections of a program; new ones are made.
     ///
     /// # Errors
     /// There is no memory, or a peer does not make its end.
@@ -275,7 +267,7 @@ impl Connections {
         })
     }
 
-    /// Makes the memory of incoming connections and offers it.
+    /// Makes and offers the memory of incoming connections.
     fn make_incoming(&mut self, bootstrap: &mut dyn Bootstrap, new: &[End]) -> Result<(), Error> {
         if new.is_empty() {
             return Ok(());
@@ -315,7 +307,7 @@ impl Connections {
         Ok(())
     }
 
-    /// Takes the sending end of a connection that the peer made.
+    /// Opens the sending end of a connection that the peer made.
     fn fetch_outgoing(&mut self, bootstrap: &mut dyn Bootstrap, end: End) -> Result<(), Error> {
         let peer = end.connection.peer;
         let name = name(self.rank, peer, &end);
@@ -376,7 +368,7 @@ impl Connections {
         Ok(Arc::new(segment))
     }
 
-    /// What others need to open a segment: its handle, and what is in it.
+    /// The offer of a segment.
     fn offer(
         &self,
         bootstrap: &dyn Bootstrap,
@@ -419,7 +411,7 @@ impl Connections {
     }
 }
 
-/// The error of memory that a peer offers to a rank.
+/// The error for memory of a peer that a rank cannot use.
 pub(crate) fn offered_by(rank: u32, peer: u32, source: &shared_memory::Error) -> Error {
     Error::Bootstrap {
         rank,
@@ -427,7 +419,7 @@ pub(crate) fn offered_by(rank: u32, peer: u32, source: &shared_memory::Error) ->
     }
 }
 
-/// Whether no other process maps this one's memory.
+/// Whether no other process maps memory of this one.
 fn is_alone(bootstrap: &dyn Bootstrap) -> bool {
     (0..bootstrap.ranks()).all(|peer| bootstrap.transport(peer) != Transport::Shm)
 }
@@ -437,7 +429,7 @@ fn push<T>(list: &mut Vec<T>, value: T) -> usize {
     list.len() - 1
 }
 
-/// The name under which the receiver offers a connection.
+/// The name of the receiver's offer of a connection.
 fn name(from: u32, to: u32, end: &End) -> String {
     let ConnectionEnd { channel, port, .. } = end.connection;
     let kind = match end.kind {

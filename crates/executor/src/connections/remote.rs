@@ -12,25 +12,24 @@ use super::{Connections, End, Ends, Kind, push};
 use crate::bootstrap::Bootstrap;
 use crate::error::Error;
 use crate::network::{HandedOver, Progress, Route};
-use crate::offered;
+use crate::offered::{self, BASE_TABLE, PROXY_BELL};
 use crate::transport::Transport;
 
 /// Longer messages between hosts are left to proxies that have cores of their own, bytes.
 const MOST_INLINE: u64 = 64 << 10;
 
-/// The place of the bell behind a FIFO that another rank forwards.
-pub(crate) const PROXY_BELL: usize = 1;
-
 impl Connections {
-    /// Fills the places of a rank on another host. Its bell wakes nobody until there is a connection, then
-    /// the proxies that send. Its buffer table is never read.
+    /// Adds a rank of another host. Its bell wakes nobody until there is a connection, then the
+    /// proxies that send. Its buffer table is never read.
     pub(super) fn meet_remote(&mut self) -> Result<(), Error> {
         let nobody = Segment::private("a bell that wakes nobody", &[Item::Bell]);
         let nobody = nobody.and_then(|it| it.bell(0));
         self.bells
             .push(nobody.map_err(|source| self.memory(source))?);
         let own = self.own.as_ref().ok_or_else(|| self.no_network())?;
-        let buffer_table = own.buffer_table(1).map_err(|source| self.memory(source))?;
+        let buffer_table = own
+            .buffer_table(BASE_TABLE)
+            .map_err(|source| self.memory(source))?;
         self.buffer_tables.push(buffer_table);
         Ok(())
     }
@@ -42,8 +41,8 @@ impl Connections {
         }
     }
 
-    /// Inline progress for a launch of `bytes`; `None` if proxies drive the connections while this rank
-    /// reduces.
+    /// Inline progress for a launch of `bytes`; `None` if proxies drive the connections while this
+    /// rank reduces.
     pub(crate) fn progress_of(&self, bytes: u64) -> Option<Arc<dyn Progress>> {
         let progress = self.progress.as_ref()?;
         if bytes <= MOST_INLINE || progress.shares_cores() {
@@ -71,7 +70,8 @@ impl Connections {
         end: End,
     ) -> Result<(), Error> {
         let Kind::Slots(protocol) = end.kind else {
-            // Only direct transfers give signals, and those are refused when a rank is on another host.
+            // Only direct transfers give signals, and those are refused when a rank is on another
+            // host.
             return Err(self.no_network());
         };
         let index = match protocol {
@@ -118,7 +118,8 @@ impl Connections {
                 self.also_ring(to, proxy, bell.with_alarms(alarms));
                 return Ok(push(&mut P::ends(self).senders, sender));
             }
-            // The other rank is done. It may have taken an end of that FIFO, so this rank makes a new one.
+            // The other rank is done. It may have taken an end of that FIFO, so this rank makes a
+            // new one.
         }
         let segment = Segment::private(&name, &[self.item(end.kind)]).map_err(fail)?;
         let mut sender = segment.sender::<P>(0).map_err(fail)?;
@@ -130,8 +131,8 @@ impl Connections {
         Ok(push(&mut P::ends(self).senders, sender))
     }
 
-    /// Adds the proxies of rank `proxy` to those that the bell of `peer` wakes. There is one bell for this
-    /// rank's own proxies, and one for each FIFO that was handed over.
+    /// Adds the proxies of rank `proxy` to those that the bell of `peer` wakes. There is one bell
+    /// for this rank's own proxies, and one for each FIFO that was handed over.
     fn also_ring(&mut self, peer: u32, proxy: u32, bell: Bell) {
         let woken = self.woken.entry(peer).or_default();
         if proxy == self.rank && woken.contains(&proxy) {
@@ -146,7 +147,7 @@ impl Connections {
     }
 }
 
-/// A protocol, and where its ends are kept.
+/// A protocol with its list of ends.
 trait Ending: FifoProtocol<Sender: 'static, Receiver: 'static> {
     fn ends(connections: &mut Connections) -> &mut Ends<Self>;
 }

@@ -3,10 +3,6 @@
 
 use std::sync::Arc;
 
-use bootstrap::Key;
-use bootstrap::interface::Wanted;
-use bootstrap::member::Meeting;
-use bootstrap::socket::service::loopback_listener;
 use device_runtime::LaunchOptions;
 use executor::suite::Case;
 use executor::{Choice, Error, Reduction, Transport};
@@ -47,8 +43,7 @@ pub(super) fn each_by<T: Send>(
     with: &(impl Fn(net::Options) -> net::Options + Sync),
     work: impl Fn(u32, Box<Hosts>) -> T + Sync,
 ) -> Vec<T> {
-    let root = loopback_listener().unwrap();
-    let address = root.local_addr().unwrap();
+    let (id, root) = net::loopback_id().unwrap();
     let mut root = Some((0, root));
     let ranks = places.len() as u32;
     let (work, mut rank) = (&work, 0..ranks);
@@ -59,19 +54,10 @@ pub(super) fn each_by<T: Send>(
                 let rank = rank.next().unwrap_or(ranks);
                 let options = net::Options {
                     roots: root.take().into_iter().collect(),
-                    interfaces: Wanted {
-                        names: Some("=lo".to_owned()),
-                        family: Some("AF_INET".to_owned()),
-                    },
                     host: Host::this(Some(place.host)),
                     share_memory: place.shm,
                     checks: true,
-                    ..net::Options::new(
-                        rank,
-                        ranks,
-                        Key::of_secret(b"a test"),
-                        Meeting::Roots(vec![address]),
-                    )
+                    ..net::Options::loopback(rank, ranks, &id)
                 };
                 scope.spawn(move || work(rank, Box::new(Hosts::join(with(options)).unwrap())))
             })

@@ -63,23 +63,23 @@ fn cases(ranks: u32, allowed: impl Fn(ElementType) -> bool) -> Vec<Case> {
 
 /// Runs all of it on ranks that are processes, with memory that is weak or not.
 fn by_processes(test: &str, ranks: u32, weak: bool) {
-    let Some(client) = rank() else {
-        let (children, _server) = Children::start(test, ranks);
+    let Some(hosts) = rank() else {
+        let children = Children::start(test, ranks);
         for (well, text) in children.end() {
             assert!(well, "{text}");
         }
         return;
     };
     if weak {
-        let number = executor::bootstrap::Bootstrap::rank(&client);
+        let number = executor::bootstrap::Bootstrap::rank(&*hosts);
         let emulator = Emulator::new(71 + u64::from(number), Bug::None).with_weak_memory();
-        let (_, mut communicator) = join_on(emulator, Box::new(client), small()).unwrap();
+        let (_, mut communicator) = join_on(emulator, hosts, small()).unwrap();
         let compiled = |it| matches!(it, ElementType::I32 | ElementType::U8);
         let cases = cases(ranks, compiled);
         assert!(cases.len() >= 9);
         run(&mut communicator, &cases).unwrap();
     } else {
-        let (_, mut communicator) = join(Box::new(client), small(), 31).unwrap();
+        let (_, mut communicator) = join(hosts, small(), 31).unwrap();
         let cases = cases(ranks, |_| true);
         assert!(cases.len() > 30);
         run(&mut communicator, &cases).unwrap();

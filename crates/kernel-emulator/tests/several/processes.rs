@@ -1,18 +1,19 @@
 //! Ranks that are processes of this host. A test starts itself again for each rank.
 
+use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 
 use device_runtime::LaunchOptions;
-use executor::bootstrap::process::{Client, Server};
 use executor::{Reduction, Transport};
+use net::{Hosts, Options};
 
 use super::{every_way, join, run, small, transports};
 
-/// What a process is told: its rank, and how many there are.
+/// Variables of a process that is a rank.
 const RANK: &str = "TOPO_TEST_RANK";
 const RANKS: &str = "TOPO_TEST_RANKS";
+const ID: &str = "TOPO_TEST_ID";
 
 /// Processes that end with this one.
 pub(super) struct Children(Vec<Child>);
@@ -28,24 +29,23 @@ impl Drop for Children {
 }
 
 impl Children {
-    /// Starts this very test again for each rank.
-    pub(super) fn start(test: &str, ranks: u32) -> (Self, Server) {
-        let mut sockets = Vec::new();
+    /// Starts this test again for each rank. The root's listener is rank 0's standard input.
+    pub(super) fn start(test: &str, ranks: u32) -> Self {
+        let (id, root) = net::loopback_id().unwrap();
+        let mut root = Some(Stdio::from(OwnedFd::from(root)));
         let children = (0..ranks).map(|rank| {
-            let (mine, theirs) = UnixStream::pair().unwrap();
-            sockets.push(mine);
             Command::new(std::env::current_exe().unwrap())
                 .args([test, "--exact", "--nocapture", "--test-threads=1"])
                 .env(RANK, rank.to_string())
                 .env(RANKS, ranks.to_string())
-                .stdin(Stdio::from(OwnedFd::from(theirs)))
+                .env(ID, id.to_string())
+                .stdin(root.take().unwrap_or_else(Stdio::null))
                 .stdout(Stdio::piped())
                 .stderr(Stdio::piped())
                 .spawn()
                 .unwrap()
         });
-        let children = Self(children.collect());
-        (children, Server::start(sockets).unwrap())
+        Self(children.collect())
     }
 
     /// What each process printed, and whether it ended well.
@@ -63,23 +63,32 @@ impl Children {
 }
 
 /// The bootstrap of this process, if it is a rank.
-pub(super) fn rank() -> Option<Client> {
+pub(super) fn rank() -> Option<Box<Hosts>> {
     let number = |name| std::env::var(name).ok()?.parse().ok();
     let (rank, ranks) = (number(RANK)?, number(RANKS)?);
-    let socket = std::io::stdin().as_fd().try_clone_to_owned().unwrap();
-    Some(Client::new(rank, ranks, UnixStream::from(socket)))
+    let id = std::env::var(ID).unwrap().parse().unwrap();
+    let root = (rank == 0).then(|| std::io::stdin().as_fd().try_clone_to_owned().unwrap());
+    let options = Options {
+        roots: root
+            .map(|it| (0, TcpListener::from(it)))
+            .into_iter()
+            .collect(),
+        ..Options::loopback(rank, ranks, &id)
+    };
+    Some(Box::new(Hosts::join(options).unwrap()))
 }
 
-/// Runs every way on ranks that are processes; `transport` is how all of them must reach each other.
-fn every_way_by(test: &str, ranks: u32, options: LaunchOptions, transport: Transport) {
-    let Some(client) = rank() else {
-        let (children, _server) = Children::start(test, ranks);
+/// Runs every way on ranks that are processes; `transport` is how all of them must reach each
+/// other.
+fn every_choice_by(test: &str, ranks: u32, options: LaunchOptions, transport: Transport) {
+    let Some(hosts) = rank() else {
+        let children = Children::start(test, ranks);
         for (well, text) in children.end() {
             assert!(well, "{text}");
         }
         return;
     };
-    let (process_ranks, mut communicator) = join(Box::new(client), options, 3).unwrap();
+    let (process_ranks, mut communicator) = join(hosts, options, 3).unwrap();
     let (found, why) = transports(&process_ranks);
     assert!(found.iter().all(|it| *it == transport), "{found:?} {why:?}");
     assert_eq!(why.is_empty(), transport == Transport::P2p, "{why:?}");
@@ -90,20 +99,20 @@ fn every_way_by(test: &str, ranks: u32, options: LaunchOptions, transport: Trans
 #[test]
 fn processes_access_each_others_memory() {
     let test = "processes::processes_access_each_others_memory";
-    every_way_by(test, 3, small(), Transport::P2p);
+    every_choice_by(test, 3, small(), Transport::P2p);
 }
 
 #[test]
 fn two_processes_with_slots_of_nccls_size() {
     let test = "processes::two_processes_with_slots_of_nccls_size";
-    let Some(client) = rank() else {
-        let (children, _server) = Children::start(test, 2);
+    let Some(hosts) = rank() else {
+        let children = Children::start(test, 2);
         for (well, text) in children.end() {
             assert!(well, "{text}");
         }
         return;
     };
-    let (_, mut communicator) = join(Box::new(client), LaunchOptions::nccl(), 0).unwrap();
+    let (_, mut communicator) = join(hosts, LaunchOptions::nccl(), 0).unwrap();
     let mut cases = every_way(2, true);
     cases.retain(|case| case.choice.channels == 1 && case.choice.piece_bytes == 0);
     cases.truncate(20);
@@ -117,15 +126,16 @@ fn processes_share_memory_of_the_host_without_p2p() {
         ..small()
     };
     let test = "processes::processes_share_memory_of_the_host_without_p2p";
-    every_way_by(test, 3, options, Transport::Shm);
+    every_choice_by(test, 3, options, Transport::Shm);
 }
 
-/// Direct transfers are refused where there is no P2P, on all ranks alike, and the communicator lives on.
+/// Direct transfers are refused where there is no P2P, on all ranks alike, and the communicator
+/// lives on.
 #[test]
 fn without_p2p_and_shm_nothing_leads_to_a_process() {
     let test = "processes::without_p2p_and_shm_nothing_leads_to_a_process";
-    let Some(client) = rank() else {
-        let (children, _server) = Children::start(test, 2);
+    let Some(hosts) = rank() else {
+        let children = Children::start(test, 2);
         for (well, text) in children.end() {
             assert!(well, "{text}");
         }
@@ -136,7 +146,7 @@ fn without_p2p_and_shm_nothing_leads_to_a_process() {
         shm: false,
         ..small()
     };
-    let refused = join(Box::new(client), options, 0).err().unwrap();
+    let refused = join(hosts, options, 0).err().unwrap();
     let refused = refused.to_string();
     assert!(
         refused.contains("NCCL_P2P_DISABLE") && refused.contains("NCCL_SHM_DISABLE"),
@@ -144,12 +154,13 @@ fn without_p2p_and_shm_nothing_leads_to_a_process() {
     );
 }
 
-/// A process that is killed while the others wait for it in their kernels ends them with an error that names it.
+/// A process that is killed while the others wait for it in their kernels ends them with an error
+/// that names it.
 #[test]
 fn a_process_that_is_killed_is_named() {
     let test = "processes::a_process_that_is_killed_is_named";
-    let Some(client) = rank() else {
-        let (mut children, _server) = Children::start(test, 3);
+    let Some(hosts) = rank() else {
+        let mut children = Children::start(test, 3);
         let victim = children.0.remove(1);
         let output = victim.wait_with_output().unwrap();
         assert!(!output.status.success());
@@ -159,7 +170,7 @@ fn a_process_that_is_killed_is_named() {
         }
         return;
     };
-    let (_, mut communicator) = join(Box::new(client), small(), 5).unwrap();
+    let (_, mut communicator) = join(hosts, small(), 5).unwrap();
     let mut sum = [communicator.rank(); 3000];
     let first = communicator.all_reduce(&mut sum, Reduction::Sum);
     if communicator.rank() == 1 {

@@ -18,8 +18,8 @@ pub(crate) struct Forwarded {
 }
 
 impl Forwarded {
-    /// A FIFO with its non-blocking connection to the sender, the sender's bell, and the bell on which
-    /// the proxy announces its sleep.
+    /// A FIFO with its non-blocking connection to the sender, the sender's bell, and the bell on
+    /// which the proxy announces its sleep.
     pub fn new(control: TcpStream, sender: Bell, proxy: Bell) -> Self {
         Self {
             control: Arc::new(control),

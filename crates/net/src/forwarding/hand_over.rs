@@ -97,8 +97,8 @@ impl HandOvers {
     }
 }
 
-/// An eventfd of another process, or `None` if the kernel refuses it. Writing to it is faster than to a
-/// socket.
+/// An eventfd of another process, or `None` if the kernel refuses it. Writing to it is faster than
+/// to a socket.
 fn event_of(process: u32, event: RawFd) -> Option<OwnedFd> {
     let process = Pid::from_raw(i32::try_from(process).ok()?)?;
     let process = pidfd_open(process, PidfdFlags::empty()).ok()?;

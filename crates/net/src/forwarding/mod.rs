@@ -1,10 +1,10 @@
-//! Forwarding for another rank of the host (NCCL's PXN): a plan may name the proxy of another rank, whose
-//! GPU is next to the NIC, for a connection.
+//! Forwarding for another rank of the host (NCCL's PXN): a plan may name the proxy of another rank,
+//! whose GPU is next to the NIC, for a connection.
 //!
 //! The sender makes the FIFO in memory that the other rank opens, connects to that rank's
-//! [`HandoverSocket`], and hands the FIFO over ([`hand_over`]). The proxy thread of the NIC there takes it
-//! ([`Forwarded`]). The socket stays open: the sender wakes the thread through it, and tells that it is
-//! done; its end tells the sender that everything was sent.
+//! [`HandoverSocket`], and hands the FIFO over ([`hand_over`]). The proxy thread of the NIC there
+//! takes it ([`Forwarded`]). The socket stays open: the sender wakes the thread through it, and
+//! tells that it is done; its end tells the sender that everything was sent.
 
 pub(crate) mod forwarded;
 pub(crate) mod hand_over;

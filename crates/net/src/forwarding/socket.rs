@@ -73,8 +73,8 @@ impl HandoverSocket {
         let answer = move |arrived| {
             let inside = Arc::clone(&inside);
             let thread = std::thread::Builder::new().name("handing over".to_owned());
-            // Taking a FIFO may wait for its receiver, so each request has a thread. If there is none,
-            // the connection is closed, and the sender reports that.
+            // Taking a FIFO may wait for its receiver, so each request has a thread. If there is
+            // none, the connection is closed, and the sender reports that.
             let _ = thread.spawn(move || inside.answer(arrived));
         };
         Ok(Self {

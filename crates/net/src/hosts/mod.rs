@@ -11,41 +11,41 @@ use std::time::{Duration, Instant};
 
 use bootstrap::interface::{self, Interface};
 use bootstrap::member::Meeting;
-use bootstrap::socket::service::{self, Service};
+use bootstrap::socket::service::Service;
 use bootstrap::socket::{Config, listen};
 use bootstrap::{Key, PeerInfo, Timing};
 use executor::bootstrap::{Bootstrap, Offer};
 use executor::{Error, Failure, Network, Transport};
 use shared_memory::Bell;
 
+use crate::errors::{of_job, of_service, of_system};
 use crate::forwarding::{HandOvers, HandoverSocket};
-use crate::host::Host;
-use crate::late_joins;
+use crate::home::Home;
 use crate::nic::{Nic, Nics};
 use crate::plugin::{self, Agreed, Own, PluginNic};
 use crate::ports::Planned;
 use crate::proxy::{MOST_THREADS, Proxies, ProxyQueues, bell};
 use crate::reach::{Reached, agree, reached};
-use crate::regroup::{Home, Survivor};
+use crate::tcp::connect::MOST_SOCKETS;
 use crate::tcp::{self, TcpNic};
 
-pub use options::Options;
+pub use options::{Options, loopback_id};
 
 /// The bootstrap of a rank among ranks of several hosts.
 pub struct Hosts {
-    rank: u32,
+    pub(crate) rank: u32,
     ranks: u32,
     infos: Vec<PeerInfo>,
     transports: Vec<Transport>,
     reached: Reached,
     key: Key,
     /// How often ranks were lost, and how often it was split.
-    generation: u64,
+    pub(crate) generation: u64,
     splits: u64,
-    base: Arc<Base>,
-    home: Arc<Home>,
+    pub(crate) base: Arc<Base>,
+    pub(crate) home: Arc<Home>,
     /// By rank: its rank when all met.
-    members: Vec<u32>,
+    pub(crate) members: Vec<u32>,
     spare_cores: bool,
     /// Before the service: what was posted is sent before this rank announces that it is done.
     proxies: Option<Proxies>,
@@ -72,16 +72,7 @@ const LOOK: Duration = Duration::from_millis(1);
 #[derive(Debug)]
 pub(crate) struct Base {
     interfaces: Vec<Interface>,
-    host: Host,
-    version: String,
-    fingerprint: [u8; 32],
-    alike: Vec<(String, String)>,
-    device: String,
-    pub timing: Timing,
-    share_memory: bool,
-    sockets: u16,
-    checks: bool,
-    pxn: bool,
+    options: Options,
     plugin: Own,
 }
 
@@ -89,6 +80,52 @@ impl Base {
     /// Listens on the first interface, at a free port.
     pub fn listen(&self) -> std::io::Result<TcpListener> {
         listen(self.interfaces[0].address)
+    }
+
+    pub fn timing(&self) -> Timing {
+        self.options.timing
+    }
+
+    /// The description of a rank; `nics` are its listeners.
+    fn info(&self, rank: u32, nics: &[TcpListener]) -> std::io::Result<PeerInfo> {
+        let Options { host, .. } = &self.options;
+        let nics: std::io::Result<Vec<SocketAddr>> =
+            nics.iter().map(TcpListener::local_addr).collect();
+        Ok(PeerInfo {
+            rank,
+            version: self.options.version.clone(),
+            fingerprint: self.options.fingerprint,
+            options: self.options.alike.clone(),
+            host: host.identity,
+            host_name: host.name.clone(),
+            machine: host.machine,
+            cores: host.cores.clone(),
+            process: std::process::id(),
+            device: self.options.device.clone(),
+            address: self.interfaces[0].address,
+            nics: nics?,
+        })
+    }
+
+    /// The interfaces as NICs.
+    fn tcp(
+        &self,
+        listeners: Vec<TcpListener>,
+        infos: &[PeerInfo],
+        rank: u32,
+        key: &Key,
+    ) -> std::io::Result<Vec<Box<dyn Nic>>> {
+        let settings = tcp::Settings {
+            rank,
+            places: infos.iter().map(PeerInfo::place).collect(),
+            key: key.clone(),
+            sockets: self.options.sockets.clamp(1, MOST_SOCKETS),
+            checks: self.options.checks,
+            timing: self.options.timing,
+        };
+        let nics = listeners.into_iter();
+        nics.map(|it| Ok(Box::new(TcpNic::new(it, &settings)?) as Box<dyn Nic>))
+            .collect()
     }
 }
 
@@ -101,7 +138,8 @@ pub(crate) struct Ring {
     pub roots: Vec<(u32, TcpListener)>,
     pub listener: TcpListener,
     pub planned: Planned,
-    /// Where this rank is found, the members' ranks when all met, and how often ranks were lost since.
+    /// Where this rank is found, the members' ranks when all met, and how often ranks were lost
+    /// since.
     pub home: Option<(Arc<Home>, Vec<u32>, u64)>,
 }
 
@@ -110,72 +148,48 @@ impl Hosts {
     ///
     /// # Errors
     /// Ranks are missing or disagree, or there is no interface; the error names the rank to blame.
-    pub fn join(options: Options) -> Result<Self, Error> {
+    pub fn join(mut options: Options) -> Result<Self, Error> {
         let Options { rank, ranks, .. } = options;
-        let refused = |why: String| Error::Bootstrap { rank, why };
-        let all = interface::list().map_err(|error| refused(error.to_string()))?;
-        let interfaces = interface::choose(&all, &options.interfaces).map_err(refused)?;
+        let system = |error: std::io::Error| of_system(rank, &error);
+        let all = interface::list().map_err(system)?;
+        let interfaces = interface::choose(&all, &options.interfaces)
+            .map_err(|why| Error::Bootstrap { rank, why })?;
+        let mut roots = std::mem::take(&mut options.roots);
+        // A rank that is alone checks in nowhere, and its root would wait for it.
+        roots.retain(|_| ranks > 1);
         let base = Base {
             interfaces,
-            host: options.host,
-            version: options.version,
-            fingerprint: options.fingerprint,
-            alike: options.alike,
-            device: options.device,
-            timing: options.timing,
-            share_memory: options.share_memory,
-            sockets: options.sockets.clamp(1, 64),
-            checks: options.checks,
-            pxn: options.pxn,
-            plugin: Own::new(options.net_plugin),
+            plugin: Own::new(options.net_plugin.clone()),
+            options,
         };
-        let listener = base.listen().map_err(|error| refused(error.to_string()))?;
-        Self::meet(
-            Arc::new(base),
-            Ring {
-                rank,
-                ranks,
-                key: options.key,
-                meeting: options.meeting,
-                roots: options.roots,
-                listener,
-                planned: Planned {
-                    ports: options.ports,
-                    ranks: (0..ranks).collect(),
-                },
-                home: None,
+        let ring = Ring {
+            rank,
+            ranks,
+            key: base.options.key.clone(),
+            meeting: base.options.meeting.clone(),
+            roots,
+            listener: base.listen().map_err(system)?,
+            planned: Planned {
+                ports: base.options.ports.clone(),
+                ranks: (0..ranks).collect(),
             },
-        )
+            home: None,
+        };
+        Self::meet(Arc::new(base), ring)
     }
 
     pub(crate) fn meet(base: Arc<Base>, ring: Ring) -> Result<Self, Error> {
         let Ring { rank, ranks, .. } = ring;
-        let system = |error: std::io::Error| Error::Bootstrap {
-            rank,
-            why: error.to_string(),
-        };
-        let nics: std::io::Result<Vec<TcpListener>> = base
-            .interfaces
-            .iter()
-            .map(|it| listen(it.address))
-            .collect();
-        let listeners = nics.map_err(system)?;
-        let addresses: std::io::Result<Vec<SocketAddr>> =
-            listeners.iter().map(TcpListener::local_addr).collect();
-        let info = PeerInfo {
-            rank,
-            version: base.version.clone(),
-            fingerprint: base.fingerprint,
-            options: base.alike.clone(),
-            host: base.host.identity,
-            host_name: base.host.name.clone(),
-            machine: base.host.machine,
-            cores: base.host.cores.clone(),
-            process: std::process::id(),
-            device: base.device.clone(),
-            address: base.interfaces[0].address,
-            nics: addresses.map_err(system)?,
-        };
+        let system = |error: std::io::Error| of_system(rank, &error);
+        let Options {
+            timing,
+            share_memory,
+            checks,
+            ..
+        } = base.options;
+        let listeners = base.interfaces.iter().map(|it| listen(it.address));
+        let listeners: std::io::Result<Vec<TcpListener>> = listeners.collect();
+        let listeners = listeners.map_err(system)?;
         // Survivors of a failure gather where the rank listened at first.
         let gathering = ring.listener.try_clone().map_err(system)?;
         let service = Service::join(Config {
@@ -184,8 +198,8 @@ impl Hosts {
             meeting: ring.meeting,
             roots: ring.roots,
             listener: ring.listener,
-            info,
-            timing: base.timing,
+            info: base.info(rank, &listeners).map_err(system)?,
+            timing,
         });
         let service = service.map_err(|error| of_service(rank, error))?;
         let infos = service.infos();
@@ -199,35 +213,25 @@ impl Hosts {
             };
             (Arc::new(home), (0..ranks).collect(), 0)
         });
-        let trial = agree(&service, &infos, rank, base.share_memory, base.timing.join)?;
+        let trial = agree(&service, &infos, rank, share_memory, timing.join)?;
         let mut agreed = if trial.any_remote {
-            plugin::agree_all(&base.plugin, &service, &infos, rank, base.timing.join)?
+            plugin::agree_all(&base.plugin, &service, &infos, rank, timing.join)?
         } else {
             Agreed::default()
         };
         let reached = reached(&infos, &trial, rank, &agreed, &base.interfaces);
         let nics = match agreed.plugin.take() {
-            Some(plugin) => PluginNic::all(&plugin, &service.alarm(), base.checks),
-            None => {
-                let settings = tcp::Settings {
-                    rank,
-                    places: infos.iter().map(PeerInfo::place).collect(),
-                    key: ring.key.clone(),
-                    sockets: base.sockets,
-                    checks: base.checks,
-                    timing: base.timing,
-                };
-                let nics = listeners.into_iter();
-                let nics = nics.map(|it| Ok(Box::new(TcpNic::new(it, &settings)?) as Box<dyn Nic>));
-                nics.collect::<std::io::Result<Vec<_>>>().map_err(system)?
+            Some(plugin) => PluginNic::all(&plugin, &service.alarm(), checks),
+            None if trial.any_remote => {
+                let nics = base.tcp(listeners, &infos, rank, &ring.key);
+                nics.map_err(system)?
             }
+            None => Vec::new(),
         };
         let proxies = nics.len().min(MOST_THREADS);
         let (bell, alarms) = bell(proxies).map_err(system)?;
-        let hand_overs = HandOvers::new(ring.key.clone());
         // In a rehearsal, ranks that act as other hosts still share these cores.
-        let sharing = sharing(&infos, rank).count();
-        let threads = sharing * (1 + proxies);
+        let threads = sharing(&infos, rank).count() * (1 + proxies);
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let mut hosts = Self {
             rank,
@@ -235,6 +239,7 @@ impl Hosts {
             infos,
             transports: trial.transports,
             reached,
+            hand_overs: HandOvers::new(ring.key.clone()),
             key: ring.key,
             generation,
             splits: 0,
@@ -248,7 +253,6 @@ impl Hosts {
             planned: ring.planned,
             bell,
             alarms,
-            hand_overs,
             handover: None,
             handover_sockets: HashMap::default(),
         };
@@ -256,21 +260,18 @@ impl Hosts {
         Ok(hosts)
     }
 
-    /// A communicator of the ranks with this color, ordered by `order` and then by rank; `None` for a color
-    /// below 0. All ranks call it together.
+    /// A communicator of the ranks with this color, ordered by `order` and then by rank; `None` for
+    /// a color below 0. All ranks call it together.
     ///
     /// # Errors
     /// Another rank does not call it, or fails.
     pub fn split(&mut self, color: i32, order: i32) -> Result<Option<Self>, Error> {
         let rank = self.rank;
-        let system = |error: std::io::Error| Error::Bootstrap {
-            rank,
-            why: error.to_string(),
-        };
+        let system = |error: std::io::Error| of_system(rank, &error);
         let listener = self.base.listen().map_err(system)?;
         let address = listener.local_addr().map_err(system)?;
-        let told = postcard::to_allocvec(&(color, order, address)).unwrap_or_default();
-        let all = self.service()?.exchange(told, self.base.timing.join);
+        let own = postcard::to_allocvec(&(color, order, address)).unwrap_or_default();
+        let all = self.service()?.exchange(own, self.base.options.timing.join);
         let all = all.map_err(|error| of_service(rank, error))?;
         self.splits += 1;
         if color < 0 {
@@ -307,40 +308,13 @@ impl Hosts {
         Self::meet(Arc::clone(&self.base), ring).map(Some)
     }
 
-    /// What this rank needs to continue if others fail. To be taken before the communicator is made, and
-    /// kept while it works.
-    ///
-    /// # Errors
-    /// The system has no descriptor or thread left.
-    pub fn survivor(&self) -> Result<Survivor, Error> {
-        let (home, members) = (Arc::clone(&self.home), self.members.clone());
-        // Nobody is late before ranks were lost.
-        let late_joins = if self.generation == 0 {
-            None
-        } else {
-            let kept = late_joins::listen(Arc::clone(&home), members.clone(), self.generation);
-            Some(kept.map_err(|error| Error::Bootstrap {
-                rank: self.rank,
-                why: error.to_string(),
-            })?)
-        };
-        Ok(Survivor {
-            home,
-            members,
-            generation: self.generation,
-            base: Arc::clone(&self.base),
-            alarm: self.service()?.alarm(),
-            late_joins,
-        })
-    }
-
     /// How the other ranks are reached.
     pub const fn reached(&self) -> &Reached {
         &self.reached
     }
 
-    /// Of the ranks that share cores with this one, itself included: how many have lower ranks, and how
-    /// many there are.
+    /// Of the ranks that share cores with this one, itself included: how many have lower ranks, and
+    /// how many there are.
     pub fn place_among_sharing(&self) -> (u32, u32) {
         let sharing = sharing(&self.infos, self.rank);
         let before = sharing.clone().filter(|it| it.rank < self.rank).count();
@@ -357,7 +331,7 @@ impl Hosts {
         &self.key
     }
 
-    fn service(&self) -> Result<&Service, Error> {
+    pub(crate) fn service(&self) -> Result<&Service, Error> {
         self.service.as_ref().ok_or_else(|| Error::Bootstrap {
             rank: self.rank,
             why: "the communicator has ended".to_owned(),
@@ -369,22 +343,6 @@ impl Hosts {
 fn sharing(infos: &[PeerInfo], rank: u32) -> impl Iterator<Item = &PeerInfo> + Clone {
     let own = &infos[rank as usize];
     infos.iter().filter(move |it| own.shares_cores(it))
-}
-
-pub(crate) fn of_service(rank: u32, error: service::Error) -> Error {
-    match error {
-        service::Error::Failed(failure) => Error::Aborted {
-            rank,
-            failure: Failure {
-                rank: failure.rank,
-                what: failure.what,
-            },
-        },
-        other => Error::Bootstrap {
-            rank,
-            why: other.to_string(),
-        },
-    }
 }
 
 impl Bootstrap for Hosts {
@@ -453,10 +411,7 @@ impl Bootstrap for Hosts {
 
     fn failure(&mut self, waiting_for: Option<u32>) -> Option<Failure> {
         let failure = self.service.as_ref()?.failure(waiting_for)?;
-        Some(Failure {
-            rank: failure.rank,
-            what: failure.what,
-        })
+        Some(of_job(failure))
     }
 }
 

@@ -8,13 +8,14 @@ use std::time::{Duration, Instant};
 
 use bootstrap::PeerInfo;
 use executor::network::{HandedOver, Progress};
-use executor::{Error, Failure, Network, Route, Transport};
+use executor::{Error, Network, Route, Transport};
 use program::Protocol;
 use shared_memory::fifo::relay::{SlotsIn, SlotsOut};
 use shared_memory::{Alarms, Bell};
 
-use super::{Hosts, of_service};
+use super::Hosts;
 use crate::ended::NEWS_TIME;
+use crate::errors::{of_job, of_service};
 use crate::forwarding::{HandOver, HandoverSocket, Refusal, Request, Taken, Woken};
 use crate::proxy::{Common, Proxies, ProxyQueues};
 use crate::tcp::connect::{Hello, words};
@@ -55,7 +56,10 @@ impl Network for Hosts {
     }
 
     fn pxn_proxy(&self, route: &Route) -> Option<u32> {
-        let proxy = self.planned.pxn_proxy(route).filter(|_| self.base.pxn)?;
+        let proxy = self
+            .planned
+            .pxn_proxy(route)
+            .filter(|_| self.base.options.pxn)?;
         let near = self.transports[proxy as usize] == Transport::Shm;
         let left =
             |service: &bootstrap::socket::service::Service| service.alarm().is_expected(proxy);
@@ -88,7 +92,7 @@ impl Network for Hosts {
         proxy: u32,
         handed: HandedOver,
     ) -> Result<Option<Alarms>, Error> {
-        let longest = self.base.timing.silence;
+        let longest = self.base.timing().silence;
         let request = Request {
             hello: Hello::new(route, 0, 1),
             nic: self.planned.near(route, usize::MAX) as u32,
@@ -148,8 +152,8 @@ impl Network for Hosts {
 }
 
 impl Hosts {
-    /// Other ranks of this host that forward for this one, point to point in the first channel, and to how
-    /// many ranks each.
+    /// Other ranks of this host that forward for this one, point to point in the first channel, and
+    /// to how many ranks each.
     pub(super) fn forwarded(&self) -> Vec<(u32, u32)> {
         let remote = (0..self.ranks).filter(|to| self.transports[*to as usize] == Transport::Net);
         let mut forwarded: BTreeMap<u32, u32> = BTreeMap::new();
@@ -230,10 +234,7 @@ impl Hosts {
     fn disconnected(&self, failure: bootstrap::Failure) -> Error {
         Error::Disconnected {
             rank: self.rank,
-            failure: Failure {
-                rank: failure.rank,
-                what: failure.what,
-            },
+            failure: of_job(failure),
         }
     }
 

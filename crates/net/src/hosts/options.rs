@@ -1,11 +1,13 @@
 //! How a rank joins.
 
+use std::io;
 use std::net::TcpListener;
 use std::sync::Arc;
 
-use bootstrap::interface::Wanted;
+use bootstrap::interface::{self, Wanted};
 use bootstrap::member::Meeting;
-use bootstrap::{Key, Timing};
+use bootstrap::socket::service::loopback_listener;
+use bootstrap::{Key, Timing, UniqueId};
 use net_plugin::Wanted as WantedPlugin;
 
 use crate::host::Host;
@@ -44,10 +46,11 @@ pub struct Options {
     pub sockets: u16,
     /// Whether data between hosts has checksums.
     pub checks: bool,
-    /// The NICs and proxies that the plan names. Without, channels use the NICs in turn, and each rank its
-    /// own proxies.
+    /// The NICs and proxies that the plan names. Without, channels use the NICs in turn, and each
+    /// rank its own proxies.
     pub ports: Option<Arc<dyn Ports>>,
-    /// Whether proxies forward for other ranks where the plan says so (not with `NCCL_PXN_DISABLE`).
+    /// Whether proxies forward for other ranks where the plan says so (not with
+    /// `NCCL_PXN_DISABLE`).
     pub pxn: bool,
     /// The net plug-in to use between hosts instead of TCP.
     pub net_plugin: WantedPlugin,
@@ -77,4 +80,36 @@ impl Options {
             net_plugin: WantedPlugin::Nothing,
         }
     }
+
+    /// A rank of a job on one host, whose ranks use the loopback interface and share memory.
+    pub fn loopback(rank: u32, ranks: u32, id: &UniqueId) -> Self {
+        let meeting = Meeting::Roots(id.roots.clone());
+        Self {
+            interfaces: Wanted {
+                names: Some("=lo".to_owned()),
+                family: Some("AF_INET".to_owned()),
+            },
+            ..Self::new(rank, ranks, id.key.clone(), meeting)
+        }
+    }
+}
+
+/// A new id of a job on one host, and the listener of its root.
+///
+/// # Errors
+/// The loopback interface is not up, or the system has no descriptor or random bytes left.
+pub fn loopback_id() -> io::Result<(UniqueId, TcpListener)> {
+    if !interface::list()?
+        .iter()
+        .any(|it| it.address.ip().is_loopback())
+    {
+        let why = "the loopback interface is not up (ip link set lo up)";
+        return Err(io::Error::new(io::ErrorKind::NetworkDown, why));
+    }
+    let root = loopback_listener()?;
+    let id = UniqueId {
+        key: Key::random()?,
+        roots: vec![root.local_addr()?],
+    };
+    Ok((id, root))
 }

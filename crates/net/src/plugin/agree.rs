@@ -1,5 +1,5 @@
-//! Which net plug-in is used between hosts: each rank loads the one it was given, and all must have the
-//! same.
+//! Which net plug-in is used between hosts: each rank loads the one it was given, and all must have
+//! the same.
 
 use bootstrap::PeerInfo;
 use net_plugin::Device;
@@ -51,9 +51,9 @@ impl Loaded {
     }
 }
 
-/// The plug-in of a rank.
+/// Whether a rank has a plug-in, as it reports to the others.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Says {
+pub(crate) enum Report {
     /// None is wanted or found.
     Nothing,
     /// One was found without being named, and does not work.
@@ -64,24 +64,24 @@ pub(crate) enum Says {
     Loaded(Loaded),
 }
 
-/// Decides whether the plug-in is used. Returns why one that was found is not used. The error names the
-/// rank that differs, and is equal on all ranks.
-pub(crate) fn decide(infos: &[PeerInfo], all: &[Says]) -> Result<Option<String>, String> {
+/// Decides whether the plug-in is used. Returns why one that was found is not used. The error names
+/// the rank that differs, and is equal on all ranks.
+pub(crate) fn decide(infos: &[PeerInfo], all: &[Report]) -> Result<Option<String>, String> {
     let place = |rank: usize| format!("rank {rank}, {}", infos[rank].place());
-    let found = |wanted: fn(&Says) -> bool| all.iter().position(wanted);
-    for (rank, says) in all.iter().enumerate() {
-        if let Says::Failed(why) = says {
+    let found = |wanted: fn(&Report) -> bool| all.iter().position(wanted);
+    for (rank, report) in all.iter().enumerate() {
+        if let Report::Failed(why) = report {
             return Err(format!("{}: {why}", place(rank)));
         }
     }
-    let with = found(|it| matches!(it, Says::Loaded(_)));
-    let without = found(|it| !matches!(it, Says::Loaded(_)));
+    let with = found(|it| matches!(it, Report::Loaded(_)));
+    let without = found(|it| !matches!(it, Report::Loaded(_)));
     if let (Some(with), Some(without)) = (with, without) {
-        let Says::Loaded(loaded) = &all[with] else {
+        let Report::Loaded(loaded) = &all[with] else {
             return Ok(None);
         };
         let why = match &all[without] {
-            Says::FallenBack(why) => format!(": {why}"),
+            Report::FallenBack(why) => format!(": {why}"),
             _ => String::new(),
         };
         return Err(format!(
@@ -94,16 +94,16 @@ pub(crate) fn decide(infos: &[PeerInfo], all: &[Says]) -> Result<Option<String>,
     }
     let Some(first) = with else {
         let fallen_back = all.iter().find_map(|it| match it {
-            Says::FallenBack(why) => Some(why.clone()),
+            Report::FallenBack(why) => Some(why.clone()),
             _ => None,
         });
         return Ok(fallen_back);
     };
-    let Says::Loaded(own) = &all[first] else {
+    let Report::Loaded(own) = &all[first] else {
         return Ok(None);
     };
-    for (rank, says) in all.iter().enumerate() {
-        if let Says::Loaded(other) = says
+    for (rank, report) in all.iter().enumerate() {
+        if let Report::Loaded(other) = report
             && (&other.name, other.version) != (&own.name, own.version)
         {
             return Err(format!(
@@ -140,8 +140,8 @@ mod tests {
         }
     }
 
-    fn loaded(name: &str, version: u32) -> Says {
-        Says::Loaded(Loaded {
+    fn loaded(name: &str, version: u32) -> Report {
+        Report::Loaded(Loaded {
             name: name.to_owned(),
             version,
             path: "/l.so".to_owned(),
@@ -150,17 +150,17 @@ mod tests {
     }
 
     #[test]
-    fn all_come_to_the_same_or_hear_who_does_not() {
+    fn ranks_agree_or_the_one_that_differs_is_named() {
         let infos = [info(0), info(1), info(2)];
-        let decide = |all: [Says; 3]| decide(&infos, &all);
+        let decide = |all: [Report; 3]| decide(&infos, &all);
         let a = || loaded("A", 9);
         assert_eq!(decide([a(), a(), a()]), Ok(None));
-        let nothing = Says::Nothing;
+        let nothing = Report::Nothing;
         assert_eq!(
             decide([nothing.clone(), nothing.clone(), nothing.clone()]),
             Ok(None)
         );
-        let back = Says::FallenBack("no NIC".to_owned());
+        let back = Report::FallenBack("no NIC".to_owned());
         assert_eq!(
             decide([nothing.clone(), back.clone(), nothing.clone()]),
             Ok(Some("no NIC".to_owned()))
@@ -172,7 +172,7 @@ mod tests {
         );
         let other = decide([a(), a(), loaded("A", 12)]).unwrap_err();
         assert!(other.contains("rank 2, process 12 on host h2 has A (ABI v12, /l.so); give all"));
-        let failed = decide([nothing, a(), Says::Failed("it is broken".to_owned())]);
+        let failed = decide([nothing, a(), Report::Failed("it is broken".to_owned())]);
         assert_eq!(
             failed.unwrap_err(),
             "rank 2, process 12 on host h2: it is broken"

@@ -73,8 +73,8 @@ impl SendEnd {
         matches!(self.0, SendState::Open(_))
     }
 
-    /// Messages under way.
-    pub(super) fn under_way(&self) -> usize {
+    /// Messages in flight.
+    pub(super) fn in_flight(&self) -> usize {
         match &self.0 {
             SendState::Open(sending) => sending.under_way(),
             SendState::Asked(_) | SendState::Connecting(..) => 0,
@@ -83,7 +83,7 @@ impl SendEnd {
 
     /// Whether it makes progress when it is polled.
     pub(super) fn is_busy(&self) -> bool {
-        !self.is_open() || self.under_way() > 0
+        !self.is_open() || self.in_flight() > 0
     }
 
     /// Connects it if that is possible now. Returns `None` while it is not open.

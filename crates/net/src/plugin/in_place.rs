@@ -1,9 +1,9 @@
-//! FIFOs whose slots the NICs of a net plug-in read and write where they are: in GPU memory (GPUDirect
-//! RDMA), or in host memory at a sender whose GPU they do not reach.
+//! FIFOs whose slots the NICs of a net plug-in read and write where they are: in GPU memory
+//! (GPUDirect RDMA), or in host memory at a sender whose GPU they do not reach.
 //!
-//! A message is a slot with its lines and flags, and nothing else, since no CPU reads or writes there.
-//! The plug-in guarantees that messages stay whole and in order. Empty messages end the connection, as
-//! in [`super::messages`].
+//! A message is a slot with its lines and flags, and nothing else, since no CPU reads or writes
+//! there. The plug-in guarantees that messages stay whole and in order. Empty messages end the
+//! connection, as in [`super::messages`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,8 +40,8 @@ pub struct InPlaceOut {
     // The connection ends before the slots.
     end: SendEnd,
     slots: InPlaceOutflow,
-    /// Messages under way that are slots.
-    slots_under_way: usize,
+    /// Messages in flight that are slots.
+    slots_in_flight: usize,
     /// Empty messages that are still to be sent at the end.
     ends: usize,
 }
@@ -52,7 +52,7 @@ impl InPlaceOut {
         Self {
             end,
             slots,
-            slots_under_way: 0,
+            slots_in_flight: 0,
             ends: MESSAGES,
         }
     }
@@ -65,8 +65,8 @@ impl Outgoing for InPlaceOut {
             return Ok(false);
         };
         while sending.is_sent()? {
-            if self.slots_under_way > 0 {
-                self.slots_under_way -= 1;
+            if self.slots_in_flight > 0 {
+                self.slots_in_flight -= 1;
                 self.slots.release();
             }
             progressed = true;
@@ -78,7 +78,7 @@ impl Outgoing for InPlaceOut {
                 return Ok(progressed);
             }
             self.slots.take();
-            self.slots_under_way += 1;
+            self.slots_in_flight += 1;
             progressed = true;
         }
         while ending && self.ends > 0 && sending.send_at(0, 0)? {
@@ -90,7 +90,7 @@ impl Outgoing for InPlaceOut {
 
     fn is_drained(&mut self) -> bool {
         match self.end.is_open() {
-            true => self.ends == 0 && self.end.under_way() == 0,
+            true => self.ends == 0 && self.end.in_flight() == 0,
             false => !matches!(self.slots.next(), Ok(Some(_))),
         }
     }

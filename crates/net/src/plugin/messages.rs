@@ -3,9 +3,9 @@
 //! A message is a slot's bytes followed by the header of the frame. Slots are copied into the
 //! connection's registered memory, which has as many places as a FIFO has slots.
 //!
-//! The receiver always has receives posted, since it cannot know how many messages will arrive. At the
-//! end the sender sends as many empty frames as there are receives left, so that no request is under
-//! way when a connection is closed.
+//! The receiver always has receives posted, since it cannot know how many messages will arrive. At
+//! the end the sender sends as many empty frames as there are receives left, so that no request is
+//! under way when a connection is closed.
 
 use std::time::Duration;
 
@@ -16,8 +16,8 @@ use super::ends::{ReceiveEnd, SendEnd};
 use crate::framing::{HEADER_BYTES, Header, ReceiveFrames, SendFrames};
 use crate::nic::{Awaited, ConnectionError};
 
-/// The shape of both ends of a connection, for slots of `most_bytes`. The tag is the sender's rank, as
-/// in NCCL.
+/// The shape of both ends of a connection, for slots of `most_bytes`. The tag is the sender's rank,
+/// as in NCCL.
 pub fn shape(most_bytes: usize, from: u32) -> Shape {
     Shape {
         messages: MESSAGES,
@@ -93,7 +93,7 @@ impl SendFrames for MessagesOut {
 
     /// A connection that no receiver accepted has nothing to end.
     fn is_drained(&self) -> bool {
-        !self.end.is_open() || self.ends == 0 && self.end.under_way() == 0
+        !self.end.is_open() || self.ends == 0 && self.end.in_flight() == 0
     }
 
     fn wait_for(&self, awaited: &mut Awaited) {

@@ -1,8 +1,8 @@
 //! Data between hosts by an NCCL net plug-in instead of sockets.
 //!
-//! In reading order: [`agree`] (whether all ranks have the same plug-in), `nic` (a NIC of it), [`ends`]
-//! (connections from the time when they are asked for), [`messages`] (FIFOs that are copied),
-//! [`in_place`] (FIFOs whose slots NICs access).
+//! In reading order: [`agree`] (whether all ranks have the same plug-in), `nic` (a NIC of it),
+//! [`ends`] (connections from the time when they are asked for), [`messages`] (FIFOs that are
+//! copied), [`in_place`] (FIFOs whose slots NICs access).
 
 pub mod agree;
 pub mod ends;
@@ -19,16 +19,16 @@ use executor::Error;
 use net_plugin::{Plugin, Wanted};
 use shared_memory::fifo::SLOTS;
 
-use crate::hosts::of_service;
-use agree::{Loaded, LoadedNic, Says};
+use crate::errors::of_service;
+use agree::{Loaded, LoadedNic, Report};
 
 pub(crate) use nic::PluginNic;
 
 /// Messages of a connection that may be under way.
 const MESSAGES: usize = SLOTS as usize;
 
-/// The plug-in of this process. It is loaded when the first rank on another host is met, and stays for
-/// all communicators.
+/// The plug-in of this process. It is loaded when the first rank on another host is met, and stays
+/// for all communicators.
 #[derive(Debug)]
 pub(crate) struct Own {
     wanted: Wanted,
@@ -48,17 +48,17 @@ impl Own {
             .get_or_init(|| Plugin::load(&self.wanted, communicator))
     }
 
-    fn says(&self, communicator: u64) -> Says {
+    fn report(&self, communicator: u64) -> Report {
         match self.load(communicator) {
-            Ok(None) => Says::Nothing,
-            Ok(Some(plugin)) => Says::Loaded(Loaded {
+            Ok(None) => Report::Nothing,
+            Ok(Some(plugin)) => Report::Loaded(Loaded {
                 name: plugin.name().to_owned(),
                 version: plugin.version(),
                 path: plugin.path().to_owned(),
                 devices: plugin.devices().iter().map(LoadedNic::from).collect(),
             }),
-            Err(error) if self.wanted == Wanted::Found => Says::FallenBack(error.to_string()),
-            Err(error) => Says::Failed(error.to_string()),
+            Err(error) if self.wanted == Wanted::Found => Report::FallenBack(error.to_string()),
+            Err(error) => Report::Failed(error.to_string()),
         }
     }
 }
@@ -80,15 +80,15 @@ pub(crate) fn agree_all(
     longest: Duration,
 ) -> Result<Agreed, Error> {
     let refused = |why: String| Error::Bootstrap { rank, why };
-    let says = own.says(number(infos));
-    let told = postcard::to_allocvec(&says).unwrap_or_default();
-    let all = service.exchange(told, longest);
+    let report = own.report(number(infos));
+    let bytes = postcard::to_allocvec(&report).unwrap_or_default();
+    let all = service.exchange(bytes, longest);
     let all = all.map_err(|error| of_service(rank, error))?;
-    let all: Result<Vec<Says>, _> = all.iter().map(|it| postcard::from_bytes(it)).collect();
+    let all: Result<Vec<Report>, _> = all.iter().map(|it| postcard::from_bytes(it)).collect();
     let all = all
-        .map_err(|_| refused("another rank says nothing sensible of its net plug-in".to_owned()))?;
+        .map_err(|_| refused("another rank sends no valid report of its net plug-in".to_owned()))?;
     let fallen_back = agree::decide(infos, &all).map_err(refused)?;
-    let Says::Loaded(loaded) = says else {
+    let Report::Loaded(loaded) = report else {
         return Ok(Agreed {
             fallen_back,
             ..Agreed::default()

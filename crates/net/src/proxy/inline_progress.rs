@@ -1,9 +1,10 @@
 //! Inline progress: an engine that waits drives the connections in place of the proxy threads.
 //!
-//! Waking a proxy thread for each short message, on each side, would cost more than the message. While an engine makes
-//! progress inline, the proxy thread does not poll the sockets. Once a millisecond it checks whether the
-//! engine still does, and it forwards for other ranks when they wake it. The engine hands the
-//! connections back before it sleeps, or when a send is left unfinished.
+//! Waking a proxy thread for each short message, on each side, would cost more than the message.
+//! While an engine makes progress inline, the proxy thread does not poll the sockets. Once a
+//! millisecond it checks whether the engine still does, and it forwards for other ranks when they
+//! wake it. The engine hands the connections back before it sleeps, or when a send is left
+//! unfinished.
 
 use std::fmt;
 use std::sync::atomic::Ordering;
@@ -109,8 +110,8 @@ impl Progress for InlineProgress {
 }
 
 impl Ring for InlineProgress {
-    /// Sends what was posted while it is in the caches. Threads are not woken while the engine drives
-    /// their connections.
+    /// Sends what was posted while it is in the caches. Threads are not woken while the engine
+    /// drives their connections.
     fn ring(&self) {
         let held = self.threads.iter().filter(|it| it.is_held());
         for thread in held {

@@ -70,8 +70,8 @@ impl Shared {
     }
 }
 
-/// The NICs of a rank, and the queues of the proxy threads that drive them in turn. Any thread may use
-/// them.
+/// The NICs of a rank, and the queues of the proxy threads that drive them in turn. Any thread may
+/// use them.
 #[derive(Clone)]
 pub(crate) struct ProxyQueues {
     pub(super) nics: Nics,
@@ -83,8 +83,8 @@ impl ProxyQueues {
         &self.threads[nic % self.threads.len()]
     }
 
-    /// Sends from now on what is posted to a FIFO, of this rank or `forwarded` for another one, to the
-    /// receiver at `to`. Returns `false` if the threads are about to end.
+    /// Sends from now on what is posted to a FIFO, of this rank or `forwarded` for another one, to
+    /// the receiver at `to`. Returns `false` if the threads are about to end.
     ///
     /// # Errors
     /// The receiver cannot be reached, or the NIC cannot read the slots.

@@ -1,5 +1,5 @@
-//! Connecting sockets: the sender connects, both prove that they know the key, and the sender names the
-//! FIFO.
+//! Connecting sockets: the sender connects, both prove that they know the key, and the sender names
+//! the FIFO.
 
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;

@@ -1,9 +1,9 @@
-//! TCP: an interface as a NIC (`nic`), the frames of a connection over its sockets ([`sockets`]), how
-//! sockets are connected ([`connect`]), byte streams ([`pipe`]), and streams with faults for tests
-//! ([`faults`]).
+//! TCP: an interface as a NIC (`nic`), the frames of a connection over its sockets ([`sockets`]),
+//! how sockets are connected ([`connect`]) and wait for their receiver (`arrivals`), and byte
+//! streams ([`pipe`]).
 
+mod arrivals;
 pub mod connect;
-pub mod faults;
 mod nic;
 pub mod pipe;
 pub mod sockets;

@@ -1,7 +1,7 @@
 //! An interface of this host, over which FIFOs use TCP.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -11,8 +11,8 @@ use bootstrap::{Failure, Key, Kind, Timing};
 use executor::Route;
 use shared_memory::fifo::relay::{SlotsIn, SlotsOut};
 
+use super::arrivals::{Arrived, pipe};
 use super::connect::{accepted, connect, words};
-use super::pipe::Pipe;
 use super::sockets::{SocketsIn, SocketsOut};
 use crate::framing::{FramedIn, FramedOut};
 use crate::nic::{Incoming, Nic, Outgoing, Properties};
@@ -40,41 +40,7 @@ pub(crate) struct TcpNic {
     acceptor: Mutex<Acceptor>,
     /// The descriptor of the acceptor.
     readable: OwnedFd,
-    arrived: Arc<Mutex<Vec<Socket>>>,
-}
-
-/// A socket of a connection that nothing has received from yet.
-struct Socket {
-    route: Route,
-    socket: u16,
-    sockets: u16,
-    stream: TcpStream,
-}
-
-/// Where the sockets of a connection will be found.
-pub(super) struct Arrivals {
-    route: Route,
-    arrived: Arc<Mutex<Vec<Socket>>>,
-}
-
-impl Arrivals {
-    /// The sockets, once all have arrived.
-    pub fn take(&self) -> Option<Vec<Box<dyn Pipe>>> {
-        let mut arrived = self.arrived.lock().unwrap_or_else(PoisonError::into_inner);
-        let own = |it: &Socket| it.route == self.route;
-        let sockets = arrived.iter().find(|it| own(it))?.sockets;
-        if arrived.iter().filter(|it| own(it)).count() < usize::from(sockets) {
-            return None;
-        }
-        let mut own: Vec<Socket> = arrived.extract_if(.., |it| own(it)).collect();
-        drop(arrived);
-        own.sort_by_key(|it| it.socket);
-        Some(own.into_iter().map(|it| pipe(it.stream)).collect())
-    }
-}
-
-fn pipe(stream: TcpStream) -> Box<dyn Pipe> {
-    Box::new(Arc::new(stream))
+    arrived: Arrived,
 }
 
 /// Why sockets do not send or receive slots in place.
@@ -96,7 +62,7 @@ impl TcpNic {
             settings: settings.clone(),
             readable: acceptor.as_fd().try_clone_to_owned()?,
             acceptor: Mutex::new(acceptor),
-            arrived: Arc::default(),
+            arrived: Arrived::default(),
         })
     }
 }
@@ -141,10 +107,7 @@ impl Nic for TcpNic {
         let SlotsIn::Copied(slots) = slots else {
             return Err(in_place(route));
         };
-        let arrivals = Arrivals {
-            route: *route,
-            arrived: Arc::clone(&self.arrived),
-        };
+        let arrivals = self.arrived.of(route);
         let sockets = SocketsIn::of(arrivals, self.settings.timing.silence);
         Ok(Box::new(FramedIn::new(sockets, slots)))
     }
@@ -160,16 +123,9 @@ impl Nic for TcpNic {
             let Ok((hello, stream)) = accepted(arrived) else {
                 continue;
             };
-            let Some(route) = hello.route(self.settings.rank) else {
-                continue;
-            };
-            let mut arrived = self.arrived.lock().unwrap_or_else(PoisonError::into_inner);
-            arrived.push(Socket {
-                route,
-                socket: hello.socket,
-                sockets: hello.sockets,
-                stream,
-            });
+            if let Some(route) = hello.route(self.settings.rank) {
+                self.arrived.add(route, &hello, stream);
+            }
         }
         acceptor.next_deadline()
     }

@@ -9,7 +9,8 @@ pub trait Pipe: Send {
     /// Writes as much as it can of these pieces, in order. Returns how many bytes.
     ///
     /// # Errors
-    /// [`io::ErrorKind::WouldBlock`] if nothing can be written now; after other errors the stream is over.
+    /// [`io::ErrorKind::WouldBlock`] if nothing can be written now; after other errors the stream
+    /// is over.
     fn write(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize>;
 
     /// Reads as much as there is. Returns how many bytes; none at the end of the stream.

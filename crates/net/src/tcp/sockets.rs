@@ -3,9 +3,9 @@
 //! Long slots are split over all pipes in equal parts; headers and short slots use the first.
 //!
 //! A sender without slots sends an empty frame now and then, a beat. A receiver that has room but
-//! receives neither enough of a slot nor a beat for some time reports a stalled connection. While it
-//! has no room it expects nothing, so a rank that computes for long is not mistaken for a stalled
-//! connection. The caller tells the time.
+//! receives neither enough of a slot nor a beat for some time reports a stalled connection. While
+//! it has no room it expects nothing, so a rank that computes for long is not mistaken for a
+//! stalled connection. The caller tells the time.
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::net::TcpStream;
@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::nic::Arrivals;
+use super::arrivals::Arrivals;
 use super::pipe::Pipe;
 use crate::framing::{HEADER_BYTES, Header, ReceiveFrames, SendFrames};
 use crate::nic::{Awaited, ConnectionError};
@@ -21,7 +21,8 @@ use crate::nic::{Awaited, ConnectionError};
 /// Shorter slots use the first pipe only, bytes.
 const LEAST_SPLIT: usize = 64 << 10;
 
-/// Fewer bytes of a slot than these are no progress: if some were lost, beats arrive in their place.
+/// Fewer bytes of a slot than these are no progress: if some were lost, beats arrive in their
+/// place.
 const LEAST_PROGRESS: usize = 1 << 10;
 
 /// The bytes of a slot that use a pipe.
@@ -233,7 +234,8 @@ impl ReceiveFrames for SocketsIn {
     }
 
     fn check(&mut self, now: Duration, posted: bool) -> Result<(), ConnectionError> {
-        // After so long between two calls this process was suspended, and knows nothing of the peer.
+        // After so long between two calls this process was suspended, and knows nothing of the
+        // peer.
         if now >= self.seen + self.silence {
             self.since = None;
         }

@@ -1,5 +1,5 @@
-//! Shared by tests of communicators: a sweep over all collectives, and ranks that forward for each other
-//! and count what they hand over.
+//! Shared by tests of communicators: a sweep over all collectives, and ranks that forward for each
+//! other and count what they hand over.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -147,8 +147,8 @@ impl Network for Counting {
     }
 }
 
-/// Runs every collective by every algorithm and protocol that serves it, with these numbers of elements.
-/// Returns how many launches were right.
+/// Runs every collective by every algorithm and protocol that serves it, with these numbers of
+/// elements. Returns how many launches were right.
 pub fn sweep(communicator: &mut Communicator<Cpu>, counts: &[usize]) -> Result<usize, String> {
     let rank = communicator.rank();
     let mut launched = 0;

@@ -1,49 +1,47 @@
-//! Ranks of several processes that say something else than they should. Here they are threads that know each other through
-//! sockets only, as processes do.
+//! Ranks that share memory of one host, one of which receives other offers than its peer made.
 
-use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use backend_cpu::{Cpu, Profile};
-use executor::bootstrap::process::{Client, Server};
 use executor::bootstrap::{Bootstrap, Offer};
-use executor::{Choice, Communicator, Error, Failure, Reduction, Settings};
+use executor::{Choice, Communicator, Error, Failure, Reduction, Settings, Transport};
+use net::{Hosts, Options};
 use program::Protocol;
 use program::{Schedule, Transfer};
 
 /// How long a rank waits for another.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Time that a busy machine may need besides.
-const SLACK: Duration = Duration::from_secs(10);
-
-/// A rank that hears something else than the others said.
+/// A rank that receives other offers than its peers made.
 struct Altered<F> {
-    client: Client,
+    hosts: Hosts,
     alter: F,
 }
 
 impl<F: Fn(&str, String) -> String + Send> Bootstrap for Altered<F> {
     fn rank(&self) -> u32 {
-        self.client.rank()
+        self.hosts.rank()
     }
 
     fn ranks(&self) -> u32 {
-        self.client.ranks()
+        self.hosts.ranks()
     }
 
     fn shares_memory(&self, peer: u32) -> bool {
-        self.client.shares_memory(peer)
+        self.hosts.shares_memory(peer)
+    }
+
+    fn transport(&self, peer: u32) -> Transport {
+        self.hosts.transport(peer)
     }
 
     fn publish(&mut self, name: &str, offer: Offer) -> Result<(), Error> {
-        self.client.publish(name, offer)
+        self.hosts.publish(name, offer)
     }
 
     fn fetch(&mut self, from: u32, name: &str, longest: Duration) -> Result<Offer, Error> {
-        let offer = self.client.fetch(from, name, longest)?;
+        let offer = self.hosts.fetch(from, name, longest)?;
         Ok(Offer {
             text: (self.alter)(name, offer.text),
             ..offer
@@ -51,32 +49,38 @@ impl<F: Fn(&str, String) -> String + Send> Bootstrap for Altered<F> {
     }
 
     fn fail(&mut self, failure: &Failure) {
-        self.client.fail(failure);
+        self.hosts.fail(failure);
     }
 
     fn failure(&mut self, waiting_for: Option<u32>) -> Option<Failure> {
-        self.client.failure(waiting_for)
+        self.hosts.failure(waiting_for)
     }
 }
 
-/// Two ranks of which rank 0 hears `alter` of what rank 1 offers, and what came of it on each.
+/// Runs two ranks and returns their results. Rank 0 receives `alter` of what rank 1 offers.
 fn run(
     profiles: [&Profile; 2],
     alter: impl Fn(&str, String) -> String + Send + Clone + 'static,
 ) -> Vec<Result<(), Error>> {
-    let pairs = [UnixStream::pair().unwrap(), UnixStream::pair().unwrap()];
-    let (own, served): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
-    let _server = Server::start(served).unwrap();
-    let ranks = own.into_iter().zip(0..).zip(profiles);
-    let threads: Vec<_> = ranks
-        .map(|((stream, rank), profile)| {
+    let (id, root) = net::loopback_id().unwrap();
+    let mut root = Some((0, root));
+    let threads: Vec<_> = (0..2)
+        .zip(profiles)
+        .map(|(rank, profile)| {
             let alter = alter.clone();
             let backend = Cpu::new(profile.clone().into());
+            let options = Options {
+                roots: root.take().into_iter().collect(),
+                ..Options::loopback(rank, 2, &id)
+            };
             thread::spawn(move || {
-                let client = Client::new(rank, 2, stream);
+                let mut hosts = Hosts::join(options)?;
+                assert_eq!(hosts.transport(1 - rank), Transport::Shm);
+                // So there are no proxies.
+                assert!(hosts.network().is_none());
                 let bootstrap: Box<dyn Bootstrap> = match rank {
-                    0 => Box::new(Altered { client, alter }),
-                    _ => Box::new(client),
+                    0 => Box::new(Altered { hosts, alter }),
+                    _ => Box::new(hosts),
                 };
                 let settings = Settings {
                     longest_wait: PATIENCE,
@@ -159,61 +163,4 @@ fn slots_of_another_length_are_refused() {
     };
     assert!(results.iter().any(told), "{results:?}");
     assert!(results.iter().all(Result::is_err), "{results:?}");
-}
-
-#[test]
-fn a_line_without_end_is_not_kept() {
-    let (own, mut other) = UnixStream::pair().unwrap();
-    let writer = thread::spawn(move || {
-        let bytes = [b'x'; 1 << 16];
-        (0..160).find(|_| other.write_all(&bytes).is_err())
-    });
-    let mut client = Client::new(0, 2, own);
-    let error = client.fetch(1, "base", PATIENCE).unwrap_err().to_string();
-    assert!(error.contains("a line that is too long"), "{error}");
-    drop(client);
-    writer.join().unwrap();
-}
-
-#[test]
-fn a_rank_that_offers_without_end_is_named() {
-    let (mut own, served) = UnixStream::pair().unwrap();
-    let server = Server::start(vec![served]).unwrap();
-    let text = "x".repeat(1 << 20);
-    for number in 0..70 {
-        // Later ones may not be taken any more.
-        let _ = own.write_all(format!("put {number} {text}\n").as_bytes());
-    }
-    let until = Instant::now() + SLACK;
-    while server.failure().is_none() && Instant::now() < until {
-        thread::sleep(Duration::from_millis(5));
-    }
-    let failure = server.failure().expect("it is refused");
-    assert_eq!(failure.rank, 0);
-    assert!(failure.what.contains("offers more than"), "{failure}");
-}
-
-#[test]
-fn a_rank_that_does_not_listen_holds_up_nobody() {
-    let (mut own, first) = UnixStream::pair().unwrap();
-    let (mut deaf, second) = UnixStream::pair().unwrap();
-    let server = Server::start(vec![first, second]).unwrap();
-    let text = "x".repeat(1 << 20);
-    writeln!(own, "put long {text}").unwrap();
-    for _ in 0..4 {
-        writeln!(deaf, "get 0 long").unwrap();
-    }
-    // The answers fill its socket. Rank 0 is served all the same, in time.
-    thread::sleep(Duration::from_millis(200));
-    writeln!(own, "put short it\nget 0 short").unwrap();
-    own.set_read_timeout(Some(PATIENCE + SLACK)).unwrap();
-    let mut heard = Vec::new();
-    let mut byte = [0];
-    while !heard.ends_with(b"value it\n") {
-        assert_eq!(own.read(&mut byte).expect("rank 0 is served"), 1);
-        heard.push(byte[0]);
-    }
-    let failure = server.failure().expect("it is noticed");
-    assert_eq!(failure.rank, 1);
-    assert!(failure.what.contains("does not listen"), "{failure}");
 }

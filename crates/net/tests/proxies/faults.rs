@@ -6,8 +6,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 
 use fastrand::Rng;
-
-use super::pipe::Pipe;
+use net::tcp::pipe::Pipe;
 
 /// A fault of a pipe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

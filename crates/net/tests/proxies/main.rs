@@ -1,5 +1,7 @@
 //! Connections over pipes that delay, stall, cut, drop and alter, drawn from a seed.
 
+mod faults;
+
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice};
 use std::net::TcpStream;
@@ -9,11 +11,12 @@ use std::time::Duration;
 use fastrand::Rng;
 use net::framing::{FramedIn, FramedOut};
 use net::nic::{ConnectionError, Incoming, Outgoing};
-use net::tcp::faults::{Fault, Faulty};
 use net::tcp::pipe::Pipe;
 use net::tcp::sockets::{SocketsIn, SocketsOut};
 use shared_memory::fifo::{FifoProtocol, LowLatency, LowLatency128, Receiver, Sender, Simple};
 use shared_memory::{Item, Segment};
+
+use faults::{Fault, Faulty};
 
 /// Data bytes of a slot: long enough to be split over pipes.
 const SLOT_BYTES: usize = 96 << 10;
@@ -84,50 +87,78 @@ enum Outcome {
     Error(String),
 }
 
+/// A connection over pipes, of which one has a fault.
+struct Linked<P: FifoProtocol> {
+    fault: Fault,
+    streams: Vec<Local>,
+    sender: P::Sender,
+    outgoing: FramedOut<SocketsOut>,
+    incoming: FramedIn<SocketsIn>,
+    receiver: P::Receiver,
+}
+
+impl<P: FifoProtocol> Linked<P>
+where
+    P::Sender: 'static,
+    P::Receiver: 'static,
+{
+    fn new(seed: u64, random: &mut Rng) -> Self {
+        let pipes = random.usize(1..=3);
+        let items = [Item::Fifo {
+            protocol: P::PROTOCOL,
+            slot_bytes: SLOT_BYTES,
+        }];
+        let near = Segment::private("near", &items).unwrap();
+        let remote = Segment::private("remote", &items).unwrap();
+        let mut sender = near.sender::<P>(0).unwrap();
+        sender.announce_lengths();
+        let faulty = random.usize(..pipes);
+        let fault = Fault::random(random, 60_000);
+        let streams: Vec<Local> = (0..pipes)
+            .map(|_| Local {
+                stream: Arc::default(),
+                random: random.fork(),
+            })
+            .collect();
+        let outs = streams.iter().enumerate().map(|(at, stream)| {
+            let fault = if at == faulty { fault } else { Fault::None };
+            Box::new(Faulty::new(stream.clone(), fault, seed)) as Box<dyn Pipe>
+        });
+        let ins = streams
+            .iter()
+            .map(|it| Box::new(it.clone()) as Box<dyn Pipe>);
+        Self {
+            fault,
+            sender,
+            outgoing: FramedOut::new(
+                SocketsOut::new(outs.collect(), BEAT),
+                Box::new(near.receiver::<P>(0).unwrap()),
+                true,
+            ),
+            incoming: FramedIn::new(
+                SocketsIn::new(ins.collect(), SILENCE),
+                Box::new(remote.sender::<P>(0).unwrap()),
+            ),
+            receiver: remote.receiver::<P>(0).unwrap(),
+            streams,
+        }
+    }
+}
+
 fn run<P: FifoProtocol>(seed: u64) -> (Fault, Outcome)
 where
     P::Sender: 'static,
     P::Receiver: 'static,
 {
     let mut random = Rng::with_seed(seed);
-    let pipes = random.usize(1..=3);
-    let items = [Item::Fifo {
-        protocol: P::PROTOCOL,
-        slot_bytes: SLOT_BYTES,
-    }];
-    let (near, remote) = (
-        Segment::private("near", &items).unwrap(),
-        Segment::private("remote", &items).unwrap(),
-    );
-    let (mut sender, mut receiver) = (
-        near.sender::<P>(0).unwrap(),
-        remote.receiver::<P>(0).unwrap(),
-    );
-    sender.announce_lengths();
-    let faulty = random.usize(..pipes);
-    let fault = Fault::random(&mut random, 60_000);
-    let streams: Vec<Local> = (0..pipes)
-        .map(|_| Local {
-            stream: Arc::default(),
-            random: random.fork(),
-        })
-        .collect();
-    let outs = streams.iter().enumerate().map(|(at, stream)| {
-        let fault = if at == faulty { fault } else { Fault::None };
-        Box::new(Faulty::new(stream.clone(), fault, seed)) as Box<dyn Pipe>
-    });
-    let ins = streams
-        .iter()
-        .map(|it| Box::new(it.clone()) as Box<dyn Pipe>);
-    let mut outgoing = FramedOut::new(
-        SocketsOut::new(outs.collect(), BEAT),
-        Box::new(near.receiver::<P>(0).unwrap()),
-        true,
-    );
-    let mut incoming = FramedIn::new(
-        SocketsIn::new(ins.collect(), SILENCE),
-        Box::new(remote.sender::<P>(0).unwrap()),
-    );
+    let Linked {
+        fault,
+        streams,
+        mut sender,
+        mut outgoing,
+        mut incoming,
+        mut receiver,
+    } = Linked::<P>::new(seed, &mut random);
     let lengths: Vec<usize> = (0..20)
         .map(|_| {
             let most = 1 << random.u32(..17);
