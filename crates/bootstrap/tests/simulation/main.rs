@@ -41,7 +41,7 @@ fn each_rank_sends_as_many_messages_as_there_are_others() {
 
 /// `cargo test --release -p bootstrap --test simulation -- --ignored --nocapture`: the time and memory of a large job.
 #[test]
-#[ignore = "takes minutes: lets 16384 ranks meet"]
+#[ignore = "takes a minute: lets 16384 ranks meet"]
 fn sixteen_thousand_ranks_meet() {
     for roots in [1, 16] {
         let began = std::time::Instant::now();

@@ -137,8 +137,14 @@ impl<T: Traffic> World<T> {
                 Err(error) => self.distrust(at, side, error),
             },
             Err(message) => {
-                let arrives = self.arrival(at, side);
-                self.at(arrives, Event::Message(at, 1 - side, message));
+                let Side { node, conn, .. } = self.pipes[at].sides[1 - side];
+                let conn = conn.expect("values travel on open connections");
+                if self.nodes[node].inbox.is_empty() {
+                    self.at(self.next_read(node), Event::Read(node));
+                }
+                self.nodes[node].inbox.push((conn, message));
+                self.in_transit[0] += 1;
+                self.in_transit[1] = self.in_transit[1].max(self.in_transit[0]);
             }
         }
     }
