@@ -72,10 +72,6 @@ pub struct Config {
 /// Properties of a device, v8.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
-#[allow(
-    missing_docs,
-    reason = "the fields of the plug-in interface, explained by `Device`"
-)]
 pub struct PropertiesV8 {
     pub name: *const c_char,
     pub pci_path: *const c_char,
@@ -94,10 +90,6 @@ pub struct PropertiesV8 {
 /// Properties of a device from v9 on, as far as they are common: up to `N` devices can be used as one.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
-#[allow(
-    missing_docs,
-    reason = "the fields of the plug-in interface, explained by `Device`"
-)]
 pub struct PropertiesV9<const N: usize> {
     pub name: *const c_char,
     pub pci_path: *const c_char,
@@ -120,10 +112,6 @@ pub struct PropertiesV9<const N: usize> {
 /// Properties of a device, v11.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
-#[allow(
-    missing_docs,
-    reason = "the fields of the plug-in interface, explained by `Device`"
-)]
 pub struct PropertiesV11 {
     pub common: PropertiesV9<4>,
     pub most_requests_at_once: c_int,
@@ -132,10 +120,6 @@ pub struct PropertiesV11 {
 /// Properties of a device, v12.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
-#[allow(
-    missing_docs,
-    reason = "the fields of the plug-in interface, explained by `Device`"
-)]
 pub struct PropertiesV12 {
     pub common: PropertiesV9<8>,
     pub most_requests_at_once: c_int,
@@ -242,10 +226,6 @@ pub type SetAttributes = unsafe extern "C" fn(Pointer, Pointer) -> Code;
 /// The table of v8, and the beginning of all later ones: functions whose arguments differ are parameters.
 #[derive(Debug)]
 #[repr(C)]
-#[allow(
-    missing_docs,
-    reason = "the functions of the plug-in interface, in its order"
-)]
 pub struct Table<Init, Properties, Listen, Connect, Send, Receive> {
     pub name: *const c_char,
     pub init: Function<Init>,
@@ -274,10 +254,6 @@ pub type TableV8 = Table<InitV8, PropertiesV8, ListenV8, ConnectV8, SendV8, Rece
 /// The table of v9.
 #[derive(Debug)]
 #[repr(C)]
-#[allow(
-    missing_docs,
-    reason = "the functions of the plug-in interface, in its order"
-)]
 pub struct TableV9 {
     pub common: Table<InitV8, PropertiesV9<4>, ListenV8, ConnectV8, SendV9, ReceiveV9>,
     pub make_together: Function<MakeTogether>,
@@ -286,10 +262,6 @@ pub struct TableV9 {
 /// The table of v10.
 #[derive(Debug)]
 #[repr(C)]
-#[allow(
-    missing_docs,
-    reason = "the functions of the plug-in interface, in its order"
-)]
 pub struct TableV10 {
     pub common: Table<InitV10, PropertiesV9<4>, ListenV8, ConnectV10, SendV10, ReceiveV10>,
     pub make_together: Function<MakeTogether>,
@@ -298,10 +270,6 @@ pub struct TableV10 {
 /// The table of v11 and, with other properties, of v12.
 #[derive(Debug)]
 #[repr(C)]
-#[allow(
-    missing_docs,
-    reason = "the functions of the plug-in interface, in its order"
-)]
 pub struct TableV11<Properties> {
     pub common: Table<InitV11, Properties, ListenV11, ConnectV11, SendV10, ReceiveV10>,
     pub make_together: Function<MakeTogether>,

@@ -10,17 +10,21 @@
 //! In reading order: [`library`] (finding it), [`abi`] (its tables), [`plugin`], [`device`], [`connection`],
 //! [`log`].
 
+#[doc(hidden)]
 pub mod abi;
-pub mod connection;
-pub mod device;
+mod connect;
+mod connection;
+mod device;
 mod error;
 mod functions;
-pub mod library;
+mod instance;
+mod library;
 pub mod log;
 mod memory;
-pub mod plugin;
+mod plugin;
 
-pub use connection::{Connecting, Handle, Listening, Receiving, Sending, Shape, free_left};
+pub use connect::{Connecting, Handle, Listening};
+pub use connection::{Receiving, Sending, Shape, free_left};
 pub use device::Device;
 pub use error::Error;
 pub use library::Wanted;
