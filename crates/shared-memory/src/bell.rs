@@ -163,11 +163,6 @@ impl Bell {
         self.aborted.load(Ordering::Acquire)
     }
 
-    /// Takes an abort back, so that the owner can go on with something else.
-    pub fn clear_abort(&self) {
-        self.aborted.store(0, Ordering::Release);
-    }
-
     /// To be called by the owner before it sleeps for the first time.
     pub(crate) fn own(&self) {
         let fences = if self.registered {

@@ -205,8 +205,7 @@ impl Segment {
     /// # Errors
     /// It is another one.
     pub fn expect(&self, index: usize, expected: Item) -> Result<(), Error> {
-        let same = |item| (item == expected).then_some(());
-        self.item(index, &expected.to_string(), same).map(|_| ())
+        self.words(index, expected).map(|_| ())
     }
 
     /// The sending end of an item that is a FIFO of protocol `P`.
@@ -258,11 +257,7 @@ impl Segment {
     /// # Errors
     /// The item is something else, or the end was taken before.
     pub fn signal(&self, index: usize) -> Result<Signal, Error> {
-        let words = self
-            .item(index, "a signal", |item| {
-                (item == Item::Signal).then_some(())
-            })?
-            .1;
+        let words = self.words(index, Item::Signal)?;
         self.take(index, SENDING, "giving end")?;
         Ok(Signal::new(words.word(0)))
     }
@@ -272,11 +267,7 @@ impl Segment {
     /// # Errors
     /// The item is something else, or the end was taken before.
     pub fn signal_count(&self, index: usize) -> Result<SignalCount, Error> {
-        let words = self
-            .item(index, "a signal", |item| {
-                (item == Item::Signal).then_some(())
-            })?
-            .1;
+        let words = self.words(index, Item::Signal)?;
         self.take(index, RECEIVING, "taking end")?;
         Ok(SignalCount::new(words.word(0)))
     }
@@ -286,10 +277,7 @@ impl Segment {
     /// # Errors
     /// The item is something else.
     pub fn bell(&self, index: usize) -> Result<Bell, Error> {
-        let words = self
-            .item(index, "a bell", |item| (item == Item::Bell).then_some(()))?
-            .1;
-        Ok(Bell::new(words))
+        Ok(Bell::new(self.words(index, Item::Bell)?))
     }
 
     /// The buffer table. Any number of ranks may have it; the owner alone publishes.
@@ -319,6 +307,12 @@ impl Segment {
             return Err(self.wrong_item(index, &expected));
         }
         Ok((slot_bytes, words))
+    }
+
+    /// The words of an item that must be this one.
+    fn words(&self, index: usize, expected: Item) -> Result<&Words, Error> {
+        let same = |item| (item == expected).then_some(());
+        Ok(self.item(index, &expected.to_string(), same)?.1)
     }
 
     fn item<T>(

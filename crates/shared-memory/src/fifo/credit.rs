@@ -1,14 +1,7 @@
 //! Credits: which slots are free, for the protocols' senders and receivers alike.
 
-use super::{Layout, SLOTS, is_free};
+use super::{Layout, SLOTS, TAG, is_free, tag};
 use crate::sync::{Ordering, Word, Words};
-
-/// The half of a length's word that says of which step it is.
-const TAG: u64 = 0xffff_ffff_0000_0000;
-
-const fn tag(step: u64) -> u64 {
-    (step + 1) << 32
-}
 
 /// Where lengths are announced: behind the tail, in the line that the sender writes.
 fn lengths(words: &Words) -> Words {

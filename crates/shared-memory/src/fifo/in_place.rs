@@ -12,9 +12,10 @@ use std::sync::Arc;
 
 use program::Protocol;
 
-use super::device::{DeviceFifo, Lengths, cleans, line};
-use super::relay::Oversized;
-use super::{SLOTS, is_free};
+use super::device::{DeviceFifo, Lengths, line};
+use super::flow::Oversized;
+use super::lines::Line;
+use super::{LowLatency, SLOTS, is_free};
 use crate::Error;
 use crate::mapping::Mapping;
 use crate::sync::{Ordering, Word};
@@ -146,7 +147,7 @@ impl InPlaceOutflow {
             return Ok(None);
         };
         let (wire, data) = line(self.protocol);
-        let whole = self.protocol == Protocol::Ll && cleans(self.taken);
+        let whole = self.protocol == Protocol::Ll && LowLatency::cleans(self.taken);
         let carried = if whole {
             self.memory.stride
         } else {

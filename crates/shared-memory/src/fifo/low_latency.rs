@@ -6,14 +6,12 @@
 use program::Protocol;
 
 use super::lines::Line;
+use super::{TAG, tag};
 use crate::sync::{Ordering, SharedWord};
 
 /// The LL protocol.
 #[derive(Debug, Clone, Copy)]
 pub struct LowLatency;
-
-/// The flag's half of a word.
-const FLAG: u64 = 0xffff_ffff_0000_0000;
 
 impl Line for LowLatency {
     const PROTOCOL: Protocol = Protocol::Ll;
@@ -24,7 +22,7 @@ impl Line for LowLatency {
 
     #[inline(always)]
     fn flag(step: u64) -> u64 {
-        step.wrapping_add(1) << 32
+        tag(step)
     }
 
     /// The last eight steps of every 2³¹.
@@ -54,7 +52,7 @@ impl Line for LowLatency {
     #[inline(always)]
     fn arrived(line: &[SharedWord], flag: u64) -> Option<u64> {
         let word = line[0].load(Ordering::Relaxed);
-        (word & FLAG == flag).then_some(word)
+        (word & TAG == flag).then_some(word)
     }
 
     #[inline(always)]

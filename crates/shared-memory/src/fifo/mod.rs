@@ -19,10 +19,13 @@ mod credit;
 #[cfg(not(loom))]
 pub mod device;
 #[cfg(not(loom))]
+mod flow;
+#[cfg(not(loom))]
 pub mod in_place;
 mod lines;
 mod low_latency;
 mod low_latency_128;
+#[cfg(not(loom))]
 pub mod relay;
 mod simple;
 mod staging;
@@ -38,6 +41,15 @@ use crate::sync::{LINE_WORDS, Words};
 
 /// Slots of a FIFO.
 pub const SLOTS: u64 = 8;
+
+/// The half of a word that holds a step's [`tag`].
+const TAG: u64 = 0xffff_ffff_0000_0000;
+
+/// The low half of a step's number plus one, in the upper half of a word.
+#[inline(always)]
+const fn tag(step: u64) -> u64 {
+    step.wrapping_add(1) << 32
+}
 
 /// A protocol, as a type: what one slot looks like.
 pub trait FifoProtocol: Sized {

@@ -11,11 +11,11 @@ mod real;
 pub use kernel::{has_asymmetric_fences, heavy_fence, light_fence, sleep, wake, yield_now};
 #[cfg(loom)]
 pub use model::{
-    AtomicU64, Ordering, SharedWord, Word, Words, has_asymmetric_fences, heavy_fence, light_fence,
-    load_bytes, pause, sleep, store_bytes, wake, yield_now,
+    Ordering, SharedWord, Word, Words, has_asymmetric_fences, heavy_fence, light_fence, load_bytes,
+    pause, sleep, store_bytes, wake, yield_now,
 };
 #[cfg(not(loom))]
-pub use real::{AtomicU64, Ordering, SharedWord, Word, Words, load_bytes, pause, store_bytes};
+pub use real::{Ordering, SharedWord, Word, Words, load_bytes, pause, store_bytes};
 
 /// Bytes between two things that different cores write: two cache lines, for processors fetch lines in pairs.
 pub const LINE_BYTES: usize = 128;
