@@ -58,56 +58,40 @@ impl PeerInfo {
     /// # Errors
     /// Other options, other plans, other versions, or the same device.
     pub fn agrees(&self, other: &Self) -> Result<(), Failure> {
-        let differs = |(own, theirs): &(&(String, String), &(String, String))| own != theirs;
-        if let Some(((name, own), (_, theirs))) =
-            self.options.iter().zip(&other.options).find(differs)
-        {
-            return Err(Failure::new(
+        let fail = |what: String| {
+            Err(Failure::new(
                 other.rank,
-                format!(
-                    "{} runs with {name} {theirs}, but rank {}, {}, with {name} {own}; give all ranks the same",
-                    other.place(),
-                    self.rank,
-                    self.place()
-                ),
+                format!("{} {what}", other.place()),
+            ))
+        };
+        let rank = self.rank;
+        let mut options = self.options.iter().zip(&other.options);
+        if let Some(((name, own), (_, theirs))) = options.find(|(own, theirs)| own != theirs) {
+            return fail(format!(
+                "runs with {name} {theirs}, but rank {rank}, {}, with {name} {own}; give all ranks the same",
+                self.place()
             ));
         }
         if self.fingerprint != other.fingerprint {
-            return Err(Failure::new(
-                other.rank,
-                format!(
-                    "{} runs something else (fingerprint {}) than rank {}, {} (fingerprint {}); give all ranks the same plan \
-                     and the same arguments",
-                    other.place(),
-                    short(&other.fingerprint),
-                    self.rank,
-                    self.place(),
-                    short(&self.fingerprint)
-                ),
+            return fail(format!(
+                "runs something else (fingerprint {}) than rank {rank}, {} (fingerprint {}); give all ranks the \
+                 same plan and the same arguments",
+                short(&other.fingerprint),
+                self.place(),
+                short(&self.fingerprint)
             ));
         }
         if self.version != other.version {
-            return Err(Failure::new(
-                other.rank,
-                format!(
-                    "{} runs topo {}, but rank {} topo {}; give all hosts the same version",
-                    other.place(),
-                    other.version,
-                    self.rank,
-                    self.version
-                ),
+            return fail(format!(
+                "runs topo {}, but rank {rank} topo {}; give all hosts the same version",
+                other.version, self.version
             ));
         }
         if self.host == other.host && !self.device.is_empty() && self.device == other.device {
-            return Err(Failure::new(
-                other.rank,
-                format!(
-                    "{} drives {}, as does rank {}, {}; give each rank a device of its own",
-                    other.place(),
-                    other.device,
-                    self.rank,
-                    self.place()
-                ),
+            return fail(format!(
+                "drives {}, as does rank {rank}, {}; give each rank a device of its own",
+                other.device,
+                self.place()
             ));
         }
         Ok(())

@@ -190,15 +190,13 @@ impl<B> Root<B> {
     }
 
     fn check_in(&mut self, conn: Conn, new: CheckIn, now: Duration) {
-        if let Some(failure) = &self.failure {
-            // Who comes late hears of it at once.
-            let message = Message::Failed(Box::new(failure.clone()));
-            self.actions.push_back(Action::Send { conn, message });
-            return;
-        }
-        if let Err(failure) = self.agree(&new) {
-            let message = Message::Failed(Box::new(failure.clone()));
-            self.actions.push_back(Action::Send { conn, message });
+        // A late rank hears of an earlier failure at once.
+        let agreed = match &self.failure {
+            Some(failure) => Err(failure.clone()),
+            None => self.agree(&new),
+        };
+        if let Err(failure) = agreed {
+            self.send(conn, Message::Failed(Box::new(failure.clone())));
             self.fail(failure, now);
             return;
         }
@@ -209,19 +207,6 @@ impl<B> Root<B> {
             return;
         }
         let place = (new.rank - self.group.start) as usize;
-        if let Some(before) = &self.entries[place] {
-            let failure = Failure::new(
-                new.rank,
-                format!(
-                    "two processes say that they are this rank: {}, and {}; give each a rank of its own",
-                    before.check_in.place, new.place
-                ),
-            );
-            let message = Message::Failed(Box::new(failure.clone()));
-            self.actions.push_back(Action::Send { conn, message });
-            self.fail(failure, now);
-            return;
-        }
         let rank = new.rank;
         self.entries[place] = Some(Entry {
             conn,
@@ -263,42 +248,53 @@ impl<B> Root<B> {
                 new.version, check_in.place, check_in.version
             ));
         }
+        if let Some(before) = self.entry(new.rank) {
+            return Err(Failure::new(
+                new.rank,
+                format!(
+                    "two processes say that they are this rank: {}, and {}; give each a rank of its own",
+                    before.check_in.place, new.place
+                ),
+            ));
+        }
         Ok(())
     }
 
     /// Tells a rank where the next one listens, if both are known.
     fn answer(&mut self, rank: u32) {
-        let at = |rank: u32| (rank - self.group.start) as usize;
-        let Some(entry) = &self.entries[at(rank)] else {
+        let Some(entry) = self.entry(rank) else {
             return;
         };
         let next = (rank + 1) % self.ranks;
-        let ring = if self.group.contains(&next) {
-            self.entries[at(next)].as_ref().map(|it| it.check_in.ring)
-        } else {
-            self.beyond.map(|(ring, _)| ring)
+        let ring = match self.group.contains(&next) {
+            true => self.entry(next).map(|it| it.check_in.ring),
+            false => self.beyond.map(|(ring, _)| ring),
         };
+        let conn = entry.conn;
         if let Some(ring) = ring {
-            self.actions.push_back(Action::Send {
-                conn: entry.conn,
-                message: Message::Next(Box::new(ring)),
-            });
+            self.send(conn, Message::Next(Box::new(ring)));
         }
+    }
+
+    /// The entry of a rank, if it belongs to this root and has checked in.
+    fn entry(&self, rank: u32) -> Option<&Entry> {
+        let place = rank.checked_sub(self.group.start)?;
+        self.entries.get(place as usize)?.as_ref()
+    }
+
+    fn send(&mut self, conn: Conn, message: Message<B>) {
+        self.actions.push_back(Action::Send { conn, message });
     }
 
     fn fail(&mut self, failure: Failure, now: Duration) {
         if self.failure.is_some() {
             return;
         }
-        for entry in self.entries.iter().flatten().filter(|entry| entry.open) {
-            self.actions.push_back(Action::Send {
-                conn: entry.conn,
-                message: Message::Failed(Box::new(failure.clone())),
-            });
-        }
-        if let Some((_, conn)) = self.beyond {
-            let message = Message::Failed(Box::new(failure.clone()));
-            self.actions.push_back(Action::Send { conn, message });
+        let open = self.entries.iter().flatten().filter(|entry| entry.open);
+        let conns = open.map(|entry| entry.conn);
+        let conns: Vec<Conn> = conns.chain(self.beyond.map(|(_, conn)| conn)).collect();
+        for conn in conns {
+            self.send(conn, Message::Failed(Box::new(failure.clone())));
         }
         self.failure = Some(failure);
         self.ends = Some(now + self.timing.linger);

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::{Again, Meeting, Member, Other, Place, Purpose, Side, Stage};
+use super::{Again, Meeting, Member, Place, Purpose, Side, Stage};
 use crate::failure::Failure;
 use crate::info::Table;
-use crate::machine::{Action, Ending, group, root_of};
+use crate::machine::{Action, Ending};
 use crate::message::{Conn, Message};
 
 impl<T: Table> Member<T> {
@@ -129,32 +129,17 @@ impl<T: Table> Member<T> {
                 .retry
                 .push((now + self.timing.retry, Again::Root(index))),
             // The root of the group before may be done earlier.
-            ending if self.stage == Stage::Meeting && self.is_own_root(index) => {
+            ending if self.stage == Stage::Meeting && self.own_root() == index => {
+                let holder = self.group_of(index).start;
                 let what = format!(
                     "{}: the connection to the root {ending} before all ranks had met; the process that holds the root \
-                     (rank {}) may have ended",
-                    self.place.name,
-                    self.root_holder(index)
+                     (rank {holder}) may have ended",
+                    self.place.name
                 );
-                self.fail_as(Failure::new(self.root_holder(index), what), None);
+                self.fail_as(Failure::new(holder, what), None);
             }
             _ => {}
         }
-    }
-
-    fn is_own_root(&self, index: usize) -> bool {
-        let Meeting::Roots(roots) = &self.place.meeting else {
-            return false;
-        };
-        root_of(self.place.ranks, roots.len() as u32, self.place.rank) as usize == index
-    }
-
-    /// The rank in whose process a root is.
-    fn root_holder(&self, index: usize) -> u32 {
-        let Meeting::Roots(roots) = &self.place.meeting else {
-            return self.place.rank;
-        };
-        group(self.place.ranks, roots.len() as u32, index as u32).start
     }
 
     /// Time went by.
@@ -216,11 +201,10 @@ impl<T: Table> Member<T> {
     /// The time to meet is over: who is to blame?
     fn too_late(&mut self) {
         let Place { rank, ranks, .. } = self.place;
+        let (before, after) = (self.neighbor(false), self.neighbor(true));
         let seconds = self.timing.join.as_secs_f32();
         let name = self.place.name.clone();
         let open = |side: &Option<Side>| side.as_ref().is_some_and(|it| it.open);
-        let before = (rank + ranks - 1) % ranks;
-        let after = (rank + 1) % ranks;
         let (culprit, what) = if self.stage == Stage::Telling {
             let exchange = self.exchange.as_ref();
             let half = exchange.is_some_and(|it| it.from_previous < ranks / 2);
@@ -234,12 +218,12 @@ impl<T: Table> Member<T> {
         } else if self.next_listens.is_none() {
             match (&self.last_refusal, &self.place.meeting) {
                 (Some(why), Meeting::Roots(roots)) if !self.has_a_root() => {
-                    let own = root_of(ranks, roots.len() as u32, rank);
+                    let own = self.own_root();
                     (
-                        self.root_holder(own as usize),
+                        self.group_of(own).start,
                         format!(
                             "no root answered {name} at {} within {seconds} s: {why}",
-                            roots[own as usize]
+                            roots[own]
                         ),
                     )
                 }
@@ -262,12 +246,6 @@ impl<T: Table> Member<T> {
             )
         };
         self.fail_as(Failure::new(culprit, what), None);
-    }
-
-    /// Whether it is connected to a root.
-    pub(super) fn has_a_root(&self) -> bool {
-        let open = |it: &Other| matches!(it.purpose, Purpose::Root(_)) && it.open;
-        self.others.iter().any(open)
     }
 }
 

@@ -7,6 +7,7 @@
 mod ending;
 mod exchange;
 mod loss;
+mod meeting;
 mod offers;
 
 use std::collections::{HashMap, VecDeque};
@@ -16,8 +17,8 @@ use std::time::Duration;
 use crate::failure::Failure;
 use crate::info::Table;
 use crate::link::Kind;
-use crate::machine::{Action, STAGGER_RATE, STAGGER_THRESHOLD, Timing, group, root_of};
-use crate::message::{CheckIn, Conn, Message};
+use crate::machine::{Action, STAGGER_RATE, STAGGER_THRESHOLD, Timing};
+use crate::message::{Conn, Message};
 
 /// Room for actions that is kept when there are none.
 const MOST_KEPT: usize = 64;
@@ -189,12 +190,11 @@ impl<T: Table> Member<T> {
             actions: VecDeque::new(),
             place,
         };
-        match member.place.meeting.clone() {
+        match member.place.meeting {
             _ if ranks == 1 => member.stage = Stage::Ready,
             Meeting::Known(next) => member.connect_next(next),
-            Meeting::Roots(roots) => {
-                let roots = roots.len() as u32;
-                let group = group(ranks, roots, root_of(ranks, roots, member.place.rank));
+            Meeting::Roots(_) => {
+                let group = member.group_of(member.own_root());
                 if group.len() as u32 > STAGGER_THRESHOLD {
                     let local = member.place.rank - group.start;
                     let wait = Duration::from_secs(1) * local / STAGGER_RATE;
@@ -339,42 +339,6 @@ impl<T: Table> Member<T> {
         (if of_next { rank + 1 } else { rank + ranks - 1 }) % ranks
     }
 
-    fn go_to_roots(&mut self) {
-        self.stage = Stage::Meeting;
-        let Place { rank, ranks, .. } = self.place;
-        let Meeting::Roots(roots) = &self.place.meeting else {
-            return;
-        };
-        let count = roots.len() as u32;
-        let own = root_of(ranks, count, rank);
-        self.go_to_root(own as usize);
-        if group(ranks, count, own).start == rank && count > 1 {
-            self.go_to_root(((own + count - 1) % count) as usize);
-        }
-    }
-
-    fn go_to_root(&mut self, index: usize) {
-        let Meeting::Roots(roots) = &self.place.meeting else {
-            return;
-        };
-        let to = roots[index];
-        let conn = self.connect(to, Kind::Root);
-        self.other(conn, Purpose::Root(index), false);
-    }
-
-    fn connect_next(&mut self, to: SocketAddr) {
-        self.next_listens = Some(to);
-        if self.next.is_none() {
-            let conn = self.connect(to, Kind::Ring);
-            self.next = Some(Side {
-                conn,
-                open: false,
-                heard: Duration::ZERO,
-                said: Duration::ZERO,
-            });
-        }
-    }
-
     /// An own connection is open.
     pub fn connected(&mut self, conn: Conn, now: Duration) {
         self.notice_a_stop(now);
@@ -394,19 +358,8 @@ impl<T: Table> Member<T> {
         let queue = std::mem::take(&mut other.queue);
         let root = matches!(other.purpose, Purpose::Root(_));
         if root {
-            let roots = match &self.place.meeting {
-                Meeting::Roots(roots) => roots.len() as u32,
-                Meeting::Known(_) => 0,
-            };
-            let check_in = CheckIn {
-                rank,
-                ranks: self.place.ranks,
-                roots,
-                version: self.place.version.clone(),
-                place: self.place.name.clone(),
-                ring: self.place.listens,
-            };
-            self.send(conn, Message::CheckIn(Box::new(check_in)));
+            let check_in = self.check_in();
+            self.send(conn, check_in);
         } else {
             self.send(conn, Message::Hello(rank));
         }
@@ -480,31 +433,6 @@ impl<T: Table> Member<T> {
         }
     }
 
-    fn take_previous(&mut self, conn: Conn, rank: u32, now: Duration) {
-        let before = (self.place.rank + self.place.ranks - 1) % self.place.ranks;
-        if rank != before || self.previous.is_some() {
-            let what = format!(
-                "it says that it comes before rank {} in the ring, but that is rank {before}{}",
-                self.place.rank,
-                if rank == before {
-                    ", which is there already"
-                } else {
-                    ""
-                }
-            );
-            self.fail_as(Failure { rank, what }, None);
-            return;
-        }
-        self.previous = Some(Side {
-            conn,
-            open: true,
-            heard: now,
-            said: now,
-        });
-        self.pass_failure_on(conn);
-        self.begin_telling();
-    }
-
     /// A message of a neighbor.
     #[inline]
     fn of_ring(&mut self, of_next: bool, message: Message<T::Block>) {
@@ -526,32 +454,5 @@ impl<T: Table> Member<T> {
                 self.fail_as(Failure { rank, what }, None);
             }
         }
-    }
-
-    fn begin_telling(&mut self) {
-        let open = |side: &Option<Side>| side.as_ref().is_some_and(|it| it.open);
-        let closed = open(&self.next) && open(&self.previous);
-        if !closed || self.stage != Stage::Meeting || self.failure.is_some() {
-            return;
-        }
-        self.stage = Stage::Telling;
-        for other in &self.others {
-            if matches!(other.purpose, Purpose::Root(_)) {
-                let conn = other.conn;
-                if other.open {
-                    self.actions.push_back(Action::Send {
-                        conn,
-                        message: Message::Done,
-                    });
-                }
-                self.actions.push_back(Action::Close { conn });
-            }
-        }
-        self.others
-            .retain(|other| !matches!(other.purpose, Purpose::Root(_)));
-        self.retry
-            .retain(|(_, again)| !matches!(again, Again::Root(_)));
-        let own = self.own.clone();
-        self.begin_exchange(own);
     }
 }

@@ -115,7 +115,7 @@ impl Drive {
     }
 
     /// Does everything that can be done without waiting.
-    pub fn go_on(&mut self) {
+    pub fn make_progress(&mut self) {
         self.accept();
         let now = self.now();
         let mut ended: Vec<(Conn, Ending)> = Vec::new();
@@ -137,14 +137,9 @@ impl Drive {
             }
             let mut ending = read.err();
             loop {
-                match self.open[at].1.link.next_frame() {
-                    Ok(Some(frame)) => match Message::decode(&frame) {
-                        Ok(message) => self.received(conn, message, now),
-                        Err(error) => {
-                            ending = Some(Ending::Distrusted(error));
-                            break;
-                        }
-                    },
+                let frame = self.open[at].1.link.next_frame();
+                match frame.and_then(|it| it.map(|it| Message::decode(&it)).transpose()) {
+                    Ok(Some(message)) => self.received(conn, message, now),
                     Ok(None) => break,
                     Err(error) => {
                         ending = Some(Ending::Distrusted(error));

@@ -9,6 +9,7 @@ pub mod blocking;
 mod connection;
 mod drive;
 pub mod service;
+mod thread;
 
 pub use accept::Acceptor;
 pub use service::{Config, Service};

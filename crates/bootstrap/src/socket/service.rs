@@ -2,17 +2,15 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::pipe::{PipeFlags, pipe_with};
 use thiserror::Error;
 
 use super::drive::{Drive, StateMachine};
 use super::listen;
+use super::thread::{Command, Shared, State};
 use crate::failure::Failure;
 use crate::id::Key;
 use crate::info::{Infos, PeerInfo};
@@ -73,64 +71,6 @@ impl From<io::Error> for Error {
     }
 }
 
-enum Command {
-    Publish(String, Vec<u8>),
-    Ask(u32, u32, String),
-    Probe(u32, u32),
-    Exchange(Vec<u8>),
-    Fail(Failure),
-    Finish,
-    Leave,
-    End,
-}
-
-#[derive(Default)]
-struct State {
-    commands: Vec<Command>,
-    ready: bool,
-    infos: Vec<PeerInfo>,
-    failure: Option<Failure>,
-    left: Vec<u32>,
-    everyone_left: bool,
-    values: Vec<(u32, Vec<u8>)>,
-    exchanged: Option<Vec<Vec<u8>>>,
-    tickets: u32,
-    strangers: u32,
-    own_stop: Option<Failure>,
-    ended: bool,
-}
-
-struct Shared {
-    state: Mutex<State>,
-    changed: Condvar,
-    /// A byte in it wakes the thread.
-    wake: OwnedFd,
-}
-
-impl Shared {
-    fn ask(&self, from: u32, name: &str) -> u32 {
-        let ticket = self.ticket();
-        self.command(Command::Ask(ticket, from, name.to_owned()));
-        ticket
-    }
-
-    fn ticket(&self) -> u32 {
-        let mut state = self.lock();
-        state.tickets += 1;
-        state.tickets
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn command(&self, command: Command) {
-        self.lock().commands.push(command);
-        // A full pipe wakes as well.
-        let _ = rustix::io::write(&self.wake, &[1]);
-    }
-}
-
 /// A rank among others, over sockets.
 pub struct Service {
     shared: Arc<Shared>,
@@ -177,36 +117,24 @@ impl Service {
             let root = StateMachine::Root(Box::new(Root::new(ranks, count, index, timing)));
             drives.push(Drive::new(root, key.clone(), listener)?);
         }
-        let flags = PipeFlags::CLOEXEC | PipeFlags::NONBLOCK;
-        let (woken, wake) = pipe_with(flags).map_err(io::Error::from)?;
-        let shared = Arc::new(Shared {
-            state: Mutex::default(),
-            changed: Condvar::new(),
-            wake,
-        });
-        let seen = Arc::clone(&shared);
-        let thread = std::thread::Builder::new()
-            .name(format!("bootstrap of rank {rank}"))
-            .spawn(move || serve(&seen, &woken, drives))?;
+        let (shared, thread) = Shared::start(rank, drives)?;
         let service = Self {
             shared,
             thread: Some(thread),
             rank,
             linger: timing.linger,
         };
-        let mut state = service.shared.lock();
-        loop {
-            if let Some(failure) = &state.failure {
-                return Err(Error::Failed(failure.clone()));
+        let waiting = |state: &mut State| state.failure.is_none() && !state.ready;
+        let changed = &service.shared.changed;
+        let state = changed.wait_while(service.shared.lock(), waiting);
+        let state = state.unwrap_or_else(PoisonError::into_inner);
+        match state.failure.clone() {
+            Some(failure) => Err(Error::Failed(failure)),
+            None => {
+                drop(state);
+                Ok(service)
             }
-            if state.ready {
-                break;
-            }
-            let waited = service.shared.changed.wait(state);
-            state = waited.unwrap_or_else(PoisonError::into_inner);
         }
-        drop(state);
-        Ok(service)
     }
 
     /// The own rank.
@@ -232,7 +160,7 @@ impl Service {
 
     /// Asks what a rank offers under a name. The answer comes to [`Alarm::answer`] once the rank offers it.
     pub fn ask(&self, from: u32, name: &str) -> u32 {
-        self.shared.ask(from, name)
+        self.alarm().ask(from, name)
     }
 
     /// What a rank offers under a name, waiting until it does.
@@ -296,7 +224,7 @@ impl Service {
             if let Some(found) = take(&mut state) {
                 return Ok(Some(found));
             }
-            if let Some(failure) = failure(&state, from) {
+            if let Some(failure) = state.failure(from) {
                 return Err(Error::Failed(failure));
             }
             let left = until.saturating_duration_since(Instant::now());
@@ -326,15 +254,7 @@ impl Service {
 
     /// What made the job fail, if anything did; that a rank left, if it is waited for, counts too.
     pub fn failure(&self, waiting_for: Option<u32>) -> Option<Failure> {
-        failure(&self.shared.lock(), waiting_for)
-    }
-}
-
-impl State {
-    /// The answer to a question, which is taken.
-    fn answer(&mut self, ticket: u32) -> Option<Vec<u8>> {
-        let at = self.values.iter().position(|(it, _)| *it == ticket)?;
-        Some(self.values.swap_remove(at).1)
+        self.shared.lock().failure(waiting_for)
     }
 }
 
@@ -355,7 +275,9 @@ impl Alarm {
 
     /// As [`Service::ask`].
     pub fn ask(&self, from: u32, name: &str) -> u32 {
-        self.0.ask(from, name)
+        let ticket = self.0.ticket();
+        self.0.command(Command::Ask(ticket, from, name.to_owned()));
+        ticket
     }
 
     /// Asks a rank whether anything happened to it. An answer says that nothing did; if something did, it is heard as any
@@ -383,14 +305,6 @@ impl Alarm {
     }
 }
 
-fn failure(state: &State, waiting_for: Option<u32>) -> Option<Failure> {
-    if let Some(failure) = &state.failure {
-        return Some(failure.clone());
-    }
-    let rank = waiting_for.filter(|rank| state.left.contains(rank))?;
-    Some(Failure::new(rank, "it ended while others still needed it"))
-}
-
 impl Drop for Service {
     fn drop(&mut self) {
         if std::thread::panicking() {
@@ -398,140 +312,13 @@ impl Drop for Service {
         }
         self.shared.command(Command::Leave);
         // The others leave soon too, unless one of them still works; it is not waited for long.
-        let until = Instant::now() + self.linger;
-        let mut state = self.shared.lock();
-        while !state.everyone_left && state.failure.is_none() && !state.ended {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                break;
-            }
-            let waited = self.shared.changed.wait_timeout(state, left);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
-        }
-        drop(state);
+        let gone = |state: &mut State| (state.everyone_left || state.ended).then_some(());
+        let _ = self.wait(None, self.linger, gone);
         self.shared.command(Command::End);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
     }
-}
-
-/// How long the end waits for what is still to be sent, and for roots that tell late ranks what happened.
-const END_TIME: Duration = Duration::from_secs(3);
-
-/// How long the end waits for the other sides to close. What they did not read of a connection that is closed with
-/// something unread on this side would be lost to them.
-const DRAIN_TIME: Duration = Duration::from_millis(300);
-
-fn serve(shared: &Shared, woken: &OwnedFd, mut drives: Vec<Drive>) {
-    let mut ends: Option<Instant> = None;
-    loop {
-        for drive in &mut drives {
-            drive.go_on();
-        }
-        // What was said meanwhile may be a reason to say something.
-        if take_commands(shared, &mut drives) {
-            ends.get_or_insert_with(|| Instant::now() + END_TIME);
-        }
-        for drive in &mut drives {
-            drive.go_on();
-        }
-        tell(shared, &mut drives);
-        // Roots that are done are closed, so that whoever comes too late is refused.
-        let root_done =
-            |it: &Drive| matches!(it.machine, StateMachine::Root(_)) && it.is_finished();
-        drives.retain(|it| !(root_done(it) && it.is_flushed()));
-        if let Some(ends) = ends {
-            let done = drives.iter().all(|it| match it.machine {
-                StateMachine::Member(_) => it.is_flushed(),
-                StateMachine::Root(_) => false,
-            });
-            if done || Instant::now() >= ends {
-                break;
-            }
-        }
-        wait(woken, &drives, ends);
-    }
-    shared.lock().ended = true;
-    shared.changed.notify_all();
-    for drive in &drives {
-        drive.shut_down();
-    }
-    let until = Instant::now() + DRAIN_TIME;
-    while drives.iter_mut().any(|drive| !drive.drain()) && Instant::now() < until {
-        wait(woken, &drives, Some(until));
-    }
-}
-
-/// Does what other threads said; answers whether it is the end.
-fn take_commands(shared: &Shared, drives: &mut [Drive]) -> bool {
-    let commands = std::mem::take(&mut shared.lock().commands);
-    let mut end = false;
-    let Some(member) = drives.first_mut().and_then(Drive::member) else {
-        return true;
-    };
-    for command in commands {
-        match command {
-            Command::Publish(name, value) => member.publish(name, value),
-            Command::Ask(ticket, from, name) => member.ask(ticket, from, name),
-            Command::Probe(ticket, rank) => member.probe(ticket, rank),
-            Command::Exchange(own) => member.begin_exchange(own),
-            Command::Fail(failure) => member.fail(failure),
-            Command::Finish => member.finish(),
-            Command::Leave => member.leave(),
-            Command::End => end = true,
-        }
-    }
-    end
-}
-
-/// Tells other threads what came.
-fn tell(shared: &Shared, drives: &mut [Drive]) {
-    let strangers = drives.iter().map(Drive::strangers).sum();
-    let Some(member) = drives.first_mut().and_then(Drive::member) else {
-        return;
-    };
-    let mut state = shared.lock();
-    state.strangers = strangers;
-    if member.is_ready() && !state.ready {
-        state.infos = member.table().all().unwrap_or_default();
-        state.ready = true;
-    }
-    state.values.extend(member.take_values());
-    if let Some(all) = member.take_exchanged() {
-        state.exchanged = Some(all);
-    }
-    if state.failure.is_none() {
-        state.failure = member.failure().cloned();
-        state.own_stop = member.own_stop();
-    }
-    if member.count_left() as usize > state.left.len() {
-        state.left = member.all_left();
-        state.everyone_left = member.is_over();
-    }
-    drop(state);
-    shared.changed.notify_all();
-}
-
-fn wait(woken: &OwnedFd, drives: &[Drive], ends: Option<Instant>) {
-    let mut fds = vec![PollFd::from_borrowed_fd(woken.as_fd(), PollFlags::IN)];
-    for drive in drives {
-        drive.poll_fds(&mut fds);
-    }
-    let mut sleep = Duration::from_secs(10);
-    for drive in drives {
-        sleep = drive.sleep().map_or(sleep, |it| it.min(sleep));
-    }
-    if let Some(ends) = ends {
-        sleep = sleep.min(ends.saturating_duration_since(Instant::now()));
-    }
-    // A deadline in a fraction of a millisecond is not looked for again and again.
-    let sleep = sleep.max(Duration::from_millis(1));
-    let timeout = Timespec::try_from(sleep).ok();
-    // A signal only ends the sleep early.
-    let _ = poll(&mut fds, timeout.as_ref());
-    let mut bytes = [0; 256];
-    while matches!(rustix::io::read(woken, &mut bytes), Ok(1..)) {}
 }
 
 /// Meets in one process: for tests and for measuring.

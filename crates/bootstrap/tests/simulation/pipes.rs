@@ -21,11 +21,9 @@ impl<T: Traffic> World<T> {
         let opened = to.link.is_open().filter(|_| before.is_none());
         let mut messages = Vec::new();
         while wrong.is_none() {
-            match to.link.next_frame() {
-                Ok(Some(frame)) => match T::decode(&frame) {
-                    Ok(message) => messages.push(message),
-                    Err(error) => wrong = Some(error),
-                },
+            let frame = to.link.next_frame();
+            match frame.and_then(|it| it.map(|it| T::decode(&it)).transpose()) {
+                Ok(Some(message)) => messages.push(message),
                 Ok(None) => break,
                 Err(error) => wrong = Some(error),
             }
