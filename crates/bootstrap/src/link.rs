@@ -1,44 +1,45 @@
-//! One connection, as bytes in and bytes out: first both sides prove that they know the job's key, then come frames.
+//! One connection as bytes: both sides prove that they know the job's key, then frames follow.
 //!
 //! | step | from | bytes |
 //! |---|---|---|
 //! | hello | connector | 8 of magic, 4 of version, 4 of kind, 32 random |
 //! | challenge | acceptor | 8 of magic, 4 of version, 20 of zero, 32 random |
 //! | proof | connector | 32 of keyed hash over hello and challenge |
-//! | answer | acceptor | 32 of keyed hash over hello and challenge, or of zero if the proof is wrong |
+//! | answer | acceptor | the same from its side, or 32 of zero if the proof is wrong |
 //! | frame | both | 4 of length, the payload, 8 of keyed hash over direction, number and payload |
 //!
-//! The connector proves first: nothing that the acceptor sends depends on the key before the other side has proved that it
-//! knows it, so that nobody can connect once and then try tokens without connecting again. Until the proof is right nothing
-//! that the other side sent is looked at, and what it sends is bounded. A frame that was altered, left out, repeated or
-//! moved has a wrong hash.
+//! The connector proves first. Until then nothing that the acceptor sends depends on the key, so a
+//! stranger needs a new connection for each token that it tries; and what the stranger sends is
+//! bounded and read no further. A frame that was altered, dropped, repeated or reordered has a
+//! wrong hash.
 
 use thiserror::Error;
 
 use crate::id::{KEY_BYTES, Key};
 
-/// Longest payload of a frame, bytes. What a rank says of itself, or offers, is far shorter.
+/// Longest payload of a frame, bytes. What a rank tells about itself, or offers, is far shorter.
 pub const LONGEST_FRAME: usize = 4 << 20;
 
 const MAGIC: [u8; 8] = *b"topo\0bs\x01";
 const VERSION: u32 = 2;
 const HELLO_BYTES: usize = 16 + KEY_BYTES;
-/// As long as in version 1, whose side therefore ends at once: it takes the token for another one.
+/// As long as the challenge of version 1, whose side therefore ends at once: it takes the version
+/// for a wrong token.
 const CHALLENGE_BYTES: usize = 2 * KEY_BYTES;
 const TAG_BYTES: usize = 8;
 
-/// What a connection is for.
+/// The purpose of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// A rank checks in with a root.
     Root,
-    /// From a rank to the next one of the ring.
+    /// A rank connects to the next one of the ring.
     Ring,
-    /// From a rank to one whose offers it wants.
+    /// A rank asks another one for offers.
     Peer,
     /// Data of a FIFO between hosts.
     Net,
-    /// Ranks that go on after a failure gather.
+    /// Survivors of a failure meet.
     Regroup,
 }
 
@@ -50,11 +51,11 @@ impl Kind {
     }
 }
 
-/// Why a connection is not to be trusted.
+/// Why a connection is not trusted.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum LinkError {
-    /// The first bytes are not this protocol's.
+    /// The first bytes are not of this protocol.
     #[error(
         "the other side does not speak version {VERSION} of topo's protocol; give all hosts the same version of topo"
     )]
@@ -65,31 +66,31 @@ pub enum LinkError {
          version of topo"
     )]
     Version {
-        /// Its version.
+        /// The other side's version.
         theirs: u32,
     },
-    /// The other side knows another key.
+    /// The other side has another key.
     #[error("the other side has another token: it belongs to another job, or was given another id")]
     WrongToken,
-    /// A frame is longer than any that is sent.
+    /// A frame is longer than [`LONGEST_FRAME`].
     #[error("a message of {bytes} bytes, more than the {LONGEST_FRAME} that are allowed")]
     Oversized {
-        /// Its length.
+        /// The frame's length.
         bytes: usize,
     },
-    /// A frame was to be sent before both sides had proved that they know the key.
-    #[error("a message came to be sent before both sides had proved that they belong to the job")]
+    /// A frame was sent before both sides had proved that they know the key.
+    #[error("a message was sent before both sides had proved that they belong to the job")]
     NotOpen,
     /// A frame's hash is wrong.
-    #[error("a message was altered on its way")]
+    #[error("a message was altered in transit")]
     Altered,
-    /// A frame holds no message.
+    /// A frame does not contain a message.
     #[error("a message that this version does not know")]
     Unknown,
-    /// A kind of connection that does not exist.
+    /// The kind of connection is unknown.
     #[error("a connection of kind {number}, which this version does not know")]
     Kind {
-        /// Its number.
+        /// The kind's number.
         number: u32,
     },
 }
@@ -114,7 +115,7 @@ pub struct Link {
     connector: bool,
     nonce: [u8; KEY_BYTES],
     incoming: Vec<u8>,
-    /// How much of `incoming` was taken.
+    /// Bytes of `incoming` that were read.
     taken: usize,
     outgoing: Vec<u8>,
     sent_frames: u64,
@@ -122,7 +123,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// The side that connects.
+    /// The connecting side.
     pub fn connect(key: &Key, kind: Kind, nonce: [u8; KEY_BYTES]) -> Self {
         let mut hello = [0; HELLO_BYTES];
         hello[..12].copy_from_slice(&start());
@@ -133,7 +134,7 @@ impl Link {
         link
     }
 
-    /// The side that accepts.
+    /// The accepting side.
     pub fn accept(key: &Key, nonce: [u8; KEY_BYTES]) -> Self {
         Self::new(key, nonce, State::AwaitsHello, false)
     }
@@ -153,7 +154,7 @@ impl Link {
         }
     }
 
-    /// What the connection is for, once both sides have proved that they know the key.
+    /// The purpose of the connection, once both sides have proved that they know the key.
     pub const fn is_open(&self) -> Option<Kind> {
         match self.state {
             State::Open(kind) => Some(kind),
@@ -161,18 +162,18 @@ impl Link {
         }
     }
 
-    /// What is to be sent.
+    /// Bytes to send.
     pub fn outgoing(&self) -> &[u8] {
         &self.outgoing
     }
 
-    /// Notes that so many bytes of [`Self::outgoing`] were sent.
+    /// Removes the first `bytes` bytes of [`Self::outgoing`], which were sent.
     pub fn sent(&mut self, bytes: usize) {
         self.outgoing.drain(..bytes);
     }
 
-    /// How many bytes must come before anything goes on. A caller that reads no more loses nothing when it uses the
-    /// connection for something else afterwards.
+    /// Bytes that are missing for the next step of the proof or the next frame. A caller that reads
+    /// no more can use the connection otherwise afterwards.
     pub fn wanted(&self) -> usize {
         let have = self.incoming.len() - self.taken;
         let whole = match self.state {
@@ -192,10 +193,10 @@ impl Link {
         Some(u32::from_le_bytes(bytes.try_into().ok()?) as usize)
     }
 
-    /// Takes bytes that came, and goes on with the proofs.
+    /// Takes received bytes, and continues the proof.
     ///
     /// # Errors
-    /// The other side is not to be trusted.
+    /// The other side is not trusted.
     pub fn push(&mut self, bytes: &[u8]) -> Result<(), LinkError> {
         if self.taken > 0 {
             self.incoming.drain(..self.taken);
@@ -275,7 +276,7 @@ impl Link {
         Ok(())
     }
 
-    /// Makes a frame of a payload.
+    /// Adds a frame with this payload to [`Self::outgoing`].
     ///
     /// # Errors
     /// The connection is not open, or the payload is longer than [`LONGEST_FRAME`].
@@ -293,10 +294,10 @@ impl Link {
         Ok(())
     }
 
-    /// The payload of the next frame, if it has come whole.
+    /// The payload of the next frame; `None` if it is not complete.
     ///
     /// # Errors
-    /// The frame is not to be trusted.
+    /// The frame is not trusted.
     pub fn next_frame(&mut self) -> Result<Option<Vec<u8>>, LinkError> {
         let Some(length) = self.frame_length() else {
             return Ok(None);
@@ -322,7 +323,7 @@ impl Link {
     }
 }
 
-/// How a hello and a challenge begin.
+/// The beginning of a hello and of a challenge.
 fn start() -> [u8; 12] {
     let mut start = [0; 12];
     start[..8].copy_from_slice(&MAGIC);
@@ -342,7 +343,7 @@ fn same_version(start: &[u8]) -> Result<(), LinkError> {
     }
 }
 
-/// What a frame's hash covers.
+/// The parts of a frame that its hash covers.
 struct FrameParts<'a> {
     direction: [u8; 1],
     number: [u8; 8],

@@ -1,4 +1,4 @@
-//! Both sides of a connection: proofs, frames, and what strangers and altered bytes lead to.
+//! Both sides of a connection: proofs, frames, strangers and altered bytes.
 
 use bootstrap::id::KEY_BYTES;
 use bootstrap::link::LONGEST_FRAME;
@@ -12,7 +12,7 @@ fn pair(one: &Key, other: &Key) -> (Link, Link) {
     )
 }
 
-/// Carries bytes both ways until there are none.
+/// Moves bytes in both directions until there are none.
 fn exchange(one: &mut Link, other: &mut Link) -> Result<(), LinkError> {
     loop {
         let (there, back) = (one.outgoing().to_vec(), other.outgoing().to_vec());
@@ -43,7 +43,7 @@ fn who_knows_the_key_is_let_in() {
     assert_eq!(other.next_frame().unwrap(), None);
 }
 
-/// Whoever can connect could otherwise try tokens against it without connecting again.
+/// Otherwise a stranger could try many tokens against one connection.
 #[test]
 fn a_stranger_gets_nothing_that_depends_on_the_token() {
     let (mut stranger, mut one) = pair(&Key::of_secret(b"x"), &Key::of_secret(b"a"));
@@ -111,7 +111,7 @@ fn a_frame_that_is_too_long_is_refused_before_it_came() {
 }
 
 proptest! {
-    /// A stranger gets nothing parsed, whatever it sends, in whatever pieces.
+    /// Nothing that a stranger sends is parsed, in whatever pieces it arrives.
     #[test]
     fn garbage_never_opens(bytes in proptest::collection::vec(any::<u8>(), 0..400), magic: bool, piece in 1_usize..60) {
         let mut link = Link::accept(&Key::of_secret(b"key"), [3; KEY_BYTES]);
@@ -126,7 +126,7 @@ proptest! {
         prop_assert_eq!(link.is_open(), None);
     }
 
-    /// One altered bit of anything that is sent is noticed by the side that receives it.
+    /// The receiver notices one altered bit in anything that is sent.
     #[test]
     fn altered_bits_are_noticed(at in 0_usize..200, bit in 0_u8..8, from_connector: bool) {
         let key = Key::of_secret(b"key");
@@ -163,7 +163,7 @@ proptest! {
             }
         }
         let total = if from_connector { there_seen } else { back_seen };
-        // A length that grew leaves the frame waiting for bytes that do not come.
+        // A longer length makes the receiver wait for bytes that never arrive.
         prop_assert!(failed || at >= total || frames.len() < 2);
     }
 }

@@ -1,4 +1,4 @@
-//! How the ring is closed: the root tells each rank where the next one listens.
+//! Meeting: the root tells each rank the next one's address, and the ring closes.
 
 use std::net::SocketAddr;
 use std::ops::Range;

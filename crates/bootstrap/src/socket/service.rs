@@ -1,4 +1,4 @@
-//! A thread that drives a rank's state machine, and what the rank's other threads say to it.
+//! A rank among others, over sockets: it meets them, exchanges, offers and asks.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -18,49 +18,49 @@ use crate::machine::Timing;
 use crate::member::{Meeting, Member, Place};
 use crate::root::Root;
 
-/// Between two looks whether somebody left while all exchange something.
+/// Interval of checks for ranks that left during an exchange.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// How long words of a rank may be under way that has left.
+/// How long parts of a rank that has left may be in transit.
 const WORDS_TIME: Duration = Duration::from_secs(5);
 
 /// What a rank needs to meet the others.
 #[derive(Debug)]
 pub struct Config {
-    /// What the ranks know.
+    /// The key of the job.
     pub key: Key,
-    /// Ranks.
+    /// Number of ranks.
     pub ranks: u32,
-    /// How the ring is found.
+    /// How it finds the next rank of the ring.
     pub meeting: Meeting,
-    /// Roots that are in this process: their places in the list, and where they listen.
+    /// Roots in this process: their indices and listeners.
     pub roots: Vec<(u32, TcpListener)>,
-    /// Where this rank listens.
+    /// The listener of this rank.
     pub listener: TcpListener,
-    /// What it says of itself; its address is the listener's.
+    /// What it tells about itself; the address is replaced by the listener's.
     pub info: PeerInfo,
-    /// How long things may take.
+    /// Timeouts.
     pub timing: Timing,
 }
 
-/// Why a rank cannot meet the others, or does not hear of something.
+/// Why a rank cannot meet the others, or gets no answer.
 #[derive(Debug, Clone, Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The job failed.
     #[error("{0}")]
     Failed(Failure),
-    /// An offer did not come.
+    /// An offer was not made in time.
     #[error("rank {from} did not offer `{name}` within {} s", longest.as_secs_f32())]
     NoOffer {
-        /// Who should have offered it.
+        /// The rank that should have made it.
         from: u32,
         /// Its name.
         name: String,
-        /// How long it was waited for.
+        /// The time that this rank waited.
         longest: Duration,
     },
-    /// The system gave no socket or thread.
+    /// The system has no socket or thread left.
     #[error("{0}")]
     System(Arc<io::Error>),
 }
@@ -83,7 +83,7 @@ impl Service {
     /// Meets the others.
     ///
     /// # Errors
-    /// They do not come in time, or do not agree; the error names the culprit.
+    /// They do not come in time, or do not agree. The error contains the rank at fault.
     pub fn join(config: Config) -> Result<Self, Error> {
         let Config {
             key,
@@ -137,36 +137,36 @@ impl Service {
         }
     }
 
-    /// The own rank.
+    /// This rank.
     pub const fn rank(&self) -> u32 {
         self.rank
     }
 
-    /// What all ranks say of themselves, in rank order.
+    /// The information of all ranks, in rank order.
     pub fn infos(&self) -> Vec<PeerInfo> {
         self.shared.lock().infos.clone()
     }
 
-    /// Strangers that were turned away so far.
+    /// Connections of strangers that were turned away so far.
     pub fn strangers(&self) -> u32 {
         self.shared.lock().strangers
     }
 
-    /// Offers something under a name.
+    /// Offers a value under a name.
     pub fn publish(&self, name: &str, value: Vec<u8>) {
         self.shared
             .command(Command::Publish(name.to_owned(), value));
     }
 
-    /// Asks what a rank offers under a name. The answer comes to [`Alarm::answer`] once the rank offers it.
+    /// Asks a rank for an offer. [`Alarm::answer`] returns it once the rank has made it.
     pub fn ask(&self, from: u32, name: &str) -> u32 {
         self.alarm().ask(from, name)
     }
 
-    /// What a rank offers under a name, waiting until it does.
+    /// Waits for a rank's offer.
     ///
     /// # Errors
-    /// It does not in time, left, or failed.
+    /// The rank does not make it in time, left, or failed.
     pub fn fetch(&self, from: u32, name: &str, longest: Duration) -> Result<Vec<u8>, Error> {
         let ticket = self.ask(from, name);
         self.wait(Some(from), longest, |state| state.answer(ticket))?
@@ -177,10 +177,11 @@ impl Service {
             })
     }
 
-    /// Tells all others something and hears what they tell, in rank order. All ranks do so in the same order.
+    /// Sends a part to all others and returns all parts in rank order. All ranks exchange in the
+    /// same order.
     ///
     /// # Errors
-    /// The job failed, or not all told in time.
+    /// The job failed, or not all parts arrived in time.
     pub fn exchange(&self, own: Vec<u8>, longest: Duration) -> Result<Vec<Vec<u8>>, Error> {
         self.shared.command(Command::Exchange(own));
         let until = Instant::now() + longest;
@@ -190,7 +191,7 @@ impl Service {
             if let Some(all) = self.wait(None, left.min(LOOK), |state| state.exchanged.take())? {
                 return Ok(all);
             }
-            // One that left had said its part, or never will.
+            // A rank that left had sent its part, or never will.
             let first = self.shared.lock().left.first().copied();
             gone = gone.or(first.map(|rank| (rank, Instant::now())));
             match gone {
@@ -211,7 +212,7 @@ impl Service {
         Err(Error::Failed(failure))
     }
 
-    /// Waits until something is there; nothing if the time is over.
+    /// Waits until `take` returns a value. Returns `None` if the time is over.
     fn wait<T>(
         &self,
         from: Option<u32>,
@@ -236,8 +237,8 @@ impl Service {
         }
     }
 
-    /// Says that this rank is about to leave: it closes connections before the others hear that it left, so from now on
-    /// it does not answer that nothing happened to it.
+    /// Announces that this rank is about to leave: it closes connections before the others hear
+    /// that it left, so it no longer answers probes.
     pub fn finish(&self) {
         self.shared.command(Command::Finish);
     }
@@ -247,18 +248,18 @@ impl Service {
         self.shared.command(Command::Fail(failure));
     }
 
-    /// Something by which other threads make the job fail.
+    /// A handle for other threads.
     pub fn alarm(&self) -> Alarm {
         Alarm(Arc::clone(&self.shared))
     }
 
-    /// What made the job fail, if anything did; that a rank left, if it is waited for, counts too.
+    /// The failure of the job, if it failed. If a rank is waited for, its leaving counts as one.
     pub fn failure(&self, waiting_for: Option<u32>) -> Option<Failure> {
         self.shared.lock().failure(waiting_for)
     }
 }
 
-/// By which other threads make a job fail, and hear what was asked for.
+/// A handle for other threads: they can make the job fail, offer and ask.
 #[derive(Clone)]
 pub struct Alarm(Arc<Shared>);
 
@@ -280,25 +281,25 @@ impl Alarm {
         ticket
     }
 
-    /// Asks a rank whether anything happened to it. An answer says that nothing did; if something did, it is heard as any
-    /// failure of the job is, or not at all if the rank is gone.
+    /// Asks whether a rank lives. If it does, there is an answer; if it failed, the job fails with
+    /// its report; if it is gone, there is no answer.
     pub fn probe(&self, rank: u32) -> u32 {
         let ticket = self.0.ticket();
         self.0.command(Command::Probe(ticket, rank));
         ticket
     }
 
-    /// The answer to a question ([`Service::ask`]), if it has come. It is given once.
+    /// Takes the answer to a question ([`Service::ask`]), if it has arrived.
     pub fn answer(&self, ticket: u32) -> Option<Vec<u8>> {
         self.0.lock().answer(ticket)
     }
 
-    /// What happened to this rank, if it did not run for so long that the others gave it up.
+    /// This rank's suspension, if the others abandoned it because of that.
     pub fn own_stop(&self) -> Option<Failure> {
         self.0.lock().own_stop.clone()
     }
 
-    /// Whether a rank said that it is done, or the job failed: then the end of its connections is no news.
+    /// Whether a rank is done or the job failed, so that lost connections are no news.
     pub fn is_expected(&self, rank: u32) -> bool {
         let state = self.0.lock();
         state.left.contains(&rank) || state.failure.is_some() || state.ended
@@ -311,7 +312,7 @@ impl Drop for Service {
             self.fail(Failure::new(self.rank, "its thread panicked"));
         }
         self.shared.command(Command::Leave);
-        // The others leave soon too, unless one of them still works; it is not waited for long.
+        // The others leave soon too, unless one of them still works.
         let gone = |state: &mut State| (state.everyone_left || state.ended).then_some(());
         let _ = self.wait(None, self.linger, gone);
         self.shared.command(Command::End);
@@ -321,10 +322,10 @@ impl Drop for Service {
     }
 }
 
-/// Meets in one process: for tests and for measuring.
+/// A listener on the loopback interface, for tests and measurements.
 ///
 /// # Errors
-/// There is no socket.
+/// There is no socket left.
 pub fn loopback_listener() -> io::Result<TcpListener> {
     listen(SocketAddr::from(([127, 0, 0, 1], 0)))
 }

@@ -14,7 +14,7 @@ use super::drive::{Drive, StateMachine};
 use crate::failure::Failure;
 use crate::info::PeerInfo;
 
-/// What another thread asks of the state machine.
+/// A request of another thread.
 pub enum Command {
     Publish(String, Vec<u8>),
     Ask(u32, u32, String),
@@ -26,7 +26,7 @@ pub enum Command {
     End,
 }
 
-/// What other threads read.
+/// The state that other threads read.
 #[derive(Default)]
 pub struct State {
     commands: Vec<Command>,
@@ -102,11 +102,11 @@ impl State {
     }
 }
 
-/// How long the end waits for what is still to be sent, and for roots that tell late ranks what happened.
+/// How long the thread sends at the end, and keeps roots that tell late ranks about a failure.
 const END_TIME: Duration = Duration::from_secs(3);
 
-/// How long the end waits for the other sides to close. What they did not read of a connection that is closed with
-/// something unread on this side would be lost to them.
+/// How long the thread waits at the end for the other sides to close. If a connection is closed
+/// with unread data on this side, data that the other side did not read is lost.
 const DRAIN_TIME: Duration = Duration::from_millis(300);
 
 fn serve(shared: &Shared, woken: &OwnedFd, mut drives: Vec<Drive>) {
@@ -115,7 +115,7 @@ fn serve(shared: &Shared, woken: &OwnedFd, mut drives: Vec<Drive>) {
         for drive in &mut drives {
             drive.make_progress();
         }
-        // What was said meanwhile may be a reason to say something.
+        // Events may have given other threads a reason for a request.
         if take_commands(shared, &mut drives) {
             ends.get_or_insert_with(|| Instant::now() + END_TIME);
         }
@@ -123,7 +123,7 @@ fn serve(shared: &Shared, woken: &OwnedFd, mut drives: Vec<Drive>) {
             drive.make_progress();
         }
         tell(shared, &mut drives);
-        // Roots that are done are closed, so that whoever comes too late is refused.
+        // A finished root is closed, so that late ranks are refused.
         let root_done =
             |it: &Drive| matches!(it.machine, StateMachine::Root(_)) && it.is_finished();
         drives.retain(|it| !(root_done(it) && it.is_flushed()));
@@ -149,7 +149,7 @@ fn serve(shared: &Shared, woken: &OwnedFd, mut drives: Vec<Drive>) {
     }
 }
 
-/// Does what other threads said; answers whether it is the end.
+/// Runs queued commands. Returns `true` on `End`.
 fn take_commands(shared: &Shared, drives: &mut [Drive]) -> bool {
     let commands = std::mem::take(&mut shared.lock().commands);
     let mut end = false;
@@ -171,7 +171,7 @@ fn take_commands(shared: &Shared, drives: &mut [Drive]) -> bool {
     end
 }
 
-/// Tells other threads what came.
+/// Tells other threads what has changed.
 fn tell(shared: &Shared, drives: &mut [Drive]) {
     let strangers = drives.iter().map(Drive::strangers).sum();
     let Some(member) = drives.first_mut().and_then(Drive::member) else {
@@ -211,7 +211,7 @@ fn wait(woken: &OwnedFd, drives: &[Drive], ends: Option<Instant>) {
     if let Some(ends) = ends {
         sleep = sleep.min(ends.saturating_duration_since(Instant::now()));
     }
-    // A deadline in a fraction of a millisecond is not looked for again and again.
+    // Avoids a busy loop for a fraction of a millisecond.
     let sleep = sleep.max(Duration::from_millis(1));
     let timeout = Timespec::try_from(sleep).ok();
     // A signal only ends the sleep early.

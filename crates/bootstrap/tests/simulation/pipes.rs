@@ -1,4 +1,5 @@
-//! Connections of the virtual network: their proofs, the bytes and messages on them, and their ends.
+//! Connections of the virtual network: their proofs, the bytes and messages on them, and their
+//! ends.
 
 use std::net::SocketAddr;
 use std::time::Duration;

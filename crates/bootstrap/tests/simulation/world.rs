@@ -288,7 +288,7 @@ impl<T: Traffic> World<T> {
         if let Some(node) = self.node_of(&event) {
             let resumes = self.nodes[node].resumes;
             if resumes > self.now {
-                // The system keeps everything for a paused process, in order.
+                // The system keeps all events of a paused process, in order.
                 if matches!(event, Event::Timer(_)) && self.nodes[node].timer == Some(self.now) {
                     self.nodes[node].timer = Some(resumes);
                 }
@@ -407,7 +407,7 @@ impl<T: Traffic> World<T> {
         }
     }
 
-    /// What a rank does after the meeting: an exchange, an offer and a question; then it leaves.
+    /// A rank's work after the meeting: an exchange, an offer and a question; then it leaves.
     fn work(&mut self, node: usize) {
         let (now, ranks) = (self.now, self.ranks);
         let Node {
