@@ -56,7 +56,7 @@ fn parts_that_are_not_due_are_reported_once() {
     }
     let failure = member.failure().expect("rank 1 is to blame");
     assert_eq!(failure.rank, 1);
-    assert!(failure.what.contains("was due"), "{}", failure.what);
+    assert!(failure.what.contains("expected rank"), "{}", failure.what);
 }
 
 /// A part that arrives early belongs to the next exchange; there is at most one of each rank.
@@ -77,7 +77,7 @@ fn parts_of_later_exchanges_are_not_hoarded() {
         }
         let failure = member.failure().expect("rank 1 is to blame");
         assert_eq!(failure.rank, 1);
-        assert!(failure.what.contains("was to begin"), "{}", failure.what);
+        assert!(failure.what.contains("expected exchange"), "{}", failure.what);
     }
 }
 

@@ -121,7 +121,7 @@ impl<T: Table> Member<T> {
         }
         let neighbor = self.neighbor(of_next);
         let what = format!(
-            "{} passed a part of exchange {number} on where exchange {} was to begin",
+            "{} forwarded a part of exchange {number}; expected exchange {}",
             self.name(neighbor),
             self.exchanges
         );
