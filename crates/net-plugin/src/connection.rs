@@ -1,9 +1,8 @@
-//! Connections: one rank listens, another connects, both poll until the connection is open. Messages then
-//! go in one direction.
+//! Messages over a connection, in one direction.
 //!
-//! A connection has its own registered memory. The caller has a slot of it while it fills or reads it, and
-//! the NIC while its request is under way. Or the caller gives memory, such as a GPU's, that the NIC sends
-//! from or receives into. Requests complete in the order in which they began.
+//! An end has registered memory of its own: the caller uses a slot while it fills or reads it, the
+//! NIC while its request is in progress. Or the caller hands over memory, such as a GPU's, that the
+//! NIC sends from or receives into. Requests complete in the order in which they began.
 
 use std::collections::VecDeque;
 use std::os::fd::AsRawFd;
@@ -19,13 +18,13 @@ use crate::memory::{Given, Memory, Owner};
 /// The dimensions of a connection.
 #[derive(Clone)]
 pub struct Shape {
-    /// Messages that may be under way.
+    /// Most messages in progress.
     pub messages: usize,
     /// Longest message, bytes.
     pub bytes: usize,
-    /// The tag of all messages, equal on both sides.
+    /// Tag of all messages, equal on both sides.
     pub tag: i32,
-    /// Memory to send from or receive into; without, the connection has its own.
+    /// Memory to send from or receive into; `None`: the connection has its own.
     pub memory: Option<Given>,
 }
 
@@ -42,7 +41,7 @@ enum Region {
     Given(Given),
 }
 
-/// A send or receive under way.
+/// A send or receive in progress.
 struct Request {
     pointer: Pointer,
     place: *mut u8,
@@ -58,7 +57,7 @@ pub struct End {
     messages: usize,
     most_bytes: usize,
     tag: i32,
-    /// Under way, the oldest first.
+    /// In progress, the oldest first.
     requests: VecDeque<Request>,
     /// Requests begun so far.
     begun: usize,
@@ -108,7 +107,7 @@ impl End {
         Ok(end)
     }
 
-    /// Registers memory that the caller gave.
+    /// Registers the caller's memory.
     fn register(&self, given: &Given) -> Result<Pointer, Error> {
         let (functions, object) = (self.seat.functions(), self.object);
         let (start, bytes) = (given.at(0), given.bytes);
@@ -126,12 +125,12 @@ impl End {
         }
     }
 
-    /// Whether one more request may begin while `taken` places are used otherwise.
+    /// Whether another request may begin while `taken` slots hold arrived messages.
     fn has_room(&self, taken: usize) -> bool {
         self.requests.len() + taken < self.messages
     }
 
-    /// The place for the next request in the connection's own memory.
+    /// The slot of the next request in the connection's own memory.
     fn own_place(&self) -> Option<*mut u8> {
         match &self.region {
             Region::Own(memory) => Some(memory.slot(self.begun)),
@@ -139,7 +138,7 @@ impl End {
         }
     }
 
-    /// A place in memory that was given, if it has `bytes` from there.
+    /// The address at an offset of the caller's memory, if `bytes` bytes follow it.
     fn given_place(&self, offset: usize, bytes: usize) -> Option<*mut u8> {
         let Region::Given(given) = &self.region else {
             return None;
@@ -148,7 +147,8 @@ impl End {
         (end <= given.bytes && bytes <= self.most_bytes).then(|| given.at(offset))
     }
 
-    /// Begins to send or receive, as the direction says. Returns `false` if the plug-in began nothing.
+    /// Begins to send or receive, as the direction says. Returns `false` if the plug-in began
+    /// nothing.
     fn begin(&mut self, place: *mut u8, bytes: usize) -> Result<bool, Error> {
         let (functions, object) = (self.seat.functions(), self.object);
         // SAFETY: the place is registered, and nothing else uses it until the request is complete.
@@ -174,7 +174,7 @@ impl End {
             return Ok(None);
         };
         let place = request.place;
-        // SAFETY: requests in the queue are under way.
+        // SAFETY: requests in the queue are in progress.
         let done = unsafe { self.seat.functions().test(request.pointer) };
         if !matches!(done, Ok(None)) {
             // A request that failed has ended too.
@@ -201,7 +201,7 @@ impl Drop for End {
             };
             back.and(closed)
         };
-        // After an error, requests under way may still write to the memory.
+        // After an error, requests in progress may still write to the memory.
         if ended.is_err() && !self.requests.is_empty() {
             leave(std::mem::replace(&mut self.region, Region::None));
         }
@@ -231,13 +231,15 @@ pub struct Sending {
 }
 
 impl Sending {
-    /// The memory of the next message; `None` if too many are under way, or memory was given.
+    /// The memory of the next message; `None` if too many are in progress, or the memory is the
+    /// caller's.
     pub fn room(&mut self) -> Option<&mut [u8]> {
         if !self.end.has_room(0) {
             return None;
         }
         let (place, bytes) = (self.end.own_place()?, self.end.most_bytes);
-        // SAFETY: no request under way uses this slot, and it was zeroed when it was made.
+        // SAFETY: no request in progress uses this slot, and its memory was zeroed when it was
+        // allocated.
         Some(unsafe { std::slice::from_raw_parts_mut(place, bytes) })
     }
 
@@ -254,11 +256,11 @@ impl Sending {
         self.end.begin(place, bytes)
     }
 
-    /// Sends `bytes` from `offset` of the memory that was given. Returns `false` if it is to be called again.
-    /// They must not change until the message is sent.
+    /// Sends `bytes` bytes from `offset` of the caller's memory. Returns `false` if it is to be
+    /// called again. They must not change until the message is sent.
     ///
     /// # Panics
-    /// The memory has no such bytes, or the message is longer than the connection's shape says.
+    /// The memory has no such bytes, or the message is longer than the connection's shape allows.
     ///
     /// # Errors
     /// The plug-in fails.
@@ -276,7 +278,7 @@ impl Sending {
         Ok(self.end.test()?.is_some())
     }
 
-    /// Messages that are under way.
+    /// Messages in progress.
     pub fn under_way(&self) -> usize {
         self.end.requests.len()
     }
@@ -291,7 +293,7 @@ enum Flushing {
 /// A receiving end.
 pub struct Receiving {
     end: End,
-    /// Place and length of the oldest message, which has arrived and was not given back.
+    /// Address and length of the oldest message, which has arrived and was not given back.
     arrived: Option<(*mut u8, usize)>,
     flushing: Flushing,
 }
@@ -313,7 +315,7 @@ impl Receiving {
         self.end.has_room(usize::from(self.arrived.is_some()))
     }
 
-    /// Receives under way.
+    /// Receives in progress.
     pub fn posted(&self) -> usize {
         self.end.requests.len()
     }
@@ -321,7 +323,7 @@ impl Receiving {
     /// Posts a receive. Returns `false` if it is to be called again.
     ///
     /// # Panics
-    /// There is no room, or memory was given.
+    /// There is no room, or the memory is the caller's.
     ///
     /// # Errors
     /// The plug-in fails.
@@ -331,11 +333,12 @@ impl Receiving {
         self.end.begin(place, self.end.most_bytes)
     }
 
-    /// Posts a receive of a longest message at `offset` of the memory that was given. Returns `false` if it
-    /// is to be called again. That memory must not be used until the message has arrived.
+    /// Posts a receive of a message of any length at `offset` of the caller's memory. Returns
+    /// `false` if it is to be called again. That memory must not be used until the message has
+    /// arrived.
     ///
     /// # Panics
-    /// There is no room, or the memory ends before.
+    /// There is no room, or the memory is too short.
     ///
     /// # Errors
     /// The plug-in fails.
@@ -346,7 +349,7 @@ impl Receiving {
         self.end.begin(place, self.end.most_bytes)
     }
 
-    /// Length of the oldest message if it has arrived, bytes; until it is given back.
+    /// The length of the oldest message in bytes if it has arrived, until it is given back.
     ///
     /// # Errors
     /// The plug-in fails, or reports more bytes than were posted.
@@ -366,7 +369,7 @@ impl Receiving {
         Ok(self.arrived.map(|(_, bytes)| bytes))
     }
 
-    /// The oldest message if it has arrived in the connection's own memory; until it is given back.
+    /// The oldest message if it has arrived in the connection's own memory, until it is given back.
     ///
     /// # Errors
     /// As [`Self::arrived_bytes`].
@@ -375,11 +378,12 @@ impl Receiving {
         let (Some((place, bytes)), Region::Own(_)) = (self.arrived, &self.end.region) else {
             return Ok(None);
         };
-        // SAFETY: its request is complete and its slot not given back, so the NIC does not write to it.
+        // SAFETY: its request is complete and its slot not given back, so the NIC does not write to
+        // it.
         Ok(Some(unsafe { std::slice::from_raw_parts(place, bytes) }))
     }
 
-    /// Makes the oldest message visible to a GPU (GPUDirect RDMA). To be called until it returns `true`.
+    /// Makes the oldest message visible to a GPU (GPUDirect RDMA). Call it until it returns `true`.
     ///
     /// # Panics
     /// No message has arrived.
@@ -400,7 +404,7 @@ impl Receiving {
             };
         }
         if let Flushing::Begun(request) = self.flushing
-            // SAFETY: the request is under way until its test succeeds.
+            // SAFETY: the request is in progress until its test succeeds.
             && unsafe { functions.test(request) }?.is_some()
         {
             self.flushing = Flushing::Done;

@@ -34,7 +34,7 @@ impl Instance {
         let wrong = match count {
             1..=MOST_DEVICES => None,
             0 => Some(
-                "no devices; expected one or more, so look whether the NICs and their drivers are there".to_owned(),
+                "no devices; expected one or more, so check the NICs and their drivers".to_owned(),
             ),
             ..0 => Some(format!("{count} devices; expected one or more")),
             _ => Some(format!("{count} devices; expected {MOST_DEVICES} at most")),

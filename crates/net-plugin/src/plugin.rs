@@ -1,4 +1,4 @@
-//! A loaded and started plug-in, with its devices.
+//! Loading and starting a plug-in.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use crate::library::{self, Wanted};
 pub struct Plugin(Arc<Instance>);
 
 impl Plugin {
-    /// Loads the wanted plug-in and starts it for the communicator of this number. Returns `None` if none is
-    /// wanted, or none is named and none can be found.
+    /// Loads the wanted plug-in and starts it for the communicator of this number. Returns `None`
+    /// if none is wanted, or none is named and none can be found.
     ///
     /// # Errors
     /// It cannot be loaded or started, has no devices, or reports invalid properties.
@@ -95,7 +95,8 @@ impl Plugin {
     /// Listens for one connection on a device; the sender needs the handle.
     ///
     /// # Errors
-    /// There is no such device, it takes no memory of the host or no more connections, or the plug-in fails.
+    /// There is no such device, it takes no memory of the host or no more connections, or the
+    /// plug-in fails.
     pub fn listen(&self, device: u32) -> Result<(Listening, Handle), Error> {
         Listening::new(self.0.seat("listen", device)?)
     }

@@ -144,7 +144,8 @@ impl Functions {
         registration: Pointer,
     ) -> Result<Pointer, Error> {
         let (object, memory, handle): (_, Pointer, _) = (communicator, memory.cast(), registration);
-        // SAFETY: the caller's promise. A length fits into an int, because devices of v8 take no more.
+        // SAFETY: the caller's promise. A length fits into an int, because devices of v8 take no
+        // more.
         self.result("isend", |to| unsafe {
             match self.send {
                 Send::Short(send) => send(object, memory, bytes as c_int, tag, handle, to),
@@ -202,10 +203,11 @@ impl Functions {
         })
     }
 
-    /// Tests a request. Returns the length of its message in bytes if it is complete, which ends it.
+    /// Tests a request. Returns the length of its message in bytes if it is complete, which ends
+    /// it.
     ///
     /// # Safety
-    /// The request is under way.
+    /// The request is in progress.
     pub unsafe fn test(&self, request: Pointer) -> Result<Option<c_int>, Error> {
         let (mut done, mut bytes) = (0, 0);
         // SAFETY: the results have their places; one message has one length.

@@ -1,4 +1,4 @@
-//! Starting a plug-in, and what it says of its devices.
+//! Starting a plug-in, and the properties of its devices.
 
 use std::ffi::{CStr, c_int};
 use std::ptr::null_mut;
@@ -10,10 +10,10 @@ use crate::device::Device;
 use crate::error::{Error, Place};
 use crate::log;
 
-/// Tables up to v10 whose `init` was called: it is called once for a process.
+/// Tables up to v10 whose `init` was called: once per process.
 static STARTED: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 
-/// Events of a plug-in are nobody's concern here.
+/// Ignores a plug-in's events.
 unsafe extern "C" fn profile(
     _event: *mut Pointer,
     _kind: c_int,
@@ -25,14 +25,15 @@ unsafe extern "C" fn profile(
 }
 
 impl Functions {
-    /// Starts the plug-in for a communicator; gives its context, if the version knows one.
+    /// Starts the plug-in for a communicator. Returns its context, or 0 for versions without one.
     pub fn init(&self, communicator: u64) -> Result<usize, Error> {
         let mut context = null_mut();
         let logger = log::logger();
         let code = match self.init {
             Init::Context(init) => {
                 let mut config = config();
-                // SAFETY: all pointers are to what the function expects, and live until it returns.
+                // SAFETY: all pointers have the expected types and are valid until the function
+                // returns.
                 unsafe { init(&mut context, communicator, &mut config, logger, profile) }
             }
             Init::Plain(_) | Init::Profiled(_) => {
@@ -40,7 +41,7 @@ impl Functions {
                 if started.contains(&self.table) {
                     return Ok(0);
                 }
-                // SAFETY: functions are all that these take, and they stay.
+                // SAFETY: the arguments are functions, which stay.
                 let code = unsafe {
                     match self.init {
                         Init::Plain(init) => init(logger),
@@ -63,12 +64,12 @@ impl Functions {
         let Some(finalize) = self.finalize else {
             return Ok(());
         };
-        // SAFETY: the context is the plug-in's own, and used by nobody any more.
+        // SAFETY: the context is the plug-in's, and nothing uses it any more.
         let code = unsafe { finalize(context as Pointer) };
         self.place.check("finalize", code)
     }
 
-    /// How many devices there are.
+    /// The number of devices.
     pub fn devices(&self) -> Result<c_int, Error> {
         let mut count = 0;
         // SAFETY: the function writes one number.
@@ -110,7 +111,7 @@ impl Functions {
             pointers: first.pointers as u32,
             most_communicators: first.most_communicators.max(0) as u32,
             most_receives: first.most_receives.max(0) as u32,
-            // 0 says nothing; more than an int holds cannot be told by `test`.
+            // 0 means unknown. A longer message would not fit into the `int` of `test`.
             most_bytes: match most_bytes {
                 0 => MOST_BYTES,
                 some => some.min(MOST_BYTES),
@@ -183,10 +184,10 @@ const fn of_v9<const N: usize>(
     (first, (it.force_flush != 0, it.most_bytes, rail, plane))
 }
 
-/// A text of a plug-in; none if the pointer is null.
+/// A string of the plug-in; `None` if the pointer is null.
 ///
 /// # Safety
-/// The text ends.
+/// The string is terminated.
 pub unsafe fn text(
     place: &Place,
     function: &'static str,
