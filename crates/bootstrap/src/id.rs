@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_id_is_refused_without_showing_its_token() {
+    fn malformed_ids_are_refused_without_showing_the_token() {
         let token = "ab".repeat(32);
         for text in [
             "",

@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_nothing_names_what_there_is() {
+    fn a_name_without_a_match_lists_the_interfaces() {
         let wanted = Wanted {
             names: Some("wlan".to_owned()),
             family: None,

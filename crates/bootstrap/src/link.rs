@@ -59,7 +59,7 @@ pub enum LinkError {
     #[error(
         "the other side does not speak version {VERSION} of topo's protocol; give all hosts the same version of topo"
     )]
-    Foreign,
+    OtherProtocol,
     /// The other side speaks another version of this protocol.
     #[error(
         "the other side speaks version {theirs} of topo's protocol, and this one version {VERSION}; give all hosts the same \
@@ -223,7 +223,7 @@ impl Link {
                 let mut hello = [0; HELLO_BYTES];
                 hello.copy_from_slice(self.take(HELLO_BYTES));
                 if hello[..8] != MAGIC {
-                    return Err(LinkError::Foreign);
+                    return Err(LinkError::OtherProtocol);
                 }
                 let mut challenge = [0; CHALLENGE_BYTES];
                 challenge[..12].copy_from_slice(&start());
@@ -236,7 +236,7 @@ impl Link {
                 let mut challenge = [0; CHALLENGE_BYTES];
                 challenge.copy_from_slice(self.take(CHALLENGE_BYTES));
                 if challenge[..8] != MAGIC {
-                    return Err(LinkError::Foreign);
+                    return Err(LinkError::OtherProtocol);
                 }
                 same_version(&challenge)?;
                 let proof = key.hash(&[b"proof", &hello, &challenge]);

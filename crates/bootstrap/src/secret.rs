@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_first_tried_is_weak() {
+    fn easily_guessed_secrets_are_weak() {
         for weak in [
             "hunter2",
             "aaaaaaaaaaaaaaaaaaaa",

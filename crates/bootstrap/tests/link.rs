@@ -27,7 +27,7 @@ fn exchange(one: &mut Link, other: &mut Link) -> Result<(), LinkError> {
 }
 
 #[test]
-fn who_knows_the_key_is_let_in() {
+fn sides_with_the_same_key_exchange_frames() {
     let key = Key::of_secret(b"key");
     let (mut one, mut other) = pair(&key, &key);
     exchange(&mut one, &mut other).unwrap();
@@ -80,14 +80,14 @@ fn another_version_is_named() {
 }
 
 #[test]
-fn who_has_another_token_is_told_so() {
+fn a_side_with_another_token_is_told_so() {
     let (mut one, mut other) = pair(&Key::of_secret(b"a"), &Key::of_secret(b"b"));
     assert_eq!(exchange(&mut one, &mut other), Err(LinkError::WrongToken));
     assert_eq!(other.is_open(), None);
 }
 
 #[test]
-fn what_cannot_be_sent_is_an_error() {
+fn early_and_oversized_frames_are_errors() {
     let key = Key::of_secret(b"key");
     let (mut one, mut other) = pair(&key, &key);
     assert_eq!(one.send(b"early"), Err(LinkError::NotOpen));

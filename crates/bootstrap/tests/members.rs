@@ -77,7 +77,11 @@ fn parts_of_later_exchanges_are_not_hoarded() {
         }
         let failure = member.failure().expect("rank 1 is to blame");
         assert_eq!(failure.rank, 1);
-        assert!(failure.what.contains("expected exchange"), "{}", failure.what);
+        assert!(
+            failure.what.contains("expected exchange"),
+            "{}",
+            failure.what
+        );
     }
 }
 

@@ -130,7 +130,7 @@ fn a_failure_reaches_everyone() {
 
 /// A rank that leaves during an exchange is reported long before the timeout.
 #[test]
-fn a_rank_that_leaves_while_all_exchange_is_named() {
+fn a_rank_that_leaves_during_an_exchange_is_reported() {
     let heard = run(configs(3, 1, Timing::default()), |rank, service| {
         let service = service.unwrap();
         service.exchange(Vec::new(), LONG).unwrap();

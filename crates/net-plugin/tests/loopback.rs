@@ -144,9 +144,9 @@ fn messages(version: u32) -> Result<(), Failed> {
         format!("{plugin:?}")
     })?;
     let (mut sending, mut receiving) = connect(&plugin, SHAPE)?;
-    let (mut other, mut way) = connect(&plugin, SHAPE)?;
+    let (mut other, mut receiver) = connect(&plugin, SHAPE)?;
     let refused = exchange(&mut sending, &mut receiving, 100)?;
-    exchange(&mut other, &mut way, 10)?;
+    exchange(&mut other, &mut receiver, 10)?;
     check(refused > 0, || "nothing was ever refused".to_owned())?;
     Ok(())
 }

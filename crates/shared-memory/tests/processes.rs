@@ -1,4 +1,4 @@
-//! Two processes: this test starts itself again as the peer, which does what the environment says.
+//! Two processes: this test starts itself again as the peer, with a role in the environment.
 
 #![cfg(not(loom))]
 
@@ -14,7 +14,7 @@ use shared_memory::{
     ProcessMemoryError, Segment, Waiter,
 };
 
-/// What the peer does, and the name of the test that it runs in.
+/// The peer's role: the name of its test.
 const ROLE: &str = "SHARED_MEMORY_TEST_ROLE";
 
 /// The peer of a test.
@@ -24,7 +24,7 @@ struct Peer {
 }
 
 impl Peer {
-    /// Starts this very test again.
+    /// Starts this test again.
     fn start(test: &str) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args([test, "--exact", "--nocapture", "--test-threads=1"])
@@ -41,7 +41,7 @@ impl Peer {
         writeln!(self.child.stdin.as_mut().unwrap(), "{line}").unwrap();
     }
 
-    /// The next line that the peer says with [`say`].
+    /// The next line that the peer printed with [`say`].
     fn hear(&mut self) -> String {
         let mut line = String::new();
         loop {
@@ -80,7 +80,7 @@ fn listen() -> String {
 
 const SLOT_BYTES: usize = 512;
 
-/// What each of the two owns: FIFOs towards it, a signal for it, its bell and its buffer table.
+/// The items of each process: FIFOs towards it, a signal for it, its bell and its buffer table.
 fn items() -> Vec<Item> {
     let fifo = |protocol| Item::Fifo {
         protocol,
@@ -104,7 +104,7 @@ fn message(step: usize) -> Vec<u8> {
         .collect()
 }
 
-/// Sends messages and takes them back.
+/// Exchanges messages in both directions.
 fn there_and_back<P: FifoProtocol>(index: usize, own: &Segment, peers: &Segment, begins: bool) {
     let waiter = Waiter::new(own.bell(4).unwrap(), Patience::new(2, 1));
     let bell = peers.bell(4).unwrap();
@@ -158,19 +158,20 @@ fn messages_go_there_and_back() {
     peer.end();
 }
 
-/// Another handle to the same memory, by this process's own descriptor.
+/// A handle to the same memory through this process's own descriptor.
 fn peer_handle(segment: &Segment) -> Handle {
     segment.mapping().handle().unwrap().unwrap()
 }
 
-/// Bytes of each buffer that is read where it is.
+/// Bytes of each buffer that is read in place.
 const BUFFER_BYTES: usize = 3 << 20;
 
 fn pattern(seed: usize) -> impl Iterator<Item = u8> {
     (0..BUFFER_BYTES).map(move |place| ((place * seed) >> 3) as u8)
 }
 
-/// Publishes a registered and a private buffer, and waits until the other process wrote the latter.
+/// Publishes a registered and a private buffer, and waits until the other process wrote to the
+/// latter.
 fn publish_buffers() {
     allow_peers();
     let own = Segment::shared("own", &items()).unwrap();
@@ -224,7 +225,7 @@ fn buffers_are_read_where_they_are() {
         panic!("{input:?}");
     };
     let start = arena.base().as_ptr().wrapping_add(offset as usize);
-    // SAFETY: the peer's buffer is there, and the peer does not write it any more.
+    // SAFETY: the peer's buffer is mapped, and the peer no longer writes it.
     let seen = unsafe { std::slice::from_raw_parts(start, BUFFER_BYTES) };
     assert!(seen.iter().copied().eq(pattern(3)));
     let Place::Address(address) = output.place else {
@@ -270,7 +271,7 @@ fn accesses_another_process(mut peer: Peer, memory: &ProcessMemory, address: u64
     assert!(matches!(gone, ProcessMemoryError::Gone { .. }), "{gone}");
 }
 
-/// A rank that sleeps for a killed peer hears of it from others, and the peer's memory is gone with it.
+/// A rank that waits for a killed peer is woken by others, and the peer's memory is gone with it.
 #[test]
 fn a_killed_peer_leaves_nothing_behind() {
     let name = "a_killed_peer_leaves_nothing_behind";
@@ -278,7 +279,7 @@ fn a_killed_peer_leaves_nothing_behind() {
     if is_peer(name) {
         let own = Segment::shared(mark, &items()).unwrap();
         say(&own.mapping().handle().unwrap().unwrap().to_string());
-        // Waits until it is killed.
+        // Waits to be killed.
         assert_eq!(listen(), "");
         return;
     }
@@ -296,7 +297,7 @@ fn a_killed_peer_leaves_nothing_behind() {
     );
     peer.child.kill().unwrap();
     peer.child.wait().unwrap();
-    // What we map stays ours.
+    // What this process maps stays.
     let mut sender = peers.sender::<Simple>(0).unwrap();
     assert!(sender.try_send_from(&[1; 8]));
     let soon = Some(Instant::now() + Duration::from_millis(20));

@@ -44,7 +44,7 @@ impl<T: Table> Member<T> {
             return failure;
         };
         if self.failure.is_none() {
-            self.given_up = true;
+            self.abandoned = true;
         }
         if connection || failure.rank == self.place.rank {
             self.stop_of(gap)

@@ -153,7 +153,7 @@ pub struct Member<T: Table> {
     /// The end of the last suspension that was longer than `silence`, and its length.
     stopped: Option<(Duration, Duration)>,
     /// Whether the others abandoned this rank because of it.
-    given_up: bool,
+    abandoned: bool,
     conns: u32,
     actions: VecDeque<Action<T::Block>>,
 }
@@ -186,7 +186,7 @@ impl<T: Table> Member<T> {
             last_refusal: None,
             seen: Duration::ZERO,
             stopped: None,
-            given_up: false,
+            abandoned: false,
             conns: 0,
             actions: VecDeque::new(),
             place,
@@ -230,7 +230,7 @@ impl<T: Table> Member<T> {
 
     /// This rank's suspension, if the others abandoned it because of that.
     pub fn own_stop(&self) -> Option<Failure> {
-        let (_, gap) = self.stopped.filter(|_| self.given_up)?;
+        let (_, gap) = self.stopped.filter(|_| self.abandoned)?;
         Some(self.stop_of(gap))
     }
 

@@ -133,7 +133,7 @@ fn the_culprit_is_named_by_everyone() {
 }
 
 #[test]
-fn who_is_killed_or_stopped_before_all_have_met_is_named() {
+fn a_rank_killed_or_stopped_before_all_have_met_is_reported() {
     for fault in [Fault::Kill(3), Fault::Stop(3)] {
         let heard = heard(8, 2, Duration::from_micros(300), fault);
         assert_eq!(heard.len(), 7, "{fault:?}: {heard:?}");
@@ -167,7 +167,7 @@ fn in_a_ring() -> (Member<Infos>, Conn) {
 }
 
 #[test]
-fn a_rank_that_was_stopped_blames_itself_and_one_that_was_not_its_neighbor() {
+fn a_suspended_rank_blames_itself_and_others_blame_their_neighbor() {
     let second = Duration::from_secs;
     let (mut stopped, conn) = in_a_ring();
     stopped.tick(second(1));

@@ -4,45 +4,45 @@ use thiserror::Error;
 
 use super::{Receiver, Sender};
 
-/// A slot was announced that is longer than slots are: something else wrote into the sender's memory.
+/// The announced length of a slot is impossible: the sender's memory was overwritten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error(
     "announces a slot of {bytes} bytes, more than the {most} that fit; its memory was overwritten"
 )]
 pub struct Oversized {
-    /// The length that was announced.
+    /// The announced length.
     pub bytes: usize,
-    /// Bytes of a slot.
+    /// Most bytes of a slot.
     pub most: usize,
 }
 
-/// The end of a FIFO from which slots are carried away. Its sender announces lengths.
+/// The end of a FIFO whose slots are sent over a network. Its sender announces lengths.
 pub trait Outflow: Send {
     /// Most bytes of a slot.
     fn most_bytes(&self) -> usize;
 
-    /// The bytes of the next slot, if it is there.
+    /// The bytes of the next slot; `None` until it is posted.
     ///
     /// # Errors
-    /// What was announced is no length of a slot.
+    /// The announced length is impossible.
     fn next(&mut self) -> Result<Option<&[u8]>, Oversized>;
 
-    /// Gives that slot back.
+    /// Releases that slot.
     fn release(&mut self);
 }
 
-/// The end of a FIFO to which slots are brought.
+/// The end of a FIFO whose slots are received over a network.
 pub trait Inflow: Send {
     /// Most bytes of a slot.
     fn most_bytes(&self) -> usize;
 
-    /// Room for a slot of so many bytes, if one is free.
+    /// Room for a slot of `bytes` bytes, if one is free.
     ///
     /// # Panics
-    /// A slot has not so many bytes.
+    /// A slot has fewer bytes.
     fn room(&mut self, bytes: usize) -> Option<&mut [u8]>;
 
-    /// Posts the slot whose bytes were put into [`Self::room`].
+    /// Posts the slot whose bytes were written to [`Self::room`].
     fn post(&mut self, bytes: usize);
 }
 
@@ -65,8 +65,8 @@ impl<R: Receiver> Outflow for R {
         let Some(slot) = self.slot(bytes) else {
             return Ok(None);
         };
-        // SAFETY: the slot was posted with so many bytes and is not released, so nobody writes it while it is borrowed
-        // through this end, which alone could release it.
+        // SAFETY: the slot was posted with this length and is not released, so nobody writes it
+        // while it is borrowed through this end, the only one that can release it.
         Ok(Some(unsafe { std::slice::from_raw_parts(slot, bytes) }))
     }
 
@@ -86,8 +86,8 @@ impl<S: Sender> Inflow for S {
             return None;
         }
         let slot = self.slot(bytes);
-        // SAFETY: a slot is free, so its bytes are this end's alone until it posts them; all memory of a mapping and of
-        // staging was zeroed when it was made, so it holds bytes.
+        // SAFETY: a free slot's bytes belong to this end until it posts them. Memory of mappings
+        // and staging was zeroed, so it holds bytes.
         Some(unsafe { std::slice::from_raw_parts_mut(slot, bytes) })
     }
 
@@ -102,7 +102,7 @@ mod tests {
     use crate::fifo::{FifoProtocol, LowLatency, LowLatency128, Simple};
     use crate::{Item, Segment};
 
-    fn carries<P: FifoProtocol>()
+    fn forwards<P: FifoProtocol>()
     where
         P::Sender: 'static,
         P::Receiver: 'static,
@@ -142,9 +142,9 @@ mod tests {
     }
 
     #[test]
-    fn slots_are_carried_as_bytes() {
-        carries::<Simple>();
-        carries::<LowLatency>();
-        carries::<LowLatency128>();
+    fn slots_are_forwarded_as_bytes() {
+        forwards::<Simple>();
+        forwards::<LowLatency>();
+        forwards::<LowLatency128>();
     }
 }

@@ -1,4 +1,4 @@
-//! The ends of FIFOs that proxies of a network get: slots are copied, or a NIC accesses them itself.
+//! The ends of FIFOs that proxies get: slots are copied, or a NIC accesses them itself.
 
 use super::in_place::{InPlaceInflow, InPlaceOutflow};
 

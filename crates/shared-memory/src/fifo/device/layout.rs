@@ -15,29 +15,29 @@ use crate::sync::{Ordering, Word, Words};
 /// Counts, lengths and slots begin at multiples of this, bytes.
 const BOUNDARY: usize = 128;
 
-/// Where a FIFO lies in a mapping that both the host and a device reach. All are bytes; offsets are from the mapping's
-/// start, and multiples of 128. Its text goes to another process that carries it.
+/// The layout of a FIFO in a mapping that both the host and a device access, in bytes. Offsets are
+/// from the mapping's start and multiples of 128. Its text is sent to the process of the proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeviceFifo {
-    /// What its slots look like.
+    /// The protocol.
     pub protocol: Protocol,
     /// Offset of the count of posted slots.
     pub tail: usize,
-    /// Offset of the count of slots that were given back.
+    /// Offset of the count of released slots.
     pub head: usize,
     /// Offset of the lengths, eight words.
     pub lengths: usize,
     /// Offset of the first slot.
     pub slots: usize,
-    /// From one slot to the next.
+    /// Distance between slots.
     pub stride: usize,
-    /// Data of a slot at most.
+    /// Most data bytes of a slot.
     pub slot_bytes: usize,
-    /// The step at which both ends begin.
+    /// The first step of both ends.
     pub first_step: u64,
 }
 
-/// Bytes of a line, data bytes of it, by protocol.
+/// Bytes and data bytes of a protocol's line.
 pub const fn line(protocol: Protocol) -> (usize, usize) {
     match protocol {
         Protocol::Simple => (8, 8),
@@ -66,7 +66,7 @@ impl DeviceFifo {
         }
     }
 
-    /// Whether counts and lengths are within a mapping.
+    /// Checks that counts and lengths are within a mapping.
     pub(in crate::fifo) fn check_counts(&self, mapping: &Mapping) -> Result<(), Error> {
         let within = |offset: usize, bytes: usize| {
             let end = offset.checked_add(bytes);
@@ -80,7 +80,7 @@ impl DeviceFifo {
         }
     }
 
-    /// Whether slots have room from one to the next, for a line at least.
+    /// Checks that slots fit their distance, and have at least a line.
     pub(in crate::fifo) fn check_stride(&self, stride: usize) -> Result<(), Error> {
         let (wire, data) = line(self.protocol);
         let bytes = self.slot_bytes.div_ceil(data).max(1).checked_mul(wire);
@@ -90,7 +90,7 @@ impl DeviceFifo {
         }
     }
 
-    /// Whether everything is within a mapping.
+    /// Checks that everything is within a mapping.
     pub(in crate::fifo) fn check(&self, mapping: &Mapping) -> Result<(), Error> {
         self.check_counts(mapping)?;
         self.check_stride(self.stride)?;
@@ -167,7 +167,7 @@ impl FromStr for DeviceFifo {
     }
 }
 
-/// What the sending kernel says of the length of each slot.
+/// The slots' lengths, which the sending kernel stores.
 #[derive(Debug)]
 pub struct Lengths {
     words: Words,
@@ -175,11 +175,11 @@ pub struct Lengths {
 }
 
 impl Lengths {
-    /// Of a FIFO within the mapping whose kernel has not begun.
+    /// The lengths of a FIFO in the mapping, whose kernel has not begun.
     pub fn new(mapping: &Arc<Mapping>, fifo: &DeviceFifo) -> Self {
         let words = fifo.words(mapping, fifo.lengths, SLOTS as usize * 8);
         for step in (0..SLOTS).map(|ahead| fifo.first_step.wrapping_add(ahead)) {
-            // As one round before; a 0 is the tag of a step, too.
+            // The previous round's tags, because 0 is the tag of a step, too.
             let before = tag(step.wrapping_sub(SLOTS));
             words.slice((step % SLOTS) as usize, 1)[0].store(before, Ordering::Release);
         }
@@ -189,7 +189,7 @@ impl Lengths {
         }
     }
 
-    /// The length of a slot, once it is there.
+    /// The length of a slot; `None` until it is posted.
     pub fn of(&self, step: u64) -> Result<Option<usize>, Oversized> {
         let word = &self.words.slice((step % SLOTS) as usize, 1)[0];
         let value = word.load(Ordering::Acquire);

@@ -1,8 +1,8 @@
-//! FIFOs that kernels of GPUs fill or read, while the host has the other end because a network is between.
+//! FIFOs between a kernel of a GPU and a proxy: the host has one end.
 //!
-//! The layout is that of `kernels/arguments.h`, the lines are NCCL's (protocols LL and LL128). When a
-//! kernel has stored all of a slot, it stores the slot's length with the low half of the step's number
-//! plus one, so the host sees whole slots under every protocol.
+//! The layout is that of `kernels/arguments.h`, the lines are NCCL's (protocols LL and LL128). When
+//! a kernel has stored all of a slot, it stores the slot's length with the low half of the step's
+//! number plus one, so the host sees whole slots under every protocol.
 
 mod layout;
 
@@ -31,16 +31,16 @@ pub struct DeviceOutflow {
     lengths: Lengths,
     slots: Words,
     step: u64,
-    /// Bytes of the next slot, if its data was copied out of its lines already.
+    /// Bytes of the next slot, if its data was copied out of its lines.
     taken: Option<usize>,
     staging: Box<[u8]>,
 }
 
 impl DeviceOutflow {
-    /// The end of a FIFO whose kernel has not begun, and will at its first step.
+    /// The end of a FIFO whose kernel has not begun.
     ///
     /// # Errors
-    /// The FIFO is not within the mapping, or slots are longer than the space between them.
+    /// The FIFO is not within the mapping, or slots are longer than their distance.
     pub fn new(mapping: &Arc<Mapping>, fifo: DeviceFifo) -> Result<Self, Error> {
         fifo.check(mapping)?;
         Ok(Self {
@@ -87,8 +87,8 @@ impl Outflow for DeviceOutflow {
                 Protocol::Simple => {
                     let start = self.slots.address(self.fifo.start(self.step));
                     // SAFETY: the slot is in the mapping, which this end keeps. The kernel stored
-                    // all of it before its length, and does not touch it until this end, which alone
-                    // can, releases it.
+                    // all of it before its length, and does not touch it until this end, which
+                    // alone can, releases it.
                     return Ok(Some(unsafe { std::slice::from_raw_parts(start, bytes) }));
                 }
                 Protocol::Ll => self.take::<LowLatency>(bytes),
@@ -118,10 +118,10 @@ pub struct DeviceInflow {
 }
 
 impl DeviceInflow {
-    /// The end of a FIFO whose kernel begins at its first step.
+    /// The end of a FIFO whose kernel has not begun.
     ///
     /// # Errors
-    /// The FIFO is not within the mapping, or slots are longer than the space between them.
+    /// The FIFO is not within the mapping, or slots are longer than their distance.
     pub fn new(mapping: &Arc<Mapping>, fifo: DeviceFifo) -> Result<Self, Error> {
         fifo.check(mapping)?;
         Ok(Self {
@@ -142,7 +142,8 @@ impl DeviceInflow {
         is_free(self.step, self.head_seen)
     }
 
-    /// Stores the staged data with flags: in whole lines, and in all of the slot if the step cleans.
+    /// Stores the staged data with flags: in whole lines, and in all of the slot if the step
+    /// cleans.
     fn put<L: Line>(&mut self, bytes: usize) {
         let (wire, data) = line(self.fifo.protocol);
         let end = match L::cleans(self.step) {
@@ -178,8 +179,8 @@ impl Inflow for DeviceInflow {
             return Some(&mut self.staging[..bytes]);
         }
         let start = self.slots.address(self.fifo.start(self.step));
-        // SAFETY: the slot is in the mapping, which this end keeps, and free, so the kernel does not
-        // touch it until this end posts it. Memory of a mapping is zeroed, so it holds bytes.
+        // SAFETY: the slot is in the mapping, which this end keeps, and free, so the kernel does
+        // not touch it until this end posts it. Memory of a mapping is zeroed, so it holds bytes.
         Some(unsafe { std::slice::from_raw_parts_mut(start, bytes) })
     }
 
@@ -222,7 +223,7 @@ mod tests {
         (mapping, fifo)
     }
 
-    /// What goes into a FIFO comes out of it, if somebody says the lengths, as the sending kernel does.
+    /// Data that goes into a FIFO comes out of it, if the lengths are stored as a kernel does.
     fn there_and_back(protocol: Protocol, first_step: u64) {
         let (mapping, fifo) = fifo(protocol, first_step);
         let mut into = DeviceInflow::new(&mapping, fifo).unwrap();
@@ -248,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_of_kernels_are_carried_as_bytes() {
+    fn slots_of_kernels_are_forwarded_as_bytes() {
         for protocol in [Protocol::Simple, Protocol::Ll, Protocol::Ll128] {
             for first_step in [0, (1 << 31) - 12, (1 << 32) - 4] {
                 there_and_back(protocol, first_step);
