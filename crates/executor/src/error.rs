@@ -205,10 +205,10 @@ impl Error {
     /// Whether it may come of the end of another rank of which nobody has told yet: its memory is gone, its connections
     /// are refused.
     fn may_be_an_echo(&self) -> bool {
-        use shared_memory::Error::{Foreign, Open};
+        use shared_memory::Error::{Open, WrongFile};
         match self {
             // Memory that cannot be made is this rank's own trouble.
-            Self::Memory { cause, .. } => matches!(**cause, Open { .. } | Foreign { .. }),
+            Self::Memory { cause, .. } => matches!(**cause, Open { .. } | WrongFile { .. }),
             Self::Disconnected { .. }
             | Self::Unreachable { .. }
             | Self::Bootstrap { .. }
