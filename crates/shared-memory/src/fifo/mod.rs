@@ -12,8 +12,8 @@
 //! belongs to one protocol, counts over the whole life of the FIFO and is never reset.
 //!
 //! A sender calls [`Sender::is_free`], then fills the slot: at once through [`Sender::slot`] and
-//! [`Sender::post_slot`], or in parts through [`Sender::write`] and [`Sender::post`]. A receiver calls
-//! [`Receiver::is_complete`], reads by [`Receiver::slot`] or [`Receiver::read`], and calls
+//! [`Sender::post_slot`], or in parts through [`Sender::write`] and [`Sender::post`]. A receiver
+//! calls [`Receiver::is_complete`], reads by [`Receiver::slot`] or [`Receiver::read`], and calls
 //! [`Receiver::release`].
 
 mod credit;
