@@ -43,12 +43,7 @@ impl<T: Table> Member<T> {
 
     #[inline]
     fn tell(&mut self, backwards: bool, exchange: u32, origin: u32, block: T::Block) {
-        let side = if backwards {
-            &self.previous
-        } else {
-            &self.next
-        };
-        if let Some(side) = side {
+        if let Some(side) = self.side(!backwards) {
             let conn = side.conn;
             self.send(
                 conn,

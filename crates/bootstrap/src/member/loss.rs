@@ -58,12 +58,7 @@ impl<T: Table> Member<T> {
         self.notice_a_stop(now);
         let rank = self.place.rank;
         for of_next in [true, false] {
-            let side = if of_next {
-                &mut self.next
-            } else {
-                &mut self.previous
-            };
-            if let Some(was) = side.take_if(|it| it.conn == conn) {
+            if let Some(was) = self.side(of_next).take_if(|it| it.conn == conn) {
                 let neighbor = self.neighbor(of_next);
                 if self.has_left(neighbor) || self.failure.is_some() {
                     return;

@@ -340,6 +340,15 @@ impl<T: Table> Member<T> {
         (if of_next { rank + 1 } else { rank + ranks - 1 }) % ranks
     }
 
+    /// The connection with that neighbor.
+    const fn side(&mut self, of_next: bool) -> &mut Option<Side> {
+        if of_next {
+            &mut self.next
+        } else {
+            &mut self.previous
+        }
+    }
+
     /// Handles that a connection of this rank is open.
     pub fn connected(&mut self, conn: Conn, now: Duration) {
         self.notice_a_stop(now);
@@ -379,19 +388,13 @@ impl<T: Table> Member<T> {
     /// Handles a message.
     pub fn received(&mut self, conn: Conn, message: Message<T::Block>, now: Duration) {
         self.notice_a_stop(now);
-        let of_next = self.next.as_ref().is_some_and(|it| it.conn == conn);
-        let of_previous = self.previous.as_ref().is_some_and(|it| it.conn == conn);
-        if of_next || of_previous {
-            let side = if of_next {
-                &mut self.next
-            } else {
-                &mut self.previous
-            };
-            if let Some(side) = side {
+        for of_next in [true, false] {
+            let side = self.side(of_next).as_mut();
+            if let Some(side) = side.filter(|it| it.conn == conn) {
                 side.heard = now;
+                self.of_ring(of_next, message);
+                return;
             }
-            self.of_ring(of_next, message);
-            return;
         }
         let Some(at) = self.others.iter().position(|it| it.conn == conn) else {
             return;
