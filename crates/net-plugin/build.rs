@@ -1,4 +1,4 @@
-//! Compiles the logger that plug-ins are given: a C function of variable arguments, which stable Rust cannot define.
+//! Compiles the logger for plug-ins: a variadic C function, which stable Rust cannot define.
 
 fn main() {
     println!("cargo:rerun-if-changed=src/log.c");

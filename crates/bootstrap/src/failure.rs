@@ -1,20 +1,20 @@
-//! What made a job fail, as every rank hears of it.
+//! The failure of a job, which every rank hears of.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What made a job fail: which rank, and what happened to it.
+/// The failure of a job: the rank at fault, and what happened to it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    /// The culprit.
+    /// The rank at fault.
     pub rank: u32,
-    /// What happened, with the host or address where it did.
+    /// What happened, with the host or address.
     pub what: String,
 }
 
 impl Failure {
-    /// A failure of a rank.
+    /// A failure of this rank.
     pub fn new(rank: u32, what: impl Into<String>) -> Self {
         Self {
             rank,

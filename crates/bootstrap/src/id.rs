@@ -1,4 +1,4 @@
-//! The unique id of a job: where its roots listen, and the token that its ranks know and nobody else.
+//! The unique id of a job: its roots' addresses, and a token that only its ranks know.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -11,13 +11,13 @@ use thiserror::Error;
 /// Bytes of a token, of a nonce and of a keyed hash.
 pub const KEY_BYTES: usize = 32;
 
-/// Most roots of a job. 16 serve 16 384 ranks well.
+/// Most roots of a job. For 16,384 ranks, 16 are enough.
 pub const MOST_ROOTS: usize = 64;
 
-/// How an id's text begins, with the version of its form.
+/// Prefix of an id's text, with the version of the format.
 const PREFIX: &str = "topo1-";
 
-/// What the ranks of one communicator know and nobody else.
+/// A secret that only the ranks of one communicator know.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Key([u8; KEY_BYTES]);
 
@@ -28,17 +28,17 @@ impl fmt::Debug for Key {
 }
 
 impl Key {
-    /// The key that is this token.
+    /// The key with these bytes.
     pub const fn new(token: [u8; KEY_BYTES]) -> Self {
         Self(token)
     }
 
-    /// The key that a shared secret of any length stands for, such as a job's name.
+    /// A key made from a shared secret of any length, such as a job's name.
     pub fn of_secret(secret: &[u8]) -> Self {
         Self(mac_of(b"topo token", &[secret]))
     }
 
-    /// A random one.
+    /// A random key.
     ///
     /// # Errors
     /// The system gives no random bytes.
@@ -46,7 +46,7 @@ impl Key {
         Ok(Self(nonce()?))
     }
 
-    /// The key of a communicator that comes out of this one's.
+    /// The key of a communicator that is made from this key's.
     #[must_use]
     pub fn child(&self, what: &str, number: u64) -> Self {
         Self(self.hash(&[b"child", what.as_bytes(), &number.to_le_bytes()]))
@@ -57,7 +57,7 @@ impl Key {
         mac_of(&self.0, parts)
     }
 
-    /// Whether a hash is right, in a time that does not tell where it is wrong.
+    /// Whether a hash is right. Takes the same time wherever it is wrong.
     pub(crate) fn verify(&self, parts: &[&[u8]], hash: &[u8]) -> bool {
         keyed(&self.0, parts).verify_truncated_left(hash).is_ok()
     }
@@ -76,32 +76,32 @@ fn mac_of(key: &[u8], parts: &[&[u8]]) -> [u8; KEY_BYTES] {
     keyed(key, parts).finalize().into_bytes().into()
 }
 
-/// Random bytes that are used once.
+/// Random bytes, to be used once.
 ///
 /// # Errors
-/// The system gives none.
+/// The system gives no random bytes.
 pub fn nonce() -> std::io::Result<[u8; KEY_BYTES]> {
     let mut bytes = [0; KEY_BYTES];
     getrandom::fill(&mut bytes).map_err(|error| std::io::Error::other(error.to_string()))?;
     Ok(bytes)
 }
 
-/// By what ranks find their roots, and prove that they belong to the job.
+/// What a rank needs to find its roots and to prove that it belongs to the job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UniqueId {
-    /// What its ranks know.
+    /// The key of the job.
     pub key: Key,
-    /// Where the roots listen; one for each group of ranks.
+    /// The roots' addresses, one for each group of ranks.
     pub roots: Vec<SocketAddr>,
 }
 
-/// An id's text that cannot be read.
+/// A text that is not a unique id.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
     "unique id {text:?}: {why}; expected topo1-TOKEN@ADDRESS:PORT[,ADDRESS:PORT…], as `topo id` prints it"
 )]
 pub struct IdError {
-    /// What was given, without its token.
+    /// The text without its token.
     pub text: String,
     /// What is wrong with it.
     pub why: String,
@@ -125,7 +125,7 @@ impl FromStr for UniqueId {
     type Err = IdError;
 
     fn from_str(text: &str) -> Result<Self, IdError> {
-        // A token is a secret: messages show what stands behind it.
+        // The token is a secret, so messages show only the addresses.
         let shown = text.split_once('@').map_or("…", |(_, roots)| roots);
         let wrong = |why: String| IdError {
             text: format!("…@{shown}"),
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_id_is_refused_without_showing_its_token() {
+    fn malformed_ids_are_refused_without_showing_the_token() {
         let token = "ab".repeat(32);
         for text in [
             "",

@@ -1,4 +1,4 @@
-//! What every rank tells all others of itself, and whether it agrees with them.
+//! What each rank tells all others about itself, and whether two ranks agree.
 
 use std::net::SocketAddr;
 
@@ -6,43 +6,43 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
 
-/// What a rank says of itself.
+/// What a rank tells about itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeerInfo {
     /// The rank.
     pub rank: u32,
     /// Version of the program.
     pub version: String,
-    /// Fingerprint of what is to be run: the plan and everything that all ranks must agree on.
+    /// Fingerprint of the plan and of everything else that all ranks must agree on.
     pub fingerprint: [u8; 32],
-    /// What it was given besides and all ranks must be given alike: the option's name, and its value.
+    /// Names and values of options that must be equal on all ranks but are not in the fingerprint.
     pub options: Vec<(String, String)>,
-    /// Tells hosts apart: ranks with the same can share memory.
+    /// Identifies the host: ranks of one host can share memory.
     pub host: u64,
     /// Name of the host, for messages.
     pub host_name: String,
-    /// Tells machines apart, whatever is called a host: ranks with the same run on the same cores, as far as
-    /// `cores` says.
+    /// Identifies the machine. In a rehearsal, ranks that act as other hosts have the same machine,
+    /// so they may use the same cores.
     pub machine: u64,
-    /// The cores that it may use, a bit each; empty if it does not say.
+    /// Bitmap of the cores that it may use; empty if unknown.
     pub cores: Vec<u8>,
     /// Process id.
     pub process: u32,
-    /// The device it drives, such as a bus id; empty if none that could be driven twice.
+    /// The device that it uses, such as a bus id; empty for one that several ranks may use.
     pub device: String,
-    /// Where it answers other ranks.
+    /// Address at which it answers other ranks.
     pub address: SocketAddr,
-    /// Where its NICs listen for data.
+    /// Addresses at which its NICs listen for data.
     pub nics: Vec<SocketAddr>,
 }
 
 impl PeerInfo {
-    /// Where it is, in words.
+    /// Its process and host, for messages.
     pub fn place(&self) -> String {
         format!("process {} on host {}", self.process, self.host_name)
     }
 
-    /// Whether two ranks may want the same core.
+    /// Whether two ranks may use the same core.
     pub fn shares_cores(&self, other: &Self) -> bool {
         let overlap = self
             .cores
@@ -53,68 +53,52 @@ impl PeerInfo {
         self.machine == other.machine && (overlap || unsaid)
     }
 
-    /// Whether two ranks can be of one job.
+    /// Checks that two ranks can be in one job.
     ///
     /// # Errors
-    /// Other options, other plans, other versions, or the same device.
+    /// Their options, plans or versions differ, or they use the same device.
     pub fn agrees(&self, other: &Self) -> Result<(), Failure> {
-        let differs = |(own, theirs): &(&(String, String), &(String, String))| own != theirs;
-        if let Some(((name, own), (_, theirs))) =
-            self.options.iter().zip(&other.options).find(differs)
-        {
-            return Err(Failure::new(
+        let fail = |what: String| {
+            Err(Failure::new(
                 other.rank,
-                format!(
-                    "{} runs with {name} {theirs}, but rank {}, {}, with {name} {own}; give all ranks the same",
-                    other.place(),
-                    self.rank,
-                    self.place()
-                ),
+                format!("{} {what}", other.place()),
+            ))
+        };
+        let rank = self.rank;
+        let mut options = self.options.iter().zip(&other.options);
+        if let Some(((name, own), (_, theirs))) = options.find(|(own, theirs)| own != theirs) {
+            return fail(format!(
+                "runs with {name} {theirs}, but rank {rank}, {}, with {name} {own}; give all ranks the same",
+                self.place()
             ));
         }
         if self.fingerprint != other.fingerprint {
-            return Err(Failure::new(
-                other.rank,
-                format!(
-                    "{} runs something else (fingerprint {}) than rank {}, {} (fingerprint {}); give all ranks the same plan \
-                     and the same arguments",
-                    other.place(),
-                    short(&other.fingerprint),
-                    self.rank,
-                    self.place(),
-                    short(&self.fingerprint)
-                ),
+            return fail(format!(
+                "runs something else (fingerprint {}) than rank {rank}, {} (fingerprint {}); give all ranks the \
+                 same plan and the same arguments",
+                short(&other.fingerprint),
+                self.place(),
+                short(&self.fingerprint)
             ));
         }
         if self.version != other.version {
-            return Err(Failure::new(
-                other.rank,
-                format!(
-                    "{} runs topo {}, but rank {} topo {}; give all hosts the same version",
-                    other.place(),
-                    other.version,
-                    self.rank,
-                    self.version
-                ),
+            return fail(format!(
+                "runs topo {}, but rank {rank} topo {}; give all hosts the same version",
+                other.version, self.version
             ));
         }
         if self.host == other.host && !self.device.is_empty() && self.device == other.device {
-            return Err(Failure::new(
-                other.rank,
-                format!(
-                    "{} drives {}, as does rank {}, {}; give each rank a device of its own",
-                    other.place(),
-                    other.device,
-                    self.rank,
-                    self.place()
-                ),
+            return fail(format!(
+                "drives {}, as does rank {rank}, {}; give each rank a device of its own",
+                other.device,
+                self.place()
             ));
         }
         Ok(())
     }
 }
 
-/// The first digits of a fingerprint.
+/// The first digits of a fingerprint, for messages.
 pub fn short(fingerprint: &[u8; 32]) -> String {
     fingerprint[..6]
         .iter()
@@ -122,22 +106,22 @@ pub fn short(fingerprint: &[u8; 32]) -> String {
         .collect()
 }
 
-/// Where a rank keeps what the others said of themselves.
+/// What the ranks told about themselves.
 pub trait Table {
-    /// What travels from rank to rank.
+    /// A rank's information as it is sent from rank to rank.
     type Block: Clone;
 
-    /// Takes what `origin` says of itself.
+    /// Takes the information of rank `origin`.
     ///
     /// # Errors
-    /// It is not to be read, or does not agree with the own rank.
+    /// It cannot be read, or does not agree with this rank's.
     fn take(&mut self, origin: u32, block: &Self::Block) -> Result<(), Failure>;
 
-    /// What is known of a rank.
+    /// The information of a rank, if it is known.
     fn info(&self, rank: u32) -> Option<&PeerInfo>;
 }
 
-/// A table that keeps everything.
+/// A table that keeps the information of all ranks.
 #[derive(Debug, Clone)]
 pub struct Infos {
     own: u32,
@@ -145,7 +129,7 @@ pub struct Infos {
 }
 
 impl Infos {
-    /// A table of the own rank alone.
+    /// A table that holds only this rank's information.
     pub fn new(own: PeerInfo, ranks: u32) -> Self {
         let rank = own.rank;
         let mut all = vec![None; ranks as usize];
@@ -155,13 +139,13 @@ impl Infos {
         Self { own: rank, all }
     }
 
-    /// The own rank's, as it travels.
+    /// This rank's information as it is sent.
     pub fn own_block(&self) -> Vec<u8> {
         let own = &self.all[self.own as usize];
         postcard::to_allocvec(own).unwrap_or_default()
     }
 
-    /// All, if all are known.
+    /// The information of all ranks; `None` until it is complete.
     pub fn all(&self) -> Option<Vec<PeerInfo>> {
         self.all.iter().cloned().collect()
     }
@@ -171,7 +155,7 @@ impl Table for Infos {
     type Block = Vec<u8>;
 
     fn take(&mut self, origin: u32, block: &Vec<u8>) -> Result<(), Failure> {
-        let wrong = || Failure::new(origin, "it says of itself what this version cannot read");
+        let wrong = || Failure::new(origin, "this version cannot read its information");
         let info: Option<PeerInfo> = postcard::from_bytes(block).map_err(|_| wrong())?;
         let info = info.filter(|it| it.rank == origin).ok_or_else(wrong)?;
         if let Some(own) = &self.all[self.own as usize] {

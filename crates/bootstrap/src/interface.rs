@@ -1,8 +1,9 @@
-//! Which network interfaces are used, chosen as NCCL's users expect.
+//! The choice of network interfaces, as in NCCL.
 //!
-//! `NCCL_SOCKET_IFNAME` is a list of prefixes; after `^` a list of those that are not wanted, after `=` of whole names.
-//! `NCCL_SOCKET_FAMILY` is `AF_INET` or `AF_INET6`. Without the former: names that begin with `ib` first, then all but
-//! Docker's bridges and the loopback, then those.
+//! `NCCL_SOCKET_IFNAME` is a list of prefixes; after `^` it lists interfaces to exclude, after `=`
+//! whole names. `NCCL_SOCKET_FAMILY` is `AF_INET` or `AF_INET6`. Without `NCCL_SOCKET_IFNAME`,
+//! names that begin with `ib` are preferred, then others, then bridges of Docker and libvirt, then
+//! the loopback.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
@@ -17,11 +18,11 @@ pub const MOST_INTERFACES: usize = 16;
 pub struct Interface {
     /// Its name, such as `eth0`.
     pub name: String,
-    /// Its first address of the family. The port is 0.
+    /// Its first address of the chosen family, with port 0.
     pub address: SocketAddr,
 }
 
-/// Which interfaces are wanted.
+/// The user's choice of interfaces.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Wanted {
     /// `NCCL_SOCKET_IFNAME`.
@@ -33,7 +34,7 @@ pub struct Wanted {
 /// The interfaces of this host that are up, in the kernel's order, with every address.
 ///
 /// # Errors
-/// The kernel does not tell.
+/// The kernel does not list them.
 pub fn list() -> std::io::Result<Vec<Interface>> {
     let mut found = Vec::new();
     for interface in getifaddrs()? {
@@ -58,10 +59,10 @@ pub fn list() -> std::io::Result<Vec<Interface>> {
     Ok(found)
 }
 
-/// Those of `all` that are wanted, best first, each once.
+/// The interfaces that the user wants, best first, each once.
 ///
 /// # Errors
-/// The family is unknown, or there is none; the text says which there are.
+/// The family is unknown, or no interface matches; the text lists the interfaces of this host.
 pub fn choose(all: &[Interface], wanted: &Wanted) -> Result<Vec<Interface>, String> {
     let family = match wanted.family.as_deref() {
         None | Some("") => None,
@@ -74,7 +75,7 @@ pub fn choose(all: &[Interface], wanted: &Wanted) -> Result<Vec<Interface>, Stri
         }
     };
     let of_family = |it: &&Interface| family.is_none_or(|v6| v6 == it.address.is_ipv6());
-    // An address that is only valid on its own link needs the other side's interface too, so it comes last.
+    // A link-local address is used last: it is valid only together with an interface.
     let mut all: Vec<&Interface> = all.iter().filter(of_family).collect();
     all.sort_by_key(|it| (it.address.is_ipv6(), is_link_local(it.address.ip())));
     let mut seen: Vec<&str> = Vec::new();
@@ -107,7 +108,7 @@ pub fn choose(all: &[Interface], wanted: &Wanted) -> Result<Vec<Interface>, Stri
         let matches = |it: &&Interface| {
             let mut names = rest.split(',').filter(|name| !name.is_empty());
             names.any(|name| {
-                // A name may carry a port after a colon, which is of no use here.
+                // A name may be followed by a port, which has no effect.
                 let name = name.split_once(':').map_or(name, |(name, _)| name);
                 if exact {
                     it.name == name
@@ -191,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_nothing_names_what_there_is() {
+    fn a_name_without_a_match_lists_the_interfaces() {
         let wanted = Wanted {
             names: Some("wlan".to_owned()),
             family: None,

@@ -1,14 +1,16 @@
-//! How the ranks of a job find each other: a root, a ring, what all tell all, and how everyone hears of a failure.
+//! How the ranks of a job find each other: unique ids, roots, a ring, an all-gather of what each
+//! rank tells about itself, and the report of failures to everyone.
 //!
-//! The protocol is written as state machines ([`Root`], [`Member`]) that are told what happened and say what to do.
-//! They open no socket, read no clock and start no thread, so thousands of them run in one process against a virtual
-//! clock and seeded faults (`tests/simulation`); in a job they drive sockets ([`socket`]).
+//! The protocol is a set of state machines ([`Root`], [`Member`]): they are told what happened and
+//! return what to do. They open no socket, read no clock and start no thread, so thousands of them
+//! run in one process against a virtual clock and seeded faults (`tests/simulation`). In a job they
+//! drive sockets ([`socket`]).
 //!
-//! A unique id ([`UniqueId`]) names the roots' addresses and a random token. Every connection begins with both sides
-//! proving that they know the token ([`link`]); before that nothing that comes is looked at.
+//! A unique id ([`UniqueId`]) holds the roots' addresses and a random token. On every connection
+//! both sides first prove that they know the token ([`link`]); until then nothing else is read.
 //!
-//! In reading order: [`id`], [`secret`], [`link`], [`message`], [`info`], [`machine`], [`root`], [`member`], [`failure`],
-//! [`socket`], [`interface`].
+//! In reading order: [`id`], [`secret`], [`link`], [`message`], [`info`], [`machine`], [`root`],
+//! [`member`], [`failure`], [`socket`], [`interface`].
 
 pub mod failure;
 pub mod id;

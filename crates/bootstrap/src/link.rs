@@ -1,44 +1,45 @@
-//! One connection, as bytes in and bytes out: first both sides prove that they know the job's key, then come frames.
+//! One connection as bytes: both sides prove that they know the job's key, then frames follow.
 //!
 //! | step | from | bytes |
 //! |---|---|---|
 //! | hello | connector | 8 of magic, 4 of version, 4 of kind, 32 random |
 //! | challenge | acceptor | 8 of magic, 4 of version, 20 of zero, 32 random |
 //! | proof | connector | 32 of keyed hash over hello and challenge |
-//! | answer | acceptor | 32 of keyed hash over hello and challenge, or of zero if the proof is wrong |
+//! | answer | acceptor | the same from its side, or 32 of zero if the proof is wrong |
 //! | frame | both | 4 of length, the payload, 8 of keyed hash over direction, number and payload |
 //!
-//! The connector proves first: nothing that the acceptor sends depends on the key before the other side has proved that it
-//! knows it, so that nobody can connect once and then try tokens without connecting again. Until the proof is right nothing
-//! that the other side sent is looked at, and what it sends is bounded. A frame that was altered, left out, repeated or
-//! moved has a wrong hash.
+//! The connector proves first. Until then nothing that the acceptor sends depends on the key, so a
+//! stranger needs a new connection for each token that it tries; and what the stranger sends is
+//! bounded and read no further. A frame that was altered, dropped, repeated or reordered has a
+//! wrong hash.
 
 use thiserror::Error;
 
 use crate::id::{KEY_BYTES, Key};
 
-/// Longest payload of a frame, bytes. What a rank says of itself, or offers, is far shorter.
+/// Longest payload of a frame, bytes. What a rank tells about itself, or offers, is far shorter.
 pub const LONGEST_FRAME: usize = 4 << 20;
 
 const MAGIC: [u8; 8] = *b"topo\0bs\x01";
 const VERSION: u32 = 2;
 const HELLO_BYTES: usize = 16 + KEY_BYTES;
-/// As long as in version 1, whose side therefore ends at once: it takes the token for another one.
+/// As long as the challenge of version 1, whose side therefore ends at once: it takes the version
+/// for a wrong token.
 const CHALLENGE_BYTES: usize = 2 * KEY_BYTES;
 const TAG_BYTES: usize = 8;
 
-/// What a connection is for.
+/// The purpose of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// A rank checks in with a root.
     Root,
-    /// From a rank to the next one of the ring.
+    /// A rank connects to the next one of the ring.
     Ring,
-    /// From a rank to one whose offers it wants.
+    /// A rank asks another one for offers.
     Peer,
     /// Data of a FIFO between hosts.
     Net,
-    /// Ranks that go on after a failure gather.
+    /// Survivors of a failure meet.
     Regroup,
 }
 
@@ -50,46 +51,46 @@ impl Kind {
     }
 }
 
-/// Why a connection is not to be trusted.
+/// Why a connection is not trusted.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum LinkError {
-    /// The first bytes are not this protocol's.
+    /// The first bytes are not of this protocol.
     #[error(
         "the other side does not speak version {VERSION} of topo's protocol; give all hosts the same version of topo"
     )]
-    Foreign,
+    OtherProtocol,
     /// The other side speaks another version of this protocol.
     #[error(
         "the other side speaks version {theirs} of topo's protocol, and this one version {VERSION}; give all hosts the same \
          version of topo"
     )]
     Version {
-        /// Its version.
+        /// The other side's version.
         theirs: u32,
     },
-    /// The other side knows another key.
+    /// The other side has another key.
     #[error("the other side has another token: it belongs to another job, or was given another id")]
     WrongToken,
-    /// A frame is longer than any that is sent.
+    /// A frame is longer than [`LONGEST_FRAME`].
     #[error("a message of {bytes} bytes, more than the {LONGEST_FRAME} that are allowed")]
     Oversized {
-        /// Its length.
+        /// The frame's length.
         bytes: usize,
     },
-    /// A frame was to be sent before both sides had proved that they know the key.
-    #[error("a message came to be sent before both sides had proved that they belong to the job")]
+    /// A frame was sent before both sides had proved that they know the key.
+    #[error("a message was sent before both sides had proved that they belong to the job")]
     NotOpen,
     /// A frame's hash is wrong.
-    #[error("a message was altered on its way")]
+    #[error("a message was altered in transit")]
     Altered,
-    /// A frame holds no message.
+    /// A frame does not contain a message.
     #[error("a message that this version does not know")]
     Unknown,
-    /// A kind of connection that does not exist.
+    /// The kind of connection is unknown.
     #[error("a connection of kind {number}, which this version does not know")]
     Kind {
-        /// Its number.
+        /// The kind's number.
         number: u32,
     },
 }
@@ -114,7 +115,7 @@ pub struct Link {
     connector: bool,
     nonce: [u8; KEY_BYTES],
     incoming: Vec<u8>,
-    /// How much of `incoming` was taken.
+    /// Bytes of `incoming` that were read.
     taken: usize,
     outgoing: Vec<u8>,
     sent_frames: u64,
@@ -122,7 +123,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// The side that connects.
+    /// The connecting side.
     pub fn connect(key: &Key, kind: Kind, nonce: [u8; KEY_BYTES]) -> Self {
         let mut hello = [0; HELLO_BYTES];
         hello[..12].copy_from_slice(&start());
@@ -133,7 +134,7 @@ impl Link {
         link
     }
 
-    /// The side that accepts.
+    /// The accepting side.
     pub fn accept(key: &Key, nonce: [u8; KEY_BYTES]) -> Self {
         Self::new(key, nonce, State::AwaitsHello, false)
     }
@@ -153,7 +154,7 @@ impl Link {
         }
     }
 
-    /// What the connection is for, once both sides have proved that they know the key.
+    /// The purpose of the connection, once both sides have proved that they know the key.
     pub const fn is_open(&self) -> Option<Kind> {
         match self.state {
             State::Open(kind) => Some(kind),
@@ -161,18 +162,18 @@ impl Link {
         }
     }
 
-    /// What is to be sent.
+    /// Bytes to send.
     pub fn outgoing(&self) -> &[u8] {
         &self.outgoing
     }
 
-    /// Notes that so many bytes of [`Self::outgoing`] were sent.
+    /// Removes the first `bytes` bytes of [`Self::outgoing`], which were sent.
     pub fn sent(&mut self, bytes: usize) {
         self.outgoing.drain(..bytes);
     }
 
-    /// How many bytes must come before anything goes on. A caller that reads no more loses nothing when it uses the
-    /// connection for something else afterwards.
+    /// Bytes that are missing for the next step of the proof or the next frame. A caller that reads
+    /// no more can use the connection otherwise afterwards.
     pub fn wanted(&self) -> usize {
         let have = self.incoming.len() - self.taken;
         let whole = match self.state {
@@ -192,10 +193,10 @@ impl Link {
         Some(u32::from_le_bytes(bytes.try_into().ok()?) as usize)
     }
 
-    /// Takes bytes that came, and goes on with the proofs.
+    /// Takes received bytes, and continues the proof.
     ///
     /// # Errors
-    /// The other side is not to be trusted.
+    /// The other side is not trusted.
     pub fn push(&mut self, bytes: &[u8]) -> Result<(), LinkError> {
         if self.taken > 0 {
             self.incoming.drain(..self.taken);
@@ -222,7 +223,7 @@ impl Link {
                 let mut hello = [0; HELLO_BYTES];
                 hello.copy_from_slice(self.take(HELLO_BYTES));
                 if hello[..8] != MAGIC {
-                    return Err(LinkError::Foreign);
+                    return Err(LinkError::OtherProtocol);
                 }
                 let mut challenge = [0; CHALLENGE_BYTES];
                 challenge[..12].copy_from_slice(&start());
@@ -235,7 +236,7 @@ impl Link {
                 let mut challenge = [0; CHALLENGE_BYTES];
                 challenge.copy_from_slice(self.take(CHALLENGE_BYTES));
                 if challenge[..8] != MAGIC {
-                    return Err(LinkError::Foreign);
+                    return Err(LinkError::OtherProtocol);
                 }
                 same_version(&challenge)?;
                 let proof = key.hash(&[b"proof", &hello, &challenge]);
@@ -275,7 +276,7 @@ impl Link {
         Ok(())
     }
 
-    /// Makes a frame of a payload.
+    /// Adds a frame with this payload to [`Self::outgoing`].
     ///
     /// # Errors
     /// The connection is not open, or the payload is longer than [`LONGEST_FRAME`].
@@ -293,10 +294,10 @@ impl Link {
         Ok(())
     }
 
-    /// The payload of the next frame, if it has come whole.
+    /// The payload of the next frame; `None` if it is not complete.
     ///
     /// # Errors
-    /// The frame is not to be trusted.
+    /// The frame is not trusted.
     pub fn next_frame(&mut self) -> Result<Option<Vec<u8>>, LinkError> {
         let Some(length) = self.frame_length() else {
             return Ok(None);
@@ -322,7 +323,7 @@ impl Link {
     }
 }
 
-/// How a hello and a challenge begin.
+/// The beginning of a hello and of a challenge.
 fn start() -> [u8; 12] {
     let mut start = [0; 12];
     start[..8].copy_from_slice(&MAGIC);
@@ -342,7 +343,7 @@ fn same_version(start: &[u8]) -> Result<(), LinkError> {
     }
 }
 
-/// What a frame's hash covers.
+/// The parts of a frame that its hash covers.
 struct FrameParts<'a> {
     direction: [u8; 1],
     number: [u8; 8],
@@ -360,174 +361,5 @@ const fn frame_parts(connector: bool, number: u64, payload: &[u8]) -> FrameParts
         direction: [connector as u8],
         number: number.to_le_bytes(),
         payload,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn pair(one: &Key, other: &Key) -> (Link, Link) {
-        (
-            Link::connect(one, Kind::Ring, [1; KEY_BYTES]),
-            Link::accept(other, [2; KEY_BYTES]),
-        )
-    }
-
-    /// Carries bytes both ways until there are none.
-    fn exchange(one: &mut Link, other: &mut Link) -> Result<(), LinkError> {
-        loop {
-            let (there, back) = (one.outgoing().to_vec(), other.outgoing().to_vec());
-            if there.is_empty() && back.is_empty() {
-                return Ok(());
-            }
-            one.sent(there.len());
-            other.sent(back.len());
-            other.push(&there)?;
-            one.push(&back)?;
-        }
-    }
-
-    #[test]
-    fn who_knows_the_key_is_let_in() {
-        let key = Key::of_secret(b"key");
-        let (mut one, mut other) = pair(&key, &key);
-        exchange(&mut one, &mut other).unwrap();
-        assert_eq!(
-            (one.is_open(), other.is_open()),
-            (Some(Kind::Ring), Some(Kind::Ring))
-        );
-        one.send(b"first").unwrap();
-        one.send(b"").unwrap();
-        exchange(&mut one, &mut other).unwrap();
-        assert_eq!(other.next_frame().unwrap().unwrap(), b"first");
-        assert_eq!(other.next_frame().unwrap().unwrap(), b"");
-        assert_eq!(other.next_frame().unwrap(), None);
-    }
-
-    /// Whoever can connect could otherwise try tokens against it without connecting again.
-    #[test]
-    fn a_stranger_gets_nothing_that_depends_on_the_token() {
-        let (mut stranger, mut one) = pair(&Key::of_secret(b"x"), &Key::of_secret(b"a"));
-        let (_, mut other) = pair(&Key::of_secret(b"x"), &Key::of_secret(b"b"));
-        let hello = stranger.outgoing().to_vec();
-        stranger.sent(hello.len());
-        one.push(&hello).unwrap();
-        other.push(&hello).unwrap();
-        assert!(!one.outgoing().is_empty());
-        assert_eq!(one.outgoing(), other.outgoing());
-        let challenge = one.outgoing().to_vec();
-        one.sent(challenge.len());
-        other.sent(challenge.len());
-        stranger.push(&challenge).unwrap();
-        let proof = stranger.outgoing().to_vec();
-        assert_eq!(one.push(&proof), Err(LinkError::WrongToken));
-        assert_eq!(other.push(&proof), Err(LinkError::WrongToken));
-        assert_eq!(one.outgoing(), other.outgoing());
-    }
-
-    #[test]
-    fn another_version_is_named() {
-        let key = Key::of_secret(b"key");
-        let (mut one, mut other) = pair(&key, &key);
-        let mut hello = one.outgoing().to_vec();
-        one.sent(hello.len());
-        hello[8] += 1;
-        let refused = other.push(&hello).unwrap_err().to_string();
-        assert!(refused.contains("version 3"), "{refused}");
-        let mut challenge = other.outgoing().to_vec();
-        challenge[8] += 1;
-        let refused = one.push(&challenge).unwrap_err().to_string();
-        assert!(refused.contains("version 3"), "{refused}");
-    }
-
-    #[test]
-    fn who_has_another_token_is_told_so() {
-        let (mut one, mut other) = pair(&Key::of_secret(b"a"), &Key::of_secret(b"b"));
-        assert_eq!(exchange(&mut one, &mut other), Err(LinkError::WrongToken));
-        assert_eq!(other.is_open(), None);
-    }
-
-    #[test]
-    fn what_cannot_be_sent_is_an_error() {
-        let key = Key::of_secret(b"key");
-        let (mut one, mut other) = pair(&key, &key);
-        assert_eq!(one.send(b"early"), Err(LinkError::NotOpen));
-        exchange(&mut one, &mut other).unwrap();
-        let bytes = LONGEST_FRAME + 1;
-        assert_eq!(
-            one.send(&vec![0; bytes]),
-            Err(LinkError::Oversized { bytes })
-        );
-        one.send(&vec![0; LONGEST_FRAME]).unwrap();
-    }
-
-    #[test]
-    fn a_frame_that_is_too_long_is_refused_before_it_came() {
-        let key = Key::of_secret(b"key");
-        let (mut one, mut other) = pair(&key, &key);
-        exchange(&mut one, &mut other).unwrap();
-        other.push(&u32::MAX.to_le_bytes()).unwrap();
-        let bytes = u32::MAX as usize;
-        assert_eq!(other.next_frame(), Err(LinkError::Oversized { bytes }));
-    }
-
-    proptest! {
-        /// A stranger gets nothing parsed, whatever it sends, in whatever pieces.
-        #[test]
-        fn garbage_never_opens(bytes in proptest::collection::vec(any::<u8>(), 0..400), magic: bool, piece in 1_usize..60) {
-            let mut link = Link::accept(&Key::of_secret(b"key"), [3; KEY_BYTES]);
-            let mut all = if magic { MAGIC.to_vec() } else { Vec::new() };
-            all.extend(bytes);
-            for piece in all.chunks(piece) {
-                if link.push(piece).is_err() {
-                    break;
-                }
-            }
-            prop_assert_eq!(link.is_open(), None);
-        }
-
-        /// One altered bit of anything that is sent is noticed by the side that receives it.
-        #[test]
-        fn altered_bits_are_noticed(at in 0_usize..200, bit in 0_u8..8, from_connector: bool) {
-            let key = Key::of_secret(b"key");
-            let (mut one, mut other) = pair(&key, &key);
-            let (mut there_seen, mut back_seen) = (0, 0);
-            let mut failed = false;
-            let mut frames = Vec::new();
-            let mut sent = false;
-            for _ in 0..8 {
-                let (mut there, mut back) = (one.outgoing().to_vec(), other.outgoing().to_vec());
-                one.sent(there.len());
-                other.sent(back.len());
-                let (bytes, seen) = if from_connector { (&mut there, there_seen) } else { (&mut back, back_seen) };
-                let hit = at.checked_sub(seen).filter(|at| *at < bytes.len());
-                if let Some(at) = hit {
-                    bytes[at] ^= 1 << bit;
-                }
-                there_seen += there.len();
-                back_seen += back.len();
-                failed |= other.push(&there).is_err() || one.push(&back).is_err();
-                if failed {
-                    break;
-                }
-                if one.is_open().is_some() && other.is_open().is_some() && !sent {
-                    one.send(b"there and back").unwrap();
-                    other.send(b"back and there").unwrap();
-                    sent = true;
-                }
-                for link in [&mut one, &mut other] {
-                    match link.next_frame() {
-                        Ok(frame) => frames.extend(frame),
-                        Err(_) => failed = true,
-                    }
-                }
-            }
-            let total = if from_connector { there_seen } else { back_seen };
-            // A length that grew leaves the frame waiting for bytes that do not come.
-            prop_assert!(failed || at >= total || frames.len() < 2);
-        }
     }
 }

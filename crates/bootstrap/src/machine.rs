@@ -1,4 +1,4 @@
-//! What both kinds of state machine, roots and members, ask of whoever drives them.
+//! What the state machines, roots and members, require of their drivers.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -7,28 +7,28 @@ use std::time::Duration;
 use crate::link::{Kind, LinkError};
 use crate::message::{Conn, Message};
 
-/// What a machine wants done. Whoever drives it does it in order.
+/// An action of a state machine. Its driver does them in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action<B> {
-    /// Connect; the machine hears `connected` or `closed`.
+    /// Connect; then call `connected` or `closed`.
     Connect {
         /// The connection's number.
         conn: Conn,
-        /// Where to.
+        /// The address.
         to: Box<SocketAddr>,
-        /// What for.
+        /// The purpose.
         kind: Kind,
     },
     /// Send a message over an open connection.
     Send {
-        /// Which.
+        /// The connection.
         conn: Conn,
-        /// What.
+        /// The message.
         message: Message<B>,
     },
-    /// Close a connection once everything that was to be sent is sent. The machine hears nothing of it any more.
+    /// Close a connection after everything is sent. `closed` is not called.
     Close {
-        /// Which.
+        /// The connection.
         conn: Conn,
     },
 }
@@ -36,13 +36,13 @@ pub enum Action<B> {
 /// How a connection ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ending {
-    /// Nobody listens there, or the host cannot be reached.
+    /// Nothing listens at the address, or the host cannot be reached.
     Refused(String),
     /// The other side closed it.
     Ended,
     /// It broke.
     Broken(String),
-    /// What came is not to be trusted.
+    /// The received data is not trusted.
     Distrusted(LinkError),
 }
 
@@ -57,23 +57,23 @@ impl fmt::Display for Ending {
     }
 }
 
-/// How long things may take.
+/// Timeouts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timing {
-    /// Until all ranks have met.
+    /// Time for all ranks to meet.
     pub join: Duration,
-    /// Between two signs of life.
+    /// Interval of messages to neighbors.
     pub beat: Duration,
-    /// Without a sign of life from a neighbor, after which it is given up.
+    /// Time without a message from a neighbor after which it has timed out.
     pub silence: Duration,
-    /// Before a root that refused is tried again.
+    /// Interval of attempts to connect.
     pub retry: Duration,
-    /// How long a root and a member stay when they are done, so that others hear of what happened.
+    /// How long a root and a member stay when they are done, so that others hear of a failure.
     pub linger: Duration,
 }
 
 impl Default for Timing {
-    /// A minute to meet, a beat every second, given up after fifteen without one.
+    /// A minute to meet, a message every second, and a timeout after 15 s without one.
     fn default() -> Self {
         Self {
             join: Duration::from_secs(60),
@@ -85,14 +85,14 @@ impl Default for Timing {
     }
 }
 
-/// Ranks of one root above which they come one after the other, so that it is not flooded (NCCL's
+/// With more ranks per root, the ranks connect one after the other (NCCL's
 /// `NCCL_UID_STAGGER_THRESHOLD`).
 pub const STAGGER_THRESHOLD: u32 = 256;
 
-/// Ranks that come per second then (NCCL's `NCCL_UID_STAGGER_RATE`).
+/// Ranks that then connect per second (NCCL's `NCCL_UID_STAGGER_RATE`).
 pub const STAGGER_RATE: u32 = 7000;
 
-/// The ranks of a root: groups in rank order whose sizes differ by one at most, larger ones first.
+/// The ranks of a root: groups in rank order whose sizes differ by at most one, larger ones first.
 pub const fn group(ranks: u32, roots: u32, index: u32) -> std::ops::Range<u32> {
     let (size, larger) = (ranks / roots, ranks % roots);
     let extra = if index < larger { index } else { larger };

@@ -1,4 +1,4 @@
-//! What is said over connections.
+//! The messages of the protocol.
 
 use std::net::SocketAddr;
 
@@ -11,65 +11,66 @@ use crate::link::LinkError;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Conn(pub u32);
 
-/// What a rank tells a root.
+/// A rank's registration with a root.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckIn {
     /// Which rank it is.
     pub rank: u32,
-    /// How many there are, as it was told.
+    /// Number of ranks that it was started with.
     pub ranks: u32,
-    /// How many roots there are, as it was told.
+    /// Number of roots that it was started with.
     pub roots: u32,
     /// Version of the program.
     pub version: String,
-    /// Where it is: host and process.
+    /// Its host and process.
     pub place: String,
-    /// Where the one before it in the ring shall connect to.
+    /// Address for the previous rank of the ring.
     pub ring: SocketAddr,
 }
 
-/// A message. Those that are rare are boxed, for there are many of the others. `B` is what travels when all tell all: bytes, or in a simulation what stands for them.
+/// A message; rare ones are boxed, to keep the frequent ones small. `B` is a part of an exchange:
+/// bytes, or a number in a simulation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Message<B> {
-    /// To a root: here I am.
+    /// To a root: a rank registers.
     CheckIn(Box<CheckIn>),
-    /// From a root: where the next rank of the ring listens.
+    /// From a root: the address of the next rank of the ring.
     Next(Box<SocketAddr>),
-    /// To a root: the ring is closed, it is needed no more.
+    /// To a root: the ring is closed.
     Done,
-    /// First on a ring or peer connection: who connects.
+    /// First message on a ring or peer connection: the connecting rank.
     Hello(u32),
-    /// One rank's part of what all tell all.
+    /// One rank's part of an exchange.
     Block {
-        /// Which of the exchanges, from 0.
+        /// Number of the exchange, from 0.
         exchange: u32,
-        /// Whose part.
+        /// The rank whose part it is.
         origin: u32,
         /// The part.
         block: B,
     },
-    /// Still there.
+    /// The sender lives.
     Beat,
     /// The job failed.
     Failed(Box<Failure>),
-    /// This rank is done and will not fail any more.
+    /// This rank is done; its end is no failure.
     Left(u32),
-    /// Asks for an offer, by the asker's number of the question and its name.
+    /// A question: the asker's number for it, and the name of an offer.
     Get(Box<(u32, String)>),
-    /// An offer, with the number of the question.
+    /// An answer: the number of the question, and the offer.
     Value(Box<(u32, Vec<u8>)>),
 }
 
 impl Message<Vec<u8>> {
-    /// As bytes.
+    /// The message as bytes.
     pub fn encode(&self) -> Vec<u8> {
         postcard::to_allocvec(self).expect("messages hold nothing that postcard cannot write")
     }
 
-    /// From bytes.
+    /// The message in these bytes.
     ///
     /// # Errors
-    /// They are no message of this version.
+    /// They are not a message of this version.
     pub fn decode(bytes: &[u8]) -> Result<Self, LinkError> {
         match postcard::take_from_bytes(bytes) {
             Ok((message, [])) => Ok(message),

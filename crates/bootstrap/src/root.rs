@@ -1,7 +1,7 @@
-//! The root's side of meeting: ranks check in, and each hears where the next one of the ring listens.
+//! The root: ranks check in, and each hears the address of the next rank of the ring.
 //!
-//! A job may have several roots, each for a group of ranks. The first rank of a group also registers with the root
-//! before, whose last rank needs its address.
+//! A job may have several roots, each for a group of ranks. The first rank of a group also checks
+//! in with the previous group's root, whose last rank needs its address.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -13,7 +13,7 @@ use crate::link::LinkError;
 use crate::machine::{Action, Ending, Timing, group};
 use crate::message::{CheckIn, Conn, Message};
 
-/// Most ranks that a message names.
+/// Most ranks that a message lists.
 const MOST_NAMED: usize = 8;
 
 #[derive(Debug)]
@@ -32,13 +32,13 @@ pub struct Root<B> {
     roots: u32,
     timing: Timing,
     entries: Vec<Option<Entry>>,
-    /// Where the first rank of the next group listens, if there are several.
+    /// Address of the next group's first rank, if there are several groups.
     beyond: Option<(SocketAddr, Conn)>,
     come: u32,
     done: u32,
     failure: Option<Failure>,
     ends: Option<Duration>,
-    /// Who was turned away last and may have been a rank, and why.
+    /// The last connection that was turned away and may have been a rank, for messages.
     refused: Option<String>,
     conns: u32,
     actions: VecDeque<Action<B>>,
@@ -65,38 +65,38 @@ impl<B> Root<B> {
         }
     }
 
-    /// What to do next.
+    /// The next action.
     pub fn poll_action(&mut self) -> Option<Action<B>> {
         self.actions.pop_front()
     }
 
-    /// Whether it is needed no more.
+    /// Whether it can end.
     pub fn is_finished(&self, now: Duration) -> bool {
         self.done as usize == self.entries.len() || self.ends.is_some_and(|ends| now >= ends)
     }
 
-    /// When [`Self::tick`] must be called, if nothing else happens.
+    /// When [`Self::tick`] must be called if nothing else happens.
     pub fn next_deadline(&self) -> Duration {
         self.ends.unwrap_or(self.timing.join)
     }
 
-    /// What made the job fail, if anything did.
+    /// The failure of the job, if it failed.
     pub const fn failure(&self) -> Option<&Failure> {
         self.failure.as_ref()
     }
 
-    /// A rank connected.
+    /// Adds a connection, whose other side knows the token.
     pub fn accepted(&mut self) -> Conn {
         self.conns += 1;
         Conn(self.conns - 1)
     }
 
-    /// Somebody was turned away that may have been a rank.
+    /// Notes that a connection was turned away that may have been a rank's.
     pub fn turned_away(&mut self, from: IpAddr, why: &LinkError) {
         self.refused = Some(format!("; {from} was turned away: {why}"));
     }
 
-    /// A message came.
+    /// Handles a message.
     pub fn received(&mut self, conn: Conn, message: Message<B>, now: Duration) {
         match message {
             Message::CheckIn(check_in) => self.check_in(conn, *check_in, now),
@@ -109,14 +109,14 @@ impl<B> Root<B> {
             }
             Message::Failed(failure) => self.fail(*failure, now),
             _ => {
-                let what = "it says to a root what no root needs to know".to_owned();
+                let what = "it sent a message that is not for roots".to_owned();
                 let rank = self.rank_of(conn);
                 self.fail(Failure { rank, what }, now);
             }
         }
     }
 
-    /// A connection ended.
+    /// Handles the end of a connection.
     pub fn closed(&mut self, conn: Conn, ending: &Ending, now: Duration) {
         let mut lost = None;
         for entry in self.entries.iter_mut().flatten() {
@@ -134,7 +134,7 @@ impl<B> Root<B> {
         }
     }
 
-    /// Time went by.
+    /// Handles the passing of time.
     pub fn tick(&mut self, now: Duration) {
         if self.failure.is_some() || now < self.timing.join || self.is_finished(now) {
             return;
@@ -179,7 +179,7 @@ impl<B> Root<B> {
         };
         failure.what.extend(self.refused.take());
         self.fail(failure, now);
-        // Every rank had its time, so nobody is waited for that comes later. What is told must only arrive.
+        // The time to meet is over, so no late rank is waited for. The failure must only arrive.
         self.ends = Some(now + self.timing.retry);
     }
 
@@ -190,15 +190,13 @@ impl<B> Root<B> {
     }
 
     fn check_in(&mut self, conn: Conn, new: CheckIn, now: Duration) {
-        if let Some(failure) = &self.failure {
-            // Who comes late hears of it at once.
-            let message = Message::Failed(Box::new(failure.clone()));
-            self.actions.push_back(Action::Send { conn, message });
-            return;
-        }
-        if let Err(failure) = self.agree(&new) {
-            let message = Message::Failed(Box::new(failure.clone()));
-            self.actions.push_back(Action::Send { conn, message });
+        // A late rank hears of an earlier failure at once.
+        let agreed = match &self.failure {
+            Some(failure) => Err(failure.clone()),
+            None => self.agree(&new),
+        };
+        if let Err(failure) = agreed {
+            self.send(conn, Message::Failed(Box::new(failure.clone())));
             self.fail(failure, now);
             return;
         }
@@ -209,19 +207,6 @@ impl<B> Root<B> {
             return;
         }
         let place = (new.rank - self.group.start) as usize;
-        if let Some(before) = &self.entries[place] {
-            let failure = Failure::new(
-                new.rank,
-                format!(
-                    "two processes say that they are this rank: {}, and {}; give each a rank of its own",
-                    before.check_in.place, new.place
-                ),
-            );
-            let message = Message::Failed(Box::new(failure.clone()));
-            self.actions.push_back(Action::Send { conn, message });
-            self.fail(failure, now);
-            return;
-        }
         let rank = new.rank;
         self.entries[place] = Some(Entry {
             conn,
@@ -237,7 +222,7 @@ impl<B> Root<B> {
         }
     }
 
-    /// Whether a rank belongs to the job of those that came before.
+    /// Checks that a rank belongs to the same job as the earlier ones.
     fn agree(&self, new: &CheckIn) -> Result<(), Failure> {
         let fail = |what: String| Err(Failure::new(new.rank, format!("{} {what}", new.place)));
         if (new.ranks, new.roots) != (self.ranks, self.roots) {
@@ -263,42 +248,53 @@ impl<B> Root<B> {
                 new.version, check_in.place, check_in.version
             ));
         }
+        if let Some(before) = self.entry(new.rank) {
+            return Err(Failure::new(
+                new.rank,
+                format!(
+                    "two processes say that they are this rank: {}, and {}; give each a rank of its own",
+                    before.check_in.place, new.place
+                ),
+            ));
+        }
         Ok(())
     }
 
-    /// Tells a rank where the next one listens, if both are known.
+    /// Tells a rank the address of the next one, if both are known.
     fn answer(&mut self, rank: u32) {
-        let at = |rank: u32| (rank - self.group.start) as usize;
-        let Some(entry) = &self.entries[at(rank)] else {
+        let Some(entry) = self.entry(rank) else {
             return;
         };
         let next = (rank + 1) % self.ranks;
-        let ring = if self.group.contains(&next) {
-            self.entries[at(next)].as_ref().map(|it| it.check_in.ring)
-        } else {
-            self.beyond.map(|(ring, _)| ring)
+        let ring = match self.group.contains(&next) {
+            true => self.entry(next).map(|it| it.check_in.ring),
+            false => self.beyond.map(|(ring, _)| ring),
         };
+        let conn = entry.conn;
         if let Some(ring) = ring {
-            self.actions.push_back(Action::Send {
-                conn: entry.conn,
-                message: Message::Next(Box::new(ring)),
-            });
+            self.send(conn, Message::Next(Box::new(ring)));
         }
+    }
+
+    /// The entry of a rank, if it belongs to this root and has checked in.
+    fn entry(&self, rank: u32) -> Option<&Entry> {
+        let place = rank.checked_sub(self.group.start)?;
+        self.entries.get(place as usize)?.as_ref()
+    }
+
+    fn send(&mut self, conn: Conn, message: Message<B>) {
+        self.actions.push_back(Action::Send { conn, message });
     }
 
     fn fail(&mut self, failure: Failure, now: Duration) {
         if self.failure.is_some() {
             return;
         }
-        for entry in self.entries.iter().flatten().filter(|entry| entry.open) {
-            self.actions.push_back(Action::Send {
-                conn: entry.conn,
-                message: Message::Failed(Box::new(failure.clone())),
-            });
-        }
-        if let Some((_, conn)) = self.beyond {
-            let message = Message::Failed(Box::new(failure.clone()));
-            self.actions.push_back(Action::Send { conn, message });
+        let open = self.entries.iter().flatten().filter(|entry| entry.open);
+        let conns = open.map(|entry| entry.conn);
+        let conns: Vec<Conn> = conns.chain(self.beyond.map(|(_, conn)| conn)).collect();
+        for conn in conns {
+            self.send(conn, Message::Failed(Box::new(failure.clone())));
         }
         self.failure = Some(failure);
         self.ends = Some(now + self.timing.linger);

@@ -1,28 +1,28 @@
-//! Keys made from secrets that people choose. A stranger who saw one proof can try secrets offline, so
-//! each try must be expensive, and weak secrets are refused.
+//! Keys made from secrets that people choose. An attacker who saw one proof can try secrets
+//! offline, so each try must be expensive, and weak secrets are refused.
 
 use argon2::{Algorithm, Argon2, Params, Version};
 use thiserror::Error;
 
 use crate::id::{KEY_BYTES, Key};
 
-/// Memory for one key, KiB. With [`PASSES`] it is a setting that OWASP recommends for Argon2id. Each rank
-/// makes the key when it starts: 64 ranks take 576 MiB for a moment.
+/// Memory for one key, KiB. With [`PASSES`] it is a setting that OWASP recommends for Argon2id.
+/// Each rank makes the key when it starts: 64 ranks take 576 MiB for a moment.
 const MEMORY_KIB: u32 = 9 << 10;
 
-/// How often the memory is passed through.
+/// Passes over the memory.
 const PASSES: u32 = 4;
 
-/// Fewer characters are too few.
+/// Fewest characters of a secret.
 const LEAST_CHARACTERS: usize = 16;
 
-/// Fewer different characters are too few. Of 16 random hexadecimal digits more are different nearly always.
+/// Fewest different characters of a secret. 16 random hexadecimal digits nearly always have more.
 const LEAST_DIFFERENT: usize = 6;
 
-/// A secret of which no key is made.
+/// Why no key is made from a secret.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum SecretError {
-    /// It is among the first that are tried.
+    /// The secret is easily guessed.
     #[error(
         "TOPO_SECRET is easily guessed: {0}; expected {LEAST_CHARACTERS} or more characters at random, the same for all ranks, \
          as `openssl rand -hex 16` prints them"
@@ -33,10 +33,10 @@ pub enum SecretError {
     System(String),
 }
 
-/// The key of a job that has this secret. It takes about as long as a hundred thousand hashes (Argon2id).
+/// The key of the job with this secret. Takes as long as about 100,000 hashes (Argon2id).
 ///
 /// # Errors
-/// The secret is easily guessed, or there is no memory.
+/// The secret is easily guessed, or there is not enough memory.
 pub fn stretched(secret: &str, job: &str) -> Result<Key, SecretError> {
     if let Some(why) = weakness(secret) {
         return Err(SecretError::Weak(why));
@@ -44,7 +44,7 @@ pub fn stretched(secret: &str, job: &str) -> Result<Key, SecretError> {
     let failed = |error: argon2::Error| SecretError::System(error.to_string());
     let params = Params::new(MEMORY_KIB, PASSES, 1, Some(KEY_BYTES)).map_err(failed)?;
     let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, params);
-    // All ranks make the same key, so the salt is what they know of each other.
+    // All ranks must make the same key, so the salt is the job's name.
     let salt = format!("topo secret of job {job}");
     let mut key = [0; KEY_BYTES];
     let made = argon2.hash_password_into(secret.as_bytes(), salt.as_bytes(), &mut key);
@@ -52,7 +52,7 @@ pub fn stretched(secret: &str, job: &str) -> Result<Key, SecretError> {
     Ok(Key::new(key))
 }
 
-/// Why a secret is easily guessed. What passes is not strong for that: only who chose it knows how.
+/// Why a secret is easily guessed. A secret that passes can still be weak.
 fn weakness(secret: &str) -> Option<String> {
     let characters: Vec<char> = secret.chars().collect();
     let count = characters.len();
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_first_tried_is_weak() {
+    fn easily_guessed_secrets_are_weak() {
         for weak in [
             "hunter2",
             "aaaaaaaaaaaaaaaaaaaa",

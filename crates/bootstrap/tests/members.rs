@@ -1,4 +1,4 @@
-//! What a rank does with messages of neighbors that know the token and keep to nothing else.
+//! A rank whose neighbors know the token but break the protocol.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ fn member() -> (Member<Infos>, bootstrap::Conn) {
     (member, before)
 }
 
-/// The first part that is not due fails the job; what comes behind it changes nothing.
+/// The first unexpected part fails the job; later ones change nothing.
 #[test]
 fn parts_that_are_not_due_are_reported_once() {
     let (mut member, before) = member();
@@ -56,10 +56,10 @@ fn parts_that_are_not_due_are_reported_once() {
     }
     let failure = member.failure().expect("rank 1 is to blame");
     assert_eq!(failure.rank, 1);
-    assert!(failure.what.contains("was due"), "{}", failure.what);
+    assert!(failure.what.contains("expected rank"), "{}", failure.what);
 }
 
-/// A part that is kept until this rank begins its exchange is of the next one; there is one of each rank at most.
+/// A part that arrives early belongs to the next exchange; there is at most one of each rank.
 #[test]
 fn parts_of_later_exchanges_are_not_hoarded() {
     let part = |exchange| Message::Block {
@@ -77,11 +77,15 @@ fn parts_of_later_exchanges_are_not_hoarded() {
         }
         let failure = member.failure().expect("rank 1 is to blame");
         assert_eq!(failure.rank, 1);
-        assert!(failure.what.contains("was to begin"), "{}", failure.what);
+        assert!(
+            failure.what.contains("expected exchange"),
+            "{}",
+            failure.what
+        );
     }
 }
 
-/// Questions for what is not offered, or not yet.
+/// Questions for offers that do not exist yet.
 #[test]
 fn questions_without_end_are_refused() {
     let long = "x".repeat(1000);

@@ -12,7 +12,7 @@ use bootstrap::socket::{Config, Service, blocking, listen};
 use bootstrap::{Failure, Key, Kind, Link, PeerInfo, Timing};
 use rustix::net::{AddressFamily, SocketType};
 
-/// Generous, for a busy machine; nothing that succeeds waits so long.
+/// Generous, for a busy machine; nothing that succeeds takes as long.
 const LONG: Duration = Duration::from_secs(60);
 
 fn info(rank: u32) -> PeerInfo {
@@ -32,7 +32,7 @@ fn info(rank: u32) -> PeerInfo {
     }
 }
 
-/// What each rank needs to meet the others; the roots are spread over the first ranks.
+/// The configuration of each rank; the roots are in the first ranks' processes.
 fn configs(ranks: u32, roots: u32, timing: Timing) -> Vec<Config> {
     let key = Key::of_secret(b"a test");
     let listeners: Vec<_> = (0..roots).map(|_| loopback_listener().unwrap()).collect();
@@ -65,7 +65,7 @@ fn short() -> Timing {
     }
 }
 
-/// Lets all meet and do something.
+/// Runs a function in every rank after all have met.
 fn run<T: Send>(
     configs: Vec<Config>,
     work: impl Fn(u32, Result<Service, Error>) -> T + Sync,
@@ -107,7 +107,7 @@ fn ranks_meet_exchange_and_offer() {
 #[test]
 fn a_failure_reaches_everyone() {
     let heard = run(configs(4, 1, Timing::default()), |rank, service| {
-        // It may come before the last has joined.
+        // The failure may arrive before the last rank has joined.
         let service = match service {
             Err(Error::Failed(failure)) => return failure,
             service => service.unwrap(),
@@ -128,9 +128,9 @@ fn a_failure_reaches_everyone() {
     );
 }
 
-/// Who leaves instead of exchanging is named long before the time is over.
+/// A rank that leaves during an exchange is reported long before the timeout.
 #[test]
-fn a_rank_that_leaves_while_all_exchange_is_named() {
+fn a_rank_that_leaves_during_an_exchange_is_reported() {
     let heard = run(configs(3, 1, Timing::default()), |rank, service| {
         let service = service.unwrap();
         service.exchange(Vec::new(), LONG).unwrap();
@@ -223,7 +223,7 @@ fn strangers_are_turned_away() {
         service.exchange(Vec::new(), LONG).unwrap();
     });
     for mut stranger in strangers {
-        // It is told nothing but that the connection is over.
+        // The other side hears only that the connection ended.
         let mut said = Vec::new();
         let _ = stranger.read_to_end(&mut said);
         assert_eq!(said, b"");
@@ -239,7 +239,7 @@ fn a_taken_port_is_named() {
     assert!(error.contains(&address.to_string()), "{error}");
 }
 
-/// The first that an acceptor lets in.
+/// The first connection that an acceptor lets in.
 fn arrives(listener: TcpListener, key: &Key, kinds: &'static [Kind], until: Until) -> Arrived {
     let mut acceptor = Acceptor::new(listener, key, kinds, until).unwrap();
     let end = Instant::now() + LONG;
@@ -274,7 +274,7 @@ fn a_socket_after_the_proofs_carries_anything() {
     });
 }
 
-/// A rank whose proof takes long keeps its place while others crowd the listener from another address.
+/// A rank with a slow proof keeps its place while others crowd the listener from another address.
 #[test]
 fn strangers_of_one_address_do_not_push_out_a_rank_of_another() {
     let listener = loopback_listener().unwrap();
@@ -292,7 +292,7 @@ fn strangers_of_one_address_do_not_push_out_a_rank_of_another() {
         let mut challenge = vec![0; link.wanted()];
         stream.read_exact(&mut challenge).unwrap();
         let strangers = test_network::strangers::hold(&[address], 3000).unwrap();
-        // Far longer than anyone may keep a place that others want.
+        // Far longer than a connection may keep a place that others want.
         thread::sleep(Duration::from_secs(1));
         link.push(&challenge).unwrap();
         stream.write_all(link.outgoing()).unwrap();

@@ -198,10 +198,10 @@ impl Error {
     /// Whether it may be a consequence of another rank's end that is not known yet: its memory is
     /// gone, its connections are refused.
     pub(crate) fn may_be_an_echo(&self) -> bool {
-        use shared_memory::Error::{Foreign, Open};
+        use shared_memory::Error::{Open, WrongFile};
         match self {
             // Memory that cannot be made is this rank's own failure.
-            Self::Memory { cause, .. } => matches!(**cause, Open { .. } | Foreign { .. }),
+            Self::Memory { cause, .. } => matches!(**cause, Open { .. } | WrongFile { .. }),
             Self::Disconnected { .. }
             | Self::Unreachable { .. }
             | Self::Bootstrap { .. }

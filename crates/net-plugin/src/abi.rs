@@ -1,54 +1,55 @@
-//! What NCCL's net plug-ins look like in memory, by version of the ABI.
+//! The memory layout of NCCL's net plug-ins, by ABI version.
 //!
-//! A library exports a table `ncclNetPlugin_vN` for each version N that it knows: a name and functions. The tables
-//! differ in a few functions, and so do the properties of devices. The layouts are those of a 64-bit machine; their
-//! sizes are asserted here, and every offset in the tests.
+//! A library exports a table `ncclNetPlugin_vN` for each version N that it supports: a name and
+//! functions. The versions differ in a few functions and in the properties of devices. The layouts
+//! are those of a 64-bit machine; their sizes are asserted here, and every offset in the tests.
 //!
-//! Source: NCCL's public plug-in interface (2.20 to 2.30). All names are those of its fields, in Rust's spelling.
+//! Source: NCCL's public plug-in interface (2.20 to 2.30). The names of the fields are NCCL's, in
+//! Rust's spelling.
 
 use std::ffi::{c_char, c_int, c_ulong, c_void};
 
 /// Most bytes of a handle (`NCCL_NET_HANDLE_MAXSIZE`).
 pub const HANDLE_BYTES: usize = 128;
 
-/// Most requests that may be under way in one communicator (`NCCL_NET_MAX_REQUESTS`).
+/// Most requests in progress in one communicator (`NCCL_NET_MAX_REQUESTS`).
 pub const MOST_REQUESTS: usize = 32;
 
-/// Memory of the host, as a kind of pointer (`NCCL_PTR_HOST`).
+/// Host memory, as a kind of pointer (`NCCL_PTR_HOST`).
 pub const POINTER_HOST: c_int = 1;
 
-/// Memory of a GPU (`NCCL_PTR_CUDA`).
+/// GPU memory (`NCCL_PTR_CUDA`).
 pub const POINTER_CUDA: c_int = 2;
 
-/// Memory given as a DMA-BUF (`NCCL_PTR_DMABUF`).
+/// Memory that a DMA-BUF describes (`NCCL_PTR_DMABUF`).
 pub const POINTER_DMABUF: c_int = 4;
 
-/// No traffic class is asked for (`NCCL_NET_TRAFFIC_CLASS_UNDEF`).
+/// No traffic class (`NCCL_NET_TRAFFIC_CLASS_UNDEF`).
 pub const NO_TRAFFIC_CLASS: c_int = -1;
 
-/// A rail or plane that is not known (`NCCL_NET_ID_UNDEF`).
+/// An unknown rail or plane (`NCCL_NET_ID_UNDEF`).
 pub const NO_ID: i16 = -1;
 
-/// Longest message of a version that does not say: 1 GiB, bytes. Its lengths are `int`.
+/// Longest message of a version that does not report one: 1 GiB, in bytes. Its lengths are `int`.
 pub const MOST_BYTES: usize = 1 << 30;
 
 /// `ncclResult_t`.
 pub type Code = c_int;
 
-/// The logger: level, subsystems, file, line, format and what it formats.
+/// The logger: level, subsystems, file, line, format and arguments.
 pub type Logger = unsafe extern "C" fn(c_int, c_ulong, *const c_char, c_int, *const c_char, ...);
 
-/// What plug-ins report events to: event, type, parent, plug-in's number, details.
+/// The callback for a plug-in's events: event, type, parent, plug-in's number, details.
 pub type Profiler =
     unsafe extern "C" fn(*mut *mut c_void, c_int, *mut c_void, i64, *mut c_void) -> Code;
 
-/// Devices that are used as one, up to `N` (`ncclNetVDeviceProps`).
+/// Devices that are used as one, at most `N` (`ncclNetVDeviceProps`).
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct Together<const N: usize> {
-    /// How many.
+    /// Their number.
     pub count: c_int,
-    /// Which.
+    /// Their device numbers.
     pub devices: [c_int; N],
 }
 
@@ -65,17 +66,13 @@ impl<const N: usize> Default for Together<N> {
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct Config {
-    /// In the plug-in's own numbers.
+    /// The traffic class, in the plug-in's numbers.
     pub traffic_class: c_int,
 }
 
 /// Properties of a device, v8.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
-#[allow(
-    missing_docs,
-    reason = "the fields of the plug-in interface, explained by `Device`"
-)]
 pub struct PropertiesV8 {
     pub name: *const c_char,
     pub pci_path: *const c_char,
@@ -91,13 +88,9 @@ pub struct PropertiesV8 {
     pub offload_version: c_int,
 }
 
-/// Properties of a device from v9 on, as far as they are common: up to `N` devices can be used as one.
+/// Properties of a device that v9 and newer have in common; `N` devices can be used as one.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
-#[allow(
-    missing_docs,
-    reason = "the fields of the plug-in interface, explained by `Device`"
-)]
 pub struct PropertiesV9<const N: usize> {
     pub name: *const c_char,
     pub pci_path: *const c_char,
@@ -120,10 +113,6 @@ pub struct PropertiesV9<const N: usize> {
 /// Properties of a device, v11.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
-#[allow(
-    missing_docs,
-    reason = "the fields of the plug-in interface, explained by `Device`"
-)]
 pub struct PropertiesV11 {
     pub common: PropertiesV9<4>,
     pub most_requests_at_once: c_int,
@@ -132,10 +121,6 @@ pub struct PropertiesV11 {
 /// Properties of a device, v12.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
-#[allow(
-    missing_docs,
-    reason = "the fields of the plug-in interface, explained by `Device`"
-)]
 pub struct PropertiesV12 {
     pub common: PropertiesV9<8>,
     pub most_requests_at_once: c_int,
@@ -150,7 +135,7 @@ type Pointer = *mut c_void;
 pub type InitV8 = unsafe extern "C" fn(Logger) -> Code;
 /// `init` of v10.
 pub type InitV10 = unsafe extern "C" fn(Logger, Profiler) -> Code;
-/// `init` from v11 on: context, number of the communicator, what it wants.
+/// `init` of v11 and newer: context, number of the communicator, its configuration.
 pub type InitV11 = unsafe extern "C" fn(*mut Pointer, u64, *mut Config, Logger, Profiler) -> Code;
 /// `devices`.
 pub type Devices = unsafe extern "C" fn(*mut c_int) -> Code;
@@ -158,14 +143,14 @@ pub type Devices = unsafe extern "C" fn(*mut c_int) -> Code;
 pub type GetProperties<P> = unsafe extern "C" fn(c_int, *mut P) -> Code;
 /// `listen` up to v10.
 pub type ListenV8 = unsafe extern "C" fn(c_int, Pointer, *mut Pointer) -> Code;
-/// `listen` from v11 on.
+/// `listen` of v11 and newer.
 pub type ListenV11 = unsafe extern "C" fn(Pointer, c_int, Pointer, *mut Pointer) -> Code;
 /// `connect` of v8 and v9.
 pub type ConnectV8 = unsafe extern "C" fn(c_int, Pointer, *mut Pointer, *mut Pointer) -> Code;
 /// `connect` of v10.
 pub type ConnectV10 =
     unsafe extern "C" fn(c_int, *mut Config, Pointer, *mut Pointer, *mut Pointer) -> Code;
-/// `connect` from v11 on.
+/// `connect` of v11 and newer.
 pub type ConnectV11 =
     unsafe extern "C" fn(Pointer, c_int, Pointer, *mut Pointer, *mut Pointer) -> Code;
 /// `accept`.
@@ -183,7 +168,7 @@ pub type SendV8 =
 /// `isend` of v9.
 pub type SendV9 =
     unsafe extern "C" fn(Pointer, Pointer, usize, c_int, Pointer, *mut Pointer) -> Code;
-/// `isend` from v10 on, with what the profiler knows it by.
+/// `isend` of v10 and newer, with a handle for the profiler.
 pub type SendV10 =
     unsafe extern "C" fn(Pointer, Pointer, usize, c_int, Pointer, Pointer, *mut Pointer) -> Code;
 /// `irecv` of v8.
@@ -206,7 +191,7 @@ pub type ReceiveV9 = unsafe extern "C" fn(
     *mut Pointer,
     *mut Pointer,
 ) -> Code;
-/// `irecv` from v10 on.
+/// `irecv` of v10 and newer.
 pub type ReceiveV10 = unsafe extern "C" fn(
     Pointer,
     c_int,
@@ -239,13 +224,10 @@ pub type MakeTogether = unsafe extern "C" fn(*mut c_int, Pointer) -> Code;
 /// `setNetAttr`.
 pub type SetAttributes = unsafe extern "C" fn(Pointer, Pointer) -> Code;
 
-/// The table of v8, and the beginning of all later ones: functions whose arguments differ are parameters.
+/// The table of v8, with which all newer ones begin; functions whose arguments differ are type
+/// parameters.
 #[derive(Debug)]
 #[repr(C)]
-#[allow(
-    missing_docs,
-    reason = "the functions of the plug-in interface, in its order"
-)]
 pub struct Table<Init, Properties, Listen, Connect, Send, Receive> {
     pub name: *const c_char,
     pub init: Function<Init>,
@@ -274,10 +256,6 @@ pub type TableV8 = Table<InitV8, PropertiesV8, ListenV8, ConnectV8, SendV8, Rece
 /// The table of v9.
 #[derive(Debug)]
 #[repr(C)]
-#[allow(
-    missing_docs,
-    reason = "the functions of the plug-in interface, in its order"
-)]
 pub struct TableV9 {
     pub common: Table<InitV8, PropertiesV9<4>, ListenV8, ConnectV8, SendV9, ReceiveV9>,
     pub make_together: Function<MakeTogether>,
@@ -286,10 +264,6 @@ pub struct TableV9 {
 /// The table of v10.
 #[derive(Debug)]
 #[repr(C)]
-#[allow(
-    missing_docs,
-    reason = "the functions of the plug-in interface, in its order"
-)]
 pub struct TableV10 {
     pub common: Table<InitV10, PropertiesV9<4>, ListenV8, ConnectV10, SendV10, ReceiveV10>,
     pub make_together: Function<MakeTogether>,
@@ -298,10 +272,6 @@ pub struct TableV10 {
 /// The table of v11 and, with other properties, of v12.
 #[derive(Debug)]
 #[repr(C)]
-#[allow(
-    missing_docs,
-    reason = "the functions of the plug-in interface, in its order"
-)]
 pub struct TableV11<Properties> {
     pub common: Table<InitV11, Properties, ListenV11, ConnectV11, SendV10, ReceiveV10>,
     pub make_together: Function<MakeTogether>,
@@ -312,7 +282,7 @@ pub struct TableV11<Properties> {
 /// The table of v12.
 pub type TableV12 = TableV11<PropertiesV12>;
 
-// Bytes on a 64-bit machine, counted from the lists of fields: pointers and sizes of 8, numbers of 4, ids of 2.
+// Bytes on a 64-bit machine, summed over the fields: pointers and sizes have 8, numbers 4, ids 2.
 const _: () = {
     assert!(size_of::<PropertiesV8>() == 64);
     assert!(size_of::<PropertiesV9<4>>() == 104);

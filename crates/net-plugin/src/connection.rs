@@ -1,167 +1,35 @@
-//! Connections: one rank listens, another connects, both poll until the connection is open. Messages then
-//! go in one direction.
+//! Messages over a connection, in one direction.
 //!
-//! A connection has its own registered memory. The caller has a slot of it while it fills or reads it, and
-//! the NIC while its request is under way. Or the caller gives memory, such as a GPU's, that the NIC sends
-//! from or receives into. Requests complete in the order in which they began.
+//! An end has registered memory of its own: the caller uses a slot while it fills or reads it, the
+//! NIC while its request is in progress. Or the caller hands over memory, such as a GPU's, that the
+//! NIC sends from or receives into. Requests complete in the order in which they began.
 
 use std::collections::VecDeque;
-use std::ffi::c_void;
 use std::os::fd::AsRawFd;
 use std::ptr::null_mut;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
-use crate::abi::{HANDLE_BYTES, MOST_REQUESTS, POINTER_CUDA, POINTER_HOST};
+use crate::abi::{MOST_REQUESTS, POINTER_CUDA, POINTER_HOST};
 use crate::error::Error;
 use crate::functions::Pointer;
+use crate::instance::Seat;
 use crate::memory::{Given, Memory, Owner};
-use crate::plugin::{Inner, Seat};
-
-/// The handle of a listening rank. Its contents are the plug-in's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(C, align(64))]
-pub struct Handle([u8; HANDLE_BYTES]);
-
-impl Handle {
-    /// Its bytes, for the connecting rank.
-    pub const fn bytes(&self) -> &[u8] {
-        &self.0
-    }
-
-    /// A handle of these bytes, if their number is right.
-    pub fn of(bytes: &[u8]) -> Option<Self> {
-        bytes.try_into().ok().map(Self)
-    }
-}
 
 /// The dimensions of a connection.
 #[derive(Clone)]
 pub struct Shape {
-    /// Messages that may be under way.
+    /// Most messages in progress.
     pub messages: usize,
     /// Longest message, bytes.
     pub bytes: usize,
-    /// The tag of all messages, equal on both sides.
+    /// Tag of all messages, equal on both sides.
     pub tag: i32,
-    /// Memory to send from or receive into; without, the connection has its own.
+    /// Memory to send from or receive into; `None`: the connection has its own.
     pub memory: Option<Given>,
 }
 
-/// A rank that waits for a connection.
-pub struct Listening {
-    inner: Arc<Inner>,
-    device: u32,
-    object: Pointer,
-    seat: Option<Seat>,
-}
-
-// SAFETY: plug-ins let an object be used by any thread, one at a time, as NCCL's threads do.
-unsafe impl Send for Listening {}
-
-impl Listening {
-    pub(crate) fn new(
-        inner: &Arc<Inner>,
-        seat: Seat,
-        device: u32,
-    ) -> Result<(Self, Handle), Error> {
-        let mut handle = Handle([0; HANDLE_BYTES]);
-        let to: Pointer = (&raw mut handle).cast();
-        // SAFETY: a handle has as many bytes as the ABI says.
-        let object = unsafe { inner.functions.listen(inner.context, device, to) }?;
-        let listening = Self {
-            inner: Arc::clone(inner),
-            device,
-            object,
-            seat: Some(seat),
-        };
-        Ok((listening, handle))
-    }
-
-    /// Polls for the sender. Returns the receiving end once, when it has connected.
-    ///
-    /// # Errors
-    /// The plug-in fails, or messages are too long for the device.
-    pub fn accept(&mut self, shape: Shape) -> Result<Option<Receiving>, Error> {
-        if self.seat.is_none() {
-            return Ok(None);
-        }
-        // SAFETY: the object is not closed before this is dropped.
-        let object = unsafe { self.inner.functions.accept(self.object) }?;
-        if object.is_null() {
-            return Ok(None);
-        }
-        let end = End::new(
-            &self.inner,
-            self.seat.take(),
-            self.device,
-            object,
-            shape,
-            Direction::In,
-        )?;
-        Ok(Some(Receiving {
-            end,
-            arrived: None,
-            flushing: Flushing::No,
-        }))
-    }
-}
-
-impl Drop for Listening {
-    fn drop(&mut self) {
-        // SAFETY: this is its only user. Nothing can be done about an error.
-        let _ = unsafe { self.inner.functions.close_listen(self.object) };
-    }
-}
-
-/// A rank that connects.
-pub struct Connecting {
-    inner: Arc<Inner>,
-    device: u32,
-    /// It must not move: the plug-in keeps state in it between calls.
-    handle: Box<Handle>,
-    seat: Option<Seat>,
-}
-
-impl Connecting {
-    pub(crate) fn new(inner: &Arc<Inner>, seat: Seat, device: u32, handle: &Handle) -> Self {
-        Self {
-            inner: Arc::clone(inner),
-            device,
-            handle: Box::new(*handle),
-            seat: Some(seat),
-        }
-    }
-
-    /// Polls the connection. Returns the sending end once, when it is connected.
-    ///
-    /// # Errors
-    /// The plug-in fails, or messages are too long for the device.
-    pub fn poll(&mut self, shape: Shape) -> Result<Option<Sending>, Error> {
-        if self.seat.is_none() {
-            return Ok(None);
-        }
-        let (functions, context) = (&self.inner.functions, self.inner.context);
-        let handle: Pointer = (&raw mut *self.handle).cast();
-        // SAFETY: the handle does not move.
-        let object = unsafe { functions.connect(context, self.device, handle) }?;
-        if object.is_null() {
-            return Ok(None);
-        }
-        let seat = self.seat.take();
-        let end = End::new(
-            &self.inner,
-            seat,
-            self.device,
-            object,
-            shape,
-            Direction::Out,
-        )?;
-        Ok(Some(Sending { end }))
-    }
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Direction {
+pub enum Direction {
     In,
     Out,
 }
@@ -173,16 +41,15 @@ enum Region {
     Given(Given),
 }
 
-/// A send or receive under way.
+/// A send or receive in progress.
 struct Request {
     pointer: Pointer,
     place: *mut u8,
 }
 
 /// One end of a connection, with its memory and requests.
-struct End {
-    inner: Arc<Inner>,
-    _seat: Option<Seat>,
+pub struct End {
+    seat: Seat,
     object: Pointer,
     direction: Direction,
     registration: Pointer,
@@ -190,27 +57,25 @@ struct End {
     messages: usize,
     most_bytes: usize,
     tag: i32,
-    /// Under way, the oldest first.
+    /// In progress, the oldest first.
     requests: VecDeque<Request>,
     /// Requests begun so far.
     begun: usize,
 }
 
-// SAFETY: as for `Listening`; the requests are the object's.
+// SAFETY: plug-ins let an object be used by any thread, one at a time, as NCCL's threads do; the
+// requests are the object's.
 unsafe impl Send for End {}
 
 impl End {
-    fn new(
-        inner: &Arc<Inner>,
-        seat: Option<Seat>,
-        device: u32,
+    pub fn new(
+        seat: Seat,
         object: Pointer,
         shape: Shape,
         direction: Direction,
     ) -> Result<Self, Error> {
         let mut end = Self {
-            inner: Arc::clone(inner),
-            _seat: seat,
+            seat,
             object,
             direction,
             registration: null_mut(),
@@ -221,36 +86,32 @@ impl End {
             requests: VecDeque::new(),
             begun: 0,
         };
-        let most = inner.devices[device as usize].most_bytes;
-        if shape.bytes > most {
+        let (functions, device) = (end.seat.functions(), end.seat.device());
+        if shape.bytes > device.most_bytes {
             let what = format!(
-                "device {device} ({}) for messages of {most} bytes at most; expected {}",
-                inner.devices[device as usize].name, shape.bytes
+                "device {} ({}) for messages of {} bytes at most; expected {}",
+                device.number, device.name, device.most_bytes, shape.bytes
             );
-            return Err(inner.functions.place.absurd("getProperties", what));
+            return Err(functions.place.absurd("getProperties", what));
         }
-        match shape.memory {
-            Some(given) => {
-                end.registration = end.register(device, &given)?;
-                end.region = Region::Given(given);
-            }
+        (end.registration, end.region) = match shape.memory {
+            Some(given) => (end.register(&given)?, Region::Given(given)),
             None => {
                 let memory = Memory::new(shape.messages, shape.bytes);
                 let (start, bytes) = (memory.start(), memory.bytes());
                 // SAFETY: the memory is this end's, which frees it after the registration.
-                end.registration =
-                    unsafe { (inner.functions).register(object, start, bytes, POINTER_HOST) }?;
-                end.region = Region::Own(memory);
+                let registered = unsafe { functions.register(object, start, bytes, POINTER_HOST) };
+                (registered?, Region::Own(memory))
             }
-        }
+        };
         Ok(end)
     }
 
-    /// Registers memory that the caller gave.
-    fn register(&self, device: u32, given: &Given) -> Result<Pointer, Error> {
-        let (functions, object) = (&self.inner.functions, self.object);
+    /// Registers the caller's memory.
+    fn register(&self, given: &Given) -> Result<Pointer, Error> {
+        let (functions, object) = (self.seat.functions(), self.object);
         let (start, bytes) = (given.at(0), given.bytes);
-        let device = &self.inner.devices[device as usize];
+        let device = self.seat.device();
         // SAFETY: `given.kept` keeps the memory until it is deregistered.
         unsafe {
             match &given.owner {
@@ -264,12 +125,12 @@ impl End {
         }
     }
 
-    /// Whether one more request may begin while `taken` places are used otherwise.
+    /// Whether another request may begin while `taken` slots hold arrived messages.
     fn has_room(&self, taken: usize) -> bool {
         self.requests.len() + taken < self.messages
     }
 
-    /// The place for the next request in the connection's own memory.
+    /// The slot of the next request in the connection's own memory.
     fn own_place(&self) -> Option<*mut u8> {
         match &self.region {
             Region::Own(memory) => Some(memory.slot(self.begun)),
@@ -277,7 +138,7 @@ impl End {
         }
     }
 
-    /// A place in memory that was given, if it has `bytes` from there.
+    /// The address at an offset of the caller's memory, if `bytes` bytes follow it.
     fn given_place(&self, offset: usize, bytes: usize) -> Option<*mut u8> {
         let Region::Given(given) = &self.region else {
             return None;
@@ -286,30 +147,25 @@ impl End {
         (end <= given.bytes && bytes <= self.most_bytes).then(|| given.at(offset))
     }
 
-    /// Adds a request that the plug-in began. Returns `false` if it began none.
-    fn begin(&mut self, pointer: *mut c_void, place: *mut u8) -> bool {
+    /// Begins to send or receive, as the direction says. Returns `false` if the plug-in began
+    /// nothing.
+    fn begin(&mut self, place: *mut u8, bytes: usize) -> Result<bool, Error> {
+        let (functions, object) = (self.seat.functions(), self.object);
+        // SAFETY: the place is registered, and nothing else uses it until the request is complete.
+        let pointer = unsafe {
+            match self.direction {
+                Direction::In => {
+                    functions.receive(object, place, bytes, self.tag, self.registration)
+                }
+                Direction::Out => functions.send(object, place, bytes, self.tag, self.registration),
+            }
+        }?;
         let began = !pointer.is_null();
         if began {
             self.requests.push_back(Request { pointer, place });
             self.begun += 1;
         }
-        began
-    }
-
-    fn send(&mut self, place: *mut u8, bytes: usize) -> Result<bool, Error> {
-        // SAFETY: the place is registered, and nothing else uses it until the request is complete.
-        let request = unsafe {
-            (self.inner.functions).send(self.object, place, bytes, self.tag, self.registration)
-        }?;
-        Ok(self.begin(request, place))
-    }
-
-    fn receive(&mut self, place: *mut u8, bytes: usize) -> Result<bool, Error> {
-        // SAFETY: the place is registered, and nothing else uses it until the request is complete.
-        let request = unsafe {
-            (self.inner.functions).receive(self.object, place, bytes, self.tag, self.registration)
-        }?;
-        Ok(self.begin(request, place))
+        Ok(began)
     }
 
     /// Tests the oldest request. Returns its place and number of bytes if it is complete.
@@ -318,8 +174,8 @@ impl End {
             return Ok(None);
         };
         let place = request.place;
-        // SAFETY: requests in the queue are under way.
-        let done = unsafe { self.inner.functions.test(request.pointer) };
+        // SAFETY: requests in the queue are in progress.
+        let done = unsafe { self.seat.functions().test(request.pointer) };
         if !matches!(done, Ok(None)) {
             // A request that failed has ended too.
             self.requests.pop_front();
@@ -330,7 +186,7 @@ impl End {
 
 impl Drop for End {
     fn drop(&mut self) {
-        let functions = &self.inner.functions;
+        let functions = self.seat.functions();
         // SAFETY: this is the only user of the object, and of its registration.
         let ended = unsafe {
             let back = match &self.region {
@@ -345,7 +201,7 @@ impl Drop for End {
             };
             back.and(closed)
         };
-        // After an error, requests under way may still write to the memory.
+        // After an error, requests in progress may still write to the memory.
         if ended.is_err() && !self.requests.is_empty() {
             leave(std::mem::replace(&mut self.region, Region::None));
         }
@@ -371,17 +227,19 @@ pub unsafe fn free_left() {
 
 /// A sending end.
 pub struct Sending {
-    end: End,
+    pub(crate) end: End,
 }
 
 impl Sending {
-    /// The memory of the next message; `None` if too many are under way, or memory was given.
+    /// The memory of the next message; `None` if too many are in progress, or the memory is the
+    /// caller's.
     pub fn room(&mut self) -> Option<&mut [u8]> {
         if !self.end.has_room(0) {
             return None;
         }
         let (place, bytes) = (self.end.own_place()?, self.end.most_bytes);
-        // SAFETY: no request under way uses this slot, and it was zeroed when it was made.
+        // SAFETY: no request in progress uses this slot, and its memory was zeroed when it was
+        // allocated.
         Some(unsafe { std::slice::from_raw_parts_mut(place, bytes) })
     }
 
@@ -395,21 +253,21 @@ impl Sending {
     pub fn send(&mut self, bytes: usize) -> Result<bool, Error> {
         assert!(self.end.has_room(0) && bytes <= self.end.most_bytes);
         let place = self.end.own_place().expect("the connection has memory");
-        self.end.send(place, bytes)
+        self.end.begin(place, bytes)
     }
 
-    /// Sends `bytes` from `offset` of the memory that was given. Returns `false` if it is to be called again.
-    /// They must not change until the message is sent.
+    /// Sends `bytes` bytes from `offset` of the caller's memory. Returns `false` if it is to be
+    /// called again. They must not change until the message is sent.
     ///
     /// # Panics
-    /// The memory has no such bytes, or the message is longer than the connection's shape says.
+    /// The memory has no such bytes, or the message is longer than the connection's shape allows.
     ///
     /// # Errors
     /// The plug-in fails.
     pub fn send_at(&mut self, offset: usize, bytes: usize) -> Result<bool, Error> {
         let place = self.end.given_place(offset, bytes);
         let place = place.expect("the bytes are within the memory that was given");
-        Ok(self.end.has_room(0) && self.end.send(place, bytes)?)
+        Ok(self.end.has_room(0) && self.end.begin(place, bytes)?)
     }
 
     /// Returns `true` once for each message that is sent.
@@ -420,7 +278,7 @@ impl Sending {
         Ok(self.end.test()?.is_some())
     }
 
-    /// Messages that are under way.
+    /// Messages in progress.
     pub fn under_way(&self) -> usize {
         self.end.requests.len()
     }
@@ -435,7 +293,7 @@ enum Flushing {
 /// A receiving end.
 pub struct Receiving {
     end: End,
-    /// Place and length of the oldest message, which has arrived and was not given back.
+    /// Address and length of the oldest message, which has arrived and was not given back.
     arrived: Option<(*mut u8, usize)>,
     flushing: Flushing,
 }
@@ -444,12 +302,20 @@ pub struct Receiving {
 unsafe impl Send for Receiving {}
 
 impl Receiving {
+    pub(crate) fn new(end: End) -> Self {
+        Self {
+            end,
+            arrived: None,
+            flushing: Flushing::No,
+        }
+    }
+
     /// Whether one more receive can be posted.
     pub fn has_room(&self) -> bool {
         self.end.has_room(usize::from(self.arrived.is_some()))
     }
 
-    /// Receives under way.
+    /// Receives in progress.
     pub fn posted(&self) -> usize {
         self.end.requests.len()
     }
@@ -457,21 +323,22 @@ impl Receiving {
     /// Posts a receive. Returns `false` if it is to be called again.
     ///
     /// # Panics
-    /// There is no room, or memory was given.
+    /// There is no room, or the memory is the caller's.
     ///
     /// # Errors
     /// The plug-in fails.
     pub fn post(&mut self) -> Result<bool, Error> {
         assert!(self.has_room());
         let place = self.end.own_place().expect("the connection has memory");
-        self.end.receive(place, self.end.most_bytes)
+        self.end.begin(place, self.end.most_bytes)
     }
 
-    /// Posts a receive of a longest message at `offset` of the memory that was given. Returns `false` if it
-    /// is to be called again. That memory must not be used until the message has arrived.
+    /// Posts a receive of a message of any length at `offset` of the caller's memory. Returns
+    /// `false` if it is to be called again. That memory must not be used until the message has
+    /// arrived.
     ///
     /// # Panics
-    /// There is no room, or the memory ends before.
+    /// There is no room, or the memory is too short.
     ///
     /// # Errors
     /// The plug-in fails.
@@ -479,10 +346,10 @@ impl Receiving {
         assert!(self.has_room());
         let place = self.end.given_place(offset, self.end.most_bytes);
         let place = place.expect("the bytes are within the memory that was given");
-        self.end.receive(place, self.end.most_bytes)
+        self.end.begin(place, self.end.most_bytes)
     }
 
-    /// Length of the oldest message if it has arrived, bytes; until it is given back.
+    /// The length of the oldest message in bytes if it has arrived, until it is given back.
     ///
     /// # Errors
     /// The plug-in fails, or reports more bytes than were posted.
@@ -495,14 +362,14 @@ impl Receiving {
             let length = usize::try_from(bytes).ok().filter(|it| *it <= most);
             let length = length.ok_or_else(|| {
                 let what = format!("a message of {bytes} bytes; expected {most} at most");
-                self.end.inner.functions.place.absurd("test", what)
+                self.end.seat.functions().place.absurd("test", what)
             })?;
             self.arrived = Some((place, length));
         }
         Ok(self.arrived.map(|(_, bytes)| bytes))
     }
 
-    /// The oldest message if it has arrived in the connection's own memory; until it is given back.
+    /// The oldest message if it has arrived in the connection's own memory, until it is given back.
     ///
     /// # Errors
     /// As [`Self::arrived_bytes`].
@@ -511,11 +378,12 @@ impl Receiving {
         let (Some((place, bytes)), Region::Own(_)) = (self.arrived, &self.end.region) else {
             return Ok(None);
         };
-        // SAFETY: its request is complete and its slot not given back, so the NIC does not write to it.
+        // SAFETY: its request is complete and its slot not given back, so the NIC does not write to
+        // it.
         Ok(Some(unsafe { std::slice::from_raw_parts(place, bytes) }))
     }
 
-    /// Makes the oldest message visible to a GPU (GPUDirect RDMA). To be called until it returns `true`.
+    /// Makes the oldest message visible to a GPU (GPUDirect RDMA). Call it until it returns `true`.
     ///
     /// # Panics
     /// No message has arrived.
@@ -524,7 +392,7 @@ impl Receiving {
     /// The plug-in fails, or cannot flush.
     pub fn flush(&mut self) -> Result<bool, Error> {
         let (place, bytes) = self.arrived.expect("a message has arrived");
-        let functions = &self.end.inner.functions;
+        let functions = self.end.seat.functions();
         if matches!(self.flushing, Flushing::No) {
             // SAFETY: the message is in this connection's registered memory.
             let request =
@@ -536,7 +404,7 @@ impl Receiving {
             };
         }
         if let Flushing::Begun(request) = self.flushing
-            // SAFETY: the request is under way until its test succeeds.
+            // SAFETY: the request is in progress until its test succeeds.
             && unsafe { functions.test(request) }?.is_some()
         {
             self.flushing = Flushing::Done;

@@ -1,4 +1,4 @@
-//! What can be wrong with a plug-in.
+//! Errors of a plug-in.
 
 use thiserror::Error;
 
@@ -14,21 +14,21 @@ pub enum Error {
              libnccl-net-NAME.so, in a folder where the loader looks (LD_LIBRARY_PATH)"
     )]
     Open {
-        /// What was asked for.
+        /// The name.
         wanted: String,
-        /// What the loader says.
+        /// The loader's message.
         why: String,
     },
-    /// The library exports no table that is known.
+    /// The library exports no table of a supported version.
     #[error("{library} exports none of ncclNetPlugin_v8 to ncclNetPlugin_v12{}; expected a net plug-in of ABI v8 and newer, \
              as made for NCCL 2.20 and newer", older.map_or_else(String::new, |it| format!(", but ncclNetPlugin_v{it}")))]
     NoTable {
         /// Its path.
         library: String,
-        /// An older version that it has.
+        /// An older version that it exports.
         older: Option<u32>,
     },
-    /// A function that is needed is missing.
+    /// A required function is missing.
     #[error(
         "{library} (net plug-in ABI v{version}) has no function {function}; expected one, so the library is broken: \
              install another build of it"
@@ -41,7 +41,7 @@ pub enum Error {
         /// The function.
         function: &'static str,
     },
-    /// A function said that it failed.
+    /// A function failed.
     #[error("{library} (net plug-in ABI v{version}): {function} failed with {} ({code}){}; {}", name_of(*code),
             said.as_ref().map_or_else(String::new, |it| format!(", saying: {it}")), advice(*code))]
     Failed {
@@ -51,12 +51,12 @@ pub enum Error {
         version: u32,
         /// The function.
         function: &'static str,
-        /// What it returned.
+        /// Its result.
         code: i32,
         /// The last warnings that it logged.
         said: Option<String>,
     },
-    /// A function gave something that makes no sense.
+    /// A function returned something invalid.
     #[error("{library} (net plug-in ABI v{version}): {function} gives {what}")]
     Absurd {
         /// Its path.
@@ -65,10 +65,10 @@ pub enum Error {
         version: u32,
         /// The function.
         function: &'static str,
-        /// What, and what was expected.
+        /// The value, and what was expected.
         what: String,
     },
-    /// The name asks for something that is not to be had.
+    /// The requested plug-in does not exist or does not work.
     #[error("{0}")]
     Name(String),
 }
@@ -80,7 +80,7 @@ impl Error {
     }
 }
 
-/// A result of NCCL by its name.
+/// The name of a result of NCCL.
 const fn name_of(code: i32) -> &'static str {
     match code {
         0 => "ncclSuccess",
@@ -99,14 +99,14 @@ const fn name_of(code: i32) -> &'static str {
 const fn advice(code: i32) -> &'static str {
     match code {
         1 => "it needs a GPU and its driver, which may be missing",
-        2 => "its devices, drivers and permissions want a look",
-        6 => "the other side failed, or the network between",
-        8 => "the other side, or the network between, may be down",
-        _ => "NCCL_DEBUG=INFO shows what it says, NCCL_NET_PLUGIN=none does without it",
+        2 => "check its devices, drivers and permissions",
+        6 => "the other side or the network failed",
+        8 => "the other side or the network may be down",
+        _ => "NCCL_DEBUG=INFO shows its log, NCCL_NET_PLUGIN=none disables it",
     }
 }
 
-/// Where something happened.
+/// A library and the version of its table, for errors.
 #[derive(Debug, Clone)]
 pub struct Place {
     pub library: String,
@@ -131,7 +131,7 @@ impl Place {
         }
     }
 
-    /// The result of a call.
+    /// Checks the result of a call.
     pub fn check(&self, function: &'static str, code: i32) -> Result<(), Error> {
         if code == 0 {
             return Ok(());

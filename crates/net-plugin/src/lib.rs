@@ -1,26 +1,31 @@
-//! NCCL's net plug-ins: loads a library that was made for NCCL (EFA, InfiniBand, RoCE …) and drives its NICs.
+//! NCCL's net plug-ins: loads a library that was made for NCCL (EFA, InfiniBand, RoCE …) and drives
+//! its NICs.
 //!
-//! The library exports a table of functions for each version of the interface that it supports. The newest
-//! of v12 to v8 is used; [`Plugin`] hides the differences. Missing functions, results and devices are
-//! checked. Memory that a NIC accesses is a connection's own, so safe code cannot access it at the same
-//! time, or it is [`Given`] by a caller who ensures that.
+//! The library exports a table of functions for each ABI version that it supports. The newest of
+//! v12 to v8 is used; [`Plugin`] hides the differences. Missing functions, results and devices are
+//! checked. Memory that a NIC accesses belongs to a connection, so that safe code cannot access it
+//! at the same time, or is [`Given`] by a caller who ensures that.
 //!
 //! This crate starts no thread and does not block: callers poll.
 //!
-//! In reading order: [`library`] (finding it), [`abi`] (its tables), [`plugin`], [`device`], [`connection`],
-//! [`log`].
+//! In reading order: `library` (finding it), `abi` (its tables), `functions`, `instance` (a started
+//! plug-in), `plugin`, `device`, `connect`, `connection`, `memory`, [`log`].
 
+#[doc(hidden)]
 pub mod abi;
-pub mod connection;
-pub mod device;
+mod connect;
+mod connection;
+mod device;
 mod error;
 mod functions;
-pub mod library;
+mod instance;
+mod library;
 pub mod log;
 mod memory;
-pub mod plugin;
+mod plugin;
 
-pub use connection::{Connecting, Handle, Listening, Receiving, Sending, Shape, free_left};
+pub use connect::{Connecting, Handle, Listening};
+pub use connection::{Receiving, Sending, Shape, free_left};
 pub use device::Device;
 pub use error::Error;
 pub use library::Wanted;

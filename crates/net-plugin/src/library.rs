@@ -13,23 +13,23 @@ pub const DEFAULT_LIBRARY: &str = "libnccl-net.so";
 /// Most libraries of a list, as in NCCL (`NCCL_NET_MAX_PLUGINS`).
 const MOST_LIBRARIES: usize = 16;
 
-/// Which plug-in is wanted.
+/// The user's choice of a plug-in.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Wanted {
-    /// None.
+    /// No plug-in.
     Nothing,
     /// `libnccl-net.so`, if it can be found.
     #[default]
     Found,
-    /// The first of these that works.
+    /// The first library that works.
     Named(Vec<String>),
 }
 
 impl Wanted {
-    /// What `NCCL_NET_PLUGIN` says: names, suffixes or paths, separated by commas, or `none`.
+    /// The choice in `NCCL_NET_PLUGIN`: names, suffixes or paths, separated by commas, or `none`.
     ///
     /// # Errors
-    /// There are too many, or one is meant for a plug-in that is part of a program.
+    /// There are too many names, or one means a plug-in that is linked into the program.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let names: Vec<String> = text
             .split(',')
@@ -44,7 +44,7 @@ impl Wanted {
                 Ok(Self::Nothing)
             } else {
                 let what = format!(
-                    "NCCL_NET_PLUGIN={text} asks for none and for others; expected one of both"
+                    "NCCL_NET_PLUGIN={text} contains none and other names; expected either"
                 );
                 Err(Error::Name(what))
             };
@@ -67,7 +67,7 @@ impl Wanted {
     }
 }
 
-/// Files that a name may stand for, in the order in which they are tried.
+/// Files to try for a name, in order.
 fn candidates(name: &str) -> Vec<String> {
     let mut all = vec![name.to_owned()];
     if !name.contains('/') {
@@ -77,20 +77,21 @@ fn candidates(name: &str) -> Vec<String> {
 }
 
 fn open_file(file: &str) -> Result<Library, String> {
-    // The loader would wait for ever for somebody to write to a FIFO. What is missing it says itself.
+    // Opening a FIFO would block. The loader reports a missing file itself.
     if file.contains('/') && std::fs::metadata(file).is_ok_and(|found| !found.is_file()) {
         return Err(format!("{file} is no file"));
     }
-    // SAFETY: what a library does when it is loaded is its own affair: whoever names it trusts it, as with NCCL.
+    // SAFETY: a library may do anything when it is loaded; the user who chose it trusts it, as with
+    // NCCL.
     let library = unsafe { Library::open(Some(file), RTLD_NOW | RTLD_LOCAL) };
     library.map_err(|error| {
-        // The loader's own words, without the name of the function that was called.
+        // The loader's message without the name of the called function.
         let text = std::error::Error::source(&error).map_or(error.to_string(), ToString::to_string);
         text.trim().to_owned()
     })
 }
 
-/// The functions of the library that a name stands for.
+/// The functions of the library with this name.
 pub fn open(name: &str) -> Result<Functions, Error> {
     let mut why = Vec::new();
     for file in candidates(name) {
@@ -105,11 +106,12 @@ pub fn open(name: &str) -> Result<Functions, Error> {
     })
 }
 
-/// The functions of [`DEFAULT_LIBRARY`]; none if there is no such file.
+/// The functions of [`DEFAULT_LIBRARY`]; `None` if there is no such file.
 pub fn find() -> Result<Option<Functions>, Error> {
     match open_file(DEFAULT_LIBRARY) {
         Ok(library) => functions(library, DEFAULT_LIBRARY).map(Some),
-        // The loader names the file that is missing: the library, or something that it needs.
+        // The loader's message begins with the missing file: the library, or something that it
+        // needs.
         Err(why) if why.starts_with(DEFAULT_LIBRARY) && why.contains("No such file") => Ok(None),
         Err(why) => Err(Error::Open {
             wanted: DEFAULT_LIBRARY.to_owned(),
@@ -120,7 +122,7 @@ pub fn find() -> Result<Option<Functions>, Error> {
 
 fn symbol(library: &Library, version: u32) -> Option<*const c_void> {
     let name = format!("ncclNetPlugin_v{version}");
-    // SAFETY: a symbol of that name is a table of that version, of which only the address is taken here.
+    // SAFETY: a symbol of that name is a table of that version; only its address is used here.
     let found = unsafe { library.get::<*const c_void>(name.as_bytes()) };
     let address = found.ok()?.as_raw_ptr();
     (!address.is_null()).then_some(address.cast_const())
@@ -140,7 +142,7 @@ fn functions(library: Library, file: &str) -> Result<Functions, Error> {
             older,
         });
     };
-    // A plug-in may have threads of its own and knows no end before v11, so it is never unloaded.
+    // A plug-in may have threads and has no function to end it before v11, so it is never unloaded.
     std::mem::forget(library);
     let place = Place {
         library: path_of(table).unwrap_or_else(|| file.to_owned()),
@@ -150,16 +152,16 @@ fn functions(library: Library, file: &str) -> Result<Functions, Error> {
     unsafe { Functions::of(place, table) }
 }
 
-/// The file that an address is from.
+/// The file that contains an address.
 fn path_of(address: *const c_void) -> Option<String> {
-    // SAFETY: zeros are right for pointers; the function fills them in.
+    // SAFETY: the fields may be zero; the function fills them in.
     let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
     // SAFETY: the address is not read, and the result has its place.
     let found = unsafe { libc::dladdr(address, &mut info) };
     if found == 0 || info.dli_fname.is_null() {
         return None;
     }
-    // SAFETY: the loader's text ends, and stays while the library does.
+    // SAFETY: the loader's string is terminated, and stays while the library does.
     let text = unsafe { CStr::from_ptr(info.dli_fname) };
     Some(text.to_string_lossy().into_owned())
 }
@@ -169,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_wanted_is_read_as_nccl_does() {
+    fn the_variable_is_read_as_in_nccl() {
         assert_eq!(Wanted::parse(""), Ok(Wanted::Found));
         assert_eq!(Wanted::parse("none"), Ok(Wanted::Nothing));
         let named = |names: &[&str]| {
@@ -185,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_stands_for_a_file_or_its_suffix() {
+    fn a_name_is_a_file_or_a_suffix() {
         assert_eq!(candidates("/a/b.so"), ["/a/b.so"]);
         assert_eq!(candidates("aws-ofi"), ["aws-ofi", "libnccl-net-aws-ofi.so"]);
     }

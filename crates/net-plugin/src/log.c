@@ -1,4 +1,4 @@
-/* The logger that plug-ins call like printf. What comes is made one line and passed on. */
+/* The logger that plug-ins call like printf: formats a line and passes it on. */
 
 #include <stdarg.h>
 #include <stdio.h>

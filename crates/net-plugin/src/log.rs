@@ -13,7 +13,7 @@ pub enum Level {
     Version,
     /// Warnings.
     Warning,
-    /// Information for finding a fault.
+    /// Information for debugging.
     Information,
     /// Every step.
     Trace,
@@ -31,11 +31,12 @@ impl Level {
 }
 
 thread_local! {
-    /// The last warnings in calls from this thread, for errors to quote.
+    /// The last warnings of plug-ins on this thread, for errors to quote.
     static WARNINGS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Warnings that are kept: often the first gives the cause, and the last only that a call failed.
+/// Most warnings that are kept: often the first gives the cause, and the last only that a call
+/// failed.
 const KEPT: usize = 3;
 
 static READER: OnceLock<fn(Level, &str)> = OnceLock::new();

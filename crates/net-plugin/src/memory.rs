@@ -1,5 +1,5 @@
-//! Memory that a NIC reads and writes: slots of a connection's own, each at the beginning of a page, or
-//! memory of the host or a GPU that the caller gives.
+//! Memory that a NIC reads and writes: slots that belong to a connection, each on pages of its own,
+//! or memory of the host or a GPU that the caller hands over.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::any::Any;
@@ -10,25 +10,25 @@ use std::sync::Arc;
 /// Alignment of slots, bytes.
 const PAGE_BYTES: usize = 4096;
 
-/// Whose memory it is.
+/// The owner of the memory.
 #[derive(Debug, Clone)]
 pub enum Owner {
-    /// The host's.
+    /// The host.
     Host,
-    /// A GPU's, with its DMA-BUF if there is one, and where it begins in that, bytes.
+    /// A GPU; with its DMA-BUF, if there is one, and the memory's offset in it in bytes.
     Device(Option<(Arc<OwnedFd>, u64)>),
 }
 
-/// Memory that a NIC sends from or receives into. This crate does not access it.
+/// The caller's memory that a NIC sends from or receives into. This crate does not access it.
 #[derive(Clone)]
 pub struct Given {
     /// Its address.
     pub address: u64,
     /// Its size, bytes.
     pub bytes: usize,
-    /// Whose it is.
+    /// Its owner.
     pub owner: Owner,
-    /// Keeps the memory.
+    /// Keeps the memory alive.
     pub kept: Arc<dyn Any + Send + Sync>,
 }
 

@@ -1,34 +1,22 @@
-//! A loaded and started plug-in, with its devices.
+//! Loading and starting a plug-in.
 
 use std::ffi::c_void;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::connection::{Connecting, Handle, Listening};
+use crate::connect::{Connecting, Handle, Listening};
 use crate::device::Device;
 use crate::error::{Error, Place};
 use crate::functions::Functions;
+use crate::instance::Instance;
 use crate::library::{self, Wanted};
-
-/// More devices than any machine has.
-const MOST_DEVICES: i32 = 1024;
 
 /// A started plug-in. Its connections keep it loaded.
 #[derive(Clone)]
-pub struct Plugin(pub(crate) Arc<Inner>);
-
-pub(crate) struct Inner {
-    pub functions: Functions,
-    /// An address that is the plug-in's own, or 0.
-    pub context: usize,
-    pub devices: Vec<Device>,
-    /// By device: connections.
-    used: Vec<AtomicU32>,
-}
+pub struct Plugin(Arc<Instance>);
 
 impl Plugin {
-    /// Loads the wanted plug-in and starts it for the communicator of this number. Returns `None` if none is
-    /// wanted, or none is named and none can be found.
+    /// Loads the wanted plug-in and starts it for the communicator of this number. Returns `None`
+    /// if none is wanted, or none is named and none can be found.
     ///
     /// # Errors
     /// It cannot be loaded or started, has no devices, or reports invalid properties.
@@ -81,32 +69,7 @@ impl Plugin {
     }
 
     fn start(functions: Functions, communicator: u64) -> Result<Self, Error> {
-        let context = functions.init(communicator)?;
-        // From here on, dropping it ends the plug-in.
-        let mut inner = Inner {
-            functions,
-            context,
-            devices: Vec::new(),
-            used: Vec::new(),
-        };
-        let functions = &inner.functions;
-        let count = functions.devices()?;
-        if count < 1 {
-            let what = match count {
-                0 => "no devices; expected one or more, so look whether the NICs and their drivers are there".to_owned(),
-                _ => format!("{count} devices; expected one or more"),
-            };
-            return Err(functions.place.absurd("devices", what));
-        }
-        if count > MOST_DEVICES {
-            let what = format!("{count} devices; expected {MOST_DEVICES} at most");
-            return Err(functions.place.absurd("devices", what));
-        }
-        let devices: Result<Vec<Device>, Error> =
-            (0..count).map(|it| functions.properties(it)).collect();
-        inner.devices = devices?;
-        inner.used = inner.devices.iter().map(|_| AtomicU32::new(0)).collect();
-        Ok(Self(Arc::new(inner)))
+        Ok(Self(Arc::new(Instance::start(functions, communicator)?)))
     }
 
     /// The name that it reports.
@@ -132,10 +95,10 @@ impl Plugin {
     /// Listens for one connection on a device; the sender needs the handle.
     ///
     /// # Errors
-    /// There is no such device, it takes no memory of the host or no more connections, or the plug-in fails.
+    /// There is no such device, it takes no memory of the host or no more connections, or the
+    /// plug-in fails.
     pub fn listen(&self, device: u32) -> Result<(Listening, Handle), Error> {
-        let seat = self.seat("listen", device)?;
-        Listening::new(&self.0, seat, device)
+        Listening::new(self.0.seat("listen", device)?)
     }
 
     /// Begins to connect from a device to the rank with this handle.
@@ -143,41 +106,7 @@ impl Plugin {
     /// # Errors
     /// As [`Self::listen`].
     pub fn connect(&self, device: u32, handle: &Handle) -> Result<Connecting, Error> {
-        let seat = self.seat("connect", device)?;
-        Ok(Connecting::new(&self.0, seat, device, handle))
-    }
-
-    /// A place for one more connection on a device.
-    fn seat(&self, function: &'static str, number: u32) -> Result<Seat, Error> {
-        let place = &self.0.functions.place;
-        let Some(device) = self.0.devices.get(number as usize) else {
-            let what = format!(
-                "no device {number}; expected one below {}",
-                self.0.devices.len()
-            );
-            return Err(place.absurd(function, what));
-        };
-        if !device.takes_host_memory() {
-            let what = format!(
-                "device {number} ({}), which takes memory of the kinds {}; expected host among them",
-                device.name,
-                device.memory()
-            );
-            return Err(place.absurd(function, what));
-        }
-        let used = self.0.used[number as usize].fetch_add(1, Ordering::Relaxed);
-        let seat = Seat {
-            inner: Arc::clone(&self.0),
-            device: number as usize,
-        };
-        if used >= device.most_communicators {
-            let what = format!(
-                "room for {} connections on device {number} ({}), and all are taken; use fewer channels",
-                device.most_communicators, device.name
-            );
-            return Err(place.absurd(function, what));
-        }
-        Ok(seat)
+        Ok(Connecting::new(self.0.seat("connect", device)?, handle))
     }
 }
 
@@ -188,24 +117,5 @@ impl std::fmt::Debug for Plugin {
             .field("version", &self.version())
             .field("path", &self.path())
             .finish_non_exhaustive()
-    }
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        // Nothing can be done about an error.
-        let _ = self.functions.finalize(self.context);
-    }
-}
-
-/// One of the connections that a device has room for.
-pub(crate) struct Seat {
-    inner: Arc<Inner>,
-    device: usize,
-}
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        self.inner.used[self.device].fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -1,4 +1,4 @@
-//! A plug-in of each version, compiled here, that checks how it is called; and plug-ins that are broken.
+//! A plug-in of each version, compiled here, that checks its caller; and broken plug-ins.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -91,7 +91,7 @@ fn message(number: usize) -> Vec<u8> {
     (0..length).map(|at| (at * 31 + number * 7) as u8).collect()
 }
 
-/// Sends messages through, as many at once as may be, and answers how often the plug-in wanted to be asked again.
+/// Sends messages, as many at once as fit. Returns how often the plug-in asked to be called again.
 fn exchange(sending: &mut Sending, receiving: &mut Receiving, all: usize) -> Result<usize, Failed> {
     let (mut sent, mut got, mut refused) = (0, 0, 0);
     while got < all {
@@ -144,19 +144,19 @@ fn messages(version: u32) -> Result<(), Failed> {
         format!("{plugin:?}")
     })?;
     let (mut sending, mut receiving) = connect(&plugin, SHAPE)?;
-    let (mut other, mut way) = connect(&plugin, SHAPE)?;
+    let (mut other, mut receiver) = connect(&plugin, SHAPE)?;
     let refused = exchange(&mut sending, &mut receiving, 100)?;
-    exchange(&mut other, &mut way, 10)?;
+    exchange(&mut other, &mut receiver, 10)?;
     check(refused > 0, || "nothing was ever refused".to_owned())?;
     Ok(())
 }
 
-/// Memory of a device that only its file leads to, which holds these bytes from some place on.
+/// GPU memory that only its DMA-BUF reaches, with these bytes from an offset on.
 fn device_memory(bytes: usize, offset: u64) -> Result<(File, Given), Failed> {
     let file = tempfile::tempfile()?;
     file.write_all_at(&vec![0xff; bytes], offset)?;
     let given = Given {
-        // Nobody could read there.
+        // Not a valid address.
         address: 0x10_0000,
         bytes,
         owner: Owner::Device(Some((Arc::new(file.try_clone()?.into()), offset))),
@@ -223,7 +223,7 @@ fn of_devices(version: u32) -> Result<(), Failed> {
         sending.is_sent()?;
     }
     drop((sending, receiving));
-    // One that does not take such files does not take the memory.
+    // Without support for DMA-BUF, the device does not accept the memory.
     let folder = tempfile::tempdir()?;
     let plugin = load(&compile(&folder, version, "")?)?;
     let refused = connect(&plugin, shape).err().map(|it| it.to_string());
@@ -265,7 +265,7 @@ fn devices_are_described() -> Result<(), Failed> {
     Ok(())
 }
 
-/// What is said of a plug-in with such settings.
+/// The error about a plug-in with these settings.
 fn refusal(version: u32, settings: &str) -> Result<String, Failed> {
     let folder = tempfile::tempdir()?;
     match load(&compile(&folder, version, settings)?) {

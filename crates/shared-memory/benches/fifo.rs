@@ -1,7 +1,7 @@
-//! How long messages take between two threads: `cargo bench -p shared-memory`.
+//! Latency and bandwidth of messages between two threads: `cargo bench -p shared-memory`.
 //!
-//! `there_and_back` is two messages one after the other; `stream` sends slot after slot of 4 MiB in one direction. Where
-//! others use the cores too, the fastest sample is the one to look at.
+//! `there_and_back` sends a message in each direction; `stream` sends slots of 4 MiB in one
+//! direction. If the cores are shared, compare the fastest samples.
 
 #![cfg(not(loom))]
 
@@ -18,10 +18,10 @@ fn main() {
     divan::main();
 }
 
-/// The longer line of NCCL's LL128. Its FIFO needs no more room than that of shorter lines.
+/// NCCL's LL128 line. Its FIFO needs no more memory than one with shorter lines.
 type Line128 = LowLatencyLine<16>;
 
-/// Looks again and again, and lets others run now and then.
+/// Polls, and yields now and then.
 fn until(mut look: impl FnMut() -> bool) {
     loop {
         for _ in 0..1000 {
@@ -77,7 +77,7 @@ fn there_and_back<P: FifoProtocol>(bencher: Bencher<'_, '_>, bytes: usize) {
     });
 }
 
-/// As `there_and_back`, where both sides wait as ranks do: with bells, yielding and sleeping.
+/// As `there_and_back`, but both sides wait as ranks do: with bells, yielding and sleeping.
 #[divan::bench(max_time = 1, args = [2, 3])]
 fn there_and_back_as_ranks_wait(bencher: Bencher<'_, '_>, ranks: usize) {
     let segment = segment::<LowLatency>(8);

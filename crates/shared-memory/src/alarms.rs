@@ -1,4 +1,4 @@
-//! The descriptors by which a bell wakes threads that wait for sockets too.
+//! Descriptors on which a bell wakes threads that also wait for sockets.
 
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use rustix::net::SendFlags;
 
-/// What is written to when a bell rings whose owner sleeps. None of it blocks.
+/// The descriptors that a bell writes to when its owner sleeps. They do not block.
 #[derive(Debug, Clone)]
 pub enum Alarms {
     /// `eventfd`s, one for each thread.
     Events(Arc<[OwnedFd]>),
-    /// A socket on whose other end a thread sleeps, of another process whose `eventfd` cannot be had.
+    /// A socket whose other end wakes a thread of another process.
     Socket(Arc<TcpStream>),
 }
 
@@ -22,18 +22,18 @@ impl Alarms {
         match self {
             Self::Events(events) => {
                 for event in events.iter() {
-                    // One that cannot count further is readable anyway.
+                    // A full counter is readable anyway.
                     let _ = rustix::io::write(event, &one);
                 }
             }
             Self::Socket(socket) => {
-                // One that takes no more is readable anyway, and one that is closed wakes nobody.
+                // A full socket is readable anyway, and a closed one wakes nobody.
                 let _ = rustix::net::send(&**socket, &one, SendFlags::NOSIGNAL);
             }
         }
     }
 
-    /// Whether it wakes one thread only.
+    /// Whether it wakes only one thread.
     pub(crate) fn is_one(&self) -> bool {
         match self {
             Self::Events(events) => events.len() == 1,

@@ -1,4 +1,4 @@
-//! Buffers out of one piece of memory, so that a peer who maps it once reaches all of them.
+//! Buffers in one mapping, so that a peer that maps it once reaches all of them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::mapping::Mapping;
 use crate::sync::LINE_BYTES;
 
-/// Memory from which buffers are taken and to which they return.
+/// Memory that is divided into buffers.
 #[derive(Debug, Clone)]
 pub struct Arena {
     shared: Arc<Shared>,
@@ -16,22 +16,22 @@ pub struct Arena {
 #[derive(Debug)]
 struct Shared {
     mapping: Mapping,
-    /// Free ranges: start to bytes; no two touch.
+    /// Free ranges: start to bytes. No two touch.
     free: Mutex<BTreeMap<usize, usize>>,
 }
 
-/// A buffer in an arena; it returns there when dropped. New buffers hold what was there before.
+/// A buffer in an arena, which gets it back when it is dropped. New buffers are not zeroed.
 #[derive(Debug)]
 pub struct ArenaBuffer {
     shared: Arc<Shared>,
     offset: usize,
     bytes: usize,
-    /// What was taken from the free ranges.
+    /// Start and bytes of the range that was free before.
     taken: (usize, usize),
 }
 
 impl Arena {
-    /// An arena of all the bytes of a mapping.
+    /// An arena of all bytes of a mapping.
     pub fn new(mapping: Mapping) -> Self {
         let free = Mutex::new(BTreeMap::from([(0, mapping.bytes())]));
         Self {
@@ -44,7 +44,7 @@ impl Arena {
         &self.shared.mapping
     }
 
-    /// Where in the arena some memory lies, bytes from its start; `None` if it is not all in there.
+    /// The offset of a memory range in the arena, bytes; `None` if part of it is outside.
     pub fn offset_of(&self, address: *const u8, bytes: usize) -> Option<usize> {
         let mapping = &self.shared.mapping;
         let offset = address.addr().checked_sub(mapping.base().as_ptr().addr())?;
@@ -52,14 +52,14 @@ impl Arena {
         inside.then_some(offset)
     }
 
-    /// A buffer of so many bytes. Its alignment is a power of two, at most a page, and at least two cache lines, so that
-    /// no two buffers share one.
+    /// Allocates a buffer. Its alignment is a power of two, at most a page, and is raised to two
+    /// cache lines, so that no two buffers share one.
     ///
     /// # Errors
-    /// There is no free range so long.
+    /// No free range is long enough.
     ///
     /// # Panics
-    /// The alignment is no power of two, or larger than a page of 4096 bytes.
+    /// The alignment is not a power of two, or larger than a page of 4096 bytes.
     pub fn allocate(&self, bytes: usize, alignment: usize) -> Result<ArenaBuffer, Error> {
         assert!(alignment.is_power_of_two() && alignment <= 4096);
         let alignment = alignment.max(LINE_BYTES);
@@ -101,7 +101,7 @@ impl Arena {
 }
 
 impl ArenaBuffer {
-    /// Bytes from the arena's start, as a peer that maps the arena needs them.
+    /// Bytes from the arena's start, which peers need.
     pub fn offset(&self) -> usize {
         self.offset
     }
@@ -111,7 +111,7 @@ impl ArenaBuffer {
         self.bytes
     }
 
-    /// The first byte. Who reads and writes through it keeps order among threads and processes.
+    /// The first byte. Callers synchronize threads and processes that access it.
     pub fn address(&self) -> *mut u8 {
         self.shared
             .mapping
@@ -120,14 +120,14 @@ impl ArenaBuffer {
             .wrapping_add(self.offset)
     }
 
-    /// Its bytes. Peers may access them while they are lent to a launch, and at no other time.
+    /// Its bytes. Peers may access them only during a launch that uses the buffer.
     pub fn as_bytes(&self) -> &[u8] {
-        // SAFETY: the range is this buffer's alone, is mapped as long as the arena lives, and was zero when it was mapped.
-        // Peers access it only during launches of its owner, to which it is lent then.
+        // SAFETY: the range belongs to this buffer, is mapped as long as the arena lives, and was
+        // zeroed when it was mapped. Peers access it only during launches of its owner that use it.
         unsafe { std::slice::from_raw_parts(self.address(), self.bytes) }
     }
 
-    /// Its bytes, to be written.
+    /// Its bytes, for writing.
     pub fn as_bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: as above, and it is borrowed mutably.
         unsafe { std::slice::from_raw_parts_mut(self.address(), self.bytes) }

@@ -1,8 +1,9 @@
-//! Waking a rank that sleeps, at no cost while it does not.
+//! Waking a rank that sleeps, at no cost while it is awake.
 //!
-//! Who waits announces its sleep, makes a fence, and looks once more before it sleeps. Who gives something makes a fence
-//! and looks for an announcement. One of them must see the other. The giver's fence would cost as much as the rest of a
-//! short message, so the sleeper makes it for everyone (`membarrier`), wherever the kernel offers that.
+//! The sleeper announces its sleep, makes a fence, and checks its condition once more before it
+//! sleeps. The ringer changes the condition, makes a fence, and checks for an announcement. So one
+//! of them sees the other. The ringer's fence would cost as much as the rest of a short message, so
+//! the sleeper makes it for all (`membarrier`) if the kernel can.
 
 #[cfg(not(loom))]
 use std::sync::Arc;
@@ -22,34 +23,34 @@ pub(crate) const RING_WORDS: usize = LINE_WORDS;
 const AWAKE: u64 = 0;
 const ASLEEP: u64 = 1;
 
-/// How the owner makes its fence. New memory says the one that is always right.
+/// Who makes the ringers' fence. New memory selects the choice that is always right.
 const FENCE_EACH: u64 = 0;
 const FENCE_FOR_ALL: u64 = 1;
 
-/// A rank's bell, which others ring after they gave it something.
+/// A rank's bell. Others ring it after they posted or released something for the rank.
 #[derive(Debug, Clone)]
 pub struct Bell {
     state: Word,
     fences: Word,
     aborted: Word,
-    /// Whether the kernel makes fences in this process too.
+    /// Whether the kernel can make fences in this process.
     registered: bool,
-    /// What is written to instead of waking a sleeper, if the owner sleeps on descriptors.
+    /// Written to instead of waking a sleeper, if the owner sleeps on descriptors.
     #[cfg(not(loom))]
     alarms: Option<Alarms>,
-    /// What else is rung with this one.
+    /// Rung together with this one.
     #[cfg(not(loom))]
     also: Option<Arc<dyn Ring>>,
 }
 
-/// What can be rung with a bell.
+/// Something to ring together with a bell.
 #[cfg(not(loom))]
 pub trait Ring: std::fmt::Debug + Send + Sync {
-    /// Something was given.
+    /// Wakes the owner if it sleeps.
     fn ring(&self);
 }
 
-/// One after the other.
+/// Two, rung in order.
 #[cfg(not(loom))]
 #[derive(Debug)]
 struct Both(Arc<dyn Ring>, Arc<dyn Ring>);
@@ -83,14 +84,14 @@ impl Bell {
         }
     }
 
-    /// The bell of threads that sleep on descriptors, because they wait for sockets too.
+    /// The bell of threads that sleep on descriptors, because they also wait for sockets.
     #[cfg(not(loom))]
     pub fn with_alarms(self, alarms: Alarms) -> Self {
         let alarms = Some(alarms);
         Self { alarms, ..self }
     }
 
-    /// Rings something else with this one.
+    /// Rings something else together with this bell.
     #[cfg(not(loom))]
     pub fn with(self, other: Arc<dyn Ring>) -> Self {
         let also = match self.also {
@@ -101,11 +102,11 @@ impl Bell {
         Self { also, ..self }
     }
 
-    /// Says that its owner, which has other bells too, is about to sleep on its descriptors. After that it must look once
-    /// more for what it waits for.
+    /// Announces that the owner of this bell and of others is about to sleep on its descriptors. It
+    /// must then check its conditions once more.
     ///
-    /// Who rings such a bell makes its own fence: whoever sleeps so carries slots over a network, which costs far more,
-    /// and sleeps often.
+    /// Ringers of such a bell make their own fence: the owner is a proxy of a network, which sleeps
+    /// often and costs far more than a fence.
     #[cfg(not(loom))]
     pub fn announce_sleep<'a>(&'a self, others: impl Iterator<Item = &'a Self>) {
         for bell in std::iter::once(self).chain(others) {
@@ -114,7 +115,8 @@ impl Bell {
         heavy_fence(false);
     }
 
-    /// Says that a thread that slept on its descriptor does so no more, if it is the only one that this bell wakes.
+    /// Announces that a thread no longer sleeps on its descriptor, if this bell wakes only that
+    /// thread.
     #[cfg(not(loom))]
     pub fn announce_waking(&self) {
         if self.alarms.as_ref().is_some_and(Alarms::is_one) {
@@ -122,10 +124,11 @@ impl Bell {
         }
     }
 
-    /// Wakes the owner if it sleeps. To be called after anything was given to it: slots posted or released, signals.
+    /// Wakes the owner if it sleeps. Call it after slots were posted or released for the owner, and
+    /// after signals.
     #[inline]
     pub fn ring(&self) {
-        // Relaxed: whoever sees that the owner fences for all may rely on it, and who does not see it yet fences itself.
+        // Relaxed: a ringer that does not see the owner's choice yet makes its own fence.
         let for_all = self.fences.load(Ordering::Relaxed) == FENCE_FOR_ALL;
         light_fence(self.registered && for_all);
         if self.state.load(Ordering::Relaxed) == ASLEEP {
@@ -139,7 +142,7 @@ impl Bell {
 
     #[cold]
     fn wake(&self) {
-        // One of several ringers makes the call.
+        // Only one of several ringers makes the system call.
         if self.state.swap(AWAKE, Ordering::Relaxed) == ASLEEP {
             #[cfg(not(loom))]
             if let Some(alarms) = &self.alarms {
@@ -150,7 +153,7 @@ impl Bell {
         }
     }
 
-    /// Tells the owner to give up, for a reason other than 0, and wakes it. The first reason stays.
+    /// Makes the owner give up for a reason other than 0, and wakes it. The first reason stays.
     pub fn abort(&self, reason: u64) {
         let _ = self
             .aborted
@@ -158,17 +161,12 @@ impl Bell {
         self.ring();
     }
 
-    /// Why the owner shall give up; 0 if it shall not.
+    /// Why the owner is to give up; 0 if it is not.
     pub fn aborted(&self) -> u64 {
         self.aborted.load(Ordering::Acquire)
     }
 
-    /// Takes an abort back, so that the owner can go on with something else.
-    pub fn clear_abort(&self) {
-        self.aborted.store(0, Ordering::Release);
-    }
-
-    /// To be called by the owner before it sleeps for the first time.
+    /// The owner calls this before it sleeps for the first time.
     pub(crate) fn own(&self) {
         let fences = if self.registered {
             FENCE_FOR_ALL
@@ -178,10 +176,10 @@ impl Bell {
         self.fences.store(fences, Ordering::Relaxed);
     }
 
-    /// Sleeps until somebody rings, for `longest` at most, unless `poll` answers yes after the sleep was announced.
-    /// Answers what `poll` did.
+    /// Sleeps until a ring, for at most `longest`, unless `poll` returns `true` after the sleep was
+    /// announced. Returns what `poll` returned, or `true` after an abort.
     pub(crate) fn sleep_unless(&self, poll: &mut impl FnMut() -> bool, longest: Duration) -> bool {
-        // Exchanges rather than stores, so that what ringers exchange meanwhile has one place among them.
+        // Exchanges instead of stores, so that they have an order with the ringers' exchanges.
         self.state.swap(ASLEEP, Ordering::Relaxed);
         heavy_fence(self.registered);
         if poll() || self.aborted() != 0 {

@@ -1,11 +1,13 @@
-//! Where the buffers of a rank's launches are, for peers that read and write them directly.
+//! The addresses of the buffers of a rank's launches, for peers that access them directly.
 //!
-//! A rank publishes before it gives the first signal of a launch, and a peer looks after it took that signal; a launch
-//! ends only when no peer needs its buffers any longer. So entries are never read while they are written.
+//! A rank publishes before it gives the first signal of a launch, and a peer reads after it took
+//! that signal; a launch ends only when no peer needs its buffers any more. So entries are never
+//! read while they are written.
 
 use crate::sync::{LINE_WORDS, Ordering, Words};
 
-/// Words of an entry: the launch, three buffers of three words each, their checksum, on a line of its own.
+/// Words of an entry: the launch, three words for each of three buffers, and their checksum, on a
+/// line of its own.
 pub(crate) const ENTRY_WORDS: usize = LINE_WORDS;
 
 /// Buffers of a launch: input, output, scratch.
@@ -16,14 +18,14 @@ const WORDS: usize = BUFFERS * 3;
 
 const _: () = assert!(WORDS + 2 <= ENTRY_WORDS);
 
-/// Where a buffer is.
+/// The place of a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Place {
-    /// At an address of the rank's process.
+    /// An address in the rank's process.
     Address(u64),
-    /// In memory that the rank registered and its peers map.
+    /// An offset in memory that the rank registered and its peers map.
     Registered {
-        /// The number of the registration, counted by the rank.
+        /// Number of the registration, counted by the rank.
         allocation: u32,
         /// Bytes from its start.
         offset: u64,
@@ -33,14 +35,14 @@ pub enum Place {
 /// A buffer of a launch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Descriptor {
-    /// Where it is.
+    /// Its place.
     pub place: Place,
     /// Length, bytes.
     pub bytes: u64,
 }
 
 impl Descriptor {
-    /// A buffer without bytes.
+    /// An empty buffer.
     pub const EMPTY: Self = Self {
         place: Place::Address(0),
         bytes: 0,
@@ -67,11 +69,12 @@ impl Descriptor {
     }
 }
 
-/// The checksum of an entry. Peers write to the addresses in it, so they must notice when it was
-/// overwritten. It is not keyed: a process that can forge an entry can write the rank's memory anyway.
+/// The checksum of an entry. Peers write to the addresses in it, so they must notice if it was
+/// overwritten. It is not keyed: a process that can forge an entry can write the rank's memory
+/// anyway.
 #[inline]
 fn checksum(launch: u64, words: &[u64; WORDS]) -> u64 {
-    // An odd number without a pattern: 2^64 divided by the golden ratio.
+    // 2^64 divided by the golden ratio: an odd number without a pattern.
     let mix = |sum: u64, word: &u64| {
         (sum ^ word)
             .wrapping_mul(0x9e37_79b9_7f4a_7c15)
@@ -100,7 +103,7 @@ impl BufferTable {
         (launch % self.entries as u64) as usize * ENTRY_WORDS
     }
 
-    /// Publishes the buffers of a launch, in place of those of the launch so many entries before. Launches count from 1.
+    /// Publishes the buffers of a launch, in place of an earlier launch's. Launches count from 1.
     #[inline]
     pub fn publish(&self, launch: u64, buffers: &[Descriptor; BUFFERS]) {
         let entry = self.words.slice(self.first(launch), ENTRY_WORDS);
@@ -112,16 +115,15 @@ impl BufferTable {
             to.store(word, Ordering::Relaxed);
         }
         entry[1 + WORDS].store(checksum(launch, &words), Ordering::Relaxed);
-        // Release: the buffers come before the number that says whose they are.
+        // Release: the buffers are stored before the launch's number.
         entry[0].store(launch, Ordering::Release);
     }
 
-    /// The buffers of a launch; `None` if it did not publish yet, later ones took its place, or something else overwrote
-    /// them.
+    /// The buffers of a launch; `None` if they were not published yet, or were overwritten.
     #[inline]
     pub fn read(&self, launch: u64) -> Option<[Descriptor; BUFFERS]> {
         let entry = self.words.slice(self.first(launch), ENTRY_WORDS);
-        // Acquire: the buffers come with the number.
+        // Acquire: the buffers are loaded after the launch's number.
         if entry[0].load(Ordering::Acquire) != launch {
             return None;
         }

@@ -1,10 +1,10 @@
-//! What can go wrong with shared memory.
+//! Errors of shared memory.
 
 use std::io;
 
 use thiserror::Error;
 
-/// An error of mappings and of what lies in them.
+/// An error of mappings and their contents.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -13,11 +13,11 @@ pub enum Error {
         "shared memory {name:?}: {bytes} bytes asked for, but this machine, or the control group (cgroup) of this process, has {machine_bytes} bytes of memory; use smaller messages, fewer ranks or fewer channels"
     )]
     TooLarge {
-        /// What the memory was for.
+        /// Purpose of the memory.
         name: String,
-        /// Bytes asked for.
+        /// Bytes requested.
         bytes: u64,
-        /// Bytes of memory and swap that the machine has, or the control group may use.
+        /// Bytes of memory and swap of the machine, or of the control group.
         machine_bytes: u64,
     },
     /// More bytes than a file of this process may have.
@@ -25,11 +25,11 @@ pub enum Error {
         "shared memory {name:?}: {bytes} bytes asked for, but files of this process may have {limit} bytes (RLIMIT_FSIZE); raise it (ulimit -f)"
     )]
     FileLimit {
-        /// What the memory was for.
+        /// Purpose of the memory.
         name: String,
-        /// Bytes asked for.
+        /// Bytes requested.
         bytes: u64,
-        /// Bytes that are allowed.
+        /// Most bytes of a file.
         limit: u64,
     },
     /// More addresses than this process may map.
@@ -37,25 +37,25 @@ pub enum Error {
         "shared memory {name:?}: {bytes} bytes asked for, but this process may map {limit} bytes in all (RLIMIT_AS) and has mapped {mapped}; raise it (ulimit -v), or use smaller messages or fewer ranks"
     )]
     AddressLimit {
-        /// What the memory was for.
+        /// Purpose of the memory.
         name: String,
-        /// Bytes asked for.
+        /// Bytes requested.
         bytes: u64,
         /// Bytes that are mapped.
         mapped: u64,
-        /// Bytes that may be.
+        /// Most bytes that may be mapped.
         limit: u64,
     },
     /// The kernel gave no memory.
     #[error("shared memory {name:?}: cannot {action} {bytes} bytes: {cause}")]
     Memory {
-        /// What the memory was for.
+        /// Purpose of the memory.
         name: String,
-        /// What was tried.
+        /// The attempted action.
         action: &'static str,
-        /// Bytes asked for.
+        /// Bytes requested.
         bytes: u64,
-        /// What the kernel said.
+        /// The kernel's error.
         cause: io::Error,
     },
     /// Another process's memory cannot be opened.
@@ -63,17 +63,17 @@ pub enum Error {
         "shared memory of process {process}: cannot open {path}: {cause}; the process may have ended, or belong to another user or container"
     )]
     Open {
-        /// Whose memory.
+        /// The owner of the memory.
         process: u32,
         /// The path that was opened.
         path: String,
-        /// What the kernel said.
+        /// The kernel's error.
         cause: io::Error,
     },
-    /// What was opened is not what its owner made.
+    /// The opened file is not the owner's memory.
     #[error("shared memory of process {process} at {path}: {found}, expected {expected}")]
-    Foreign {
-        /// Whose memory.
+    WrongFile {
+        /// The owner of the memory.
         process: u32,
         /// The path that was opened.
         path: String,
@@ -82,20 +82,20 @@ pub enum Error {
         /// What was expected.
         expected: String,
     },
-    /// A handle cannot be read.
+    /// A handle's text is malformed.
     #[error(
         "handle of shared memory {text:?}: expected PROCESS:DESCRIPTOR:DEVICE:INODE:BYTES, all in numbers"
     )]
     Handle {
-        /// What was given.
+        /// The text.
         text: String,
     },
-    /// What is said of a FIFO of a device is no such FIFO, or does not fit its memory.
+    /// The description of a device's FIFO is malformed, or does not fit its memory.
     #[error(
         "FIFO of a device {text:?}: expected its protocol and seven numbers, offsets in multiples of 128 within its memory"
     )]
     Device {
-        /// What was given.
+        /// The description.
         text: String,
     },
     /// An arena is full.
@@ -103,39 +103,41 @@ pub enum Error {
         "arena {name:?}: no {bytes} bytes in a row are left of {arena_bytes}; make the arena larger or free buffers"
     )]
     ArenaFull {
-        /// Which arena.
+        /// Name of the arena.
         name: String,
-        /// Bytes asked for.
+        /// Bytes requested.
         bytes: usize,
-        /// Bytes that the arena has in all.
+        /// Bytes of the arena.
         arena_bytes: usize,
     },
-    /// An item of a segment is not what was asked for.
+    /// An item of a segment is not the requested one.
     #[error("segment {name:?}: item {index} is {found}, not {expected}")]
     Item {
-        /// Which segment.
+        /// Name of the segment.
         name: String,
-        /// Place in the list of items.
+        /// Index of the item.
         index: usize,
-        /// What it is.
+        /// The item.
         found: String,
-        /// What was asked for.
+        /// The requested item.
         expected: String,
     },
-    /// An end that only one may hold was taken before.
+    /// The end of an item was taken before.
     #[error("segment {name:?}: the {end} of item {index} was taken before")]
     Taken {
-        /// Which segment.
+        /// Name of the segment.
         name: String,
-        /// Place in the list of items.
+        /// Index of the item.
         index: usize,
-        /// Which end.
+        /// The end.
         end: &'static str,
     },
     /// The two sides of a segment have different lists of items.
-    #[error("segment {name:?}: its owner laid it out otherwise; both ranks must run the same plan")]
+    #[error(
+        "segment {name:?}: its owner made it with other items; both ranks must run the same plan"
+    )]
     Layout {
-        /// Which segment.
+        /// Name of the segment.
         name: String,
     },
 }

@@ -1,16 +1,17 @@
-//! What the ranks of one host share: memory, FIFOs, signals, and waiting for each other.
+//! What ranks of one host share: memory, FIFOs, signals, and waiting for each other.
 //!
-//! A [`Segment`] is one piece of memory, of one process or mapped by several, laid out as a list of [`Item`]s that both
-//! sides know. Through it two ranks get the ends of a FIFO ([`fifo`]), of a signal ([`Signal`], [`SignalCount`]), a
-//! buffer table of buffer addresses ([`BufferTable`]), and a [`Bell`] that wakes a rank which sleeps ([`Waiter`]).
-//! [`process_memory`] reads and writes another process without sharing memory.
+//! A [`Segment`] is one piece of memory, of one process or mapped by several, that contains a list
+//! of [`Item`]s that both sides know: FIFOs ([`fifo`]), signals ([`Signal`], [`SignalCount`]),
+//! tables of buffer addresses ([`BufferTable`]), and a [`Bell`] that wakes a sleeping rank
+//! ([`Waiter`]). [`process_memory`] accesses another process without sharing memory.
 //!
-//! Nothing here knows what a collective is. Each FIFO has one sender and one receiver; that there are no more is
+//! This crate does not know collectives. Each FIFO has one sender and one receiver, which is
 //! checked when an end is taken.
 //!
-//! In reading order: [`mapping`] with its [`limits`], [`arena`], [`segment`], [`fifo`], [`signal`], [`buffer_table`], [`bell`] with
-//! its [`alarms`], [`yielder`], [`wait`], [`process_memory`], [`error`]. `sync` is the only module that differs when the model
-//! checker loom looks for a wrong memory order (`cargo xtask loom`).
+//! In reading order: [`mapping`] with its [`limits`], [`arena`], [`segment`], [`fifo`], [`signal`],
+//! [`buffer_table`], [`bell`] with its [`alarms`], [`yielder`], [`wait`], [`process_memory`],
+//! [`error`]. Only the module `sync` differs when the model checker loom looks for a wrong memory
+//! order (`cargo xtask loom`).
 //!
 //! ```
 //! use shared_memory::fifo::{LowLatency, Receiver, Sender};

@@ -1,4 +1,4 @@
-//! How much memory this process may have: the machine's, its container's, and the limits of the process.
+//! Limits on the memory of this process: the machine's, its container's and its own.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,8 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::error::Error;
 
-/// Bytes of memory and swap that this machine has, or the control group of this process (a container's, a job's) may use.
+/// Bytes of memory and swap that this machine has, or that the control group of this process may
+/// use.
 pub fn machine_bytes() -> u64 {
     static OF_GROUP: OnceLock<u64> = OnceLock::new();
     let info = rustix::system::sysinfo();
@@ -16,12 +17,12 @@ pub fn machine_bytes() -> u64 {
     machine.min(*OF_GROUP.get_or_init(group_bytes))
 }
 
-/// The least limit of the control groups that hold this process; all of memory if there is none.
+/// The lowest limit of the control groups of this process; `u64::MAX` without a limit.
 fn group_bytes() -> u64 {
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let files = groups.lines().filter_map(|line| {
         let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
-        // Version 2 has one tree for all controllers, version 1 one for each.
+        // Version 2 has one hierarchy for all controllers, version 1 one for each.
         let (tree, file) = match controllers {
             "" => ("/sys/fs/cgroup", "memory.max"),
             "memory" => ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
@@ -34,23 +35,23 @@ fn group_bytes() -> u64 {
         let holders: Vec<PathBuf> = path.ancestors().map(|it| it.join(file)).collect();
         holders.into_iter().filter(move |it| it.starts_with(tree))
     });
-    // Where there is no limit the file is absent, or holds a word.
+    // Without a limit the file is missing or contains a word.
     let limits = limits.filter_map(|file| fs::read_to_string(file).ok()?.trim().parse().ok());
     limits.min().unwrap_or(u64::MAX)
 }
 
-/// Bytes of addresses that this process may map besides those that it has mapped; `None` if there is no limit.
+/// Bytes of address space that this process may still map; `None` without a limit.
 pub fn address_space_left() -> Option<u64> {
     let limit = getrlimit(Resource::As).current?;
     Some(limit.saturating_sub(mapped_bytes()))
 }
 
-/// Bytes that a file of this process may have; `None` if there is no limit.
+/// Most bytes of a file of this process; `None` without a limit.
 pub fn file_bytes() -> Option<u64> {
     getrlimit(Resource::Fsize).current
 }
 
-/// Bytes of addresses that this process has mapped.
+/// Bytes of address space that this process has mapped.
 fn mapped_bytes() -> u64 {
     let pages = fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = pages.split_whitespace().next();
@@ -58,7 +59,7 @@ fn mapped_bytes() -> u64 {
     pages * rustix::param::page_size() as u64
 }
 
-/// Refuses what cannot fit, before the kernel kills somebody to make room.
+/// Refuses what cannot fit, before the kernel kills a process to make room.
 pub(crate) fn check_size(name: &str, bytes: usize) -> Result<(), Error> {
     let machine_bytes = machine_bytes();
     if bytes as u64 > machine_bytes {
@@ -71,7 +72,7 @@ pub(crate) fn check_size(name: &str, bytes: usize) -> Result<(), Error> {
     Ok(())
 }
 
-/// Refuses a file that is longer than files may be: beyond that limit the kernel does not refuse, it kills.
+/// Refuses a file beyond the limit, for which the kernel would kill this process (SIGXFSZ).
 pub(crate) fn check_file(name: &str, bytes: usize) -> Result<(), Error> {
     match file_bytes() {
         Some(limit) if bytes as u64 > limit => Err(Error::FileLimit {
@@ -83,7 +84,7 @@ pub(crate) fn check_file(name: &str, bytes: usize) -> Result<(), Error> {
     }
 }
 
-/// The error of a mapping that the kernel refused because the addresses are used up, if they are.
+/// The error of a mapping that the kernel refused, if the address space is used up.
 pub(crate) fn address_error(name: &str, bytes: usize) -> Option<Error> {
     let limit = getrlimit(Resource::As).current?;
     let mapped = mapped_bytes();

@@ -1,7 +1,8 @@
-//! Memory of this process, or of several.
+//! Memory of one process or of several.
 //!
-//! Shared memory has no name in any file system: it is a memory file (`memfd_create`), which other processes of the same
-//! user open through `/proc/PROCESS/fd/DESCRIPTOR`. It is gone with the last process that maps it, however that ends.
+//! Shared memory has no name in a file system: it is a memory file (`memfd_create`), which other
+//! processes of the same user open through `/proc/PROCESS/fd/DESCRIPTOR`. It disappears with the
+//! last process that maps it, even if that is killed.
 
 use std::fmt;
 use std::io;
@@ -26,38 +27,39 @@ pub struct Mapping {
     file: Option<OwnedFd>,
 }
 
-// SAFETY: a mapping is only an address range; who reads and writes it must keep order among threads.
+// SAFETY: a mapping is only an address range; its users synchronize their accesses.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Memory of this process alone. `name` is for messages.
+    /// Maps memory for this process alone. `name` is for messages.
     ///
     /// # Errors
-    /// More bytes than the machine has, or the kernel refuses.
+    /// The machine has fewer bytes, or the kernel refuses.
     pub fn private(name: &str, bytes: usize) -> Result<Self, Error> {
         check_size(name, bytes)?;
         let length = bytes.max(1);
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        // SAFETY: a new mapping at an address that the kernel chooses touches nothing that exists.
+        // SAFETY: a new mapping at an address that the kernel chooses touches no existing memory.
         let base =
             unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), length, protection, flags) }
                 .map_err(|errno| memory_error(name, "map", bytes, errno))?;
         Ok(Self::new(name, base, bytes, None))
     }
 
-    /// Memory that other processes can map too. `name` is for messages and shows in `/proc/PROCESS/maps`.
+    /// Maps memory that other processes can map too. `name` is for messages and shows in
+    /// `/proc/PROCESS/maps`.
     ///
-    /// Pages are taken when they are first used, or by [`Self::populate`].
+    /// The kernel allocates pages at their first use, or in [`Self::populate`].
     ///
     /// # Errors
-    /// More bytes than the machine has, or the kernel refuses.
+    /// The machine has fewer bytes, or the kernel refuses.
     pub fn shared(name: &str, bytes: usize) -> Result<Self, Error> {
         check_size(name, bytes)?;
         let fail = |action| move |errno| memory_error(name, action, bytes, errno);
-        // The kernel takes 249 bytes of name, and no NUL.
+        // The kernel accepts at most 249 bytes of name, without NUL.
         let shown: String = name
             .chars()
             .filter(char::is_ascii_graphic)
@@ -67,17 +69,17 @@ impl Mapping {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let file = rustix::fs::memfd_create(shown, flags).map_err(fail("make a file of"))?;
         rustix::fs::ftruncate(&file, bytes as u64).map_err(fail("make a file of"))?;
-        // Nobody may shrink it later: touching pages that are gone would kill the others.
+        // Shrinking it would kill processes that access the missing pages (SIGBUS).
         let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
         rustix::fs::fcntl_add_seals(&file, seals).map_err(fail("seal a file of"))?;
         Self::map_file(name, file, bytes)
     }
 
-    /// Maps what another process made with [`Self::shared`].
+    /// Maps memory that another process made with [`Self::shared`].
     ///
     /// # Errors
-    /// The process has ended or may not be looked into, its descriptor is not the memory that the handle names, or it could
-    /// still make that memory shorter.
+    /// The process has ended or may not be accessed, its descriptor is not the memory of the
+    /// handle, or the memory could still shrink.
     pub fn open(handle: &Handle) -> Result<Self, Error> {
         let path = handle.path();
         let fail = |cause: io::Error| Error::Open {
@@ -85,13 +87,14 @@ impl Mapping {
             path: path.clone(),
             cause,
         };
-        // The descriptor may be of anything: opening it must neither wait nor give this process a terminal.
+        // The descriptor may be of anything: opening it must not block, nor set a controlling
+        // terminal.
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         let file = rustix::fs::open(path.as_str(), flags, Mode::empty());
         let file = file.map_err(|errno| fail(errno.into()))?;
         let (device, inode, bytes) = identity(&file).map_err(fail)?;
         if (device, inode, bytes) != (handle.device, handle.inode, handle.bytes) {
-            return Err(Error::Foreign {
+            return Err(Error::WrongFile {
                 process: handle.process,
                 path,
                 found: format!("file {device}:{inode} of {bytes} bytes"),
@@ -101,10 +104,11 @@ impl Mapping {
                 ),
             });
         }
-        // Reading memory that its owner has cut off would end this process by a signal. Only memory files have seals.
+        // Accessing pages that the owner cut off would kill this process. Only memory files have
+        // seals.
         let seals = rustix::fs::fcntl_get_seals(&file);
         if !seals.is_ok_and(|seals| seals.contains(SealFlags::SHRINK)) {
-            return Err(Error::Foreign {
+            return Err(Error::WrongFile {
                 process: handle.process,
                 path,
                 found: "a file that may still shrink".to_owned(),
@@ -121,7 +125,7 @@ impl Mapping {
 
     fn map_file(name: &str, file: OwnedFd, bytes: usize) -> Result<Self, Error> {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping at an address that the kernel chooses touches nothing that exists.
+        // SAFETY: a new mapping at an address that the kernel chooses touches no existing memory.
         let base = unsafe {
             rustix::mm::mmap(
                 ptr::null_mut(),
@@ -140,7 +144,7 @@ impl Mapping {
         let base: NonNull<u8> =
             NonNull::new(base.cast()).expect("the kernel maps nothing at address zero");
         if bytes >= HUGE_PAGE_BYTES {
-            // Fewer page faults where the kernel has huge pages to give; it is no loss where it has none.
+            // Huge pages save page faults; without them nothing is lost.
             // SAFETY: the advice changes no contents.
             let _ =
                 unsafe { rustix::mm::madvise(base.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
@@ -153,7 +157,7 @@ impl Mapping {
         }
     }
 
-    /// What the memory is for.
+    /// Purpose of the memory.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -173,9 +177,9 @@ impl Mapping {
         self.file.as_ref().map(AsFd::as_fd)
     }
 
-    /// Lets the kernel take pages of the usual size only, for memory of which little is used here and there.
+    /// Makes the kernel use only small pages, for memory that is sparsely used.
     pub fn use_small_pages(&self) {
-        // SAFETY: the advice changes no contents. Where the kernel knows no huge pages it fails, and nothing is needed.
+        // SAFETY: the advice changes no contents. Without huge pages it fails, which is fine.
         let _ = unsafe {
             rustix::mm::madvise(
                 self.base.as_ptr().cast(),
@@ -185,7 +189,7 @@ impl Mapping {
         };
     }
 
-    /// Takes all pages now, so that a lack of memory is an error here and no fault later.
+    /// Allocates all pages now, so that a lack of memory is an error here and no signal later.
     ///
     /// # Errors
     /// There is not enough memory, or a container's limit is reached.
@@ -199,16 +203,16 @@ impl Mapping {
             )
         };
         match done {
-            // Linux before 5.14 does not know it: pages come when they are used.
+            // Linux before 5.14 does not support it: pages are allocated at their first use.
             Ok(()) | Err(Errno::INVAL) => Ok(()),
             Err(errno) => Err(memory_error(&self.name, "take", self.bytes, errno)),
         }
     }
 
-    /// By what another process opens this memory while this process lives; `None` for private memory.
+    /// A handle for other processes, valid while this process lives; `None` for private memory.
     ///
     /// # Errors
-    /// The kernel does not tell the file's identity.
+    /// The kernel does not report the file's identity.
     pub fn handle(&self) -> Result<Option<Handle>, Error> {
         let Some(file) = &self.file else {
             return Ok(None);
@@ -231,22 +235,24 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the range is ours, and whoever uses it keeps the mapping alive. A failure could only leak it.
+        // SAFETY: the range is ours, and its users keep the mapping alive. A failure could only
+        // leak it.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.bytes.max(1)) };
     }
 }
 
-/// Size of a huge page where it matters, bytes.
+/// Size of a huge page on x86 and most Arm machines, bytes.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// By what another process of the same user opens shared memory. Its text goes through the bootstrap.
+/// A handle of shared memory, for another process of the same user. Its text travels through the
+/// bootstrap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Handle {
     /// The process that made it.
     pub process: u32,
     /// The descriptor in that process.
     pub descriptor: u32,
-    /// Device of the file, so that a number used again is noticed.
+    /// Device of the file, to notice a descriptor that was reused.
     pub device: u64,
     /// Inode of the file.
     pub inode: u64,

@@ -1,14 +1,14 @@
-//! Reading and writing the memory of another process, without sharing it.
+//! Access to the memory of another process, without sharing it.
 //!
-//! The kernel copies straight from one process to the other (`process_vm_readv`, `process_vm_writev`), if it allows to:
-//! both processes must belong to the same user, and a security module or a container may still refuse. So ask with
-//! [`ProcessMemory::probe`] first, and go through FIFOs where it fails.
+//! The kernel copies from one process to the other (`process_vm_readv`, `process_vm_writev`). Both
+//! must belong to the same user, and a security module or a container may still refuse. So call
+//! [`ProcessMemory::probe`] first, and use FIFOs if it fails.
 
 use std::io;
 
 use thiserror::Error;
 
-/// Why another process's memory was not read or written.
+/// Why the memory of another process was not read or written.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ProcessMemoryError {
@@ -19,7 +19,7 @@ pub enum ProcessMemoryError {
     Refused {
         /// The other process.
         process: u32,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// The process has ended.
@@ -28,34 +28,34 @@ pub enum ProcessMemoryError {
         /// The other process.
         process: u32,
     },
-    /// There is no such memory, or it ends too early.
+    /// There is no such memory, or it is too short.
     #[error("process {process}: no memory at {address:#x} ({done} of {bytes} bytes were copied)")]
     NoMemory {
         /// The other process.
         process: u32,
-        /// Where it was asked for.
+        /// The requested address.
         address: u64,
-        /// Bytes asked for.
+        /// Bytes requested.
         bytes: usize,
-        /// Bytes that were there.
+        /// Bytes copied.
         done: usize,
     },
-    /// A probe found something else than the other process said.
+    /// A probe found another value than the process reported.
     #[error(
-        "process {process}: its memory at {address:#x} is not what it says; another namespace?"
+        "process {process}: its memory at {address:#x} does not have the value that it reported; is it in another namespace?"
     )]
     Other {
         /// The other process.
         process: u32,
-        /// Where it was asked for.
+        /// The requested address.
         address: u64,
     },
-    /// The kernel has no such call, or something else went wrong.
+    /// The kernel has no such call, or it failed otherwise.
     #[error("process {process}: cannot access its memory: {source}")]
     System {
         /// The other process.
         process: u32,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
 }
@@ -66,7 +66,7 @@ pub struct ProcessMemory {
     process: u32,
 }
 
-/// Which way bytes go.
+/// The direction of a copy.
 #[derive(Debug, Clone, Copy)]
 enum Direction {
     Read,
@@ -74,15 +74,15 @@ enum Direction {
 }
 
 impl ProcessMemory {
-    /// The memory of the process of this number.
+    /// The memory of the process with this id.
     pub const fn new(process: u32) -> Self {
         Self { process }
     }
 
-    /// Checks that this process may read that one, by something that it says is in its memory.
+    /// Checks that this process may read the other one, by a value that it reported.
     ///
     /// # Errors
-    /// It may not, or something else is there.
+    /// It may not, or the memory has another value.
     pub fn probe(&self, address: u64, expected: u64) -> Result<(), ProcessMemoryError> {
         let mut found = [0; 8];
         self.read_into(address, &mut found)?;
@@ -137,7 +137,7 @@ impl ProcessMemory {
     }
 
     /// # Safety
-    /// The local bytes can be written, or only read if that is the direction.
+    /// The local bytes can be read, and for [`Direction::Read`] written.
     unsafe fn transfer(
         &self,
         direction: Direction,
@@ -184,7 +184,7 @@ impl ProcessMemory {
         }
     }
 
-    /// What the kernel said just now.
+    /// The kernel's last error.
     fn error(&self, address: u64, bytes: usize, done: usize) -> ProcessMemoryError {
         let source = io::Error::last_os_error();
         let process = self.process;
@@ -197,10 +197,11 @@ impl ProcessMemory {
     }
 }
 
-/// Lets all processes of this user read and write this one's memory, where the security module Yama would let only its
-/// parents. Where there is no Yama, nothing happens.
+/// Lets all processes of this user access this one's memory, where the security module Yama would
+/// allow only its parents. Does nothing without Yama.
 pub fn allow_peers() {
-    // SAFETY: sets an attribute of this process and touches no memory. Without Yama it fails, and nothing is needed.
+    // SAFETY: sets an attribute of this process and touches no memory. Without Yama it fails, which
+    // is fine.
     unsafe {
         libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY, 0, 0, 0);
     }

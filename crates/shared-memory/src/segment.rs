@@ -1,4 +1,4 @@
-//! One piece of memory laid out as a list of things that two ranks use.
+//! One mapping that contains a list of items for two ranks.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,29 +13,30 @@ use crate::mapping::{Handle, Mapping};
 use crate::signal::{Signal, SignalCount};
 use crate::sync::{LINE_BYTES, LINE_WORDS, Ordering, Words};
 
-/// One thing in a segment.
+/// An item of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Item {
     /// A FIFO.
     Fifo {
-        /// How slots are handed over.
+        /// The protocol.
         protocol: Protocol,
-        /// Data bytes that a slot takes.
+        /// Data bytes of a slot.
         slot_bytes: usize,
     },
     /// A counter of signals.
     Signal,
     /// The bell of the rank that owns the segment.
     Bell,
-    /// The owner's buffer table of buffer addresses.
+    /// The owner's buffer table.
     BufferTable {
-        /// Launches that can be on it at a time.
+        /// Launches that can be in it at a time.
         entries: usize,
     },
 }
 
 impl Item {
-    /// Whether it may be in so many bytes. Another process may say anything of its items.
+    /// Whether it can be in this number of bytes. Another process may claim anything about its
+    /// items.
     const fn fits(self, bytes: usize) -> bool {
         match self {
             Self::Fifo { slot_bytes, .. } => slot_bytes <= bytes,
@@ -61,7 +62,7 @@ impl Item {
         words.next_multiple_of(LINE_WORDS)
     }
 
-    /// Three numbers that tell items apart.
+    /// Three numbers that identify the item.
     fn numbers(self) -> [u64; 3] {
         match self {
             Self::Fifo {
@@ -91,23 +92,23 @@ impl fmt::Display for Item {
     }
 }
 
-/// Memory laid out as a list of items, and who took which end.
+/// A mapping that contains a list of items, and a record of the ends that were taken.
 ///
-/// Each rank owns one: FIFOs and signals towards it, its bell and its buffer table. Other processes map
-/// it by its [`Handle`], with the same list.
+/// Each rank owns one: FIFOs and signals towards it, its bell and its buffer table. Other processes
+/// map it with its [`Handle`] and the same list.
 #[derive(Debug)]
 pub struct Segment {
     mapping: Arc<Mapping>,
     items: Vec<(Item, Words)>,
-    /// Per item: the ends that were taken.
+    /// The taken ends of each item.
     taken: Words,
 }
 
-/// Items of a segment in huge pages. With more peers than that, most of them send little, and a huge page for the counts of
-/// each would take more memory than all data.
+/// Most items of a segment in huge pages. With more peers most of them send little, and a huge page
+/// for the counters of each would take more memory than all data.
 const MOST_HUGE_ITEMS: usize = 32;
 
-/// Bits of the word that says which ends of an item were taken.
+/// Bits of the word of taken ends.
 const SENDING: u64 = 1;
 const RECEIVING: u64 = 2;
 
@@ -131,7 +132,7 @@ impl Segment {
     /// Opens the segment of another process, which was made with the same items.
     ///
     /// # Errors
-    /// The memory cannot be opened, or was laid out otherwise.
+    /// The memory cannot be opened, or has another layout.
     pub fn open(handle: &Handle, items: &[Item]) -> Result<Self, Error> {
         let mapping = Mapping::open(handle)?;
         if items.len() > MOST_HUGE_ITEMS {
@@ -195,18 +196,17 @@ impl Segment {
         Words::new(&self.mapping, 0..LINE_BYTES)
     }
 
-    /// The memory, for its name, its handle and its pages.
+    /// The mapping.
     pub fn mapping(&self) -> &Mapping {
         &self.mapping
     }
 
-    /// Checks that an item is this one, such as a FIFO with slots of this length.
+    /// Checks an item, such as a FIFO with slots of this length.
     ///
     /// # Errors
     /// It is another one.
     pub fn expect(&self, index: usize, expected: Item) -> Result<(), Error> {
-        let same = |item| (item == expected).then_some(());
-        self.item(index, &expected.to_string(), same).map(|_| ())
+        self.words(index, expected).map(|_| ())
     }
 
     /// The sending end of an item that is a FIFO of protocol `P`.
@@ -225,7 +225,7 @@ impl Segment {
         self.receiver_from::<P>(index, 0)
     }
 
-    /// As [`Self::sender`], but counting steps from `first_step`; the receiver must name the same.
+    /// As [`Self::sender`], but counts steps from `first_step`; the receiver must use the same.
     ///
     /// # Errors
     /// As [`Self::sender`].
@@ -239,7 +239,7 @@ impl Segment {
         Ok(P::sender(words, slot_bytes, first_step))
     }
 
-    /// As [`Self::receiver`], but counting steps from `first_step`; the sender must name the same.
+    /// As [`Self::receiver`], but counts steps from `first_step`; the sender must use the same.
     ///
     /// # Errors
     /// As [`Self::receiver`].
@@ -258,11 +258,7 @@ impl Segment {
     /// # Errors
     /// The item is something else, or the end was taken before.
     pub fn signal(&self, index: usize) -> Result<Signal, Error> {
-        let words = self
-            .item(index, "a signal", |item| {
-                (item == Item::Signal).then_some(())
-            })?
-            .1;
+        let words = self.words(index, Item::Signal)?;
         self.take(index, SENDING, "giving end")?;
         Ok(Signal::new(words.word(0)))
     }
@@ -272,27 +268,20 @@ impl Segment {
     /// # Errors
     /// The item is something else, or the end was taken before.
     pub fn signal_count(&self, index: usize) -> Result<SignalCount, Error> {
-        let words = self
-            .item(index, "a signal", |item| {
-                (item == Item::Signal).then_some(())
-            })?
-            .1;
+        let words = self.words(index, Item::Signal)?;
         self.take(index, RECEIVING, "taking end")?;
         Ok(SignalCount::new(words.word(0)))
     }
 
-    /// The bell. Any number of ranks may have it; one, the owner, sleeps on it.
+    /// The bell. Any number of ranks may hold it; its owner sleeps on it.
     ///
     /// # Errors
     /// The item is something else.
     pub fn bell(&self, index: usize) -> Result<Bell, Error> {
-        let words = self
-            .item(index, "a bell", |item| (item == Item::Bell).then_some(()))?
-            .1;
-        Ok(Bell::new(words))
+        Ok(Bell::new(self.words(index, Item::Bell)?))
     }
 
-    /// The buffer table. Any number of ranks may have it; the owner alone publishes.
+    /// The buffer table. Any number of ranks may hold it; only its owner publishes.
     ///
     /// # Errors
     /// The item is something else.
@@ -315,10 +304,16 @@ impl Segment {
             _ => None,
         })?;
         if P::fifo_words(slot_bytes) > self.items[index].0.words() {
-            // A type of this protocol with other lines than the segment is laid out for.
+            // A type of this protocol with other lines than the segment's.
             return Err(self.wrong_item(index, &expected));
         }
         Ok((slot_bytes, words))
+    }
+
+    /// The words of an item that must be this one.
+    fn words(&self, index: usize, expected: Item) -> Result<&Words, Error> {
+        let same = |item| (item == expected).then_some(());
+        Ok(self.item(index, &expected.to_string(), same)?.1)
     }
 
     fn item<T>(
@@ -342,7 +337,7 @@ impl Segment {
         }
     }
 
-    /// Takes an end that only one may hold, in whichever process.
+    /// Takes an end, which only one holder in all processes may have.
     fn take(&self, index: usize, end: u64, name: &'static str) -> Result<(), Error> {
         let before = self.taken.slice(index, 1)[0].fetch_or(end, Ordering::Relaxed);
         if before & end != 0 {
@@ -361,7 +356,7 @@ fn taken_words(items: &[Item]) -> usize {
     items.len().next_multiple_of(LINE_WORDS)
 }
 
-/// Tells lists of items apart (FNV-1a over their numbers); never 0, which is what empty memory holds.
+/// Identifies a list of items (FNV-1a over their numbers). Never 0, the value of empty memory.
 fn fingerprint(items: &[Item]) -> u64 {
     let numbers = items.iter().flat_map(|item| item.numbers());
     let bytes = numbers.flat_map(u64::to_le_bytes);

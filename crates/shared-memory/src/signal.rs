@@ -14,11 +14,12 @@ impl Signal {
         Self { word, given: 0 }
     }
 
-    /// Gives a signal. What was written before is seen by who takes it.
+    /// Gives a signal. The taker sees everything that was written before.
     #[inline]
     pub fn notify(&mut self) {
         self.given += 1;
-        // Nobody else writes the word, so it need not be read. Release: what was written comes before the signal.
+        // Only this end writes the word, so it is not read. Release: orders earlier writes before
+        // the signal.
         self.word.store(self.given, Ordering::Release);
     }
 
@@ -45,18 +46,18 @@ impl SignalCount {
         }
     }
 
-    /// Whether a signal is there to be taken. Touches no shared memory while it knows of one.
+    /// Whether a signal can be taken. Touches no shared memory while it knows of one.
     #[inline]
     pub fn has_come(&mut self) -> bool {
         if self.taken < self.seen {
             return true;
         }
-        // Acquire: what was written comes with the signal.
+        // Acquire: orders later reads after the signal.
         self.seen = self.word.load(Ordering::Acquire);
         self.taken < self.seen
     }
 
-    /// Takes a signal if one is there, and tells whether it did.
+    /// Takes a signal if there is one. Returns whether it did.
     #[inline]
     pub fn try_take(&mut self) -> bool {
         let come = self.has_come();

@@ -1,4 +1,4 @@
-//! How long to spin, when to let others run, when to sleep.
+//! How long a rank spins and yields before it sleeps.
 
 use std::time::{Duration, Instant};
 
@@ -8,20 +8,21 @@ use crate::bell::Bell;
 use crate::sync::pause;
 use crate::yielder::Yielder;
 
-/// How patiently a rank waits before it does something that costs others less and itself more.
+/// How long a rank spins and yields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Patience {
-    /// Looks with nothing but a pause between.
+    /// Polls with only a pause between.
     pub spins: u32,
-    /// How long after that other threads may run between two looks, as long as they give the core back soon.
+    /// How long it then yields between polls, unless yields take too long.
     pub yields: Duration,
 }
 
 impl Patience {
-    /// For so many ranks on a host where this process may use so many cores.
+    /// The patience of ranks on a host where this process may use this number of cores.
     ///
-    /// With a core for each rank, the awaited data is being made at this moment, so a rank first looks again and again for as
-    /// long as two switches of threads take (10 µs). With fewer cores the rank that makes the data may need this very core.
+    /// With a core for each rank, the sender is running at this moment, so a rank first spins for
+    /// as long as two context switches take (10 µs). With fewer cores, the sender may need this
+    /// rank's core.
     pub const fn new(ranks: usize, cores: usize) -> Self {
         Self {
             spins: if ranks <= cores { 300 } else { 15 },
@@ -30,24 +31,25 @@ impl Patience {
     }
 }
 
-/// How long a rank yields before it sleeps. To sleep and be woken takes 5 to 50 µs, little beside this.
+/// How long a rank yields before it sleeps. Sleeping and waking take 5 to 50 µs, little beside
+/// this.
 const YIELDS: Duration = Duration::from_millis(2);
 
-/// Why a wait ended without what was awaited.
+/// Why a wait ended early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum Interrupted {
-    /// Another rank, or this one, gave up.
+    /// A rank gave up.
     #[error("aborted by another rank (reason {reason})")]
     Aborted {
-        /// The reason it gave.
+        /// Its reason.
         reason: u64,
     },
-    /// The time that was given is over.
+    /// The deadline has passed.
     #[error("waited until the deadline")]
     Deadline,
 }
 
-/// How one rank waits.
+/// Waits for one rank.
 #[derive(Debug)]
 pub struct Waiter {
     bell: Bell,
@@ -55,11 +57,12 @@ pub struct Waiter {
     yielder: Yielder,
 }
 
-/// The longest sleep without a look at the deadline. Nobody's wake-up depends on it.
+/// The longest sleep between checks of the deadline. No wake-up depends on it.
 const LONGEST_SLEEP: Duration = Duration::from_millis(100);
 
 impl Waiter {
-    /// A waiter that sleeps on this bell. A bell has one owner: one waiter, used by one thread at a time.
+    /// A waiter that sleeps on this bell. A bell has one owner: one waiter, used by one thread at a
+    /// time.
     pub fn new(bell: Bell, patience: Patience) -> Self {
         bell.own();
         Self {
@@ -74,17 +77,18 @@ impl Waiter {
         &self.bell
     }
 
-    /// What lets other threads run, for loops that wait by themselves.
+    /// The yielder, for callers with a loop of their own.
     pub fn yielder(&self) -> &Yielder {
         &self.yielder
     }
 
-    /// Calls `poll` until it answers yes: without pause at first, then with yields unless a program that computes shares
-    /// the core, then sleeping until the bell is rung. Whatever makes `poll` answer yes must be followed by a ring of this
-    /// bell.
+    /// Calls `poll` until it returns `true`: it spins, then yields unless another program computes
+    /// on this core, then sleeps until the bell is rung. A change that makes `poll` return `true`
+    /// must be followed by a ring of this bell.
     ///
     /// # Errors
-    /// The bell's owner was told to give up, or the deadline passed. Both are looked at only now and then.
+    /// The bell's owner was told to give up, or the deadline passed. Both are checked only while
+    /// sleeping.
     #[inline]
     pub fn wait_until(
         &self,
@@ -121,7 +125,7 @@ impl Waiter {
         loop {
             let longest = self.check(deadline)?;
             if self.bell.sleep_unless(poll, longest) {
-                // What answered yes may have been the abort.
+                // An abort also ends the sleep.
                 return self.check_abort();
             }
             if poll() {
@@ -130,7 +134,7 @@ impl Waiter {
         }
     }
 
-    /// How long to sleep at most.
+    /// The longest sleep until the next check.
     fn check(&self, deadline: Option<Instant>) -> Result<Duration, Interrupted> {
         self.check_abort()?;
         let Some(deadline) = deadline else {
@@ -143,7 +147,7 @@ impl Waiter {
         Ok(left.min(LONGEST_SLEEP))
     }
 
-    /// Whether to give up; for loops that wait by themselves.
+    /// Checks for an abort; for callers with a loop of their own.
     ///
     /// # Errors
     /// The bell's owner was told to give up.

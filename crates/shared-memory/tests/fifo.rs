@@ -1,4 +1,4 @@
-//! The FIFOs in one thread and between two: what goes in comes out, once and in order.
+//! The FIFOs in one thread and between two: messages arrive once and in order.
 
 #![cfg(not(loom))]
 
@@ -19,7 +19,7 @@ fn segment<P: FifoProtocol>() -> Segment {
     Segment::private("test", &items).unwrap()
 }
 
-/// A byte of a message that no other place of it or of its neighbours has.
+/// A byte of a message that differs from its neighbors and from other messages.
 fn byte(step: u64, place: usize) -> u8 {
     (step as usize * 31 + place * 7 + place / 250) as u8
 }
@@ -53,7 +53,7 @@ fn fills_and_empties<P: FifoProtocol>(first_step: u64) {
     assert_eq!(receiver.step(), first_step + step);
 }
 
-/// Through the ends' own memory in place of the caller's.
+/// Through the ends' own memory instead of the caller's.
 fn slot_memory<P: FifoProtocol>() {
     let segment = segment::<P>();
     let mut sender = segment.sender::<P>(0).unwrap();
@@ -73,7 +73,7 @@ fn slot_memory<P: FifoProtocol>() {
     }
 }
 
-/// Parts of a slot can be read before the last was written, where the protocol has lines.
+/// With lines, parts of a slot can be read before the last was written.
 fn in_parts<P: FifoProtocol>() {
     let segment = segment::<P>();
     let mut sender = segment.sender::<P>(0).unwrap();
@@ -108,7 +108,7 @@ fn in_parts<P: FifoProtocol>() {
     }
 }
 
-/// A line that does not come ends the reading, and so does one that is missing before the last.
+/// Reading stops at a line that does not arrive, even if a later one has.
 fn misses_a_line<P: FifoProtocol>() {
     let segment = segment::<P>();
     let mut sender = segment.sender::<P>(0).unwrap();
@@ -210,7 +210,7 @@ fn a_full_fifo_cannot_be_posted() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever is sent in whatever order of sending and receiving, it comes out as from a queue of eight places.
+    /// In any order of sending and receiving, a FIFO is a queue of eight messages.
     #[test]
     fn a_fifo_is_a_queue(actions in prop::collection::vec((any::<bool>(), 0..300_usize), 0..200)) {
         like_a_queue::<Simple>(&actions)?;

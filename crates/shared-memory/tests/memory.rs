@@ -1,4 +1,4 @@
-//! Mappings and arenas: what they give, and what they refuse.
+//! What mappings and arenas return, and what they refuse.
 
 #![cfg(not(loom))]
 
@@ -46,7 +46,7 @@ fn a_handle_is_text_and_names_one_memory() {
         ..handle
     };
     let error = Mapping::open(&other).unwrap_err();
-    assert!(matches!(error, Error::Foreign { .. }), "{error}");
+    assert!(matches!(error, Error::WrongFile { .. }), "{error}");
     let none = Handle {
         process: u32::MAX / 2,
         ..handle
@@ -85,7 +85,8 @@ fn a_full_arena_says_so() {
 }
 
 proptest! {
-    /// Buffers never overlap, are aligned and inside; when all are back, the arena is whole again.
+    /// Buffers never overlap, are aligned and inside; when all are dropped, the arena is one free
+    /// range again.
     #[test]
     fn buffers_are_apart(actions in prop::collection::vec((1..9000_usize, 0..13_u32, any::<bool>()), 1..80)) {
         const BYTES: usize = 1 << 16;
@@ -109,7 +110,7 @@ proptest! {
     }
 }
 
-/// Memory of a file that its owner may still shrink would end this process by a signal (SIGBUS).
+/// A file that its owner may still shrink could kill this process (SIGBUS).
 #[test]
 fn a_file_that_may_shrink_is_refused() {
     use rustix::fs::{MemfdFlags, SealFlags};
@@ -135,7 +136,7 @@ fn a_file_that_may_shrink_is_refused() {
     assert!(Mapping::open(&handle_of(&other.into())).is_err());
 }
 
-/// What another process says of its items may be anything.
+/// Another process may claim anything about its items.
 #[test]
 fn items_that_do_not_fit_are_refused() {
     use program::Protocol;

@@ -1,4 +1,4 @@
-//! The models of the memory order, which need a compilation of their own.
+//! The models of the memory order, which are compiled separately.
 
 #![cfg(not(loom))]
 

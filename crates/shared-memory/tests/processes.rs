@@ -1,4 +1,4 @@
-//! Two processes: this test starts itself again as the peer, which does what the environment says.
+//! Two processes: this test starts itself again as the peer, with a role in the environment.
 
 #![cfg(not(loom))]
 
@@ -14,7 +14,7 @@ use shared_memory::{
     ProcessMemoryError, Segment, Waiter,
 };
 
-/// What the peer does, and the name of the test that it runs in.
+/// The peer's role: the name of its test.
 const ROLE: &str = "SHARED_MEMORY_TEST_ROLE";
 
 /// The peer of a test.
@@ -24,7 +24,7 @@ struct Peer {
 }
 
 impl Peer {
-    /// Starts this very test again.
+    /// Starts this test again.
     fn start(test: &str) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args([test, "--exact", "--nocapture", "--test-threads=1"])
@@ -41,7 +41,7 @@ impl Peer {
         writeln!(self.child.stdin.as_mut().unwrap(), "{line}").unwrap();
     }
 
-    /// The next line that the peer says with [`say`].
+    /// The next line that the peer printed with [`say`].
     fn hear(&mut self) -> String {
         let mut line = String::new();
         loop {
@@ -80,7 +80,7 @@ fn listen() -> String {
 
 const SLOT_BYTES: usize = 512;
 
-/// What each of the two owns: FIFOs towards it, a signal for it, its bell and its buffer table.
+/// The items of each process: FIFOs towards it, a signal for it, its bell and its buffer table.
 fn items() -> Vec<Item> {
     let fifo = |protocol| Item::Fifo {
         protocol,
@@ -104,11 +104,11 @@ fn message(step: usize) -> Vec<u8> {
         .collect()
 }
 
-/// Sends messages and takes them back.
-fn there_and_back<P: FifoProtocol>(index: usize, own: &Segment, far: &Segment, begins: bool) {
+/// Exchanges messages in both directions.
+fn there_and_back<P: FifoProtocol>(index: usize, own: &Segment, peers: &Segment, begins: bool) {
     let waiter = Waiter::new(own.bell(4).unwrap(), Patience::new(2, 1));
-    let bell = far.bell(4).unwrap();
-    let mut sender = far.sender::<P>(index).unwrap();
+    let bell = peers.bell(4).unwrap();
+    let mut sender = peers.sender::<P>(index).unwrap();
     let mut receiver = own.receiver::<P>(index).unwrap();
     let deadline = Some(Instant::now() + Duration::from_secs(60));
     for step in 0..STEPS {
@@ -130,10 +130,10 @@ fn there_and_back<P: FifoProtocol>(index: usize, own: &Segment, far: &Segment, b
     }
 }
 
-fn exchange(own: &Segment, far: &Segment, begins: bool) {
-    there_and_back::<Simple>(0, own, far, begins);
-    there_and_back::<LowLatency>(1, own, far, begins);
-    there_and_back::<LowLatency128>(2, own, far, begins);
+fn exchange(own: &Segment, peers: &Segment, begins: bool) {
+    there_and_back::<Simple>(0, own, peers, begins);
+    there_and_back::<LowLatency>(1, own, peers, begins);
+    there_and_back::<LowLatency128>(2, own, peers, begins);
 }
 
 #[test]
@@ -143,67 +143,70 @@ fn messages_go_there_and_back() {
     own.mapping().populate().unwrap();
     let handle = own.mapping().handle().unwrap().unwrap();
     if is_peer(name) {
-        let far: Handle = listen().parse().unwrap();
+        let peers: Handle = listen().parse().unwrap();
         say(&handle.to_string());
-        let far = Segment::open(&far, &items()).unwrap();
-        exchange(&own, &far, false);
+        let peers = Segment::open(&peers, &items()).unwrap();
+        exchange(&own, &peers, false);
         return;
     }
     let mut peer = Peer::start(name);
     peer.tell(&handle.to_string());
-    let far = Segment::open(&peer.hear().parse().unwrap(), &items()).unwrap();
-    exchange(&own, &far, true);
-    let wrong = Segment::open(&peer_handle(&far), &items()[..2]).unwrap_err();
+    let peers = Segment::open(&peer.hear().parse().unwrap(), &items()).unwrap();
+    exchange(&own, &peers, true);
+    let wrong = Segment::open(&peer_handle(&peers), &items()[..2]).unwrap_err();
     assert!(matches!(wrong, Error::Layout { .. }), "{wrong}");
     peer.end();
 }
 
-/// Another handle to the same memory, by this process's own descriptor.
+/// A handle to the same memory through this process's own descriptor.
 fn peer_handle(segment: &Segment) -> Handle {
     segment.mapping().handle().unwrap().unwrap()
+}
+
+/// Bytes of each buffer that is read in place.
+const BUFFER_BYTES: usize = 3 << 20;
+
+fn pattern(seed: usize) -> impl Iterator<Item = u8> {
+    (0..BUFFER_BYTES).map(move |place| ((place * seed) >> 3) as u8)
+}
+
+/// Publishes a registered and a private buffer, and waits until the other process wrote to the
+/// latter.
+fn publish_buffers() {
+    allow_peers();
+    let own = Segment::shared("own", &items()).unwrap();
+    let arena = Arena::new(Mapping::shared("buffers", 8 << 20).unwrap());
+    let _other = arena.allocate(1000, 64).unwrap();
+    let mut input = arena.allocate(BUFFER_BYTES, 4096).unwrap();
+    input
+        .as_bytes_mut()
+        .copy_from_slice(&pattern(3).collect::<Vec<u8>>());
+    let mut output: Vec<u8> = pattern(5).collect();
+    let registered = Place::Registered {
+        allocation: 0,
+        offset: input.offset() as u64,
+    };
+    let private = Place::Address(output.as_mut_ptr().expose_provenance() as u64);
+    let [input, output_place] = [registered, private].map(|place| Descriptor {
+        place,
+        bytes: BUFFER_BYTES as u64,
+    });
+    let buffers = [input, output_place, Descriptor::EMPTY];
+    own.buffer_table(5).unwrap().publish(1, &buffers);
+    for mapping in [own.mapping(), arena.mapping()] {
+        say(&mapping.handle().unwrap().unwrap().to_string());
+    }
+    assert_eq!(listen(), "written");
+    let first: [u8; 4] = std::hint::black_box(&output)[..4].try_into().unwrap();
+    say(&format!("{first:?}"));
+    assert_eq!(listen(), "");
 }
 
 #[test]
 fn buffers_are_read_where_they_are() {
     let name = "buffers_are_read_where_they_are";
-    const BYTES: usize = 3 << 20;
-    let pattern = |seed: usize| (0..BYTES).map(move |place| ((place * seed) >> 3) as u8);
     if is_peer(name) {
-        allow_peers();
-        let own = Segment::shared("own", &items()).unwrap();
-        let arena = Arena::new(Mapping::shared("buffers", 8 << 20).unwrap());
-        let _other = arena.allocate(1000, 64).unwrap();
-        let input = arena.allocate(BYTES, 4096).unwrap();
-        for (place, byte) in pattern(3).enumerate() {
-            // SAFETY: the place is in the buffer, which nobody else uses yet.
-            unsafe { input.address().add(place).write(byte) };
-        }
-        let mut output: Vec<u8> = pattern(5).collect();
-        let buffer_table = own.buffer_table(5).unwrap();
-        let bytes = BYTES as u64;
-        let place = Place::Registered {
-            allocation: 0,
-            offset: input.offset() as u64,
-        };
-        let address = output.as_mut_ptr().expose_provenance() as u64;
-        buffer_table.publish(
-            1,
-            &[
-                Descriptor { place, bytes },
-                Descriptor {
-                    place: Place::Address(address),
-                    bytes,
-                },
-                Descriptor::EMPTY,
-            ],
-        );
-        let handle = |mapping: &Mapping| mapping.handle().unwrap().unwrap().to_string();
-        say(&handle(own.mapping()));
-        say(&handle(arena.mapping()));
-        assert_eq!(listen(), "written");
-        let first: [u8; 4] = std::hint::black_box(&output)[..4].try_into().unwrap();
-        say(&format!("{first:?}"));
-        assert_eq!(listen(), "");
+        publish_buffers();
         return;
     }
     let mut peer = Peer::start(name);
@@ -221,48 +224,54 @@ fn buffers_are_read_where_they_are() {
     else {
         panic!("{input:?}");
     };
-    // SAFETY: the peer's buffer is there, and the peer does not write it any more.
-    let seen =
-        unsafe { std::slice::from_raw_parts(arena.base().as_ptr().add(offset as usize), BYTES) };
+    let start = arena.base().as_ptr().wrapping_add(offset as usize);
+    // SAFETY: the peer's buffer is mapped, and the peer no longer writes it.
+    let seen = unsafe { std::slice::from_raw_parts(start, BUFFER_BYTES) };
     assert!(seen.iter().copied().eq(pattern(3)));
     let Place::Address(address) = output.place else {
         panic!("{output:?}");
     };
     let memory = ProcessMemory::new(handle.process);
-    let mut read = vec![0; BYTES];
+    let mut read = vec![0; BUFFER_BYTES];
     match memory.read_into(address, &mut read) {
         Err(error @ ProcessMemoryError::Refused { .. }) => {
             println!("not run: {name}, reading the other process: {error}");
+            peer.child.kill().unwrap();
+            peer.child.wait().unwrap();
         }
         result => {
             result.unwrap();
             assert!(read.iter().copied().eq(pattern(5)));
-            let first = u64::from_ne_bytes(read[..8].try_into().unwrap());
-            memory.probe(address, first).unwrap();
-            let other = memory.probe(address, !first).unwrap_err();
-            assert!(matches!(other, ProcessMemoryError::Other { .. }), "{other}");
-            // SAFETY: the peer waits for these bytes.
-            unsafe { memory.write(address, [9, 8, 7, 6].as_ptr(), 4).unwrap() };
-            let nowhere = memory.read_into(16, &mut [0; 4]).unwrap_err();
-            assert!(
-                matches!(nowhere, ProcessMemoryError::NoMemory { .. }),
-                "{nowhere}"
-            );
-            peer.tell("written");
-            assert_eq!(peer.hear(), "[9, 8, 7, 6]");
-            peer.end();
-            let gone = memory.read_into(address, &mut read).unwrap_err();
-            assert!(matches!(gone, ProcessMemoryError::Gone { .. }), "{gone}");
+            accesses_another_process(peer, &memory, address);
             let gone = Mapping::open(&handle).unwrap_err();
             assert!(matches!(gone, Error::Open { .. }), "{gone}");
-            return;
         }
     }
-    peer.child.kill().unwrap();
-    peer.child.wait().unwrap();
 }
 
-/// A rank that sleeps for a killed peer hears of it from others, and the peer's memory is gone with it.
+/// Probes and writes the peer's buffer at an address, then finds that the peer has ended.
+fn accesses_another_process(mut peer: Peer, memory: &ProcessMemory, address: u64) {
+    let mut first = [0; 8];
+    memory.read_into(address, &mut first).unwrap();
+    let first = u64::from_ne_bytes(first);
+    memory.probe(address, first).unwrap();
+    let other = memory.probe(address, !first).unwrap_err();
+    assert!(matches!(other, ProcessMemoryError::Other { .. }), "{other}");
+    // SAFETY: the peer waits for these bytes.
+    unsafe { memory.write(address, [9, 8, 7, 6].as_ptr(), 4).unwrap() };
+    let nowhere = memory.read_into(16, &mut [0; 4]).unwrap_err();
+    assert!(
+        matches!(nowhere, ProcessMemoryError::NoMemory { .. }),
+        "{nowhere}"
+    );
+    peer.tell("written");
+    assert_eq!(peer.hear(), "[9, 8, 7, 6]");
+    peer.end();
+    let gone = memory.read_into(address, &mut [0; 8]).unwrap_err();
+    assert!(matches!(gone, ProcessMemoryError::Gone { .. }), "{gone}");
+}
+
+/// A rank that waits for a killed peer is woken by others, and the peer's memory is gone with it.
 #[test]
 fn a_killed_peer_leaves_nothing_behind() {
     let name = "a_killed_peer_leaves_nothing_behind";
@@ -270,13 +279,13 @@ fn a_killed_peer_leaves_nothing_behind() {
     if is_peer(name) {
         let own = Segment::shared(mark, &items()).unwrap();
         say(&own.mapping().handle().unwrap().unwrap().to_string());
-        // Waits until it is killed.
+        // Waits to be killed.
         assert_eq!(listen(), "");
         return;
     }
     let mut peer = Peer::start(name);
     let handle: Handle = peer.hear().parse().unwrap();
-    let far = Segment::open(&handle, &items()).unwrap();
+    let peers = Segment::open(&handle, &items()).unwrap();
     let own = Segment::shared("own", &items()).unwrap();
     let mut count = own.signal_count(3).unwrap();
     let waiter = Waiter::new(
@@ -288,8 +297,8 @@ fn a_killed_peer_leaves_nothing_behind() {
     );
     peer.child.kill().unwrap();
     peer.child.wait().unwrap();
-    // What we map stays ours.
-    let mut sender = far.sender::<Simple>(0).unwrap();
+    // What this process maps stays.
+    let mut sender = peers.sender::<Simple>(0).unwrap();
     assert!(sender.try_send_from(&[1; 8]));
     let soon = Some(Instant::now() + Duration::from_millis(20));
     assert_eq!(
@@ -302,7 +311,7 @@ fn a_killed_peer_leaves_nothing_behind() {
         let end = waiter.wait_until(|| count.try_take(), None);
         assert_eq!(end, Err(Interrupted::Aborted { reason: 7 }));
     });
-    drop((far, sender));
+    drop((peers, sender));
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     assert!(!maps.contains(mark), "the mapping is gone");
     let files = std::fs::read_dir("/dev/shm").into_iter().flatten();

@@ -1,4 +1,4 @@
-//! How a rank waits beside a program that computes on its core.
+//! Waiting beside a program that computes on the same core.
 
 #![cfg(not(loom))]
 
@@ -17,7 +17,7 @@ fn bind_to_one_core() {
     sched_setaffinity(None, &one).unwrap();
 }
 
-/// How often the calling thread slept.
+/// Voluntary context switches of the calling thread.
 fn sleeps() -> u64 {
     let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
     let line = status
@@ -26,8 +26,8 @@ fn sleeps() -> u64 {
     line.unwrap().trim().parse().unwrap()
 }
 
-/// A yield gives the core to the other program for a whole time slice, so thousands of them take much longer than this
-/// wait; a sleep ends after at most 100 ms.
+/// A yield gives the core to the other program for a whole time slice, so thousands of them take
+/// much longer than this wait; a sleep ends after at most 100 ms.
 #[test]
 fn a_waiting_rank_sleeps_where_another_program_wants_the_core() {
     bind_to_one_core();

@@ -1,4 +1,4 @@
-//! How a job ends: its failure is told to everyone, and so is a rank that is done.
+//! The end of a job: ranks report failures and that they are done.
 
 use super::{Member, Purpose};
 use crate::failure::Failure;
@@ -12,7 +12,7 @@ impl<T: Table> Member<T> {
         self.fail_as(failure, None);
     }
 
-    /// A failure, and from which side of the ring it is known.
+    /// As [`Self::fail`], for a failure that came from a neighbor, which is not told again.
     pub(super) fn fail_as(&mut self, failure: Failure, from_next: Option<bool>) {
         if self.failure.is_some() {
             return;
@@ -20,7 +20,7 @@ impl<T: Table> Member<T> {
         let message = || Message::Failed(Box::new(failure.clone()));
         self.tell_ring(from_next, message);
         for other in &self.others {
-            // Round the ring the news may take longer than the end of these connections.
+            // Around the ring the report may take longer than these connections last.
             let hears = matches!(
                 other.purpose,
                 Purpose::Root(_) | Purpose::Peer(_) | Purpose::Asker(_)
@@ -42,7 +42,7 @@ impl<T: Table> Member<T> {
     /// This rank is done: the others need not wait for it, and its end is no failure.
     pub fn leave(&mut self) {
         let rank = self.place.rank;
-        // Round the ring the news may take longer than the end of these connections.
+        // Around the ring the report may take longer than these connections last.
         for other in &self.others {
             if other.open && matches!(other.purpose, Purpose::Peer(_) | Purpose::Asker(_)) {
                 let (conn, message) = (other.conn, Message::Left(rank));
@@ -66,7 +66,7 @@ impl<T: Table> Member<T> {
         self.tell_ring(from_next, || Message::Left(rank));
     }
 
-    /// Sends a message to both neighbors, but not back to the one it came from.
+    /// Sends a message to both neighbors, but not back to the one that it came from.
     fn tell_ring(&mut self, from_next: Option<bool>, message: impl Fn() -> Message<T::Block>) {
         for (side, of_next) in [(&self.next, true), (&self.previous, false)] {
             if let Some(side) = side.as_ref().filter(|it| it.open)
@@ -78,7 +78,7 @@ impl<T: Table> Member<T> {
         }
     }
 
-    /// Tells a neighbor that joins the ring late what failed before.
+    /// Tells a neighbor that joins the ring late about an earlier failure.
     pub(super) fn pass_failure_on(&mut self, conn: Conn) {
         if let Some(failure) = self.failure.clone() {
             self.send(conn, Message::Failed(Box::new(failure)));

@@ -1,4 +1,4 @@
-//! What all tell all, round the ring.
+//! Exchanges: an all-gather around the ring.
 
 use super::{Exchange, Member, Place, Stage};
 use crate::failure::Failure;
@@ -6,7 +6,8 @@ use crate::info::Table;
 use crate::message::Message;
 
 impl<T: Table> Member<T> {
-    /// Tells all others something, and hears what they tell. All ranks do so in the same order, one exchange at a time.
+    /// Begins to send this rank's part to all others. All ranks begin the same exchanges in order,
+    /// one at a time.
     pub fn begin_exchange(&mut self, own: T::Block) {
         let Place { rank, ranks, .. } = self.place;
         let number = self.exchanges;
@@ -34,19 +35,15 @@ impl<T: Table> Member<T> {
         self.finish_exchange();
     }
 
-    /// What all told in the last exchange, by rank, once all have; but for the first, whose parts are in the table.
+    /// Takes the parts of the last exchange by rank, once it is complete. Parts of the first
+    /// exchange are in the table instead.
     pub fn take_exchanged(&mut self) -> Option<Vec<T::Block>> {
         self.finished.take()
     }
 
     #[inline]
     fn tell(&mut self, backwards: bool, exchange: u32, origin: u32, block: T::Block) {
-        let side = if backwards {
-            &self.previous
-        } else {
-            &self.next
-        };
-        if let Some(side) = side {
+        if let Some(side) = self.side(!backwards) {
             let conn = side.conn;
             self.send(
                 conn,
@@ -62,7 +59,8 @@ impl<T: Table> Member<T> {
     #[inline]
     pub(super) fn part(&mut self, of_next: bool, number: u32, origin: u32, block: T::Block) {
         let Place { rank, ranks, .. } = self.place;
-        // After a failure nothing is counted any more: a count beyond the ranks has no rank whose part is due.
+        // After a failure the counts no longer matter, and beyond the number of ranks no part is
+        // due.
         if self.failure.is_some() {
             return;
         }
@@ -88,7 +86,7 @@ impl<T: Table> Member<T> {
         if distance > furthest || origin != expected {
             let neighbor = self.neighbor(of_next);
             let what = format!(
-                "{} passed rank {origin}'s part on where rank {expected}'s was due",
+                "{} forwarded rank {origin}'s part; expected rank {expected}'s",
                 self.name(neighbor)
             );
             self.fail_as(Failure::new(neighbor, what), None);
@@ -108,8 +106,8 @@ impl<T: Table> Member<T> {
         self.finish_exchange();
     }
 
-    /// Keeps a part that came before this rank began its exchange. A neighbor that has all parts of one exchange begins
-    /// the next; it cannot end that one before this rank has begun it.
+    /// Keeps a part that arrived before this rank began its exchange. A neighbor with all parts of
+    /// one exchange may begin the next, but cannot end it before this rank has begun it.
     fn keep_early(&mut self, of_next: bool, number: u32, origin: u32, block: T::Block) {
         let early = &mut self.early[usize::from(of_next)];
         if number == self.exchanges && early.len() < self.place.ranks as usize {
@@ -118,7 +116,7 @@ impl<T: Table> Member<T> {
         }
         let neighbor = self.neighbor(of_next);
         let what = format!(
-            "{} passed a part of exchange {number} on where exchange {} was to begin",
+            "{} forwarded a part of exchange {number}; expected exchange {}",
             self.name(neighbor),
             self.exchanges
         );

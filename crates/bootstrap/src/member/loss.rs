@@ -1,17 +1,18 @@
-//! Connections that end, neighbors that say nothing, time that is over: who is to blame.
+//! Lost connections, silent neighbors and timeouts: which rank is at fault.
 
 use std::time::Duration;
 
-use super::{Again, Meeting, Member, Other, Place, Purpose, Side, Stage};
+use super::{Again, Meeting, Member, Place, Purpose, Side, Stage};
 use crate::failure::Failure;
 use crate::info::Table;
-use crate::machine::{Action, Ending, group, root_of};
+use crate::machine::{Action, Ending};
 use crate::message::{Conn, Message};
 
 impl<T: Table> Member<T> {
-    /// A rank of a closed ring is told something at least once a beat. Had it nothing to do for so long that a neighbor is
-    /// given up, it was stopped itself, so it knows nothing of the others: they get their time from now on. If they were
-    /// stopped with it, as when a machine sleeps, all go on. If not, what comes next is that they gave it up.
+    /// Each rank of a closed ring receives a message at least once per beat. A gap longer than
+    /// `silence` means that this process was suspended: restart all timers and blame nobody yet. If
+    /// the others were suspended too, as when a machine sleeps, all continue. If not, they report
+    /// that this rank timed out.
     pub(super) fn notice_a_stop(&mut self, now: Duration) {
         let gap = now.saturating_sub(self.seen);
         self.seen = now;
@@ -25,25 +26,25 @@ impl<T: Table> Member<T> {
         }
     }
 
-    /// What others are told, or hear, of a rank that was stopped.
+    /// The failure of a rank that was suspended.
     pub(super) fn stop_of(&self, gap: Duration) -> Failure {
         let what = format!(
-            "{}: it did not run for {:.0} s (it was stopped, or its host slept), so the others gave it up",
+            "{}: it did not run for {:.0} s (it was stopped, or its host slept), so the others abandoned it",
             self.place.name,
             gap.as_secs_f32()
         );
         Failure::new(self.place.rank, what)
     }
 
-    /// A failure that this rank hears of from others, as it is to be told: soon after it was stopped, the end of its
-    /// connections and that others miss it come of that.
+    /// Replaces a failure that this rank hears of soon after it was suspended: lost connections and
+    /// reports about this rank are then consequences of the suspension.
     pub(super) fn heard_of(&mut self, failure: Failure, connection: bool) -> Failure {
         let recent = |(at, _): &(Duration, Duration)| self.seen < *at + self.timing.silence;
         let Some((_, gap)) = self.stopped.filter(recent) else {
             return failure;
         };
         if self.failure.is_none() {
-            self.given_up = true;
+            self.abandoned = true;
         }
         if connection || failure.rank == self.place.rank {
             self.stop_of(gap)
@@ -52,17 +53,12 @@ impl<T: Table> Member<T> {
         }
     }
 
-    /// A connection ended.
+    /// Handles the end of a connection.
     pub fn closed(&mut self, conn: Conn, ending: &Ending, now: Duration) {
         self.notice_a_stop(now);
         let rank = self.place.rank;
         for of_next in [true, false] {
-            let side = if of_next {
-                &mut self.next
-            } else {
-                &mut self.previous
-            };
-            if let Some(was) = side.take_if(|it| it.conn == conn) {
+            if let Some(was) = self.side(of_next).take_if(|it| it.conn == conn) {
                 let neighbor = self.neighbor(of_next);
                 if self.has_left(neighbor) || self.failure.is_some() {
                     return;
@@ -113,7 +109,7 @@ impl<T: Table> Member<T> {
     fn root_closed(&mut self, index: usize, open: bool, ending: &Ending, now: Duration) {
         let rank = self.place.rank;
         match ending {
-            // The root may not be there yet.
+            // The root may not have started.
             Ending::Refused(why) => {
                 self.last_refusal = Some(why.clone());
                 self.retry
@@ -123,41 +119,26 @@ impl<T: Table> Member<T> {
                 let what = format!("{}: the root: {error}", self.place.name);
                 self.fail_as(Failure { rank, what }, None);
             }
-            // It may have ended because somebody took its address for a moment; or it is done with all others; or too many
-            // strangers came at a time.
+            // The acceptor may have been busy with strangers, another process may have had the
+            // address for a moment, or the root is done with all others.
             _ if !open => self
                 .retry
                 .push((now + self.timing.retry, Again::Root(index))),
-            // The root of the group before may be done earlier.
-            ending if self.stage == Stage::Meeting && self.is_own_root(index) => {
+            // The previous group's root may be done earlier.
+            ending if self.stage == Stage::Meeting && self.own_root() == index => {
+                let holder = self.group_of(index).start;
                 let what = format!(
                     "{}: the connection to the root {ending} before all ranks had met; the process that holds the root \
-                     (rank {}) may have ended",
-                    self.place.name,
-                    self.root_holder(index)
+                     (rank {holder}) may have ended",
+                    self.place.name
                 );
-                self.fail_as(Failure::new(self.root_holder(index), what), None);
+                self.fail_as(Failure::new(holder, what), None);
             }
             _ => {}
         }
     }
 
-    fn is_own_root(&self, index: usize) -> bool {
-        let Meeting::Roots(roots) = &self.place.meeting else {
-            return false;
-        };
-        root_of(self.place.ranks, roots.len() as u32, self.place.rank) as usize == index
-    }
-
-    /// The rank in whose process a root is.
-    fn root_holder(&self, index: usize) -> u32 {
-        let Meeting::Roots(roots) = &self.place.meeting else {
-            return self.place.rank;
-        };
-        group(self.place.ranks, roots.len() as u32, index as u32).start
-    }
-
-    /// Time went by.
+    /// Handles the passing of time.
     pub fn tick(&mut self, now: Duration) {
         self.notice_a_stop(now);
         if self.failure.is_some() {
@@ -213,14 +194,13 @@ impl<T: Table> Member<T> {
         }
     }
 
-    /// The time to meet is over: who is to blame?
+    /// Finds the rank at fault when the time to meet is over.
     fn too_late(&mut self) {
         let Place { rank, ranks, .. } = self.place;
+        let (before, after) = (self.neighbor(false), self.neighbor(true));
         let seconds = self.timing.join.as_secs_f32();
         let name = self.place.name.clone();
         let open = |side: &Option<Side>| side.as_ref().is_some_and(|it| it.open);
-        let before = (rank + ranks - 1) % ranks;
-        let after = (rank + 1) % ranks;
         let (culprit, what) = if self.stage == Stage::Telling {
             let exchange = self.exchange.as_ref();
             let half = exchange.is_some_and(|it| it.from_previous < ranks / 2);
@@ -234,12 +214,12 @@ impl<T: Table> Member<T> {
         } else if self.next_listens.is_none() {
             match (&self.last_refusal, &self.place.meeting) {
                 (Some(why), Meeting::Roots(roots)) if !self.has_a_root() => {
-                    let own = root_of(ranks, roots.len() as u32, rank);
+                    let own = self.own_root();
                     (
-                        self.root_holder(own as usize),
+                        self.group_of(own).start,
                         format!(
                             "no root answered {name} at {} within {seconds} s: {why}",
-                            roots[own as usize]
+                            roots[own]
                         ),
                     )
                 }
@@ -263,15 +243,9 @@ impl<T: Table> Member<T> {
         };
         self.fail_as(Failure::new(culprit, what), None);
     }
-
-    /// Whether it is connected to a root.
-    pub(super) fn has_a_root(&self) -> bool {
-        let open = |it: &Other| matches!(it.purpose, Purpose::Root(_)) && it.open;
-        self.others.iter().any(open)
-    }
 }
 
-/// Whether a connection that ended before both sides had proved may have made room for another one.
+/// Whether a crowded acceptor may have closed a connection before both sides had proved.
 const fn may_be_crowded(ending: &Ending) -> bool {
     matches!(ending, Ending::Ended | Ending::Broken(_))
 }

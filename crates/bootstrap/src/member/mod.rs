@@ -1,12 +1,13 @@
-//! A rank's side: it checks in with its root, closes the ring, tells all others of itself, and then stays: it answers
-//! questions, passes failures on, and notices when a neighbor says nothing any more.
+//! A rank: it checks in with its root, joins the ring and exchanges information with all others.
+//! Then it answers questions, reports failures, and notices when a neighbor falls silent.
 //!
-//! What all tell all goes round the ring in both directions at once: towards the next rank a part goes ⌊n/2⌋ steps far,
-//! towards the one before ⌊(n−1)/2⌋, so each rank sends n−1 parts and gets n−1.
+//! Parts of an exchange travel around the ring in both directions: ⌊n/2⌋ steps towards the next
+//! rank and ⌊(n−1)/2⌋ towards the previous one. So each rank sends n−1 parts and receives n−1.
 
 mod ending;
 mod exchange;
 mod loss;
+mod meeting;
 mod offers;
 
 use std::collections::{HashMap, VecDeque};
@@ -16,22 +17,22 @@ use std::time::Duration;
 use crate::failure::Failure;
 use crate::info::Table;
 use crate::link::Kind;
-use crate::machine::{Action, STAGGER_RATE, STAGGER_THRESHOLD, Timing, group, root_of};
-use crate::message::{CheckIn, Conn, Message};
+use crate::machine::{Action, STAGGER_RATE, STAGGER_THRESHOLD, Timing};
+use crate::message::{Conn, Message};
 
-/// Room for actions that is kept when there are none.
+/// Capacity of the queue of actions that is kept while it is empty.
 const MOST_KEPT: usize = 64;
 
-/// Where a rank stands in its job.
+/// A rank's place in its job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
     /// The rank.
     pub rank: u32,
-    /// Ranks of the job.
+    /// Number of ranks.
     pub ranks: u32,
-    /// How the ring is found.
+    /// How it finds the next rank of the ring.
     pub meeting: Meeting,
-    /// Where the rank before in the ring connects to.
+    /// Address for the previous rank of the ring.
     pub listens: SocketAddr,
     /// Version of the program.
     pub version: String,
@@ -42,36 +43,36 @@ pub struct Place {
 /// How a rank finds the next one of the ring.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Meeting {
-    /// It asks a root.
+    /// A root tells it.
     Roots(Vec<SocketAddr>),
-    /// It knows, for the ranks met before in another communicator.
+    /// It is known, because the ranks have met before in another communicator.
     Known(SocketAddr),
 }
 
-/// How far a rank is.
+/// The progress of a rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// It comes later, for the root has many ranks.
+    /// It waits until this time, because its root has many ranks.
     Staggered(Duration),
     /// The ring is not closed.
     Meeting,
-    /// The first exchange goes on.
+    /// The first exchange is in progress.
     Telling,
     Ready,
 }
 
-/// A connection but the ring's.
+/// The purpose of a connection outside the ring.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Purpose {
-    /// To a root, by its place in the list.
+    /// To a root, by its index.
     Root(usize),
-    /// To a rank whose offers are wanted.
+    /// To a rank that is asked for offers.
     Peer(u32),
-    /// To a rank that is asked whether anything happened to it.
+    /// To a rank that is asked whether it lives.
     Probe(u32),
-    /// Somebody connected and has not said who it is.
+    /// From a rank that is not known yet.
     Unknown(Kind),
-    /// A rank that asks.
+    /// From a rank that asks for offers.
     Asker(u32),
 }
 
@@ -80,20 +81,20 @@ struct Other {
     conn: Conn,
     purpose: Purpose,
     open: bool,
-    /// What is to be said once it is open.
+    /// Questions to send once it is open.
     queue: Vec<(u32, String)>,
     /// Its questions that wait for an answer.
     waiting: usize,
 }
 
-/// A connection that is to be made once more.
+/// A connection to try again.
 #[derive(Debug)]
 enum Again {
-    /// To a root, by its place in the list.
+    /// To a root, by its index.
     Root(usize),
     /// To the next rank of the ring.
     Next,
-    /// To a rank, and what it is to be asked.
+    /// To a rank, with questions for it.
     Peer(u32, Vec<(u32, String)>),
 }
 
@@ -106,14 +107,14 @@ struct Side {
     said: Duration,
 }
 
-/// An exchange in which all tell all.
+/// An exchange in progress.
 #[derive(Debug)]
 struct Exchange<B> {
     number: u32,
-    /// Parts that came from the rank before, and from the next one.
+    /// Parts received from the previous rank, and from the next one.
     from_previous: u32,
     from_next: u32,
-    /// What came, but for the first exchange, which goes into the table.
+    /// Received parts by rank. Those of the first exchange go into the table.
     parts: Vec<Option<B>>,
 }
 
@@ -131,7 +132,8 @@ pub struct Member<T: Table> {
     exchange: Option<Exchange<T::Block>>,
     exchanges: u32,
     finished: Option<Vec<T::Block>>,
-    /// Parts of the next exchange, from the rank before and from the next one, that came before this rank began it.
+    /// Parts of the next exchange, from the previous rank and the next one, that arrived before
+    /// this rank began it.
     early: [Vec<(u32, T::Block)>; 2],
     failure: Option<Failure>,
     left: Vec<bool>,
@@ -141,17 +143,17 @@ pub struct Member<T: Table> {
     offers: HashMap<String, Vec<u8>>,
     askers: HashMap<String, Vec<(Option<Conn>, u32)>>,
     values: Vec<(u32, Vec<u8>)>,
-    /// When what is tried again.
+    /// Connections to try again, and when.
     retry: Vec<(Duration, Again)>,
-    /// Where the next rank of the ring listens, once that is known.
+    /// Address of the next rank of the ring, once known.
     next_listens: Option<SocketAddr>,
     last_refusal: Option<String>,
-    /// When this rank was last told anything.
+    /// When this rank last handled anything.
     seen: Duration,
-    /// When it went on that had not run for so long that the others may have given it up, and how long that was.
+    /// The end of the last suspension that was longer than `silence`, and its length.
     stopped: Option<(Duration, Duration)>,
-    /// Whether they did.
-    given_up: bool,
+    /// Whether the others abandoned this rank because of it.
+    abandoned: bool,
     conns: u32,
     actions: VecDeque<Action<T::Block>>,
 }
@@ -184,17 +186,16 @@ impl<T: Table> Member<T> {
             last_refusal: None,
             seen: Duration::ZERO,
             stopped: None,
-            given_up: false,
+            abandoned: false,
             conns: 0,
             actions: VecDeque::new(),
             place,
         };
-        match member.place.meeting.clone() {
+        match member.place.meeting {
             _ if ranks == 1 => member.stage = Stage::Ready,
             Meeting::Known(next) => member.connect_next(next),
-            Meeting::Roots(roots) => {
-                let roots = roots.len() as u32;
-                let group = group(ranks, roots, root_of(ranks, roots, member.place.rank));
+            Meeting::Roots(_) => {
+                let group = member.group_of(member.own_root());
                 if group.len() as u32 > STAGGER_THRESHOLD {
                     let local = member.place.rank - group.start;
                     let wait = Duration::from_secs(1) * local / STAGGER_RATE;
@@ -207,43 +208,43 @@ impl<T: Table> Member<T> {
         member
     }
 
-    /// What to do next.
+    /// The next action.
     pub fn poll_action(&mut self) -> Option<Action<T::Block>> {
         let action = self.actions.pop_front();
         if action.is_none() && self.actions.capacity() > MOST_KEPT {
-            // What came while a neighbor was not there yet goes on at once; its memory is not needed again.
+            // A large queue arises only while a neighbor is missing.
             self.actions = VecDeque::new();
         }
         action
     }
 
-    /// Whether all have met, and told each other of themselves.
+    /// Whether all ranks have met and exchanged their information.
     pub const fn is_ready(&self) -> bool {
         matches!(self.stage, Stage::Ready)
     }
 
-    /// What made the job fail, if anything did.
+    /// The failure of the job, if it failed.
     pub const fn failure(&self) -> Option<&Failure> {
         self.failure.as_ref()
     }
 
-    /// What happened to this rank, if it did not run for so long that the others gave it up.
+    /// This rank's suspension, if the others abandoned it because of that.
     pub fn own_stop(&self) -> Option<Failure> {
-        let (_, gap) = self.stopped.filter(|_| self.given_up)?;
+        let (_, gap) = self.stopped.filter(|_| self.abandoned)?;
         Some(self.stop_of(gap))
     }
 
-    /// Whether a rank said that it is done.
+    /// Whether a rank is done.
     pub fn has_left(&self, rank: u32) -> bool {
         self.left.get(rank as usize).copied().unwrap_or(false)
     }
 
-    /// How many said that they are done.
+    /// Number of ranks that are done.
     pub const fn count_left(&self) -> u32 {
         self.gone
     }
 
-    /// The ranks that said that they are done.
+    /// The ranks that are done.
     pub fn all_left(&self) -> Vec<u32> {
         let all = self.left.iter().zip(0..);
         all.filter(|(left, _)| **left)
@@ -251,17 +252,17 @@ impl<T: Table> Member<T> {
             .collect()
     }
 
-    /// Whether nothing is to be waited for any more: all said that they are done, or the job failed.
+    /// Whether this rank can end: all are done, or the job failed.
     pub const fn is_over(&self) -> bool {
         self.gone >= self.place.ranks || self.failure.is_some()
     }
 
-    /// What is known of the others.
+    /// The information of the others.
     pub const fn table(&self) -> &T {
         &self.table
     }
 
-    /// When [`Self::tick`] must be called, if nothing else happens.
+    /// When [`Self::tick`] must be called if nothing else happens.
     pub fn next_deadline(&self) -> Option<Duration> {
         if self.failure.is_some() {
             return None;
@@ -288,8 +289,8 @@ impl<T: Table> Member<T> {
         deadline
     }
 
-    /// When this rank gives up. Roots know best who is missing, then those that miss a neighbor, then the others. Where no
-    /// root answers, nobody knows better.
+    /// When this rank gives up meeting. Roots know best which rank is missing, then ranks that miss
+    /// a neighbor, so the others wait longer. Without a root, no one knows better.
     fn patience(&self) -> Duration {
         let Timing { join, linger, .. } = self.timing;
         match self.stage {
@@ -327,55 +328,28 @@ impl<T: Table> Member<T> {
         &mut self.others[last]
     }
 
-    /// Where a rank is, in words.
+    /// A rank's process and host, for messages.
     fn name(&self, rank: u32) -> String {
         let info = self.table.info(rank);
         info.map_or_else(|| "place not known yet".to_owned(), |info| info.place())
     }
 
-    /// The next rank of the ring, or the one before.
+    /// The next rank of the ring, or the previous one.
     const fn neighbor(&self, of_next: bool) -> u32 {
         let Place { rank, ranks, .. } = self.place;
         (if of_next { rank + 1 } else { rank + ranks - 1 }) % ranks
     }
 
-    fn go_to_roots(&mut self) {
-        self.stage = Stage::Meeting;
-        let Place { rank, ranks, .. } = self.place;
-        let Meeting::Roots(roots) = &self.place.meeting else {
-            return;
-        };
-        let count = roots.len() as u32;
-        let own = root_of(ranks, count, rank);
-        self.go_to_root(own as usize);
-        if group(ranks, count, own).start == rank && count > 1 {
-            self.go_to_root(((own + count - 1) % count) as usize);
+    /// The connection with that neighbor.
+    const fn side(&mut self, of_next: bool) -> &mut Option<Side> {
+        if of_next {
+            &mut self.next
+        } else {
+            &mut self.previous
         }
     }
 
-    fn go_to_root(&mut self, index: usize) {
-        let Meeting::Roots(roots) = &self.place.meeting else {
-            return;
-        };
-        let to = roots[index];
-        let conn = self.connect(to, Kind::Root);
-        self.other(conn, Purpose::Root(index), false);
-    }
-
-    fn connect_next(&mut self, to: SocketAddr) {
-        self.next_listens = Some(to);
-        if self.next.is_none() {
-            let conn = self.connect(to, Kind::Ring);
-            self.next = Some(Side {
-                conn,
-                open: false,
-                heard: Duration::ZERO,
-                said: Duration::ZERO,
-            });
-        }
-    }
-
-    /// An own connection is open.
+    /// Handles that a connection of this rank is open.
     pub fn connected(&mut self, conn: Conn, now: Duration) {
         self.notice_a_stop(now);
         let rank = self.place.rank;
@@ -390,23 +364,12 @@ impl<T: Table> Member<T> {
             return;
         };
         other.open = true;
-        // Questions, for a probe the only one.
+        // A probe has exactly one question.
         let queue = std::mem::take(&mut other.queue);
         let root = matches!(other.purpose, Purpose::Root(_));
         if root {
-            let roots = match &self.place.meeting {
-                Meeting::Roots(roots) => roots.len() as u32,
-                Meeting::Known(_) => 0,
-            };
-            let check_in = CheckIn {
-                rank,
-                ranks: self.place.ranks,
-                roots,
-                version: self.place.version.clone(),
-                place: self.place.name.clone(),
-                ring: self.place.listens,
-            };
-            self.send(conn, Message::CheckIn(Box::new(check_in)));
+            let check_in = self.check_in();
+            self.send(conn, check_in);
         } else {
             self.send(conn, Message::Hello(rank));
         }
@@ -415,29 +378,23 @@ impl<T: Table> Member<T> {
         }
     }
 
-    /// Somebody connected and knows the token.
+    /// Adds a connection, whose other side knows the token.
     pub fn accepted(&mut self, kind: Kind) -> Conn {
         let conn = self.new_conn();
         self.other(conn, Purpose::Unknown(kind), true);
         conn
     }
 
-    /// A message came.
+    /// Handles a message.
     pub fn received(&mut self, conn: Conn, message: Message<T::Block>, now: Duration) {
         self.notice_a_stop(now);
-        let of_next = self.next.as_ref().is_some_and(|it| it.conn == conn);
-        let of_previous = self.previous.as_ref().is_some_and(|it| it.conn == conn);
-        if of_next || of_previous {
-            let side = if of_next {
-                &mut self.next
-            } else {
-                &mut self.previous
-            };
-            if let Some(side) = side {
+        for of_next in [true, false] {
+            let side = self.side(of_next).as_mut();
+            if let Some(side) = side.filter(|it| it.conn == conn) {
                 side.heard = now;
+                self.of_ring(of_next, message);
+                return;
             }
-            self.of_ring(of_next, message);
-            return;
         }
         let Some(at) = self.others.iter().position(|it| it.conn == conn) else {
             return;
@@ -474,38 +431,13 @@ impl<T: Table> Member<T> {
                     Purpose::Peer(rank) | Purpose::Probe(rank) | Purpose::Asker(rank) => rank,
                     Purpose::Root(_) | Purpose::Unknown(_) => self.place.rank,
                 };
-                let what = "a message came that does not belong there".to_owned();
+                let what = "it sent a message that does not belong on this connection".to_owned();
                 self.fail_as(Failure { rank, what }, None);
             }
         }
     }
 
-    fn take_previous(&mut self, conn: Conn, rank: u32, now: Duration) {
-        let before = (self.place.rank + self.place.ranks - 1) % self.place.ranks;
-        if rank != before || self.previous.is_some() {
-            let what = format!(
-                "it says that it comes before rank {} in the ring, but that is rank {before}{}",
-                self.place.rank,
-                if rank == before {
-                    ", which is there already"
-                } else {
-                    ""
-                }
-            );
-            self.fail_as(Failure { rank, what }, None);
-            return;
-        }
-        self.previous = Some(Side {
-            conn,
-            open: true,
-            heard: now,
-            said: now,
-        });
-        self.pass_failure_on(conn);
-        self.begin_telling();
-    }
-
-    /// A message of a neighbor.
+    /// Handles a neighbor's message.
     #[inline]
     fn of_ring(&mut self, of_next: bool, message: Message<T::Block>) {
         match message {
@@ -522,36 +454,9 @@ impl<T: Table> Member<T> {
             Message::Left(rank) => self.note_left(rank, Some(of_next)),
             _ => {
                 let rank = self.neighbor(of_next);
-                let what = "a message came that does not belong on the ring".to_owned();
+                let what = "it sent a message that does not belong on the ring".to_owned();
                 self.fail_as(Failure { rank, what }, None);
             }
         }
-    }
-
-    fn begin_telling(&mut self) {
-        let open = |side: &Option<Side>| side.as_ref().is_some_and(|it| it.open);
-        let closed = open(&self.next) && open(&self.previous);
-        if !closed || self.stage != Stage::Meeting || self.failure.is_some() {
-            return;
-        }
-        self.stage = Stage::Telling;
-        for other in &self.others {
-            if matches!(other.purpose, Purpose::Root(_)) {
-                let conn = other.conn;
-                if other.open {
-                    self.actions.push_back(Action::Send {
-                        conn,
-                        message: Message::Done,
-                    });
-                }
-                self.actions.push_back(Action::Close { conn });
-            }
-        }
-        self.others
-            .retain(|other| !matches!(other.purpose, Purpose::Root(_)));
-        self.retry
-            .retain(|(_, again)| !matches!(again, Again::Root(_)));
-        let own = self.own.clone();
-        self.begin_exchange(own);
     }
 }

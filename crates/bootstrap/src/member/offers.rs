@@ -6,17 +6,18 @@ use crate::info::Table;
 use crate::link::Kind;
 use crate::message::Message;
 
-/// What every rank offers as long as nothing happened to it: nothing, under this name.
+/// Name of an empty offer that every rank makes while it lives.
 const ALIVE: &str = "alive";
 
-/// Most questions of a rank that wait for an answer. A rank asks for the buffers of another one, and for each end of a FIFO.
+/// Most questions of a rank that wait for an answer. A rank asks another one for its buffers and
+/// for each end of a FIFO.
 const MOST_WAITING: usize = 1 << 14;
 
 /// Longest name of an offer that is waited for, bytes.
 const LONGEST_NAME: usize = 256;
 
 impl<T: Table> Member<T> {
-    /// Offers something under a name.
+    /// Offers a value under a name.
     pub fn publish(&mut self, name: String, value: Vec<u8>) {
         for (asker, ticket) in self.askers.remove(&name).unwrap_or_default() {
             let answer = (ticket, value.clone());
@@ -33,7 +34,7 @@ impl<T: Table> Member<T> {
         self.offers.insert(name, value);
     }
 
-    /// Answers a rank that asks, at once or when the offer is made.
+    /// Answers a question, now or when the offer is made.
     pub(super) fn answer(&mut self, at: usize, rank: u32, (ticket, name): (u32, String)) {
         let conn = self.others[at].conn;
         if let Some(failure) = self.failure.clone() {
@@ -64,13 +65,13 @@ impl<T: Table> Member<T> {
             }
         }
         if left {
-            // It came too late to hear it with all others that were connected.
+            // The asker connected too late to hear it with the others.
             self.send(conn, Message::Left(own));
         }
     }
 
-    /// Asks a rank whether anything happened to it. If it lives and nothing did, an answer comes from
-    /// [`Self::take_values`] with the same ticket; if something did, this rank hears of it; if it is gone, nothing comes.
+    /// Asks whether a rank lives. If it does, [`Self::take_values`] returns an answer with this
+    /// ticket; if it failed, this rank hears of the failure; if it is gone, there is no answer.
     pub fn probe(&mut self, ticket: u32, rank: u32) {
         let Some(address) = self.table.info(rank).map(|info| info.address) else {
             return;
@@ -80,7 +81,7 @@ impl<T: Table> Member<T> {
         other.queue.push((ticket, ALIVE.to_owned()));
     }
 
-    /// Asks a rank for what it offers under a name; the answer comes from [`Self::take_values`] with the same ticket.
+    /// Asks a rank for an offer; [`Self::take_values`] returns the answer with this ticket.
     pub fn ask(&mut self, ticket: u32, from: u32, name: String) {
         if from == self.place.rank {
             match self.offers.get(&name) {
@@ -110,7 +111,7 @@ impl<T: Table> Member<T> {
         }
     }
 
-    /// Answers that came.
+    /// Takes the answers that have arrived.
     pub fn take_values(&mut self) -> Vec<(u32, Vec<u8>)> {
         std::mem::take(&mut self.values)
     }

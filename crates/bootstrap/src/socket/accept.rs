@@ -1,9 +1,10 @@
-//! Accepting connections: every listener of a job lets ranks in, and keeps strangers out, by an [`Acceptor`].
+//! Accepting connections: an [`Acceptor`] at every listener lets ranks in and keeps strangers out.
 //!
-//! Whoever connects has not proved yet that it belongs to the job, and may never do so. An acceptor never waits for one of
-//! them, starts no thread for it, and holds a bounded number of them: when there is no room, the oldest one of the address
-//! that has most makes room, first among those that have said nothing. What it closes so may have been a rank whose proof was
-//! on its way. So a rank whose connection ends before both sides have proved connects again.
+//! Until a connection has proved that it belongs to the job, it may be a stranger's. An acceptor
+//! waits for none of them, starts no thread for them, and holds a bounded number. When it is full,
+//! it closes the oldest connection of the address with the most connections, silent ones first.
+//! That may hit a rank whose proof is in transit, so a rank connects again if its connection ends
+//! before both sides have proved.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, ErrorKind, Read, Write};
@@ -20,70 +21,70 @@ use rustix::process::{Resource, getrlimit};
 use crate::id::{Key, nonce};
 use crate::link::{Kind, Link, LinkError};
 
-/// How long proving, and the first frame, may take.
+/// Time for the proof, and for the first frame.
 pub const PROOF_TIME: Duration = Duration::from_secs(10);
 
 /// Most unproved connections of an acceptor.
 const MOST_UNPROVED: usize = 1024;
 
-/// Fewer than so many are too few, however few descriptors this process may have.
+/// Fewest unproved connections, even if the process may open few descriptors.
 const LEAST_UNPROVED: usize = 16;
 
-/// How long one that has begun to prove is kept for each place that there is, when others want its place: with 1024 places
-/// a quarter of a second, so that 4000 strangers that only begin hold a rank up for a second.
+/// How long a connection that has begun its proof is kept while others want its place, for each
+/// place: with 1024 places a quarter of a second, so 4000 strangers delay a rank by a second.
 const KEPT_PER_PLACE: Duration = Duration::from_micros(250);
 
-/// Most connections that are accepted before those that can make progress get their turn.
+/// Most connections accepted before those that can make progress get their turn.
 const AT_A_TIME: usize = 64;
 
-/// How long nothing is accepted when the kernel has no descriptor or memory for it.
+/// Pause of accepting when the kernel has no descriptor or memory for it.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// The number of the listener among what is polled. Connections count from 0.
+/// The listener's number in epoll. Connections count from 0.
 const LISTENER: u64 = u64::MAX;
 
 /// Acceptors of this process, which share its descriptors.
 static ACCEPTORS: AtomicUsize = AtomicUsize::new(0);
 
-/// What an acceptor waits for.
+/// When an acceptor hands a connection over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Until {
     /// Both sides have proved that they know the key.
     Proved,
-    /// A frame has come after that.
+    /// After that a frame has arrived.
     Heard,
 }
 
-/// A connection whose both sides have proved that they know the key.
+/// A connection on which both sides have proved that they know the key.
 #[derive(Debug)]
 pub struct Arrived {
     pub(super) stream: TcpStream,
     pub(super) link: Link,
-    /// What it is for.
+    /// Its purpose.
     pub kind: Kind,
     /// Its first frame; empty with [`Until::Proved`].
     pub frame: Vec<u8>,
 }
 
 impl Arrived {
-    /// The socket, which does not block, for everything that follows what was read.
+    /// The socket, non-blocking, for everything behind the bytes that were read.
     pub fn into_stream(self) -> TcpStream {
         self.stream
     }
 }
 
-/// One that has not proved itself yet.
+/// A connection without a complete proof.
 #[derive(Debug)]
 struct Unproved {
     stream: TcpStream,
     link: Link,
     from: SocketAddr,
     since: Instant,
-    /// Whether it has said anything.
+    /// Whether it has sent anything.
     began: bool,
 }
 
-/// A listener, and those that have connected and not proved themselves yet.
+/// A listener and its unproved connections.
 #[derive(Debug)]
 pub struct Acceptor {
     listener: TcpListener,
@@ -92,20 +93,20 @@ pub struct Acceptor {
     until: Until,
     /// Readable when there is something to do.
     epoll: OwnedFd,
-    /// By number, so the oldest first.
+    /// By number, so the oldest comes first.
     unproved: BTreeMap<u64, Unproved>,
-    /// How many of them each address has.
+    /// Unproved connections by address.
     counts: HashMap<IpAddr, usize>,
     next: u64,
-    /// Until then nothing is accepted.
+    /// Nothing is accepted before this time.
     paused: Option<Instant>,
     turned_away: u32,
-    /// Who was turned away last although it speaks this protocol, and why.
+    /// The last connection that spoke this protocol and was turned away, and why.
     refused: Option<(IpAddr, LinkError)>,
 }
 
 impl Acceptor {
-    /// Lets in who connects to a listener for one of these purposes and knows the key.
+    /// Accepts connections for these purposes whose other side knows the key.
     ///
     /// # Errors
     /// The kernel has no descriptor left.
@@ -135,7 +136,7 @@ impl Acceptor {
         })
     }
 
-    /// When [`Self::accept`] must be called although nothing became readable.
+    /// When [`Self::accept`] must be called even if nothing became readable.
     pub fn next_deadline(&self) -> Option<Instant> {
         let first = self.unproved.values().next();
         let late = first.map(|it| it.since + PROOF_TIME);
@@ -147,18 +148,20 @@ impl Acceptor {
         self.turned_away
     }
 
-    /// Who was turned away last although it speaks this protocol, and why: it may be a rank that was given something else.
+    /// Takes the last connection that spoke this protocol and was turned away, and why: it may be a
+    /// rank with other arguments.
     pub fn take_refused(&mut self) -> Option<(IpAddr, LinkError)> {
         self.refused.take()
     }
 
-    /// Sleeps until there is something to do, `stop` is readable, or that moment has come; answers whether `stop` is.
+    /// Sleeps until there is something to do, `stop` is readable, or `until`. Returns whether
+    /// `stop` is readable.
     pub fn sleep(&self, stop: Option<BorrowedFd<'_>>, until: Option<Instant>) -> bool {
         let mut fds = vec![PollFd::new(self, PollFlags::IN)];
         fds.extend(stop.map(|it| PollFd::from_borrowed_fd(it, PollFlags::IN)));
         let until = [until, self.next_deadline()].into_iter().flatten().min();
         let left = until.map(|it| it.saturating_duration_since(Instant::now()));
-        // A deadline in a fraction of a millisecond is not looked for again and again.
+        // Avoids a busy loop for a fraction of a millisecond.
         let left = left.map(|it| it.max(Duration::from_millis(1)));
         let timeout = left.and_then(|it| Timespec::try_from(it).ok());
         // A signal only ends the sleep early.
@@ -166,11 +169,11 @@ impl Acceptor {
         fds.get(1).is_some_and(|it| !it.revents().is_empty())
     }
 
-    /// Does what can be done without waiting; gives those that have arrived.
+    /// Does everything that needs no waiting. Returns the connections that have proved themselves.
     pub fn accept(&mut self) -> Vec<Arrived> {
         let mut arrived = Vec::new();
         let mut events = Vec::with_capacity(4 * AT_A_TIME);
-        // An error is a signal: everything is found again the next time.
+        // An error is a signal: epoll reports the events again.
         let _ = epoll::wait(
             &self.epoll,
             rustix::buffer::spare_capacity(&mut events),
@@ -212,7 +215,7 @@ impl Acceptor {
                 Err(error) => match Errno::from_io_error(&error) {
                     Some(Errno::AGAIN) => return,
                     Some(Errno::INTR | Errno::CONNABORTED) => continue,
-                    // Without descriptors or memory, who is not needed makes room.
+                    // Without descriptors or memory, the least useful connection makes room.
                     _ if self.make_room(Duration::ZERO).is_ok() => continue,
                     _ => {
                         self.listen(Some(Instant::now() + PAUSE));
@@ -222,7 +225,7 @@ impl Acceptor {
             };
             let number = self.next;
             self.next += 1;
-            // One for which there is not even that is nobody's.
+            // Without a descriptor for epoll, the connection is dropped.
             if let Ok(unproved) = self.begin(stream, from, number) {
                 *self.counts.entry(network(from.ip())).or_default() += 1;
                 self.unproved.insert(number, unproved);
@@ -250,19 +253,19 @@ impl Acceptor {
         })
     }
 
-    /// Whether the listener is polled; if not, until when.
+    /// Polls the listener, or pauses until a time.
     fn listen(&mut self, paused: Option<Instant>) {
         let flags = match paused {
             None => EventFlags::IN,
             Some(_) => EventFlags::empty(),
         };
         let data = EventData::new_u64(LISTENER);
-        // It fails only for what is not polled at all.
+        // Fails only for descriptors that were not added.
         let _ = epoll::modify(&self.epoll, &self.listener, data, flags);
         self.paused = paused;
     }
 
-    /// Closes the connection that has the least right to its place; if none has been here for long enough, says when one will.
+    /// Closes the connection with the least right to its place, or returns when one can be closed.
     fn make_room(&mut self, kept: Duration) -> Result<(), Instant> {
         let most = self.counts.values().copied().max();
         let held = |it: &Unproved| self.counts.get(&network(it.from.ip())).copied();
@@ -298,14 +301,14 @@ impl Acceptor {
         Some(unproved)
     }
 
-    /// Reads what a connection has said, and answers it; gives it if it has arrived.
+    /// Reads from a connection and answers it. Returns it if it has proved itself.
     fn step(&mut self, number: u64) -> Option<Arrived> {
         let unproved = self.unproved.get_mut(&number)?;
         match unproved.step(self.until) {
             Ok(None) => None,
             Ok(Some(frame)) => {
                 let Unproved { stream, link, .. } = self.remove(number)?;
-                // It is polled as long as any descriptor of it is open.
+                // It would be polled as long as any descriptor of it is open.
                 epoll::delete(&self.epoll, &stream).ok()?;
                 let kind = link.is_open().filter(|it| self.kinds.contains(it))?;
                 Some(Arrived {
@@ -340,7 +343,8 @@ impl AsFd for Acceptor {
 }
 
 impl Unproved {
-    /// Reads no more than is wanted, for what follows may be read in another way. Gives the frame, or nothing if more must come.
+    /// Reads no further than needed, because the rest may be read in another format. Returns the
+    /// first frame, or `None` if bytes are missing.
     fn step(&mut self, until: Until) -> Result<Option<Vec<u8>>, Option<LinkError>> {
         let mut bytes = [0; 4096];
         loop {
@@ -360,7 +364,8 @@ impl Unproved {
                     let pushed = self.link.push(&bytes[..read]);
                     let answer = self.link.outgoing().len();
                     if answer > 0 {
-                        // So few bytes fit always. One that is turned away is told why.
+                        // A send buffer always has room for so few bytes. A connection that is
+                        // turned away is told why.
                         let sent = self.stream.write(self.link.outgoing());
                         if sent.ok() != Some(answer) {
                             return Err(pushed.err());
@@ -377,8 +382,8 @@ impl Unproved {
     }
 }
 
-/// How many unproved connections an acceptor may hold: all of them together half of the descriptors that this process may
-/// have.
+/// Most unproved connections of an acceptor: all together may use half of the process's
+/// descriptors.
 fn places() -> usize {
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     let acceptors = ACCEPTORS.load(Ordering::Relaxed).max(1) as u64;
@@ -386,7 +391,8 @@ fn places() -> usize {
     share.clamp(LEAST_UNPROVED, MOST_UNPROVED)
 }
 
-/// What counts as one address: of version 6 the network, of which a host may take any address.
+/// The unit in which addresses are counted: for IPv6 the network, because a host can have any
+/// address in it.
 fn network(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,

@@ -1,4 +1,4 @@
-//! Single connections whose both sides have proved that they know the key, for whoever then uses the socket itself.
+//! Single authenticated connections, for callers that then use the socket themselves.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -9,23 +9,24 @@ use crate::link::{Kind, Link};
 use crate::machine::Ending;
 use crate::socket::accept::Arrived;
 
-/// An authenticated connection. Frames can be sent and received; [`Self::into_stream`] gives the socket, of which nothing
-/// was read that was not asked for.
+/// An authenticated connection. [`Self::into_stream`] returns its socket, from which nothing was
+/// read ahead.
 #[derive(Debug)]
 pub struct Connection {
     stream: TcpStream,
     link: Link,
 }
 
-/// Before a listener is tried again that closed a connection before both sides had proved.
+/// Pause before connecting again to a listener that closed the connection before both sides had
+/// proved.
 const AGAIN: Duration = Duration::from_millis(100);
 
 impl Connection {
-    /// Connects. Where strangers crowd a listener it may close what it had no time to look at, so this is tried again until
-    /// the time is over.
+    /// Connects. A listener crowded by strangers may close the connection, so this tries again
+    /// until the time is over.
     ///
     /// # Errors
-    /// Nobody listens there, or the other side knows another key or is too slow.
+    /// Nothing listens there, the other side has another key, or it is too slow.
     pub fn open(to: SocketAddr, key: &Key, kind: Kind, longest: Duration) -> Result<Self, Ending> {
         let until = Instant::now() + longest;
         loop {
@@ -62,10 +63,11 @@ impl Connection {
         Ok(Self { stream, link })
     }
 
-    /// One that an acceptor let in, and that writes for no longer than this at a time.
+    /// The connection that an acceptor let in. A write that takes longer than `longest_write`
+    /// fails.
     ///
     /// # Errors
-    /// It has ended.
+    /// The connection ended.
     pub fn of(arrived: Arrived, longest_write: Duration) -> Result<Self, Ending> {
         Self::new(arrived.stream, arrived.link, longest_write)
     }
@@ -78,7 +80,7 @@ impl Connection {
             .map_err(|error| Ending::Broken(error.to_string()))
     }
 
-    /// Reads as many bytes as are wanted and no more.
+    /// Reads no more bytes than are needed.
     fn more(&mut self, until: Instant) -> Result<(), Ending> {
         let broken = |error: std::io::Error| Ending::Broken(error.to_string());
         let left = until.saturating_duration_since(Instant::now());
@@ -110,7 +112,7 @@ impl Connection {
     /// Receives a frame.
     ///
     /// # Errors
-    /// The connection ended, or nothing came in time.
+    /// The connection ended, or no frame arrived in time.
     pub fn receive(&mut self, longest: Duration) -> Result<Vec<u8>, Ending> {
         let until = Instant::now() + longest;
         loop {
@@ -121,7 +123,7 @@ impl Connection {
         }
     }
 
-    /// The socket, for everything that follows the last frame.
+    /// The socket, for everything behind the last frame.
     pub fn into_stream(self) -> TcpStream {
         self.stream
     }

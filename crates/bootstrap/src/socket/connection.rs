@@ -1,4 +1,4 @@
-//! One socket with its [`Link`], never waiting.
+//! A non-blocking socket with its [`Link`].
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -11,24 +11,25 @@ use crate::link::{Kind, Link};
 use crate::machine::Ending;
 use crate::socket::accept::{Arrived, PROOF_TIME};
 
-/// Bytes that are read at a time.
+/// Bytes of one read.
 const READ_BYTES: usize = 64 << 10;
 
-/// How often so many are read before what they say is looked at.
+/// Most reads before the received frames are handled.
 const MOST_READS: usize = 16;
 
-/// A connection that is being made, or is open.
+/// A connection that is open or being made.
 #[derive(Debug)]
 pub struct Connection {
     stream: TcpStream,
     pub link: Link,
     /// The kernel still connects.
     connecting: bool,
-    /// Before then the proofs must be made.
+    /// Deadline of the proof.
     pub proof_until: Instant,
-    /// It is closed once everything is sent.
+    /// Whether it is closed once everything is sent.
     pub closing: bool,
-    /// How it ended when something was to be sent. The kernel tells why a connection was refused only once.
+    /// How it ended, if it did so during a send. The kernel reports only once why a connection was
+    /// refused.
     over: Option<Ending>,
 }
 
@@ -51,7 +52,7 @@ impl Connection {
             Err(error) => return Err(error.into()),
         };
         let stream = TcpStream::from(socket);
-        // Small messages are waited for.
+        // Others wait for small messages.
         let _ = stream.set_nodelay(true);
         Ok(Self {
             stream,
@@ -68,24 +69,24 @@ impl Connection {
         &self.stream
     }
 
-    /// Whether it waits to be writable.
+    /// Whether to poll for writability.
     pub fn wants_to_write(&self) -> bool {
         self.connecting || !self.link.outgoing().is_empty()
     }
 
-    /// Whether it ended, and [`Self::write`] says how.
+    /// Whether it ended; [`Self::write`] then returns how.
     pub const fn is_over(&self) -> bool {
         self.over.is_some()
     }
 
-    /// Puts a frame to what is to be sent.
+    /// Adds a frame to the bytes to send.
     pub fn send(&mut self, payload: &[u8]) {
         if let Err(error) = self.link.send(payload) {
             self.over.get_or_insert(Ending::Distrusted(error));
         }
     }
 
-    /// Sends what it can.
+    /// Sends as many bytes as the socket accepts.
     ///
     /// # Errors
     /// The connection ended.
@@ -104,7 +105,7 @@ impl Connection {
                     return Err(Ending::Refused(io::Error::from(error).to_string()));
                 }
             }
-            // Without an error and without a peer it is not decided yet.
+            // No error and no peer: the kernel still connects.
             if self.stream.peer_addr().is_err() {
                 return Ok(());
             }
@@ -121,10 +122,10 @@ impl Connection {
         Ok(())
     }
 
-    /// Takes what came.
+    /// Reads what has arrived.
     ///
     /// # Errors
-    /// The connection ended, or what came is not to be trusted.
+    /// The connection ended, or the other side is not trusted.
     pub fn read(&mut self) -> Result<(), Ending> {
         if self.connecting {
             return Ok(());
@@ -147,7 +148,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Forgets what came; answers whether more may come.
+    /// Discards received bytes. Returns `true` if more may arrive.
     pub fn skip(&mut self) -> bool {
         let mut bytes = [0; 4096];
         loop {

@@ -16,7 +16,7 @@ use crate::member::Member;
 use crate::message::{Conn, Message};
 use crate::root::Root;
 
-/// Either kind of machine.
+/// A state machine of either kind.
 pub enum StateMachine {
     /// A rank.
     Member(Box<Member<Infos>>),
@@ -24,7 +24,7 @@ pub enum StateMachine {
     Root(Box<Root<Vec<u8>>>),
 }
 
-/// A machine, where it listens, and its connections.
+/// A state machine, its listener and its connections.
 pub struct Drive {
     pub machine: StateMachine,
     key: Key,
@@ -52,12 +52,12 @@ impl Drive {
         self.began.elapsed()
     }
 
-    /// Strangers that were turned away.
+    /// Connections of strangers that were turned away.
     pub const fn strangers(&self) -> u32 {
         self.acceptor.turned_away()
     }
 
-    /// The member.
+    /// The rank, unless this is a root.
     pub fn member(&mut self) -> Option<&mut Member<Infos>> {
         match &mut self.machine {
             StateMachine::Member(member) => Some(member),
@@ -65,7 +65,7 @@ impl Drive {
         }
     }
 
-    /// Whether it is needed no more. What is to be sent may not be sent yet.
+    /// Whether the state machine is done. Bytes may still wait to be sent.
     pub fn is_finished(&self) -> bool {
         match &self.machine {
             StateMachine::Member(member) => member.is_over(),
@@ -73,13 +73,13 @@ impl Drive {
         }
     }
 
-    /// Whether everything that is to be sent is sent.
+    /// Whether everything is sent.
     pub fn is_flushed(&self) -> bool {
         let flushed = |(_, it): &(Conn, Connection)| it.link.outgoing().is_empty();
         self.open.iter().all(flushed)
     }
 
-    /// What to poll.
+    /// Adds the descriptors to poll.
     pub fn poll_fds<'a>(&'a self, fds: &mut Vec<PollFd<'a>>) {
         fds.push(PollFd::new(&self.acceptor, PollFlags::IN));
         for (_, connection) in &self.open {
@@ -92,7 +92,7 @@ impl Drive {
         }
     }
 
-    /// How long to sleep at most.
+    /// The longest sleep.
     pub fn sleep(&self) -> Option<Duration> {
         let now = self.now();
         let deadline = match &self.machine {
@@ -114,8 +114,8 @@ impl Drive {
         sleep
     }
 
-    /// Does everything that can be done without waiting.
-    pub fn go_on(&mut self) {
+    /// Does everything that needs no waiting.
+    pub fn make_progress(&mut self) {
         self.accept();
         let now = self.now();
         let mut ended: Vec<(Conn, Ending)> = Vec::new();
@@ -137,14 +137,9 @@ impl Drive {
             }
             let mut ending = read.err();
             loop {
-                match self.open[at].1.link.next_frame() {
-                    Ok(Some(frame)) => match Message::decode(&frame) {
-                        Ok(message) => self.received(conn, message, now),
-                        Err(error) => {
-                            ending = Some(Ending::Distrusted(error));
-                            break;
-                        }
-                    },
+                let frame = self.open[at].1.link.next_frame();
+                match frame.and_then(|it| it.map(|it| Message::decode(&it)).transpose()) {
+                    Ok(Some(message)) => self.received(conn, message, now),
                     Ok(None) => break,
                     Err(error) => {
                         ending = Some(Ending::Distrusted(error));
@@ -183,7 +178,7 @@ impl Drive {
         }
     }
 
-    /// Connections that came become the machine's once they have proved that they know the key.
+    /// Hands authenticated connections to the state machine.
     fn accept(&mut self) {
         for arrived in self.acceptor.accept() {
             let conn = match &mut self.machine {
@@ -237,14 +232,14 @@ impl Drive {
 
     fn flush(&mut self) {
         self.open.retain_mut(|(_, connection)| {
-            // One that ended is heard of when all go on next.
+            // The next progress reports its end.
             let ended = connection.write().is_err();
             let done = ended || connection.link.outgoing().is_empty();
             !(connection.closing && done)
         });
     }
 
-    /// Says that nothing more comes.
+    /// Shuts down sending.
     pub fn shut_down(&self) {
         for (_, connection) in &self.open {
             let stream: &TcpStream = connection.stream();
@@ -252,7 +247,7 @@ impl Drive {
         }
     }
 
-    /// Reads what still comes and forgets it; answers whether all other sides have closed.
+    /// Discards received bytes. Returns `true` if all other sides have closed.
     pub fn drain(&mut self) -> bool {
         self.open.retain_mut(|(_, connection)| connection.skip());
         self.open.is_empty()

@@ -1,14 +1,15 @@
-//! Sockets under the state machines.
+//! Sockets for the state machines.
 //!
-//! [`service`] is a thread that drives one rank's [`Member`](crate::Member), and the roots that are in its process.
-//! [`blocking`] opens single connections with the same proofs, for whoever then uses them in another way. [`accept`] lets
-//! them in, at every listener.
+//! [`service`] runs a thread that drives one rank's [`Member`](crate::Member) and the roots in its
+//! process. [`blocking`] opens single connections with the same proofs, for callers that then use
+//! the socket themselves. [`accept`] accepts both at every listener.
 
 pub mod accept;
 pub mod blocking;
 mod connection;
 mod drive;
 pub mod service;
+mod thread;
 
 pub use accept::Acceptor;
 pub use service::{Config, Service};
@@ -16,10 +17,10 @@ pub use service::{Config, Service};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 
-/// Listens at an address; port 0 takes a free one.
+/// Listens at an address; port 0 selects a free port.
 ///
 /// # Errors
-/// The address is not this host's, or the port is taken. The message names it.
+/// The address is not this host's, or the port is taken. The message contains the address.
 pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
     let fail = |error: rustix::io::Errno| {
@@ -33,10 +34,10 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     };
     let flags = SocketFlags::CLOEXEC;
     let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None).map_err(fail)?;
-    // A job that follows at once may take the port of one whose connections the kernel still remembers.
+    // The next job may use a port whose last connections the kernel still remembers.
     sockopt::set_socket_reuseaddr(&socket, true).map_err(fail)?;
     rustix::net::bind(&socket, &address).map_err(fail)?;
-    // The kernel bounds it by its own limit.
+    // The kernel lowers it to its own limit.
     rustix::net::listen(&socket, 4096).map_err(fail)?;
     Ok(TcpListener::from(socket))
 }

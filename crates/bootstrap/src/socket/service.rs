@@ -1,18 +1,16 @@
-//! A thread that drives a rank's state machine, and what the rank's other threads say to it.
+//! A rank among others, over sockets: it meets them, exchanges, offers and asks.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::pipe::{PipeFlags, pipe_with};
 use thiserror::Error;
 
 use super::drive::{Drive, StateMachine};
 use super::listen;
+use super::thread::{Command, Shared, State};
 use crate::failure::Failure;
 use crate::id::Key;
 use crate::info::{Infos, PeerInfo};
@@ -20,49 +18,49 @@ use crate::machine::Timing;
 use crate::member::{Meeting, Member, Place};
 use crate::root::Root;
 
-/// Between two looks whether somebody left while all exchange something.
+/// Interval of checks for ranks that left during an exchange.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// How long words of a rank may be under way that has left.
+/// How long parts of a rank that has left may be in transit.
 const WORDS_TIME: Duration = Duration::from_secs(5);
 
 /// What a rank needs to meet the others.
 #[derive(Debug)]
 pub struct Config {
-    /// What the ranks know.
+    /// The key of the job.
     pub key: Key,
-    /// Ranks.
+    /// Number of ranks.
     pub ranks: u32,
-    /// How the ring is found.
+    /// How it finds the next rank of the ring.
     pub meeting: Meeting,
-    /// Roots that are in this process: their places in the list, and where they listen.
+    /// Roots in this process: their indices and listeners.
     pub roots: Vec<(u32, TcpListener)>,
-    /// Where this rank listens.
+    /// The listener of this rank.
     pub listener: TcpListener,
-    /// What it says of itself; its address is the listener's.
+    /// What it tells about itself; the address is replaced by the listener's.
     pub info: PeerInfo,
-    /// How long things may take.
+    /// Timeouts.
     pub timing: Timing,
 }
 
-/// Why a rank cannot meet the others, or does not hear of something.
+/// Why a rank cannot meet the others, or gets no answer.
 #[derive(Debug, Clone, Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The job failed.
     #[error("{0}")]
     Failed(Failure),
-    /// An offer did not come.
+    /// An offer was not made in time.
     #[error("rank {from} did not offer `{name}` within {} s", longest.as_secs_f32())]
     NoOffer {
-        /// Who should have offered it.
+        /// The rank that should have made it.
         from: u32,
         /// Its name.
         name: String,
-        /// How long it was waited for.
+        /// The time that this rank waited.
         longest: Duration,
     },
-    /// The system gave no socket or thread.
+    /// The system has no socket or thread left.
     #[error("{0}")]
     System(Arc<io::Error>),
 }
@@ -70,64 +68,6 @@ pub enum Error {
 impl From<io::Error> for Error {
     fn from(error: io::Error) -> Self {
         Self::System(Arc::new(error))
-    }
-}
-
-enum Command {
-    Publish(String, Vec<u8>),
-    Ask(u32, u32, String),
-    Probe(u32, u32),
-    Exchange(Vec<u8>),
-    Fail(Failure),
-    Finish,
-    Leave,
-    End,
-}
-
-#[derive(Default)]
-struct State {
-    commands: Vec<Command>,
-    ready: bool,
-    infos: Vec<PeerInfo>,
-    failure: Option<Failure>,
-    left: Vec<u32>,
-    everyone_left: bool,
-    values: Vec<(u32, Vec<u8>)>,
-    exchanged: Option<Vec<Vec<u8>>>,
-    tickets: u32,
-    strangers: u32,
-    own_stop: Option<Failure>,
-    ended: bool,
-}
-
-struct Shared {
-    state: Mutex<State>,
-    changed: Condvar,
-    /// A byte in it wakes the thread.
-    wake: OwnedFd,
-}
-
-impl Shared {
-    fn ask(&self, from: u32, name: &str) -> u32 {
-        let ticket = self.ticket();
-        self.command(Command::Ask(ticket, from, name.to_owned()));
-        ticket
-    }
-
-    fn ticket(&self) -> u32 {
-        let mut state = self.lock();
-        state.tickets += 1;
-        state.tickets
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn command(&self, command: Command) {
-        self.lock().commands.push(command);
-        // A full pipe wakes as well.
-        let _ = rustix::io::write(&self.wake, &[1]);
     }
 }
 
@@ -143,7 +83,7 @@ impl Service {
     /// Meets the others.
     ///
     /// # Errors
-    /// They do not come in time, or do not agree; the error names the culprit.
+    /// They do not come in time, or do not agree. The error contains the rank at fault.
     pub fn join(config: Config) -> Result<Self, Error> {
         let Config {
             key,
@@ -177,68 +117,56 @@ impl Service {
             let root = StateMachine::Root(Box::new(Root::new(ranks, count, index, timing)));
             drives.push(Drive::new(root, key.clone(), listener)?);
         }
-        let flags = PipeFlags::CLOEXEC | PipeFlags::NONBLOCK;
-        let (woken, wake) = pipe_with(flags).map_err(io::Error::from)?;
-        let shared = Arc::new(Shared {
-            state: Mutex::default(),
-            changed: Condvar::new(),
-            wake,
-        });
-        let seen = Arc::clone(&shared);
-        let thread = std::thread::Builder::new()
-            .name(format!("bootstrap of rank {rank}"))
-            .spawn(move || serve(&seen, &woken, drives))?;
+        let (shared, thread) = Shared::start(rank, drives)?;
         let service = Self {
             shared,
             thread: Some(thread),
             rank,
             linger: timing.linger,
         };
-        let mut state = service.shared.lock();
-        loop {
-            if let Some(failure) = &state.failure {
-                return Err(Error::Failed(failure.clone()));
+        let waiting = |state: &mut State| state.failure.is_none() && !state.ready;
+        let changed = &service.shared.changed;
+        let state = changed.wait_while(service.shared.lock(), waiting);
+        let state = state.unwrap_or_else(PoisonError::into_inner);
+        match state.failure.clone() {
+            Some(failure) => Err(Error::Failed(failure)),
+            None => {
+                drop(state);
+                Ok(service)
             }
-            if state.ready {
-                break;
-            }
-            let waited = service.shared.changed.wait(state);
-            state = waited.unwrap_or_else(PoisonError::into_inner);
         }
-        drop(state);
-        Ok(service)
     }
 
-    /// The own rank.
+    /// This rank.
     pub const fn rank(&self) -> u32 {
         self.rank
     }
 
-    /// What all ranks say of themselves, in rank order.
+    /// The information of all ranks, in rank order.
     pub fn infos(&self) -> Vec<PeerInfo> {
         self.shared.lock().infos.clone()
     }
 
-    /// Strangers that were turned away so far.
+    /// Connections of strangers that were turned away so far.
     pub fn strangers(&self) -> u32 {
         self.shared.lock().strangers
     }
 
-    /// Offers something under a name.
+    /// Offers a value under a name.
     pub fn publish(&self, name: &str, value: Vec<u8>) {
         self.shared
             .command(Command::Publish(name.to_owned(), value));
     }
 
-    /// Asks what a rank offers under a name. The answer comes to [`Alarm::answer`] once the rank offers it.
+    /// Asks a rank for an offer. [`Alarm::answer`] returns it once the rank has made it.
     pub fn ask(&self, from: u32, name: &str) -> u32 {
-        self.shared.ask(from, name)
+        self.alarm().ask(from, name)
     }
 
-    /// What a rank offers under a name, waiting until it does.
+    /// Waits for a rank's offer.
     ///
     /// # Errors
-    /// It does not in time, left, or failed.
+    /// The rank does not make it in time, left, or failed.
     pub fn fetch(&self, from: u32, name: &str, longest: Duration) -> Result<Vec<u8>, Error> {
         let ticket = self.ask(from, name);
         self.wait(Some(from), longest, |state| state.answer(ticket))?
@@ -249,10 +177,11 @@ impl Service {
             })
     }
 
-    /// Tells all others something and hears what they tell, in rank order. All ranks do so in the same order.
+    /// Sends a part to all others and returns all parts in rank order. All ranks exchange in the
+    /// same order.
     ///
     /// # Errors
-    /// The job failed, or not all told in time.
+    /// The job failed, or not all parts arrived in time.
     pub fn exchange(&self, own: Vec<u8>, longest: Duration) -> Result<Vec<Vec<u8>>, Error> {
         self.shared.command(Command::Exchange(own));
         let until = Instant::now() + longest;
@@ -262,7 +191,7 @@ impl Service {
             if let Some(all) = self.wait(None, left.min(LOOK), |state| state.exchanged.take())? {
                 return Ok(all);
             }
-            // One that left had said its part, or never will.
+            // A rank that left had sent its part, or never will.
             let first = self.shared.lock().left.first().copied();
             gone = gone.or(first.map(|rank| (rank, Instant::now())));
             match gone {
@@ -283,7 +212,7 @@ impl Service {
         Err(Error::Failed(failure))
     }
 
-    /// Waits until something is there; nothing if the time is over.
+    /// Waits until `take` returns a value. Returns `None` if the time is over.
     fn wait<T>(
         &self,
         from: Option<u32>,
@@ -296,7 +225,7 @@ impl Service {
             if let Some(found) = take(&mut state) {
                 return Ok(Some(found));
             }
-            if let Some(failure) = failure(&state, from) {
+            if let Some(failure) = state.failure(from) {
                 return Err(Error::Failed(failure));
             }
             let left = until.saturating_duration_since(Instant::now());
@@ -308,8 +237,8 @@ impl Service {
         }
     }
 
-    /// Says that this rank is about to leave: it closes connections before the others hear that it left, so from now on
-    /// it does not answer that nothing happened to it.
+    /// Announces that this rank is about to leave: it closes connections before the others hear
+    /// that it left, so it no longer answers probes.
     pub fn finish(&self) {
         self.shared.command(Command::Finish);
     }
@@ -319,26 +248,18 @@ impl Service {
         self.shared.command(Command::Fail(failure));
     }
 
-    /// Something by which other threads make the job fail.
+    /// A handle for other threads.
     pub fn alarm(&self) -> Alarm {
         Alarm(Arc::clone(&self.shared))
     }
 
-    /// What made the job fail, if anything did; that a rank left, if it is waited for, counts too.
+    /// The failure of the job, if it failed. If a rank is waited for, its leaving counts as one.
     pub fn failure(&self, waiting_for: Option<u32>) -> Option<Failure> {
-        failure(&self.shared.lock(), waiting_for)
+        self.shared.lock().failure(waiting_for)
     }
 }
 
-impl State {
-    /// The answer to a question, which is taken.
-    fn answer(&mut self, ticket: u32) -> Option<Vec<u8>> {
-        let at = self.values.iter().position(|(it, _)| *it == ticket)?;
-        Some(self.values.swap_remove(at).1)
-    }
-}
-
-/// By which other threads make a job fail, and hear what was asked for.
+/// A handle for other threads: they can make the job fail, offer and ask.
 #[derive(Clone)]
 pub struct Alarm(Arc<Shared>);
 
@@ -355,40 +276,34 @@ impl Alarm {
 
     /// As [`Service::ask`].
     pub fn ask(&self, from: u32, name: &str) -> u32 {
-        self.0.ask(from, name)
+        let ticket = self.0.ticket();
+        self.0.command(Command::Ask(ticket, from, name.to_owned()));
+        ticket
     }
 
-    /// Asks a rank whether anything happened to it. An answer says that nothing did; if something did, it is heard as any
-    /// failure of the job is, or not at all if the rank is gone.
+    /// Asks whether a rank lives. If it does, there is an answer; if it failed, the job fails with
+    /// its report; if it is gone, there is no answer.
     pub fn probe(&self, rank: u32) -> u32 {
         let ticket = self.0.ticket();
         self.0.command(Command::Probe(ticket, rank));
         ticket
     }
 
-    /// The answer to a question ([`Service::ask`]), if it has come. It is given once.
+    /// Takes the answer to a question ([`Service::ask`]), if it has arrived.
     pub fn answer(&self, ticket: u32) -> Option<Vec<u8>> {
         self.0.lock().answer(ticket)
     }
 
-    /// What happened to this rank, if it did not run for so long that the others gave it up.
+    /// This rank's suspension, if the others abandoned it because of that.
     pub fn own_stop(&self) -> Option<Failure> {
         self.0.lock().own_stop.clone()
     }
 
-    /// Whether a rank said that it is done, or the job failed: then the end of its connections is no news.
+    /// Whether a rank is done or the job failed, so that lost connections are no news.
     pub fn is_expected(&self, rank: u32) -> bool {
         let state = self.0.lock();
         state.left.contains(&rank) || state.failure.is_some() || state.ended
     }
-}
-
-fn failure(state: &State, waiting_for: Option<u32>) -> Option<Failure> {
-    if let Some(failure) = &state.failure {
-        return Some(failure.clone());
-    }
-    let rank = waiting_for.filter(|rank| state.left.contains(rank))?;
-    Some(Failure::new(rank, "it ended while others still needed it"))
 }
 
 impl Drop for Service {
@@ -397,18 +312,9 @@ impl Drop for Service {
             self.fail(Failure::new(self.rank, "its thread panicked"));
         }
         self.shared.command(Command::Leave);
-        // The others leave soon too, unless one of them still works; it is not waited for long.
-        let until = Instant::now() + self.linger;
-        let mut state = self.shared.lock();
-        while !state.everyone_left && state.failure.is_none() && !state.ended {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                break;
-            }
-            let waited = self.shared.changed.wait_timeout(state, left);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
-        }
-        drop(state);
+        // The others leave soon too, unless one of them still works.
+        let gone = |state: &mut State| (state.everyone_left || state.ended).then_some(());
+        let _ = self.wait(None, self.linger, gone);
         self.shared.command(Command::End);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -416,128 +322,10 @@ impl Drop for Service {
     }
 }
 
-/// How long the end waits for what is still to be sent, and for roots that tell late ranks what happened.
-const END_TIME: Duration = Duration::from_secs(3);
-
-/// How long the end waits for the other sides to close. What they did not read of a connection that is closed with
-/// something unread on this side would be lost to them.
-const DRAIN_TIME: Duration = Duration::from_millis(300);
-
-fn serve(shared: &Shared, woken: &OwnedFd, mut drives: Vec<Drive>) {
-    let mut ends: Option<Instant> = None;
-    loop {
-        for drive in &mut drives {
-            drive.go_on();
-        }
-        // What was said meanwhile may be a reason to say something.
-        if take_commands(shared, &mut drives) {
-            ends.get_or_insert_with(|| Instant::now() + END_TIME);
-        }
-        for drive in &mut drives {
-            drive.go_on();
-        }
-        tell(shared, &mut drives);
-        // Roots that are done are closed, so that whoever comes too late is refused.
-        let root_done =
-            |it: &Drive| matches!(it.machine, StateMachine::Root(_)) && it.is_finished();
-        drives.retain(|it| !(root_done(it) && it.is_flushed()));
-        if let Some(ends) = ends {
-            let done = drives.iter().all(|it| match it.machine {
-                StateMachine::Member(_) => it.is_flushed(),
-                StateMachine::Root(_) => false,
-            });
-            if done || Instant::now() >= ends {
-                break;
-            }
-        }
-        wait(woken, &drives, ends);
-    }
-    shared.lock().ended = true;
-    shared.changed.notify_all();
-    for drive in &drives {
-        drive.shut_down();
-    }
-    let until = Instant::now() + DRAIN_TIME;
-    while drives.iter_mut().any(|drive| !drive.drain()) && Instant::now() < until {
-        wait(woken, &drives, Some(until));
-    }
-}
-
-/// Does what other threads said; answers whether it is the end.
-fn take_commands(shared: &Shared, drives: &mut [Drive]) -> bool {
-    let commands = std::mem::take(&mut shared.lock().commands);
-    let mut end = false;
-    let Some(member) = drives.first_mut().and_then(Drive::member) else {
-        return true;
-    };
-    for command in commands {
-        match command {
-            Command::Publish(name, value) => member.publish(name, value),
-            Command::Ask(ticket, from, name) => member.ask(ticket, from, name),
-            Command::Probe(ticket, rank) => member.probe(ticket, rank),
-            Command::Exchange(own) => member.begin_exchange(own),
-            Command::Fail(failure) => member.fail(failure),
-            Command::Finish => member.finish(),
-            Command::Leave => member.leave(),
-            Command::End => end = true,
-        }
-    }
-    end
-}
-
-/// Tells other threads what came.
-fn tell(shared: &Shared, drives: &mut [Drive]) {
-    let strangers = drives.iter().map(Drive::strangers).sum();
-    let Some(member) = drives.first_mut().and_then(Drive::member) else {
-        return;
-    };
-    let mut state = shared.lock();
-    state.strangers = strangers;
-    if member.is_ready() && !state.ready {
-        state.infos = member.table().all().unwrap_or_default();
-        state.ready = true;
-    }
-    state.values.extend(member.take_values());
-    if let Some(all) = member.take_exchanged() {
-        state.exchanged = Some(all);
-    }
-    if state.failure.is_none() {
-        state.failure = member.failure().cloned();
-        state.own_stop = member.own_stop();
-    }
-    if member.count_left() as usize > state.left.len() {
-        state.left = member.all_left();
-        state.everyone_left = member.is_over();
-    }
-    drop(state);
-    shared.changed.notify_all();
-}
-
-fn wait(woken: &OwnedFd, drives: &[Drive], ends: Option<Instant>) {
-    let mut fds = vec![PollFd::from_borrowed_fd(woken.as_fd(), PollFlags::IN)];
-    for drive in drives {
-        drive.poll_fds(&mut fds);
-    }
-    let mut sleep = Duration::from_secs(10);
-    for drive in drives {
-        sleep = drive.sleep().map_or(sleep, |it| it.min(sleep));
-    }
-    if let Some(ends) = ends {
-        sleep = sleep.min(ends.saturating_duration_since(Instant::now()));
-    }
-    // A deadline in a fraction of a millisecond is not looked for again and again.
-    let sleep = sleep.max(Duration::from_millis(1));
-    let timeout = Timespec::try_from(sleep).ok();
-    // A signal only ends the sleep early.
-    let _ = poll(&mut fds, timeout.as_ref());
-    let mut bytes = [0; 256];
-    while matches!(rustix::io::read(woken, &mut bytes), Ok(1..)) {}
-}
-
-/// Meets in one process: for tests and for measuring.
+/// A listener on the loopback interface, for tests and measurements.
 ///
 /// # Errors
-/// There is no socket.
+/// There is no socket left.
 pub fn loopback_listener() -> io::Result<TcpListener> {
     listen(SocketAddr::from(([127, 0, 0, 1], 0)))
 }

@@ -1,4 +1,4 @@
-//! What faults do to a simulated job.
+//! The effects of faults on a simulated job.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The state machines of the bootstrap, many at a time and under faults.
+//! Many state machines at a time, and under faults.
 
 mod faults;
 mod pipes;
@@ -24,12 +24,12 @@ fn each_rank_sends_as_many_messages_as_there_are_others() {
         (600, 16),
     ] {
         let scale = scale::run(ranks, roots, 1).unwrap();
-        // Every part goes round the ring once: ⌊n/2⌋ one way, ⌊(n−1)/2⌋ the other.
+        // Every part travels ⌊n/2⌋ steps in one direction and ⌊(n−1)/2⌋ in the other.
         assert_eq!(scale.parts, (ranks - 1, ranks - 1), "{ranks} ranks");
         if ranks == 1 {
             continue;
         }
-        // To the root and to the ring, and the first of a group to the root before.
+        // CheckIn, Done and Hello; the first rank of a group also checks in with the previous root.
         let first = if roots > 1 { 5 } else { 3 };
         assert_eq!(scale.others, (3, first), "{ranks} ranks, {roots} roots");
         assert_eq!(scale.of_roots, ranks);
@@ -39,9 +39,10 @@ fn each_rank_sends_as_many_messages_as_there_are_others() {
     }
 }
 
-/// `cargo test --release -p bootstrap --test simulation -- --ignored --nocapture`: the time and memory of a large job.
+/// `cargo test --release -p bootstrap --test simulation -- --ignored --nocapture`: time and memory
+/// of a large job.
 #[test]
-#[ignore = "takes minutes: lets 16384 ranks meet"]
+#[ignore = "takes a minute: lets 16384 ranks meet"]
 fn sixteen_thousand_ranks_meet() {
     for roots in [1, 16] {
         let began = std::time::Instant::now();
@@ -78,14 +79,14 @@ fn five_hundred_seeded_faults_end_in_success_or_a_named_error() {
             assert_eq!(Ok(outcomes), scenario.run(), "seed {seed}");
         }
     }
-    // All three happen, or the faults would show nothing.
+    // Faults that never change the outcome would show nothing.
     assert!(
         done > 500 && failed > 500 && gone > 50,
         "{done} {failed} {gone}"
     );
 }
 
-/// Runs a job with one fault, and gives what all ranks but the culprit hear.
+/// Runs a job with one fault. Returns the failures that its ranks hear of.
 fn heard(ranks: u32, roots: u32, at: Duration, fault: Fault) -> Vec<(u32, String)> {
     let scenario = Scenario {
         ranks,
@@ -121,7 +122,7 @@ fn the_culprit_is_named_by_everyone() {
         let about = heard
             .iter()
             .filter(|(rank, what)| *rank == 5 && what.contains(words));
-        // A rank with a wrong token, or another plan, hears of itself in other words.
+        // A rank with a wrong token or another plan hears of itself in other words.
         let least = if matches!(fault, Fault::OtherPlan(_) | Fault::SameDevice(_)) {
             1
         } else {
@@ -132,7 +133,7 @@ fn the_culprit_is_named_by_everyone() {
 }
 
 #[test]
-fn who_is_killed_or_stopped_before_all_have_met_is_named() {
+fn a_rank_killed_or_stopped_before_all_have_met_is_reported() {
     for fault in [Fault::Kill(3), Fault::Stop(3)] {
         let heard = heard(8, 2, Duration::from_micros(300), fault);
         assert_eq!(heard.len(), 7, "{fault:?}: {heard:?}");
@@ -143,7 +144,7 @@ fn who_is_killed_or_stopped_before_all_have_met_is_named() {
     }
 }
 
-/// A rank of two whose ring is closed as far as it can see, at time zero.
+/// A rank of two that sees its ring closed, at time zero.
 fn in_a_ring() -> (Member<Infos>, Conn) {
     let info = world::info(0, 1);
     let address = info.address;
@@ -166,12 +167,12 @@ fn in_a_ring() -> (Member<Infos>, Conn) {
 }
 
 #[test]
-fn a_rank_that_was_stopped_blames_itself_and_one_that_was_not_its_neighbor() {
+fn a_suspended_rank_blames_itself_and_others_blame_their_neighbor() {
     let second = Duration::from_secs;
     let (mut stopped, conn) = in_a_ring();
     stopped.tick(second(1));
     stopped.tick(second(40));
-    // The other may have been stopped with it.
+    // The other rank may have been suspended too.
     assert_eq!((stopped.failure(), stopped.own_stop()), (None, None));
     stopped.closed(conn, &Ending::Ended, second(41));
     let failure = stopped.failure().unwrap();
@@ -187,7 +188,7 @@ fn a_rank_that_was_stopped_blames_itself_and_one_that_was_not_its_neighbor() {
     let failure = awake.failure().unwrap();
     assert!(failure.rank == 1 && awake.own_stop().is_none(), "{failure}");
 
-    // After a stop the other has its time anew, and no more.
+    // After a suspension the neighbor's timeout begins again, once.
     let (mut alone, _) = in_a_ring();
     for at in 40..55 {
         alone.tick(second(at));

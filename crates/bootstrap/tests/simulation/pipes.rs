@@ -1,4 +1,5 @@
-//! Connections of the virtual network: their proofs, the bytes and messages on them, and their ends.
+//! Connections of the virtual network: their proofs, the bytes and messages on them, and their
+//! ends.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -21,11 +22,9 @@ impl<T: Traffic> World<T> {
         let opened = to.link.is_open().filter(|_| before.is_none());
         let mut messages = Vec::new();
         while wrong.is_none() {
-            match to.link.next_frame() {
-                Ok(Some(frame)) => match T::decode(&frame) {
-                    Ok(message) => messages.push(message),
-                    Err(error) => wrong = Some(error),
-                },
+            let frame = to.link.next_frame();
+            match frame.and_then(|it| it.map(|it| T::decode(&it)).transpose()) {
+                Ok(Some(message)) => messages.push(message),
                 Ok(None) => break,
                 Err(error) => wrong = Some(error),
             }
@@ -137,8 +136,14 @@ impl<T: Traffic> World<T> {
                 Err(error) => self.distrust(at, side, error),
             },
             Err(message) => {
-                let arrives = self.arrival(at, side);
-                self.at(arrives, Event::Message(at, 1 - side, message));
+                let Side { node, conn, .. } = self.pipes[at].sides[1 - side];
+                let conn = conn.expect("values travel on open connections");
+                if self.nodes[node].inbox.is_empty() {
+                    self.at(self.next_read(node), Event::Read(node));
+                }
+                self.nodes[node].inbox.push((conn, message));
+                self.in_transit[0] += 1;
+                self.in_transit[1] = self.in_transit[1].max(self.in_transit[0]);
             }
         }
     }

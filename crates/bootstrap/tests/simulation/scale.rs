@@ -1,5 +1,6 @@
-//! Thousands of ranks that meet, with every message counted. Connections are opened with real proofs; then messages travel as
-//! values, so that memory grows with the number of ranks and not with its square.
+//! Thousands of ranks that meet, with every message counted. Connections are opened with real
+//! proofs; then messages travel as values, so that memory grows with the number of ranks and not
+//! with its square.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use bootstrap::{Failure, Key, LinkError, Message, PeerInfo, Table, Timing};
 
 use crate::world::{Event, Participant, Traffic, World, info};
 
-/// What a run counted.
+/// The counts of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scale {
     /// Connections that were opened.

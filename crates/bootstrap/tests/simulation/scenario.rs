@@ -108,8 +108,8 @@ impl Scenario {
         }
     }
 
-    /// When every rank must have ended on the virtual clock: the time to meet, twice the silence timeout, and the patience
-    /// of a rank that asks.
+    /// When every rank must have ended on the virtual clock: the time to meet, twice the silence
+    /// timeout, and the patience of a rank that asks.
     pub fn deadline(&self) -> Duration {
         let timing = Timing::default();
         timing.join + 2 * timing.silence + PATIENCE + Duration::from_secs(30)

@@ -105,7 +105,7 @@ pub fn a_rank_that_was_stopped_until_the_others_are_done() -> Result<Completion,
 /// Checks the error of the rank that was stopped.
 fn stopped_says_so(said: &[Said], victim: usize) -> Result<Completion, Failed> {
     let own = format!("rank {victim}: process");
-    let words = [&own, "it did not run for", "the others gave it up"];
+    let words = [&own, "it did not run for", "the others abandoned it"];
     all_say(&said[victim..=victim], &[], &words)?;
     Ok(Completion::Completed)
 }

@@ -1,21 +1,19 @@
-//! Starting a plug-in, and what it says of its devices.
+//! Starting a plug-in, and the properties of its devices.
 
 use std::ffi::{CStr, c_int};
 use std::ptr::null_mut;
 use std::sync::{Mutex, PoisonError};
 
 use super::{Functions, Init, Pointer, Properties, config};
-use crate::abi::{
-    Code, MOST_BYTES, NO_ID, PropertiesV8, PropertiesV9, PropertiesV11, PropertiesV12,
-};
+use crate::abi::{Code, GetProperties, MOST_BYTES, NO_ID, PropertiesV8, PropertiesV9};
 use crate::device::Device;
 use crate::error::{Error, Place};
 use crate::log;
 
-/// Tables up to v10 whose `init` was called: it is called once for a process.
+/// Tables up to v10 whose `init` was called: once per process.
 static STARTED: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 
-/// Events of a plug-in are nobody's concern here.
+/// Ignores a plug-in's events.
 unsafe extern "C" fn profile(
     _event: *mut Pointer,
     _kind: c_int,
@@ -27,14 +25,15 @@ unsafe extern "C" fn profile(
 }
 
 impl Functions {
-    /// Starts the plug-in for a communicator; gives its context, if the version knows one.
+    /// Starts the plug-in for a communicator. Returns its context, or 0 for versions without one.
     pub fn init(&self, communicator: u64) -> Result<usize, Error> {
         let mut context = null_mut();
         let logger = log::logger();
         let code = match self.init {
             Init::Context(init) => {
                 let mut config = config();
-                // SAFETY: all pointers are to what the function expects, and live until it returns.
+                // SAFETY: all pointers have the expected types and are valid until the function
+                // returns.
                 unsafe { init(&mut context, communicator, &mut config, logger, profile) }
             }
             Init::Plain(_) | Init::Profiled(_) => {
@@ -42,7 +41,7 @@ impl Functions {
                 if started.contains(&self.table) {
                     return Ok(0);
                 }
-                // SAFETY: functions are all that these take, and they stay.
+                // SAFETY: the arguments are functions, which stay.
                 let code = unsafe {
                     match self.init {
                         Init::Plain(init) => init(logger),
@@ -65,12 +64,12 @@ impl Functions {
         let Some(finalize) = self.finalize else {
             return Ok(());
         };
-        // SAFETY: the context is the plug-in's own, and used by nobody any more.
+        // SAFETY: the context is the plug-in's, and nothing uses it any more.
         let code = unsafe { finalize(context as Pointer) };
         self.place.check("finalize", code)
     }
 
-    /// How many devices there are.
+    /// The number of devices.
     pub fn devices(&self) -> Result<c_int, Error> {
         let mut count = 0;
         // SAFETY: the function writes one number.
@@ -79,72 +78,63 @@ impl Functions {
         Ok(count)
     }
 
-    /// What a device is.
+    /// The properties of a device.
     pub fn properties(&self, number: c_int) -> Result<Device, Error> {
-        // SAFETY: all properties are pointers and numbers, for which zeros are right; each function fills in those of
-        // its version.
-        unsafe {
-            let (first, v9) = match self.properties {
-                Properties::V8(get) => {
-                    let mut it: PropertiesV8 = std::mem::zeroed();
-                    self.place.check("getProperties", get(number, &mut it))?;
-                    (it, None)
-                }
-                Properties::V9(get) => {
-                    let mut it: PropertiesV9<4> = std::mem::zeroed();
-                    self.place.check("getProperties", get(number, &mut it))?;
-                    (
-                        of_v9(&it),
-                        Some((it.force_flush, it.most_bytes, NO_ID, NO_ID)),
-                    )
-                }
-                Properties::V11(get) => {
-                    let mut it: PropertiesV11 = std::mem::zeroed();
-                    self.place.check("getProperties", get(number, &mut it))?;
-                    let it = it.common;
-                    (
-                        of_v9(&it),
-                        Some((it.force_flush, it.most_bytes, NO_ID, NO_ID)),
-                    )
-                }
+        let none = (false, MOST_BYTES, NO_ID, NO_ID);
+        // SAFETY: each function fills in the properties of its version.
+        let (first, (force_flush, most_bytes, rail, plane)) = unsafe {
+            match self.properties {
+                Properties::V8(get) => (self.filled(get, number)?, none),
+                Properties::V9(get) => of_v9(&self.filled(get, number)?, NO_ID, NO_ID),
+                Properties::V11(get) => of_v9(&self.filled(get, number)?.common, NO_ID, NO_ID),
                 Properties::V12(get) => {
-                    let mut it: PropertiesV12 = std::mem::zeroed();
-                    self.place.check("getProperties", get(number, &mut it))?;
-                    let (common, ids) = (it.common, (it.rail, it.plane));
-                    let more = (common.force_flush, common.most_bytes, ids.0, ids.1);
-                    (of_v9(&common), Some(more))
+                    let it = self.filled(get, number)?;
+                    of_v9(&it.common, it.rail, it.plane)
                 }
-            };
-            let (force_flush, most_bytes, rail, plane) =
-                v9.unwrap_or((0, MOST_BYTES, NO_ID, NO_ID));
-            let name = text(&self.place, "getProperties", first.name)?;
-            let name = name.ok_or_else(|| {
-                let what = format!("no name for device {number}; expected one");
-                self.place.absurd("getProperties", what)
-            })?;
-            let device = Device {
-                number: number as u32,
-                name,
-                pci_path: text(&self.place, "getProperties", first.pci_path)?,
-                guid: first.guid,
-                speed_mbps: first.speed.max(0) as u32,
-                port: first.port,
-                latency_us: first.latency,
-                pointers: first.pointers as u32,
-                most_communicators: first.most_communicators.max(0) as u32,
-                most_receives: first.most_receives.max(0) as u32,
-                // 0 says nothing; more than an int holds cannot be told by `test`.
-                most_bytes: match most_bytes {
-                    0 => MOST_BYTES,
-                    some => some.min(MOST_BYTES),
-                },
-                force_flush: force_flush != 0,
-                rail: (rail != NO_ID).then_some(rail),
-                plane: (plane != NO_ID).then_some(plane),
-            };
-            self.check_device(&device, &first)?;
-            Ok(device)
-        }
+            }
+        };
+        // SAFETY: texts of a plug-in end.
+        let text = |at| unsafe { text(&self.place, "getProperties", at) };
+        let name = text(first.name)?;
+        let name = name.ok_or_else(|| {
+            let what = format!("no name for device {number}; expected one");
+            self.place.absurd("getProperties", what)
+        })?;
+        let device = Device {
+            number: number as u32,
+            name,
+            pci_path: text(first.pci_path)?,
+            guid: first.guid,
+            speed_mbps: first.speed.max(0) as u32,
+            port: first.port,
+            latency_us: first.latency,
+            pointers: first.pointers as u32,
+            most_communicators: first.most_communicators.max(0) as u32,
+            most_receives: first.most_receives.max(0) as u32,
+            // 0 means unknown. A longer message would not fit into the `int` of `test`.
+            most_bytes: match most_bytes {
+                0 => MOST_BYTES,
+                some => some.min(MOST_BYTES),
+            },
+            force_flush,
+            rail: (rail != NO_ID).then_some(rail),
+            plane: (plane != NO_ID).then_some(plane),
+        };
+        self.check_device(&device, &first)?;
+        Ok(device)
+    }
+
+    /// Properties as a function of the plug-in fills them in.
+    ///
+    /// # Safety
+    /// `P` is one of the versions' properties.
+    unsafe fn filled<P>(&self, get: GetProperties<P>, number: c_int) -> Result<P, Error> {
+        // SAFETY: all properties are pointers and numbers, which may be zero.
+        let mut properties = unsafe { std::mem::zeroed() };
+        // SAFETY: the function fills in the properties of its version.
+        let code = unsafe { get(number, &mut properties) };
+        self.place.check("getProperties", code)?;
+        Ok(properties)
     }
 
     fn check_device(&self, device: &Device, raw: &PropertiesV8) -> Result<(), Error> {
@@ -171,9 +161,13 @@ impl Functions {
     }
 }
 
-/// What properties from v9 on have in common with those of v8.
-const fn of_v9<const N: usize>(it: &PropertiesV9<N>) -> PropertiesV8 {
-    PropertiesV8 {
+/// Properties of v9 and newer: those that v8 has too, and the others.
+const fn of_v9<const N: usize>(
+    it: &PropertiesV9<N>,
+    rail: i16,
+    plane: i16,
+) -> (PropertiesV8, (bool, usize, i16, i16)) {
+    let first = PropertiesV8 {
         name: it.name,
         pci_path: it.pci_path,
         guid: it.guid,
@@ -186,13 +180,14 @@ const fn of_v9<const N: usize>(it: &PropertiesV9<N>) -> PropertiesV8 {
         most_receives: it.most_receives,
         offload: it.offload,
         offload_version: it.offload_version,
-    }
+    };
+    (first, (it.force_flush != 0, it.most_bytes, rail, plane))
 }
 
-/// A text of a plug-in; none if the pointer is null.
+/// A string of the plug-in; `None` if the pointer is null.
 ///
 /// # Safety
-/// The text ends.
+/// The string is terminated.
 pub unsafe fn text(
     place: &Place,
     function: &'static str,

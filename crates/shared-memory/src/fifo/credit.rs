@@ -1,21 +1,14 @@
-//! Credits: which slots are free, for the protocols' senders and receivers alike.
+//! Credits: the counters of free slots, for all protocols.
 
-use super::{Layout, SLOTS, is_free};
+use super::{Layout, SLOTS, TAG, is_free, tag};
 use crate::sync::{Ordering, Word, Words};
 
-/// The half of a length's word that says of which step it is.
-const TAG: u64 = 0xffff_ffff_0000_0000;
-
-const fn tag(step: u64) -> u64 {
-    (step + 1) << 32
-}
-
-/// Where lengths are announced: behind the tail, in the line that the sender writes.
+/// The announced lengths: behind the tail, in the line that the sender writes.
 fn lengths(words: &Words) -> Words {
     words.part(Layout::TAIL + 1..Layout::TAIL + 1 + SLOTS as usize)
 }
 
-/// The sender's view: how many slots it posted, and how many came back as far as it knows.
+/// The sender's counters: slots that it posted, and slots that it knows to be released.
 #[derive(Debug)]
 pub struct SendCredit {
     head: Word,
@@ -36,12 +29,12 @@ impl SendCredit {
         }
     }
 
-    /// From now on each slot's length stands beside the counters.
+    /// From now on stores each slot's length beside the counters.
     pub fn announce(&mut self) {
         self.announces = true;
     }
 
-    /// Steps posted so far, which is the number of the next one.
+    /// Steps posted so far, which is the next step's number.
     #[inline(always)]
     pub fn step(&self) -> u64 {
         self.step
@@ -52,7 +45,7 @@ impl SendCredit {
         if self.is_known_free() {
             return true;
         }
-        // Acquire: the receiver's reads of the slot come before our writes into it.
+        // Acquire: the receiver's reads of the slot come before our writes to it.
         self.head_seen = self.head.load(Ordering::Acquire);
         self.is_known_free()
     }
@@ -73,12 +66,12 @@ impl SendCredit {
     #[cold]
     fn note(&self, bytes: usize) {
         let word = &self.lengths.slice((self.step % SLOTS) as usize, 1)[0];
-        // Release: what was posted comes before its length.
+        // Release: the slot is posted before its length.
         word.store(tag(self.step) | bytes as u64, Ordering::Release);
     }
 }
 
-/// The receiver's side of it.
+/// The receiver's counter.
 #[derive(Debug)]
 pub struct ReceiveCredit {
     head: Word,
@@ -97,15 +90,15 @@ impl ReceiveCredit {
         }
     }
 
-    /// Length of the next slot, if the sender announced it.
+    /// The length of the next slot, if the sender announced it.
     pub fn announced(&self) -> Option<usize> {
         let word = &self.lengths.slice((self.step % SLOTS) as usize, 1)[0];
-        // Acquire: what was posted comes with its length.
+        // Acquire: the slot is read after its length.
         let value = word.load(Ordering::Acquire);
         (value & TAG == tag(self.step)).then_some((value & !TAG) as usize)
     }
 
-    /// Steps released so far, which is the number of the next one.
+    /// Steps released so far, which is the next step's number.
     #[inline(always)]
     pub fn step(&self) -> u64 {
         self.step
@@ -114,7 +107,7 @@ impl ReceiveCredit {
     #[inline(always)]
     pub fn release(&mut self) {
         self.step += 1;
-        // Release: our reads of the slot come before the sender's writes into it.
+        // Release: our reads of the slot come before the sender's writes to it.
         self.head.store(self.step, Ordering::Release);
     }
 }

@@ -1,9 +1,9 @@
-//! FIFOs of kernels whose slots a NIC reads and writes itself, as they are, lines and flags included (GPUDirect RDMA):
-//! nothing is copied, and slots may lie in memory that this process cannot read.
+//! FIFOs of kernels whose slots a NIC accesses itself (GPUDirect RDMA): it copies lines with their
+//! flags, and slots may be in memory that this process cannot read.
 //!
-//! Counts and lengths lie in memory of the host, as in [`super::device`]. Both ends of such a FIFO number their slots alike,
-//! so a line's flag is right where it comes to. Slots are carried whole or as far as they are filled; one without data is
-//! carried as one line, for an empty message says something else.
+//! Counts and lengths are in host memory, as in [`super::device`]. Both ends of such a FIFO number
+//! their slots alike, so the sender's flags are right at the receiver. An empty slot is sent as one
+//! line, because a zero-length message ends the stream.
 
 use std::any::Any;
 use std::fmt;
@@ -12,46 +12,47 @@ use std::sync::Arc;
 
 use program::Protocol;
 
-use super::device::{DeviceFifo, Lengths, cleans, line};
-use super::relay::Oversized;
-use super::{SLOTS, is_free};
+use super::device::{DeviceFifo, Lengths, line};
+use super::flow::Oversized;
+use super::lines::Line;
+use super::{LowLatency, SLOTS, is_free};
 use crate::Error;
 use crate::mapping::Mapping;
 use crate::sync::{Ordering, Word};
 
-/// A file by which a driver finds memory of a device (DMA-BUF).
+/// A file that describes memory of a device to NICs (DMA-BUF).
 #[derive(Debug, Clone)]
 pub struct DmaBuf {
     /// The file.
     pub file: Arc<OwnedFd>,
-    /// Where the memory begins in it, bytes.
+    /// Offset of the memory in it, bytes.
     pub offset: u64,
 }
 
-/// Whose memory it is.
+/// The owner of the memory.
 #[derive(Debug, Clone)]
 pub enum Owner {
-    /// The host's.
+    /// The host.
     Host,
-    /// A device's.
+    /// A device.
     Device {
-        /// By which NICs find it that take such files.
+        /// For NICs that support it.
         dma_buf: Option<DmaBuf>,
-        /// Whether what a NIC wrote must be flushed before the device may read it.
+        /// Whether data that a NIC wrote must be flushed before the device may read it.
         flush: bool,
     },
 }
 
-/// Where the eight slots of a FIFO lie, one behind the other.
+/// The memory of a FIFO's eight slots.
 #[derive(Clone)]
 pub struct SlotMemory {
-    /// Address of the first one.
+    /// Address of the first slot.
     pub address: u64,
-    /// From one slot to the next, bytes.
+    /// Distance between slots, bytes.
     pub stride: usize,
-    /// Whose memory it is.
+    /// Its owner.
     pub owner: Owner,
-    /// What keeps it.
+    /// Keeps the memory alive.
     pub kept: Arc<dyn Any + Send + Sync>,
 }
 
@@ -78,24 +79,25 @@ impl fmt::Debug for SlotMemory {
     }
 }
 
-/// The receiving end of a FIFO that kernels fill, for a NIC that reads its slots. Several may be under way; they are given back
-/// in the order in which they were taken.
+/// The receiving end of a FIFO that kernels fill and whose slots a NIC reads. Several may be in
+/// progress; they are released in order.
 #[derive(Debug)]
 pub struct InPlaceOutflow {
     protocol: Protocol,
     head: Word,
     lengths: Lengths,
     memory: SlotMemory,
-    /// Slots that were taken, and those that were given back.
+    /// Slots taken, and slots released.
     taken: u64,
     released: u64,
 }
 
 impl InPlaceOutflow {
-    /// The end of a FIFO whose kernel has not begun. Where its slots lie according to it does not count.
+    /// The end of a FIFO whose kernel has not begun. `fifo.slots` is ignored; the slots are in
+    /// `memory`.
     ///
     /// # Errors
-    /// Counts and lengths are not within the mapping, or slots are longer than the space between them.
+    /// Counts and lengths are not within the mapping, or slots are longer than their distance.
     pub fn new(
         mapping: &Arc<Mapping>,
         fifo: DeviceFifo,
@@ -113,10 +115,10 @@ impl InPlaceOutflow {
         })
     }
 
-    /// As [`Self::new`], for slots that lie in the mapping, too.
+    /// As [`Self::new`], for slots that are in the mapping, too.
     ///
     /// # Errors
-    /// The FIFO is not within the mapping, or slots are longer than the space between them.
+    /// The FIFO is not within the mapping, or slots are longer than their distance.
     pub fn within(mapping: &Arc<Mapping>, fifo: DeviceFifo) -> Result<Self, Error> {
         fifo.check(mapping)?;
         let base = mapping.base().as_ptr().expose_provenance() as u64;
@@ -129,15 +131,15 @@ impl InPlaceOutflow {
         Self::new(mapping, fifo, memory)
     }
 
-    /// Where the slots lie.
+    /// The memory of the slots.
     pub const fn memory(&self) -> &SlotMemory {
         &self.memory
     }
 
-    /// Where the next slot begins that was not taken, and how many bytes of it are to be carried; both in bytes.
+    /// Offset and bytes to send of the next slot that was not taken.
     ///
     /// # Errors
-    /// What the kernel says is no length of a slot.
+    /// The length that the kernel stored is impossible.
     pub fn next(&self) -> Result<Option<(usize, usize)>, Oversized> {
         if !is_free(self.taken, self.released) {
             return Ok(None);
@@ -146,29 +148,29 @@ impl InPlaceOutflow {
             return Ok(None);
         };
         let (wire, data) = line(self.protocol);
-        let whole = self.protocol == Protocol::Ll && cleans(self.taken);
-        let carried = if whole {
+        let whole = self.protocol == Protocol::Ll && LowLatency::cleans(self.taken);
+        let sent = if whole {
             self.memory.stride
         } else {
             bytes.div_ceil(data).max(1) * wire
         };
-        Ok(Some((self.memory.offset(self.taken), carried)))
+        Ok(Some((self.memory.offset(self.taken), sent)))
     }
 
-    /// Takes that slot: it is being carried.
+    /// Takes that slot, to be sent.
     pub fn take(&mut self) {
         self.taken += 1;
     }
 
-    /// Gives the oldest slot back that was taken, once it is carried.
+    /// Releases the oldest taken slot, once it is sent.
     pub fn release(&mut self) {
         self.released += 1;
         self.head.store(self.released, Ordering::Release);
     }
 }
 
-/// The sending end of a FIFO that kernels read, for a NIC that writes its slots. Receives for several may be under way; they are
-/// posted in the order in which their room was taken.
+/// The sending end of a FIFO that kernels read and whose slots a NIC writes. Several receives may
+/// be in progress; slots are posted in order.
 #[derive(Debug)]
 pub struct InPlaceInflow {
     protocol: Protocol,
@@ -176,7 +178,7 @@ pub struct InPlaceInflow {
     head_seen: u64,
     tail: Word,
     memory: SlotMemory,
-    /// Slots whose room was taken, and those that were posted.
+    /// Slots taken, and slots posted.
     taken: u64,
     posted: u64,
 }
@@ -204,12 +206,13 @@ impl InPlaceInflow {
         })
     }
 
-    /// Where the slots lie.
+    /// The memory of the slots.
     pub const fn memory(&self) -> &SlotMemory {
         &self.memory
     }
 
-    /// Whether what a NIC wrote must be flushed before it is posted. Where lines have flags, those say that it is there.
+    /// Whether data that a NIC wrote must be flushed before it is posted. Lines with flags need no
+    /// flush: a flag shows that its line has arrived.
     pub const fn must_flush(&self, forced: bool) -> bool {
         match self.memory.owner {
             Owner::Device { flush, .. } => {
@@ -219,7 +222,7 @@ impl InPlaceInflow {
         }
     }
 
-    /// Where the next slot begins that is free and whose room was not taken, bytes.
+    /// Offset of the next free slot that was not taken, bytes.
     pub fn room(&mut self) -> Option<usize> {
         if !is_free(self.taken, self.head_seen) {
             self.head_seen = self.head.load(Ordering::Acquire);
@@ -227,12 +230,12 @@ impl InPlaceInflow {
         is_free(self.taken, self.head_seen).then(|| self.memory.offset(self.taken))
     }
 
-    /// Takes that room.
+    /// Takes that slot, to be received into.
     pub fn take(&mut self) {
         self.taken += 1;
     }
 
-    /// Posts the oldest slot whose room was taken.
+    /// Posts the oldest taken slot.
     pub fn post(&mut self) {
         self.posted += 1;
         self.tail.store(self.posted, Ordering::Release);
@@ -290,7 +293,7 @@ mod tests {
             );
             out.take();
         }
-        // All are under way.
+        // All are in progress.
         assert_eq!(out.next(), Ok(None));
         out.release();
         say(11, 0);
@@ -315,20 +318,20 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_carried_whole_where_they_are_cleaned() {
+    fn slots_are_sent_whole_where_they_are_cleaned() {
         let (mapping, fifo) = fifo(Protocol::Ll, 0x7fff_fff7);
         let mut out = InPlaceOutflow::new(&mapping, fifo, memory(&mapping)).unwrap();
         let lengths = fifo.words(&mapping, fifo.lengths, 64);
-        for (step, carried) in [(0x7fff_fff7_u64, 32), (0x7fff_fff8, STRIDE)] {
+        for (step, sent) in [(0x7fff_fff7_u64, 32), (0x7fff_fff8, STRIDE)] {
             let word = &lengths.slice((step % SLOTS) as usize, 1)[0];
             word.store((step + 1) << 32 | 9, Ordering::Release);
-            assert_eq!(out.next().unwrap().map(|it| it.1), Some(carried));
+            assert_eq!(out.next().unwrap().map(|it| it.1), Some(sent));
             out.take();
         }
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn fifos_that_do_not_fit_are_refused() {
         let (mapping, whole) = fifo(Protocol::Simple, 0);
         for wrong in [
             DeviceFifo { tail: 384, ..whole },
@@ -345,7 +348,7 @@ mod tests {
             assert!(InPlaceOutflow::new(&mapping, wrong, memory(&mapping)).is_err());
             assert!(InPlaceInflow::new(&mapping, wrong, memory(&mapping)).is_err());
         }
-        // A slot without data is carried as a line, for which there must be room.
+        // An empty slot is sent as a line, which must fit.
         let none = DeviceFifo {
             stride: 0,
             slot_bytes: 0,

@@ -1,4 +1,4 @@
-//! The ends of FIFOs whose slots are lines that carry their flag: LL and LL128 differ in the line alone.
+//! FIFOs whose slots are lines with flags: LL and LL128 differ only in the line.
 
 use std::fmt::Debug;
 use std::marker::PhantomData;
@@ -10,7 +10,7 @@ use super::staging::Staging;
 use super::{FifoProtocol, LOOKS, Layout, Receiver, Sender};
 use crate::sync::{SharedWord, Words, pause};
 
-/// A line of a slot: data bytes with a flag that says of which step they are.
+/// A line of a slot: data bytes with a flag that identifies the step.
 pub trait Line: Debug + Send + Sized {
     /// The protocol with these lines.
     const PROTOCOL: Protocol;
@@ -18,13 +18,13 @@ pub trait Line: Debug + Send + Sized {
     const WORDS: usize;
     /// Data bytes of a line.
     const DATA_BYTES: usize;
-    /// What [`Self::arrived`] has loaded already.
+    /// Data that [`Self::arrived`] has loaded already.
     type Loaded;
 
     /// The flag of a step.
     fn flag(step: u64) -> u64;
 
-    /// Whether the sender writes all flags of this step's slot, also of lines without data.
+    /// Whether the sender writes all flags of this step's slot, even of lines without data.
     fn cleans(_step: u64) -> bool {
         false
     }
@@ -32,23 +32,25 @@ pub trait Line: Debug + Send + Sized {
     /// Stores at most [`Self::DATA_BYTES`] bytes, then the flag.
     ///
     /// # Safety
-    /// `bytes` bytes can be read at `source`, and the slot is free: nobody else uses the line until the flag is stored.
+    /// `bytes` bytes can be read at `source`, and the slot is free: nobody else uses the line until
+    /// the flag is stored.
     unsafe fn store(line: &[SharedWord], flag: u64, source: *const u8, bytes: usize);
 
     /// Stores the flag of a line without data.
     fn store_flag(line: &[SharedWord], flag: u64);
 
-    /// Looks for the flag; `None` if it is another.
+    /// Checks for the flag; `None` if the line has another one.
     fn arrived(line: &[SharedWord], flag: u64) -> Option<Self::Loaded>;
 
     /// Copies `bytes` bytes of a line that has arrived.
     ///
     /// # Safety
-    /// `bytes` bytes can be written at `destination`, at most as many as a line holds, and the slot is not released.
+    /// `bytes` bytes can be written at `destination`, at most as many as a line holds, and the slot
+    /// is not released.
     unsafe fn load(line: &[SharedWord], loaded: Self::Loaded, destination: *mut u8, bytes: usize);
 }
 
-/// Lines of this many data bytes. A slot without data still has a flag.
+/// Lines of this many data bytes. An empty slot has one, for its flag.
 #[inline(always)]
 const fn lines<L: Line>(bytes: usize) -> usize {
     let lines = bytes.div_ceil(L::DATA_BYTES);
@@ -108,14 +110,14 @@ impl<L: Line> Slots<L> {
         self.staging.address(bytes)
     }
 
-    /// Lines of a step's slot: `count` of them from the `first` on.
+    /// `count` lines of a step's slot, from the `first` on.
     #[inline(always)]
     fn lines(&self, step: u64, first: usize, count: usize) -> &[SharedWord] {
         let start = self.layout.start(step) + first * L::WORDS;
         self.data.slice(start, count * L::WORDS)
     }
 
-    /// The lines with a range of the slot's data, and how many of their words are in full lines.
+    /// The full lines of a range of the slot's data, and the partial line behind them.
     #[inline(always)]
     fn range(&self, step: u64, offset: usize, bytes: usize) -> (&[SharedWord], &[SharedWord]) {
         assert!(offset.is_multiple_of(L::DATA_BYTES));
@@ -249,7 +251,7 @@ impl<L: Line> Receiver for LineReceiver<L> {
         self.has_come(0)
     }
 
-    /// Looks at the last line. The others were written before, and reading looks at each of them again.
+    /// Checks the last line. The others were written before, and `read` checks each of them again.
     #[inline]
     fn is_complete(&mut self, bytes: usize) -> bool {
         assert!(bytes <= self.slots.slot_bytes);
@@ -265,7 +267,8 @@ impl<L: Line> Receiver for LineReceiver<L> {
             let Some(loaded) = take::<L>(line, flag) else {
                 return false;
             };
-            // SAFETY: the line has arrived, the slot is not released, and its data has room among the caller's `bytes`.
+            // SAFETY: the line has arrived, the slot is not released, and its data has room among
+            // the caller's `bytes`.
             unsafe {
                 let to = destination.add(index * L::DATA_BYTES);
                 L::load(line, loaded, to, L::DATA_BYTES);
@@ -295,7 +298,7 @@ impl<L: Line> Receiver for LineReceiver<L> {
     }
 }
 
-/// Looks for a line's flag, some times if it is not there at once; `None` if it does not come.
+/// Checks for a line's flag, several times if it is missing; `None` if it does not arrive.
 #[inline(always)]
 fn take<L: Line>(line: &[SharedWord], flag: u64) -> Option<L::Loaded> {
     match L::arrived(line, flag) {

@@ -1,19 +1,19 @@
-//! The LL protocol: every 4 data bytes travel with a 4-byte flag in one atomic word, so no counter follows.
+//! The LL protocol: each 4 data bytes have a 4-byte flag in one atomic word, so no counter is
+//! needed.
 //!
-//! The flag is the low half of the step number plus one. Before step numbers whose low 31 bits run out, the sender writes the
-//! flags of a whole slot, also where there is no data: otherwise an old flag would look new when the low half wraps around.
+//! The flag is the low half of the step number plus one. In the last steps before its low 31 bits
+//! wrap around, the sender writes all flags of a slot: otherwise an old flag of a line without data
+//! would look new later.
 
 use program::Protocol;
 
 use super::lines::Line;
+use super::{TAG, tag};
 use crate::sync::{Ordering, SharedWord};
 
 /// The LL protocol.
 #[derive(Debug, Clone, Copy)]
 pub struct LowLatency;
-
-/// The flag's half of a word.
-const FLAG: u64 = 0xffff_ffff_0000_0000;
 
 impl Line for LowLatency {
     const PROTOCOL: Protocol = Protocol::Ll;
@@ -24,10 +24,10 @@ impl Line for LowLatency {
 
     #[inline(always)]
     fn flag(step: u64) -> u64 {
-        step.wrapping_add(1) << 32
+        tag(step)
     }
 
-    /// The last eight steps of every 2³¹.
+    /// In the last eight steps of every 2³¹. The kernels do the same.
     #[inline(always)]
     fn cleans(step: u64) -> bool {
         step & 0x7fff_fff8 == 0x7fff_fff8
@@ -37,9 +37,9 @@ impl Line for LowLatency {
     unsafe fn store(line: &[SharedWord], flag: u64, source: *const u8, bytes: usize) {
         let mut data = [0; Self::DATA_BYTES];
         debug_assert!(bytes <= data.len());
-        // SAFETY: the caller lends as many bytes, at most a line's.
+        // SAFETY: `bytes` bytes can be read at `source`, at most as many as a line holds.
         unsafe { std::ptr::copy_nonoverlapping(source, data.as_mut_ptr(), bytes) };
-        // Relaxed: data and flag are one word, and nothing else is promised with them.
+        // Relaxed: data and flag are one word, and nothing else is ordered with them.
         line[0].store(
             flag | u64::from(u32::from_ne_bytes(data)),
             Ordering::Relaxed,
@@ -54,14 +54,14 @@ impl Line for LowLatency {
     #[inline(always)]
     fn arrived(line: &[SharedWord], flag: u64) -> Option<u64> {
         let word = line[0].load(Ordering::Relaxed);
-        (word & FLAG == flag).then_some(word)
+        (word & TAG == flag).then_some(word)
     }
 
     #[inline(always)]
     unsafe fn load(_line: &[SharedWord], word: u64, destination: *mut u8, bytes: usize) {
         let data = (word as u32).to_ne_bytes();
         debug_assert!(bytes <= data.len());
-        // SAFETY: the caller lends room for as many bytes, at most a line's.
+        // SAFETY: `bytes` bytes can be written at `destination`, at most as many as a line holds.
         unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), destination, bytes) };
     }
 }
@@ -90,10 +90,10 @@ mod tests {
                 assert!(receiver.try_receive_into(&mut [0; LONG][..bytes]));
             }
         };
-        // Long messages leave flags in all words; short ones long after them write all flags anew.
+        // Long messages leave flags in all words; short ones long after them write all flags again.
         exchange(0, LONG);
         exchange((1 << 31) - 8, 4);
-        // Flags are the same again as in the first steps: this looks for them before it sends.
+        // The flags are equal to those of the first steps: this checks for them before it sends.
         exchange(1 << 32, LONG);
     }
 }

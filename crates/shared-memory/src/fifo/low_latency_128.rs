@@ -1,9 +1,10 @@
-//! The LL128 protocol: a line of words, the last of which is the flag of the line.
+//! The LL128 protocol: lines of words, the last of which is the line's flag.
 //!
-//! The flag is the step number plus one, 64 bits wide, so it never comes round. It is stored with release after the
-//! line's data and loaded with acquire before it, which makes the data ordinary memory: no processor has to keep a line
-//! together, as NCCL's 128-byte lines need on GPUs, and a line can be as long as is fastest. That is one cache line
-//! here, [`LowLatency128`]: a message of up to 56 bytes is one transfer between two cores.
+//! The flag is the step number plus one in 64 bits, so it never wraps around. It is stored with
+//! release after the line's data and loaded with acquire before it, so the data is ordinary memory.
+//! Unlike NCCL's 128-byte lines on GPUs, this does not need a processor that stores lines whole,
+//! and any length of line is possible. [`LowLatency128`] has the fastest one, a cache line: a
+//! message of up to 56 bytes is one transfer between two cores.
 
 use program::Protocol;
 
@@ -14,7 +15,7 @@ use crate::sync::{Ordering, SharedWord, load_bytes, store_bytes};
 #[derive(Debug, Clone, Copy)]
 pub struct LowLatencyLine<const WORDS: usize>;
 
-/// The LL128 protocol with the line that is fastest on CPUs: 64 bytes, of which 56 are data.
+/// The LL128 protocol with the line that is fastest on CPUs: 64 bytes, 56 of them data.
 pub type LowLatency128 = LowLatencyLine<8>;
 
 impl<const WORDS: usize> Line for LowLatencyLine<WORDS> {
@@ -30,27 +31,28 @@ impl<const WORDS: usize> Line for LowLatencyLine<WORDS> {
 
     #[inline(always)]
     unsafe fn store(line: &[SharedWord], flag: u64, source: *const u8, bytes: usize) {
-        // SAFETY: the caller lends as many bytes, at most a line's; the line is ours until the flag is stored.
+        // SAFETY: `bytes` bytes can be read at `source`, at most as many as a line holds; the line
+        // is this end's until the flag is stored.
         unsafe { store_bytes(&line[..WORDS - 1], source, bytes) };
         Self::store_flag(line, flag);
     }
 
     #[inline(always)]
     fn store_flag(line: &[SharedWord], flag: u64) {
-        // Release: the line's data comes before its flag.
+        // Release: the line's data is stored before its flag.
         line[WORDS - 1].store(flag, Ordering::Release);
     }
 
     #[inline(always)]
     fn arrived(line: &[SharedWord], flag: u64) -> Option<()> {
-        // Acquire: the line's data comes with its flag.
+        // Acquire: the line's data is loaded after its flag.
         (line[WORDS - 1].load(Ordering::Acquire) == flag).then_some(())
     }
 
     #[inline(always)]
     unsafe fn load(line: &[SharedWord], (): (), destination: *mut u8, bytes: usize) {
-        // SAFETY: the flag says that the line was handed to us, and the slot is not released; the caller lends room for as
-        // many bytes, at most a line's.
+        // SAFETY: the flag hands the line to this end, and the slot is not released; `bytes` bytes
+        // can be written at `destination`, at most as many as a line holds.
         unsafe { load_bytes(&line[..WORDS - 1], destination, bytes) };
     }
 }

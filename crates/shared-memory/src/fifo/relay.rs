@@ -1,55 +1,10 @@
-//! Slots as bytes, for whoever carries them further without knowing what they are: the proxies of a network.
+//! The ends of FIFOs that proxies get: slots are copied, or a NIC accesses them itself.
 
-use thiserror::Error;
-
-#[cfg(not(loom))]
 use super::in_place::{InPlaceInflow, InPlaceOutflow};
-use super::{Receiver, Sender};
 
-/// A slot was announced that is longer than slots are: something else wrote into the sender's memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error(
-    "announces a slot of {bytes} bytes, more than the {most} that fit; its memory was overwritten"
-)]
-pub struct Oversized {
-    /// The length that was announced.
-    pub bytes: usize,
-    /// Bytes of a slot.
-    pub most: usize,
-}
+pub use super::flow::{Inflow, Outflow, Oversized};
 
-/// The end of a FIFO from which slots are carried away. Its sender announces lengths.
-pub trait Outflow: Send {
-    /// Most bytes of a slot.
-    fn most_bytes(&self) -> usize;
-
-    /// The bytes of the next slot, if it is there.
-    ///
-    /// # Errors
-    /// What was announced is no length of a slot.
-    fn next(&mut self) -> Result<Option<&[u8]>, Oversized>;
-
-    /// Gives that slot back.
-    fn release(&mut self);
-}
-
-/// The end of a FIFO to which slots are brought.
-pub trait Inflow: Send {
-    /// Most bytes of a slot.
-    fn most_bytes(&self) -> usize;
-
-    /// Room for a slot of so many bytes, if one is free.
-    ///
-    /// # Panics
-    /// A slot has not so many bytes.
-    fn room(&mut self, bytes: usize) -> Option<&mut [u8]>;
-
-    /// Posts the slot whose bytes were put into [`Self::room`].
-    fn post(&mut self, bytes: usize);
-}
-
-/// What is carried away, and how.
-#[cfg(not(loom))]
+/// Slots that a proxy sends.
 pub enum SlotsOut {
     /// Slots that are copied.
     Copied(Box<dyn Outflow>),
@@ -57,114 +12,10 @@ pub enum SlotsOut {
     InPlace(InPlaceOutflow),
 }
 
-/// To what slots are brought, and how.
-#[cfg(not(loom))]
+/// Slots that a proxy receives.
 pub enum SlotsIn {
     /// Slots that are copied.
     Copied(Box<dyn Inflow>),
     /// Slots that a NIC writes itself.
     InPlace(InPlaceInflow),
-}
-
-impl<R: Receiver> Outflow for R {
-    fn most_bytes(&self) -> usize {
-        self.slot_bytes()
-    }
-
-    fn next(&mut self) -> Result<Option<&[u8]>, Oversized> {
-        let Some(bytes) = self.announced() else {
-            return Ok(None);
-        };
-        let most = self.slot_bytes();
-        if bytes > most {
-            return Err(Oversized { bytes, most });
-        }
-        if !self.is_complete(bytes) {
-            return Ok(None);
-        }
-        let Some(slot) = self.slot(bytes) else {
-            return Ok(None);
-        };
-        // SAFETY: the slot was posted with so many bytes and is not released, so nobody writes it while it is borrowed
-        // through this end, which alone could release it.
-        Ok(Some(unsafe { std::slice::from_raw_parts(slot, bytes) }))
-    }
-
-    fn release(&mut self) {
-        Receiver::release(self);
-    }
-}
-
-impl<S: Sender> Inflow for S {
-    fn most_bytes(&self) -> usize {
-        self.slot_bytes()
-    }
-
-    fn room(&mut self, bytes: usize) -> Option<&mut [u8]> {
-        assert!(bytes <= self.slot_bytes());
-        if !self.is_free() {
-            return None;
-        }
-        let slot = self.slot(bytes);
-        // SAFETY: a slot is free, so its bytes are this end's alone until it posts them; all memory of a mapping and of
-        // staging was zeroed when it was made, so it holds bytes.
-        Some(unsafe { std::slice::from_raw_parts_mut(slot, bytes) })
-    }
-
-    fn post(&mut self, bytes: usize) {
-        self.post_slot(bytes);
-    }
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-    use crate::fifo::{FifoProtocol, LowLatency, LowLatency128, Simple};
-    use crate::{Item, Segment};
-
-    fn carries<P: FifoProtocol>()
-    where
-        P::Sender: 'static,
-        P::Receiver: 'static,
-    {
-        let items = [Item::Fifo {
-            protocol: P::PROTOCOL,
-            slot_bytes: 1000,
-        }];
-        let (from, to) = (
-            Segment::private("from", &items).unwrap(),
-            Segment::private("to", &items).unwrap(),
-        );
-        let mut sender = from.sender::<P>(0).unwrap();
-        sender.announce_lengths();
-        let mut out: Box<dyn Outflow> = Box::new(from.receiver::<P>(0).unwrap());
-        let mut into: Box<dyn Inflow> = Box::new(to.sender::<P>(0).unwrap());
-        let mut receiver = to.receiver::<P>(0).unwrap();
-        assert_eq!(out.next(), Ok(None));
-        for length in [0, 1, 7, 1000, 4, 120, 999, 8, 0, 33, 1000, 0] {
-            let message: Vec<u8> = (0..length).map(|at| (at * 7 + length) as u8).collect();
-            assert!(sender.try_send_from(&message));
-            let slot = out.next().unwrap().unwrap();
-            assert_eq!(slot, message);
-            into.room(slot.len()).unwrap().copy_from_slice(slot);
-            into.post(slot.len());
-            out.release();
-            assert_eq!(out.next(), Ok(None));
-            let mut got = vec![0; length];
-            assert!(receiver.try_receive_into(&mut got));
-            assert_eq!(got, message);
-        }
-        for _ in 0..crate::fifo::SLOTS {
-            assert!(into.room(1).is_some());
-            into.post(1);
-        }
-        assert!(into.room(1).is_none());
-    }
-
-    #[test]
-    fn slots_are_carried_as_bytes() {
-        carries::<Simple>();
-        carries::<LowLatency>();
-        carries::<LowLatency128>();
-    }
 }

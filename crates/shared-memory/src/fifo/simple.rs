@@ -1,4 +1,4 @@
-//! The Simple protocol: slots are plain memory, and a counter says how many were posted.
+//! The Simple protocol: slots are plain memory, with a counter of posted slots.
 
 use program::Protocol;
 
@@ -86,7 +86,7 @@ impl Sender for SimpleSender {
     fn post_slot(&mut self, bytes: usize) {
         assert!(self.credit.is_known_free() && bytes <= self.slot_bytes);
         self.credit.advance(bytes);
-        // Release: the data comes before the count.
+        // Release: the data is written before the count.
         self.tail.store(self.credit.step(), Ordering::Release);
     }
 
@@ -97,7 +97,8 @@ impl Sender for SimpleSender {
         assert!(offset.is_multiple_of(8));
         let first = self.layout.start(self.credit.step()) + offset / 8;
         let words = self.data.slice(first, bytes.div_ceil(8));
-        // SAFETY: the slot is free, so it is ours until it is posted; the caller vouches for the source.
+        // SAFETY: the slot is free, so it is ours until it is posted; the caller promises the
+        // source.
         unsafe { store_bytes(words, source, bytes) };
     }
 
@@ -121,7 +122,7 @@ pub struct SimpleReceiver {
 impl SimpleReceiver {
     #[inline(always)]
     fn is_known_posted(&self) -> bool {
-        // Of what was posted at most so many slots are not released. A count that is further ahead is not the sender's.
+        // At most `SLOTS` posted slots are not released. A count further ahead is not the sender's.
         let ahead = self.tail_seen.wrapping_sub(self.credit.step());
         ahead.wrapping_sub(1) < SLOTS
     }
@@ -138,7 +139,7 @@ impl Receiver for SimpleReceiver {
         self.credit.step()
     }
 
-    /// As [`Self::is_complete`], for a slot comes whole.
+    /// As [`Self::is_complete`], because a slot arrives whole.
     fn announced(&self) -> Option<usize> {
         self.credit.announced()
     }
@@ -154,7 +155,7 @@ impl Receiver for SimpleReceiver {
         if self.is_known_posted() {
             return true;
         }
-        // Acquire: the data comes with the count.
+        // Acquire: the data is read after the count.
         self.tail_seen = self.tail.load(Ordering::Acquire);
         self.is_known_posted()
     }
@@ -166,7 +167,8 @@ impl Receiver for SimpleReceiver {
         assert!(offset.is_multiple_of(8));
         let first = self.layout.start(self.credit.step()) + offset / 8;
         let words = self.data.slice(first, bytes.div_ceil(8));
-        // SAFETY: the slot was posted and not released, so nobody writes it; the caller vouches for the destination.
+        // SAFETY: the slot was posted and not released, so nobody writes it; the caller promises
+        // the destination.
         unsafe { load_bytes(words, destination, bytes) };
         true
     }

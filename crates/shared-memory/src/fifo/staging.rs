@@ -1,15 +1,15 @@
-//! Plain memory of one end, in which a slot lies in a row though its lines hold flags too.
+//! Staging memory of one end, in which a slot's data is contiguous although its lines have flags.
 
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(64))]
 struct Block([u8; 64]);
 
-/// As long as the longest slot that was staged. Ends of which a rank has many are mostly used for short ones, or never.
+/// As long as the longest staged slot so far. Most ends of a rank send short messages or none.
 #[derive(Debug, Default)]
 pub struct Staging(Box<[Block]>);
 
 impl Staging {
-    /// Where `bytes` bytes are. What was there is lost if they are more than ever before.
+    /// The address of `bytes` bytes. Their contents are lost if the memory grows.
     #[inline(always)]
     pub fn address(&mut self, bytes: usize) -> *mut u8 {
         if bytes > size_of_val(&*self.0) {

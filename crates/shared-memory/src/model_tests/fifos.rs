@@ -1,4 +1,4 @@
-//! Messages come whole, once, in order, and are not overwritten while they are read.
+//! Messages arrive whole, once and in order, and are not overwritten while they are read.
 
 use super::check;
 use crate::fifo::{FifoProtocol, LowLatency, LowLatencyLine, Receiver, SLOTS, Sender, Simple};
@@ -9,12 +9,13 @@ type Line = LowLatencyLine<2>;
 
 const SLOT_BYTES: usize = 16;
 
-/// A byte that tells which step it belongs to.
+/// A message whose bytes identify its step.
 fn message<const BYTES: usize>(step: u64) -> [u8; BYTES] {
     std::array::from_fn(|place| (step * 16) as u8 + place as u8 + 1)
 }
 
-/// Sends `steps` messages from `first_step` on through a FIFO in which `used` slots have been used before.
+/// Sends `steps` messages from `first_step` on through a FIFO in which `used` slots were used
+/// before.
 fn exchange<P: FifoProtocol, const BYTES: usize>(used: u64, steps: u64)
 where
     P::Sender: 'static,
@@ -23,7 +24,7 @@ where
     let mut sender = P::sender(&words, SLOT_BYTES, 0);
     let mut receiver = P::receiver(&words, SLOT_BYTES, 0);
     for step in 0..used {
-        // What is sent before the threads part cannot go wrong, and costs no executions.
+        // Messages sent before the threads start cannot go wrong, and cost no executions.
         assert!(sender.try_send_from(&message::<BYTES>(step)));
     }
     let thread = loom::thread::spawn(move || {
@@ -108,7 +109,7 @@ fn low_latency_128_slots_are_used_again_only_when_read() {
     check(3, || exchange::<Line, 8>(SLOTS, 2));
 }
 
-/// A message without data is still waited for.
+/// The receiver also waits for an empty message.
 #[test]
 fn empty_messages_are_awaited() {
     fn after_empty<P: FifoProtocol>()

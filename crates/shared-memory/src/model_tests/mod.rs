@@ -1,4 +1,5 @@
-//! What loom proves: for every order in which threads may run, and every value that the memory model lets a load see.
+//! Proofs by loom, for every order of the threads and every value that the memory model lets a load
+//! return.
 //!
 //! `cargo xtask loom` runs these. They use the crate's own code; only `sync` is replaced.
 
@@ -6,8 +7,8 @@ mod fifos;
 mod signals;
 mod sleeping;
 
-/// Runs a model with all its executions, but with so many preemptions at most: loom's own advice, for the number of
-/// executions grows too fast otherwise, and errors show with few.
+/// Runs all executions of a model with at most this number of preemptions. Loom recommends a limit:
+/// the number of executions grows too fast otherwise, and errors show with few.
 fn check(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);

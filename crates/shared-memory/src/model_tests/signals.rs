@@ -1,4 +1,4 @@
-//! What was written before a signal is seen after it, and no signal is lost or taken twice.
+//! Data written before a signal is seen after it, and no signal is lost or taken twice.
 
 use super::check;
 use crate::buffer_table::{BufferTable, Descriptor, ENTRY_WORDS, Place};
@@ -53,7 +53,7 @@ fn buffers_come_with_the_number_of_the_launch() {
     });
 }
 
-/// Launch after launch through one entry, kept apart by signals in both directions as programs have them.
+/// Many launches in one entry, which signals in both directions keep apart, as in programs.
 #[test]
 fn buffers_of_the_next_launch_wait_for_the_peer() {
     check(2, || {

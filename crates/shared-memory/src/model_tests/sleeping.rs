@@ -1,6 +1,6 @@
-//! Nobody sleeps for ever beside something that was given.
+//! No rank sleeps forever although its condition is true.
 //!
-//! Sleeping has no timeout in the model, so a wake-up that is lost is a deadlock, which loom reports.
+//! Sleeping has no timeout in the model, so a lost wake-up is a deadlock, which loom reports.
 
 use std::time::Duration;
 
@@ -70,7 +70,7 @@ fn two_givers_wake() {
     });
 }
 
-/// A message there and one back, with both ranks asleep when they wait.
+/// A message in each direction, with both ranks asleep while they wait.
 fn there_and_back<P: FifoProtocol>()
 where
     P::Sender: 'static,
@@ -81,24 +81,25 @@ where
     let bells = [Words::zeroed(RING_WORDS), Words::zeroed(RING_WORDS)];
     let mut sender = P::sender(&there, 8, 0);
     let mut receiver = P::receiver(&back, 8, 0);
-    let mut far_sender = P::sender(&back, 8, 0);
-    let mut far_receiver = P::receiver(&there, 8, 0);
-    let (near, far) = (
+    let mut other_sender = P::sender(&back, 8, 0);
+    let mut other_receiver = P::receiver(&there, 8, 0);
+    let (one, other) = (
         Waiter::new(Bell::new(&bells[0]), NONE),
         Waiter::new(Bell::new(&bells[1]), NONE),
     );
-    let (ring_near, ring_far) = (Bell::new(&bells[0]), Bell::new(&bells[1]));
+    let (ring_one, ring_other) = (Bell::new(&bells[0]), Bell::new(&bells[1]));
     let thread = loom::thread::spawn(move || {
         let mut message = [0; 8];
-        far.wait_until(|| far_receiver.try_receive_into(&mut message), None)
+        other
+            .wait_until(|| other_receiver.try_receive_into(&mut message), None)
             .unwrap();
-        assert!(far_sender.try_send_from(&message));
-        ring_near.ring();
+        assert!(other_sender.try_send_from(&message));
+        ring_one.ring();
     });
     assert!(sender.try_send_from(&[5; 8]));
-    ring_far.ring();
+    ring_other.ring();
     let mut message = [0; 8];
-    near.wait_until(|| receiver.try_receive_into(&mut message), None)
+    one.wait_until(|| receiver.try_receive_into(&mut message), None)
         .unwrap();
     assert_eq!(message, [5; 8]);
     thread.join().unwrap();

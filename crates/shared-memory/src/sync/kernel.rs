@@ -1,4 +1,4 @@
-//! What the kernel does for waiting: sleeping on a word, and memory barriers on behalf of others.
+//! Waiting with the kernel's help: sleeping on a word, and memory barriers for other threads.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering, compiler_fence, fence};
@@ -9,19 +9,20 @@ use rustix::thread::{MembarrierCommand, membarrier, sched_yield};
 
 use super::Word;
 
-/// Sleeps while the low half of the word has this value, until woken, or for `longest`, or for no reason.
+/// Sleeps while the low half of the word has this value, until woken, for at most `longest`; may
+/// also return early.
 pub fn sleep(word: &Word, value: u32, longest: Duration) {
     let timeout = Timespec {
         tv_sec: longest.as_secs() as i64,
         tv_nsec: longest.subsec_nanos().into(),
     };
-    // Whatever the kernel answers (woken, changed, interrupted, late), the caller looks again.
+    // Whatever the result (woken, changed, interrupted, late), the caller checks again.
     let _ = futex::wait(low_half(word), Flags::empty(), value, Some(&timeout));
 }
 
-/// Wakes the one that sleeps on the word.
+/// Wakes the thread that sleeps on the word.
 pub fn wake(word: &Word) {
-    // It can only fail for addresses that are not mapped.
+    // Fails only for addresses that are not mapped.
     let _ = futex::wake(low_half(word), Flags::empty(), 1);
 }
 
@@ -29,7 +30,8 @@ pub fn wake(word: &Word) {
 fn low_half(word: &Word) -> &AtomicU32 {
     let halves = std::ptr::from_ref(&**word).cast::<AtomicU32>();
     let low = if cfg!(target_endian = "big") { 1 } else { 0 };
-    // SAFETY: the half lies in the word, is aligned, and is borrowed as long. The kernel alone reads it.
+    // SAFETY: the half is in the word, is aligned, and is borrowed as long. Only the kernel reads
+    // it.
     unsafe { &*halves.add(low) }
 }
 
@@ -38,26 +40,27 @@ pub fn yield_now() {
     sched_yield();
 }
 
-/// Whether this process takes part in barriers that another thread makes for it; asks the kernel at the first call.
+/// Whether other threads can make barriers for this process; registers it at the first call.
 ///
-/// A process that does needs no fence between a store and a later load if the other side of the question makes a
-/// barrier for all between its own store and load.
+/// If the other side makes such a barrier between its own store and load, this process needs no
+/// fence between a store and a later load.
 pub fn has_asymmetric_fences() -> bool {
     static REGISTERED: OnceLock<bool> = OnceLock::new();
     *REGISTERED.get_or_init(|| membarrier(MembarrierCommand::RegisterGlobalExpedited).is_ok())
 }
 
-/// The fence of the rare side: after it, either the frequent side's store is seen, or that side sees ours.
+/// The fence of the rare side: after it, this side sees the frequent side's store, or that side
+/// sees this one's.
 pub fn heavy_fence(asymmetric: bool) {
     fence(Ordering::SeqCst);
     if asymmetric {
-        // Cannot fail: it was registered for.
+        // Cannot fail after the registration.
         let done = membarrier(MembarrierCommand::GlobalExpedited);
         debug_assert!(done.is_ok());
     }
 }
 
-/// The fence of the frequent side, which costs nothing if the rare side makes a barrier for it.
+/// The fence of the frequent side, free if the rare side makes a barrier for it.
 #[inline(always)]
 pub fn light_fence(asymmetric: bool) {
     if asymmetric {

@@ -1,4 +1,4 @@
-//! Atomic words of shared memory and what the kernel does with them, for real and under the model checker.
+//! Atomic words of shared memory and the kernel's part in waiting, real and for the model checker.
 
 #[cfg(not(loom))]
 mod kernel;
@@ -11,14 +11,15 @@ mod real;
 pub use kernel::{has_asymmetric_fences, heavy_fence, light_fence, sleep, wake, yield_now};
 #[cfg(loom)]
 pub use model::{
-    AtomicU64, Ordering, SharedWord, Word, Words, has_asymmetric_fences, heavy_fence, light_fence,
-    load_bytes, pause, sleep, store_bytes, wake, yield_now,
+    Ordering, SharedWord, Word, Words, has_asymmetric_fences, heavy_fence, light_fence, load_bytes,
+    pause, sleep, store_bytes, wake, yield_now,
 };
 #[cfg(not(loom))]
-pub use real::{AtomicU64, Ordering, SharedWord, Word, Words, load_bytes, pause, store_bytes};
+pub use real::{Ordering, SharedWord, Word, Words, load_bytes, pause, store_bytes};
 
-/// Bytes between two things that different cores write: two cache lines, for processors fetch lines in pairs.
+/// Distance between words that different cores write: two cache lines, because processors fetch
+/// lines in pairs.
 pub const LINE_BYTES: usize = 128;
 
-/// 8-byte words of such a line.
+/// The same in 8-byte words.
 pub const LINE_WORDS: usize = LINE_BYTES / 8;

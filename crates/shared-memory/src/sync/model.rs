@@ -1,8 +1,9 @@
 //! Words, sleeping and fences under the model checker loom.
 //!
-//! Every word is an atomic and, apart from it, a cell for data that is ordinary memory for real. Loom stops at any two
-//! accesses to a cell that nothing puts in order, so data that is read or written too early is found even if its value
-//! is right. The kernel's sleeping is a condition variable without a timeout, so a lost wake-up shows as a deadlock.
+//! Every word is an atomic and a separate cell for data that is ordinary memory in reality. Loom
+//! reports any two accesses to a cell without an order, so it finds data that is read or written
+//! too early even if the value is right. The kernel's sleeping is a condition variable without a
+//! timeout, so a lost wake-up is a deadlock.
 
 use std::ops::{Deref, Range};
 use std::sync::Arc;
@@ -127,7 +128,7 @@ pub unsafe fn store_bytes(words: &[SharedWord], source: *const u8, bytes: usize)
     for (word, bytes) in words.iter().zip(source.chunks(8)) {
         let mut value = [0; 8];
         value[..bytes.len()].copy_from_slice(bytes);
-        // SAFETY: loom stops where somebody else uses the cell.
+        // SAFETY: loom reports other users of the cell.
         word.data
             .with_mut(|cell| unsafe { *cell = u64::from_ne_bytes(value) });
     }
@@ -141,7 +142,7 @@ pub unsafe fn load_bytes(words: &[SharedWord], destination: *mut u8, bytes: usiz
     // SAFETY: the caller's promise.
     let destination = unsafe { std::slice::from_raw_parts_mut(destination, bytes) };
     for (word, bytes) in words.iter().zip(destination.chunks_mut(8)) {
-        // SAFETY: loom stops where somebody else writes the cell.
+        // SAFETY: loom reports other writers of the cell.
         let value = word.data.with(|cell| unsafe { *cell }).to_ne_bytes();
         bytes.copy_from_slice(&value[..bytes.len()]);
     }
@@ -155,13 +156,13 @@ pub fn sleep(word: &Word, value: u32, _longest: Duration) {
     }
 }
 
-/// Wakes the one that sleeps on the word.
+/// Wakes the thread that sleeps on the word.
 pub fn wake(word: &Word) {
     let _lock = word.memory.lock.lock().unwrap();
     word.memory.woken.notify_one();
 }
 
-/// Barriers on behalf of others are outside the model: both sides make their fences.
+/// Barriers for other threads are outside the model: both sides make their fences.
 pub fn has_asymmetric_fences() -> bool {
     false
 }

@@ -10,7 +10,7 @@ pub use std::sync::atomic::{AtomicU64, AtomicU64 as SharedWord, Ordering};
 use super::LINE_BYTES;
 use crate::mapping::Mapping;
 
-/// Tells the processor that this is a waiting loop.
+/// Tells the processor that this is a busy loop.
 #[inline]
 pub fn pause() {
     std::hint::spin_loop();
@@ -33,7 +33,7 @@ impl Words {
     /// The words of `bytes` in a mapping.
     ///
     /// # Panics
-    /// The range is not in the mapping or not aligned to [`LINE_BYTES`]. Who calls this has checked that.
+    /// The range is not in the mapping or not aligned to [`LINE_BYTES`]; callers check that.
     pub fn new(mapping: &Arc<Mapping>, bytes: Range<usize>) -> Self {
         assert!(bytes.start <= bytes.end && bytes.end <= mapping.bytes());
         assert!(bytes.start.is_multiple_of(LINE_BYTES));
@@ -60,12 +60,12 @@ impl Words {
     #[inline]
     pub fn slice(&self, first: usize, count: usize) -> &[AtomicU64] {
         assert!(first <= self.count && count <= self.count - first);
-        // SAFETY: the range was checked; the memory is mapped as long as `mapping` lives, and is used as atomics, or
-        // as bytes by whoever owns it at that time as the protocols say.
+        // SAFETY: the range was checked. The memory is mapped as long as `mapping` lives, and is
+        // used as atomics, or as bytes by the end that owns it at that time by the protocol.
         unsafe { slice::from_raw_parts(self.base.as_ptr().add(first), count) }
     }
 
-    /// One word, with no check when it is used.
+    /// One word, which needs no check when it is used.
     pub fn word(&self, index: usize) -> Word {
         Word {
             pointer: NonNull::from(&self.slice(index, 1)[0]),
@@ -73,7 +73,7 @@ impl Words {
         }
     }
 
-    /// The memory of the words from `first`. It is not for reading or writing unless the protocol says so.
+    /// The address of the words from `first`. The protocol decides who may access it.
     #[inline]
     pub fn address(&self, first: usize) -> *mut u8 {
         debug_assert!(first <= self.count);
@@ -98,30 +98,30 @@ impl Deref for Word {
 
     #[inline]
     fn deref(&self) -> &AtomicU64 {
-        // SAFETY: the word was found within the mapping, which lives as long as this does.
+        // SAFETY: the word is within the mapping, which lives as long as this does.
         unsafe { self.pointer.as_ref() }
     }
 }
 
-/// Stores bytes into words that nobody else uses meanwhile.
+/// Stores bytes into words that nobody else accesses.
 ///
 /// # Safety
-/// `bytes` bytes are readable at `source`, and no other thread reads or writes the words until a later release store
-/// hands them over.
+/// `bytes` bytes can be read at `source`, and no other thread accesses the words until a later
+/// release store hands them over.
 #[inline(always)]
 pub unsafe fn store_bytes(words: &[AtomicU64], source: *const u8, bytes: usize) {
     debug_assert!(bytes <= words.len() * 8);
     let to = words.as_ptr().cast_mut().cast::<u8>();
-    // SAFETY: the words are memory that may be written (atomics are), the caller alone uses it, and both ranges are as
-    // long as said.
+    // SAFETY: atomics are memory that may be written, only the caller accesses them, and both
+    // ranges have this length.
     unsafe { std::ptr::copy_nonoverlapping(source, to, bytes) };
 }
 
-/// Loads bytes from words that nobody else writes meanwhile.
+/// Loads bytes from words that nobody else writes.
 ///
 /// # Safety
-/// `bytes` bytes are writable at `destination`, and no other thread writes the words until a later release store hands
-/// them back.
+/// `bytes` bytes can be written at `destination`, and no other thread writes the words until a
+/// later release store hands them back.
 #[inline(always)]
 pub unsafe fn load_bytes(words: &[AtomicU64], destination: *mut u8, bytes: usize) {
     debug_assert!(bytes <= words.len() * 8);
