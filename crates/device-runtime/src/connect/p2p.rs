@@ -16,7 +16,7 @@ pub(super) struct ConnectionMemory {
 
 impl<M: DeviceDriver> Connector<'_, '_, M> {
     /// Allocates memory of the own device for the driver's lifetime. Other processes can open it
-    /// unless it is `private`.
+    /// unless `alone`.
     pub(super) fn allocate(&mut self, bytes: u64, alone: bool) -> Result<u64, Error> {
         let (driver, device) = (&self.shared.driver, self.device());
         let allocated = match alone {
