@@ -5,8 +5,8 @@ use planner::cost::{AlphaBeta, CostModel, CostProfile, Inputs};
 use planner::{Settings, cost};
 use program::Collective;
 
+use crate::input::Reached;
 use crate::jobs;
-use crate::target::Reached;
 
 /// Message sizes that are priced, bytes.
 const SIZES: [u64; 5] = [1, 4096, 1 << 20, 1 << 33, i64::MAX as u64];

@@ -6,8 +6,7 @@ use executor::Request;
 use executor::backend::CommunicatorShape;
 use program::{Collective, ElementType, Reduction};
 
-use crate::input::{below, flag, join, one, split};
-use crate::target::Reached;
+use crate::input::{Reached, below, flag, join, one, split};
 
 /// Elements of a message.
 const COUNTS: [u64; 6] = [0, 1, 1000, 1 << 20, 1 << 40, u64::MAX];

@@ -4,9 +4,8 @@ use probe::guest::{BusIdMap, guest};
 use topology::System;
 use topology::xml::{Document, parse, write};
 
-use crate::input::{below, join, split};
+use crate::input::{Reached, below, checked, join, split};
 use crate::jobs;
-use crate::target::Reached;
 
 thread_local! {
     /// Hosts of the guest.
@@ -39,12 +38,8 @@ pub fn seeds() -> Vec<Vec<u8>> {
 pub fn run(bytes: &[u8]) -> Reached {
     let (document, mut choices) = split(bytes);
     let text = String::from_utf8_lossy(document);
-    let map = match BusIdMap::parse("map", &text) {
-        Ok(map) => map,
-        Err(error) => {
-            let _ = error.to_string();
-            return Reached::Outside;
-        }
+    let Some(map) = checked(BusIdMap::parse("map", &text)) else {
+        return Reached::Outside;
     };
     HOSTS.with(|hosts| {
         let which = below(&mut choices, hosts.len() + 1);
@@ -53,12 +48,8 @@ pub fn run(bytes: &[u8]) -> Reached {
             None => parse("host.xml", choices.take_rest()).ok(),
         };
         let host = own.as_ref().unwrap_or(&hosts[which % hosts.len()]);
-        let made = match guest(host, &map) {
-            Ok(made) => made,
-            Err(error) => {
-                let _ = error.to_string();
-                return Reached::Inside;
-            }
+        let Some(made) = checked(guest(host, &map)) else {
+            return Reached::Inside;
         };
         for document in [&made.file, &made.complete, &made.host] {
             let text = write(document);

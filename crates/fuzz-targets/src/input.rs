@@ -1,8 +1,32 @@
 //! Inputs: a document, and bytes that choose what is done with it; files of the repository as seeds.
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
-use arbitrary::Unstructured;
+use arbitrary::{Result, Unstructured};
+
+/// How far an input came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reached {
+    /// Its syntax, header, checksum or handshake was refused.
+    Outside,
+    /// It passed those, and its content was refused.
+    Inside,
+    /// It was accepted and used.
+    Accepted,
+}
+
+impl Reached {
+    /// Accepted if this holds.
+    pub const fn accepted_if(holds: bool, otherwise: Self) -> Self {
+        if holds { Self::Accepted } else { otherwise }
+    }
+}
+
+/// The value of a result. The message of an error is made from the input, so it is formatted, too.
+pub fn checked<T, E: Display>(result: std::result::Result<T, E>) -> Option<T> {
+    result.map_err(|error| drop(error.to_string())).ok()
+}
 
 /// The document before the first NUL, and the choices behind it.
 pub fn split(bytes: &[u8]) -> (&[u8], Unstructured<'_>) {
@@ -30,6 +54,11 @@ pub fn below(choices: &mut Unstructured<'_>, most: usize) -> usize {
 /// There are none.
 pub fn one<T: Copy>(choices: &mut Unstructured<'_>, of: &[T]) -> T {
     of[below(choices, of.len())]
+}
+
+/// One of some values, or an error if no choices are left.
+pub fn choose<T: Copy>(choices: &mut Unstructured<'_>, of: &[T]) -> Result<T> {
+    Ok(of[usize::from(choices.arbitrary::<u8>()?) % of.len()])
 }
 
 /// A flag; `false` where there are no choices left.

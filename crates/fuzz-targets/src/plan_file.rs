@@ -11,9 +11,8 @@ use program::lower::{ProgramRequest, SendRecv, lower, send_recv};
 use program::verify::verify;
 use program::{MessageSize, Program, Schedule, Transfer};
 
-use crate::input::{below, flag, join, one, split};
+use crate::input::{Reached, below, checked, flag, join, one, split};
 use crate::jobs;
-use crate::target::Reached;
 
 /// Ranks of a job whose programs are written and proved.
 const MOST_RANKS: u32 = 16;
@@ -89,12 +88,9 @@ pub fn run(bytes: &[u8]) -> Reached {
         price(&plan, costs);
     }
     graphs(&plan);
-    match plan.expand() {
-        Ok(expansion) => {
-            views(&expansion, &mut choices);
-            programs(&expansion, &mut choices);
-        }
-        Err(error) => drop(error.to_string()),
+    if let Some(expansion) = checked(plan.expand()) {
+        views(&expansion, &mut choices);
+        programs(&expansion, &mut choices);
     }
     Reached::Accepted
 }
@@ -107,15 +103,10 @@ fn price(plan: &Plan, costs: &CostTable) {
                 fp8: bytes > 1 << 20,
                 ..TunedOperation::new(collective, bytes)
             };
-            match costs.choose_for(&operation) {
-                Ok(choice) => {
-                    for registered in [false, true] {
-                        if let Err(error) = costs.chunking(&choice, registered) {
-                            let _ = error.to_string();
-                        }
-                    }
+            if let Some(choice) = checked(costs.choose_for(&operation)) {
+                for registered in [false, true] {
+                    checked(costs.chunking(&choice, registered));
                 }
-                Err(none) => drop(none.to_string()),
             }
         }
     }
@@ -142,9 +133,7 @@ fn graphs(plan: &Plan) {
         };
         let gpus: Vec<GpuAddress> = machine.gpus.iter().map(address).collect();
         for group in &machine.groups {
-            if let Err(error) = nccl_graph::write(&group.graphs, &gpus) {
-                let _ = error.to_string();
-            }
+            checked(nccl_graph::write(&group.graphs, &gpus));
         }
     }
 }
@@ -156,9 +145,8 @@ fn views(expansion: &Expansion, choices: &mut Unstructured<'_>) {
     let last = ranks.saturating_sub(1);
     let firsts = 0..MOST_VIEWS.min(ranks);
     for rank in firsts.chain([any, last, ranks, u32::MAX]) {
-        match expansion.rank_view(rank) {
-            Ok(view) => drop(serde_json::to_string(&view).expect("a view can be written")),
-            Err(error) => drop(error.to_string()),
+        if let Some(view) = checked(expansion.rank_view(rank)) {
+            drop(serde_json::to_string(&view).expect("a view can be written"));
         }
         let rounds: Vec<u32> = expansion
             .schedule(rank)
@@ -167,9 +155,7 @@ fn views(expansion: &Expansion, choices: &mut Unstructured<'_>) {
             .collect();
         for peer in rounds {
             let channel = below(choices, 64) as u32;
-            if let Err(error) = expansion.p2p_connection(rank, peer, channel) {
-                let _ = error.to_string();
-            }
+            checked(expansion.p2p_connection(rank, peer, channel));
         }
     }
 }
@@ -180,20 +166,19 @@ fn programs(expansion: &Expansion, choices: &mut Unstructured<'_>) {
     if ranks > MOST_RANKS {
         return;
     }
-    let channels = match expansion.program_channels() {
-        Ok(channels) => channels.take(MOST_CHANNELS),
-        Err(error) => return drop(error.to_string()),
+    let Some(channels) = checked(expansion.program_channels()) else {
+        return;
     };
+    let channels = channels.take(MOST_CHANNELS);
     let collective = one(choices, &Collective::ALL);
     let transfer = one(choices, &Transfer::ALL);
     let root = below(choices, ranks as usize) as u32;
     let in_place = flag(choices);
-    let programs: Vec<Program> = if collective == Collective::SendRecv {
+    let programs: Option<Vec<Program>> = if collective == Collective::SendRecv {
         let to = below(choices, ranks as usize) as u32;
         let bytes = one(choices, &SIZES);
-        let planned = match expansion.transfer_channels(root, to, bytes) {
-            Ok(planned) => planned,
-            Err(error) => return drop(error.to_string()),
+        let Some(planned) = checked(expansion.transfer_channels(root, to, bytes)) else {
+            return;
         };
         let request = SendRecv {
             ranks,
@@ -203,10 +188,7 @@ fn programs(expansion: &Expansion, choices: &mut Unstructured<'_>) {
             transfer,
             in_place,
         };
-        match send_recv(&request) {
-            Ok(programs) => programs,
-            Err(error) => return drop(error.to_string()),
-        }
+        checked(send_recv(&request))
     } else {
         let request = ProgramRequest {
             collective,
@@ -216,11 +198,9 @@ fn programs(expansion: &Expansion, choices: &mut Unstructured<'_>) {
             in_place,
             channels: &channels,
         };
-        match lower(&request) {
-            Ok(programs) => programs,
-            Err(error) => return drop(error.to_string()),
-        }
+        checked(lower(&request))
     };
+    let Some(programs) = programs else { return };
     let slots = one(choices, &[2, 8]);
     let verified = verify(programs, slots).unwrap_or_else(|error| panic!("{error}"));
     let message = MessageSize {
@@ -230,8 +210,6 @@ fn programs(expansion: &Expansion, choices: &mut Unstructured<'_>) {
         piece_bytes: one(choices, &[0, 1, 1000, 1 << 20]),
     };
     for program in &verified {
-        if let Err(error) = program.bind(&message) {
-            let _ = error.to_string();
-        }
+        checked(program.bind(&message));
     }
 }

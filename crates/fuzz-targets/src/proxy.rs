@@ -20,7 +20,7 @@ use net::tcp::sockets::{SocketsIn, SocketsOut};
 use shared_memory::fifo::{FifoProtocol, LowLatency, LowLatency128, Receiver, Sender, Simple};
 use shared_memory::{Item, Segment};
 
-use crate::target::Reached;
+use crate::input::{Reached, choose};
 
 /// Most events of one input.
 const MOST_EVENTS: usize = 200;
@@ -250,9 +250,9 @@ where
             }
             2 => {
                 self.now += Duration::from_millis(choose(choices, &[0, 1, 1000, 6000])?);
-                self.go_on();
+                self.make_progress();
             }
-            3 => self.go_on(),
+            3 => self.make_progress(),
             4 => self.receive(),
             5 => {
                 let header = header(self.step, BEAT, 0);
@@ -301,7 +301,7 @@ where
         self.step = self.step.wrapping_add(1);
     }
 
-    fn go_on(&mut self) {
+    fn make_progress(&mut self) {
         match self.incoming.progress(self.now) {
             Ok(posted) => self.posted += posted,
             Err(error) => {
@@ -333,7 +333,7 @@ where
     fn end(mut self) -> Reached {
         while !self.over && !self.tampered && !self.honest.is_empty() {
             let before = self.posted;
-            self.go_on();
+            self.make_progress();
             if self.posted == 0 && before == 0 {
                 break;
             }
@@ -410,11 +410,7 @@ where
             }
         }
     }
-    if got > 0 {
-        Reached::Accepted
-    } else {
-        Reached::Inside
-    }
+    Reached::accepted_if(got > 0, Reached::Inside)
 }
 
 fn pattern(length: usize, first: u8) -> Vec<u8> {
@@ -423,8 +419,8 @@ fn pattern(length: usize, first: u8) -> Vec<u8> {
         .collect()
 }
 
-/// The header of a slot: step, length, checksum of its bytes or 0, checksum of these.
-fn header(step: u32, length: u32, checksum: u32) -> Vec<u8> {
+/// The header of a slot: step, length, checksum of its bytes or 0, checksum of these three.
+pub fn header(step: u32, length: u32, checksum: u32) -> Vec<u8> {
     let mut header: Vec<u8> = [step, length, checksum]
         .iter()
         .flat_map(|number| number.to_le_bytes())
@@ -433,10 +429,7 @@ fn header(step: u32, length: u32, checksum: u32) -> Vec<u8> {
     header
 }
 
-fn checksum(bytes: &[u8]) -> u32 {
+/// The checksum of a slot's bytes, which is not 0.
+pub fn checksum(bytes: &[u8]) -> u32 {
     crc32fast::hash(bytes).max(1)
-}
-
-fn choose<T: Copy>(choices: &mut Unstructured<'_>, of: &[T]) -> Result<T> {
-    Ok(of[usize::from(choices.arbitrary::<u8>()?) % of.len()])
 }

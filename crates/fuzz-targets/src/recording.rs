@@ -14,8 +14,7 @@ use probe::{Probe, Sysfs};
 use tempfile::TempDir;
 use topology::xml::{parse, write};
 
-use crate::input;
-use crate::target::Reached;
+use crate::input::{self, Reached, checked};
 
 /// Machines of the repository whose recordings are changed.
 const MACHINES: [&str; 3] = ["workstation-2gpu", "gh200", "pcie-8gpu-broadcom"];
@@ -91,12 +90,8 @@ pub fn run(bytes: &[u8]) -> Reached {
 }
 
 fn probe(root: &Path, asked: u8) -> Reached {
-    let recording = match Recording::open(root) {
-        Ok(recording) => recording,
-        Err(error) => {
-            let _ = error.to_string();
-            return Reached::Outside;
-        }
+    let Some(recording) = checked(Recording::open(root)) else {
+        return Reached::Outside;
     };
     let records = asked & 1 != 0;
     let sysfs = if records {
@@ -132,8 +127,8 @@ fn probe(root: &Path, asked: u8) -> Reached {
 fn replay(sysfs: &Sysfs, probe: &Probe, addresses: Option<&probe::Addresses>, text: &str) {
     let folder = temporary();
     // Of what is both a file and a folder there is no recording.
-    if let Err(error) = save(folder.path(), sysfs, probe, addresses) {
-        return drop(error.to_string());
+    if checked(save(folder.path(), sysfs, probe, addresses)).is_none() {
+        return;
     }
     let recorded = Recording::open(folder.path()).expect("what was recorded can be opened");
     let (addresses, options) = (recorded.addresses.as_ref(), &recorded.options);

@@ -4,9 +4,8 @@ use planner::Settings;
 use planner::settings::variables;
 use topology::xml::Document;
 
-use crate::input::{below, flag, join, split};
+use crate::input::{Reached, below, flag, join, split};
 use crate::jobs;
-use crate::target::Reached;
 
 thread_local! {
     static MACHINES: Vec<Document> = ["workstation-2gpu-nvlink", "workstation-2gpu", "gh200", "random-00181"]
@@ -54,10 +53,6 @@ pub fn run(bytes: &[u8]) -> Reached {
         if let Err(error) = plan.validate() {
             panic!("{error}");
         }
-        if deciding > 0 {
-            Reached::Accepted
-        } else {
-            Reached::Outside
-        }
+        Reached::accepted_if(deciding > 0, Reached::Outside)
     })
 }

@@ -7,8 +7,7 @@ use topology::edit::failures::failures;
 use topology::xml::{Document, Element, parse, write};
 use topology::{PathTable, System};
 
-use crate::input;
-use crate::target::Reached;
+use crate::input::{self, Reached, checked};
 
 /// Elements of a document with which more is done than reading and writing it.
 const MOST_ELEMENTS: usize = 200;
@@ -29,13 +28,8 @@ pub fn seeds() -> Vec<Vec<u8>> {
 /// # Panics
 /// What was written is not read, or read otherwise.
 pub fn run(bytes: &[u8]) -> Reached {
-    let document = match parse("fuzz.xml", bytes) {
-        Ok(document) => document,
-        Err(error) => {
-            // The message is made from the input, too.
-            let _ = error.to_string();
-            return Reached::Outside;
-        }
+    let Some(document) = checked(parse("fuzz.xml", bytes)) else {
+        return Reached::Outside;
     };
     for warning in &document.warnings {
         let _ = warning.to_string();
@@ -51,16 +45,8 @@ pub fn run(bytes: &[u8]) -> Reached {
         return Reached::Inside;
     }
     use_document(&document);
-    match System::from_document(&document) {
-        Ok(system) => {
-            use_system(&system);
-            Reached::Accepted
-        }
-        Err(error) => {
-            let _ = error.to_string();
-            Reached::Inside
-        }
-    }
+    let system = checked(System::from_document(&document)).inspect(use_system);
+    Reached::accepted_if(system.is_some(), Reached::Inside)
 }
 
 fn count(element: &Element) -> usize {
@@ -85,9 +71,7 @@ fn use_document(document: &Document) {
     );
     for failure in failures(document).iter().take(MOST_FAILURES) {
         let edit: &Edit = &failure.edit;
-        if let Err(error) = edit.apply(document) {
-            let _ = error.to_string();
-        }
+        checked(edit.apply(document));
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Messages of the plug-in are posted to the receiving end of a FIFO. Half of them have a valid header.
 
+mod answers;
 mod table;
 
 use std::time::Duration;
@@ -14,8 +15,8 @@ use net_plugin::{Handle, Plugin, Receiving, Sending};
 use shared_memory::fifo::{LowLatency, Receiver, Sender, Simple};
 use shared_memory::{Item, Segment};
 
+use crate::input::{Reached, checked};
 use crate::mutate::Random;
-use crate::target::Reached;
 
 /// Turns of a connection, each of which sends and receives what can be.
 const MOST_TURNS: usize = 60;
@@ -76,24 +77,16 @@ pub fn run(bytes: &[u8]) -> Reached {
 fn with_table<T>(version: u32, table: &T) -> Reached {
     // SAFETY: callers name the table's version, and it stays until all that is made of the plug-in has ended.
     let plugin = unsafe { Plugin::of_table(version, std::ptr::from_ref(table).cast(), 1) };
-    let plugin = match plugin {
-        Ok(plugin) => plugin,
-        Err(error) => {
-            let _ = error.to_string();
-            return Reached::Outside;
-        }
+    let Some(plugin) = checked(plugin) else {
+        return Reached::Outside;
     };
     for device in plugin.devices() {
         let _ = device.memory();
         assert!(device.latency_us >= 0.0 && device.most_communicators > 0);
     }
-    match connected(&plugin) {
-        Ok(Some((sending, receiving))) => carry(sending, receiving),
-        Ok(None) => Reached::Inside,
-        Err(error) => {
-            let _ = error.to_string();
-            Reached::Inside
-        }
+    match checked(connected(&plugin)).flatten() {
+        Some((sending, receiving)) => carry(sending, receiving),
+        None => Reached::Inside,
     }
 }
 
@@ -144,12 +137,11 @@ fn carry(sending: Sending, receiving: Receiving) -> Reached {
     for turn in 0..MOST_TURNS {
         let _ = sender.try_send_from(&[turn as u8; 100]);
         let ending = turn > MOST_TURNS / 2;
-        if let Err(error) = outgoing.progress(Duration::ZERO, ending) {
-            let _ = error.to_string();
-            break;
-        }
-        if let Err(error) = incoming.progress(Duration::ZERO) {
-            let _ = error.to_string();
+        let sent = checked(outgoing.progress(Duration::ZERO, ending));
+        if sent
+            .and_then(|_| checked(incoming.progress(Duration::ZERO)))
+            .is_none()
+        {
             break;
         }
         let _ = (outgoing.is_drained(), incoming.awaits_end());
@@ -160,9 +152,5 @@ fn carry(sending: Sending, receiving: Receiving) -> Reached {
             came = true;
         }
     }
-    if came {
-        Reached::Accepted
-    } else {
-        Reached::Inside
-    }
+    Reached::accepted_if(came, Reached::Inside)
 }
