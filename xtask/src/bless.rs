@@ -2,12 +2,13 @@
 
 use std::fs;
 use std::io::ErrorKind;
-use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use golden::expectation;
 use machines::{Expectation, Machine};
 use similar::TextDiff;
+
+use crate::workspace::write_beside;
 
 /// How to accept what a check complains of.
 pub const HOW_TO_BLESS: &str =
@@ -25,6 +26,14 @@ pub struct Stale {
 }
 
 impl Stale {
+    /// Writes the file.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn write(&self) -> Result<()> {
+        write_beside(&Machine::home().join(&self.name), self.text.as_bytes())
+    }
+
     /// The lines that differ, with some around them.
     pub fn diff(&self) -> String {
         let recorded = self.recorded.as_deref().unwrap_or_default();
@@ -89,32 +98,4 @@ pub fn stale(machine: &Machine) -> Result<Vec<Stale>> {
         }
     }
     Ok(found)
-}
-
-/// Writes what the planner says now, and answers which files changed.
-///
-/// # Errors
-/// The machine cannot be read, or a file cannot be written.
-pub fn bless(machine: &Machine) -> Result<Vec<String>> {
-    let mut changed = Vec::new();
-    for expected in expectation::of(machine)? {
-        let path = machine.folder.join(&expected.path);
-        if fs::read_to_string(&path).is_ok_and(|recorded| recorded == expected.text) {
-            continue;
-        }
-        replace(&path, &expected.text).with_context(|| format!("writing {}", path.display()))?;
-        changed.push(format!("{}/{}", machine.name, expected.path.display()));
-    }
-    Ok(changed)
-}
-
-/// Writes beside the file and renames, so that there is never half a file.
-fn replace(path: &Path, text: &str) -> Result<()> {
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)?;
-    }
-    let beside = path.with_extension("txt.new");
-    fs::write(&beside, text)?;
-    fs::rename(&beside, path)?;
-    Ok(())
 }

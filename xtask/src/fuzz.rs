@@ -7,6 +7,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
+use xtask::workspace::{exit, repository, triple};
 
 /// Memory of a fuzzer with its corpus, MB. The sanitizer takes several times what the code under test does.
 const MEMORY_MB: u32 = 1024;
@@ -77,15 +78,11 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         println!("{}", row.text());
     }
     let crashed = rows.iter().any(|row| !row.crashes.is_empty());
-    Ok(if crashed {
-        ExitCode::FAILURE
-    } else {
-        ExitCode::SUCCESS
-    })
+    Ok(exit(!crashed))
 }
 
 fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz")
+    repository().join("xtask/fuzz")
 }
 
 /// The names of all targets, sorted.
@@ -152,7 +149,7 @@ struct Target {
 impl Target {
     fn new(name: &str) -> Result<Self> {
         let fuzz = folder();
-        let triple = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+        let triple = triple();
         let target = Self {
             name: name.to_owned(),
             program: fuzz.join(format!("target/{triple}/release/{name}")),

@@ -14,6 +14,8 @@ use clap::Args;
 use device_runtime::source;
 use sha2::{Digest, Sha256};
 
+use crate::workspace::{exit, repository, target, write_beside};
+
 /// Most registers of a thread: two blocks of 448 threads share the 65536 registers of a multiprocessor.
 const MOST_REGISTERS: u32 = 72;
 
@@ -102,11 +104,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     for problem in &problems {
         println!("{problem}");
     }
-    Ok(if problems.is_empty() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(exit(problems.is_empty()))
 }
 
 /// The file that says what each kernel needs.
@@ -142,7 +140,7 @@ pub fn is_verified(target: &Target) -> Result<bool> {
 
 /// Where compiled kernels are kept.
 fn kept() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../kernels/prebuilt")
+    repository().join("kernels/prebuilt")
 }
 
 /// What the sources give for a target.
@@ -208,21 +206,12 @@ pub fn check(target: &Target, compiler: &Path) -> Result<Vec<String>> {
     Ok(problems)
 }
 
-/// Writes a file beside its place, then moves it there.
-fn write_beside(file: &Path, bytes: &[u8]) -> Result<()> {
-    let beside = file.with_extension("new");
-    fs::write(&beside, bytes).with_context(|| format!("writing {}", beside.display()))?;
-    fs::rename(&beside, file).with_context(|| format!("writing {}", file.display()))
-}
-
 /// Installs a version of NVRTC from its Python wheel, if it is not there, and answers where its library is.
 ///
 /// # Errors
 /// There is no Python, or no way to where its packages are.
 pub fn install(version: &str) -> Result<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), Into::into);
-    let cache = target.join("nvrtc");
+    let cache = target().join("nvrtc");
     let folder = cache.join(version);
     if let Some(library) = library(&folder) {
         return Ok(library);

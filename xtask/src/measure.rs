@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::resource::{UsageWho, getrusage};
+use xtask::workspace::{cargo, target};
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -80,16 +81,6 @@ pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     values.get(values.len() / 2).copied()
 }
 
-/// The repository.
-pub fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
-}
-
-/// The folder of build results.
-pub fn target() -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| repository().join("target"), Into::into)
-}
-
 /// The given program, or `topo` as a release, which is built.
 ///
 /// # Errors
@@ -99,10 +90,8 @@ pub fn topo(given: Option<&Path>) -> Result<PathBuf> {
         return Ok(path.to_owned());
     }
     let program = target().join("release/topo");
-    let cargo = std::env::var_os("CARGO").unwrap_or("cargo".into());
-    let built = Command::new(cargo)
+    let built = cargo()
         .args(["build", "--quiet", "--release", "--package", "topo"])
-        .current_dir(repository())
         .status();
     if let Ok(built) = built {
         ensure!(built.success(), "topo does not build");

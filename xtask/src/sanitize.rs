@@ -12,10 +12,13 @@ use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
 use serde_json::Value;
 
-use crate::thread_sanitizer;
+use crate::workspace::{cargo, exit, repository, target, triple};
 
 /// What the sanitizers exit with when they found something, unlike a test that failed.
 const FOUND: i32 = 66;
+
+/// What ThreadSanitizer needs.
+const NO_NIGHTLY: &str = "it needs `rustup toolchain install nightly --component rust-src`";
 
 /// Arguments of `cargo xtask sanitize`.
 #[derive(Args)]
@@ -63,11 +66,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         }
         all_well &= finding.well;
     }
-    Ok(if all_well {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(exit(all_well))
 }
 
 /// What came of running some tests.
@@ -86,8 +85,7 @@ pub fn lacking(sanitizer: Sanitizer) -> Option<&'static str> {
         Sanitizer::Address => address_library().is_none().then_some(
             "the C compiler has no libasan.so; install GCC and its sanitizers, or name it by CC",
         ),
-        Sanitizer::Thread => (!thread_sanitizer::has_sources())
-            .then_some("it needs `rustup toolchain install nightly --component rust-src`"),
+        Sanitizer::Thread => (!has_sources()).then_some(NO_NIGHTLY),
     }
 }
 
@@ -151,7 +149,7 @@ fn test(sanitizer: Sanitizer, program: &Path, wanted: &[&str]) -> Result<Output>
     let mut command = Command::new(program);
     command
         .args(wanted)
-        .current_dir(root().join("crates/kernel-emulator"))
+        .current_dir(repository().join("crates/kernel-emulator"))
         .env("ASAN_OPTIONS", format!("detect_leaks=0:exitcode={FOUND}"))
         .env("TSAN_OPTIONS", format!("halt_on_error=1:exitcode={FOUND}"));
     if sanitizer == Sanitizer::Address {
@@ -161,17 +159,13 @@ fn test(sanitizer: Sanitizer, program: &Path, wanted: &[&str]) -> Result<Output>
     command.output().context("running the tests")
 }
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
-}
-
 /// The emulator's tests, built with a sanitizer.
 fn build(sanitizer: Sanitizer) -> Result<PathBuf> {
     let name = sanitizer.name();
     let feature = format!("kernel-emulator/{name}-sanitizer");
     let mut command = match sanitizer {
         Sanitizer::Address => {
-            let mut command = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
+            let mut command = cargo();
             // With all members and the features of the tests nothing else is compiled again.
             command
                 .args(["test", "--workspace", "--features"])
@@ -179,25 +173,14 @@ fn build(sanitizer: Sanitizer) -> Result<PathBuf> {
             command
         }
         Sanitizer::Thread => {
-            let target =
-                std::env::var_os("CARGO_TARGET_DIR").map_or(root().join("target"), PathBuf::from);
-            // Cargo of this toolchain would start the compiler of this toolchain.
-            let mut command = Command::new("rustup");
-            command
-                .args(["run", "nightly", "cargo", "test", "-Zbuild-std"])
-                // With a target named, build scripts are not linked with the sanitizer.
-                .args(["--target", &host()?])
-                .args(["--package", "kernel-emulator", "--features", &feature])
-                .env_remove("RUSTUP_TOOLCHAIN")
-                .env("RUSTFLAGS", "-Zsanitizer=thread")
-                .env("CARGO_TARGET_DIR", target.join("sanitize").join(name));
+            let mut command = test_with_threads();
+            command.args(["--package", "kernel-emulator", "--features", &feature]);
             command
         }
     };
     command
         .args(["--locked", "--test", "matrix", "--no-run"])
         .arg("--message-format=json-render-diagnostics")
-        .current_dir(root())
         .stderr(Stdio::inherit());
     let output = command.output().context("starting cargo")?;
     ensure!(
@@ -219,15 +202,56 @@ fn build(sanitizer: Sanitizer) -> Result<PathBuf> {
         .context("cargo names no program of the emulator's tests")
 }
 
-/// What this machine's compiler compiles for.
-fn host() -> Result<String> {
-    let host = Command::new("rustc")
-        .arg("-vV")
-        .output()
-        .context("running rustc")?;
-    let host = String::from_utf8_lossy(&host.stdout);
-    let host = host.lines().find_map(|line| line.strip_prefix("host: "));
-    Ok(host
-        .context("rustc does not say for what it compiles")?
-        .to_owned())
+/// `cargo test` with everything compiled for ThreadSanitizer by the nightly toolchain.
+fn test_with_threads() -> Command {
+    // Cargo of this toolchain would start the compiler of this toolchain.
+    let mut command = Command::new("rustup");
+    command
+        .args(["run", "nightly", "cargo", "test", "-Zbuild-std"])
+        // With a target named, build scripts are not linked with the sanitizer.
+        .args(["--target", &triple()])
+        .current_dir(repository())
+        .env_remove("RUSTUP_TOOLCHAIN")
+        .env("RUSTFLAGS", "-Zsanitizer=thread")
+        .env("CARGO_TARGET_DIR", target().join("sanitize/thread"));
+    command
+}
+
+/// Tests of what ranks share, without kernels.
+const SHARED: [&[&str]; 2] = [
+    &["--package", "shared-memory", "--tests"],
+    &[
+        "--package",
+        "backend-cpu",
+        "--test",
+        "communicator",
+        "--test",
+        "matrix",
+    ],
+];
+
+/// `cargo xtask thread-sanitizer`: runs the tests of what ranks share under ThreadSanitizer.
+///
+/// # Errors
+/// Nothing can be started.
+pub fn run_shared() -> Result<ExitCode> {
+    if !has_sources() {
+        println!("thread-sanitizer: not run: {NO_NIGHTLY}");
+        return Ok(ExitCode::from(2));
+    }
+    let mut passed = true;
+    for tests in SHARED {
+        let status = test_with_threads().args(tests).status();
+        passed &= status.context("starting rustup")?.success();
+    }
+    Ok(exit(passed))
+}
+
+/// Whether there is a nightly toolchain with the sources of the standard library.
+fn has_sources() -> bool {
+    let components = Command::new("rustup")
+        .args(["+nightly", "component", "list", "--installed"])
+        .stderr(Stdio::null())
+        .output();
+    components.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains("rust-src"))
 }

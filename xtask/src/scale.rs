@@ -3,6 +3,7 @@
 //! Rows come from whole processes of `topo`, built as a release.
 
 use std::ffi::OsString;
+use std::hint::black_box;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -122,14 +123,6 @@ fn peak_megabytes() -> u64 {
     kilobytes.unwrap_or(0) / 1024
 }
 
-fn report(what: &str, took: Duration, more: &str) {
-    println!(
-        "{what:44} {:12.1} µs   peak {:4} MB   {more}",
-        took.as_secs_f64() * 1e6,
-        peak_megabytes()
-    );
-}
-
 fn read(path: &Path) -> Result<Arc<Document>> {
     let bytes = std::fs::read(path).with_context(|| format!("reading {}", path.display()))?;
     let document = topology::xml::parse(&path.to_string_lossy(), &bytes)?;
@@ -143,89 +136,66 @@ fn phases(arguments: &Arguments, hosts: u32) -> Result<()> {
         None => Job::hosts(first, hosts),
         Some(other) => {
             let pair = [first, read(other)?].map(|document| Job::hosts(document, 1).hosts);
-            Job::of(
-                pair.concat()
-                    .into_iter()
-                    .cycle()
-                    .take(hosts as usize)
-                    .collect(),
-            )
+            let all = pair.concat().into_iter().cycle();
+            Job::of(all.take(hosts as usize).collect())
         }
     };
-    let mut mark = Instant::now();
-    let mut lap = || std::mem::replace(&mut mark, Instant::now()).elapsed();
+    let start = Instant::now();
     let planned = planner::plan(&job, &Settings::default())?;
-    let joined = &planned.job;
-    let layout = joined.layout();
-    let (ranks, channels) = (layout.ranks(), joined.expansion.channels());
+    let took = start.elapsed();
+    let (layout, expansion) = (planned.job.layout(), &planned.job.expansion);
+    let (ranks, channels) = (layout.ranks(), expansion.channels());
+    let nodes = layout.nodes();
     report(
         "plan",
-        lap(),
-        &format!(
-            "{} nodes, {ranks} ranks, {channels} channels",
-            layout.nodes()
-        ),
+        took,
+        &format!("{nodes} nodes, {ranks} ranks, {channels} channels"),
     );
-
-    let mut sum = 0u64;
     let last = ranks - 1;
-    for channel in 0..channels {
-        sum += joined
-            .expansion
-            .ring_place(last, channel)
-            .map_or(0, |place| u64::from(place.next));
-        sum += joined
-            .expansion
-            .tree_place(last, channel)
-            .and_then(|place| place.up)
-            .map_or(0, u64::from);
-    }
-    sum += joined
-        .expansion
-        .nvls_place(last)
-        .and_then(|place| place.head)
-        .map_or(0, u64::from);
-    report("one rank: rings, trees, NVLS", lap(), "");
-    let mut connections = 0;
-    for kind in [GraphKind::Ring, GraphKind::Tree] {
-        connections += joined.expansion.sends(last, kind)?.len();
-    }
-    report(
-        "one rank: connections",
-        lap(),
-        &format!("{connections} connections"),
-    );
-    let rounds = joined.expansion.schedule(last).count();
-    report(
-        "one rank: point-to-point schedule",
-        lap(),
-        &format!("{rounds} rounds"),
-    );
-
-    let rings: Vec<Vec<u32>> = (0..channels)
-        .map(|channel| joined.expansion.ring(channel).collect())
-        .collect();
-    report(
-        "all rings, written out",
-        lap(),
-        &format!("{} entries", rings.iter().map(Vec::len).sum::<usize>()),
-    );
-    let mut parents = Vec::with_capacity(ranks as usize * channels as usize);
-    for channel in 0..channels {
-        for rank in 0..ranks {
-            parents.push(
-                joined
-                    .expansion
-                    .tree_place(rank, channel)
-                    .and_then(|place| place.up)
-                    .unwrap_or(u32::MAX),
-            );
+    let one = || {
+        for channel in 0..channels {
+            black_box(expansion.ring_place(last, channel));
+            black_box(expansion.tree_place(last, channel));
         }
+        black_box(expansion.nvls_place(last));
+        Ok(String::new())
+    };
+    let connections = || {
+        let rings = expansion.sends(last, GraphKind::Ring)?.len();
+        let trees = expansion.sends(last, GraphKind::Tree)?.len();
+        Ok(format!("{} connections", rings + trees))
+    };
+    let schedule = || Ok(format!("{} rounds", expansion.schedule(last).count()));
+    let rings = || {
+        let rings = (0..channels).map(|channel| expansion.ring(channel).collect());
+        let rings: Vec<Vec<u32>> = rings.collect();
+        Ok(format!(
+            "{} entries",
+            rings.iter().map(Vec::len).sum::<usize>()
+        ))
+    };
+    let trees = || {
+        let pairs = (0..channels).flat_map(|channel| (0..ranks).map(move |rank| (rank, channel)));
+        let up = |(rank, channel)| expansion.tree_place(rank, channel).and_then(|it| it.up);
+        let parents: Vec<u32> = pairs.map(|pair| up(pair).unwrap_or(u32::MAX)).collect();
+        Ok(format!("{} entries", black_box(parents).len()))
+    };
+    let phases: [(&str, &dyn Fn() -> Result<String>); 5] = [
+        ("one rank: rings, trees, NVLS", &one),
+        ("one rank: connections", &connections),
+        ("one rank: point-to-point schedule", &schedule),
+        ("all rings, written out", &rings),
+        ("all trees, written out", &trees),
+    ];
+    for (what, phase) in phases {
+        let start = Instant::now();
+        let result = phase()?;
+        report(what, start.elapsed(), &result);
     }
-    report(
-        "all trees, written out",
-        lap(),
-        &format!("{} entries, check {sum}", parents.len()),
-    );
     Ok(())
+}
+
+fn report(what: &str, took: Duration, result: &str) {
+    let (took, peak) = (took.as_secs_f64() * 1e6, peak_megabytes());
+    println!("{what:44} {took:12.1} µs   peak {peak:4} MB   {result}");
 }

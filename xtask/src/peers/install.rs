@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::measure;
+use xtask::workspace::{repository, target};
 
 /// An MPI library with our program built against it.
 pub struct Peer {
@@ -46,7 +46,7 @@ impl Peer {
 
 /// All peers that can be had here; why one cannot is printed.
 pub fn all(only: &[String]) -> Result<Vec<Peer>> {
-    let folder = measure::target().join("peers");
+    let folder = target().join("peers");
     std::fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
     let makers: [(&'static str, Maker); 3] = [
         ("openmpi-4", debian),
@@ -137,7 +137,7 @@ fn wheel(folder: &Path, name: &str, options: Options) -> Result<Tools> {
 
 fn compile(folder: &Path, name: &'static str, tools: Tools) -> Result<Peer> {
     let program = folder.join(format!("collectives-{name}"));
-    let source = measure::repository().join("xtask/scripts/collectives.c");
+    let source = repository().join("xtask/scripts/collectives.c");
     step(
         Command::new(&tools.compiler)
             .args(["-O2", "-o"])
