@@ -1,4 +1,4 @@
-//! Measured profiles of CPUs: what can be read is written, and chooses.
+//! Measured profiles of CPUs. Every accepted profile can be written and chooses an algorithm.
 
 use backend_cpu::Profile;
 use backend_cpu::profile::{self, DEFAULT_TOML};
@@ -19,10 +19,11 @@ pub fn seeds() -> Vec<Vec<u8>> {
     vec![join(short.as_bytes(), &choices), short.into_bytes()]
 }
 
-/// Reads a profile and chooses by it.
+/// Reads a profile and chooses with it.
 ///
 /// # Panics
-/// A profile that was read cannot be written, or is read otherwise then; or a predicted time is negative or no number.
+/// An accepted profile cannot be written or reads back differently, or a predicted time is negative
+/// or not a number.
 pub fn run(bytes: &[u8]) -> Reached {
     let (document, mut choices) = split(bytes);
     let text = String::from_utf8_lossy(document);

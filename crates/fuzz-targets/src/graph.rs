@@ -1,4 +1,5 @@
-//! NCCL's graph files: what can be read is written, and the planner takes it in place of a search.
+//! NCCL's graph files. An accepted file can be written, and the planner takes it in place of a
+//! search.
 
 use plan::nccl_graph::{self, GpuAddress, GraphFile};
 use plan::{Graph, GraphKind};
@@ -18,13 +19,13 @@ const KINDS: [GraphKind; 5] = [
 ];
 
 thread_local! {
-    /// Machines to which the file may belong.
+    /// Machines that the file may belong to.
     static MACHINES: Vec<Document> = ["workstation-2gpu-nvlink", "gh200", "random-00181"]
         .map(jobs::document)
         .to_vec();
 }
 
-/// What NCCL would dump for small machines.
+/// NCCL's dumps of small machines.
 pub fn seeds() -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
     MACHINES.with(|machines| {
@@ -51,7 +52,7 @@ fn addresses(system: &System) -> Vec<GpuAddress> {
 /// Reads a graph file and plans with it.
 ///
 /// # Panics
-/// A graph that was read and written is read otherwise.
+/// An accepted graph reads back differently after it was written.
 pub fn run(bytes: &[u8]) -> Reached {
     let (document, mut choices) = split(bytes);
     let text = String::from_utf8_lossy(document);
@@ -88,7 +89,7 @@ pub fn run(bytes: &[u8]) -> Reached {
     })
 }
 
-/// Graphs of ranks that the machine has are read as they were written.
+/// Checks that written graphs read back the same.
 fn rewrite(graphs: &[Graph], gpus: &[GpuAddress]) {
     let Some(text) = checked(nccl_graph::write(graphs, gpus)) else {
         return;

@@ -1,4 +1,4 @@
-//! Maps of guests' bus ids: what can be read makes the guest's file.
+//! Maps of guests' bus ids. An accepted map makes the guest's file.
 
 use probe::guest::{BusIdMap, guest};
 use topology::System;
@@ -8,7 +8,7 @@ use crate::input::{Reached, below, checked, join, split};
 use crate::jobs;
 
 thread_local! {
-    /// Hosts of the guest.
+    /// The hosts.
     static HOSTS: Vec<Document> = ["workstation-2gpu-nvlink", "pcie-8gpu-nonet", "dgx-h100"]
         .map(jobs::document)
         .to_vec();
@@ -31,10 +31,11 @@ pub fn seeds() -> Vec<Vec<u8>> {
     })
 }
 
-/// Reads a map and makes a guest's file by it. Behind the first NUL stands which host it is, or another host's file.
+/// Reads a map and makes a guest's file with it. The bytes after the first NUL name the host, or
+/// are the file of another host.
 ///
 /// # Panics
-/// A file that was made is read otherwise.
+/// A made file reads back differently.
 pub fn run(bytes: &[u8]) -> Reached {
     let (document, mut choices) = split(bytes);
     let text = String::from_utf8_lossy(document);

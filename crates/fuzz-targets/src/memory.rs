@@ -24,7 +24,7 @@ use crate::mutate::Random;
 /// Longest sleep of a waiter here.
 const WAIT: Duration = Duration::from_micros(50);
 
-/// Steps at which flags, tags or their halves come round.
+/// Steps at which flags, tags or their halves wrap around.
 const FIRST_STEPS: [u64; 4] = [0, (1 << 31) - 3, (1 << 32) - 3, 1 << 62];
 
 /// Bytes of the slots' size and the first step; operations follow them.
@@ -72,7 +72,7 @@ pub fn run(data: &[u8]) -> Reached {
     Reached::accepted_if(data.len() > HEAD, Reached::Outside)
 }
 
-/// The bytes that have not been used; zeros after them.
+/// The unused bytes, followed by zeros.
 struct Input<'a> {
     data: &'a [u8],
     at: usize,
@@ -93,14 +93,14 @@ impl Input<'_> {
         u64::from_le_bytes(std::array::from_fn(|_| self.byte()))
     }
 
-    /// A length of at most `most` bytes, often just that.
+    /// A length of at most `most` bytes, often exactly that.
     fn length(&mut self, most: usize) -> usize {
         let length = usize::from(self.byte()) << (self.byte() % 3);
         length.min(most)
     }
 }
 
-/// A memory file as another process sees it.
+/// A memory file, as another process sees it.
 struct Words {
     file: File,
     count: u64,
@@ -118,10 +118,11 @@ impl Words {
         }
     }
 
-    /// Overwrites one word: by anything, or by something that resembles what belongs there.
+    /// Overwrites one word with an arbitrary value, or with one similar to the present value.
     fn overwrite(&self, input: &mut Input<'_>) {
         let kind = input.byte();
-        // Counters, flags and lengths are more interesting than data, and lie at the beginning of lines.
+        // Counters, flags and lengths are more interesting than data. They are at the beginning of
+        // lines.
         let at = u64::from(input.byte()) | u64::from(input.byte()) << 8;
         let at = if kind & 0x10 == 0 { at } else { at / 16 * 16 } % self.count;
         let mut before = [0; 8];
@@ -205,7 +206,7 @@ fn receive(slots: &mut dyn Outflow, slot_bytes: usize) {
     }
 }
 
-/// What ranks of one host share.
+/// Memory shared by ranks of one host.
 struct Near {
     words: Words,
     simple: Fifo<Simple>,
@@ -246,7 +247,7 @@ impl Near {
         }
     }
 
-    /// Signals, bells and buffer tables.
+    /// Uses signals, bells and buffer tables.
     fn talk(&mut self, input: &mut Input<'_>) {
         let launch = u64::from(input.byte());
         match input.byte() % 6 {
@@ -278,14 +279,14 @@ impl Near {
     }
 }
 
-/// A FIFO of kernels, of which the host has both ends, in each of both forms.
+/// FIFOs of kernels with both ends at the host: one with copied slots, one with slots in place.
 struct Device {
     words: Words,
     outflow: DeviceOutflow,
     inflow: DeviceInflow,
     in_place_outflow: InPlaceOutflow,
     in_place_inflow: InPlaceInflow,
-    /// Slots of those that were taken and not given back or posted.
+    /// Slots that were taken and not yet released or posted.
     leaving: u64,
     coming: u64,
 }

@@ -1,5 +1,5 @@
-//! Plans: the checksum is made right where only it is wrong, so that what is behind it is reached. Then everything is done
-//! with the plan that the commands do.
+//! Plans. A wrong checksum is corrected, so that the code after the check is reached. Then the plan
+//! is used as by all commands.
 
 use arbitrary::Unstructured;
 use plan::cost::TunedOperation;
@@ -14,19 +14,19 @@ use program::{MessageSize, Program, Schedule, Transfer};
 use crate::input::{Reached, below, checked, flag, join, one, split};
 use crate::jobs;
 
-/// Ranks of a job whose programs are written and proved.
+/// Most ranks of a job whose programs are written and proved.
 const MOST_RANKS: u32 = 16;
 
-/// Channels of them.
+/// Most channels of these programs.
 const MOST_CHANNELS: usize = 2;
 
-/// Ranks of which a view is made.
+/// Most first ranks with a view.
 const MOST_VIEWS: u32 = 4;
 
-/// Rounds of point-to-point transfers that are looked at.
+/// Most rounds of point-to-point transfers.
 const MOST_ROUNDS: usize = 20;
 
-/// Message sizes that are priced, bytes.
+/// Message sizes, bytes.
 const SIZES: [u64; 6] = [1, 1 << 10, 1 << 16, 1 << 22, 1 << 32, i64::MAX as u64];
 
 /// Plans of small jobs, without choices and with.
@@ -36,7 +36,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         ("workstation-2gpu", 2, false),
         ("gh200", 1, false),
         ("gh200", 3, true),
-        // As many ranks as NCCL can number, and about so many.
+        // The most ranks that NCCL can number, and 2 million.
         ("gh200", i32::MAX as u32, false),
         ("workstation-2gpu", 1 << 20, false),
         ("random-00181", 2, false),
@@ -58,7 +58,8 @@ pub fn seeds() -> Vec<Vec<u8>> {
 /// Reads a plan and uses it.
 ///
 /// # Panics
-/// A plan that was read cannot be written, or is read otherwise then; or programs that were written are refused.
+/// An accepted plan cannot be written or reads back differently, or the proof refuses a written
+/// program.
 pub fn run(bytes: &[u8]) -> Reached {
     let (document, mut choices) = split(bytes);
     let text = String::from_utf8_lossy(document);
@@ -123,7 +124,7 @@ fn price(plan: &Plan, costs: &CostTable) {
     }
 }
 
-/// The graphs, as NCCL's file.
+/// Writes the graphs as NCCL's file.
 fn graphs(plan: &Plan) {
     for machine in &plan.machines {
         let address = |gpu: &plan::MachineGpu| GpuAddress {
@@ -138,7 +139,7 @@ fn graphs(plan: &Plan) {
     }
 }
 
-/// What some ranks do.
+/// Makes the views of some ranks.
 fn views(expansion: &Expansion, choices: &mut Unstructured<'_>) {
     let ranks = expansion.layout().ranks();
     let any = below(choices, ranks as usize) as u32;
@@ -160,7 +161,7 @@ fn views(expansion: &Expansion, choices: &mut Unstructured<'_>) {
     }
 }
 
-/// The programs of one collective, which must be right whatever the channels are.
+/// Writes the programs of one collective. The proof must accept them for all channels.
 fn programs(expansion: &Expansion, choices: &mut Unstructured<'_>) {
     let ranks = expansion.layout().ranks();
     if ranks > MOST_RANKS {

@@ -1,4 +1,4 @@
-//! NCCL's variables: whatever they say, a job is planned with them or refused with a reason.
+//! NCCL's variables. With any values, a job is planned or refused with a reason.
 
 use planner::Settings;
 use planner::settings::variables;
@@ -13,7 +13,7 @@ thread_local! {
         .to_vec();
 }
 
-/// Every variable, alone and all together.
+/// Every variable, alone and together.
 pub fn seeds() -> Vec<Vec<u8>> {
     let line = |(name, _): (&str, _)| format!("{name}=1\n");
     let all: String = variables().map(line).collect();
@@ -24,7 +24,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
     alone.chain([all.into_bytes()]).collect()
 }
 
-/// Reads variables, one `NAME=VALUE` a line, and plans with them.
+/// Reads variables, one `NAME=VALUE` per line, and plans with them.
 ///
 /// # Panics
 /// The plan contradicts itself.

@@ -1,4 +1,5 @@
-//! Short texts from the command line, the environment and other ranks. The first byte says which.
+//! Short texts from the command line, the environment and other ranks. The first byte chooses the
+//! reader.
 
 use std::net::SocketAddr;
 
@@ -19,7 +20,7 @@ use crate::jobs;
 
 type Reader = fn(&str) -> Reached;
 
-/// What a text may be.
+/// Readers of texts.
 const READERS: [Reader; 9] = [
     unique_id, without, degrade, plugin, interfaces, handle, rank_order, number, name,
 ];
@@ -49,7 +50,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
 /// Reads a text.
 ///
 /// # Panics
-/// What was read is written and read otherwise.
+/// An accepted value reads back differently after it was written.
 pub fn run(bytes: &[u8]) -> Reached {
     let Some((which, text)) = bytes.split_first() else {
         return Reached::Outside;

@@ -1,4 +1,4 @@
-//! Topology files: what can be read is written, read again and used.
+//! Topology files. An accepted file is written, read again and used.
 
 use probe::checks;
 use probe::complete::{Assumptions, Missing, complete};
@@ -9,13 +9,13 @@ use topology::{PathTable, System};
 
 use crate::input::{self, Reached, checked};
 
-/// Elements of a document with which more is done than reading and writing it.
+/// Most elements of a document that is used after it was read and written.
 const MOST_ELEMENTS: usize = 200;
 
-/// Nodes of a machine whose paths are computed, which takes the cube of their number.
+/// Most nodes of a machine whose paths are computed, in cubic time.
 const MOST_NODES: usize = 100;
 
-/// Failures of devices that are tried.
+/// Most device failures that are tried.
 const MOST_FAILURES: usize = 8;
 
 /// Every small topology file.
@@ -26,7 +26,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
 /// Reads a topology file.
 ///
 /// # Panics
-/// What was written is not read, or read otherwise.
+/// A written document cannot be read, or reads back differently.
 pub fn run(bytes: &[u8]) -> Reached {
     let Some(document) = checked(parse("fuzz.xml", bytes)) else {
         return Reached::Outside;
@@ -53,7 +53,7 @@ fn count(element: &Element) -> usize {
     1 + element.children.iter().map(count).sum::<usize>()
 }
 
-/// What is wrong with it, what it lacks, and what its devices' failures leave.
+/// Checks and completes the document, and lets its devices fail.
 fn use_document(document: &Document) {
     for finding in checks::of_document(document) {
         let _ = (

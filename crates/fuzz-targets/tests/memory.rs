@@ -1,4 +1,4 @@
-//! Whatever another process writes into shared memory, every operation returns, and none panics.
+//! Whatever another process writes into shared memory, every operation returns and none panics.
 
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
@@ -6,10 +6,10 @@ use std::time::Duration;
 use fuzz_targets::memory;
 use fuzz_targets::mutate::Random;
 
-/// Inputs that are made from numbers.
+/// Number of random inputs.
 const SEEDS: u64 = 3000;
 
-/// Longest that one of them may take, on a busy machine too. Each takes about a millisecond.
+/// Longest time of one input on a busy machine. Each takes about a millisecond.
 const LONG: Duration = Duration::from_secs(20);
 
 fn bytes(seed: u64) -> Vec<u8> {

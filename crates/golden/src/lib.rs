@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use machines::Machine;
-use plan::{CostTable, Graph, GraphKind};
+use machines::{Machine, elsewhere};
+use plan::{CostTable, Graph};
 use planner::{EqualHosts, HostPlan, Job, Planned, Settings};
 use serde_json::Value;
 
@@ -126,20 +126,7 @@ impl Case {
     /// The folder cannot be read.
     pub fn list(folder: &Path) -> Result<Vec<PathBuf>> {
         let cases = folder.join("cases");
-        let mut paths = Vec::new();
-        for entry in
-            std::fs::read_dir(&cases).with_context(|| format!("reading {}", cases.display()))?
-        {
-            let path = entry?.path();
-            if path
-                .extension()
-                .is_some_and(|extension| extension == "json")
-            {
-                paths.push(path);
-            }
-        }
-        paths.sort();
-        Ok(paths)
+        elsewhere::files(&cases, "json").with_context(|| format!("reading {}", cases.display()))
     }
 
     fn has_flag(&self, flag: &str) -> bool {
@@ -280,13 +267,7 @@ impl Case {
 }
 
 fn check_graphs(planned: &HostPlan, answer: &Value) -> Result<(), Difference> {
-    for (kind, key) in [
-        (GraphKind::Ring, "ring"),
-        (GraphKind::Tree, "tree"),
-        (GraphKind::Nvls, "nvls"),
-        (GraphKind::CollnetChain, "collnetChain"),
-        (GraphKind::CollnetDirect, "collnetDirect"),
-    ] {
+    for (kind, key) in compare::GRAPHS {
         match (planned.graph(kind), answer.get(key)) {
             (None, None) => {}
             (Some(graph), Some(expected)) => {
@@ -307,31 +288,7 @@ fn check_graphs(planned: &HostPlan, answer: &Value) -> Result<(), Difference> {
 }
 
 fn check_graph(planned: &HostPlan, graph: &Graph, expected: &Value) -> Result<(), Difference> {
-    compare::integer("pattern", graph.pattern as i64, &expected["pattern"])?;
-    compare::integer(
-        "crossNic",
-        i64::from(graph.cross_nic),
-        &expected["crossNic"],
-    )?;
-    compare::integer(
-        "nChannels",
-        graph.channels.len() as i64,
-        &expected["nChannels"],
-    )?;
-    compare::float("bwIntra", graph.bw_intra, &expected["bwIntra"])?;
-    compare::float("bwInter", graph.bw_inter, &expected["bwInter"])?;
-    compare::float(
-        "latencyInter",
-        graph.latency_inter,
-        &expected["latencyInter"],
-    )?;
-    compare::text("typeIntra", graph.type_intra.name(), &expected["typeIntra"])?;
-    compare::text("typeInter", graph.type_inter.name(), &expected["typeInter"])?;
-    compare::integer(
-        "sameChannels",
-        i64::from(graph.same_channels),
-        &expected["sameChannels"],
-    )?;
+    compare::graph!(graph, graph.channels.len(), expected)?;
     let system = planned.view.system();
     let dev_of = |rank: i32| {
         system
@@ -346,36 +303,26 @@ fn check_graph(planned: &HostPlan, graph: &Graph, expected: &Value) -> Result<()
             .iter()
             .map(|rank| i64::from(dev_of(*rank)))
             .collect();
-        let expected_devs: Vec<i64> = theirs["gpus"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_i64)
-            .take(channel.ranks.len())
-            .collect();
         let name = |part: &str| format!("channels[{index}].{part}");
-        if devs != expected_devs {
-            return Err(Difference::new(
-                name("gpus"),
-                format!("{devs:?}"),
-                format!("{expected_devs:?}"),
-            ));
-        }
+        let expected_devs = integers(&theirs["gpus"]).take(channel.ranks.len());
+        same(&name("gpus"), &devs, expected_devs)?;
         if let Some(nets) = channel.nets {
-            let expected_nets: Vec<i64> = theirs["nets"]
-                .as_array()
-                .into_iter()
-                .flatten()
-                .filter_map(Value::as_i64)
-                .collect();
-            if nets.as_slice() != expected_nets {
-                return Err(Difference::new(
-                    name("nets"),
-                    format!("{nets:?}"),
-                    format!("{expected_nets:?}"),
-                ));
-            }
+            same(&name("nets"), &nets, integers(&theirs["nets"]))?;
         }
     }
     Ok(())
+}
+
+fn integers(list: &Value) -> impl Iterator<Item = i64> {
+    let list = list.as_array().into_iter().flatten();
+    list.filter_map(Value::as_i64)
+}
+
+fn same(name: &str, mine: &[i64], theirs: impl Iterator<Item = i64>) -> Result<(), Difference> {
+    let theirs: Vec<i64> = theirs.collect();
+    if mine == theirs {
+        return Ok(());
+    }
+    let (mine, theirs) = (format!("{mine:?}"), format!("{theirs:?}"));
+    Err(Difference::new(name, mine, theirs))
 }

@@ -38,15 +38,25 @@ fn find(variable: &str, name: &str, part: &str) -> Result<PathBuf, String> {
     })
 }
 
-/// The files of a folder whose names end so, by name.
+/// What a folder contains, by name.
+///
+/// # Errors
+/// The folder cannot be read.
+pub fn entries(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(folder)?;
+    let mut paths: Vec<PathBuf> = entries
+        .map(|entry| Ok(entry?.path()))
+        .collect::<std::io::Result<_>>()?;
+    paths.sort();
+    Ok(paths)
+}
+
+/// The files of a folder with this extension, by name.
 ///
 /// # Errors
 /// The folder cannot be read.
 pub fn files(folder: &Path, extension: &str) -> std::io::Result<Vec<PathBuf>> {
-    let mut paths = std::fs::read_dir(folder)?
-        .map(|entry| Ok(entry?.path()))
-        .collect::<std::io::Result<Vec<PathBuf>>>()?;
+    let mut paths = entries(folder)?;
     paths.retain(|path| path.extension().is_some_and(|found| found == extension));
-    paths.sort();
     Ok(paths)
 }

@@ -7,6 +7,8 @@ use serde::Deserialize;
 use topology::System;
 use topology::xml::Document;
 
+use crate::elsewhere::{entries, files};
+
 /// The machine itself.
 const TOPOLOGY: &str = "topology.xml";
 
@@ -90,11 +92,9 @@ impl Machine {
     /// # Errors
     /// One of them is not as it should be.
     pub fn list(home: &Path) -> Result<Vec<Self>> {
-        let machines: Vec<Self> = entries(home)?
-            .iter()
-            .filter(|path| path.is_dir())
-            .map(|path| Self::open(path))
-            .collect::<Result<_>>()?;
+        let paths = entries(home).with_context(|| format!("reading {}", home.display()))?;
+        let folders = paths.iter().filter(|path| path.is_dir());
+        let machines: Vec<Self> = folders.map(|it| Self::open(it)).collect::<Result<_>>()?;
         ensure!(!machines.is_empty(), "no machine in {}", home.display());
         Ok(machines)
     }
@@ -192,28 +192,11 @@ impl Machine {
     /// The folder cannot be read.
     pub fn answers(&self) -> Result<Vec<PathBuf>> {
         let folder = self.folder.join(ANSWERS);
-        let mut paths = if folder.is_dir() {
-            entries(&folder)?
-        } else {
-            Vec::new()
-        };
-        paths.retain(|path| {
-            path.extension()
-                .is_some_and(|extension| extension == "json")
-        });
-        Ok(paths)
+        if !folder.is_dir() {
+            return Ok(Vec::new());
+        }
+        files(&folder, "json").with_context(|| format!("reading {}", folder.display()))
     }
-}
-
-/// What is in a folder, by name.
-fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
-    let entries =
-        std::fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))?;
-    let mut paths = entries
-        .map(|entry| Ok(entry?.path()))
-        .collect::<Result<Vec<PathBuf>>>()?;
-    paths.sort();
-    Ok(paths)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 /// The plug-in's source.
-const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/loopback.c");
+const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/loopback/loopback.c");
 
 /// The C compiler: `CC`, or `cc`.
 pub fn compiler() -> String {

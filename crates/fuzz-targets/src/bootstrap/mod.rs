@@ -1,7 +1,8 @@
-//! What ranks and roots do with frames of peers that know the token, and with everything else that happens to them.
+//! Ranks and roots that receive frames of peers with the token, lose connections and let time pass.
 //!
-//! An input describes a job and then events: time that passes, connections, frames with sensible messages, with any bytes,
-//! and altered ones. Every frame goes through the links of both sides, so its hash is right unless it shall not be.
+//! An input describes a job, then events: time that passes, connections, and frames with sensible
+//! messages, arbitrary bytes or changed bytes. Frames pass the links of both sides, so their hashes
+//! are valid unless an event changes them.
 
 mod world;
 
@@ -17,7 +18,7 @@ use crate::input::{Reached, choose};
 /// Most events of one input.
 const MOST_EVENTS: usize = 300;
 
-/// Events that let the job meet, of jobs of several sizes.
+/// Events that let the job meet, for jobs of several sizes.
 pub fn seeds() -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
     for of_root in [0, 1] {
@@ -33,15 +34,15 @@ pub fn seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// Events by their first byte; others are taken modulo their number.
+/// Events by their first byte, modulo their number.
 const HELP: u8 = 0;
 const OWN: u8 = 1;
 const EVENTS: u8 = 10;
 
-/// Runs a job of one machine and its peers.
+/// Runs one rank or root with its peers.
 ///
 /// # Panics
-/// A rank or a root waits beyond all its deadlines, does something without end, or sends what its peers cannot read.
+/// It waits beyond all its deadlines, acts without end, or sends frames that its peers cannot read.
 pub fn run(bytes: &[u8]) -> Reached {
     let mut choices = Unstructured::new(bytes);
     let Ok(mut world) = World::new(&mut choices) else {
@@ -132,7 +133,7 @@ impl World {
         Ok(self.open.keys().nth(at % count).copied())
     }
 
-    /// Any message, with numbers near those that there are.
+    /// Any message, with numbers close to those of the job.
     fn message(&self, choices: &mut Unstructured<'_>) -> Result<Message<Vec<u8>>> {
         let ranks = self.ranks;
         let rank = choose(choices, &[0, 1, 2, self.rank, ranks - 1, ranks, u32::MAX])?;
@@ -167,7 +168,7 @@ impl World {
         })
     }
 
-    /// What the caller of a machine does.
+    /// Acts as the caller of a rank.
     fn own(&mut self, choices: &mut Unstructured<'_>) -> Result<()> {
         let which = choices.arbitrary::<u8>()?;
         let Participant::Member(member) = &mut self.machine else {
@@ -176,7 +177,7 @@ impl World {
         match which % 5 {
             0 => member.publish(name(choices)?, vec![1, 2, 3]),
             1 => {
-                // Callers ask once they know where the others are.
+                // Callers ask once they know the other ranks.
                 if member.is_ready() {
                     let from = u32::from(choices.arbitrary::<u8>()?) % self.ranks;
                     self.tickets += 1;
@@ -196,7 +197,7 @@ impl World {
         Ok(())
     }
 
-    /// Does what honest peers would do next.
+    /// Does the next step of honest peers.
     fn help(&mut self) {
         if let Some(conn) = self.wanted.keys().next().copied() {
             self.connect(conn);
@@ -248,7 +249,7 @@ impl World {
             return;
         };
         let Some(next) = next else { return };
-        // Parts of the exchange that goes on, in the order in which they are due.
+        // Blocks of the current exchange, in their order.
         let exchange = u32::from(ready) * self.exchanges;
         let sides = [(next, true), (previous, false)];
         for (at, (conn, of_next)) in sides.into_iter().enumerate() {

@@ -30,12 +30,12 @@ pub enum Participant {
 pub struct Pipe {
     own: Link,
     peer: Link,
-    /// Whether the own side made the connection.
+    /// Whether the side under test made the connection.
     pub connects: bool,
 }
 
 impl Pipe {
-    /// A connection that is open.
+    /// An open connection.
     fn new(key: &Key, kind: Kind, connects: bool) -> Self {
         let connector = Link::connect(key, kind, [1; 32]);
         let acceptor = Link::accept(key, [2; 32]);
@@ -57,7 +57,7 @@ impl Pipe {
         pipe
     }
 
-    /// Carries bytes both ways; answers whether there were any.
+    /// Moves bytes in both directions. Returns `true` if there were any.
     fn carry(&mut self) -> bool {
         let there = self.own.outgoing().to_vec();
         let back = self.peer.outgoing().to_vec();
@@ -76,16 +76,17 @@ pub struct World {
     pub ranks: u32,
     pub roots: u32,
     now: Duration,
-    /// Connections that the machine wants to make.
+    /// Connections that the rank or root wants to make.
     pub wanted: BTreeMap<Conn, Kind>,
     pub open: BTreeMap<Conn, (Kind, Pipe)>,
-    /// Blocks that each side of the ring sent in the exchange that goes on: of the next rank, of the one before.
+    /// Blocks of the current exchange that the ring's two sides sent: the next rank's, the previous
+    /// rank's.
     pub told: [u32; 2],
     pub exchanges: u32,
     pub tickets: u32,
     /// Frames that were read as messages.
     pub frames: u64,
-    /// All ranks met.
+    /// Whether all ranks met.
     pub met: bool,
 }
 
@@ -193,7 +194,7 @@ impl World {
         }
     }
 
-    /// The peer sends a frame.
+    /// Sends a frame of the peer.
     pub fn frame(&mut self, conn: Conn, payload: &[u8]) {
         let Some((_, pipe)) = self.open.get_mut(&conn) else {
             return;
@@ -204,7 +205,7 @@ impl World {
         self.wire(conn, &bytes);
     }
 
-    /// Bytes come from the peer.
+    /// Receives bytes of the peer.
     pub fn wire(&mut self, conn: Conn, bytes: &[u8]) {
         let Some((_, pipe)) = self.open.get_mut(&conn) else {
             return;
@@ -237,7 +238,7 @@ impl World {
         }
     }
 
-    /// Does what the machine wants done.
+    /// Carries out the actions that the rank or root asks for.
     pub fn act(&mut self) {
         let mut count = 0;
         loop {
@@ -290,7 +291,8 @@ impl World {
         assert_eq!(Message::decode(&frame).as_ref(), Ok(message));
     }
 
-    /// Lets all time pass: a rank has met the others then, or knows why not; a root is needed no more.
+    /// Lets all deadlines pass. A rank has then met the others or knows why not, and a root is
+    /// finished.
     pub fn end(&mut self) {
         let timing = Timing::default();
         for _ in 0..3 {
@@ -313,7 +315,7 @@ impl World {
     }
 }
 
-/// What a rank tells all others of itself.
+/// The block of a rank in the first exchange.
 pub fn encoded(rank: u32) -> Vec<u8> {
     Infos::new(info(rank), rank + 1).own_block()
 }

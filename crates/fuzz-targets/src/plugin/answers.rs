@@ -11,22 +11,22 @@ use crate::proxy::{checksum, header};
 
 pub type Pointer = *mut c_void;
 
-/// Bytes that describe a slot, behind its data.
+/// Bytes of a slot's header, after its data.
 const HEADER_BYTES: usize = 16;
 
-/// The length that says that nothing follows.
+/// The length in the header of the end-of-stream message.
 const END: u32 = u32::MAX;
 
-/// Most devices whose properties the input holds. A plug-in with more is refused, or repeats itself.
+/// Most devices whose properties the input holds. A plug-in with more is refused or repeats itself.
 pub const MOST_DEVICES: i32 = 8;
 
-/// What functions answer.
+/// The answers of the functions.
 #[derive(Default)]
 pub struct Answers {
     bytes: VecDeque<u8>,
-    /// Texts that were given out, which must stay.
+    /// Returned texts, which must stay valid.
     texts: Vec<CString>,
-    /// Requests under way, by their numbers: where a message belongs and how long it may be.
+    /// Open requests by number: the message's place and its room, bytes.
     pub requests: Vec<Option<(Pointer, usize)>>,
     /// The step of the next message.
     step: u32,
@@ -37,7 +37,7 @@ thread_local! {
 }
 
 impl Answers {
-    /// The next byte; 0 where there are none left.
+    /// The next byte; 0 if none is left.
     pub fn byte(&mut self) -> u8 {
         self.bytes.pop_front().unwrap_or(0)
     }
@@ -52,7 +52,7 @@ impl Answers {
         }
     }
 
-    /// Mostly success.
+    /// A status, mostly success.
     pub fn code(&mut self) -> Code {
         match self.byte() {
             byte @ 240.. => Code::from(byte) - 239,
@@ -73,7 +73,7 @@ impl Answers {
         self.texts.last().map_or(null(), |text| text.as_ptr())
     }
 
-    /// An object, or mostly so.
+    /// An object, seldom none.
     pub fn object(&mut self) -> Pointer {
         match self.byte() {
             250.. => null_mut(),
@@ -81,7 +81,7 @@ impl Answers {
         }
     }
 
-    /// A request for memory of a length, or none now.
+    /// A request for memory of this length, or none yet.
     pub fn request(&mut self, memory: Pointer, bytes: usize) -> Pointer {
         if self.byte() >= 200 {
             return null_mut();
@@ -90,7 +90,7 @@ impl Answers {
         std::ptr::without_provenance_mut(self.requests.len() << 4)
     }
 
-    /// Brings a message, or says that it was sent; answers its length. Half of the messages are as a sender makes them.
+    /// Receives a message, or completes a send. Returns its length. Half of the messages are valid.
     pub fn message(&mut self, memory: Pointer, room: usize) -> c_int {
         if memory.is_null() || room < HEADER_BYTES {
             return 0;
@@ -119,22 +119,23 @@ impl Answers {
             header[HEADER_BYTES - 4] ^= self.byte();
         }
         message.extend(header);
-        // SAFETY: the request was made for memory with so much room, which is registered until it is done.
+        // SAFETY: the request was made for memory with this room, which is registered until it is
+        // done.
         unsafe { std::ptr::copy_nonoverlapping(message.as_ptr(), memory.cast(), message.len()) };
         self.step = self.step.wrapping_add(1);
         message.len() as c_int
     }
 }
 
-/// Asks the input of this thread.
+/// Runs a function on this thread's answers.
 pub fn answer<T>(ask: impl FnOnce(&mut Answers) -> T) -> T {
     ANSWERS.with_borrow_mut(ask)
 }
 
-/// Writes a result, if the call succeeds.
+/// Writes a result if the call succeeds.
 ///
 /// # Safety
-/// The place can be written.
+/// `place` can be written.
 pub unsafe fn give<T>(place: *mut T, value: impl FnOnce(&mut Answers) -> T) -> Code {
     let code = answer(Answers::code);
     if code == 0 {
@@ -145,7 +146,7 @@ pub unsafe fn give<T>(place: *mut T, value: impl FnOnce(&mut Answers) -> T) -> C
     code
 }
 
-/// Begins with the answers of an input.
+/// Starts with the answers of an input.
 pub fn begin(bytes: &[u8]) {
     ANSWERS.set(Answers {
         bytes: bytes.iter().copied().collect(),

@@ -1,6 +1,8 @@
-//! Net plug-ins with arbitrary answers: the functions of a table in this process read them from the input.
+//! Net plug-ins with arbitrary answers: a table in this process, whose functions read them from the
+//! input.
 //!
-//! Messages of the plug-in are posted to the receiving end of a FIFO. Half of them have a valid header.
+//! Messages of the plug-in are posted to the receiving end of a FIFO. Half of them have a valid
+//! header.
 
 mod answers;
 mod table;
@@ -18,13 +20,13 @@ use shared_memory::{Item, Segment};
 use crate::input::{Reached, checked};
 use crate::mutate::Random;
 
-/// Turns of a connection, each of which sends and receives what can be.
+/// Turns of a connection. Each sends and receives if possible.
 const MOST_TURNS: usize = 60;
 
 /// Bytes of a slot.
 const SLOT_BYTES: usize = 300;
 
-/// For each version, answers of two sensible devices; then nothing but success, or anything.
+/// For each version, answers of two sensible devices; then only successes, or random answers.
 pub fn seeds() -> Vec<Vec<u8>> {
     let seed = |(version, wild): (u8, bool)| {
         let one = [0, 0, 0, 0, 2];
@@ -60,22 +62,23 @@ pub fn seeds() -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Loads a plug-in, connects its devices and carries slots.
+/// Loads a plug-in, connects its devices and sends slots.
 ///
 /// # Panics
-/// A slot arrives that is longer than slots are.
+/// A received slot is longer than slots can be.
 pub fn run(bytes: &[u8]) -> Reached {
     let Some((version, rest)) = bytes.split_first() else {
         return Reached::Outside;
     };
     let reached = table::run(*version, rest);
-    // SAFETY: there is no NIC; memory is written during calls of the table's functions only.
+    // SAFETY: there is no NIC; memory is written only during calls of the table's functions.
     unsafe { net_plugin::free_left() };
     reached
 }
 
 fn with_table<T>(version: u32, table: &T) -> Reached {
-    // SAFETY: callers name the table's version, and it stays until all that is made of the plug-in has ended.
+    // SAFETY: callers name the table's version, and it stays until everything made of the plug-in
+    // has ended.
     let plugin = unsafe { Plugin::of_table(version, std::ptr::from_ref(table).cast(), 1) };
     let Some(plugin) = checked(plugin) else {
         return Reached::Outside;
@@ -111,7 +114,7 @@ fn connected(plugin: &Plugin) -> Result<Option<(Sending, Receiving)>, net_plugin
     Ok(None)
 }
 
-/// Sends slots, and posts those that come.
+/// Sends slots, and posts received ones.
 fn carry(sending: Sending, receiving: Receiving) -> Reached {
     let items = |protocol| {
         [Item::Fifo {
@@ -146,7 +149,7 @@ fn carry(sending: Sending, receiving: Receiving) -> Reached {
         }
         let _ = (outgoing.is_drained(), incoming.awaits_end());
         outgoing.wait_for(&mut Awaited::default());
-        // A slot's length is not told here, so that it is taken without its data.
+        // A slot's length is not known here, so the slot is released without reading its data.
         while receiver.is_complete(0) {
             receiver.release();
             came = true;

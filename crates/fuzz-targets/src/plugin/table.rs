@@ -12,7 +12,8 @@ use super::answers::{self, Answers, MOST_DEVICES, Pointer, answer, give};
 use super::{SLOT_BYTES, with_table};
 use crate::input::Reached;
 
-// Up to v10 a process calls `init` once for a table, so an answer from the input would shift all others.
+// Up to v10 a process calls `init` once per table, so an answer from the input would shift all
+// others.
 unsafe extern "C" fn init_v8(_: Logger) -> Code {
     0
 }
@@ -91,7 +92,7 @@ fn properties_v12(answers: &mut Answers) -> PropertiesV12 {
 }
 
 /// # Safety
-/// The handle has as many bytes as handles have, and there is a place for the object.
+/// `handle` has `HANDLE_BYTES` bytes, and `object` can be written.
 unsafe fn listens(handle: Pointer, object: *mut Pointer) -> Code {
     let byte = answer(Answers::byte);
     // SAFETY: the caller's promise.
@@ -251,7 +252,7 @@ macro_rules! late_table {
     };
 }
 
-/// Loads the plug-in of a version, whose functions answer with these bytes.
+/// Loads the plug-in of a version with answers from these bytes.
 pub fn run(version: u8, bytes: &[u8]) -> Reached {
     answers::begin(bytes);
     match version % 5 {
