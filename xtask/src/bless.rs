@@ -1,4 +1,4 @@
-//! `cargo xtask bless`: records what the planner says about the machines whose expectation is blessed.
+//! `cargo xtask bless`: records the planner's output for machines whose expectation is blessed.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -10,18 +10,18 @@ use similar::TextDiff;
 
 use crate::workspace::write_beside;
 
-/// How to accept what a check complains of.
+/// How to accept a difference.
 pub const HOW_TO_BLESS: &str =
     "if this is what was meant: `cargo xtask bless`, then read the diff before you commit it";
 
-/// A file beside a machine that is not what the planner says now.
+/// A recorded file of a machine that differs from the planner's present output.
 #[derive(Debug)]
 pub struct Stale {
     /// The machine's name and the file in its folder.
     pub name: String,
-    /// What it should hold.
+    /// Present content.
     text: String,
-    /// What it holds; `None` if it is missing.
+    /// Recorded content; `None` if the file is missing.
     recorded: Option<String>,
 }
 
@@ -34,7 +34,7 @@ impl Stale {
         write_beside(&Machine::home().join(&self.name), self.text.as_bytes())
     }
 
-    /// The lines that differ, with some around them.
+    /// The differing lines with some context.
     pub fn diff(&self) -> String {
         let recorded = self.recorded.as_deref().unwrap_or_default();
         let diff = TextDiff::from_lines(recorded, &self.text);
@@ -50,10 +50,10 @@ impl Stale {
     }
 }
 
-/// The machines of these names that can be blessed; all of them if there are no names.
+/// The blessed machines of these names; all if there are no names.
 ///
 /// # Errors
-/// A folder is not as it should be, or a name is of no machine that can be blessed.
+/// A folder is not valid, or a name is not that of a blessed machine.
 pub fn machines(names: &[String]) -> Result<Vec<Machine>> {
     let mut machines = Machine::all()?;
     for name in names {
@@ -75,7 +75,7 @@ pub fn machines(names: &[String]) -> Result<Vec<Machine>> {
     Ok(machines)
 }
 
-/// The files of a machine that are not what the planner says now.
+/// The files of a machine that differ from the planner's present output.
 ///
 /// # Errors
 /// The machine or one of the files cannot be read.

@@ -1,4 +1,4 @@
-//! What a developer of the project runs: `cargo xtask …`.
+//! Chores of the project's developers: `cargo xtask …`.
 
 mod fuzz;
 mod loom;
@@ -27,35 +27,37 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Chore {
-    /// Record what the planner says about machines without answers of NCCL
+    /// Record the planner's output for machines without answers of NCCL
     Bless(BlessArguments),
     /// Run a command and print its seconds and its peak memory in MB
     Measure(measure::Arguments),
-    /// Fuzz everything that reads bytes from outside
+    /// Fuzz every reader of bytes from outside
     Fuzz(fuzz::Arguments),
-    /// Compile the GPU kernels for all architectures, which needs no GPU, and check what they need
+    /// Compile the GPU kernels for all architectures without a GPU, and check their resources
     Kernels(kernels::Arguments),
     /// Check the memory order of what ranks share with the model checker loom
     Loom,
     /// Run the whole correctness matrix of collectives
     Matrix(matrix::Arguments),
-    /// Time collectives beside Open MPI and MPICH, which are installed first
+    /// Time collectives beside Open MPI and MPICH, which it installs first
     Peers(peers::Arguments),
-    /// Compare `topo probe` with nvidia-smi and NCCL on a machine with GPUs; needs the built programs only
+    /// Compare `topo probe` with nvidia-smi and NCCL on a machine with GPUs; needs only the built
+    /// programs
     ProbeGpu(probe_gpu::Arguments),
-    /// Time `topo probe` on recorded machines beside hwloc's lstopo
+    /// Time `topo probe` on fake machines beside hwloc's lstopo
     Probing(probing::Arguments),
-    /// Plan every golden case of a folder again and compare with what NCCL decided
+    /// Plan every golden case of a folder again and compare with NCCL's decisions
     Replay(replay::Arguments),
     /// Run the kernels on the emulator under AddressSanitizer
     Sanitize(sanitize::Arguments),
-    /// Measure jobs of many equal hosts: planning, the plan's file, one rank's view
+    /// Measure jobs of many equal hosts: planning, the plan file, one rank's view
     Scale(scale::Arguments),
-    /// Run the tests of what ranks share under ThreadSanitizer
+    /// Run the tests of memory that ranks share under ThreadSanitizer
     ThreadSanitizer,
-    /// Check the rules of the house: dependencies between crates, unsafe code, length of files, documentation
+    /// Check the repository's rules: dependencies between crates, unsafe code, length of files,
+    /// documentation
     Tidy,
-    /// Time planning beside what NCCL's own code took
+    /// Time planning beside NCCL's own code
     Timing(timing::Arguments),
 }
 

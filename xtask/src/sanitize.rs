@@ -1,9 +1,11 @@
-//! `cargo xtask sanitize`: the kernels on the emulator under AddressSanitizer, or under ThreadSanitizer if it is named.
+//! `cargo xtask sanitize`: the kernels on the emulator under AddressSanitizer or ThreadSanitizer.
 //!
-//! For AddressSanitizer only the kernels are compiled anew, by a feature of their crate; everything else is that of the tests.
+//! For AddressSanitizer a feature of the emulator compiles only the kernels again; everything else
+//! is shared with the tests.
 //!
-//! For ThreadSanitizer everything must report to one runtime, or locks of the Rust side look like races of the kernels: the
-//! Rust side and its standard library are compiled with it by a nightly toolchain, whose runtime the C++ side is linked to.
+//! For ThreadSanitizer everything must report to one runtime, because otherwise locks of the Rust
+//! side look like races of the kernels. A nightly toolchain compiles the Rust side with its
+//! standard library, and the C++ side is linked to that runtime.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Output, Stdio};
@@ -14,7 +16,7 @@ use serde_json::Value;
 
 use crate::workspace::{cargo, exit, repository, target, triple};
 
-/// What the sanitizers exit with when they found something, unlike a test that failed.
+/// Exit status of a sanitizer's finding, unlike that of a failed test.
 const FOUND: i32 = 66;
 
 /// What ThreadSanitizer needs.
@@ -23,7 +25,7 @@ const NO_NIGHTLY: &str = "it needs `rustup toolchain install nightly --component
 /// Arguments of `cargo xtask sanitize`.
 #[derive(Args)]
 pub struct Arguments {
-    /// Which one
+    /// The sanitizer
     #[arg(value_enum, default_value_t)]
     sanitizer: Sanitizer,
 }
@@ -31,7 +33,7 @@ pub struct Arguments {
 /// A sanitizer of the compilers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum Sanitizer {
-    /// Accesses outside of what was allocated
+    /// Accesses outside of allocated memory
     #[default]
     Address,
     /// Data races
@@ -69,17 +71,17 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(exit(all_well))
 }
 
-/// What came of running some tests.
+/// The result of some tests.
 pub struct Finding {
-    /// What was to be seen.
+    /// What was expected.
     pub what: &'static str,
-    /// Whether it was.
+    /// Whether it happened.
     pub well: bool,
-    /// The last lines of what the tests said.
+    /// The last lines of the output.
     pub said: String,
 }
 
-/// What this machine lacks for a sanitizer.
+/// Why a sanitizer cannot run on this machine.
 pub fn lacking(sanitizer: Sanitizer) -> Option<&'static str> {
     match sanitizer {
         Sanitizer::Address => address_library().is_none().then_some(
@@ -100,14 +102,14 @@ fn address_library() -> Option<String> {
     Path::new(&path).is_absolute().then_some(path)
 }
 
-/// Runs the emulator's tests with a sanitizer, and of planted bugs what that finds.
+/// Runs the emulator's tests with a sanitizer, and a planted bug that it must find.
 ///
 /// # Errors
 /// They cannot be built or started.
 pub fn check(sanitizer: Sanitizer) -> Result<Vec<Finding>> {
     let mut wanted = vec!["--skip", "planted", "--skip", "deadlock"];
     if sanitizer == Sanitizer::Thread {
-        // Weak memory keeps what is stored from the sanitizer's eyes, and the other bugs are no races.
+        // Weak memory hides stores from the sanitizer, and the other bugs are not races.
         wanted.extend([
             "--skip",
             "weak_memory",
@@ -125,7 +127,7 @@ pub fn check(sanitizer: Sanitizer) -> Result<Vec<Finding>> {
         said: tail(&ran),
     }];
     if sanitizer == Sanitizer::Thread {
-        // The test of the test: a fence that is too weak must be found.
+        // A fence that is too weak must be found.
         let weak = ["--ignored", "--exact", "bugs::a_weak_fence"];
         let ran = test(sanitizer, &program, &weak)?;
         let text = String::from_utf8_lossy(&ran.stderr);
@@ -153,7 +155,7 @@ fn test(sanitizer: Sanitizer, program: &Path, wanted: &[&str]) -> Result<Output>
         .env("ASAN_OPTIONS", format!("detect_leaks=0:exitcode={FOUND}"))
         .env("TSAN_OPTIONS", format!("halt_on_error=1:exitcode={FOUND}"));
     if sanitizer == Sanitizer::Address {
-        // It must be there before all other libraries.
+        // It must be loaded before all other libraries.
         command.env("LD_PRELOAD", address_library().unwrap_or_default());
     }
     command.output().context("running the tests")
@@ -166,7 +168,7 @@ fn build(sanitizer: Sanitizer) -> Result<PathBuf> {
     let mut command = match sanitizer {
         Sanitizer::Address => {
             let mut command = cargo();
-            // With all members and the features of the tests nothing else is compiled again.
+            // With all members and the tests' features, nothing else is compiled again.
             command
                 .args(["test", "--workspace", "--features"])
                 .arg(format!("emulator,{feature}"));
@@ -202,9 +204,9 @@ fn build(sanitizer: Sanitizer) -> Result<PathBuf> {
         .context("cargo names no program of the emulator's tests")
 }
 
-/// `cargo test` with everything compiled for ThreadSanitizer by the nightly toolchain.
+/// `cargo test` of the nightly toolchain, which compiles everything for ThreadSanitizer.
 fn test_with_threads() -> Command {
-    // Cargo of this toolchain would start the compiler of this toolchain.
+    // This toolchain's cargo would start this toolchain's compiler.
     let mut command = Command::new("rustup");
     command
         .args(["run", "nightly", "cargo", "test", "-Zbuild-std"])
@@ -217,7 +219,7 @@ fn test_with_threads() -> Command {
     command
 }
 
-/// Tests of what ranks share, without kernels.
+/// Tests of memory that ranks share, without kernels.
 const SHARED: [&[&str]; 2] = [
     &["--package", "shared-memory", "--tests"],
     &[
@@ -230,7 +232,7 @@ const SHARED: [&[&str]; 2] = [
     ],
 ];
 
-/// `cargo xtask thread-sanitizer`: runs the tests of what ranks share under ThreadSanitizer.
+/// `cargo xtask thread-sanitizer`: runs the tests of memory that ranks share under ThreadSanitizer.
 ///
 /// # Errors
 /// Nothing can be started.

@@ -1,6 +1,7 @@
-//! `cargo xtask scale FILE`: what a job of many equal hosts costs, from the topology file to one rank's view.
+//! `cargo xtask scale FILE`: the costs of a job of many equal hosts, from the topology file to one
+//! rank's view.
 //!
-//! Rows come from whole processes of `topo`, built as a release.
+//! Rows come from whole processes of `topo` in the release profile.
 
 use std::ffi::OsString;
 use std::hint::black_box;
@@ -16,17 +17,17 @@ use topology::xml::Document;
 
 use crate::measure::{self, Measured, Table, cell};
 
-/// Ranks whose views are worked out to time one.
+/// Number of views that are made to time one.
 const SAMPLE: u32 = 1000;
 
 #[derive(clap::Args)]
 pub struct Arguments {
     /// The topology file of one host
     topology: PathBuf,
-    /// How many of them, one row each
+    /// Numbers of hosts, one row each
     #[arg(long, value_delimiter = ',', default_values_t = [128, 1024, 8192, 16_384])]
     hosts: Vec<u32>,
-    /// Runs of each process, of which the fastest counts
+    /// Runs of each process; the fastest counts
     #[arg(long, default_value_t = 5)]
     runs: u32,
     /// Time the phases of planning inside this process instead
@@ -73,7 +74,8 @@ fn fastest(arguments: &Arguments, command: &[OsString]) -> Result<Measured> {
     fastest.context("nothing was measured")
 }
 
-/// One row of the table: planning, the file, the view of the last rank, and the time of a view once the plan is read.
+/// One row: planning, the file, the view of the last rank, and the time of a view once the plan is
+/// read.
 fn row(topo: &Path, arguments: &Arguments, hosts: u32) -> Result<[String; 8]> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("plan.json");
@@ -97,7 +99,7 @@ fn row(topo: &Path, arguments: &Arguments, hosts: u32) -> Result<[String; 8]> {
     let start = Instant::now();
     let mut links = 0;
     for index in 0..SAMPLE {
-        // Spread over the job, and over the places in a host.
+        // Spread over the job and the local ranks of a host.
         let rank = (u64::from(index) * u64::from(ranks) / u64::from(SAMPLE)) as u32 + index % 8;
         links += expansion.rank_view(rank.min(ranks - 1))?.channels.len();
     }
@@ -115,7 +117,7 @@ fn row(topo: &Path, arguments: &Arguments, hosts: u32) -> Result<[String; 8]> {
     ])
 }
 
-/// Most memory this process has used so far, MB; 0 where the system does not tell.
+/// Peak memory of this process so far, MB; 0 if the system does not report it.
 fn peak_megabytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -129,7 +131,7 @@ fn read(path: &Path) -> Result<Arc<Document>> {
     Ok(Arc::new(document))
 }
 
-/// Times planning, and what one rank asks of the plan.
+/// Times planning, and a rank's queries of the plan.
 fn phases(arguments: &Arguments, hosts: u32) -> Result<()> {
     let first = read(&arguments.topology)?;
     let job = match &arguments.alternate {

@@ -1,5 +1,5 @@
-//! `cargo xtask timing DIR`: how long planning takes, beside what NCCL's own code took for the same case. Both are processor
-//! time of one core, so other work on the computer does not count.
+//! `cargo xtask timing DIR`: the time of planning beside that of NCCL's own code for the same case.
+//! Both are processor time of one core, so other load does not count.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -25,7 +25,7 @@ pub struct Arguments {
     runs: usize,
 }
 
-/// The phases of one run.
+/// The time of each phase of a run.
 #[derive(Clone, Copy, Default)]
 struct Phases {
     parse: Duration,

@@ -1,11 +1,11 @@
-//! Comparing one value with the one a case expects.
+//! Compares one value with the expected one.
 
 use std::fmt;
 
 use plan::GraphKind;
 use serde_json::Value;
 
-/// Values were computed in 32 bits and printed with nine digits.
+/// NCCL computed the values in 32 bits, and the cases have nine digits.
 const RELATIVE_TOLERANCE: f64 = 1e-4;
 
 /// The first value that differs.
@@ -29,7 +29,7 @@ impl Difference {
         }
     }
 
-    /// Puts the name of what holds the value in front.
+    /// Prefixes the path with the name of the value's container.
     pub fn within(mut self, outer: &str) -> Self {
         self.path = format!("{outer}.{}", self.path);
         self
@@ -46,7 +46,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// An error unless the values agree.
+/// Returns an error unless the values agree.
 fn check(
     agrees: bool,
     name: &str,
@@ -58,7 +58,7 @@ fn check(
 }
 
 pub(super) fn integer(name: &str, mine: i64, expected: &Value) -> Result<(), Difference> {
-    // Flags are written as numbers or as booleans.
+    // Flags are numbers or booleans.
     let flag = || expected.as_bool().map(i64::from);
     let number = expected.as_i64().or_else(flag);
     check(number == Some(mine), name, mine, expected)
@@ -76,7 +76,7 @@ pub(super) fn text(name: &str, mine: &str, expected: &Value) -> Result<(), Diffe
     check(expected.as_str() == Some(mine), name, mine, expected)
 }
 
-/// The graphs of a case, with their names in it.
+/// The kinds of graphs with their names in a case.
 pub(super) const GRAPHS: [(GraphKind, &str); 5] = [
     (GraphKind::Ring, "ring"),
     (GraphKind::Tree, "tree"),

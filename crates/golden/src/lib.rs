@@ -1,7 +1,8 @@
-//! Golden cases: topology files with what NCCL's own planning code decided on them.
+//! Golden cases: topology files with the decisions of NCCL's own planning code.
 //!
-//! A folder of cases holds `topologies/*.xml` and `cases/*.json`. [`Case::replay`] plans a case again and compares
-//! section by section: floating-point values within a relative tolerance, everything else exactly.
+//! A folder of cases has `topologies/*.xml` and `cases/*.json`. [`Case::replay`] plans a case again
+//! and compares section by section: floating-point values within a relative tolerance, everything
+//! else exactly.
 
 mod compare;
 pub mod expectation;
@@ -20,10 +21,10 @@ use serde_json::Value;
 
 use compare::Difference;
 
-/// The parts of a case that are compared.
+/// The sections of a case that are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Section {
-    /// Whether NCCL plans the case at all.
+    /// Whether NCCL plans the case.
     Refusal,
     /// The bandwidths that bound the search.
     System,
@@ -31,11 +32,11 @@ pub enum Section {
     Nodes,
     /// Paths.
     Paths,
-    /// The graphs that were searched.
+    /// The searched graphs.
     Graphs,
-    /// The job with its hosts joined.
+    /// The joined hosts.
     Merged,
-    /// What collectives cost, from our own joined hosts.
+    /// The costs of collectives, from our own joined hosts.
     Tuning,
 }
 
@@ -74,31 +75,31 @@ pub struct Case {
     files: Files,
 }
 
-/// Where the topology files of a case are.
+/// The topology files of a case.
 #[derive(Debug)]
 enum Files {
-    /// In a folder, under the names that the case gives.
+    /// A folder, with the names that the case gives.
     In(PathBuf),
-    /// There is only this one, whatever the case calls it.
+    /// One file for all names.
     One(PathBuf),
 }
 
-/// How one section of a case compared: the first difference, or none.
+/// A section, and its first difference if there is one.
 pub type Verdict = (Section, Option<String>);
 
 impl Case {
-    /// Reads a case file; the topology files are looked up in `topologies`.
+    /// Reads a case file. `topologies`: the folder with its topology files.
     ///
     /// # Errors
-    /// The file cannot be read or is no case.
+    /// The file cannot be read or is not a case.
     pub fn read(path: &Path, topologies: &Path) -> Result<Self> {
         Self::read_with(path, Files::In(topologies.to_owned()))
     }
 
-    /// NCCL's answers on a machine.
+    /// NCCL's answers for a machine.
     ///
     /// # Errors
-    /// A file of the machine cannot be read or is no case.
+    /// A file of the machine cannot be read or is not a case.
     pub fn on(machine: &Machine) -> Result<Vec<Self>> {
         let read = |path: &PathBuf| Self::read_with(path, Files::One(machine.topology()));
         machine.answers()?.iter().map(read).collect()
@@ -120,7 +121,7 @@ impl Case {
         })
     }
 
-    /// All cases of a folder, by name.
+    /// All case files of a folder, by name.
     ///
     /// # Errors
     /// The folder cannot be read.
@@ -206,7 +207,7 @@ impl Case {
         Ok(planner::plan(&self.job()?, &self.settings())?)
     }
 
-    /// Plans the case and compares.
+    /// Plans the case and compares it.
     pub fn replay(&self) -> Vec<Verdict> {
         let refused = self.answer.get("error").is_some();
         let planned = match self.plan() {
@@ -253,7 +254,7 @@ impl Case {
             Section::Merged,
             merged::check(job, self.has_flag("--mnnvl"), &self.answer["merged"]),
         );
-        // What goes into a plan must choose the same when it comes back.
+        // A table that is written into a plan and read back must choose the same.
         let read =
             serde_json::to_string(&planned.costs).and_then(|text| serde_json::from_str(&text));
         let table =

@@ -1,4 +1,4 @@
-//! Comparing what the whole job decides.
+//! Compares the decisions about the whole job.
 
 use plan::expand::{Above, TreePlace};
 use plan::{Gdr, Nvls};
@@ -95,7 +95,7 @@ fn or_none(rank: Option<u32>) -> i64 {
     rank.map_or(-1, i64::from)
 }
 
-/// The number of entries of a list per channel.
+/// Compares the number of entries of a list per channel.
 fn check_length(name: &str, mine: u32, expected: &Value) -> Result<(), Difference> {
     compare::integer(
         &format!("{name}.length"),
@@ -199,7 +199,7 @@ fn check_nvls(joined: &JobPlan, expected: &Value) -> Result<(), Difference> {
             compare::integer("out", out, &theirs["out"])?;
             integers("treeUp", place.tree_up.map(or_none), &theirs["treeUp"])?;
             for tree in 0..2 {
-                // The first slot is the switch, where there is a tree at all.
+                // The first entry is the switch, if there is a tree.
                 let switch = place
                     .head
                     .map_or(ranks, |head| Nvls::pseudo_rank(ranks, head));

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use topology::xml::{Document, Element, Tag};
 
-/// Most GPUs of a machine; more only make the search longer.
+/// Most GPUs of a machine. More would only make searches longer.
 const MOST_GPUS: usize = 10;
 
 /// Most network ports of a machine.
@@ -36,8 +36,8 @@ const LINK_SPEEDS: [&str; 7] = [
     "",
 ];
 
-/// What holds the devices of a unit: nothing (they are at root ports), a switch, a switch below a switch, or Broadcom's
-/// kind of two levels that NCCL takes for one.
+/// The parent of a unit's devices: none (root ports), a switch, a switch below a switch, or
+/// Broadcom's two levels, which NCCL takes for one switch.
 #[derive(Debug, Clone, Copy)]
 enum Holder {
     RootPorts,
@@ -46,7 +46,7 @@ enum Holder {
     Broadcom,
 }
 
-/// Devices that hang together on one NUMA node.
+/// Devices with one parent on one NUMA node.
 #[derive(Debug, Clone)]
 struct Unit {
     node: prop::sample::Index,
@@ -57,14 +57,14 @@ struct Unit {
     link: (&'static str, &'static str),
 }
 
-/// How GPUs are joined beside PCIe.
+/// How GPUs are connected besides PCIe.
 #[derive(Debug, Clone)]
 enum Fabric {
     Pcie,
     Switch {
         links: u8,
     },
-    /// Between neighbours in a ring of GPUs, or between all pairs; so many links each.
+    /// Between neighbors in a ring of GPUs, or between all pairs, with this number of links each.
     Bridges {
         all: bool,
         links: u8,
@@ -84,7 +84,8 @@ struct Shape {
     latency: &'static str,
 }
 
-/// A machine with at least one GPU, as a complete topology file: every GPU has its rank, every port its device number.
+/// A machine with at least one GPU, as a complete topology file: every GPU has a rank, every port a
+/// device number.
 pub fn machine() -> impl Strategy<Value = Document> {
     shape().prop_map(|shape| shape.document())
 }
@@ -213,8 +214,8 @@ impl Shape {
             Fabric::Bridges { all, links } => {
                 for (dev, bus) in gpus.iter().enumerate() {
                     let apart = own.abs_diff(dev);
-                    let neighbours = apart == 1 || apart == gpus.len() - 1;
-                    if dev != own && (all || neighbours) {
+                    let neighbors = apart == 1 || apart == gpus.len() - 1;
+                    if dev != own && (all || neighbors) {
                         element.children.push(nvlink(bus, links, "0x030200"));
                     }
                 }

@@ -1,4 +1,5 @@
-//! Getting the peers: Open MPI 4 from Debian, Open MPI 5 and MPICH 5 as Python wheels in folders of their own.
+//! Installs the peers: Open MPI 4 from Debian; Open MPI 5 and MPICH 5 as Python wheels, each in its
+//! own folder.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -10,23 +11,23 @@ use xtask::workspace::{repository, target};
 /// An MPI library with our program built against it.
 pub struct Peer {
     pub name: &'static str,
-    /// What starts ranks, and its options.
+    /// The program that starts ranks.
     starter: PathBuf,
     options: Options,
     program: PathBuf,
 }
 
-/// Options of what starts ranks.
+/// Options of the program that starts ranks.
 #[derive(Clone, Copy)]
 struct Options {
-    /// Where each rank has a core: bound, as ours are.
+    /// If each rank has a core. Ranks are bound, as ours are.
     bound: &'static [&'static str],
-    /// Where ranks are more than cores.
+    /// If there are more ranks than cores.
     shared: &'static [&'static str],
 }
 
 impl Peer {
-    /// Starts the program on so many ranks; its own arguments are to follow.
+    /// A command that starts the program on `ranks` ranks. Its own arguments follow.
     pub fn command(&self, ranks: u32) -> Command {
         let mut command = Command::new(&self.starter);
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -44,7 +45,7 @@ impl Peer {
     }
 }
 
-/// All peers that can be had here; why one cannot is printed.
+/// All peers that can be installed. Prints why one cannot.
 pub fn all(only: &[String]) -> Result<Vec<Peer>> {
     let folder = target().join("peers");
     std::fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
@@ -85,7 +86,7 @@ pub fn all(only: &[String]) -> Result<Vec<Peer>> {
     Ok(peers)
 }
 
-/// Finds or installs a peer's tools in a folder.
+/// Finds or installs a peer's tools.
 type Maker = fn(&Path) -> Result<Tools>;
 
 struct Tools {

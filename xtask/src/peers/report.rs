@@ -1,4 +1,4 @@
-//! What the figures come to.
+//! Tables and a summary of the measured times.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -7,17 +7,17 @@ use serde_json::{Value, json};
 
 use crate::measure::{self, Table, cell};
 
-/// Slower than the best peer by more than this at one size counts against the target.
+/// A peer that is faster by more than this factor at one size misses the target.
 const TOLERANCE: f64 = 1.15;
 
-/// What is told of the launches of one size.
+/// A statistic of the launches of one size.
 #[derive(Clone, Copy)]
 pub enum Statistic {
-    /// The average of launches in a row.
+    /// Mean of launches in a row.
     Mean,
-    /// The median of launches that were timed one by one.
+    /// Median of launches that were timed one by one.
     P50,
-    /// The 99th percentile of these.
+    /// 99th percentile of launches that were timed one by one.
     P99,
 }
 
@@ -51,7 +51,7 @@ impl Times {
     }
 }
 
-/// Times by size, one for each round.
+/// Times by size, one per round.
 #[derive(Default)]
 pub struct Figures {
     times: BTreeMap<u64, Vec<Times>>,
@@ -72,26 +72,26 @@ impl Figures {
     }
 }
 
-/// One collective on one number of ranks. All programs have a name.
+/// One collective on one number of ranks, with the times of all programs by name.
 pub struct Contest {
     pub collective: String,
     pub ranks: u32,
-    /// `topo`, with ranks as processes, and as threads where these are asked for.
+    /// `topo` with ranks as processes, and as threads if requested.
     pub own: Vec<(String, Figures)>,
     pub peers: Vec<(String, Figures)>,
 }
 
-/// One size of a contest.
+/// One size.
 struct Size {
     bytes: u64,
     own: Vec<Option<f64>>,
     peers: Vec<Option<f64>>,
-    /// Which peer is the fastest, and its time.
+    /// The fastest peer and its time.
     best: Option<(usize, f64)>,
 }
 
 impl Size {
-    /// How many times as fast as the best peer.
+    /// Speed relative to the best peer.
     fn ratio(&self, own: usize) -> Option<f64> {
         Some(self.best?.1 / self.own[own]?)
     }
@@ -122,7 +122,7 @@ impl Contest {
         sizes.into_iter().map(size).collect()
     }
 
-    /// The ratios to the best peer.
+    /// Speeds relative to the best peer.
     fn ratios(&self, own: usize, statistic: Statistic) -> Vec<f64> {
         let sizes = self.sizes(statistic);
         sizes.iter().filter_map(|size| size.ratio(own)).collect()
@@ -156,7 +156,7 @@ fn geometric_mean(ratios: &[f64]) -> Option<f64> {
     (!ratios.is_empty()).then(|| (logs / ratios.len() as f64).exp())
 }
 
-/// Means, and every size at which a peer is faster.
+/// Means, and every size with a faster peer.
 pub fn summary(contests: &[Contest]) -> String {
     let mut text =
         "\nTimes as fast as the best peer: geometric mean over sizes, least\n".to_owned();
@@ -188,7 +188,7 @@ pub fn summary(contests: &[Contest]) -> String {
 }
 
 impl Contest {
-    /// Every size at which a peer is faster.
+    /// Every size with a faster peer.
     fn losses(&self, own: usize) -> String {
         let mut text = String::new();
         for statistic in Statistic::ALL {

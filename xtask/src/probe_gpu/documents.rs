@@ -1,21 +1,22 @@
-//! A topology beside another one of the same machine: every difference that nothing explains.
+//! Compares two topologies of one machine and reports unexplained differences.
 
 use topology::xml::{Document, Element};
 
-/// Attributes that a probe cannot know, or that NCCL computes itself whenever it reads a file; docs/probing.md says so.
+/// Attributes that a probe cannot know, or that NCCL computes whenever it reads a file
+/// (docs/probing.md).
 const EXPLAINED: [&str; 4] = ["host_hash", "maxconn", "mlopart", "latency"];
 
-/// Attributes by which an element is known among its siblings.
+/// Attributes that name an element among its siblings.
 const NAMES: [&str; 5] = ["numaid", "busid", "target", "name", "dev"];
 
-/// Lines that say what differs, and where.
+/// The differences with their places, one line each.
 pub fn compare(ours: &Document, theirs: &Document) -> Vec<String> {
     let mut different = Vec::new();
     elements(&ours.root, &theirs.root, "system", &mut different);
     different
 }
 
-/// What an element is called among its siblings.
+/// An element's name among its siblings.
 fn name(element: &Element) -> String {
     let known = NAMES.iter().find_map(|name| element.get(name));
     format!("{} {}", element.tag.name(), known.unwrap_or_default())
