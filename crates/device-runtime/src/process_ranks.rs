@@ -173,9 +173,10 @@ impl<M: DeviceDriver> ProcessRanks<M> {
 
     /// Groups this many launches into a CUDA graph; 0: no graph.
     ///
-    /// A launch that a graph repeats keeps its first number, and peers' buffer tables are compared with
-    /// that. This is correct: in a direct transfer all ranks signal before and after they access each
-    /// other's memory, which separates the runs, and the buffer tables are the same in all of them.
+    /// A launch that a graph repeats keeps its first number, and peers' buffer tables are compared
+    /// with that. This is correct: in a direct transfer all ranks signal before and after they
+    /// access each other's memory, which separates the runs, and the buffer tables are the same in
+    /// all of them.
     pub fn set_graph(&self, launches: u32) {
         self.graph.store(launches, Ordering::Relaxed);
     }

@@ -26,7 +26,8 @@ namespace {
 
 constexpr uint32_t WARP = 32;
 constexpr uint32_t BARRIERS = 16;
-// Passes over all fibers in which nobody gets on; more than a fiber is ever starved.
+// Passes over all fibers without progress after which a launch is stuck; longer than a fiber is
+// starved.
 constexpr uint32_t STUCK_PASSES = 2000;
 constexpr uint32_t LONGEST_STARVING = 256;
 
@@ -39,7 +40,7 @@ struct Barrier {
   Clock passed;
 };
 
-// What a thread adds to a line that its warp stores as a whole.
+// A thread's part of a line that its warp stores as a whole.
 struct LinePart {
   void* place;
   uint64_t words[2];
@@ -146,7 +147,7 @@ void wait(Barrier& barrier, uint64_t generation, int number) {
 #endif
 }
 
-// Every fiber that can go on goes on once.
+// Runs every fiber that can run once.
 void pass() {
   const size_t count = run->fibers.size();
   const size_t first = run->fuzzes ? next_random() % count : 0;
@@ -172,7 +173,7 @@ void pass() {
     if (block.memory && block.memory->drain_some()) run->progress++;
 }
 
-// Nobody here gets on, for they wait for kernels of other processes: lets those run.
+// Lets kernels of other processes run, because all fibers here wait for them.
 void let_others_run(uint32_t passes) {
   constexpr uint32_t EAGER_PASSES = 1000;
   constexpr long NAP_NS = 20000;
@@ -184,7 +185,7 @@ void let_others_run(uint32_t passes) {
   }
 }
 
-// Where the threads of each block are.
+// Reports where the threads of each block are.
 std::string dump() {
   std::string text;
   char line[256];
@@ -214,7 +215,7 @@ std::string dump() {
       text += line;
     }
     text += '\n';
-    // Enough to see what goes on.
+    // Enough to see the cause.
     if (text.size() > 6000) {
       text += "…\n";
       break;
@@ -230,11 +231,11 @@ Context& context() { return *current; }
 void* shared_memory(size_t bytes) {
   Block& block = *current->fiber->block;
   if (!block.shared) {
-    // A GPU promises nothing of what is in it.
+    // A GPU promises nothing about its content.
     block.shared.reset(new char[bytes + 64]);
     memset(block.shared.get(), 0xa5, bytes + 64);
 #ifdef TOPO_TSAN
-    // It is there for all threads of the block, whoever comes first.
+    // All threads of the block may use it, whichever comes first.
     __tsan_release(&block.shared);
 #endif
   }
@@ -329,10 +330,11 @@ void weak_line_part(void* place, uint64_t low, uint64_t high, bool active) {
 
 }  // namespace emulator
 
-// Runs a kernel. 0: it ended. 1: nobody got on any more, and `report` says where everyone is. 2: no memory for stacks.
-// One that may wait for other processes has a `foreign`, the word by which it is given up; it goes on until it ends.
+// Runs a kernel. Returns 0: it ended; 1: no fiber can make progress, and `report` says where all
+// are; 2: no memory for stacks. With `remote`, the kernel may wait for other processes and runs
+// until it ends or this word is set.
 extern "C" int topo_emulate(void (*kernel)(const void*), const void* launch, uint32_t blocks, uint32_t threads,
-                            uint64_t seed, const uint32_t* foreign, char* report, size_t report_bytes) {
+                            uint64_t seed, const uint32_t* remote, char* report, size_t report_bytes) {
   using namespace emulator;
   Run own;
   own.kernel = kernel;
@@ -365,8 +367,8 @@ extern "C" int topo_emulate(void (*kernel)(const void*), const void* launch, uin
     pass();
     stuck = own.progress == progress ? stuck + 1 : 0;
     progress = own.progress;
-    if (foreign != nullptr) {
-      if (stuck > 0 && __atomic_load_n(foreign, __ATOMIC_RELAXED) == 0) let_others_run(stuck);
+    if (remote != nullptr) {
+      if (stuck > 0 && __atomic_load_n(remote, __ATOMIC_RELAXED) == 0) let_others_run(stuck);
     } else if (stuck > STUCK_PASSES) {
       const std::string text = dump();
       snprintf(report, report_bytes, "%s", text.c_str());

@@ -1,5 +1,5 @@
 // Points of execution with stacks of their own, and switches between them. Compiled without
-// sanitizers; it tells them what it does.
+// sanitizers, which it informs.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace emulator {
 
-// Where the execution on a stack continues.
+// Where an execution continues.
 struct Execution {
 #if defined(__x86_64__)
   void* stack_pointer = nullptr;
@@ -25,8 +25,8 @@ struct Execution {
 // The execution of the calling thread.
 Execution this_execution();
 
-// An execution that begins with a function, on this thread's stack of this number. The function
-// must not return. False: there is no memory for the stack.
+// Makes an execution that begins with a function, on this thread's stack of this number. The
+// function must not return. Returns false if there is no memory for the stack.
 bool begin(Execution& execution, size_t stack, void (*function)());
 
 // Continues another execution; returns when something switches back.

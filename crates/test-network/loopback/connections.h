@@ -11,7 +11,7 @@ struct handle {
     int magic;
     uint16_t port;
     int device;
-    /* Notes of whoever connects, kept here between calls. */
+    /* State of the connecting side between calls. */
     struct handle *place;
     int fd, calls;
 };
@@ -30,7 +30,7 @@ struct request {
     int magic, used, done, flush, stalled;
     struct communicator *of;
     char *data;
-    /* Where data belongs that is withheld. */
+    /* The destination of withheld data. */
     char *belongs;
     size_t size, moved;
     struct word head;
@@ -42,7 +42,7 @@ struct registration {
     int used, type;
     char *data;
     size_t size;
-    /* The own mapping of a DMA-BUF: all of it, and where the memory begins. */
+    /* The plug-in's mapping of a DMA-BUF, and the begin of the memory in it. */
     char *mapped, *begins;
     size_t mapped_size;
 };
@@ -58,7 +58,7 @@ struct communicator {
     struct request *first, *last;
     struct registration registrations[MOST_REGISTRATIONS];
     struct withheld withheld[MOST_REQUESTS];
-    /* Of a sender: receives that are posted over there. Of a receiver: words still to be written. */
+    /* Of a sender: posted receives of the peer. Of a receiver: words still to be written. */
     struct word credits[MOST_REQUESTS];
     int credit_count;
     size_t credit_moved;
@@ -120,7 +120,7 @@ static int connect_common(int device, void *from, void **object, void **offload)
     NEED(handle->magic == HANDLE, "connect by something that is no handle");
     NEED(handle->calls == 0 || handle->place == handle, "connect by a handle that was moved in between");
     handle->place = handle;
-    /* The first calls only take note, so that one who calls but once is found out. */
+    /* The first calls do nothing, to detect callers that call only once. */
     if (++handle->calls < 3)
         return SUCCESS;
     if (handle->fd < 0) {

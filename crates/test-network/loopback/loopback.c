@@ -1,20 +1,24 @@
-/* A net plug-in for tests: devices of the loopback interface, joined by TCP, that behave as strictly as the interface
- * allows. Compiled once for each version of the ABI (-DVERSION=8 to 12; 7 and 0 export no table that is known).
+/* A net plug-in for tests: devices of the loopback interface, connected by TCP, that are as strict
+ * as the interface allows. Compiled once per version of the ABI (-DVERSION=8 to 12; 7 and 0 export
+ * no known table).
  *
- * Whoever breaks a rule of the interface gets ncclInvalidUsage and a warning, and is counted. A message leaves only when
- * the other side has posted a receive for it, so requests are refused now and then, as by real NICs. At the end of the
- * process a line about everything that was called goes to the file TOPO_LOOPBACK_REPORT.
+ * A caller that breaks a rule of the interface gets ncclInvalidUsage and a warning, and is counted.
+ * A message leaves only if the other side has posted a receive for it, so requests are sometimes
+ * refused, as by real NICs. When the process ends, a line with all counts is appended to the file
+ * TOPO_LOOPBACK_REPORT.
  *
- * TOPO_LOOPBACK_<FUNCTION>=CODE[:AFTER] lets a function fail, after so many calls that do not. TOPO_LOOPBACK_STALL=AFTER
- * swallows all later messages, TOPO_LOOPBACK_KILL=AFTER ends the process there. TOPO_LOOPBACK_ with DEVICES, NAME, LIMIT,
- * RECEIVES, SPEED, BYTES and MEMORY changes what it says of itself. TOPO_LOOPBACK_FLUSH=1 withholds what comes for memory of
- * GPUs until it is flushed. The same names without TOPO_LOOPBACK_ can be in -DSETTINGS="NAME=VALUE;...".
+ * TOPO_LOOPBACK_<FUNCTION>=CODE[:AFTER] lets a function fail, after AFTER successful calls.
+ * TOPO_LOOPBACK_STALL=AFTER swallows all later messages, TOPO_LOOPBACK_KILL=AFTER kills the process
+ * there. TOPO_LOOPBACK_ with DEVICES, NAME, LIMIT, RECEIVES, SPEED, BYTES and MEMORY changes the
+ * reported properties. TOPO_LOOPBACK_FLUSH=1 withholds data received for GPU memory until a flush.
+ * The same names without TOPO_LOOPBACK_ can be in -DSETTINGS="NAME=VALUE;...".
  *
- * Memory of GPUs is memory like any other here; of a DMA-BUF it maps the file and uses nothing else. */
+ * GPU memory is ordinary memory here. Of a DMA-BUF the plug-in maps the file and uses nothing
+ * else. */
 
 #include "requests.h"
 
-/* From here on: what differs between versions. */
+/* The rest differs between versions. */
 
 #if VERSION >= 12
 enum { TOGETHER = 8 };
@@ -251,7 +255,7 @@ struct table SYMBOL(VERSION) = {
 #endif
 
 #if VERSION == 12
-/* Older tables beside it, of which only the symbols may be looked at. */
+/* Older tables beside it, of which only the symbols may be used. */
 char ncclNetPlugin_v8[8];
 char ncclNetPlugin_v7[8];
 #endif

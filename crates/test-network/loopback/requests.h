@@ -70,7 +70,7 @@ static int is_registered(struct communicator *communicator, void *handle, char *
     return it && data >= it->data && size <= it->size && (size_t)(data - it->data) <= it->size - size;
 }
 
-/* Where it reads and writes what is registered. */
+/* The plug-in's address of registered memory. */
 static char *reached(struct communicator *communicator, void *handle, char *data) {
     struct registration *it = registration_of(communicator, handle);
     return it->begins + (data - it->data);
@@ -105,7 +105,7 @@ static void pop(struct communicator *communicator) {
         communicator->last = NULL;
 }
 
-/* Moves bytes one way as far as it goes: 1 if all are moved, 0 if not yet, -1 if the other side is gone. */
+/* Sends or receives bytes. Returns 1 if all are moved, 0 if not yet, -1 if the peer is gone. */
 static int move(int fd, int out, char *data, size_t size, size_t *moved) {
     while (*moved < size) {
         ssize_t some = out ? send(fd, data + *moved, size - *moved, MSG_NOSIGNAL) : recv(fd, data + *moved, size - *moved, 0);
@@ -166,7 +166,7 @@ static int progress(struct communicator *it) {
     return 0;
 }
 
-/* Every seventh request is refused, for that is allowed. */
+/* Refuses every seventh request, as the interface allows. */
 static int refuses(void) {
     static int calls;
     if (__atomic_add_fetch(&calls, 1, __ATOMIC_RELAXED) % 7)

@@ -1,4 +1,4 @@
-/* What the plug-in counts, how it complains, and how tests change it. */
+/* Counters and warnings of the plug-in, and the settings with which tests change it. */
 
 #pragma once
 
@@ -59,7 +59,7 @@ static struct {
 #define SETTINGS ""
 #endif
 
-/* What is set: when it was compiled, or in the environment. */
+/* A setting, from the compiler's options or the environment. */
 static const char *setting(const char *name) {
     static __thread char text[128];
     size_t length = strlen(name);
@@ -72,7 +72,7 @@ static const char *setting(const char *name) {
     return getenv(text);
 }
 
-/* The code with which a function is to fail now, or 0. */
+/* The code with which a function must fail now, or 0. */
 static int fault(const char *function, int *calls) {
     const char *value = setting(function);
     if (value == NULL)

@@ -39,7 +39,7 @@ impl<M: DeviceDriver> Connector<'_, '_, M> {
         })
     }
 
-    /// The text by which peers find memory of the own device: an address or an exported handle.
+    /// The text with which peers find memory of the own device: an address or an exported handle.
     pub(super) fn word(&self, address: u64, alone: bool) -> Result<String, Error> {
         if alone {
             return Ok(format!("{address:x}"));

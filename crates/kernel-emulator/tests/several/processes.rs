@@ -8,9 +8,9 @@ use device_runtime::LaunchOptions;
 use executor::bootstrap::process::{Client, Server};
 use executor::{Reduction, Transport};
 
-use super::{every_way, join, run, small, transports};
+use super::{every_choice, join, run, small, transports};
 
-/// What a process is told: its rank, and how many there are.
+/// The environment of a process: its rank, and the number of ranks.
 const RANK: &str = "TOPO_TEST_RANK";
 const RANKS: &str = "TOPO_TEST_RANKS";
 
@@ -20,7 +20,7 @@ pub(super) struct Children(Vec<Child>);
 impl Drop for Children {
     fn drop(&mut self) {
         for child in &mut self.0 {
-            // One that has ended already needs neither.
+            // A process may have ended already.
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -48,7 +48,7 @@ impl Children {
         (children, Server::start(sockets).unwrap())
     }
 
-    /// What each process printed, and whether it ended well.
+    /// The output of each process, and whether it succeeded.
     pub(super) fn end(mut self) -> Vec<(bool, String)> {
         let ended = self.0.drain(..).map(|child| {
             let output = child.wait_with_output().unwrap();
@@ -70,8 +70,8 @@ pub(super) fn rank() -> Option<Client> {
     Some(Client::new(rank, ranks, UnixStream::from(socket)))
 }
 
-/// Runs every way on ranks that are processes; `transport` is how all of them must reach each other.
-fn every_way_by(test: &str, ranks: u32, options: LaunchOptions, transport: Transport) {
+/// Runs every choice on ranks that are processes. `transport`: how all of them reach each other.
+fn every_choice_by(test: &str, ranks: u32, options: LaunchOptions, transport: Transport) {
     let Some(client) = rank() else {
         let (children, _server) = Children::start(test, ranks);
         for (well, text) in children.end() {
@@ -83,14 +83,14 @@ fn every_way_by(test: &str, ranks: u32, options: LaunchOptions, transport: Trans
     let (found, why) = transports(&process_ranks);
     assert!(found.iter().all(|it| *it == transport), "{found:?} {why:?}");
     assert_eq!(why.is_empty(), transport == Transport::P2p, "{why:?}");
-    let cases = every_way(ranks, transport == Transport::P2p);
+    let cases = every_choice(ranks, transport == Transport::P2p);
     run(&mut communicator, &cases).unwrap();
 }
 
 #[test]
 fn processes_access_each_others_memory() {
     let test = "processes::processes_access_each_others_memory";
-    every_way_by(test, 3, small(), Transport::P2p);
+    every_choice_by(test, 3, small(), Transport::P2p);
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn two_processes_with_slots_of_nccls_size() {
         return;
     };
     let (_, mut communicator) = join(Box::new(client), LaunchOptions::nccl(), 0).unwrap();
-    let mut cases = every_way(2, true);
+    let mut cases = every_choice(2, true);
     cases.retain(|case| case.choice.channels == 1 && case.choice.piece_bytes == 0);
     cases.truncate(20);
     run(&mut communicator, &cases).unwrap();
@@ -117,10 +117,10 @@ fn processes_share_memory_of_the_host_without_p2p() {
         ..small()
     };
     let test = "processes::processes_share_memory_of_the_host_without_p2p";
-    every_way_by(test, 3, options, Transport::Shm);
+    every_choice_by(test, 3, options, Transport::Shm);
 }
 
-/// Direct transfers are refused where there is no P2P, on all ranks alike, and the communicator lives on.
+/// Direct transfers are refused without P2P, on all ranks alike, and the communicator stays usable.
 #[test]
 fn without_p2p_and_shm_nothing_leads_to_a_process() {
     let test = "processes::without_p2p_and_shm_nothing_leads_to_a_process";
@@ -144,7 +144,8 @@ fn without_p2p_and_shm_nothing_leads_to_a_process() {
     );
 }
 
-/// A process that is killed while the others wait for it in their kernels ends them with an error that names it.
+/// If a process is killed while the others wait for it in their kernels, they end with an error
+/// that names it.
 #[test]
 fn a_process_that_is_killed_is_named() {
     let test = "processes::a_process_that_is_killed_is_named";
@@ -164,10 +165,10 @@ fn a_process_that_is_killed_is_named() {
     let first = communicator.all_reduce(&mut sum, Reduction::Sum);
     if communicator.rank() == 1 {
         assert_eq!((first.is_ok(), sum), (true, [3; 3000]));
-        // As by a signal: nothing is said to anybody.
+        // As by a signal: without a message to anybody.
         std::process::abort();
     }
-    // Some may still be in the first one.
+    // Some may still run the first one.
     let failed = first.and_then(|()| communicator.all_reduce(&mut sum, Reduction::Sum));
     println!("says: {}", failed.unwrap_err());
 }
