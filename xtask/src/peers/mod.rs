@@ -171,11 +171,12 @@ fn run_topo(
     let figure = |(row, size): (&Value, u64)| {
         let timing = &row["out_of_place"];
         let number = |it: &Value| it.as_f64().context("a row without a time");
-        let times = Times {
-            mean: number(&timing["time_us"])?,
-            p50: number(&timing["latency_us"]["p50"])?,
-            p99: number(&timing["latency_us"]["p99"])?,
-        };
+        let (mean, single) = (&timing["time_us"], &timing["latency_us"]);
+        let times = [
+            number(mean)?,
+            number(&single["p50"])?,
+            number(&single["p99"])?,
+        ];
         Ok((size, times))
     };
     rows.iter().zip(asked).map(figure).collect()
@@ -198,7 +199,7 @@ fn run_peer(
         let (bytes, times) = line.split_once(' ')?;
         let times: Result<Vec<f64>, _> = times.split_whitespace().map(str::parse).collect();
         let [mean, p50, p99, _max] = times.ok()?.try_into().ok()?;
-        Some((bytes.parse().ok()?, Times { mean, p50, p99 }))
+        Some((bytes.parse().ok()?, [mean, p50, p99]))
     };
     Ok(text.lines().filter_map(line).collect())
 }

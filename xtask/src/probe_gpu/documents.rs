@@ -1,6 +1,6 @@
 //! Compares two topologies of one machine and reports unexplained differences.
 
-use topology::xml::{Document, Element};
+use topology::xml::{Attribute, Document, Element};
 
 /// Attributes that a probe cannot know, or that NCCL computes whenever it reads a file
 /// (docs/probing.md).
@@ -24,13 +24,14 @@ fn name(element: &Element) -> String {
         .to_owned()
 }
 
+/// The attributes that must be equal.
+fn told(element: &Element) -> impl Iterator<Item = &Attribute> {
+    let attributes = element.attributes.iter();
+    attributes.filter(|attribute| !EXPLAINED.contains(&&*attribute.name))
+}
+
 fn elements(ours: &Element, theirs: &Element, at: &str, different: &mut Vec<String>) {
-    let told = |attribute: &str| !EXPLAINED.contains(&attribute);
-    for attribute in theirs
-        .attributes
-        .iter()
-        .filter(|attribute| told(&attribute.name))
-    {
+    for attribute in told(theirs) {
         let (name, value) = (&attribute.name, &attribute.value);
         match ours.get(name) {
             Some(own) if own == value => {}
@@ -38,15 +39,9 @@ fn elements(ours: &Element, theirs: &Element, at: &str, different: &mut Vec<Stri
             None => different.push(format!("{at}: no {name}, NCCL has \"{value}\"")),
         }
     }
-    for attribute in ours
-        .attributes
-        .iter()
-        .filter(|attribute| told(&attribute.name))
-    {
-        if theirs.get(&attribute.name).is_none() {
-            let (name, value) = (&attribute.name, &attribute.value);
-            different.push(format!("{at}: {name}=\"{value}\", NCCL has none"));
-        }
+    for own in told(ours).filter(|own| theirs.get(&own.name).is_none()) {
+        let (name, value) = (&own.name, &own.value);
+        different.push(format!("{at}: {name}=\"{value}\", NCCL has none"));
     }
     let names = |element: &Element| element.children.iter().map(name).collect::<Vec<_>>();
     let (own, other) = (names(ours), names(theirs));

@@ -6,6 +6,7 @@
 
 mod world;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ::bootstrap::message::CheckIn;
@@ -79,18 +80,18 @@ impl World {
                 self.accept(kind);
             }
             4 => {
-                if let Some(conn) = self.any_wanted(choices)? {
+                if let Some(conn) = any(&self.wanted, choices)? {
                     self.connect(conn);
                 }
             }
             5 => {
-                if let Some(conn) = self.any_wanted(choices)? {
+                if let Some(conn) = any(&self.wanted, choices)? {
                     self.wanted.remove(&conn);
                     self.closed(conn, &Ending::Refused("refused".to_owned()));
                 }
             }
             6 => {
-                if let Some(conn) = self.any_open(choices)? {
+                if let Some(conn) = any(&self.open, choices)? {
                     let ending = match choices.arbitrary::<u8>()? % 3 {
                         0 => Ending::Ended,
                         1 => Ending::Broken("broken".to_owned()),
@@ -101,13 +102,13 @@ impl World {
                 }
             }
             7 | 8 => {
-                if let Some(conn) = self.any_open(choices)? {
+                if let Some(conn) = any(&self.open, choices)? {
                     let message = self.message(choices)?;
                     self.frame(conn, &message.encode());
                 }
             }
             _ => {
-                if let Some(conn) = self.any_open(choices)? {
+                if let Some(conn) = any(&self.open, choices)? {
                     let length = usize::from(choices.arbitrary::<u8>()?).min(choices.len());
                     let bytes = choices.bytes(length)?;
                     if choices.arbitrary::<u8>()? & 1 == 0 {
@@ -119,18 +120,6 @@ impl World {
             }
         }
         Ok(())
-    }
-
-    fn any_wanted(&self, choices: &mut Unstructured<'_>) -> Result<Option<Conn>> {
-        let at = usize::from(choices.arbitrary::<u8>()?);
-        let count = self.wanted.len().max(1);
-        Ok(self.wanted.keys().nth(at % count).copied())
-    }
-
-    fn any_open(&self, choices: &mut Unstructured<'_>) -> Result<Option<Conn>> {
-        let at = usize::from(choices.arbitrary::<u8>()?);
-        let count = self.open.len().max(1);
-        Ok(self.open.keys().nth(at % count).copied())
     }
 
     /// Any message, with numbers close to those of the job.
@@ -278,6 +267,11 @@ impl World {
             return;
         }
     }
+}
+
+fn any<T>(all: &BTreeMap<Conn, T>, choices: &mut Unstructured<'_>) -> Result<Option<Conn>> {
+    let at = usize::from(choices.arbitrary::<u8>()?);
+    Ok(all.keys().nth(at % all.len().max(1)).copied())
 }
 
 fn name(choices: &mut Unstructured<'_>) -> Result<String> {
