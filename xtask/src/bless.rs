@@ -63,7 +63,7 @@ pub fn machines(names: &[String]) -> Result<Vec<Machine>> {
                 Machine::home().display()
             ),
             Some(machine) if machine.origin.expectation != Expectation::Blessed => {
-                bail!("the answers of NCCL bind {name}; there is nothing to bless")
+                bail!("{name} is compared with answers of NCCL, so it cannot be blessed")
             }
             Some(_) => {}
         }

@@ -48,7 +48,7 @@ pub fn run(data: &[u8]) -> Reached {
     let mut input = Input { data, at: 0 };
     let slot_bytes = 1 + usize::from(input.byte()) * 3;
     let first_step = FIRST_STEPS[usize::from(input.byte()) % FIRST_STEPS.len()];
-    let mut near = Near::new(slot_bytes, first_step);
+    let mut host = HostMemory::new(slot_bytes, first_step);
     let mut devices: Vec<Device> = PROTOCOLS
         .iter()
         .map(|protocol| Device::new(*protocol, slot_bytes, first_step))
@@ -58,15 +58,15 @@ pub fn run(data: &[u8]) -> Reached {
         match operation {
             0..=2 => {
                 let files = devices.iter().map(|device| &device.words);
-                let mut files = std::iter::once(&near.words).chain(files);
-                let words = files.nth(which % 4).unwrap_or(&near.words);
+                let mut files = std::iter::once(&host.words).chain(files);
+                let words = files.nth(which % 4).unwrap_or(&host.words);
                 words.overwrite(&mut input);
             }
-            3 => near.simple.operate(&mut input, slot_bytes),
-            4 => near.low_latency.operate(&mut input, slot_bytes),
-            5 => near.low_latency_128.operate(&mut input, slot_bytes),
+            3 => host.simple.operate(&mut input, slot_bytes),
+            4 => host.low_latency.operate(&mut input, slot_bytes),
+            5 => host.low_latency_128.operate(&mut input, slot_bytes),
             6 => devices[which % 3].operate(&mut input, slot_bytes),
-            _ => near.talk(&mut input),
+            _ => host.talk(&mut input),
         }
     }
     Reached::accepted_if(data.len() > HEAD, Reached::Outside)
@@ -207,7 +207,7 @@ fn receive(slots: &mut dyn Outflow, slot_bytes: usize) {
 }
 
 /// Memory shared by ranks of one host.
-struct Near {
+struct HostMemory {
     words: Words,
     simple: Fifo<Simple>,
     low_latency: Fifo<LowLatency>,
@@ -219,7 +219,7 @@ struct Near {
     buffer_table: BufferTable,
 }
 
-impl Near {
+impl HostMemory {
     fn new(slot_bytes: usize, first_step: u64) -> Self {
         let fifo = |protocol| Item::Fifo {
             protocol,

@@ -44,7 +44,7 @@ impl Block {
         // SAFETY: the size is not 0.
         let address = unsafe { alloc_zeroed(layout) };
         if address.is_null() {
-            return Err(format!("there are no {bytes} bytes of memory"));
+            return Err(format!("{bytes} bytes of memory cannot be allocated"));
         }
         let plain = address.expose_provenance() as u64;
         Ok((Self::Own(Own { address, layout }), plain))
@@ -91,7 +91,9 @@ impl Multicast {
         // SAFETY: the addresses are read before the call returns.
         self.all = unsafe { topo_multicast_new(places.as_ptr(), places.len(), bytes) };
         match self.all {
-            0 => Err(format!("there are no {bytes} addresses for a multicast")),
+            0 => Err(format!(
+                "{bytes} addresses for a multicast cannot be reserved"
+            )),
             all => Ok(all),
         }
     }

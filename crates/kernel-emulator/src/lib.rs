@@ -329,12 +329,12 @@ impl DeviceDriver for Emulator {
     fn copy_back(
         &self,
         _device: u32,
-        lent: LaunchMemory<Block>,
+        own: LaunchMemory<Block>,
         memory: &Memory<'_>,
     ) -> Result<(), String> {
-        if lent.staged {
+        if own.staged {
             let output = memory.output().expose_provenance() as u64;
-            native::copy(lent.output, output, memory.output_bytes());
+            native::copy(own.output, output, memory.output_bytes());
         }
         Ok(())
     }

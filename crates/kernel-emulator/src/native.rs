@@ -51,8 +51,8 @@ pub fn emulate(
     let entry = entry(kernel, bug, weak).ok_or_else(|| {
         let memory = if weak { "weak" } else { "the processor's" };
         format!(
-            "{kernel:?} with {bug:?} was not compiled for {memory} memory; bugs are planted into the kernels of i32, and \
-             weak memory is there for i32 and u8"
+            "{kernel:?} with {bug:?} was not compiled for {memory} memory; bugs are planted only in kernels of i32, and only \
+             i32 and u8 are compiled for weak memory"
         )
     })?;
     let mut report = vec![0_u8; REPORT];

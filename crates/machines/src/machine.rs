@@ -148,7 +148,7 @@ impl Machine {
             }
             Expectation::Blessed if answers > 0 => {
                 bail!(
-                    "expectation = \"blessed\", but {ANSWERS}/ holds answers of NCCL, which bind more"
+                    "expectation = \"blessed\", but {ANSWERS}/ contains answers of NCCL; set \"nccl\""
                 )
             }
             _ => Ok(()),

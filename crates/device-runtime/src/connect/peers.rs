@@ -279,7 +279,7 @@ fn look<M: DeviceDriver>(
         return Ok(());
     }
     Err(format!(
-        "what was opened as memory of rank {peer} holds something else"
+        "the opened memory of rank {peer} has unexpected content"
     ))
 }
 

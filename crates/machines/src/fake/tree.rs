@@ -219,7 +219,7 @@ impl Layout<'_> {
                         "1",
                     );
                 }
-                Tag::Gpu => self.far_ends(child)?,
+                Tag::Gpu => self.remote_ends(child)?,
                 _ => {}
             }
         }
@@ -227,7 +227,7 @@ impl Layout<'_> {
     }
 
     /// The functions at remote ends of NVLinks that are not GPUs of the file.
-    fn far_ends(&mut self, gpu: &Element) -> Result<()> {
+    fn remote_ends(&mut self, gpu: &Element) -> Result<()> {
         for link in gpu.children(Tag::Nvlink) {
             let target = link.get("target").unwrap_or_default();
             if target.len() == 12 && !self.used.contains(target) {
