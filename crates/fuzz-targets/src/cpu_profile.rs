@@ -61,9 +61,9 @@ pub fn run(bytes: &[u8]) -> Reached {
             choice: None,
         };
         let _ = profile.choose(&request, place);
-        for way in profile::choices(&request, place.ranks) {
-            let time = profile.predict(&request, &way, place);
-            assert!(time.is_none_or(|time| time >= 0.0), "{way}: {time:?}");
+        for choice in profile::choices(&request, place.ranks) {
+            let time = profile.predict(&request, &choice, place);
+            assert!(time.is_none_or(|time| time >= 0.0), "{choice}: {time:?}");
         }
     }
     Reached::Accepted

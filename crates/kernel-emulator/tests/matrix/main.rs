@@ -4,6 +4,8 @@
 //! `TOPO_MATRIX_SEED` takes another sample, `TOPO_MATRIX_SAMPLE` a larger one.
 
 mod bugs;
+#[path = "../support/mod.rs"]
+mod support;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -82,33 +84,7 @@ fn run_on(emulator: impl Fn() -> Emulator, cases: &[Case], seed: u64, options: &
 #[test]
 fn every_choice() {
     let seed = from_environment("TOPO_MATRIX_SEED", 7);
-    let mut cases = Vec::new();
-    let mut number = 0;
-    for collective in Collective::ALL {
-        for choice in suite::choices(collective) {
-            number += 1;
-            let reduction = Reduction::ALL[number % Reduction::ALL.len()];
-            let wanted = Case {
-                collective,
-                choice,
-                element: ElementType::ALL[number % ElementType::ALL.len()],
-                reduction: if collective.reduces() {
-                    reduction
-                } else {
-                    Reduction::Sum
-                },
-                ranks: 2 + (number % 7) as u32,
-                root: u32::from(collective.has_root() || collective == Collective::SendRecv),
-                count: [1023, 7, 401][number % 3],
-                in_place: number % 2 == 0,
-            };
-            // Choices with two channels and with short pieces take turns.
-            let turn = (choice.channels == 2) == (number / 4 % 2 == 0);
-            if turn && wanted.exists() {
-                cases.push(wanted);
-            }
-        }
-    }
+    let mut cases = support::every_choice(0, |number| 2 + (number % 7) as u32, true);
     cases.sort_by_key(|case| case.ranks);
     run_all(&cases, seed, &small(1));
 }

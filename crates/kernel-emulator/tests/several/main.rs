@@ -5,6 +5,8 @@ mod hosts;
 mod multicast;
 mod nics;
 mod processes;
+#[path = "../support/mod.rs"]
+mod support;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,8 +17,6 @@ use executor::connections::SlotBytes;
 use executor::suite::{self, Case};
 use executor::{Communicator, Error, Settings, Transport};
 use kernel_emulator::{Bug, Emulator};
-use program::Transfer;
-use program::{Collective, ElementType, Reduction};
 
 /// The communicator of a rank.
 type Rank = Communicator<Kernels<Emulator>>;
@@ -67,38 +67,9 @@ fn join_on(
     ))
 }
 
-/// Every collective with every algorithm, transfer and protocol, types and operations in turn;
-/// without direct transfers and NVLS if `direct` is false.
+/// Every choice on this number of ranks.
 fn every_choice(ranks: u32, direct: bool) -> Vec<Case> {
-    let mut cases = Vec::new();
-    let mut number = ranks as usize;
-    for collective in Collective::ALL {
-        for choice in suite::choices(collective) {
-            number += 1;
-            let reduction = Reduction::ALL[number % Reduction::ALL.len()];
-            let case = Case {
-                collective,
-                choice,
-                element: ElementType::ALL[number % ElementType::ALL.len()],
-                reduction: if collective.reduces() {
-                    reduction
-                } else {
-                    Reduction::Sum
-                },
-                ranks,
-                root: u32::from(collective.has_root() || collective == Collective::SendRecv),
-                count: [1023, 7, 401][number % 3],
-                in_place: number.is_multiple_of(2),
-            };
-            let wanted = direct || choice.transfer == Transfer::Fifo;
-            // Choices with two channels and with short pieces take turns.
-            let turn = (choice.channels == 2) == (number / 4).is_multiple_of(2);
-            if wanted && turn && case.exists() {
-                cases.push(case);
-            }
-        }
-    }
-    cases
+    support::every_choice(ranks as usize, |_| ranks, direct)
 }
 
 /// Runs cases on one rank. An error names the case.

@@ -26,7 +26,7 @@ fn plugin(version: u32, settings: &str) -> (TempDir, WantedPlugin) {
 }
 
 /// Runs some choices between these ranks. `rdma`: whether NICs reach the devices of all.
-fn ways_by(
+fn choices_by(
     places: &[Place],
     options: &LaunchOptions,
     with: &(impl Fn(net::Options) -> net::Options + Sync),
@@ -37,9 +37,9 @@ fn ways_by(
         let (process_ranks, mut communicator) = join(hosts, options.clone(), 7).unwrap();
         let host = |rank: u32| places[rank as usize].host;
         for reached in process_ranks.reached() {
-            let far = host(rank) != host(reached.peer);
+            let remote = host(rank) != host(reached.peer);
             assert_eq!(reached.rdma.is_ok(), rdma, "{reached:?}");
-            assert_eq!(far, reached.transport == executor::Transport::Net);
+            assert_eq!(remote, reached.transport == executor::Transport::Net);
         }
         let mut cases = every_choice(places.len() as u32, false);
         cases.retain(&wanted);
@@ -73,14 +73,14 @@ fn by(plugin: &WantedPlugin) -> impl Fn(net::Options) -> net::Options + Sync {
 #[test]
 fn a_plugin_copies_slots_of_kernels() {
     let (_folder, plugin) = plugin(12, "");
-    ways_by(&[on("a"), on("b")], &small(), &by(&plugin), false, every(4));
+    choices_by(&[on("a"), on("b")], &small(), &by(&plugin), false, every(4));
 }
 
 #[test]
 fn nics_read_and_write_slots_in_place() {
     for (version, settings) in [(8, "MEMORY=3"), (12, "MEMORY=5")] {
         let (_folder, plugin) = plugin(version, settings);
-        ways_by(&[on("a"), on("b")], &small(), &by(&plugin), true, every(4));
+        choices_by(&[on("a"), on("b")], &small(), &by(&plugin), true, every(4));
     }
 }
 
@@ -89,7 +89,7 @@ fn nics_read_and_write_slots_in_place() {
 fn what_came_is_flushed_before_kernels_read_it() {
     let (_folder, plugin) = plugin(12, "MEMORY=3;FLUSH=1");
     let simple = |case: &Case| case.choice.protocol == Protocol::Simple;
-    ways_by(&[on("a"), on("b")], &small(), &by(&plugin), true, simple);
+    choices_by(&[on("a"), on("b")], &small(), &by(&plugin), true, simple);
 }
 
 #[test]
@@ -99,12 +99,12 @@ fn settings_keep_nics_out_of_the_memory_of_devices() {
         rdma: false,
         ..small()
     };
-    ways_by(&[on("a"), on("b")], &options, &by(&plugin), false, every(8));
+    choices_by(&[on("a"), on("b")], &options, &by(&plugin), false, every(8));
     let options = LaunchOptions {
         rdma_read: false,
         ..small()
     };
-    ways_by(&[on("a"), on("b")], &options, &by(&plugin), true, every(8));
+    choices_by(&[on("a"), on("b")], &options, &by(&plugin), true, every(8));
 }
 
 /// Slots in place while the low halves of step numbers wrap around.
@@ -118,7 +118,7 @@ fn step_numbers_come_round_in_place() {
             ..small()
         };
         let long = |case: &Case| case.choice.protocol == Protocol::Ll && case.count > 400;
-        ways_by(&[on("a"), on("b")], &options, &by(&plugin), true, long);
+        choices_by(&[on("a"), on("b")], &options, &by(&plugin), true, long);
     }
 }
 
@@ -168,7 +168,7 @@ fn ranks_carry_fifos_of_kernels_for_each_other() {
         ports: Some(Arc::new(Neighbors)),
         ..options
     };
-    ways_by(&TWO_HOSTS(), &small(), &with, false, every(8));
+    choices_by(&TWO_HOSTS(), &small(), &with, false, every(8));
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn ranks_carry_fifos_of_kernels_by_a_plugin() {
             net_plugin: plugin.clone(),
             ..options
         };
-        ways_by(&TWO_HOSTS(), &small(), &with, rdma, every(12));
+        choices_by(&TWO_HOSTS(), &small(), &with, rdma, every(12));
     }
 }
 
