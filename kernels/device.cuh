@@ -10,7 +10,7 @@
 
 namespace TOPO_NAMESPACE {
 
-// The element type by which a switch reduces a vector.
+// The element type with which a switch reduces a vector.
 enum Reduced : u32 {
   NOT_REDUCED, UNSIGNED_32, SIGNED_32, UNSIGNED_64, SIGNED_64, HALF, BRAIN, SINGLE, DOUBLE
 };
