@@ -1,5 +1,5 @@
-// What the host tells the kernels. crates/device-runtime/src/layout.rs has the same structures; a test compares their sizes
-// and offsets.
+// The arguments that the host passes to the kernels. crates/device-runtime/src/layout.rs has the
+// same structures; a test compares sizes and offsets.
 #pragma once
 
 namespace TOPO_NAMESPACE {
@@ -21,7 +21,7 @@ constexpr u32 MOST_OPERANDS = 4;
 // Most blocks of a lane.
 constexpr u32 MOST_SHARES = 4;
 
-// Parts that fit into the arguments of a launch; more of them lie in device memory.
+// Parts that fit into the arguments of a launch; more parts are in device memory.
 constexpr u32 MOST_PARTS = 36;
 
 enum Protocol : u32 { LL = 0, LL128 = 1, SIMPLE = 2 };
@@ -30,8 +30,9 @@ enum Operation : u32 { SUM = 0, PRODUCT = 1, MINIMUM = 2, MAXIMUM = 3 };
 
 enum OperandKind : u32 { NOTHING = 0, LOCAL = 1, PEER = 2, FIFO = 3, EVERYWHERE = 4 };
 
-// One end of a FIFO or of a signal. Only one block of a launch uses it; it outlives launches. If several blocks run a lane,
-// an end of a signal is that many of these in a row, with that many counters.
+// One end of a FIFO or of a signal. Only one block of a launch uses it, and it outlives launches.
+// If several blocks run a lane, an end of a signal is an array with one of these, and one counter,
+// per block.
 struct End {
   u8* slots;          // of a FIFO: its first slot
   u64 stride;         // bytes from one slot to the next
@@ -100,7 +101,8 @@ struct Part {
   u32 padding;
 };
 
-// The arguments of a kernel. Blocks are assigned to the parts in order, one for each share of each lane.
+// The arguments of a kernel. Blocks are assigned to the parts in order, one for each share of each
+// lane.
 struct Launch {
   const Part* more;   // all parts, if they are not in `parts`
   const u32* abort;   // not 0: end the launch

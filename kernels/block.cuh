@@ -1,7 +1,8 @@
 // How the threads of a block work together.
 //
-// Warp 0 waits, warp 1 posts, all others move data. What a step needs is handed over in one of two places in shared
-// memory: warp 0 waits for the next step while data is moved, and data is moved while the last step is posted:
+// Warp 0 waits, warp 1 posts, all others move data. What a step needs is handed over in one of two
+// places in shared memory: warp 0 waits for the next step while data is moved, and data is moved
+// while the last step is posted:
 //
 //   waiter:  polls for the step ─▶ FREE ─▶ writes the place ─▶ READY
 //   workers: READY ─▶ move ─▶ DONE
@@ -33,12 +34,13 @@ constexpr u32 TOLD = 3 * MOST_OPERANDS;
 // Alignment of a share of a step, bytes.
 constexpr u64 SHARE_BYTES = 128;
 
-// A step that is ready to run. Workers read it repeatedly instead of keeping it: they have few registers.
+// A step that is ready to run. Workers read it repeatedly instead of keeping it, because they have
+// few registers.
 struct Stage {
   u8* places[2 * MOST_OPERANDS];    // sources, then destinations; for FIFOs the slot
   u64 flags[2 * MOST_OPERANDS];     // for FIFOs the number of the step plus one, else 0
   u64 strides[2 * MOST_OPERANDS];   // for FIFOs, bytes of a slot
-  u64* words[TOLD];                 // counters to store when the step is done, of operands, then of signals; or null
+  u64* words[TOLD];                 // counters to store after the step, of operands, then signals
   u64 values[TOLD];
   u64 bytes;
   u64 scalar;
@@ -56,7 +58,7 @@ struct Shared {
   Stage stages[2];
 };
 
-// Counts polls, and checks now and then whether the host ends the launch.
+// Counts polls, and sometimes checks whether the host ends the launch.
 struct Patience {
   const u32* abort;
   u32 looks;
@@ -64,7 +66,7 @@ struct Patience {
 
   TOPO_DEVICE explicit Patience(const u32* word) : abort(word), looks(0), over(false) {}
 
-  // After a poll that failed; false if the launch is to end.
+  // Called after a failed poll. Returns false if the launch is to end.
   TOPO_DEVICE bool more() {
     looks++;
     if (looks % LOOKS == 0 && load_volatile(abort) != 0) over = true;

@@ -1,5 +1,5 @@
-// Threads, barriers and memory. The only file that knows which compiler reads it: NVIDIA's, for GPUs, or the host's, for the
-// emulator (crates/kernel-emulator/host/device_host.h).
+// Threads, barriers and memory. The only file that depends on the compiler: NVIDIA's for GPUs, or
+// the host's for the emulator (crates/kernel-emulator/host/device_host.h).
 #pragma once
 
 #ifndef TOPO_NAMESPACE
@@ -10,7 +10,7 @@
 
 namespace TOPO_NAMESPACE {
 
-// The element type by which a switch reduces a vector.
+// The element type with which a switch reduces a vector.
 enum Reduced : u32 {
   NOT_REDUCED, UNSIGNED_32, SIGNED_32, UNSIGNED_64, SIGNED_64, HALF, BRAIN, SINGLE, DOUBLE
 };
@@ -35,8 +35,8 @@ TOPO_DEVICE u32 thread() { return threadIdx.x; }
 TOPO_DEVICE u32 threads() { return blockDim.x; }
 TOPO_DEVICE u32 block() { return blockIdx.x; }
 
-// Waits until `count` threads have arrived; all their earlier memory accesses are then visible. Threads of a warp may
-// arrive one after the other, which the forms `bar` do not allow.
+// Waits until `count` threads have arrived; all their earlier memory accesses are then visible.
+// Threads of a warp may arrive one after the other, which the forms `bar` do not allow.
 TOPO_DEVICE void barrier_sync(u32 barrier, u32 count) {
   asm volatile("barrier.sync %0, %1;" ::"r"(barrier), "r"(count) : "memory");
 }
@@ -52,8 +52,8 @@ TOPO_DEVICE bool warp_all(bool yes) { return __all_sync(0xffffffffu, yes); }
 
 TOPO_DEVICE u64 address_of(const void* pointer) { return __cvta_generic_to_global(pointer); }
 
-// Once this has seen the value of a `store_release`, this thread, and all threads that meet it at a barrier, see what the
-// writer wrote before. `system` is all GPUs and processors.
+// Once this has read the value of a `store_release`, this thread, and all threads that meet it at a
+// barrier, see everything that the writer wrote before. `system`: all GPUs and processors.
 TOPO_DEVICE u64 load_acquire(const u64* word) {
   u64 value;
   asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(address_of(word)) : "memory");
@@ -70,7 +70,8 @@ TOPO_DEVICE u32 load_volatile(const u32* word) {
   return value;
 }
 
-// Other blocks see these stores only after a `store_release`; this block sees others' only after a `load_acquire`.
+// Other blocks see these stores only after a `store_release`; this block sees others' only after a
+// `load_acquire`.
 template <class T>
 TOPO_DEVICE T load(const T* place) {
   return *place;
@@ -114,8 +115,8 @@ TOPO_DEVICE bool load_line(const u8* place, u32 flag, u64& data) {
   return first == flag && second == flag;
 }
 
-// A thread's 16 bytes of an LL128 line; with `carries`, the last 8 are the flag. All threads of the warp call this together:
-// a line is stored as a whole.
+// A thread's 16 bytes of an LL128 line; with `carries`, the last 8 are the flag. All threads of the
+// warp call this together, so that a line is stored as a whole.
 TOPO_DEVICE void store_line_part(u8* place, u64 low, u64 high, bool active, bool carries) {
   (void)carries;
   // A line is one store only if its threads store together.
@@ -134,17 +135,37 @@ TOPO_DEVICE void load_line_part(const u8* place, u64& low, u64& high, bool carri
                : "memory");
 }
 
-// Makes stores through one address of a place visible through its other addresses, to everything ordered after this.
+// Makes stores through one address of a place visible through its other addresses, to everything
+// ordered after this.
 TOPO_DEVICE void alias_fence() { asm volatile("fence.proxy.alias;" ::: "memory"); }
 
 // Multicast needs compute capability 9.0.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
-#define TOPO_REDUCE_VECTOR(what)                                                                                asm volatile("multimem.ld_reduce.relaxed.sys.global." what " {%0, %1, %2, %3}, [%4];"                                     : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])                                             : "l"(address_of(place))                                                                                      : "memory")
-#define TOPO_REDUCE_32(what)                                                                                    TOPO_UNROLL                                                                                                   for (u32 i = 0; i < 4; i++)                                                                                     asm volatile("multimem.ld_reduce.relaxed.sys.global." what " %0, [%1];"                                                    : "=r"(words[i])                                                                                              : "l"(address_of(place + 4 * i))                                                                              : "memory")
-#define TOPO_REDUCE_64(what)                                                                                    asm volatile("multimem.ld_reduce.relaxed.sys.global." what " %0, [%1];"                                                    : "=l"(value.low)                                                                                             : "l"(address_of(place))                                                                                      : "memory");                                                                                     asm volatile("multimem.ld_reduce.relaxed.sys.global." what " %0, [%1];"                                                    : "=l"(value.high)                                                                                            : "l"(address_of(place + 8))                                                                                  : "memory")
+#define TOPO_REDUCE_VECTOR(what)                                                        \
+  asm volatile("multimem.ld_reduce.relaxed.sys.global." what " {%0, %1, %2, %3}, [%4];" \
+               : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])         \
+               : "l"(address_of(place))                                                 \
+               : "memory")
+#define TOPO_REDUCE_32(what)                                                \
+  TOPO_UNROLL                                                               \
+  for (u32 i = 0; i < 4; i++)                                               \
+    asm volatile("multimem.ld_reduce.relaxed.sys.global." what " %0, [%1];" \
+                 : "=r"(words[i])                                           \
+                 : "l"(address_of(place + 4 * i))                           \
+                 : "memory")
+#define TOPO_REDUCE_64(what)                                              \
+  asm volatile("multimem.ld_reduce.relaxed.sys.global." what " %0, [%1];" \
+               : "=l"(value.low)                                          \
+               : "l"(address_of(place))                                   \
+               : "memory");                                               \
+  asm volatile("multimem.ld_reduce.relaxed.sys.global." what " %0, [%1];" \
+               : "=l"(value.high)                                         \
+               : "l"(address_of(place + 8))                               \
+               : "memory")
 
-// The 16 bytes at a place of all ranks, reduced. The host checks that the switch has this operation for this type.
+// The 16 bytes at a place of all ranks, reduced. The host checks that the switch has this operation
+// for this type.
 template <class E, class Fold>
 TOPO_DEVICE Vector multicast_load(const u8* place, u32 operation, Fold) {
   Vector value = {};
@@ -214,7 +235,7 @@ TOPO_DEVICE void multicast_store(u8* place, Vector value) {
 
 #else
 
-// Programs of such a device have no multicast.
+// Programs of such a device use no multicast.
 template <class E, class Fold>
 TOPO_DEVICE Vector multicast_load(const u8*, u32, Fold) {
   return Vector{};
@@ -224,16 +245,16 @@ TOPO_DEVICE void multicast_store(u8*, Vector) {}
 
 #endif
 
-// Between two polls of what another thread writes.
+// Between two polls of memory that another thread writes.
 TOPO_DEVICE void spin_pause() {}
 
 // Where the emulator may switch threads; nothing on a GPU.
 TOPO_DEVICE void schedule_point() {}
 
-// Says what this thread waits for, for a report; nothing on a GPU.
+// Records what this thread waits for, for a report; nothing on a GPU.
 TOPO_DEVICE void note(const char*, const void*, u64) {}
 
-// Time since an unknown start that is the same for all blocks, ns.
+// Time since an unknown start, equal for all blocks, ns.
 TOPO_DEVICE u64 clock_ns() {
   u64 time;
   asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(time));

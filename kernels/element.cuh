@@ -1,17 +1,18 @@
-// Types of elements: how they are reduced. Integers wrap around; 16-bit floats are reduced as 32-bit ones.
+// Types of elements: how they are reduced. Integers wrap around; 16-bit floats are reduced as
+// 32-bit ones.
 #pragma once
 
 #include "device.cuh"
 
 namespace TOPO_NAMESPACE {
 
-// `MULTICAST` is the type by which a switch reduces such elements. `Unsigned` is an unsigned type that wraps as the element
-// does, `Divided` the type in which it is divided.
+// `MULTICAST`: the type with which a switch reduces such elements. `Unsigned`: an unsigned type
+// that wraps as the element does. `Divided`: the type in which it is divided.
 template <class S, class Unsigned, class Divided>
 struct Integer {
   typedef S Storage;
   typedef S Wide;
-  // Types whose arithmetic needs so many registers that only few words may be under way.
+  // Types whose arithmetic needs so many registers that only few words are processed at a time.
   static constexpr bool SMALL = sizeof(S) == 1;
   static constexpr bool LARGE = false;
   static constexpr Reduced MULTICAST = sizeof(S) == 1   ? NOT_REDUCED
@@ -70,7 +71,7 @@ struct Bf16 : Floating<float> {
   TOPO_DEVICE static u16 narrow(float value) {
     const u32 bits = float_bits(value);
     const u32 rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
-    // A NaN stays a NaN, though its low bits are cut off.
+    // A NaN stays a NaN, although its low bits are cut off.
     return (u16)(value != value ? bits >> 16 | 0x40 : rounded);
   }
 };

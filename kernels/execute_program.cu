@@ -1,4 +1,5 @@
-// The kernels: each runs the lanes of bound programs, one block per lane, or several blocks with a share of it each.
+// The kernels: each runs the lanes of bound programs, one block per lane, or several blocks with a
+// share of it each.
 #include "roles.cuh"
 
 namespace TOPO_NAMESPACE {
@@ -40,7 +41,7 @@ TOPO_DEVICE void execute(const Launch& launch, Shared& shared) {
 
 }  // namespace TOPO_NAMESPACE
 
-// Without a choice, all types of elements.
+// If no types are chosen, all types of elements.
 #ifndef TOPO_ELEMENTS
 #define TOPO_ELEMENTS(entry) \
   entry(move, Moved) entry(i8, I8) entry(u8, U8) entry(i32, I32) entry(u32, U32) entry(i64, I64) entry(u64, U64) \

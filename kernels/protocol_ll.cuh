@@ -1,7 +1,8 @@
-// LL: lines of 16 bytes, {data, flag, data, flag} of 4 bytes each. A flag is the low half of the step's number plus one.
+// LL: lines of 16 bytes, {data, flag, data, flag} of 4 bytes each. A flag is the low half of the
+// step's number plus one.
 //
-// In the last eight steps of every 2^31 the sender writes all flags of a slot, also of lines without data: otherwise an old
-// flag would look new when the low half wraps around.
+// In the last eight steps of every 2^31 the sender writes all flags of a slot, also of lines
+// without data: otherwise an old flag would look new when the low half wraps around.
 #pragma once
 
 #include "block.cuh"
@@ -55,7 +56,7 @@ struct LowLatency {
       const u64 flag = stage.flags[i];
       if (flag == 0 || ((flag - 1) & 0x7ffffff8) != 0x7ffffff8) continue;
       const u32 all = (u32)(stage.strides[i] / LINE);
-      // This thread's first line behind the data.
+      // This thread's first line after the data.
       const u32 behind = lines + (workers + worker - lines % workers) % workers;
       TOPO_ROLLED
       for (u32 line = behind; line < all; line += workers) store_line(stage.places[i] + (u64)line * LINE, 0, (u32)flag);

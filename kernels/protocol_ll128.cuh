@@ -1,5 +1,5 @@
-// LL128: lines of 128 bytes, 120 of data and the step's number plus one. Eight threads make a line, 16 bytes each, and
-// the machine must store it as a whole: GPU memory and NVLink do, PCIe does not.
+// LL128: lines of 128 bytes, 120 of data and the step's number plus one. Eight threads make a line,
+// 16 bytes each, and the machine must store it as a whole: GPU memory and NVLink do, PCIe does not.
 #pragma once
 
 #include "block.cuh"
@@ -10,7 +10,7 @@ struct LowLatency128 {
   static constexpr u64 DATA = 120;
   static constexpr u64 LINE = 128;
   static constexpr u32 LINE_THREADS = 8;
-  // Lines that a warp has under way, one after the other per thread.
+  // Lines in flight per warp, one after the other per thread.
   template <class E>
   static constexpr u32 LINES = E::SMALL ? 1 : 2;
   static constexpr u32 WARP_LINES = WARP / LINE_THREADS;

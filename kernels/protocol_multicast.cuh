@@ -1,7 +1,8 @@
-// Steps that reduce or store at all ranks at once, by the multicast of a switch (NVLS).
+// Steps that reduce or store at all ranks at once, with the multicast of a switch (NVLS).
 //
-// A multicast begins on a multiple of 16 bytes, and the bytes from the message's end to the next multiple are padding of all
-// ranks' scratch memory: whole vectors are read and written there. In the rank's own buffers nothing behind the end is touched.
+// A multicast begins at a multiple of 16 bytes. The bytes from the message's end to the next
+// multiple are padding of all ranks' scratch memory, where whole vectors are read and written. In
+// the rank's own buffers nothing after the end is accessed.
 #pragma once
 
 #include "block.cuh"
@@ -21,7 +22,7 @@ struct Fold {
   }
 };
 
-// Vectors that a thread has under way.
+// Vectors in flight per thread.
 template <class E>
 constexpr u32 MULTICAST = E::SMALL || E::LARGE ? 2 : 4;
 

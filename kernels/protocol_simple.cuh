@@ -5,12 +5,13 @@
 
 namespace TOPO_NAMESPACE {
 
-// Vectors that a thread has under way: of one source, and of each of two where sources are reduced.
+// Vectors in flight per thread: of one source, and of each of two sources to reduce.
 constexpr u32 COPIED = 4;
 template <class E>
 constexpr u32 REDUCED = E::SMALL || E::LARGE ? 2 : 3;
 
-// Moves the vector at an offset of each source and destination, and COUNT - 1 more, `step` bytes apart.
+// Moves the vector at an offset of each source and destination, and COUNT - 1 more, `step` bytes
+// apart.
 template <class E, u32 COUNT>
 TOPO_DEVICE void copy_vectors(const Stage& stage, u64 offset, u32 step) {
   Vector values[COUNT];
@@ -95,8 +96,8 @@ struct Simple {
     for (u32 i = 1; i < stage.source_count; i++) differ |= (u32)((u64)stage.places[i] ^ start);
     TOPO_ROLLED
     for (u32 i = 0; i < stage.destination_count; i++) differ |= (u32)((u64)stage.places[MOST_OPERANDS + i] ^ start);
-    // Bytes before the first vector's boundary and behind the last vector are moved word by word; so is everything, if the
-    // places are never on a boundary together.
+    // Bytes before the first vector's boundary and after the last vector are moved word by word; so
+    // is everything, if the places are never aligned together.
     u64 head = (16 - (start & 15)) & 15;
     if ((differ & 15) != 0 || head > bytes) head = bytes;
     const u32 vectors = (u32)((bytes - head) / 16);
@@ -119,14 +120,14 @@ struct Simple {
       TOPO_ROLLED
       for (; vector < vectors; vector += workers) reduce_vectors<E, 1>(stage, head + (u64)vector * 16, step);
     }
-    // Words where all places are on their boundaries together, else elements.
+    // Words if all places are aligned together, else elements.
     const u32 width = ((differ | (u32)start) & 3) == 0 ? 8 : (u32)sizeof(typename E::Storage);
     u64 at = (u64)worker * width;
     u64 end = head;
     for (;;) {
       if (at >= end) {
         if (end == bytes) break;
-        // Continue behind the vectors.
+        // Continue after the vectors.
         at = head + (u64)vectors * 16 + (u64)worker * width;
         end = bytes;
         continue;

@@ -1,5 +1,5 @@
-// Reductions of 8-byte words, which hold 1 to 8 elements. The operation is known at run time only: all threads take the same
-// branch, and memory is slower than it.
+// Reductions of 8-byte words, which hold 1 to 8 elements. The operation is known only at run time:
+// all threads take the same branch, and memory is slower than it.
 #pragma once
 
 #include "element.cuh"
@@ -93,7 +93,8 @@ TOPO_DEVICE Vector divide_vector(Vector value, u32 by) {
   return Vector{divide_word<E>(value.low, by), divide_word<E>(value.high, by)};
 }
 
-// `bytes` bytes at a place that is aligned for elements: 8, or fewer at the end of a buffer, where the rest is 0.
+// `bytes` bytes at a place that is aligned for elements: 8, or fewer at the end of a buffer, where
+// the rest is 0.
 template <class E>
 TOPO_DEVICE u64 load_word(const u8* place, u64 bytes) {
   if (bytes >= 8 && ((u64)place & 7) == 0) return load((const u64*)place);

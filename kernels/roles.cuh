@@ -7,8 +7,9 @@
 
 namespace TOPO_NAMESPACE {
 
-// Warp 0. Its threads handle the operands of a step in parallel: 0 to 3 the sources, 4 to 7 the destinations, 8 to 23 the
-// signals to wait for, four threads for the shares of each, 24 to 27 the signals to send.
+// Warp 0. Its threads handle the operands of a step in parallel: 0 to 3 the sources, 4 to 7 the
+// destinations, 8 to 23 the signals to wait for, four threads for the shares of each, 24 to 27 the
+// signals to send.
 struct Waiter {
   static constexpr u32 AWAITED = 2 * MOST_OPERANDS;
   static constexpr u32 GIVEN = AWAITED + MOST_OPERANDS * MOST_SHARES;
@@ -44,7 +45,7 @@ struct Waiter {
     return true;
   }
 
-  // Waits until a step can run and hands it to the workers; false if the launch is aborted.
+  // Waits until a step can run and hands it to the workers. Returns false if the launch is aborted.
   TOPO_DEVICE bool issue(const Step& step, u64 turn) {
     const u32 lane = thread() % WARP;
     const u32 index = lane % MOST_OPERANDS;
@@ -106,7 +107,7 @@ struct Waiter {
     if (!going) return false;
     u64 begin = 0, bytes = step.bytes;
     if (part.shares > 1) {
-      // A share depends on the bytes alone: the next step's reader of these bytes is the same block.
+      // A share depends only on the bytes: the next step's reader of these bytes is the same block.
       const u64 most = (bytes + part.shares * SHARE_BYTES - 1) / (part.shares * SHARE_BYTES) * SHARE_BYTES;
       begin = share * most < bytes ? share * most : bytes;
       bytes = most < bytes - begin ? most : bytes - begin;
@@ -189,7 +190,7 @@ struct Waiter {
   }
 };
 
-// Tells the peers what was done.
+// Tells the peers that data was stored or read.
 TOPO_DEVICE void post(Shared& shared, u32 workers) {
   const u32 lane = thread() % WARP;
   for (u32 number = 0;; number++) {

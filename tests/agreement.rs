@@ -10,10 +10,10 @@ use machines::elsewhere;
 
 use crate::{not_run, test};
 
-/// The most cases of one test, so that several tests run at a time.
+/// Most cases of one test, so that several tests run in parallel.
 const CASES_OF_A_TEST: usize = 50;
 
-/// One test for each group of cases whose names begin alike.
+/// One test for each group of cases with a common first word.
 pub fn tests() -> Result<Vec<Trial>> {
     let golden = match elsewhere::golden() {
         Ok(golden) => golden,

@@ -1,7 +1,7 @@
-//! Files of other people's machines: each loads and stays equal when written, or is refused with a
-//! sentence that one can act on.
+//! Files of other people's machines. Each loads and stays equal when written, or is refused with a
+//! message that helps to correct it.
 //!
-//! `crates/cli/tests/corpus.rs` tests what the program says about these files.
+//! `crates/cli/tests/corpus.rs` tests the program's output for these files.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! Statements of the documents that can be checked.
+//! Checks statements of the documents.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

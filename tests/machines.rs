@@ -1,4 +1,4 @@
-//! Each folder of `topologies/` is planned as it expects.
+//! Plans each folder of `topologies/` as its origin requires.
 
 use anyhow::{Result, ensure};
 use golden::{Case, Section};
@@ -59,7 +59,7 @@ fn as_nccl_answered(machine: &Machine) -> Result<()> {
     Ok(())
 }
 
-/// The recorded files are what the planner says now.
+/// The recorded files agree with the planner's present output.
 fn as_blessed(machine: &Machine) -> Result<()> {
     let diffs: Vec<String> = bless::stale(machine)?
         .iter()

@@ -1,5 +1,5 @@
-//! Compiles the kernels for the processor: unchanged, for memory that keeps no more order than a GPU promises, and once for
-//! each planted bug. Writes the table of what was compiled, `entries.rs`.
+//! Compiles the kernels for the processor: unchanged, for memory that keeps no more order than a
+//! GPU promises, and once per planted bug. Writes a table of the compiled kernels, `entries.rs`.
 
 mod mutations;
 
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use mutations::{Edit, MUTATIONS, Memory, Mutation};
 
-/// Where the GPU's sources are.
+/// The folder of the GPU's sources.
 const KERNELS: &str = "../../kernels";
 
 /// The host's side of `device.cuh`.
@@ -81,7 +81,8 @@ fn files(folder: &str) -> impl Iterator<Item = PathBuf> {
     paths.filter(|path| path.is_file())
 }
 
-/// Copies the sources with a bug into a folder. Fails if the text to replace is not there exactly once.
+/// Copies the sources with a bug into a folder. Fails if the text to replace is not there exactly
+/// once.
 fn plant(bug: &str, edits: &[Edit], to: &Path) {
     fs::create_dir_all(to.join(HOST)).expect("the build's folder can be written");
     for (folder, below) in [(KERNELS, ""), (HOST, HOST)] {
@@ -102,7 +103,7 @@ fn plant(bug: &str, edits: &[Edit], to: &Path) {
     }
 }
 
-/// What is compiled, and the table by which it is found.
+/// The compiled kernels and their table.
 #[derive(Default)]
 struct Variants {
     /// Files to compile with the sanitizer, if there is one, and without.
@@ -151,7 +152,8 @@ impl Variants {
         let text = format!(
             "// SAFETY: build.rs compiles a function of this name and type for each.\n\
              unsafe extern \"C\" {{\n{functions}}}\n\
-             /// What was compiled: the bug, whether memory is weak, the kernel's suffix, its function.\n\
+             /// What was compiled: the bug, whether memory is weak, the kernel's suffix, its
+             /// function.\n\
              const ENTRIES: &[(Bug, bool, &str, Entry)] = &[\n{rows}];\n"
         );
         fs::write(output().join("entries.rs"), text).expect("the build's folder can be written");
@@ -166,7 +168,7 @@ fn output() -> PathBuf {
 fn variants() -> Variants {
     let mut variants = Variants::default();
     let own = fs::canonicalize(KERNELS).expect("the kernels are in the repository");
-    // One file for each: together they take longer than all others, and the compiler runs several times at once.
+    // One file per entry: together they take longest, and several compilers run at once.
     for entry in ALL {
         variants.add(&own, "None", Memory::Plain, &[entry]);
     }
@@ -199,7 +201,7 @@ fn main() {
     let mut kernels = compiler();
     kernels.files(&variants.sanitized);
     if let Some(sanitizer) = sanitizer {
-        // What the sources ask for.
+        // The sources check these.
         let define = format!("TOPO_{}SAN", sanitizer[..1].to_uppercase());
         scheduler.define(&define, None);
         kernels

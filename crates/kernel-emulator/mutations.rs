@@ -1,6 +1,7 @@
-//! Bugs that the build plants into copies of the kernels, to test that the tests find them.
+//! Bugs that the build plants in copies of the kernels, to test the tests.
 
-/// A bug: the variant of `Bug` in `src/lib.rs`, the memory that it is compiled for, and the edits that plant it.
+/// A bug: a variant of `Bug` in `src/lib.rs`, the memory that it is compiled for, and the edits
+/// that plant it.
 pub struct Mutation {
     pub bug: &'static str,
     pub memory: &'static [Memory],
@@ -16,7 +17,7 @@ pub enum Memory {
     Weak,
 }
 
-/// A file, text that it holds exactly once, and what replaces that text.
+/// A file, text that it contains exactly once, and its replacement.
 pub type Edit = (&'static str, &'static str, &'static str);
 
 const fn plain(bug: &'static str, edits: &'static [Edit]) -> Mutation {
@@ -43,7 +44,7 @@ const RELAXED_STORE: Edit = (
     "__atomic_store_n(word, value, __ATOMIC_RELAXED);",
 );
 
-/// Where a waiter knows what the end of a FIFO will be told.
+/// The end of the code with which the waiting warp reads a FIFO's end.
 const TOLD: &str = "          }\n        } else if (operand.kind == EVERYWHERE) {";
 const SIGNAL: &str = "wanted = end->step + 1;";
 

@@ -1,12 +1,13 @@
-/* Times MPI's collectives the way `topo run --time` times ours: warm buffers, as many calls in a row as fill the
- * given time, the slowest rank's average; then calls that are timed one by one, each on the slowest rank. Usage:
+/* Times MPI's collectives as `topo run --time` times ours: warm buffers, as many calls in a row as
+ * fill the given time, and the slowest rank's average; then calls that are timed one by one, each
+ * on the slowest rank. Usage:
  *
  *     collectives COLLECTIVE FROM_BYTES TO_BYTES FACTOR MILLISECONDS
  *
- * Rank 0 prints one line per size: bytes, microseconds, and of the calls timed one by one the median, the 99th
- * percentile and the maximum. Sizes are nccl-tests': of the large side for collectives that gather or scatter. A
- * broadcast is answered by one of the last rank, so that it cannot begin before it arrived; half of the time of both
- * is reported.
+ * Rank 0 prints a line per size: bytes, microseconds, and the median, the 99th percentile and the
+ * maximum of single calls. Sizes are those of nccl-tests: of the large side for collectives that
+ * gather or scatter. The last rank answers a broadcast with another one, so that it cannot begin
+ * before the first arrived. Half of the time of both is reported.
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -18,7 +19,7 @@ static const char *const names[COLLECTIVES] = {"all-reduce", "all-gather", "redu
 
 static int rank, ranks;
 
-/* One call; a broadcast is two. */
+/* Makes one call; two for a broadcast. */
 static void call(int collective, float *in, float *out, int count)
 {
     switch (collective) {
@@ -41,7 +42,7 @@ static void call(int collective, float *in, float *out, int count)
     }
 }
 
-/* Seconds of `times` calls on the slowest rank. */
+/* Returns the seconds of `times` calls on the slowest rank. */
 static double calls(int collective, float *in, float *out, int count, long times)
 {
     MPI_Barrier(MPI_COMM_WORLD);
@@ -53,7 +54,7 @@ static double calls(int collective, float *in, float *out, int count, long times
     return slowest;
 }
 
-/* Calls that are timed in a row before the ranks compare their times, and the most of all. */
+/* Single calls before the ranks compare their times, and the most of all. */
 enum { CHUNK = 4096, MOST = 1 << 18 };
 
 static double single[MOST + 1];
@@ -64,7 +65,7 @@ static int compare(const void *one, const void *other)
     return (a > b) - (a < b);
 }
 
-/* Times calls one by one until `seconds` are over, each on the slowest rank, into `single`. Returns how many. */
+/* Times calls one by one, each on the slowest rank, into `single`. Returns the count. */
 static long singles(int collective, float *in, float *out, int count, double seconds, long chunk)
 {
     chunk = chunk < 1 ? 1 : chunk > CHUNK ? CHUNK : chunk;
@@ -79,7 +80,7 @@ static long singles(int collective, float *in, float *out, int count, double sec
             single[all + i] = now - before;
             before = now;
         }
-        /* The element after them says when to end, on all ranks alike. */
+        /* The element after them is the time spent, equal on all ranks. */
         single[all + chunk] = before - began;
         MPI_Allreduce(MPI_IN_PLACE, single + all, chunk + 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
         all += chunk;
@@ -89,7 +90,7 @@ static long singles(int collective, float *in, float *out, int count, double sec
     return all;
 }
 
-/* The smallest of the sorted times that at least this share of all does not exceed. */
+/* The smallest sorted time that at least `percent` percent of all do not exceed. */
 static double percentile(long all, long percent)
 {
     return single[(all * percent + 99) / 100 - 1];
@@ -124,7 +125,7 @@ int main(int argc, char **argv)
         int splits = collective != ALL_REDUCE && collective != BROADCAST;
         size_t elements = bytes / sizeof(float) / (splits ? ranks : 1);
         int count = (int)(elements ? elements : 1);
-        /* Growing batches until one takes a tenth of the time, then one that fills it. */
+        /* Batches grow until one takes a tenth of the time; then one fills it. */
         long times = 1;
         double taken = calls(collective, in, out, count, 2);
         taken = calls(collective, in, out, count, times);

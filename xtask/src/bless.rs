@@ -1,31 +1,40 @@
-//! `cargo xtask bless`: records what the planner says about the machines whose expectation is blessed.
+//! `cargo xtask bless`: records the planner's output for machines whose expectation is blessed.
 
 use std::fs;
 use std::io::ErrorKind;
-use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use golden::expectation;
 use machines::{Expectation, Machine};
 use similar::TextDiff;
 
-/// How to accept what a check complains of.
+use crate::workspace::write_beside;
+
+/// How to accept a difference.
 pub const HOW_TO_BLESS: &str =
     "if this is what was meant: `cargo xtask bless`, then read the diff before you commit it";
 
-/// A file beside a machine that is not what the planner says now.
+/// A recorded file of a machine that differs from the planner's present output.
 #[derive(Debug)]
 pub struct Stale {
     /// The machine's name and the file in its folder.
     pub name: String,
-    /// What it should hold.
+    /// Present content.
     text: String,
-    /// What it holds; `None` if it is missing.
+    /// Recorded content; `None` if the file is missing.
     recorded: Option<String>,
 }
 
 impl Stale {
-    /// The lines that differ, with some around them.
+    /// Writes the file.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn write(&self) -> Result<()> {
+        write_beside(&Machine::home().join(&self.name), self.text.as_bytes())
+    }
+
+    /// The differing lines with some context.
     pub fn diff(&self) -> String {
         let recorded = self.recorded.as_deref().unwrap_or_default();
         let diff = TextDiff::from_lines(recorded, &self.text);
@@ -41,10 +50,10 @@ impl Stale {
     }
 }
 
-/// The machines of these names that can be blessed; all of them if there are no names.
+/// The blessed machines of these names; all if there are no names.
 ///
 /// # Errors
-/// A folder is not as it should be, or a name is of no machine that can be blessed.
+/// A folder is not valid, or a name is not that of a blessed machine.
 pub fn machines(names: &[String]) -> Result<Vec<Machine>> {
     let mut machines = Machine::all()?;
     for name in names {
@@ -54,7 +63,7 @@ pub fn machines(names: &[String]) -> Result<Vec<Machine>> {
                 Machine::home().display()
             ),
             Some(machine) if machine.origin.expectation != Expectation::Blessed => {
-                bail!("the answers of NCCL bind {name}; there is nothing to bless")
+                bail!("{name} is compared with answers of NCCL, so it cannot be blessed")
             }
             Some(_) => {}
         }
@@ -66,7 +75,7 @@ pub fn machines(names: &[String]) -> Result<Vec<Machine>> {
     Ok(machines)
 }
 
-/// The files of a machine that are not what the planner says now.
+/// The files of a machine that differ from the planner's present output.
 ///
 /// # Errors
 /// The machine or one of the files cannot be read.
@@ -89,32 +98,4 @@ pub fn stale(machine: &Machine) -> Result<Vec<Stale>> {
         }
     }
     Ok(found)
-}
-
-/// Writes what the planner says now, and answers which files changed.
-///
-/// # Errors
-/// The machine cannot be read, or a file cannot be written.
-pub fn bless(machine: &Machine) -> Result<Vec<String>> {
-    let mut changed = Vec::new();
-    for expected in expectation::of(machine)? {
-        let path = machine.folder.join(&expected.path);
-        if fs::read_to_string(&path).is_ok_and(|recorded| recorded == expected.text) {
-            continue;
-        }
-        replace(&path, &expected.text).with_context(|| format!("writing {}", path.display()))?;
-        changed.push(format!("{}/{}", machine.name, expected.path.display()));
-    }
-    Ok(changed)
-}
-
-/// Writes beside the file and renames, so that there is never half a file.
-fn replace(path: &Path, text: &str) -> Result<()> {
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)?;
-    }
-    let beside = path.with_extension("txt.new");
-    fs::write(&beside, text)?;
-    fs::rename(&beside, path)?;
-    Ok(())
 }

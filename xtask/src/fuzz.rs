@@ -1,4 +1,5 @@
-//! `cargo xtask fuzz`: builds the targets in `xtask/fuzz/`, runs each for some time from its seeds, and prints how far it came.
+//! `cargo xtask fuzz`: builds the targets in `xtask/fuzz/`, runs each for some time from its seeds,
+//! and prints how far inputs came.
 
 use std::ffi::OsString;
 use std::fs;
@@ -7,23 +8,25 @@ use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
+use xtask::workspace::{exit, repository, triple};
 
-/// Memory of a fuzzer with its corpus, MB. The sanitizer takes several times what the code under test does.
+/// Most memory of a fuzzer with its corpus, MB. The sanitizer multiplies what the code under test
+/// uses.
 const MEMORY_MB: u32 = 1024;
 
-/// Most memory that is asked for at once, MB.
+/// Most memory of one allocation, MB.
 const ALLOCATION_MB: u32 = 256;
 
-/// Longest time of one input, pauses of the machine included, s. The targets limit its processor time.
+/// Longest time of one input with pauses of the machine, s. The targets limit its processor time.
 const INPUT_SECONDS: u32 = 600;
 
 /// Longest input, bytes.
 const INPUT_BYTES: u32 = 64 << 10;
 
-/// Bytes of inputs that are kept for one target.
+/// Most bytes of committed inputs of one target.
 const KEPT_BYTES: u64 = 20 << 10;
 
-/// Largest input that is kept, bytes.
+/// Largest input to commit, bytes.
 const LARGEST_KEPT: u64 = 4 << 10;
 
 /// Arguments of `cargo xtask fuzz`.
@@ -34,10 +37,10 @@ pub struct Arguments {
     /// Processor time of each target, minutes
     #[arg(long, default_value_t = 0.5)]
     minutes: f32,
-    /// Start from nothing instead of the seeds and the corpus, to see what the seeds are good for
+    /// Start from nothing instead of the seeds and the corpus, to see how much the seeds help
     #[arg(long)]
     empty: bool,
-    /// Afterwards copy small inputs that reach code that no seed reaches into xtask/fuzz/seeds
+    /// Then copy small inputs that reach code that no seed reaches to xtask/fuzz/seeds
     #[arg(long)]
     keep: bool,
 }
@@ -45,7 +48,7 @@ pub struct Arguments {
 /// Builds and runs the targets.
 ///
 /// # Errors
-/// There is no such target, or cargo-fuzz cannot be installed, or a target cannot be built or started.
+/// There is no such target, cargo-fuzz cannot be installed, or a target cannot be built or started.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     ensure!(
         arguments.minutes > 0.0,
@@ -77,15 +80,11 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         println!("{}", row.text());
     }
     let crashed = rows.iter().any(|row| !row.crashes.is_empty());
-    Ok(if crashed {
-        ExitCode::FAILURE
-    } else {
-        ExitCode::SUCCESS
-    })
+    Ok(exit(!crashed))
 }
 
 fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz")
+    repository().join("xtask/fuzz")
 }
 
 /// The names of all targets, sorted.
@@ -104,7 +103,7 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     paths.collect::<Result<_>>()
 }
 
-/// Installs cargo-fuzz where it is missing.
+/// Installs cargo-fuzz if it is missing.
 fn install() -> Result<()> {
     let there = Command::new("cargo")
         .args(["fuzz", "--version"])
@@ -127,7 +126,7 @@ fn build() -> Result<()> {
     let status = Command::new("cargo")
         .args(["fuzz", "build"])
         .current_dir(folder().join(".."))
-        // A stable compiler takes the sanitizer's flags only so.
+        // A stable compiler needs this for the sanitizer's flags.
         .env("RUSTC_BOOTSTRAP", "1")
         .status()
         .context("starting cargo fuzz")?;
@@ -139,20 +138,20 @@ fn build() -> Result<()> {
 struct Target {
     name: String,
     program: PathBuf,
-    /// Inputs that are made of files of the repository.
+    /// Inputs made of files of the repository.
     made: PathBuf,
-    /// Inputs of earlier runs that are committed.
+    /// Committed inputs of earlier runs.
     kept: PathBuf,
     /// Inputs of earlier runs on this machine.
     corpus: PathBuf,
-    /// Inputs that crashed, or took too much time or memory.
+    /// Inputs that crashed or took too much time or memory.
     crashes: PathBuf,
 }
 
 impl Target {
     fn new(name: &str) -> Result<Self> {
         let fuzz = folder();
-        let triple = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+        let triple = triple();
         let target = Self {
             name: name.to_owned(),
             program: fuzz.join(format!("target/{triple}/release/{name}")),
@@ -176,7 +175,7 @@ impl Target {
 
     fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
-        // Freed memory that the sanitizer keeps counts as used.
+        // The sanitizer counts freed memory that it keeps.
         command.env(
             "ASAN_OPTIONS",
             "detect_odr_violation=0:quarantine_size_mb=16",
@@ -184,7 +183,7 @@ impl Target {
         command
     }
 
-    /// Runs it for the time that is wanted.
+    /// Runs the target for the time in `arguments`.
     fn fuzz(&self, arguments: &Arguments) -> Result<Row> {
         let before = files(&self.crashes)?;
         let nothing = tempfile::tempdir()?;
@@ -219,7 +218,7 @@ impl Target {
         let mut crashes = files(&self.crashes)?;
         crashes.retain(|path| !before.contains(path));
         if !output.status.success() {
-            // The stack trace, or why the sanitizer did not begin.
+            // The stack trace, or why the sanitizer did not start.
             eprintln!("{text}");
             ensure!(
                 !crashes.is_empty(),
@@ -231,7 +230,7 @@ impl Target {
         Ok(Row::read(&self.name, &text, crashes))
     }
 
-    /// Copies small inputs that reach code that no seed does.
+    /// Copies small inputs that reach code that no seed reaches.
     fn keep(&self) -> Result<()> {
         let merged = tempfile::tempdir()?;
         for folder in [&self.made, &self.kept] {
@@ -289,20 +288,20 @@ impl Target {
 const HEAD: &str =
     "target           runs  outside   inside accepted  edges: seeds    end  features  crashes";
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Default)]
 struct Row {
     name: String,
     /// Executions by how far they came.
     reached: [u64; 3],
-    /// Edges of the program that were covered after the seeds, and at the end.
+    /// Covered edges of the program after the seeds, and at the end.
     edges: [u64; 2],
     features: u64,
     crashes: Vec<PathBuf>,
 }
 
 impl Row {
-    /// Reads what libFuzzer and the target said.
+    /// Reads the output of libFuzzer and of the target.
     fn read(name: &str, text: &str, crashes: Vec<PathBuf>) -> Self {
         let mut row = Self {
             name: name.to_owned(),

@@ -1,4 +1,5 @@
-//! `cargo xtask kernels`: compiles the GPU kernels for all architectures, without a GPU, by NVRTC from Python wheels.
+//! `cargo xtask kernels`: compiles the GPU kernels for all architectures with NVRTC from Python
+//! wheels. Needs no GPU.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -14,16 +15,19 @@ use clap::Args;
 use device_runtime::source;
 use sha2::{Digest, Sha256};
 
-/// Most registers of a thread: two blocks of 448 threads share the 65536 registers of a multiprocessor.
+use crate::workspace::{exit, repository, target, write_beside};
+
+/// Most registers of a thread: two blocks of 448 threads share the 65536 registers of a
+/// multiprocessor.
 const MOST_REGISTERS: u32 = 72;
 
-/// How much the images are compressed.
+/// The level of compression.
 const LEVEL: i32 = 19;
 
 /// Arguments of `cargo xtask kernels`.
 #[derive(Args)]
 pub struct Arguments {
-    /// Write nothing, and fail if what is kept differs from what the sources give
+    /// Write nothing, and fail if the committed images differ from what the sources give
     #[arg(long)]
     check: bool,
     /// Only these compute capabilities, such as 90,100
@@ -31,7 +35,7 @@ pub struct Arguments {
     only: Vec<u32>,
 }
 
-/// What one kernel needs.
+/// The resources of one kernel.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 struct Resources {
     registers: u32,
@@ -102,20 +106,18 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     for problem in &problems {
         println!("{problem}");
     }
-    Ok(if problems.is_empty() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(exit(problems.is_empty()))
 }
 
-/// The file that says what each kernel needs.
+/// The file with the resources of each kernel.
 const RESOURCES: &str = "resources.txt";
 
-/// The file that says from what each image was made, by the compiler and within the limits of registers.
+/// The file that says which sources and compiler each image was made from, within the limit of
+/// registers.
 const VERIFIED: &str = "verified.sha256";
 
-/// An image's line in that file: the SHA-256 of the sources, the compiler, its options and the image, and the image's name.
+/// An image's line in that file: the SHA-256 of the sources, the compiler, its options and the
+/// image, then the image's name.
 fn verified_line(target: &Target) -> Result<String> {
     let name = target.file();
     let image = fs::read(kept().join(&name)).with_context(|| format!("reading {name}"))?;
@@ -131,7 +133,8 @@ fn verified_line(target: &Target) -> Result<String> {
     Ok(format!("{digits}  {name}\n"))
 }
 
-/// Whether the image of a target was made from the sources as they are, so that it need not be compiled to know that.
+/// Returns `true` if the image of a target was made from the present sources, without compiling
+/// them.
 ///
 /// # Errors
 /// The image cannot be read.
@@ -140,23 +143,23 @@ pub fn is_verified(target: &Target) -> Result<bool> {
     Ok(verified.contains(&verified_line(target)?))
 }
 
-/// Where compiled kernels are kept.
+/// The folder of committed images.
 fn kept() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../kernels/prebuilt")
+    repository().join("kernels/prebuilt")
 }
 
-/// What the sources give for a target.
+/// A compiled target.
 struct Built {
     target: Target,
     image: Vec<u8>,
-    /// What each kernel needs, a line each; nothing of PTX.
+    /// The resources of each kernel, one line each; empty for PTX.
     report: String,
-    /// Kernels that need more than they may.
+    /// Kernels that exceed a limit.
     beyond: Vec<String>,
 }
 
 impl Built {
-    /// Whether the same is kept.
+    /// Whether the committed image is the same.
     fn is_kept(&self) -> bool {
         fs::read(kept().join(self.target.file()))
             .ok()
@@ -189,7 +192,8 @@ fn build(target: &Target, compiler: &Path) -> Result<Built> {
     })
 }
 
-/// Compiles one target, and says what is wrong with it: kernels that need more than they may, or that are not what is kept.
+/// Compiles one target. Returns its problems: kernels that exceed a limit, or that differ from the
+/// committed image.
 ///
 /// # Errors
 /// The compiler refuses the sources.
@@ -208,21 +212,13 @@ pub fn check(target: &Target, compiler: &Path) -> Result<Vec<String>> {
     Ok(problems)
 }
 
-/// Writes a file beside its place, then moves it there.
-fn write_beside(file: &Path, bytes: &[u8]) -> Result<()> {
-    let beside = file.with_extension("new");
-    fs::write(&beside, bytes).with_context(|| format!("writing {}", beside.display()))?;
-    fs::rename(&beside, file).with_context(|| format!("writing {}", file.display()))
-}
-
-/// Installs a version of NVRTC from its Python wheel, if it is not there, and answers where its library is.
+/// Installs a version of NVRTC from its Python wheel if it is missing. Returns the path of its
+/// library.
 ///
 /// # Errors
-/// There is no Python, or no way to where its packages are.
+/// Python or the package is not available.
 pub fn install(version: &str) -> Result<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), Into::into);
-    let cache = target.join("nvrtc");
+    let cache = target().join("nvrtc");
     let folder = cache.join(version);
     if let Some(library) = library(&folder) {
         return Ok(library);
@@ -253,7 +249,7 @@ pub fn install(version: &str) -> Result<PathBuf> {
     library(&folder).with_context(|| format!("{package} {version} has no libnvrtc.so"))
 }
 
-/// The library in a folder of wheels.
+/// The library in the folder of a wheel.
 fn library(folder: &Path) -> Option<PathBuf> {
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
@@ -270,7 +266,7 @@ fn library(folder: &Path) -> Option<PathBuf> {
     None
 }
 
-/// Takes what the assembler says of each kernel's resources, and compares it with the budget.
+/// Reports each kernel's resources from the assembler's output, and compares them with the limits.
 fn report_resources(
     target: &Target,
     log: &str,
@@ -306,7 +302,7 @@ fn report_resources(
     Ok(())
 }
 
-/// The number in front of some words.
+/// The number before these words.
 fn number_before(line: &str, words: &str) -> u32 {
     let before = line.split(words).next().unwrap_or_default();
     if !line.contains(words) {
@@ -319,7 +315,7 @@ fn number_before(line: &str, words: &str) -> u32 {
         .unwrap_or(0)
 }
 
-/// Reads what `ptxas -v` writes.
+/// Reads the output of `ptxas -v`.
 fn resources(log: &str) -> BTreeMap<String, Resources> {
     let mut all: BTreeMap<String, Resources> = BTreeMap::new();
     let mut current = String::new();

@@ -1,8 +1,8 @@
-//! The chores that tests call too: [`bless`] records expectations, [`kernels`] compiles them for GPUs, [`sanitize`] runs them
-//! under a sanitizer, [`tidy`] holds the house rules.
+//! The chores that tests call too: [`bless`] records expectations, [`kernels`] compiles for GPUs,
+//! [`sanitize`] runs tests under a sanitizer, [`tidy`] checks the repository's rules.
 
 pub mod bless;
 pub mod kernels;
 pub mod sanitize;
-pub mod thread_sanitizer;
 pub mod tidy;
+pub mod workspace;

@@ -1,7 +1,6 @@
-//! What a developer of the project runs: `cargo xtask …`.
+//! Chores of the project's developers: `cargo xtask …`.
 
 mod fuzz;
-mod gpu_test;
 mod loom;
 mod matrix;
 mod measure;
@@ -12,12 +11,12 @@ mod replay;
 mod scale;
 mod timing;
 
-use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
-use xtask::{bless, kernels, sanitize, thread_sanitizer, tidy};
+use xtask::workspace::{exit, repository};
+use xtask::{bless, kernels, sanitize, tidy};
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "Chores of the project")]
@@ -28,37 +27,37 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Chore {
-    /// Record what the planner says about machines without answers of NCCL
+    /// Record the planner's output for machines without answers of NCCL
     Bless(BlessArguments),
     /// Run a command and print its seconds and its peak memory in MB
     Measure(measure::Arguments),
-    /// Fuzz everything that reads bytes from outside
+    /// Fuzz every reader of bytes from outside
     Fuzz(fuzz::Arguments),
-    /// Run every check that needs a GPU, and print the tables
-    GpuTest(gpu_test::Arguments),
-    /// Compile the GPU kernels for all architectures, which needs no GPU, and check what they need
+    /// Compile the GPU kernels for all architectures without a GPU, and check their resources
     Kernels(kernels::Arguments),
     /// Check the memory order of what ranks share with the model checker loom
     Loom,
     /// Run the whole correctness matrix of collectives
     Matrix(matrix::Arguments),
-    /// Time collectives beside Open MPI and MPICH, which are installed first
+    /// Time collectives beside Open MPI and MPICH, which it installs first
     Peers(peers::Arguments),
-    /// Compare `topo probe` with nvidia-smi and NCCL on a machine with GPUs; needs the built programs only
+    /// Compare `topo probe` with nvidia-smi and NCCL on a machine with GPUs; needs only the built
+    /// programs
     ProbeGpu(probe_gpu::Arguments),
-    /// Time `topo probe` on recorded machines beside hwloc's lstopo
+    /// Time `topo probe` on fake machines beside hwloc's lstopo
     Probing(probing::Arguments),
-    /// Plan every golden case of a folder again and compare with what NCCL decided
+    /// Plan every golden case of a folder again and compare with NCCL's decisions
     Replay(replay::Arguments),
     /// Run the kernels on the emulator under AddressSanitizer
     Sanitize(sanitize::Arguments),
-    /// Measure jobs of many equal hosts: planning, the plan's file, one rank's view
+    /// Measure jobs of many equal hosts: planning, the plan file, one rank's view
     Scale(scale::Arguments),
-    /// Run the tests of what ranks share under ThreadSanitizer
+    /// Run the tests of memory that ranks share under ThreadSanitizer
     ThreadSanitizer,
-    /// Check the rules of the house: dependencies between crates, unsafe code, length of files, documentation
+    /// Check the repository's rules: dependencies between crates, unsafe code, length of files,
+    /// documentation
     Tidy,
-    /// Time planning beside what NCCL's own code took
+    /// Time planning beside NCCL's own code
     Timing(timing::Arguments),
 }
 
@@ -76,7 +75,6 @@ fn main() -> ExitCode {
         Chore::Bless(arguments) => run_bless(&arguments),
         Chore::Measure(arguments) => measure::run(&arguments),
         Chore::Fuzz(arguments) => fuzz::run(&arguments),
-        Chore::GpuTest(arguments) => gpu_test::run(&arguments),
         Chore::Kernels(arguments) => kernels::run(&arguments),
         Chore::Loom => loom::run(),
         Chore::Matrix(arguments) => matrix::run(&arguments),
@@ -86,7 +84,7 @@ fn main() -> ExitCode {
         Chore::Replay(arguments) => replay::run(&arguments),
         Chore::Sanitize(arguments) => sanitize::run(&arguments),
         Chore::Scale(arguments) => scale::run(&arguments),
-        Chore::ThreadSanitizer => thread_sanitizer::run(),
+        Chore::ThreadSanitizer => sanitize::run_shared(),
         Chore::Tidy => run_tidy(),
         Chore::Timing(arguments) => timing::run(&arguments),
     };
@@ -103,39 +101,27 @@ fn run_bless(arguments: &BlessArguments) -> Result<ExitCode> {
     let machines = bless::machines(&arguments.names)?;
     let mut changed = 0;
     for machine in &machines {
-        if arguments.check {
-            for stale in bless::stale(machine)? {
-                changed += 1;
+        for stale in bless::stale(machine)? {
+            changed += 1;
+            if arguments.check {
                 print!("{}", stale.diff());
-            }
-        } else {
-            for name in bless::bless(machine)? {
-                changed += 1;
-                println!("{name}");
+            } else {
+                stale.write()?;
+                println!("{}", stale.name);
             }
         }
     }
-    println!(
-        "{} machines, {changed} files {}",
-        machines.len(),
-        if arguments.check { "differ" } else { "written" }
-    );
-    if arguments.check && changed > 0 {
+    let done = if arguments.check { "differ" } else { "written" };
+    println!("{} machines, {changed} files {done}", machines.len());
+    let passed = !arguments.check || changed == 0;
+    if !passed {
         println!("{}", bless::HOW_TO_BLESS);
-        return Ok(ExitCode::FAILURE);
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(exit(passed))
 }
 
 fn run_tidy() -> Result<ExitCode> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let problems = tidy::check(&root)?;
-    for problem in &problems {
-        println!("{problem}");
-    }
-    Ok(if problems.is_empty() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    let problems = tidy::check(&repository())?;
+    problems.iter().for_each(|problem| println!("{problem}"));
+    Ok(exit(problems.is_empty()))
 }

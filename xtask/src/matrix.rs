@@ -1,4 +1,4 @@
-//! `cargo xtask matrix`: the whole correctness matrix, which the tests only sample, part after part.
+//! `cargo xtask matrix`: the whole correctness matrix, of which the tests run a sample, in parts.
 
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
@@ -9,15 +9,15 @@ use clap::Args;
 /// Arguments of `cargo xtask matrix`.
 #[derive(Args)]
 pub struct Arguments {
-    /// Into how many parts it is cut
+    /// Number of parts
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     parts: u32,
-    /// The part to begin with, to go on where a run was ended
+    /// First part, to continue an interrupted run
     #[arg(long, default_value_t = 1)]
     from: u32,
 }
 
-/// Runs the parts. The first that is wrong is the last.
+/// Runs the parts and stops at the first that fails.
 ///
 /// # Errors
 /// Cargo cannot be started.
@@ -34,7 +34,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
             .context("running cargo")?;
         if !output.status.success() {
             println!("{}", String::from_utf8_lossy(&output.stdout));
-            println!("part {named}: wrong; `--from {part}` goes on here");
+            println!("part {named}: wrong; `--from {part}` continues here");
             return Ok(ExitCode::FAILURE);
         }
         println!(

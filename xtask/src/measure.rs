@@ -1,5 +1,5 @@
-//! What the chores that time programs share: building `topo`, running a process and measuring it, medians, tables. Also
-//! `cargo xtask measure -- COMMAND`: how long a process takes, and its peak memory.
+//! What the chores that time programs share: building `topo`, measuring processes, medians, tables.
+//! Also `cargo xtask measure -- COMMAND`, which prints the time and peak memory of a process.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::resource::{UsageWho, getrusage};
+use xtask::workspace::{cargo, target};
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -16,7 +17,7 @@ pub struct Arguments {
     command: Vec<OsString>,
 }
 
-/// What a process took.
+/// Time and memory of a process.
 #[derive(Debug, Clone, Copy)]
 pub struct Measured {
     /// From start to end, s.
@@ -25,7 +26,7 @@ pub struct Measured {
     pub megabytes: f64,
 }
 
-/// Runs the command, whose output goes nowhere, and prints seconds and megabytes.
+/// Runs the command without its output, and prints seconds and megabytes.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let (program, rest) = arguments.command.split_first().context("no command")?;
     let start = Instant::now();
@@ -37,14 +38,14 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let seconds = start.elapsed().as_secs_f64();
     let program = program.to_string_lossy();
     ensure!(status.success(), "{program} ended with {status}");
-    // Linux tells kilobytes.
+    // On Linux, `maxrss` is in kilobytes.
     let kilobytes = getrusage(UsageWho::RUSAGE_CHILDREN)?.max_rss();
     println!("{seconds} {}", kilobytes as f64 / 1024.0);
     Ok(ExitCode::SUCCESS)
 }
 
-/// Measures a command, with a process of this program between: the system tells the peak memory of all finished children
-/// together.
+/// Measures a command through another process of this program, because the system reports peak
+/// memory for all finished children together.
 ///
 /// # Errors
 /// The command fails.
@@ -80,29 +81,17 @@ pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     values.get(values.len() / 2).copied()
 }
 
-/// The repository.
-pub fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
-}
-
-/// The folder of build results.
-pub fn target() -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| repository().join("target"), Into::into)
-}
-
-/// The given program, or `topo` as a release, which is built.
+/// The given program, or `topo`, which is built in the release profile.
 ///
 /// # Errors
-/// It does not build. Without cargo the program that is there is taken.
+/// It does not build. Without cargo the existing program is used.
 pub fn topo(given: Option<&Path>) -> Result<PathBuf> {
     if let Some(path) = given {
         return Ok(path.to_owned());
     }
     let program = target().join("release/topo");
-    let cargo = std::env::var_os("CARGO").unwrap_or("cargo".into());
-    let built = Command::new(cargo)
+    let built = cargo()
         .args(["build", "--quiet", "--release", "--package", "topo"])
-        .current_dir(repository())
         .status();
     if let Ok(built) = built {
         ensure!(built.success(), "topo does not build");
@@ -111,11 +100,12 @@ pub fn topo(given: Option<&Path>) -> Result<PathBuf> {
     Ok(program)
 }
 
-/// A Markdown table whose columns are as wide as their heads, right-aligned but for the first.
+/// A Markdown table. Columns are as wide as their heads, and right-aligned except the first.
 pub struct Table(Vec<usize>);
 
 impl Table {
-    /// A table of these columns, and its first lines. The first column has room for `first` characters.
+    /// Creates a table of these columns. Returns it with its first two lines. The first column has
+    /// room for `first` characters.
     pub fn new(first: usize, heads: &[&str]) -> (Self, String) {
         let width =
             |(at, head): (usize, &&str)| head.chars().count().max(if at == 0 { first } else { 7 });
@@ -147,7 +137,7 @@ impl Table {
     }
 }
 
-/// A number of a table; a dash if there is none.
+/// A number of a table; a dash for none.
 pub fn cell(number: Option<f64>, decimals: usize) -> String {
     number.map_or_else(|| "–".to_owned(), |it| format!("{it:.decimals$}"))
 }

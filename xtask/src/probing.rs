@@ -1,7 +1,8 @@
-//! `cargo xtask probing`: how long `topo probe` takes as a whole process, beside `lstopo-no-graphics` of hwloc.
+//! `cargo xtask probing`: the time of `topo probe` as a whole process, beside hwloc's
+//! `lstopo-no-graphics`.
 //!
-//! Recorded machines lie on disk; the median of many runs counts. Both read this machine, and trees that hold what hwloc
-//! needs.
+//! Fake machines are on disk, and the median of many runs counts. Both programs read this machine
+//! and the trees that `--tree` names.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use machines::{FakeMachine, Machine};
 
 use crate::measure::{self, Table, cell, command};
 
-/// Machines of eight GPUs and eight NICs, and others.
+/// Machines to probe, most with eight GPUs and eight NICs.
 const MACHINES: [&str; 6] = [
     "dgx-a100",
     "dgx-h100",
@@ -57,7 +58,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         let (files, bytes) = size(folder.path())?;
         let ours = command(&topo, &["probe", "--from"], Some(folder.path()));
         let (files, kilobytes) = (files.to_string(), (bytes / 1000).to_string());
-        // hwloc asks for files that NCCL and topo do not look at.
+        // hwloc needs files that fake machines lack.
         let cells = [name, files.as_str(), kilobytes.as_str()];
         row(&table, cells, &ours, None, arguments.runs)?;
     }
@@ -80,7 +81,7 @@ fn lstopo(arguments: &[&str], folder: Option<&Path>) -> Vec<OsString> {
     command(Path::new("lstopo-no-graphics"), &all, folder)
 }
 
-/// Both programs by turns, so that other work of the computer affects both alike.
+/// Runs both programs in turn, so that other load affects both alike.
 fn row(
     table: &Table,
     [name, files, kilobytes]: [&str; 3],
@@ -111,7 +112,7 @@ fn row(
     Ok(())
 }
 
-/// Files below a folder, and their bytes.
+/// Number of files below a folder, and their bytes.
 fn size(folder: &Path) -> Result<(usize, u64)> {
     let (mut files, mut bytes) = (0, 0);
     for entry in std::fs::read_dir(folder)? {

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use golden::{Case, Section};
+use xtask::workspace::exit;
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -52,9 +53,5 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         println!("{:8} {agreed} of {compared} agree", section.name());
     }
     println!("{cases} cases, {differing} differ");
-    Ok(if differing == 0 {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(exit(differing == 0))
 }

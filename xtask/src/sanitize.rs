@@ -1,9 +1,11 @@
-//! `cargo xtask sanitize`: the kernels on the emulator under AddressSanitizer, or under ThreadSanitizer if it is named.
+//! `cargo xtask sanitize`: the kernels on the emulator under AddressSanitizer or ThreadSanitizer.
 //!
-//! For AddressSanitizer only the kernels are compiled anew, by a feature of their crate; everything else is that of the tests.
+//! For AddressSanitizer a feature of the emulator compiles only the kernels again; everything else
+//! is shared with the tests.
 //!
-//! For ThreadSanitizer everything must report to one runtime, or locks of the Rust side look like races of the kernels: the
-//! Rust side and its standard library are compiled with it by a nightly toolchain, whose runtime the C++ side is linked to.
+//! For ThreadSanitizer everything must report to one runtime, because otherwise locks of the Rust
+//! side look like races of the kernels. A nightly toolchain compiles the Rust side with its
+//! standard library, and the C++ side is linked to that runtime.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Output, Stdio};
@@ -12,15 +14,18 @@ use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
 use serde_json::Value;
 
-use crate::thread_sanitizer;
+use crate::workspace::{cargo, exit, repository, target, triple};
 
-/// What the sanitizers exit with when they found something, unlike a test that failed.
+/// Exit status of a sanitizer's finding, unlike that of a failed test.
 const FOUND: i32 = 66;
+
+/// What ThreadSanitizer needs.
+const NO_NIGHTLY: &str = "it needs `rustup toolchain install nightly --component rust-src`";
 
 /// Arguments of `cargo xtask sanitize`.
 #[derive(Args)]
 pub struct Arguments {
-    /// Which one
+    /// The sanitizer
     #[arg(value_enum, default_value_t)]
     sanitizer: Sanitizer,
 }
@@ -28,7 +33,7 @@ pub struct Arguments {
 /// A sanitizer of the compilers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum Sanitizer {
-    /// Accesses outside of what was allocated
+    /// Accesses outside of allocated memory
     #[default]
     Address,
     /// Data races
@@ -63,31 +68,26 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         }
         all_well &= finding.well;
     }
-    Ok(if all_well {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(exit(all_well))
 }
 
-/// What came of running some tests.
+/// The result of some tests.
 pub struct Finding {
-    /// What was to be seen.
+    /// What was expected.
     pub what: &'static str,
-    /// Whether it was.
+    /// Whether it happened.
     pub well: bool,
-    /// The last lines of what the tests said.
+    /// The last lines of the output.
     pub said: String,
 }
 
-/// What this machine lacks for a sanitizer.
+/// Why a sanitizer cannot run on this machine.
 pub fn lacking(sanitizer: Sanitizer) -> Option<&'static str> {
     match sanitizer {
         Sanitizer::Address => address_library().is_none().then_some(
             "the C compiler has no libasan.so; install GCC and its sanitizers, or name it by CC",
         ),
-        Sanitizer::Thread => (!thread_sanitizer::has_sources())
-            .then_some("it needs `rustup toolchain install nightly --component rust-src`"),
+        Sanitizer::Thread => (!has_sources()).then_some(NO_NIGHTLY),
     }
 }
 
@@ -102,14 +102,14 @@ fn address_library() -> Option<String> {
     Path::new(&path).is_absolute().then_some(path)
 }
 
-/// Runs the emulator's tests with a sanitizer, and of planted bugs what that finds.
+/// Runs the emulator's tests with a sanitizer, and a planted bug that it must find.
 ///
 /// # Errors
 /// They cannot be built or started.
 pub fn check(sanitizer: Sanitizer) -> Result<Vec<Finding>> {
     let mut wanted = vec!["--skip", "planted", "--skip", "deadlock"];
     if sanitizer == Sanitizer::Thread {
-        // Weak memory keeps what is stored from the sanitizer's eyes, and the other bugs are no races.
+        // Weak memory hides stores from the sanitizer, and the other bugs are not races.
         wanted.extend([
             "--skip",
             "weak_memory",
@@ -127,7 +127,7 @@ pub fn check(sanitizer: Sanitizer) -> Result<Vec<Finding>> {
         said: tail(&ran),
     }];
     if sanitizer == Sanitizer::Thread {
-        // The test of the test: a fence that is too weak must be found.
+        // A fence that is too weak must be found.
         let weak = ["--ignored", "--exact", "bugs::a_weak_fence"];
         let ran = test(sanitizer, &program, &weak)?;
         let text = String::from_utf8_lossy(&ran.stderr);
@@ -151,18 +151,14 @@ fn test(sanitizer: Sanitizer, program: &Path, wanted: &[&str]) -> Result<Output>
     let mut command = Command::new(program);
     command
         .args(wanted)
-        .current_dir(root().join("crates/kernel-emulator"))
+        .current_dir(repository().join("crates/kernel-emulator"))
         .env("ASAN_OPTIONS", format!("detect_leaks=0:exitcode={FOUND}"))
         .env("TSAN_OPTIONS", format!("halt_on_error=1:exitcode={FOUND}"));
     if sanitizer == Sanitizer::Address {
-        // It must be there before all other libraries.
+        // It must be loaded before all other libraries.
         command.env("LD_PRELOAD", address_library().unwrap_or_default());
     }
     command.output().context("running the tests")
-}
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
 /// The emulator's tests, built with a sanitizer.
@@ -171,33 +167,22 @@ fn build(sanitizer: Sanitizer) -> Result<PathBuf> {
     let feature = format!("kernel-emulator/{name}-sanitizer");
     let mut command = match sanitizer {
         Sanitizer::Address => {
-            let mut command = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
-            // With all members and the features of the tests nothing else is compiled again.
+            let mut command = cargo();
+            // With all members and the tests' features, nothing else is compiled again.
             command
                 .args(["test", "--workspace", "--features"])
                 .arg(format!("emulator,{feature}"));
             command
         }
         Sanitizer::Thread => {
-            let target =
-                std::env::var_os("CARGO_TARGET_DIR").map_or(root().join("target"), PathBuf::from);
-            // Cargo of this toolchain would start the compiler of this toolchain.
-            let mut command = Command::new("rustup");
-            command
-                .args(["run", "nightly", "cargo", "test", "-Zbuild-std"])
-                // With a target named, build scripts are not linked with the sanitizer.
-                .args(["--target", &host()?])
-                .args(["--package", "kernel-emulator", "--features", &feature])
-                .env_remove("RUSTUP_TOOLCHAIN")
-                .env("RUSTFLAGS", "-Zsanitizer=thread")
-                .env("CARGO_TARGET_DIR", target.join("sanitize").join(name));
+            let mut command = test_with_threads();
+            command.args(["--package", "kernel-emulator", "--features", &feature]);
             command
         }
     };
     command
         .args(["--locked", "--test", "matrix", "--no-run"])
         .arg("--message-format=json-render-diagnostics")
-        .current_dir(root())
         .stderr(Stdio::inherit());
     let output = command.output().context("starting cargo")?;
     ensure!(
@@ -219,15 +204,56 @@ fn build(sanitizer: Sanitizer) -> Result<PathBuf> {
         .context("cargo names no program of the emulator's tests")
 }
 
-/// What this machine's compiler compiles for.
-fn host() -> Result<String> {
-    let host = Command::new("rustc")
-        .arg("-vV")
-        .output()
-        .context("running rustc")?;
-    let host = String::from_utf8_lossy(&host.stdout);
-    let host = host.lines().find_map(|line| line.strip_prefix("host: "));
-    Ok(host
-        .context("rustc does not say for what it compiles")?
-        .to_owned())
+/// `cargo test` of the nightly toolchain, which compiles everything for ThreadSanitizer.
+fn test_with_threads() -> Command {
+    // This toolchain's cargo would start this toolchain's compiler.
+    let mut command = Command::new("rustup");
+    command
+        .args(["run", "nightly", "cargo", "test", "-Zbuild-std"])
+        // With a target named, build scripts are not linked with the sanitizer.
+        .args(["--target", &triple()])
+        .current_dir(repository())
+        .env_remove("RUSTUP_TOOLCHAIN")
+        .env("RUSTFLAGS", "-Zsanitizer=thread")
+        .env("CARGO_TARGET_DIR", target().join("sanitize/thread"));
+    command
+}
+
+/// Tests of memory that ranks share, without kernels.
+const SHARED: [&[&str]; 2] = [
+    &["--package", "shared-memory", "--tests"],
+    &[
+        "--package",
+        "backend-cpu",
+        "--test",
+        "communicator",
+        "--test",
+        "matrix",
+    ],
+];
+
+/// `cargo xtask thread-sanitizer`: runs the tests of memory that ranks share under ThreadSanitizer.
+///
+/// # Errors
+/// Nothing can be started.
+pub fn run_shared() -> Result<ExitCode> {
+    if !has_sources() {
+        println!("thread-sanitizer: not run: {NO_NIGHTLY}");
+        return Ok(ExitCode::from(2));
+    }
+    let mut passed = true;
+    for tests in SHARED {
+        let status = test_with_threads().args(tests).status();
+        passed &= status.context("starting rustup")?.success();
+    }
+    Ok(exit(passed))
+}
+
+/// Whether there is a nightly toolchain with the sources of the standard library.
+fn has_sources() -> bool {
+    let components = Command::new("rustup")
+        .args(["+nightly", "component", "list", "--installed"])
+        .stderr(Stdio::null())
+        .output();
+    components.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains("rust-src"))
 }

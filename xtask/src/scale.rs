@@ -1,8 +1,10 @@
-//! `cargo xtask scale FILE`: what a job of many equal hosts costs, from the topology file to one rank's view.
+//! `cargo xtask scale FILE`: the costs of a job of many equal hosts, from the topology file to one
+//! rank's view.
 //!
-//! Rows come from whole processes of `topo`, built as a release.
+//! Rows come from whole processes of `topo` in the release profile.
 
 use std::ffi::OsString;
+use std::hint::black_box;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -15,17 +17,17 @@ use topology::xml::Document;
 
 use crate::measure::{self, Measured, Table, cell};
 
-/// Ranks whose views are worked out to time one.
+/// Number of views that are made to time one.
 const SAMPLE: u32 = 1000;
 
 #[derive(clap::Args)]
 pub struct Arguments {
     /// The topology file of one host
     topology: PathBuf,
-    /// How many of them, one row each
+    /// Numbers of hosts, one row each
     #[arg(long, value_delimiter = ',', default_values_t = [128, 1024, 8192, 16_384])]
     hosts: Vec<u32>,
-    /// Runs of each process, of which the fastest counts
+    /// Runs of each process; the fastest counts
     #[arg(long, default_value_t = 5)]
     runs: u32,
     /// Time the phases of planning inside this process instead
@@ -72,7 +74,8 @@ fn fastest(arguments: &Arguments, command: &[OsString]) -> Result<Measured> {
     fastest.context("nothing was measured")
 }
 
-/// One row of the table: planning, the file, the view of the last rank, and the time of a view once the plan is read.
+/// One row: planning, the file, the view of the last rank, and the time of a view once the plan is
+/// read.
 fn row(topo: &Path, arguments: &Arguments, hosts: u32) -> Result<[String; 8]> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("plan.json");
@@ -96,7 +99,7 @@ fn row(topo: &Path, arguments: &Arguments, hosts: u32) -> Result<[String; 8]> {
     let start = Instant::now();
     let mut links = 0;
     for index in 0..SAMPLE {
-        // Spread over the job, and over the places in a host.
+        // Spread over the job and the local ranks of a host.
         let rank = (u64::from(index) * u64::from(ranks) / u64::from(SAMPLE)) as u32 + index % 8;
         links += expansion.rank_view(rank.min(ranks - 1))?.channels.len();
     }
@@ -114,20 +117,12 @@ fn row(topo: &Path, arguments: &Arguments, hosts: u32) -> Result<[String; 8]> {
     ])
 }
 
-/// Most memory this process has used so far, MB; 0 where the system does not tell.
+/// Peak memory of this process so far, MB; 0 if the system does not report it.
 fn peak_megabytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let kilobytes = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
     kilobytes.unwrap_or(0) / 1024
-}
-
-fn report(what: &str, took: Duration, more: &str) {
-    println!(
-        "{what:44} {:12.1} µs   peak {:4} MB   {more}",
-        took.as_secs_f64() * 1e6,
-        peak_megabytes()
-    );
 }
 
 fn read(path: &Path) -> Result<Arc<Document>> {
@@ -136,96 +131,73 @@ fn read(path: &Path) -> Result<Arc<Document>> {
     Ok(Arc::new(document))
 }
 
-/// Times planning, and what one rank asks of the plan.
+/// Times planning, and a rank's queries of the plan.
 fn phases(arguments: &Arguments, hosts: u32) -> Result<()> {
     let first = read(&arguments.topology)?;
     let job = match &arguments.alternate {
         None => Job::hosts(first, hosts),
         Some(other) => {
             let pair = [first, read(other)?].map(|document| Job::hosts(document, 1).hosts);
-            Job::of(
-                pair.concat()
-                    .into_iter()
-                    .cycle()
-                    .take(hosts as usize)
-                    .collect(),
-            )
+            let all = pair.concat().into_iter().cycle();
+            Job::of(all.take(hosts as usize).collect())
         }
     };
-    let mut mark = Instant::now();
-    let mut lap = || std::mem::replace(&mut mark, Instant::now()).elapsed();
+    let start = Instant::now();
     let planned = planner::plan(&job, &Settings::default())?;
-    let joined = &planned.job;
-    let layout = joined.layout();
-    let (ranks, channels) = (layout.ranks(), joined.expansion.channels());
+    let took = start.elapsed();
+    let (layout, expansion) = (planned.job.layout(), &planned.job.expansion);
+    let (ranks, channels) = (layout.ranks(), expansion.channels());
+    let nodes = layout.nodes();
     report(
         "plan",
-        lap(),
-        &format!(
-            "{} nodes, {ranks} ranks, {channels} channels",
-            layout.nodes()
-        ),
+        took,
+        &format!("{nodes} nodes, {ranks} ranks, {channels} channels"),
     );
-
-    let mut sum = 0u64;
     let last = ranks - 1;
-    for channel in 0..channels {
-        sum += joined
-            .expansion
-            .ring_place(last, channel)
-            .map_or(0, |place| u64::from(place.next));
-        sum += joined
-            .expansion
-            .tree_place(last, channel)
-            .and_then(|place| place.up)
-            .map_or(0, u64::from);
-    }
-    sum += joined
-        .expansion
-        .nvls_place(last)
-        .and_then(|place| place.head)
-        .map_or(0, u64::from);
-    report("one rank: rings, trees, NVLS", lap(), "");
-    let mut connections = 0;
-    for kind in [GraphKind::Ring, GraphKind::Tree] {
-        connections += joined.expansion.sends(last, kind)?.len();
-    }
-    report(
-        "one rank: connections",
-        lap(),
-        &format!("{connections} connections"),
-    );
-    let rounds = joined.expansion.schedule(last).count();
-    report(
-        "one rank: point-to-point schedule",
-        lap(),
-        &format!("{rounds} rounds"),
-    );
-
-    let rings: Vec<Vec<u32>> = (0..channels)
-        .map(|channel| joined.expansion.ring(channel).collect())
-        .collect();
-    report(
-        "all rings, written out",
-        lap(),
-        &format!("{} entries", rings.iter().map(Vec::len).sum::<usize>()),
-    );
-    let mut parents = Vec::with_capacity(ranks as usize * channels as usize);
-    for channel in 0..channels {
-        for rank in 0..ranks {
-            parents.push(
-                joined
-                    .expansion
-                    .tree_place(rank, channel)
-                    .and_then(|place| place.up)
-                    .unwrap_or(u32::MAX),
-            );
+    let one = || {
+        for channel in 0..channels {
+            black_box(expansion.ring_place(last, channel));
+            black_box(expansion.tree_place(last, channel));
         }
+        black_box(expansion.nvls_place(last));
+        Ok(String::new())
+    };
+    let connections = || {
+        let rings = expansion.sends(last, GraphKind::Ring)?.len();
+        let trees = expansion.sends(last, GraphKind::Tree)?.len();
+        Ok(format!("{} connections", rings + trees))
+    };
+    let schedule = || Ok(format!("{} rounds", expansion.schedule(last).count()));
+    let rings = || {
+        let rings = (0..channels).map(|channel| expansion.ring(channel).collect());
+        let rings: Vec<Vec<u32>> = rings.collect();
+        Ok(format!(
+            "{} entries",
+            rings.iter().map(Vec::len).sum::<usize>()
+        ))
+    };
+    let trees = || {
+        let pairs = (0..channels).flat_map(|channel| (0..ranks).map(move |rank| (rank, channel)));
+        let up = |(rank, channel)| expansion.tree_place(rank, channel).and_then(|it| it.up);
+        let parents: Vec<u32> = pairs.map(|pair| up(pair).unwrap_or(u32::MAX)).collect();
+        Ok(format!("{} entries", black_box(parents).len()))
+    };
+    let phases: [(&str, &dyn Fn() -> Result<String>); 5] = [
+        ("one rank: rings, trees, NVLS", &one),
+        ("one rank: connections", &connections),
+        ("one rank: point-to-point schedule", &schedule),
+        ("all rings, written out", &rings),
+        ("all trees, written out", &trees),
+    ];
+    for (what, phase) in phases {
+        let start = Instant::now();
+        let result = phase()?;
+        report(what, start.elapsed(), &result);
     }
-    report(
-        "all trees, written out",
-        lap(),
-        &format!("{} entries, check {sum}", parents.len()),
-    );
     Ok(())
+}
+
+fn report(what: &str, took: Duration, result: &str) {
+    let (took, peak) = (took.as_secs_f64() * 1e6, peak_megabytes());
+    println!("{what:44} {took:12.1} µs   peak {peak:4} MB   {result}");
 }

@@ -1,5 +1,5 @@
-//! `cargo xtask timing DIR`: how long planning takes, beside what NCCL's own code took for the same case. Both are processor
-//! time of one core, so other work on the computer does not count.
+//! `cargo xtask timing DIR`: the time of planning beside that of NCCL's own code for the same case.
+//! Both are processor time of one core, so other load does not count.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -25,20 +25,8 @@ pub struct Arguments {
     runs: usize,
 }
 
-/// The phases of one run.
-#[derive(Clone, Copy, Default)]
-struct Phases {
-    parse: Duration,
-    build: Duration,
-    paths: Duration,
-    search: Duration,
-}
-
-impl Phases {
-    fn total(&self) -> Duration {
-        self.parse + self.build + self.paths + self.search
-    }
-}
+/// The time of parsing, building, paths and search in one run.
+type Phases = [Duration; 4];
 
 /// The processor time of this thread so far.
 fn processor_time() -> Duration {
@@ -47,28 +35,22 @@ fn processor_time() -> Duration {
 }
 
 fn run_once(case: &Case, job: &Job, settings: &Arc<Settings>, bytes: &[u8]) -> Result<Phases> {
-    let mut phases = Phases::default();
-    let mut mark = processor_time();
-    let mut lap = || {
-        let now = processor_time();
-        now - std::mem::replace(&mut mark, now)
-    };
+    let mut marks = vec![processor_time()];
     let document = topology::xml::parse(case.topology(), bytes)?;
-    phases.parse = lap();
+    marks.push(processor_time());
     let system = topology::System::from_document(&document)?;
-    phases.build = lap();
-    let hosts = if job.nvlink_domain {
-        1
-    } else {
-        job.host_count()
+    marks.push(processor_time());
+    let hosts = match job.nvlink_domain {
+        true => 1,
+        false => job.host_count(),
     };
     let ranks = system.count(NodeType::Gpu) * hosts as usize;
     let views = View::all(system, settings, job.collnet, ranks)?;
-    phases.paths = lap();
+    marks.push(processor_time());
     let first = views.into_iter().next().context("a view")?;
     let _planned = HostPlan::search(first)?;
-    phases.search = lap();
-    Ok(phases)
+    marks.push(processor_time());
+    Ok(std::array::from_fn(|at| marks[at + 1] - marks[at]))
 }
 
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
@@ -110,26 +92,18 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         let runs: Vec<Phases> = (0..arguments.runs)
             .map(|_| run_once(&case, &job, &settings, &bytes))
             .collect::<Result<_>>()?;
-        let phase = |pick: fn(&Phases) -> Duration| {
+        let median = |pick: &dyn Fn(&Phases) -> Duration| {
             let times = runs.iter().map(|run| pick(run).as_secs_f64() * 1e6);
             measure::median(times).unwrap_or(f64::NAN)
         };
-        let (total, search) = (phase(Phases::total), phase(|run| run.search));
+        let phases = [0, 1, 2, 3].map(|at| median(&|run| run[at]));
+        let total = median(&|run| run.iter().sum());
         let nccl = |key: &str| theirs[key].as_f64().unwrap_or(f64::NAN);
         total_ratios.push(nccl("total") / total);
-        search_ratios.push(nccl("search_total") / search);
+        search_ratios.push(nccl("search_total") / phases[3]);
         let mut cells = vec![name.clone()];
-        cells.extend(
-            [
-                phase(|run| run.parse),
-                phase(|run| run.build),
-                phase(|run| run.paths),
-                search,
-                total,
-                nccl("total"),
-            ]
-            .map(|it| cell(Some(it), 0)),
-        );
+        let times = phases.into_iter().chain([total, nccl("total")]);
+        cells.extend(times.map(|it| cell(Some(it), 0)));
         cells.extend([total_ratios.last(), search_ratios.last()].map(|it| cell(it.copied(), 1)));
         println!("{}", table.row(&cells));
     }

@@ -1,7 +1,9 @@
-//! The kernels as compilers see them: for every GPU by NVRTC, with what they need, and the same as what is kept; and for the
-//! emulator with a sanitizer. What cannot run here says why.
+//! Compiles the kernels for every GPU with NVRTC and compares resources and images with the
+//! committed ones; runs them on the emulator with a sanitizer. A test that cannot run here says
+//! why.
 //!
-//! An image of which `cargo xtask kernels` wrote down from what it was made is compiled again only if `TOPO_KERNELS` is set.
+//! An image whose sources are recorded by `cargo xtask kernels` is compiled again only if
+//! `TOPO_KERNELS` is set.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -12,7 +14,7 @@ use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use xtask::kernels;
 use xtask::sanitize::{self, Sanitizer};
 
-/// Set where ThreadSanitizer shall run, too, which compiles the standard library first.
+/// Set this to run ThreadSanitizer too, which compiles the standard library first.
 const THREADS: &str = "TOPO_THREAD_SANITIZER";
 
 fn main() -> ExitCode {
@@ -32,11 +34,11 @@ fn main() -> ExitCode {
     let watched = watched
         .into_iter()
         .map(|(name, sanitizer)| Trial::ignorable_test(name, move || is_clean(sanitizer)));
-    // What takes longest begins first.
+    // The longest tests begin first.
     libtest_mimic::run(&arguments, watched.chain(compiled).collect()).exit_code()
 }
 
-/// The compiler of a version, installed once; or why it cannot be.
+/// The compiler of a version, installed once, or why it cannot be installed.
 fn compiler(version: &'static str) -> Result<PathBuf, String> {
     type Installed = Vec<(&'static str, Result<PathBuf, String>)>;
     static INSTALLED: OnceLock<Mutex<Installed>> = OnceLock::new();

@@ -1,7 +1,7 @@
 //! The [`Backend`] of one rank on a device.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use executor::Transport;
 use executor::backend::{
@@ -12,28 +12,16 @@ use executor::connections::SlotBytes;
 use executor::{Choice, Error, Request, Waiting};
 use program::{BoundProgram, Schedule, Transfer};
 use program::{Protocol, Reduction};
-use shared_memory::Bell;
 
 use crate::connect::{Connected, Connector, peers, shows_buffers};
 use crate::default_choice::{self, Capabilities};
-use crate::driver::{DeviceDriver, LaunchMemory, Running, Start};
+use crate::driver::{DeviceDriver, LaunchMemory};
 use crate::entry::Kernel;
 use crate::flat::Flat;
-use crate::gang::{Deposit, Role};
-use crate::layout;
+use crate::gang::Deposit;
+use crate::launch::Launcher;
+use crate::layout::LaunchPart;
 use crate::process_ranks::{PeerTransport, ProcessRanks, Span};
-use crate::remote::RemoteRanks;
-
-/// How long the host polls a launch without sleeping. Later the supervisor's sleep adds its length
-/// to the measured end, which does not matter for long launches.
-const WATCHING: Duration = Duration::from_secs(2);
-
-/// Sleep between two polls of kernels that wait for other processes, if a busy program needs the
-/// core.
-const NAP: Duration = Duration::from_micros(50);
-
-/// Polls of a launch between two reads of the clock.
-const LOOKS: u32 = 256;
 
 /// Most bytes per step: kernels count 16-byte vectors and lines in 32 bits.
 const MOST_STEP_BYTES: u64 = 32 << 30;
@@ -55,7 +43,7 @@ pub struct Kernels<M: DeviceDriver> {
 
 /// A program in device memory.
 pub struct DeviceProgram<M: DeviceDriver> {
-    part: layout::LaunchPart,
+    part: LaunchPart,
     kernel: Kernel,
     peers: Vec<u32>,
     /// Whether peers read this rank's buffer table.
@@ -74,7 +62,7 @@ pub struct DeviceProgram<M: DeviceDriver> {
     _memory: M::Block,
 }
 
-/// What it takes to flatten a program unflattened after memory of other processes moved.
+/// What it takes to flatten a program again after memory of other processes moved.
 struct Unflattened {
     bound: BoundProgram,
     protocol: Protocol,
@@ -125,7 +113,7 @@ impl<M: DeviceDriver> Kernels<M> {
         Ok(())
     }
 
-    /// Flattens a program unflattened if memory of other processes has moved.
+    /// Flattens a program again if memory of other processes has moved.
     fn flatten_again(&mut self, program: &mut DeviceProgram<M>) -> Result<(), Error> {
         let generation = self.connected.buffer_tables.generation;
         let Some(unflattened) = &mut program.unflattened else {
@@ -157,169 +145,38 @@ impl<M: DeviceDriver> Kernels<M> {
         Ok(())
     }
 
-    /// Deposits a launch and waits until it has ended.
-    fn launch(
-        &self,
-        deposit: Deposit,
-        waiting: Waiting,
-        context: &mut LaunchContext<'_>,
-    ) -> Result<(), Error> {
-        let gang = &self.shared.gang;
-        let before = gang.ended(self.rank);
-        match gang.join(deposit) {
-            Role::Leads(deposits) => {
-                let outcome = self.lead(&deposits, waiting, context);
-                let told = match &outcome {
-                    Ok(()) => Ok(()),
-                    Err(error) => Err(error.to_string()),
-                };
-                gang.finish(&deposits, &told);
-                for other in deposits.iter().filter(|other| other.rank != self.rank) {
-                    context.connections.bells[other.rank as usize].ring();
-                }
-                outcome
-            }
-            Role::Follows => {
-                let mut ended = || gang.ended(self.rank) != before;
-                let began = Instant::now();
-                let mut looks = 0_u32;
-                // The leader rings the bell only when the launch is over.
-                while !ended() && began.elapsed() < WATCHING {
-                    looks += 1;
-                    let yielder = context.supervisor.yielder();
-                    if looks <= context.spins {
-                        std::hint::spin_loop();
-                    } else if yielder.try_yield(Instant::now()).is_none() {
-                        break;
-                    }
-                    if looks.is_multiple_of(LOOKS) && gang.is_aborted() {
-                        break;
-                    }
-                }
-                let missing = || {
-                    gang.missing(self.rank).map_or(waiting, |from| {
-                        let channel = 0;
-                        Waiting::Signal { from, channel }
-                    })
-                };
-                if let Err(error) = context.supervisor.wait(&mut ended, missing) {
-                    gang.abort();
-                    if !gang.withdraw(self.rank) {
-                        // Kernels use this launch's buffers, so they must end first. They do,
-                        // because they poll the abort word.
-                        while gang.ended(self.rank) == before {
-                            std::thread::yield_now();
-                        }
-                    }
-                    return Err(error);
-                }
-                match gang.failure(self.rank) {
-                    Some(why) => Err(self.failed(why)),
-                    None => Ok(()),
-                }
-            }
-        }
-    }
-
-    /// Launches all deposits and waits until the kernels have ended.
-    fn lead(
-        &self,
-        deposits: &[Deposit],
-        waiting: Waiting,
-        context: &mut LaunchContext<'_>,
-    ) -> Result<(), Error> {
-        let shared = &self.shared;
-        let remote = deposits.iter().flat_map(|deposit| &deposit.remote);
-        let mut remote = RemoteRanks::new(self.rank, remote.copied());
-        let uses_network = deposits.iter().any(|deposit| deposit.uses_network);
-        let mut devices: Vec<u32> = deposits.iter().map(|deposit| deposit.device).collect();
-        devices.sort_unstable();
-        devices.dedup();
-        let mut of_device: Vec<(u32, Kernel, Vec<layout::LaunchPart>)> = Vec::new();
-        for device in devices {
-            let mut own = deposits
-                .iter()
-                .filter(|deposit| deposit.device == device)
-                .peekable();
-            let Some(first) = own.peek() else { continue };
-            let kernel = first.kernel;
-            let mut parts = Vec::new();
-            for deposit in own {
-                if deposit.kernel != kernel {
-                    return Err(self.failed(format!(
-                        "rank {} reduces {:?}, and rank {} {kernel:?}; all ranks call collectives with equal types",
-                        deposit.rank, deposit.kernel, deposits[0].rank
-                    )));
-                }
-                parts.extend(deposit.parts.iter().filter(|part| part.lane_count > 0));
-            }
-            if !parts.is_empty() {
-                of_device.push((device, kernel, parts));
-            }
-        }
-        let starts: Vec<Start<'_>> = of_device
-            .iter()
-            .map(|(device, kernel, parts)| Start {
-                device: *device,
-                kernel: *kernel,
-                parts,
-                threads: shared.options.threads,
-                remote: remote.waits(),
-            })
-            .collect();
-        let started = shared.driver.start(&starts, shared.repeats());
-        let mut running = started.map_err(|why| self.failed(why))?;
-        let began = Instant::now();
-        let mut looks = 0_u32;
-        let mut told = false;
-        let mut poll = |told: &mut bool| {
-            if shared.gang.is_aborted() && !*told {
-                running.abort();
-                *told = true;
-            }
-            running.poll()
+    /// Stores a program in device memory. Returns the memory and a part with its addresses.
+    fn store(&self, flat: &Flat) -> Result<(M::Block, LaunchPart), Error> {
+        let lanes: &[u8] = bytemuck::cast_slice(&flat.lanes);
+        let steps: &[u8] = bytemuck::cast_slice(&flat.steps);
+        let (driver, device) = (&self.shared.driver, self.device());
+        let steps_at = (lanes.len() as u64).next_multiple_of(256);
+        let profile_at = (steps_at + steps.len() as u64).next_multiple_of(256);
+        let shares = self.connected.shares;
+        let profile_bytes = match self.shared.options.trace {
+            true => SPAN_BYTES * flat.lanes.len() as u64 * u64::from(shares),
+            false => 0,
         };
-        loop {
-            if poll(&mut told).map_err(|why| self.failed(why))? {
-                break;
-            }
-            looks += 1;
-            let outcome = if remote.waits() {
-                // Kernels cannot wake proxies, so this thread does, or runs their work inline.
-                if uses_network && !context.supervisor.make_progress() {
-                    context.connections.ring_proxies();
-                }
-                self.connected.proxy_bells.iter().for_each(Bell::ring);
-                let yielder = context.supervisor.yielder();
-                if looks > context.spins && yielder.try_yield(Instant::now()).is_none() {
-                    // Nothing wakes this thread when kernels end.
-                    std::thread::sleep(NAP);
-                }
-                remote.look(&mut context.supervisor)
-            } else if looks.is_multiple_of(LOOKS) && began.elapsed() > WATCHING {
-                let mut ended = || !matches!(poll(&mut told), Ok(false));
-                context.supervisor.wait(&mut ended, || waiting)
-            } else {
-                Ok(())
-            };
-            if let Err(error) = outcome {
-                shared.gang.abort();
-                while matches!(poll(&mut told), Ok(false)) {
-                    std::thread::yield_now();
-                }
-                return Err(error);
-            }
+        let allocated = driver.allocate(device, profile_at + profile_bytes);
+        let (memory, address) = allocated.map_err(|why| self.failed(why))?;
+        for (at, bytes) in [(address, lanes), (address + steps_at, steps)] {
+            let wrote = driver.write(device, at, bytes);
+            wrote.map_err(|why| self.failed(why))?;
         }
-        if told {
-            return Err(self.failed("another rank aborted".to_owned()));
-        }
-        shared.set_time(running.time_us());
-        shared.note_without_graph(running.without_graph());
-        Ok(())
+        let part = LaunchPart {
+            lanes: address,
+            steps: address + steps_at,
+            profile: match profile_bytes {
+                0 => 0,
+                _ => address + profile_at,
+            },
+            lane_count: u32::try_from(flat.lanes.len()).unwrap_or(u32::MAX),
+            shares,
+            ..LaunchPart::default()
+        };
+        Ok((memory, part))
     }
-}
 
-impl<M: DeviceDriver> Kernels<M> {
     /// What the transports between the ranks support.
     pub fn capabilities(&self) -> Capabilities {
         let peers = &self.connected.peers;
@@ -445,25 +302,7 @@ impl<M: DeviceDriver> Backend for Kernels<M> {
                 step.bytes
             )));
         }
-        let lanes: &[u8] = bytemuck::cast_slice(&flat.lanes);
-        let steps: &[u8] = bytemuck::cast_slice(&flat.steps);
-        let device = self.device();
-        let steps_at = (lanes.len() as u64).next_multiple_of(256);
-        let profile_at = (steps_at + steps.len() as u64).next_multiple_of(256);
-        let shares = self.connected.shares;
-        let profile_bytes = match self.shared.options.trace {
-            true => SPAN_BYTES * flat.lanes.len() as u64 * u64::from(shares),
-            false => 0,
-        };
-        let allocated = self
-            .shared
-            .driver
-            .allocate(device, profile_at + profile_bytes);
-        let (memory, address) = allocated.map_err(|why| self.failed(why))?;
-        for (at, bytes) in [(address, lanes), (address + steps_at, steps)] {
-            let wrote = self.shared.driver.write(device, at, bytes);
-            wrote.map_err(|why| self.failed(why))?;
-        }
+        let (memory, stored) = self.store(&flat)?;
         let operation = match request.reduction {
             Some(Reduction::Product) => 1,
             Some(Reduction::Minimum) => 2,
@@ -471,19 +310,11 @@ impl<M: DeviceDriver> Backend for Kernels<M> {
             Some(Reduction::Sum | Reduction::Average | Reduction::PreMultipliedSum) | None => 0,
         };
         let direct = shows_buffers(bound);
-        let part = layout::LaunchPart {
-            lanes: address,
-            steps: address + steps_at,
-            profile: match profile_bytes {
-                0 => 0,
-                _ => address + profile_at,
-            },
-            lane_count: u32::try_from(flat.lanes.len()).unwrap_or(u32::MAX),
+        let part = LaunchPart {
             protocol: request.protocol as u32,
             operation,
             divisor: request.ranks.max(1),
-            shares,
-            ..layout::LaunchPart::default()
+            ..stored
         };
         let peer = peers_of(bound).next().unwrap_or(self.rank);
         let peers = &self.connected.peers;
@@ -558,7 +389,7 @@ impl<M: DeviceDriver> Backend for Kernels<M> {
             deposit.kernel = program.kernel;
             deposit.remote.extend(&program.remote);
             deposit.uses_network |= program.uses_network;
-            deposit.parts.push(layout::LaunchPart {
+            deposit.parts.push(LaunchPart {
                 buffers: [own.input, own.output, scratch],
                 buffer_table: buffer_table.filter(|_| program.direct).unwrap_or_default(),
                 launch: context.launch,
@@ -573,7 +404,12 @@ impl<M: DeviceDriver> Backend for Kernels<M> {
         deposit.peers.sort_unstable();
         deposit.peers.dedup();
         deposit.peers.retain(|peer| *peer != rank);
-        self.launch(deposit, waiting, context)?;
+        let launcher = Launcher {
+            shared: &self.shared,
+            rank,
+            proxy_bells: &self.connected.proxy_bells,
+        };
+        launcher.launch(deposit, waiting, context)?;
         for (own, part) in staged.into_iter().zip(parts.iter()) {
             if part.program.part.profile != 0 {
                 self.note(part.program, context.launch)?;

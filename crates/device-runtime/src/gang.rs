@@ -31,15 +31,6 @@ pub struct Deposit {
     pub uses_network: bool,
 }
 
-/// What a rank does after its deposit.
-#[derive(Debug)]
-pub enum Role {
-    /// Launch these deposits.
-    Leads(Vec<Deposit>),
-    /// Wait for the outcome.
-    Follows,
-}
-
 #[derive(Default)]
 struct State {
     waiting: BTreeMap<u32, Deposit>,
@@ -77,26 +68,22 @@ impl Gang {
             .map_or(0, |ended| ended.load(Ordering::Acquire))
     }
 
-    /// Deposits a launch and returns the rank's role.
-    pub fn join(&self, deposit: Deposit) -> Role {
+    /// Deposits a launch. Returns the deposits to launch if it was the last that was missing.
+    pub fn join(&self, deposit: Deposit) -> Option<Vec<Deposit>> {
         let mut state = self.lock();
         let rank = deposit.rank;
         state.failures.remove(&rank);
         state.waiting.insert(rank, deposit);
-        match complete(&state.waiting, rank) {
-            Some(ranks) => {
-                let all = ranks.iter().filter_map(|rank| state.waiting.remove(rank));
-                Role::Leads(all.collect())
-            }
-            None => Role::Follows,
-        }
+        let ranks = complete(&state.waiting, rank)?;
+        let all = ranks.iter().filter_map(|rank| state.waiting.remove(rank));
+        Some(all.collect())
     }
 
-    /// Reports the outcome of a launch to its ranks.
-    pub fn finish(&self, deposits: &[Deposit], outcome: &Result<(), String>) {
+    /// Reports to the ranks that their launch has ended, and why it failed if it did.
+    pub fn finish(&self, deposits: &[Deposit], failure: Option<&String>) {
         let mut state = self.lock();
         for deposit in deposits {
-            if let Err(why) = outcome {
+            if let Some(why) = failure {
                 state.failures.insert(deposit.rank, why.clone());
             }
             if let Some(ended) = self.ended.get(deposit.rank as usize) {
@@ -173,40 +160,35 @@ mod tests {
         }
     }
 
-    fn leads(role: &Role) -> Option<Vec<u32>> {
-        match role {
-            Role::Leads(deposits) => {
-                let mut ranks: Vec<u32> = deposits.iter().map(|it| it.rank).collect();
-                ranks.sort_unstable();
-                Some(ranks)
-            }
-            Role::Follows => None,
-        }
+    fn leads(joined: Option<Vec<Deposit>>) -> Option<Vec<u32>> {
+        let mut ranks: Vec<u32> = joined?.iter().map(|it| it.rank).collect();
+        ranks.sort_unstable();
+        Some(ranks)
     }
 
     #[test]
     fn the_last_one_leads() {
         let gang = Gang::new(3);
-        assert_eq!(leads(&gang.join(deposit(0, &[1, 2]))), None);
+        assert_eq!(leads(gang.join(deposit(0, &[1, 2]))), None);
         assert_eq!(gang.missing(0), Some(1));
-        assert_eq!(leads(&gang.join(deposit(2, &[0, 1]))), None);
-        assert_eq!(leads(&gang.join(deposit(1, &[0, 2]))), Some(vec![0, 1, 2]));
+        assert_eq!(leads(gang.join(deposit(2, &[0, 1]))), None);
+        assert_eq!(leads(gang.join(deposit(1, &[0, 2]))), Some(vec![0, 1, 2]));
     }
 
     #[test]
     fn an_exchange_of_two_does_not_wait_for_a_third() {
         let gang = Gang::new(3);
         // Rank 0 waits for rank 1, which first exchanges data with rank 2.
-        assert_eq!(leads(&gang.join(deposit(0, &[1]))), None);
-        assert_eq!(leads(&gang.join(deposit(1, &[2]))), None);
-        assert_eq!(leads(&gang.join(deposit(2, &[1]))), Some(vec![1, 2]));
+        assert_eq!(leads(gang.join(deposit(0, &[1]))), None);
+        assert_eq!(leads(gang.join(deposit(1, &[2]))), None);
+        assert_eq!(leads(gang.join(deposit(2, &[1]))), Some(vec![1, 2]));
         assert_eq!(gang.missing(0), Some(1));
-        assert_eq!(leads(&gang.join(deposit(1, &[0]))), Some(vec![0, 1]));
+        assert_eq!(leads(gang.join(deposit(1, &[0]))), Some(vec![0, 1]));
     }
 
     #[test]
     fn who_needs_nobody_leads_at_once() {
         let gang = Gang::new(1);
-        assert_eq!(leads(&gang.join(deposit(0, &[]))), Some(vec![0]));
+        assert_eq!(leads(gang.join(deposit(0, &[]))), Some(vec![0]));
     }
 }

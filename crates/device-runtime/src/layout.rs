@@ -66,7 +66,8 @@ pub struct FlatOperand {
     pub kind: u32,
     /// 0 input, 1 output, 2 scratch.
     pub buffer: u32,
-    /// Address of a FIFO's [`DeviceEnd`], a peer's [`DeviceBufferTable`], or the multicast scratch memory.
+    /// Address of a FIFO's [`DeviceEnd`], a peer's [`DeviceBufferTable`], or the multicast scratch
+    /// memory.
     pub place: u64,
     /// Bytes from the start of the buffer.
     pub offset: u64,

@@ -9,7 +9,7 @@
 //! for tests.
 //!
 //! In reading order: [`source`], [`entry`], [`layout`], [`flat`], [`driver`], [`process_ranks`],
-//! `connect`, [`gang`], `remote`, [`backend`], [`default_choice`].
+//! `connect`, [`gang`], `remote`, `launch`, [`backend`], [`default_choice`].
 //!
 //! ```
 //! use device_runtime::{Kernel, source};
@@ -27,6 +27,7 @@ pub mod driver;
 pub mod entry;
 pub mod flat;
 pub mod gang;
+mod launch;
 pub mod layout;
 pub mod process_ranks;
 mod remote;

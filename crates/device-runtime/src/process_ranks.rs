@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use executor::Transport;
 use executor::connections::SlotBytes;
@@ -122,6 +122,11 @@ pub struct ProcessRanks<M: DeviceDriver> {
     spans: Mutex<Vec<Span>>,
 }
 
+/// The values are valid after a panic, too.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl<M: DeviceDriver> ProcessRanks<M> {
     /// Creates the shared state; rank i runs on device `devices[i]`.
     pub fn new(driver: M, options: LaunchOptions, devices: Vec<u32>) -> Arc<Self> {
@@ -173,27 +178,21 @@ impl<M: DeviceDriver> ProcessRanks<M> {
 
     /// Groups this many launches into a CUDA graph; 0: no graph.
     ///
-    /// A launch that a graph repeats keeps its first number, and peers' buffer tables are compared with
-    /// that. This is correct: in a direct transfer all ranks signal before and after they access each
-    /// other's memory, which separates the runs, and the buffer tables are the same in all of them.
+    /// A launch that a graph repeats keeps its first number, and peers' buffer tables are compared
+    /// with that. This is correct: in a direct transfer all ranks signal before and after they
+    /// access each other's memory, which separates the runs, and the buffer tables are the same in
+    /// all of them.
     pub fn set_graph(&self, launches: u32) {
         self.graph.store(launches, Ordering::Relaxed);
     }
 
     /// Takes the reason why a launch since the last call used no graph although one was requested.
     pub fn take_without_graph(&self) -> Option<String> {
-        let mut why = self
-            .without_graph
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        why.take()
+        lock(&self.without_graph).take()
     }
 
     pub(crate) fn note_without_graph(&self, why: Option<String>) {
-        let mut known = self
-            .without_graph
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&self.without_graph);
         *known = known.take().or(why);
     }
 
@@ -206,12 +205,11 @@ impl<M: DeviceDriver> ProcessRanks<M> {
 
     /// Transports from ranks of this process, by rank and peer. Empty before the ranks have met.
     pub fn reached(&self) -> Vec<PeerTransport> {
-        let reached = self.reached.lock().unwrap_or_else(PoisonError::into_inner);
-        reached.clone()
+        lock(&self.reached).clone()
     }
 
     pub(crate) fn note_reached(&self, all: impl Iterator<Item = PeerTransport>) {
-        let mut reached = self.reached.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reached = lock(&self.reached);
         reached.extend(all);
         reached.sort_by_key(|it| (it.rank, it.peer));
     }
@@ -228,19 +226,17 @@ impl<M: DeviceDriver> ProcessRanks<M> {
 
     /// Takes the spans recorded since the last call; of repeated launches, only those of the last.
     pub fn take_spans(&self) -> Vec<Span> {
-        let mut spans = self.spans.lock().unwrap_or_else(PoisonError::into_inner);
-        std::mem::take(&mut spans)
+        std::mem::take(&mut lock(&self.spans))
     }
 
     pub(crate) fn note(&self, spans: impl Iterator<Item = Span>) {
-        let mut all = self.spans.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&self.spans);
         let room = MOST_SPANS.saturating_sub(all.len());
         all.extend(spans.take(room));
     }
 
     /// Keeps a block until the last rank is gone, then the host memory that it maps.
     pub(crate) fn keep(&self, block: impl Any + Send + Sync, of: Option<Arc<Mapping>>) {
-        let mut blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
-        blocks.push((Box::new(block), of));
+        lock(&self.blocks).push((Box::new(block), of));
     }
 }

@@ -8,7 +8,7 @@ use executor::{Error, Waiting};
 /// Interval between two checks.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// How long a launch may continue after a rank left: its last data may still be on the choice.
+/// How long a launch may continue after a rank left: its last data may still be on the way.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// The ranks of other processes that a launch waits for.

@@ -1,18 +1,18 @@
-//! Cost profiles of NCCL: what can be read prices jobs.
+//! Cost profiles of NCCL. Every accepted profile predicts times.
 
 use planner::cost::profile::NCCL_2_30_TOML;
 use planner::cost::{AlphaBeta, CostModel, CostProfile, Inputs};
 use planner::{Settings, cost};
 use program::Collective;
 
+use crate::input::Reached;
 use crate::jobs;
-use crate::target::Reached;
 
-/// Message sizes that are priced, bytes.
+/// Message sizes, bytes.
 const SIZES: [u64; 5] = [1, 4096, 1 << 20, 1 << 33, i64::MAX as u64];
 
 thread_local! {
-    /// Jobs that are priced.
+    /// Jobs whose times are predicted.
     static JOBS: Vec<Inputs> = [
         ("workstation-2gpu-nvlink", 1, false),
         ("dgx-h100", 2, false),
@@ -31,7 +31,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
     vec![NCCL_2_30_TOML.as_bytes().to_vec()]
 }
 
-/// Reads a profile and prices jobs by it.
+/// Reads a profile and predicts the times of jobs with it.
 ///
 /// # Panics
 /// A predicted time is negative or not a number.

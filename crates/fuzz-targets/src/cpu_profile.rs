@@ -1,4 +1,4 @@
-//! Measured profiles of CPUs: what can be read is written, and chooses.
+//! Measured profiles of CPUs. Every accepted profile can be written and chooses an algorithm.
 
 use backend_cpu::Profile;
 use backend_cpu::profile::{self, DEFAULT_TOML};
@@ -6,8 +6,7 @@ use executor::Request;
 use executor::backend::CommunicatorShape;
 use program::{Collective, ElementType, Reduction};
 
-use crate::input::{below, flag, join, one, split};
-use crate::target::Reached;
+use crate::input::{Reached, below, flag, join, one, split};
 
 /// Elements of a message.
 const COUNTS: [u64; 6] = [0, 1, 1000, 1 << 20, 1 << 40, u64::MAX];
@@ -20,10 +19,11 @@ pub fn seeds() -> Vec<Vec<u8>> {
     vec![join(short.as_bytes(), &choices), short.into_bytes()]
 }
 
-/// Reads a profile and chooses by it.
+/// Reads a profile and chooses with it.
 ///
 /// # Panics
-/// A profile that was read cannot be written, or is read otherwise then; or a predicted time is negative or no number.
+/// An accepted profile cannot be written or reads back differently, or a predicted time is negative
+/// or not a number.
 pub fn run(bytes: &[u8]) -> Reached {
     let (document, mut choices) = split(bytes);
     let text = String::from_utf8_lossy(document);
@@ -61,9 +61,9 @@ pub fn run(bytes: &[u8]) -> Reached {
             choice: None,
         };
         let _ = profile.choose(&request, place);
-        for way in profile::choices(&request, place.ranks) {
-            let time = profile.predict(&request, &way, place);
-            assert!(time.is_none_or(|time| time >= 0.0), "{way}: {time:?}");
+        for choice in profile::choices(&request, place.ranks) {
+            let time = profile.predict(&request, &choice, place);
+            assert!(time.is_none_or(|time| time >= 0.0), "{choice}: {time:?}");
         }
     }
     Reached::Accepted

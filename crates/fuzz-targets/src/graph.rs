@@ -1,4 +1,5 @@
-//! NCCL's graph files: what can be read is written, and the planner takes it in place of a search.
+//! NCCL's graph files. An accepted file can be written, and the planner takes it in place of a
+//! search.
 
 use plan::nccl_graph::{self, GpuAddress, GraphFile};
 use plan::{Graph, GraphKind};
@@ -6,9 +7,8 @@ use planner::Settings;
 use topology::System;
 use topology::xml::Document;
 
-use crate::input::{below, flag, join, split};
+use crate::input::{Reached, below, checked, flag, join, split};
 use crate::jobs;
-use crate::target::Reached;
 
 const KINDS: [GraphKind; 5] = [
     GraphKind::Ring,
@@ -19,13 +19,13 @@ const KINDS: [GraphKind; 5] = [
 ];
 
 thread_local! {
-    /// Machines to which the file may belong.
+    /// Machines that the file may belong to.
     static MACHINES: Vec<Document> = ["workstation-2gpu-nvlink", "gh200", "random-00181"]
         .map(jobs::document)
         .to_vec();
 }
 
-/// What NCCL would dump for small machines.
+/// NCCL's dumps of small machines.
 pub fn seeds() -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
     MACHINES.with(|machines| {
@@ -52,16 +52,12 @@ fn addresses(system: &System) -> Vec<GpuAddress> {
 /// Reads a graph file and plans with it.
 ///
 /// # Panics
-/// A graph that was read and written is read otherwise.
+/// An accepted graph reads back differently after it was written.
 pub fn run(bytes: &[u8]) -> Reached {
     let (document, mut choices) = split(bytes);
     let text = String::from_utf8_lossy(document);
-    let file = match GraphFile::parse("fuzz.xml", &text) {
-        Ok(file) => file,
-        Err(error) => {
-            let _ = error.to_string();
-            return Reached::Outside;
-        }
+    let Some(file) = checked(GraphFile::parse("fuzz.xml", &text)) else {
+        return Reached::Outside;
     };
     for warning in file.warnings() {
         let _ = warning.to_string();
@@ -73,39 +69,30 @@ pub fn run(bytes: &[u8]) -> Reached {
         let gpus = addresses(&system);
         let mut found = Vec::new();
         for kind in KINDS {
-            match file.graph(kind, &gpus, cross_nic) {
-                Ok(read) => {
-                    for warning in &read.warnings {
-                        let _ = warning.to_string();
-                    }
-                    found.extend(read.graph);
-                }
-                Err(error) => {
-                    let _ = error.to_string();
-                    return Reached::Inside;
-                }
+            let Some(read) = checked(file.graph(kind, &gpus, cross_nic)) else {
+                return Reached::Inside;
+            };
+            for warning in &read.warnings {
+                let _ = warning.to_string();
             }
+            found.extend(read.graph);
         }
         rewrite(&found, &gpus);
         let settings = Settings {
             graphs: Some(file),
             ..Settings::default()
         };
-        match jobs::planned(machine, hosts, false, &settings) {
-            Ok(_) => Reached::Accepted,
-            Err(error) => {
-                let _ = error.to_string();
-                Reached::Inside
-            }
-        }
+        Reached::accepted_if(
+            checked(jobs::planned(machine, hosts, false, &settings)).is_some(),
+            Reached::Inside,
+        )
     })
 }
 
-/// Graphs of ranks that the machine has are read as they were written.
+/// Checks that written graphs read back the same.
 fn rewrite(graphs: &[Graph], gpus: &[GpuAddress]) {
-    let text = match nccl_graph::write(graphs, gpus) {
-        Ok(text) => text,
-        Err(error) => return drop(error.to_string()),
+    let Some(text) = checked(nccl_graph::write(graphs, gpus)) else {
+        return;
     };
     let file = GraphFile::parse("again.xml", &text).expect("what was written can be read");
     for graph in graphs {

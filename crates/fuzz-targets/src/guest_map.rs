@@ -1,15 +1,14 @@
-//! Maps of guests' bus ids: what can be read makes the guest's file.
+//! Maps of guests' bus ids. An accepted map makes the guest's file.
 
 use probe::guest::{BusIdMap, guest};
 use topology::System;
 use topology::xml::{Document, parse, write};
 
-use crate::input::{below, join, split};
+use crate::input::{Reached, below, checked, join, split};
 use crate::jobs;
-use crate::target::Reached;
 
 thread_local! {
-    /// Hosts of the guest.
+    /// The hosts.
     static HOSTS: Vec<Document> = ["workstation-2gpu-nvlink", "pcie-8gpu-nonet", "dgx-h100"]
         .map(jobs::document)
         .to_vec();
@@ -32,19 +31,16 @@ pub fn seeds() -> Vec<Vec<u8>> {
     })
 }
 
-/// Reads a map and makes a guest's file by it. Behind the first NUL stands which host it is, or another host's file.
+/// Reads a map and makes a guest's file with it. The bytes after the first NUL name the host, or
+/// are the file of another host.
 ///
 /// # Panics
-/// A file that was made is read otherwise.
+/// A made file reads back differently.
 pub fn run(bytes: &[u8]) -> Reached {
     let (document, mut choices) = split(bytes);
     let text = String::from_utf8_lossy(document);
-    let map = match BusIdMap::parse("map", &text) {
-        Ok(map) => map,
-        Err(error) => {
-            let _ = error.to_string();
-            return Reached::Outside;
-        }
+    let Some(map) = checked(BusIdMap::parse("map", &text)) else {
+        return Reached::Outside;
     };
     HOSTS.with(|hosts| {
         let which = below(&mut choices, hosts.len() + 1);
@@ -53,12 +49,8 @@ pub fn run(bytes: &[u8]) -> Reached {
             None => parse("host.xml", choices.take_rest()).ok(),
         };
         let host = own.as_ref().unwrap_or(&hosts[which % hosts.len()]);
-        let made = match guest(host, &map) {
-            Ok(made) => made,
-            Err(error) => {
-                let _ = error.to_string();
-                return Reached::Inside;
-            }
+        let Some(made) = checked(guest(host, &map)) else {
+            return Reached::Inside;
         };
         for document in [&made.file, &made.complete, &made.host] {
             let text = write(document);

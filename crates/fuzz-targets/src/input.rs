@@ -1,10 +1,35 @@
-//! Inputs: a document, and bytes that choose what is done with it; files of the repository as seeds.
+//! Inputs: a document, and bytes that choose what is done with it. Files of the repository are
+//! seeds.
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
-use arbitrary::Unstructured;
+use arbitrary::{Result, Unstructured};
 
-/// The document before the first NUL, and the choices behind it.
+/// How far an input came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reached {
+    /// Its syntax, header, checksum or handshake was refused.
+    Outside,
+    /// It passed those, and its content was refused.
+    Inside,
+    /// It was accepted and used.
+    Accepted,
+}
+
+impl Reached {
+    /// Accepted if this holds.
+    pub const fn accepted_if(holds: bool, otherwise: Self) -> Self {
+        if holds { Self::Accepted } else { otherwise }
+    }
+}
+
+/// Returns the value of a result. Formats an error too, because its message is made from the input.
+pub fn checked<T, E: Display>(result: std::result::Result<T, E>) -> Option<T> {
+    result.map_err(|error| drop(error.to_string())).ok()
+}
+
+/// The document before the first NUL, and the choices after it.
 pub fn split(bytes: &[u8]) -> (&[u8], Unstructured<'_>) {
     match bytes.iter().position(|byte| *byte == 0) {
         Some(at) => (&bytes[..at], Unstructured::new(&bytes[at + 1..])),
@@ -17,22 +42,27 @@ pub fn join(document: &[u8], choices: &[u8]) -> Vec<u8> {
     [document, &[0], choices].concat()
 }
 
-/// A number below `most`; the first where there are no choices left.
+/// A number below `most`; 0 if no choices are left.
 pub fn below(choices: &mut Unstructured<'_>, most: usize) -> usize {
     choices
         .int_in_range(0..=most.saturating_sub(1))
         .unwrap_or(0)
 }
 
-/// One of some things; the first where there are no choices left.
+/// One of some values; the first if no choices are left.
 ///
 /// # Panics
-/// There are none.
+/// There are no values.
 pub fn one<T: Copy>(choices: &mut Unstructured<'_>, of: &[T]) -> T {
     of[below(choices, of.len())]
 }
 
-/// A flag; `false` where there are no choices left.
+/// One of some values, or an error if no choices are left.
+pub fn choose<T: Copy>(choices: &mut Unstructured<'_>, of: &[T]) -> Result<T> {
+    Ok(of[usize::from(choices.arbitrary::<u8>()?) % of.len()])
+}
+
+/// A flag; `false` if no choices are left.
 pub fn flag(choices: &mut Unstructured<'_>) -> bool {
     choices.arbitrary().unwrap_or(false)
 }
@@ -54,7 +84,7 @@ pub fn files(names: &[&str]) -> Vec<Vec<u8>> {
     names.iter().map(read).collect()
 }
 
-/// The topology files of the repository up to a length, bytes.
+/// The topology files of the repository with at most `most` bytes.
 ///
 /// # Panics
 /// One cannot be read.

@@ -1,4 +1,4 @@
-//! Small jobs, planned.
+//! Plans of small jobs.
 
 use plan::Plan;
 use planner::{Error, Job, Planned, Settings};
@@ -19,17 +19,17 @@ pub const SMALL: [&str; 6] = [
 /// The topology of a machine of the repository.
 ///
 /// # Panics
-/// There is none.
+/// The repository has no such machine.
 pub fn document(name: &str) -> Document {
     let file = format!("topologies/{name}/topology.xml");
     let bytes = input::files(&[&file]).remove(0);
     parse(&file, &bytes).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// A planned job of equal hosts.
+/// Plans a job of equal hosts.
 ///
 /// # Errors
-/// NCCL refuses the machine, or the settings.
+/// NCCL refuses the machine or the settings.
 pub fn planned(
     document: &Document,
     hosts: u32,

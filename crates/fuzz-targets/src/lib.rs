@@ -1,14 +1,14 @@
-//! What each fuzz target does with its bytes. `xtask/fuzz/` calls these functions under libFuzzer; the
-//! test `seeds` calls them with the inputs in `xtask/fuzz/seeds`, without cargo-fuzz.
+//! What each fuzz target does with its bytes. `xtask/fuzz/` calls these functions under libFuzzer;
+//! the test `seeds` calls them with the inputs in `xtask/fuzz/seeds`, without cargo-fuzz.
 //!
-//! A target panics only where the code under test does, or where one of its invariants does not hold. Most targets take a
-//! document as users write it. The bytes behind its first NUL, if there are any, choose what is done with the document.
+//! A target panics only if the code under test does, or if one of its invariants does not hold.
+//! Most targets take a document in the form that users write. The bytes after its first NUL choose
+//! what is done with the document.
 //!
-//! In reading order: [`target`] (the list), [`input`], [`mutate`], then one module per target.
+//! In reading order: [`TARGETS`], [`input`], [`mutate`], then one module per target.
 
 pub mod input;
 pub mod mutate;
-pub mod target;
 
 pub mod bootstrap;
 pub mod cost_profile;
@@ -22,8 +22,89 @@ pub mod plugin;
 pub mod proxy;
 pub mod recording;
 pub mod settings;
-pub mod shared_words;
 pub mod words;
 pub mod xml;
 
-pub use target::{Reached, TARGETS, Target};
+use std::ops::Range;
+
+pub use input::Reached;
+
+/// One fuzz target.
+pub struct Target {
+    /// Its name in `cargo xtask fuzz NAME` and in `xtask/fuzz/`.
+    pub name: &'static str,
+    /// Runs one input.
+    pub run: fn(&[u8]) -> Reached,
+    /// Initial inputs, made of files of the repository.
+    pub seeds: fn() -> Vec<Vec<u8>>,
+    /// The range of a document in an input. Mutations should keep its syntax.
+    pub document: fn(&[u8]) -> Option<Range<usize>>,
+}
+
+/// A document before the first NUL.
+fn before_choices(bytes: &[u8]) -> Option<Range<usize>> {
+    Some(0..input::split(bytes).0.len())
+}
+
+/// No document.
+fn nowhere(_: &[u8]) -> Option<Range<usize>> {
+    None
+}
+
+const fn target(
+    name: &'static str,
+    run: fn(&[u8]) -> Reached,
+    seeds: fn() -> Vec<Vec<u8>>,
+    document: fn(&[u8]) -> Option<Range<usize>>,
+) -> Target {
+    Target {
+        name,
+        run,
+        seeds,
+        document,
+    }
+}
+
+/// All targets.
+pub const TARGETS: [Target; 13] = [
+    target("xml", xml::run, xml::seeds, before_choices),
+    target("plan", plan_file::run, plan_file::seeds, before_choices),
+    target("graph", graph::run, graph::seeds, before_choices),
+    target(
+        "cost_profile",
+        cost_profile::run,
+        cost_profile::seeds,
+        before_choices,
+    ),
+    target(
+        "cpu_profile",
+        cpu_profile::run,
+        cpu_profile::seeds,
+        before_choices,
+    ),
+    target(
+        "recording",
+        recording::run,
+        recording::seeds,
+        recording::document,
+    ),
+    target(
+        "guest_map",
+        guest_map::run,
+        guest_map::seeds,
+        before_choices,
+    ),
+    target("settings", settings::run, settings::seeds, before_choices),
+    target("bootstrap", bootstrap::run, bootstrap::seeds, nowhere),
+    target("proxy", proxy::run, proxy::seeds, nowhere),
+    target("plugin", plugin::run, plugin::seeds, nowhere),
+    target("memory", memory::run, memory::seeds, nowhere),
+    target("words", words::run, words::seeds, nowhere),
+];
+
+impl Target {
+    /// The target of this name.
+    pub fn named(name: &str) -> Option<&'static Self> {
+        TARGETS.iter().find(|target| target.name == name)
+    }
+}

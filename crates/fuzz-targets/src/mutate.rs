@@ -1,38 +1,16 @@
-//! Mutations of documents that keep their syntax: JSON, TOML and XML, by numbers, texts and items.
+//! Mutations of JSON, TOML and XML documents that keep their syntax: they change numbers, strings
+//! and items.
 //!
-//! Changes of single bytes nearly always break a document, so that its reader refuses it and nothing behind is reached.
+//! Changes of single bytes nearly always break a document, so its reader refuses it and no other
+//! code is reached.
 
 use std::ops::Range;
 
-/// Numbers at which programs often go wrong.
-const NUMBERS: [&str; 24] = [
-    "0",
-    "1",
-    "2",
-    "3",
-    "7",
-    "8",
-    "16",
-    "63",
-    "64",
-    "65",
-    "255",
-    "256",
-    "65535",
-    "65536",
-    "16777216",
-    "2147483647",
-    "2147483648",
-    "4294967295",
-    "9007199254740993",
-    "9223372036854775807",
-    "18446744073709551615",
-    "-1",
-    "0.5",
-    "1e300",
-];
+/// Numbers at which programs often fail.
+const NUMBERS: &str = "0 1 2 3 7 8 16 63 64 65 255 256 65535 65536 16777216 2147483647 2147483648 4294967295 \
+    9007199254740993 9223372036854775807 18446744073709551615 -1 0.5 1e300";
 
-/// Words that stand for each other.
+/// Words that replace each other.
 const WORDS: [&str; 3] = ["true", "false", "null"];
 
 /// Pseudorandom numbers from a seed (SplitMix64).
@@ -52,7 +30,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `most`; 0 if that is 0.
+    /// A number below `most`; 0 if `most` is 0.
     pub const fn below(&mut self, most: usize) -> usize {
         if most == 0 {
             return 0;
@@ -65,7 +43,7 @@ impl Random {
     }
 }
 
-/// The document with some changes.
+/// Returns the document with some changes.
 pub fn document(document: &[u8], random: &mut Random) -> Vec<u8> {
     let mut changed = document.to_vec();
     for _ in 0..1 + random.below(3) {
@@ -95,7 +73,7 @@ fn replace(text: &[u8], range: Range<usize>, by: &[u8]) -> Vec<u8> {
     [&text[..range.start], by, &text[range.end..]].concat()
 }
 
-/// Runs of bytes of a kind.
+/// Runs of bytes of one kind.
 fn runs(text: &[u8], kind: impl Fn(u8) -> bool) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut start = None;
@@ -116,17 +94,18 @@ fn number(text: &[u8], random: &mut Random) -> Option<Vec<u8>> {
     let all = runs(text, |byte| byte.is_ascii_digit());
     let range = random.one(&all)?.clone();
     let old = std::str::from_utf8(&text[range.clone()]).ok()?;
+    let numbers: Vec<&str> = NUMBERS.split(' ').collect();
     let new = match (random.below(6), old.parse::<u64>()) {
         (0, Ok(old)) => old.wrapping_add(1).to_string(),
         (1, Ok(old)) => old.saturating_sub(1).to_string(),
         (2..4, _) => String::from_utf8_lossy(&text[random.one(&all)?.clone()]).into_owned(),
         (4, _) => random.below(16).to_string(),
-        _ => (*random.one(&NUMBERS)?).to_owned(),
+        _ => (*random.one(&numbers)?).to_owned(),
     };
     Some(replace(text, range, new.as_bytes()))
 }
 
-/// The insides of texts in quotes, but those that are keys of JSON.
+/// Strings without their quotes, except keys of JSON.
 fn strings(text: &[u8]) -> Vec<Range<usize>> {
     let quotes: Vec<usize> = (0..text.len()).filter(|at| text[*at] == b'"').collect();
     let pairs = quotes.chunks_exact(2);
@@ -134,7 +113,7 @@ fn strings(text: &[u8]) -> Vec<Range<usize>> {
     values.map(|pair| pair[0] + 1..pair[1]).collect()
 }
 
-/// What stands before a text: the end of its key or attribute, by which texts of one kind are known.
+/// The end of the key or attribute before a string. Strings with equal ends are of one kind.
 fn before<'a>(text: &'a [u8], range: &Range<usize>) -> &'a [u8] {
     let outside = &text[..range.start.saturating_sub(1)];
     let from = outside.len().saturating_sub(6);
@@ -174,7 +153,7 @@ fn word(text: &[u8], random: &mut Random) -> Option<Vec<u8>> {
     Some(replace(text, range, new.as_bytes()))
 }
 
-/// What stands between the brackets and commas of JSON, with the comma behind it.
+/// Items of JSON between brackets and commas, each with the comma after it.
 fn items(text: &[u8]) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut open: Vec<usize> = Vec::new();
@@ -194,7 +173,7 @@ fn items(text: &[u8]) -> Vec<Range<usize>> {
                 }
             }
             b'}' | b']' => {
-                // The last item has no comma, so it is only ever replaced by others without their comma.
+                // The last item has no comma, so only items without their comma replace it.
                 if let Some(begin) = open.pop().filter(|begin| *begin < at) {
                     found.push(begin..at);
                 }
@@ -205,7 +184,7 @@ fn items(text: &[u8]) -> Vec<Range<usize>> {
     found
 }
 
-/// Elements of XML, with all that is in them.
+/// Elements of XML with their content.
 fn elements(text: &[u8]) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut open: Vec<usize> = Vec::new();
@@ -243,8 +222,8 @@ fn lines(text: &[u8]) -> Vec<Range<usize>> {
         .collect()
 }
 
-/// The name that a part has: of a field of JSON, a key of TOML, an element of XML. Parts of one name stand for each other.
-/// Items of lists have their first byte instead.
+/// The name of a part: a field of JSON, a key of TOML, an element of XML. Parts of one name can
+/// replace each other. Items of lists have their first byte instead.
 fn name(part: &[u8]) -> (bool, &[u8]) {
     let part = part.trim_ascii_start();
     let end = match part.first() {
@@ -257,7 +236,8 @@ fn name(part: &[u8]) -> (bool, &[u8]) {
     (named, &part[..end.unwrap_or(part.len().min(1))])
 }
 
-/// Puts another part of the same name in a part's place; or removes it or doubles it, which fields seldom survive.
+/// Replaces a part by another one of the same name. Sometimes removes or doubles it, which is
+/// seldom valid for fields.
 fn part(text: &[u8], parts: &[Range<usize>], random: &mut Random) -> Option<Vec<u8>> {
     let range = random.one(parts)?.clone();
     let own = &text[range.clone()];

@@ -1,5 +1,5 @@
-//! Plans: the checksum is made right where only it is wrong, so that what is behind it is reached. Then everything is done
-//! with the plan that the commands do.
+//! Plans. A wrong checksum is corrected, so that the code after the check is reached. Then the plan
+//! is used as by all commands.
 
 use arbitrary::Unstructured;
 use plan::cost::TunedOperation;
@@ -11,23 +11,22 @@ use program::lower::{ProgramRequest, SendRecv, lower, send_recv};
 use program::verify::verify;
 use program::{MessageSize, Program, Schedule, Transfer};
 
-use crate::input::{below, flag, join, one, split};
+use crate::input::{Reached, below, checked, flag, join, one, split};
 use crate::jobs;
-use crate::target::Reached;
 
-/// Ranks of a job whose programs are written and proved.
+/// Most ranks of a job whose programs are written and proved.
 const MOST_RANKS: u32 = 16;
 
-/// Channels of them.
+/// Most channels of these programs.
 const MOST_CHANNELS: usize = 2;
 
-/// Ranks of which a view is made.
+/// Most first ranks with a view.
 const MOST_VIEWS: u32 = 4;
 
-/// Rounds of point-to-point transfers that are looked at.
+/// Most rounds of point-to-point transfers.
 const MOST_ROUNDS: usize = 20;
 
-/// Message sizes that are priced, bytes.
+/// Message sizes, bytes.
 const SIZES: [u64; 6] = [1, 1 << 10, 1 << 16, 1 << 22, 1 << 32, i64::MAX as u64];
 
 /// Plans of small jobs, without choices and with.
@@ -37,7 +36,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         ("workstation-2gpu", 2, false),
         ("gh200", 1, false),
         ("gh200", 3, true),
-        // As many ranks as NCCL can number, and about so many.
+        // The most ranks that NCCL can number, and 2 million.
         ("gh200", i32::MAX as u32, false),
         ("workstation-2gpu", 1 << 20, false),
         ("random-00181", 2, false),
@@ -59,7 +58,8 @@ pub fn seeds() -> Vec<Vec<u8>> {
 /// Reads a plan and uses it.
 ///
 /// # Panics
-/// A plan that was read cannot be written, or is read otherwise then; or programs that were written are refused.
+/// An accepted plan cannot be written or reads back differently, or the proof refuses a written
+/// program.
 pub fn run(bytes: &[u8]) -> Reached {
     let (document, mut choices) = split(bytes);
     let text = String::from_utf8_lossy(document);
@@ -89,12 +89,9 @@ pub fn run(bytes: &[u8]) -> Reached {
         price(&plan, costs);
     }
     graphs(&plan);
-    match plan.expand() {
-        Ok(expansion) => {
-            views(&expansion, &mut choices);
-            programs(&expansion, &mut choices);
-        }
-        Err(error) => drop(error.to_string()),
+    if let Some(expansion) = checked(plan.expand()) {
+        views(&expansion, &mut choices);
+        programs(&expansion, &mut choices);
     }
     Reached::Accepted
 }
@@ -107,15 +104,10 @@ fn price(plan: &Plan, costs: &CostTable) {
                 fp8: bytes > 1 << 20,
                 ..TunedOperation::new(collective, bytes)
             };
-            match costs.choose_for(&operation) {
-                Ok(choice) => {
-                    for registered in [false, true] {
-                        if let Err(error) = costs.chunking(&choice, registered) {
-                            let _ = error.to_string();
-                        }
-                    }
+            if let Some(choice) = checked(costs.choose_for(&operation)) {
+                for registered in [false, true] {
+                    checked(costs.chunking(&choice, registered));
                 }
-                Err(none) => drop(none.to_string()),
             }
         }
     }
@@ -132,7 +124,7 @@ fn price(plan: &Plan, costs: &CostTable) {
     }
 }
 
-/// The graphs, as NCCL's file.
+/// Writes the graphs as NCCL's file.
 fn graphs(plan: &Plan) {
     for machine in &plan.machines {
         let address = |gpu: &plan::MachineGpu| GpuAddress {
@@ -142,23 +134,20 @@ fn graphs(plan: &Plan) {
         };
         let gpus: Vec<GpuAddress> = machine.gpus.iter().map(address).collect();
         for group in &machine.groups {
-            if let Err(error) = nccl_graph::write(&group.graphs, &gpus) {
-                let _ = error.to_string();
-            }
+            checked(nccl_graph::write(&group.graphs, &gpus));
         }
     }
 }
 
-/// What some ranks do.
+/// Makes the views of some ranks.
 fn views(expansion: &Expansion, choices: &mut Unstructured<'_>) {
     let ranks = expansion.layout().ranks();
     let any = below(choices, ranks as usize) as u32;
     let last = ranks.saturating_sub(1);
     let firsts = 0..MOST_VIEWS.min(ranks);
     for rank in firsts.chain([any, last, ranks, u32::MAX]) {
-        match expansion.rank_view(rank) {
-            Ok(view) => drop(serde_json::to_string(&view).expect("a view can be written")),
-            Err(error) => drop(error.to_string()),
+        if let Some(view) = checked(expansion.rank_view(rank)) {
+            drop(serde_json::to_string(&view).expect("a view can be written"));
         }
         let rounds: Vec<u32> = expansion
             .schedule(rank)
@@ -167,33 +156,30 @@ fn views(expansion: &Expansion, choices: &mut Unstructured<'_>) {
             .collect();
         for peer in rounds {
             let channel = below(choices, 64) as u32;
-            if let Err(error) = expansion.p2p_connection(rank, peer, channel) {
-                let _ = error.to_string();
-            }
+            checked(expansion.p2p_connection(rank, peer, channel));
         }
     }
 }
 
-/// The programs of one collective, which must be right whatever the channels are.
+/// Writes the programs of one collective. The proof must accept them for all channels.
 fn programs(expansion: &Expansion, choices: &mut Unstructured<'_>) {
     let ranks = expansion.layout().ranks();
     if ranks > MOST_RANKS {
         return;
     }
-    let channels = match expansion.program_channels() {
-        Ok(channels) => channels.take(MOST_CHANNELS),
-        Err(error) => return drop(error.to_string()),
+    let Some(channels) = checked(expansion.program_channels()) else {
+        return;
     };
+    let channels = channels.take(MOST_CHANNELS);
     let collective = one(choices, &Collective::ALL);
     let transfer = one(choices, &Transfer::ALL);
     let root = below(choices, ranks as usize) as u32;
     let in_place = flag(choices);
-    let programs: Vec<Program> = if collective == Collective::SendRecv {
+    let programs: Option<Vec<Program>> = if collective == Collective::SendRecv {
         let to = below(choices, ranks as usize) as u32;
         let bytes = one(choices, &SIZES);
-        let planned = match expansion.transfer_channels(root, to, bytes) {
-            Ok(planned) => planned,
-            Err(error) => return drop(error.to_string()),
+        let Some(planned) = checked(expansion.transfer_channels(root, to, bytes)) else {
+            return;
         };
         let request = SendRecv {
             ranks,
@@ -203,10 +189,7 @@ fn programs(expansion: &Expansion, choices: &mut Unstructured<'_>) {
             transfer,
             in_place,
         };
-        match send_recv(&request) {
-            Ok(programs) => programs,
-            Err(error) => return drop(error.to_string()),
-        }
+        checked(send_recv(&request))
     } else {
         let request = ProgramRequest {
             collective,
@@ -216,11 +199,9 @@ fn programs(expansion: &Expansion, choices: &mut Unstructured<'_>) {
             in_place,
             channels: &channels,
         };
-        match lower(&request) {
-            Ok(programs) => programs,
-            Err(error) => return drop(error.to_string()),
-        }
+        checked(lower(&request))
     };
+    let Some(programs) = programs else { return };
     let slots = one(choices, &[2, 8]);
     let verified = verify(programs, slots).unwrap_or_else(|error| panic!("{error}"));
     let message = MessageSize {
@@ -230,8 +211,6 @@ fn programs(expansion: &Expansion, choices: &mut Unstructured<'_>) {
         piece_bytes: one(choices, &[0, 1, 1000, 1 << 20]),
     };
     for program in &verified {
-        if let Err(error) = program.bind(&message) {
-            let _ = error.to_string();
-        }
+        checked(program.bind(&message));
     }
 }

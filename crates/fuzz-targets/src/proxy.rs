@@ -1,8 +1,9 @@
-//! FIFOs carried over TCP, and what ranks say on connections for data: the first byte says which.
+//! FIFOs forwarded over TCP, and the hellos of data connections. The first byte chooses:
 //!
-//! - A receiving half gets slots, headers whose checksum is right, beats and any bytes, in pieces of any length over
-//!   several pipes. As long as nothing but slots came, these arrive as they were sent.
-//! - A sending and a receiving half are joined by pipes that take and give bytes in pieces of any length.
+//! - A receiving half gets slots, headers with a valid checksum, beats and arbitrary bytes, in
+//!   pieces of any length over several pipes. Slots must arrive unchanged until anything else is
+//!   sent.
+//! - A sending and a receiving half are connected by pipes that move pieces of any length.
 //! - A hello is read.
 
 use std::collections::VecDeque;
@@ -20,15 +21,15 @@ use net::tcp::sockets::{SocketsIn, SocketsOut};
 use shared_memory::fifo::{FifoProtocol, LowLatency, LowLatency128, Receiver, Sender, Simple};
 use shared_memory::{Item, Segment};
 
-use crate::target::Reached;
+use crate::input::{Reached, choose};
 
 /// Most events of one input.
 const MOST_EVENTS: usize = 200;
 
-/// After how long without a sign of life a connection is abandoned.
+/// A connection without a sign of life for this time is abandoned.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// Shorter slots go through the first pipe alone, bytes.
+/// Shorter slots use only the first pipe, bytes.
 const LEAST_SPLIT: usize = 64 << 10;
 
 /// The length in a beat.
@@ -50,10 +51,10 @@ pub fn seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// Carries slots.
+/// Forwards slots, or reads a hello.
 ///
 /// # Panics
-/// Slots arrive altered, or a connection fails on which nothing but slots came.
+/// Slots arrive changed, or a connection fails that moved only slots.
 pub fn run(bytes: &[u8]) -> Reached {
     let mut choices = Unstructured::new(bytes);
     let Ok(which) = choices.arbitrary::<u8>() else {
@@ -72,7 +73,7 @@ pub fn run(bytes: &[u8]) -> Reached {
     }
 }
 
-/// What a sender says first.
+/// Reads the first message of a sender.
 fn hello(bytes: &[u8]) -> Reached {
     let Ok(hello) = postcard::from_bytes::<Hello>(bytes) else {
         return Reached::Outside;
@@ -136,12 +137,12 @@ where
     }
 }
 
-/// The bytes of a stream that are on their way.
+/// The bytes of a stream in transit.
 #[derive(Default)]
 struct Bytes {
     waiting: VecDeque<u8>,
     closed: bool,
-    /// Most bytes that go in or out at once, and most that wait.
+    /// Most bytes per read or write, and most bytes in transit.
     piece: usize,
     room: usize,
 }
@@ -200,7 +201,7 @@ fn boxed(wires: &[Wire]) -> Vec<Box<dyn Pipe>> {
     wires.iter().map(one).collect()
 }
 
-/// A receiving half and what comes to it.
+/// A receiving half and its input.
 struct Stream<P: FifoProtocol> {
     incoming: FramedIn<SocketsIn>,
     receiver: P::Receiver,
@@ -208,7 +209,7 @@ struct Stream<P: FifoProtocol> {
     slot_bytes: usize,
     step: u32,
     now: Duration,
-    /// Slots that came and were not received yet, as long as nothing else came.
+    /// Slots that were sent and not yet received, if only slots were sent.
     honest: VecDeque<Vec<u8>>,
     tampered: bool,
     posted: usize,
@@ -250,9 +251,9 @@ where
             }
             2 => {
                 self.now += Duration::from_millis(choose(choices, &[0, 1, 1000, 6000])?);
-                self.go_on();
+                self.make_progress();
             }
-            3 => self.go_on(),
+            3 => self.make_progress(),
             4 => self.receive(),
             5 => {
                 let header = header(self.step, BEAT, 0);
@@ -285,7 +286,7 @@ where
         Ok(())
     }
 
-    /// A slot comes, over all pipes.
+    /// Sends a slot over all pipes.
     fn slot(&mut self, slot: &[u8], checksum: u32) {
         let count = self.wires.len();
         let header = header(self.step, slot.len() as u32, checksum);
@@ -301,7 +302,7 @@ where
         self.step = self.step.wrapping_add(1);
     }
 
-    fn go_on(&mut self) {
+    fn make_progress(&mut self) {
         match self.incoming.progress(self.now) {
             Ok(posted) => self.posted += posted,
             Err(error) => {
@@ -329,11 +330,11 @@ where
         self.posted -= 1;
     }
 
-    /// What comes of it when nothing more happens.
+    /// Receives what is left. Returns how far the input came.
     fn end(mut self) -> Reached {
         while !self.over && !self.tampered && !self.honest.is_empty() {
             let before = self.posted;
-            self.go_on();
+            self.make_progress();
             if self.posted == 0 && before == 0 {
                 break;
             }
@@ -347,7 +348,7 @@ where
     }
 }
 
-/// A sending half, joined with a receiving half.
+/// Connects a sending half with a receiving half.
 fn pair<P: FifoProtocol>(
     setup: &Setup,
     (mut sender, carried): (P::Sender, P::Receiver),
@@ -394,7 +395,7 @@ where
             }
             2 => match incoming.progress(now) {
                 Ok(_) => {}
-                // Pipes that trickle are abandoned.
+                // Pipes that are too slow are abandoned.
                 Err(ConnectionError::Stalled(_)) => return Reached::Inside,
                 Err(error) => panic!("{error}"),
             },
@@ -410,11 +411,7 @@ where
             }
         }
     }
-    if got > 0 {
-        Reached::Accepted
-    } else {
-        Reached::Inside
-    }
+    Reached::accepted_if(got > 0, Reached::Inside)
 }
 
 fn pattern(length: usize, first: u8) -> Vec<u8> {
@@ -423,8 +420,8 @@ fn pattern(length: usize, first: u8) -> Vec<u8> {
         .collect()
 }
 
-/// The header of a slot: step, length, checksum of its bytes or 0, checksum of these.
-fn header(step: u32, length: u32, checksum: u32) -> Vec<u8> {
+/// The header of a slot: step, length, checksum of its bytes or 0, checksum of these three.
+pub fn header(step: u32, length: u32, checksum: u32) -> Vec<u8> {
     let mut header: Vec<u8> = [step, length, checksum]
         .iter()
         .flat_map(|number| number.to_le_bytes())
@@ -433,10 +430,7 @@ fn header(step: u32, length: u32, checksum: u32) -> Vec<u8> {
     header
 }
 
-fn checksum(bytes: &[u8]) -> u32 {
+/// The checksum of a slot's bytes, which is not 0.
+pub fn checksum(bytes: &[u8]) -> u32 {
     crc32fast::hash(bytes).max(1)
-}
-
-fn choose<T: Copy>(choices: &mut Unstructured<'_>, of: &[T]) -> Result<T> {
-    Ok(of[usize::from(choices.arbitrary::<u8>()?) % of.len()])
 }

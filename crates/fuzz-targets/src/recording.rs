@@ -1,6 +1,7 @@
-//! Recordings: a small machine's recording with some files, links and folders changed, removed or added, probed again.
+//! Recordings of small machines with changed, removed or added files, links and folders, probed
+//! again.
 //!
-//! An input is a byte for the machine, a byte of options, and changes one after the other (`Changes`).
+//! An input is a byte for the machine, a byte of options, and a list of changes (`Changes`).
 
 use std::cell::RefCell;
 use std::fs;
@@ -14,8 +15,7 @@ use probe::{Probe, Sysfs};
 use tempfile::TempDir;
 use topology::xml::{parse, write};
 
-use crate::input;
-use crate::target::Reached;
+use crate::input::{self, Reached, checked};
 
 /// Machines of the repository whose recordings are changed.
 const MACHINES: [&str; 3] = ["workstation-2gpu", "gh200", "pcie-8gpu-broadcom"];
@@ -26,19 +26,19 @@ const RECORDED: &str = "crates/probe/tests/recordings/cloud-guest/recording";
 /// Most changes of one input.
 const MOST_CHANGES: usize = 12;
 
-/// What is done at a path, in the low bits of the first byte of a change.
+/// The action of a change, in the low bits of its first byte.
 const FILE: u8 = 0;
 const LINK: u8 = 1;
 const REMOVE: u8 = 2;
 
-/// The path is the number of a file that is there, in the first byte of a change.
+/// Flag of a change's first byte: the path is the number of an existing file.
 const KNOWN: u8 = 0x80;
 
 thread_local! {
     static TREES: RefCell<Vec<Tree>> = RefCell::new(Tree::all());
 }
 
-/// Each file of each machine with its own content, once for each file name.
+/// Each file of each machine with its own content, once per file name.
 pub fn seeds() -> Vec<Vec<u8>> {
     TREES.with_borrow(|trees| {
         let mut seeds = Vec::new();
@@ -55,7 +55,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
                 names.push(name);
                 let mut seed = vec![machine, number as u8, FILE | KNOWN];
                 seed.extend(number.to_le_bytes());
-                // The last change has all that is left, however long that becomes.
+                // The last change takes all remaining bytes.
                 seed.extend(u16::MAX.to_le_bytes());
                 seed.extend(content);
                 seeds.push(seed);
@@ -65,7 +65,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
     })
 }
 
-/// The driver's answers or another document of the recording, if a change holds one.
+/// The driver's answers or another JSON document in a change.
 pub fn document(bytes: &[u8]) -> Option<Range<usize>> {
     let begin = bytes.iter().position(|byte| *byte == b'{')?;
     Some(begin..bytes.len())
@@ -74,8 +74,8 @@ pub fn document(bytes: &[u8]) -> Option<Range<usize>> {
 /// Probes a changed recording.
 ///
 /// # Panics
-/// The topology that was found cannot be read, what was read is outside of the recording, or what was recorded of a
-/// recording gives another topology.
+/// The probed topology cannot be read, a file outside of the recording was read, or a recording of
+/// the recording gives another topology.
 pub fn run(bytes: &[u8]) -> Reached {
     let mut choices = Unstructured::new(bytes);
     TREES.with_borrow_mut(|trees| {
@@ -91,12 +91,8 @@ pub fn run(bytes: &[u8]) -> Reached {
 }
 
 fn probe(root: &Path, asked: u8) -> Reached {
-    let recording = match Recording::open(root) {
-        Ok(recording) => recording,
-        Err(error) => {
-            let _ = error.to_string();
-            return Reached::Outside;
-        }
+    let Some(recording) = checked(Recording::open(root)) else {
+        return Reached::Outside;
     };
     let records = asked & 1 != 0;
     let sysfs = if records {
@@ -128,12 +124,12 @@ fn probe(root: &Path, asked: u8) -> Reached {
     }
 }
 
-/// Records what was probed and probes the recording.
+/// Records a probe and probes that recording.
 fn replay(sysfs: &Sysfs, probe: &Probe, addresses: Option<&probe::Addresses>, text: &str) {
     let folder = temporary();
-    // Of what is both a file and a folder there is no recording.
-    if let Err(error) = save(folder.path(), sysfs, probe, addresses) {
-        return drop(error.to_string());
+    // A path that is both file and folder cannot be recorded.
+    if checked(save(folder.path(), sysfs, probe, addresses)).is_none() {
+        return;
     }
     let recorded = Recording::open(folder.path()).expect("what was recorded can be opened");
     let (addresses, options) = (recorded.addresses.as_ref(), &recorded.options);
@@ -145,7 +141,7 @@ fn replay(sysfs: &Sysfs, probe: &Probe, addresses: Option<&probe::Addresses>, te
     );
 }
 
-/// A folder in memory, where that can be had.
+/// A temporary folder, in memory if possible.
 fn temporary() -> TempDir {
     let memory = tempfile::tempdir_in("/dev/shm");
     memory.unwrap_or_else(|_| tempfile::tempdir().expect("a temporary folder"))
@@ -234,11 +230,11 @@ struct Changes {
     done: Vec<Change>,
 }
 
-/// What a change left behind.
+/// The traces of a change.
 struct Change {
-    /// What was made: a file, a link, or the topmost folder of a path.
+    /// The file, link or topmost folder that was made.
     made: Option<PathBuf>,
-    /// Where the thing was moved that was there before, and from where.
+    /// Where an existing file was moved to, and from where.
     moved: Option<(PathBuf, PathBuf)>,
 }
 
@@ -264,7 +260,7 @@ impl Changes {
         Ok(())
     }
 
-    /// Nothing is changed outside of the tree: not by the path, and not through a link that was made before.
+    /// Changes nothing outside of the tree: neither through the path nor through an earlier link.
     fn change(&mut self, tree: &Tree, kind: u8, path: &str, content: &[u8]) {
         let plain = |part: Component<'_>| matches!(part, Component::Normal(_));
         let path = Path::new(path);

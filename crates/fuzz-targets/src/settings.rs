@@ -1,12 +1,11 @@
-//! NCCL's variables: whatever they say, a job is planned with them or refused with a reason.
+//! NCCL's variables. With any values, a job is planned or refused with a reason.
 
 use planner::Settings;
 use planner::settings::variables;
 use topology::xml::Document;
 
-use crate::input::{below, flag, join, split};
+use crate::input::{Reached, below, flag, join, split};
 use crate::jobs;
-use crate::target::Reached;
 
 thread_local! {
     static MACHINES: Vec<Document> = ["workstation-2gpu-nvlink", "workstation-2gpu", "gh200", "random-00181"]
@@ -14,7 +13,7 @@ thread_local! {
         .to_vec();
 }
 
-/// Every variable, alone and all together.
+/// Every variable, alone and together.
 pub fn seeds() -> Vec<Vec<u8>> {
     let line = |(name, _): (&str, _)| format!("{name}=1\n");
     let all: String = variables().map(line).collect();
@@ -25,7 +24,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
     alone.chain([all.into_bytes()]).collect()
 }
 
-/// Reads variables, one `NAME=VALUE` a line, and plans with them.
+/// Reads variables, one `NAME=VALUE` per line, and plans with them.
 ///
 /// # Panics
 /// The plan contradicts itself.
@@ -54,10 +53,6 @@ pub fn run(bytes: &[u8]) -> Reached {
         if let Err(error) = plan.validate() {
             panic!("{error}");
         }
-        if deciding > 0 {
-            Reached::Accepted
-        } else {
-            Reached::Outside
-        }
+        Reached::accepted_if(deciding > 0, Reached::Outside)
     })
 }

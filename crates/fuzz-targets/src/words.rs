@@ -1,4 +1,5 @@
-//! Short texts from the command line, the environment and other ranks. The first byte says which.
+//! Short texts from the command line, the environment and other ranks. The first byte chooses the
+//! reader.
 
 use std::net::SocketAddr;
 
@@ -14,12 +15,12 @@ use topology::edit::Edit;
 use topology::xml::{Document, c_float, c_int, c_unsigned_hexadecimal};
 use topology::{BusId, PathType};
 
+use crate::input::{Reached, checked};
 use crate::jobs;
-use crate::target::Reached;
 
 type Reader = fn(&str) -> Reached;
 
-/// What a text may be.
+/// Readers of texts.
 const READERS: [Reader; 9] = [
     unique_id, without, degrade, plugin, interfaces, handle, rank_order, number, name,
 ];
@@ -49,7 +50,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
 /// Reads a text.
 ///
 /// # Panics
-/// What was read is written and read otherwise.
+/// An accepted value reads back differently after it was written.
 pub fn run(bytes: &[u8]) -> Reached {
     let Some((which, text)) = bytes.split_first() else {
         return Reached::Outside;
@@ -59,41 +60,24 @@ pub fn run(bytes: &[u8]) -> Reached {
 }
 
 fn accepted(holds: bool) -> Reached {
-    if holds {
-        Reached::Accepted
-    } else {
-        Reached::Outside
-    }
+    Reached::accepted_if(holds, Reached::Outside)
 }
 
 fn unique_id(text: &str) -> Reached {
-    match text.parse::<UniqueId>() {
-        Ok(id) => {
-            assert_eq!(id.to_string().parse(), Ok(id));
-            Reached::Accepted
-        }
-        Err(error) => {
-            let _ = error.to_string();
-            Reached::Outside
-        }
-    }
+    let id = checked(text.parse::<UniqueId>());
+    accepted(
+        id.inspect(|id| assert_eq!(id.to_string().parse().as_ref(), Ok(id)))
+            .is_some(),
+    )
 }
 
 fn edit(edit: Result<Edit, topology::edit::EditError>) -> Reached {
-    let edit = match edit {
-        Ok(edit) => edit,
-        Err(error) => {
-            let _ = error.to_string();
-            return Reached::Outside;
-        }
+    let Some(edit) = checked(edit) else {
+        return Reached::Outside;
     };
     let _ = edit.to_string();
-    MACHINE.with(|machine| match edit.apply(machine) {
-        Ok(_) => Reached::Accepted,
-        Err(error) => {
-            let _ = error.to_string();
-            Reached::Inside
-        }
+    MACHINE.with(|machine| {
+        Reached::accepted_if(checked(edit.apply(machine)).is_some(), Reached::Inside)
     })
 }
 
@@ -106,13 +90,7 @@ fn degrade(text: &str) -> Reached {
 }
 
 fn plugin(text: &str) -> Reached {
-    match net_plugin::Wanted::parse(text) {
-        Ok(_) => Reached::Accepted,
-        Err(error) => {
-            let _ = error.to_string();
-            Reached::Outside
-        }
-    }
+    accepted(checked(net_plugin::Wanted::parse(text)).is_some())
 }
 
 fn interfaces(text: &str) -> Reached {
@@ -136,33 +114,24 @@ fn interfaces(text: &str) -> Reached {
         names: Some(names.to_owned()),
         family: Some(family.to_owned()),
     };
+    let empty = "the choice or the reason is empty";
     match choose(&all, &wanted) {
-        Ok(chosen) => {
-            assert!(
-                !chosen.is_empty(),
-                "nothing was chosen, and nothing was wrong"
-            );
-            Reached::Accepted
-        }
+        Ok(chosen) => assert!(!chosen.is_empty(), "{empty}"),
         Err(why) => {
-            assert!(!why.is_empty());
-            Reached::Inside
+            assert!(!why.is_empty(), "{empty}");
+            return Reached::Inside;
         }
     }
+    Reached::Accepted
 }
 
 fn handle(text: &str) -> Reached {
-    match text.parse::<Handle>() {
-        Ok(handle) => {
-            let again = handle.to_string().parse::<Handle>().expect("a handle");
-            assert_eq!(again.to_string(), handle.to_string());
-            Reached::Accepted
-        }
-        Err(error) => {
-            let _ = error.to_string();
-            Reached::Outside
-        }
-    }
+    let handle = checked(text.parse::<Handle>());
+    let handle = handle.inspect(|handle| {
+        let again = handle.to_string().parse::<Handle>().expect("a handle");
+        assert_eq!(again.to_string(), handle.to_string());
+    });
+    accepted(handle.is_some())
 }
 
 fn rank_order(text: &str) -> Reached {
@@ -171,12 +140,9 @@ fn rank_order(text: &str) -> Reached {
     };
     let _ = order.is_plain();
     for ranks in [0, 1, 2, 8, 1 << 16] {
-        match order.slots(ranks) {
-            Ok(slots) => {
-                assert_eq!(RankOrder::new(slots.clone()).slots(ranks), Ok(slots));
-                return Reached::Accepted;
-            }
-            Err(error) => drop(error.to_string()),
+        if let Some(slots) = checked(order.slots(ranks)) {
+            assert_eq!(RankOrder::new(slots.clone()).slots(ranks), Ok(slots));
+            return Reached::Accepted;
         }
     }
     Reached::Inside

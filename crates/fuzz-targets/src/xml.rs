@@ -1,4 +1,4 @@
-//! Topology files: what can be read is written, read again and used.
+//! Topology files. An accepted file is written, read again and used.
 
 use probe::checks;
 use probe::complete::{Assumptions, Missing, complete};
@@ -7,16 +7,15 @@ use topology::edit::failures::failures;
 use topology::xml::{Document, Element, parse, write};
 use topology::{PathTable, System};
 
-use crate::input;
-use crate::target::Reached;
+use crate::input::{self, Reached, checked};
 
-/// Elements of a document with which more is done than reading and writing it.
+/// Most elements of a document that is used after it was read and written.
 const MOST_ELEMENTS: usize = 200;
 
-/// Nodes of a machine whose paths are computed, which takes the cube of their number.
+/// Most nodes of a machine whose paths are computed, in cubic time.
 const MOST_NODES: usize = 100;
 
-/// Failures of devices that are tried.
+/// Most device failures that are tried.
 const MOST_FAILURES: usize = 8;
 
 /// Every small topology file.
@@ -27,15 +26,10 @@ pub fn seeds() -> Vec<Vec<u8>> {
 /// Reads a topology file.
 ///
 /// # Panics
-/// What was written is not read, or read otherwise.
+/// A written document cannot be read, or reads back differently.
 pub fn run(bytes: &[u8]) -> Reached {
-    let document = match parse("fuzz.xml", bytes) {
-        Ok(document) => document,
-        Err(error) => {
-            // The message is made from the input, too.
-            let _ = error.to_string();
-            return Reached::Outside;
-        }
+    let Some(document) = checked(parse("fuzz.xml", bytes)) else {
+        return Reached::Outside;
     };
     for warning in &document.warnings {
         let _ = warning.to_string();
@@ -51,23 +45,15 @@ pub fn run(bytes: &[u8]) -> Reached {
         return Reached::Inside;
     }
     use_document(&document);
-    match System::from_document(&document) {
-        Ok(system) => {
-            use_system(&system);
-            Reached::Accepted
-        }
-        Err(error) => {
-            let _ = error.to_string();
-            Reached::Inside
-        }
-    }
+    let system = checked(System::from_document(&document)).inspect(use_system);
+    Reached::accepted_if(system.is_some(), Reached::Inside)
 }
 
 fn count(element: &Element) -> usize {
     1 + element.children.iter().map(count).sum::<usize>()
 }
 
-/// What is wrong with it, what it lacks, and what its devices' failures leave.
+/// Checks and completes the document, and lets its devices fail.
 fn use_document(document: &Document) {
     for finding in checks::of_document(document) {
         let _ = (
@@ -85,9 +71,7 @@ fn use_document(document: &Document) {
     );
     for failure in failures(document).iter().take(MOST_FAILURES) {
         let edit: &Edit = &failure.edit;
-        if let Err(error) = edit.apply(document) {
-            let _ = error.to_string();
-        }
+        checked(edit.apply(document));
     }
 }
 

@@ -1,26 +1,22 @@
-//! Whatever another process writes into shared memory, every operation returns, and none panics.
+//! Whatever another process writes into shared memory, every operation returns and none panics.
 
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-use fuzz_targets::shared_words::shared_memory_words;
+use fuzz_targets::memory;
+use fuzz_targets::mutate::Random;
 
-/// Inputs that are made from numbers.
+/// Number of random inputs.
 const SEEDS: u64 = 3000;
 
-/// Longest that one of them may take, on a busy machine too. Each takes about a millisecond.
+/// Longest time of one input on a busy machine. Each takes about a millisecond.
 const LONG: Duration = Duration::from_secs(20);
 
-/// Bytes from a seed (xorshift).
 fn bytes(seed: u64) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 32) as u8
-    };
-    (0..200 + seed % 600).map(|_| next()).collect()
+    let mut random = Random::new(seed);
+    (0..200 + seed % 600)
+        .map(|_| random.below(256) as u8)
+        .collect()
 }
 
 #[test]
@@ -28,7 +24,7 @@ fn arbitrary_words_end_in_no_panic_and_no_endless_loop() {
     let (done, ends) = channel();
     let thread = std::thread::spawn(move || {
         for seed in 0..SEEDS {
-            shared_memory_words(&bytes(seed));
+            memory::run(&bytes(seed));
             if done.send(seed).is_err() {
                 return;
             }

@@ -1,10 +1,10 @@
-//! Runs every committed input, and those that are made of the repository's files, through its target.
+//! Runs every committed input, and those made of the repository's files, through its target.
 
 use std::fs;
 
 use fuzz_targets::{Reached, TARGETS, Target, input};
 
-/// The inputs that earlier runs found, by file name.
+/// Committed inputs by file name.
 fn committed(target: &Target) -> Vec<(String, Vec<u8>)> {
     let folder = input::repository()
         .join("xtask/fuzz/seeds")
@@ -24,7 +24,7 @@ fn committed(target: &Target) -> Vec<(String, Vec<u8>)> {
 fn committed_inputs_are_handled() {
     for target in &TARGETS {
         for (name, bytes) in committed(target) {
-            // A panic alone does not say which input it was.
+            // A panic alone does not name the input.
             println!("{name}");
             (target.run)(&bytes);
         }

@@ -1,10 +1,11 @@
-//! Comparing one value with the one a case expects.
+//! Compares one value with the expected one.
 
 use std::fmt;
 
+use plan::GraphKind;
 use serde_json::Value;
 
-/// Values were computed in 32 bits and printed with nine digits.
+/// NCCL computed the values in 32 bits, and the cases have nine digits.
 const RELATIVE_TOLERANCE: f64 = 1e-4;
 
 /// The first value that differs.
@@ -28,7 +29,7 @@ impl Difference {
         }
     }
 
-    /// Puts the name of what holds the value in front.
+    /// Prefixes the path with the name of the value's container.
     pub fn within(mut self, outer: &str) -> Self {
         self.path = format!("{outer}.{}", self.path);
         self
@@ -45,20 +46,22 @@ impl fmt::Display for Difference {
     }
 }
 
+/// Returns an error unless the values agree.
+fn check(
+    agrees: bool,
+    name: &str,
+    mine: impl ToString,
+    expected: &Value,
+) -> Result<(), Difference> {
+    let differs = || Difference::new(name, mine.to_string(), expected.to_string());
+    if agrees { Ok(()) } else { Err(differs()) }
+}
+
 pub(super) fn integer(name: &str, mine: i64, expected: &Value) -> Result<(), Difference> {
-    // Flags are written as numbers or as booleans.
-    let number = expected
-        .as_i64()
-        .or_else(|| expected.as_bool().map(i64::from));
-    if number == Some(mine) {
-        Ok(())
-    } else {
-        Err(Difference::new(
-            name,
-            mine.to_string(),
-            expected.to_string(),
-        ))
-    }
+    // Flags are numbers or booleans.
+    let flag = || expected.as_bool().map(i64::from);
+    let number = expected.as_i64().or_else(flag);
+    check(number == Some(mine), name, mine, expected)
 }
 
 pub(super) fn float(name: &str, mine: f32, expected: &Value) -> Result<(), Difference> {
@@ -66,21 +69,46 @@ pub(super) fn float(name: &str, mine: f32, expected: &Value) -> Result<(), Diffe
         let mine = f64::from(mine);
         (mine - expected).abs() <= RELATIVE_TOLERANCE * mine.abs().max(expected.abs())
     });
-    if close {
-        Ok(())
-    } else {
-        Err(Difference::new(
-            name,
-            mine.to_string(),
-            expected.to_string(),
-        ))
-    }
+    check(close, name, mine, expected)
 }
 
 pub(super) fn text(name: &str, mine: &str, expected: &Value) -> Result<(), Difference> {
-    if expected.as_str() == Some(mine) {
-        Ok(())
-    } else {
-        Err(Difference::new(name, mine, expected.to_string()))
-    }
+    check(expected.as_str() == Some(mine), name, mine, expected)
 }
+
+/// The kinds of graphs with their names in a case.
+pub(super) const GRAPHS: [(GraphKind, &str); 5] = [
+    (GraphKind::Ring, "ring"),
+    (GraphKind::Tree, "tree"),
+    (GraphKind::Nvls, "nvls"),
+    (GraphKind::CollnetChain, "collnetChain"),
+    (GraphKind::CollnetDirect, "collnetDirect"),
+];
+
+/// Compares a graph or a summary of one with this number of channels.
+macro_rules! graph {
+    ($graph:expr, $channels:expr, $expected:expr) => {
+        (|| {
+            let (graph, expected) = ($graph, $expected);
+            compare::integer("pattern", graph.pattern as i64, &expected["pattern"])?;
+            compare::integer(
+                "crossNic",
+                i64::from(graph.cross_nic),
+                &expected["crossNic"],
+            )?;
+            compare::integer("nChannels", $channels as i64, &expected["nChannels"])?;
+            compare::float("bwIntra", graph.bw_intra, &expected["bwIntra"])?;
+            compare::float("bwInter", graph.bw_inter, &expected["bwInter"])?;
+            compare::float(
+                "latencyInter",
+                graph.latency_inter,
+                &expected["latencyInter"],
+            )?;
+            compare::text("typeIntra", graph.type_intra.name(), &expected["typeIntra"])?;
+            compare::text("typeInter", graph.type_inter.name(), &expected["typeInter"])?;
+            let same = i64::from(graph.same_channels);
+            compare::integer("sameChannels", same, &expected["sameChannels"])
+        })()
+    };
+}
+pub(super) use graph;

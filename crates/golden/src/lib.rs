@@ -1,7 +1,8 @@
-//! Golden cases: topology files with what NCCL's own planning code decided on them.
+//! Golden cases: topology files with the decisions of NCCL's own planning code.
 //!
-//! A folder of cases holds `topologies/*.xml` and `cases/*.json`. [`Case::replay`] plans a case again and compares
-//! section by section: floating-point values within a relative tolerance, everything else exactly.
+//! A folder of cases has `topologies/*.xml` and `cases/*.json`. [`Case::replay`] plans a case again
+//! and compares section by section: floating-point values within a relative tolerance, everything
+//! else exactly.
 
 mod compare;
 pub mod expectation;
@@ -13,17 +14,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use machines::Machine;
-use plan::{CostTable, Graph, GraphKind};
+use machines::{Machine, elsewhere};
+use plan::{CostTable, Graph};
 use planner::{EqualHosts, HostPlan, Job, Planned, Settings};
 use serde_json::Value;
 
 use compare::Difference;
 
-/// The parts of a case that are compared.
+/// The sections of a case that are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Section {
-    /// Whether NCCL plans the case at all.
+    /// Whether NCCL plans the case.
     Refusal,
     /// The bandwidths that bound the search.
     System,
@@ -31,11 +32,11 @@ pub enum Section {
     Nodes,
     /// Paths.
     Paths,
-    /// The graphs that were searched.
+    /// The searched graphs.
     Graphs,
-    /// The job with its hosts joined.
+    /// The joined hosts.
     Merged,
-    /// What collectives cost, from our own joined hosts.
+    /// The costs of collectives, from our own joined hosts.
     Tuning,
 }
 
@@ -74,31 +75,31 @@ pub struct Case {
     files: Files,
 }
 
-/// Where the topology files of a case are.
+/// The topology files of a case.
 #[derive(Debug)]
 enum Files {
-    /// In a folder, under the names that the case gives.
+    /// A folder, with the names that the case gives.
     In(PathBuf),
-    /// There is only this one, whatever the case calls it.
+    /// One file for all names.
     One(PathBuf),
 }
 
-/// How one section of a case compared: the first difference, or none.
+/// A section, and its first difference if there is one.
 pub type Verdict = (Section, Option<String>);
 
 impl Case {
-    /// Reads a case file; the topology files are looked up in `topologies`.
+    /// Reads a case file. `topologies`: the folder with its topology files.
     ///
     /// # Errors
-    /// The file cannot be read or is no case.
+    /// The file cannot be read or is not a case.
     pub fn read(path: &Path, topologies: &Path) -> Result<Self> {
         Self::read_with(path, Files::In(topologies.to_owned()))
     }
 
-    /// NCCL's answers on a machine.
+    /// NCCL's answers for a machine.
     ///
     /// # Errors
-    /// A file of the machine cannot be read or is no case.
+    /// A file of the machine cannot be read or is not a case.
     pub fn on(machine: &Machine) -> Result<Vec<Self>> {
         let read = |path: &PathBuf| Self::read_with(path, Files::One(machine.topology()));
         machine.answers()?.iter().map(read).collect()
@@ -120,26 +121,13 @@ impl Case {
         })
     }
 
-    /// All cases of a folder, by name.
+    /// All case files of a folder, by name.
     ///
     /// # Errors
     /// The folder cannot be read.
     pub fn list(folder: &Path) -> Result<Vec<PathBuf>> {
         let cases = folder.join("cases");
-        let mut paths = Vec::new();
-        for entry in
-            std::fs::read_dir(&cases).with_context(|| format!("reading {}", cases.display()))?
-        {
-            let path = entry?.path();
-            if path
-                .extension()
-                .is_some_and(|extension| extension == "json")
-            {
-                paths.push(path);
-            }
-        }
-        paths.sort();
-        Ok(paths)
+        elsewhere::files(&cases, "json").with_context(|| format!("reading {}", cases.display()))
     }
 
     fn has_flag(&self, flag: &str) -> bool {
@@ -219,7 +207,7 @@ impl Case {
         Ok(planner::plan(&self.job()?, &self.settings())?)
     }
 
-    /// Plans the case and compares.
+    /// Plans the case and compares it.
     pub fn replay(&self) -> Vec<Verdict> {
         let refused = self.answer.get("error").is_some();
         let planned = match self.plan() {
@@ -266,7 +254,7 @@ impl Case {
             Section::Merged,
             merged::check(job, self.has_flag("--mnnvl"), &self.answer["merged"]),
         );
-        // What goes into a plan must choose the same when it comes back.
+        // A table that is written into a plan and read back must choose the same.
         let read =
             serde_json::to_string(&planned.costs).and_then(|text| serde_json::from_str(&text));
         let table =
@@ -280,13 +268,7 @@ impl Case {
 }
 
 fn check_graphs(planned: &HostPlan, answer: &Value) -> Result<(), Difference> {
-    for (kind, key) in [
-        (GraphKind::Ring, "ring"),
-        (GraphKind::Tree, "tree"),
-        (GraphKind::Nvls, "nvls"),
-        (GraphKind::CollnetChain, "collnetChain"),
-        (GraphKind::CollnetDirect, "collnetDirect"),
-    ] {
+    for (kind, key) in compare::GRAPHS {
         match (planned.graph(kind), answer.get(key)) {
             (None, None) => {}
             (Some(graph), Some(expected)) => {
@@ -307,31 +289,7 @@ fn check_graphs(planned: &HostPlan, answer: &Value) -> Result<(), Difference> {
 }
 
 fn check_graph(planned: &HostPlan, graph: &Graph, expected: &Value) -> Result<(), Difference> {
-    compare::integer("pattern", graph.pattern as i64, &expected["pattern"])?;
-    compare::integer(
-        "crossNic",
-        i64::from(graph.cross_nic),
-        &expected["crossNic"],
-    )?;
-    compare::integer(
-        "nChannels",
-        graph.channels.len() as i64,
-        &expected["nChannels"],
-    )?;
-    compare::float("bwIntra", graph.bw_intra, &expected["bwIntra"])?;
-    compare::float("bwInter", graph.bw_inter, &expected["bwInter"])?;
-    compare::float(
-        "latencyInter",
-        graph.latency_inter,
-        &expected["latencyInter"],
-    )?;
-    compare::text("typeIntra", graph.type_intra.name(), &expected["typeIntra"])?;
-    compare::text("typeInter", graph.type_inter.name(), &expected["typeInter"])?;
-    compare::integer(
-        "sameChannels",
-        i64::from(graph.same_channels),
-        &expected["sameChannels"],
-    )?;
+    compare::graph!(graph, graph.channels.len(), expected)?;
     let system = planned.view.system();
     let dev_of = |rank: i32| {
         system
@@ -346,36 +304,26 @@ fn check_graph(planned: &HostPlan, graph: &Graph, expected: &Value) -> Result<()
             .iter()
             .map(|rank| i64::from(dev_of(*rank)))
             .collect();
-        let expected_devs: Vec<i64> = theirs["gpus"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_i64)
-            .take(channel.ranks.len())
-            .collect();
         let name = |part: &str| format!("channels[{index}].{part}");
-        if devs != expected_devs {
-            return Err(Difference::new(
-                name("gpus"),
-                format!("{devs:?}"),
-                format!("{expected_devs:?}"),
-            ));
-        }
+        let expected_devs = integers(&theirs["gpus"]).take(channel.ranks.len());
+        same(&name("gpus"), &devs, expected_devs)?;
         if let Some(nets) = channel.nets {
-            let expected_nets: Vec<i64> = theirs["nets"]
-                .as_array()
-                .into_iter()
-                .flatten()
-                .filter_map(Value::as_i64)
-                .collect();
-            if nets.as_slice() != expected_nets {
-                return Err(Difference::new(
-                    name("nets"),
-                    format!("{nets:?}"),
-                    format!("{expected_nets:?}"),
-                ));
-            }
+            same(&name("nets"), &nets, integers(&theirs["nets"]))?;
         }
     }
     Ok(())
+}
+
+fn integers(list: &Value) -> impl Iterator<Item = i64> {
+    let list = list.as_array().into_iter().flatten();
+    list.filter_map(Value::as_i64)
+}
+
+fn same(name: &str, mine: &[i64], theirs: impl Iterator<Item = i64>) -> Result<(), Difference> {
+    let theirs: Vec<i64> = theirs.collect();
+    if mine == theirs {
+        return Ok(());
+    }
+    let (mine, theirs) = (format!("{mine:?}"), format!("{theirs:?}"));
+    Err(Difference::new(name, mine, theirs))
 }

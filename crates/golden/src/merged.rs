@@ -1,7 +1,7 @@
-//! Comparing what the whole job decides.
+//! Compares the decisions about the whole job.
 
 use plan::expand::{Above, TreePlace};
-use plan::{Gdr, GraphKind, Nvls, Pattern};
+use plan::{Gdr, Nvls};
 use planner::JobPlan;
 use serde_json::Value;
 use topology::{NcclId, NodeType};
@@ -95,7 +95,7 @@ fn or_none(rank: Option<u32>) -> i64 {
     rank.map_or(-1, i64::from)
 }
 
-/// The number of entries of a list per channel.
+/// Compares the number of entries of a list per channel.
 fn check_length(name: &str, mine: u32, expected: &Value) -> Result<(), Difference> {
     compare::integer(
         &format!("{name}.length"),
@@ -105,36 +105,12 @@ fn check_length(name: &str, mine: u32, expected: &Value) -> Result<(), Differenc
 }
 
 fn check_graphs(joined: &JobPlan, expected: &Value) -> Result<(), Difference> {
-    for (kind, key) in [
-        (GraphKind::Ring, "ring"),
-        (GraphKind::Tree, "tree"),
-        (GraphKind::Nvls, "nvls"),
-        (GraphKind::CollnetChain, "collnetChain"),
-        (GraphKind::CollnetDirect, "collnetDirect"),
-    ] {
+    for (kind, key) in compare::GRAPHS {
         let (graph, theirs) = (joined.facts.graph(kind), &expected[key]);
-        let compared = || {
-            compare::integer("pattern", pattern_number(graph.pattern), &theirs["pattern"])?;
-            compare::integer("nChannels", i64::from(graph.channels), &theirs["nChannels"])?;
-            compare::integer(
-                "sameChannels",
-                i64::from(graph.same_channels),
-                &theirs["sameChannels"],
-            )?;
-            compare::float("bwIntra", graph.bw_intra, &theirs["bwIntra"])?;
-            compare::float("bwInter", graph.bw_inter, &theirs["bwInter"])?;
-            compare::float("latencyInter", graph.latency_inter, &theirs["latencyInter"])?;
-            compare::text("typeIntra", graph.type_intra.name(), &theirs["typeIntra"])?;
-            compare::text("typeInter", graph.type_inter.name(), &theirs["typeInter"])?;
-            compare::integer("crossNic", i64::from(graph.cross_nic), &theirs["crossNic"])
-        };
-        compared().map_err(|difference| difference.within(key))?;
+        let compared = compare::graph!(graph, graph.channels, theirs);
+        compared.map_err(|difference: Difference| difference.within(key))?;
     }
     Ok(())
-}
-
-const fn pattern_number(pattern: Pattern) -> i64 {
-    pattern as i64
 }
 
 fn check_rings(joined: &JobPlan, expected: &Value) -> Result<(), Difference> {
@@ -223,7 +199,7 @@ fn check_nvls(joined: &JobPlan, expected: &Value) -> Result<(), Difference> {
             compare::integer("out", out, &theirs["out"])?;
             integers("treeUp", place.tree_up.map(or_none), &theirs["treeUp"])?;
             for tree in 0..2 {
-                // The first slot is the switch, where there is a tree at all.
+                // The first entry is the switch, if there is a tree.
                 let switch = place
                     .head
                     .map_or(ranks, |head| Nvls::pseudo_rank(ranks, head));

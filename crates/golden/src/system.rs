@@ -1,4 +1,4 @@
-//! Nodes, links and paths of a case.
+//! Compares nodes, links and paths of a case.
 
 use planner::HostPlan;
 use serde_json::Value;
@@ -12,7 +12,7 @@ pub(super) fn check_bounds(planned: &HostPlan, expected: &Value) -> Result<(), D
     compare::integer("inter", i64::from(planned.view.inter), &expected["inter"])
 }
 
-/// The type and id under which a case shows a node: a device is folded into its first rank.
+/// The type and id of a node in a case. A device is shown as its first rank.
 fn shown(system: &System, node: NodeId) -> (NodeType, u64) {
     let rank = if system.kind(node) == NodeType::Dev {
         system
@@ -24,13 +24,13 @@ fn shown(system: &System, node: NodeId) -> (NodeType, u64) {
     };
     match rank {
         Some(gpu) => (NodeType::Gpu, system.node(gpu).id.0),
-        // A device without a rank keeps the bus id as a rank of its own would have.
+        // A device without a rank keeps the bus id that a rank of its own would have.
         None if system.kind(node) == NodeType::Dev => (NodeType::Gpu, system.node(node).id.0),
         None => (system.kind(node), system.node(node).id.0),
     }
 }
 
-/// A node's links without those inside a device.
+/// A node's links, except those inside a device.
 fn shown_links(system: &System, node: NodeId) -> Vec<LinkId> {
     let holder = match system.kind(node) {
         NodeType::Gpu => system.device_of(node).unwrap_or(node),
@@ -81,7 +81,7 @@ fn check_node(system: &System, node: NodeId, expected: &Value) -> Result<(), Dif
             compare::integer("gdr", i64::from(gpu.gdr), &expected["gdr"])?;
         }
         NodeData::Cpu(cpu) => {
-            // Cases print the local part of the node's id, 56 bits.
+            // Cases have the local part of the node's id, 56 bits.
             compare::integer(
                 "numa",
                 system.node(node).id.local() as i64,

@@ -1,4 +1,4 @@
-//! The cost model of a case: tables, and the choice for each size of message.
+//! Compares the cost model of a case: tables, and the choice for each message size.
 
 use plan::{Algorithm, CostTable};
 use program::{Collective, Protocol};
@@ -68,7 +68,7 @@ fn check_choice(
 ) -> Result<(), Difference> {
     let mut bytes = expected[0].as_u64().unwrap_or(0);
     if collective.splits_message() {
-        // The cases ask for whole 32-bit numbers of each rank, and for one at least.
+        // The cases ask for whole 32-bit numbers per rank, at least one.
         let numbers = u64::from(table.job.ranks) * 4;
         bytes = (bytes / numbers).max(1) * numbers;
     }

@@ -1,8 +1,9 @@
 // device.cuh for the host's compiler.
 //
-// With TOPO_WEAK, memory keeps no more order than a GPU promises (weak_memory.h); without, as much as the processor does.
+// With TOPO_WEAK, memory keeps no more order than a GPU promises (weak_memory.h); without, as much
+// as the processor does.
 //
-// What this cannot show: threads of a warp that run in lockstep, scopes narrower than the system, the cost of anything.
+// Not emulated: threads of a warp in lockstep, scopes narrower than the system, and time.
 #pragma once
 
 #include <time.h>
@@ -62,9 +63,9 @@ inline void store(T* place, T value) {
     *place = value;
 }
 
-// What others may write meanwhile, in one piece each. A line promises no order but that of what it carries: what was read
-// for it was read before. ThreadSanitizer knows no such order, so for it lines release and acquire; what they must not be
-// relied on for, weak memory shows.
+// Memory that others may write meanwhile, in one piece each. A line orders only its own data: data
+// read for it was read before. ThreadSanitizer knows no such order, so for it lines release and
+// acquire; weak memory shows that nothing else relies on them.
 #ifdef TOPO_TSAN
 constexpr int LINE_ACQUIRE = __ATOMIC_ACQUIRE, LINE_RELEASE = __ATOMIC_RELEASE;
 #else
@@ -92,7 +93,8 @@ struct alignas(16) Vector {
 inline Vector load_vector(const u8* place) { return load(reinterpret_cast<const Vector*>(place)); }
 inline void store_vector(u8* place, Vector value) { store(reinterpret_cast<Vector*>(place), value); }
 
-// Only halves of a line are stored as a whole; here the second half comes first now and then, and something between them.
+// Only halves of a line are stored as a whole. Here the second half sometimes comes first, and
+// other threads run between them.
 inline void store_line(u8* place, u64 data, u32 flag) {
   u64* words = reinterpret_cast<u64*>(place);
   const u64 high_flag = (u64)flag << 32;
@@ -110,8 +112,8 @@ inline bool load_line(const u8* place, u32 flag, u64& data) {
   return (u32)(low >> 32) == flag && (u32)(high >> 32) == flag;
 }
 
-// That a line is stored as a whole is a promise of GPUs. Here the flag is stored after everything else, and where memory is
-// weak, all of it comes into memory at once.
+// GPUs store a line as a whole. Here the flag is stored last, or, with weak memory, the whole line
+// becomes visible at once.
 inline void store_line_part(u8* place, u64 low, u64 high, bool active, bool carries) {
   u64* words = reinterpret_cast<u64*>(place);
   if (TOPO_WEAK) {
@@ -133,7 +135,7 @@ inline void load_line_part(const u8* place, u64& low, u64& high, bool carries) {
   low = load_shared(words);
 }
 
-// Here one address of a place is as good as the other.
+// Here all addresses of a place are equivalent.
 inline void alias_fence() {}
 
 template <class E, class Fold>
@@ -192,16 +194,16 @@ inline float half_to_float(u16 bits) {
   return bits_float(sign | float_bits(small));
 }
 
-// Rounded to the nearest, half to the even one, as the GPU does.
+// Rounded to the nearest, half to even, as on GPUs.
 inline u16 float_to_half(float value) {
   const u32 bits = float_bits(value);
   const u16 sign = (u16)(bits >> 16 & 0x8000);
   const u32 size = bits & 0x7fffffffu;
   if (size > 0x7f800000u) return (u16)(sign | 0x7fff);
-  // 65520 and more is nearer to infinity.
+  // 65520 and more round to infinity.
   if (size >= 0x477ff000u) return (u16)(sign | 0x7c00);
   if (size < 0x38800000u) {
-    // Below 2^-14 halves are multiples of 2^-24: adding a half rounds there.
+    // Below 2^-14 halves are multiples of 2^-24, so adding a half rounds.
     const float shifted = bits_float(size) + 0.5f;
     return (u16)(sign | (float_bits(shifted) - 0x3f000000u));
   }

@@ -1,10 +1,10 @@
 // The scheduler of fibers. It is compiled without sanitizers and tells them what it does.
 #include "emulator.h"
 
+#include "fiber.h"
 #include "weak_memory.h"
 
 #include <sched.h>
-#include <sys/mman.h>
 #include <time.h>
 
 #include <cstdio>
@@ -14,19 +14,8 @@
 #include <string>
 #include <vector>
 
-#if !defined(__x86_64__)
-#include <ucontext.h>
-#endif
-
-#ifdef TOPO_ASAN
-extern "C" void __asan_unpoison_memory_region(void const volatile*, size_t);
-#endif
 #ifdef TOPO_TSAN
 extern "C" {
-void* __tsan_create_fiber(unsigned);
-void __tsan_destroy_fiber(void*);
-void __tsan_switch_to_fiber(void*, unsigned);
-void* __tsan_get_current_fiber();
 void __tsan_acquire(void*);
 void __tsan_release(void*);
 }
@@ -37,8 +26,8 @@ namespace {
 
 constexpr uint32_t WARP = 32;
 constexpr uint32_t BARRIERS = 16;
-constexpr size_t STACK_BYTES = 64 << 10;
-// Passes over all fibers in which nobody gets on; more than a fiber is ever starved.
+// Passes over all fibers without progress after which a launch is stuck; longer than a fiber is
+// starved.
 constexpr uint32_t STUCK_PASSES = 2000;
 constexpr uint32_t LONGEST_STARVING = 256;
 
@@ -51,7 +40,7 @@ struct Barrier {
   Clock passed;
 };
 
-// What a thread adds to a line that its warp stores as a whole.
+// A thread's part of a line that its warp stores as a whole.
 struct LinePart {
   void* place;
   uint64_t words[2];
@@ -70,12 +59,7 @@ struct Block {
 
 struct Fiber {
   Context seen;
-#if defined(__x86_64__)
-  void* stack_pointer = nullptr;
-#else
-  ucontext_t machine;
-#endif
-  char* stack = nullptr;
+  Execution execution;
   Block* block = nullptr;
   Barrier* barrier = nullptr;  // at which it waits
   uint64_t generation = 0;
@@ -85,9 +69,6 @@ struct Fiber {
   const char* what = nullptr;
   const void* place = nullptr;
   uint64_t value = 0;
-#ifdef TOPO_TSAN
-  void* tsan = nullptr;
-#endif
 };
 
 namespace {
@@ -101,14 +82,7 @@ struct Run {
   bool fuzzes = false;
   uint64_t progress = 0;
   size_t live = 0;
-#if defined(__x86_64__)
-  void* stack_pointer = nullptr;
-#else
-  ucontext_t machine;
-#endif
-#ifdef TOPO_TSAN
-  void* tsan = nullptr;
-#endif
+  Execution execution = this_execution();
 };
 
 thread_local Run* run = nullptr;
@@ -124,74 +98,11 @@ uint64_t next_random() {
   return x * 0x2545f4914f6cdd1dull >> 16;
 }
 
-// Stacks of this thread, kept for the next launch.
-struct Stacks {
-  std::vector<char*> all;
-  ~Stacks() {
-    for (char* stack : all) munmap(stack, STACK_BYTES);
-  }
-  char* take(size_t number) {
-    while (all.size() <= number) {
-      void* stack = mmap(nullptr, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-      if (stack == MAP_FAILED) return nullptr;
-      all.push_back(static_cast<char*>(stack));
-    }
-    return all[number];
-  }
-};
-
-thread_local Stacks stacks;
-
-#if defined(__x86_64__)
-extern "C" void topo_switch(void** from, void* to);
-asm(R"(
-.text
-.p2align 4
-.globl topo_switch
-.hidden topo_switch
-.type topo_switch, @function
-topo_switch:
-  pushq %rbp
-  pushq %rbx
-  pushq %r12
-  pushq %r13
-  pushq %r14
-  pushq %r15
-  movq %rsp, (%rdi)
-  movq %rsi, %rsp
-  popq %r15
-  popq %r14
-  popq %r13
-  popq %r12
-  popq %rbx
-  popq %rbp
-  ret
-.size topo_switch, .-topo_switch
-)");
-#endif
-
-void leave() {
-  Fiber& fiber = *current->fiber;
-#ifdef TOPO_TSAN
-  __tsan_switch_to_fiber(run->tsan, 1);
-#endif
-#if defined(__x86_64__)
-  topo_switch(&fiber.stack_pointer, run->stack_pointer);
-#else
-  swapcontext(&fiber.machine, &run->machine);
-#endif
-}
+void leave() { switch_to(current->fiber->execution, run->execution); }
 
 void resume(Fiber& fiber) {
   current = &fiber.seen;
-#ifdef TOPO_TSAN
-  __tsan_switch_to_fiber(fiber.tsan, 1);
-#endif
-#if defined(__x86_64__)
-  topo_switch(&run->stack_pointer, fiber.stack_pointer);
-#else
-  swapcontext(&run->machine, &fiber.machine);
-#endif
+  switch_to(run->execution, fiber.execution);
 }
 
 void enter() {
@@ -204,32 +115,6 @@ void enter() {
   __tsan_release(run);
 #endif
   leave();
-}
-
-bool prepare(Fiber& fiber, size_t number) {
-  fiber.stack = stacks.take(number);
-  if (fiber.stack == nullptr) return false;
-#ifdef TOPO_ASAN
-  __asan_unpoison_memory_region(fiber.stack, STACK_BYTES);
-#endif
-#if defined(__x86_64__)
-  void** top = reinterpret_cast<void**>(fiber.stack + STACK_BYTES);
-  // As after a call: what is above the address to return to begins on a multiple of 16, and there is none to return to.
-  *--top = nullptr;
-  *--top = reinterpret_cast<void*>(enter);
-  for (int i = 0; i < 6; i++) *--top = nullptr;
-  fiber.stack_pointer = top;
-#else
-  getcontext(&fiber.machine);
-  fiber.machine.uc_stack.ss_sp = fiber.stack;
-  fiber.machine.uc_stack.ss_size = STACK_BYTES;
-  fiber.machine.uc_link = nullptr;
-  makecontext(&fiber.machine, enter, 0);
-#endif
-#ifdef TOPO_TSAN
-  fiber.tsan = __tsan_create_fiber(0);
-#endif
-  return true;
 }
 
 // Counts the running fiber in; true if it was the last.
@@ -262,7 +147,7 @@ void wait(Barrier& barrier, uint64_t generation, int number) {
 #endif
 }
 
-// Every fiber that can go on goes on once.
+// Runs every fiber that can run once.
 void pass() {
   const size_t count = run->fibers.size();
   const size_t first = run->fuzzes ? next_random() % count : 0;
@@ -288,7 +173,7 @@ void pass() {
     if (block.memory && block.memory->drain_some()) run->progress++;
 }
 
-// Nobody here gets on, for they wait for kernels of other processes: lets those run.
+// Lets kernels of other processes run, because all fibers here wait for them.
 void let_others_run(uint32_t passes) {
   constexpr uint32_t EAGER_PASSES = 1000;
   constexpr long NAP_NS = 20000;
@@ -300,7 +185,7 @@ void let_others_run(uint32_t passes) {
   }
 }
 
-// Where the threads of each block are.
+// Reports where the threads of each block are.
 std::string dump() {
   std::string text;
   char line[256];
@@ -330,7 +215,7 @@ std::string dump() {
       text += line;
     }
     text += '\n';
-    // Enough to see what goes on.
+    // Enough to see the cause.
     if (text.size() > 6000) {
       text += "…\n";
       break;
@@ -346,11 +231,11 @@ Context& context() { return *current; }
 void* shared_memory(size_t bytes) {
   Block& block = *current->fiber->block;
   if (!block.shared) {
-    // A GPU promises nothing of what is in it.
+    // A GPU promises nothing about its content.
     block.shared.reset(new char[bytes + 64]);
     memset(block.shared.get(), 0xa5, bytes + 64);
 #ifdef TOPO_TSAN
-    // It is there for all threads of the block, whoever comes first.
+    // All threads of the block may use it, whichever comes first.
     __tsan_release(&block.shared);
 #endif
   }
@@ -445,10 +330,11 @@ void weak_line_part(void* place, uint64_t low, uint64_t high, bool active) {
 
 }  // namespace emulator
 
-// Runs a kernel. 0: it ended. 1: nobody got on any more, and `report` says where everyone is. 2: no memory for stacks.
-// One that may wait for other processes has a `foreign`, the word by which it is given up; it goes on until it ends.
+// Runs a kernel. Returns 0: it ended; 1: no fiber can make progress, and `report` says where all
+// are; 2: no memory for stacks. With `remote`, the kernel may wait for other processes and runs
+// until it ends or this word is set.
 extern "C" int topo_emulate(void (*kernel)(const void*), const void* launch, uint32_t blocks, uint32_t threads,
-                            uint64_t seed, const uint32_t* foreign, char* report, size_t report_bytes) {
+                            uint64_t seed, const uint32_t* remote, char* report, size_t report_bytes) {
   using namespace emulator;
   Run own;
   own.kernel = kernel;
@@ -460,7 +346,6 @@ extern "C" int topo_emulate(void (*kernel)(const void*), const void* launch, uin
   own.live = own.fibers.size();
   run = &own;
 #ifdef TOPO_TSAN
-  own.tsan = __tsan_get_current_fiber();
   static char launches;
   __tsan_acquire(&launches);
   __tsan_release(&own);
@@ -473,20 +358,17 @@ extern "C" int topo_emulate(void (*kernel)(const void*), const void* launch, uin
       Fiber& fiber = own.fibers[number];
       fiber.seen = Context{block, thread, threads, &fiber};
       fiber.block = &own.blocks[block];
-      if (!prepare(fiber, number)) result = 2;
+      if (!begin(fiber.execution, number, enter)) result = 2;
     }
   }
-#ifdef TOPO_TSAN
-  // Every fiber sees what came before the launch: it is created by this thread.
-#endif
   uint32_t stuck = 0;
   uint64_t progress = 0;
   while (result == 0 && own.live > 0) {
     pass();
     stuck = own.progress == progress ? stuck + 1 : 0;
     progress = own.progress;
-    if (foreign != nullptr) {
-      if (stuck > 0 && __atomic_load_n(foreign, __ATOMIC_RELAXED) == 0) let_others_run(stuck);
+    if (remote != nullptr) {
+      if (stuck > 0 && __atomic_load_n(remote, __ATOMIC_RELAXED) == 0) let_others_run(stuck);
     } else if (stuck > STUCK_PASSES) {
       const std::string text = dump();
       snprintf(report, report_bytes, "%s", text.c_str());
@@ -496,9 +378,8 @@ extern "C" int topo_emulate(void (*kernel)(const void*), const void* launch, uin
 #ifdef TOPO_TSAN
   __tsan_acquire(&own);
   __tsan_release(&launches);
-  for (Fiber& fiber : own.fibers)
-    if (fiber.tsan != nullptr) __tsan_destroy_fiber(fiber.tsan);
 #endif
+  for (Fiber& fiber : own.fibers) forget(fiber.execution);
   for (Block& block : own.blocks)
     if (block.memory) block.memory->drain_all();
   run = nullptr;

@@ -1,5 +1,5 @@
-// A block of GPU threads on a processor: each thread is a fiber, and one thread of the process runs all blocks of a launch
-// in an order that a seed decides.
+// Blocks of GPU threads on a processor: each thread is a fiber, and one thread of the process runs
+// all blocks of a launch in an order that a seed decides.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@ namespace emulator {
 
 struct Fiber;
 
-// What kernel code sees of the thread that runs it.
+// The running thread, for kernel code.
 struct Context {
   uint32_t block;
   uint32_t thread;
@@ -20,27 +20,29 @@ struct Context {
 // The running thread.
 Context& context();
 
-// Memory that the threads of a block share, zeroed when a launch begins.
+// Memory that the threads of a block share, with arbitrary content when a launch begins.
 void* shared_memory(size_t bytes);
 
 void barrier_sync(uint32_t barrier, uint32_t count);
 void barrier_arrive(uint32_t barrier, uint32_t count);
 bool warp_vote(bool yes);
 
-// Something was stored for which others may wait; now and then others run first.
+// Called after a store that others may wait for. Sometimes others run first.
 void stored();
-// A look in vain: others run.
+// Called after a failed poll. Others run.
 void spun();
 // Others may run.
 void point();
 void note(const char* what, const void* place, uint64_t value);
 
-// Memory that keeps no more order than a GPU promises (weak_memory.h), for kernels that are compiled for it.
+// Memory that keeps no more order than a GPU promises (weak_memory.h), for kernels that are
+// compiled for it.
 void weak_store(void* place, const void* bytes, size_t count);
 void weak_load(const void* place, void* bytes, size_t count, bool fresh);
 void weak_release();
 void weak_acquire();
-// A thread's 16 bytes of a line of 128, which eight threads of a warp store as a whole; all threads of the warp come here.
+// A thread's 16 bytes of a 128-byte line, which eight threads of a warp store as a whole. All
+// threads of the warp call it.
 void weak_line_part(void* place, uint64_t low, uint64_t high, bool active);
 
 }  // namespace emulator

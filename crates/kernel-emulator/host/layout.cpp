@@ -1,4 +1,5 @@
-// What the compiler makes of the structures in arguments.h, for a test that compares it with the host's.
+// The compiler's layout of the structures in arguments.h, for a test that compares it with the
+// host's.
 #ifndef TOPO_NAMESPACE
 #define TOPO_NAMESPACE topo
 #endif
@@ -7,7 +8,7 @@
 
 #include <cstddef>
 
-// Size and offsets, one after the other; the number of numbers.
+// Writes sizes and offsets. Returns the number of numbers.
 extern "C" size_t topo_layout(size_t* numbers, size_t room) {
   using namespace TOPO_NAMESPACE;
   const size_t all[] = {

@@ -15,7 +15,7 @@ struct Window {
 
 std::mutex lock;
 
-// By the address that stands for all.
+// By multicast address.
 std::map<uint64_t, Window>& windows() {
   static std::map<uint64_t, Window> all;
   return all;
@@ -37,8 +37,8 @@ std::vector<uint64_t> multicast_places(const void* address) {
 
 }  // namespace emulator
 
-// An address that stands for memory of so many bytes at each of some addresses; 0 if there are no addresses left. Nothing
-// is there itself, so whoever takes it for memory is stopped.
+// Makes an address range for memory of `bytes` bytes at each of these addresses; 0 if no range is
+// free. The range has no memory of its own, so plain accesses fail.
 extern "C" uint64_t topo_multicast_new(const uint64_t* addresses, size_t count, uint64_t bytes) {
   using namespace emulator;
   void* base = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

@@ -1,4 +1,4 @@
-// Multicast as a switch would do it: an address that stands for the memory of several ranks.
+// Multicast as by a switch: one address for the memory of several ranks.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace emulator {
 
-// The places of all ranks that an address stands for; none if nobody made it a multicast.
+// The places of all ranks behind a multicast address; none if it is not one.
 std::vector<uint64_t> multicast_places(const void* address);
 
 }  // namespace emulator

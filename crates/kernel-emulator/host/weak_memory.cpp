@@ -8,7 +8,7 @@ namespace {
 
 constexpr uint32_t WARP = 32;
 constexpr uint64_t WORD = 8;
-// Words that plain loads saw and that are kept; then all are forgotten, which is always allowed.
+// Most words that plain loads keep; then all are forgotten, which is always allowed.
 constexpr size_t MOST_SEEN = 1 << 16;
 constexpr uint64_t LONGEST_REST = 64;
 
@@ -45,7 +45,7 @@ void WeakMemory::drain(size_t index) {
         if (unit.masks[i] >> byte & 1) place[byte] = bytes[byte];
     }
     pending_.erase(address);
-    // A block never loses sight of its own stores.
+    // A block always sees its own stores.
     seen_.erase(address);
   }
   if (index + 1 < units_.size()) {
@@ -61,7 +61,7 @@ void WeakMemory::store(uint32_t thread, void* place, const void* bytes, size_t c
   const uint32_t words = static_cast<uint32_t>((begin + count - first + WORD - 1) / WORD);
   for (uint32_t i = 0; i < words; i++) {
     const auto older = pending_.find(first + i * WORD);
-    // Stores into one place keep their order.
+    // Stores to one place keep their order.
     if (older != pending_.end()) drain(older->second);
   }
   Unit unit = {};
@@ -91,7 +91,7 @@ void WeakMemory::load(const void* place, void* bytes, size_t count, bool fresh) 
       memcpy(own, &found.values[index], WORD);
     }
     uint8_t there[WORD];
-    // A part of a word may be all that belongs to anybody.
+    // Only a part of the word may belong to an allocation.
     const bool whole = part == WORD;
     const auto kept = fresh || !whole ? seen_.end() : seen_.find(address);
     if (kept != seen_.end()) {
@@ -112,7 +112,7 @@ void WeakMemory::release(uint32_t thread) {
   const Clock& known = known_[thread];
   for (size_t i = units_.size(); i-- > 0;) {
     const Unit& unit = units_[i];
-    // What took the place of a drained one was looked at before.
+    // The unit that took a drained one's place was checked before.
     if (unit.thread == thread || unit.number <= known[unit.thread / WARP]) drain(i);
   }
 }
@@ -121,7 +121,8 @@ void WeakMemory::arrive(uint32_t thread, Clock& barrier) {
   const Clock& known = known_[thread];
   barrier.resize(known.size());
   for (size_t i = 0; i < known.size(); i++) barrier[i] = std::max(barrier[i], known[i]);
-  // All threads of a warp come to a barrier, so what the others of this warp stored until now is before it, too.
+  // All threads of a warp come to a barrier, so earlier stores of this warp are ordered before it,
+  // too.
   uint64_t& own = barrier[thread / WARP];
   own = std::max(own, stored_[thread / WARP]);
 }

@@ -1,10 +1,12 @@
-// Memory as a GPU promises it, and no better: what a block stores becomes visible to other blocks late and in any order,
-// what it once loaded it may see again though it has changed, unless a release or an acquire forbids that.
+// Memory with no more order than a GPU promises: a block's stores become visible to other blocks
+// late and in any order, and a block may see an old value again, unless a release or an acquire
+// forbids that.
 //
-// A block's stores stay with it as units, each of which comes into memory at once, some time. A release brings all those
-// into memory that are ordered before it: the thread's own, and those of other threads that came to a barrier before. What
-// plain loads saw is kept, as in a cache that nobody keeps coherent; an acquire empties it, stores of the same block
-// write through it. Threads of a block see each other's stores at once.
+// A block's stores wait as units, each of which reaches memory at once, at some time. A release
+// first writes all units that are ordered before it: the thread's own, and those of threads that
+// came to a barrier before. Values that plain loads read are kept, as in a cache without coherence;
+// an acquire empties it, and stores of the same block write through it. Threads of a block see each
+// other's stores at once.
 #pragma once
 
 #include <cstddef>
@@ -14,28 +16,28 @@
 
 namespace emulator {
 
-// By warp: how many of its stores are ordered before something.
+// By warp: the number of its stores that are ordered before an event.
 typedef std::vector<uint64_t> Clock;
 
 class WeakMemory {
  public:
-  // Most words of 8 bytes that a unit spans: an LL128 line, or 16 bytes on no boundary.
+  // Most 8-byte words of a unit: an LL128 line, or 16 unaligned bytes.
   static constexpr size_t MOST_WORDS = 16;
 
   WeakMemory(uint32_t threads, uint64_t seed);
 
-  // A store of up to 128 bytes that lie in at most `MOST_WORDS` words.
+  // A store of up to 128 bytes in at most `MOST_WORDS` words.
   void store(uint32_t thread, void* place, const void* bytes, size_t count);
-  // A load; a `fresh` one sees what is in memory now, as volatile ones do.
+  // A load. A `fresh` one reads memory now, as volatile loads do.
   void load(const void* place, void* bytes, size_t count, bool fresh);
   void release(uint32_t thread);
   void acquire() { seen_.clear(); }
 
-  // A thread comes to a barrier, whose clock is this, and leaves it.
+  // A thread comes to a barrier with this clock, and leaves it.
   void arrive(uint32_t thread, Clock& barrier);
   void leave(uint32_t thread, const Clock& barrier);
 
-  // Some units come into memory, in some order; true if any did.
+  // Writes some units to memory in some order; true if there were any.
   bool drain_some();
   void drain_all();
 
@@ -53,7 +55,7 @@ class WeakMemory {
   uint64_t random(uint64_t below);
 
   std::vector<Unit> units_;
-  // By address of a word: the unit it belongs to, and what plain loads saw of it.
+  // By address of a word: its unit, and the value that plain loads read.
   std::unordered_map<uint64_t, size_t> pending_;
   std::unordered_map<uint64_t, uint64_t> seen_;
   std::vector<Clock> known_;  // by thread

@@ -11,7 +11,7 @@ use shared_memory::{Handle, Mapping};
 
 use crate::native::{topo_multicast_free, topo_multicast_new};
 
-/// Alignment of what is handed out, as on GPUs.
+/// Alignment of allocations, as on GPUs.
 const ALIGNMENT: usize = 256;
 
 /// Memory of kernels.
@@ -19,7 +19,7 @@ const ALIGNMENT: usize = 256;
 pub enum Block {
     /// Of this process.
     Own(Own),
-    /// Of a file, or of somebody else who keeps it too.
+    /// Of a file or of another owner.
     Mapped(Arc<Mapping>),
 }
 
@@ -30,13 +30,13 @@ pub struct Own {
     layout: Layout,
 }
 
-// SAFETY: it is memory and nothing else; who may access which part of it when is what kernels agree on.
+// SAFETY: it is plain memory; the kernels agree on who may access which part when.
 unsafe impl Send for Own {}
 // SAFETY: as above.
 unsafe impl Sync for Own {}
 
 impl Block {
-    /// So many bytes, all 0, and their address.
+    /// Allocates `bytes` zeroed bytes. Returns them with their address.
     pub fn new(bytes: u64) -> Result<(Self, u64), String> {
         let size =
             usize::try_from(bytes.max(1)).map_err(|_| format!("{bytes} bytes are too many"))?;
@@ -44,7 +44,7 @@ impl Block {
         // SAFETY: the size is not 0.
         let address = unsafe { alloc_zeroed(layout) };
         if address.is_null() {
-            return Err(format!("there are no {bytes} bytes of memory"));
+            return Err(format!("{bytes} bytes of memory cannot be allocated"));
         }
         let plain = address.expose_provenance() as u64;
         Ok((Self::Own(Own { address, layout }), plain))
@@ -58,17 +58,17 @@ impl Drop for Own {
     }
 }
 
-/// A rank's part in memory of several ranks that one address stands for.
+/// A rank's part in a multicast.
 #[derive(Debug)]
 pub struct Multicast {
     own: (Block, u64),
     bytes: u64,
-    /// The address that stands for all, once it is bound; 0 before.
+    /// The multicast address once it is bound; 0 before.
     all: u64,
 }
 
 impl Multicast {
-    /// One of which a rank has this memory.
+    /// Creates a part with this memory of the rank.
     pub const fn of(own: (Block, u64), bytes: u64) -> Self {
         let all = 0;
         Self { own, bytes, all }
@@ -79,18 +79,21 @@ impl Multicast {
         self.own.1
     }
 
-    /// Bytes of it.
+    /// Bytes of that memory.
     pub const fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// An address that stands for the memory of all ranks, of which these are the addresses here.
+    /// Makes a multicast address for the memory of all ranks. `places`: its addresses in this
+    /// process.
     pub fn bind(&mut self, places: &[u64]) -> Result<u64, String> {
         let bytes = self.bytes;
         // SAFETY: the addresses are read before the call returns.
         self.all = unsafe { topo_multicast_new(places.as_ptr(), places.len(), bytes) };
         match self.all {
-            0 => Err(format!("there are no {bytes} addresses for a multicast")),
+            0 => Err(format!(
+                "{bytes} addresses for a multicast cannot be reserved"
+            )),
             all => Ok(all),
         }
     }
@@ -105,12 +108,12 @@ impl Drop for Multicast {
     }
 }
 
-/// Where a mapping begins, as kernels see it.
+/// The address of a mapping for kernels.
 pub fn address(mapping: &Mapping) -> u64 {
     mapping.base().as_ptr().expose_provenance() as u64
 }
 
-/// Memory that NICs find by a file.
+/// Allocates memory that NICs find by a file.
 pub fn for_nics(bytes: u64) -> Result<NicMemory<Block>, String> {
     let size = usize::try_from(bytes).map_err(|_| format!("{bytes} bytes are too many"))?;
     let mapping = Mapping::shared("emulated device", size.max(1));
@@ -130,7 +133,7 @@ pub fn for_nics(bytes: u64) -> Result<NicMemory<Block>, String> {
     })
 }
 
-/// What this process and others know of each other's memory.
+/// Memory that this process shares with others.
 #[derive(Debug, Default)]
 pub struct Shared {
     /// By address.
@@ -143,7 +146,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shared {
-    /// Memory that others can map.
+    /// Allocates memory that other processes can map.
     pub fn allocate(&self, bytes: u64) -> Result<(Block, u64), String> {
         let size = usize::try_from(bytes).map_err(|_| format!("{bytes} bytes are too many"))?;
         shared_memory::process_memory::allow_peers();
@@ -156,7 +159,7 @@ impl Shared {
         Ok((Block::Mapped(mapping), address))
     }
 
-    /// A word for an address in such memory.
+    /// The handle of an address in such memory.
     pub fn export(&self, address: u64) -> Result<String, String> {
         let exported = lock(&self.exported);
         let found = exported.range(..=address).next_back();
@@ -169,7 +172,7 @@ impl Shared {
         Ok(format!("{handle}+{offset}"))
     }
 
-    /// The address of such memory of another process, with so many bytes from there.
+    /// Maps such memory of another process. Returns the address of its `bytes` bytes.
     pub fn import(&self, word: &str, bytes: u64) -> Result<u64, String> {
         let unknown = || format!("`{word}` names no memory of an emulated device");
         let (handle, offset) = word.split_once('+').ok_or_else(unknown)?;

@@ -1,17 +1,19 @@
-//! Runs the kernels (`/kernels`) on the processor, so that they are tested on machines without a GPU.
+//! Runs the kernels (`/kernels`) on the processor, so that they are tested without a GPU.
 //!
-//! The sources are those of the GPU, compiled by the host's C++ compiler. Each GPU thread is a fiber; one thread of this
-//! process runs all blocks of a launch, in an order that a seed decides: with a seed other than 0, threads are starved for
-//! a while, and others run after something was stored for which they wait. When nobody gets on any more, the launch fails
-//! and says where the threads of each block are. Memory is the processor's, or one that keeps no more order than a GPU
-//! promises ([`Emulator::with_weak_memory`]).
+//! The host's C++ compiler compiles the GPU's sources. Each GPU thread is a fiber, and one thread
+//! of this process runs all blocks of a launch in an order that a seed decides. With a seed other
+//! than 0, threads are starved for a while, and others run after a store that they wait for. If no
+//! thread can make progress, the launch fails and reports where the threads of each block are.
+//! Memory is the processor's, or memory that keeps no more order than a GPU promises
+//! ([`Emulator::with_weak_memory`]).
 //!
-//! Several processes, each with an emulator, are as many devices of one host: memory that is allocated for peers is a file
-//! that the others map; a multicast is an address of each process that stands for the files of all. A launch that waits for other processes runs on a thread of the emulator, and ends when they come or
-//! when it is told to give up.
+//! Several processes with an emulator each act as several devices of one host. Memory for peers is
+//! a file that the others map; a multicast is an address range in each process with a table of the
+//! files of all. A launch that waits for other processes runs on a thread of the emulator until it
+//! ends or is aborted.
 //!
-//! [`Emulator`] is the [`DeviceDriver`]; [`communicators`] makes ranks on it. [`Bug`]s can be planted into the kernels, to see
-//! whether tests find them.
+//! [`Emulator`] is the [`DeviceDriver`]; [`communicators`] creates ranks on it. A [`Bug`] can be
+//! planted in the kernels, to see whether tests find it.
 
 mod block;
 mod native;
@@ -32,45 +34,45 @@ use block::{Block, Multicast, Shared};
 pub use running::Emulated;
 use running::{Work, Worker};
 
-/// A bug in the kernels; `mutations.rs` says how it is planted.
+/// A bug in the kernels. `mutations.rs` has its edits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bug {
     /// None.
     None,
-    /// Workers say that a step is done before they move its data: a missing barrier before the posting.
+    /// Workers report a step as done before they move its data: a missing barrier.
     EarlyDone,
     /// A sender does not wait for a free slot.
     NoCredit,
-    /// A receiver gives a slot back before it is read.
+    /// A receiver frees a slot before it is read.
     EarlyCredit,
-    /// LL lines carry the flag of the step before.
+    /// LL lines have the flag of the step before.
     WrongFlag,
-    /// The waiter does not wait until the place that it fills is free again.
+    /// The waiting warp does not wait until its place in shared memory is free.
     NoFree,
-    /// A sender does not say what it posted.
+    /// A sender does not announce what it posted.
     NoTail,
     /// Signals of peers are not awaited.
     NoSignal,
     /// The threads of a warp do not wait for the flag of their LL128 line.
     NoVote,
-    /// Old LL flags are not cleaned before the numbers of steps come round.
+    /// Old LL flags are not cleared before step numbers wrap around.
     NoCleaning,
-    /// Loads that acquire and stores that release do not: a weakened fence. On a processor that keeps the order of stores by
-    /// itself only weak memory shows it, as the next four, or ThreadSanitizer.
+    /// Loads do not acquire and stores do not release. On a processor that keeps the order of
+    /// stores only weak memory or ThreadSanitizer shows it. The same holds for the next four.
     WeakFence,
-    /// Loads that acquire do not.
+    /// Loads do not acquire.
     NoAcquire,
-    /// Stores that release do not.
+    /// Stores do not release.
     NoRelease,
-    /// Who waits for an LL line looks at the flag of one half only.
+    /// The flag of one half of an LL line is not checked.
     OneFlag,
     /// The threads that store an LL128 line do not store it together.
     SplitLine,
-    /// Of several blocks that carry out a lane, only the first one's signals are awaited.
+    /// Of several blocks of a lane, only the first one's signals are awaited.
     OneShare,
 }
 
-/// The processor as a machine for kernels.
+/// The processor as a device for kernels.
 #[derive(Debug)]
 pub struct Emulator {
     seed: AtomicU64,
@@ -83,14 +85,15 @@ pub struct Emulator {
     worker: Worker,
 }
 
-/// Emulators that this process made.
+/// Number of emulators of this process.
 static MADE: AtomicU64 = AtomicU64::new(0);
 
-/// Multicasts by files that other processes map.
+/// The handle type of multicasts: files that other processes map.
 const FILE: &str = "file";
 
 impl Emulator {
-    /// A machine whose launches run in orders that follow from a seed; with 0, in the plainest order.
+    /// Creates an emulator. Launches run in orders that follow from the seed; 0: the simplest
+    /// order.
     pub fn new(seed: u64, bug: Bug) -> Self {
         Self {
             seed: AtomicU64::new(seed),
@@ -104,15 +107,15 @@ impl Emulator {
         }
     }
 
-    /// The same, with memory that keeps no more order than a GPU promises: what a block stores becomes visible to others
-    /// late and in any order, and what it once loaded it may see again, unless a release and an acquire stand between. Only
-    /// kernels that move, and those that reduce `i32` and `u8`, are compiled so.
+    /// Uses memory that keeps no more order than a GPU promises: a block's stores become visible to
+    /// others late and in any order, and a block may see an old value again until it acquires. Only
+    /// the kernels that move, or reduce `i32` or `u8`, are compiled for it.
     #[must_use]
     pub fn with_weak_memory(self) -> Self {
         Self { weak: true, ..self }
     }
 
-    /// One whose memory also processes open that take themselves for another host, as GPUs do that a fabric joins.
+    /// Lets processes that act as other hosts open its memory, as if a fabric connected GPUs.
     #[must_use]
     pub fn with_fabric(self) -> Self {
         Self {
@@ -121,7 +124,7 @@ impl Emulator {
         }
     }
 
-    /// One that has no more memory than this for a multicast, bytes; with 0 it has no multicast.
+    /// Limits the memory for a multicast, bytes; 0: no multicast.
     #[must_use]
     pub fn with_multicast_bytes(self, multicast_bytes: u64) -> Self {
         Self {
@@ -130,7 +133,7 @@ impl Emulator {
         }
     }
 
-    /// A part of a multicast, and by what others find its memory.
+    /// A part of a multicast, and the handle of its memory.
     fn part(&self, team: &Team) -> Result<(Multicast, String), String> {
         let Team { bytes, kind, .. } = team;
         if *bytes > self.multicast_bytes {
@@ -150,13 +153,13 @@ impl Emulator {
         Ok((Multicast::of((block, address), *bytes), word))
     }
 
-    /// Where memory of a member is, by its word.
+    /// The address of a member's memory, by its handle.
     fn place(&self, part: &Multicast, word: &str) -> Result<u64, String> {
         if let Ok(address) = word.parse() {
             return Ok(address);
         }
         match self.shared.export(part.own())? == word {
-            // Memory that is weak knows it by one address.
+            // Weak memory must know it by one address.
             true => Ok(part.own()),
             false => self.shared.import(word, part.bytes()),
         }
@@ -165,7 +168,7 @@ impl Emulator {
     fn next_seed(&self) -> u64 {
         let seed = self.seed.load(Ordering::Relaxed);
         if seed != 0 {
-            // Every launch another order, the same in every run of the test.
+            // Another order for every launch, equal in every run of the test.
             self.seed
                 .store(seed.wrapping_add(1).max(1), Ordering::Relaxed);
         }
@@ -173,10 +176,10 @@ impl Emulator {
     }
 }
 
-/// Ranks on the emulator, one communicator each.
+/// Creates ranks on the emulator, one communicator each.
 ///
 /// # Errors
-/// There is no memory.
+/// There is not enough memory.
 pub fn communicators(
     ranks: u32,
     settings: &Settings,
@@ -250,7 +253,7 @@ impl DeviceDriver for Emulator {
     }
 
     fn keeps_lines(&self) -> bool {
-        // A line's flag is stored after everything else of it.
+        // A line's flag is stored after the rest of it.
         true
     }
 
@@ -275,7 +278,7 @@ impl DeviceDriver for Emulator {
         team: &Team,
         _word: &str,
     ) -> Result<(Multicast, String), String> {
-        // There is nothing but the members' memory.
+        // A multicast consists only of the members' memory.
         self.part(team)
     }
 
@@ -326,18 +329,18 @@ impl DeviceDriver for Emulator {
     fn copy_back(
         &self,
         _device: u32,
-        lent: LaunchMemory<Block>,
+        own: LaunchMemory<Block>,
         memory: &Memory<'_>,
     ) -> Result<(), String> {
-        if lent.staged {
+        if own.staged {
             let output = memory.output().expose_provenance() as u64;
-            native::copy(lent.output, output, memory.output_bytes());
+            native::copy(own.output, output, memory.output_bytes());
         }
         Ok(())
     }
 
     fn resident_blocks(&self, _device: u32, _kernel: Kernel, _threads: u32) -> Result<u32, String> {
-        // No more than is pleasant to emulate.
+        // Enough for the tests, and quick to emulate.
         Ok(64)
     }
 

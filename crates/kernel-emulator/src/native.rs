@@ -14,7 +14,7 @@ type Entry = unsafe extern "C" fn(*const Launch);
 
 include!(concat!(env!("OUT_DIR"), "/entries.rs"));
 
-// SAFETY: host/emulator.cpp and multicast.cpp define them so.
+// SAFETY: host/emulator.cpp and multicast.cpp define them with these types.
 unsafe extern "C" {
     pub fn topo_multicast_new(addresses: *const u64, count: usize, bytes: u64) -> u64;
     pub fn topo_multicast_free(base: u64);
@@ -30,7 +30,7 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// A kernel of those that were compiled (`build.rs`).
+/// The entry of a compiled kernel (`build.rs`).
 fn entry(kernel: Kernel, bug: Bug, weak: bool) -> Option<Entry> {
     let wanted = (bug, weak, kernel.suffix());
     let mut entries = ENTRIES.iter();
@@ -51,13 +51,14 @@ pub fn emulate(
     let entry = entry(kernel, bug, weak).ok_or_else(|| {
         let memory = if weak { "weak" } else { "the processor's" };
         format!(
-            "{kernel:?} with {bug:?} was not compiled for {memory} memory; bugs are planted into the kernels of i32, and \
-             weak memory is there for i32 and u8"
+            "{kernel:?} with {bug:?} was not compiled for {memory} memory; bugs are planted only in kernels of i32, and only \
+             i32 and u8 are compiled for weak memory"
         )
     })?;
     let mut report = vec![0_u8; REPORT];
-    // SAFETY: the launch's addresses are those of memory that its ranks hold until it has ended: what they lent, and blocks
-    // of this machine. The report is as long as is said, and ends with a 0.
+    // SAFETY: the launch's addresses are in memory that its ranks hold until it has ended:
+    // handed-over buffers, and blocks of this device. The report has the given length and ends with
+    // a 0.
     let result = unsafe {
         topo_emulate(
             entry,
@@ -79,7 +80,7 @@ pub fn emulate(
         1 => {
             let text = CStr::from_bytes_until_nul(&report).unwrap_or_default();
             Err(format!(
-                "no thread of any block gets on (seed {seed}):\n{}",
+                "no thread of any block makes progress (seed {seed}):\n{}",
                 text.to_string_lossy()
             ))
         }
@@ -89,27 +90,27 @@ pub fn emulate(
     }
 }
 
-/// Writes at an address of a block that is there.
+/// Writes to an address of an existing block.
 pub fn write(address: u64, bytes: &[u8]) {
     let to = std::ptr::with_exposed_provenance_mut::<u8>(address as usize);
-    // SAFETY: callers write into blocks that they hold, before kernels see them.
+    // SAFETY: callers write to blocks that they hold, before kernels see them.
     unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
 }
 
-/// Reads at an address of a block that is there.
+/// Reads from an address of an existing block.
 pub fn read(address: u64, bytes: &mut [u8]) {
     let from = std::ptr::with_exposed_provenance::<u8>(address as usize);
     // SAFETY: callers read blocks that they hold, when no kernel runs.
     unsafe { std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), bytes.len()) };
 }
 
-/// Copies between two places that do not overlap.
+/// Copies between places that do not overlap.
 pub fn copy(from: u64, to: u64, bytes: usize) {
     let from = std::ptr::with_exposed_provenance::<u8>(from as usize);
     let to = std::ptr::with_exposed_provenance_mut::<u8>(to as usize);
     if bytes > 0 {
-        // SAFETY: one is memory that is lent for a launch, the other a part of a block that has room for it, and no kernel
-        // uses either now.
+        // SAFETY: one place is memory that is handed over for a launch, the other a part of a block
+        // with room for it, and no kernel uses either now.
         unsafe { std::ptr::copy_nonoverlapping(from, to, bytes) };
     }
 }
@@ -122,7 +123,7 @@ mod tests {
         DeviceBufferTable, DeviceEnd, FlatLane, FlatOperand, FlatStep, Launch, LaunchPart,
     };
 
-    // SAFETY: host/layout.cpp defines it so.
+    // SAFETY: host/layout.cpp defines it with this type.
     unsafe extern "C" {
         fn topo_layout(numbers: *mut usize, room: usize) -> usize;
     }
@@ -146,7 +147,7 @@ mod tests {
             Launch: more abort count parts;
         };
         let mut theirs = [0; 128];
-        // SAFETY: there is room for as many numbers as is said.
+        // SAFETY: there is room for the given number of numbers.
         let count = unsafe { topo_layout(theirs.as_mut_ptr(), theirs.len()) };
         assert_eq!(own[..], theirs[..count]);
     }

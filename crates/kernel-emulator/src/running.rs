@@ -1,4 +1,5 @@
-//! Launches: at once, or, if they wait for other processes, on a thread of the emulator while the caller watches.
+//! Runs launches at once, or, if they wait for other processes, on a thread of the emulator while
+//! the caller watches.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -11,10 +12,10 @@ use device_runtime::{Kernel, Running};
 
 use crate::{Bug, native};
 
-/// How long a look at a launch may take.
+/// Longest time of one poll of a launch.
 const LOOK: Duration = Duration::from_micros(200);
 
-/// A launch that owns what its kernels read.
+/// A launch that owns the memory that its kernels read.
 #[derive(Debug)]
 pub struct Work {
     pub kernel: Kernel,
@@ -23,7 +24,7 @@ pub struct Work {
     pub parts: Vec<LaunchPart>,
     pub blocks: u32,
     pub threads: u32,
-    /// One for each time that it runs.
+    /// One seed per run.
     pub seeds: Vec<u64>,
     pub remote: bool,
     pub abort: Arc<AtomicU32>,
@@ -74,10 +75,10 @@ impl Work {
     }
 }
 
-/// A job of the thread, and where its outcome goes.
+/// A job of the thread, and the sender for its outcome.
 type Job = (Vec<Work>, Sender<Result<(), String>>);
 
-/// The thread on which launches run that wait for other processes. It ends with its emulator.
+/// The thread for launches that wait for other processes. It ends with its emulator.
 #[derive(Debug, Default)]
 pub struct Worker(Mutex<Option<Sender<Job>>>);
 
@@ -93,7 +94,7 @@ impl Worker {
                 let started = thread.spawn(move || {
                     for (work, told) in todo {
                         let done = work.iter().try_for_each(Work::run);
-                        // Whoever asked may be gone.
+                        // The caller may be gone.
                         let _ = told.send(done);
                     }
                 });
@@ -110,24 +111,24 @@ impl Worker {
     }
 }
 
-/// How far a launch is.
+/// The progress of a launch.
 #[derive(Debug)]
 enum LaunchProgress {
-    /// The outcome will come from here.
+    /// Receives the outcome.
     Running(Receiver<Result<(), String>>),
     Ended(Result<(), String>),
 }
 
-/// A launch that runs, or has run.
+/// A running or ended launch.
 #[derive(Debug)]
 pub struct Emulated {
     progress: LaunchProgress,
-    /// Not 0: its kernels give up.
+    /// Not 0: its kernels must end.
     abort: Arc<AtomicU32>,
 }
 
 impl Emulated {
-    /// One that has ended well.
+    /// A launch that has ended successfully.
     pub fn ended(abort: Arc<AtomicU32>) -> Self {
         Self {
             progress: LaunchProgress::Ended(Ok(())),
@@ -175,7 +176,7 @@ impl Running for Emulated {
 
 impl Drop for Emulated {
     fn drop(&mut self) {
-        // The kernels use memory that is lent until this is gone.
+        // The kernels use handed-over memory until this is dropped.
         if matches!(self.progress, LaunchProgress::Running(_)) {
             self.abort();
             self.wait(None);

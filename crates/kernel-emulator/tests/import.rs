@@ -1,4 +1,4 @@
-//! Words by which another process names its memory, and that say too much.
+//! Handles of other processes' memory that are too long.
 
 use device_runtime::DeviceDriver;
 use kernel_emulator::{Bug, Emulator};

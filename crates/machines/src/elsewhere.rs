@@ -1,21 +1,22 @@
-//! Test data that is not part of the repository: named by a variable, or in a folder `shared` beside the checkout.
+//! Test data outside the repository, in a folder that a variable names or in `shared` beside the
+//! checkout.
 //!
-//! A test that needs it and does not find it is not run, and says so by name.
+//! A test that needs it and does not find it is reported as not run.
 
 use std::path::{Path, PathBuf};
 
 /// All golden cases: `cases/*.json` and `topologies/*.xml`.
 ///
 /// # Errors
-/// They are not there; the text says where they were looked for.
+/// They are not there. The text says where they were expected.
 pub fn golden() -> Result<PathBuf, String> {
     find("TOPO_GOLDEN", "golden", "cases")
 }
 
-/// Files of other people's machines: `nccl/*.xml`, `rccl/*.xml` and `graphs/*.xml`.
+/// Other people's files: `nccl/*.xml`, `rccl/*.xml` and `graphs/*.xml`.
 ///
 /// # Errors
-/// They are not there; the text says where they were looked for.
+/// They are not there. The text says where they were expected.
 pub fn corpus() -> Result<PathBuf, String> {
     find("TOPO_CORPUS", "corpus", "nccl")
 }
@@ -38,15 +39,25 @@ fn find(variable: &str, name: &str, part: &str) -> Result<PathBuf, String> {
     })
 }
 
-/// The files of a folder whose names end so, by name.
+/// The files and folders of a folder, by name.
+///
+/// # Errors
+/// The folder cannot be read.
+pub fn entries(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(folder)?;
+    let mut paths: Vec<PathBuf> = entries
+        .map(|entry| Ok(entry?.path()))
+        .collect::<std::io::Result<_>>()?;
+    paths.sort();
+    Ok(paths)
+}
+
+/// The files of a folder with this extension, by name.
 ///
 /// # Errors
 /// The folder cannot be read.
 pub fn files(folder: &Path, extension: &str) -> std::io::Result<Vec<PathBuf>> {
-    let mut paths = std::fs::read_dir(folder)?
-        .map(|entry| Ok(entry?.path()))
-        .collect::<std::io::Result<Vec<PathBuf>>>()?;
+    let mut paths = entries(folder)?;
     paths.retain(|path| path.extension().is_some_and(|found| found == extension));
-    paths.sort();
     Ok(paths)
 }

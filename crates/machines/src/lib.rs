@@ -1,5 +1,6 @@
-//! Machines for tests: [`Machine`] opens the folders of `topologies/`, [`random`] makes machines, and [`FakeMachine`]
-//! writes a machine as files and driver answers to probe. [`elsewhere`] finds test data outside the repository.
+//! Machines for tests: [`Machine`] opens the folders of `topologies/`, [`random`] makes machines,
+//! and [`FakeMachine`] writes a machine as files and driver answers to probe. [`elsewhere`] finds
+//! test data outside the repository.
 
 pub mod elsewhere;
 pub mod fake;

@@ -1,4 +1,4 @@
-//! Machine folders: one folder is one machine, with where its facts come from and what is expected of it.
+//! Machine folders. Each has a topology, the source of its facts, and what is expected of it.
 
 use std::path::{Path, PathBuf};
 
@@ -7,22 +7,24 @@ use serde::Deserialize;
 use topology::System;
 use topology::xml::Document;
 
-/// The machine itself.
+use crate::elsewhere::{entries, files};
+
+/// The machine's topology file.
 const TOPOLOGY: &str = "topology.xml";
 
-/// Where it comes from.
+/// The file with the machine's origin.
 const ORIGIN: &str = "origin.toml";
 
-/// Answers of NCCL's own code.
+/// The folder with answers of NCCL's own code.
 const ANSWERS: &str = "nccl";
 
-/// What a folder is about.
+/// The kind of a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// Written down from what is public about a machine.
+    /// Written from public facts about a machine.
     Model,
-    /// Random shape and numbers.
+    /// Of random shape and numbers.
     Generated,
 }
 
@@ -32,27 +34,27 @@ pub enum Kind {
 pub enum Expectation {
     /// The answers of NCCL in `nccl/` are binding.
     Nccl,
-    /// What the planner said was looked at and recorded.
+    /// The planner's output was reviewed and recorded.
     Blessed,
 }
 
-/// A folder's `origin.toml`.
+/// The content of `origin.toml`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Origin {
-    /// The machine's name for people.
+    /// The machine's name for readers.
     pub name: String,
-    /// Why it is here, in one line.
+    /// Why it is in the repository, one line.
     pub summary: String,
     /// What it is.
     pub kind: Kind,
     /// What is expected of it.
     pub expectation: Expectation,
-    /// Each fact with the document it is from, or as assumed.
+    /// Each fact with its source, or marked as assumed.
     pub facts: Vec<String>,
 }
 
-/// One folder.
+/// A machine folder.
 #[derive(Debug, Clone)]
 pub struct Machine {
     /// The folder's name.
@@ -64,23 +66,23 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// The folder of the project's machines.
+    /// The folder of the repository's machines.
     pub fn home() -> PathBuf {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../topologies")
     }
 
-    /// The project's machines, by name.
+    /// All machines of the repository, by name.
     ///
     /// # Errors
-    /// A folder is not as it should be.
+    /// A folder is not valid.
     pub fn all() -> Result<Vec<Self>> {
         Self::list(&Self::home())
     }
 
-    /// The project's machine of this name.
+    /// The machine of the repository with this name.
     ///
     /// # Errors
-    /// There is none, or its folder is not as it should be.
+    /// There is none, or its folder is not valid.
     pub fn named(name: &str) -> Result<Self> {
         Self::open(&Self::home().join(name))
     }
@@ -88,13 +90,11 @@ impl Machine {
     /// The machines in a folder, by name.
     ///
     /// # Errors
-    /// One of them is not as it should be.
+    /// A folder is not valid, or there is no machine.
     pub fn list(home: &Path) -> Result<Vec<Self>> {
-        let machines: Vec<Self> = entries(home)?
-            .iter()
-            .filter(|path| path.is_dir())
-            .map(|path| Self::open(path))
-            .collect::<Result<_>>()?;
+        let paths = entries(home).with_context(|| format!("reading {}", home.display()))?;
+        let folders = paths.iter().filter(|path| path.is_dir());
+        let machines: Vec<Self> = folders.map(|it| Self::open(it)).collect::<Result<_>>()?;
         ensure!(!machines.is_empty(), "no machine in {}", home.display());
         Ok(machines)
     }
@@ -102,7 +102,7 @@ impl Machine {
     /// Opens a folder.
     ///
     /// # Errors
-    /// Its `origin.toml` is not valid, or the folder does not hold what that says.
+    /// Its `origin.toml` is not valid, or does not agree with the folder.
     pub fn open(folder: &Path) -> Result<Self> {
         let name = folder
             .file_name()
@@ -148,7 +148,7 @@ impl Machine {
             }
             Expectation::Blessed if answers > 0 => {
                 bail!(
-                    "expectation = \"blessed\", but {ANSWERS}/ holds answers of NCCL, which bind more"
+                    "expectation = \"blessed\", but {ANSWERS}/ contains answers of NCCL; set \"nccl\""
                 )
             }
             _ => Ok(()),
@@ -169,7 +169,7 @@ impl Machine {
         std::fs::read(&path).with_context(|| format!("reading {}", path.display()))
     }
 
-    /// The topology file as a document, which is called by the machine's name in messages.
+    /// The topology file as a document. Messages name it by the machine's name.
     ///
     /// # Errors
     /// It cannot be read.
@@ -192,28 +192,11 @@ impl Machine {
     /// The folder cannot be read.
     pub fn answers(&self) -> Result<Vec<PathBuf>> {
         let folder = self.folder.join(ANSWERS);
-        let mut paths = if folder.is_dir() {
-            entries(&folder)?
-        } else {
-            Vec::new()
-        };
-        paths.retain(|path| {
-            path.extension()
-                .is_some_and(|extension| extension == "json")
-        });
-        Ok(paths)
+        if !folder.is_dir() {
+            return Ok(Vec::new());
+        }
+        files(&folder, "json").with_context(|| format!("reading {}", folder.display()))
     }
-}
-
-/// What is in a folder, by name.
-fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
-    let entries =
-        std::fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))?;
-    let mut paths = entries
-        .map(|entry| Ok(entry?.path()))
-        .collect::<Result<Vec<PathBuf>>>()?;
-    paths.sort();
-    Ok(paths)
 }
 
 #[cfg(test)]
@@ -227,7 +210,7 @@ mod tests {
         assert!(toml::from_str::<Origin>(GOOD).is_ok());
         for (bad, complaint) in [
             (GOOD.replace("\"model\"", "\"recorded\""), "unknown variant"),
-            (format!("{GOOD}colour = 1\n"), "unknown field `colour`"),
+            (format!("{GOOD}color = 1\n"), "unknown field `color`"),
             (GOOD.replace("facts", "fact"), "unknown field `fact`"),
             (GOOD.replace("name = \"n\"\n", ""), "missing field `name`"),
         ] {

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use topology::xml::{Document, Element, Tag};
 
-/// Most GPUs of a machine; more only make the search longer.
+/// Most GPUs of a machine. More would only make searches longer.
 const MOST_GPUS: usize = 10;
 
 /// Most network ports of a machine.
@@ -36,8 +36,8 @@ const LINK_SPEEDS: [&str; 7] = [
     "",
 ];
 
-/// What holds the devices of a unit: nothing (they are at root ports), a switch, a switch below a switch, or Broadcom's
-/// kind of two levels that NCCL takes for one.
+/// The parent of a unit's devices: none (root ports), a switch, a switch below a switch, or
+/// Broadcom's two levels, which NCCL takes for one switch.
 #[derive(Debug, Clone, Copy)]
 enum Holder {
     RootPorts,
@@ -46,7 +46,7 @@ enum Holder {
     Broadcom,
 }
 
-/// Devices that hang together on one NUMA node.
+/// Devices with one parent on one NUMA node.
 #[derive(Debug, Clone)]
 struct Unit {
     node: prop::sample::Index,
@@ -57,14 +57,14 @@ struct Unit {
     link: (&'static str, &'static str),
 }
 
-/// How GPUs are joined beside PCIe.
+/// How GPUs are connected besides PCIe.
 #[derive(Debug, Clone)]
 enum Fabric {
     Pcie,
     Switch {
         links: u8,
     },
-    /// Between neighbours in a ring of GPUs, or between all pairs; so many links each.
+    /// Between neighbors in a ring of GPUs, or between all pairs, with this number of links each.
     Bridges {
         all: bool,
         links: u8,
@@ -84,7 +84,8 @@ struct Shape {
     latency: &'static str,
 }
 
-/// A machine with at least one GPU, as a complete topology file: every GPU has its rank, every port its device number.
+/// A machine with at least one GPU, as a complete topology file: every GPU has a rank, every port a
+/// device number.
 pub fn machine() -> impl Strategy<Value = Document> {
     shape().prop_map(|shape| shape.document())
 }
@@ -160,16 +161,18 @@ impl Shape {
         root.set("version", "1");
         let (arch, vendor) = PROCESSORS[self.processor];
         for node in 0..self.nodes {
-            let mut cpu = Element::new(Tag::Cpu);
-            cpu.set("numaid", node.to_string());
-            cpu.set("affinity", format!("{:08x}", 0xffu32 << (8 * node)));
-            cpu.set("arch", arch);
-            if let Some((vendor, family, model)) = vendor {
-                cpu.set("vendor", vendor);
-                cpu.set("familyid", family);
-                cpu.set("modelid", model);
+            let affinity = format!("{:08x}", 0xffu32 << (8 * node));
+            let (numaid, mut model) = (node.to_string(), Vec::new());
+            if let Some((vendor, family, id)) = vendor {
+                model = vec![("vendor", vendor), ("familyid", family), ("modelid", id)];
             }
-            root.children.push(cpu);
+            let all = [
+                ("numaid", &*numaid),
+                ("affinity", &affinity),
+                ("arch", arch),
+            ];
+            root.children
+                .push(element(Tag::Cpu, &[&all[..], &model].concat()));
         }
         let mut builder = Builder {
             shape: self,
@@ -192,39 +195,37 @@ impl Shape {
     }
 
     /// Adds NVLink and C2C to every GPU of the tree.
-    fn join(&self, element: &mut Element, gpus: &[String]) {
-        for child in &mut element.children {
+    fn join(&self, parent: &mut Element, gpus: &[String]) {
+        for child in &mut parent.children {
             self.join(child, gpus);
         }
-        if element.tag != Tag::Gpu {
+        if parent.tag != Tag::Gpu {
             return;
         }
-        let own: usize = element
+        let own: usize = parent
             .get("dev")
             .and_then(|dev| dev.parse().ok())
             .unwrap_or(0);
         match self.fabric {
             Fabric::Pcie => {}
             Fabric::Switch { links } => {
-                element
+                parent
                     .children
                     .push(nvlink("fffffff:ffff:ff", links, "0x068000"))
             }
             Fabric::Bridges { all, links } => {
                 for (dev, bus) in gpus.iter().enumerate() {
                     let apart = own.abs_diff(dev);
-                    let neighbours = apart == 1 || apart == gpus.len() - 1;
-                    if dev != own && (all || neighbours) {
-                        element.children.push(nvlink(bus, links, "0x030200"));
+                    let neighbors = apart == 1 || apart == gpus.len() - 1;
+                    if dev != own && (all || neighbors) {
+                        parent.children.push(nvlink(bus, links, "0x030200"));
                     }
                 }
             }
         }
         if self.c2c {
-            let mut c2c = Element::new(Tag::C2c);
-            c2c.set("bw", "44712");
-            c2c.set("count", "10");
-            element.children.push(c2c);
+            let c2c = [("bw", "44712"), ("count", "10")];
+            parent.children.push(element(Tag::C2c, &c2c));
         }
     }
 }
@@ -271,16 +272,17 @@ impl Builder<'_> {
     }
 
     fn pci(&mut self, class: &str, ids: (&str, &str, &str, &str), link: (&str, &str)) -> Element {
-        let mut pci = Element::new(Tag::Pci);
-        pci.set("busid", self.bus());
-        pci.set("class", class);
-        pci.set("vendor", ids.0);
-        pci.set("device", ids.1);
-        pci.set("subsystem_vendor", ids.2);
-        pci.set("subsystem_device", ids.3);
-        pci.set("link_speed", link.0);
-        pci.set("link_width", link.1);
-        pci
+        let attributes = [
+            ("busid", &*self.bus()),
+            ("class", class),
+            ("vendor", ids.0),
+            ("device", ids.1),
+            ("subsystem_vendor", ids.2),
+            ("subsystem_device", ids.3),
+            ("link_speed", link.0),
+            ("link_width", link.1),
+        ];
+        element(Tag::Pci, &attributes)
     }
 
     fn switch(&mut self, below: Vec<Element>, ids: (&str, &str, &str, &str)) -> Element {
@@ -291,12 +293,10 @@ impl Builder<'_> {
 
     fn gpu(&mut self, link: (&str, &str)) -> Element {
         let mut pci = self.pci("0x030200", ("0x10de", "0x0000", "0x10de", "0x0000"), link);
-        let mut gpu = Element::new(Tag::Gpu);
-        let dev = self.gpus.len().to_string();
-        gpu.set("dev", dev.clone());
-        gpu.set("sm", self.shape.sm.to_string());
-        gpu.set("rank", dev);
-        gpu.set("gdr", flag(self.shape.gdr.0));
+        let (dev, sm) = (self.gpus.len().to_string(), self.shape.sm.to_string());
+        let gdr = flag(self.shape.gdr.0);
+        let gpu = [("dev", &*dev), ("sm", &sm), ("rank", &dev), ("gdr", gdr)];
+        let gpu = element(Tag::Gpu, &gpu);
         self.gpus
             .push(pci.get("busid").unwrap_or_default().to_owned());
         pci.children.push(gpu);
@@ -326,11 +326,17 @@ impl Builder<'_> {
 }
 
 fn nvlink(target: &str, links: u8, class: &str) -> Element {
-    let mut nvlink = Element::new(Tag::Nvlink);
-    nvlink.set("target", target);
-    nvlink.set("count", links.to_string());
-    nvlink.set("tclass", class);
-    nvlink
+    let count = links.to_string();
+    let attributes = [("target", target), ("count", &count), ("tclass", class)];
+    element(Tag::Nvlink, &attributes)
+}
+
+fn element(tag: Tag, attributes: &[(&'static str, &str)]) -> Element {
+    let mut element = Element::new(tag);
+    for (name, value) in attributes {
+        element.set(*name, *value);
+    }
+    element
 }
 
 const fn flag(value: bool) -> &'static str {

@@ -1,4 +1,5 @@
-//! A net plug-in that joins ranks by the loopback interface, compiled for whichever version of the ABI.
+//! A net plug-in that connects ranks over the loopback interface, compiled for one version of the
+//! ABI.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 /// The plug-in's source.
-const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/loopback.c");
+const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/loopback/loopback.c");
 
 /// The C compiler: `CC`, or `cc`.
 pub fn compiler() -> String {
@@ -19,11 +20,11 @@ pub fn can_compile() -> bool {
     version.is_ok_and(|it| it.status.success())
 }
 
-/// Compiles the plug-in for a version of the ABI, as `to`. `settings` are what the source's head lists, as
-/// `NAME=VALUE;…`; `more` are options of the compiler.
+/// Compiles the plug-in for a version of the ABI as `to`. The head of the source lists `settings`,
+/// as `NAME=VALUE;…`; `more` are compiler options.
 ///
 /// # Errors
-/// The compiler does not run, or complains.
+/// The compiler cannot be started or fails.
 pub fn compile(version: u32, settings: &str, more: &[&str], to: &Path) -> Result<PathBuf> {
     let output = Command::new(compiler())
         .args(["-O1", "-g", "-shared", "-fPIC", "-Wall", "-Werror"])

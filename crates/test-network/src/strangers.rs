@@ -1,4 +1,4 @@
-//! Strangers: connections to the ports of a job by those that do not belong to it.
+//! Connections to the ports of a job by processes that do not belong to it.
 
 use std::io;
 use std::net::SocketAddr;
@@ -7,8 +7,8 @@ use std::os::fd::OwnedFd;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Begins to connect so many times to each of these ports of IPv4, and keeps the connections. Each second one says what a
-/// rank says first, and then nothing more.
+/// Starts `count` connections to each of these IPv4 ports and keeps them. Every second one sends
+/// the hello of a rank and then nothing.
 ///
 /// # Errors
 /// The kernel allows too few descriptors.
@@ -34,7 +34,7 @@ pub fn hold(ports: &[SocketAddr], count: usize) -> io::Result<Vec<OwnedFd>> {
             held.push(socket);
         }
         for socket in held[first..].iter().step_by(2) {
-            // One that is turned away already cannot say it.
+            // A connection that was already refused cannot send.
             let _ = rustix::io::write(socket, &hello);
         }
     }

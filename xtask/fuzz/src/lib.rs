@@ -1,4 +1,4 @@
-//! Runs the targets of `fuzz-targets` under libFuzzer, and says at the end how far their inputs came.
+//! Runs the targets of `fuzz-targets` under libFuzzer, and at the end counts how far inputs came.
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -10,19 +10,20 @@ use fuzz_targets::{Reached, Target};
 pub use libfuzzer_sys;
 use libfuzzer_sys::Corpus;
 
-/// The folder into which the seeds are written instead of fuzzing.
+/// The folder to which the seeds are written instead of fuzzing.
 const SEEDS: &str = "TOPO_FUZZ_SEEDS";
 
-/// Seconds of processor time after which a run ends. Unlike libFuzzer's own limit it does not count the time of others.
+/// Seconds of processor time after which a run ends. libFuzzer's own limit also counts the time of
+/// other processes.
 const SECONDS: &str = "TOPO_FUZZ_SECONDS";
 
-/// Longest document of broken syntax that the corpus has, bytes.
+/// Longest document with broken syntax that enters the corpus, bytes.
 const LONGEST_BROKEN: usize = 512;
 
 /// Most processor time of one input. A limit of wall-clock time would count pauses of the machine.
 const SLOWEST: Duration = Duration::from_secs(10);
 
-/// Executions after which the time is looked at.
+/// Executions between two looks at the time.
 const LOOK: u64 = 64;
 
 static LIMIT: OnceLock<Duration> = OnceLock::new();
@@ -72,10 +73,10 @@ pub fn begin(name: &str) {
     unsafe { libc::atexit(end) };
 }
 
-/// Runs one input, and says whether the corpus may have it.
+/// Runs one input. Returns whether the corpus may keep it.
 ///
 /// # Panics
-/// The target does, or takes too long.
+/// The target panics or takes too long.
 pub fn run(bytes: &[u8]) -> Corpus {
     let Some(target) = TARGET.get() else {
         return Corpus::Reject;
@@ -90,10 +91,10 @@ pub fn run(bytes: &[u8]) -> Corpus {
         && LIMIT.get().is_some_and(|limit| processor_time() >= *limit)
     {
         end();
-        // SAFETY: nothing is left to be done. An ordinary exit would count as a crash here.
+        // SAFETY: nothing is left to do. An ordinary exit would count as a crash here.
         unsafe { libc::_exit(0) };
     }
-    // Otherwise the corpus fills with long documents of broken syntax, from which nothing gets further.
+    // Otherwise the corpus fills with long documents of broken syntax, which lead to no new code.
     let document = (target.document)(bytes).is_some();
     if document && reached == Reached::Outside && bytes.len() > LONGEST_BROKEN {
         Corpus::Reject
@@ -102,7 +103,8 @@ pub fn run(bytes: &[u8]) -> Corpus {
     }
 }
 
-/// Changes an input in place; answers its new length. Most changes keep the syntax of the document in it.
+/// Changes an input in place and returns its new length. Most changes keep the syntax of its
+/// document.
 pub fn mutate(data: &mut [u8], size: usize, most: usize, seed: u32) -> usize {
     let range = TARGET
         .get()
@@ -129,7 +131,7 @@ fn processor_time() -> Duration {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: the result has its place.
+    // SAFETY: `time` can be written.
     unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }

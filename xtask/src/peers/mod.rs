@@ -1,7 +1,7 @@
 //! `cargo xtask peers`: `topo run` beside Open MPI and MPICH on this machine.
 //!
-//! All of them run the same collectives with the same sizes, one after the other in each round, so that what else the
-//! machine does meets all alike; the median over the rounds counts.
+//! All run the same collectives with the same sizes, one after the other in each round, so that
+//! other load affects all alike. The median over the rounds counts.
 
 mod busy;
 mod install;
@@ -41,7 +41,7 @@ pub struct Arguments {
     /// Largest size, bytes
     #[arg(long, default_value_t = 256 << 20)]
     end: u64,
-    /// From one size to the next
+    /// Factor from one size to the next
     #[arg(long, default_value_t = 4)]
     factor: u64,
     /// Time for each figure, ms
@@ -53,10 +53,10 @@ pub struct Arguments {
     /// Only these peers: openmpi-4, openmpi-5, mpich-5
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
-    /// Time ranks of topo that are threads too, not only processes
+    /// Also time topo with ranks as threads, not only as processes
     #[arg(long)]
     threads: bool,
-    /// Threads that compute meanwhile, to see how all of them share the cores
+    /// Threads that compute meanwhile, to see how the programs share the cores
     #[arg(long, default_value_t = 0)]
     busy: usize,
     /// The topo program; built if not given
@@ -112,7 +112,7 @@ fn contest(
             arguments.rounds
         );
         for turn in 0..programs {
-            // Each round begins with another one.
+            // Each round begins with another program.
             let at = (turn + round) % programs;
             if let Some((_, figures)) = own.get_mut(at) {
                 let threads = at == 1;
@@ -122,7 +122,7 @@ fn contest(
             let at = at - own.len();
             let (_, figures, end) = &mut others[at];
             let found = run_peer(arguments, &peers[at], collective, ranks, *end)?;
-            // What it did not reach once is not asked again.
+            // A size that was not reached once is not tried again.
             if let Some((largest, _)) = found.last() {
                 *end = (*end).min(*largest);
             }
@@ -164,18 +164,19 @@ fn run_topo(
     ensure!(ended, "topo run {collective} did not end in time or failed");
     let value: Value = serde_json::from_str(&text).context("reading what topo run said")?;
     let rows = value["rows"].as_array().context("topo run gave no rows")?;
-    // Sizes are named as they were asked for: a block has at least one element.
+    // Rows have the requested sizes, although a block has at least one element.
     let asked = std::iter::successors(Some(arguments.begin), |size| {
         size.checked_mul(arguments.factor)
     });
     let figure = |(row, size): (&Value, u64)| {
         let timing = &row["out_of_place"];
         let number = |it: &Value| it.as_f64().context("a row without a time");
-        let times = Times {
-            mean: number(&timing["time_us"])?,
-            p50: number(&timing["latency_us"]["p50"])?,
-            p99: number(&timing["latency_us"]["p99"])?,
-        };
+        let (mean, single) = (&timing["time_us"], &timing["latency_us"]);
+        let times = [
+            number(mean)?,
+            number(&single["p50"])?,
+            number(&single["p99"])?,
+        ];
         Ok((size, times))
     };
     rows.iter().zip(asked).map(figure).collect()
@@ -198,12 +199,12 @@ fn run_peer(
         let (bytes, times) = line.split_once(' ')?;
         let times: Result<Vec<f64>, _> = times.split_whitespace().map(str::parse).collect();
         let [mean, p50, p99, _max] = times.ok()?.try_into().ok()?;
-        Some((bytes.parse().ok()?, Times { mean, p50, p99 }))
+        Some((bytes.parse().ok()?, [mean, p50, p99]))
     };
     Ok(text.lines().filter_map(line).collect())
 }
 
-/// What a program prints until it ends, or until the time is over; and whether it ended well.
+/// The output of a program until it ends or the time is over, and whether it succeeded.
 fn capture(command: &mut Command, longest: Duration) -> Result<(String, bool)> {
     let program = command.get_program().to_string_lossy().into_owned();
     let mut child = command
@@ -217,7 +218,7 @@ fn capture(command: &mut Command, longest: Duration) -> Result<(String, bool)> {
     };
     let reader = std::thread::spawn(move || {
         let mut text = String::new();
-        // What cannot be read is as good as not said.
+        // Output that cannot be read is treated as missing.
         let _ = stdout.read_to_string(&mut text);
         text
     });
@@ -229,7 +230,7 @@ fn capture(command: &mut Command, longest: Duration) -> Result<(String, bool)> {
             break;
         }
         if began.elapsed() > longest {
-            // MPI's starters hand this on to their processes; a kill they could not.
+            // MPI's starters forward SIGTERM to their processes. They cannot forward SIGKILL.
             let asked = Command::new("kill").arg(child.id().to_string()).status();
             let _ = asked.context("asking a program to end")?;
             let patience = Instant::now();

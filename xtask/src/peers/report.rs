@@ -1,4 +1,4 @@
-//! What the figures come to.
+//! Tables and a summary of the measured times.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -7,51 +7,17 @@ use serde_json::{Value, json};
 
 use crate::measure::{self, Table, cell};
 
-/// Slower than the best peer by more than this at one size counts against the target.
+/// A peer that is faster by more than this factor at one size misses the target.
 const TOLERANCE: f64 = 1.15;
 
-/// What is told of the launches of one size.
-#[derive(Clone, Copy)]
-pub enum Statistic {
-    /// The average of launches in a row.
-    Mean,
-    /// The median of launches that were timed one by one.
-    P50,
-    /// The 99th percentile of these.
-    P99,
-}
+/// Statistics of the launches of one size: the mean of launches in a row; the median and the 99th
+/// percentile of launches that were timed one by one.
+const STATISTICS: [&str; 3] = ["mean", "p50", "p99"];
 
-impl Statistic {
-    const ALL: [Self; 3] = [Self::Mean, Self::P50, Self::P99];
+/// Times of the launches of one size by statistic, µs.
+pub type Times = [f64; STATISTICS.len()];
 
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Mean => "mean",
-            Self::P50 => "p50",
-            Self::P99 => "p99",
-        }
-    }
-}
-
-/// Times of the launches of one size, µs.
-#[derive(Clone, Copy)]
-pub struct Times {
-    pub mean: f64,
-    pub p50: f64,
-    pub p99: f64,
-}
-
-impl Times {
-    const fn of(self, statistic: Statistic) -> f64 {
-        match statistic {
-            Statistic::Mean => self.mean,
-            Statistic::P50 => self.p50,
-            Statistic::P99 => self.p99,
-        }
-    }
-}
-
-/// Times by size, one for each round.
+/// Times by size, one per round.
 #[derive(Default)]
 pub struct Figures {
     times: BTreeMap<u64, Vec<Times>>,
@@ -66,39 +32,39 @@ impl Figures {
     }
 
     /// The median over the rounds, µs.
-    fn median(&self, bytes: u64, statistic: Statistic) -> Option<f64> {
+    fn median(&self, bytes: u64, statistic: usize) -> Option<f64> {
         let times = self.times.get(&bytes)?.iter();
-        measure::median(times.map(|it| it.of(statistic)))
+        measure::median(times.map(|it| it[statistic]))
     }
 }
 
-/// One collective on one number of ranks. All programs have a name.
+/// One collective on one number of ranks, with the times of all programs by name.
 pub struct Contest {
     pub collective: String,
     pub ranks: u32,
-    /// `topo`, with ranks as processes, and as threads where these are asked for.
+    /// `topo` with ranks as processes, and as threads if requested.
     pub own: Vec<(String, Figures)>,
     pub peers: Vec<(String, Figures)>,
 }
 
-/// One size of a contest.
+/// One size.
 struct Size {
     bytes: u64,
     own: Vec<Option<f64>>,
     peers: Vec<Option<f64>>,
-    /// Which peer is the fastest, and its time.
+    /// The fastest peer and its time.
     best: Option<(usize, f64)>,
 }
 
 impl Size {
-    /// How many times as fast as the best peer.
+    /// Speed relative to the best peer.
     fn ratio(&self, own: usize) -> Option<f64> {
         Some(self.best?.1 / self.own[own]?)
     }
 }
 
 impl Contest {
-    fn sizes(&self, statistic: Statistic) -> Vec<Size> {
+    fn sizes(&self, statistic: usize) -> Vec<Size> {
         let sizes = self.own.iter().flat_map(|(_, it)| it.times.keys());
         let mut sizes: Vec<u64> = sizes.copied().collect();
         sizes.sort_unstable();
@@ -122,8 +88,8 @@ impl Contest {
         sizes.into_iter().map(size).collect()
     }
 
-    /// The ratios to the best peer.
-    fn ratios(&self, own: usize, statistic: Statistic) -> Vec<f64> {
+    /// Speeds relative to the best peer.
+    fn ratios(&self, own: usize, statistic: usize) -> Vec<f64> {
         let sizes = self.sizes(statistic);
         sizes.iter().filter_map(|size| size.ratio(own)).collect()
     }
@@ -131,9 +97,9 @@ impl Contest {
     /// Tables of times in µs.
     pub fn table(&self) -> String {
         let mut text = String::new();
-        for statistic in Statistic::ALL {
-            let title = (&self.collective, self.ranks, statistic.name());
-            let _ = writeln!(text, "\n{}, {} ranks, {}, µs", title.0, title.1, title.2);
+        for (statistic, name) in STATISTICS.iter().enumerate() {
+            let (collective, ranks) = (&self.collective, self.ranks);
+            let _ = writeln!(text, "\n{collective}, {ranks} ranks, {name}, µs");
             let mut heads = vec!["bytes".to_owned()];
             heads.extend(self.own.iter().chain(&self.peers).map(|it| it.0.clone()));
             heads.extend(self.own.iter().map(|it| format!("best/{}", it.0)));
@@ -156,7 +122,7 @@ fn geometric_mean(ratios: &[f64]) -> Option<f64> {
     (!ratios.is_empty()).then(|| (logs / ratios.len() as f64).exp())
 }
 
-/// Means, and every size at which a peer is faster.
+/// Means, and every size with a faster peer.
 pub fn summary(contests: &[Contest]) -> String {
     let mut text =
         "\nTimes as fast as the best peer: geometric mean over sizes, least\n".to_owned();
@@ -168,11 +134,11 @@ pub fn summary(contests: &[Contest]) -> String {
                 "  {:<16}{} ranks  {name:<14}",
                 contest.collective, contest.ranks
             );
-            for statistic in Statistic::ALL {
+            for (statistic, name) in STATISTICS.iter().enumerate() {
                 let ratios = contest.ratios(at, statistic);
                 let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
                 let mean = cell(geometric_mean(&ratios), 2);
-                let _ = write!(text, "  {} {mean:>7}, {least:>7.2}", statistic.name());
+                let _ = write!(text, "  {name} {mean:>7}, {least:>7.2}");
             }
             text.push('\n');
             losses.push_str(&contest.losses(at));
@@ -188,10 +154,10 @@ pub fn summary(contests: &[Contest]) -> String {
 }
 
 impl Contest {
-    /// Every size at which a peer is faster.
+    /// Every size with a faster peer.
     fn losses(&self, own: usize) -> String {
         let mut text = String::new();
-        for statistic in Statistic::ALL {
+        for (statistic, name) in STATISTICS.iter().enumerate() {
             for size in self.sizes(statistic) {
                 let (Some(ratio), Some((best, time)), Some(own_time)) =
                     (size.ratio(own), size.best, size.own[own])
@@ -211,7 +177,7 @@ impl Contest {
                     self.collective,
                     self.ranks,
                     size.bytes,
-                    statistic.name(),
+                    name,
                     self.own[own].0,
                     self.peers[best].0
                 );
@@ -224,11 +190,11 @@ impl Contest {
 /// All medians.
 pub fn json(contests: &[Contest]) -> Value {
     let contest = |contest: &Contest| {
-        let sizes = contest.sizes(Statistic::Mean);
+        let sizes = contest.sizes(0);
         let programs = || contest.own.iter().chain(&contest.peers);
         let size = |bytes: u64| {
             let times = programs().map(|(name, figures)| {
-                let times = Statistic::ALL.map(|it| (it.name(), figures.median(bytes, it)));
+                let times = [0, 1, 2].map(|it| (STATISTICS[it], figures.median(bytes, it)));
                 (name.as_str(), BTreeMap::from(times))
             });
             json!({ "bytes": bytes, "us": times.collect::<BTreeMap<_, _>>() })

@@ -1,21 +1,22 @@
-//! A topology beside another one of the same machine: every difference that nothing explains.
+//! Compares two topologies of one machine and reports unexplained differences.
 
-use topology::xml::{Document, Element};
+use topology::xml::{Attribute, Document, Element};
 
-/// Attributes that a probe cannot know, or that NCCL computes itself whenever it reads a file; docs/probing.md says so.
+/// Attributes that a probe cannot know, or that NCCL computes whenever it reads a file
+/// (docs/probing.md).
 const EXPLAINED: [&str; 4] = ["host_hash", "maxconn", "mlopart", "latency"];
 
-/// Attributes by which an element is known among its siblings.
+/// Attributes that name an element among its siblings.
 const NAMES: [&str; 5] = ["numaid", "busid", "target", "name", "dev"];
 
-/// Lines that say what differs, and where.
+/// The differences with their places, one line each.
 pub fn compare(ours: &Document, theirs: &Document) -> Vec<String> {
     let mut different = Vec::new();
     elements(&ours.root, &theirs.root, "system", &mut different);
     different
 }
 
-/// What an element is called among its siblings.
+/// An element's name among its siblings.
 fn name(element: &Element) -> String {
     let known = NAMES.iter().find_map(|name| element.get(name));
     format!("{} {}", element.tag.name(), known.unwrap_or_default())
@@ -23,13 +24,14 @@ fn name(element: &Element) -> String {
         .to_owned()
 }
 
+/// The attributes that must be equal.
+fn told(element: &Element) -> impl Iterator<Item = &Attribute> {
+    let attributes = element.attributes.iter();
+    attributes.filter(|attribute| !EXPLAINED.contains(&&*attribute.name))
+}
+
 fn elements(ours: &Element, theirs: &Element, at: &str, different: &mut Vec<String>) {
-    let told = |attribute: &str| !EXPLAINED.contains(&attribute);
-    for attribute in theirs
-        .attributes
-        .iter()
-        .filter(|attribute| told(&attribute.name))
-    {
+    for attribute in told(theirs) {
         let (name, value) = (&attribute.name, &attribute.value);
         match ours.get(name) {
             Some(own) if own == value => {}
@@ -37,15 +39,9 @@ fn elements(ours: &Element, theirs: &Element, at: &str, different: &mut Vec<Stri
             None => different.push(format!("{at}: no {name}, NCCL has \"{value}\"")),
         }
     }
-    for attribute in ours
-        .attributes
-        .iter()
-        .filter(|attribute| told(&attribute.name))
-    {
-        if theirs.get(&attribute.name).is_none() {
-            let (name, value) = (&attribute.name, &attribute.value);
-            different.push(format!("{at}: {name}=\"{value}\", NCCL has none"));
-        }
+    for own in told(ours).filter(|own| theirs.get(&own.name).is_none()) {
+        let (name, value) = (&own.name, &own.value);
+        different.push(format!("{at}: {name}=\"{value}\", NCCL has none"));
     }
     let names = |element: &Element| element.children.iter().map(name).collect::<Vec<_>>();
     let (own, other) = (names(ours), names(theirs));

@@ -1,20 +1,20 @@
-//! Matrices of GPUs and NICs as `nvidia-smi topo -m` and `topo matrix --format json` give them.
+//! Matrices of GPUs and NICs from `nvidia-smi topo -m` and `topo matrix --format json`.
 
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-/// What a matrix says of pairs of devices; `GPU0` and NICs by name.
+/// Path types by pairs of devices: `GPU0`, or a NIC's name.
 pub type Matrix = BTreeMap<(String, String), String>;
 
-/// Reads what nvidia-smi prints.
+/// Reads the output of nvidia-smi.
 ///
 /// # Errors
-/// It is no matrix.
+/// It is not a matrix.
 pub fn of_nvidia_smi(text: &str) -> Result<Matrix> {
-    let text = without_colours(text);
-    // `NIC0: mlx5_0` below the matrix; older versions write the names into it.
+    let text = without_colors(text);
+    // `NIC0: mlx5_0` is below the matrix. Older versions write the names into it.
     let names: BTreeMap<&str, &str> = text
         .lines()
         .filter_map(|line| line.trim().split_once(": "))
@@ -44,7 +44,7 @@ pub fn of_nvidia_smi(text: &str) -> Result<Matrix> {
 }
 
 /// The text without the escape sequences of terminals.
-fn without_colours(text: &str) -> String {
+fn without_colors(text: &str) -> String {
     let mut plain = String::new();
     let mut letters = text.chars();
     while let Some(letter) = letters.next() {
@@ -57,10 +57,10 @@ fn without_colours(text: &str) -> String {
     plain
 }
 
-/// Reads what topo prints.
+/// Reads the output of topo.
 ///
 /// # Errors
-/// It is no matrix.
+/// It is not a matrix.
 pub fn of_topo(text: &str) -> Result<Matrix> {
     let value: Value = serde_json::from_str(text)?;
     let devices = value["devices"].as_array().context("no devices")?;
@@ -82,7 +82,7 @@ pub fn of_topo(text: &str) -> Result<Matrix> {
     Ok(matrix)
 }
 
-/// How many cells both have, and a line for each that differs or that one of them lacks.
+/// The number of cells that both have, and a line for each that differs or that one lacks.
 pub fn compare(ours: &Matrix, theirs: &Matrix) -> (usize, Vec<String>) {
     let (mut compared, mut different) = (0, Vec::new());
     for ((row, column), letters) in theirs {

@@ -1,7 +1,8 @@
-//! `cargo xtask probe-gpu`: on a machine with GPUs, everything that `topo probe` says beside what NVIDIA's own programs
-//! say. Needs the built programs only, no compiler and no network: copy `xtask` and `topo` there, side by side.
+//! `cargo xtask probe-gpu`: compares all output of `topo probe` with NVIDIA's own programs on a
+//! machine with GPUs. Needs only the built programs, no compiler and no network: copy `xtask` and
+//! `topo` there, side by side.
 //!
-//! What a program that is missing would have told is reported as not run.
+//! A comparison with a missing program is reported as not run.
 
 mod documents;
 mod matrices;
@@ -12,7 +13,7 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, ensure};
 
-/// One communicator of all GPUs in one process, which makes NCCL write its topology.
+/// Makes NCCL write its topology: one communicator of all GPUs in one process.
 const COLLECTIVE: &str = "\
 import torch
 gpus = range(torch.cuda.device_count())
@@ -28,25 +29,25 @@ pub struct Arguments {
     /// The topo program; the one beside this program if not given
     #[arg(long)]
     topo: Option<PathBuf>,
-    /// A Python with PyTorch, whose NCCL is asked
+    /// A Python with PyTorch, which contains NCCL
     #[arg(long, default_value = "python3")]
     python: PathBuf,
-    /// Where the files go; a new or an empty folder
+    /// Folder for the files, new or empty
     #[arg(short, long)]
     output: PathBuf,
 }
 
-/// How a step ended.
+/// The result of a step.
 enum Step {
-    /// Both say the same.
+    /// Both agree.
     Same(String),
-    /// What differs, a line each.
+    /// The differences, one line each.
     Differs(Vec<String>),
     /// Why it was not run.
     NotRun(String),
 }
 
-/// What a step does.
+/// The function of a step.
 type Run = fn(&Bench) -> Result<Step>;
 
 /// Runs all steps.
@@ -76,7 +77,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     ];
     let mut differs = false;
     for (name, step) in steps {
-        // One step that fails is no reason to leave out the others.
+        // A failed step does not stop the others.
         let ended = step(&bench).unwrap_or_else(|error| Step::Differs(vec![format!("{error:#}")]));
         match ended {
             Step::Same(said) => println!("same     {name}: {said}"),
@@ -92,7 +93,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(ExitCode::from(u8::from(differs)))
 }
 
-/// What the steps need.
+/// The input of the steps.
 struct Bench {
     topo: PathBuf,
     python: PathBuf,
@@ -109,7 +110,7 @@ impl Bench {
         fs::write(&path, text).with_context(|| format!("writing {}", path.display()))
     }
 
-    /// Output and remarks of `topo`, which must succeed.
+    /// Output and remarks of `topo`. It must succeed.
     fn topo(&self, arguments: &[&str]) -> Result<(String, String)> {
         // Wide enough for every matrix.
         let output = Command::new(&self.topo)
@@ -244,7 +245,7 @@ impl Bench {
     }
 }
 
-/// What a program prints, or why there is nothing.
+/// The output of a program, or why there is none.
 fn program(command: &mut Command) -> Result<String, String> {
     let name = Path::new(command.get_program()).display().to_string();
     let output = command

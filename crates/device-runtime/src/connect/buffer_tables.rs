@@ -36,7 +36,7 @@ pub(crate) struct BufferTables {
     pub window: Option<(u64, u64)>,
     /// Addresses of the peers' windows.
     pub windows: FxHashMap<u32, u64>,
-    /// Incremented when a peer's window moves: programs are flattened unflattened.
+    /// Incremented when a peer's window moves: programs are flattened again.
     pub generation: u64,
     /// Number of programs that accessed memory of other processes, equal on all ranks.
     programs: u64,

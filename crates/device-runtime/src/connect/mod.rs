@@ -16,6 +16,7 @@
 //! [`Network`]: executor::Network
 
 mod buffer_tables;
+mod device_info;
 mod host;
 mod multicast;
 mod net;

@@ -14,7 +14,7 @@ use executor::error::Error;
 use rustc_hash::FxHashMap;
 
 use super::Connector;
-use super::peers::{decode, encode};
+use super::device_info::{decode, encode};
 use crate::driver::{DeviceDriver, MulticastAddresses, Team};
 
 /// Bytes of the smallest window.

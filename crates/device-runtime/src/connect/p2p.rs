@@ -16,7 +16,7 @@ pub(super) struct ConnectionMemory {
 
 impl<M: DeviceDriver> Connector<'_, '_, M> {
     /// Allocates memory of the own device for the driver's lifetime. Other processes can open it
-    /// unless it is `private`.
+    /// unless `alone`.
     pub(super) fn allocate(&mut self, bytes: u64, alone: bool) -> Result<u64, Error> {
         let (driver, device) = (&self.shared.driver, self.device());
         let allocated = match alone {
@@ -39,7 +39,7 @@ impl<M: DeviceDriver> Connector<'_, '_, M> {
         })
     }
 
-    /// The text by which peers find memory of the own device: an address or an exported handle.
+    /// The text with which peers find memory of the own device: an address or an exported handle.
     pub(super) fn word(&self, address: u64, alone: bool) -> Result<String, Error> {
         if alone {
             return Ok(format!("{address:x}"));

@@ -10,6 +10,7 @@ use executor::Transport;
 use executor::bootstrap::Bootstrap;
 use executor::error::Error;
 
+use super::device_info::{BETWEEN, DeviceInfo, resident_blocks};
 use super::multicast::{Candidate, Multicasting, common};
 use crate::driver::DeviceDriver;
 use crate::entry::Kernel;
@@ -21,8 +22,8 @@ const OTHER_HOST: &str = "other host: ";
 /// Bytes of the memory that tests whether peers can open each other's.
 const TRIAL_BYTES: u64 = 4096;
 
-/// Separates ranks and problems. It does not occur in drivers' texts.
-const BETWEEN: char = '\u{1f}';
+/// A rank's peers whose memory it cannot open, and why.
+type Problems = Vec<(u32, String)>;
 
 /// The transports from a rank to its peers.
 #[derive(Debug, Clone)]
@@ -95,68 +96,40 @@ impl Peers {
         self.local.iter().all(|local| *local)
     }
 
+    /// Chooses the transports. `problems`: those of each rank.
+    fn set_transports(&mut self, bootstrap: &dyn Bootstrap, problems: &[Problems]) {
+        let rank = bootstrap.rank();
+        let pairs = (0_u32..).zip(problems);
+        let mut pairs = pairs.flat_map(|(one, of_one)| of_one.iter().map(move |it| (one, it)));
+        self.any_shm = pairs
+            .clone()
+            .any(|(_, (_, why))| !why.starts_with(OTHER_HOST));
+        self.apart = pairs.next().map(|(one, (other, why))| {
+            let why = why.strip_prefix(OTHER_HOST).unwrap_or(why);
+            (one, *other, why.to_owned())
+        });
+        self.all_p2p = self.apart.is_none();
+        let why = |of: u32, with: u32| {
+            let mut all = problems[of as usize].iter();
+            all.find(|(peer, _)| *peer == with)
+                .map(|(_, why)| why.clone())
+        };
+        for peer in 0..bootstrap.ranks() {
+            let why = why(rank, peer).or_else(|| why(peer, rank));
+            let transport = match (&why, bootstrap.transport(peer)) {
+                (None, _) => Transport::P2p,
+                (_, Transport::Net) => Transport::Net,
+                _ => Transport::Shm,
+            };
+            self.transports.push(transport);
+            let why = why.filter(|why| !why.starts_with(OTHER_HOST));
+            self.fallen_back.extend(why.map(|why| (peer, why)));
+        }
+    }
+
     /// All ranks with their transports.
     pub fn all(&self) -> impl Iterator<Item = (u32, Transport)> {
         (0..).zip(self.transports.iter().copied())
-    }
-}
-
-/// What a rank tells about its device.
-struct DeviceInfo {
-    device: String,
-    resident: u32,
-    /// Whether NICs can access its memory.
-    rdma: bool,
-    /// A handle of its test memory, or why there is none.
-    memory: Result<String, String>,
-    /// Handle types of its multicasts, or why multicast is not supported.
-    multicast: Result<Vec<String>, String>,
-}
-
-/// Writes a result as text.
-pub(super) fn encode(result: Result<&str, &str>) -> String {
-    match result {
-        Ok(word) => format!("+{word}"),
-        Err(why) => format!("-{}", why.replace('\n', " ")),
-    }
-}
-
-/// Reads the text of [`encode`].
-pub(super) fn decode(text: &str) -> Option<Result<String, String>> {
-    match text.split_at_checked(1)? {
-        ("+", word) => Some(Ok(word.to_owned())),
-        ("-", why) => Some(Err(why.to_owned())),
-        _ => None,
-    }
-}
-
-impl DeviceInfo {
-    fn text(&self) -> String {
-        let Self {
-            device,
-            resident,
-            rdma,
-            ..
-        } = self;
-        let memory = encode(self.memory.as_deref().map_err(String::as_str));
-        let kinds = self.multicast.as_ref().map(|kinds| kinds.join(" "));
-        let kinds = encode(kinds.as_deref().map_err(|why| why.as_str()));
-        format!("{device} {resident} {rdma} {memory}{BETWEEN}{kinds}")
-    }
-
-    fn parse(text: &str) -> Option<Self> {
-        let mut parts = text.splitn(4, ' ');
-        let (device, resident) = (parts.next()?, parts.next()?);
-        let (rdma, rest) = (parts.next()?, parts.next()?);
-        let (memory, kinds) = rest.split_once(BETWEEN)?;
-        let kinds = decode(kinds)?;
-        Some(Self {
-            device: device.to_owned(),
-            resident: resident.parse().ok()?,
-            rdma: rdma.parse().ok()?,
-            memory: decode(memory)?,
-            multicast: kinds.map(|kinds| kinds.split_whitespace().map(str::to_owned).collect()),
-        })
     }
 }
 
@@ -167,7 +140,7 @@ pub(crate) fn meet<M: DeviceDriver>(
     longest: Duration,
 ) -> Result<Peers, Error> {
     let all = 0..bootstrap.ranks();
-    let local: Vec<bool> = all.clone().map(|it| bootstrap.shares_memory(it)).collect();
+    let local: Vec<bool> = all.map(|it| bootstrap.shares_memory(it)).collect();
     let (rank, device) = (bootstrap.rank(), shared.device(bootstrap.rank()));
     let failed = |why: String| Error::Device { rank, why };
     let threads = shared.options.threads;
@@ -178,8 +151,6 @@ pub(crate) fn meet<M: DeviceDriver>(
     if local.iter().all(|local| *local) {
         return Ok(in_one_process(shared, rank, bootstrap.ranks(), resident));
     }
-    // Offers are lines.
-    let line = |text: String| text.replace('\n', " ");
     let trial = match shared.options.p2p {
         true => make_trial(shared, rank),
         false => Err(disabled()),
@@ -199,7 +170,7 @@ pub(crate) fn meet<M: DeviceDriver>(
         },
         multicast: shared.driver.multicast_kinds(device),
     };
-    let all_told = bootstrap.exchange("device/is", line(info.text()), longest)?;
+    let all_told = bootstrap.exchange("device/is", info.text(), longest)?;
     let mut infos = Vec::new();
     for (peer, text) in (0_u32..).zip(&all_told) {
         infos.push(DeviceInfo::parse(text).ok_or_else(|| {
@@ -208,84 +179,77 @@ pub(crate) fn meet<M: DeviceDriver>(
             ))
         })?);
     }
-    let mut problems: Vec<(u32, String)> = Vec::new();
-    for peer in all.clone().filter(|it| *it != rank) {
-        let remote = !bootstrap.same_host(peer);
-        let opened = match (&info.memory, &infos[peer as usize].memory) {
-            (Err(why), _) => Err(format!("rank {rank} cannot: {why}")),
-            (_, Err(why)) => Err(format!("rank {peer} cannot: {why}")),
-            (_, Ok(word)) if remote && !shared.driver.spans_hosts(word) => {
-                Err("its memory cannot be opened from other hosts".to_owned())
-            }
-            (_, Ok(word)) => look(shared, device, word, peer),
-        };
-        let sign = if remote { OTHER_HOST } else { "" };
-        problems.extend(opened.err().map(|why| (peer, format!("{sign}{why}"))));
-    }
-    let lines = problems
-        .iter()
-        .map(|(peer, why)| format!("{peer}{BETWEEN}{why}"));
-    let tried = lines.collect::<Vec<_>>().join(&BETWEEN.to_string());
-    let tried = line(format!("tried{BETWEEN}{tried}"));
-    let mut of_all: Vec<Vec<(u32, String)>> = Vec::new();
-    for text in bootstrap.exchange("device/tried", tried, longest)? {
-        let mut words = text.split(BETWEEN).skip(1);
-        let mut theirs = Vec::new();
-        while let (Some(other), Some(why)) = (words.next(), words.next()) {
-            theirs.extend(other.parse().ok().map(|other: u32| (other, why.to_owned())));
-        }
-        of_all.push(theirs);
-    }
+    let own = try_peers(shared, bootstrap, &info.memory, &infos);
+    let problems = exchange_problems(bootstrap, &own, longest)?;
     // Peers have opened the memory until now; a driver may keep it open longer.
     if let Ok((block, _)) = trial {
         shared.keep(block, None);
     }
-    let one_host = all.clone().all(|peer| bootstrap.same_host(peer));
+    let one_host = (0..bootstrap.ranks()).all(|peer| bootstrap.same_host(peer));
     let serves = |kind: &str| one_host || shared.driver.spans_hosts(kind);
     let candidates = infos.iter().map(|it| Candidate {
         device: it.device.clone(),
         kinds: it.multicast.clone(),
     });
     let within = shared.driver.multicasts_within_devices();
-    let apart = |(one, with): (u32, &Vec<(u32, String)>)| {
-        let (other, why) = with.first()?;
-        let why = why.strip_prefix(OTHER_HOST).unwrap_or(why);
-        Some((one, *other, why.to_owned()))
-    };
     let mut peers = Peers {
         local,
         multicast: common(candidates, within, Some(&serves)),
-        apart: (0..).zip(&of_all).find_map(apart),
-        all_p2p: of_all.iter().all(Vec::is_empty),
-        any_shm: of_all
-            .iter()
-            .flatten()
-            .any(|(_, why)| !why.starts_with(OTHER_HOST)),
-        blocks: of_devices(&infos),
+        blocks: resident_blocks(&infos),
         rdma: infos.iter().map(|info| info.rdma).collect(),
         no_rdma: rdma.err().filter(|_| nics),
         ..Peers::default()
     };
-    for peer in all {
-        let why = |of: u32, with: u32| {
-            let all = &of_all[of as usize];
-            all.iter()
-                .find(|(it, _)| *it == with)
-                .map(|(_, why)| why.clone())
-        };
-        let why = why(rank, peer).or_else(|| why(peer, rank));
-        peers
-            .transports
-            .push(match (&why, bootstrap.transport(peer)) {
-                (None, _) => Transport::P2p,
-                (_, Transport::Net) => Transport::Net,
-                _ => Transport::Shm,
-            });
-        let why = why.filter(|why| !why.starts_with(OTHER_HOST));
-        peers.fallen_back.extend(why.map(|why| (peer, why)));
-    }
+    peers.set_transports(bootstrap, &problems);
     check_shm(shared, rank, &peers)?;
     Ok(peers)
+}
+
+/// Opens the test memory of all peers.
+fn try_peers<M: DeviceDriver>(
+    shared: &ProcessRanks<M>,
+    bootstrap: &dyn Bootstrap,
+    own: &Result<String, String>,
+    infos: &[DeviceInfo],
+) -> Problems {
+    let (rank, mut problems) = (bootstrap.rank(), Problems::new());
+    for (peer, info) in (0..).zip(infos).filter(|(peer, _)| *peer != rank) {
+        let remote = !bootstrap.same_host(peer);
+        let opened = match (own, &info.memory) {
+            (Err(why), _) => Err(format!("rank {rank} cannot: {why}")),
+            (_, Err(why)) => Err(format!("rank {peer} cannot: {why}")),
+            (_, Ok(word)) if remote && !shared.driver.spans_hosts(word) => {
+                Err("its memory cannot be opened from other hosts".to_owned())
+            }
+            (_, Ok(word)) => look(shared, shared.device(rank), word, peer),
+        };
+        let sign = if remote { OTHER_HOST } else { "" };
+        problems.extend(opened.err().map(|why| (peer, format!("{sign}{why}"))));
+    }
+    problems
+}
+
+/// Tells all ranks the own problems. Returns those of each rank.
+fn exchange_problems(
+    bootstrap: &mut dyn Bootstrap,
+    own: &Problems,
+    longest: Duration,
+) -> Result<Vec<Problems>, Error> {
+    let lines = own
+        .iter()
+        .map(|(peer, why)| format!("{peer}{BETWEEN}{why}"));
+    let tried = lines.collect::<Vec<_>>().join(&BETWEEN.to_string());
+    let tried = format!("tried{BETWEEN}{tried}").replace('\n', " ");
+    let parse = |text: String| {
+        let mut words = text.split(BETWEEN).skip(1);
+        let mut problems = Problems::new();
+        while let (Some(peer), Some(why)) = (words.next(), words.next()) {
+            problems.extend(peer.parse().ok().map(|peer: u32| (peer, why.to_owned())));
+        }
+        problems
+    };
+    let of_all = bootstrap.exchange("device/tried", tried, longest)?;
+    Ok(of_all.into_iter().map(parse).collect())
 }
 
 /// Allocates test memory with the rank's value in it.
@@ -315,7 +279,7 @@ fn look<M: DeviceDriver>(
         return Ok(());
     }
     Err(format!(
-        "what was opened as memory of rank {peer} holds something else"
+        "the opened memory of rank {peer} has unexpected content"
     ))
 }
 
@@ -349,15 +313,6 @@ fn check_shm<M: DeviceDriver>(
         }
         _ => Ok(()),
     }
-}
-
-/// Resident blocks per rank on the device with the fewest.
-fn of_devices(infos: &[DeviceInfo]) -> u32 {
-    let share = infos.iter().map(|own| {
-        let beside = infos.iter().filter(|it| it.device == own.device).count();
-        own.resident / u32::try_from(beside).unwrap_or(u32::MAX).max(1)
-    });
-    share.min().unwrap_or(1)
 }
 
 /// The peers if all ranks are in this process, found without communication.
@@ -408,57 +363,4 @@ fn in_one_process<M: DeviceDriver>(
     let beside = (0..ranks).map(|rank| shared.ranks_beside(rank)).max();
     peers.blocks = resident / beside.unwrap_or(1).max(1);
     peers
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_ranks_say_survives_as_text() {
-        let kinds = vec!["fabric".to_owned(), "descriptor".to_owned()];
-        for (memory, multicast) in [
-            (Ok("12:34".to_owned()), Ok(kinds)),
-            (Ok("12".to_owned()), Ok(Vec::new())),
-            (Err("there is none".to_owned()), Err("no switch".to_owned())),
-        ] {
-            let info = DeviceInfo {
-                device: "GPU-1".to_owned(),
-                resident: 264,
-                rdma: memory.is_ok(),
-                memory,
-                multicast,
-            };
-            let unflattened = DeviceInfo::parse(&info.text()).unwrap();
-            assert_eq!(
-                (
-                    unflattened.device,
-                    unflattened.resident,
-                    unflattened.rdma,
-                    unflattened.memory
-                ),
-                (info.device, info.resident, info.rdma, info.memory)
-            );
-            assert_eq!(unflattened.multicast, info.multicast);
-        }
-        assert!(DeviceInfo::parse("GPU-1 many true +1\u{1f}+").is_none());
-        assert!(DeviceInfo::parse("GPU-1 264 true +1").is_none());
-        assert!(DeviceInfo::parse("").is_none());
-    }
-
-    #[test]
-    fn the_fullest_device_counts() {
-        let info = |device: &str, resident| DeviceInfo {
-            device: device.to_owned(),
-            resident,
-            rdma: false,
-            memory: Ok(String::new()),
-            multicast: Ok(Vec::new()),
-        };
-        assert_eq!(
-            of_devices(&[info("a", 264), info("b", 264), info("a", 264)]),
-            132
-        );
-        assert_eq!(of_devices(&[info("a", 264), info("b", 100)]), 100);
-    }
 }

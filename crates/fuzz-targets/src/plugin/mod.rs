@@ -1,7 +1,10 @@
-//! Net plug-ins with arbitrary answers: the functions of a table in this process read them from the input.
+//! Net plug-ins with arbitrary answers: a table in this process, whose functions read them from the
+//! input.
 //!
-//! Messages of the plug-in are posted to the receiving end of a FIFO. Half of them have a valid header.
+//! Messages of the plug-in are posted to the receiving end of a FIFO. Half of them have a valid
+//! header.
 
+mod answers;
 mod table;
 
 use std::time::Duration;
@@ -14,16 +17,16 @@ use net_plugin::{Handle, Plugin, Receiving, Sending};
 use shared_memory::fifo::{LowLatency, Receiver, Sender, Simple};
 use shared_memory::{Item, Segment};
 
+use crate::input::{Reached, checked};
 use crate::mutate::Random;
-use crate::target::Reached;
 
-/// Turns of a connection, each of which sends and receives what can be.
+/// Turns of a connection. Each sends and receives if possible.
 const MOST_TURNS: usize = 60;
 
 /// Bytes of a slot.
 const SLOT_BYTES: usize = 300;
 
-/// For each version, answers of two sensible devices; then nothing but success, or anything.
+/// For each version, answers of two sensible devices; then only successes, or random answers.
 pub fn seeds() -> Vec<Vec<u8>> {
     let seed = |(version, wild): (u8, bool)| {
         let one = [0, 0, 0, 0, 2];
@@ -59,41 +62,34 @@ pub fn seeds() -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Loads a plug-in, connects its devices and carries slots.
+/// Loads a plug-in, connects its devices and sends slots.
 ///
 /// # Panics
-/// A slot arrives that is longer than slots are.
+/// A received slot is longer than slots can be.
 pub fn run(bytes: &[u8]) -> Reached {
     let Some((version, rest)) = bytes.split_first() else {
         return Reached::Outside;
     };
     let reached = table::run(*version, rest);
-    // SAFETY: there is no NIC; memory is written during calls of the table's functions only.
+    // SAFETY: there is no NIC; memory is written only during calls of the table's functions.
     unsafe { net_plugin::free_left() };
     reached
 }
 
 fn with_table<T>(version: u32, table: &T) -> Reached {
-    // SAFETY: callers name the table's version, and it stays until all that is made of the plug-in has ended.
+    // SAFETY: callers name the table's version, and it stays until everything made of the plug-in
+    // has ended.
     let plugin = unsafe { Plugin::of_table(version, std::ptr::from_ref(table).cast(), 1) };
-    let plugin = match plugin {
-        Ok(plugin) => plugin,
-        Err(error) => {
-            let _ = error.to_string();
-            return Reached::Outside;
-        }
+    let Some(plugin) = checked(plugin) else {
+        return Reached::Outside;
     };
     for device in plugin.devices() {
         let _ = device.memory();
         assert!(device.latency_us >= 0.0 && device.most_communicators > 0);
     }
-    match connected(&plugin) {
-        Ok(Some((sending, receiving))) => carry(sending, receiving),
-        Ok(None) => Reached::Inside,
-        Err(error) => {
-            let _ = error.to_string();
-            Reached::Inside
-        }
+    match checked(connected(&plugin)).flatten() {
+        Some((sending, receiving)) => carry(sending, receiving),
+        None => Reached::Inside,
     }
 }
 
@@ -118,7 +114,7 @@ fn connected(plugin: &Plugin) -> Result<Option<(Sending, Receiving)>, net_plugin
     Ok(None)
 }
 
-/// Sends slots, and posts those that come.
+/// Sends slots, and posts received ones.
 fn carry(sending: Sending, receiving: Receiving) -> Reached {
     let items = |protocol| {
         [Item::Fifo {
@@ -144,25 +140,20 @@ fn carry(sending: Sending, receiving: Receiving) -> Reached {
     for turn in 0..MOST_TURNS {
         let _ = sender.try_send_from(&[turn as u8; 100]);
         let ending = turn > MOST_TURNS / 2;
-        if let Err(error) = outgoing.progress(Duration::ZERO, ending) {
-            let _ = error.to_string();
-            break;
-        }
-        if let Err(error) = incoming.progress(Duration::ZERO) {
-            let _ = error.to_string();
+        let sent = checked(outgoing.progress(Duration::ZERO, ending));
+        if sent
+            .and_then(|_| checked(incoming.progress(Duration::ZERO)))
+            .is_none()
+        {
             break;
         }
         let _ = (outgoing.is_drained(), incoming.awaits_end());
         outgoing.wait_for(&mut Awaited::default());
-        // A slot's length is not told here, so that it is taken without its data.
+        // A slot's length is not known here, so the slot is released without reading its data.
         while receiver.is_complete(0) {
             receiver.release();
             came = true;
         }
     }
-    if came {
-        Reached::Accepted
-    } else {
-        Reached::Inside
-    }
+    Reached::accepted_if(came, Reached::Inside)
 }

@@ -1,176 +1,25 @@
-//! The table of functions, whose answers come from the input.
+//! The plug-in's tables of functions, one for each version.
 
-use std::cell::RefCell;
-use std::collections::VecDeque;
-use std::ffi::{CString, c_char, c_int, c_void};
-use std::ptr::{null, null_mut};
+use std::ffi::c_int;
+use std::ptr::null_mut;
 
 use net_plugin::abi::{
     Code, Config, HANDLE_BYTES, Logger, Profiler, PropertiesV8, PropertiesV9, PropertiesV11,
     PropertiesV12, Table, TableV8, TableV9, TableV10, TableV11, TableV12, Together,
 };
 
+use super::answers::{self, Answers, MOST_DEVICES, Pointer, answer, give};
 use super::{SLOT_BYTES, with_table};
-use crate::target::Reached;
+use crate::input::Reached;
 
-type Pointer = *mut c_void;
-
-/// Bytes that describe a slot, behind its data.
-const HEADER_BYTES: usize = 16;
-
-/// The length that says that nothing follows.
-const END: u32 = u32::MAX;
-
-/// Most devices whose properties the input holds. A plug-in with more is refused, or repeats itself.
-const MOST_DEVICES: i32 = 8;
-
-/// What functions answer.
-#[derive(Default)]
-struct Answers {
-    bytes: VecDeque<u8>,
-    /// Texts that were given out, which must stay.
-    texts: Vec<CString>,
-    /// Requests under way, by their numbers: where a message belongs and how long it may be.
-    requests: Vec<Option<(Pointer, usize)>>,
-    /// The step of the next message.
-    step: u32,
-}
-
-thread_local! {
-    static ANSWERS: RefCell<Answers> = RefCell::default();
-}
-
-impl Answers {
-    /// The next byte; 0 where there are none left.
-    fn byte(&mut self) -> u8 {
-        self.bytes.pop_front().unwrap_or(0)
-    }
-
-    fn number(&mut self) -> i32 {
-        let number = i32::from_le_bytes(std::array::from_fn(|_| self.byte()));
-        match self.byte() % 4 {
-            0 => number,
-            1 => number & 0xff,
-            2 => 1,
-            _ => -1,
-        }
-    }
-
-    /// Mostly success.
-    fn code(&mut self) -> Code {
-        match self.byte() {
-            byte @ 240.. => Code::from(byte) - 239,
-            _ => 0,
-        }
-    }
-
-    fn text(&mut self) -> *const c_char {
-        let length = match self.byte() {
-            0 => return null(),
-            length => usize::from(length % 32),
-        };
-        let bytes: Vec<u8> = (0..length).map(|_| self.byte().max(1)).collect();
-        let Ok(text) = CString::new(bytes) else {
-            return null();
-        };
-        self.texts.push(text);
-        self.texts.last().map_or(null(), |text| text.as_ptr())
-    }
-
-    /// An object, or mostly so.
-    fn object(&mut self) -> Pointer {
-        match self.byte() {
-            250.. => null_mut(),
-            _ => std::ptr::without_provenance_mut(0x1000),
-        }
-    }
-
-    /// A request for memory of a length, or none now.
-    fn request(&mut self, memory: Pointer, bytes: usize) -> Pointer {
-        if self.byte() >= 200 {
-            return null_mut();
-        }
-        self.requests.push(Some((memory, bytes)));
-        std::ptr::without_provenance_mut(self.requests.len() << 4)
-    }
-
-    /// Brings a message, or says that it was sent; answers its length. Half of the messages are as a sender makes them.
-    fn message(&mut self, memory: Pointer, room: usize) -> c_int {
-        if memory.is_null() || room < HEADER_BYTES {
-            return 0;
-        }
-        let kind = self.byte();
-        if kind & 3 == 3 {
-            return self.number();
-        }
-        let length = usize::from(self.byte()) % (room - HEADER_BYTES + 1);
-        let mut message: Vec<u8> = (0..length).map(|_| self.byte()).collect();
-        let (step, said) = match kind & 12 {
-            0 => (self.step, length as u32),
-            4 => (self.step, END),
-            8 => (self.step.wrapping_add(1), length as u32),
-            _ => (self.step, self.number() as u32),
-        };
-        let checksum = match kind & 16 {
-            0 => 0,
-            _ => crc32fast::hash(&message).max(1),
-        };
-        if said == END {
-            message.clear();
-        }
-        let mut header: Vec<u8> = [step, said, checksum]
-            .iter()
-            .flat_map(|number| number.to_le_bytes())
-            .collect();
-        let mut own = crc32fast::hash(&header);
-        if kind & 3 == 2 {
-            own ^= u32::from(self.byte());
-        }
-        header.extend(own.to_le_bytes());
-        message.extend(header);
-        // SAFETY: the request was made for memory with so much room, which is registered until it is done.
-        unsafe { std::ptr::copy_nonoverlapping(message.as_ptr(), memory.cast(), message.len()) };
-        self.step = self.step.wrapping_add(1);
-        message.len() as c_int
-    }
-}
-
-fn answer<T>(ask: impl FnOnce(&mut Answers) -> T) -> T {
-    ANSWERS.with_borrow_mut(ask)
-}
-
-/// Writes a result, if the call succeeds.
-///
-/// # Safety
-/// The place can be written.
-unsafe fn give<T>(place: *mut T, value: impl FnOnce(&mut Answers) -> T) -> Code {
-    let code = answer(Answers::code);
-    if code == 0 {
-        let value = answer(value);
-        // SAFETY: the caller's promise.
-        unsafe { place.write(value) };
-    }
-    code
-}
-
-// Up to v10 a process calls `init` once for a table, so an answer from the input would shift all others.
+// Up to v10 a process calls `init` once per table, so an answer from the input would shift all
+// others.
 unsafe extern "C" fn init_v8(_: Logger) -> Code {
     0
 }
 
 unsafe extern "C" fn init_v10(_: Logger, _: Profiler) -> Code {
     0
-}
-
-unsafe extern "C" fn init_v11(
-    context: *mut Pointer,
-    _: u64,
-    _: *mut Config,
-    _: Logger,
-    _: Profiler,
-) -> Code {
-    // SAFETY: the caller has a place for the context.
-    unsafe { give(context, Answers::object) }
 }
 
 unsafe extern "C" fn devices(count: *mut c_int) -> Code {
@@ -226,38 +75,24 @@ fn properties_v9<const N: usize>(answers: &mut Answers) -> PropertiesV9<N> {
     }
 }
 
-unsafe extern "C" fn get_v8(_: c_int, place: *mut PropertiesV8) -> Code {
-    // SAFETY: the caller has a place for properties of this version.
-    unsafe { give(place, properties_v8) }
-}
-
-unsafe extern "C" fn get_v9(_: c_int, place: *mut PropertiesV9<4>) -> Code {
-    // SAFETY: as for `get_v8`.
-    unsafe { give(place, properties_v9) }
-}
-
-unsafe extern "C" fn get_v11(_: c_int, place: *mut PropertiesV11) -> Code {
-    let get = |answers: &mut Answers| PropertiesV11 {
+fn properties_v11(answers: &mut Answers) -> PropertiesV11 {
+    PropertiesV11 {
         common: properties_v9(answers),
         most_requests_at_once: answers.number(),
-    };
-    // SAFETY: as for `get_v8`.
-    unsafe { give(place, get) }
+    }
 }
 
-unsafe extern "C" fn get_v12(_: c_int, place: *mut PropertiesV12) -> Code {
-    let get = |answers: &mut Answers| PropertiesV12 {
+fn properties_v12(answers: &mut Answers) -> PropertiesV12 {
+    PropertiesV12 {
         common: properties_v9(answers),
         most_requests_at_once: answers.number(),
         rail: answers.number() as i16,
         plane: answers.number() as i16,
-    };
-    // SAFETY: as for `get_v8`.
-    unsafe { give(place, get) }
+    }
 }
 
 /// # Safety
-/// The handle has as many bytes as handles have, and there is a place for the object.
+/// `handle` has `HANDLE_BYTES` bytes, and `object` can be written.
 unsafe fn listens(handle: Pointer, object: *mut Pointer) -> Code {
     let byte = answer(Answers::byte);
     // SAFETY: the caller's promise.
@@ -282,142 +117,68 @@ unsafe extern "C" fn listen_v11(
     unsafe { listens(handle, object) }
 }
 
-unsafe extern "C" fn connect_v8(
-    _: c_int,
-    _: Pointer,
-    object: *mut Pointer,
-    _: *mut Pointer,
-) -> Code {
-    // SAFETY: the caller has a place for the object.
-    unsafe { give(object, Answers::object) }
+/// Functions that write one result, with the arguments before and after its place.
+macro_rules! giving {
+    ($($name:ident($($before:ty),*; $result:ty $(; $($after:ty),+)?) = $value:expr;)*) => {$(
+        unsafe extern "C" fn $name(
+            $(_: $before,)*
+            place: *mut $result,
+            $($(_: $after,)+)?
+        ) -> Code {
+            // SAFETY: the caller has a place for a result of this type.
+            unsafe { give(place, $value) }
+        }
+    )*};
 }
 
-unsafe extern "C" fn connect_v10(
-    _: c_int,
-    _: *mut Config,
-    _: Pointer,
-    object: *mut Pointer,
-    _: *mut Pointer,
-) -> Code {
-    // SAFETY: as for `connect_v8`.
-    unsafe { give(object, Answers::object) }
+giving! {
+    init_v11(; Pointer; u64, *mut Config, Logger, Profiler) = Answers::object;
+    get_v8(c_int; PropertiesV8) = properties_v8;
+    get_v9(c_int; PropertiesV9<4>) = properties_v9;
+    get_v11(c_int; PropertiesV11) = properties_v11;
+    get_v12(c_int; PropertiesV12) = properties_v12;
+    connect_v8(c_int, Pointer; Pointer; *mut Pointer) = Answers::object;
+    connect_v10(c_int, *mut Config, Pointer; Pointer; *mut Pointer) = Answers::object;
+    connect_v11(Pointer, c_int, Pointer; Pointer; *mut Pointer) = Answers::object;
+    accept(Pointer; Pointer; *mut Pointer) = Answers::object;
+    register(Pointer, Pointer, usize, c_int; Pointer) = Answers::object;
+    send_v8(Pointer, Pointer, c_int, c_int, Pointer; Pointer) = send;
+    send_v9(Pointer, Pointer, usize, c_int, Pointer; Pointer) = send;
+    send_v10(Pointer, Pointer, usize, c_int, Pointer, Pointer; Pointer) = send;
 }
 
-unsafe extern "C" fn connect_v11(
-    _: Pointer,
-    _: c_int,
-    _: Pointer,
-    object: *mut Pointer,
-    _: *mut Pointer,
-) -> Code {
-    // SAFETY: as for `connect_v8`.
-    unsafe { give(object, Answers::object) }
+fn send(answers: &mut Answers) -> Pointer {
+    answers.request(null_mut(), 0)
 }
 
-unsafe extern "C" fn accept(_: Pointer, object: *mut Pointer, _: *mut Pointer) -> Code {
-    // SAFETY: as for `connect_v8`.
-    unsafe { give(object, Answers::object) }
+/// Functions that receive, with the type of lengths and the arguments before the request.
+macro_rules! receiving {
+    ($($name:ident($length:ty; $($before:ty),*);)*) => {$(
+        unsafe extern "C" fn $name(
+            _: Pointer,
+            _: c_int,
+            memory: *mut Pointer,
+            bytes: *mut $length,
+            $(_: $before,)*
+            request: *mut Pointer,
+        ) -> Code {
+            // SAFETY: the caller gives lists of one element, and has a place for the request.
+            unsafe {
+                let (memory, bytes) = (*memory, *bytes as usize);
+                give(request, |answers| answers.request(memory, bytes))
+            }
+        }
+    )*};
 }
 
-unsafe extern "C" fn register(
-    _: Pointer,
-    _: Pointer,
-    _: usize,
-    _: c_int,
-    registration: *mut Pointer,
-) -> Code {
-    // SAFETY: the caller has a place for the registration.
-    unsafe { give(registration, Answers::object) }
+receiving! {
+    receive_v8(c_int; *mut c_int, *mut Pointer);
+    receive_v9(usize; *mut c_int, *mut Pointer);
+    receive_v10(usize; *mut c_int, *mut Pointer, *mut Pointer);
 }
 
 unsafe extern "C" fn deregister(_: Pointer, _: Pointer) -> Code {
     answer(Answers::code)
-}
-
-unsafe extern "C" fn send_v8(
-    _: Pointer,
-    _: Pointer,
-    _: c_int,
-    _: c_int,
-    _: Pointer,
-    request: *mut Pointer,
-) -> Code {
-    // SAFETY: the caller has a place for the request.
-    unsafe { give(request, |answers| answers.request(null_mut(), 0)) }
-}
-
-unsafe extern "C" fn send_v9(
-    _: Pointer,
-    _: Pointer,
-    _: usize,
-    _: c_int,
-    _: Pointer,
-    request: *mut Pointer,
-) -> Code {
-    // SAFETY: as for `send_v8`.
-    unsafe { give(request, |answers| answers.request(null_mut(), 0)) }
-}
-
-unsafe extern "C" fn send_v10(
-    _: Pointer,
-    _: Pointer,
-    _: usize,
-    _: c_int,
-    _: Pointer,
-    _: Pointer,
-    request: *mut Pointer,
-) -> Code {
-    // SAFETY: as for `send_v8`.
-    unsafe { give(request, |answers| answers.request(null_mut(), 0)) }
-}
-
-unsafe extern "C" fn receive_v8(
-    _: Pointer,
-    _: c_int,
-    memory: *mut Pointer,
-    bytes: *mut c_int,
-    _: *mut c_int,
-    _: *mut Pointer,
-    request: *mut Pointer,
-) -> Code {
-    // SAFETY: the caller gives lists of one element, and has a place for the request.
-    unsafe {
-        let (memory, bytes) = (*memory, *bytes as usize);
-        give(request, |answers| answers.request(memory, bytes))
-    }
-}
-
-unsafe extern "C" fn receive_v9(
-    _: Pointer,
-    _: c_int,
-    memory: *mut Pointer,
-    bytes: *mut usize,
-    _: *mut c_int,
-    _: *mut Pointer,
-    request: *mut Pointer,
-) -> Code {
-    // SAFETY: as for `receive_v8`.
-    unsafe {
-        let (memory, bytes) = (*memory, *bytes);
-        give(request, |answers| answers.request(memory, bytes))
-    }
-}
-
-unsafe extern "C" fn receive_v10(
-    _: Pointer,
-    _: c_int,
-    memory: *mut Pointer,
-    bytes: *mut usize,
-    _: *mut c_int,
-    _: *mut Pointer,
-    _: *mut Pointer,
-    request: *mut Pointer,
-) -> Code {
-    // SAFETY: as for `receive_v8`.
-    unsafe {
-        let (memory, bytes) = (*memory, *bytes);
-        give(request, |answers| answers.request(memory, bytes))
-    }
 }
 
 unsafe extern "C" fn test(request: Pointer, done: *mut c_int, bytes: *mut c_int) -> Code {
@@ -471,12 +232,29 @@ macro_rules! table {
         }
     };
 }
-/// Loads the plug-in of a version whose functions answer with these bytes.
+
+/// A table of v11 or v12.
+macro_rules! late_table {
+    ($properties:ident) => {
+        TableV11 {
+            common: table!(
+                init_v11,
+                $properties,
+                listen_v11,
+                connect_v11,
+                send_v10,
+                receive_v10
+            ),
+            make_together: None,
+            finalize: Some(close),
+            set_attributes: None,
+        }
+    };
+}
+
+/// Loads the plug-in of a version with answers from these bytes.
 pub fn run(version: u8, bytes: &[u8]) -> Reached {
-    ANSWERS.set(Answers {
-        bytes: bytes.iter().copied().collect(),
-        ..Answers::default()
-    });
+    answers::begin(bytes);
     match version % 5 {
         0 => {
             let table: TableV8 =
@@ -505,35 +283,11 @@ pub fn run(version: u8, bytes: &[u8]) -> Reached {
             with_table(10, &table)
         }
         3 => {
-            let table: TableV11<PropertiesV11> = TableV11 {
-                common: table!(
-                    init_v11,
-                    get_v11,
-                    listen_v11,
-                    connect_v11,
-                    send_v10,
-                    receive_v10
-                ),
-                make_together: None,
-                finalize: Some(close),
-                set_attributes: None,
-            };
+            let table: TableV11<PropertiesV11> = late_table!(get_v11);
             with_table(11, &table)
         }
         _ => {
-            let table: TableV12 = TableV11 {
-                common: table!(
-                    init_v11,
-                    get_v12,
-                    listen_v11,
-                    connect_v11,
-                    send_v10,
-                    receive_v10
-                ),
-                make_together: None,
-                finalize: Some(close),
-                set_attributes: None,
-            };
+            let table: TableV12 = late_table!(get_v12);
             with_table(12, &table)
         }
     }

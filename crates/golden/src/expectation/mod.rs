@@ -1,8 +1,8 @@
-//! What is recorded beside a machine whose expectation is blessed: text to be reviewed, one fact per line.
+//! The texts recorded beside a machine whose expectation is blessed, one fact per line.
 //!
-//! `paths.txt` holds the nodes, the links and the paths between GPUs and network ports as the planner sees them;
-//! `plans/h1.txt` and `plans/h2.txt` hold what is planned for one host and for two, with the trail of every search. Each
-//! line says what it is about, so that a line of a diff can be read alone.
+//! `paths.txt` has the nodes, the links and the paths between GPUs and network ports as the planner
+//! sees them; `plans/h1.txt` and `plans/h2.txt` have the plans for one host and for two, with the
+//! trail of every search. Each line names its subject, so that a line of a diff can be read alone.
 
 mod names;
 mod paths;
@@ -19,16 +19,16 @@ use planner::{Job, Settings};
 /// One expected file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Expected {
-    /// Where it is in the machine's folder.
+    /// Path in the machine's folder.
     pub path: PathBuf,
-    /// What it must hold.
+    /// Expected content.
     pub text: String,
 }
 
-/// For how many hosts plans are recorded.
+/// Numbers of hosts whose plans are recorded.
 const HOSTS: [u32; 2] = [1, 2];
 
-/// What the planner says now about a machine.
+/// The present texts of a machine.
 ///
 /// # Errors
 /// The topology file cannot be read as a machine.

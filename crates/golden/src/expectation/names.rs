@@ -1,8 +1,8 @@
-//! What nodes are called: GPU0, NET3, CPU1, and bus ids for the rest.
+//! The names of nodes: GPU0, NET3, CPU1, and bus ids for the rest.
 
 use topology::{BusId, LinkId, LinkType, NodeData, NodeId, NodeType, System};
 
-/// The names of a system's nodes. A physical device is called as its first rank, as if they were one node.
+/// The names of a system's nodes. A physical device has the name of its first rank.
 pub struct Names<'a> {
     system: &'a System,
     names: Vec<String>,
@@ -29,14 +29,14 @@ impl<'a> Names<'a> {
         &self.names[node.index()]
     }
 
-    /// Whether a link only joins a rank with the device that it runs on.
+    /// Whether a link only connects a rank with its device.
     pub fn is_inside(&self, link: LinkId) -> bool {
         let (from, to) = self.system.ends(link);
         self.system.link(link).kind == LinkType::Loc && self.of(from) == self.of(to)
     }
 }
 
-/// The first rank on a device; any other node itself.
+/// The first rank on a device; any other node unchanged.
 fn rank_on(system: &System, node: NodeId) -> NodeId {
     if system.kind(node) != NodeType::Dev {
         return node;

@@ -13,7 +13,7 @@ const HEAD: &str = "\
 # Bandwidths in GB/s. A path names the type of each link and the node behind it. Written by `cargo xtask bless`.
 ";
 
-/// The nodes in the order in which they are told.
+/// The nodes in the order of the text.
 const KINDS: [NodeType; 10] = [
     NodeType::Gpu,
     NodeType::Nvs,
@@ -57,7 +57,7 @@ fn describe(text: &mut String, view: &View) {
 
     text.push_str("\n## Links\n\n");
     for node in all.iter().filter(shown) {
-        // A rank and its device are told as one.
+        // A rank and its device are one in the text.
         let device = system.device_of(*node);
         let links = [Some(*node), device.filter(|_| system.gpu(*node).is_some())];
         for link in links

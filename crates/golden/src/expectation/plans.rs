@@ -7,7 +7,7 @@ use topology::{NcclId, NodeType};
 use super::names::Names;
 use super::value::{count, number, word};
 
-/// An attempt whose budget is left at this stopped because nothing better is possible.
+/// Remaining budget of an attempt that stopped because nothing better is possible.
 const PERFECT: i32 = -1;
 
 pub fn text(hosts: u32, planned: Result<Planned, Error>) -> String {

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// A number with at most four decimals; differences behind them are no difference to a reader.
+/// A number with at most four decimals.
 pub fn number(value: f32) -> String {
     let text = format!("{value:.4}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
@@ -17,7 +17,7 @@ pub fn word(value: &impl Serialize) -> String {
     }
 }
 
-/// How many of something.
+/// A number with a noun.
 pub fn count(number: usize, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }

@@ -1,4 +1,4 @@
-//! The test of the test: bugs that are planted into the kernels are found.
+//! Bugs that are planted in the kernels are found.
 
 use device_runtime::LaunchOptions;
 use executor::Choice;
@@ -9,7 +9,7 @@ use program::{Schedule, Transfer};
 
 use super::{settings, shared_by, small};
 
-/// Orders of threads that are tried.
+/// Orders of threads to try.
 const SEEDS: u64 = 40;
 
 fn case(schedule: Schedule, transfer: Transfer, protocol: Protocol) -> Case {
@@ -35,12 +35,12 @@ fn ring(protocol: Protocol) -> Case {
     case(Schedule::Ring, Transfer::Fifo, protocol)
 }
 
-/// By the multicast of a switch.
+/// With the multicast of a switch.
 fn nvls() -> Case {
     case(Schedule::Nvls, Transfer::Direct, Protocol::Simple)
 }
 
-/// Nobody keeps the root of it from running ahead but the slots that it must wait for.
+/// Only the slots that it waits for keep the root from running ahead.
 fn chain(protocol: Protocol) -> Case {
     Case {
         collective: Collective::Broadcast,
@@ -48,7 +48,7 @@ fn chain(protocol: Protocol) -> Case {
     }
 }
 
-/// How many of the orders of threads show a bug, and what the first says.
+/// The number of orders that show a bug, and the first report.
 fn found(bug: Bug, cases: &[Case], options: &LaunchOptions) -> (u64, String) {
     found_on(|seed| Emulator::new(seed, bug), bug, cases, options)
 }
@@ -98,7 +98,7 @@ fn kernels_without_bugs_pass() {
 
 #[test]
 fn planted_bugs_are_found() {
-    // Here signals also stand between reading a buffer and writing into it.
+    // Here signals also separate reading a buffer from writing to it.
     let direct = Case {
         in_place: true,
         ..case(Schedule::Mesh, Transfer::Direct, Protocol::Simple)
@@ -110,13 +110,13 @@ fn planted_bugs_are_found() {
         (
             Bug::WrongFlag,
             ring(Protocol::Ll),
-            "no thread of any block gets on",
+            "no thread of any block makes progress",
         ),
         (Bug::NoFree, ring(Protocol::Simple), ""),
         (
             Bug::NoTail,
             ring(Protocol::Simple),
-            "no thread of any block gets on",
+            "no thread of any block makes progress",
         ),
         (Bug::NoSignal, direct, "wrong elements"),
         (Bug::NoSignal, nvls(), "wrong elements"),
@@ -129,7 +129,7 @@ fn planted_bugs_are_found() {
     }
 }
 
-/// Where three blocks carry out a lane, what one of them stored is not awaited by waiting for another.
+/// With three blocks per lane, waiting for one block does not cover the stores of another.
 #[test]
 fn signals_of_one_share_are_not_enough() {
     let direct = Case {
@@ -144,7 +144,8 @@ fn signals_of_one_share_are_not_enough() {
     );
 }
 
-/// Short messages leave most lines of a slot as they are, until a long one looks at them where flags come round.
+/// Short messages leave most lines of a slot unchanged, until a long one reads them after flags
+/// wrapped around.
 #[test]
 fn flags_that_are_not_cleaned_are_found() {
     let options = LaunchOptions {
@@ -197,10 +198,10 @@ fn kernels_without_bugs_pass_on_weak_memory() {
     }
 }
 
-/// What a processor that orders stores by itself hides.
+/// Bugs that a processor with ordered stores hides.
 #[test]
 fn bugs_planted_on_weak_memory_are_found() {
-    // Here peers read what was stored in the same launch.
+    // Here peers read data that was stored in the same launch.
     let direct = Case {
         in_place: true,
         ..case(Schedule::Mesh, Transfer::Direct, Protocol::Simple)

@@ -1,9 +1,11 @@
-//! The suite that every backend must pass, on the kernels' own sources, in orders of threads that a seed decides.
+//! The suite of all backends on the kernels' own sources, in orders of threads that a seed decides.
 //!
-//! By default each way of each collective is run at least once, and a sample of everything; `TOPO_MATRIX_SEED` takes
-//! another one, `TOPO_MATRIX_SAMPLE` a larger one.
+//! By default each choice of each collective runs at least once, plus a sample of everything.
+//! `TOPO_MATRIX_SEED` takes another sample, `TOPO_MATRIX_SAMPLE` a larger one.
 
 mod bugs;
+#[path = "../support/mod.rs"]
+mod support;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +31,8 @@ fn from_environment(name: &str, otherwise: u64) -> u64 {
         .unwrap_or(otherwise)
 }
 
-/// Blocks of so many warps that move data, and slots so small that short messages fill all eight again and again.
+/// Blocks with this number of warps that move data, and slots so small that short messages fill all
+/// eight repeatedly.
 pub fn small(movers: u32) -> LaunchOptions {
     LaunchOptions {
         threads: 64 + 32 * movers,
@@ -43,7 +46,7 @@ pub fn small(movers: u32) -> LaunchOptions {
     }
 }
 
-/// The same, with so many blocks for each lane that reads and writes peers' buffers.
+/// The same, with up to `most_shares` blocks per lane of direct transfers.
 pub fn shared_by(most_shares: u32, movers: u32) -> LaunchOptions {
     LaunchOptions {
         most_shares,
@@ -60,7 +63,7 @@ pub fn settings() -> Settings {
     }
 }
 
-/// Runs cases on as few communicators as there are numbers of ranks among neighbours.
+/// Runs cases on one communicator per run of equal numbers of ranks.
 fn run_all(cases: &[Case], seed: u64, options: &LaunchOptions) {
     run_on(|| Emulator::new(seed, Bug::None), cases, seed, options);
 }
@@ -76,37 +79,12 @@ fn run_on(emulator: impl Fn() -> Emulator, cases: &[Case], seed: u64, options: &
     }
 }
 
-/// Every collective by every algorithm, transfer and protocol, on 2 to 8 ranks in turn, types and operations in turn.
+/// Every collective with every algorithm, transfer and protocol, on 2 to 8 ranks in turn, types and
+/// operations in turn.
 #[test]
-fn every_way() {
+fn every_choice() {
     let seed = from_environment("TOPO_MATRIX_SEED", 7);
-    let mut cases = Vec::new();
-    let mut number = 0;
-    for collective in Collective::ALL {
-        for way in suite::choices(collective) {
-            number += 1;
-            let reduction = Reduction::ALL[number % Reduction::ALL.len()];
-            let wanted = Case {
-                collective,
-                choice: way,
-                element: ElementType::ALL[number % ElementType::ALL.len()],
-                reduction: if collective.reduces() {
-                    reduction
-                } else {
-                    Reduction::Sum
-                },
-                ranks: 2 + (number % 7) as u32,
-                root: u32::from(collective.has_root() || collective == Collective::SendRecv),
-                count: [1023, 7, 401][number % 3],
-                in_place: number % 2 == 0,
-            };
-            // Ways with two channels and with short pieces take turns.
-            let turn = (way.channels == 2) == (number / 4 % 2 == 0);
-            if turn && wanted.exists() {
-                cases.push(wanted);
-            }
-        }
-    }
+    let mut cases = support::every_choice(0, |number| 2 + (number % 7) as u32, true);
     cases.sort_by_key(|case| case.ranks);
     run_all(&cases, seed, &small(1));
 }
@@ -119,7 +97,7 @@ fn sampled_matrix() {
     run_all(&suite::sample(&all, size, seed), seed, &small(2));
 }
 
-/// On memory that keeps no more order than a GPU promises, with the types whose kernels are compiled for it.
+/// On memory that keeps no more order than a GPU promises, with the types that are compiled for it.
 #[test]
 fn sampled_matrix_on_weak_memory() {
     let seed = from_environment("TOPO_MATRIX_SEED", 7);
@@ -133,20 +111,20 @@ fn sampled_matrix_on_weak_memory() {
     run_on(emulator, &sample, seed, &small(2));
 }
 
-/// Every direct way, with 2 to 4 blocks for each lane, on messages that do not divide.
+/// Every direct choice, with 2 to 4 blocks per lane, on messages that they do not divide.
 fn several_blocks(emulator: impl Fn(u64) -> Emulator) {
     let seed = from_environment("TOPO_MATRIX_SEED", 7);
     let mut number = 0;
     for most_shares in 2..=4 {
         let mut cases = Vec::new();
         for collective in Collective::ALL {
-            let ways = suite::choices(collective).into_iter();
-            for way in ways.filter(|way| way.transfer == Transfer::Direct) {
+            let choices = suite::choices(collective).into_iter();
+            for choice in choices.filter(|choice| choice.transfer == Transfer::Direct) {
                 for in_place in [false, true] {
                     number += 1;
                     let wanted = Case {
                         collective,
-                        choice: way,
+                        choice,
                         element: [ElementType::I32, ElementType::U8][number / 3 % 2],
                         reduction: Reduction::Sum,
                         ranks: 1 + (number % 6) as u32,
@@ -177,14 +155,14 @@ fn several_blocks_per_lane_on_weak_memory() {
     several_blocks(|seed| Emulator::new(seed, Bug::None).with_weak_memory());
 }
 
-/// NCCL's own sizes of slots and blocks, in the plainest order of threads.
+/// NCCL's sizes of slots and blocks, in the simplest order of threads.
 #[test]
 fn large_slots() {
     let all = suite::cases(&[2, 3], &[4099]);
     run_all(&suite::sample(&all, 6, 3), 0, &LaunchOptions::nccl());
 }
 
-/// Memory by its addresses, and when each lane began and ended.
+/// Buffers given by address, and the times of each lane.
 #[test]
 fn addresses_and_times() {
     let options = LaunchOptions {
@@ -231,7 +209,7 @@ fn addresses_and_times() {
     }
 }
 
-/// Where the low halves of step numbers come round, with lines that were written one round before.
+/// The low halves of step numbers wrap around, with lines that were written one round before.
 #[test]
 fn step_numbers_come_round() {
     let all = suite::cases(&[3], &[12_001]);

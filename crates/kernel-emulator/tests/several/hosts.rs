@@ -1,5 +1,5 @@
-//! Ranks that take themselves for several hosts, over the loopback interface: threads, each with an emulator and a network
-//! of its own.
+//! Ranks that act as several hosts over the loopback interface: threads, each with its own emulator
+//! and network.
 
 use std::sync::Arc;
 
@@ -11,9 +11,9 @@ use net::{Host, Hosts};
 use program::Protocol;
 use program::{Schedule, Transfer};
 
-use super::{every_way, join, join_on, run, small, transports};
+use super::{every_choice, join, join_on, run, small, transports};
 
-/// Where a rank is, and what it may.
+/// A rank's host and transports.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
     pub host: &'static str,
@@ -29,7 +29,7 @@ pub(super) fn on(host: &'static str) -> Place {
     }
 }
 
-/// Runs something on ranks at these places.
+/// Runs `work` on ranks at these places.
 pub(super) fn each<T: Send>(
     places: &[Place],
     work: impl Fn(u32, Box<Hosts>) -> T + Sync,
@@ -37,7 +37,7 @@ pub(super) fn each<T: Send>(
     each_by(places, &|options| options, work)
 }
 
-/// Runs something on ranks at these places, which join with other options than usual.
+/// Runs `work` on ranks at these places, which join with changed options.
 pub(super) fn each_by<T: Send>(
     places: &[Place],
     with: &(impl Fn(net::Options) -> net::Options + Sync),
@@ -66,9 +66,9 @@ pub(super) fn each_by<T: Send>(
     })
 }
 
-/// Runs ways between these ranks: every one, or one of so many, from the first or a later one on. `wanted` is how rank 0
-/// reaches the others.
-fn ways_between(places: &[Place], (from, one_of): (usize, usize), wanted: &[Transport]) {
+/// Runs every `one_of`-th choice between these ranks, beginning with choice `from`. `wanted`: rank
+/// 0's transports to the others.
+fn choices_between(places: &[Place], (from, one_of): (usize, usize), wanted: &[Transport]) {
     let ranks = places.len() as u32;
     let results = each(places, |rank, hosts| {
         let options = LaunchOptions {
@@ -80,7 +80,7 @@ fn ways_between(places: &[Place], (from, one_of): (usize, usize), wanted: &[Tran
             let (found, why) = transports(&process_ranks);
             assert_eq!(found, wanted, "{why:?}");
         }
-        let all = every_way(ranks, false).into_iter();
+        let all = every_choice(ranks, false).into_iter();
         let cases: Vec<Case> = all.skip(from).step_by(one_of).collect();
         assert!(cases.len() > 20);
         run(&mut communicator, &cases)
@@ -92,16 +92,16 @@ fn ways_between(places: &[Place], (from, one_of): (usize, usize), wanted: &[Tran
 
 #[test]
 fn two_hosts() {
-    ways_between(&[on("a"), on("b")], (0, 2), &[Transport::Net]);
+    choices_between(&[on("a"), on("b")], (0, 2), &[Transport::Net]);
 }
 
 #[test]
 fn two_hosts_with_two_ranks_each() {
     let wanted = [Transport::P2p, Transport::Net, Transport::Net];
-    ways_between(&[on("a"), on("a"), on("b"), on("b")], (1, 4), &wanted);
+    choices_between(&[on("a"), on("a"), on("b"), on("b")], (1, 4), &wanted);
 }
 
-/// On one host P2P between two ranks, SHM to one that may not, and the network to another host.
+/// On one host P2P between two ranks, SHM to one without P2P, and the network to another host.
 #[test]
 fn all_transports_in_one_job() {
     let places = [
@@ -114,10 +114,10 @@ fn all_transports_in_one_job() {
         on("b"),
     ];
     let wanted = [Transport::P2p, Transport::Shm, Transport::Net];
-    ways_between(&places, (3, 4), &wanted);
+    choices_between(&places, (3, 4), &wanted);
 }
 
-/// On one host, without P2P and without shared memory, the network is left.
+/// On one host without P2P and shared memory, the network is used.
 #[test]
 fn neither_p2p_nor_shm() {
     let place = Place {
@@ -125,7 +125,7 @@ fn neither_p2p_nor_shm() {
         shm: false,
         ..on("a")
     };
-    ways_between(&[place; 2], (2, 4), &[Transport::Net]);
+    choices_between(&[place; 2], (2, 4), &[Transport::Net]);
 }
 
 /// P2P needs no shared memory of the host.
@@ -135,10 +135,10 @@ fn p2p_without_shm() {
         shm: false,
         ..on("a")
     };
-    ways_between(&[place; 2], (0, 4), &[Transport::P2p]);
+    choices_between(&[place; 2], (0, 4), &[Transport::P2p]);
 }
 
-/// Where the low halves of step numbers come round, by lines that were written one round before.
+/// The low halves of step numbers wrap around, with lines that were written one round before.
 #[test]
 fn step_numbers_come_round_over_the_network() {
     for (first_step, stale_flag) in [(0x7fff_ffec, 0x8000_0002), (0xffff_ffec, 0x0000_0003)] {
@@ -150,7 +150,7 @@ fn step_numbers_come_round_over_the_network() {
         let places = [on("a"), on("b")];
         let results = each(&places, |_, hosts| {
             let (_, mut communicator) = join(hosts, options.clone(), 5).unwrap();
-            let mut cases = every_way(2, false);
+            let mut cases = every_choice(2, false);
             cases.retain(|case| case.choice.protocol == Protocol::Ll && case.count > 400);
             run(&mut communicator, &cases)
         });
@@ -160,7 +160,8 @@ fn step_numbers_come_round_over_the_network() {
     }
 }
 
-/// What needs P2P everywhere is refused on all ranks alike, with the reason, and nothing breaks.
+/// Choices that need P2P between all ranks are refused on all ranks alike, with the reason, and the
+/// communicator stays usable.
 #[test]
 fn direct_transfers_are_refused_with_the_reason() {
     let places = [
@@ -197,7 +198,7 @@ fn direct_transfers_are_refused_with_the_reason() {
     });
 }
 
-/// What one rank's kernels wait for has failed elsewhere: they give up.
+/// Kernels end if a rank that they wait for has left.
 #[test]
 fn a_rank_that_leaves_is_named() {
     let places = [on("a"), on("b"), on("c")];
@@ -218,7 +219,7 @@ fn a_rank_that_leaves_is_named() {
     }
 }
 
-/// Memory that a fabric joins is accessed from other hosts, too.
+/// Hosts access each other's memory if a fabric connects it.
 #[test]
 fn p2p_between_hosts_that_a_fabric_joins() {
     let results = each(&[on("a"), on("b")], |rank, hosts| {
@@ -228,7 +229,7 @@ fn p2p_between_hosts_that_a_fabric_joins() {
             transports(&process_ranks),
             (vec![Transport::P2p], Vec::new())
         );
-        let all = every_way(2, true).into_iter();
+        let all = every_choice(2, true).into_iter();
         let direct = |case: &Case| case.choice.transfer == Transfer::Direct;
         let (direct, others): (Vec<Case>, Vec<Case>) = all.partition(direct);
         assert!(direct.len() > 10, "{}", direct.len());
@@ -241,7 +242,7 @@ fn p2p_between_hosts_that_a_fabric_joins() {
     }
 }
 
-/// Threads of one process whose devices may not access each other's memory share that of the host.
+/// Threads of one process without P2P use host memory.
 #[test]
 fn threads_without_p2p() {
     let options = LaunchOptions {
@@ -254,7 +255,7 @@ fn threads_without_p2p() {
     };
     let emulator = Emulator::new(13, Bug::None);
     let ranks = kernel_emulator::communicators(3, &settings, emulator, options).unwrap();
-    let all = every_way(3, false).into_iter();
+    let all = every_choice(3, false).into_iter();
     let cases: Vec<Case> = all.step_by(3).collect();
     executor::suite::run(ranks, &cases).unwrap();
 }

@@ -1,10 +1,12 @@
-//! Ranks of several processes and of several hosts, each with an emulator of its own: P2P by memory that is exported, SHM,
-//! NET over the loopback interface and by a net plug-in, and mixtures of them.
+//! Ranks of several processes and hosts, each with its own emulator: P2P with exported memory, SHM,
+//! NET over the loopback interface and with a net plug-in, and mixtures of them.
 
 mod hosts;
 mod multicast;
 mod nics;
 mod processes;
+#[path = "../support/mod.rs"]
+mod support;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,13 +17,12 @@ use executor::connections::SlotBytes;
 use executor::suite::{self, Case};
 use executor::{Communicator, Error, Settings, Transport};
 use kernel_emulator::{Bug, Emulator};
-use program::Transfer;
-use program::{Collective, ElementType, Reduction};
 
 /// The communicator of a rank.
 type Rank = Communicator<Kernels<Emulator>>;
 
-/// Blocks of one warp that moves data, and slots so small that short messages fill all eight again and again.
+/// Blocks with one warp that moves data, and slots so small that short messages fill all eight
+/// repeatedly.
 fn small() -> LaunchOptions {
     LaunchOptions {
         threads: 96,
@@ -34,7 +35,7 @@ fn small() -> LaunchOptions {
     }
 }
 
-/// Joins others with an emulator of its own.
+/// Joins the other ranks with an emulator of its own.
 fn join(
     bootstrap: Box<dyn Bootstrap>,
     options: LaunchOptions,
@@ -66,41 +67,12 @@ fn join_on(
     ))
 }
 
-/// Every collective by every algorithm, transfer and protocol, types and operations in turn; without direct transfers and NVLS
-/// where not all ranks access each other's memory.
-fn every_way(ranks: u32, direct: bool) -> Vec<Case> {
-    let mut cases = Vec::new();
-    let mut number = ranks as usize;
-    for collective in Collective::ALL {
-        for way in suite::choices(collective) {
-            number += 1;
-            let reduction = Reduction::ALL[number % Reduction::ALL.len()];
-            let case = Case {
-                collective,
-                choice: way,
-                element: ElementType::ALL[number % ElementType::ALL.len()],
-                reduction: if collective.reduces() {
-                    reduction
-                } else {
-                    Reduction::Sum
-                },
-                ranks,
-                root: u32::from(collective.has_root() || collective == Collective::SendRecv),
-                count: [1023, 7, 401][number % 3],
-                in_place: number.is_multiple_of(2),
-            };
-            let wanted = direct || way.transfer == Transfer::Fifo;
-            // Ways with two channels and with short pieces take turns.
-            let turn = (way.channels == 2) == (number / 4).is_multiple_of(2);
-            if wanted && turn && case.exists() {
-                cases.push(case);
-            }
-        }
-    }
-    cases
+/// Every choice on this number of ranks.
+fn every_choice(ranks: u32, direct: bool) -> Vec<Case> {
+    support::every_choice(ranks as usize, |_| ranks, direct)
 }
 
-/// Runs cases on one rank, and says which one failed.
+/// Runs cases on one rank. An error names the case.
 fn run(communicator: &mut Rank, cases: &[Case]) -> Result<(), String> {
     for case in cases {
         suite::run_rank(communicator, case)
@@ -109,7 +81,7 @@ fn run(communicator: &mut Rank, cases: &[Case]) -> Result<(), String> {
     Ok(())
 }
 
-/// By which transports a rank reaches the others, in the order of ranks, and why not by P2P.
+/// A rank's transports to the others, in the order of ranks, and why they do not use P2P.
 fn transports(process_ranks: &ProcessRanks<Emulator>) -> (Vec<Transport>, Vec<String>) {
     let reached = process_ranks.reached();
     (

@@ -1,5 +1,5 @@
-//! NVLS between ranks that share no memory of a process: processes of one host, and what takes itself for several hosts that a
-//! fabric joins. Every rank maps the memory of all, and one address stands for it.
+//! NVLS between ranks that share no process memory: processes of one host, and threads that act as
+//! hosts joined by a fabric. Every rank maps the memory of all behind one address.
 
 use device_runtime::LaunchOptions;
 use executor::suite::Case;
@@ -20,10 +20,11 @@ const NVLS: Choice = Choice {
     piece_bytes: 0,
 };
 
-/// Elements of a block: two of these want a longer window, and then the first one is used again.
+/// Elements of a block. Two of them need a longer window, then the first one is used again.
 const COUNTS: [usize; 5] = [401, 30_011, 7, 9000, 0];
 
-/// All that a switch does, types and operations in turn, of messages that come and go in length.
+/// Everything that a switch supports, types and operations in turn, with messages of changing
+/// length.
 fn cases(ranks: u32, allowed: impl Fn(ElementType) -> bool) -> Vec<Case> {
     let mut cases = Vec::new();
     let mut number = 0;
@@ -61,7 +62,7 @@ fn cases(ranks: u32, allowed: impl Fn(ElementType) -> bool) -> Vec<Case> {
     cases
 }
 
-/// Runs all of it on ranks that are processes, with memory that is weak or not.
+/// Runs all cases on ranks that are processes, on plain or weak memory.
 fn by_processes(test: &str, ranks: u32, weak: bool) {
     let Some(hosts) = rank() else {
         let children = Children::start(test, ranks);
@@ -115,7 +116,8 @@ fn hosts_that_a_fabric_joins() {
     }
 }
 
-/// Asks for a sum by NVLS, which is refused, and then by what is chosen; answers why it was refused.
+/// Asks for a sum with NVLS, which is refused, then for one with the default choice. Returns the
+/// reason of the refusal.
 fn refused(communicator: &mut Rank, ranks: u32) -> String {
     let rank = communicator.rank();
     communicator.set_choice(Some(NVLS));
@@ -129,7 +131,7 @@ fn refused(communicator: &mut Rank, ranks: u32) -> String {
     refused.to_string()
 }
 
-/// Adds up by the way that was set.
+/// Sums with the choice that was set.
 fn summed(communicator: &mut Rank, ranks: u32) {
     let mut sum = vec![communicator.rank() + 1; 5000];
     communicator.all_reduce(&mut sum, Reduction::Sum).unwrap();
@@ -137,13 +139,13 @@ fn summed(communicator: &mut Rank, ranks: u32) {
     assert!(sum.iter().all(|it| *it == right));
 }
 
-/// All ranks say the same, of which this is a part.
+/// Checks that all ranks report the same reason, with this text.
 fn all_say(heard: &[String], part: &str) {
     assert!(heard.iter().all(|it| *it == heard[0]), "{heard:#?}");
     assert!(heard[0].contains(part), "{}", heard[0]);
 }
 
-/// What no switch does is refused before ranks meet for it.
+/// Collectives that no switch supports are refused before ranks meet.
 #[test]
 fn products_are_refused_with_the_reason() {
     let heard = each(&[on("a"); 2], |_, hosts| {
@@ -198,7 +200,8 @@ fn a_device_without_multicast_is_named() {
     all_say(&heard, "rank 1: the emulated device has no multicast");
 }
 
-/// One rank has no memory for a longer window: all refuse alike and name it, and shorter messages go on.
+/// If one rank has no memory for a longer window, all refuse alike and name it, and shorter
+/// messages still work.
 #[test]
 fn a_rank_without_memory_is_named_by_all() {
     for (short_of, most) in [(0, 64 << 10), (2, 64 << 10)] {
@@ -220,7 +223,7 @@ fn a_rank_without_memory_is_named_by_all() {
     }
 }
 
-/// Nobody waits for ever for a rank that leaves while a window is made.
+/// A wait ends if a rank leaves while a window is made.
 #[test]
 fn a_rank_that_leaves_meanwhile_is_named() {
     let gone = std::sync::Barrier::new(3);

@@ -1,5 +1,6 @@
-//! Ranks on several hosts, by a net plug-in: slots that it copies, and slots that its NICs read and write in place (GPUDirect
-//! RDMA); and FIFOs of kernels that another rank of the host carries (PXN), by sockets and by the plug-in.
+//! Ranks on several hosts with a net plug-in: slots that it copies, slots that its NICs read and
+//! write in place (GPUDirect RDMA), and FIFOs of kernels that another rank of the host forwards
+//! (PXN), over sockets and the plug-in.
 
 use std::sync::Arc;
 
@@ -13,9 +14,9 @@ use tempfile::TempDir;
 use test_network::loopback;
 
 use super::hosts::{Place, each_by, on};
-use super::{every_way, join, run, small};
+use super::{every_choice, join, run, small};
 
-/// A plug-in that is compiled so. It is there as long as the folder.
+/// A plug-in compiled with these settings. It exists as long as the folder.
 fn plugin(version: u32, settings: &str) -> (TempDir, WantedPlugin) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("libnccl-net-loopback.so");
@@ -24,8 +25,8 @@ fn plugin(version: u32, settings: &str) -> (TempDir, WantedPlugin) {
     (folder, wanted)
 }
 
-/// Runs some ways between these ranks. `rdma` says whether NICs reach the devices of all.
-fn ways_by(
+/// Runs some choices between these ranks. `rdma`: whether NICs reach the devices of all.
+fn choices_by(
     places: &[Place],
     options: &LaunchOptions,
     with: &(impl Fn(net::Options) -> net::Options + Sync),
@@ -36,11 +37,11 @@ fn ways_by(
         let (process_ranks, mut communicator) = join(hosts, options.clone(), 7).unwrap();
         let host = |rank: u32| places[rank as usize].host;
         for reached in process_ranks.reached() {
-            let far = host(rank) != host(reached.peer);
+            let remote = host(rank) != host(reached.peer);
             assert_eq!(reached.rdma.is_ok(), rdma, "{reached:?}");
-            assert_eq!(far, reached.transport == executor::Transport::Net);
+            assert_eq!(remote, reached.transport == executor::Transport::Net);
         }
-        let mut cases = every_way(places.len() as u32, false);
+        let mut cases = every_choice(places.len() as u32, false);
         cases.retain(&wanted);
         assert!(cases.len() > 10, "{}", cases.len());
         run(&mut communicator, &cases)
@@ -50,7 +51,7 @@ fn ways_by(
     }
 }
 
-/// Every so many of them.
+/// Every `one_of`-th choice.
 fn every(count: usize) -> impl Fn(&Case) -> bool + Sync {
     let turn = std::sync::Mutex::new(std::collections::HashMap::new());
     move |_| {
@@ -72,23 +73,23 @@ fn by(plugin: &WantedPlugin) -> impl Fn(net::Options) -> net::Options + Sync {
 #[test]
 fn a_plugin_copies_slots_of_kernels() {
     let (_folder, plugin) = plugin(12, "");
-    ways_by(&[on("a"), on("b")], &small(), &by(&plugin), false, every(4));
+    choices_by(&[on("a"), on("b")], &small(), &by(&plugin), false, every(4));
 }
 
 #[test]
 fn nics_read_and_write_slots_in_place() {
     for (version, settings) in [(8, "MEMORY=3"), (12, "MEMORY=5")] {
         let (_folder, plugin) = plugin(version, settings);
-        ways_by(&[on("a"), on("b")], &small(), &by(&plugin), true, every(4));
+        choices_by(&[on("a"), on("b")], &small(), &by(&plugin), true, every(4));
     }
 }
 
-/// What a NIC wrote is there when it was flushed, and not before.
+/// Data that a NIC wrote is visible after it was flushed, and not before.
 #[test]
 fn what_came_is_flushed_before_kernels_read_it() {
     let (_folder, plugin) = plugin(12, "MEMORY=3;FLUSH=1");
     let simple = |case: &Case| case.choice.protocol == Protocol::Simple;
-    ways_by(&[on("a"), on("b")], &small(), &by(&plugin), true, simple);
+    choices_by(&[on("a"), on("b")], &small(), &by(&plugin), true, simple);
 }
 
 #[test]
@@ -98,15 +99,15 @@ fn settings_keep_nics_out_of_the_memory_of_devices() {
         rdma: false,
         ..small()
     };
-    ways_by(&[on("a"), on("b")], &options, &by(&plugin), false, every(8));
+    choices_by(&[on("a"), on("b")], &options, &by(&plugin), false, every(8));
     let options = LaunchOptions {
         rdma_read: false,
         ..small()
     };
-    ways_by(&[on("a"), on("b")], &options, &by(&plugin), true, every(8));
+    choices_by(&[on("a"), on("b")], &options, &by(&plugin), true, every(8));
 }
 
-/// Slots in place where the low halves of step numbers come round.
+/// Slots in place while the low halves of step numbers wrap around.
 #[test]
 fn step_numbers_come_round_in_place() {
     let (_folder, plugin) = plugin(12, "MEMORY=5");
@@ -117,11 +118,11 @@ fn step_numbers_come_round_in_place() {
             ..small()
         };
         let long = |case: &Case| case.choice.protocol == Protocol::Ll && case.count > 400;
-        ways_by(&[on("a"), on("b")], &options, &by(&plugin), true, long);
+        choices_by(&[on("a"), on("b")], &options, &by(&plugin), true, long);
     }
 }
 
-/// A driver's file is what memory of a device is registered by where the NIC takes that; one that fails is named.
+/// Device memory is registered by a DMA-BUF if the NIC supports it; a failure is reported.
 #[test]
 fn a_registration_that_fails_is_named() {
     let (_folder, plugin) = plugin(12, "MEMORY=7;REGMRDMABUF=3");
@@ -137,11 +138,12 @@ fn a_registration_that_fails_is_named() {
     );
 }
 
-/// Every second rank's proxy carries for the one before it, and the other way round; NICs reach devices on even channels.
+/// Every second rank's proxy forwards for the rank before it, and vice versa. NICs reach devices on
+/// even channels.
 #[derive(Debug)]
-struct Neighbours;
+struct Neighbors;
 
-impl Ports for Neighbours {
+impl Ports for Neighbors {
     fn leaves(&self, from: u32, _: u32, channel: u16) -> Option<Leaving> {
         Some(Leaving {
             nic: u32::from(channel),
@@ -163,10 +165,10 @@ const TWO_HOSTS: fn() -> [Place; 4] = || [on("a"), on("a"), on("b"), on("b")];
 #[test]
 fn ranks_carry_fifos_of_kernels_for_each_other() {
     let with = |options| net::Options {
-        ports: Some(Arc::new(Neighbours)),
+        ports: Some(Arc::new(Neighbors)),
         ..options
     };
-    ways_by(&TWO_HOSTS(), &small(), &with, false, every(8));
+    choices_by(&TWO_HOSTS(), &small(), &with, false, every(8));
 }
 
 #[test]
@@ -174,15 +176,15 @@ fn ranks_carry_fifos_of_kernels_by_a_plugin() {
     for (settings, rdma) in [("", false), ("MEMORY=5", true)] {
         let (_folder, plugin) = plugin(12, settings);
         let with = |options| net::Options {
-            ports: Some(Arc::new(Neighbours)),
+            ports: Some(Arc::new(Neighbors)),
             net_plugin: plugin.clone(),
             ..options
         };
-        ways_by(&TWO_HOSTS(), &small(), &with, rdma, every(12));
+        choices_by(&TWO_HOSTS(), &small(), &with, rdma, every(12));
     }
 }
 
-/// Large messages through slots of NCCL's sizes.
+/// Large messages with slots of NCCL's sizes.
 #[test]
 fn slots_of_nccls_size_in_place() {
     let (_folder, plugin) = plugin(12, "MEMORY=5");

@@ -8,9 +8,9 @@ use device_runtime::LaunchOptions;
 use executor::{Reduction, Transport};
 use net::{Hosts, Options};
 
-use super::{every_way, join, run, small, transports};
+use super::{every_choice, join, run, small, transports};
 
-/// Variables of a process that is a rank.
+/// The environment of a process: its rank, and the number of ranks.
 const RANK: &str = "TOPO_TEST_RANK";
 const RANKS: &str = "TOPO_TEST_RANKS";
 const ID: &str = "TOPO_TEST_ID";
@@ -21,7 +21,7 @@ pub(super) struct Children(Vec<Child>);
 impl Drop for Children {
     fn drop(&mut self) {
         for child in &mut self.0 {
-            // One that has ended already needs neither.
+            // A process may have ended already.
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -48,7 +48,7 @@ impl Children {
         Self(children.collect())
     }
 
-    /// What each process printed, and whether it ended well.
+    /// The output of each process, and whether it succeeded.
     pub(super) fn end(mut self) -> Vec<(bool, String)> {
         let ended = self.0.drain(..).map(|child| {
             let output = child.wait_with_output().unwrap();
@@ -78,8 +78,7 @@ pub(super) fn rank() -> Option<Box<Hosts>> {
     Some(Box::new(Hosts::join(options).unwrap()))
 }
 
-/// Runs every way on ranks that are processes; `transport` is how all of them must reach each
-/// other.
+/// Runs every choice on ranks that are processes. `transport`: how all of them reach each other.
 fn every_choice_by(test: &str, ranks: u32, options: LaunchOptions, transport: Transport) {
     let Some(hosts) = rank() else {
         let children = Children::start(test, ranks);
@@ -92,7 +91,7 @@ fn every_choice_by(test: &str, ranks: u32, options: LaunchOptions, transport: Tr
     let (found, why) = transports(&process_ranks);
     assert!(found.iter().all(|it| *it == transport), "{found:?} {why:?}");
     assert_eq!(why.is_empty(), transport == Transport::P2p, "{why:?}");
-    let cases = every_way(ranks, transport == Transport::P2p);
+    let cases = every_choice(ranks, transport == Transport::P2p);
     run(&mut communicator, &cases).unwrap();
 }
 
@@ -113,7 +112,7 @@ fn two_processes_with_slots_of_nccls_size() {
         return;
     };
     let (_, mut communicator) = join(hosts, LaunchOptions::nccl(), 0).unwrap();
-    let mut cases = every_way(2, true);
+    let mut cases = every_choice(2, true);
     cases.retain(|case| case.choice.channels == 1 && case.choice.piece_bytes == 0);
     cases.truncate(20);
     run(&mut communicator, &cases).unwrap();
@@ -129,8 +128,7 @@ fn processes_share_memory_of_the_host_without_p2p() {
     every_choice_by(test, 3, options, Transport::Shm);
 }
 
-/// Direct transfers are refused where there is no P2P, on all ranks alike, and the communicator
-/// lives on.
+/// Direct transfers are refused without P2P, on all ranks alike, and the communicator stays usable.
 #[test]
 fn without_p2p_and_shm_nothing_leads_to_a_process() {
     let test = "processes::without_p2p_and_shm_nothing_leads_to_a_process";
@@ -154,7 +152,7 @@ fn without_p2p_and_shm_nothing_leads_to_a_process() {
     );
 }
 
-/// A process that is killed while the others wait for it in their kernels ends them with an error
+/// If a process is killed while the others wait for it in their kernels, they end with an error
 /// that names it.
 #[test]
 fn a_process_that_is_killed_is_named() {
@@ -175,10 +173,10 @@ fn a_process_that_is_killed_is_named() {
     let first = communicator.all_reduce(&mut sum, Reduction::Sum);
     if communicator.rank() == 1 {
         assert_eq!((first.is_ok(), sum), (true, [3; 3000]));
-        // As by a signal: nothing is said to anybody.
+        // As by a signal: without a message to anybody.
         std::process::abort();
     }
-    // Some may still be in the first one.
+    // Some may still run the first one.
     let failed = first.and_then(|()| communicator.all_reduce(&mut sum, Reduction::Sum));
     println!("says: {}", failed.unwrap_err());
 }

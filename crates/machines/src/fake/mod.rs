@@ -1,8 +1,8 @@
-//! Fake machines: a folder with `sys/` and `proc/` and the driver's answers, made so that a probe of it must find a given
-//! topology.
+//! Fake machines: a folder with `sys/` and `proc/` and the driver's answers, in which a probe must
+//! find a given topology.
 //!
-//! The tree is laid out as Linux lays out real ones: each device below a root complex and a root port, switches as an
-//! upstream port with downstream ports.
+//! The tree is laid out as by Linux: each device is below a root complex and a root port, and a
+//! switch is an upstream port with downstream ports.
 
 mod nvml;
 mod tree;
@@ -14,16 +14,16 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 use topology::xml::Document;
 
-/// A machine that exists as files only.
+/// A machine that exists only as files.
 #[derive(Debug, Clone, Default)]
 pub struct FakeMachine {
     /// Files by path, such as `proc/cpuinfo`.
     pub files: BTreeMap<String, Vec<u8>>,
-    /// Symbolic links by path, with their targets as paths from the root of the tree.
+    /// Symbolic links by path, with targets from the root of the tree.
     pub links: BTreeMap<String, String>,
-    /// The driver's answers, as `nvml.json` holds them.
+    /// The driver's answers, in the form of `nvml.json`.
     pub nvml: Value,
-    /// The GPUs' indices in the order of their ranks.
+    /// The GPUs' indices by rank.
     pub ranks: Vec<u32>,
 }
 
@@ -31,7 +31,7 @@ impl FakeMachine {
     /// The machine of a topology.
     ///
     /// # Errors
-    /// The topology is not one that a probe could give; the error says why.
+    /// No probe could find this topology. The error says why.
     pub fn of(document: &Document) -> Result<Self> {
         let mut machine = Self::default();
         tree::build(&mut machine, document)?;

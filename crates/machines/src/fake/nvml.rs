@@ -7,10 +7,10 @@ use topology::xml::{Document, Element, Tag, c_int, c_unsigned_hexadecimal};
 
 use super::FakeMachine;
 
-/// A GPU of the document: its function and its element.
+/// The function and the element of a GPU.
 type Found<'d> = (&'d Element, &'d Element);
 
-/// Answers as the GPUs of a document give them.
+/// Makes the answers for the GPUs of a document.
 pub fn build(machine: &mut FakeMachine, document: &Document) -> Result<()> {
     let mut found = Vec::new();
     collect(&document.root, &mut found);
@@ -132,7 +132,7 @@ fn device((pci, gpu): Found<'_>, index: usize) -> Result<Value> {
     }))
 }
 
-/// The generation with the bandwidth of the function's link.
+/// The PCIe generation with the bandwidth of the function's link.
 fn generation(pci: &Element) -> Result<usize> {
     let text = pci.get("link_speed").unwrap_or_default();
     let own = bandwidth::pci(text, 16);

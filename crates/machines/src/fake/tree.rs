@@ -7,10 +7,10 @@ use topology::xml::{Document, Element, Tag, c_int, c_unsigned_hexadecimal};
 
 use super::FakeMachine;
 
-/// NCCL's family numbers from this one on are Linux's plus an extension.
+/// From this family number on, NCCL's numbers are Linux's plus an extension.
 const EXTENDED_FAMILY: i32 = 15;
 
-/// Lays out the tree of a document.
+/// Makes the tree of a document.
 pub fn build(machine: &mut FakeMachine, document: &Document) -> Result<()> {
     let mut used = BTreeSet::new();
     bus_ids(&document.root, &mut used);
@@ -41,7 +41,7 @@ struct Layout<'m> {
     used: BTreeSet<String>,
     next: u32,
     direct: bool,
-    /// Whether the network devices speak RDMA, once one is known.
+    /// Whether the network devices use RDMA, once one is known.
     kind: Option<bool>,
 }
 
@@ -130,7 +130,7 @@ impl Layout<'_> {
         Ok(domain.to_owned())
     }
 
-    /// A bus id that no device has.
+    /// An unused bus id.
     fn free(&mut self, domain: &str) -> String {
         loop {
             let (bus, device) = (self.next % 256, (self.next / 256) % 32);
@@ -142,7 +142,7 @@ impl Layout<'_> {
         }
     }
 
-    /// A port with the link of the device that will sit below it.
+    /// A port with the link of the device below it.
     fn port(&mut self, above: &str, below: &Element, numa: &str, bus_id: &str) -> String {
         let folder = format!("{above}/{bus_id}");
         let mut port = Element::new(Tag::Pci);
@@ -219,15 +219,15 @@ impl Layout<'_> {
                         "1",
                     );
                 }
-                Tag::Gpu => self.far_ends(child)?,
+                Tag::Gpu => self.remote_ends(child)?,
                 _ => {}
             }
         }
         Ok(())
     }
 
-    /// The functions at the far end of NVLinks that are no GPUs of the file.
-    fn far_ends(&mut self, gpu: &Element) -> Result<()> {
+    /// The functions at remote ends of NVLinks that are not GPUs of the file.
+    fn remote_ends(&mut self, gpu: &Element) -> Result<()> {
         for link in gpu.children(Tag::Nvlink) {
             let target = link.get("target").unwrap_or_default();
             if target.len() == 12 && !self.used.contains(target) {
@@ -242,7 +242,7 @@ impl Layout<'_> {
         Ok(())
     }
 
-    /// An interface without RDMA, below a function or below none.
+    /// An interface without RDMA, below a function or virtual.
     fn interface(&mut self, net: &Element, above: &str) -> Result<()> {
         let get = |name| net.get(name).unwrap_or_default();
         ensure!(
@@ -254,7 +254,7 @@ impl Layout<'_> {
         let folder = format!("{above}/net/{name}");
         self.machine
             .link(format!("sys/class/net/{name}"), folder.clone());
-        // NCCL lists them in the order of their numbers, after the loopback interface.
+        // NCCL lists interfaces by their numbers, after the loopback interface.
         let number = (dev + 2).to_string();
         for (file, text) in [
             ("ifindex", number.as_str()),
@@ -284,7 +284,7 @@ impl Layout<'_> {
                 c_int(get("port")) == number as i32 + 1,
                 "ports of one board are not numbered 1, 2 …"
             );
-            // The ports of a board are functions of it.
+            // The ports of a board are its functions.
             let own = format!("{}{number}", &bus_id[..bus_id.len() - 1]);
             let mut place = folder.to_owned();
             if number > 0 {

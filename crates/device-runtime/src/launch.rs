@@ -1,0 +1,202 @@
+//! Runs the launch of a rank: the rank that completes a gang starts the kernels of all its ranks
+//! and watches them, and the others wait for the outcome.
+
+use std::time::{Duration, Instant};
+
+use executor::backend::LaunchContext;
+use executor::{Error, Waiting};
+use shared_memory::Bell;
+
+use crate::driver::{DeviceDriver, Running, Start};
+use crate::entry::Kernel;
+use crate::gang::Deposit;
+use crate::layout::LaunchPart;
+use crate::process_ranks::ProcessRanks;
+use crate::remote::RemoteRanks;
+
+/// How long the host polls a launch without sleeping. Later the supervisor's sleep adds its length
+/// to the measured end, which does not matter for long launches.
+const WATCHING: Duration = Duration::from_secs(2);
+
+/// Sleep between two polls of kernels that wait for other processes, if a busy program needs the
+/// core.
+const NAP: Duration = Duration::from_micros(50);
+
+/// Polls of a launch between two reads of the clock.
+const LOOKS: u32 = 256;
+
+/// What the launches of one rank need.
+pub(crate) struct Launcher<'a, M: DeviceDriver> {
+    pub shared: &'a ProcessRanks<M>,
+    pub rank: u32,
+    /// Bells of the PXN proxies that forward for this rank.
+    pub proxy_bells: &'a [Bell],
+}
+
+/// The launch of one device: its kernel and the parts of all its ranks.
+type DeviceLaunch = (u32, Kernel, Vec<LaunchPart>);
+
+impl<M: DeviceDriver> Launcher<'_, M> {
+    fn failed(&self, why: String) -> Error {
+        let rank = self.rank;
+        Error::Device { rank, why }
+    }
+
+    /// Deposits a launch and waits until it has ended.
+    pub fn launch(
+        &self,
+        deposit: Deposit,
+        waiting: Waiting,
+        context: &mut LaunchContext<'_>,
+    ) -> Result<(), Error> {
+        let gang = &self.shared.gang;
+        let before = gang.ended(self.rank);
+        let Some(deposits) = gang.join(deposit) else {
+            return self.follow(before, waiting, context);
+        };
+        let outcome = self.lead(&deposits, waiting, context);
+        let failure = outcome.as_ref().err().map(Error::to_string);
+        gang.finish(&deposits, failure.as_ref());
+        for other in deposits.iter().filter(|other| other.rank != self.rank) {
+            context.connections.bells[other.rank as usize].ring();
+        }
+        outcome
+    }
+
+    /// Waits until the leader's launch has ended. `before`: launches that had ended earlier.
+    fn follow(
+        &self,
+        before: u32,
+        waiting: Waiting,
+        context: &mut LaunchContext<'_>,
+    ) -> Result<(), Error> {
+        let gang = &self.shared.gang;
+        let mut ended = || gang.ended(self.rank) != before;
+        let began = Instant::now();
+        let mut looks = 0_u32;
+        // The leader rings the bell only when the launch is over.
+        while !ended() && began.elapsed() < WATCHING {
+            looks += 1;
+            let yielder = context.supervisor.yielder();
+            if looks <= context.spins {
+                std::hint::spin_loop();
+            } else if yielder.try_yield(Instant::now()).is_none() {
+                break;
+            }
+            if looks.is_multiple_of(LOOKS) && gang.is_aborted() {
+                break;
+            }
+        }
+        let missing = || {
+            gang.missing(self.rank).map_or(waiting, |from| {
+                let channel = 0;
+                Waiting::Signal { from, channel }
+            })
+        };
+        if let Err(error) = context.supervisor.wait(&mut ended, missing) {
+            gang.abort();
+            if !gang.withdraw(self.rank) {
+                // Kernels use this launch's buffers, so they must end first. They do, because
+                // they poll the abort word.
+                while gang.ended(self.rank) == before {
+                    std::thread::yield_now();
+                }
+            }
+            return Err(error);
+        }
+        match gang.failure(self.rank) {
+            Some(why) => Err(self.failed(why)),
+            None => Ok(()),
+        }
+    }
+
+    /// Launches all deposits and waits until the kernels have ended.
+    fn lead(
+        &self,
+        deposits: &[Deposit],
+        waiting: Waiting,
+        context: &mut LaunchContext<'_>,
+    ) -> Result<(), Error> {
+        let shared = self.shared;
+        let remote = deposits.iter().flat_map(|deposit| &deposit.remote);
+        let mut remote = RemoteRanks::new(self.rank, remote.copied());
+        let uses_network = deposits.iter().any(|deposit| deposit.uses_network);
+        let launches = self.by_device(deposits)?;
+        let starts = launches.iter().map(|(device, kernel, parts)| Start {
+            device: *device,
+            kernel: *kernel,
+            parts,
+            threads: shared.options.threads,
+            remote: remote.waits(),
+        });
+        let starts: Vec<Start<'_>> = starts.collect();
+        let started = shared.driver.start(&starts, shared.repeats());
+        let mut running = started.map_err(|why| self.failed(why))?;
+        let began = Instant::now();
+        let mut looks = 0_u32;
+        let mut told = false;
+        let mut poll = |told: &mut bool| {
+            if shared.gang.is_aborted() && !*told {
+                running.abort();
+                *told = true;
+            }
+            running.poll()
+        };
+        while !poll(&mut told).map_err(|why| self.failed(why))? {
+            looks += 1;
+            let outcome = if remote.waits() {
+                // Kernels cannot wake proxies, so this thread does, or runs their work inline.
+                if uses_network && !context.supervisor.make_progress() {
+                    context.connections.ring_proxies();
+                }
+                self.proxy_bells.iter().for_each(Bell::ring);
+                let yielder = context.supervisor.yielder();
+                if looks > context.spins && yielder.try_yield(Instant::now()).is_none() {
+                    // Nothing wakes this thread when kernels end.
+                    std::thread::sleep(NAP);
+                }
+                remote.look(&mut context.supervisor)
+            } else if looks.is_multiple_of(LOOKS) && began.elapsed() > WATCHING {
+                let mut ended = || !matches!(poll(&mut told), Ok(false));
+                context.supervisor.wait(&mut ended, || waiting)
+            } else {
+                Ok(())
+            };
+            if let Err(error) = outcome {
+                shared.gang.abort();
+                while matches!(poll(&mut told), Ok(false)) {
+                    std::thread::yield_now();
+                }
+                return Err(error);
+            }
+        }
+        if told {
+            return Err(self.failed("another rank aborted".to_owned()));
+        }
+        shared.set_time(running.time_us());
+        shared.note_without_graph(running.without_graph());
+        Ok(())
+    }
+
+    /// One launch for each device, without lanes that have no steps.
+    fn by_device(&self, deposits: &[Deposit]) -> Result<Vec<DeviceLaunch>, Error> {
+        let mut launches: Vec<DeviceLaunch> = Vec::new();
+        let mut sorted: Vec<&Deposit> = deposits.iter().collect();
+        sorted.sort_by_key(|deposit| deposit.device);
+        for own in sorted.chunk_by(|one, other| one.device == other.device) {
+            let kernel = own[0].kernel;
+            if let Some(other) = own.iter().find(|other| other.kernel != kernel) {
+                return Err(self.failed(format!(
+                    "rank {} reduces {:?}, and rank {} {kernel:?}; all ranks call collectives with equal types",
+                    other.rank, other.kernel, own[0].rank
+                )));
+            }
+            let parts = own.iter().flat_map(|deposit| &deposit.parts);
+            let parts: Vec<LaunchPart> = parts.filter(|it| it.lane_count > 0).copied().collect();
+            if !parts.is_empty() {
+                launches.push((own[0].device, kernel, parts));
+            }
+        }
+        Ok(launches)
+    }
+}
