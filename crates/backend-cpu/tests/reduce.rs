@@ -1,5 +1,4 @@
-//! Every type, operation, number of sources and of destinations, beside a reference that goes
-//! element by element.
+//! Every type, operation, and number of sources and destinations, against a plain reference.
 
 use backend_cpu::reduce::{Reduce, ReduceStep, Vectors, copy};
 use half::{bf16, f16};

@@ -279,7 +279,7 @@ impl Sending {
     }
 
     /// Messages in progress.
-    pub fn under_way(&self) -> usize {
+    pub fn in_flight(&self) -> usize {
         self.end.requests.len()
     }
 }

@@ -128,7 +128,7 @@ fn exchange(sending: &mut Sending, receiving: &mut Receiving, all: usize) -> Res
             got += 1;
         }
     }
-    while sending.under_way() > 0 {
+    while sending.in_flight() > 0 {
         sending.is_sent()?;
     }
     check(receiving.posted() == 0, || "receives are left".to_owned())?;
@@ -219,7 +219,7 @@ fn of_devices(version: u32) -> Result<(), Failed> {
         receiving.give_back();
         to.write_all_at(&[0xff; BYTES], 256 + place as u64)?;
     }
-    while sending.under_way() > 0 {
+    while sending.in_flight() > 0 {
         sending.is_sent()?;
     }
     drop((sending, receiving));

@@ -35,7 +35,8 @@
 //! use plan::{Fingerprint, Plan, Producer, RequestSummary};
 //!
 //! let request = RequestSummary { hosts: 1, nvlink_domain: false, collnet: false };
-//! let fingerprint = Fingerprint::new("nccl-2.30").topology(b"<system/>", 1).request(&request).finish();
+//! let fingerprint = Fingerprint::new("nccl-2.30").topology(b"<system/>", 1);
+//! let fingerprint = fingerprint.request(&request).finish();
 //! let producer = Producer { name: "topo".to_owned(), version: "0.1.0".to_owned() };
 //! let plan = Plan::new(producer, "nccl-2.30", fingerprint, request);
 //! let text = plan.to_json()?;

@@ -50,11 +50,11 @@ const BYTES: [usize; 5] = [8, 56, 256, 1024, 4096];
 fn there_and_back<P: FifoProtocol>(bencher: Bencher<'_, '_>, bytes: usize) {
     let segment = segment::<P>(bytes);
     let ended = AtomicBool::new(false);
-    let (mut sender, mut far_sender) = (
+    let (mut sender, mut remote_sender) = (
         segment.sender::<P>(0).unwrap(),
         segment.sender::<P>(1).unwrap(),
     );
-    let (mut far_receiver, mut receiver) = (
+    let (mut remote_receiver, mut receiver) = (
         segment.receiver::<P>(0).unwrap(),
         segment.receiver::<P>(1).unwrap(),
     );
@@ -63,9 +63,9 @@ fn there_and_back<P: FifoProtocol>(bencher: Bencher<'_, '_>, bytes: usize) {
             let mut message = vec![0; bytes];
             while !ended.load(Ordering::Relaxed) {
                 until(|| {
-                    far_receiver.try_receive_into(&mut message) || ended.load(Ordering::Relaxed)
+                    remote_receiver.try_receive_into(&mut message) || ended.load(Ordering::Relaxed)
                 });
-                far_sender.try_send_from(&message);
+                remote_sender.try_send_from(&message);
             }
         });
         let mut message = vec![1; bytes];
@@ -83,25 +83,25 @@ fn there_and_back_as_ranks_wait(bencher: Bencher<'_, '_>, ranks: usize) {
     let segment = segment::<LowLatency>(8);
     let patience = Patience::new(ranks, 2);
     let bell = |index| -> Bell { segment.bell(index).unwrap() };
-    let (mut sender, mut far_sender) = (
+    let (mut sender, mut remote_sender) = (
         segment.sender::<LowLatency>(0).unwrap(),
         segment.sender::<LowLatency>(1).unwrap(),
     );
-    let (mut far_receiver, mut receiver) = (
+    let (mut remote_receiver, mut receiver) = (
         segment.receiver::<LowLatency>(0).unwrap(),
         segment.receiver::<LowLatency>(1).unwrap(),
     );
-    let (near_bell, far_bell) = (bell(2), bell(3));
+    let (near_bell, remote_bell) = (bell(2), bell(3));
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let waiter = Waiter::new(far_bell.clone(), patience);
+            let waiter = Waiter::new(remote_bell.clone(), patience);
             let mut message = [0; 8];
             loop {
-                let poll = || far_receiver.try_receive_into(&mut message);
+                let poll = || remote_receiver.try_receive_into(&mut message);
                 if waiter.wait_until(poll, None).is_err() {
                     return;
                 }
-                assert!(far_sender.try_send_from(&message));
+                assert!(remote_sender.try_send_from(&message));
                 near_bell.ring();
             }
         });
@@ -109,12 +109,12 @@ fn there_and_back_as_ranks_wait(bencher: Bencher<'_, '_>, ranks: usize) {
         let mut message = [1; 8];
         bencher.bench_local(|| {
             assert!(sender.try_send_from(&message));
-            far_bell.ring();
+            remote_bell.ring();
             waiter
                 .wait_until(|| receiver.try_receive_into(&mut message), None)
                 .unwrap();
         });
-        far_bell.abort(1);
+        remote_bell.abort(1);
     });
 }
 

@@ -7,7 +7,8 @@
 //! use topology::{NodeType, PathTable, System, xml};
 //!
 //! let gpu = |bus: u8, dev: u8| format!(
-//!     "<pci busid=\"0000:0{bus}:00.0\" class=\"0x030200\" link_speed=\"32.0 GT/s PCIe\" link_width=\"16\">\
+//!     "<pci busid=\"0000:0{bus}:00.0\" class=\"0x030200\"\
+//!      \x20link_speed=\"32.0 GT/s PCIe\" link_width=\"16\">\
 //!      <gpu dev=\"{dev}\" sm=\"90\" rank=\"{dev}\" gdr=\"1\"/></pci>");
 //! let cpu = format!("<cpu numaid=\"0\" arch=\"arm64\">{}{}</cpu>", gpu(1, 0), gpu(2, 1));
 //! let text = format!("<system version=\"1\">{cpu}</system>");

@@ -66,7 +66,10 @@ fn check_crate(root: &Path, folder: &Path, rule: &Rule) -> Result<Vec<String>> {
     let source = folder.join("src");
     let mut modules = Vec::new();
     for path in files(folder)? {
-        if path.extension().is_none_or(|it| it != "rs") {
+        // A folder may hold a package of another workspace.
+        let owner = path.ancestors().skip(1);
+        let owner = owner.into_iter().find(|it| it.join("Cargo.toml").is_file());
+        if path.extension().is_none_or(|it| it != "rs") || owner != Some(folder) {
             continue;
         }
         let text = read(&path)?;

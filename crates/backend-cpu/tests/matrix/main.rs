@@ -49,7 +49,7 @@ fn sampled_matrix_of_threads() {
     run_all(&sample);
 }
 
-/// `TOPO_MATRIX_PART`, such as `3/40`: one of so many parts, counted from 1.
+/// `TOPO_MATRIX_PART`, such as `3/40`: the part to run, counted from 1, and the number of parts.
 fn part_from_environment() -> (usize, usize) {
     let given = std::env::var("TOPO_MATRIX_PART").unwrap_or_else(|_| "1/1".to_owned());
     let both = given.split_once('/');

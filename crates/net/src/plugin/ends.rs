@@ -76,7 +76,7 @@ impl SendEnd {
     /// Messages in flight.
     pub(super) fn in_flight(&self) -> usize {
         match &self.0 {
-            SendState::Open(sending) => sending.under_way(),
+            SendState::Open(sending) => sending.in_flight(),
             SendState::Asked(_) | SendState::Connecting(..) => 0,
         }
     }

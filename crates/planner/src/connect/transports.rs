@@ -12,9 +12,9 @@ use crate::host_plan::HostPlan;
 use crate::routing::Routing;
 use crate::settings::MAX_CHANNELS;
 
-/// Returns the transports of a node's GPUs, in ascending order of rank. `base` is the searched channel
-/// that each channel of the job repeats, `merged` the number of channels of each graph after the
-/// nodes' graphs were merged.
+/// Returns the transports of a node's GPUs, in ascending order of rank. `base` is the searched
+/// channel that each channel of the job repeats, `merged` the number of channels of each graph
+/// after the nodes' graphs were merged.
 ///
 /// # Errors
 /// NVLink relays through a GPU without a rank.

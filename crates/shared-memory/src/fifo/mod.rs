@@ -2,7 +2,7 @@
 //!
 //! | protocol | sign that data has arrived | data per 64 bytes | good for |
 //! |---|---|---|---|
-//! | [`Simple`] | a counter of posted slots, the *tail* | 64 | long messages; slots are plain memory |
+//! | [`Simple`] | a counter of posted slots, the *tail* | 64 | long messages; plain memory |
 //! | [`LowLatency`] (LL) | 4 flag bytes beside every 4 data bytes | 32 | the shortest messages |
 //! | [`LowLatency128`] (LL128) | one flag word in every line | 56 | short and medium messages |
 //!

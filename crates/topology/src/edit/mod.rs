@@ -14,7 +14,8 @@
 //!     "<pci busid=\"0000:0{bus}:00.0\" class=\"0x030200\" link_speed=\"\" link_width=\"16\">\
 //!      <gpu dev=\"{dev}\" sm=\"80\" rank=\"{dev}\" gdr=\"1\">\
 //!      <nvlink target=\"0000:0{peer}:00.0\" count=\"4\" tclass=\"0x030200\"/></gpu></pci>");
-//! let text = format!("<system version=\"1\"><cpu numaid=\"0\" arch=\"arm64\">{}{}</cpu></system>", gpu(1, 0, 2), gpu(2, 1, 1));
+//! let cpu = format!("<cpu numaid=\"0\" arch=\"arm64\">{}{}</cpu>", gpu(1, 0, 2), gpu(2, 1, 1));
+//! let text = format!("<system version=\"1\">{cpu}</system>");
 //! let document = xml::parse("machine.xml", text.as_bytes())?;
 //! let slower = Edit::degrade("GPU0:GPU1=50%")?.apply(&document)?;
 //! assert!(xml::write(&slower).contains("count=\"2\""));
