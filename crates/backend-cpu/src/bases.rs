@@ -1,5 +1,6 @@
 //! The addresses of a program's buffers, in this process and in others.
 
+use executor::backend::LaunchContext;
 use executor::registered::{Reach, Registered};
 use executor::supervisor::Fault;
 use shared_memory::{BufferTable, ProcessMemoryError};
@@ -18,21 +19,39 @@ pub fn refused_by(refused: remote::RefusedAccess, peers: &[u32]) -> Box<Fault> {
     })
 }
 
+/// How a launch finds the buffers of peers.
+#[derive(Debug, Clone, Copy)]
+pub struct Launch<'a> {
+    registered: &'a Registered,
+    number: u64,
+    request: u64,
+}
+
+impl<'a> Launch<'a> {
+    #[inline]
+    pub const fn of(context: &LaunchContext<'a>) -> Self {
+        Self {
+            registered: context.registered,
+            number: context.launch,
+            request: context.request,
+        }
+    }
+}
+
 /// The peers' buffer addresses, looked up when a launch first needs them.
 pub struct PeerBases<'a> {
     pub peers: &'a [u32],
     pub bases: &'a mut [BufferBase],
     pub extents: &'a [u64],
     pub known: &'a mut [u64],
-    pub registered: &'a Registered,
-    pub launch: u64,
+    pub launch: Launch<'a>,
 }
 
 impl PeerBases<'_> {
     /// Looks up the peers of a step. Their signals have arrived.
     ///
     /// # Errors
-    /// A peer's buffer table is invalid.
+    /// A peer's buffer table is invalid, or it runs another request.
     #[inline]
     pub fn look_up(
         &mut self,
@@ -44,7 +63,7 @@ impl PeerBases<'_> {
                 && *base as usize >= BUFFERS
             {
                 let peer = *base as usize / BUFFERS - 1;
-                if self.known[peer] != self.launch {
+                if self.known[peer] != self.launch.number {
                     self.look_up_peer(peer, buffer_tables)?;
                 }
             }
@@ -65,17 +84,25 @@ impl PeerBases<'_> {
                 why,
             })
         };
-        let launch = self.launch;
-        let Some(buffers) = buffer_tables[rank as usize].read(launch) else {
+        let launch = self.launch.number;
+        let Some((request, buffers)) = buffer_tables[rank as usize].read(launch) else {
             let why = format!(
                 "it signals that it has begun launch {launch}, and shows no buffers of it, or they were overwritten"
             );
             return Err(fault(why));
         };
+        // Otherwise this rank could write to buffers that the peer does not lend any more.
+        if request != self.launch.request {
+            let why = format!(
+                "in launch {launch} it runs another collective than this rank, or another number or type of elements"
+            );
+            return Err(fault(why));
+        }
         let first = BUFFERS * (1 + peer);
         let bases = self.bases[first..].iter_mut().zip(&self.extents[first..]);
         for ((base, extent), buffer) in bases.zip(&buffers) {
             *base = match self
+                .launch
                 .registered
                 .reach(rank, buffer, *extent)
                 .map_err(fault)?

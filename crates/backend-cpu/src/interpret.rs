@@ -2,14 +2,13 @@
 
 use executor::backend::{LaunchContext, Part};
 use executor::connections::{Connections, Ends};
-use executor::registered::Registered;
 use executor::supervisor::Fault;
 use executor::{Error, Waiting};
 use program::Protocol;
 use shared_memory::fifo::{FifoProtocol, LowLatency, LowLatency128, Receiver, Sender, Simple};
 use shared_memory::{Bell, BufferTable, Signal, SignalCount};
 
-use crate::bases::{PeerBases, local, refused_by, remote as remote_address};
+use crate::bases::{Launch, PeerBases, local, refused_by, remote as remote_address};
 use crate::program::{BufferBase, CpuOperand, CpuProgram, CpuStep};
 use crate::reduce::{self, MOST_OPERANDS};
 use crate::remote;
@@ -26,12 +25,8 @@ pub fn run(
     }
     let mut spins = 0;
     loop {
-        let pass = pass_all(
-            parts,
-            context.connections,
-            context.registered,
-            context.launch,
-        );
+        let launch = Launch::of(context);
+        let pass = pass_all(parts, context.connections, launch);
         match pass.map_err(|fault| context.supervisor.fault(*fault))? {
             Pass::Done => return Ok(()),
             Pass::Progress => spins = 0,
@@ -61,13 +56,12 @@ enum Pass {
 /// Waits with the supervisor's help until a step was run.
 #[cold]
 fn wait(parts: &mut [Part<'_, CpuProgram>], context: &mut LaunchContext<'_>) -> Result<(), Error> {
-    let (connections, registered) = (&mut *context.connections, context.registered);
-    let launch = context.launch;
+    let (launch, connections) = (Launch::of(context), &mut *context.connections);
     // Updated only after a pass without progress, so it does not change meanwhile.
     let waiting = std::cell::Cell::new(first_wait(parts, connections));
     let mut failed = None;
     let waited = context.supervisor.wait(
-        &mut || match pass_all(parts, connections, registered, launch) {
+        &mut || match pass_all(parts, connections, launch) {
             Ok(Pass::Stuck) => {
                 waiting.set(first_wait(parts, connections));
                 false
@@ -114,16 +108,15 @@ fn unmet_of<P: Wired>(program: &CpuProgram, connections: &mut Connections) -> Op
 fn pass_all(
     parts: &mut [Part<'_, CpuProgram>],
     connections: &mut Connections,
-    registered: &Registered,
-    launch: u64,
+    launch: Launch<'_>,
 ) -> Result<Pass, Box<Fault>> {
     let mut all = Pass::Done;
     for part in parts {
         let program = &mut *part.program;
         let pass = match program.protocol {
-            Protocol::Simple => pass::<Simple>(program, connections, registered, launch),
-            Protocol::Ll => pass::<LowLatency>(program, connections, registered, launch),
-            Protocol::Ll128 => pass::<LowLatency128>(program, connections, registered, launch),
+            Protocol::Simple => pass::<Simple>(program, connections, launch),
+            Protocol::Ll => pass::<LowLatency>(program, connections, launch),
+            Protocol::Ll128 => pass::<LowLatency128>(program, connections, launch),
         };
         all = match (all, pass?) {
             (Pass::Progress, _) | (_, Pass::Progress) => Pass::Progress,
@@ -178,8 +171,7 @@ wired! {
 fn pass<P: Wired>(
     program: &mut CpuProgram,
     connections: &mut Connections,
-    registered: &Registered,
-    launch: u64,
+    launch: Launch<'_>,
 ) -> Result<Pass, Box<Fault>> {
     let mut wires = P::ends(connections);
     let CpuProgram {
@@ -206,7 +198,6 @@ fn pass<P: Wired>(
                     bases,
                     extents,
                     known,
-                    registered,
                     launch,
                 };
                 reach.look_up(step, wires.buffer_tables)?;

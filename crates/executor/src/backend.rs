@@ -161,6 +161,8 @@ pub struct LaunchContext<'a> {
     pub registered: &'a Registered,
     /// Number of the launch, as in the entries of the peers' buffer tables.
     pub launch: u64,
+    /// A hash of the request, equal on all ranks that run the same launch.
+    pub request: u64,
     /// How often to poll before the supervisor waits, which costs more.
     pub spins: u32,
     /// Waits when there is no progress.

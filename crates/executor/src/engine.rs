@@ -1,11 +1,12 @@
 //! Launches: finds or prepares the program of a request, and runs it.
 
 use std::borrow::Cow;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
 use program::{Channels, Collective, MessageSize, Reduction, Transfer};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHasher};
 use shared_memory::{ArenaBuffer, BufferTable, Descriptor, Waiter};
 
 use crate::backend::{
@@ -29,6 +30,8 @@ struct Prepared<P> {
     program: P,
     /// Whether ranks access each other's buffers.
     direct: bool,
+    /// A hash of the request and its choice.
+    request: u64,
 }
 
 /// The parts of an engine.
@@ -178,7 +181,7 @@ impl<B: Backend> Engine<B> {
             let buffer_table = &own.connections.buffer_tables[own.bootstrap.rank() as usize];
             publish(
                 buffer_table,
-                self.launches,
+                (self.launches, prepared.request),
                 &memory,
                 scratch,
                 &own.registered,
@@ -194,6 +197,7 @@ impl<B: Backend> Engine<B> {
             connections: &mut own.connections,
             registered: &own.registered,
             launch: self.launches,
+            request: prepared.request,
             // Inline progress is a better use of the time than polling.
             spins: if progress.is_some() { 0 } else { own.spins },
             supervisor: Supervisor {
@@ -270,6 +274,8 @@ impl<B: Backend> Engine<B> {
                 connections: &mut own.connections,
                 registered: &own.registered,
                 launch: self.launches,
+                // Transfers do not access buffers of peers.
+                request: 0,
                 spins: own.spins,
                 supervisor: Supervisor {
                     bootstrap: own.bootstrap.as_mut(),
@@ -369,6 +375,7 @@ impl<B: Backend> Engine<B> {
         Ok(Prepared {
             program,
             direct: choice.transfer == Transfer::Direct,
+            request: hash(request, &choice),
         })
     }
 
@@ -393,10 +400,18 @@ impl<B: Backend> Engine<B> {
     }
 }
 
+/// A hash of what is run and how, the same in all processes of one program.
+fn hash(request: &Request, choice: &Choice) -> u64 {
+    let mut hasher = FxHasher::default();
+    let choice = Some(*choice);
+    Request { choice, ..*request }.hash(&mut hasher);
+    hasher.finish()
+}
+
 /// Publishes the buffers of a launch to peers.
 fn publish(
     buffer_table: &BufferTable,
-    launch: u64,
+    (launch, request): (u64, u64),
     memory: &Memory<'_>,
     scratch: *mut u8,
     registered: &Registered,
@@ -407,6 +422,7 @@ fn publish(
     };
     buffer_table.publish(
         launch,
+        request,
         &[
             describe(memory.input(), memory.input_bytes()),
             describe(memory.output().cast_const(), memory.output_bytes()),

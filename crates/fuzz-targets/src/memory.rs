@@ -270,7 +270,7 @@ impl HostMemory {
                 };
                 let bytes = input.word();
                 self.buffer_table
-                    .publish(launch, &[Descriptor { place, bytes }; 3]);
+                    .publish(launch, 0, &[Descriptor { place, bytes }; 3]);
             }
             _ => {
                 self.buffer_table.read(launch);

@@ -6,15 +6,15 @@
 
 use crate::sync::{LINE_WORDS, Ordering, Words};
 
-/// Words of an entry: the launch, three words for each of three buffers, and their checksum, on a
-/// line of its own.
+/// Words of an entry: the launch, three words for each of three buffers, the request, and a
+/// checksum, on a line of its own.
 pub(crate) const ENTRY_WORDS: usize = LINE_WORDS;
 
 /// Buffers of a launch: input, output, scratch.
 pub const BUFFERS: usize = 3;
 
-/// Words that describe the buffers of a launch.
-const WORDS: usize = BUFFERS * 3;
+/// Words that describe the buffers of a launch and its request.
+const WORDS: usize = BUFFERS * 3 + 1;
 
 const _: () = assert!(WORDS + 2 <= ENTRY_WORDS);
 
@@ -104,10 +104,11 @@ impl BufferTable {
     }
 
     /// Publishes the buffers of a launch, in place of an earlier launch's. Launches count from 1.
+    /// `request` is a hash of everything that ranks must request alike.
     #[inline]
-    pub fn publish(&self, launch: u64, buffers: &[Descriptor; BUFFERS]) {
+    pub fn publish(&self, launch: u64, request: u64, buffers: &[Descriptor; BUFFERS]) {
         let entry = self.words.slice(self.first(launch), ENTRY_WORDS);
-        let mut words = [0; WORDS];
+        let mut words = [request; WORDS];
         for (to, buffer) in words.chunks_exact_mut(3).zip(buffers) {
             to.copy_from_slice(&buffer.to_words());
         }
@@ -119,19 +120,21 @@ impl BufferTable {
         entry[0].store(launch, Ordering::Release);
     }
 
-    /// The buffers of a launch; `None` if they were not published yet, or were overwritten.
+    /// The request and the buffers of a launch; `None` if they were not published yet, or were
+    /// overwritten.
     #[inline]
-    pub fn read(&self, launch: u64) -> Option<[Descriptor; BUFFERS]> {
+    pub fn read(&self, launch: u64) -> Option<(u64, [Descriptor; BUFFERS])> {
         let entry = self.words.slice(self.first(launch), ENTRY_WORDS);
         // Acquire: the buffers are loaded after the launch's number.
         if entry[0].load(Ordering::Acquire) != launch {
             return None;
         }
-        let words = std::array::from_fn(|word| entry[1 + word].load(Ordering::Relaxed));
+        let words: [u64; WORDS] =
+            std::array::from_fn(|word| entry[1 + word].load(Ordering::Relaxed));
         if entry[1 + WORDS].load(Ordering::Relaxed) != checksum(launch, &words) {
             return None;
         }
         let buffer = |at: usize| Descriptor::from_words([words[at], words[at + 1], words[at + 2]]);
-        Some([buffer(0), buffer(3), buffer(6)])
+        Some((words[WORDS - 1], [buffer(0), buffer(3), buffer(6)]))
     }
 }

@@ -50,6 +50,30 @@ fn wrong_lengths_and_ranks_are_refused_before_anything_runs() {
     assert!(error.is_err_and(|error| error.to_string().contains("rank 2 does not exist")));
 }
 
+/// Otherwise one would write to buffers that the other does not lend any more.
+#[test]
+fn ranks_that_request_different_lengths_are_told() {
+    let choice = Choice {
+        schedule: Schedule::TwoPhaseMesh,
+        transfer: Transfer::Direct,
+        protocol: Protocol::Simple,
+        channels: 1,
+        piece_bytes: 0,
+    };
+    let results = on_all(local(2, LONG), |mut rank| {
+        rank.set_choice(Some(choice));
+        let mut buffer = vec![1_u64; 1000 + 8 * rank.rank() as usize];
+        let done = rank.all_reduce(&mut buffer, Reduction::Sum);
+        done.map_err(|error| error.to_string())
+    });
+    let told = |it: &Result<(), String>| {
+        let what = "runs another collective than this rank, or another number";
+        it.as_ref().is_err_and(|error| error.contains(what))
+    };
+    assert!(results.iter().all(Result::is_err), "{results:?}");
+    assert!(results.iter().any(told), "{results:?}");
+}
+
 #[test]
 fn a_rank_that_waits_too_long_says_for_whom() {
     let results = on_all(local(2, Duration::from_millis(300)), |mut rank| {

@@ -8,7 +8,7 @@ use executor::check::{self, Check, Sample};
 use executor::{Buffer, Choice, Communicator, Reduction};
 
 use super::Spec;
-use super::latency::{self, Launch, agreed};
+use super::latency::{self, Launch, agreed, combine};
 use super::row::{FigureTiming, Latency, Launches};
 
 /// Most launches in a row, in case the clock is too coarse to end the loop.
@@ -89,9 +89,8 @@ impl<T: Sample> Bench<'_, T> {
 
     /// The slowest rank's time and everyone's wrong elements.
     fn timing(&mut self, times: Times, wrong: usize, run: u64) -> Result<FigureTiming> {
-        self.communicator.set_choice(None);
         let mut wrong = [wrong as u64];
-        self.communicator.all_reduce(&mut wrong, Reduction::Sum)?;
+        combine(self.communicator, &mut wrong, Reduction::Sum)?;
         let launches = if self.spec.reply { 2.0 } else { 1.0 };
         Ok(FigureTiming {
             time_us: times.mean_us / launches,

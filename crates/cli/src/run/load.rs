@@ -7,6 +7,8 @@ use backend_cpu::Cpu;
 use executor::{Communicator, Reduction};
 use rustix::time::{ClockId, clock_gettime};
 
+use super::latency::combine;
+
 /// Least share that is worth a warning: the kernel counts time slices, so a few percent are noise.
 const LEAST_SHARE: f64 = 0.1;
 
@@ -110,8 +112,7 @@ impl Watch {
         let busy = us(now.busy.saturating_sub(last.busy));
         let used = (self.cores.len() - self.spare) as i64;
         let mut times = [elapsed * used, busy - own - elapsed * self.spare as i64];
-        communicator.set_choice(None);
-        communicator.all_reduce(&mut times, Reduction::Sum)?;
+        combine(communicator, &mut times, Reduction::Sum)?;
         let [all_us, others_us] = times;
         Ok(CoreTime { all_us, others_us })
     }

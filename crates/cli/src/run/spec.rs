@@ -134,7 +134,8 @@ impl Spec {
         })
     }
 
-    /// Bytes of the two buffers of the largest size and of scratch memory for it.
+    /// Bytes of the two buffers of the largest size, of scratch memory for it, and of the numbers
+    /// that ranks compare.
     fn arena_bytes(&self) -> Result<usize> {
         let ranks = u64::from(self.ranks);
         let element = u64::from(self.element()?.bytes());
@@ -150,6 +151,7 @@ impl Spec {
         let scratch = buffer.saturating_add(ranks * channels * ROUNDING_BYTES);
         let scratch = scratch.checked_next_power_of_two().unwrap_or(u64::MAX);
         let all = buffer.saturating_add(scratch).saturating_mul(2);
+        let all = all.saturating_add(latency::CHUNK_BYTES.next_multiple_of(PAGE_BYTES));
         // More is only a bound, for pages are taken when they are used.
         let most = (shared_memory::machine_bytes() / 2).max(buffer.saturating_mul(2));
         Ok(usize::try_from(all.min(most)).unwrap_or(usize::MAX))

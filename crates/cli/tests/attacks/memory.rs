@@ -51,8 +51,9 @@ const ENTRY: u64 = 16;
 /// Offset of the first slot of the first FIFO in a segment of connections, words.
 const SLOTS: u64 = 64;
 
-/// The word of the checksum. Before it are the launch and three buffers of three words.
-const CHECKSUM: usize = 10;
+/// The word of the checksum. Before it are the launch, three buffers of three words, and the
+/// request.
+const CHECKSUM: usize = 11;
 
 /// The checksum of an entry.
 fn checksum(entry: &[u64]) -> u64 {

@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{Read, Seek, Write};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -77,8 +78,10 @@ pub struct Running {
 pub struct Said {
     pub out: String,
     pub err: String,
-    /// `None` if a signal ended it.
+    /// Exit status; `None` if a signal ended it.
     pub status: Option<i32>,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
     pub took: Duration,
 }
 
@@ -133,6 +136,7 @@ impl Running {
             out: read(&mut self.out),
             err: read(&mut self.err),
             status: status.code(),
+            signal: status.signal(),
             took,
         }
     }
@@ -158,7 +162,8 @@ impl Said {
         // A peer whose process disappears was killed by a signal.
         let words = ["panicked", "its process ended", "with signal"];
         let status = self.status;
-        status.is_some_and(|code| (0..=2).contains(&code) && told(code))
+        self.signal.is_none()
+            && status.is_some_and(|code| (0..=2).contains(&code) && told(code))
             && words.iter().all(|word| !self.err.contains(word))
     }
 

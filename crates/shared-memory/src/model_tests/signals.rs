@@ -41,14 +41,14 @@ fn buffers_come_with_the_number_of_the_launch() {
     check(3, || {
         let words = Words::zeroed(ENTRY_WORDS);
         let (owner, peer) = (BufferTable::new(&words, 1), BufferTable::new(&words, 1));
-        let thread = loom::thread::spawn(move || owner.publish(1, &buffers(1)));
+        let thread = loom::thread::spawn(move || owner.publish(1, 5, &buffers(1)));
         let found = loop {
             if let Some(found) = peer.read(1) {
                 break found;
             }
             pause();
         };
-        assert_eq!(found, buffers(1));
+        assert_eq!(found, (5, buffers(1)));
         thread.join().unwrap();
     });
 }
@@ -69,7 +69,7 @@ fn buffers_of_the_next_launch_wait_for_the_peer() {
         );
         let thread = loom::thread::spawn(move || {
             for launch in 1..=2 {
-                owner.publish(launch, &buffers(launch));
+                owner.publish(launch, 5, &buffers(launch));
                 ready.notify();
                 while !is_done.try_take() {
                     pause();
@@ -80,7 +80,7 @@ fn buffers_of_the_next_launch_wait_for_the_peer() {
             while !is_ready.try_take() {
                 pause();
             }
-            assert_eq!(peer.read(launch), Some(buffers(launch)));
+            assert_eq!(peer.read(launch), Some((5, buffers(launch))));
             done.notify();
         }
         thread.join().unwrap();
