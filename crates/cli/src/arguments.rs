@@ -15,7 +15,7 @@ use program::Collective;
 use program::{Schedule, Transfer};
 
 use crate::output::PlanFormat;
-use crate::rank_order;
+use crate::{rank_order, report};
 use compare::{
     COST_EXAMPLES, CostArguments, DIFF_EXAMPLES, DiffArguments, EditArguments, TextOrJson,
     WHAT_IF_EXAMPLES, WhatIfArguments,
@@ -162,6 +162,12 @@ pub enum Command {
     /// Measure this machine's CPU costs, which topo run uses to choose an algorithm
     #[command(after_help = CALIBRATE_EXAMPLES)]
     Calibrate(CalibrateArguments),
+    /// Print the JSON schema of what a command prints as JSON, or the names of all schemas
+    Schema {
+        /// Which one
+        #[arg(value_parser = PossibleValuesParser::new(report::names()))]
+        name: Option<String>,
+    },
     /// Print completions for a shell
     #[command(after_help = COMPLETIONS_EXAMPLES)]
     Completions {

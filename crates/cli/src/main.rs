@@ -5,8 +5,8 @@
 //!
 //! In reading order: [`arguments`], [`environment`], [`input`], [`sources`], [`settings`], [`job`],
 //! [`plan`], [`rank`], [`show`], [`cost`], [`what_if`], [`diff`], [`program`], [`run`], [`join`],
-//! [`live`], [`probing`], [`doctor`], [`matrix`], [`complete`], [`vm`], [`render`], [`output`],
-//! [`exit`].
+//! [`live`], [`probing`], [`doctor`], [`matrix`], [`complete`], [`vm`], [`render`], [`report`],
+//! [`output`], [`exit`].
 
 mod arguments;
 mod complete;
@@ -31,6 +31,7 @@ mod progress;
 mod rank;
 mod rank_order;
 mod render;
+mod report;
 mod run;
 mod settings;
 mod show;
@@ -71,6 +72,10 @@ fn main() -> ExitCode {
         Command::Id(arguments) => join::id(arguments, &mut output),
         Command::Calibrate(arguments) => run::calibrate::run(arguments, &mut output),
         Command::Help { command } => generate::help(command.as_deref(), &environment, &mut output),
+        Command::Schema { name } => {
+            report::schema(name.as_deref(), &mut output);
+            Ok(())
+        }
         Command::Completions { shell } => generate::completions(*shell, &mut output),
         Command::Man { directory } => generate::man(directory.as_deref(), &mut output),
     };

@@ -4,15 +4,17 @@ use std::collections::BTreeMap;
 
 use anyhow::{Result, bail};
 use probe::Probe;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 use topology::BusId;
 
 use crate::arguments::compare::TextOrJson;
 use crate::arguments::machine::MatrixArguments;
 use crate::environment::Environment;
 use crate::input::FileOrProbe;
-use crate::output::{self, Output};
+use crate::output::Output;
 use crate::render::{matrix, words};
+use crate::report::{self, Report};
 use crate::wiring::Wiring;
 
 pub fn run(
@@ -41,32 +43,67 @@ pub fn run(
     }
     output.text = match arguments.format {
         TextOrJson::Text => matrix::wiring(&wiring, environment.look()),
-        TextOrJson::Json => output::json(&json(&wiring))?,
+        TextOrJson::Json => report::json(&MatrixReport::of(&wiring))?,
     };
     Ok(())
 }
 
-fn json(wiring: &Wiring) -> Value {
-    let all = 0..wiring.devices.len();
-    let devices: Vec<Value> = wiring
-        .devices
-        .iter()
-        .map(|device| {
-            json!({
-                "label": device.label,
-                "kind": if device.is_gpu { "gpu" } else { "nic" },
-                "name": device.name,
-                "numa": (device.numa >= 0).then_some(device.numa),
-                "cpus": words::processors(&device.affinity),
-            })
-        })
-        .collect();
-    let row = |from: usize| -> Vec<String> {
-        let letters = all.clone().map(|to| wiring.letters(from, to));
-        letters.map(|letters| letters.trim().to_owned()).collect()
-    };
-    let matrix: Vec<Vec<String>> = all.clone().map(row).collect();
-    json!({"devices": devices, "matrix": matrix})
+/// The connections between GPUs and NICs.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct MatrixReport {
+    devices: Vec<DeviceRow>,
+    /// For each device its connection to each device, in nvidia-smi's letters.
+    matrix: Vec<Vec<String>>,
+}
+
+/// A GPU or a NIC.
+#[derive(Debug, Serialize, JsonSchema)]
+struct DeviceRow {
+    /// Name in the matrix.
+    label: String,
+    kind: DeviceKind,
+    /// Name of a NIC.
+    name: Option<String>,
+    /// NUMA node; null if it is unknown.
+    numa: Option<i32>,
+    /// CPUs of its NUMA node, as ranges.
+    cpus: Option<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum DeviceKind {
+    Gpu,
+    Nic,
+}
+
+impl Report for MatrixReport {
+    const FORMAT: &'static str = "topo-matrix";
+    const VERSION: u32 = 1;
+}
+
+impl MatrixReport {
+    fn of(wiring: &Wiring) -> Self {
+        let all = 0..wiring.devices.len();
+        let devices = wiring.devices.iter().map(|device| DeviceRow {
+            label: device.label.clone(),
+            kind: match device.is_gpu {
+                true => DeviceKind::Gpu,
+                false => DeviceKind::Nic,
+            },
+            name: device.name.clone(),
+            numa: (device.numa >= 0).then_some(device.numa),
+            cpus: words::processors(&device.affinity),
+        });
+        let row = |from: usize| -> Vec<String> {
+            let letters = all.clone().map(|to| wiring.letters(from, to));
+            letters.map(|letters| letters.trim().to_owned()).collect()
+        };
+        Self {
+            devices: devices.collect(),
+            matrix: all.clone().map(row).collect(),
+        }
+    }
 }
 
 /// The host bridge above each PCI function.

@@ -7,6 +7,7 @@ mod machines;
 mod pages;
 mod renumber;
 mod run;
+mod schemas;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
