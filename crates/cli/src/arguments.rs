@@ -15,7 +15,7 @@ use program::Collective;
 use program::{Schedule, Transfer};
 
 use crate::output::PlanFormat;
-use crate::{rank_order, report};
+use crate::rank_order;
 use compare::{
     COST_EXAMPLES, CostArguments, DIFF_EXAMPLES, DiffArguments, EditArguments, TextOrJson,
     WHAT_IF_EXAMPLES, WhatIfArguments,
@@ -48,6 +48,7 @@ Examples:
   topo plan a.xml b.xml                        two different machines in one job
   topo plan gb200.xml --hosts 18 --nvlink-domain
   topo plan topology.xml --gpus 0-3,6          a job that uses some GPUs only
+  topo plan topology.xml --gpus 3,2,1,0        with rank 0 on GPU3
   topo plan topology.xml --hosts 2 --rank-order round-robin
   topo plan topology.xml --hosts 2 --connections
                                                how the bytes travel between neighbors, and why
@@ -165,7 +166,6 @@ pub enum Command {
     /// Print the JSON schema of what a command prints as JSON, or the names of all schemas
     Schema {
         /// Which one
-        #[arg(value_parser = PossibleValuesParser::new(report::names()))]
         name: Option<String>,
     },
     /// Print completions for a shell
@@ -206,12 +206,13 @@ pub struct JobArguments {
     pub collnet: bool,
     #[command(flatten)]
     pub assume: AssumeArguments,
-    /// Use only these GPUs of every host, by device number, such as 0-3,6
+    /// Use only these GPUs of every host, by device number, with ranks in this order, such as 0-3,6
+    /// or 3,2,1,0; visible takes the list from CUDA_VISIBLE_DEVICES
     #[arg(long, value_name = "LIST")]
     pub gpus: Option<String>,
     /// Which GPU each rank runs on: host (host after host), round-robin (one rank per host in
-    /// turn), a list of GPUs in rank order (counted host after host, such as 0-7,15-8), or @FILE
-    /// with such a list
+    /// turn), a list of GPUs in rank order, or @FILE with such a list. GPUs have their device
+    /// numbers, counted on from host to host: 8 is GPU0 of the second host of 8 GPUs
     #[arg(long, value_name = "ORDER", default_value = "host")]
     pub rank_order: String,
     #[command(flatten)]

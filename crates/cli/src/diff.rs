@@ -111,7 +111,7 @@ fn read(
             };
             let given = read_settings(&job, environment, output)?;
             output.warnings.extend(settings::warnings(&given));
-            let job = job::job(vec![machine], &job, output)?;
+            let job = job::job(vec![machine], &job, environment, output)?;
             let planned = job::plan_job(&job, &given, output)?;
             Ok((planned.name(), planned.plan()))
         }

@@ -68,8 +68,7 @@ impl Machine {
     /// The machine as NCCL builds it.
     pub fn system(&self, settings: &Settings) -> Result<System> {
         self.refuse_rccl()?;
-        let options = settings.build_options();
-        Ok(System::from_document_with(&self.document, options)?)
+        Ok(settings.system(&self.document)?)
     }
 }
 

@@ -6,7 +6,7 @@
 //! In reading order: [`arguments`], [`environment`], [`input`], [`sources`], [`settings`], [`job`],
 //! [`plan`], [`rank`], [`show`], [`cost`], [`what_if`], [`diff`], [`program`], [`run`], [`join`],
 //! [`live`], [`probing`], [`doctor`], [`matrix`], [`complete`], [`vm`], [`render`], [`report`],
-//! [`output`], [`exit`].
+//! [`schemas`], [`output`], [`exit`].
 
 mod arguments;
 mod complete;
@@ -33,6 +33,7 @@ mod rank_order;
 mod render;
 mod report;
 mod run;
+mod schemas;
 mod settings;
 mod show;
 mod sizes;
@@ -72,10 +73,7 @@ fn main() -> ExitCode {
         Command::Id(arguments) => join::id(arguments, &mut output),
         Command::Calibrate(arguments) => run::calibrate::run(arguments, &mut output),
         Command::Help { command } => generate::help(command.as_deref(), &environment, &mut output),
-        Command::Schema { name } => {
-            report::schema(name.as_deref(), &mut output);
-            Ok(())
-        }
+        Command::Schema { name } => schemas::run(name.as_deref(), &mut output),
         Command::Completions { shell } => generate::completions(*shell, &mut output),
         Command::Man { directory } => generate::man(directory.as_deref(), &mut output),
     };

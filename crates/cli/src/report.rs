@@ -7,8 +7,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::matrix::MatrixReport;
-use crate::output::{self, Output};
+use crate::output;
 
 /// A kind of JSON that a command prints.
 pub trait Report: Serialize + JsonSchema {
@@ -68,29 +67,10 @@ pub fn json<R: Report>(report: &R) -> Result<String> {
     })
 }
 
-/// The schema of each kind of JSON, by its name without `topo-`.
-const SCHEMAS: [(&str, fn() -> String); 2] = [
-    ("matrix", schema_of::<MatrixReport>),
-    ("plan", plan::schema),
-];
-
-fn schema_of<R: Report>() -> String {
+/// The schema of a kind of JSON.
+pub fn schema<R: Report>() -> String {
     let mut schema = schemars::schema_for!(Headed<'_, R>).to_value();
     // The order must not depend on the features of serde_json that other crates enable.
     schema.sort_all_objects();
     format!("{schema:#}\n")
-}
-
-/// The names of all kinds.
-pub fn names() -> impl Iterator<Item = &'static str> {
-    SCHEMAS.iter().map(|(name, _)| *name)
-}
-
-/// `topo schema`: prints the schema of a kind, or the names of all.
-pub fn schema(name: Option<&str>, output: &mut Output) {
-    let found = SCHEMAS.iter().find(|(known, _)| Some(*known) == name);
-    output.text = match found {
-        Some((_, schema)) => schema(),
-        None => names().map(|name| format!("{name}\n")).collect(),
-    };
 }

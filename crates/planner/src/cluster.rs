@@ -177,7 +177,6 @@ struct Unplanned<'a> {
 
 impl<'a> Unplanned<'a> {
     fn new(hosts: &'a [EqualHosts], settings: &Settings) -> Result<Self, Error> {
-        let options = settings.build_options();
         let mut machines: Vec<(&EqualHosts, System)> = Vec::new();
         let mut runs: Vec<(usize, u32)> = Vec::new();
         for hosts in hosts.iter().filter(|hosts| hosts.count > 0) {
@@ -188,7 +187,7 @@ impl<'a> Unplanned<'a> {
             let at = match known {
                 Some(at) => at,
                 None => {
-                    let system = System::from_document_with(&hosts.document, options)?;
+                    let system = settings.system(&hosts.document)?;
                     machines.push((hosts, system));
                     machines.len() - 1
                 }

@@ -88,6 +88,17 @@ pub enum Error {
         /// How many.
         ranks: u64,
     },
+    /// The settings leave none of a file's NICs to a job of several hosts.
+    #[error(
+        "{file}: NCCL_IB_HCA or NCCL_SOCKET_IFNAME names none of its NICs ({names}), but the job has several hosts; \
+         NCCL would look for other network devices, which the file does not describe"
+    )]
+    NoNics {
+        /// The file.
+        file: String,
+        /// The names of its NICs.
+        names: String,
+    },
     /// One host of a job of different ones.
     #[error("host {host}: {error}")]
     OfHost {

@@ -12,6 +12,7 @@ use crate::domain::nvlink_domain;
 use crate::error::Error;
 use crate::note::Note;
 use crate::settings::Settings;
+use crate::subset::{nics, with_nics};
 
 /// Most hosts of an NVLink domain: NCCL has room for 640 GPUs in one, and a host has at least one.
 const MAX_DOMAIN_HOSTS: u64 = 640;
@@ -146,13 +147,38 @@ impl Job {
         Some(at + usize::from(before > 0))
     }
 
+    /// The hosts with the NICs that the settings leave to them.
+    fn with_used_nics(
+        &self,
+        settings: &Settings,
+        notes: &mut Vec<Note>,
+    ) -> Result<Cow<'_, [EqualHosts]>, Error> {
+        let mut hosts = Cow::Borrowed(&self.hosts[..]);
+        for (at, whole) in self.hosts.iter().enumerate() {
+            let Some(used) = with_nics(&whole.document, |net| settings.uses(net)) else {
+                continue;
+            };
+            if nics(&used).is_empty() {
+                let names = nics(&whole.document).into_iter();
+                let names: Vec<&str> = names.filter_map(|net| net.get("name")).collect();
+                let (file, names) = (whole.name.clone(), names.join(", "));
+                if self.host_count() > 1 {
+                    return Err(Error::NoNics { file, names });
+                }
+                notes.push(Note::NoNics { file, names });
+            }
+            hosts.to_mut()[at].document = Arc::new(used);
+        }
+        Ok(hosts)
+    }
+
     /// The hosts as the network joins them: an NVLink domain is one machine.
     pub(crate) fn joined(
         &self,
         settings: &Settings,
         notes: &mut Vec<Note>,
     ) -> Result<Cow<'_, [EqualHosts]>, Error> {
-        let hosts = Cow::Borrowed(&self.hosts[..]);
+        let hosts = self.with_used_nics(settings, notes)?;
         let is_recorded = |hosts: &EqualHosts| hosts.recorded_hosts() > 1;
         if !self.nvlink_domain || self.hosts.first().is_some_and(is_recorded) {
             return Ok(hosts);

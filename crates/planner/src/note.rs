@@ -9,6 +9,13 @@ use topology::Warning;
 pub enum Note {
     /// An NVLink domain was asked for, but the settings forbid it.
     NoNvlinkDomain,
+    /// The settings leave none of a file's NICs to the job.
+    NoNics {
+        /// The file.
+        file: String,
+        /// The names of its NICs.
+        names: String,
+    },
     /// A graph file holds something odd.
     GraphFile(Warning),
     /// Numbers of network ports.
@@ -42,6 +49,10 @@ impl fmt::Display for Note {
             Self::NoNvlinkDomain => f.write_str(
                 "--nvlink-domain: the settings forbid it (NCCL_MNNVL_ENABLE=0, or P2P switched off without \
                  NCCL_MNNVL_ENABLE=1), so the network joins the hosts",
+            ),
+            Self::NoNics { file, names } => write!(
+                f,
+                "{file}: NCCL_IB_HCA or NCCL_SOCKET_IFNAME names none of its NICs ({names}): it is planned without any"
             ),
             Self::GraphFile(warning) => warning.fmt(f),
             Self::Nets { least, most } => write!(

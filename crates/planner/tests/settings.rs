@@ -26,7 +26,7 @@ enum Job {
 use Job::{Domains, Hosts, Mixed, Partitions, Reducing, ReducingMixed};
 
 /// For each variable a value, and a job in which it changes a decision.
-const EXAMPLES: [(&str, &str, Job); 56] = [
+const EXAMPLES: [(&str, &str, Job); 58] = [
     ("NCCL_ALGO", "Ring", Hosts("dgx-h100", 1)),
     ("NCCL_BUFFSIZE", "65536", Hosts("dgx-h100", 1)),
     ("NCCL_COLLNET_ENABLE", "0", Reducing("dgx-h100-sharp")),
@@ -62,6 +62,7 @@ const EXAMPLES: [(&str, &str, Job); 56] = [
     ("NCCL_MNNVL_RAIL_PER_HOST", "1", Domains("random-00169", 2)),
     ("NCCL_MNNVL_SCATTER_NETS_ENABLE", "0", Domains("aws-p5", 2)),
     ("NCCL_NCHANNELS_PER_NET_PEER", "1", Hosts("dgx-h100", 2)),
+    ("NCCL_IB_HCA", "mlx5_0", Hosts("dgx-h100", 2)),
     ("NCCL_NETDEVS_POLICY", "MAX:1", Hosts("aws-p5", 2)),
     ("NCCL_NET_DISABLE_INTRA", "1", Hosts("random-00021", 1)),
     ("NCCL_NET_GDR_C2C", "0", Hosts("gh200", 2)),
@@ -100,6 +101,7 @@ const EXAMPLES: [(&str, &str, Job); 56] = [
         "1 1 1 1 1 1",
         Hosts("dgx-h100", 1),
     ),
+    ("NCCL_SOCKET_IFNAME", "other", Hosts("workstation-2gpu", 1)),
     ("NCCL_TOPO_SPLIT_MLOPART", "0", Partitions("dgx-h100")),
     ("NCCL_WORK_ARGS_BYTES", "96", Hosts("dgx-h100", 1)),
     // The content of the file is tested by the command line's tests.

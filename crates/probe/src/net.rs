@@ -1,6 +1,7 @@
 //! The network devices that NCCL's own transports would list, in their order.
 
 use serde::Serialize;
+use topology::NameList;
 
 use crate::ProbeOptions;
 use crate::machine::bus_id::first_function;
@@ -68,7 +69,7 @@ fn rdma(
     options: &ProbeOptions,
     speaks: impl Fn(&RdmaPort) -> bool,
 ) -> Vec<ProbedNet> {
-    let filter = Filter::new(options.ib_hca.as_deref().unwrap_or_default());
+    let filter = NameList::new(options.ib_hca.as_deref().unwrap_or_default());
     let mut nets: Vec<ProbedNet> = Vec::new();
     for adapter in &machine.adapters {
         for port in adapter
@@ -114,7 +115,7 @@ fn merged_function(machine: &Machine, adapter: &Adapter) -> Option<String> {
 }
 
 fn sockets(machine: &Machine, options: &ProbeOptions) -> Vec<ProbedNet> {
-    let filter = options.socket_ifname.as_deref().map(Filter::new);
+    let filter = options.socket_ifname.as_deref().map(NameList::new);
     let usable = machine.interfaces.iter().filter(|interface| {
         interface.is_up()
             && match &filter {
@@ -139,71 +140,4 @@ fn sockets(machine: &Machine, options: &ProbeOptions) -> Vec<ProbedNet> {
         rdma: false,
     });
     nets.collect()
-}
-
-/// A name list as in `NCCL_IB_HCA` and `NCCL_SOCKET_IFNAME`: `^` excludes, `=` matches whole names,
-/// and a name may end in `:port`.
-struct Filter {
-    leaves_out: bool,
-    whole: bool,
-    names: Vec<(String, Option<i32>)>,
-}
-
-impl Filter {
-    fn new(text: &str) -> Self {
-        let leaves_out = text.starts_with('^');
-        let text = text.trim_start_matches('^');
-        let whole = text.starts_with('=');
-        let text = text.trim_start_matches('=');
-        let name = |text: &str| match text.split_once(':') {
-            Some((name, port)) => (name.to_owned(), port.parse().ok()),
-            None => (text.to_owned(), None),
-        };
-        Self {
-            leaves_out,
-            whole,
-            names: text
-                .split(',')
-                .filter(|text| !text.is_empty())
-                .map(name)
-                .collect(),
-        }
-    }
-
-    fn takes(&self, name: &str, port: Option<i32>) -> bool {
-        let same = |(wanted, number): &(String, Option<i32>)| {
-            let named = if self.whole {
-                name == wanted
-            } else {
-                name.starts_with(wanted.as_str())
-            };
-            named && (number.is_none() || port.is_none() || *number == port)
-        };
-        self.names.is_empty() || self.names.iter().any(same) != self.leaves_out
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn filters() {
-        for (text, name, taken) in [
-            ("", "mlx5_0", true),
-            ("mlx5", "mlx5_0", true),
-            ("=mlx5_1", "mlx5_10", false),
-            ("mlx5_1", "mlx5_10", true),
-            ("^mlx5_1", "mlx5_10", false),
-            ("^=mlx5_1", "mlx5_10", true),
-            ("mlx5_0:2", "mlx5_0", false),
-            ("mlx5_0:1,mlx5_3", "mlx5_3", true),
-        ] {
-            assert_eq!(
-                Filter::new(text).takes(name, Some(1)),
-                taken,
-                "{text} {name}"
-            );
-        }
-    }
 }

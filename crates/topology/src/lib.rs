@@ -21,7 +21,8 @@
 //! ```
 //!
 //! In reading order: [`bus_id`], [`node`], [`link`], [`path`], [`bandwidth`], [`xml`], [`build`],
-//! [`system`], [`all_pairs`], [`edit`].
+//! [`system`], [`all_pairs`], [`edit`],
+//! [`name_list`].
 
 pub mod all_pairs;
 pub mod bandwidth;
@@ -30,6 +31,7 @@ pub mod bus_id;
 pub mod edit;
 pub mod error;
 pub mod link;
+pub mod name_list;
 pub mod node;
 pub mod path;
 pub mod system;
@@ -40,6 +42,7 @@ pub use build::BuildOptions;
 pub use bus_id::BusId;
 pub use error::{Error, Place, Position, Warning};
 pub use link::{Link, LinkId, LinkType};
+pub use name_list::NameList;
 pub use node::{
     Cpu, CpuArch, CpuModel, CpuVendor, Dev, Gpu, NcclId, Net, Node, NodeData, NodeId, NodeType,
 };

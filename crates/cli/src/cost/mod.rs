@@ -130,7 +130,7 @@ fn read(
     let settings = read_settings(&arguments.job, environment, output)?;
     let job = Job {
         profile: profile.clone(),
-        ..job::job(machines, &arguments.job, output)?
+        ..job::job(machines, &arguments.job, environment, output)?
     };
     let planned = job::plan_job(&job, &settings, output)?;
     let inputs = planned.job.cost_inputs();

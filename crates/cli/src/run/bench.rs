@@ -8,7 +8,8 @@ use executor::check::{self, Check, Sample};
 use executor::{Buffer, Choice, Communicator, Reduction};
 
 use super::Spec;
-use super::latency::{self, Launch, agreed, combine};
+use super::combine::combine;
+use super::latency::{self, Launch, agreed};
 use super::row::{FigureTiming, Latency, Launches};
 
 /// Most launches in a row, in case the clock is too coarse to end the loop.

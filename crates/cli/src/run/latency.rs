@@ -4,9 +4,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use backend_cpu::Cpu;
-use executor::{Choice, Communicator, Element, Reduction};
+use executor::{Choice, Communicator, Reduction};
 
 use super::Spec;
+use super::combine::combine;
 use super::row::Latency;
 
 /// Launches that are timed in a row before the ranks compare their times.
@@ -68,24 +69,6 @@ pub fn agreed(
 ) -> Result<()> {
     combine(communicator, numbers, Reduction::Maximum)?;
     communicator.set_choice(Some(choice));
-    Ok(())
-}
-
-/// Replaces numbers by the sum or the largest of all ranks, by any choice.
-///
-/// In memory of the communicator: peers may write to it where it is, and if the memory in which
-/// ranks signal is overwritten, they may do so after this rank has left the launch. That must hit
-/// neither its stack nor its heap.
-pub fn combine<T: Element>(
-    communicator: &mut Communicator<Cpu>,
-    numbers: &mut [T],
-    reduction: Reduction,
-) -> Result<()> {
-    let mut shared = communicator.buffer(numbers.len())?;
-    shared.copy_from_slice(numbers);
-    communicator.set_choice(None);
-    communicator.all_reduce(&mut shared, reduction)?;
-    numbers.copy_from_slice(&shared);
     Ok(())
 }
 

@@ -7,7 +7,7 @@ use backend_cpu::Cpu;
 use executor::{Communicator, Reduction};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::latency::combine;
+use super::combine::combine;
 
 /// Least share that is worth a warning: the kernel counts time slices, so a few percent are noise.
 const LEAST_SHARE: f64 = 0.1;

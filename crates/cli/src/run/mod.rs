@@ -9,6 +9,7 @@ mod bench;
 mod bind;
 pub mod calibrate;
 mod choose;
+mod combine;
 pub mod cuda;
 pub mod gpu_test;
 mod job;

@@ -31,7 +31,12 @@ pub fn run(
     let given = &arguments.job;
     let settings = read_settings(given, environment, output)?;
     output.warnings.extend(settings::warnings(&settings));
-    let job = job::job(sources::machines(given, output)?, given, output)?;
+    let job = job::job(
+        sources::machines(given, output)?,
+        given,
+        environment,
+        output,
+    )?;
     let sizes = sizes::expand(&arguments.sizes, 2).map_err(|problem| anyhow!(problem))?;
     let Some(first) = job.hosts.first() else {
         bail!("the job has no hosts; expected at least one");

@@ -13,7 +13,10 @@ pub use names::{SettingEffect, effect, variables};
 pub use tuning::Tuning;
 
 use plan::nccl_graph::GraphFile;
-use topology::{BuildOptions, PathType};
+use topology::xml::{Document, Element, c_int};
+use topology::{BuildOptions, NameList, PathType, System};
+
+use crate::subset::with_nics;
 
 /// How many network ports a GPU uses (`NCCL_NETDEVS_POLICY`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -86,6 +89,10 @@ pub struct Settings {
     pub graph_file: Option<String>,
     /// The content of that file; the caller reads it.
     pub graphs: Option<GraphFile>,
+    /// `NCCL_IB_HCA`: the NICs of a file that a job uses, if it uses InfiniBand or RoCE.
+    pub ib_hca: Option<NameList>,
+    /// `NCCL_SOCKET_IFNAME`: the NICs of a file that a job uses, if it uses sockets.
+    pub socket_ifname: Option<NameList>,
     /// How hosts are joined.
     pub connect: ConnectSettings,
     /// Settings of the cost model.
@@ -110,12 +117,31 @@ impl Settings {
         given.into_iter()
     }
 
-    /// How topology files are read with these settings.
-    pub fn build_options(&self) -> BuildOptions {
-        BuildOptions {
+    /// The graph of a machine with the NICs that a job uses.
+    ///
+    /// # Errors
+    /// As [`System::from_document_with`].
+    pub fn system(&self, document: &Document) -> Result<System, topology::Error> {
+        let options = BuildOptions {
             split_partitions: self.split_partitions,
             ..BuildOptions::default()
-        }
+        };
+        let used = with_nics(document, |net| self.uses(net));
+        System::from_document_with(used.as_ref().unwrap_or(document), options)
+    }
+
+    /// Whether a job uses a `<net>`. Of a NIC that NCCL merged, the name of one port suffices.
+    pub(crate) fn uses(&self, net: &Element) -> bool {
+        let port = net.get("port").map_or(0, c_int);
+        let list = match port {
+            // NCCL numbers the ports of InfiniBand and RoCE from 1, and gives sockets 0.
+            0 => &self.socket_ifname,
+            _ => &self.ib_hca,
+        };
+        let (Some(list), Some(names)) = (list, net.get("name")) else {
+            return true;
+        };
+        names.split('+').any(|name| list.takes(name, Some(port)))
     }
 
     /// Whether hosts that could form one NVLink domain do (MNNVL).
@@ -153,6 +179,8 @@ impl Default for Settings {
             collnet_enable: None,
             graph_file: None,
             graphs: None,
+            ib_hca: None,
+            socket_ifname: None,
             connect: ConnectSettings::default(),
             tuning: Tuning::default(),
             in_force: Vec::new(),

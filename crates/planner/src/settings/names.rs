@@ -19,10 +19,11 @@ pub enum SettingEffect {
 }
 
 /// Variables that change what the search decides.
-const SEARCH: [&str; 22] = [
+const SEARCH: [&str; 24] = [
     "NCCL_COLLNET_ENABLE",
     "NCCL_CROSS_NIC",
     "NCCL_GRAPH_FILE",
+    "NCCL_IB_HCA",
     "NCCL_MNNVL_ENABLE",
     "NCCL_MNNVL_RAIL_PER_HOST",
     "NCCL_MNNVL_SCATTER_NETS_ENABLE",
@@ -41,6 +42,7 @@ const SEARCH: [&str; 22] = [
     "NCCL_PXN_C2C",
     "NCCL_PXN_DISABLE",
     "NCCL_SHM_DISABLE",
+    "NCCL_SOCKET_IFNAME",
     "NCCL_TOPO_SPLIT_MLOPART",
 ];
 
@@ -121,7 +123,7 @@ const NOT_MODELLED: [(&str, &str); 12] = [
 ];
 
 /// Variables of NCCL that change neither the search, nor the joining of hosts, nor the cost model.
-const OTHERS: [&str; 75] = [
+const OTHERS: [&str; 73] = [
     "NCCL_CGA_CLUSTER_SIZE",
     "NCCL_CHECKS_DISABLE",
     "NCCL_CHECK_POINTERS",
@@ -156,7 +158,6 @@ const OTHERS: [&str; 75] = [
     "NCCL_IB_ECE_ENABLE",
     "NCCL_IB_FIFO_TC",
     "NCCL_IB_GID_INDEX",
-    "NCCL_IB_HCA",
     "NCCL_IB_MERGE_NICS",
     "NCCL_IB_MERGE_VFS",
     "NCCL_IB_MQP_RETRY_ALL",
@@ -191,7 +192,6 @@ const OTHERS: [&str; 75] = [
     "NCCL_SET_CPU_NAME",
     "NCCL_SHM_USE_CUDA_MEMCPY",
     "NCCL_SOCKET_FAMILY",
-    "NCCL_SOCKET_IFNAME",
     "NCCL_SOCKET_NTHREADS",
     "NCCL_TOPO_DUMP_FILE",
     "NCCL_TOPO_DUMP_FILE_RANK",

@@ -1,6 +1,6 @@
 //! Reading NCCL's variables.
 
-use topology::PathType;
+use topology::{NameList, PathType};
 
 use super::{NetDevsPolicy, SettingEffect, SettingNote, Settings, names};
 
@@ -72,6 +72,8 @@ impl Reader {
             "NCCL_PXN_C2C" => settings.pxn_c2c = self.number(name, value, 1) != 0,
             "NCCL_P2P_PXN_LEVEL" => settings.p2p_pxn_level = self.number(name, value, 2),
             "NCCL_NETDEVS_POLICY" => settings.netdevs_policy = self.netdevs_policy(name, value),
+            "NCCL_IB_HCA" => settings.ib_hca = Some(NameList::new(value)),
+            "NCCL_SOCKET_IFNAME" => settings.socket_ifname = Some(NameList::new(value)),
             "NCCL_CROSS_NIC" => settings.cross_nic = self.number(name, value, 2),
             "NCCL_MNNVL_ENABLE" => settings.mnnvl_enable = self.number(name, value, 2),
             "NCCL_MNNVL_SCATTER_NETS_ENABLE" => {

@@ -1,0 +1,33 @@
+//! `topo schema`: the schemas of all kinds of JSON.
+
+use anyhow::{Result, bail};
+
+use crate::matrix::MatrixReport;
+use crate::output::Output;
+use crate::{report, suggest};
+
+/// The schema of each kind of JSON, by its name without `topo-`.
+const SCHEMAS: [(&str, fn() -> String); 2] = [
+    ("matrix", report::schema::<MatrixReport>),
+    ("plan", plan::schema),
+];
+
+/// Prints the schema of a kind, or the names of all.
+pub fn run(name: Option<&str>, output: &mut Output) -> Result<()> {
+    let names = SCHEMAS.iter().map(|(name, _)| *name);
+    let Some(name) = name else {
+        output.text = names.map(|name| format!("{name}\n")).collect();
+        return Ok(());
+    };
+    let Some((_, schema)) = SCHEMAS.iter().find(|(known, _)| *known == name) else {
+        let near = suggest::nearest(name, names.clone(), 1);
+        let names: Vec<&str> = names.collect();
+        bail!(
+            "there is no schema `{name}`{}; expected one of {}",
+            suggest::question(&near),
+            names.join(", ")
+        );
+    };
+    output.text = schema();
+    Ok(())
+}
