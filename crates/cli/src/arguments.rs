@@ -3,6 +3,7 @@
 pub mod compare;
 pub mod join;
 pub mod machine;
+pub mod nccl_tests;
 pub mod run;
 
 use std::path::PathBuf;

@@ -31,6 +31,13 @@ pub fn finish(done: anyhow::Result<()>, output: &Output) -> ExitCode {
     }
 }
 
+/// Prints what a command has to say before it ends.
+pub fn print_now(output: &mut Output) -> anyhow::Result<()> {
+    print_warnings(&std::mem::take(&mut output.warnings));
+    report(&std::mem::take(&mut output.notes));
+    print(&std::mem::take(&mut output.text))
+}
+
 fn print(text: &str) -> anyhow::Result<()> {
     let mut stdout = std::io::stdout().lock();
     match stdout

@@ -71,7 +71,7 @@ fn main() -> ExitCode {
         Command::Run(arguments) => run::run(arguments, &environment, &mut output),
         Command::GpuTest(arguments) => run::gpu_test::run(arguments, &environment, &mut output),
         Command::Id(arguments) => join::id(arguments, &mut output),
-        Command::Calibrate(arguments) => run::calibrate::run(arguments, &mut output),
+        Command::Calibrate(arguments) => run::calibrate::run(arguments, &environment, &mut output),
         Command::Help { command } => generate::help(command.as_deref(), &environment, &mut output),
         Command::Schema { name } => schemas::run(name.as_deref(), &mut output),
         Command::Completions { shell } => generate::completions(*shell, &mut output),

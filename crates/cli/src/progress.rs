@@ -1,6 +1,6 @@
 //! A line on the terminal that shows progress.
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -77,11 +77,11 @@ pub struct Steps {
 }
 
 impl Steps {
-    pub fn new(all: usize) -> Self {
+    pub const fn new(environment: &Environment, all: usize) -> Self {
         Self {
             all,
             done: 0,
-            shown: std::io::stderr().is_terminal(),
+            shown: environment.progress,
         }
     }
 
@@ -91,13 +91,18 @@ impl Steps {
             print(&format!("{} of {}: {step}", self.done, self.all));
         }
     }
+
+    /// Removes the line until the next step.
+    pub fn clear(&self) {
+        if self.shown {
+            print("");
+        }
+    }
 }
 
 impl Drop for Steps {
     fn drop(&mut self) {
-        if self.shown {
-            print("");
-        }
+        self.clear();
     }
 }
 

@@ -4,12 +4,14 @@ use anyhow::{Result, bail};
 
 use crate::matrix::MatrixReport;
 use crate::output::Output;
+use crate::run::RunJson;
 use crate::{report, suggest};
 
 /// The schema of each kind of JSON, by its name without `topo-`.
-const SCHEMAS: [(&str, fn() -> String); 2] = [
+const SCHEMAS: [(&str, fn() -> String); 3] = [
     ("matrix", report::schema::<MatrixReport>),
     ("plan", plan::schema),
+    ("run", report::schema::<RunJson>),
 ];
 
 /// Prints the schema of a kind, or the names of all.

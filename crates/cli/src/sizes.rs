@@ -3,7 +3,8 @@
 use program::Collective;
 use program::{Schedule, Transfer};
 
-const MOST: usize = 10_000;
+/// Most sizes of a command.
+pub const MOST: usize = 10_000;
 
 /// Units by their letter: powers of 1024, as nccl-tests reads them.
 const UNITS: [(char, u32); 4] = [('K', 10), ('M', 20), ('G', 30), ('T', 40)];

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::{ArgAction, Args, ValueEnum};
 use program::{ElementType, Protocol, Reduction};
 use program::{Schedule, Transfer};
 use serde::{Deserialize, Serialize};
@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::Variables;
 use super::compare::TextOrJson;
 use super::join::JoinArguments;
+use super::nccl_tests::{NcclTestsArguments, check, one, root};
 use crate::sizes::size;
 
 pub const RUN_EXAMPLES: &str = "\
@@ -21,6 +22,8 @@ Examples:
   topo run plan.json all-reduce                the rings and trees of a plan from topo plan -o
   topo run topology.xml all-gather             of a machine, which is planned first
   topo run --ranks 2 all-reduce -b 1M -e 1M    one size
+  topo run all-reduce -b 8 -e 128M -f 2 -g 8   as all_reduce_perf of nccl-tests: 8 ranks
+  topo run all-reduce -g 2 -b 1M -e 4M -i 1M   steps of 1 MiB
   topo run --ranks 8 all-reduce --algorithm tree --protocol ll128 --type bf16 --op max
   topo run --ranks 4 send-recv -n 100 -w 10    every rank to the next; 100 launches after 10
   topo run --ranks 2 all-reduce --format json  for scripts
@@ -34,7 +37,8 @@ Collectives: all-reduce all-gather reduce-scatter broadcast reduce all-to-all ga
 Algorithms: ring tree reduce-broadcast halving-doubling mesh two-phase-mesh bruck
   recursive-doubling recursive-halving nvls
 Sizes and bandwidths are defined as in nccl-tests: a size is that of the larger side where a
-collective gathers or scatters.
+collective gathers or scatters. Rows are printed when they are measured. Options that only
+nccl-tests has are refused with what to use instead.
 Exit status: 0 when all elements are right, 1 when some are wrong, 2 when something failed.";
 
 pub const CALIBRATE_EXAMPLES: &str = "\
@@ -91,6 +95,12 @@ pub struct RunArguments {
     /// Number of ranks, without a file
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub ranks: Option<u32>,
+    /// Threads of this process, each with -g ranks; as in nccl-tests, -t times -g is --ranks
+    #[arg(short = 't', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub nthreads: Option<u32>,
+    /// GPUs (or cores) of a thread, each with one rank
+    #[arg(short = 'g', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub ngpus: Option<u32>,
     /// One process per rank, not one thread
     #[arg(long)]
     pub processes: bool,
@@ -120,23 +130,26 @@ pub struct RunArguments {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub channels: Option<u16>,
     /// Type of the elements: i8 u8 i32 u32 i64 u64 f16 bf16 f32 f64, or nccl-tests' names
-    #[arg(short = 'd', long = "type", value_name = "TYPE", default_value = "f32")]
+    #[arg(short = 'd', long = "type", alias = "datatype", value_name = "TYPE", default_value = "f32", value_parser = one::<ElementType>)]
     pub element: ElementType,
     /// Operation: sum prod min max avg mulsum
-    #[arg(short, long, value_name = "OP", default_value = "sum")]
+    #[arg(short, long, value_name = "OP", default_value = "sum", value_parser = one::<Reduction>)]
     pub op: Reduction,
     /// The root
-    #[arg(short, long, value_name = "RANK", default_value_t = 0)]
+    #[arg(short, long, value_name = "RANK", default_value_t = 0, allow_negative_numbers = true, value_parser = root)]
     pub root: u32,
     /// Smallest size, bytes
-    #[arg(short, long, value_name = "SIZE", value_parser = size, default_value = "8")]
+    #[arg(short, long, alias = "minbytes", value_name = "SIZE", value_parser = size, default_value = "8")]
     pub begin: u64,
     /// Largest size, bytes
-    #[arg(short, long, value_name = "SIZE", value_parser = size, default_value = "256M")]
+    #[arg(short, long, alias = "maxbytes", value_name = "SIZE", value_parser = size, default_value = "256M")]
     pub end: u64,
-    /// Factor from one size to the next
-    #[arg(short, long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u64).range(2..))]
-    pub factor: u64,
+    /// Factor from one size to the next [default: 2]
+    #[arg(short, long, alias = "stepfactor", value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub factor: Option<u64>,
+    /// Instead of a factor: bytes from one size to the next
+    #[arg(short = 'i', long, alias = "stepbytes", value_name = "SIZE", value_parser = size)]
+    pub step: Option<u64>,
     /// Timed launches of each size [default: as many as --time allows]
     #[arg(short = 'n', long, alias = "iters", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub iterations: Option<u32>,
@@ -153,8 +166,8 @@ pub struct RunArguments {
     #[arg(long, value_name = "MS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=600_000))]
     pub time: u64,
     /// Check every element: 1 or 0
-    #[arg(short, long, value_name = "0|1", default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=1))]
-    pub check: u8,
+    #[arg(short, long, value_name = "0|1", default_value = "1", action = ArgAction::Set, value_parser = check)]
+    pub check: bool,
     /// Do not run in place
     #[arg(long)]
     pub no_in_place: bool,
@@ -165,7 +178,7 @@ pub struct RunArguments {
     #[arg(long, value_enum, default_value_t = Bind::Cores)]
     pub bind: Bind,
     /// Fail when a rank waits longer than this, s
-    #[arg(long, value_name = "S", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(short = 'T', long, value_name = "S", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub timeout: u64,
     /// CPU cost profile (TOML) from topo calibrate, used to choose an algorithm
     #[arg(long, value_name = "FILE")]
@@ -180,6 +193,8 @@ pub struct RunArguments {
     pub variables: Variables,
     #[command(flatten)]
     pub join: JoinArguments,
+    #[command(flatten)]
+    pub foreign: NcclTestsArguments,
     /// This process is a rank that another one started and instructs through standard input
     #[arg(long, hide = true, exclusive = true)]
     pub member: bool,

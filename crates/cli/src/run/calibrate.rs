@@ -8,9 +8,11 @@ use backend_cpu::Profile;
 use backend_cpu::profile::MeasuredChoice;
 use program::{Collective, ElementType, Reduction};
 
+use super::event::Event;
 use super::spec::Devices;
 use super::{Spec, processes, threads};
 use crate::arguments::run::{BackendName, CalibrateArguments};
+use crate::environment::Environment;
 use crate::output::Output;
 use crate::progress::Steps;
 use crate::sizes;
@@ -22,7 +24,11 @@ const SIZES: [u64; 8] = [8, 64, 512, 4 << 10, 32 << 10, 256 << 10, 2 << 20, 16 <
 const CPUINFO_LIMIT: u64 = 16 << 20;
 
 /// Measures and prints or writes the profile.
-pub fn run(arguments: &CalibrateArguments, output: &mut Output) -> Result<()> {
+pub fn run(
+    arguments: &CalibrateArguments,
+    environment: &Environment,
+    output: &mut Output,
+) -> Result<()> {
     let base = Profile::default();
     let mut profile = Profile {
         name: arguments.name.clone(),
@@ -33,14 +39,18 @@ pub fn run(arguments: &CalibrateArguments, output: &mut Output) -> Result<()> {
     };
     let basis = Arc::new(profile.clone());
     let figures = 2 * Collective::ALL.len() * SIZES.len() * arguments.ranks.len();
-    let mut progress = Steps::new(figures);
+    let mut progress = Steps::new(environment, figures);
     for ranks in &arguments.ranks {
         for one_process in [true, false] {
             for collective in Collective::ALL {
                 let spec = spec(arguments, collective, *ranks, !one_process);
-                let mut show = |bytes| {
+                let mut show = |event: Event<'_>| {
+                    let Event::Size(bytes) = event else {
+                        return;
+                    };
                     let (name, size) = (collective.command_name(), sizes::short(bytes));
-                    progress.show(&format!("{name} of {ranks} ranks, {size}"));
+                    let kind = if one_process { "threads" } else { "processes" };
+                    progress.show(&format!("{name} of {ranks} {kind}, {size}"));
                 };
                 let rows = if one_process {
                     threads(&spec, &basis, &mut show)?

@@ -59,10 +59,16 @@ pub fn read(
         _ => bail!("expected a collective, and before it a file or --ranks N"),
     };
     let collective = sizes::collective(collective).map_err(|problem| anyhow!(problem))?;
-    let plan = match (&file, arguments.ranks.or(among.world)) {
-        (Some(file), _) if arguments.ranks.is_some() => bail!(
-            "{} says how many ranks there are; expected it without --ranks",
-            file.display()
+    let wanted = wanted_ranks(arguments, among)?;
+    let plan = match (&file, wanted.or(among.world)) {
+        (Some(file), _) if wanted.is_some() => bail!(
+            "{} says how many ranks there are; expected it without {}",
+            file.display(),
+            if arguments.ranks.is_some() {
+                "--ranks"
+            } else {
+                "-t and -g"
+            }
         ),
         (Some(file), _) => Some(read_plan(file, arguments, environment, output, among.lost)?),
         (None, None) => bail!(
@@ -70,7 +76,7 @@ pub fn read(
         ),
         (None, Some(_)) => None,
     };
-    let all_ranks = ranks_of(plan.as_ref(), arguments, among)?;
+    let all_ranks = ranks_of(plan.as_ref(), wanted, among)?;
     let world = among.world.unwrap_or(0);
     let ranks = match world.saturating_sub(among.lost.len() as u32) {
         0 => all_ranks,
@@ -104,7 +110,7 @@ pub fn read(
         iterations: arguments.iterations,
         warmup: arguments.warmup,
         time_ms: arguments.time,
-        check: arguments.check == 1,
+        check: arguments.check,
         in_place: !arguments.no_in_place && collective != Collective::SendRecv,
         reply: arguments.reply,
         bind: arguments.bind == Bind::Cores,
@@ -126,10 +132,40 @@ pub fn read(
     Ok((spec, Some(planned)))
 }
 
-/// The ranks of the plan, of --ranks, or of the launcher.
+/// The number of ranks by --ranks, or by nccl-tests' -t and -g.
+fn wanted_ranks(arguments: &RunArguments, among: JobRanks<'_>) -> Result<Option<u32>> {
+    let (threads, gpus) = match (arguments.nthreads, arguments.ngpus) {
+        (None, None) => return Ok(arguments.ranks),
+        (threads, gpus) => (threads.unwrap_or(1), gpus.unwrap_or(1)),
+    };
+    let ranks = threads * gpus;
+    if let Some(world) = among.world {
+        if ranks > 1 {
+            bail!(
+                "-t {threads} -g {gpus}: each of the {world} processes that were started is one rank; \
+                 expected 1 and 1, and a process per rank"
+            );
+        }
+        return Ok(arguments.ranks);
+    }
+    if threads > 1 && arguments.processes {
+        bail!("-t {threads} makes ranks threads of one process; expected it without --processes");
+    }
+    if u64::from(ranks) > MOST_RANKS {
+        bail!("-t {threads} -g {gpus} makes {ranks} ranks; expected at most {MOST_RANKS}");
+    }
+    if let Some(given) = arguments.ranks.filter(|given| *given != ranks) {
+        bail!(
+            "-t {threads} -g {gpus} makes {ranks} ranks, --ranks {given} ranks; expected one of both"
+        );
+    }
+    Ok(Some(ranks))
+}
+
+/// The ranks of the plan, of the command line, or of the launcher.
 fn ranks_of(
     plan: Option<&(String, Plan)>,
-    arguments: &RunArguments,
+    wanted: Option<u32>,
     among: JobRanks<'_>,
 ) -> Result<u32> {
     let ranks = match plan {
@@ -142,7 +178,7 @@ fn ranks_of(
                 format!("{name} has {ranks} ranks; expected 1 to {MOST_RANKS}, since all of them run on this host")
             })?
         }
-        None => arguments.ranks.or(among.world).unwrap_or(1),
+        None => wanted.or(among.world).unwrap_or(1),
     };
     if let Some(world) = among.world.filter(|world| *world != ranks) {
         let named = plan.map_or("--ranks", |(name, _)| name);
@@ -158,10 +194,26 @@ fn ranks_of(
 
 /// The sizes from --begin to --end.
 fn sizes_of(arguments: &RunArguments) -> Result<Vec<u64>> {
-    let grows = std::iter::successors(Some(arguments.begin), |size| {
-        size.checked_mul(arguments.factor)
-    });
-    let all: Vec<u64> = grows.take_while(|size| *size <= arguments.end).collect();
+    let next = |size: &u64| match (arguments.factor, arguments.step) {
+        (_, Some(step)) => size.checked_add(step),
+        (factor, None) => size.checked_mul(factor.unwrap_or(2)),
+    };
+    match (arguments.factor, arguments.step) {
+        (Some(2..), Some(_)) => {
+            bail!("-f multiplies a size and -i adds to it; expected one of both")
+        }
+        (Some(1), None) => bail!("-f 1 repeats a size; expected 2 or more, or -i SIZE"),
+        _ => {}
+    }
+    let grows = std::iter::successors(Some(arguments.begin), next);
+    let sizes = grows.take_while(|size| *size <= arguments.end);
+    let all: Vec<u64> = sizes.take(sizes::MOST + 1).collect();
+    if all.len() > sizes::MOST {
+        bail!(
+            "more than {} sizes; expected fewer (a larger -i or -f)",
+            sizes::MOST
+        );
+    }
     if all.is_empty() {
         bail!(
             "--begin {} is more than --end {}; expected the smaller size first",

@@ -15,6 +15,8 @@ use net::{Host, Hosts, Options, Ports, Reached, Survivor, WantedPlugin};
 use net_plugin::log::Level;
 use sha2::{Digest, Sha256};
 
+use super::event::{Event, Observer};
+use super::live::Live;
 use super::load::Watch;
 use super::spec::Devices;
 use super::{RunReport, RunRow, Spec, bind, cuda, job, measure};
@@ -24,8 +26,6 @@ use crate::environment::Environment;
 use crate::join::launcher::{self, Launched};
 use crate::join::meeting;
 use crate::output::Output;
-use crate::progress::Steps;
-use crate::sizes::short;
 
 /// Most sockets of a connection, as in NCCL.
 const MOST_SOCKETS: u16 = 64;
@@ -45,13 +45,13 @@ pub fn detect(arguments: &RunArguments, environment: &Environment) -> Result<Opt
     launcher::detect(&arguments.join, &environment.launcher, parent)
 }
 
-/// Runs this rank. The lowest surviving rank gets the report, all learn if elements were wrong.
+/// Runs this rank. The lowest surviving rank prints the page, all learn if elements were wrong.
 pub fn run(
     arguments: &RunArguments,
     environment: &Environment,
     launched: &Launched,
     output: &mut Output,
-) -> Result<(Option<RunReport>, bool)> {
+) -> Result<()> {
     let Launched { rank, world, .. } = *launched;
     let read = |lost: &[u32], output: &mut Output| {
         let world = Some(world);
@@ -60,7 +60,6 @@ pub fn run(
         spec.processes = true;
         anyhow::Ok((spec, planned))
     };
-    let steps = |spec: &Spec| Steps::new(if rank == 0 { spec.sizes.len() } else { 0 });
     let (mut spec, mut planned) = read(&[], output)?;
     let profile = Arc::new(job::profile(arguments.cost_profile.as_deref())?);
     let ports = planned.as_ref().map(|it| Arc::clone(&it.ports) as _);
@@ -75,24 +74,40 @@ pub fn run(
     )?;
     check_hosts(&spec, &hosts)?;
     let cores = bind_to_share(&spec, &hosts);
-    let mut reached = hosts.reached().clone();
-    let mut progress = steps(&spec);
     // Original rank of each present rank.
     let mut members: Vec<u32> = (0..world).collect();
     let mut lost: Vec<(Vec<u32>, String)> = Vec::new();
-    let (devices, rows) = loop {
+    loop {
         let survive = arguments.join.survive;
         let survivor = survive.then(|| hosts.survivor()).transpose()?;
         let own = hosts.rank();
-        let mut show = |size| {
-            if rank == 0 {
-                progress.show(&short(size));
+        let prints = members.first() == Some(&rank);
+        let report = RunReport {
+            spec: spec.clone(),
+            planned,
+            rows: Vec::new(),
+            launch: Some(LaunchReport {
+                by: launched.by,
+                reached: hosts.reached().clone(),
+                lost: lost.clone(),
+            }),
+        };
+        let mut live = prints.then(|| Live::new(report, arguments, environment, &mut *output));
+        let mut observer = |event: Event<'_>| {
+            if let Some(live) = &mut live {
+                live.observe(event);
             }
         };
-        let failure = match sweep(hosts, &spec, &profile, &cores, false, &mut show) {
-            Ok(done) => break done,
+        let failure = match sweep(hosts, &spec, &profile, &cores, false, &mut observer) {
+            Ok((notes, rows)) => {
+                // The others have nothing to say that this rank does not.
+                live.map_or(Ok(()), |live| live.finish(&notes))?;
+                output.differs = rows.iter().any(|row| row.wrong() > 0);
+                return Ok(());
+            }
             Err(error) => error,
         };
+        drop(live);
         let culprit = culprit(&failure, own);
         // At least one rank is lost each time, so this ends.
         let (Some(survivor), Some(failure), true) =
@@ -100,31 +115,14 @@ pub fn run(
         else {
             return Err(failure);
         };
-        drop(progress);
         let (regrouped, left) = continue_without(survivor, &failure)?;
         hosts = regrouped;
-        reached = hosts.reached().clone();
         let gone = members.iter().filter(|it| !left.contains(it));
         lost.push((gone.copied().collect(), failure.what));
         members = left;
         let all: Vec<u32> = (0..world).filter(|it| !members.contains(it)).collect();
         (spec, planned) = read(&all, &mut Output::default())?;
-        progress = steps(&spec);
-    };
-    drop(progress);
-    let wrong = rows.iter().any(|row| row.wrong() > 0);
-    if members.first() != Some(&rank) {
-        return Ok((None, wrong));
     }
-    let by = launched.by;
-    let report = RunReport {
-        spec,
-        planned,
-        rows,
-        devices,
-        launch: Some(LaunchReport { by, reached, lost }),
-    };
-    Ok((Some(report), wrong))
 }
 
 /// Binds this rank to its share of the cores, and returns all cores of the machine.
@@ -302,12 +300,12 @@ pub(super) fn sweep(
     profile: &Arc<Profile>,
     cores: &[usize],
     bound: bool,
-    progress: &mut (dyn FnMut(u64) + Send),
+    observer: &mut Observer<'_>,
 ) -> Result<(String, Vec<RunRow>)> {
     if spec.backend != BackendName::Cpu {
         let rank = hosts.rank();
         let place = place_on_machine(&hosts);
-        let done = cuda::process(spec, Box::new(hosts), place, progress);
+        let done = cuda::process(spec, Box::new(hosts), place, observer);
         return done.with_context(|| format!("rank {rank} of {}", spec.ranks));
     }
     let settings = Settings {
@@ -321,7 +319,7 @@ pub(super) fn sweep(
     };
     let backend = Cpu::new(Arc::clone(profile));
     let mut communicator = Communicator::join(backend, Box::new(hosts), &settings)?;
-    let rows = measure::sweep(&mut communicator, spec, profile, &mut watch, progress);
+    let rows = measure::sweep(&mut communicator, spec, profile, &mut watch, observer);
     let rows = rows.with_context(|| format!("rank {rank} of {}", spec.ranks))?;
     Ok((String::new(), rows))
 }

@@ -8,6 +8,7 @@ use executor::check::{self, ForType, Sample};
 use super::Spec;
 use super::bench::Bench;
 use super::choose::choose;
+use super::event::{Event, Observer};
 use super::load::Watch;
 use super::row::RunRow;
 use super::spec::request;
@@ -19,7 +20,7 @@ pub fn sweep(
     spec: &Spec,
     profile: &Profile,
     watch: &mut Watch,
-    progress: &mut dyn FnMut(u64),
+    observer: &mut Observer<'_>,
 ) -> Result<Vec<RunRow>> {
     check::of_type(
         spec.element()?,
@@ -28,7 +29,7 @@ pub fn sweep(
             spec,
             profile,
             watch,
-            progress,
+            observer,
         },
     )
 }
@@ -38,7 +39,7 @@ struct Sweep<'a> {
     spec: &'a Spec,
     profile: &'a Profile,
     watch: &'a mut Watch,
-    progress: &'a mut dyn FnMut(u64),
+    observer: &'a mut Observer<'a>,
 }
 
 impl ForType for Sweep<'_> {
@@ -50,7 +51,7 @@ impl ForType for Sweep<'_> {
             spec,
             profile,
             watch,
-            progress,
+            observer,
         } = self;
         let rank = communicator.rank();
         let largest = spec.check::<T>(spec.sizes.iter().copied().max().unwrap_or(1))?;
@@ -63,15 +64,17 @@ impl ForType for Sweep<'_> {
         };
         let mut rows = Vec::with_capacity(spec.sizes.len());
         let mut survey = Survey::default();
+        observer(Event::Connected(""));
         for bytes in &spec.sizes {
-            progress(*bytes);
             let check = spec.check::<T>(*bytes)?;
             let mut request = request::<T>(&check);
             if spec.survey {
+                observer(Event::Size(*bytes));
                 rows.extend(survey.size(&mut bench, &request, &check)?);
                 continue;
             }
             let choice = choose(bench.communicator, spec, profile, &request)?;
+            observer(Event::Size(*bytes));
             let predicted_us = profile.predict(&request, &choice, bench.communicator.shape()?);
             let separate = bench.measure(&check, choice, false)?;
             let (mut choice_in_place, mut in_place) = (None, None);
@@ -83,7 +86,7 @@ impl ForType for Sweep<'_> {
                     in_place = Some(bench.measure(&check, choice, true)?);
                 }
             }
-            rows.push(RunRow {
+            let row = RunRow {
                 bytes: request.bytes(spec.ranks),
                 count: request.count,
                 choice,
@@ -92,7 +95,9 @@ impl ForType for Sweep<'_> {
                 in_place,
                 predicted_us,
                 cores: watch.lap(bench.communicator)?,
-            });
+            };
+            observer(Event::Row(&row));
+            rows.push(row);
         }
         Ok(rows)
     }

@@ -3,7 +3,8 @@
 //! In reading order: [`job`] (ranks and plan), [`spec`] (the checked command line), [`measure`]
 //! (the work of a rank), [`choose`], [`bench`](mod@bench), [`latency`], [`load`] (core time of
 //! other programs), [`survey`] (for [`calibrate`]), [`ranks`] (threads), [`processes`],
-//! [`launched`] (ranks of a launcher), [`cuda`], [`gpu_test`], [`page`](mod@page).
+//! [`launched`] (ranks of a launcher), [`cuda`], [`gpu_test`]; and what is printed: [`event`],
+//! [`live`], [`page`](mod@page), [`table`], [`json`].
 
 mod bench;
 mod bind;
@@ -11,10 +12,13 @@ pub mod calibrate;
 mod choose;
 mod combine;
 pub mod cuda;
+mod event;
 pub mod gpu_test;
 mod job;
+mod json;
 mod latency;
 mod launched;
+mod live;
 mod load;
 mod measure;
 mod page;
@@ -24,21 +28,22 @@ mod ranks;
 mod row;
 mod spec;
 mod survey;
+mod table;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail};
 use backend_cpu::{Cpu, Profile};
 use executor::Communicator;
 
-use crate::arguments::compare::TextOrJson;
 use crate::arguments::run::{BackendName, RunArguments};
 use crate::environment::Environment;
 use crate::output::Output;
-use crate::progress::Steps;
-use crate::sizes::short;
+use event::{Event, Observer};
 pub use job::RunPlan;
+pub use json::RunJson;
 pub use launched::LaunchReport;
+use live::Live;
 pub use load::CoreTime;
 use load::Watch;
 pub use row::{FigureTiming, Latency, Launches, RunRow};
@@ -49,8 +54,6 @@ pub struct RunReport {
     pub spec: Spec,
     pub planned: Option<RunPlan>,
     pub rows: Vec<RunRow>,
-    /// A report on the GPUs; empty for processors.
-    pub devices: String,
     pub launch: Option<LaunchReport>,
 }
 
@@ -80,68 +83,42 @@ pub fn run(arguments: &RunArguments, environment: &Environment, output: &mut Out
         bail!("{name} is for GPUs; expected --backend cuda with it{instead}");
     }
     if let Some(launched) = launched::detect(arguments, environment)? {
-        let (report, wrong) = launched::run(arguments, environment, &launched, output)?;
-        output.differs = wrong;
-        // The others have nothing to say that rank 0 does not.
-        return report.map_or(Ok(()), |report| {
-            show(&report, arguments, environment, output)
-        });
+        return launched::run(arguments, environment, &launched, output);
     }
     let among = job::JobRanks::default();
     let (spec, planned) = job::read(arguments, environment, output, among)?;
     let profile = Arc::new(job::profile(arguments.cost_profile.as_deref())?);
-    let mut progress = Steps::new(spec.sizes.len());
-    let (devices, rows) = if spec.processes {
-        processes::run(&spec, &profile, &mut |size| progress.show(&short(size)))?
-    } else if spec.backend == BackendName::Cpu {
-        let rows = threads(&spec, &profile, &mut |size| progress.show(&short(size)))?;
-        (String::new(), rows)
-    } else {
-        cuda::threads(&spec, &mut |size| progress.show(&short(size)))?
-    };
-    drop(progress);
     let report = RunReport {
-        spec,
+        spec: spec.clone(),
         planned,
-        rows,
-        devices,
+        rows: Vec::new(),
         launch: None,
     };
-    show(&report, arguments, environment, output)
-}
-
-fn show(
-    report: &RunReport,
-    arguments: &RunArguments,
-    environment: &Environment,
-    output: &mut Output,
-) -> Result<()> {
-    let wrong: u64 = report.rows.iter().map(RunRow::wrong).sum();
-    output.differs = wrong > 0;
-    output.text = if arguments.json || arguments.format == TextOrJson::Json {
-        output.warnings.extend(report.cores().warning());
-        page::json(report)?
+    let mut live = Live::new(report, arguments, environment, output);
+    let mut observer = |event: Event<'_>| live.observe(event);
+    let notes = if spec.processes {
+        processes::run(&spec, &profile, &mut observer)?.0
+    } else if spec.backend == BackendName::Cpu {
+        threads(&spec, &profile, &mut observer)?;
+        String::new()
     } else {
-        format!(
-            "{}{}",
-            report.devices,
-            page::page(report, environment.look())
-        )
+        cuda::threads(&spec, &mut observer)?.0
     };
-    Ok(())
+    live.finish(&notes)
 }
 
-/// Runs all ranks as threads of this process; rank 0 reports progress.
+/// Runs all ranks as threads of this process; the observer learns of rank 0's events.
 pub fn threads(
     spec: &Spec,
     profile: &Arc<Profile>,
-    progress: &mut (dyn FnMut(u64) + Send),
+    observer: &mut Observer<'_>,
 ) -> Result<Vec<RunRow>> {
     let settings = spec.settings()?;
     let backend = |_| Cpu::new(Arc::clone(profile));
     let communicators = Communicator::local(spec.ranks, &settings, backend)?;
     let cores = bind::cores();
-    let rows = ranks::run(communicators, progress, |communicator, progress| {
+    let observer = Mutex::new(observer);
+    let rows = ranks::run(communicators, |communicator| {
         if spec.bind {
             bind::to_own_core(&cores, communicator.rank(), spec.ranks);
         }
@@ -149,7 +126,13 @@ pub fn threads(
             0 => Watch::cores(&cores, spec.ranks, spec.bind),
             _ => Watch::nothing(),
         };
-        measure::sweep(communicator, spec, profile, &mut watch, progress)
+        let rank = communicator.rank();
+        measure::sweep(communicator, spec, profile, &mut watch, &mut |event| {
+            if rank == 0 {
+                let mut observer = observer.lock().unwrap_or_else(PoisonError::into_inner);
+                observer(event);
+            }
+        })
     })?;
     rows.into_iter().next().context("there is no rank 0")
 }

@@ -17,6 +17,7 @@ use net::{Hosts, Options};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
 
+use super::event::Observer;
 use super::launched::sweep;
 use super::{RunRow, Spec, bind};
 
@@ -118,11 +119,11 @@ fn wait(child: &mut Child, until: Instant) -> Result<Option<ExitStatus>> {
     }
 }
 
-/// Runs all ranks. Returns rank 0's report on its GPU, and its rows.
+/// Runs all ranks. Returns rank 0's notes on the run on GPUs, and its rows.
 pub fn run(
     spec: &Spec,
     profile: &Arc<Profile>,
-    progress: &mut (dyn FnMut(u64) + Send),
+    observer: &mut Observer<'_>,
 ) -> Result<(String, Vec<RunRow>)> {
     let (id, root) = net::loopback_id().context("ranks as processes cannot meet")?;
     let mut children = Children::start(&id, spec, profile)?;
@@ -136,7 +137,7 @@ pub fn run(
         let rank = scope.spawn(|| {
             let hosts = join(options)?;
             joined.store(true, Ordering::Relaxed);
-            work(hosts, spec, profile, progress)
+            work(hosts, spec, profile, observer)
         });
         // Without this, a rank that never connects would be missed at the timeout only.
         while !joined.load(Ordering::Relaxed) && !rank.is_finished() {
@@ -235,12 +236,12 @@ fn work(
     hosts: Hosts,
     spec: &Spec,
     profile: &Arc<Profile>,
-    progress: &mut (dyn FnMut(u64) + Send),
+    observer: &mut Observer<'_>,
 ) -> Result<(String, Vec<RunRow>)> {
     // Counted before binding, because all ranks share these cores.
     let cores = bind::cores();
     if spec.bind {
         bind::to_own_core(&cores, hosts.rank(), spec.ranks);
     }
-    sweep(hosts, spec, profile, &cores, spec.bind, progress)
+    sweep(hosts, spec, profile, &cores, spec.bind, observer)
 }

@@ -4,30 +4,19 @@ use anyhow::{Result, anyhow};
 use executor::backend::Backend;
 use executor::{Communicator, Error};
 
-/// Runs each rank on its own thread and returns their rows; rank 0 reports progress.
+/// Runs each rank on its own thread and returns their results.
 ///
 /// # Errors
 /// The first failure of a rank, rather than one of a rank that only learned of it.
 pub fn run<B: Backend, T: Send>(
     communicators: Vec<Communicator<B>>,
-    progress: &mut (dyn FnMut(u64) + Send),
-    each: impl Fn(&mut Communicator<B>, &mut dyn FnMut(u64)) -> Result<T> + Sync,
+    each: impl Fn(&mut Communicator<B>) -> Result<T> + Sync,
 ) -> Result<Vec<T>> {
     let each = &each;
-    let mut progress = Some(progress);
     let results: Vec<Result<T>> = std::thread::scope(|scope| {
         let threads: Vec<_> = communicators
             .into_iter()
-            .map(|mut communicator| {
-                let mut progress = progress.take();
-                scope.spawn(move || {
-                    each(&mut communicator, &mut |size| {
-                        if let Some(progress) = &mut progress {
-                            progress(size);
-                        }
-                    })
-                })
-            })
+            .map(|mut communicator| scope.spawn(move || each(&mut communicator)))
             .collect();
         let joined = threads.into_iter().map(|thread| {
             let panicked = || anyhow!("a rank's thread panicked, which is a bug in topo");

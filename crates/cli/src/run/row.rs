@@ -1,12 +1,13 @@
 //! What was measured at one size.
 
 use executor::Choice;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::load::CoreTime;
 
 /// What was measured of one placement.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FigureTiming {
     /// Time of a launch on the slowest rank, µs: the median of batches; in a survey, the least.
     pub time_us: f64,
@@ -17,8 +18,10 @@ pub struct FigureTiming {
     pub launches: Launches,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+/// Launches of a figure.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Launches {
+    /// All of them.
     pub run: u64,
     /// Of how many every element was checked: the first, and the last, which is timed alone.
     pub checked: u64,
@@ -59,7 +62,7 @@ impl RunRow {
 }
 
 /// Times of single launches, each on the slowest rank, µs.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Latency {
     /// The time that half of the launches do not exceed.
     pub p50_us: f64,

@@ -10,9 +10,9 @@ mod timeline;
 mod trace;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use backend_cuda::Cuda;
 use device_runtime::{DeviceDriver, Kernels, PeerTransport, ProcessRanks};
 use executor::bootstrap::Bootstrap;
@@ -24,6 +24,7 @@ pub use self::choose::{Wanted, choose};
 pub use self::open::{
     OpenedRanks, count_for_multicast, describe, open_on_first, open_one_each, open_place,
 };
+use super::event::{Event, Observer};
 use super::spec::request;
 use super::{CoreTime, FigureTiming, RunRow, Spec, ranks};
 use crate::arguments::run::BackendName;
@@ -31,23 +32,20 @@ use crate::arguments::run::BackendName;
 /// The communicator of a rank on a GPU, real or emulated.
 pub type Gpu<M = Cuda> = Communicator<Kernels<M>>;
 
-/// Runs all ranks as threads on the GPUs of this machine. Returns a report on the GPUs, and rows.
-pub fn threads(
-    spec: &Spec,
-    progress: &mut (dyn FnMut(u64) + Send),
-) -> Result<(String, Vec<RunRow>)> {
+/// Runs all ranks as threads on the GPUs of this machine. Returns notes on the run, and rows.
+pub fn threads(spec: &Spec, observer: &mut Observer<'_>) -> Result<(String, Vec<RunRow>)> {
     match spec.backend {
         BackendName::Cuda => {
             let ranks = open::open(spec)?;
             let words = describe(&ranks.process_ranks.driver);
-            threads_on(ranks, words, spec, progress)
+            threads_on(ranks, words, spec, observer)
         }
         #[cfg(feature = "emulator")]
         BackendName::Emulator => {
             let words = "emulated devices\n".to_owned();
             let devices = vec![0; spec.ranks as usize];
             let ranks = open::ranks_on(open::emulator(), devices, spec)?;
-            threads_on(ranks, words, spec, progress)
+            threads_on(ranks, words, spec, observer)
         }
         BackendName::Cpu => bail!("the CPU's ranks use no GPU"),
     }
@@ -58,16 +56,16 @@ pub fn process(
     spec: &Spec,
     bootstrap: Box<dyn Bootstrap>,
     place: u32,
-    progress: &mut (dyn FnMut(u64) + Send),
+    observer: &mut Observer<'_>,
 ) -> Result<(String, Vec<RunRow>)> {
     match spec.backend {
-        BackendName::Cuda => process_on(spec, bootstrap, progress, || {
+        BackendName::Cuda => process_on(spec, bootstrap, observer, || {
             let cuda = open_place(place, &spec.devices)?;
             let words = describe(&cuda);
             Ok((cuda, words))
         }),
         #[cfg(feature = "emulator")]
-        BackendName::Emulator => process_on(spec, bootstrap, progress, || {
+        BackendName::Emulator => process_on(spec, bootstrap, observer, || {
             Ok((open::emulator(), format!("emulated device {place}\n")))
         }),
         BackendName::Cpu => bail!("the CPU's ranks use no GPU"),
@@ -77,7 +75,7 @@ pub fn process(
 fn process_on<M: DeviceDriver>(
     spec: &Spec,
     mut bootstrap: Box<dyn Bootstrap>,
-    progress: &mut (dyn FnMut(u64) + Send),
+    observer: &mut Observer<'_>,
     open: impl FnOnce() -> Result<(M, String)>,
 ) -> Result<(String, Vec<RunRow>)> {
     let (rank, ranks) = (bootstrap.rank(), bootstrap.ranks());
@@ -94,35 +92,75 @@ fn process_on<M: DeviceDriver>(
     let backend = Kernels::new(Arc::clone(&process_ranks), rank);
     let mut communicator = Communicator::join(backend, bootstrap, &open::settings(spec)?)?;
     words.push_str(&transports(&process_ranks, rank));
-    let rows = sweep(&mut communicator, &process_ranks, spec, progress)?;
-    words.push_str(&finish(&process_ranks, spec, Some(rank))?);
-    Ok((words, rows))
+    observer(Event::Connected(&words));
+    let rows = sweep(&mut communicator, &process_ranks, spec, observer)?;
+    Ok((finish(&process_ranks, spec, Some(rank))?, rows))
 }
 
-/// Returns rank 0's rows, with the wrong elements of all ranks and the slowest times.
+/// The rows have the wrong elements of all ranks and the slowest times.
 fn threads_on<M: DeviceDriver>(
     opened: OpenedRanks<M>,
     mut words: String,
     spec: &Spec,
-    progress: &mut (dyn FnMut(u64) + Send),
+    observer: &mut Observer<'_>,
 ) -> Result<(String, Vec<RunRow>)> {
     let process_ranks = &opened.process_ranks;
     words.push_str(&transports(process_ranks, 0));
-    let rows = ranks::run(opened.communicators, progress, |communicator, progress| {
-        sweep(communicator, process_ranks, spec, progress)
-    })?;
-    let mut rows = rows.into_iter();
-    let mut all = rows.next().context("there is no rank 0")?;
-    for other in rows {
-        for (row, other) in all.iter_mut().zip(other) {
-            add(&mut row.separate, &other.separate);
-            if let (Some(row), Some(other)) = (&mut row.in_place, &other.in_place) {
-                add(row, other);
+    observer(Event::Connected(&words));
+    let gathered = Mutex::new(Gathered {
+        rows: Vec::with_capacity(spec.sizes.len()),
+        observer,
+    });
+    ranks::run(opened.communicators, |communicator| {
+        let mut place = 0;
+        let rank = communicator.rank();
+        sweep(communicator, process_ranks, spec, &mut |event| {
+            let mut gathered = gathered.lock().unwrap_or_else(PoisonError::into_inner);
+            match event {
+                Event::Row(row) => {
+                    gathered.add(place, row, spec.ranks);
+                    place += 1;
+                }
+                event if rank == 0 => (gathered.observer)(event),
+                _ => {}
             }
+        })
+    })?;
+    let gathered = gathered.into_inner();
+    let rows = gathered.unwrap_or_else(PoisonError::into_inner).rows;
+    let rows = rows.into_iter().map(|(row, _)| row).collect();
+    Ok((finish(process_ranks, spec, None)?, rows))
+}
+
+/// The rows that ranks of this process have measured.
+struct Gathered<'a, 'b> {
+    /// Each with the number of ranks whose figures it has.
+    rows: Vec<(RunRow, u32)>,
+    observer: &'a mut Observer<'b>,
+}
+
+impl Gathered<'_, '_> {
+    /// Adds a rank's figures to a row, which is whole when it has those of all `ranks`.
+    fn add(&mut self, place: usize, figures: &RunRow, ranks: u32) {
+        let Some((row, measured)) = self.rows.get_mut(place) else {
+            self.rows.push((figures.clone(), 1));
+            return self.tell(place, ranks);
+        };
+        add(&mut row.separate, &figures.separate);
+        if let (Some(row), Some(other)) = (&mut row.in_place, &figures.in_place) {
+            add(row, other);
+        }
+        *measured += 1;
+        self.tell(place, ranks);
+    }
+
+    fn tell(&mut self, place: usize, ranks: u32) {
+        if let Some((row, measured)) = self.rows.get(place)
+            && *measured == ranks
+        {
+            (self.observer)(Event::Row(row));
         }
     }
-    words.push_str(&finish(process_ranks, spec, None)?);
-    Ok((words, all))
 }
 
 fn add(to: &mut FigureTiming, other: &FigureTiming) {
@@ -213,13 +251,13 @@ fn sweep<M: DeviceDriver>(
     communicator: &mut Gpu<M>,
     process_ranks: &ProcessRanks<M>,
     spec: &Spec,
-    progress: &mut dyn FnMut(u64),
+    observer: &mut Observer<'_>,
 ) -> Result<Vec<RunRow>> {
     let sweep = Sweep {
         communicator,
         process_ranks,
         spec,
-        progress,
+        observer,
     };
     check::of_type(spec.element()?, sweep)
 }
@@ -228,7 +266,7 @@ struct Sweep<'a, M: DeviceDriver> {
     communicator: &'a mut Gpu<M>,
     process_ranks: &'a ProcessRanks<M>,
     spec: &'a Spec,
-    progress: &'a mut dyn FnMut(u64),
+    observer: &'a mut Observer<'a>,
 }
 
 impl<M: DeviceDriver> ForType for Sweep<'_, M> {
@@ -239,15 +277,15 @@ impl<M: DeviceDriver> ForType for Sweep<'_, M> {
             communicator,
             process_ranks,
             spec,
-            progress,
+            observer,
         } = self;
         let wanted = Wanted::of(spec)?;
         let mut rows = Vec::with_capacity(spec.sizes.len());
         for bytes in &spec.sizes {
-            progress(*bytes);
             let check = spec.check::<T>(*bytes)?;
             let mut request = request::<T>(&check);
             let choice = choose(communicator, &wanted, &request)?;
+            observer(Event::Size(*bytes));
             let mut bench = Bench {
                 communicator: &mut *communicator,
                 process_ranks,
@@ -263,7 +301,7 @@ impl<M: DeviceDriver> ForType for Sweep<'_, M> {
                     in_place = Some(bench.measure::<T>(choice, true)?);
                 }
             }
-            rows.push(RunRow {
+            let row = RunRow {
                 bytes: request.bytes(spec.ranks),
                 count: request.count,
                 choice,
@@ -272,7 +310,9 @@ impl<M: DeviceDriver> ForType for Sweep<'_, M> {
                 in_place,
                 predicted_us: None,
                 cores: CoreTime::default(),
-            });
+            };
+            observer(Event::Row(&row));
+            rows.push(row);
         }
         Ok(rows)
     }

@@ -206,7 +206,7 @@ fn measure(count: u32, end: u64) -> Result<Figures> {
     };
     let opened = cuda::open_on_first(count, &settings)?;
     let process_ranks = &opened.process_ranks;
-    let figures = ranks::run(opened.communicators, &mut |_| {}, |communicator, _| {
+    let figures = ranks::run(opened.communicators, |communicator| {
         of_rank(communicator, process_ranks, end)
     })?;
     figures.into_iter().next().context("there is no rank 0")

@@ -1,0 +1,190 @@
+//! Options of nccl-tests: those that `topo run` has no use for are refused with what to use instead.
+
+use std::fmt::Display;
+use std::str::FromStr;
+
+use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
+
+/// An option that only nccl-tests has.
+struct Foreign {
+    short: char,
+    long: &'static str,
+    /// Values that ask for nothing else than what `topo run` does.
+    accepted: &'static [&'static str],
+    /// What to do instead.
+    instead: &'static str,
+}
+
+const fn foreign(
+    short: char,
+    long: &'static str,
+    accepted: &'static [&'static str],
+    instead: &'static str,
+) -> Foreign {
+    Foreign {
+        short,
+        long,
+        accepted,
+        instead,
+    }
+}
+
+/// In the order of nccl-tests' own help.
+const FOREIGN: [Foreign; 15] = [
+    foreign(
+        'm',
+        "agg_iters",
+        &["1"],
+        "launches are not aggregated; -n N sets how many are timed, --graph N launches N as one \
+         CUDA graph",
+    ),
+    foreign(
+        'N',
+        "run_cycles",
+        &["1"],
+        "the sizes are run once; expected 1, and the command in a loop for more",
+    ),
+    foreign(
+        'p',
+        "parallel_init",
+        &["0", "1"],
+        "all ranks join at the same time; expected 0 or 1",
+    ),
+    foreign(
+        'z',
+        "blocking",
+        &["0"],
+        "launches are also timed one by one: columns p50, p99 and max; expected 0",
+    ),
+    foreign(
+        'y',
+        "stream_null",
+        &["0"],
+        "each rank has a stream of its own; expected 0",
+    ),
+    foreign(
+        'G',
+        "cudagraph",
+        &["0"],
+        "--graph N launches N timed launches as one CUDA graph; expected 0",
+    ),
+    foreign(
+        'C',
+        "report_cputime",
+        &["0"],
+        "on CPUs a time is that of the whole launch, on GPUs the device's; expected 0",
+    ),
+    foreign(
+        'a',
+        "average",
+        &["3"],
+        "a time is that of the slowest rank; expected 3",
+    ),
+    foreign(
+        'R',
+        "local_register",
+        &["0"],
+        "--transfer direct accesses the buffers of peers, --transfer fifo copies; expected 0",
+    ),
+    foreign(
+        'x',
+        "cta_policy",
+        &["0"],
+        "--channels N limits the thread blocks; expected 0",
+    ),
+    foreign(
+        'D',
+        "device_implementation",
+        &["0"],
+        "--algorithm, --protocol and --transfer choose what runs; expected 0",
+    ),
+    foreign(
+        'V',
+        "device_cta_count",
+        &[],
+        "--channels N limits the thread blocks",
+    ),
+    foreign(
+        'J',
+        "output_file",
+        &[],
+        "--json prints JSON, which a shell can redirect: --json > FILE",
+    ),
+    foreign(
+        'S',
+        "report_timestamps",
+        &["0"],
+        "each row is printed when it is measured, so that `| ts` can add the time; expected 0",
+    ),
+    foreign(
+        'M',
+        "memory_report",
+        &["0"],
+        "memory is not reported; expected 0",
+    ),
+];
+
+/// Accepts or refuses the options of nccl-tests that are not those of `topo run`.
+#[derive(Debug)]
+pub struct NcclTestsArguments;
+
+impl FromArgMatches for NcclTestsArguments {
+    fn from_arg_matches(_: &ArgMatches) -> Result<Self, clap::Error> {
+        Ok(Self)
+    }
+
+    fn update_from_arg_matches(&mut self, _: &ArgMatches) -> Result<(), clap::Error> {
+        Ok(())
+    }
+}
+
+impl Args for NcclTestsArguments {
+    fn augment_args(command: Command) -> Command {
+        let arguments = FOREIGN.iter().map(|foreign| {
+            Arg::new(foreign.long)
+                .short(foreign.short)
+                .long(foreign.long)
+                .value_name("N")
+                .hide(true)
+                .value_parser(|text: &str| accept(foreign, text))
+        });
+        command.args(arguments)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+fn accept(foreign: &Foreign, text: &str) -> Result<String, &'static str> {
+    match foreign.accepted.contains(&text) {
+        true => Ok(text.to_owned()),
+        false => Err(foreign.instead),
+    }
+}
+
+/// Reads one type or operation; nccl-tests also takes `all`.
+pub fn one<T: FromStr<Err: Display>>(text: &str) -> Result<T, String> {
+    match text {
+        "all" => Err("a run has one; expected its name, and the command in a loop for all".into()),
+        text => text.parse().map_err(|error: T::Err| error.to_string()),
+    }
+}
+
+/// Reads `1` or `0`.
+pub fn check(text: &str) -> Result<bool, String> {
+    match text {
+        "0" => Ok(false),
+        "1" => Ok(true),
+        _ => Err(
+            "expected 1, which checks the first and the last launch of each figure, or 0".into(),
+        ),
+    }
+}
+
+/// Reads the root; nccl-tests also takes -1.
+pub fn root(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| {
+        "expected one rank, from 0; for all roots in turn, the command in a loop".to_owned()
+    })
+}

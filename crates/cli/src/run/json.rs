@@ -1,0 +1,235 @@
+//! The JSON of `topo run`.
+
+use executor::Choice;
+use net::Reached;
+use program::Transfer;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::page::{algorithm, average_bandwidth, bus};
+use super::{FigureTiming, Launches, RunReport, RunRow};
+use crate::report::Report;
+
+/// What was run, and what was measured at each size.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct RunJson {
+    collective: &'static str,
+    ranks: u32,
+    /// Each rank was a process; otherwise all were threads of one.
+    processes: bool,
+    /// The launcher that started the ranks; null if topo did.
+    launcher: Option<&'static str>,
+    /// Names of the hosts of ranks that a launcher started.
+    hosts: Option<Vec<String>>,
+    /// The network between ranks that a launcher started.
+    net: Option<NetJson>,
+    /// Ranks that a launcher started and that were lost.
+    lost: Option<Vec<u32>>,
+    /// Type of the elements.
+    #[serde(rename = "type")]
+    element: String,
+    /// The operation; null if the collective does not reduce.
+    op: Option<String>,
+    /// The root; null if the collective has none.
+    root: Option<u32>,
+    /// Name of the plan whose rings and trees were used.
+    plan: Option<String>,
+    /// Share of the time of the ranks' cores that other programs took, 0 to 1; null if unknown.
+    other_programs_share: Option<f64>,
+    /// Mean bus bandwidth over all rows and both placements, GB/s.
+    average_bus_bandwidth_gbps: Option<f64>,
+    rows: Vec<RowJson>,
+}
+
+impl Report for RunJson {
+    const FORMAT: &'static str = "topo-run";
+    const VERSION: u32 = 1;
+}
+
+/// What carried data between hosts.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(tag = "by")]
+enum NetJson {
+    #[serde(rename = "net plug-in")]
+    Plugin {
+        /// The name that it reports.
+        name: String,
+        /// Version of the plug-in interface.
+        abi: u32,
+        /// File of its library.
+        library: String,
+        devices: Vec<NicJson>,
+    },
+    #[serde(rename = "TCP")]
+    Tcp {
+        devices: Vec<InterfaceJson>,
+        /// Why a net plug-in that was found is not used.
+        fallen_back: Option<String>,
+    },
+}
+
+/// A NIC of a net plug-in.
+#[derive(Debug, Serialize, JsonSchema)]
+struct NicJson {
+    name: String,
+    /// Its path in `/sys`, if it is a PCI device.
+    pci_path: Option<String>,
+    /// Speed of its port, Mbit/s; 0 if unknown.
+    speed_mbps: u32,
+    /// Its rail, if the plug-in says so.
+    rail: Option<i16>,
+    /// Its plane, if the plug-in says so.
+    plane: Option<i16>,
+}
+
+/// A network interface.
+#[derive(Debug, Serialize, JsonSchema)]
+struct InterfaceJson {
+    name: String,
+}
+
+/// What was measured at one size.
+#[derive(Debug, Serialize, JsonSchema)]
+struct RowJson {
+    /// Size of the message as nccl-tests counts it, bytes.
+    bytes: u64,
+    /// Elements of a block.
+    count: u64,
+    out_of_place: PlacementJson,
+    /// Null if the collective does not run in place, or was not asked to.
+    in_place: Option<PlacementJson>,
+    /// Time that the cost profile predicts out of place, µs.
+    predicted_us: Option<f64>,
+    /// Algorithm and protocol of the plan, which are for GPUs.
+    planned: Option<String>,
+}
+
+/// What was measured with two buffers, or with one.
+#[derive(Debug, Serialize, JsonSchema)]
+struct PlacementJson {
+    algorithm: &'static str,
+    transfer: &'static str,
+    /// Protocol of the FIFOs; null for a direct transfer.
+    protocol: Option<&'static str>,
+    channels: u16,
+    /// Time of a launch on the slowest rank, µs.
+    time_us: f64,
+    /// Times of launches that were timed one by one; null on GPUs.
+    latency_us: Option<LatencyJson>,
+    /// Size by time, GB/s.
+    algorithm_bandwidth_gbps: f64,
+    /// Load of the busiest link as nccl-tests computes it, GB/s.
+    bus_bandwidth_gbps: f64,
+    /// Wrong elements on all ranks; null if they were not checked.
+    wrong: Option<u64>,
+    launches: Launches,
+}
+
+/// Times of single launches on the slowest rank, µs.
+#[derive(Debug, Serialize, JsonSchema)]
+struct LatencyJson {
+    /// The time that half of the launches do not exceed, µs.
+    p50: f64,
+    /// The time that 99 % of the launches do not exceed, µs.
+    p99: f64,
+    /// The longest, µs.
+    max: f64,
+    /// Launches that were timed.
+    launches: u64,
+}
+
+impl RunJson {
+    pub fn of(report: &RunReport) -> Self {
+        let spec = &report.spec;
+        let launch = report.launch.as_ref();
+        let lost = |it: &super::LaunchReport| {
+            let ranks = it.lost.iter().flat_map(|(ranks, _)| ranks);
+            ranks.copied().collect()
+        };
+        let rows = report.rows.iter().enumerate();
+        Self {
+            collective: spec.collective.command_name(),
+            ranks: spec.ranks,
+            processes: spec.processes,
+            launcher: launch.map(|it| it.by),
+            hosts: launch.map(|it| it.reached.hosts.clone()),
+            net: launch.map(|it| NetJson::of(&it.reached)),
+            lost: launch.map(lost),
+            element: spec.element.clone(),
+            op: spec.collective.reduces().then(|| spec.op.clone()),
+            root: spec.collective.has_root().then_some(spec.root),
+            plan: report.planned.as_ref().map(|it| it.name.clone()),
+            other_programs_share: report.cores().share(),
+            average_bus_bandwidth_gbps: average_bandwidth(report),
+            rows: rows.map(|(at, row)| RowJson::of(report, at, row)).collect(),
+        }
+    }
+}
+
+impl NetJson {
+    fn of(reached: &Reached) -> Self {
+        let interfaces = reached.interfaces.iter();
+        match &reached.plugin {
+            Some(plugin) => Self::Plugin {
+                name: plugin.name.clone(),
+                abi: plugin.version,
+                library: plugin.path.clone(),
+                devices: plugin
+                    .devices
+                    .iter()
+                    .map(|nic| NicJson {
+                        name: nic.name.clone(),
+                        pci_path: nic.pci_path.clone(),
+                        speed_mbps: nic.speed_mbps,
+                        rail: nic.rail,
+                        plane: nic.plane,
+                    })
+                    .collect(),
+            },
+            None => Self::Tcp {
+                devices: interfaces
+                    .map(|(name, _)| InterfaceJson { name: name.clone() })
+                    .collect(),
+                fallen_back: reached.plugin_fallen_back.clone(),
+            },
+        }
+    }
+}
+
+impl RowJson {
+    fn of(report: &RunReport, at: usize, row: &RunRow) -> Self {
+        let placement = |timing, choice| PlacementJson::of(report, row.bytes, timing, choice);
+        let in_place = row.in_place.zip(row.choice_in_place);
+        let planned = report.planned.as_ref();
+        Self {
+            bytes: row.bytes,
+            count: row.count,
+            out_of_place: placement(row.separate, row.choice),
+            in_place: in_place.map(|(timing, choice)| placement(timing, choice)),
+            predicted_us: row.predicted_us,
+            planned: planned.and_then(|it| it.choices.get(at).cloned().flatten()),
+        }
+    }
+}
+
+impl PlacementJson {
+    fn of(report: &RunReport, bytes: u64, timing: FigureTiming, choice: Choice) -> Self {
+        Self {
+            algorithm: choice.schedule.name(),
+            transfer: choice.transfer.name(),
+            protocol: (choice.transfer == Transfer::Fifo).then(|| choice.protocol.name()),
+            channels: choice.channels,
+            time_us: timing.time_us,
+            latency_us: timing.latency.map(|it| LatencyJson {
+                p50: it.p50_us,
+                p99: it.p99_us,
+                max: it.max_us,
+                launches: it.launches,
+            }),
+            algorithm_bandwidth_gbps: algorithm(bytes, timing.time_us),
+            bus_bandwidth_gbps: bus(report, bytes, timing.time_us),
+            wrong: timing.wrong,
+            launches: timing.launches,
+        }
+    }
+}
