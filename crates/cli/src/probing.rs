@@ -2,15 +2,17 @@
 
 use anyhow::Result;
 use planner::Settings;
-use probe::Probe;
-use serde_json::json;
+use probe::{Machine, Probe, ProbedGpu, ProbedNet};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::arguments::machine::{ProbeArguments, ProbeFormat};
-use crate::doctor::{self, FindingReport, priced};
+use crate::doctor::{self, FindingReport, FindingRow, priced};
 use crate::environment::Environment;
 use crate::live;
-use crate::output::{self, Output};
+use crate::output::Output;
 use crate::render::{Look, machine};
+use crate::report::{self, Report};
 
 pub fn run(
     arguments: &ProbeArguments,
@@ -18,7 +20,7 @@ pub fn run(
     output: &mut Output,
 ) -> Result<()> {
     let probe = live::probe(arguments, environment)?;
-    let report = priced(&probe.findings, &probe.document, &Settings::default());
+    let findings = priced(&probe.findings, &probe.document, &Settings::default());
     let look = environment.look();
     // Standard error is another place, which may be no terminal.
     let plain = Look {
@@ -28,24 +30,45 @@ pub fn run(
     match arguments.format {
         ProbeFormat::Xml => {
             output.text = topology::xml::write(&probe.document);
-            output.notes = doctor::table(&report, plain);
+            output.notes = doctor::table(&findings, plain);
         }
-        ProbeFormat::Json => output.text = json(&probe, &report)?,
+        ProbeFormat::Json => output.text = report::json(&ProbeReport::of(&probe, &findings))?,
         ProbeFormat::Text => {
             output.text = machine::page(&probe, look);
-            output.text.push_str(&doctor::section(&report, look));
+            output.text.push_str(&doctor::section(&findings, look));
         }
     }
     Ok(())
 }
 
-fn json(probe: &Probe, report: &FindingReport) -> Result<String> {
-    let value = json!({
-        "topology": topology::xml::write(&probe.document),
-        "gpus": probe.gpus,
-        "nets": probe.nets,
-        "machine": probe.machine,
-        "findings": report.rows(),
-    });
-    output::json(&value)
+/// What `topo probe` prints as JSON.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ProbeReport<'a> {
+    /// The topology, as NCCL reads and dumps it (XML).
+    topology: String,
+    /// The GPUs.
+    gpus: &'a [ProbedGpu],
+    /// The network devices, as NCCL lists them.
+    nets: &'a [ProbedNet],
+    /// The machine, as the files of `/sys` and `/proc` describe it.
+    machine: &'a Machine,
+    /// What is missing or looks wrong.
+    findings: Vec<FindingRow>,
+}
+
+impl Report for ProbeReport<'_> {
+    const FORMAT: &'static str = "topo-probe";
+    const VERSION: u32 = 1;
+}
+
+impl<'a> ProbeReport<'a> {
+    fn of(probe: &'a Probe, findings: &FindingReport) -> Self {
+        Self {
+            topology: topology::xml::write(&probe.document),
+            gpus: &probe.gpus,
+            nets: &probe.nets,
+            machine: &probe.machine,
+            findings: findings.rows(),
+        }
+    }
 }

@@ -4,13 +4,15 @@ use anyhow::{Result, bail};
 
 use crate::matrix::MatrixReport;
 use crate::output::Output;
+use crate::probing::ProbeReport;
 use crate::run::RunJson;
 use crate::{report, suggest};
 
 /// The schema of each kind of JSON, by its name without `topo-`.
-const SCHEMAS: [(&str, fn() -> String); 3] = [
+const SCHEMAS: [(&str, fn() -> String); 4] = [
     ("matrix", report::schema::<MatrixReport>),
     ("plan", plan::schema),
+    ("probe", report::schema::<ProbeReport<'static>>),
     ("run", report::schema::<RunJson>),
 ];
 

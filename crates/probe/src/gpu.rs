@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::ProbeOptions;
@@ -23,7 +24,7 @@ const IDLE: u32 = 5;
 const C2C: i32 = 90;
 
 /// A GPU that can be planned for.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ProbedGpu {
     /// NVML index.
     pub index: u32,

@@ -1,5 +1,6 @@
 //! The network devices that NCCL's own transports would list, in their order.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use topology::NameList;
 
@@ -20,7 +21,7 @@ const SOCKET_SPEED: i32 = 10_000;
 const MOST_SOCKETS: usize = 16;
 
 /// A network device as NCCL lists it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ProbedNet {
     /// Name.
     pub name: String,

@@ -6,6 +6,7 @@ mod price;
 use anyhow::Result;
 use planner::Settings;
 use probe::{Finding, checks};
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::json;
 use topology::xml::Document;
@@ -24,24 +25,37 @@ pub struct FindingReport {
     pub findings: Vec<(Finding, Option<Cost>)>,
 }
 
-#[derive(Debug, Serialize)]
-pub struct FindingRow<'a> {
-    #[serde(flatten)]
-    finding: &'a Finding,
+/// A finding.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct FindingRow {
+    /// The id of its rule, such as `T001`; ids never change.
+    id: String,
+    /// The problem, in a few words.
     title: &'static str,
+    /// The affected devices.
+    device: String,
+    /// The value found.
+    seen: String,
+    /// The expected value.
+    expected: String,
+    /// What to do.
+    advice: String,
+    /// Bandwidth lost by it; null if the planner cannot tell.
     cost: Option<Cost>,
 }
 
 impl FindingReport {
-    pub fn rows(&self) -> Vec<FindingRow<'_>> {
-        self.findings
-            .iter()
-            .map(|(finding, cost)| FindingRow {
-                finding,
-                title: finding.rule.title(),
-                cost: *cost,
-            })
-            .collect()
+    pub fn rows(&self) -> Vec<FindingRow> {
+        let row = |(finding, cost): &(Finding, Option<Cost>)| FindingRow {
+            id: finding.rule.id(),
+            title: finding.rule.title(),
+            device: finding.device.clone(),
+            seen: finding.seen.clone(),
+            expected: finding.expected.clone(),
+            advice: finding.advice.clone(),
+            cost: *cost,
+        };
+        self.findings.iter().map(row).collect()
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use plan::GraphKind;
 use planner::{Job, Settings};
 use probe::Finding;
+use schemars::JsonSchema;
 use serde::Serialize;
 use topology::xml::Document;
 
@@ -12,11 +13,11 @@ use topology::xml::Document;
 const NOTHING: f32 = 0.01;
 
 /// Bandwidth that is lost, GB/s.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, JsonSchema)]
 pub struct Cost {
-    /// Of all rings together inside the machine.
+    /// Of all rings together inside the machine, GB/s.
     pub inside: f32,
-    /// Of all rings together between machines like this one.
+    /// Of all rings together between machines like this one, GB/s.
     pub between: f32,
 }
 

@@ -1,5 +1,6 @@
 //! Access Control Services of a PCI Express port, from its config space.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::privacy::extended_capability;
@@ -18,7 +19,7 @@ const REDIRECT: [(u16, &str); 3] = [
 ];
 
 /// The Access Control Services of a port.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct AccessControl {
     /// The control register.
     pub control: u16,

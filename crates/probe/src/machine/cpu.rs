@@ -1,5 +1,6 @@
 //! The processor and the NUMA nodes.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::sysfs::Sysfs;
@@ -11,7 +12,7 @@ const NODES: &str = "sys/devices/system/node";
 const EXTENDED_FAMILY: i32 = 15;
 
 /// The processor, in NCCL's terms.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct Processor {
     /// `x86_64`, `arm64` or `ppc64`; else the kernel's name.
     pub arch: String,
@@ -26,7 +27,7 @@ pub struct Processor {
 }
 
 /// A NUMA node.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct NumaNode {
     /// Its number.
     pub number: i32,

@@ -1,5 +1,6 @@
 //! The kernel's support for GPUDirect RDMA.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::sysfs::Sysfs;
@@ -15,7 +16,7 @@ const PEER_MEMORY: [&str; 3] = [
 const DMA_BUF_KERNEL: (u32, u32) = (5, 12);
 
 /// Support for GPUDirect RDMA.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct DirectAccess {
     /// Whether `nvidia_peermem` (or the older `nv_peer_mem`) is loaded.
     pub peer_memory: bool,

@@ -1,5 +1,6 @@
 //! RDMA devices: InfiniBand, RoCE and others.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::bus_id::is_bus_id;
@@ -9,7 +10,7 @@ use crate::sysfs::Sysfs;
 const CLASS: &str = "sys/class/infiniband";
 
 /// An RDMA device.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Adapter {
     /// Its name.
     pub name: String,
@@ -22,7 +23,7 @@ pub struct Adapter {
 }
 
 /// A port of an RDMA device.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RdmaPort {
     /// Its number, from 1.
     pub number: i32,

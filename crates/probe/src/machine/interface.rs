@@ -1,5 +1,6 @@
 //! Network interfaces.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::bus_id::is_bus_id;
@@ -13,7 +14,7 @@ const CLASS: &str = "sys/class/net";
 const LOOPBACK: &str = "772";
 
 /// A network interface.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct NetInterface {
     /// Its name.
     pub name: String,

@@ -10,6 +10,7 @@ pub mod infiniband;
 pub mod interface;
 pub mod pci;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 pub use cpu::{NumaNode, Processor};
@@ -22,7 +23,7 @@ use crate::Addresses;
 use crate::sysfs::Sysfs;
 
 /// A machine as its files describe it.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Machine {
     /// The processor.
     pub processor: Processor,

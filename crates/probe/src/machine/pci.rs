@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::bus_id::{is_bus_id, is_plain_bus_id};
@@ -33,7 +34,7 @@ pub enum Detail {
 }
 
 /// Speed and width of a link, in the kernel's words.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct PciLink {
     /// Current speed, such as `16.0 GT/s PCIe`.
     pub current_speed: Option<String>,
@@ -46,7 +47,7 @@ pub struct PciLink {
 }
 
 /// A PCI function.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct PciFunction {
     /// Bus id.
     pub bus_id: String,
@@ -118,7 +119,7 @@ impl PciFunction {
 }
 
 /// The PCI functions of a machine.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
 #[serde(transparent)]
 pub struct PciTree {
     functions: BTreeMap<String, PciFunction>,
