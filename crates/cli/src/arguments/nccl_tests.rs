@@ -1,4 +1,4 @@
-//! Options of nccl-tests: those that `topo run` has no use for are refused with what to use instead.
+//! Options of nccl-tests that `topo run` has no use for: it says what to use instead.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 
 /// An option that only nccl-tests has.
-struct Foreign {
+struct OtherOption {
     short: char,
     long: &'static str,
     /// Values that ask for nothing else than what `topo run` does.
@@ -15,13 +15,13 @@ struct Foreign {
     instead: &'static str,
 }
 
-const fn foreign(
+const fn other(
     short: char,
     long: &'static str,
     accepted: &'static [&'static str],
     instead: &'static str,
-) -> Foreign {
-    Foreign {
+) -> OtherOption {
+    OtherOption {
         short,
         long,
         accepted,
@@ -30,93 +30,93 @@ const fn foreign(
 }
 
 /// In the order of nccl-tests' own help.
-const FOREIGN: [Foreign; 15] = [
-    foreign(
+const OTHERS: [OtherOption; 15] = [
+    other(
         'm',
         "agg_iters",
         &["1"],
         "launches are not aggregated; -n N sets how many are timed, --graph N launches N as one \
          CUDA graph",
     ),
-    foreign(
+    other(
         'N',
         "run_cycles",
         &["1"],
         "the sizes are run once; expected 1, and the command in a loop for more",
     ),
-    foreign(
+    other(
         'p',
         "parallel_init",
         &["0", "1"],
         "all ranks join at the same time; expected 0 or 1",
     ),
-    foreign(
+    other(
         'z',
         "blocking",
         &["0"],
         "launches are also timed one by one: columns p50, p99 and max; expected 0",
     ),
-    foreign(
+    other(
         'y',
         "stream_null",
         &["0"],
         "each rank has a stream of its own; expected 0",
     ),
-    foreign(
+    other(
         'G',
         "cudagraph",
         &["0"],
         "--graph N launches N timed launches as one CUDA graph; expected 0",
     ),
-    foreign(
+    other(
         'C',
         "report_cputime",
         &["0"],
         "on CPUs a time is that of the whole launch, on GPUs the device's; expected 0",
     ),
-    foreign(
+    other(
         'a',
         "average",
         &["3"],
         "a time is that of the slowest rank; expected 3",
     ),
-    foreign(
+    other(
         'R',
         "local_register",
         &["0"],
         "--transfer direct accesses the buffers of peers, --transfer fifo copies; expected 0",
     ),
-    foreign(
+    other(
         'x',
         "cta_policy",
         &["0"],
         "--channels N limits the thread blocks; expected 0",
     ),
-    foreign(
+    other(
         'D',
         "device_implementation",
         &["0"],
         "--algorithm, --protocol and --transfer choose what runs; expected 0",
     ),
-    foreign(
+    other(
         'V',
         "device_cta_count",
         &[],
         "--channels N limits the thread blocks",
     ),
-    foreign(
+    other(
         'J',
         "output_file",
         &[],
         "--json prints JSON, which a shell can redirect: --json > FILE",
     ),
-    foreign(
+    other(
         'S',
         "report_timestamps",
         &["0"],
         "each row is printed when it is measured, so that `| ts` can add the time; expected 0",
     ),
-    foreign(
+    other(
         'M',
         "memory_report",
         &["0"],
@@ -140,13 +140,13 @@ impl FromArgMatches for NcclTestsArguments {
 
 impl Args for NcclTestsArguments {
     fn augment_args(command: Command) -> Command {
-        let arguments = FOREIGN.iter().map(|foreign| {
-            Arg::new(foreign.long)
-                .short(foreign.short)
-                .long(foreign.long)
+        let arguments = OTHERS.iter().map(|option| {
+            Arg::new(option.long)
+                .short(option.short)
+                .long(option.long)
                 .value_name("N")
                 .hide(true)
-                .value_parser(|text: &str| accept(foreign, text))
+                .value_parser(|text: &str| accept(option, text))
         });
         command.args(arguments)
     }
@@ -156,10 +156,10 @@ impl Args for NcclTestsArguments {
     }
 }
 
-fn accept(foreign: &Foreign, text: &str) -> Result<String, &'static str> {
-    match foreign.accepted.contains(&text) {
+fn accept(option: &OtherOption, text: &str) -> Result<String, &'static str> {
+    match option.accepted.contains(&text) {
         true => Ok(text.to_owned()),
-        false => Err(foreign.instead),
+        false => Err(option.instead),
     }
 }
 

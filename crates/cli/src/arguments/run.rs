@@ -89,7 +89,7 @@ pub struct GpuTestArguments {
 #[derive(Debug, Args)]
 pub struct RunArguments {
     /// A plan or a topology file (or a folder that holds topology.xml, or -), then the collective;
-    /// without a file, --ranks is needed
+    /// without a file, --ranks or -g is needed
     #[arg(value_name = "[FILE] COLLECTIVE", required_unless_present = "member", num_args = 1..=2)]
     pub what: Vec<String>,
     /// Number of ranks, without a file
@@ -194,7 +194,7 @@ pub struct RunArguments {
     #[command(flatten)]
     pub join: JoinArguments,
     #[command(flatten)]
-    pub foreign: NcclTestsArguments,
+    pub others: NcclTestsArguments,
     /// This process is a rank that another one started and instructs through standard input
     #[arg(long, hide = true, exclusive = true)]
     pub member: bool,

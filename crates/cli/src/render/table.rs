@@ -56,7 +56,8 @@ impl Columns {
     fn least_width(&self, column: usize) -> usize {
         let words = self.cells(column).flat_map(|cell| cell.split_whitespace());
         let longest = words.map(|word| word.chars().count()).max();
-        longest.unwrap_or(0) + PADDING
+        // An empty column has the width of a letter.
+        longest.unwrap_or(0).max(1) + PADDING
     }
 
     /// Width of a column whose cells do not wrap.
@@ -106,7 +107,7 @@ impl Columns {
         let wanted = columns.iter().map(|&column| self.whole_width(column));
         let mut missing: Vec<(usize, usize)> = wanted
             .zip(&widths)
-            .map(|(wanted, width)| wanted - width)
+            .map(|(wanted, width)| wanted.saturating_sub(*width))
             .enumerate()
             .map(|(place, missing)| (missing, place))
             .collect();

@@ -156,7 +156,7 @@ fn wanted_ranks(arguments: &RunArguments, among: JobRanks<'_>) -> Result<Option<
     }
     if let Some(given) = arguments.ranks.filter(|given| *given != ranks) {
         bail!(
-            "-t {threads} -g {gpus} makes {ranks} ranks, --ranks {given} ranks; expected one of both"
+            "-t {threads} -g {gpus} makes {ranks} ranks, but --ranks is {given}; expected one of both"
         );
     }
     Ok(Some(ranks))

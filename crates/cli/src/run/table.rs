@@ -25,7 +25,7 @@ const FIGURES: [(&str, usize); 7] = [
     ("µs", 6),
     ("p50", 6),
     ("p99", 6),
-    ("max", 7),
+    ("max", 6),
     ("algbw", 6),
     ("busbw", 6),
     ("wrong", 5),
@@ -173,9 +173,13 @@ fn groups(report: &RunReport, form: Form) -> Vec<Vec<Column>> {
     let largest = spec.sizes.iter().copied().max().unwrap_or(0);
     let largest = largest.max(element * u64::from(spec.ranks));
     let digits = |number: u64| number.to_string().len();
+    let blocks = match spec.collective.splits_message() {
+        true => u64::from(spec.ranks),
+        false => 1,
+    };
     let mut what = vec![
         number("size", digits(largest).max(5)),
-        number("count", digits(largest / element).max(5)),
+        number("count", digits(largest / element / blocks).max(5)),
     ];
     if spec.collective.has_root() {
         what.push(number("root", 4));
@@ -198,7 +202,7 @@ fn groups(report: &RunReport, form: Form) -> Vec<Vec<Column>> {
     let figures = FIGURES.map(|(name, width)| number(name, width));
     let mut in_place = figures.clone();
     in_place[0] = number("in place", 8);
-    let mut expected = vec![number("pred.", 6)];
+    let mut expected = vec![number("pred.", 5)];
     if let Some(planned) = &report.planned {
         let choices = planned.choices.iter().flatten();
         expected.push(word("plan", choices.map(String::len).max().unwrap_or(0)));

@@ -1,6 +1,9 @@
 //! `topo run` on this machine.
 
-use super::{FAILED, ok, refused, run};
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Command, Stdio};
+
+use super::{FAILED, ok, refused, run, said, topo};
 
 /// The algorithms of each collective.
 const ALGORITHMS: [(&str, &[&str]); 9] = [
@@ -99,6 +102,138 @@ fn json_has_a_row_for_each_size() {
             assert_eq!(latency("launches"), 3.0);
         }
     }
+}
+
+/// Ten thousand sizes, which take seconds.
+const MANY_SIZES: [&str; 8] = ["-b", "8", "-i", "8", "-e", "80000", "-n", "1"];
+
+/// The ways to start two ranks; the last one, that of rank 0, prints.
+fn commands_of_two_ranks(folder: &std::path::Path) -> [Vec<Command>; 3] {
+    let with = |arguments: &[&str]| {
+        let mut command = topo();
+        command
+            .args(["run", "all-reduce"])
+            .args(MANY_SIZES)
+            .args(arguments);
+        command.stdout(Stdio::piped()).stderr(Stdio::null());
+        command
+    };
+    let meeting = format!("file:{}", folder.join("meeting").display());
+    let rank = |rank| with(&["--rank", rank, "--world", "2", "--rendezvous", &meeting]);
+    [
+        vec![with(&["--ranks", "2"])],
+        vec![with(&["--ranks", "2", "--processes"])],
+        vec![rank("1"), rank("0")],
+    ]
+}
+
+#[test]
+fn a_killed_run_has_printed_its_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    for mut commands in commands_of_two_ranks(folder.path()) {
+        let mut ranks: Vec<_> = commands.iter_mut().map(|it| it.spawn().unwrap()).collect();
+        let printing = ranks.last_mut().unwrap();
+        let mut page = BufReader::new(printing.stdout.take().unwrap());
+        let mut text = String::new();
+        // The head, the header, and two sizes with and without a second buffer.
+        while text.lines().filter(|line| line.ends_with('0')).count() < 2 {
+            assert!(page.read_line(&mut text).unwrap() > 0, "{text}");
+        }
+        assert!(printing.try_wait().unwrap().is_none(), "{text}");
+        printing.kill().unwrap();
+        page.read_to_string(&mut text).unwrap();
+        for mut rank in ranks {
+            // The others end by themselves.
+            rank.wait().unwrap();
+        }
+        assert!(text.starts_with("all-reduce of 2 "), "{text}");
+        assert!(text.ends_with('\n'), "{text}");
+        let (_, table) = text.split_once("pred.\n").unwrap();
+        assert!(!table.contains('#'), "{text}");
+        let width = 14;
+        for line in table.lines() {
+            let cells = line.split_whitespace().count();
+            assert!(cells == width || cells == width - 1, "{line}\nin {text}");
+        }
+    }
+}
+
+#[test]
+fn a_killed_run_leaves_no_part_of_its_json() {
+    let mut child = topo()
+        .args(["run", "all-reduce", "--ranks", "2", "--json"])
+        .args(MANY_SIZES)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    child.kill().unwrap();
+    assert_eq!(said(child.wait_with_output().unwrap()).out, "");
+}
+
+/// Each row has all its figures at every width, in several lines where one is too short.
+#[test]
+fn the_table_fits_the_page() {
+    for (width, lines) in [("60", 5), ("80", 4), ("120", 2), ("200", 1)] {
+        let mut command = topo();
+        command.args([
+            "run",
+            "topologies/dgx-h100",
+            "all-gather",
+            "-b",
+            "1M",
+            "-e",
+            "1M",
+        ]);
+        let output = command
+            .args(["-n", "1", "-w", "0"])
+            .env("COLUMNS", width)
+            .output();
+        let said = said(output.unwrap());
+        let (head, rest) = said.out.split_once("\n\n").unwrap();
+        let (table, summary) = rest.split_once("\n\n").unwrap();
+        let header = usize::div_ceil(lines, 2);
+        assert_eq!(table.lines().count(), header + lines, "{table}");
+        for line in [head, table, summary].into_iter().flat_map(str::lines) {
+            assert!(line.chars().count() <= width.parse().unwrap(), "{line}");
+        }
+        let both = if lines == 1 { 1 } else { 2 };
+        assert_eq!(table.matches("1048576").count(), both, "{table}");
+        // The plan's choice, once for both placements.
+        assert_eq!(table.matches("Ring LL").count(), 1, "{table}");
+    }
+}
+
+/// The mean over the rows, with and without a second buffer.
+#[test]
+fn the_average_is_that_of_nccl_tests() {
+    let said = ok(&[
+        "run",
+        "--ranks",
+        "2",
+        "all-reduce",
+        "-b",
+        "1M",
+        "-e",
+        "4M",
+        "-n",
+        "2",
+    ]);
+    let rows = said
+        .out
+        .lines()
+        .filter(|line| line.contains(" out ") || line.contains(" in  "));
+    let busbw = rows.map(|line| {
+        let cells: Vec<&str> = line.split_whitespace().collect();
+        cells[11].parse::<f64>().unwrap()
+    });
+    let busbw: Vec<f64> = busbw.collect();
+    assert_eq!(busbw.len(), 6, "{}", said.out);
+    let last = said.out.lines().next_back().unwrap();
+    let average = last.strip_prefix("# Avg bus bandwidth    : ").unwrap();
+    let average: f64 = average.parse().unwrap();
+    let expected = busbw.iter().sum::<f64>() / busbw.len() as f64;
+    assert!((average - expected).abs() < 0.01, "{}", said.out);
 }
 
 #[test]
