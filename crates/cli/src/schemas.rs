@@ -8,8 +8,10 @@ use crate::probing::ProbeReport;
 use crate::run::RunJson;
 use crate::{report, suggest};
 
-/// The schema of each kind of JSON, by its name without `topo-`.
-const SCHEMAS: [(&str, fn() -> String); 4] = [
+/// The name of a kind of JSON without `topo-`, and its schema.
+type Kind = (&'static str, fn() -> String);
+
+const SCHEMAS: [Kind; 4] = [
     ("matrix", report::schema::<MatrixReport>),
     ("plan", plan::schema),
     ("probe", report::schema::<ProbeReport<'static>>),
