@@ -166,10 +166,13 @@ fn listed(numbers: &[u32], hosts: &[UsedGpus]) -> Result<RankPlacement> {
 fn check_once(numbers: &[u32]) -> Result<()> {
     let mut ranks: Vec<(u32, usize)> = numbers.iter().copied().zip(0..).collect();
     ranks.sort_unstable();
-    match ranks.array_windows().find(|[one, next]| one.0 == next.0) {
-        Some([(number, first), (_, second)]) => {
-            bail!("the rank order names GPU {number} twice, for ranks {first} and {second}")
-        }
+    match ranks.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+        Some(pair) => bail!(
+            "the rank order names GPU {} twice, for ranks {} and {}",
+            pair[0].0,
+            pair[0].1,
+            pair[1].1
+        ),
         None => Ok(()),
     }
 }
