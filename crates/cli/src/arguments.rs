@@ -12,6 +12,7 @@ use anyhow::{Result, bail};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
+use probe::complete::Assumptions;
 use program::Collective;
 use program::{Schedule, Transfer};
 
@@ -245,6 +246,7 @@ impl JobArguments {
             ("--hosts", self.hosts > 1),
             ("--nvlink-domain", self.nvlink_domain),
             ("--collnet", self.collnet),
+            ("--assume", self.assume.all() != Assumptions::default()),
             ("--gpus", self.gpus.is_some()),
             ("--rank-order", self.rank_order != rank_order::HOST),
             ("--without", !self.edits.without.is_empty()),

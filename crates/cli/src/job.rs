@@ -14,7 +14,7 @@ use crate::progress::Progress;
 use crate::rank_order::UsedGpus;
 use crate::render::ranges;
 use crate::settings::read_settings;
-use crate::{numbers, rank_order, sources, suggest};
+use crate::{numbers, rank_order, suggest};
 
 /// The list of GPUs that `CUDA_VISIBLE_DEVICES` has.
 const VISIBLE: &str = "visible";
@@ -24,16 +24,6 @@ const MOST_GPUS: usize = 1 << 16;
 
 /// Most names that are offered instead of an unknown one.
 const OFFERED: usize = 3;
-
-/// Reads the files of a job and plans it.
-pub fn plan(
-    arguments: &JobArguments,
-    environment: &Environment,
-    output: &mut Output,
-) -> Result<Planned> {
-    let machines = sources::machines(arguments, output)?;
-    plan_machines(machines, arguments, environment, output)
-}
 
 /// Plans the job that these machines make.
 pub fn plan_machines(

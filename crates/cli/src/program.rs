@@ -105,7 +105,7 @@ fn channels(
         return Ok((Channels::plain(ranks, limit.unwrap_or(1))?, None));
     }
     let plan = match sources::read(&arguments.job, output)? {
-        Sources::Plan(plan) => *plan,
+        Sources::Plan(_, plan) => *plan,
         Sources::Machines(machines) => {
             job::plan_machines(machines, &arguments.job, environment, output)?.plan()
         }

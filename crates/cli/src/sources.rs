@@ -25,31 +25,37 @@ pub fn refuse_input_twice(arguments: &JobArguments) -> Result<()> {
 pub fn machines(arguments: &JobArguments, output: &mut Output) -> Result<Vec<Machine>> {
     refuse_input_twice(arguments)?;
     let files = arguments.files.iter();
-    let assumptions = arguments.assume.all();
     files
-        .map(|file| {
-            let mut machine = Machine::read(file, output)?;
-            if machine.is_rccl() {
-                return Ok(machine);
-            }
-            machine.document = probe::complete::complete(&machine.document, &assumptions);
-            let missing = Missing::of(&machine.document);
-            if !missing.is_empty() {
-                let text = explain(&machine.document, &missing);
-                // Without any GPU there is nothing to plan; otherwise what is there can be.
-                if !has_gpu(&machine.document.root) && !missing.gpus.is_empty() {
-                    bail!("{text}");
-                }
-                output.warnings.push(text);
-            } else if !has_gpu(&machine.document.root) {
-                bail!(
-                    "{} has no GPU to plan for; `topo run --ranks N` runs collectives on the processors of a machine",
-                    machine.document.file
-                );
-            }
-            Ok(machine)
-        })
+        .map(|file| completed(Machine::read(file, output)?, arguments, output))
         .collect()
+}
+
+/// A machine with what the arguments assume of it.
+fn completed(
+    mut machine: Machine,
+    arguments: &JobArguments,
+    output: &mut Output,
+) -> Result<Machine> {
+    if machine.is_rccl() {
+        return Ok(machine);
+    }
+    let assumptions = arguments.assume.all();
+    machine.document = probe::complete::complete(&machine.document, &assumptions);
+    let missing = Missing::of(&machine.document);
+    if !missing.is_empty() {
+        let text = explain(&machine.document, &missing);
+        // Without any GPU there is nothing to plan; otherwise what is there can be.
+        if !has_gpu(&machine.document.root) && !missing.gpus.is_empty() {
+            bail!("{text}");
+        }
+        output.warnings.push(text);
+    } else if !has_gpu(&machine.document.root) {
+        bail!(
+            "{} has no GPU to plan for; `topo run --ranks N` runs collectives on the processors of a machine",
+            machine.document.file
+        );
+    }
+    Ok(machine)
 }
 
 /// Whether the file has a GPU that a rank uses.
@@ -63,23 +69,23 @@ fn has_gpu(element: &Element) -> bool {
 /// What the files of a job are.
 #[derive(Debug)]
 pub enum Sources {
-    /// One plan.
-    Plan(Box<Plan>),
+    /// One plan, with what it is called.
+    Plan(String, Box<Plan>),
     /// Topology files.
     Machines(Vec<Machine>),
 }
 
-/// Reads the files of a job.
+/// Reads the files of a job. Options that cannot change a plan are refused beside one.
 pub fn read(arguments: &JobArguments, output: &mut Output) -> Result<Sources> {
     refuse_input_twice(arguments)?;
     let mut machines = Vec::new();
     for file in &arguments.files {
         match Source::read(file, output)? {
-            Source::Plan(_, plan) if arguments.files.len() == 1 => return Ok(Sources::Plan(plan)),
-            Source::Plan(name, _) => {
-                bail!("{name} is a plan; expected it alone, or topology files only")
+            Source::Plan(name, plan) => {
+                arguments.refuse_beside_plan(&name)?;
+                return Ok(Sources::Plan(name, plan));
             }
-            Source::Topology(machine) => machines.push(machine),
+            Source::Topology(machine) => machines.push(completed(machine, arguments, output)?),
         }
     }
     Ok(Sources::Machines(machines))

@@ -69,6 +69,35 @@ impl Wiring {
         }
     }
 
+    /// The devices of each host, hosts in the file's order.
+    pub fn hosts(&self) -> Vec<Vec<usize>> {
+        let mut hosts: Vec<(usize, &str, Vec<usize>)> = Vec::new();
+        for (index, device) in self.devices.iter().enumerate() {
+            match hosts.iter_mut().find(|(_, host, _)| *host == device.host) {
+                Some((first_cpu, _, devices)) => {
+                    *first_cpu = device.cpu.min(*first_cpu);
+                    devices.push(index);
+                }
+                None => hosts.push((device.cpu, &device.host, vec![index])),
+            }
+        }
+        hosts.sort_by_key(|(first_cpu, ..)| *first_cpu);
+        hosts.into_iter().map(|(_, _, devices)| devices).collect()
+    }
+
+    /// Some of the devices.
+    pub fn only(&self, devices: &[usize]) -> Self {
+        let devices = devices.iter().map(|index| self.devices[*index].clone());
+        Self {
+            devices: devices.collect(),
+        }
+    }
+
+    /// NVLinks between two GPUs, or from both to NVSwitches.
+    pub fn nvlinks(&self, a: usize, b: usize) -> i32 {
+        self.devices[a].nvlinks_to(&self.devices[b])
+    }
+
     /// The cell of two devices in the matrix.
     pub fn letters(&self, a: usize, b: usize) -> String {
         let (first, second) = (&self.devices[a], &self.devices[b]);

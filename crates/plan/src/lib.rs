@@ -29,7 +29,8 @@
 //!
 //! In reading order: [`graph`], [`trail`], [`connection`], [`channel`], [`transport`], [`machine`],
 //! [`order`], [`layout`], [`common`], [`expand`], [`digest`], [`request`], [`fingerprint`],
-//! [`algorithm`], [`cost`], [`Plan`], [`compare`](mod@compare), [`nccl_graph`], [`error`].
+//! [`algorithm`], [`cost`], [`Plan`], [`slow_hosts`], [`compare`](mod@compare), [`nccl_graph`],
+//! [`error`].
 //!
 //! ```
 //! use plan::{Fingerprint, Plan, Producer, RequestSummary};
@@ -60,6 +61,7 @@ pub mod machine;
 pub mod nccl_graph;
 pub mod order;
 pub mod request;
+pub mod slow_hosts;
 pub mod trail;
 pub mod transport;
 
@@ -89,6 +91,7 @@ pub use machine::{GpuGroup, MachineCpu, MachineGpu, MachineNic, PlannedMachine};
 pub use order::{OrderError, RankOrder};
 pub use plan::{HostRun, Plan};
 pub use request::{Producer, RequestSummary, Setting};
+pub use slow_hosts::{ChannelSpeed, HostRange, SlowGraph, SlowHosts};
 pub use trail::{Attempt, Duplication, Next, SearchEnd, Summary, Trail};
 pub use transport::{
     Connection, Gdr, GpuTransport, NetEnd, NoGdr, NotDirect, NotShared, P2pPorts, PortUse, Rail,

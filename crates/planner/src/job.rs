@@ -110,13 +110,14 @@ impl Job {
             host,
             last,
         })?;
-        Ok(self.hosts[at].edit(&edit.clone().on_host(None))?)
+        let alone = edit.clone().on_host(None);
+        Ok(self.hosts[at].edit(&alone, edit)?)
     }
 
     fn edit_all(&mut self, edit: &Edit) -> Result<(), Error> {
         let (mut done, mut refusal) = (false, None);
         for hosts in &mut self.hosts {
-            match hosts.edit(edit) {
+            match hosts.edit(edit, edit) {
                 Ok(()) => done = true,
                 // Other hosts may have it.
                 Err(error @ EditError::UnknownDevice { .. }) => refusal = refusal.or(Some(error)),
@@ -197,7 +198,12 @@ impl Job {
         let Some(document) = nvlink_domain(documents) else {
             return Ok(hosts);
         };
-        let names: Vec<&str> = hosts.iter().map(|hosts| hosts.name.as_str()).collect();
+        let mut names: Vec<&str> = Vec::new();
+        for hosts in hosts.iter() {
+            if !names.contains(&hosts.name.as_str()) {
+                names.push(&hosts.name);
+            }
+        }
         Ok(Cow::Owned(vec![EqualHosts {
             name: names.join("+"),
             document: Arc::new(document),
@@ -220,9 +226,10 @@ impl EqualHosts {
         }
     }
 
-    fn edit(&mut self, edit: &Edit) -> Result<(), EditError> {
+    /// Applies an edit; `given` is what was asked for, with its host.
+    fn edit(&mut self, edit: &Edit, given: &Edit) -> Result<(), EditError> {
         self.document = Arc::new(edit.apply(&self.document)?);
-        self.edits.push(option(edit));
+        self.edits.push(option(given));
         Ok(())
     }
 }

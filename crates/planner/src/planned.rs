@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use plan::nccl_graph;
 use plan::{CostTable, Digest, Fingerprint, Plan, Producer, RequestSummary, Setting};
 
 use crate::artifact;
@@ -99,8 +98,7 @@ impl Planned {
     /// # Errors
     /// NCCL's file has no word for a type of path that a graph uses.
     pub fn graph_file(&self) -> Result<String, plan::Error> {
-        let first = self.node(0);
-        nccl_graph::write(&first.graphs, &first.view.gpu_addresses())
+        self.plan().graph_file()
     }
 
     /// The distinct machines, in order of first appearance.

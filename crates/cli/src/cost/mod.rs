@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
 use plan::cost::{CostModel, Estimate, NoChoice, OperationChoice};
-use plan::{Algorithm, CostTable, GraphKind, Plan, Setting};
+use plan::{Algorithm, CostTable, GraphKind, Plan};
 use planner::Job;
 use planner::cost::profile::NCCL_2_30_TOML;
 use planner::cost::{AlphaBeta, CostProfile, Scheme};
@@ -15,12 +15,12 @@ use serde_json::{Value, json};
 
 use crate::arguments::compare::{CostArguments, TextOrJson};
 use crate::environment::Environment;
-use crate::input::Source;
 use crate::job;
 use crate::output::{self, Output};
 use crate::render;
 use crate::settings::read_settings;
-use crate::{sizes, sources};
+use crate::sizes;
+use crate::sources::{self, Sources};
 
 /// Largest cost profile that is read, bytes.
 const PROFILE_LIMIT: u64 = 1 << 20;
@@ -28,10 +28,9 @@ const PROFILE_LIMIT: u64 = 1 << 20;
 #[derive(Debug)]
 pub struct PricedJob {
     pub name: String,
-    pub hosts: u32,
-    pub ranks: u64,
-    pub settings: Vec<Setting>,
+    pub plan: Plan,
     pub notes: Vec<String>,
+    /// The plan's costs, of the algorithms and protocols that were asked for.
     pub costs: CostTable,
     /// The α–β model of the same job, where it is known.
     pub alpha_beta: Option<AlphaBeta>,
@@ -111,36 +110,27 @@ fn read(
     output: &mut Output,
 ) -> Result<PricedJob> {
     let profile = profile(arguments.profile.as_deref())?;
-    sources::refuse_input_twice(&arguments.job)?;
-    let mut machines = Vec::new();
-    for file in &arguments.job.files {
-        match Source::read(file, output)? {
-            Source::Topology(machine) => machines.push(machine),
-            Source::Plan(name, plan) => {
-                arguments.job.refuse_beside_plan(&name)?;
-                if arguments.profile.is_some() {
-                    bail!(
-                        "{name} is a plan, whose costs were computed when it was made; expected topology files with --profile"
-                    );
-                }
-                return of_plan(name, *plan, &profile);
-            }
+    let machines = match sources::read(&arguments.job, output)? {
+        Sources::Plan(name, _) if arguments.profile.is_some() => {
+            bail!(
+                "{name} is a plan, whose costs were computed when it was made; expected topology files with --profile"
+            );
         }
-    }
+        Sources::Plan(name, plan) => return of_plan(name, *plan, &profile),
+        Sources::Machines(machines) => machines,
+    };
     let settings = read_settings(&arguments.job, environment, output)?;
     let job = Job {
         profile: profile.clone(),
         ..job::job(machines, &arguments.job, environment, output)?
     };
     let planned = job::plan_job(&job, &settings, output)?;
-    let inputs = planned.job.cost_inputs();
+    let plan = planned.plan();
     Ok(PricedJob {
-        name: planned.name(),
-        hosts: planned.request().hosts,
-        ranks: u64::from(inputs.ranks),
-        settings: planned.deciding(),
+        name: render::names::job(&plan),
+        plan,
         notes: render::settings::warnings(&settings).collect(),
-        alpha_beta: AlphaBeta::of(&inputs, &profile),
+        alpha_beta: AlphaBeta::of(&planned.job.cost_inputs(), &profile),
         costs: planned.costs,
     })
 }
@@ -157,9 +147,7 @@ fn of_plan(name: String, plan: Plan, profile: &CostProfile) -> Result<PricedJob>
         AlphaBeta::of_ring(costs.job.ranks, costs.job.nodes, &ring.into(), profile)
     });
     Ok(PricedJob {
-        hosts: plan.request.hosts,
-        ranks: plan.rank_count(),
-        settings: plan.settings,
+        plan,
         notes: Vec::new(),
         alpha_beta,
         name,
@@ -271,10 +259,10 @@ fn page_json(subject: &PricedJob, sweeps: &[Sweep], table: bool) -> Result<Strin
         .collect();
     let mut value = json!({
         "name": subject.name,
-        "hosts": subject.hosts,
-        "ranks": subject.ranks,
+        "hosts": subject.plan.request.hosts,
+        "ranks": subject.plan.rank_count(),
         "profile": subject.costs.profile,
-        "settings": subject.settings,
+        "settings": subject.plan.settings,
         "collectives": collectives,
     });
     if table {

@@ -7,7 +7,9 @@ use program::{Collective, Protocol};
 
 use super::{PricedJob, Sweep, changes};
 use crate::render::table::Columns;
-use crate::render::{FIELD, Look, count, microseconds, percent, trim_lines, wrap};
+use crate::render::{
+    FIELD, Look, count, microseconds, percent, settings, slow_hosts, trim_lines, wrap,
+};
 use crate::sizes::short;
 
 /// Marks a size at which the choice changes.
@@ -34,23 +36,16 @@ pub fn page(job: &PricedJob, sweeps: &[Sweep], look: Look) -> String {
 
 fn head(job: &PricedJob, look: Look) -> String {
     let mut text = format!("{}\n", look.heading(&job.name));
+    let (hosts, ranks) = (job.plan.request.hosts, job.plan.rank_count());
     let size = format!(
         "{}, {}",
-        count(job.hosts as usize, "host"),
-        count(job.ranks as usize, "rank")
+        count(hosts as usize, "host"),
+        count(ranks as usize, "rank")
     );
     text.push_str(&look.field("job", &size));
+    text.push_str(&slow_hosts::lines(&job.plan, look));
     text.push_str(&look.field("profile", &job.costs.profile));
-    let settings: Vec<String> = job
-        .settings
-        .iter()
-        .map(|setting| format!("{}={}", setting.name, setting.value))
-        .collect();
-    text.push_str(&if settings.is_empty() {
-        look.field("settings", "NCCL's defaults")
-    } else {
-        look.field("settings", &settings.join(" "))
-    });
+    text.push_str(&settings::of_plan(&job.plan.settings, look));
     for note in &job.notes {
         text.push_str(&look.notice(&wrap(note, FIELD, FIELD, look.width)));
     }

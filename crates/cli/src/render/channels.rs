@@ -1,29 +1,20 @@
 //! The channels of a graph: which GPUs in which order, through which NICs.
 
-use plan::{Graph, GraphKind, Pattern};
-use planner::HostPlan;
-use planner::explain::NodeNames;
-use topology::{NcclId, NodeType, System};
+use plan::{GpuGroup, Graph, GraphChannel, GraphKind, Pattern, PlannedMachine};
 
 use super::table::Columns;
-use super::{Look, count, group, ranges, words};
+use super::{Look, count, group, names, ranges, words};
 
-/// A heading and a table for every graph that has channels.
-pub fn all(plan: &HostPlan, look: Look) -> String {
-    let names = NodeNames::new(plan.view.system());
-    let mut text = String::new();
-    for graph in plan
-        .graphs
-        .iter()
-        .filter(|graph| !graph.channels.is_empty())
-    {
-        text.push_str(&look.section(
-            title(graph.kind),
-            words::pattern(graph.pattern),
-            &table(graph, plan.view.system(), &names, look),
-        ));
-    }
-    text
+/// A heading and a table for every graph of a group that has channels.
+pub fn all(machine: &PlannedMachine, group: &GpuGroup, look: Look) -> String {
+    let found = group.graphs.iter();
+    let found = found.filter(|graph| !graph.channels.is_empty());
+    found
+        .map(|graph| {
+            let remark = words::pattern(graph.pattern);
+            look.section(title(graph.kind), remark, &table(machine, graph, look))
+        })
+        .collect()
 }
 
 const fn title(kind: GraphKind) -> &'static str {
@@ -36,31 +27,37 @@ const fn title(kind: GraphKind) -> &'static str {
     }
 }
 
-fn table(graph: &Graph, system: &System, names: &NodeNames<'_>, look: Look) -> String {
+fn table(machine: &PlannedMachine, graph: &Graph, look: Look) -> String {
     let nets = graph.channels.iter().any(|channel| channel.nets.is_some());
     let heads = matches!(graph.pattern, Pattern::Nvls | Pattern::CollnetDirect);
-    let order = if heads { "head GPU" } else { "GPUs in order" };
+    // Of an NVLink domain, a row for each head would fill pages.
+    let merged = heads && machine.hosts > 1;
+    let order = match (heads, merged) {
+        (true, true) => "head GPUs, one per channel",
+        (true, false) => "head GPU",
+        (false, _) => "GPUs in order",
+    };
     let mut headers = vec!["channels", order];
     if nets {
         headers.extend(["enters", "leaves"]);
     }
     let mut table = Columns::new(look, &headers);
-    let groups = group(graph.channels.iter().zip(0..));
-    for (channel, channels) in &groups {
-        let ranks = if heads {
-            &channel.ranks[..channel.ranks.len().min(1)]
-        } else {
-            &channel.ranks[..]
-        };
-        let mut row = vec![ranges(channels, " "), gpus(ranks, system, names)];
+    let rows = match merged {
+        true => head_rows(graph),
+        false => group(graph.channels.iter().map(ranks_and_nets(heads)).zip(0..)),
+    };
+    for ((gpus, ports), channels) in &rows {
+        let mut row = vec![ranges(channels, " "), names::order(machine, gpus)];
         if nets {
-            let ports = channel.nets.unwrap_or([-1; 2]);
-            row.extend(ports.map(|port| port_name(port, system, names)));
+            row.extend(ports.unwrap_or([-1; 2]).map(|port| match port {
+                -1 => "-".to_owned(),
+                _ => names::net_name(machine, port),
+            }));
         }
         table.row(row);
     }
     let mut text = table.finish();
-    if groups.len() == 1 && graph.channels.len() > 1 {
+    if rows.len() == 1 && graph.channels.len() > 1 && !merged {
         text.push_str(&look.faint(&format!(
             "  all {} are alike\n",
             count(graph.channels.len(), "channel")
@@ -69,18 +66,29 @@ fn table(graph: &Graph, system: &System, names: &NodeNames<'_>, look: Look) -> S
     text
 }
 
-/// The GPUs' numbers, without the word: `0 7 6 5`.
-fn gpus(ranks: &[i32], system: &System, names: &NodeNames<'_>) -> String {
-    let name = |rank: &i32| match system.gpu_of_rank(*rank) {
-        Some(gpu) => names.label(gpu).replacen("GPU", "", 1),
-        None => format!("rank {rank}"),
-    };
-    ranks.iter().map(name).collect::<Vec<_>>().join(" ")
+/// GPUs of a channel, and the ports where it enters and leaves.
+type Row = (Vec<i32>, Option<[i64; 2]>);
+
+fn ranks_and_nets(heads: bool) -> impl Fn(&GraphChannel) -> Row {
+    move |channel| {
+        let shown = if heads { 1 } else { channel.ranks.len() };
+        let ranks = channel.ranks.iter().take(shown);
+        (ranks.copied().collect(), channel.nets)
+    }
 }
 
-fn port_name(port: i64, system: &System, names: &NodeNames<'_>) -> String {
-    match system.find(NodeType::Net, NcclId(port as u64)) {
-        Some(net) => names.label(net).to_owned(),
-        None => "-".to_owned(),
+/// The heads of channels in a row that use the same ports (or none), one head per channel.
+fn head_rows(graph: &Graph) -> Vec<(Row, Vec<i32>)> {
+    let mut rows: Vec<(Row, Vec<i32>)> = Vec::new();
+    for (channel, number) in graph.channels.iter().zip(0..) {
+        let (head, ports) = ranks_and_nets(true)(channel);
+        match rows.last_mut() {
+            Some(((heads, known), channels)) if *known == ports => {
+                heads.extend(head);
+                channels.push(number);
+            }
+            _ => rows.push(((head, ports), vec![number])),
+        }
     }
+    rows
 }

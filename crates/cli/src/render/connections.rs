@@ -6,8 +6,9 @@ use plan::{
     PlannedMachine, PortUse, Transports,
 };
 
+use super::names::{gpu_name, gpu_names, gpu_number, net_name};
 use super::table::Columns;
-use super::{Look, gbps, group, ranges};
+use super::{Look, gbps, group, names, ranges};
 
 /// What each group of a machine does, and what holds between hosts.
 pub fn page(plan: &Plan, machine: usize, look: Look) -> String {
@@ -49,38 +50,66 @@ fn between(
     }
     let mut table = Columns::new(look, &["way", "path", "GB/s", "from→to", "why"]).right(&[2]);
     for (index, transport) in transports.distinct.iter().enumerate() {
-        let mut pairs = Vec::new();
-        let mut all = true;
-        for (row, from) in transports.between.iter().zip(&members) {
+        let rows = transports.between.iter().zip(&members);
+        let rows = rows.map(|(row, from)| {
             let same = row.iter().map(|at| usize::from(*at) == index);
-            let to: Vec<i32> = same
-                .zip(&members)
-                .filter(|(equal, to)| *equal && *to != from)
-                .map(|(_, to)| gpu_number(machine, *to))
-                .collect();
-            all &= to.len() + 1 == members.len();
-            if !to.is_empty() {
-                pairs.push(format!(
-                    "{}→{}",
-                    gpu_label(machine, *from),
-                    ranges(&to, ",")
-                ));
-            }
-        }
+            let to = same.zip(&members);
+            let to = to.filter(|(equal, to)| *equal && *to != from);
+            (*from, to.map(|(_, to)| *to).collect())
+        });
+        let rows: Vec<(u32, Vec<u32>)> = rows.collect();
         // A transport that only joins a GPU with itself is no row.
-        if pairs.is_empty() {
+        if rows.iter().all(|(_, to)| to.is_empty()) {
             continue;
         }
-        let pairs = if all {
-            "every GPU→every other".to_owned()
-        } else {
-            pairs.join(" ")
+        let pairs = match rows.iter().all(|(_, to)| to.len() + 1 == members.len()) {
+            true => "every GPU→every other".to_owned(),
+            false => pairs(machine, &rows),
         };
         let mut row = words(machine, transport);
         row.insert(3, pairs);
         table.row(row);
     }
     table.finish()
+}
+
+/// Senders with their receivers: `0→1-3 1→0,2,3`. Of an NVLink domain, those with equal receivers
+/// together.
+fn pairs(machine: &PlannedMachine, rows: &[(u32, Vec<u32>)]) -> String {
+    let rows = rows.iter().filter(|(_, to)| !to.is_empty());
+    if machine.hosts == 1 {
+        let pair = |(from, to): &(u32, Vec<u32>)| {
+            let to: Vec<i32> = to.iter().map(|to| gpu_number(machine, *to)).collect();
+            let from = gpu_name(machine, *from);
+            format!("{}→{}", from.trim_start_matches("GPU"), ranges(&to, ","))
+        };
+        return rows.map(pair).collect::<Vec<_>>().join(" ");
+    }
+    // GPUs that all reach each other have the same set of receivers and themselves.
+    let sets = rows.map(|(from, to)| {
+        let mut set = to.clone();
+        set.push(*from);
+        set.sort_unstable();
+        (set, (*from, to))
+    });
+    let mut texts = Vec::new();
+    let mut others = Vec::new();
+    for (set, senders) in group(sets) {
+        match senders.len() == set.len() {
+            true => texts.push(format!("among {}", in_order(machine, &set))),
+            false => others.extend(senders.into_iter().map(|(from, to)| (to, from))),
+        }
+    }
+    for (to, from) in group(others) {
+        let (from, to) = (in_order(machine, &from), in_order(machine, to));
+        texts.push(format!("from {from} to {to}"));
+    }
+    texts.join(", ")
+}
+
+fn in_order(machine: &PlannedMachine, gpus: &[u32]) -> String {
+    let gpus: Vec<i32> = gpus.iter().map(|gpu| *gpu as i32).collect();
+    names::order(machine, &gpus)
 }
 
 /// Transport, path, bandwidth, reason.
@@ -238,46 +267,6 @@ fn ends(graph: &Graph, gpus: &[i32]) -> Vec<(i32, bool)> {
     };
     let both = first.into_iter().chain(others);
     both.flat_map(|gpu| [(gpu, false), (gpu, true)]).collect()
-}
-
-/// `GPU3`, or with its host where there are several.
-pub fn gpu_name(machine: &PlannedMachine, gpu: u32) -> String {
-    format!("GPU{}", gpu_label(machine, gpu)).replacen("GPUhost", "host", 1)
-}
-
-/// `GPU0,2-7`.
-fn gpu_names(machine: &PlannedMachine, gpus: &[u32]) -> String {
-    if machine.hosts == 1 {
-        let devs: Vec<i32> = gpus.iter().map(|gpu| gpu_number(machine, *gpu)).collect();
-        return format!("GPU{}", ranges(&devs, ","));
-    }
-    let names: Vec<String> = gpus.iter().map(|gpu| gpu_name(machine, *gpu)).collect();
-    names.join(" ")
-}
-
-fn gpu_label(machine: &PlannedMachine, gpu: u32) -> String {
-    match machine.gpus.get(gpu as usize) {
-        Some(found) if machine.hosts > 1 => format!("host{}/GPU{}", found.host, found.dev),
-        Some(found) => found.dev.to_string(),
-        None => format!("?{gpu}"),
-    }
-}
-
-/// A GPU in a list: its device number, or in an NVLink domain its rank in the machine.
-fn gpu_number(machine: &PlannedMachine, gpu: u32) -> i32 {
-    match machine.gpus.get(gpu as usize) {
-        Some(found) if machine.hosts == 1 => found.dev,
-        _ => gpu as i32,
-    }
-}
-
-/// `NIC3`, or with its host where there are several.
-pub fn net_name(machine: &PlannedMachine, net: i64) -> String {
-    match machine.nics.iter().find(|nic| nic.id == net) {
-        Some(nic) if machine.hosts > 1 => format!("host{}/NIC{}", nic.host, nic.dev),
-        Some(nic) => format!("NIC{}", nic.dev),
-        None => format!("net {net:#x}"),
-    }
 }
 
 /// How bytes travel from one rank (with its machine) to another in a few words.

@@ -1,17 +1,14 @@
 //! Facts about the whole job: channels, trees, point-to-point transfers.
 
-use planner::JobPlan;
+use plan::Expansion;
 
 use super::{Look, count};
 
 /// Channels, trees and point-to-point transfers, a line each.
-pub fn facts(job_plan: &JobPlan, look: Look) -> String {
+pub fn facts(job: &Expansion, look: Look) -> String {
     let mut text = String::new();
     let mut line = |name: &str, value: &str| text.push_str(&look.field(name, value));
-    let (nodes, channels) = (
-        job_plan.layout().nodes() as usize,
-        &job_plan.common().channels,
-    );
+    let (nodes, channels) = (job.layout().nodes() as usize, &job.common().channels);
     let repeated = if channels.count() == channels.searched {
         String::new()
     } else {
@@ -34,7 +31,7 @@ pub fn facts(job_plan: &JobPlan, look: Look) -> String {
         "trees",
         &format!(
             "{} deep{}",
-            job_plan.expansion.tree_depth(),
+            job.tree_depth(),
             if nodes > 1 {
                 ", a double binary tree over the nodes"
             } else {
@@ -42,7 +39,7 @@ pub fn facts(job_plan: &JobPlan, look: Look) -> String {
             }
         ),
     );
-    if let Some(nvls) = job_plan.common().nvls {
+    if let Some(nvls) = job.common().nvls {
         line(
             "nvls",
             &format!(
@@ -57,9 +54,9 @@ pub fn facts(job_plan: &JobPlan, look: Look) -> String {
         "p2p",
         &format!(
             "{}, {} per peer, chunks of {} KiB",
-            count(job_plan.common().p2p.channels as usize, "channel"),
-            job_plan.common().p2p.per_peer,
-            job_plan.common().p2p.chunk_size / 1024
+            count(job.common().p2p.channels as usize, "channel"),
+            job.common().p2p.per_peer,
+            job.common().p2p.chunk_size / 1024
         ),
     );
     text

@@ -1,55 +1,101 @@
-//! Matrices of GPUs and NICs: wiring as `nvidia-smi topo -m` draws it, and NCCL's bandwidths.
-
-use planner::Routing;
-use planner::explain::NodeNames;
-use topology::{NodeId, NodeType, PathType};
+//! The wiring of GPUs and NICs as `nvidia-smi topo -m` draws it.
 
 use super::grid::{Column, GAP, Grid};
 use super::table::Columns;
-use super::{Look, gbps, legend, ranges, words, wrap};
+use super::{Look, names, ranges, words, wrap};
 use crate::wiring::{Device, Wiring};
 
 /// The letters of the wiring, as nvidia-smi explains them.
 const LETTERS: &str = "X: self · SYS: between NUMA nodes · NODE: between PCI host bridges of one NUMA node · PHB: through a PCI host \
 bridge · PXB: several PCI bridges · PIX: at most one PCI bridge · NV#: so many NVLinks";
 
+/// The matrix; of several hosts, that of each, equal ones once.
 pub fn wiring(wiring: &Wiring, look: Look) -> String {
-    let single: Vec<Vec<usize>> = (0..wiring.devices.len())
-        .map(|device| vec![device])
-        .collect();
-    let mut grid = wiring_grid(wiring, &single);
-    let mut beside = true;
-    // If it is too wide, merge neighboring NICs, then move affinities below, then whole blocks.
-    if grid.width() + GAP > look.width {
-        grid = wiring_grid(wiring, &nics_together(wiring));
-    }
-    if grid.width() + GAP > look.width {
-        beside = false;
-        grid.blocks.pop();
-    }
-    if grid.width() + GAP > look.width {
-        grid.blank_mirrored();
-    }
-    let mut text = grid.draw(look);
-    if !beside {
-        text.push_str(&format!("\n{}", affinities_below(wiring, look)));
-    }
-    let seen = |letters: &str| {
-        grid.blocks
-            .iter()
-            .flatten()
-            .any(|column| column.cells.iter().any(|cell| cell == letters))
+    let hosts = wiring.hosts();
+    let (mut text, host_bridges) = match &hosts[..] {
+        [] | [_] => {
+            let one = OneHost::draw(wiring, look);
+            (one.matrix + "\n", one.host_bridges)
+        }
+        several => host_by_host(wiring, several, look),
     };
-    text.push('\n');
     text.push_str(&look.faint(&wrap(LETTERS, "  ", "  ", look.width)));
-    if seen("PHB") {
+    if host_bridges {
         let remark = "PHB: the file does not tell host bridges of one PCI domain apart; where there are several, nvidia-smi says NODE.";
         text.push_str(&look.faint(&wrap(remark, "  ", "  ", look.width)));
     }
-    if let Some(names) = nic_names(wiring) {
+    if let (Some(names), 0..=1) = (nic_names(wiring), hosts.len()) {
         text.push_str(&look.faint(&wrap(&names, "  ", "  ", look.width)));
     }
     text
+}
+
+/// The matrix of each host, equal ones once, and the NVLinks between GPUs of different hosts.
+fn host_by_host(wiring: &Wiring, hosts: &[Vec<usize>], look: Look) -> (String, bool) {
+    let mut host_bridges = false;
+    let drawn = hosts.iter().map(|devices| {
+        let own = wiring.only(devices);
+        let one = OneHost::draw(&own, look);
+        host_bridges |= one.host_bridges;
+        let names = nic_names(&own).map(|names| look.faint(&wrap(&names, "  ", "  ", look.width)));
+        one.matrix + &names.unwrap_or_default()
+    });
+    let mut text = names::each_host(drawn, look);
+    let mut cells = Vec::new();
+    for (host, own) in (0..).zip(hosts) {
+        for gpu in own.iter().filter(|device| wiring.devices[**device].is_gpu) {
+            let others = hosts.iter().flatten().filter(|other| !own.contains(other));
+            let links = others.map(|other| wiring.nvlinks(*gpu, *other)).max();
+            let cell = match links.unwrap_or(0) {
+                0 => "-".to_owned(),
+                links => format!("NV{links}"),
+            };
+            cells.push((cell, (host, wiring.devices[*gpu].number.to_string())));
+        }
+    }
+    text.push_str(&format!("\n{}\n", names::between_hosts(cells, look)));
+    (text, host_bridges)
+}
+
+/// The matrix of one host.
+struct OneHost {
+    matrix: String,
+    /// Cells say PHB.
+    host_bridges: bool,
+}
+
+impl OneHost {
+    fn draw(wiring: &Wiring, look: Look) -> Self {
+        let single: Vec<Vec<usize>> = (0..wiring.devices.len())
+            .map(|device| vec![device])
+            .collect();
+        let mut grid = wiring_grid(wiring, &single);
+        let mut beside = true;
+        // If it is too wide, merge neighboring NICs, then move affinities below, then whole blocks.
+        if grid.width() + GAP > look.width {
+            grid = wiring_grid(wiring, &nics_together(wiring));
+        }
+        if grid.width() + GAP > look.width {
+            beside = false;
+            grid.blocks.pop();
+        }
+        if grid.width() + GAP > look.width {
+            grid.blank_mirrored();
+        }
+        let mut matrix = grid.draw(look);
+        if !beside {
+            matrix.push_str(&format!("\n{}", affinities_below(wiring, look)));
+        }
+        let mut cells = grid
+            .blocks
+            .iter()
+            .flatten()
+            .flat_map(|column| &column.cells);
+        Self {
+            host_bridges: cells.any(|cell| cell == "PHB"),
+            matrix,
+        }
+    }
 }
 
 fn nics_together(wiring: &Wiring) -> Vec<Vec<usize>> {
@@ -190,120 +236,4 @@ fn nic_names(wiring: &Wiring) -> Option<String> {
         })
         .collect();
     (!names.is_empty()).then(|| names.join(" · "))
-}
-
-/// Type and bandwidth of the paths that NCCL takes between GPUs, and between GPUs and NICs.
-pub fn bandwidths(routing: &Routing, names: &NodeNames<'_>, look: Look) -> String {
-    let system = routing.system();
-    let gpus: Vec<NodeId> = by_number(system.gpus().map(|(node, gpu)| (gpu.dev, node)).collect());
-    let nets: Vec<NodeId> = by_number(system.nets().map(|(node, net)| (net.dev, node)).collect());
-    let mut seen = Vec::new();
-    let mut cell = |from: NodeId, to: NodeId| {
-        if from == to {
-            return " X".to_owned();
-        }
-        let path = routing.table().path(from, to);
-        seen.push(path.kind);
-        if path.kind == PathType::Dis {
-            "-".to_owned()
-        } else {
-            format!("{} {}", path.kind, gbps(path.bw))
-        }
-    };
-    let mut block = |targets: &[NodeId]| -> Vec<Column> {
-        let column = |to: &NodeId| Column {
-            header: names.label(*to).to_owned(),
-            cells: gpus.iter().map(|from| cell(*from, *to)).collect(),
-        };
-        targets.iter().map(column).collect()
-    };
-    let between_gpus = block(&gpus);
-    let mut to_nics = block(&nets);
-    merge_equal(&mut to_nics, "NIC");
-    let mut text = String::new();
-    let mut blocks = Vec::new();
-    match all_the_same(&between_gpus) {
-        Some(same) => text.push_str(&format!(
-            "  between any two GPUs  {}\n",
-            look.nearness(&same)
-        )),
-        None if gpus.len() > 1 => blocks.push(between_gpus),
-        None => {}
-    }
-    if !to_nics.is_empty() {
-        blocks.push(to_nics);
-    }
-    if !blocks.is_empty() {
-        let labels = gpus
-            .iter()
-            .map(|gpu| names.label(*gpu).to_owned())
-            .collect();
-        text.push_str(&Grid { labels, blocks }.draw(look));
-    }
-    if text.is_empty() {
-        text.push_str("  one GPU and no NIC: no paths\n");
-    }
-    seen.sort_unstable();
-    seen.dedup();
-    let legends: String = seen
-        .into_iter()
-        .filter(|kind| *kind != PathType::Dis)
-        .map(legend)
-        .collect();
-    text.push_str(&look.faint(&legends));
-    text
-}
-
-fn by_number(mut nodes: Vec<(i32, NodeId)>) -> Vec<NodeId> {
-    nodes.sort_by_key(|(number, _)| *number);
-    nodes.into_iter().map(|(_, node)| node).collect()
-}
-
-/// Neighbours with equal cells become one column.
-fn merge_equal(columns: &mut Vec<Column>, prefix: &str) {
-    let mut merged: Vec<(Vec<i32>, Column)> = Vec::new();
-    for column in std::mem::take(columns) {
-        let number = column
-            .header
-            .strip_prefix(prefix)
-            .and_then(|number| number.parse().ok());
-        match (merged.last_mut(), number) {
-            (Some((numbers, last)), Some(number))
-                if !numbers.is_empty() && last.cells == column.cells =>
-            {
-                numbers.push(number);
-                last.header = format!("{prefix}{}", ranges(numbers, ","));
-            }
-            (_, number) => merged.push((number.into_iter().collect(), column)),
-        }
-    }
-    columns.extend(merged.into_iter().map(|(_, column)| column));
-}
-
-/// The cell that all but the diagonal have in common.
-fn all_the_same(columns: &[Column]) -> Option<String> {
-    let mut cells = columns
-        .iter()
-        .flat_map(|column| &column.cells)
-        .filter(|cell| cell.trim() != "X");
-    let first = cells.next()?;
-    cells.all(|cell| cell == first).then(|| first.clone())
-}
-
-/// Paths by type, best first: `NVL 56, PXN 48, PIX 8`.
-pub fn path_types(routing: &Routing, to: NodeType) -> Option<String> {
-    let system = routing.system();
-    let mut counts = [0usize; PathType::ALL.len()];
-    for from in system.nodes(NodeType::Gpu) {
-        for to in system.nodes(to).filter(|to| *to != from) {
-            counts[routing.table().kind(from, to) as usize] += 1;
-        }
-    }
-    let counted: Vec<String> = PathType::ALL
-        .iter()
-        .zip(counts)
-        .filter(|(_, count)| *count > 0)
-        .map(|(kind, count)| format!("{kind} × {count}"))
-        .collect();
-    (!counted.is_empty()).then(|| counted.join(", "))
 }

@@ -7,9 +7,10 @@ use program::Collective;
 
 use crate::sizes::short;
 
-use super::connections::{both_directions, net_name, sentence};
+use super::connections::{both_directions, sentence};
+use super::names::net_name;
 use super::table::Columns;
-use super::{Look, count, gbps, group, ranges, trim_lines, words};
+use super::{Look, count, gbps, group, ranges, slow_hosts, trim_lines, words};
 
 /// Sizes for which the choice is shown, bytes.
 const SIZES: [u64; 2] = [1 << 10, 8 << 30];
@@ -97,7 +98,7 @@ impl Page<'_> {
             "channels",
             &format!("{} for collectives", self.expansion.channels()),
         );
-        text
+        text + &slow_hosts::lines(self.plan, self.look)
     }
 
     /// `NIC3 (mlx5_3), PIX 48 GB/s, GDR`.

@@ -1,5 +1,6 @@
 //! NCCL's variables in force, and what is odd about them.
 
+use plan::Setting;
 use planner::Settings;
 use planner::settings::{SettingEffect, effect};
 
@@ -34,6 +35,17 @@ pub fn lines(settings: &Settings, look: Look) -> String {
         text.push_str(&look.notice(&wrap(&remark, FIELD, FIELD, look.width)));
     }
     text
+}
+
+/// The settings of a plan, which keeps those that can change a decision.
+pub fn of_plan(settings: &[Setting], look: Look) -> String {
+    if settings.is_empty() {
+        return look.field("settings", "NCCL's defaults");
+    }
+    let given = settings
+        .iter()
+        .map(|setting| format!("{}={}", setting.name, setting.value));
+    look.field("settings", &given.collect::<Vec<_>>().join(" "))
 }
 
 /// The remarks as warnings, for output that has no place for them.

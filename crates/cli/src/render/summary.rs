@@ -1,25 +1,26 @@
 //! A machine and its plan in a few lines.
 
-use plan::Graph;
-use planner::{HostPlan, Planned};
+use plan::{GpuGroup, GraphSummary, Plan};
+use planner::Routing;
 use topology::NodeType;
 
-use super::matrix::path_types;
+use super::paths::path_types;
 use super::table::Columns;
-use super::{Look, count, gbps, settings, words};
+use super::{Look, count, gbps, slow_hosts, words};
 
-/// The head of a plan's page.
-pub fn head(planned: &Planned, machine: usize, look: Look) -> String {
-    let plan = planned.node(machine);
-    let system = plan.view.system();
-    let routing = plan.view.routing();
-    let mut text = format!("{}\n", look.heading(&planned.machines()[machine].name));
+/// The lines of a page's head that describe a machine. `live`: what a plan does not hold.
+pub fn machine(plan: &Plan, machine: usize, live: Option<&Routing>, look: Look) -> String {
+    let mut text = String::new();
     let mut line = |name: &str, value: &str| text.push_str(&look.field(name, value));
-    line("machine", &planned.machines()[machine].summary);
-    line("job", &describe(planned, machine));
-    let left_out = planned.machines()[machine]
-        .gpus
-        .saturating_sub(system.count(NodeType::Gpu));
+    let own = &plan.machines[machine];
+    line("machine", &own.summary);
+    let Some(group) = own.groups.first() else {
+        return text;
+    };
+    if plan.machines.len() == 1 {
+        line("job", &job(plan));
+    }
+    let left_out = own.gpus.len().saturating_sub(group.ranks.len());
     if left_out > 0 {
         let verb = if left_out == 1 { "is" } else { "are" };
         line(
@@ -30,68 +31,65 @@ pub fn head(planned: &Planned, machine: usize, look: Look) -> String {
             ),
         );
     }
-    let paths: Vec<String> = [("GPU–GPU", NodeType::Gpu), ("GPU–NIC", NodeType::Net)]
-        .into_iter()
-        .filter_map(|(name, kind)| Some(format!("{name} {}", path_types(routing, kind)?)))
-        .collect();
-    if !paths.is_empty() {
-        line("paths", &paths.join("; "));
+    if let Some(routing) = live {
+        let ends = [("GPU–GPU", NodeType::Gpu), ("GPU–NIC", NodeType::Net)].into_iter();
+        let paths: Vec<String> = ends
+            .filter_map(|(name, kind)| Some(format!("{name} {}", path_types(routing, kind)?)))
+            .collect();
+        if !paths.is_empty() {
+            line("paths", &paths.join("; "));
+        }
+        line(
+            "limits",
+            &format!(
+                "P2P up to {}, GPUDirect RDMA up to {}",
+                routing.p2p_limit(),
+                routing.gdr_limit()
+            ),
+        );
     }
-    line(
-        "limits",
-        &format!(
-            "P2P up to {}, GPUDirect RDMA up to {}",
-            routing.p2p_limit(),
-            routing.gdr_limit()
-        ),
-    );
-    let (max_bw, total_bw) = (gbps(plan.view.max_bw), gbps(plan.view.total_bw));
+    let (max_bw, total_bw) = (gbps(group.max_bw), gbps(group.total_bw));
     line(
         "bounds",
         &format!("{max_bw} GB/s on the widest path, {total_bw} GB/s into the best-connected GPU"),
     );
-    text.push_str(&settings::lines(routing.settings(), look));
     text
 }
 
 /// `2 hosts like this one, 16 ranks, joined by the network`.
-fn describe(planned: &Planned, machine: usize) -> String {
-    let ranks = planned.job.layout().ranks() as usize;
-    let request = planned.request();
-    let own = &planned.machines()[machine];
-    let hosts = match (own.is_domain(), planned.machines().len(), request.hosts) {
-        (_, 2.., hosts) => {
-            let runs = planned.job.hosts.runs.iter();
-            let runs = runs.filter(|(at, _)| *at == machine);
-            let own: u32 = runs.map(|(_, count)| count).sum();
-            format!("{own} of {}", count(hosts as usize, "host"))
-        }
-        (true, _, hosts) => format!("{} in one NVLink domain", count(hosts as usize, "host")),
-        (false, _, 1) => "1 host".to_owned(),
-        (false, _, hosts) => format!("{hosts} hosts like this one"),
+pub fn job(plan: &Plan) -> String {
+    let ranks = plan.rank_count() as usize;
+    let own = plan.machines.first();
+    let domain = own.is_some_and(|own| own.hosts > 1);
+    let hosts = count(plan.request.hosts as usize, "host");
+    let hosts = match (domain, plan.machines.len(), plan.request.hosts) {
+        (_, 2.., _) => hosts,
+        (true, _, _) => format!("{hosts} in one NVLink domain"),
+        (false, _, 1) => hosts,
+        (false, _, _) => format!("{hosts} like this one"),
     };
-    let network = match (planned.node(machine).view.inter, ranks == own.gpus) {
+    let inter = own.is_some_and(|own| own.groups.first().is_some_and(|group| group.inter));
+    let network = match (inter, own.is_some_and(|own| own.gpus.len() == ranks)) {
         (false, _) => "",
         // Parts of one machine that only the network joins.
         (true, true) => ", not all joined inside it",
         (true, false) => ", joined by the network",
     };
-    let reduces = if request.collnet {
-        ", which reduces (CollNet)"
-    } else {
-        ""
+    let reduces = match plan.request.collnet {
+        true => ", which reduces (CollNet)",
+        false => "",
     };
     format!("{hosts}, {}{network}{reduces}", count(ranks, "rank"))
 }
 
 /// The graphs side by side.
-pub fn graphs(plan: &HostPlan, look: Look) -> String {
+pub fn graphs(plan: &GpuGroup, look: Look) -> String {
     let mut headers = vec!["graph", "channels", "each", "all", "GPU–GPU"];
-    if plan.view.inter {
+    if plan.inter {
         headers.extend(["to net", "GPU–NIC", "NIC in/out"]);
     }
     headers.push("pattern");
-    let mut table = Columns::new(look, &headers).right(if plan.view.inter {
+    let mut table = Columns::new(look, &headers).right(if plan.inter {
         &[1, 2, 3, 5]
     } else {
         &[1, 2, 3]
@@ -107,7 +105,7 @@ pub fn graphs(plan: &HostPlan, look: Look) -> String {
                 gbps(graph.total_bw_intra()),
                 graph.type_intra.to_string(),
             ]);
-            if plan.view.inter {
+            if plan.inter {
                 row.extend([
                     gbps(graph.bw_inter),
                     graph.type_inter.to_string(),
@@ -121,33 +119,40 @@ pub fn graphs(plan: &HostPlan, look: Look) -> String {
     table.finish()
 }
 
-/// One line for scripts: `dgx-h100 hosts=1 ranks=8 ring=12x30:NVL …`.
-pub fn quiet(planned: &Planned) -> String {
-    let plan = planned.node(0);
-    let ranks = planned.job.layout().ranks();
-    let mut line = format!(
-        "{} hosts={} ranks={ranks}",
-        planned.name(),
-        planned.request().hosts
-    );
-    for graph in &plan.graphs {
-        line.push_str(&format!(
-            " {}={}",
-            graph.kind,
-            quiet_graph(graph, plan.view.inter)
-        ));
+/// One line for scripts: `dgx-h100 hosts=1 ranks=8 ring=12x30:NVL …`, for several hosts what all
+/// of them use, and the slow ones.
+pub fn quiet(plan: &Plan) -> String {
+    let groups = || plan.machines.iter().flat_map(|machine| &machine.groups);
+    let inter = groups().any(|group| group.inter);
+    let graphs = plan.common.iter().flat_map(|common| &common.graphs);
+    // Graphs that no machine searched have no channels, either.
+    let searched = |it: &&GraphSummary| groups().any(|group| group.graph(it.kind).is_some());
+    let graphs: String = graphs
+        .filter(searched)
+        .map(|graph| format!(" {}={}", graph.kind, quiet_graph(graph, inter)))
+        .collect();
+    let mut machines: Vec<&str> = Vec::new();
+    for machine in &plan.machines {
+        if !machines.contains(&machine.name.as_str()) {
+            machines.push(&machine.name);
+        }
     }
-    line.push('\n');
-    line
+    format!(
+        "{} hosts={} ranks={}{graphs}{}\n",
+        machines.join("+"),
+        plan.request.hosts,
+        plan.rank_count(),
+        slow_hosts::quiet(plan)
+    )
 }
 
-fn quiet_graph(graph: &Graph, inter: bool) -> String {
-    if graph.channels.is_empty() {
+fn quiet_graph(graph: &GraphSummary, inter: bool) -> String {
+    if graph.channels == 0 {
         return "none".to_owned();
     }
     let inside = format!(
         "{}x{}:{}",
-        graph.channels.len(),
+        graph.channels,
         gbps(graph.bw_intra),
         graph.type_intra
     );

@@ -28,7 +28,9 @@ mod xml;
 
 use topology::{NcclId, PathType, Warning};
 
+use crate::error::Error;
 use crate::graph::{Graph, GraphKind, Pattern};
+use crate::plan::Plan;
 
 pub use number::c_general;
 pub use write::write;
@@ -48,6 +50,26 @@ impl GpuAddress {
     /// The name of the GPU in graph files.
     pub const fn id(&self) -> NcclId {
         NcclId::new(self.host, self.dev as u64)
+    }
+}
+
+impl Plan {
+    /// The graphs of the first machine, as NCCL's graph file.
+    ///
+    /// # Errors
+    /// NCCL's file has no word for a type of path that a graph uses.
+    pub fn graph_file(&self) -> Result<String, Error> {
+        let first = self.machines.first();
+        let gpus = first.iter().flat_map(|machine| &machine.gpus);
+        let gpus: Vec<GpuAddress> = gpus
+            .map(|gpu| GpuAddress {
+                rank: gpu.rank as i32,
+                host: gpu.host,
+                dev: gpu.dev,
+            })
+            .collect();
+        let group = first.and_then(|machine| machine.groups.first());
+        write(group.map_or(&[], |group| &group.graphs), &gpus)
     }
 }
 

@@ -71,6 +71,12 @@ impl<'a> NodeNames<'a> {
         &self.labels[node.index()]
     }
 
+    /// Returns the name of a node without its host.
+    pub fn plain(&self, node: NodeId) -> &str {
+        let label = self.label(node);
+        label.split_once('/').map_or(label, |(_, plain)| plain)
+    }
+
     /// Returns the name of a node with a port's name or a GPU's bus id.
     pub fn full(&self, node: NodeId) -> String {
         let label = self.label(node);

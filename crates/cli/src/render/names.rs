@@ -1,0 +1,211 @@
+//! Names of a machine's GPUs and NICs, with their host where the machine has several.
+
+use plan::{HostRange, Plan, PlannedMachine};
+
+use super::{Look, group, ranges, wrap};
+
+/// Names beside the first of a list that is not cut.
+const MORE: usize = 2;
+
+/// `GPU3`, or with its host where there are several.
+pub fn gpu_name(machine: &PlannedMachine, gpu: u32) -> String {
+    with_host(
+        machine,
+        host(machine, gpu),
+        &format!("GPU{}", number(machine, gpu)),
+    )
+}
+
+/// `GPU0,2-7`, in an NVLink domain `host0/GPU0 host1/GPU0`.
+pub fn gpu_names(machine: &PlannedMachine, gpus: &[u32]) -> String {
+    if machine.hosts == 1 {
+        let devs: Vec<i32> = gpus.iter().map(|gpu| gpu_number(machine, *gpu)).collect();
+        return format!("GPU{}", ranges(&devs, ","));
+    }
+    let names: Vec<String> = gpus.iter().map(|gpu| gpu_name(machine, *gpu)).collect();
+    names.join(" ")
+}
+
+/// A GPU in a list: its device number, or in an NVLink domain its rank in the machine.
+pub fn gpu_number(machine: &PlannedMachine, gpu: u32) -> i32 {
+    match machine.gpus.get(gpu as usize) {
+        Some(found) if machine.hosts == 1 => found.dev,
+        _ => gpu as i32,
+    }
+}
+
+/// `NIC3`, or with its host where there are several.
+pub fn net_name(machine: &PlannedMachine, net: i64) -> String {
+    match machine.nics.iter().find(|nic| nic.id == net) {
+        Some(nic) => with_host(machine, nic.host, &format!("NIC{}", nic.dev)),
+        None => format!("net {net:#x}"),
+    }
+}
+
+/// GPUs in order: `0 7 6 5`, and with hosts `host0-17: 0 1 2 3` if each of them has these GPUs in
+/// this order.
+pub fn order(machine: &PlannedMachine, gpus: &[i32]) -> String {
+    let numbers = |gpus: &[i32]| -> String {
+        let each: Vec<String> = gpus
+            .iter()
+            .map(|gpu| number(machine, *gpu as u32))
+            .collect();
+        each.join(" ")
+    };
+    if machine.hosts == 1 {
+        return numbers(gpus);
+    }
+    let host = |gpu: &i32| host(machine, *gpu as u32);
+    let visits = gpus.chunk_by(|one, next| host(one) == host(next));
+    let visits: Vec<(u32, String)> = visits.map(|it| (host(&it[0]), numbers(it))).collect();
+    equal_hosts(&visits).join("; ")
+}
+
+/// The pages of hosts in order, equal ones once: `on host0-17` and the page.
+pub fn each_host(pages: impl Iterator<Item = String>, look: Look) -> String {
+    let groups = group(pages.zip(0..));
+    let alone = groups.len() == 1;
+    let parts = groups.into_iter().map(|(page, hosts): (String, Vec<i32>)| {
+        let title = match (alone, &hosts[..]) {
+            (true, _) => format!("inside each of the {} hosts", hosts.len()),
+            (false, [host]) => format!("inside host {host}"),
+            (false, _) => format!("inside each of hosts {}", ranges(&hosts, ",")),
+        };
+        format!("  {}\n{page}", look.faint(&title))
+    });
+    parts.collect::<Vec<_>>().join("\n")
+}
+
+/// The best connection of each GPU to GPUs of other hosts: cells with host and number of the GPU,
+/// host by host.
+pub fn between_hosts(
+    cells: impl IntoIterator<Item = (String, (u32, String))>,
+    look: Look,
+) -> String {
+    let groups = group(cells);
+    if let [(cell, _)] = &groups[..] {
+        let cell = look.nearness(cell);
+        return format!("  between any two GPUs of different hosts  {cell}\n");
+    }
+    let mut text = String::from("  between GPUs of different hosts, the best of each GPU\n");
+    for (cell, gpus) in groups {
+        let visits = gpus.chunk_by(|one, next| one.0 == next.0).map(|gpus| {
+            let numbers: Vec<&str> = gpus.iter().map(|(_, number)| number.as_str()).collect();
+            (gpus[0].0, numbers.join(" "))
+        });
+        let gpus = equal_hosts(&visits.collect::<Vec<_>>()).join("; ");
+        // The cell is colored, so its own length would mislead the wrapping.
+        let blank = " ".repeat(cell.chars().count() + 6);
+        let line = wrap(&gpus, &blank, &blank, look.width);
+        text.push_str(&line.replacen(&blank, &format!("    {}  ", look.nearness(&cell)), 1));
+    }
+    text
+}
+
+/// Equal texts of hosts in a row: `host0-17: …`, or `host17-0: …` for a row backwards.
+fn equal_hosts(visits: &[(u32, String)]) -> Vec<String> {
+    let mut runs: Vec<(u32, u32, &str)> = Vec::new();
+    for (host, text) in visits {
+        match runs.last_mut() {
+            Some((first, last, known))
+                if *known == text
+                    && last.abs_diff(*host) == 1
+                    && (first == last || (*first < *last) == (*last < *host)) =>
+            {
+                *last = *host;
+            }
+            _ => runs.push((*host, *host, text)),
+        }
+    }
+    let name = |(first, last, text): &(u32, u32, &str)| match first == last {
+        true => format!("host{first}: {text}"),
+        false => format!("host{first}-{last}: {text}"),
+    };
+    runs.iter().map(name).collect()
+}
+
+/// Hosts of a job: `0-2,4`.
+pub fn hosts(ranges: &[HostRange]) -> String {
+    let mut sorted = ranges.to_vec();
+    sorted.sort_by_key(|range| range.first);
+    let mut merged: Vec<HostRange> = Vec::new();
+    for range in sorted {
+        match merged.last_mut() {
+            Some(before) if before.last.checked_add(1) == Some(range.first) => {
+                before.last = range.last;
+            }
+            _ => merged.push(range),
+        }
+    }
+    let one = |range: &HostRange| match range.last - range.first {
+        0 => range.first.to_string(),
+        1 => format!("{},{}", range.first, range.last),
+        _ => format!("{}-{}", range.first, range.last),
+    };
+    merged.iter().map(one).collect::<Vec<_>>().join(",")
+}
+
+/// `host 3`, `hosts 0-2,4`.
+pub fn hosts_in_words(ranges: &[HostRange]) -> String {
+    let hosts = hosts(ranges);
+    let word = match hosts.contains(['-', ',']) {
+        true => "hosts",
+        false => "host",
+    };
+    format!("{word} {hosts}")
+}
+
+/// Different names, or the first and how many more if there are many.
+pub fn few<'a>(names: impl Iterator<Item = &'a str>, separator: &str) -> String {
+    let mut different: Vec<&str> = Vec::new();
+    for name in names {
+        if !different.contains(&name) {
+            different.push(name);
+        }
+    }
+    match &different[..] {
+        [first, rest @ ..] if rest.len() > MORE => format!("{first} and {} more", rest.len()),
+        _ => different.join(separator),
+    }
+}
+
+/// The machines of a job: `node1+node5`.
+pub fn job(plan: &Plan) -> String {
+    few(plan.machines.iter().map(|it| it.name.as_str()), "+")
+}
+
+/// The hosts that are some machines of a job, and the machines' names.
+pub fn machines(plan: &Plan, members: &[usize]) -> (Vec<HostRange>, String) {
+    let machines = members.iter().filter_map(|it| plan.machines.get(*it));
+    (
+        members.iter().flat_map(|it| plan.hosts_of(*it)).collect(),
+        few(machines.map(|it| it.name.as_str()), ", "),
+    )
+}
+
+fn host(machine: &PlannedMachine, gpu: u32) -> u32 {
+    machine.gpus.get(gpu as usize).map_or(0, |gpu| gpu.host)
+}
+
+fn with_host(machine: &PlannedMachine, host: u32, name: &str) -> String {
+    match machine.hosts {
+        1 => name.to_owned(),
+        _ => format!("host{host}/{name}"),
+    }
+}
+
+/// The device number; the parts of a GPU that several ranks share are numbered: `3.0`, `3.1`.
+fn number(machine: &PlannedMachine, gpu: u32) -> String {
+    let Some(own) = machine.gpus.get(gpu as usize) else {
+        return format!("?{gpu}");
+    };
+    let shared = machine.gpus.iter();
+    let shared: Vec<u32> = shared
+        .filter(|it| (it.host, it.dev) == (own.host, own.dev))
+        .map(|it| it.rank)
+        .collect();
+    match shared.iter().position(|rank| *rank == own.rank) {
+        Some(part) if shared.len() > 1 => format!("{}.{part}", own.dev),
+        _ => own.dev.to_string(),
+    }
+}

@@ -1,0 +1,132 @@
+//! The page of a plan.
+
+use plan::{Expansion, Plan};
+use planner::Planned;
+use planner::explain::NodeNames;
+
+use super::{
+    Look, channels, connections, group, job_plan, matrix, names, paths, settings, slow_hosts,
+    summary, trail, trim_lines,
+};
+use crate::wiring::Wiring;
+
+/// A plan to show.
+#[derive(Debug, Clone, Copy)]
+pub struct PlanPage<'a> {
+    pub plan: &'a Plan,
+    /// The neighbors of its ranks.
+    pub expansion: &'a Expansion,
+    /// The machines with their paths, unless the plan was read from a file.
+    pub live: Option<&'a Planned>,
+    /// Every attempt of the search is shown.
+    pub explain: bool,
+    /// The connections between neighbors are shown.
+    pub connections: bool,
+    pub look: Look,
+}
+
+impl PlanPage<'_> {
+    /// The page: of equal machines, one is shown.
+    pub fn text(self) -> String {
+        let machines = &self.plan.machines;
+        if let [machine] = &machines[..] {
+            let head = format!("{}\n", self.look.heading(&machine.name));
+            let head = head + &summary::machine(self.plan, 0, self.routing(0), self.look);
+            return trim_lines(&(head + &self.settings() + &self.body(0, true)));
+        }
+        let mut text = format!("{}\n", self.look.heading(&names::job(self.plan)));
+        text.push_str(&self.look.field("job", &summary::job(self.plan)));
+        text.push_str(&slow_hosts::lines(self.plan, self.look));
+        text.push_str(&self.settings());
+        let remark =
+            "the channels that each found, and GB/s of each channel; the job uses the least";
+        let hosts = slow_hosts::table(self.plan, self.look);
+        text.push_str(&self.look.section("Hosts", remark, &hosts));
+        text.push_str(&self.job());
+        let bodies = (0..machines.len()).map(|machine| {
+            let head = summary::machine(self.plan, machine, self.routing(machine), self.look);
+            (head + &self.body(machine, false), machine)
+        });
+        for (body, members) in group(bodies) {
+            let (hosts, name) = names::machines(self.plan, &members);
+            let title = self.look.title(&name, &names::hosts_in_words(&hosts));
+            text.push_str(&format!("\n{title}{body}"));
+        }
+        trim_lines(&text)
+    }
+
+    fn routing(&self, machine: usize) -> Option<&planner::Routing> {
+        let planned = self.live?;
+        Some(planned.node(machine).view.routing())
+    }
+
+    fn settings(&self) -> String {
+        match self.live {
+            Some(planned) => settings::lines(&planned.settings, self.look),
+            None => {
+                let missing = "a saved plan holds no wiring, paths and limits: topo plan shows them \
+                               for a topology file";
+                settings::of_plan(&self.plan.settings, self.look)
+                    + &self.look.field("missing", missing)
+            }
+        }
+    }
+
+    fn job(&self) -> String {
+        let facts = job_plan::facts(self.expansion, self.look);
+        self.look
+            .section("Job", "what all ranks together use", &facts)
+    }
+
+    /// The sections of a machine. `job`: with that of the job.
+    fn body(&self, machine: usize, job: bool) -> String {
+        let look = self.look;
+        let mut text = String::new();
+        let mut section = |title: &str, remark: &str, body: &str| {
+            text.push_str(&look.section(title, remark, body));
+        };
+        if let Some(planned) = self.live {
+            let wired = Wiring::new(&planned.machines()[machine].document);
+            section(
+                "Wiring",
+                "as nvidia-smi topo -m draws it, from the file",
+                &matrix::wiring(&wired, look),
+            );
+            let routing = planned.node(machine).view.routing();
+            let names = NodeNames::new(routing.system());
+            section(
+                "Paths",
+                "those NCCL takes, in GB/s",
+                &paths::bandwidths(routing, &names, look),
+            );
+        }
+        let own = &self.plan.machines[machine];
+        let Some(group) = own.groups.first() else {
+            return text;
+        };
+        section(
+            "Channels",
+            "GB/s of each and of all; the worst paths they use",
+            &(summary::graphs(group, look) + &channels::all(own, group, look)),
+        );
+        if self.connections {
+            section(
+                "Connections",
+                "how the bytes travel, by what is equal",
+                &connections::page(self.plan, machine, look),
+            );
+        }
+        if job {
+            text.push_str(&self.job());
+        }
+        let (remark, search) = match self.explain {
+            true => (
+                "attempt by attempt",
+                trail::long(&group.trails, group.inter, look),
+            ),
+            false => ("--explain tells it all", trail::short(&group.trails, look)),
+        };
+        text.push_str(&look.section("Search", remark, &search));
+        text
+    }
+}
