@@ -2,6 +2,7 @@
 
 use anyhow::{Result, bail};
 use planner::explain::NodeNames;
+use topology::edit::split_host;
 use topology::{BusId, NodeId, NodeType, System};
 
 use crate::numbers::ranges;
@@ -10,24 +11,43 @@ use crate::suggest;
 /// Most names that are offered instead of an unknown one.
 const OFFERED: usize = 3;
 
-/// Returns the node that a name means.
+/// Returns the node that a name means; `host3/GPU0` is that of host 3.
 pub fn find(names: &NodeNames<'_>, machine: &str, text: &str) -> Result<NodeId> {
     let system = names.system();
+    let (host, name) = split_host(text);
+    let hosts = system.hosts().len().max(1) as u32;
+    if let Some(host) = host.filter(|host| *host >= hosts) {
+        bail!(
+            "{text}: {machine} has no host {host}; expected {}",
+            host_numbers(hosts)
+        );
+    }
     let ends = [NodeType::Gpu, NodeType::Net, NodeType::Cpu, NodeType::Nvs];
     let ends: Vec<NodeId> = ends.iter().flat_map(|kind| system.nodes(*kind)).collect();
     let named = |node: &NodeId| {
         aliases(names, *node)
             .iter()
-            .any(|alias| alias.eq_ignore_ascii_case(text))
+            .any(|alias| alias.eq_ignore_ascii_case(name))
     };
-    if let Some(node) = ends.iter().find(|node| named(node)) {
-        return Ok(*node);
+    let mut found: Vec<NodeId> = ends.iter().copied().filter(named).collect();
+    if found.is_empty() {
+        found = find_bus_id(system, name);
     }
-    if let Some(node) = find_bus_id(system, text) {
-        return Ok(node);
+    found.retain(|node| host.is_none_or(|host| system.node(*node).id.system() == host));
+    // Of ports with equal numbers NCCL only ever finds the first.
+    let mut labels: Vec<&str> = found.iter().map(|node| names.label(*node)).collect();
+    labels.dedup();
+    match (&found[..], &labels[..]) {
+        ([node, ..], [_]) => return Ok(*node),
+        ([], _) => {}
+        (_, labels) => bail!(
+            "`{text}` means {} devices of {machine}; expected one of them: {}",
+            labels.len(),
+            choices(labels)
+        ),
     }
     let known: Vec<String> = ends.iter().flat_map(|node| aliases(names, *node)).collect();
-    let near = suggest::nearest(text, known.iter().map(String::as_str), OFFERED);
+    let near = suggest::nearest(name, known.iter().map(String::as_str), OFFERED);
     bail!(
         "{machine} has no device `{text}`{} It has {}",
         if near.is_empty() {
@@ -37,6 +57,21 @@ pub fn find(names: &NodeNames<'_>, machine: &str, text: &str) -> Result<NodeId> 
         },
         overview(system)
     );
+}
+
+/// All names, or the first ones and the last.
+fn choices(labels: &[&str]) -> String {
+    match labels {
+        [first, second, _, _, .., last] => format!("{first}, {second} … {last}"),
+        few => few.join(", "),
+    }
+}
+
+fn host_numbers(hosts: u32) -> String {
+    match hosts {
+        1 => "host 0".to_owned(),
+        _ => format!("0 to {}", hosts - 1),
+    }
 }
 
 fn aliases(names: &NodeNames<'_>, node: NodeId) -> Vec<String> {
@@ -53,30 +88,40 @@ fn aliases(names: &NodeNames<'_>, node: NodeId) -> Vec<String> {
     aliases
 }
 
-fn find_bus_id(system: &System, text: &str) -> Option<NodeId> {
+/// The GPUs, ports or switches with this bus id, one per host.
+fn find_bus_id(system: &System, text: &str) -> Vec<NodeId> {
     let with_domain = format!("0000:{text}");
-    let text = [text, &with_domain]
-        .into_iter()
-        .find(|text| BusId::is_well_formed(text))?;
+    let mut texts = [text, &with_domain].into_iter();
+    let Some(text) = texts.find(|text| BusId::is_well_formed(text)) else {
+        return Vec::new();
+    };
     let wanted = BusId::parse(text);
-    let local = |node: NodeId| system.node(node).id.local();
-    if let Some((gpu, _)) = system.gpus().find(|(_, gpu)| gpu.bus_id == wanted) {
-        return Some(gpu);
+    let called = |kind: NodeType| -> Vec<NodeId> {
+        let nodes = system.nodes(kind);
+        nodes
+            .filter(|node| system.node(*node).id.local() == wanted.0)
+            .collect()
+    };
+    let gpus = system.gpus().filter(|(_, gpu)| gpu.bus_id == wanted);
+    let gpus: Vec<NodeId> = gpus.map(|(node, _)| node).collect();
+    if !gpus.is_empty() {
+        return gpus;
     }
-    let adapter = system
-        .nodes(NodeType::Nic)
-        .find(|nic| local(*nic) == wanted.0);
-    if let Some(adapter) = adapter {
+    let adapters = called(NodeType::Nic);
+    if adapters.is_empty() {
+        return called(NodeType::Pci);
+    }
+    let port = |adapter: NodeId| {
         let mut around = system.links(adapter).map(|link| system.target(link));
-        return around.find(|node| system.kind(*node) == NodeType::Net);
-    }
-    system
-        .nodes(NodeType::Pci)
-        .find(|switch| local(*switch) == wanted.0)
+        around.find(|node| system.kind(*node) == NodeType::Net)
+    };
+    adapters.into_iter().filter_map(port).collect()
 }
 
 fn overview(system: &System) -> String {
-    let numbers = |numbers: Vec<i32>, word: &str| {
+    let numbers = |mut numbers: Vec<i32>, word: &str| {
+        numbers.sort_unstable();
+        numbers.dedup();
         (!numbers.is_empty()).then(|| format!("{word}{}", ranges(&numbers, ",")))
     };
     let lists = [
@@ -84,5 +129,9 @@ fn overview(system: &System) -> String {
         numbers(system.nets().map(|(_, net)| net.dev).collect(), "NIC"),
         numbers(system.cpus().map(|(_, cpu)| cpu.numa).collect(), "CPU"),
     ];
-    lists.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    let text = lists.into_iter().flatten().collect::<Vec<_>>().join(", ");
+    match system.hosts().len() {
+        0 | 1 => text,
+        hosts => format!("host0 to host{} with {text}", hosts - 1),
+    }
 }

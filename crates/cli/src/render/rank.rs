@@ -8,7 +8,7 @@ use program::Collective;
 use crate::sizes::short;
 
 use super::connections::{both_directions, sentence};
-use super::names::net_name;
+use super::names::{gpu_name, net_name};
 use super::table::Columns;
 use super::{Look, count, gbps, group, ranges, slow_hosts, trim_lines, words};
 
@@ -84,7 +84,12 @@ impl Page<'_> {
             let near = near.map_or(String::new(), |near| format!(", processors {near}"));
             line(
                 "GPU",
-                &format!("GPU{} ({}), sm {}{numa}{near}", gpu.dev, gpu.bus_id, gpu.sm),
+                &format!(
+                    "{} ({}), sm {}{numa}{near}",
+                    gpu_name(self.machine, view.gpu),
+                    gpu.bus_id,
+                    gpu.sm
+                ),
             );
         }
         let nics: Vec<String> = view.p2p_ports.iter().map(|end| self.port(end)).collect();

@@ -166,8 +166,8 @@ impl fmt::Display for Edit {
     }
 }
 
-/// Splits `host3/` off.
-fn split_host(text: &str) -> (Option<u32>, &str) {
+/// Splits the host off a name: `host3/GPU0` is `GPU0` of host 3.
+pub fn split_host(text: &str) -> (Option<u32>, &str) {
     let split = text.split_once('/').and_then(|(host, rest)| {
         let digits = host
             .get(..4)
