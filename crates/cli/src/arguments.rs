@@ -19,7 +19,7 @@ use program::{Schedule, Transfer};
 use crate::output::PlanFormat;
 use crate::rank_order;
 use compare::{
-    COST_EXAMPLES, CostArguments, DIFF_EXAMPLES, DiffArguments, EditArguments, TextOrJson,
+    COST_EXAMPLES, CostArguments, DIFF_EXAMPLES, DiffArguments, EditArguments, FormArguments,
     WHAT_IF_EXAMPLES, WhatIfArguments,
 };
 use join::{ID_EXAMPLES, IdArguments};
@@ -241,8 +241,10 @@ impl JobArguments {
 
     /// Refuses options of a job beside the plan of a job.
     pub fn refuse_beside_plan(&self, plan: &str) -> Result<()> {
+        if self.files.len() > 1 {
+            bail!("{plan} is a plan; expected it alone, or topology files only");
+        }
         let given = [
-            ("another file", self.files.len() > 1),
             ("--hosts", self.hosts > 1),
             ("--nvlink-domain", self.nvlink_domain),
             ("--collnet", self.collnet),
@@ -276,6 +278,9 @@ pub struct PlanArguments {
     /// What to print
     #[arg(long, value_enum, default_value_t = PlanFormat::Text)]
     pub format: PlanFormat,
+    /// Short for --format json
+    #[arg(long, conflicts_with = "format")]
+    pub json: bool,
     /// Write the plan (JSON) to a file
     #[arg(short, long, value_name = "PLAN")]
     pub output: Option<PathBuf>,
@@ -289,9 +294,8 @@ pub struct RankArguments {
     /// The rank
     #[arg(short, long, value_name = "R")]
     pub rank: u32,
-    /// What to print
-    #[arg(long, value_enum, default_value_t = TextOrJson::Text)]
-    pub format: TextOrJson,
+    #[command(flatten)]
+    pub form: FormArguments,
 }
 
 #[derive(Debug, Args)]
@@ -302,6 +306,8 @@ pub struct ShowArguments {
     /// Every hop between two devices, and why the path is what it is
     #[arg(long, num_args = 2, value_names = ["FROM", "TO"])]
     pub path: Option<Vec<String>>,
+    #[command(flatten)]
+    pub form: FormArguments,
     #[command(flatten)]
     pub variables: Variables,
 }
@@ -339,6 +345,8 @@ pub struct ProgramArguments {
     /// Run in place: the output is the input, or a block of it
     #[arg(long)]
     pub in_place: bool,
+    #[command(flatten)]
+    pub form: FormArguments,
 }
 
 fn collective() -> impl TypedValueParser<Value = Collective> {

@@ -68,7 +68,7 @@ pub fn run(
     }
     let comparison = compare::compare(&plan, &other, &sizes)?;
     output.differs = !comparison.is_empty();
-    output.text = match arguments.format {
+    output.text = match arguments.form.format() {
         TextOrJson::Text => differences::page(
             [(&name, &plan), (&other_name, &other)],
             &comparison,

@@ -41,7 +41,7 @@ pub fn run(
              `topo doctor` says what is missing"
         );
     }
-    output.text = match arguments.format {
+    output.text = match arguments.form.format() {
         TextOrJson::Text => matrix::wiring(&wiring, environment.look()),
         TextOrJson::Json => report::json(&MatrixReport::of(&wiring))?,
     };

@@ -37,12 +37,16 @@ fn show(
     if let Some(path) = &arguments.output {
         output::write(path, &plan.to_json()?)?;
     }
-    if let (Some(planned), true) = (live, arguments.format != PlanFormat::Text) {
+    let format = match arguments.json {
+        true => PlanFormat::Json,
+        false => arguments.format,
+    };
+    if let (Some(planned), true) = (live, format != PlanFormat::Text) {
         output
             .warnings
             .extend(settings::warnings(&planned.settings));
     }
-    output.text = match arguments.format {
+    output.text = match format {
         PlanFormat::Quiet => summary::quiet(plan),
         PlanFormat::Json => plan.to_json()?,
         PlanFormat::NcclGraph => plan.graph_file()?,

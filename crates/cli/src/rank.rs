@@ -1,13 +1,17 @@
 //! `topo rank`: what one rank of a planned job does.
 
 use anyhow::Result;
+use plan::{RankView, SlowHosts};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::arguments::RankArguments;
 use crate::arguments::compare::TextOrJson;
 use crate::environment::Environment;
 use crate::input;
-use crate::output::{self, Output};
+use crate::output::Output;
 use crate::render::rank;
+use crate::report::{self, Report};
 
 pub fn run(
     arguments: &RankArguments,
@@ -18,9 +22,26 @@ pub fn run(
     // `expand` would check again what reading has just checked.
     let expansion = plan::Expansion::of(&plan)?;
     let view = expansion.rank_view(arguments.rank)?;
-    output.text = match arguments.format {
-        TextOrJson::Json => output::json(&view)?,
+    output.text = match arguments.form.format() {
+        TextOrJson::Json => report::json(&RankReport {
+            view,
+            slow_hosts: plan.slow_hosts(),
+        })?,
         TextOrJson::Text => rank::page(&plan, &expansion, &view, environment.look()),
     };
     Ok(())
+}
+
+/// What one rank of a planned job does.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct RankReport {
+    #[serde(flatten)]
+    view: RankView,
+    /// The hosts that slow the job.
+    slow_hosts: Vec<SlowHosts>,
+}
+
+impl Report for RankReport {
+    const FORMAT: &'static str = "topo-rank";
+    const VERSION: u32 = 1;
 }

@@ -215,7 +215,7 @@ impl Transports {
 }
 
 /// One side of a connection over the network.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct NetEnd {
     /// The port ([`MachineNic::id`](crate::MachineNic::id)).
     pub net: i64,
@@ -225,13 +225,14 @@ pub struct NetEnd {
     pub gdr: Gdr,
     /// The path from the GPU to the port.
     #[serde(rename = "type")]
+    #[schemars(with = "crate::schema::PathTypeName")]
     pub path_type: PathType,
     /// Bandwidth of that path, GB/s.
     pub bw: f32,
 }
 
 /// The connection from one rank to another.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Connection {
     /// GPU to GPU.
@@ -241,6 +242,7 @@ pub enum Connection {
         /// The receiver reads instead of the sender writing.
         read: bool,
         /// The path.
+        #[schemars(with = "crate::schema::PathTypeName")]
         path: PathType,
         /// Its bandwidth, GB/s.
         bw: f32,
@@ -250,6 +252,7 @@ pub enum Connection {
         /// Why not directly.
         not_direct: NotDirect,
         /// The path between the GPUs and its bandwidth, GB/s, if the sender's view holds both.
+        #[schemars(with = "Option<(crate::schema::PathTypeName, f32)>")]
         path: Option<(PathType, f32)>,
     },
     /// Over the network.

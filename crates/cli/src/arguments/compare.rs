@@ -87,6 +87,26 @@ pub enum TextOrJson {
     Json,
 }
 
+/// What a command prints.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct FormArguments {
+    /// What to print
+    #[arg(long, value_enum, default_value_t = TextOrJson::Text)]
+    format: TextOrJson,
+    /// Short for --format json
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
+}
+
+impl FormArguments {
+    pub const fn format(self) -> TextOrJson {
+        match self.json {
+            true => TextOrJson::Json,
+            false => self.format,
+        }
+    }
+}
+
 #[derive(Debug, Args)]
 pub struct CostArguments {
     #[command(flatten)]
@@ -119,9 +139,8 @@ pub struct CostArguments {
     /// Also predict algorithms that NCCL does not have, with the α–β model
     #[arg(long)]
     pub alpha_beta: bool,
-    /// What to print
-    #[arg(long, value_enum, default_value_t = TextOrJson::Text)]
-    pub format: TextOrJson,
+    #[command(flatten)]
+    pub form: FormArguments,
 }
 
 /// What may fail.
@@ -151,9 +170,8 @@ pub struct WhatIfArguments {
     /// All-reduce sizes whose loss is predicted; the last one decides the order
     #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = sizes, default_value = "64K,1G")]
     pub sizes: Vec<Sizes>,
-    /// What to print
-    #[arg(long, value_enum, default_value_t = TextOrJson::Text)]
-    pub format: TextOrJson,
+    #[command(flatten)]
+    pub form: FormArguments,
 }
 
 #[derive(Debug, Args)]
@@ -196,7 +214,6 @@ pub struct DiffArguments {
     /// Sizes for which choices are compared
     #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = sizes, default_value = "1K..8G")]
     pub sizes: Vec<Sizes>,
-    /// What to print
-    #[arg(long, value_enum, default_value_t = TextOrJson::Text)]
-    pub format: TextOrJson,
+    #[command(flatten)]
+    pub form: FormArguments,
 }

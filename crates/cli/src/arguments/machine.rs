@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use probe::complete::{AssumedGpu, AssumedNic, Assumptions, PRESETS};
 
 use super::Variables;
-use super::compare::TextOrJson;
+use super::compare::FormArguments;
 use crate::suggest;
 
 pub const PROBE_EXAMPLES: &str = "\
@@ -111,9 +111,8 @@ pub struct DoctorArguments {
     pub file: Option<PathBuf>,
     #[command(flatten)]
     pub source: SourceArguments,
-    /// What to print
-    #[arg(long, value_enum, default_value_t = TextOrJson::Text)]
-    pub format: TextOrJson,
+    #[command(flatten)]
+    pub form: FormArguments,
     #[command(flatten)]
     pub variables: Variables,
 }
@@ -126,9 +125,8 @@ pub struct MatrixArguments {
     pub file: Option<PathBuf>,
     #[command(flatten)]
     pub source: SourceArguments,
-    /// What to print
-    #[arg(long, value_enum, default_value_t = TextOrJson::Text)]
-    pub format: TextOrJson,
+    #[command(flatten)]
+    pub form: FormArguments,
 }
 
 /// Devices to assume where a file has none.

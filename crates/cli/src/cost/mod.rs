@@ -1,5 +1,6 @@
 //! `topo cost`: which algorithm and protocol is taken for which size, and how long that takes.
 
+pub mod json;
 mod page;
 
 use std::path::Path;
@@ -11,13 +12,15 @@ use planner::Job;
 use planner::cost::profile::NCCL_2_30_TOML;
 use planner::cost::{AlphaBeta, CostProfile, Scheme};
 use program::{Collective, Protocol};
-use serde_json::{Value, json};
+
+use json::CostReport;
 
 use crate::arguments::compare::{CostArguments, TextOrJson};
 use crate::environment::Environment;
 use crate::job;
-use crate::output::{self, Output};
+use crate::output::Output;
 use crate::render;
+use crate::report;
 use crate::settings::read_settings;
 use crate::sizes;
 use crate::sources::{self, Sources};
@@ -96,10 +99,10 @@ pub fn run(
         bail!("{}: {problem}{hint}", subject.name);
     }
     let look = environment.look();
-    output.text = match (arguments.format, arguments.table) {
+    output.text = match (arguments.form.format(), arguments.table) {
         (TextOrJson::Text, false) => page::page(&subject, &sweeps, look),
         (TextOrJson::Text, true) => page::table_page(&subject, &collectives, look),
-        (TextOrJson::Json, table) => page_json(&subject, &sweeps, table)?,
+        (TextOrJson::Json, table) => report::json(&CostReport::of(&subject, &sweeps, table))?,
     };
     Ok(())
 }
@@ -205,68 +208,4 @@ pub fn changes(choices: &[(u64, Result<OperationChoice, NoChoice>)], at: usize) 
         Some((choice.algorithm, choice.protocol))
     };
     at > 0 && choice(at) != choice(at - 1)
-}
-
-fn row(choices: &[(u64, Result<OperationChoice, NoChoice>)], at: usize) -> Value {
-    let (bytes, choice) = &choices[at];
-    let mut row = json!({
-        "bytes": bytes,
-        "changed": changes(choices, at),
-        "runner_up": null,
-        "refused": choice.as_ref().err().map(ToString::to_string),
-    });
-    if let Ok(choice) = choice {
-        row["algorithm"] = json!(choice.algorithm);
-        row["protocol"] = json!(choice.protocol);
-        row["channels"] = json!(choice.channels);
-        row["threads"] = json!(choice.warps * 32);
-        row["time_us"] = json!(choice.time_us);
-        row["algorithm_bandwidth_gbps"] = json!(choice.algorithm_bandwidth);
-        row["bus_bandwidth_gbps"] = json!(choice.bus_bandwidth);
-        row["runner_up"] = json!(choice.runner_up.map(|next| json!({
-            "algorithm": next.choice.0,
-            "protocol": next.choice.1,
-            "time_us": next.time_us,
-        })));
-    }
-    row
-}
-
-fn page_json(subject: &PricedJob, sweeps: &[Sweep], table: bool) -> Result<String> {
-    let collectives: Vec<Value> = sweeps
-        .iter()
-        .map(|sweep| {
-            let rows: Vec<Value> = (0..sweep.choices.len()).map(|at| row(&sweep.choices, at)).collect();
-            let mut value = json!({
-                "collective": sweep.collective,
-                "sizes": if Collective::TUNED.contains(&sweep.collective) { rows } else { Vec::new() },
-            });
-            if !sweep.schemes.is_empty() {
-                value["alpha_beta"] = sweep
-                    .schemes
-                    .iter()
-                    .map(|(bytes, estimates)| {
-                        let estimates: Vec<Value> = estimates
-                            .iter()
-                            .map(|estimate| json!({"scheme": estimate.choice, "time_us": estimate.time_us}))
-                            .collect();
-                        json!({"bytes": bytes, "schemes": estimates})
-                    })
-                    .collect();
-            }
-            value
-        })
-        .collect();
-    let mut value = json!({
-        "name": subject.name,
-        "hosts": subject.plan.request.hosts,
-        "ranks": subject.plan.rank_count(),
-        "profile": subject.costs.profile,
-        "settings": subject.plan.settings,
-        "collectives": collectives,
-    });
-    if table {
-        value["table"] = serde_json::to_value(&subject.costs)?;
-    }
-    output::json(&value)
 }

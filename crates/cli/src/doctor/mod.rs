@@ -95,7 +95,7 @@ pub fn run(
     };
     let report = priced(&found, &document, &settings);
     output.differs = !report.findings.is_empty();
-    output.text = match arguments.format {
+    output.text = match arguments.form.format() {
         TextOrJson::Text => page::table(&report, environment.look()),
         TextOrJson::Json => output::json(&json!({"findings": report.rows()}))?,
     };

@@ -13,6 +13,7 @@ pub mod names;
 pub mod path;
 pub mod paths;
 pub mod plan;
+pub mod planned_machines;
 pub mod program;
 pub mod rank;
 pub mod settings;

@@ -49,7 +49,7 @@ pub fn run(
         job,
         settings,
         sizes: sizes.clone(),
-        differences: arguments.format == TextOrJson::Json,
+        differences: arguments.form.format() == TextOrJson::Json,
     };
     let limit = arguments.time_limit.map(Duration::from_secs);
     let mut done = work::work(asked, limit, environment, output)?;
@@ -67,7 +67,7 @@ pub fn run(
         width: environment.width,
         color: environment.color,
     };
-    output.text = match arguments.format {
+    output.text = match arguments.form.format() {
         TextOrJson::Text => what_if::page(&report, look),
         TextOrJson::Json => json::page(&report)?,
     };

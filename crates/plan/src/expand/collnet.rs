@@ -1,6 +1,7 @@
 //! Networks that reduce (CollNet, SHARP): chains towards the network, and heads that collect for
 //! it.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Expansion;
@@ -30,7 +31,7 @@ pub struct ChainPlace {
 }
 
 /// A rank's place in CollNetDirect, where heads collect for the network; equal in all channels.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct DirectPlace {
     /// Which head the rank is.
     pub head: Option<u32>,

@@ -1,5 +1,6 @@
 //! The view of one rank: its part of the plan.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Expansion;
@@ -9,7 +10,7 @@ use crate::graph::GraphKind;
 use crate::transport::{Connection, NetEnd};
 
 /// A neighbor of a rank, and the connections to and from it.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct PeerLink {
     /// The neighbor.
     pub peer: u32,
@@ -22,7 +23,7 @@ pub struct PeerLink {
 }
 
 /// A rank in the ring of a channel.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct RingView {
     /// The number of ranks before it if the ring begins at rank 0.
     pub index: u32,
@@ -33,7 +34,7 @@ pub struct RingView {
 }
 
 /// A rank in the tree of a channel.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct TreeView {
     /// The rank above; `None` for the root.
     pub up: Option<PeerLink>,
@@ -42,7 +43,7 @@ pub struct TreeView {
 }
 
 /// A rank in the chain of a channel towards a network that reduces.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct ChainView {
     /// The rank towards the network; `None` for the head, and if the rank is in no chain.
     pub up: Option<PeerLink>,
@@ -53,7 +54,7 @@ pub struct ChainView {
 }
 
 /// One channel of collectives.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct ChannelView {
     /// Number of the channel.
     pub channel: u32,
@@ -67,7 +68,7 @@ pub struct ChannelView {
 }
 
 /// A rank in one tree of NVLink SHARP over nodes.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct NvlsTreeView {
     /// The head above; `None` for the root.
     pub up: Option<PeerLink>,
@@ -76,7 +77,7 @@ pub struct NvlsTreeView {
 }
 
 /// A rank in NVLink SHARP.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct NvlsView {
     /// Channels.
     pub channels: u32,
@@ -90,7 +91,7 @@ pub struct NvlsView {
 }
 
 /// A rank in CollNetDirect, where heads collect for a network that reduces; equal in all channels.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct CollnetView {
     /// Its place.
     pub place: DirectPlace,
@@ -103,7 +104,7 @@ pub struct CollnetView {
 }
 
 /// All that one rank does.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct RankView {
     /// The rank.
     pub rank: u32,

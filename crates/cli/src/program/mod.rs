@@ -1,5 +1,7 @@
 //! `topo program`: what one rank does for a collective, step by step.
 
+pub mod json;
+
 use anyhow::{Context, Result, bail, ensure};
 use plan::expand::Expansion;
 use program::Collective;
@@ -7,11 +9,15 @@ use program::lower::{ProgramRequest, SendRecv, lower, send_recv};
 use program::verify::verify;
 use program::{Channels, Program, Transfer};
 
+use json::ProgramReport;
+
 use crate::arguments::ProgramArguments;
+use crate::arguments::compare::TextOrJson;
 use crate::environment::Environment;
 use crate::job;
 use crate::output::Output;
 use crate::render;
+use crate::report;
 use crate::sizes::algorithms;
 use crate::sources::{self, Sources};
 
@@ -90,7 +96,10 @@ pub fn run(
             names.join(" ")
         );
     };
-    output.text = render::program::page(found, transfer, environment.look());
+    output.text = match arguments.form.format() {
+        TextOrJson::Text => render::program::page(found, transfer, environment.look()),
+        TextOrJson::Json => report::json(&ProgramReport::of(found, transfer))?,
+    };
     Ok(())
 }
 

@@ -1,0 +1,173 @@
+//! What collectives cost, as JSON.
+
+use plan::cost::{NoChoice, OperationChoice};
+use plan::{Algorithm, CostTable, Setting, SlowHosts};
+use program::{Collective, Protocol};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{PricedJob, Sweep, changes};
+use crate::report::Report;
+
+/// Which algorithm and protocol NCCL takes for which size, and the predicted time.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct CostReport {
+    /// Names of the machines.
+    name: String,
+    /// Hosts of the job.
+    hosts: u32,
+    /// Ranks of the job.
+    ranks: u64,
+    /// The hosts that slow the job.
+    slow_hosts: Vec<SlowHosts>,
+    /// The cost profile.
+    profile: String,
+    /// NCCL's settings that were given and can change a decision.
+    settings: Vec<Setting>,
+    /// The collectives that were asked for.
+    collectives: Vec<CollectiveCosts>,
+    /// Bandwidth and latency of every algorithm and protocol, with `--table`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    table: Option<CostTable>,
+}
+
+/// One collective.
+#[derive(Debug, Serialize, JsonSchema)]
+struct CollectiveCosts {
+    collective: Collective,
+    /// What is taken for each size; empty if NCCL makes the collective of point-to-point transfers.
+    sizes: Vec<SizeCosts>,
+    /// Algorithms that NCCL does not have, with `--alpha-beta`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    alpha_beta: Vec<SizeSchemes>,
+}
+
+/// What is taken for a size.
+#[derive(Debug, Serialize, JsonSchema)]
+struct SizeCosts {
+    /// Size of the whole message.
+    bytes: u64,
+    /// The algorithm or the protocol differs from that of the size before.
+    changed: bool,
+    /// The second fastest choice.
+    runner_up: Option<RunnerUp>,
+    /// Why nothing is taken.
+    refused: Option<String>,
+    #[serde(flatten)]
+    choice: Option<Choice>,
+}
+
+/// An algorithm and a protocol with their time.
+#[derive(Debug, Serialize, JsonSchema)]
+struct RunnerUp {
+    algorithm: Algorithm,
+    protocol: Protocol,
+    /// Predicted time, µs.
+    time_us: f64,
+}
+
+/// What NCCL takes.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Choice {
+    algorithm: Algorithm,
+    protocol: Protocol,
+    /// Channels.
+    channels: u32,
+    /// Threads of each channel.
+    threads: u32,
+    /// Predicted time, µs.
+    time_us: f32,
+    /// Message bytes per time, GB/s.
+    algorithm_bandwidth_gbps: Option<f64>,
+    /// Bandwidth that nccl-tests call bus bandwidth, GB/s.
+    bus_bandwidth_gbps: Option<f64>,
+}
+
+/// The algorithms of the α–β model for a size, fastest first.
+#[derive(Debug, Serialize, JsonSchema)]
+struct SizeSchemes {
+    /// Size of the whole message.
+    bytes: u64,
+    schemes: Vec<SchemeTime>,
+}
+
+/// An algorithm of the α–β model.
+#[derive(Debug, Serialize, JsonSchema)]
+struct SchemeTime {
+    /// Its name.
+    scheme: String,
+    /// Predicted time, µs.
+    time_us: f64,
+}
+
+impl Report for CostReport {
+    const FORMAT: &'static str = "topo-cost";
+    const VERSION: u32 = 1;
+}
+
+impl CostReport {
+    pub fn of(job: &PricedJob, sweeps: &[Sweep], table: bool) -> Self {
+        Self {
+            name: job.name.clone(),
+            hosts: job.plan.request.hosts,
+            ranks: job.plan.rank_count(),
+            slow_hosts: job.plan.slow_hosts(),
+            profile: job.costs.profile.clone(),
+            settings: job.plan.settings.clone(),
+            collectives: sweeps.iter().map(CollectiveCosts::of).collect(),
+            table: table.then(|| job.costs.clone()),
+        }
+    }
+}
+
+impl CollectiveCosts {
+    fn of(sweep: &Sweep) -> Self {
+        let all = 0..sweep.choices.len();
+        let schemes = sweep.schemes.iter().map(|(bytes, estimates)| SizeSchemes {
+            bytes: *bytes,
+            schemes: estimates
+                .iter()
+                .map(|estimate| SchemeTime {
+                    scheme: estimate.choice.name().to_owned(),
+                    time_us: estimate.time_us,
+                })
+                .collect(),
+        });
+        Self {
+            collective: sweep.collective,
+            sizes: match Collective::TUNED.contains(&sweep.collective) {
+                true => all.map(|at| SizeCosts::of(&sweep.choices, at)).collect(),
+                false => Vec::new(),
+            },
+            alpha_beta: schemes.collect(),
+        }
+    }
+}
+
+impl SizeCosts {
+    fn of(choices: &[(u64, Result<OperationChoice, NoChoice>)], at: usize) -> Self {
+        let (bytes, choice) = &choices[at];
+        let taken = choice.as_ref().ok();
+        Self {
+            bytes: *bytes,
+            changed: changes(choices, at),
+            runner_up: taken
+                .and_then(|taken| taken.runner_up)
+                .map(|next| RunnerUp {
+                    algorithm: next.choice.0,
+                    protocol: next.choice.1,
+                    time_us: next.time_us,
+                }),
+            refused: choice.as_ref().err().map(ToString::to_string),
+            choice: taken.map(|taken| Choice {
+                algorithm: taken.algorithm,
+                protocol: taken.protocol,
+                channels: taken.channels,
+                threads: taken.warps * 32,
+                time_us: taken.time_us,
+                algorithm_bandwidth_gbps: taken.algorithm_bandwidth,
+                bus_bandwidth_gbps: taken.bus_bandwidth,
+            }),
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! Machines and paths as JSON.
+
+use plan::{Plan, PlannedMachine};
+use planner::explain::{self, ExplainedPath, NodeNames, PathAnswer};
+use schemars::JsonSchema;
+use serde::Serialize;
+use topology::{BusId, NodeData, NodeId, System};
+
+use crate::render::{names, words};
+use crate::report::Report;
+
+/// Machines as NCCL sees them.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ShowReport {
+    /// One for a topology file; those of a plan.
+    machines: Vec<ShownMachine>,
+}
+
+/// A host, or the hosts of an NVLink domain.
+#[derive(Debug, Serialize, JsonSchema)]
+struct ShownMachine {
+    /// Name of its file.
+    name: String,
+    /// The machine in one line.
+    summary: String,
+    /// Hosts of it.
+    hosts: u32,
+    devices: Vec<ShownDevice>,
+    /// Links in one direction each; null for a machine of a plan, which holds none.
+    links: Option<Vec<ShownLink>>,
+}
+
+/// A part of a machine.
+#[derive(Debug, Default, Serialize, JsonSchema)]
+struct ShownDevice {
+    /// Name as on pages: `GPU0`, in an NVLink domain `host0/GPU0`.
+    label: String,
+    /// NCCL's name of the kind.
+    kind: &'static str,
+    /// Host within the NVLink domain.
+    host: u32,
+    /// PCI bus id.
+    bus_id: Option<String>,
+    /// Rank of a GPU, within the machine.
+    rank: Option<i32>,
+    /// Compute capability × 10 of a GPU.
+    sm: Option<i32>,
+    /// Name of a network port.
+    name: Option<String>,
+    /// Bandwidth of a network port, GB/s.
+    bandwidth_gbps: Option<f32>,
+    /// Whether a GPU or a port is capable of GPUDirect RDMA.
+    gdr: Option<bool>,
+    /// NUMA node of a CPU; of a GPU in a plan, that of the nearest CPU.
+    numa: Option<i32>,
+    /// Processors of a CPU, as ranges; of a GPU in a plan, those of the nearest CPU.
+    processors: Option<String>,
+}
+
+/// A link in one direction.
+#[derive(Debug, Serialize, JsonSchema)]
+struct ShownLink {
+    /// Index of the first device in `devices`.
+    from: usize,
+    /// Index of the second.
+    to: usize,
+    /// NCCL's name of the kind.
+    kind: &'static str,
+    /// Bandwidth, GB/s.
+    bandwidth_gbps: f32,
+}
+
+impl Report for ShowReport {
+    const FORMAT: &'static str = "topo-show";
+    const VERSION: u32 = 1;
+}
+
+impl ShowReport {
+    /// The machine of a topology file.
+    pub fn of(name: &str, system: &System) -> Self {
+        let names = NodeNames::new(system);
+        let nodes = (0..system.node_count()).map(|node| NodeId(node as u32));
+        let links = nodes.clone().flat_map(|node| system.links(node));
+        let links = links.map(|link| {
+            let ((from, to), data) = (system.ends(link), system.link(link));
+            ShownLink {
+                from: from.index(),
+                to: to.index(),
+                kind: data.kind.name(),
+                bandwidth_gbps: data.bw,
+            }
+        });
+        let machine = ShownMachine {
+            name: name.to_owned(),
+            summary: explain::machine(system),
+            hosts: system.hosts().len().max(1) as u32,
+            devices: nodes.map(|node| device(system, &names, node)).collect(),
+            links: Some(links.collect()),
+        };
+        Self {
+            machines: vec![machine],
+        }
+    }
+
+    /// The machines of a plan.
+    pub fn of_plan(plan: &Plan) -> Self {
+        Self {
+            machines: plan.machines.iter().map(of_planned).collect(),
+        }
+    }
+}
+
+fn device(system: &System, names: &NodeNames<'_>, node: NodeId) -> ShownDevice {
+    let id = system.node(node).id;
+    let mut device = ShownDevice {
+        label: names.label(node).to_owned(),
+        kind: system.kind(node).name(),
+        host: id.system(),
+        ..ShownDevice::default()
+    };
+    match &system.node(node).data {
+        NodeData::Gpu(gpu) => {
+            device.bus_id = Some(gpu.bus_id.to_string());
+            device.rank = Some(gpu.rank);
+            device.sm = Some(gpu.sm);
+            device.gdr = Some(gpu.gdr);
+        }
+        NodeData::Net(net) => {
+            device.name.clone_from(&net.name);
+            device.bandwidth_gbps = Some(net.bw);
+            device.gdr = Some(net.gdr);
+        }
+        NodeData::Cpu(cpu) => {
+            device.numa = (cpu.numa >= 0).then_some(cpu.numa);
+            device.processors = cpu.affinity.as_deref().and_then(words::processors);
+        }
+        NodeData::Dev(dev) => device.bus_id = Some(dev.bus_id.to_string()),
+        NodeData::Pci { .. } => device.bus_id = Some(BusId(id.local()).to_string()),
+        NodeData::Nic if id.local() != 0 => device.bus_id = Some(BusId(id.local()).to_string()),
+        _ => {}
+    }
+    device
+}
+
+fn of_planned(machine: &PlannedMachine) -> ShownMachine {
+    let gpus = machine.gpus.iter().map(|gpu| ShownDevice {
+        label: names::gpu_name(machine, gpu.rank),
+        kind: topology::NodeType::Gpu.name(),
+        host: gpu.host,
+        bus_id: Some(gpu.bus_id.clone()),
+        rank: Some(gpu.rank as i32),
+        sm: Some(gpu.sm),
+        gdr: Some(gpu.gdr),
+        numa: gpu.numa,
+        processors: gpu.cpu_affinity.as_deref().and_then(words::processors),
+        ..ShownDevice::default()
+    });
+    let nics = machine.nics.iter().map(|nic| ShownDevice {
+        label: names::net_name(machine, nic.id),
+        kind: topology::NodeType::Net.name(),
+        host: nic.host,
+        bus_id: nic.bus_id.clone(),
+        name: nic.name.clone(),
+        bandwidth_gbps: Some(nic.speed),
+        gdr: Some(nic.gdr),
+        ..ShownDevice::default()
+    });
+    ShownMachine {
+        name: machine.name.clone(),
+        summary: machine.summary.clone(),
+        hosts: machine.hosts,
+        devices: gpus.chain(nics).collect(),
+        links: None,
+    }
+}
+
+/// The path between two devices, and why it is what it is.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct PathReport {
+    /// The first device.
+    from: String,
+    /// The second device.
+    to: String,
+    /// The widest path.
+    widest: Route,
+    /// The path that NCCL takes instead, if one of its rules changes it.
+    instead: Option<Route>,
+    /// How the devices transfer data, one sentence or more each.
+    verdicts: Vec<String>,
+    /// Why NCCL gives up on the machine, so that only the widest path is known.
+    refused: Option<String>,
+}
+
+/// A path.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Route {
+    /// Its type.
+    #[serde(rename = "type")]
+    kind: &'static str,
+    /// Bandwidth, GB/s.
+    bandwidth_gbps: f32,
+    /// Why the type is what it is, or why NCCL takes this path.
+    reason: String,
+    hops: Vec<RouteHop>,
+}
+
+/// One link of a path.
+#[derive(Debug, Serialize, JsonSchema)]
+struct RouteHop {
+    /// The first device.
+    from: String,
+    /// The second device.
+    to: String,
+    /// Kind of the link.
+    link: &'static str,
+    /// Bandwidth, GB/s.
+    bandwidth_gbps: f32,
+    /// Type of the path up to this hop.
+    so_far: &'static str,
+    /// No other hop is narrower.
+    narrowest: bool,
+}
+
+impl Report for PathReport {
+    const FORMAT: &'static str = "topo-path";
+    const VERSION: u32 = 1;
+}
+
+impl PathReport {
+    pub fn of([from, to]: [String; 2], answer: &PathAnswer) -> Self {
+        let instead = answer.diverted.as_ref();
+        Self {
+            from,
+            to,
+            widest: Route::of(&answer.widest, &answer.widest.reason),
+            instead: instead.map(|(path, why)| Route::of(path, why)),
+            verdicts: answer.verdicts.clone(),
+            refused: answer.refused.as_ref().map(ToString::to_string),
+        }
+    }
+}
+
+impl Route {
+    fn of(path: &ExplainedPath, reason: &str) -> Self {
+        let hops = path.hops.iter().map(|hop| RouteHop {
+            from: hop.from.clone(),
+            to: hop.to.clone(),
+            link: hop.link.name(),
+            bandwidth_gbps: hop.bw,
+            so_far: hop.so_far.name(),
+            narrowest: hop.narrowest,
+        });
+        Self {
+            kind: path.kind.name(),
+            bandwidth_gbps: path.bw,
+            reason: reason.to_owned(),
+            hops: hops.collect(),
+        }
+    }
+}

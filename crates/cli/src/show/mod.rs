@@ -1,0 +1,134 @@
+//! `topo show`: a machine as NCCL sees it, or one path through it.
+
+pub mod json;
+
+use std::sync::Arc;
+
+use anyhow::{Result, bail};
+use plan::Plan;
+use planner::Settings;
+use planner::explain::{self, NodeNames, PathAnswer};
+use topology::{NodeId, NodeType, System};
+
+use json::{PathReport, ShowReport};
+
+use crate::arguments::ShowArguments;
+use crate::arguments::compare::TextOrJson;
+use crate::device;
+use crate::environment::Environment;
+use crate::input::{Machine, Source};
+use crate::output::Output;
+use crate::render::{Look, document, path, planned_machines, settings, tree};
+use crate::report;
+
+pub fn run(
+    arguments: &ShowArguments,
+    environment: &Environment,
+    output: &mut Output,
+) -> Result<()> {
+    let machine = match Source::read(&arguments.file, output)? {
+        Source::Topology(machine) => machine,
+        Source::Plan(name, plan) => {
+            output.text = of_plan(&name, &plan, arguments, environment.look())?;
+            return Ok(());
+        }
+    };
+    let given = environment.settings(&arguments.variables, &mut output.warnings);
+    output.warnings.extend(settings::warnings(&given));
+    let look = environment.look();
+    let system = machine.system(&given);
+    let json = arguments.form.format() == TextOrJson::Json;
+    output.text = match (&arguments.path, system) {
+        (None, Ok(system)) if json => report::json(&ShowReport::of(&machine.name, &system))?,
+        (None, Ok(system)) => whole(&machine, &system, look),
+        (None, Err(error)) if json => return Err(error),
+        (None, Err(error)) => file_alone(&machine, error, look, output)?,
+        (Some(ends), system) => {
+            let system = Arc::new(system?);
+            let names = NodeNames::new(&system);
+            let (ends, answer) = one_path(&machine, &names, &system, given, ends, output)?;
+            let ends = ends.map(|end| names.full(end));
+            match json {
+                true => report::json(&PathReport::of(ends, &answer))?,
+                false => path::answer(&ends.join(" → "), &answer, look),
+            }
+        }
+    };
+    Ok(())
+}
+
+/// The machines of a plan.
+fn of_plan(name: &str, plan: &Plan, arguments: &ShowArguments, look: Look) -> Result<String> {
+    if arguments.path.is_some() {
+        bail!("{name} is a plan, which holds no links; expected a topology file with --path");
+    }
+    if !arguments.variables.set.is_empty() {
+        bail!("{name} is a plan, which --set cannot change; expected a topology file with it");
+    }
+    match arguments.form.format() {
+        TextOrJson::Text => Ok(planned_machines::page(plan, look)),
+        TextOrJson::Json => report::json(&ShowReport::of_plan(plan)),
+    }
+}
+
+/// The file's tree, which helps to see why it is not a machine.
+fn file_alone(
+    machine: &Machine,
+    error: anyhow::Error,
+    look: Look,
+    output: &mut Output,
+) -> Result<String> {
+    if machine.document.root.children.is_empty() {
+        return Err(error);
+    }
+    // For AMD's files, the reader has already warned.
+    if !machine.is_rccl() {
+        output.warnings.push(format!(
+            "only the file is shown, because no machine can be built from it: {error:#}"
+        ));
+    }
+    let kind = if machine.is_rccl() {
+        ", a topology of AMD's RCCL"
+    } else {
+        ""
+    };
+    Ok(format!(
+        "{}{kind}\n\n{}",
+        look.heading(&machine.name),
+        document::tree(&machine.document, look)
+    ))
+}
+
+fn whole(machine: &Machine, system: &System, look: Look) -> String {
+    let names = NodeNames::new(system);
+    let head = look.title(&machine.name, &explain::machine(system));
+    format!("{head}\n{}", tree::machine(system, &names, look))
+}
+
+fn one_path(
+    machine: &Machine,
+    names: &NodeNames<'_>,
+    system: &Arc<System>,
+    settings: Settings,
+    ends: &[String],
+    output: &mut Output,
+) -> Result<([NodeId; 2], PathAnswer)> {
+    let find = |text: &String| device::find(names, &machine.name, text);
+    let [from, to] = ends else {
+        bail!("--path takes two devices")
+    };
+    let (from, to) = (find(from)?, find(to)?);
+    if system.kind(to) == NodeType::Pci {
+        bail!(
+            "{} is a PCI switch: NCCL keeps no paths that end there; expected a GPU, a NIC or a CPU as the second device",
+            names.label(to)
+        );
+    }
+    let answer = explain::path(system, settings, names, (from, to))?;
+    if let Some(error) = &answer.refused {
+        output.warnings.push(format!(
+            "only the widest path is shown, because NCCL gives up on this machine: {error}"
+        ));
+    }
+    Ok(([from, to], answer))
+}
