@@ -61,6 +61,7 @@ Examples:
   topo plan topology.xml --without mlx5_3 --degrade GPU2:NVSwitch=50%
   topo plan topology.xml --explain | less
   topo plan topology.xml --format quiet        one line, for scripts
+  topo plan plan.json                          the page of a plan that -o wrote
   ssh node1 cat /tmp/topology.xml | topo plan -
 
 NCCL's variables are taken from the environment, as NCCL takes them; --set comes on top.
@@ -81,9 +82,12 @@ Examples:
   topo show topology.xml --path GPU0 mlx5_3    a NIC by its name
   topo show topology.xml --path 0000:1b:00.0 CPU1
   topo show topology.xml --path GPU0 GPU5 --set NCCL_P2P_LEVEL=SYS
+  topo show nvl72.xml --path host0/GPU1 host5/GPU1
+  topo show plan.json                          the GPUs and NICs that a plan holds
+  topo show topology.xml --format json         devices and links, for other tools
 
 Devices: GPU0 by device number, NIC3 or NET3 by the net plug-in's number, mlx5_3 by name,
-CPU1 by NUMA node, or a PCI bus id.";
+CPU1 by NUMA node, or a PCI bus id; host1/GPU0 in a file of several hosts.";
 
 const PROGRAM_EXAMPLES: &str = "\
 Examples:
@@ -92,6 +96,7 @@ Examples:
   topo program --ranks 4 --collective all-reduce --algorithm mesh
   topo program --ranks 4 --collective all-reduce --algorithm two-phase-mesh --transfer direct
   topo program plan.json --collective send-recv --root 2 --to 5 --rank 5
+  topo program plan.json --collective all-reduce --format json
 
 Steps have NCCL's names: recvReduceSend receives from a FIFO, reduces with local
 data, and sends the result.
@@ -194,7 +199,7 @@ pub enum Command {
 #[derive(Debug, Clone, Args)]
 pub struct JobArguments {
     /// Topology files, one per host in rank order: files, folders that hold topology.xml, or - for
-    /// standard input
+    /// standard input; or one plan
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
     /// Hosts in the job, each like FILE
@@ -300,7 +305,7 @@ pub struct RankArguments {
 
 #[derive(Debug, Args)]
 pub struct ShowArguments {
-    /// Topology file, a folder that holds topology.xml, a recording, or - for standard input
+    /// Topology file, a folder that holds topology.xml, a recording, a plan, or - for standard input
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// Every hop between two devices, and why the path is what it is

@@ -27,7 +27,11 @@ pub fn run(
         color: false,
         ..look
     };
-    match arguments.format {
+    let format = match arguments.json {
+        true => ProbeFormat::Json,
+        false => arguments.format,
+    };
+    match format {
         ProbeFormat::Xml => {
             output.text = topology::xml::write(&probe.document);
             output.notes = doctor::table(&findings, plain);

@@ -2,20 +2,29 @@
 
 use anyhow::{Result, bail};
 
+use crate::cost::json::CostReport;
 use crate::matrix::MatrixReport;
 use crate::output::Output;
 use crate::probing::ProbeReport;
+use crate::program::json::ProgramReport;
+use crate::rank::RankReport;
 use crate::run::RunJson;
+use crate::show::json::{PathReport, ShowReport};
 use crate::{report, suggest};
 
 /// The name of a kind of JSON without `topo-`, and its schema.
 type Kind = (&'static str, fn() -> String);
 
-const SCHEMAS: [Kind; 4] = [
+const SCHEMAS: [Kind; 9] = [
+    ("cost", report::schema::<CostReport>),
     ("matrix", report::schema::<MatrixReport>),
+    ("path", report::schema::<PathReport>),
     ("plan", plan::schema),
     ("probe", report::schema::<ProbeReport<'static>>),
+    ("program", report::schema::<ProgramReport>),
+    ("rank", report::schema::<RankReport>),
     ("run", report::schema::<RunJson>),
+    ("show", report::schema::<ShowReport>),
 ];
 
 /// Prints the schema of a kind, or the names of all.

@@ -101,6 +101,9 @@ pub struct ProbeArguments {
     /// What to print
     #[arg(long, value_enum, default_value_t = ProbeFormat::Xml)]
     pub format: ProbeFormat,
+    /// Short for --format json
+    #[arg(long, conflicts_with = "format")]
+    pub json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -34,6 +34,7 @@ pub struct CostReport {
 /// One collective.
 #[derive(Debug, Serialize, JsonSchema)]
 struct CollectiveCosts {
+    /// The collective.
     collective: Collective,
     /// What is taken for each size; empty if NCCL makes the collective of point-to-point transfers.
     sizes: Vec<SizeCosts>,
@@ -60,7 +61,9 @@ struct SizeCosts {
 /// An algorithm and a protocol with their time.
 #[derive(Debug, Serialize, JsonSchema)]
 struct RunnerUp {
+    /// The algorithm.
     algorithm: Algorithm,
+    /// The protocol.
     protocol: Protocol,
     /// Predicted time, µs.
     time_us: f64,
@@ -69,7 +72,9 @@ struct RunnerUp {
 /// What NCCL takes.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Choice {
+    /// The algorithm.
     algorithm: Algorithm,
+    /// The protocol.
     protocol: Protocol,
     /// Channels.
     channels: u32,
@@ -88,6 +93,7 @@ struct Choice {
 struct SizeSchemes {
     /// Size of the whole message.
     bytes: u64,
+    /// All algorithms that have the collective.
     schemes: Vec<SchemeTime>,
 }
 

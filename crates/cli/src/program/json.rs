@@ -10,7 +10,9 @@ use crate::report::Report;
 /// What one rank does for a collective, proved together with the programs of all other ranks.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ProgramReport {
+    /// The collective.
     collective: Collective,
+    /// The algorithm.
     algorithm: &'static str,
     /// How data moves between ranks.
     transfer: &'static str,
@@ -58,7 +60,9 @@ struct ShownStep {
     first_piece: u16,
     /// Number of pieces.
     pieces: u16,
+    /// What it reduces, in this order.
     sources: Vec<Place>,
+    /// Where it stores the result.
     destinations: Vec<Place>,
     /// The result is final: an average is divided.
     r#final: bool,
@@ -71,6 +75,7 @@ struct ShownStep {
 struct End {
     /// The rank at the other end.
     peer: u32,
+    /// The channel.
     channel: u16,
     /// Distinguishes connections to the same rank on a channel.
     port: u8,
@@ -81,16 +86,26 @@ struct End {
 #[serde(tag = "in", rename_all = "lowercase")]
 enum Place {
     /// A buffer of the rank.
-    Local { buffer: &'static str, block: u32 },
+    Local {
+        /// `input`, `output` or `scratch`.
+        buffer: &'static str,
+        /// Number of the block.
+        block: u32,
+    },
     /// A buffer of another rank.
     Peer {
         /// The other rank.
         peer: u32,
+        /// `input`, `output` or `scratch`.
         buffer: &'static str,
+        /// Number of the block.
         block: u32,
     },
     /// The scratch buffers of all ranks, by NVLink SHARP.
-    Multicast { block: u32 },
+    Multicast {
+        /// Number of the block.
+        block: u32,
+    },
     /// A FIFO.
     Fifo(End),
 }

@@ -25,6 +25,7 @@ struct ShownMachine {
     summary: String,
     /// Hosts of it.
     hosts: u32,
+    /// Its parts; of a plan, GPUs and network ports only.
     devices: Vec<ShownDevice>,
     /// Links in one direction each; null for a machine of a plan, which holds none.
     links: Option<Vec<ShownLink>>,
@@ -201,6 +202,7 @@ struct Route {
     bandwidth_gbps: f32,
     /// Why the type is what it is, or why NCCL takes this path.
     reason: String,
+    /// The links in order; those inside a GPU are left out.
     hops: Vec<RouteHop>,
 }
 
