@@ -36,7 +36,14 @@ pub struct Machine {
 impl Machine {
     /// Reads a file, a folder's topology.xml, a recording, or standard input (`-`), with warnings.
     pub fn read(file: &Path, output: &mut Output) -> Result<Self> {
-        Self::parse(Bytes::read(file, Limits::default().bytes)?, output)
+        let read = Bytes::read(file, Limits::default().bytes)?;
+        if read.is_json() {
+            bail!(
+                "{} is JSON, as plans are; expected a topology file (XML)",
+                read.label
+            );
+        }
+        Self::parse(read, output)
     }
 
     fn parse(read: Bytes, output: &mut Output) -> Result<Self> {

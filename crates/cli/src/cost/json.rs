@@ -81,7 +81,7 @@ struct Choice {
     /// Threads of each channel.
     threads: u32,
     /// Predicted time, µs.
-    time_us: f32,
+    time_us: f64,
     /// Message bytes per time, GB/s.
     algorithm_bandwidth_gbps: Option<f64>,
     /// Bandwidth that nccl-tests call bus bandwidth, GB/s.
@@ -170,7 +170,7 @@ impl SizeCosts {
                 protocol: taken.protocol,
                 channels: taken.channels,
                 threads: taken.warps * 32,
-                time_us: taken.time_us,
+                time_us: taken.time_us.into(),
                 algorithm_bandwidth_gbps: taken.algorithm_bandwidth,
                 bus_bandwidth_gbps: taken.bus_bandwidth,
             }),
