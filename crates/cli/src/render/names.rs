@@ -103,7 +103,7 @@ pub fn between_hosts(
 }
 
 /// Equal texts of hosts in a row: `host0-17: …`, or `host17-0: …` for a row backwards.
-fn equal_hosts(visits: &[(u32, String)]) -> Vec<String> {
+pub fn equal_hosts(visits: &[(u32, String)]) -> Vec<String> {
     let mut runs: Vec<(u32, u32, &str)> = Vec::new();
     for (host, text) in visits {
         match runs.last_mut() {

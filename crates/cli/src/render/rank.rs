@@ -68,7 +68,7 @@ impl Page<'_> {
         line(
             "host",
             &format!(
-                "{} of {}; node {} of {}, rank {} in it",
+                "{} of {}; node {} of {}, local rank {}",
                 view.host,
                 layout.hosts(),
                 view.node,

@@ -4,21 +4,37 @@ use planner::explain::{NodeNames, processor};
 use topology::{BusId, LinkType, NodeData, NodeId, NodeType, System};
 
 use super::branch::Branch;
+use super::names::{each_host, equal_hosts};
 use super::{Look, gbps, group, ranges, words, wrap};
 
 /// Before the bandwidth of the link to the parent.
 const LINK: &str = "  ── ";
 
-/// The trees of all CPUs, and the links across.
+/// The trees of all CPUs, those of equal hosts once, and the links across.
 pub fn machine(system: &System, names: &NodeNames<'_>, look: Look) -> String {
     let mut drawn = vec![false; system.node_count()];
-    let mut text = String::new();
-    for cpu in system.nodes(NodeType::Cpu) {
-        drawn[cpu.index()] = true;
-        let mut branch = Branch::leaf(look.heading(&describe(system, names, cpu)));
-        branch.below = below(system, names, cpu, &mut drawn);
-        text.push_str(&branch.draw());
-    }
+    let mut host_tree = |host: u32| {
+        let mut text = String::new();
+        let cpus = system.nodes(NodeType::Cpu);
+        for cpu in cpus.filter(|cpu| system.node(*cpu).id.system() == host) {
+            drawn[cpu.index()] = true;
+            let mut branch = Branch::leaf(look.heading(&describe(system, names, cpu)));
+            branch.below = below(system, names, cpu, &mut drawn);
+            text.push_str(&branch.draw());
+        }
+        text
+    };
+    let mut text = match system.hosts().len() as u32 {
+        0 | 1 => host_tree(0),
+        hosts => {
+            let trees = each_host((0..hosts).map(&mut host_tree), look);
+            format!(
+                "{trees}\n{}{}",
+                look.title("Ranks", ""),
+                ranks_of_hosts(system, look)
+            )
+        }
+    };
     let is_switch = |node| system.kind(node) == NodeType::Pci;
     for (title, kind) in [
         ("NVLink", LinkType::Nvl),
@@ -39,6 +55,20 @@ pub fn machine(system: &System, names: &NodeNames<'_>, look: Look) -> String {
         }
     }
     text
+}
+
+/// The ranks of each host's GPUs.
+fn ranks_of_hosts(system: &System, look: Look) -> String {
+    let mut hosts: Vec<Vec<i32>> = vec![Vec::new(); system.hosts().len()];
+    for (node, gpu) in system.gpus() {
+        hosts[system.node(node).id.system() as usize].push(gpu.rank);
+    }
+    let texts = hosts.iter_mut().enumerate().map(|(host, own)| {
+        own.sort_unstable();
+        format!("host{host}: {}", ranges(own, ","))
+    });
+    let texts: Vec<String> = texts.collect();
+    wrap(&texts.join("; "), "  ", "  ", look.width)
 }
 
 /// What hangs below a node and was not drawn yet.
@@ -89,7 +119,7 @@ fn fold(system: &System, node: NodeId, mut branch: Branch) -> Branch {
 }
 
 fn describe(system: &System, names: &NodeNames<'_>, node: NodeId) -> String {
-    let label = names.label(node);
+    let label = names.plain(node);
     match &system.node(node).data {
         NodeData::Cpu(cpu) => {
             let processors = cpu.affinity.as_deref().and_then(words::processors);
@@ -99,7 +129,12 @@ fn describe(system: &System, names: &NodeNames<'_>, node: NodeId) -> String {
         }
         NodeData::Gpu(gpu) => {
             let gdr = if gpu.gdr { "" } else { "  no GPUDirect RDMA" };
-            format!("{label}  rank {}  sm {}{gdr}", gpu.rank, gpu.sm)
+            // The ranks of several hosts are listed apart, so that equal hosts read alike.
+            let rank = match system.hosts().len() {
+                0 | 1 => format!("  rank {}", gpu.rank),
+                _ => String::new(),
+            };
+            format!("{label}{rank}  sm {}{gdr}", gpu.sm)
         }
         NodeData::Dev(dev) => format!("{label} device  {}", dev.bus_id),
         NodeData::Net(net) => {
@@ -132,8 +167,13 @@ fn across(
             let bw = gbps(data.bw);
             let shared = [NodeType::Nvs, NodeType::Cpu, NodeType::Cxb];
             if shared.contains(&system.kind(to)) && system.kind(from) != system.kind(to) {
+                let host = |node: NodeId| system.node(node).id.system();
+                let label = match host(from) == host(to) {
+                    true => names.plain(to),
+                    false => names.label(to),
+                };
                 add(
-                    format!("– {}  {bw} GB/s", names.label(to)),
+                    format!("– {label}  {bw} GB/s"),
                     names.label(from).to_owned(),
                 );
                 continue;
@@ -167,8 +207,17 @@ fn across(
         .collect()
 }
 
-/// Labels with commas; when all are `GPU` and a number, as `GPU0-7`.
+/// Labels with commas; when all are `GPU` and a number, as `GPU0-7`. Equal labels of several hosts
+/// are `host0-17: GPU0-3`.
 fn list(labels: &[String]) -> String {
+    let hosts: Option<Vec<(u32, String)>> = labels.iter().map(|label| one_host(label)).collect();
+    if let Some(hosts) = hosts {
+        let visits = hosts.chunk_by(|one, next| one.0 == next.0).map(|own| {
+            let plain: Vec<String> = own.iter().map(|(_, label)| label.clone()).collect();
+            (own[0].0, list(&plain))
+        });
+        return equal_hosts(&visits.collect::<Vec<_>>()).join("; ");
+    }
     let numbers: Option<Vec<i32>> = labels
         .iter()
         .map(|label| label.strip_prefix("GPU")?.parse().ok())
@@ -177,4 +226,13 @@ fn list(labels: &[String]) -> String {
         Some(numbers) if numbers.len() > 1 => format!("GPU{}", ranges(&numbers, ",")),
         _ => labels.join(", "),
     }
+}
+
+/// The host of a label such as `host3/CPU0 – host3/CPU1`, and the label without it; `None` if it
+/// has no host, or several.
+fn one_host(label: &str) -> Option<(u32, String)> {
+    let (first, _) = label.split_once('/')?;
+    let host = first.strip_prefix("host")?.parse().ok()?;
+    let plain = label.replace(&format!("{first}/"), "");
+    (!plain.contains('/')).then_some((host, plain))
 }
