@@ -305,7 +305,8 @@ pub struct RankArguments {
 
 #[derive(Debug, Args)]
 pub struct ShowArguments {
-    /// Topology file, a folder that holds topology.xml, a recording, a plan, or - for standard input
+    /// Topology file, a folder that holds topology.xml, a recording, a plan, or - for standard
+    /// input
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// Every hop between two devices, and why the path is what it is

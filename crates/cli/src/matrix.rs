@@ -59,7 +59,7 @@ pub struct MatrixReport {
 /// A GPU or a NIC.
 #[derive(Debug, Serialize, JsonSchema)]
 struct DeviceRow {
-    /// Name in the matrix.
+    /// Name in the matrix; in a file of several hosts with its host, `host1/GPU0`.
     label: String,
     kind: DeviceKind,
     /// Name of a NIC.
@@ -85,16 +85,28 @@ impl Report for MatrixReport {
 impl MatrixReport {
     fn of(wiring: &Wiring) -> Self {
         let all = 0..wiring.devices.len();
-        let devices = wiring.devices.iter().map(|device| DeviceRow {
-            label: device.label.clone(),
-            kind: match device.is_gpu {
-                true => DeviceKind::Gpu,
-                false => DeviceKind::Nic,
-            },
-            name: device.name.clone(),
-            numa: (device.numa >= 0).then_some(device.numa),
-            cpus: words::processors(&device.affinity),
-        });
+        let hosts = wiring.hosts();
+        let label = |index: usize| {
+            let label = &wiring.devices[index].label;
+            match hosts.iter().position(|own| own.contains(&index)) {
+                Some(host) if hosts.len() > 1 => format!("host{host}/{label}"),
+                _ => label.clone(),
+            }
+        };
+        let devices = wiring
+            .devices
+            .iter()
+            .zip(0..)
+            .map(|(device, index)| DeviceRow {
+                label: label(index),
+                kind: match device.is_gpu {
+                    true => DeviceKind::Gpu,
+                    false => DeviceKind::Nic,
+                },
+                name: device.name.clone(),
+                numa: (device.numa >= 0).then_some(device.numa),
+                cpus: words::processors(&device.affinity),
+            });
         let row = |from: usize| -> Vec<String> {
             let letters = all.clone().map(|to| wiring.letters(from, to));
             letters.map(|letters| letters.trim().to_owned()).collect()

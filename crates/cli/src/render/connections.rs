@@ -48,8 +48,7 @@ fn between(
     if members.len() < 2 {
         return look.faint("  only one GPU\n");
     }
-    let mut table =
-        Columns::new(look, &["over", "path", "GB/s", "from→to", "why"]).right(&[2]);
+    let mut table = Columns::new(look, &["over", "path", "GB/s", "from→to", "why"]).right(&[2]);
     for (index, transport) in transports.distinct.iter().enumerate() {
         let rows = transports.between.iter().zip(&members);
         let rows = rows.map(|(row, from)| {
