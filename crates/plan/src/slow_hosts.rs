@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::graph::GraphKind;
-use crate::machine::PlannedMachine;
+use crate::machine::{GpuGroup, PlannedMachine};
 use crate::plan::Plan;
 
 /// Hosts in a row.
@@ -80,15 +80,20 @@ pub struct SlowHosts {
     pub graphs: Vec<SlowGraph>,
 }
 
+impl GpuGroup {
+    /// The channels of a graph; none if it was not searched.
+    pub fn channel_speed(&self, kind: GraphKind) -> ChannelSpeed {
+        self.graph(kind).map_or(ChannelSpeed::default(), |graph| {
+            let channels = graph.channels.len() as u32;
+            ChannelSpeed::new(channels, graph.bw_intra, graph.bw_inter, self.inter)
+        })
+    }
+}
+
 impl PlannedMachine {
     /// The channels of a graph that all groups of the machine found.
     pub fn channel_speed(&self, kind: GraphKind) -> ChannelSpeed {
-        let speeds = self.groups.iter().map(|group| {
-            group.graph(kind).map_or(ChannelSpeed::default(), |graph| {
-                let channels = graph.channels.len() as u32;
-                ChannelSpeed::new(channels, graph.bw_intra, graph.bw_inter, group.inter)
-            })
-        });
+        let speeds = self.groups.iter().map(|group| group.channel_speed(kind));
         speeds.reduce(ChannelSpeed::least).unwrap_or_default()
     }
 }

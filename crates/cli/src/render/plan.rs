@@ -31,7 +31,9 @@ impl PlanPage<'_> {
         let machines = &self.plan.machines;
         if let [machine] = &machines[..] {
             let head = format!("{}\n", self.look.heading(&machine.name));
-            let head = head + &summary::machine(self.plan, 0, self.routing(0), self.look);
+            let head = head
+                + &summary::machine(self.plan, 0, self.routing(0), self.look)
+                + &slow_hosts::lines(self.plan, self.look);
             return trim_lines(&(head + &self.settings() + &self.body(0, true)));
         }
         let mut text = format!("{}\n", self.look.heading(&names::job(self.plan)));

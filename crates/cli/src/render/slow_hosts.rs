@@ -34,6 +34,12 @@ fn leaves_host(plan: &Plan) -> bool {
     groups.any(|group| group.inter)
 }
 
+/// Whether each group of GPUs found the channels that the job uses.
+fn is_uniform(plan: &Plan) -> bool {
+    let groups = || plan.machines.iter().flat_map(|machine| &machine.groups);
+    kinds(plan).all(|kind| groups().all(|group| group.channel_speed(kind) == used(plan, kind)))
+}
+
 /// `8x48`: channels, and GB/s of each.
 fn speed(speed: ChannelSpeed) -> String {
     match speed.channels {
@@ -42,19 +48,19 @@ fn speed(speed: ChannelSpeed) -> String {
     }
 }
 
-/// The lines of a page's head: what the job uses, and each slow host. Empty if no host is slow.
+/// The lines of a page's head: what the job uses, and each slow host. Empty if all parts of the job
+/// found what it uses.
 pub fn lines(plan: &Plan, look: Look) -> String {
     let slow = plan.slow_hosts();
-    if slow.is_empty() {
-        return String::new();
-    }
+    let why = match slow.is_empty() {
+        true if is_uniform(plan) => return String::new(),
+        true => "the least that any group of its GPUs found",
+        false => "a job is as fast as its slowest host",
+    };
     let all: Vec<String> = kinds(plan)
         .map(|kind| format!("{kind} {}", speed(used(plan, kind))))
         .collect();
-    let uses = format!(
-        "{} (channels x GB/s of each): a job is as fast as its slowest host",
-        all.join(", ")
-    );
+    let uses = format!("{} (channels x GB/s of each): {why}", all.join(", "));
     let mut text = look.field("uses", &uses);
     let groups = group(slow.iter().map(|it| (&it.graphs, it)));
     let mut name = "slowest";
