@@ -3,18 +3,29 @@
 use plan::{GpuGroup, Graph, GraphChannel, GraphKind, Pattern, PlannedMachine};
 
 use super::table::Columns;
-use super::{Look, count, group, names, ranges, words};
+use super::{Look, count, group, names, ranges, words, wrap};
+
+/// How the GPUs of several hosts are to be read.
+const HOSTS: &str =
+    "host0-2: 0 1 means GPU0 and GPU1 of host 0, then those of host 1, then those of host 2";
 
 /// A heading and a table for every graph of a group that has channels.
 pub fn all(machine: &PlannedMachine, group: &GpuGroup, look: Look) -> String {
     let found = group.graphs.iter();
     let found = found.filter(|graph| !graph.channels.is_empty());
-    found
+    let mut text: String = found
         .map(|graph| {
             let remark = words::pattern(graph.pattern);
             look.section(title(graph.kind), remark, &table(machine, graph, look))
         })
-        .collect()
+        .collect();
+    if machine.hosts > 1 {
+        text.push_str(&format!(
+            "\n{}",
+            look.faint(&wrap(HOSTS, "  ", "  ", look.width))
+        ));
+    }
+    text
 }
 
 const fn title(kind: GraphKind) -> &'static str {

@@ -40,7 +40,7 @@ fn host_by_host(wiring: &Wiring, hosts: &[Vec<usize>], look: Look) -> (String, b
         let names = nic_names(&own).map(|names| look.faint(&wrap(&names, "  ", "  ", look.width)));
         one.matrix + &names.unwrap_or_default()
     });
-    let mut text = names::each_host(drawn, look);
+    let mut text = names::each_host(drawn.zip(0..), look);
     let mut cells = Vec::new();
     for (host, own) in (0..).zip(hosts) {
         for gpu in own.iter().filter(|device| wiring.devices[**device].is_gpu) {

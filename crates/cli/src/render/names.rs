@@ -61,14 +61,14 @@ pub fn order(machine: &PlannedMachine, gpus: &[i32]) -> String {
     equal_hosts(&visits).join("; ")
 }
 
-/// The pages of hosts in order, equal ones once: `on host0-17` and the page.
-pub fn each_host(pages: impl Iterator<Item = String>, look: Look) -> String {
-    let groups = group(pages.zip(0..));
+/// The pages of hosts in order with their numbers, equal ones once.
+pub fn each_host(pages: impl Iterator<Item = (String, i32)>, look: Look) -> String {
+    let groups = group(pages);
     let alone = groups.len() == 1;
     let parts = groups.into_iter().map(|(page, hosts): (String, Vec<i32>)| {
         let title = match (alone, &hosts[..]) {
+            (_, [host]) => format!("inside host {host}"),
             (true, _) => format!("inside each of the {} hosts", hosts.len()),
-            (false, [host]) => format!("inside host {host}"),
             (false, _) => format!("inside each of hosts {}", ranges(&hosts, ",")),
         };
         format!("  {}\n{page}", look.faint(&title))

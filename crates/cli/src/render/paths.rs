@@ -31,7 +31,7 @@ pub fn bandwidths(routing: &Routing, labels: &NodeNames<'_>, look: Look) -> Stri
                     one_host(routing, labels, &gpus, &nets, &mut seen, look)
                 })
                 .collect();
-            let drawn = names::each_host(drawn.into_iter(), look);
+            let drawn = names::each_host(drawn.into_iter().zip(0..), look);
             let cells = several
                 .iter()
                 .flat_map(|host| of(&gpus, *host))

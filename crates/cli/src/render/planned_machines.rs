@@ -10,10 +10,16 @@ pub fn page(plan: &Plan, look: Look) -> String {
     let mut text = String::new();
     for machine in &plan.machines {
         text.push_str(&look.title(&machine.name, &machine.summary));
-        let hosts = (0..machine.hosts).map(|host| devices(machine, host, look));
+        let mut hosts: Vec<u32> = machine.gpus.iter().map(|gpu| gpu.host).collect();
+        hosts.sort_unstable();
+        hosts.dedup();
+        let pages = hosts.iter().map(|host| devices(machine, *host, look));
         match machine.hosts {
-            1 => text.extend(hosts),
-            _ => text.push_str(&names::each_host(hosts, look)),
+            1 => text.extend(pages),
+            _ => {
+                let hosts = hosts.iter().map(|host| *host as i32);
+                text.push_str(&names::each_host(pages.zip(hosts), look));
+            }
         }
         text.push('\n');
     }

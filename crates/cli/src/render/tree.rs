@@ -27,7 +27,7 @@ pub fn machine(system: &System, names: &NodeNames<'_>, look: Look) -> String {
     let mut text = match system.hosts().len() as u32 {
         0 | 1 => host_tree(0),
         hosts => {
-            let trees = each_host((0..hosts).map(&mut host_tree), look);
+            let trees = each_host((0..hosts).map(&mut host_tree).zip(0..), look);
             format!(
                 "{trees}\n{}{}",
                 look.title("Ranks", ""),
