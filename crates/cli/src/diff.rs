@@ -1,18 +1,23 @@
 //! `topo diff`: two machines, settings or plans by what a job would notice.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Result, anyhow, bail};
-use plan::{Plan, compare};
+use plan::{ChoiceDifference, Plan, PlanDifference, compare};
+use schemars::JsonSchema;
+use serde::Serialize;
 use topology::edit::Edit;
 
 use crate::arguments::compare::{DiffArguments, EditArguments, TextOrJson};
 use crate::arguments::{JobArguments, Variables};
 use crate::environment::Environment;
-use crate::input::Source;
+use crate::groups::{Content, GroupRow, Groups};
+use crate::input::{Machine, Source};
 use crate::job;
-use crate::output::{self, Output};
-use crate::render::{differences, settings};
+use crate::output::Output;
+use crate::render::{differences, groups, settings};
+use crate::report::{self, Report};
 use crate::settings::read_settings;
 use crate::sizes;
 
@@ -24,20 +29,140 @@ struct Side<'a> {
     degrade: &'a [Edit],
 }
 
+/// The differences of two plans.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct DiffReport {
+    /// Whether a job would notice no difference.
+    equal: bool,
+    /// The name of A.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first: Option<String>,
+    /// The name of B.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    second: Option<String>,
+    /// Values of the plans of A and B that differ.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    facts: Option<Vec<PlanDifference>>,
+    /// Sizes for which A and B choose differently, or take another time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    choices: Option<Vec<ChoiceDifference>>,
+    /// Three or more files in groups of equal machines; the first group is the reference.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    groups: Option<Vec<GroupRow>>,
+}
+
+impl Report for DiffReport {
+    const FORMAT: &'static str = "topo-diff";
+    const VERSION: u32 = 1;
+}
+
 /// Prints the differences; the exit status is 1 if there are any.
 pub fn run(
     arguments: &DiffArguments,
     environment: &Environment,
     output: &mut Output,
 ) -> Result<()> {
+    let from_input = |file: &&PathBuf| file.as_path() == Path::new("-");
+    if arguments.files.iter().filter(from_input).count() > 1 {
+        bail!("standard input can be read once only; expected a file for one of the two");
+    }
+    match arguments.files.as_slice() {
+        [] => bail!("no file is given; expected at least one"),
+        [first] => two(arguments, [first, first], environment, output),
+        [first, second] => two(arguments, [first, second], environment, output),
+        files => many(arguments, files, environment, output),
+    }
+}
+
+/// Groups three or more files.
+fn many(
+    arguments: &DiffArguments,
+    files: &[PathBuf],
+    environment: &Environment,
+    output: &mut Output,
+) -> Result<()> {
+    let of_sides = [&arguments.set_a, &arguments.set_b]
+        .iter()
+        .any(|set| !set.is_empty())
+        || [
+            &arguments.without_a,
+            &arguments.without_b,
+            &arguments.degrade_a,
+            &arguments.degrade_b,
+        ]
+        .iter()
+        .any(|edits| !edits.is_empty());
+    if of_sides {
+        bail!(
+            "{} files are given, but options for A or B such as --set-b are for two; expected --set, which applies to all",
+            files.len()
+        );
+    }
+    let mut members = Vec::new();
+    for file in files {
+        let content = match Source::read(file, output)? {
+            Source::Plan(_, plan) => Content::Plan(plan),
+            Source::Topology(machine) => Content::Machine(Arc::new(machine.document)),
+        };
+        members.push((file.display().to_string(), content));
+    }
+    let job = JobArguments {
+        hosts: arguments.hosts,
+        nvlink_domain: arguments.nvlink_domain,
+        collnet: arguments.collnet,
+        ..JobArguments::of_file(files[0].clone(), arguments.variables.clone())
+    };
+    let given = read_settings(&job, environment, output)?;
+    output.warnings.extend(settings::warnings(&given));
+    let groups = Groups::of(members, &given, |content| {
+        let document = match content {
+            Content::Plan(plan) => return Ok(plan.clone()),
+            Content::Machine(document) => (**document).clone(),
+        };
+        let machine = Machine {
+            name: document.file.to_string(),
+            document,
+        };
+        // Notes on each plan would say the same of most files.
+        let mut quiet = Output::default();
+        let planned = job::job(vec![machine], &job, environment, &mut quiet)
+            .and_then(|job| job::plan_job(&job, &given, &mut quiet));
+        match planned {
+            Ok(planned) => Ok(Box::new(planned.plan())),
+            Err(problem) => Err(format!("{problem:#}")),
+        }
+    })?;
+    output.differs = groups.differ();
+    output.text = match arguments.form.format() {
+        TextOrJson::Text if groups.0.len() < 2 => String::new(),
+        TextOrJson::Text => groups::page(&groups, environment.look()),
+        TextOrJson::Json => report::json(&DiffReport {
+            equal: !groups.differ(),
+            first: None,
+            second: None,
+            facts: None,
+            choices: None,
+            groups: Some(groups.rows()),
+        })?,
+    };
+    Ok(())
+}
+
+/// Compares A and B.
+fn two(
+    arguments: &DiffArguments,
+    [first, second]: [&PathBuf; 2],
+    environment: &Environment,
+    output: &mut Output,
+) -> Result<()> {
     let first = Side {
-        file: &arguments.first,
+        file: first,
         set: &arguments.set_a,
         without: &arguments.without_a,
         degrade: &arguments.degrade_a,
     };
     let second = Side {
-        file: arguments.second.as_deref().unwrap_or(&arguments.first),
+        file: second,
         set: &arguments.set_b,
         without: &arguments.without_b,
         degrade: &arguments.degrade_b,
@@ -45,13 +170,12 @@ pub fn run(
     let changed = |side: &Side<'_>| {
         !(side.set.is_empty() && side.without.is_empty() && side.degrade.is_empty())
     };
-    if arguments.second.is_none() && !changed(&first) && !changed(&second) {
+    if arguments.files.len() < 2 && !changed(&first) && !changed(&second) {
         bail!(
             "only one file is given, and no option tells A from B; expected a second one, or options such as --set-b and --without-b"
         );
     }
-    let dash = |side: &Side<'_>| side.file == Path::new("-");
-    if dash(&first) && dash(&second) {
+    if arguments.files.len() < 2 && first.file == Path::new("-") {
         bail!("standard input can be read once only; expected a file for one of the two");
     }
     let sizes = sizes::expand(&arguments.sizes, 2).map_err(|problem| anyhow!(problem))?;
@@ -74,16 +198,14 @@ pub fn run(
             &comparison,
             environment.look(),
         ),
-        TextOrJson::Json => {
-            let value = serde_json::json!({
-                "first": name,
-                "second": other_name,
-                "equal": comparison.is_empty(),
-                "facts": comparison.facts,
-                "choices": comparison.choices,
-            });
-            output::json(&value)?
-        }
+        TextOrJson::Json => report::json(&DiffReport {
+            equal: comparison.is_empty(),
+            first: Some(name),
+            second: Some(other_name),
+            facts: Some(comparison.facts),
+            choices: Some(comparison.choices),
+            groups: None,
+        })?,
     };
     Ok(())
 }

@@ -5,7 +5,8 @@
 //!
 //! In reading order: [`arguments`], [`environment`], [`input`], [`sources`], [`settings`], [`job`],
 //! [`plan`], [`rank`], [`show`], [`cost`], [`what_if`], [`diff`], [`program`], [`run`], [`join`],
-//! [`live`], [`probing`], [`doctor`], [`matrix`], [`complete`], [`vm`], [`render`], [`report`],
+//! [`live`], [`probing`], [`rings`], [`groups`],
+//! [`doctor`], [`matrix`], [`complete`], [`vm`], [`render`], [`report`],
 //! [`schemas`], [`output`], [`exit`].
 
 mod arguments;
@@ -17,6 +18,7 @@ mod doctor;
 mod environment;
 mod exit;
 mod generate;
+mod groups;
 mod input;
 mod job;
 mod join;
@@ -32,6 +34,7 @@ mod rank;
 mod rank_order;
 mod render;
 mod report;
+mod rings;
 mod run;
 mod schemas;
 mod settings;

@@ -3,6 +3,8 @@
 use anyhow::{Result, bail};
 
 use crate::cost::json::CostReport;
+use crate::diff::DiffReport;
+use crate::doctor::DoctorReport;
 use crate::matrix::MatrixReport;
 use crate::output::Output;
 use crate::probing::ProbeReport;
@@ -10,13 +12,16 @@ use crate::program::json::ProgramReport;
 use crate::rank::RankReport;
 use crate::run::RunJson;
 use crate::show::json::{PathReport, ShowReport};
+use crate::what_if::json::WhatIfJson;
 use crate::{report, suggest};
 
 /// The name of a kind of JSON without `topo-`, and its schema.
 type Kind = (&'static str, fn() -> String);
 
-const SCHEMAS: [Kind; 9] = [
+const SCHEMAS: [Kind; 12] = [
     ("cost", report::schema::<CostReport>),
+    ("diff", report::schema::<DiffReport>),
+    ("doctor", report::schema::<DoctorReport>),
     ("matrix", report::schema::<MatrixReport>),
     ("path", report::schema::<PathReport>),
     ("plan", plan::schema),
@@ -25,6 +30,7 @@ const SCHEMAS: [Kind; 9] = [
     ("rank", report::schema::<RankReport>),
     ("run", report::schema::<RunJson>),
     ("show", report::schema::<ShowReport>),
+    ("what-if", report::schema::<WhatIfJson>),
 ];
 
 /// Prints the schema of a kind, or the names of all.

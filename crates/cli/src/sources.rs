@@ -4,11 +4,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use plan::Plan;
-use probe::complete::Missing;
 use topology::xml::{Element, Tag};
 
 use crate::arguments::JobArguments;
-use crate::complete::explain;
+use crate::complete::{explain, with_assumed};
 use crate::input::{Machine, Source};
 use crate::output::Output;
 
@@ -39,9 +38,8 @@ fn completed(
     if machine.is_rccl() {
         return Ok(machine);
     }
-    let assumptions = arguments.assume.all();
-    machine.document = probe::complete::complete(&machine.document, &assumptions);
-    let missing = Missing::of(&machine.document);
+    let (document, missing) = with_assumed(&machine.document, &arguments.assume)?;
+    machine.document = document;
     if !missing.is_empty() {
         let text = explain(&machine.document, &missing);
         // Without any GPU there is nothing to plan; otherwise what is there can be.

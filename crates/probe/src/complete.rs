@@ -1,15 +1,15 @@
-//! Completes files that have only the PCI tree, as cloud vendors ship them. NCCL adds GPUs and
-//! network devices on the machine; here they are assumed.
+//! Completes files that have only the PCI tree, as cloud vendors ship them. NCCL adds GPUs, NVLinks
+//! and network devices on the machine; here they are assumed.
+
+mod nvlinks;
 
 use std::collections::HashSet;
 
+pub use nvlinks::{devices, without_links};
 use topology::xml::{Document, Element, Tag, c_int};
 
 /// The first of the assumed guids.
 const FIRST_GUID: u64 = 0xa088_c203_00ab_0000;
-
-/// The target and class that NCCL writes for NVLinks to NVSwitches that it cannot see.
-const NVSWITCH: (&str, &str) = ("fffffff:ffff:ff", "0x068000");
 
 /// Most queue pairs of a ConnectX adapter.
 const CONNECTIONS: &str = "131072";
@@ -34,40 +34,147 @@ pub struct AssumedNic {
     pub gdr: bool,
 }
 
-/// Assumptions about missing devices.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// NVLinks that join two GPUs directly.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AssumedLink {
+    /// The two GPUs, by their `dev`.
+    pub between: [i32; 2],
+    /// Number of NVLinks between them.
+    pub count: i32,
+}
+
+/// Assumptions about missing devices and links.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Assumptions {
-    /// For GPUs without `<gpu>`.
+    /// For GPUs without `<gpu>`; its NVLinks also for GPUs of this kind without `<nvlink>`.
     pub gpu: Option<AssumedGpu>,
     /// For NICs without `<net>`.
     pub nic: Option<AssumedNic>,
+    /// For GPUs without `<nvlink>`, in place of NVLinks to NVSwitches.
+    pub nvlinks: Vec<AssumedLink>,
 }
 
-/// Known machines: name, compute capability × 10, NVLinks to NVSwitches, usual speed of the NICs in
-/// Mb/s.
-pub const PRESETS: [(&str, i32, i32, i32); 8] = [
-    ("v100-sxm3", 70, 6, 100_000),
-    ("a100-sxm", 80, 12, 200_000),
-    ("h100-sxm", 90, 18, 400_000),
-    ("h200-sxm", 90, 18, 400_000),
-    ("b200-sxm", 100, 18, 400_000),
-    ("b300-sxm", 103, 18, 800_000),
-    ("a10g", 86, 0, 100_000),
-    ("l40s", 89, 0, 200_000),
+/// A known machine.
+#[derive(Debug)]
+pub struct Preset {
+    /// Its name.
+    pub name: &'static str,
+    /// Compute capability × 10.
+    sm: i32,
+    /// NVLinks of each GPU to NVSwitches.
+    nvswitch_links: i32,
+    /// Usual speed of the NICs, Mb/s.
+    speed: i32,
+    /// NVLinks between two GPUs: both devices and the count.
+    direct: &'static [(i32, i32, i32)],
+}
+
+/// The hybrid cube mesh of machines with 8 V100 (DGX-1, AWS p3.16xlarge, Azure NDv2). Source: the
+/// NVLink matrix of the DGX-1 with V100 in NVIDIA's white paper.
+const CUBE_MESH: [(i32, i32, i32); 16] = [
+    (0, 1, 1),
+    (0, 2, 1),
+    (0, 3, 2),
+    (0, 4, 2),
+    (1, 2, 2),
+    (1, 3, 1),
+    (1, 5, 2),
+    (2, 3, 2),
+    (2, 6, 1),
+    (3, 7, 1),
+    (4, 5, 1),
+    (4, 6, 1),
+    (4, 7, 2),
+    (5, 6, 2),
+    (5, 7, 1),
+    (6, 7, 2),
+];
+
+/// The board with 4 A100, each joined to each by 4 NVLinks (HGX A100 4-GPU).
+const FOUR_A100: [(i32, i32, i32); 6] = [
+    (0, 1, 4),
+    (0, 2, 4),
+    (0, 3, 4),
+    (1, 2, 4),
+    (1, 3, 4),
+    (2, 3, 4),
+];
+
+/// The board with 4 H100, each joined to each by 6 NVLinks (HGX H100 4-GPU).
+const FOUR_H100: [(i32, i32, i32); 6] = [
+    (0, 1, 6),
+    (0, 2, 6),
+    (0, 3, 6),
+    (1, 2, 6),
+    (1, 3, 6),
+    (2, 3, 6),
+];
+
+impl Preset {
+    const fn new(
+        name: &'static str,
+        sm: i32,
+        nvswitch_links: i32,
+        speed: i32,
+        direct: &'static [(i32, i32, i32)],
+    ) -> Self {
+        Self {
+            name,
+            sm,
+            nvswitch_links,
+            speed,
+            direct,
+        }
+    }
+
+    fn assumptions(&self) -> Assumptions {
+        let link = |&(from, to, count): &(i32, i32, i32)| AssumedLink {
+            between: [from, to],
+            count,
+        };
+        Assumptions {
+            gpu: Some(AssumedGpu {
+                sm: self.sm,
+                nvswitch_links: self.nvswitch_links,
+                gdr: true,
+            }),
+            nic: Some(AssumedNic {
+                speed: self.speed,
+                gdr: true,
+            }),
+            nvlinks: self.direct.iter().map(link).collect(),
+        }
+    }
+}
+
+/// Known machines.
+pub const PRESETS: [Preset; 11] = [
+    Preset::new("v100-cube-mesh", 70, 0, 100_000, &CUBE_MESH),
+    Preset::new("v100-sxm3", 70, 6, 100_000, &[]),
+    Preset::new("a100-sxm", 80, 12, 200_000, &[]),
+    Preset::new("a100-sxm-4gpu", 80, 0, 200_000, &FOUR_A100),
+    Preset::new("h100-sxm", 90, 18, 400_000, &[]),
+    Preset::new("h100-sxm-4gpu", 90, 0, 400_000, &FOUR_H100),
+    Preset::new("h200-sxm", 90, 18, 400_000, &[]),
+    Preset::new("b200-sxm", 100, 18, 400_000, &[]),
+    Preset::new("b300-sxm", 103, 18, 800_000, &[]),
+    Preset::new("a10g", 86, 0, 100_000, &[]),
+    Preset::new("l40s", 89, 0, 200_000, &[]),
 ];
 
 impl Assumptions {
     /// The assumptions of a preset.
     pub fn preset(name: &str) -> Option<Self> {
-        let (_, sm, nvswitch_links, speed) = *PRESETS.iter().find(|(known, ..)| *known == name)?;
-        Some(Self {
-            gpu: Some(AssumedGpu {
-                sm,
-                nvswitch_links,
-                gdr: true,
-            }),
-            nic: Some(AssumedNic { speed, gdr: true }),
-        })
+        let preset = PRESETS.iter().find(|preset| preset.name == name)?;
+        Some(preset.assumptions())
+    }
+
+    /// The first preset with NVSwitches for GPUs of this compute capability × 10, and its name.
+    pub fn with_nvswitch(sm: i32) -> Option<(&'static str, Self)> {
+        let known = PRESETS
+            .iter()
+            .find(|preset| preset.sm == sm && preset.nvswitch_links > 0)?;
+        Some((known.name, known.assumptions()))
     }
 }
 
@@ -78,6 +185,8 @@ pub struct Missing {
     pub gpus: Vec<String>,
     /// NICs without `<net>`.
     pub nics: Vec<String>,
+    /// GPUs without `<nvlink>`, if no GPU of the file has one and most machines with such GPUs do.
+    pub nvlinks: Vec<String>,
 }
 
 impl Missing {
@@ -85,6 +194,7 @@ impl Missing {
     pub fn of(document: &Document) -> Self {
         let mut missing = Self::default();
         missing.collect(&document.root);
+        missing.nvlinks = nvlinks::missing(document);
         missing
     }
 
@@ -106,7 +216,7 @@ impl Missing {
 
     /// Whether nothing is missing.
     pub const fn is_empty(&self) -> bool {
-        self.gpus.is_empty() && self.nics.is_empty()
+        self.gpus.is_empty() && self.nics.is_empty() && self.nvlinks.is_empty()
     }
 }
 
@@ -133,6 +243,7 @@ pub fn complete(document: &Document, assumptions: &Assumptions) -> Document {
     completer.count(&document.root);
     let mut document = document.clone();
     completer.element(&mut document.root);
+    nvlinks::add(&mut document.root, assumptions);
     document
 }
 
@@ -211,13 +322,6 @@ impl Completer<'_> {
         gpu.set("sm", assumed.sm.to_string());
         gpu.set("rank", number);
         gpu.set("gdr", i32::from(assumed.gdr).to_string());
-        if assumed.nvswitch_links > 0 {
-            let mut link = Element::new(Tag::Nvlink);
-            link.set("target", NVSWITCH.0);
-            link.set("count", assumed.nvswitch_links.to_string());
-            link.set("tclass", NVSWITCH.1);
-            gpu.children.push(link);
-        }
         gpu
     }
 

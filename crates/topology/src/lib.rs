@@ -21,13 +21,13 @@
 //! ```
 //!
 //! In reading order: [`bus_id`], [`node`], [`link`], [`path`], [`bandwidth`], [`xml`], [`build`],
-//! [`system`], [`all_pairs`], [`edit`],
-//! [`name_list`].
+//! [`system`], [`all_pairs`], [`edit`], [`differences`], [`name_list`].
 
 pub mod all_pairs;
 pub mod bandwidth;
 pub mod build;
 pub mod bus_id;
+pub mod differences;
 pub mod edit;
 pub mod error;
 pub mod link;

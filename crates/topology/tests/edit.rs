@@ -252,8 +252,9 @@ fn every_single_failure_can_be_edited() {
                 FailureKind::Switch,
                 FailureKind::NvSwitch,
                 FailureKind::NvLink,
+                FailureKind::GpuNvLinks,
             ];
-            assert_eq!(counts.map(count), [8, 4, 4, 0, 16]);
+            assert_eq!(counts.map(count), [8, 4, 4, 0, 16, 8]);
         }
     }
 }

@@ -251,8 +251,8 @@ fn more_elements_than_nccl_has_room_for() {
     check(
         &text(255),
         &[
-            "f.xml:1:1: <system>: 257 elements: NCCL 2.30 has room for 256 per host and refuses more, \
-           unless the host is in an NVLink domain of several hosts",
+            "f.xml:1:1: <system>: 257 elements: too large for NCCL_TOPO_FILE, of which NCCL 2.30 \
+           reads at most 256 elements and refuses more",
         ],
     );
 }

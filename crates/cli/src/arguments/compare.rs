@@ -27,7 +27,8 @@ which the choice changes. Time and bandwidths are predictions of NCCL's own mode
 
 pub const WHAT_IF_EXAMPLES: &str = "\
 Examples:
-  topo what-if topology.xml                    each GPU, NIC, switch and NVLink fails once
+  topo what-if topology.xml                    each GPU, NIC, switch and NVLink fails once, and all
+                                               NVLinks of each GPU
   topo what-if topology.xml --hosts 16         the device fails on one of 16 hosts
   topo what-if topology.xml --only nic,nvlink --sizes 1M,8G
   topo what-if topology.xml --format json      with every difference of the two plans
@@ -44,17 +45,19 @@ Examples:
   topo diff topology.xml --set-b NCCL_CROSS_NIC=0
   topo diff topology.xml --hosts 16 --without-b host3/mlx5_3
   topo diff a.xml b.xml --format json
+  topo diff nodes/*.xml                        which of many machines is odd, and in what
 
-topo diff compares what a job would notice. Bus ids, names, numbers of devices and NUMA nodes, and
+topo diff compares what a job would notice. With three or more files it groups equal machines, takes
+the largest group as the reference, and names the files of the others with what differs. Bus ids, names, numbers of devices and NUMA nodes, and
 settings that change nothing do not count.
-Exit status: 0 when the plans mean the same (nothing is printed), 1 when they differ, 2 when
-something is wrong.";
+Exit status: 0 when the plans mean the same, 1 when they differ, 2 when something is wrong. Equal
+files print nothing.";
 
 /// What a machine loses before it is planned.
 #[derive(Debug, Clone, Default, Args)]
 pub struct EditArguments {
-    /// Plan without a device or a link: GPU5, mlx5_3, a PCI bus id, NVSwitch, GPU2:GPU5
-    /// (repeatable; host3/GPU5: on that host only)
+    /// Plan without a device or a link: GPU5, mlx5_3, a PCI bus id, NVSwitch, GPU2:GPU5,
+    /// GPU5:NVLinks for all of its NVLinks (repeatable; host3/GPU5: on that host only)
     #[arg(long, value_name = "DEVICE", value_parser = without)]
     pub without: Vec<Edit>,
     /// Plan with a slower link, given as the share that remains: GPU2:GPU5=50%, GPU0:NVSwitch=17,
@@ -152,7 +155,7 @@ pub enum Failing {
     Nic,
     /// Each PCI switch, and the NVSwitches together
     Switch,
-    /// One NVLink of every pair that has some
+    /// One NVLink of every pair that has some, and all NVLinks of each GPU
     Nvlink,
 }
 
@@ -176,12 +179,11 @@ pub struct WhatIfArguments {
 
 #[derive(Debug, Args)]
 pub struct DiffArguments {
-    /// Topology file, folder that holds topology.xml, or plan; - for standard input
-    #[arg(value_name = "A")]
-    pub first: PathBuf,
-    /// The second one; without it, A again with the settings and edits for B
-    #[arg(value_name = "B")]
-    pub second: Option<PathBuf>,
+    /// Topology files, folders that hold topology.xml, recordings or plans; - for standard input.
+    /// One file: A, and the same as B with other settings or edits; two: A and B; more: groups of
+    /// equal machines
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
     /// Hosts in the job, each like the file
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
     pub hosts: u32,

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use probe::complete::{AssumedGpu, AssumedNic, Assumptions, PRESETS};
+use probe::complete::{AssumedGpu, AssumedLink, AssumedNic, Assumptions, PRESETS};
 
 use super::Variables;
 use super::compare::FormArguments;
@@ -28,9 +28,11 @@ Examples:
   topo doctor                                  check this machine
   topo doctor topology.xml                     check what a file alone can tell
   topo doctor machine/                         check a recording
+  topo doctor nodes/*.xml                      check many machines, and name those that differ
   topo doctor --format json                    for a node health check
 
-Exit status: 0 when there is nothing to say, 1 when there are findings, 2 when something is wrong.";
+Exit status: 0 when there is nothing to say, 1 when there are findings or machines that differ, 2
+when something is wrong.";
 
 pub const MATRIX_EXAMPLES: &str = "\
 Examples:
@@ -44,9 +46,12 @@ Examples:
   topo complete ndv5-topo.xml --assume h100-sxm > topology.xml
   topo complete p4d.xml --assume-gpu sm=80,nvswitch-links=12 --assume-nic speed=100000
   topo complete nebius.xml --assume-gpu sm=90,nvswitch-links=18
+  topo complete ndv2-topo.xml --assume v100-cube-mesh
+  topo complete workstation.xml --assume-nvlinks GPU0:GPU1=4,GPU2:GPU3=4
 
-Files of cloud vendors hold only the PCI tree, since NCCL adds GPUs and NICs on the machine. Without
---assume, topo complete says what is missing.";
+Files of cloud vendors hold only the PCI tree, since NCCL adds GPUs, NICs and NVLinks on the
+machine. NVLinks are added to each GPU that has none. Without --assume, topo complete says what is
+missing.";
 
 pub const VM_EXAMPLES: &str = "\
 Examples:
@@ -108,10 +113,10 @@ pub struct ProbeArguments {
 
 #[derive(Debug, Args)]
 pub struct DoctorArguments {
-    /// Topology file, a folder that holds topology.xml, a recording, or - for standard input
+    /// Topology files, folders that hold topology.xml, recordings, or - for standard input
     /// [default: this machine]
     #[arg(value_name = "FILE|DIR", conflicts_with_all = ["sysfs_root", "from"])]
-    pub file: Option<PathBuf>,
+    pub files: Vec<PathBuf>,
     #[command(flatten)]
     pub source: SourceArguments,
     #[command(flatten)]
@@ -135,7 +140,8 @@ pub struct MatrixArguments {
 /// Devices to assume where a file has none.
 #[derive(Debug, Clone, Default, Args)]
 pub struct AssumeArguments {
-    /// GPUs and NICs of a known machine, where the file has none: h100-sxm, a100-sxm …
+    /// GPUs, NVLinks and NICs of a known machine, where the file has none: h100-sxm, a100-sxm,
+    /// v100-cube-mesh … (a wrong name lists all)
     #[arg(long, value_name = "NAME", value_parser = preset)]
     pub assume: Option<Assumptions>,
     /// GPUs where the file has none: sm=90,nvswitch-links=18,gdr=1
@@ -144,15 +150,24 @@ pub struct AssumeArguments {
     /// NICs where the file has none: speed=400000,gdr=1 (Mb/s)
     #[arg(long, value_name = "KEY=VALUE,…", value_parser = assumed_nic)]
     pub assume_nic: Option<AssumedNic>,
+    /// NVLinks between two GPUs, for GPUs that have none in the file: bridges, meshes
+    #[arg(long, value_name = "GPU0:GPU1=COUNT,…", value_delimiter = ',', value_parser = assumed_link)]
+    pub assume_nvlinks: Vec<AssumedLink>,
 }
 
 impl AssumeArguments {
-    /// All assumptions; --assume-gpu and --assume-nic override the preset.
+    /// All assumptions; the other options override the preset.
     pub fn all(&self) -> Assumptions {
-        let named = self.assume.unwrap_or_default();
+        let named = self.assume.clone().unwrap_or_default();
+        let nvlinks = match (self.assume_nvlinks.is_empty(), self.assume_gpu) {
+            (false, _) => self.assume_nvlinks.clone(),
+            (true, Some(_)) => Vec::new(),
+            (true, None) => named.nvlinks,
+        };
         Assumptions {
             gpu: self.assume_gpu.or(named.gpu),
             nic: self.assume_nic.or(named.nic),
+            nvlinks,
         }
     }
 }
@@ -187,6 +202,9 @@ pub struct VmArguments {
     pub variables: Variables,
 }
 
+/// Most NVLinks of a GPU, with room for GPUs to come.
+const MOST_LINKS: i32 = 64;
+
 /// Reads a GPU's number.
 fn gpu(text: &str) -> Result<u32, String> {
     let read = text.trim().parse();
@@ -195,7 +213,7 @@ fn gpu(text: &str) -> Result<u32, String> {
 
 fn preset(name: &str) -> Result<Assumptions, String> {
     Assumptions::preset(name).ok_or_else(|| {
-        let known = || PRESETS.iter().map(|(name, ..)| *name);
+        let known = || PRESETS.iter().map(|preset| preset.name);
         let near = suggest::nearest(name, known(), 1);
         let known: Vec<&str> = known().collect();
         format!("expected {}{}", known.join(", "), suggest::question(&near))
@@ -212,7 +230,7 @@ fn assumed_gpu(text: &str) -> Result<AssumedGpu, String> {
         ));
     }
     let nvswitch_links = links.unwrap_or(0);
-    if nvswitch_links > 64 {
+    if nvswitch_links > MOST_LINKS {
         return Err(format!(
             "nvswitch-links={nvswitch_links} is more than any GPU has; expected a number such as 18"
         ));
@@ -222,6 +240,36 @@ fn assumed_gpu(text: &str) -> Result<AssumedGpu, String> {
         nvswitch_links,
         gdr: gdr.unwrap_or(1) != 0,
     })
+}
+
+fn assumed_link(text: &str) -> Result<AssumedLink, String> {
+    let expected = || {
+        format!(
+            "`{text}`: expected two GPUs and the number of NVLinks between them, such as GPU0:GPU1=4"
+        )
+    };
+    let device = |name: &str| {
+        let digits = name.trim();
+        let digits = digits.strip_prefix("GPU").unwrap_or(digits);
+        digits.parse::<i32>().ok().filter(|dev| *dev >= 0)
+    };
+    let (pair, count) = text.split_once('=').ok_or_else(expected)?;
+    let (from, to) = pair.split_once(':').ok_or_else(expected)?;
+    let (from, to) = device(from).zip(device(to)).ok_or_else(expected)?;
+    if from == to {
+        return Err(format!(
+            "`{text}`: both ends are GPU{from}; expected two GPUs"
+        ));
+    }
+    match count.trim().parse::<i32>() {
+        Ok(count @ 1..=MOST_LINKS) => Ok(AssumedLink {
+            between: [from, to],
+            count,
+        }),
+        _ => Err(format!(
+            "`{text}`: {count} is no number of NVLinks; expected 1 to {MOST_LINKS}"
+        )),
+    }
 }
 
 fn assumed_nic(text: &str) -> Result<AssumedNic, String> {

@@ -1,28 +1,42 @@
-//! `topo doctor`: checks a machine or a file.
+//! `topo doctor`: checks machines or files.
 
 mod page;
-mod price;
 
-use anyhow::Result;
-use planner::Settings;
+use std::cell::OnceCell;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Result, bail};
+use planner::{Job, Settings};
 use probe::{Finding, checks};
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::json;
 use topology::xml::Document;
 
 use crate::arguments::compare::TextOrJson;
 use crate::arguments::machine::DoctorArguments;
 use crate::environment::Environment;
+use crate::groups::{Content, GroupRow, Groups, Planned};
 use crate::input::FileOrProbe;
-use crate::output::{self, Output};
+use crate::output::Output;
+use crate::report::{self, Report};
+use crate::rings::{self, Cost};
 pub use page::{section, table};
-use price::Cost;
 
 /// Findings with what they cost.
 #[derive(Debug)]
 pub struct FindingReport {
-    pub findings: Vec<(Finding, Option<Cost>)>,
+    pub findings: Vec<PricedFinding>,
+}
+
+/// A finding with what it costs.
+#[derive(Debug)]
+pub struct PricedFinding {
+    pub finding: Finding,
+    /// On the first of the files.
+    pub cost: Option<Cost>,
+    /// The files with this finding, where several were checked.
+    pub files: Vec<String>,
 }
 
 /// A finding.
@@ -42,18 +56,40 @@ pub struct FindingRow {
     advice: String,
     /// Bandwidth lost by it; null if the planner cannot tell.
     cost: Option<Cost>,
+    /// The files with this finding, where several were checked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    files: Option<Vec<String>>,
+}
+
+/// What `topo doctor` prints as JSON.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct DoctorReport {
+    findings: Vec<FindingRow>,
+    /// The files in groups of equal machines, where several were checked; the first group is the
+    /// reference.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    groups: Option<Vec<GroupRow>>,
+}
+
+impl Report for DoctorReport {
+    const FORMAT: &'static str = "topo-doctor";
+    const VERSION: u32 = 1;
 }
 
 impl FindingReport {
     pub fn rows(&self) -> Vec<FindingRow> {
-        let row = |(finding, cost): &(Finding, Option<Cost>)| FindingRow {
-            id: finding.rule.id(),
-            title: finding.rule.title(),
-            device: finding.device.clone(),
-            seen: finding.seen.clone(),
-            expected: finding.expected.clone(),
-            advice: finding.advice.clone(),
-            cost: *cost,
+        let row = |priced: &PricedFinding| {
+            let finding = &priced.finding;
+            FindingRow {
+                id: finding.rule.id(),
+                title: finding.rule.title(),
+                device: finding.device.clone(),
+                seen: finding.seen.clone(),
+                expected: finding.expected.clone(),
+                advice: finding.advice.clone(),
+                cost: priced.cost,
+                files: Some(priced.files.clone()).filter(|files| !files.is_empty()),
+            }
         };
         self.findings.iter().map(row).collect()
     }
@@ -61,12 +97,23 @@ impl FindingReport {
 
 /// Findings with their costs.
 pub fn priced(findings: &[Finding], document: &Document, settings: &Settings) -> FindingReport {
-    let priced = findings
-        .iter()
-        .map(|finding| (finding.clone(), price::cost(finding, document, settings)));
+    let rings = OnceCell::new();
+    let document = Arc::new(document.clone());
+    let priced = findings.iter().map(|finding| PricedFinding {
+        cost: rings::cost(finding, &document, &rings, settings),
+        finding: finding.clone(),
+        files: Vec::new(),
+    });
     FindingReport {
         findings: priced.collect(),
     }
+}
+
+/// A checked machine.
+struct Checked {
+    file: String,
+    document: Arc<Document>,
+    findings: Vec<Finding>,
 }
 
 pub fn run(
@@ -74,30 +121,105 @@ pub fn run(
     environment: &Environment,
     output: &mut Output,
 ) -> Result<()> {
-    let subject = FileOrProbe::read(
-        arguments.file.as_deref(),
-        &arguments.source,
-        environment,
-        output,
-    )?;
+    let from_input = |file: &&PathBuf| file.as_path() == Path::new("-");
+    if arguments.files.iter().filter(from_input).count() > 1 {
+        bail!("standard input (-) can be read once only; expected files for the others");
+    }
+    let files: Vec<Option<&Path>> = match arguments.files.as_slice() {
+        [] => vec![None],
+        files => files.iter().map(|file| Some(file.as_path())).collect(),
+    };
+    let mut probed = false;
+    let mut checked = Vec::new();
+    for file in files {
+        let subject = FileOrProbe::read(file, &arguments.source, environment, output)?;
+        probed |= matches!(subject, FileOrProbe::Probed(_));
+        let (findings, document) = match subject {
+            FileOrProbe::File(machine) => {
+                (checks::of_document(&machine.document), machine.document)
+            }
+            FileOrProbe::Probed(probe) => (probe.findings, probe.document),
+        };
+        checked.push(Checked {
+            file: file.map_or_else(String::new, |file| file.display().to_string()),
+            document: Arc::new(document),
+            findings,
+        });
+    }
     // The reader's warnings are among the findings.
     output.warnings.clear();
     let settings = environment.settings(&arguments.variables, &mut output.warnings);
-    if let FileOrProbe::Probed(_) = subject {
+    if probed {
         // A probe reads the file, unlike commands that are given one.
         output
             .warnings
             .retain(|remark| !remark.starts_with("NCCL_TOPO_FILE="));
     }
-    let (found, document) = match subject {
-        FileOrProbe::File(machine) => (checks::of_document(&machine.document), machine.document),
-        FileOrProbe::Probed(probe) => (probe.findings, probe.document),
+    let (report, groups) = match checked.as_slice() {
+        [only] => (priced(&only.findings, &only.document, &settings), None),
+        several => (
+            findings_of(several, &settings),
+            Some(groups_of(several, &settings)?),
+        ),
     };
-    let report = priced(&found, &document, &settings);
-    output.differs = !report.findings.is_empty();
+    let differ = groups.as_ref().is_some_and(Groups::differ);
+    output.differs = !report.findings.is_empty() || differ;
     output.text = match arguments.form.format() {
-        TextOrJson::Text => page::table(&report, environment.look()),
-        TextOrJson::Json => output::json(&json!({"findings": report.rows()}))?,
+        TextOrJson::Text => page::page(&report, groups.as_ref(), environment.look()),
+        TextOrJson::Json => report::json(&DoctorReport {
+            findings: report.rows(),
+            groups: groups.map(|groups| groups.rows()),
+        })?,
     };
     Ok(())
+}
+
+/// The findings of several machines; equal ones are one finding with its files.
+fn findings_of(all: &[Checked], settings: &Settings) -> FindingReport {
+    let mut found: Vec<PricedFinding> = Vec::new();
+    for machine in all {
+        let rings = OnceCell::new();
+        for finding in &machine.findings {
+            let same = |known: &&mut PricedFinding| {
+                let other = &known.finding;
+                (other.rule, &other.device, &other.seen, &other.expected)
+                    == (
+                        finding.rule,
+                        &finding.device,
+                        &finding.seen,
+                        &finding.expected,
+                    )
+            };
+            match found.iter_mut().find(same) {
+                Some(known) => known.files.push(machine.file.clone()),
+                None => found.push(PricedFinding {
+                    cost: rings::cost(finding, &machine.document, &rings, settings),
+                    finding: finding.clone(),
+                    files: vec![machine.file.clone()],
+                }),
+            }
+        }
+    }
+    found.sort_by_key(|priced| priced.finding.rule);
+    FindingReport { findings: found }
+}
+
+/// The machines in groups of equal ones, each planned as a job of one host.
+fn groups_of(all: &[Checked], settings: &Settings) -> Result<Groups> {
+    let members = all.iter().map(|machine| {
+        let content = Content::Machine(Arc::clone(&machine.document));
+        (machine.file.clone(), content)
+    });
+    let plan = |content: &Content| -> Planned {
+        match content {
+            Content::Plan(plan) => Ok(plan.clone()),
+            Content::Machine(document) => {
+                match planner::plan(&Job::hosts(Arc::clone(document), 1), settings) {
+                    Ok(planned) => Ok(Box::new(planned.plan())),
+                    Err(problem) => Err(problem.to_string()),
+                }
+            }
+        }
+    };
+    Ok(Groups::of(members.collect(), settings, plan)?)
 }

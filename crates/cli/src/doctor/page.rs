@@ -1,31 +1,55 @@
 //! The table of findings.
 
 use super::FindingReport;
+use crate::groups::Groups;
+use crate::render::groups::{self, common_folder, files_of};
 use crate::render::table::Columns;
 use crate::render::{Look, count, or_dash, wrap};
+
+/// The groups of several machines, and all findings.
+pub fn page(report: &FindingReport, all: Option<&Groups>, look: Look) -> String {
+    match all {
+        None => table(report, look),
+        Some(all) => format!("{}\n{}", groups::page(all, look), table(report, look)),
+    }
+}
 
 /// Findings and, below, what to do; one line when there are none.
 pub fn table(report: &FindingReport, look: Look) -> String {
     if report.findings.is_empty() {
         return "no findings\n".to_owned();
     }
-    let mut columns = Columns::new(look, &["id", "device", "what", "seen", "expected", "costs"]);
-    for (finding, cost) in &report.findings {
-        columns.row(vec![
+    let several = report
+        .findings
+        .iter()
+        .any(|priced| !priced.files.is_empty());
+    let mut headers = vec!["id", "device", "what", "seen", "expected", "costs"];
+    if several {
+        headers.insert(1, "files");
+    }
+    let folder = common_folder(report.findings.iter().flat_map(|priced| &priced.files));
+    let mut columns = Columns::new(look, &headers);
+    for priced in &report.findings {
+        let finding = &priced.finding;
+        let mut cells = vec![
             finding.rule.id(),
             finding.device.clone(),
             finding.rule.title().to_owned(),
             finding.seen.clone(),
             finding.expected.clone(),
-            or_dash(cost.map(|cost| cost.text())),
-        ]);
+            or_dash(priced.cost.map(|cost| cost.text())),
+        ];
+        if several {
+            cells.insert(1, files_of(&priced.files, &folder));
+        }
+        columns.row(cells);
     }
     let mut text = columns.finish();
     text.push('\n');
     let mut rules: Vec<_> = report
         .findings
         .iter()
-        .map(|(finding, _)| finding.rule)
+        .map(|priced| priced.finding.rule)
         .collect();
     rules.dedup();
     for rule in rules {

@@ -6,6 +6,7 @@ pub mod connections;
 pub mod differences;
 pub mod document;
 pub mod grid;
+pub mod groups;
 pub mod job_plan;
 pub mod machine;
 pub mod matrix;

@@ -150,7 +150,7 @@ fn names(row: &EqualFailures) -> String {
 }
 
 /// Names that differ in one number only are one: `GPU0-7:NVSwitch`.
-fn shorten(names: &[&str]) -> Vec<String> {
+pub fn shorten(names: &[&str]) -> Vec<String> {
     let mut left: Vec<&str> = names.to_vec();
     let mut short = Vec::new();
     while let Some(&first) = left.first() {

@@ -1,36 +1,92 @@
 //! The report as JSON.
 
-use anyhow::Result;
+use plan::PlanDifference;
 use planner::job::option;
-use planner::what_if::JobFigures;
+use planner::what_if::{EqualFailures, JobFigures};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::report::WhatIfReport;
+use crate::report::Report;
 
-#[derive(Serialize)]
-struct Left<'a> {
-    ranks: u32,
-    channels: u32,
-    ring_channels: u32,
-    ring_channel_gbps: f32,
-    all_reduce: Vec<Timed<'a>>,
+/// What `topo what-if` prints as JSON.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct WhatIfJson {
+    /// The job.
+    name: String,
+    /// Hosts of the job.
+    hosts: u32,
+    /// The job without any failure.
+    whole: LeftRow,
+    /// The failures, worst first; those after which the same is left are one.
+    failures: Vec<FailureRow>,
+    /// Failures that were not tried within the time limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    left_out: Option<Vec<String>>,
 }
 
-#[derive(Serialize)]
-struct Timed<'a> {
-    bytes: &'a u64,
+/// Failures of one kind after which the same is left.
+#[derive(Debug, Serialize, JsonSchema)]
+struct FailureRow {
+    /// The kind: GPU, NIC, PCI switch, NVSwitch, NVLink, all NVLinks of a GPU.
+    kind: &'static str,
+    /// What fails, one at a time.
+    names: Vec<String>,
+    /// The options with which `topo plan` plans without each.
+    options: Vec<String>,
+    /// For one NVLink of a pair, the number of links between the two.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    links: Option<i32>,
+    /// What is left.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    left: Option<LeftRow>,
+    /// How the plan differs from that of the whole job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    differences: Option<Vec<PlanDifference>>,
+    /// Why NCCL cannot start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cannot_be_planned: Option<String>,
+}
+
+/// A job in figures.
+#[derive(Debug, Serialize, JsonSchema)]
+struct LeftRow {
+    /// Ranks of the job.
+    ranks: u32,
+    /// Channels of collectives.
+    channels: u32,
+    /// Ring channels that were searched.
+    ring_channels: u32,
+    /// Bandwidth of each of them, GB/s.
+    ring_channel_gbps: f32,
+    /// Predicted all-reduces.
+    all_reduce: Vec<TimedRow>,
+}
+
+/// A predicted all-reduce.
+#[derive(Debug, Serialize, JsonSchema)]
+struct TimedRow {
+    /// Size of the message, bytes.
+    bytes: u64,
+    /// Predicted time, µs; null if no algorithm is left.
     time_us: Option<f32>,
+    /// The share of its speed that is lost; negative: faster.
     #[serde(skip_serializing_if = "Option::is_none")]
     loss: Option<f64>,
 }
 
-fn left<'a>(figures: &JobFigures, sizes: &'a [u64], losses: &[Option<f64>]) -> Left<'a> {
-    let times = sizes.iter().enumerate().map(|(at, bytes)| Timed {
-        bytes,
+impl Report for WhatIfJson {
+    const FORMAT: &'static str = "topo-what-if";
+    const VERSION: u32 = 1;
+}
+
+fn left(figures: &JobFigures, sizes: &[u64], losses: &[Option<f64>]) -> LeftRow {
+    let times = sizes.iter().enumerate().map(|(at, bytes)| TimedRow {
+        bytes: *bytes,
         time_us: figures.times.get(at).copied().flatten(),
         loss: losses.get(at).copied().flatten(),
     });
-    Left {
+    LeftRow {
         ranks: figures.ranks,
         channels: figures.channels,
         ring_channels: figures.rings.0,
@@ -39,40 +95,35 @@ fn left<'a>(figures: &JobFigures, sizes: &'a [u64], losses: &[Option<f64>]) -> L
     }
 }
 
-/// The whole report.
-pub fn page(report: &WhatIfReport) -> Result<String> {
-    let mut rows = Vec::new();
-    for row in &report.rows {
-        let failure = &row.failures[0];
-        let mut value = serde_json::json!({
-            "kind": failure.kind.name(),
-            "names": row.failures.iter().map(|failure| &failure.name).collect::<Vec<_>>(),
-            "options": row.failures.iter().map(|failure| option(&failure.edit)).collect::<Vec<_>>(),
-        });
-        if let Some(of) = failure.of {
-            value["links"] = of.into();
-        }
-        match &row.left {
-            Err(problem) => value["cannot_be_planned"] = problem.to_string().into(),
-            Ok(figures) => {
-                value["left"] = serde_json::to_value(left(figures, &report.sizes, &row.losses))?;
-                value["differences"] = serde_json::to_value(&row.differences)?;
-            }
-        }
-        rows.push(value);
+fn failure(row: &EqualFailures, sizes: &[u64]) -> FailureRow {
+    let first = &row.failures[0];
+    let failures = || row.failures.iter();
+    FailureRow {
+        kind: first.kind.name(),
+        names: failures().map(|failure| failure.name.clone()).collect(),
+        options: failures().map(|failure| option(&failure.edit)).collect(),
+        links: first.of,
+        left: row
+            .left
+            .as_ref()
+            .ok()
+            .map(|figures| left(figures, sizes, &row.losses)),
+        differences: row.differences.clone(),
+        cannot_be_planned: row.left.as_ref().err().map(ToString::to_string),
     }
-    let mut value = serde_json::json!({
-        "name": report.job.name(),
-        "hosts": report.job.request().hosts,
-        "whole": left(&report.whole, &report.sizes, &[]),
-        "failures": rows,
-    });
-    if !report.left_out.is_empty() {
-        value["left_out"] = report
-            .left_out
-            .iter()
-            .map(|failure| failure.name.as_str())
-            .collect();
+}
+
+impl WhatIfJson {
+    /// The whole report.
+    pub fn of(report: &WhatIfReport) -> Self {
+        let rows = report.rows.iter();
+        let left_out = report.left_out.iter().map(|failure| failure.name.clone());
+        Self {
+            name: report.job.name(),
+            hosts: report.job.request().hosts,
+            whole: left(&report.whole, &report.sizes, &[]),
+            failures: rows.map(|row| failure(row, &report.sizes)).collect(),
+            left_out: (!report.left_out.is_empty()).then(|| left_out.collect()),
+        }
     }
-    Ok(serde_json::to_string_pretty(&value)? + "\n")
 }

@@ -2,7 +2,7 @@
 //!
 //! In reading order: [`work`] (planning within a time limit), [`report`], [`json`].
 
-mod json;
+pub mod json;
 pub mod report;
 mod work;
 
@@ -19,6 +19,7 @@ use crate::output::Output;
 use crate::render::{Look, settings, what_if};
 use crate::settings::read_settings;
 use crate::{sizes, sources};
+use json::WhatIfJson;
 use report::WhatIfReport;
 use work::WhatIfRequest;
 
@@ -69,7 +70,7 @@ pub fn run(
     };
     output.text = match arguments.form.format() {
         TextOrJson::Text => what_if::page(&report, look),
-        TextOrJson::Json => json::page(&report)?,
+        TextOrJson::Json => crate::report::json(&WhatIfJson::of(&report))?,
     };
     Ok(())
 }
@@ -79,7 +80,7 @@ fn is_wanted(kind: FailureKind, only: &[Failing]) -> bool {
         FailureKind::Gpu => Failing::Gpu,
         FailureKind::Nic => Failing::Nic,
         FailureKind::Switch | FailureKind::NvSwitch => Failing::Switch,
-        FailureKind::NvLink => Failing::Nvlink,
+        FailureKind::NvLink | FailureKind::GpuNvLinks => Failing::Nvlink,
     };
     only.is_empty() || only.contains(&class)
 }

@@ -11,6 +11,7 @@
 mod canonical;
 mod tree;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -37,7 +38,7 @@ impl Comparison {
 }
 
 /// One value that differs.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct PlanDifference {
     /// Its path: keys and numbers, from the plan down.
     pub at: Vec<String>,
@@ -48,7 +49,7 @@ pub struct PlanDifference {
 }
 
 /// One size for which the plans differ.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct ChoiceDifference {
     /// The collective.
     pub collective: Collective,
@@ -61,7 +62,7 @@ pub struct ChoiceDifference {
 }
 
 /// The choice for a size.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Chosen {
     /// The algorithm.
     pub algorithm: Algorithm,

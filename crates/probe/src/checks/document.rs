@@ -12,7 +12,7 @@ use crate::finding::{AttributeChange, Effect, Selector};
 use crate::finding::{Finding, Rule};
 
 /// Bandwidth up to which a link is implausible in a server, GB/s: one lane of 2.5 GT/s.
-const IMPOSSIBLE: f32 = 0.25;
+pub(super) const IMPOSSIBLE: f32 = 0.25;
 
 /// Assumed real speed and width of such a link.
 const REAL_SPEED: &str = "32.0 GT/s PCIe";
@@ -311,9 +311,12 @@ impl<'d> Checks<'d> {
     /// Warnings of the XML reader that no other finding reports.
     fn warnings(&mut self) {
         for warning in &self.document.warnings {
-            let said = warning.place.element.as_deref() == Some("nvlink")
-                && warning.place.attribute.as_deref() == Some("target");
-            if !said {
+            let of = |element: &str, attribute: Option<&str>| {
+                warning.place.element.as_deref() == Some(element)
+                    && warning.place.attribute.as_deref() == attribute
+            };
+            // The size of the file, and links to devices that are not there.
+            if !of("system", None) && !of("nvlink", Some("target")) {
                 self.findings.push(Finding::new(
                     Rule::ReadOtherwise,
                     warned_at(&warning.place),
@@ -349,7 +352,7 @@ fn warned_at(place: &Place) -> String {
 }
 
 /// The first place and the number of others.
-fn first_of<S: AsRef<str>>(places: &[S]) -> String {
+pub(super) fn first_of<S: AsRef<str>>(places: &[S]) -> String {
     let first = places.first().map_or("", AsRef::as_ref);
     match places.len() {
         0 | 1 => first.to_owned(),
@@ -374,7 +377,7 @@ impl<'e> Above<'e> {
     }
 }
 
-fn is_gpu(pci: &Element) -> bool {
+pub(super) fn is_gpu(pci: &Element) -> bool {
     pci.get("class")
         .is_some_and(|class| class.starts_with("0x03"))
 }
@@ -392,7 +395,7 @@ fn leads_to_device(pci: &Element) -> bool {
 }
 
 /// The GPUs and ports at and below a function.
-fn devices(pci: &Element) -> Vec<String> {
+pub(super) fn devices(pci: &Element) -> Vec<String> {
     let mut names = Vec::new();
     for child in &pci.children {
         match child.tag {

@@ -7,6 +7,7 @@ mod isolation;
 mod links;
 mod network;
 mod nvlink;
+mod places;
 mod values;
 
 use topology::xml::Document;
@@ -32,12 +33,23 @@ pub(crate) fn of_probe(probe: &Probe, unread: Option<String>) -> Vec<Finding> {
     let told = [Rule::MissingAttribute, Rule::Incomplete, Rule::Dangling];
     let document = document::check(&probe.document).into_iter();
     findings.extend(document.filter(|finding| !told.contains(&finding.rule)));
+    // The driver and the kernel told about NVLinks and NUMA nodes; a link that could be wider is
+    // a finding already.
+    let narrow = [Rule::Width, Rule::Speed, Rule::ImpossibleLink];
+    if !findings
+        .iter()
+        .any(|finding| narrow.contains(&finding.rule))
+    {
+        findings.extend(places::narrow(&probe.document));
+    }
     in_order(findings)
 }
 
 /// Checks a topology file. Findings are sorted by id.
 pub fn of_document(document: &Document) -> Vec<Finding> {
-    in_order(document::check(document))
+    let mut findings = document::check(document);
+    findings.extend(places::check(document));
+    in_order(findings)
 }
 
 fn in_order(mut findings: Vec<Finding>) -> Vec<Finding> {

@@ -55,11 +55,19 @@ pub enum Rule {
     Incomplete,
     /// NCCL reads an attribute as something else.
     ReadOtherwise,
+    /// No GPU of the file has NVLinks, though most machines with such GPUs do.
+    NoNvlink,
+    /// A NIC is faster than a PCI link that its data must take.
+    NarrowNic,
+    /// The file has no GPU.
+    NoGpu,
+    /// NCCL refuses the file for its size.
+    TooLarge,
 }
 
 impl Rule {
     /// All rules, in the order of their ids.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 29] = [
         Self::Width,
         Self::Speed,
         Self::Numa,
@@ -85,6 +93,10 @@ impl Rule {
         Self::Garbage,
         Self::Incomplete,
         Self::ReadOtherwise,
+        Self::NoNvlink,
+        Self::NarrowNic,
+        Self::NoGpu,
+        Self::TooLarge,
     ];
 
     /// The id: `T001` and so on.
@@ -120,6 +132,10 @@ impl Rule {
             Self::Garbage => "unreadable value",
             Self::Incomplete => "devices without a gpu or net element",
             Self::ReadOtherwise => "read otherwise by NCCL",
+            Self::NoNvlink => "no NVLinks in the file",
+            Self::NarrowNic => "NIC behind a slower PCIe link",
+            Self::NoGpu => "no GPU in the file",
+            Self::TooLarge => "too large for NCCL_TOPO_FILE",
         }
     }
 
@@ -133,7 +149,7 @@ impl Rule {
                 "check the slot's speed in the firmware and the card's seat; retrain with `setpci` or reboot"
             }
             Self::Numa => {
-                "update the firmware (ACPI _PXM); in a virtual machine give the guest its NUMA nodes, or use `topo vm`"
+                "update the firmware (ACPI _PXM); in a virtual machine give the guest its NUMA nodes, or use `topo vm`; in a file move the devices below the <cpu> that they belong to"
             }
             Self::NvlinkMissing => {
                 "`nvidia-smi nvlink -s` and -e; reset the GPU, then have its bridge or baseboard checked"
@@ -185,6 +201,18 @@ impl Rule {
                 "`topo complete FILE` adds them, or plan with --assume, --assume-gpu and --assume-nic"
             }
             Self::ReadOtherwise => "write what is meant in NCCL's words",
+            Self::NoNvlink => {
+                "NCCL asks the driver for them on the machine: add them with `topo complete FILE --assume NAME` or --assume-nvlinks, or plan with these options; PCIe cards without bridges have none"
+            }
+            Self::NarrowNic => {
+                "move the card to a wider slot; if the hardware is right, correct link_speed and link_width in the file"
+            }
+            Self::NoGpu => {
+                "NCCL adds the GPUs on the machine: write the file there with `topo probe`. --assume and `topo complete` fill in GPUs only where the file has their <pci>"
+            }
+            Self::TooLarge => {
+                "topo plans it, but a job refuses it: leave out devices that no rank uses, as `topo probe` does"
+            }
         }
     }
 }

@@ -337,6 +337,12 @@ fn files() {
         0,
         "<nvlink target=\"0000:77:00.0\" count=\"2\" tclass=\"0x030200\"/>",
     );
+    let linked = |number| {
+        let link = "<nvlink target=\"0000:77:00.0\" count=\"2\" tclass=\"0x068000\"/>";
+        gpu(number, link)
+    };
+    let narrow = "<pci busid=\"0000:70:00.0\" class=\"0x020700\" link_speed=\"8.0 GT/s PCIe\" link_width=\"8\">\
+        <nic><net name=\"mlx5_0\" dev=\"0\" speed=\"200000\"/></nic></pci>";
     let odd = gpu(0, "").replace("16.0 GT/s PCIe", "16 GT per s");
     for (inside, rule) in [
         (cpu(&flat), Rule::Flat),
@@ -345,6 +351,12 @@ fn files() {
         (cpu(&gpu(0, "")).replace(" sm=\"80\"", ""), Rule::MissingAttribute),
         (cpu("<pci busid=\"0000:01:00.0\" class=\"0x030200\" link_speed=\"\" link_width=\"16\"/>").replace("link_speed=\"\"", "link_speed=\"8.0 GT/s PCIe\""), Rule::Incomplete),
         (cpu(&odd), Rule::ReadOtherwise),
+        (cpu(&gpu(0, "")).replace("numaid=\"0\"", "numaid=\"-1\""), Rule::Numa),
+        (cpu(&[linked(0), linked(1), gpu(2, "")].concat()), Rule::NvlinkMissing),
+        (cpu(&[gpu(0, ""), gpu(1, "")].concat().replace("\"80\"", "\"90\"")), Rule::NoNvlink),
+        (cpu(&format!("{}{narrow}", gpu(0, ""))), Rule::NarrowNic),
+        (cpu(narrow).replace("200000", "1000"), Rule::NoGpu),
+        (format!("{}{}", cpu(&gpu(0, "")), cpu("").repeat(256)), Rule::TooLarge),
     ] {
         assert_eq!(check(&inside), [rule], "{inside}");
     }

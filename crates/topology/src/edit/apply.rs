@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use super::names::{Device, DeviceKind, Devices, ElementPath, link_kind};
+use super::names::{Device, DeviceKind, Devices, ElementPath, NVLINKS, link_kind};
 use super::{Change, Edit, EditError, Remaining};
 use crate::build::DEFAULT_NET_SPEED;
 use crate::bus_id::BusId;
 use crate::node::NodeType;
-use crate::xml::{Document, Element, Tag, c_int, c_unsigned_hexadecimal};
+use crate::xml::{Document, Element, Tag, c_int};
 
 /// Lanes of a PCI link whose width is 0 or missing.
 const DEFAULT_WIDTH: i32 = 16;
@@ -16,6 +16,8 @@ const DEFAULT_WIDTH: i32 = 16;
 enum Target<'a> {
     Devices(Vec<&'a Device>),
     Link(Vec<&'a Device>, Vec<&'a Device>),
+    /// All NVLinks of these GPUs.
+    Nvlinks(Vec<&'a Device>),
 }
 
 /// One direction of a link: elements whose attributes add up.
@@ -69,6 +71,12 @@ fn target<'a>(devices: &'a Devices, text: &str, host: u32) -> Option<Target<'a>>
     if !whole.is_empty() {
         return Some(Target::Devices(whole));
     }
+    let of = text.rsplit_once(':');
+    if let Some((gpu, _)) = of.filter(|(_, links)| links.eq_ignore_ascii_case(NVLINKS)) {
+        let mut gpus = devices.find(gpu, host);
+        gpus.retain(|device| device.kind == DeviceKind::Gpu);
+        return (!gpus.is_empty()).then_some(Target::Nvlinks(gpus));
+    }
     splits(text).find_map(|(from, to)| {
         let (from, to) = (devices.find(from, host), devices.find(to, host));
         (!from.is_empty() && !to.is_empty()).then_some(Target::Link(from, to))
@@ -80,22 +88,26 @@ fn splits(text: &str) -> impl Iterator<Item = (&str, &str)> {
         .map(|(at, _)| (&text[..at], &text[at + 1..]))
 }
 
-struct Work<'a> {
-    document: &'a Document,
+pub(super) struct Work<'a> {
+    pub(super) document: &'a Document,
     devices: &'a Devices,
-    removed: BTreeSet<ElementPath>,
-    set: Vec<(ElementPath, &'static str, i32)>,
+    pub(super) removed: BTreeSet<ElementPath>,
+    pub(super) set: Vec<(ElementPath, &'static str, i32)>,
 }
 
 impl Work<'_> {
-    fn at(&self, path: &[usize]) -> &Element {
+    pub(super) fn at(&self, path: &[usize]) -> &Element {
         path.iter().fold(&self.document.root, |element, index| {
             &element.children[*index]
         })
     }
 
     /// The children of an element that fit, with their paths.
-    fn children(&self, path: &[usize], fits: impl Fn(&Element) -> bool) -> Vec<ElementPath> {
+    pub(super) fn children(
+        &self,
+        path: &[usize],
+        fits: impl Fn(&Element) -> bool,
+    ) -> Vec<ElementPath> {
         let children = self.at(path).children.iter().enumerate();
         children
             .filter(|(_, child)| fits(child))
@@ -132,14 +144,30 @@ impl Work<'_> {
                 if wires.is_empty() {
                     return self.change_uplink(from, to, change);
                 }
-                match change {
-                    Change::Degrade(remaining) => self.scale(&wires, remaining),
-                    Change::Remove => {
-                        self.removed
-                            .extend(wires.into_iter().flat_map(|wire| wire.elements));
-                        Ok(())
-                    }
+                self.change_wires(wires, change)
+            }
+            (Target::Nvlinks(gpus), change) => {
+                let wires = self.all_nvlinks(gpus);
+                match gpus.first() {
+                    Some(gpu) if wires.is_empty() => Err(EditError::NoLink {
+                        file: self.document.file.to_string(),
+                        from: gpu.label.clone(),
+                        to: NVLINKS.to_owned(),
+                        links: self.neighbors(gpu),
+                    }),
+                    _ => self.change_wires(wires, change),
                 }
+            }
+        }
+    }
+
+    fn change_wires(&mut self, wires: Vec<Wire>, change: Change) -> Result<(), EditError> {
+        match change {
+            Change::Degrade(remaining) => self.scale(&wires, remaining),
+            Change::Remove => {
+                self.removed
+                    .extend(wires.into_iter().flat_map(|wire| wire.elements));
+                Ok(())
             }
         }
     }
@@ -222,6 +250,23 @@ impl Work<'_> {
         let of_host = |device: &&Device| device.host == host && device.kind == DeviceKind::Gpu;
         let gpus = self.devices.all.iter().filter(of_host);
         gpus.filter_map(|gpu| self.nvlinks(gpu, |link| link_kind(link) == NodeType::Nvs))
+            .collect()
+    }
+
+    /// All NVLinks of GPUs, in both directions.
+    fn all_nvlinks(&self, gpus: &[&Device]) -> Vec<Wire> {
+        let leads = |link: &Element| {
+            let target = Some(BusId::parse(link.get("target").unwrap_or_default()));
+            link_kind(link) == NodeType::Gpu && gpus.iter().any(|gpu| gpu.bus_id == target)
+        };
+        let own = |device: &Device| gpus.iter().any(|gpu| gpu.element == device.element);
+        let host = gpus.first().map(|gpu| gpu.host);
+        let all = self
+            .devices
+            .all
+            .iter()
+            .filter(|device| device.kind == DeviceKind::Gpu && Some(device.host) == host);
+        all.filter_map(|device| self.nvlinks(device, |link| own(device) || leads(link)))
             .collect()
     }
 
@@ -390,64 +435,6 @@ impl Work<'_> {
             known: self.devices.names(),
         }
     }
-
-    /// The document without the removed elements, wrappers that became empty, and dangling links.
-    fn finish(mut self) -> Document {
-        self.lift();
-        let mut gone = Vec::new();
-        for path in &self.removed {
-            let hash = host_hash(self.at(&path[..1]));
-            bus_ids(self.at(path), hash, &mut gone);
-        }
-        let mut document = self.document.clone();
-        for (path, attribute, value) in self.set {
-            let element = path.iter().fold(&mut document.root, |element, index| {
-                &mut element.children[*index]
-            });
-            element.set(attribute, value.to_string());
-        }
-        // Backwards, so that the remaining paths stay valid.
-        for path in self.removed.iter().rev() {
-            let Some((last, above)) = path.split_last() else {
-                continue;
-            };
-            let parent = above.iter().fold(&mut document.root, |element, index| {
-                &mut element.children[*index]
-            });
-            parent.children.remove(*last);
-        }
-        for cpu in &mut document.root.children {
-            let hash = host_hash(cpu);
-            drop_links(cpu, hash, &gone);
-        }
-        document
-    }
-
-    /// Removes a `<nic>` with its last `<net>`, and a device's `<pci>` with its last `<gpu>` or
-    /// `<nic>`.
-    fn lift(&mut self) {
-        loop {
-            let emptied: Vec<ElementPath> = self
-                .removed
-                .iter()
-                .filter_map(|path| {
-                    let parent = path.get(..path.len() - 1)?;
-                    let (above, below) = (self.at(parent).tag, self.at(path).tag);
-                    let wraps = above == Tag::Nic
-                        || above == Tag::Pci && matches!(below, Tag::Gpu | Tag::Nic);
-                    let children = self.children(parent, |_| true);
-                    let emptied = wraps
-                        && !self.removed.contains(parent)
-                        && children.iter().all(|child| self.removed.contains(child));
-                    emptied.then(|| parent.to_vec())
-                })
-                .collect();
-            if emptied.is_empty() {
-                return;
-            }
-            self.removed.extend(emptied);
-        }
-    }
 }
 
 fn lanes(pci: ElementPath) -> Wire {
@@ -456,36 +443,5 @@ fn lanes(pci: ElementPath) -> Wire {
         attribute: Some("link_width"),
         what: "the number of PCIe lanes",
         default: DEFAULT_WIDTH,
-    }
-}
-
-fn host_hash(cpu: &Element) -> u64 {
-    cpu.get("host_hash").map_or(0, c_unsigned_hexadecimal)
-}
-
-/// The PCI functions at and below an element.
-fn bus_ids(element: &Element, host: u64, found: &mut Vec<(u64, BusId)>) {
-    if element.tag == Tag::Pci {
-        found.push((host, BusId::parse(element.get("busid").unwrap_or_default())));
-    }
-    element
-        .children
-        .iter()
-        .for_each(|child| bus_ids(child, host, found));
-}
-
-/// Drops the links to functions that are gone; NCCL would ignore them.
-fn drop_links(element: &mut Element, host: u64, gone: &[(u64, BusId)]) {
-    element.children.retain(|child| {
-        let leads = match child.tag {
-            Tag::Nvlink => link_kind(child) == NodeType::Gpu,
-            Tag::Pcilink => true,
-            _ => false,
-        };
-        let target = BusId::parse(child.get("target").unwrap_or_default());
-        !(leads && gone.contains(&(host, target)))
-    });
-    for child in &mut element.children {
-        drop_links(child, host, gone);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::names::{Device, DeviceKind, Devices, NVSWITCH, link_kind};
+use super::names::{Device, DeviceKind, Devices, NVLINKS, NVSWITCH, link_kind};
 use super::{Change, Edit, Remaining};
 use crate::bus_id::BusId;
 use crate::node::NodeType;
@@ -21,6 +21,8 @@ pub enum FailureKind {
     NvSwitch,
     /// One NVLink.
     NvLink,
+    /// All NVLinks of one GPU.
+    GpuNvLinks,
 }
 
 impl FailureKind {
@@ -32,6 +34,7 @@ impl FailureKind {
             Self::Switch => "PCI switch",
             Self::NvSwitch => "NVSwitch",
             Self::NvLink => "NVLink",
+            Self::GpuNvLinks => "all NVLinks of a GPU",
         }
     }
 }
@@ -55,8 +58,9 @@ pub struct Failure {
     pub edit: Edit,
 }
 
-/// All single failures of a machine: each GPU, port and PCI switch, the NVSwitches together, and
-/// one NVLink of each connected pair. Devices without a unique name are left out.
+/// All single failures of a machine: each GPU, port and PCI switch, the NVSwitches together, one
+/// NVLink of each connected pair, and all NVLinks of each GPU that has several. Devices without a
+/// unique name are left out.
 pub fn failures(document: &Document) -> Vec<Failure> {
     let devices = Devices::of(document);
     let mut found = Vec::new();
@@ -130,6 +134,7 @@ fn failure(
 fn nvlinks(document: &Document, devices: &Devices) -> Vec<Failure> {
     let mut found = Vec::new();
     let mut seen: Vec<(u32, BusId, BusId)> = Vec::new();
+    let mut whole: Vec<(u32, BusId)> = Vec::new();
     for gpu in devices
         .all
         .iter()
@@ -138,6 +143,12 @@ fn nvlinks(document: &Document, devices: &Devices) -> Vec<Failure> {
         let element = at(document, &gpu.element);
         let Some(bus_id) = gpu.bus_id else { continue };
         let own = whole_gpu(devices, gpu, bus_id);
+        let links = element.children(Tag::Nvlink);
+        let count = links.map(|link| i64::from(link.get("count").map_or(0, c_int)).max(0));
+        if count.sum::<i64>() > 1 && !whole.contains(&(gpu.host, bus_id)) {
+            whole.push((gpu.host, bus_id));
+            found.push(all_nvlinks(devices, gpu.host, &own));
+        }
         let mut ends: Vec<(String, i32)> = Vec::new();
         for link in element.children(Tag::Nvlink) {
             let other = match link_kind(link) {
@@ -182,6 +193,24 @@ fn nvlinks(document: &Document, devices: &Devices) -> Vec<Failure> {
         }
     }
     found
+}
+
+/// All NVLinks of one GPU.
+fn all_nvlinks(devices: &Devices, host: u32, gpu: &str) -> Failure {
+    let name = format!("{gpu}:{NVLINKS}");
+    let failed = failure(
+        devices,
+        host,
+        FailureKind::GpuNvLinks,
+        name,
+        None,
+        Change::Remove,
+    );
+    let shown = failed.name.trim_end_matches(NVLINKS).trim_end_matches(':');
+    Failure {
+        name: shown.to_owned(),
+        ..failed
+    }
 }
 
 fn cpu_above(devices: &Devices, gpu: &Device) -> Option<String> {

@@ -4,7 +4,7 @@
 //! would. Remaining devices keep their numbers and ranks. [`failures`](mod@failures) lists all
 //! single failures of a machine.
 //!
-//! In reading order: [`names`] (devices by name), `apply`, [`failures`](mod@failures).
+//! In reading order: [`names`] (devices by name), `apply`, `finish`, [`failures`](mod@failures).
 //!
 //! ```
 //! use topology::edit::Edit;
@@ -27,6 +27,7 @@
 mod apply;
 mod error;
 pub mod failures;
+mod finish;
 pub mod names;
 
 pub use error::EditError;
@@ -64,7 +65,8 @@ pub struct Edit {
 
 impl Edit {
     /// Parses the removal of a device with its children, or of the link between two: `mlx5_3`,
-    /// `GPU5`, `0000:15:01.0`, `NVSwitch`, `GPU2:GPU5`. The prefix `host3/` selects host 3.
+    /// `GPU5`, `0000:15:01.0`, `NVSwitch`, `GPU2:GPU5`, or of all NVLinks of a GPU:
+    /// `GPU5:NVLinks`. The prefix `host3/` selects host 3.
     ///
     /// # Errors
     /// The text is empty.

@@ -9,6 +9,9 @@ use crate::xml::{Document, Element, Tag, c_int, c_unsigned_hexadecimal};
 /// Name of a machine's NVSwitches, which NCCL merges into one.
 pub const NVSWITCH: &str = "NVSwitch";
 
+/// Name of all NVLinks of a GPU: `GPU5:NVLinks`.
+pub const NVLINKS: &str = "NVLinks";
+
 /// The path to an element: the index of the child at each level.
 pub type ElementPath = Vec<usize>;
 
@@ -272,7 +275,7 @@ impl Walk {
 }
 
 /// The target of an NVLink: a GPU, a CPU, or the NVSwitch, which NCCL takes for anything else.
-pub(super) fn link_kind(nvlink: &Element) -> NodeType {
+pub(crate) fn link_kind(nvlink: &Element) -> NodeType {
     match class_kind(nvlink.get("tclass").unwrap_or_default()) {
         kind @ (NodeType::Gpu | NodeType::Cpu) => kind,
         _ => NodeType::Nvs,

@@ -1,5 +1,8 @@
 //! Limits on the files that are read.
 
+/// Most elements of a file that NCCL 2.30 reads.
+pub const NCCL_ELEMENTS: usize = 256;
+
 /// Limits on a file. A file beyond a limit is an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {

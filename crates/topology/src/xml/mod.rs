@@ -26,7 +26,7 @@ mod write;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-pub use limits::Limits;
+pub use limits::{Limits, NCCL_ELEMENTS};
 pub use lint::lint;
 pub use number::{c_float, c_int, c_unsigned_hexadecimal};
 pub use parse::{parse, parse_with};

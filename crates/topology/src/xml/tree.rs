@@ -1,13 +1,10 @@
 //! The open elements during parsing, and the resulting tree.
 
-use super::limits::Limits;
+use super::limits::{Limits, NCCL_ELEMENTS};
 use super::notes::excerpt;
 use super::tag::{self, Source};
 use super::{Document, Element, Tag, c_int, lint, names};
 use crate::error::{Error, Position};
-
-/// Elements that NCCL 2.30 has room for, per host.
-const NCCL_ELEMENTS: usize = 256;
 
 /// An element without its end tag so far.
 #[derive(Debug)]
@@ -302,8 +299,8 @@ impl<'a> Parser<'a> {
             let elements = self.elements;
             self.source.note("elements", "", root.position, Some("system"), None, || {
                 format!(
-                    "{elements} elements: NCCL 2.30 has room for {NCCL_ELEMENTS} per host and refuses more, unless the \
-                     host is in an NVLink domain of several hosts"
+                    "{elements} elements: too large for NCCL_TOPO_FILE, of which NCCL 2.30 reads at most \
+                     {NCCL_ELEMENTS} elements and refuses more"
                 )
             });
         }

@@ -1,0 +1,136 @@
+//! The rings of a machine, and what a finding costs: as the machine is, and as it would be.
+
+use std::cell::OnceCell;
+use std::sync::Arc;
+
+use plan::GraphKind;
+use planner::{Job, Settings};
+use probe::Finding;
+use schemars::JsonSchema;
+use serde::Serialize;
+use topology::xml::Document;
+
+use crate::render::gbps;
+
+/// Losses below this are rounding, GB/s.
+const NOTHING: f32 = 0.01;
+
+/// Rings that NCCL would use.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
+pub struct Rings {
+    /// Number of ring channels.
+    pub channels: u32,
+    /// Bandwidth of each, GB/s.
+    pub each: f32,
+}
+
+/// The rings of a machine.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, JsonSchema)]
+pub struct MachineRings {
+    /// Inside the machine; null if there are none.
+    pub inside: Option<Rings>,
+    /// Between machines like this one; null if there are none.
+    pub between: Option<Rings>,
+}
+
+/// Bandwidth that is lost, GB/s.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, JsonSchema)]
+pub struct Cost {
+    /// Of all rings together inside the machine, GB/s.
+    pub inside: f32,
+    /// Of all rings together between machines like this one, GB/s.
+    pub between: f32,
+    /// The rings as the machine is.
+    pub now: MachineRings,
+    /// The rings without the fault.
+    pub mended: MachineRings,
+}
+
+impl Rings {
+    fn total(self) -> f32 {
+        self.channels as f32 * self.each
+    }
+
+    /// `3×12`.
+    fn text(rings: Option<Self>) -> String {
+        rings.map_or("none".to_owned(), |rings| {
+            format!("{}×{}", rings.channels, gbps(rings.each))
+        })
+    }
+}
+
+impl MachineRings {
+    /// Plans one host, and two.
+    pub fn of(document: &Arc<Document>, settings: &Settings) -> Self {
+        let [inside, between] = [1, 2].map(|hosts| {
+            let planned = planner::plan(&Job::hosts(Arc::clone(document), hosts), settings).ok()?;
+            let rings = planned.node(0).graph(GraphKind::Ring)?;
+            Some(Rings {
+                channels: rings.channels.len() as u32,
+                each: match hosts {
+                    1 => rings.bw_intra,
+                    _ => rings.bw_inter,
+                },
+            })
+        });
+        Self { inside, between }
+    }
+}
+
+impl Cost {
+    /// What is lost between two states of a machine; `None` if the second cannot be planned.
+    pub fn between(now: MachineRings, mended: MachineRings) -> Option<Self> {
+        let total = |rings: Option<Rings>| rings.map_or(0.0, Rings::total);
+        let lost = |now, mended: Option<Rings>| Some((mended?.total() - total(now)).max(0.0));
+        match (
+            lost(now.inside, mended.inside),
+            lost(now.between, mended.between),
+        ) {
+            (None, None) => None,
+            (inside, between) => Some(Self {
+                inside: inside.unwrap_or(0.0),
+                between: between.unwrap_or(0.0),
+                now,
+                mended,
+            }),
+        }
+    }
+
+    /// `−72 GB/s between hosts (3×12, not 9×12)`.
+    pub fn text(&self) -> String {
+        let part = |lost: f32, place: &str, now, mended| {
+            (lost > NOTHING).then(|| {
+                let (now, mended) = (Rings::text(now), Rings::text(mended));
+                format!("−{} GB/s {place} ({now}, not {mended})", gbps(lost))
+            })
+        };
+        let (now, mended) = (&self.now, &self.mended);
+        let parts = [
+            part(self.inside, "inside", now.inside, mended.inside),
+            part(self.between, "between hosts", now.between, mended.between),
+        ];
+        match parts.into_iter().flatten().collect::<Vec<_>>().join(", ") {
+            nothing if nothing.is_empty() => "nothing for rings".to_owned(),
+            parts => parts,
+        }
+    }
+}
+
+/// The cost of a finding, if the planner can tell. `whole` keeps the rings of the machine.
+pub fn cost(
+    finding: &Finding,
+    document: &Arc<Document>,
+    whole: &OnceCell<MachineRings>,
+    settings: &Settings,
+) -> Option<Cost> {
+    let effect = &finding.effect;
+    if effect.is_empty() {
+        return None;
+    }
+    let rings = |document| MachineRings::of(&Arc::new(document), settings);
+    let now = match effect.now.is_empty() {
+        true => *whole.get_or_init(|| MachineRings::of(document, settings)),
+        false => rings(effect.now(document)),
+    };
+    Cost::between(now, rings(effect.mended(document)))
+}
