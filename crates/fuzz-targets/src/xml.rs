@@ -1,7 +1,7 @@
 //! Topology files. An accepted file is written, read again and used.
 
 use probe::checks;
-use probe::complete::{Assumptions, Missing, complete};
+use probe::complete::{Assumptions, Missing, complete, without_links};
 use topology::edit::Edit;
 use topology::edit::failures::failures;
 use topology::xml::{Document, Element, parse, write};
@@ -65,9 +65,15 @@ fn use_document(document: &Document) {
     let _ = Missing::of(document).is_empty();
     let assumed = Assumptions::preset("h100-sxm").expect("a preset");
     let completed = complete(document, &assumed);
+    let missing = Missing::of(&completed);
     assert!(
-        Missing::of(&completed).is_empty(),
+        missing.gpus.is_empty() && missing.nics.is_empty(),
         "something is missing after it was completed"
+    );
+    let (_, without_links) = without_links(&completed);
+    assert!(
+        !without_links.contains(&90),
+        "a GPU of the preset's kind has no NVLinks"
     );
     for failure in failures(document).iter().take(MOST_FAILURES) {
         let edit: &Edit = &failure.edit;
