@@ -17,7 +17,7 @@ use program::Collective;
 use program::{Schedule, Transfer};
 
 use crate::output::PlanFormat;
-use crate::rank_order;
+use crate::{rank_order, sizes};
 use compare::{
     COST_EXAMPLES, CostArguments, DIFF_EXAMPLES, DiffArguments, EditArguments, FormArguments,
     WHAT_IF_EXAMPLES, WhatIfArguments,
@@ -327,7 +327,7 @@ pub struct ProgramArguments {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub ranks: Option<u32>,
     /// The collective
-    #[arg(long, value_parser = collective())]
+    #[arg(long, value_parser = sizes::collective)]
     pub collective: Collective,
     /// The algorithm [default: the first that writes the collective, mostly ring]
     #[arg(long, visible_alias = "schedule", value_parser = schedule())]
@@ -353,11 +353,6 @@ pub struct ProgramArguments {
     pub in_place: bool,
     #[command(flatten)]
     pub form: FormArguments,
-}
-
-fn collective() -> impl TypedValueParser<Value = Collective> {
-    let names = PossibleValuesParser::new(Collective::ALL.map(Collective::command_name));
-    names.try_map(|name| Collective::from_command_name(&name).ok_or("no such collective"))
 }
 
 fn schedule() -> impl TypedValueParser<Value = Schedule> {

@@ -20,7 +20,8 @@ pub fn run(arguments: &CompleteArguments, output: &mut Output) -> Result<()> {
         bail!("{}", explain(&machine.document, &missing));
     }
     let (completed, left) = with_assumed(&machine.document, &arguments.assume)?;
-    if assumptions != Assumptions::default() && completed.root.same_as(&machine.document.root) {
+    let explains = assumptions != Assumptions::default() || left.is_empty();
+    if explains && completed.root.same_as(&machine.document.root) {
         output
             .warnings
             .push(nothing_added(&machine.document, &assumptions));
@@ -76,6 +77,9 @@ fn nothing_added(document: &Document, assumptions: &Assumptions) -> String {
             ranges(&kinds, ", "),
             other.map_or(0, |gpu| gpu.sm)
         ),
+        0 if complete::devices(document).is_empty() => {
+            "it has no GPU, and no PCI function of the class of GPUs".to_owned()
+        }
         0 => "every GPU and NIC in it has its element".to_owned(),
         functions => format!(
             "{} in it {} no class, so nobody can tell GPUs and NICs from switches",

@@ -107,7 +107,7 @@ fn many(
         members.push((file.display().to_string(), content));
     }
     let job = JobArguments {
-        hosts: arguments.hosts,
+        hosts: arguments.hosts.unwrap_or(1),
         nvlink_domain: arguments.nvlink_domain,
         collnet: arguments.collnet,
         ..JobArguments::of_file(files[0].clone(), arguments.variables.clone())
@@ -179,8 +179,18 @@ fn two(
         bail!("standard input can be read once only; expected a file for one of the two");
     }
     let sizes = sizes::expand(&arguments.sizes, 2).map_err(|problem| anyhow!(problem))?;
-    let (name, plan) = read(arguments, &first, environment, output)?;
-    let (other_name, other) = read(arguments, &second, environment, output)?;
+    let sources = [
+        Source::read(first.file, output)?,
+        Source::read(second.file, output)?,
+    ];
+    // A machine is compared with a plan as a job of as many hosts.
+    let hosts = arguments
+        .hosts
+        .or_else(|| sources.iter().find_map(equal_hosts));
+    let hosts = hosts.unwrap_or(1);
+    let [source, other] = sources;
+    let (name, plan) = read(source, hosts, arguments, &first, environment, output)?;
+    let (other_name, other) = read(other, hosts, arguments, &second, environment, output)?;
     if let Some((without, with)) = match (&plan.costs, &other.costs) {
         (None, Some(_)) => Some((&name, &other_name)),
         (Some(_), None) => Some((&other_name, &name)),
@@ -210,14 +220,25 @@ fn two(
     Ok(())
 }
 
+/// The number of hosts of a plan, if they are equal and joined by the network.
+fn equal_hosts(source: &Source) -> Option<u32> {
+    let Source::Plan(_, plan) = source else {
+        return None;
+    };
+    let one = plan.machines.len() == 1 && plan.machines.iter().all(|machine| machine.hosts == 1);
+    one.then_some(plan.request.hosts)
+}
+
 fn read(
+    source: Source,
+    hosts: u32,
     arguments: &DiffArguments,
     side: &Side<'_>,
     environment: &Environment,
     output: &mut Output,
 ) -> Result<(String, Plan)> {
     let variables = |set| Variables { set };
-    match Source::read(side.file, output)? {
+    match source {
         Source::Plan(name, plan) => {
             // The job's options are for the other side when that is a machine.
             job_of(side, variables(side.set.to_vec())).refuse_beside_plan(&name)?;
@@ -226,7 +247,7 @@ fn read(
         Source::Topology(machine) => {
             let set = [&arguments.variables.set[..], side.set].concat();
             let job = JobArguments {
-                hosts: arguments.hosts,
+                hosts,
                 nvlink_domain: arguments.nvlink_domain,
                 collnet: arguments.collnet,
                 ..job_of(side, variables(set))

@@ -1,6 +1,6 @@
 //! What a command prints, and how its files are written.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
@@ -38,6 +38,25 @@ pub fn write(path: &Path, text: &str) -> Result<()> {
         );
     }
     files::write(path, text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Refuses to write a plan over one of the files that it is made of.
+pub fn refuse_overwriting(target: &Path, inputs: &[PathBuf]) -> Result<()> {
+    let Ok(target) = target.canonicalize() else {
+        return Ok(());
+    };
+    let is_target = |input: &&PathBuf| {
+        let same = |file: &Path| file.canonicalize().is_ok_and(|file| file == target);
+        same(input) || same(&input.join("topology.xml"))
+    };
+    match inputs.iter().find(is_target) {
+        Some(input) => bail!(
+            "-o {}: this would overwrite the input {}; expected another file",
+            target.display(),
+            input.display()
+        ),
+        None => Ok(()),
+    }
 }
 
 /// A value as indented JSON with a line end.

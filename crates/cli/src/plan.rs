@@ -17,6 +17,9 @@ pub fn run(
     environment: &Environment,
     output: &mut Output,
 ) -> Result<()> {
+    if let Some(path) = &arguments.output {
+        output::refuse_overwriting(path, &arguments.job.files)?;
+    }
     let (plan, live) = match sources::read(&arguments.job, output)? {
         Sources::Plan(_, plan) => (*plan, None),
         Sources::Machines(machines) => {

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use anyhow::Result;
+use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
 use serde_json::Value;
@@ -69,7 +70,11 @@ pub fn json<R: Report>(report: &R) -> Result<String> {
 
 /// The schema of a kind of JSON.
 pub fn schema<R: Report>() -> String {
-    let mut schema = schemars::schema_for!(Headed<'_, R>).to_value();
+    let settings = SchemaSettings::draft2020_12().for_serialize();
+    let schema = settings
+        .into_generator()
+        .into_root_schema_for::<Headed<'_, R>>();
+    let mut schema = schema.to_value();
     // The order must not depend on the features of serde_json that other crates enable.
     schema.sort_all_objects();
     format!("{schema:#}\n")

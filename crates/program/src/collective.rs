@@ -54,13 +54,6 @@ impl Collective {
         }
     }
 
-    /// The collective with this name on the command line.
-    pub fn from_command_name(name: &str) -> Option<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|known| known.command_name() == name)
-    }
-
     /// Bus bandwidth divided by algorithm bandwidth, as nccl-tests defines them (`PERFORMANCE.md`).
     ///
     /// It is the least number of bytes per byte of message that the busiest link carries. The

@@ -160,6 +160,7 @@ pub enum Failing {
 }
 
 #[derive(Debug, Args)]
+#[command(mut_arg("files", |files| files.help("Topology files, one per host in rank order: files, folders that hold topology.xml, or - for standard input")))]
 pub struct WhatIfArguments {
     #[command(flatten)]
     pub job: JobArguments,
@@ -184,9 +185,9 @@ pub struct DiffArguments {
     /// equal machines
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
-    /// Hosts in the job, each like the file
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
-    pub hosts: u32,
+    /// Hosts in the job, each like the file [default: as many as the plan on the other side has, or 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
+    pub hosts: Option<u32>,
     /// All hosts form one NVLink domain (MNNVL, such as GB200 NVL72)
     #[arg(long)]
     pub nvlink_domain: bool,

@@ -10,6 +10,9 @@ use super::{
 };
 use crate::wiring::Wiring;
 
+/// Most ranks whose GPUs are listed.
+const MOST_RANKS: u32 = 16;
+
 /// A plan to show.
 #[derive(Debug, Clone, Copy)]
 pub struct PlanPage<'a> {
@@ -34,11 +37,12 @@ impl PlanPage<'_> {
             let head = head
                 + &summary::machine(self.plan, 0, self.routing(0), self.look)
                 + &slow_hosts::lines(self.plan, self.look);
-            return trim_lines(&(head + &self.settings() + &self.body(0, true)));
+            return trim_lines(&(head + &self.ranks() + &self.settings() + &self.body(0, true)));
         }
         let mut text = format!("{}\n", self.look.heading(&names::job(self.plan)));
         text.push_str(&self.look.field("job", &summary::job(self.plan)));
         text.push_str(&slow_hosts::lines(self.plan, self.look));
+        text.push_str(&self.ranks());
         text.push_str(&self.settings());
         let remark =
             "the channels that each found, and GB/s of each channel; the job uses the least";
@@ -60,6 +64,32 @@ impl PlanPage<'_> {
     fn routing(&self, machine: usize) -> Option<&planner::Routing> {
         let planned = self.live?;
         Some(planned.node(machine).view.routing())
+    }
+
+    /// Which rank runs on which GPU, if ranks do not count host after host.
+    fn ranks(&self) -> String {
+        if self.plan.rank_order.is_none() {
+            return String::new();
+        }
+        let all = self.expansion.layout().ranks();
+        let several = self.expansion.layout().hosts() > 1;
+        let place = |rank| {
+            let place = self.expansion.place(rank).ok()?;
+            let machine = self.plan.machines.get(place.node.machine as usize)?;
+            let gpu = machine.gpus.get(place.local as usize)?;
+            Some(match several {
+                true => format!("host{}/GPU{}", place.host, gpu.dev),
+                false => format!("GPU{}", gpu.dev),
+            })
+        };
+        let shown: Vec<String> = (0..all.min(MOST_RANKS)).filter_map(place).collect();
+        let more = if all > MOST_RANKS {
+            " …; topo rank shows any"
+        } else {
+            ""
+        };
+        let line = format!("from rank 0 on {}{more}", shown.join(", "));
+        self.look.field("ranks", &line)
     }
 
     fn settings(&self) -> String {

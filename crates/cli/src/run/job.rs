@@ -54,11 +54,23 @@ pub fn read(
     among: JobRanks<'_>,
 ) -> Result<(Spec, Option<RunPlan>)> {
     let (file, collective) = match arguments.what.as_slice() {
+        [file] if Path::new(file).exists() && sizes::collective(file).is_err() => {
+            bail!(
+                "{file} is given without a collective; expected it behind the file, such as topo run {file} all-reduce"
+            )
+        }
         [collective] => (None, collective),
         [file, collective] => (Some(PathBuf::from(file)), collective),
         _ => bail!("expected a collective, and before it a file or --ranks N"),
     };
     let collective = sizes::collective(collective).map_err(|problem| anyhow!(problem))?;
+    for (name, option) in [("NCCL_ALGO", "--algorithm"), ("NCCL_PROTO", "--protocol")] {
+        if environment.nccl_value(&arguments.variables, name).is_some() {
+            output.warnings.push(format!(
+                "{name} is for NCCL's choice, not for that of topo run; {option} sets it"
+            ));
+        }
+    }
     let wanted = wanted_ranks(arguments, among)?;
     let plan = match (&file, wanted.or(among.world)) {
         (Some(file), _) if wanted.is_some() => bail!(

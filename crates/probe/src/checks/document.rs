@@ -321,7 +321,7 @@ impl<'d> Checks<'d> {
                     Rule::ReadOtherwise,
                     warned_at(&warning.place),
                     warning.message.clone(),
-                    "what NCCL reads as it is meant",
+                    "a value that NCCL reads as written",
                 ));
             }
         }
