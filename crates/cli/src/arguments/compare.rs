@@ -185,7 +185,7 @@ pub struct DiffArguments {
     /// equal machines
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
-    /// Hosts in the job, each like the file [default: as many as the plan on the other side has, or 1]
+    /// Hosts in the job, each like the file [default: those of a plan on the other side, or 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
     pub hosts: Option<u32>,
     /// All hosts form one NVLink domain (MNNVL, such as GB200 NVL72)

@@ -46,13 +46,8 @@ pub struct RunPlan {
     pub ports: Arc<PlanPorts>,
 }
 
-/// Reads the command line and the plan or topology that it names.
-pub fn read(
-    arguments: &RunArguments,
-    environment: &Environment,
-    output: &mut Output,
-    among: JobRanks<'_>,
-) -> Result<(Spec, Option<RunPlan>)> {
+/// The file, if there is one, and the collective.
+fn what(arguments: &RunArguments) -> Result<(Option<PathBuf>, Collective)> {
     let (file, collective) = match arguments.what.as_slice() {
         [file] if Path::new(file).exists() && sizes::collective(file).is_err() => {
             bail!(
@@ -64,13 +59,33 @@ pub fn read(
         _ => bail!("expected a collective, and before it a file or --ranks N"),
     };
     let collective = sizes::collective(collective).map_err(|problem| anyhow!(problem))?;
-    for (name, option) in [("NCCL_ALGO", "--algorithm"), ("NCCL_PROTO", "--protocol")] {
-        if environment.nccl_value(&arguments.variables, name).is_some() {
-            output.warnings.push(format!(
-                "{name} is for NCCL's choice, not for that of topo run; {option} sets it"
-            ));
-        }
-    }
+    Ok((file, collective))
+}
+
+/// A warning for each variable of NCCL's own choice.
+fn unused_settings(arguments: &RunArguments, environment: &Environment) -> Vec<String> {
+    let options = [("NCCL_ALGO", "--algorithm"), ("NCCL_PROTO", "--protocol")];
+    let given = options.into_iter().filter(|(name, _)| {
+        let value = environment.nccl_value(&arguments.variables, name);
+        value.is_some()
+    });
+    let warnings = given.map(|(name, option)| {
+        format!("{name} is for NCCL's choice, not for that of topo run; {option} sets it")
+    });
+    warnings.collect()
+}
+
+/// Reads the command line and the plan or topology that it names.
+pub fn read(
+    arguments: &RunArguments,
+    environment: &Environment,
+    output: &mut Output,
+    among: JobRanks<'_>,
+) -> Result<(Spec, Option<RunPlan>)> {
+    let (file, collective) = what(arguments)?;
+    output
+        .warnings
+        .extend(unused_settings(arguments, environment));
     let wanted = wanted_ranks(arguments, among)?;
     let plan = match (&file, wanted.or(among.world)) {
         (Some(file), _) if wanted.is_some() => bail!(
