@@ -3,20 +3,21 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use plan::{ChoiceDifference, Plan, PlanDifference, compare};
 use schemars::JsonSchema;
 use serde::Serialize;
+use topology::differences::{Inventory, MachineDifference};
 use topology::edit::Edit;
 
 use crate::arguments::compare::{DiffArguments, EditArguments, TextOrJson};
 use crate::arguments::{JobArguments, Variables};
 use crate::environment::Environment;
-use crate::groups::{Content, GroupRow, Groups};
-use crate::input::{Machine, Source};
+use crate::groups::{self, Content, DifferenceRow, GroupRow, Groups};
+use crate::input::{Machine, Source, refuse_missing, why};
 use crate::job;
 use crate::output::Output;
-use crate::render::{differences, groups, settings};
+use crate::render::{self, differences, settings};
 use crate::report::{self, Report};
 use crate::settings::read_settings;
 use crate::sizes;
@@ -40,6 +41,9 @@ pub struct DiffReport {
     /// The name of B.
     #[serde(skip_serializing_if = "Option::is_none")]
     second: Option<String>,
+    /// How the devices of the file of B differ from those of A; a job may not notice it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    devices: Option<Vec<DifferenceRow>>,
     /// Values of the plans of A and B that differ.
     #[serde(skip_serializing_if = "Option::is_none")]
     facts: Option<Vec<PlanDifference>>,
@@ -98,14 +102,17 @@ fn many(
             files.len()
         );
     }
+    files.iter().try_for_each(|file| refuse_missing(file))?;
     let mut members = Vec::new();
     for file in files {
-        let content = match Source::read(file, output)? {
-            Source::Plan(_, plan) => Content::Plan(plan),
-            Source::Topology(machine) => Content::Machine(Arc::new(machine.document)),
+        let content = match Source::read(file, output) {
+            Ok(Source::Plan(_, plan)) => Content::Plan(plan),
+            Ok(Source::Topology(machine)) => Content::Machine(Arc::new(machine.document)),
+            Err(problem) => Content::Unreadable(why(file, &problem)),
         };
         members.push((file.display().to_string(), content));
     }
+    groups::refuse_unreadable(&members)?;
     let job = JobArguments {
         hosts: arguments.hosts.unwrap_or(1),
         nvlink_domain: arguments.nvlink_domain,
@@ -117,6 +124,7 @@ fn many(
     let groups = Groups::of(members, &given, |content| {
         let document = match content {
             Content::Plan(plan) => return Ok(plan.clone()),
+            Content::Unreadable(why) => return Err(why.clone()),
             Content::Machine(document) => (**document).clone(),
         };
         let machine = Machine {
@@ -134,12 +142,13 @@ fn many(
     })?;
     output.differs = groups.differ();
     output.text = match arguments.form.format() {
-        TextOrJson::Text if groups.0.len() < 2 => String::new(),
-        TextOrJson::Text => groups::page(&groups, environment.look()),
+        TextOrJson::Text if groups.all.len() < 2 => String::new(),
+        TextOrJson::Text => render::groups::page(&groups, environment.look()),
         TextOrJson::Json => report::json(&DiffReport {
             equal: !groups.differ(),
             first: None,
             second: None,
+            devices: None,
             facts: None,
             choices: None,
             groups: Some(groups.rows()),
@@ -170,6 +179,7 @@ fn two(
     let changed = |side: &Side<'_>| {
         !(side.set.is_empty() && side.without.is_empty() && side.degrade.is_empty())
     };
+    refuse_missing(first.file)?;
     if arguments.files.len() < 2 && !changed(&first) && !changed(&second) {
         bail!(
             "only one file is given, and no option tells A from B; expected a second one, or options such as --set-b and --without-b"
@@ -188,6 +198,7 @@ fn two(
         .hosts
         .or_else(|| sources.iter().find_map(equal_hosts));
     let hosts = hosts.unwrap_or(1);
+    let mut devices = devices(&sources, [&first, &second]);
     let [source, other] = sources;
     let (name, plan) = read(source, hosts, arguments, &first, environment, output)?;
     let (other_name, other) = read(other, hosts, arguments, &second, environment, output)?;
@@ -201,10 +212,15 @@ fn two(
         );
     }
     let comparison = compare::compare(&plan, &other, &sizes)?;
+    if comparison.is_empty() {
+        // The order of a file is the only difference without devices; it is no fault by itself.
+        devices.retain(|difference| !difference.devices.is_empty());
+    }
     output.differs = !comparison.is_empty();
     output.text = match arguments.form.format() {
         TextOrJson::Text => differences::page(
             [(&name, &plan), (&other_name, &other)],
+            &devices,
             &comparison,
             environment.look(),
         ),
@@ -212,12 +228,24 @@ fn two(
             equal: comparison.is_empty(),
             first: Some(name),
             second: Some(other_name),
+            devices: Some(devices.iter().map(DifferenceRow::of).collect()),
             facts: Some(comparison.facts),
             choices: Some(comparison.choices),
             groups: None,
         })?,
     };
     Ok(())
+}
+
+/// How the devices of the second file differ from those of the first. Edits are known anyway.
+fn devices(sources: &[Source; 2], sides: [&Side<'_>; 2]) -> Vec<MachineDifference> {
+    let edited = |side: &&Side<'_>| !(side.without.is_empty() && side.degrade.is_empty());
+    match sources {
+        [Source::Topology(one), Source::Topology(other)] if !sides.iter().any(edited) => {
+            Inventory::of(&one.document).differences(&Inventory::of(&other.document))
+        }
+        _ => Vec::new(),
+    }
 }
 
 /// The number of hosts of a plan, if they are equal and joined by the network.
@@ -254,8 +282,9 @@ fn read(
             };
             let given = read_settings(&job, environment, output)?;
             output.warnings.extend(settings::warnings(&given));
+            let file = machine.document.file.to_string();
             let job = job::job(vec![machine], &job, environment, output)?;
-            let planned = job::plan_job(&job, &given, output)?;
+            let planned = job::plan_job(&job, &given, output).context(file)?;
             Ok((planned.name(), planned.plan()))
         }
     }

@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use anyhow::{Result, bail};
 use plan::{Comparison, Plan, compare};
 use planner::Settings;
 use schemars::JsonSchema;
@@ -12,17 +13,23 @@ use serde::Serialize;
 use topology::differences::{Inventory, MachineDifference, Property, canonical};
 use topology::xml::Document;
 
+use crate::render::count;
 use crate::render::what_if::shorten;
 use crate::rings::{Cost, MachineRings};
 
 /// Most devices of an order that are told.
 const ORDERED: usize = 6;
 
-/// A machine or a plan of a file.
+/// Most differences that are shown for a group.
+const SHOWN: usize = 4;
+
+/// What a file holds.
 #[derive(Debug, Clone)]
 pub enum Content {
     Machine(Arc<Document>),
     Plan(Box<Plan>),
+    /// Neither; why.
+    Unreadable(String),
 }
 
 /// The plan of a machine, or why there is none.
@@ -39,15 +46,22 @@ pub struct Group {
     pub noticed: bool,
     /// Why they cannot be planned.
     pub problem: Option<String>,
+    /// Why they cannot be read.
+    pub unreadable: Option<String>,
     /// Bandwidth lost against the reference, if a job notices the difference.
     pub cost: Option<Cost>,
     /// The plans of the reference and of these, if nothing else tells how they differ.
     pub plans: Option<Box<(Plan, Plan, Comparison)>>,
 }
 
-/// The files of a command in groups; the first, the reference, is the largest.
+/// The files of a command in groups. The first, the reference, is the largest that can be planned.
 #[derive(Debug)]
-pub struct Groups(pub Vec<Group>);
+pub struct Groups {
+    /// The groups, the largest first.
+    pub all: Vec<Group>,
+    /// Whether other groups are as large as the reference, which is the fastest of them.
+    pub tied: bool,
+}
 
 /// Machines that NCCL cannot tell apart.
 struct Equal {
@@ -57,19 +71,36 @@ struct Equal {
     planned: Planned,
 }
 
+/// Fails if none of the files can be read.
+pub fn refuse_unreadable(members: &[(String, Content)]) -> Result<()> {
+    let why = members.iter().map(|(file, content)| match content {
+        Content::Unreadable(why) => Some((file, why)),
+        Content::Machine(_) | Content::Plan(_) => None,
+    });
+    let all: Option<Vec<_>> = why.collect();
+    if let Some([(file, why), ..]) = all.as_deref() {
+        bail!(
+            "none of {} can be read; {file}: {why}",
+            count(members.len(), "file")
+        );
+    }
+    Ok(())
+}
+
 impl Groups {
     /// Groups files. `plan` is called once for machines that NCCL cannot tell apart.
     pub fn of(
         members: Vec<(String, Content)>,
         settings: &Settings,
         mut plan: impl FnMut(&Content) -> Planned,
-    ) -> Result<Self, plan::Error> {
+    ) -> Result<Self> {
         let mut known: HashMap<String, usize> = HashMap::new();
         let mut all: Vec<Equal> = Vec::new();
         for (file, content) in members {
             let key = match &content {
                 Content::Machine(document) => canonical(document),
                 Content::Plan(plan) => plan.to_json()?,
+                Content::Unreadable(why) => why.clone(),
             };
             if let Some(at) = known.get(&key) {
                 all[*at].files.push(file);
@@ -78,7 +109,7 @@ impl Groups {
             known.insert(key, all.len());
             let inventory = match &content {
                 Content::Machine(document) => Some(Inventory::of(document)),
-                Content::Plan(_) => None,
+                Content::Plan(_) | Content::Unreadable(_) => None,
             };
             all.push(Equal {
                 files: vec![file],
@@ -101,27 +132,70 @@ impl Groups {
                 None => equal.push(one),
             }
         }
-        // Stable: of groups of one size, the one that was named first is the reference.
-        equal.sort_by_key(|group| Reverse((group.files.len(), group.planned.is_ok())));
-        compared(equal, settings).map(Self)
+        let size = |group: &Equal| (group.planned.is_ok(), group.files.len());
+        // Stable: groups of one size stay in the order in which they were named.
+        equal.sort_by_key(|group| Reverse(size(group)));
+        let largest = equal.first().map(size);
+        let ties = equal.iter().take_while(|it| Some(size(it)) == largest);
+        let ties = ties.count();
+        if ties > 1 {
+            let fastest = fastest(&equal[..ties], settings);
+            equal[..=fastest].rotate_right(1);
+        }
+        Ok(Self {
+            all: compared(equal, settings)?,
+            tied: ties > 1,
+        })
     }
 
     /// Whether a job notices that machines differ.
     pub fn differ(&self) -> bool {
-        self.0.iter().any(|group| group.noticed)
+        self.all.iter().any(|group| group.noticed)
     }
 
     /// The groups for JSON.
     pub fn rows(&self) -> Vec<GroupRow> {
-        let rows = self.0.iter().enumerate();
+        let rows = self.all.iter().enumerate();
         rows.map(|(at, group)| GroupRow::of(group, at == 0))
             .collect()
     }
 }
 
+/// The first of the fastest machines.
+fn fastest(all: &[Equal], settings: &Settings) -> usize {
+    let mut best = (0, (0.0, 0.0));
+    for (at, group) in all.iter().enumerate() {
+        let Content::Machine(document) = &group.content else {
+            continue;
+        };
+        let speed = MachineRings::of(document, settings).speed();
+        if speed > best.1 {
+            best = (at, speed);
+        }
+    }
+    best.0
+}
+
+impl Content {
+    fn unreadable(&self) -> Option<String> {
+        match self {
+            Self::Unreadable(why) => Some(why.clone()),
+            Self::Machine(_) | Self::Plan(_) => None,
+        }
+    }
+}
+
 impl Equal {
+    /// Why a machine cannot be planned.
+    fn problem(&self) -> Option<String> {
+        match self.content {
+            Content::Unreadable(_) => None,
+            Content::Machine(_) | Content::Plan(_) => self.planned.clone().err(),
+        }
+    }
+
     /// Whether no device differs, and a job notices nothing.
-    fn is_like(&self, other: &Self) -> Result<bool, plan::Error> {
+    fn is_like(&self, other: &Self) -> Result<bool> {
         match (&self.inventory, &other.inventory) {
             (Some(one), Some(two)) if one != two => return Ok(false),
             _ => {}
@@ -134,11 +208,13 @@ impl Equal {
 }
 
 /// Compares all others with the first.
-fn compared(all: Vec<Equal>, settings: &Settings) -> Result<Vec<Group>, plan::Error> {
+fn compared(all: Vec<Equal>, settings: &Settings) -> Result<Vec<Group>> {
     let mut groups = Vec::new();
-    let rings = |content: &Content| match content {
-        Content::Machine(document) => Some(MachineRings::of(document, settings)),
-        Content::Plan(_) => None,
+    let rings = |content: &Content, beside: &Content| match (content, beside) {
+        (Content::Machine(document), Content::Machine(other)) => {
+            Some(MachineRings::beside(document, other, settings))
+        }
+        _ => None,
     };
     let mut all = all.into_iter();
     let Some(reference) = all.next() else {
@@ -149,7 +225,8 @@ fn compared(all: Vec<Equal>, settings: &Settings) -> Result<Vec<Group>, plan::Er
         files: reference.files.clone(),
         differences: Vec::new(),
         noticed: false,
-        problem: reference.planned.as_ref().err().cloned(),
+        unreadable: reference.content.unreadable(),
+        problem: reference.problem(),
         cost: None,
         plans: None,
     });
@@ -164,7 +241,11 @@ fn compared(all: Vec<Equal>, settings: &Settings) -> Result<Vec<Group>, plan::Er
         };
         let noticed = match &comparison {
             Some(comparison) => !comparison.is_empty(),
-            None => other.planned.is_ok() || reference.planned.is_ok() || !differences.is_empty(),
+            None => {
+                let unplanned = reference.planned.is_err() && other.planned.is_err();
+                let unread = other.content.unreadable().is_some();
+                !unplanned || unread || !differences.is_empty()
+            }
         };
         let plans = match (comparison, &reference.planned, &other.planned) {
             (Some(comparison), Ok(one), Ok(two)) if differences.is_empty() => {
@@ -173,15 +254,16 @@ fn compared(all: Vec<Equal>, settings: &Settings) -> Result<Vec<Group>, plan::Er
             _ => None,
         };
         let costs = || {
-            let best = *best.get_or_init(|| rings(&reference.content));
-            Cost::between(rings(&other.content)?, best?)
+            let best = *best.get_or_init(|| rings(&reference.content, &reference.content));
+            Cost::between(rings(&other.content, &reference.content)?, best?)
         };
         groups.push(Group {
             cost: noticed.then(costs).flatten(),
+            unreadable: other.content.unreadable(),
+            problem: other.problem(),
             files: other.files,
             differences,
             noticed,
-            problem: other.planned.err(),
             plans,
         });
     }
@@ -193,27 +275,31 @@ fn compared(all: Vec<Equal>, settings: &Settings) -> Result<Vec<Group>, plan::Er
 pub struct GroupRow {
     /// Their files.
     files: Vec<String>,
-    /// Whether the others are compared with these; the largest group is the reference.
+    /// Whether the others are compared with these: the largest group that can be planned, the
+    /// fastest if several are as large.
     reference: bool,
     /// Whether a job would notice that they differ from the reference.
     noticed: bool,
     /// Why they cannot be planned.
     #[serde(skip_serializing_if = "Option::is_none")]
     cannot_be_planned: Option<String>,
+    /// Why they cannot be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cannot_be_read: Option<String>,
     /// How they differ from the reference, device by device.
     differences: Vec<DifferenceRow>,
     /// Bandwidth lost against the reference; null if the planner cannot tell.
     cost: Option<Cost>,
 }
 
-/// A difference from the reference.
+/// A difference from the reference, or from A.
 #[derive(Debug, Serialize, JsonSchema)]
-struct DifferenceRow {
+pub struct DifferenceRow {
     /// The devices that differ alike; none for the order of all devices.
     devices: Vec<String>,
-    /// The reference's value; null if it has none.
+    /// The value of the reference, or of A; null if it has none.
     expected: Option<String>,
-    /// The value of these machines; null if they have none.
+    /// The value of these machines, or of B; null if they have none.
     found: Option<String>,
     /// The difference in words.
     text: String,
@@ -221,25 +307,41 @@ struct DifferenceRow {
 
 impl GroupRow {
     fn of(group: &Group, reference: bool) -> Self {
-        let row = |difference: &MachineDifference| DifferenceRow {
-            devices: difference.devices.clone(),
-            expected: difference.expected.clone(),
-            found: difference.found.clone(),
-            text: words(difference),
-        };
         Self {
             files: group.files.clone(),
             reference,
             noticed: group.noticed,
             cannot_be_planned: group.problem.clone(),
-            differences: group.differences.iter().map(row).collect(),
+            cannot_be_read: group.unreadable.clone(),
+            differences: group.differences.iter().map(DifferenceRow::of).collect(),
             cost: group.cost,
         }
     }
 }
 
+impl DifferenceRow {
+    pub fn of(difference: &MachineDifference) -> Self {
+        Self {
+            devices: difference.devices.clone(),
+            expected: difference.expected.clone(),
+            found: difference.found.clone(),
+            text: words(difference),
+        }
+    }
+}
+
+/// The first differences in words.
+pub fn few(differences: &[MachineDifference]) -> Vec<String> {
+    let mut parts: Vec<String> = differences.iter().take(SHOWN).map(words).collect();
+    let more = differences.len().saturating_sub(SHOWN);
+    if more > 0 {
+        parts.push(format!("{more} more (--format json)"));
+    }
+    parts
+}
+
 /// A difference in words: `mlx5_3 at 25 GB/s instead of 50`.
-pub fn words(difference: &MachineDifference) -> String {
+fn words(difference: &MachineDifference) -> String {
     let all: Vec<&str> = difference.devices.iter().map(String::as_str).collect();
     let names = shorten(&all).join(", ");
     let value = |value: &Option<String>| value.clone().unwrap_or_else(|| "none".to_owned());

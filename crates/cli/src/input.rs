@@ -15,6 +15,7 @@ use crate::arguments::machine::{ProbeArguments, SourceArguments};
 use crate::environment::Environment;
 use crate::live;
 use crate::output::Output;
+use crate::render::count;
 use crate::suggest;
 
 const IN_FOLDER: &str = "topology.xml";
@@ -142,6 +143,21 @@ pub fn plan(file: &Path) -> Result<Plan> {
     Plan::from_json(&text).with_context(|| read.label)
 }
 
+/// Refuses a name without a file behind it, so that later errors are about what files hold.
+pub fn refuse_missing(file: &Path) -> Result<()> {
+    if file != Path::new("-") && !Recording::is_one(file) {
+        resolve(file)?;
+    }
+    Ok(())
+}
+
+/// Why a file cannot be read, without its name.
+pub fn why(file: &Path, problem: &anyhow::Error) -> String {
+    let text = format!("{problem:#}");
+    let rest = text.strip_prefix(&format!("{}:", file.display()));
+    rest.map_or(text.as_str(), str::trim_start).to_owned()
+}
+
 struct Bytes {
     /// What the machine or plan is called.
     name: String,
@@ -220,13 +236,20 @@ fn names_in(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Names folders inside that hold a machine.
+/// Names folders inside that hold a machine, or else topology files.
 fn machines_in(folder: &Path) -> String {
     let paths = names_in(folder).into_iter().map(|name| folder.join(name));
-    let machines: Vec<PathBuf> = paths
-        .filter(|path| path.join(IN_FOLDER).is_file())
-        .collect();
+    let paths: Vec<PathBuf> = paths.collect();
+    let is_xml = |path: &&PathBuf| path.extension().is_some_and(|it| it == "xml");
+    let files = paths.iter().filter(is_xml).count();
+    let in_folders = paths.iter().filter(|path| path.join(IN_FOLDER).is_file());
+    let machines: Vec<&PathBuf> = in_folders.collect();
     match machines.as_slice() {
+        [] if files > 0 => format!(
+            "; it holds {}: name them, such as {}",
+            count(files, "XML file"),
+            folder.join("*.xml").display()
+        ),
         [] => String::new(),
         [only] => format!("; {} has one", only.display()),
         [first, .., last] => format!(

@@ -1,6 +1,5 @@
 //! The rings of a machine, and what a finding costs: as the machine is, and as it would be.
 
-use std::cell::OnceCell;
 use std::sync::Arc;
 
 use plan::GraphKind;
@@ -29,7 +28,7 @@ pub struct Rings {
 pub struct MachineRings {
     /// Inside the machine; null if there are none.
     pub inside: Option<Rings>,
-    /// Between machines like this one; null if there are none.
+    /// Between this machine and one without the fault, or the reference; null if there are none.
     pub between: Option<Rings>,
 }
 
@@ -38,7 +37,8 @@ pub struct MachineRings {
 pub struct Cost {
     /// Of all rings together inside the machine, GB/s.
     pub inside: f32,
-    /// Of all rings together between machines like this one, GB/s.
+    /// Of all rings together between this machine and one without the fault, or the reference,
+    /// GB/s.
     pub between: f32,
     /// The rings as the machine is.
     pub now: MachineRings,
@@ -62,18 +62,42 @@ impl Rings {
 impl MachineRings {
     /// Plans one host, and two.
     pub fn of(document: &Arc<Document>, settings: &Settings) -> Self {
-        let [inside, between] = [1, 2].map(|hosts| {
-            let planned = planner::plan(&Job::hosts(Arc::clone(document), hosts), settings).ok()?;
+        Self::beside(document, document, settings)
+    }
+
+    /// Plans one host, and a job of it and a host of `other`. A job is as fast as its slowest host.
+    pub fn beside(document: &Arc<Document>, other: &Arc<Document>, settings: &Settings) -> Self {
+        let alone = Job::hosts(Arc::clone(document), 1);
+        let pair = match Arc::ptr_eq(document, other) {
+            true => Job::hosts(Arc::clone(document), 2),
+            false => {
+                let hosts = [document, other].map(|it| Job::hosts(Arc::clone(it), 1).hosts);
+                Job::of(hosts.concat())
+            }
+        };
+        let inside = planner::plan(&alone, settings).ok();
+        let inside = inside.and_then(|planned| {
             let rings = planned.node(0).graph(GraphKind::Ring)?;
             Some(Rings {
                 channels: rings.channels.len() as u32,
-                each: match hosts {
-                    1 => rings.bw_intra,
-                    _ => rings.bw_inter,
-                },
+                each: rings.bw_intra,
+            })
+        });
+        let between = planner::plan(&pair, settings).ok();
+        let between = between.and_then(|planned| {
+            let rings = planned.job.common().graph(GraphKind::Ring)?;
+            Some(Rings {
+                channels: rings.channels,
+                each: rings.bw_inter,
             })
         });
         Self { inside, between }
+    }
+
+    /// Bandwidth of all rings between hosts and inside, GB/s, to find the fastest machine.
+    pub fn speed(self) -> (f32, f32) {
+        let total = |rings: Option<Rings>| rings.map_or(0.0, Rings::total);
+        (total(self.between), total(self.inside))
     }
 }
 
@@ -116,21 +140,18 @@ impl Cost {
     }
 }
 
-/// The cost of a finding, if the planner can tell. `whole` keeps the rings of the machine.
-pub fn cost(
-    finding: &Finding,
-    document: &Arc<Document>,
-    whole: &OnceCell<MachineRings>,
-    settings: &Settings,
-) -> Option<Cost> {
+/// The cost of a finding, if the planner can tell: of the machine as it is, alone and in a job with
+/// the repaired machine.
+pub fn cost(finding: &Finding, document: &Arc<Document>, settings: &Settings) -> Option<Cost> {
     let effect = &finding.effect;
     if effect.is_empty() {
         return None;
     }
-    let rings = |document| MachineRings::of(&Arc::new(document), settings);
     let now = match effect.now.is_empty() {
-        true => *whole.get_or_init(|| MachineRings::of(document, settings)),
-        false => rings(effect.now(document)),
+        true => Arc::clone(document),
+        false => Arc::new(effect.now(document)),
     };
-    Cost::between(now, rings(effect.mended(document)))
+    let mended = Arc::new(effect.mended(document));
+    let now = MachineRings::beside(&now, &mended, settings);
+    Cost::between(now, MachineRings::of(&mended, settings))
 }

@@ -2,7 +2,6 @@
 
 mod page;
 
-use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -16,15 +15,15 @@ use topology::xml::Document;
 use crate::arguments::compare::TextOrJson;
 use crate::arguments::machine::DoctorArguments;
 use crate::environment::Environment;
-use crate::groups::{Content, GroupRow, Groups, Planned};
-use crate::input::FileOrProbe;
+use crate::groups::{self, Content, GroupRow, Groups, Planned};
+use crate::input::{FileOrProbe, refuse_missing, why};
 use crate::output::Output;
 use crate::report::{self, Report};
 use crate::rings::{self, Cost};
 pub use page::{section, table};
 
 /// Findings with what they cost.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct FindingReport {
     pub findings: Vec<PricedFinding>,
 }
@@ -97,10 +96,9 @@ impl FindingReport {
 
 /// Findings with their costs.
 pub fn priced(findings: &[Finding], document: &Document, settings: &Settings) -> FindingReport {
-    let rings = OnceCell::new();
     let document = Arc::new(document.clone());
     let priced = findings.iter().map(|finding| PricedFinding {
-        cost: rings::cost(finding, &document, &rings, settings),
+        cost: rings::cost(finding, &document, settings),
         finding: finding.clone(),
         files: Vec::new(),
     });
@@ -112,8 +110,17 @@ pub fn priced(findings: &[Finding], document: &Document, settings: &Settings) ->
 /// A checked machine.
 struct Checked {
     file: String,
-    document: Arc<Document>,
+    /// The machine, or why its file cannot be read.
+    content: Result<Arc<Document>, String>,
     findings: Vec<Finding>,
+}
+
+impl Checked {
+    /// The machine with its findings, if it could be read.
+    fn machine(&self) -> Option<(&[Finding], &Arc<Document>)> {
+        let document = self.content.as_ref().ok()?;
+        Some((&self.findings, document))
+    }
 }
 
 pub fn run(
@@ -129,20 +136,29 @@ pub fn run(
         [] => vec![None],
         files => files.iter().map(|file| Some(file.as_path())).collect(),
     };
+    files
+        .iter()
+        .flatten()
+        .try_for_each(|file| refuse_missing(file))?;
     let mut probed = false;
     let mut checked = Vec::new();
-    for file in files {
-        let subject = FileOrProbe::read(file, &arguments.source, environment, output)?;
-        probed |= matches!(subject, FileOrProbe::Probed(_));
-        let (findings, document) = match subject {
-            FileOrProbe::File(machine) => {
-                (checks::of_document(&machine.document), machine.document)
+    for file in &files {
+        let subject = FileOrProbe::read(*file, &arguments.source, environment, output);
+        let name = file.map_or_else(String::new, |file| file.display().to_string());
+        let (findings, content) = match (subject, *file) {
+            (Ok(FileOrProbe::File(machine)), _) => {
+                (checks::of_document(&machine.document), Ok(machine.document))
             }
-            FileOrProbe::Probed(probe) => (probe.findings, probe.document),
+            (Ok(FileOrProbe::Probed(probe)), _) => {
+                probed = true;
+                (probe.findings, Ok(probe.document))
+            }
+            (Err(problem), Some(file)) if files.len() > 1 => (Vec::new(), Err(why(file, &problem))),
+            (Err(problem), _) => return Err(problem),
         };
         checked.push(Checked {
-            file: file.map_or_else(String::new, |file| file.display().to_string()),
-            document: Arc::new(document),
+            file: name,
+            content: content.map(Arc::new),
             findings,
         });
     }
@@ -156,7 +172,11 @@ pub fn run(
             .retain(|remark| !remark.starts_with("NCCL_TOPO_FILE="));
     }
     let (report, groups) = match checked.as_slice() {
-        [only] => (priced(&only.findings, &only.document, &settings), None),
+        [only] => {
+            let machine = only.machine();
+            let priced = machine.map(|(findings, document)| priced(findings, document, &settings));
+            (priced.unwrap_or_default(), None)
+        }
         several => (
             findings_of(several, &settings),
             Some(groups_of(several, &settings)?),
@@ -178,8 +198,10 @@ pub fn run(
 fn findings_of(all: &[Checked], settings: &Settings) -> FindingReport {
     let mut found: Vec<PricedFinding> = Vec::new();
     for machine in all {
-        let rings = OnceCell::new();
-        for finding in &machine.findings {
+        let Some((findings, document)) = machine.machine() else {
+            continue;
+        };
+        for finding in findings {
             let same = |known: &&mut PricedFinding| {
                 let other = &known.finding;
                 (other.rule, &other.device, &other.seen, &other.expected)
@@ -193,7 +215,7 @@ fn findings_of(all: &[Checked], settings: &Settings) -> FindingReport {
             match found.iter_mut().find(same) {
                 Some(known) => known.files.push(machine.file.clone()),
                 None => found.push(PricedFinding {
-                    cost: rings::cost(finding, &machine.document, &rings, settings),
+                    cost: rings::cost(finding, document, settings),
                     finding: finding.clone(),
                     files: vec![machine.file.clone()],
                 }),
@@ -207,12 +229,18 @@ fn findings_of(all: &[Checked], settings: &Settings) -> FindingReport {
 /// The machines in groups of equal ones, each planned as a job of one host.
 fn groups_of(all: &[Checked], settings: &Settings) -> Result<Groups> {
     let members = all.iter().map(|machine| {
-        let content = Content::Machine(Arc::clone(&machine.document));
+        let content = match &machine.content {
+            Ok(document) => Content::Machine(Arc::clone(document)),
+            Err(why) => Content::Unreadable(why.clone()),
+        };
         (machine.file.clone(), content)
     });
+    let members: Vec<(String, Content)> = members.collect();
+    groups::refuse_unreadable(&members)?;
     let plan = |content: &Content| -> Planned {
         match content {
             Content::Plan(plan) => Ok(plan.clone()),
+            Content::Unreadable(why) => Err(why.clone()),
             Content::Machine(document) => {
                 match planner::plan(&Job::hosts(Arc::clone(document), 1), settings) {
                     Ok(planned) => Ok(Box::new(planned.plan())),
@@ -221,5 +249,5 @@ fn groups_of(all: &[Checked], settings: &Settings) -> Result<Groups> {
             }
         }
     };
-    Ok(Groups::of(members.collect(), settings, plan)?)
+    Groups::of(members, settings, plan)
 }

@@ -10,7 +10,13 @@ use crate::render::{Look, count, or_dash, wrap};
 pub fn page(report: &FindingReport, all: Option<&Groups>, look: Look) -> String {
     match all {
         None => table(report, look),
-        Some(all) => format!("{}\n{}", groups::page(all, look), table(report, look)),
+        Some(all) => {
+            let findings = match report.findings.is_empty() && all.all.len() > 1 {
+                true => "no findings in single files\n".to_owned(),
+                false => table(report, look),
+            };
+            format!("{}\n{findings}", groups::page(all, look))
+        }
     }
 }
 

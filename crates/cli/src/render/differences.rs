@@ -3,13 +3,21 @@
 use plan::{ChoiceDifference, Chosen, Comparison, Plan, PlanDifference};
 use serde_json::Value;
 
+use topology::differences::MachineDifference;
+
 use super::table::Columns;
-use super::{Look, count, gbps, group, microseconds, percent, ranges, trim_lines};
+use super::{Look, count, gbps, group, microseconds, percent, ranges, trim_lines, wrap};
+use crate::groups::few;
 use crate::sizes::short;
 
-/// What differs; nothing when nothing does.
-pub fn page(plans: [(&str, &Plan); 2], comparison: &Comparison, look: Look) -> String {
-    if comparison.is_empty() {
+/// What differs; nothing when nothing does. `devices` are differences of the files.
+pub fn page(
+    plans: [(&str, &Plan); 2],
+    devices: &[MachineDifference],
+    comparison: &Comparison,
+    look: Look,
+) -> String {
+    if comparison.is_empty() && devices.is_empty() {
         return String::new();
     }
     let [(first, _), (second, _)] = plans;
@@ -26,6 +34,21 @@ pub fn page(plans: [(&str, &Plan); 2], comparison: &Comparison, look: Look) -> S
             format!("{first} and {second}")
         })
     );
+    if !devices.is_empty() {
+        let unnoticed = match comparison.is_empty() {
+            true => "; a job does not notice it",
+            false => "",
+        };
+        let remark = format!(
+            "of {}, instead of those of {}{unnoticed}",
+            names[1], names[0]
+        );
+        let lines = few(devices);
+        let lines = lines
+            .iter()
+            .map(|line| wrap(line, "  ", "    ", look.width));
+        text.push_str(&look.section("Devices", &remark, &lines.collect::<String>()));
+    }
     let mut sections = group(comparison.facts.iter().map(|fact| (section(fact), fact)));
     let several = plans.iter().any(|(_, plan)| plan.machines.len() > 1);
     sections.sort_by_key(|(title, _)| SECTIONS.iter().position(|known| known == title));

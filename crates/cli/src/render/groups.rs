@@ -2,17 +2,20 @@
 
 use super::table::Columns;
 use super::{Look, count, differences, trim_lines};
-use crate::groups::{Group, Groups, words};
+use crate::groups::{Group, Groups, few};
 
 /// Most files of a group that are all named.
 const NAMED_FILES: usize = 3;
 
-/// Most differences that are shown for a group.
-const SHOWN: usize = 4;
+/// What is said of the first group.
+const REFERENCE: &str = "the reference";
+
+/// The same where other groups are as large.
+const NO_MAJORITY: &str = "the reference: no majority, the fastest of the largest groups";
 
 /// The groups with what tells each from the first.
 pub fn page(groups: &Groups, look: Look) -> String {
-    let all = &groups.0;
+    let all = &groups.all;
     let files: usize = all.iter().map(|group| group.files.len()).sum();
     if all.len() < 2 {
         return format!("{}: all equal\n", count(files, "file"));
@@ -31,7 +34,11 @@ pub fn page(groups: &Groups, look: Look) -> String {
     for (at, group) in all.iter().enumerate() {
         table.row(vec![
             files_of(&group.files, &folder),
-            what(group, at == 0),
+            match at {
+                0 if groups.tied => what(group, Some(NO_MAJORITY)),
+                0 => what(group, Some(REFERENCE)),
+                _ => what(group, None),
+            },
             costs(group),
         ]);
     }
@@ -44,7 +51,7 @@ pub fn page(groups: &Groups, look: Look) -> String {
                 (group.files[0].as_str(), other),
             ];
             text.push('\n');
-            text.push_str(&differences::page(names, comparison, look));
+            text.push_str(&differences::page(names, &[], comparison, look));
         }
     }
     trim_lines(&text)
@@ -79,18 +86,12 @@ pub fn files_of(files: &[String], folder: &str) -> String {
     }
 }
 
-fn what(group: &Group, reference: bool) -> String {
-    let mut parts: Vec<String> = Vec::new();
-    if reference {
-        parts.push("the reference".to_owned());
-    }
-    let shown = group.differences.iter().take(SHOWN);
-    parts.extend(shown.map(words));
-    let more = group.differences.len().saturating_sub(SHOWN);
-    if more > 0 {
-        parts.push(format!("{more} more (--format json)"));
-    }
-    if let Some(problem) = &group.problem {
+fn what(group: &Group, reference: Option<&str>) -> String {
+    let mut parts = Vec::from_iter(reference.map(str::to_owned));
+    parts.extend(few(&group.differences));
+    if let Some(why) = &group.unreadable {
+        parts.push(format!("cannot be read: {why}"));
+    } else if let Some(problem) = &group.problem {
         parts.push(format!("cannot be planned: {problem}"));
     } else if parts.is_empty() {
         parts.push("the plan, see below".to_owned());

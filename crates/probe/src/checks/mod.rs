@@ -8,6 +8,7 @@ mod links;
 mod network;
 mod nvlink;
 mod places;
+mod twins;
 mod values;
 
 use topology::xml::Document;
@@ -49,6 +50,7 @@ pub(crate) fn of_probe(probe: &Probe, unread: Option<String>) -> Vec<Finding> {
 pub fn of_document(document: &Document) -> Vec<Finding> {
     let mut findings = document::check(document);
     findings.extend(places::check(document));
+    findings.extend(twins::check(document));
     in_order(findings)
 }
 

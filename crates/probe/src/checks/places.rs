@@ -14,6 +14,12 @@ use super::document::{IMPOSSIBLE, devices, first_of, is_gpu};
 /// The share of a NIC's speed that a PCI link must have: NCCL counts less than the nominal speed.
 const ENOUGH: f32 = 0.9;
 
+/// The lanes that links have.
+const LANES: [i32; 5] = [1, 2, 4, 8, MOST_LANES];
+
+/// Lanes of the widest slot, and those that NCCL counts for 0.
+const MOST_LANES: i32 = 16;
+
 /// Bandwidth of a Mb/s of a port, GB/s.
 const GBPS: f32 = 1.0 / 8000.0;
 
@@ -64,7 +70,7 @@ fn numa(document: &Document) -> Option<Finding> {
     Some(finding.with_effect(mended(root)))
 }
 
-fn mended(root: Element) -> Effect {
+pub(super) fn mended(root: Element) -> Effect {
     Effect {
         mended_root: Some(Box::new(root)),
         ..Effect::default()
@@ -235,11 +241,11 @@ pub(super) fn narrow(document: &Document) -> Option<Finding> {
 
 impl Narrow<'_> {
     fn text(&self) -> String {
-        let speed = self.pci.get("link_speed").unwrap_or_default();
-        let width = self.pci.get("link_width").unwrap_or_default();
-        let unread = match bandwidth::is_known_link_speed(speed) {
-            true => "",
-            false => ", as NCCL reads it",
+        let width = lanes(self.pci);
+        let (speed, unread) = match self.pci.get("link_speed").unwrap_or_default() {
+            "" => ("empty link_speed,", ", as NCCL reads it"),
+            speed if bandwidth::is_known_link_speed(speed) => (speed, ""),
+            speed => (speed, ", as NCCL reads it"),
         };
         format!(
             "{} GB/s behind {} GB/s ({speed} x{width}{unread})",
@@ -291,18 +297,24 @@ fn narrow_finding(seen: &[String], links: &[Narrow<'_>]) -> Option<Finding> {
     Some(Finding::new(Rule::NarrowNic, first_of(&nics), seen, expected).with_effect(effect))
 }
 
-/// The slowest link of today's generations that is fast enough: with as many lanes, else with 16.
+/// The least change that makes a link fast enough: more lanes, else a later generation with 16.
 fn wide_enough(link: &Narrow<'_>) -> Option<(&'static str, i32)> {
-    let lanes = match link.pci.get("link_width").map_or(0, c_int) {
-        lanes @ 1..16 => lanes,
-        _ => 16,
-    };
-    let all = [lanes, 16]
-        .into_iter()
-        .flat_map(|lanes| GENERATIONS.map(|speed| (speed, lanes)));
-    let mut enough =
-        all.filter(|(speed, lanes)| bandwidth::pci(speed, *lanes) >= ENOUGH * link.needed);
-    enough.next()
+    let now = link.pci.get("link_speed").unwrap_or_default();
+    let of_now = |speed: &&str| bandwidth::pci(speed, 1) == bandwidth::pci(now, 1);
+    let generation = GENERATIONS.iter().position(of_now)?;
+    let more = LANES.into_iter().filter(|more| *more > lanes(link.pci));
+    let wider = more.map(|lanes| (GENERATIONS[generation], lanes));
+    let later = GENERATIONS[generation + 1..].iter();
+    let mut all = wider.chain(later.map(|speed| (*speed, MOST_LANES)));
+    all.find(|(speed, lanes)| bandwidth::pci(speed, *lanes) >= ENOUGH * link.needed)
+}
+
+/// The lanes of a link, as NCCL counts them.
+pub(super) fn lanes(pci: &Element) -> i32 {
+    match pci.get("link_width").map_or(0, c_int) {
+        0 => MOST_LANES,
+        lanes => lanes,
+    }
 }
 
 /// Walks down to the NICs; `above` are the functions from the CPU down.
@@ -356,7 +368,7 @@ fn check_above<'e>(above: &[&'e Element], needed: f32, links: &mut Vec<Narrow<'e
     }
 }
 
-fn holds_gpu(pci: &Element) -> bool {
+pub(super) fn holds_gpu(pci: &Element) -> bool {
     pci.children
         .iter()
         .any(|child| child.tag == Tag::Gpu || holds_gpu(child))
