@@ -187,7 +187,8 @@ impl<'a> Unplanned<'a> {
             let at = match known {
                 Some(at) => at,
                 None => {
-                    let system = settings.system(&hosts.document)?;
+                    let system =
+                        System::from_document_with(&hosts.document, settings.build_options())?;
                     machines.push((hosts, system));
                     machines.len() - 1
                 }

@@ -12,7 +12,7 @@ use crate::domain::nvlink_domain;
 use crate::error::Error;
 use crate::note::Note;
 use crate::settings::Settings;
-use crate::subset::{nics, with_nics};
+use crate::subset::nics;
 
 /// Most hosts of an NVLink domain: NCCL has room for 640 GPUs in one, and a host has at least one.
 const MAX_DOMAIN_HOSTS: u64 = 640;
@@ -156,7 +156,7 @@ impl Job {
     ) -> Result<Cow<'_, [EqualHosts]>, Error> {
         let mut hosts = Cow::Borrowed(&self.hosts[..]);
         for (at, whole) in self.hosts.iter().enumerate() {
-            let Some(used) = with_nics(&whole.document, |net| settings.uses(net)) else {
+            let Some(used) = settings.with_used_nics(&whole.document) else {
                 continue;
             };
             if nics(&used).is_empty() {

@@ -122,16 +122,28 @@ impl Settings {
     /// # Errors
     /// As [`System::from_document_with`].
     pub fn system(&self, document: &Document) -> Result<System, topology::Error> {
-        let options = BuildOptions {
+        let used = self.with_used_nics(document);
+        System::from_document_with(used.as_ref().unwrap_or(document), self.build_options())
+    }
+
+    /// How topology files are read with these settings.
+    pub(crate) fn build_options(&self) -> BuildOptions {
+        BuildOptions {
             split_partitions: self.split_partitions,
             ..BuildOptions::default()
-        };
-        let used = with_nics(document, |net| self.uses(net));
-        System::from_document_with(used.as_ref().unwrap_or(document), options)
+        }
+    }
+
+    /// The document with the NICs that a job uses; `None` if it uses all.
+    pub(crate) fn with_used_nics(&self, document: &Document) -> Option<Document> {
+        if self.ib_hca.is_none() && self.socket_ifname.is_none() {
+            return None;
+        }
+        with_nics(document, |net| self.uses(net))
     }
 
     /// Whether a job uses a `<net>`. Of a NIC that NCCL merged, the name of one port suffices.
-    pub(crate) fn uses(&self, net: &Element) -> bool {
+    fn uses(&self, net: &Element) -> bool {
         let port = net.get("port").map_or(0, c_int);
         let list = match port {
             // NCCL numbers the ports of InfiniBand and RoCE from 1, and gives sockets 0.
