@@ -129,7 +129,7 @@ pub struct CpuProgram {
     pub steps: Box<[CpuStep]>,
     /// The peers whose memory it accesses.
     pub peers: Box<[u32]>,
-    /// BufferBase addresses of buffers: the own ones, then those of each peer.
+    /// Addresses of buffers: the own ones, then those of each peer.
     pub bases: Box<[BufferBase]>,
     /// Bytes that the program accesses from each base.
     pub extents: Box<[u64]>,

@@ -37,7 +37,7 @@ pub struct RefusedAccess {
 /// A remote operand cannot be accessed.
 ///
 /// # Safety
-/// As [`Reduce::run`] for local operands. RemoteOperands ones are null and stay valid during the
+/// As [`Reduce::run`] for local operands. Remote ones are null and stay valid during the
 /// launch.
 pub unsafe fn reduce(
     reduce: &Reduce,
