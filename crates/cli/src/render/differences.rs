@@ -5,9 +5,9 @@ use serde_json::Value;
 
 use topology::differences::MachineDifference;
 
+use super::machine_differences::few;
 use super::table::Columns;
 use super::{Look, count, gbps, group, microseconds, percent, ranges, trim_lines, wrap};
-use crate::groups::few;
 use crate::sizes::short;
 
 /// What differs; nothing when nothing does. `devices` are differences of the files.

@@ -1,8 +1,9 @@
 //! Groups of equal machines, as a table.
 
+use super::machine_differences::few;
 use super::table::Columns;
 use super::{Look, count, differences, trim_lines};
-use crate::groups::{Group, Groups, few};
+use crate::groups::{Group, Groups};
 
 /// Most files of a group that are all named.
 const NAMED_FILES: usize = 3;

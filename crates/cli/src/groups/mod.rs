@@ -1,5 +1,7 @@
 //! Groups of equal machines among many files: which one is odd, and in what.
 
+pub mod json;
+
 use std::cell::OnceCell;
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -8,20 +10,11 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use plan::{Comparison, Plan, compare};
 use planner::Settings;
-use schemars::JsonSchema;
-use serde::Serialize;
-use topology::differences::{Inventory, MachineDifference, Property, canonical};
+use planner::explain::count;
+use topology::differences::{Inventory, MachineDifference, canonical};
 use topology::xml::Document;
 
-use crate::render::count;
-use crate::render::what_if::shorten;
 use crate::rings::{Cost, MachineRings};
-
-/// Most devices of an order that are told.
-const ORDERED: usize = 6;
-
-/// Most differences that are shown for a group.
-const SHOWN: usize = 4;
 
 /// What a file holds.
 #[derive(Debug, Clone)]
@@ -152,13 +145,6 @@ impl Groups {
     pub fn differ(&self) -> bool {
         self.all.iter().any(|group| group.noticed)
     }
-
-    /// The groups for JSON.
-    pub fn rows(&self) -> Vec<GroupRow> {
-        let rows = self.all.iter().enumerate();
-        rows.map(|(at, group)| GroupRow::of(group, at == 0))
-            .collect()
-    }
 }
 
 /// The first of the fastest machines.
@@ -268,132 +254,4 @@ fn compared(all: Vec<Equal>, settings: &Settings) -> Result<Vec<Group>> {
         });
     }
     Ok(groups)
-}
-
-/// Equal machines.
-#[derive(Debug, Serialize, JsonSchema)]
-pub struct GroupRow {
-    /// Their files.
-    files: Vec<String>,
-    /// Whether the others are compared with these: the largest group that can be planned, the
-    /// fastest if several are as large.
-    reference: bool,
-    /// Whether a job would notice that they differ from the reference.
-    noticed: bool,
-    /// Why they cannot be planned.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cannot_be_planned: Option<String>,
-    /// Why they cannot be read.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cannot_be_read: Option<String>,
-    /// How they differ from the reference, device by device.
-    differences: Vec<DifferenceRow>,
-    /// Bandwidth lost against the reference; null if the planner cannot tell.
-    cost: Option<Cost>,
-}
-
-/// A difference from the reference, or from A.
-#[derive(Debug, Serialize, JsonSchema)]
-pub struct DifferenceRow {
-    /// The devices that differ alike; none for the order of all devices.
-    devices: Vec<String>,
-    /// The value of the reference, or of A; null if it has none.
-    expected: Option<String>,
-    /// The value of these machines, or of B; null if they have none.
-    found: Option<String>,
-    /// The difference in words.
-    text: String,
-}
-
-impl GroupRow {
-    fn of(group: &Group, reference: bool) -> Self {
-        Self {
-            files: group.files.clone(),
-            reference,
-            noticed: group.noticed,
-            cannot_be_planned: group.problem.clone(),
-            cannot_be_read: group.unreadable.clone(),
-            differences: group.differences.iter().map(DifferenceRow::of).collect(),
-            cost: group.cost,
-        }
-    }
-}
-
-impl DifferenceRow {
-    pub fn of(difference: &MachineDifference) -> Self {
-        Self {
-            devices: difference.devices.clone(),
-            expected: difference.expected.clone(),
-            found: difference.found.clone(),
-            text: words(difference),
-        }
-    }
-}
-
-/// The first differences in words.
-pub fn few(differences: &[MachineDifference]) -> Vec<String> {
-    let mut parts: Vec<String> = differences.iter().take(SHOWN).map(words).collect();
-    let more = differences.len().saturating_sub(SHOWN);
-    if more > 0 {
-        parts.push(format!("{more} more (--format json)"));
-    }
-    parts
-}
-
-/// A difference in words: `mlx5_3 at 25 GB/s instead of 50`.
-fn words(difference: &MachineDifference) -> String {
-    let all: Vec<&str> = difference.devices.iter().map(String::as_str).collect();
-    let names = shorten(&all).join(", ");
-    let value = |value: &Option<String>| value.clone().unwrap_or_else(|| "none".to_owned());
-    let (found, expected) = (value(&difference.found), value(&difference.expected));
-    match &difference.property {
-        Property::Presence if difference.found.is_none() => format!("{names} missing"),
-        Property::Presence => format!("{names} additional"),
-        Property::Cpu => format!("{names} below {found} instead of {expected}"),
-        Property::Near => format!(
-            "{names} next to {} instead of {}",
-            gpu(&difference.found),
-            gpu(&difference.expected)
-        ),
-        Property::PciLinks => {
-            format!("{names} behind PCIe links of {found} GB/s instead of {expected}")
-        }
-        Property::AllNvlinks => match &difference.found {
-            None => format!("{names} without NVLinks instead of {expected}"),
-            Some(_) => format!("{names} with NVLinks, {found}, instead of none"),
-        },
-        Property::Nvlinks(target) => {
-            let found = difference.found.as_deref().unwrap_or("no");
-            let links = if found == "1" { "NVLink" } else { "NVLinks" };
-            format!("{names} with {found} {links} to {target} instead of {expected}")
-        }
-        Property::Speed => format!("{names} at {found} GB/s instead of {expected}"),
-        Property::Affinity => format!("other processors in {names}"),
-        Property::Attribute(attribute) => {
-            format!("{names} with {attribute} {found} instead of {expected}")
-        }
-        Property::Order => format!(
-            "PCI order {} instead of {}",
-            order(&found),
-            order(&expected)
-        ),
-        Property::BusOrder => format!(
-            "order of bus ids {} instead of {}",
-            order(&found),
-            order(&expected)
-        ),
-    }
-}
-
-fn gpu(near: &Option<String>) -> String {
-    near.clone().unwrap_or_else(|| "no GPU".to_owned())
-}
-
-/// The first devices of an order.
-fn order(names: &str) -> String {
-    let all: Vec<&str> = names.split(", ").collect();
-    match all.len() > ORDERED {
-        true => format!("{}, …", all[..ORDERED].join(", ")),
-        false => names.to_owned(),
-    }
 }
