@@ -175,7 +175,7 @@ void pass() {
 
 // Lets kernels of other processes run, because all fibers here wait for them.
 void let_others_run(uint32_t passes) {
-  constexpr uint32_t EAGER_PASSES = 1000;
+  constexpr uint32_t EAGER_PASSES = 20000;
   constexpr long NAP_NS = 20000;
   if (passes < EAGER_PASSES) {
     sched_yield();
