@@ -12,7 +12,7 @@ use crate::machine::Ending;
 use crate::socket::accept::{Arrived, PROOF_TIME};
 
 /// Bytes of one read.
-const READ_BYTES: usize = 64 << 10;
+pub const READ_BYTES: usize = 64 << 10;
 
 /// Most reads before the received frames are handled.
 const MOST_READS: usize = 16;
@@ -28,6 +28,8 @@ pub struct Connection {
     pub proof_until: Instant,
     /// Whether it is closed once everything is sent.
     pub closing: bool,
+    /// Whether the socket can be read or written, or received bytes wait to be handled.
+    pub ready: bool,
     /// How it ended, if it did so during a send. The kernel reports only once why a connection was
     /// refused.
     over: Option<Ending>,
@@ -60,6 +62,7 @@ impl Connection {
             connecting,
             proof_until: Instant::now() + PROOF_TIME,
             closing: false,
+            ready: false,
             over: None,
         })
     }
@@ -122,17 +125,16 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads what has arrived.
+    /// Reads what has arrived, by way of `bytes`.
     ///
     /// # Errors
     /// The connection ended, or the other side is not trusted.
-    pub fn read(&mut self) -> Result<(), Ending> {
+    pub fn read(&mut self, bytes: &mut [u8]) -> Result<(), Ending> {
         if self.connecting {
             return Ok(());
         }
-        let mut bytes = vec![0; READ_BYTES];
         for _ in 0..MOST_READS {
-            match self.stream.read(&mut bytes) {
+            match self.stream.read(bytes) {
                 Ok(0) => return Err(Ending::Ended),
                 Ok(read) => {
                     self.link.push(&bytes[..read]).map_err(Ending::Distrusted)?;
@@ -171,6 +173,7 @@ impl From<Arrived> for Connection {
             connecting: false,
             proof_until: Instant::now(),
             closing: false,
+            ready: true,
             over: None,
         }
     }

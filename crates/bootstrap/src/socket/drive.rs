@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags};
 
 use super::accept::{Acceptor, Until};
-use super::connection::Connection;
+use super::connection::{Connection, READ_BYTES};
 use crate::id::Key;
 use crate::info::Infos;
 use crate::link::Kind;
@@ -30,6 +30,10 @@ pub struct Drive {
     key: Key,
     acceptor: Acceptor,
     open: Vec<(Conn, Connection)>,
+    /// Whether somebody connects or must be turned away.
+    accepts: bool,
+    /// Memory for reads.
+    bytes: Vec<u8>,
     began: Instant,
 }
 
@@ -44,6 +48,8 @@ impl Drive {
             acceptor: Acceptor::new(listener, &key, kinds, Until::Proved)?,
             key,
             open: Vec::new(),
+            accepts: true,
+            bytes: vec![0; READ_BYTES],
             began: Instant::now(),
         })
     }
@@ -79,7 +85,7 @@ impl Drive {
         self.open.iter().all(flushed)
     }
 
-    /// Adds the descriptors to poll.
+    /// Adds the descriptors to poll. [`Self::polled`] takes what was found.
     pub fn poll_fds<'a>(&'a self, fds: &mut Vec<PollFd<'a>>) {
         fds.push(PollFd::new(&self.acceptor, PollFlags::IN));
         for (_, connection) in &self.open {
@@ -89,6 +95,14 @@ impl Drive {
             }
             let fd: BorrowedFd<'a> = connection.stream().as_fd();
             fds.push(PollFd::from_borrowed_fd(fd, flags));
+        }
+    }
+
+    /// Takes which of the descriptors of [`Self::poll_fds`] are ready, in the same order.
+    pub fn polled(&mut self, ready: &mut impl Iterator<Item = bool>) {
+        self.accepts = ready.next().unwrap_or(true);
+        for ((_, connection), ready) in self.open.iter_mut().zip(ready) {
+            connection.ready |= ready;
         }
     }
 
@@ -122,12 +136,15 @@ impl Drive {
         for at in 0..self.open.len() {
             let (conn, connection) = &mut self.open[at];
             let conn = *conn;
-            if connection.closing {
+            let was_open = connection.link.is_open().is_some();
+            let late = !was_open && Instant::now() >= connection.proof_until;
+            let idle = !(connection.ready || connection.is_over() || late);
+            if connection.closing || idle {
                 continue;
             }
-            let was_open = connection.link.is_open().is_some();
-            let read = connection.write().and_then(|()| connection.read());
-            let late = Instant::now() >= connection.proof_until;
+            connection.ready = false;
+            let read = connection.write();
+            let read = read.and_then(|()| connection.read(&mut self.bytes));
             let is_open = connection.link.is_open().is_some();
             if is_open
                 && !was_open
@@ -180,6 +197,10 @@ impl Drive {
 
     /// Hands authenticated connections to the state machine.
     fn accept(&mut self) {
+        let due = self.acceptor.next_deadline();
+        if !std::mem::take(&mut self.accepts) && due.is_none_or(|due| Instant::now() < due) {
+            return;
+        }
         for arrived in self.acceptor.accept() {
             let conn = match &mut self.machine {
                 StateMachine::Root(root) => root.accepted(),

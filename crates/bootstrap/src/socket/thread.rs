@@ -136,7 +136,7 @@ fn serve(shared: &Shared, woken: &OwnedFd, mut drives: Vec<Drive>) {
                 break;
             }
         }
-        wait(woken, &drives, ends);
+        wait(woken, &mut drives, ends);
     }
     shared.lock().ended = true;
     shared.changed.notify_all();
@@ -145,7 +145,7 @@ fn serve(shared: &Shared, woken: &OwnedFd, mut drives: Vec<Drive>) {
     }
     let until = Instant::now() + DRAIN_TIME;
     while drives.iter_mut().any(|drive| !drive.drain()) && Instant::now() < until {
-        wait(woken, &drives, Some(until));
+        wait(woken, &mut drives, Some(until));
     }
 }
 
@@ -199,13 +199,13 @@ fn tell(shared: &Shared, drives: &mut [Drive]) {
     shared.changed.notify_all();
 }
 
-fn wait(woken: &OwnedFd, drives: &[Drive], ends: Option<Instant>) {
+fn wait(woken: &OwnedFd, drives: &mut [Drive], ends: Option<Instant>) {
     let mut fds = vec![PollFd::from_borrowed_fd(woken.as_fd(), PollFlags::IN)];
-    for drive in drives {
+    for drive in drives.iter() {
         drive.poll_fds(&mut fds);
     }
     let mut sleep = Duration::from_secs(10);
-    for drive in drives {
+    for drive in drives.iter() {
         sleep = drive.sleep().map_or(sleep, |it| it.min(sleep));
     }
     if let Some(ends) = ends {
@@ -216,6 +216,11 @@ fn wait(woken: &OwnedFd, drives: &[Drive], ends: Option<Instant>) {
     let timeout = Timespec::try_from(sleep).ok();
     // A signal only ends the sleep early.
     let _ = poll(&mut fds, timeout.as_ref());
+    let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+    let mut ready = ready.into_iter().skip(1);
+    for drive in drives.iter_mut() {
+        drive.polled(&mut ready);
+    }
     let mut bytes = [0; 256];
     while matches!(rustix::io::read(woken, &mut bytes), Ok(1..)) {}
 }
