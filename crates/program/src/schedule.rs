@@ -19,6 +19,8 @@ pub enum Schedule {
     Mesh,
     /// Every rank with every other, in two phases: each reduces its piece, then all get all pieces.
     TwoPhaseMesh,
+    /// One rank per channel moves and reduces everything in the buffers of all ranks.
+    Leader,
     /// Bruck: twice the data in each round, for any number of ranks.
     Bruck,
     /// Exchange with partners at distance 1, 2, 4 …, twice the data in each round.
@@ -54,7 +56,10 @@ impl Schedule {
             (Self::Nvls, Transfer::Direct) => {
                 matches!(collective, AllReduce | AllGather | ReduceScatter)
             }
-            (Self::Nvls, Transfer::Fifo) => false,
+            (Self::Leader, Transfer::Direct) => {
+                matches!(collective, AllReduce | AllGather | ReduceScatter | AllToAll)
+            }
+            (Self::Nvls | Self::Leader, Transfer::Fifo) => false,
             (Self::Mesh, _) => true,
             (Self::TwoPhaseMesh, _) => matches!(collective, AllReduce),
             (_, Transfer::Direct) => false,
@@ -83,6 +88,7 @@ named!(Schedule, "algorithm", |known, text| known.name() == text, {
     HalvingDoubling = "halving-doubling",
     Mesh = "mesh",
     TwoPhaseMesh = "two-phase-mesh",
+    Leader = "leader",
     Bruck = "bruck",
     RecursiveDoubling = "recursive-doubling",
     RecursiveHalving = "recursive-halving",

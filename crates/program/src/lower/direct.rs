@@ -9,11 +9,11 @@ use super::write::{Fold, copy, notify, spread, wait};
 use crate::{BufferKind, Collective, ConnectionEnd, Lane, Operand, Pieces, Step};
 
 /// Which ranks access whose memory.
-struct Touch {
+pub struct Touch {
     /// Ranks that access this rank's memory.
-    by: Vec<u32>,
+    pub by: Vec<u32>,
     /// Ranks whose memory this rank accesses.
-    of: Vec<u32>,
+    pub of: Vec<u32>,
 }
 
 impl Touch {
@@ -52,7 +52,7 @@ impl Touch {
         }
     }
 
-    fn lane(&self, place: &ChannelMember<'_>, body: Vec<Step>) -> Lane {
+    pub fn lane(&self, place: &ChannelMember<'_>, body: Vec<Step>) -> Lane {
         let (by, of) = (signals(place, &self.by), signals(place, &self.of));
         let mut prologue = notify(&by);
         prologue.extend(wait(&of));
@@ -71,7 +71,7 @@ fn signals(place: &ChannelMember<'_>, peers: &[u32]) -> Vec<ConnectionEnd> {
     peers.iter().map(|peer| place.connection(*peer)).collect()
 }
 
-fn of_rank(place: &ChannelMember<'_>, rank: u32, buffer: BufferKind, block: u32) -> Operand {
+pub fn of_rank(place: &ChannelMember<'_>, rank: u32, buffer: BufferKind, block: u32) -> Operand {
     if rank == place.rank {
         Operand::local(buffer, block)
     } else {
@@ -153,13 +153,17 @@ pub fn mesh(place: &ChannelMember<'_>) -> ChannelLanes {
     ChannelLanes::new(1, vec![touch.lane(place, body)])
 }
 
-fn inputs(place: &ChannelMember<'_>, ranks: impl Iterator<Item = u32>, block: u32) -> Vec<Operand> {
+pub fn inputs(
+    place: &ChannelMember<'_>,
+    ranks: impl Iterator<Item = u32>,
+    block: u32,
+) -> Vec<Operand> {
     ranks
         .map(|rank| of_rank(place, rank, BufferKind::Input, block))
         .collect()
 }
 
-fn reduce(pieces: Pieces, operands: &[Operand], destinations: &[Operand]) -> Vec<Step> {
+pub fn reduce(pieces: Pieces, operands: &[Operand], destinations: &[Operand]) -> Vec<Step> {
     Fold {
         pieces,
         operands,

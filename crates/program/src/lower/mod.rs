@@ -34,6 +34,7 @@ mod all_to_all;
 mod direct;
 mod gather_scatter;
 mod halving;
+mod leader;
 mod mesh;
 mod multicast;
 mod place;
@@ -227,6 +228,7 @@ fn part(place: &ChannelMember<'_>) -> ChannelLanes {
         (Schedule::HalvingDoubling, _) => all_reduce::halving_doubling(place),
         (Schedule::RecursiveHalving, _) => halving::reduce_scatter(place),
         (Schedule::RecursiveDoubling, _) => halving::all_gather(place),
+        (Schedule::Leader, _) => leader::leader(place),
         (Schedule::Nvls, _) => multicast::nvls(place),
         (Schedule::Bruck, _) => all_to_all::bruck(place),
     }
