@@ -4,11 +4,10 @@
 //! map; to access other memory they need the kernel (`process_vm_readv`).
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use shared_memory::{Arena, ArenaBuffer, Descriptor, Handle, Mapping, Place, limits};
 
-use crate::bootstrap::{Bootstrap, Offer};
+use crate::bootstrap::Bootstrap;
 use crate::connections::offered_by;
 use crate::error::Error;
 use crate::transport::Transport;
@@ -48,6 +47,8 @@ enum Peer {
 #[derive(Debug)]
 pub struct Registered {
     arena: Arena,
+    /// The text with which other processes open the arena; empty if they do not.
+    offer: String,
     peers: Vec<Peer>,
     shared: bool,
     scratch: Option<ArenaBuffer>,
@@ -81,7 +82,7 @@ fn make_largest(
 }
 
 impl Registered {
-    /// Offers the own arena.
+    /// Makes the own arena.
     pub(crate) fn begin(
         bootstrap: &mut dyn Bootstrap,
         bytes: Option<usize>,
@@ -104,17 +105,14 @@ impl Registered {
             None => make_largest(most_bytes(near, shared), make),
         };
         let arena = Arena::new(made.map_err(memory)?);
+        let mut offer = String::new();
         if shared {
             shared_memory::process_memory::allow_peers();
             let handle = arena.mapping().handle().map_err(memory)?;
-            let text = handle.map_or_else(String::new, |handle| handle.to_string());
-            let offer = Offer {
-                text,
-                segment: None,
-            };
-            bootstrap.publish("buffers", offer)?;
+            offer = handle.map_or_else(String::new, |handle| handle.to_string());
         }
         Ok(Self {
+            offer,
             arena,
             peers: Vec::new(),
             shared,
@@ -123,14 +121,19 @@ impl Registered {
         })
     }
 
-    /// Opens the arenas of the others.
-    pub(crate) fn meet(
+    /// The text with which other processes open the own arena.
+    pub(crate) fn offer(&self) -> &str {
+        &self.offer
+    }
+
+    /// Opens the arenas of the others, by their offers in rank order.
+    pub(crate) fn meet<'a>(
         &mut self,
-        bootstrap: &mut dyn Bootstrap,
-        longest: Duration,
+        bootstrap: &dyn Bootstrap,
+        offers: impl Iterator<Item = &'a str>,
     ) -> Result<(), Error> {
         let rank = bootstrap.rank();
-        for peer in 0..bootstrap.ranks() {
+        for (peer, offer) in (0..bootstrap.ranks()).zip(offers) {
             match bootstrap.transport(peer) {
                 Transport::P2p => {
                     self.peers.push(Peer::Thread);
@@ -142,9 +145,8 @@ impl Registered {
                 }
                 Transport::Shm => {}
             }
-            let offer = bootstrap.fetch(peer, "buffers", longest)?;
             let fail = |source| offered_by(rank, peer, &source);
-            let handle: Handle = offer.text.parse().map_err(fail)?;
+            let handle: Handle = offer.parse().map_err(fail)?;
             let mapping = Mapping::open(&handle).map_err(fail)?;
             self.peers.push(Peer::Process {
                 process: handle.process,

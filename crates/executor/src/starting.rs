@@ -6,7 +6,7 @@ use program::Channels;
 use shared_memory::{Patience, Waiter};
 
 use crate::backend::Backend;
-use crate::bootstrap::{Bootstrap, give_up};
+use crate::bootstrap::{Bootstrap, Offer, give_up};
 use crate::connections::Connections;
 use crate::engine::{Engine, Parts};
 use crate::error::Error;
@@ -14,6 +14,10 @@ use crate::programs::Programs;
 use crate::registered::Registered;
 use crate::settings::Settings;
 use crate::transport::Transport;
+
+/// The name of what every rank offers: in two lines, how to open its bell and its buffer table, and
+/// how to open its arena.
+const MEMORY: &str = "memory";
 
 /// Channels of a communicator without a plan: both trees of a double binary tree.
 const PLAIN_CHANNELS: usize = 2;
@@ -26,6 +30,7 @@ pub(crate) struct Starting<B: Backend> {
     registered: Registered,
     programs: Programs,
     channels: Channels,
+    offer: Offer,
     patience: Patience,
     longest: Duration,
 }
@@ -53,9 +58,13 @@ impl<B: Backend> Starting<B> {
         let offered = Connections::begin(bootstrap.as_mut(), backend.slot_bytes(), longest)
             .and_then(|connections| {
                 let registered = Registered::begin(bootstrap.as_mut(), settings.buffer_bytes)?;
-                Ok((connections, registered))
+                let Offer { text, segment } = connections.base().clone();
+                let text = format!("{text}\n{}", registered.offer());
+                let offer = Offer { text, segment };
+                bootstrap.publish(MEMORY, offer.clone())?;
+                Ok((connections, registered, offer))
             });
-        let (connections, registered) =
+        let (connections, registered, offer) =
             offered.map_err(|error| give_up(bootstrap.as_mut(), error))?;
         let cores = settings.cores.unwrap_or_else(|| {
             std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
@@ -70,6 +79,7 @@ impl<B: Backend> Starting<B> {
             registered,
             programs,
             channels,
+            offer,
             patience: Patience::new(threads as usize, cores),
             longest,
         })
@@ -77,13 +87,8 @@ impl<B: Backend> Starting<B> {
 
     /// Fetches the offers of the others.
     pub fn finish(mut self) -> Result<Engine<B>, Error> {
-        let bootstrap = self.bootstrap.as_mut();
-        let met = self
-            .connections
-            .meet(bootstrap)
-            .and_then(|()| self.registered.meet(bootstrap, self.longest))
-            .and_then(|()| self.backend.meet(bootstrap, self.longest));
-        met.map_err(|error| give_up(bootstrap, error))?;
+        let met = self.meet();
+        met.map_err(|error| give_up(self.bootstrap.as_mut(), error))?;
         let bell = self.connections.bells[self.bootstrap.rank() as usize].clone();
         // The backend polls before it waits.
         let patience = Patience {
@@ -101,5 +106,22 @@ impl<B: Backend> Starting<B> {
             spins: self.patience.spins,
             longest: self.longest,
         }))
+    }
+
+    fn meet(&mut self) -> Result<(), Error> {
+        let bootstrap = self.bootstrap.as_mut();
+        let mut bases = bootstrap.gather(MEMORY, &self.offer, self.longest)?;
+        // An offer without a second line is refused where its arena is opened.
+        let arenas = bases.iter_mut().map(|offer| {
+            let lines = offer.text.split_once('\n').unwrap_or((&offer.text, ""));
+            let (base, arena) = (lines.0.to_owned(), lines.1.to_owned());
+            offer.text = base;
+            arena
+        });
+        let arenas: Vec<String> = arenas.collect();
+        self.connections.meet(bootstrap, &bases)?;
+        let arenas = arenas.iter().map(String::as_str);
+        self.registered.meet(bootstrap, arenas)?;
+        self.backend.meet(bootstrap, self.longest)
     }
 }

@@ -48,6 +48,16 @@ impl<F: Fn(&str, String) -> String + Send> Bootstrap for Altered<F> {
         })
     }
 
+    fn gather(&mut self, name: &str, own: &Offer, longest: Duration) -> Result<Vec<Offer>, Error> {
+        let mut offers = self.hosts.gather(name, own, longest)?;
+        for (peer, offer) in (0..).zip(&mut offers) {
+            if peer != self.rank() {
+                offer.text = (self.alter)(name, std::mem::take(&mut offer.text));
+            }
+        }
+        Ok(offers)
+    }
+
     fn fail(&mut self, failure: &Failure) {
         self.hosts.fail(failure);
     }
@@ -114,14 +124,15 @@ fn offers_that_are_not_what_they_should_be_are_refused() {
     }
     // What is offered, what of it is replaced, and by what.
     let cases = [
-        ("base", " b d2", " b d18446744073709551615"),
-        ("base", " b d2", " b d144115188075855872"),
-        ("base", " b d2", " d2 b"),
-        ("base", " b d2", " b"),
-        ("base", " b d2", ""),
-        ("base", ":", ": "),
-        ("buffers", ":", ":1"),
-        ("buffers", ":", "::"),
+        ("memory", " b d2", " b d18446744073709551615"),
+        ("memory", " b d2", " b d144115188075855872"),
+        ("memory", " b d2", " d2 b"),
+        ("memory", " b d2", " b"),
+        ("memory", " b d2", ""),
+        ("memory", "\n", ""),
+        ("memory", ":", ": "),
+        ("memory", "\n", "\n1"),
+        ("memory", "\n", "\n:"),
         ("1", " ", "1 "),
         ("1", "0 ", "18446744073709551616 "),
         ("1", " s", " s1"),

@@ -78,6 +78,21 @@ pub trait Bootstrap: Send {
     /// It times out, or a rank failed or left.
     fn fetch(&mut self, from: u32, name: &str, longest: Duration) -> Result<Offer, Error>;
 
+    /// The offers of all ranks under one name, in rank order. All ranks call it together, after
+    /// they published `own` under that name.
+    ///
+    /// # Errors
+    /// It times out, or a rank failed or left.
+    fn gather(&mut self, name: &str, own: &Offer, longest: Duration) -> Result<Vec<Offer>, Error> {
+        let rank = self.rank();
+        let ranks = 0..self.ranks();
+        let fetch = |peer| match peer == rank {
+            true => Ok(own.clone()),
+            false => self.fetch(peer, name, longest),
+        };
+        ranks.map(fetch).collect()
+    }
+
     /// Exchanges a text with all ranks; returns them in rank order. All ranks call it together, in
     /// the same order of names.
     ///
@@ -90,10 +105,10 @@ pub trait Bootstrap: Send {
         longest: Duration,
     ) -> Result<Vec<String>, Error> {
         let segment = None;
-        self.publish(name, Offer { text, segment })?;
-        (0..self.ranks())
-            .map(|peer| Ok(self.fetch(peer, name, longest)?.text))
-            .collect()
+        let own = Offer { text, segment };
+        self.publish(name, own.clone())?;
+        let all = self.gather(name, &own, longest)?;
+        Ok(all.into_iter().map(|offer| offer.text).collect())
     }
 
     /// Tells all others of a failure, so that they stop waiting.

@@ -60,8 +60,8 @@ pub struct Connections {
     known: FxHashMap<End, usize>,
     segments: FxHashMap<Handle, Arc<Segment>>,
     own: Option<Arc<Segment>>,
-    /// The text with which other processes of the host open `own`.
-    base: String,
+    /// The offer of `own`.
+    base: Offer,
     /// The bell of this rank's own proxies.
     proxies: Option<Bell>,
     /// Progress in place of the proxies while this rank waits.
@@ -125,7 +125,7 @@ pub struct Wiring {
 }
 
 impl Connections {
-    /// Offers this rank's bell and buffer table.
+    /// Makes this rank's bell and buffer table.
     ///
     /// # Errors
     /// There is no memory, or the bootstrap or the network cannot start.
@@ -147,7 +147,7 @@ impl Connections {
             known: FxHashMap::default(),
             segments: FxHashMap::default(),
             own: None,
-            base: String::new(),
+            base: Offer::default(),
             proxies: None,
             progress: None,
             woken: FxHashMap::default(),
@@ -157,9 +157,7 @@ impl Connections {
             made: 0,
         };
         let segment = connections.make(bootstrap, "base", &BASE)?;
-        let offer = connections.offer(bootstrap, &segment, &BASE)?;
-        connections.base = offer.text.clone();
-        bootstrap.publish("base", offer)?;
+        connections.base = connections.offer(bootstrap, &segment, &BASE)?;
         if let Some(network) = bootstrap.network() {
             let bell = segment.bell(BASE_BELL);
             let bell = network.begin(bell.map_err(|source| connections.memory(source))?)?;
@@ -170,12 +168,21 @@ impl Connections {
         Ok(connections)
     }
 
+    /// The offer of this rank's bell and buffer table.
+    pub(crate) const fn base(&self) -> &Offer {
+        &self.base
+    }
+
     /// Opens the bells and buffer tables of the other ranks.
     ///
     /// # Errors
-    /// A rank does not offer them in time, or they cannot be opened.
-    pub(crate) fn meet(&mut self, bootstrap: &mut dyn Bootstrap) -> Result<(), Error> {
-        for peer in 0..bootstrap.ranks() {
+    /// They cannot be opened.
+    pub(crate) fn meet(
+        &mut self,
+        bootstrap: &mut dyn Bootstrap,
+        offers: &[Offer],
+    ) -> Result<(), Error> {
+        for (peer, offer) in (0..bootstrap.ranks()).zip(offers) {
             let transport = bootstrap.transport(peer);
             self.transports.push(transport);
             if transport == Transport::Net {
@@ -184,10 +191,7 @@ impl Connections {
             }
             let segment = match &self.own {
                 Some(own) if peer == self.rank => Arc::clone(own),
-                _ => {
-                    let offer = bootstrap.fetch(peer, "base", self.longest)?;
-                    self.open(peer, &offer)?
-                }
+                _ => self.open(peer, offer)?,
             };
             let fail = |source| offered_by(self.rank, peer, &source);
             for (index, item) in BASE.into_iter().enumerate() {

@@ -110,7 +110,7 @@ impl Connections {
             let mut sender = segment.sender::<P>(0).map_err(fail)?;
             sender.announce_lengths();
             let handed = HandedOver {
-                base: self.base.clone(),
+                base: self.base.text.clone(),
                 fifo: offered::text(&segment, &items).map_err(fail)?,
             };
             if let Some(alarms) = network.hand_over(&route, proxy, handed)? {

@@ -389,18 +389,16 @@ impl Bootstrap for Hosts {
         })
     }
 
-    fn exchange(
-        &mut self,
-        _name: &str,
-        text: String,
-        longest: Duration,
-    ) -> Result<Vec<String>, Error> {
-        let all = self.service()?.exchange(text.into_bytes(), longest);
+    /// Around the ring: with a question to each rank there would be a connection for each pair.
+    fn gather(&mut self, _name: &str, own: &Offer, longest: Duration) -> Result<Vec<Offer>, Error> {
+        let own = own.text.clone().into_bytes();
+        let all = self.service()?.exchange(own, longest);
         let all = all.map_err(|error| of_service(self.rank, error))?;
-        let texts = all
-            .iter()
-            .map(|it| String::from_utf8_lossy(it).into_owned());
-        Ok(texts.collect())
+        let offer = |text: &Vec<u8>| Offer {
+            text: String::from_utf8_lossy(text).into_owned(),
+            segment: None,
+        };
+        Ok(all.iter().map(offer).collect())
     }
 
     fn fail(&mut self, failure: &Failure) {

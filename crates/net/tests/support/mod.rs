@@ -107,6 +107,10 @@ impl Bootstrap for Counting {
         self.hosts.fetch(from, name, longest)
     }
 
+    fn gather(&mut self, name: &str, own: &Offer, longest: Duration) -> Result<Vec<Offer>, Error> {
+        self.hosts.gather(name, own, longest)
+    }
+
     fn fail(&mut self, failure: &Failure) {
         self.hosts.fail(failure);
     }
