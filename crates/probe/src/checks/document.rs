@@ -11,6 +11,8 @@ use crate::complete::Missing;
 use crate::finding::{AttributeChange, Effect, Selector};
 use crate::finding::{Finding, Rule};
 
+use super::flat;
+
 /// Bandwidth up to which a link is implausible in a server, GB/s: one lane of 2.5 GT/s.
 pub(super) const IMPOSSIBLE: f32 = 0.25;
 
@@ -20,9 +22,6 @@ const REAL_WIDTH: &str = "16";
 
 /// Most devices that a finding lists.
 const NAMED: usize = 4;
-
-/// GPUs from which a machine has switches, or several CPUs with ports of their own.
-const MANY_GPUS: usize = 4;
 
 pub(super) fn check(document: &Document) -> Vec<Finding> {
     let mut checks = Checks {
@@ -38,7 +37,7 @@ pub(super) fn check(document: &Document) -> Vec<Finding> {
     checks.missing_attributes();
     checks.impossible_links();
     checks.nvlinks();
-    checks.flat();
+    checks.findings.extend(flat::check(document));
     checks.incomplete();
     checks.warnings();
     checks.findings
@@ -271,24 +270,6 @@ impl<'d> Checks<'d> {
             }
         }
         self.gpus = gpus;
-    }
-
-    /// Detects a virtual machine without switches.
-    fn flat(&mut self) {
-        let cpus: Vec<&Element> = self.document.root.children(Tag::Cpu).collect();
-        let [cpu] = cpus.as_slice() else { return };
-        let switches = cpu
-            .children(Tag::Pci)
-            .any(|pci| pci.children(Tag::Pci).next().is_some());
-        let gpus = cpu.children(Tag::Pci).filter(|pci| is_gpu(pci)).count();
-        if !switches && gpus >= MANY_GPUS {
-            self.findings.push(Finding::new(
-                Rule::Flat,
-                format!("CPU{}", cpu.get("numaid").unwrap_or("?")),
-                format!("{gpus} GPUs and no switch"),
-                "the switches and NUMA nodes of the hardware",
-            ));
-        }
     }
 
     /// Detects vendors' files with only the PCI tree.

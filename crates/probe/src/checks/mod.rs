@@ -3,6 +3,7 @@
 mod devices;
 mod document;
 mod driver;
+mod flat;
 mod isolation;
 mod links;
 mod network;
@@ -10,6 +11,7 @@ mod nvlink;
 mod places;
 mod twins;
 mod values;
+mod virtual_functions;
 
 use topology::xml::Document;
 
@@ -51,6 +53,7 @@ pub fn of_document(document: &Document) -> Vec<Finding> {
     let mut findings = document::check(document);
     findings.extend(places::check(document));
     findings.extend(twins::check(document));
+    findings.extend(virtual_functions::check(document));
     in_order(findings)
 }
 
