@@ -46,8 +46,10 @@ pub struct FindingRow {
     id: String,
     /// The problem, in a few words.
     title: &'static str,
-    /// The affected devices.
+    /// The affected devices in short: the first, and the number of others.
     device: String,
+    /// All affected devices.
+    devices: Vec<String>,
     /// The value found.
     seen: String,
     /// The expected value.
@@ -83,7 +85,8 @@ impl FindingReport {
             FindingRow {
                 id: finding.rule.id(),
                 title: finding.rule.title(),
-                device: finding.device.clone(),
+                device: finding.device(),
+                devices: finding.devices.clone(),
                 seen: finding.seen.clone(),
                 expected: finding.expected.clone(),
                 advice: finding.advice.clone(),
@@ -205,10 +208,10 @@ fn findings_of(all: &[Checked], settings: &Settings) -> FindingReport {
         for finding in findings {
             let same = |known: &&mut PricedFinding| {
                 let other = &known.finding;
-                (other.rule, &other.device, &other.seen, &other.expected)
+                (other.rule, &other.devices, &other.seen, &other.expected)
                     == (
                         finding.rule,
-                        &finding.device,
+                        &finding.devices,
                         &finding.seen,
                         &finding.expected,
                     )

@@ -39,7 +39,7 @@ pub fn table(report: &FindingReport, look: Look) -> String {
         let finding = &priced.finding;
         let mut cells = vec![
             finding.rule.id(),
-            finding.device.clone(),
+            finding.device(),
             finding.rule.title().to_owned(),
             finding.seen.clone(),
             finding.expected.clone(),

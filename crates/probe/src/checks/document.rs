@@ -135,9 +135,9 @@ impl<'d> Checks<'d> {
     /// One finding for all elements that lack the same: vendors' files lack it everywhere.
     fn missing_attributes(&mut self) {
         for (seen, places) in std::mem::take(&mut self.missing) {
-            self.findings.push(Finding::new(
+            self.findings.push(Finding::of_all(
                 Rule::MissingAttribute,
-                first_of(&places),
+                &places,
                 seen,
                 "all attributes that NCCL requires",
             ));
@@ -180,9 +180,9 @@ impl<'d> Checks<'d> {
             .map(|device| device.as_str())
             .collect();
         let more = if behind.len() > NAMED { " …" } else { "" };
-        let finding = Finding::new(
+        let finding = Finding::of_all(
             Rule::ImpossibleLink,
-            first_of(&places),
+            &places,
             format!("{seen} in front of {}{more}", named.join(", ")),
             format!("the link of the hardware, such as {REAL_SPEED} x{REAL_WIDTH}"),
         );
@@ -277,9 +277,9 @@ impl<'d> Checks<'d> {
         let missing = Missing::of(self.document);
         let mut say = |missing: &[String], kind: &str, tag: &str| {
             if !missing.is_empty() {
-                self.findings.push(Finding::new(
+                self.findings.push(Finding::of_all(
                     Rule::Incomplete,
-                    first_of(missing),
+                    missing,
                     format!("{kind} without <{tag}>"),
                     "a file as NCCL dumps it",
                 ));
@@ -330,15 +330,6 @@ fn warned_at(place: &Place) -> String {
         parts.push(place.file.to_string());
     }
     parts.join(" ")
-}
-
-/// The first place and the number of others.
-pub(super) fn first_of<S: AsRef<str>>(places: &[S]) -> String {
-    let first = places.first().map_or("", AsRef::as_ref);
-    match places.len() {
-        0 | 1 => first.to_owned(),
-        count => format!("{first} and {} more", count - 1),
-    }
 }
 
 /// The host and bus id around an element.

@@ -5,7 +5,7 @@ use topology::{BusId, NodeType, bandwidth};
 
 use crate::finding::{Finding, Rule};
 
-use super::document::{first_of, is_gpu};
+use super::document::is_gpu;
 
 /// GPUs from which a machine has switches, or several CPUs with ports of their own.
 const MANY_GPUS: usize = 4;
@@ -41,7 +41,7 @@ pub(super) fn check(document: &Document) -> Option<Finding> {
         _ => return None,
     };
     let places: Vec<String> = holding.collect();
-    Some(Finding::new(Rule::Flat, first_of(&places), seen, expected))
+    Some(Finding::of_all(Rule::Flat, &places, seen, expected))
 }
 
 fn is_x86(cpu: &Element) -> bool {

@@ -13,6 +13,7 @@ mod twins;
 mod values;
 mod virtual_functions;
 
+pub use isolation::{SwitchPort, ports_between};
 use topology::xml::Document;
 
 use crate::finding::{Finding, Rule};
@@ -32,6 +33,7 @@ pub(crate) fn of_probe(probe: &Probe, unread: Option<String>) -> Vec<Finding> {
     findings.extend(isolation::check(probe));
     findings.extend(network::check(probe));
     findings.extend(devices::check(probe));
+    let mut findings = Finding::joined(findings);
     // Reported already for the machine. NVLinks may lead to GPUs that are not in use.
     let told = [Rule::MissingAttribute, Rule::Incomplete, Rule::Dangling];
     let document = document::check(&probe.document).into_iter();

@@ -7,7 +7,7 @@ use topology::xml::{Document, Element, Tag};
 
 use crate::finding::{Finding, Rule};
 
-use super::document::{devices, first_of};
+use super::document::devices;
 
 /// NVIDIA's vendor id for network adapters.
 const MELLANOX: &str = "0x15b3";
@@ -91,7 +91,7 @@ pub(super) fn check(document: &Document) -> Vec<Finding> {
             1 => format!("a virtual function of {parent}, both in the file"),
             _ => format!("virtual functions of {parent}, all in the file"),
         };
-        Finding::new(Rule::VirtualFunction, first_of(names), seen, "one of them")
+        Finding::of_all(Rule::VirtualFunction, names, seen, "one of them")
     };
     found.iter().map(finding).collect()
 }
