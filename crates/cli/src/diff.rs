@@ -200,6 +200,20 @@ fn two(
         .or_else(|| sources.iter().find_map(equal_hosts));
     let hosts = hosts.unwrap_or(1);
     let mut devices = devices(&sources, [&first, &second]);
+    if let [Source::Topology(one), Source::Topology(other)] = &sources
+        && one.is_rccl()
+        && other.is_rccl()
+        && !changed(&first)
+        && !changed(&second)
+    {
+        return files_alone(
+            [&one.name, &other.name],
+            &devices,
+            arguments,
+            environment,
+            output,
+        );
+    }
     let [source, other] = sources;
     let (name, plan) = read(source, hosts, arguments, &first, environment, output)?;
     let (other_name, other) = read(other, hosts, arguments, &second, environment, output)?;
@@ -232,6 +246,30 @@ fn two(
             devices: Some(devices.iter().map(DifferenceRow::of).collect()),
             facts: Some(comparison.facts),
             choices: Some(comparison.choices),
+            groups: None,
+        })?,
+    };
+    Ok(())
+}
+
+/// Compares files that NCCL does not plan.
+fn files_alone(
+    names: [&str; 2],
+    devices: &[MachineDifference],
+    arguments: &DiffArguments,
+    environment: &Environment,
+    output: &mut Output,
+) -> Result<()> {
+    output.differs = !devices.is_empty();
+    output.text = match arguments.form.format() {
+        TextOrJson::Text => differences::of_files(names, devices, environment.look()),
+        TextOrJson::Json => report::json(&DiffReport {
+            equal: devices.is_empty(),
+            first: Some(names[0].to_owned()),
+            second: Some(names[1].to_owned()),
+            devices: Some(devices.iter().map(DifferenceRow::of).collect()),
+            facts: None,
+            choices: None,
             groups: None,
         })?,
     };

@@ -17,7 +17,7 @@ use crate::arguments::machine::DoctorArguments;
 use crate::environment::Environment;
 use crate::groups::json::GroupRow;
 use crate::groups::{self, Content, Groups, Planned};
-use crate::input::{FileOrProbe, refuse_missing, why};
+use crate::input::{FileOrProbe, RCCL_VERSION, refuse_missing, why};
 use crate::output::Output;
 use crate::report::{self, Report};
 use crate::rings::{self, Cost};
@@ -168,6 +168,16 @@ pub fn run(
     }
     // The reader's warnings are among the findings.
     output.warnings.clear();
+    let of_amd = |machine: &&Checked| {
+        let document = machine.content.as_ref();
+        document.is_ok_and(|document| document.version == RCCL_VERSION)
+    };
+    if let Some(machine) = checked.iter().find(of_amd) {
+        output.warnings.push(format!(
+            "{} is a topology of AMD's RCCL: only its devices and links are checked, nothing has a cost",
+            machine.file
+        ));
+    }
     let settings = environment.settings(&arguments.variables, &mut output.warnings);
     if probed {
         // A probe reads the file, unlike commands that are given one.

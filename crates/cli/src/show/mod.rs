@@ -10,7 +10,6 @@ use plan::Plan;
 use planner::Settings;
 use planner::explain::{self, NodeNames, PathAnswer};
 use probe::checks::{self, SwitchPort};
-use probe::record::Recording;
 use topology::{LinkType, NodeData, NodeId, NodeType, System};
 
 use json::{PathReport, ShowReport};
@@ -19,7 +18,7 @@ use crate::arguments::ShowArguments;
 use crate::arguments::compare::TextOrJson;
 use crate::device;
 use crate::environment::Environment;
-use crate::input::{Machine, Source};
+use crate::input::{Machine, Source, is_recording};
 use crate::live;
 use crate::output::Output;
 use crate::render::{Look, document, path, planned_machines, settings, tree};
@@ -45,6 +44,9 @@ pub fn run(
     output.text = match (&arguments.path, system) {
         (None, Ok(system)) if json => report::json(&ShowReport::of(&machine.name, &system))?,
         (None, Ok(system)) => whole(&machine, &system, look),
+        (None, Err(_)) if json && machine.is_rccl() => {
+            report::json(&ShowReport::of_rccl(&machine.name, &machine.document))?
+        }
         (None, Err(error)) if json => return Err(error),
         (None, Err(error)) => file_alone(&machine, error, look, output)?,
         (Some(ends), system) => {
@@ -149,7 +151,7 @@ fn uses_pci(answer: &PathAnswer) -> bool {
 
 /// The switch ports between two devices of a recorded machine; a topology file does not tell.
 fn switch_ports(file: &Path, system: &System, ends: [NodeId; 2]) -> Result<Vec<SwitchPort>> {
-    if !Recording::is_one(file) {
+    if !is_recording(file) {
         return Ok(Vec::new());
     }
     let probe = live::replay(file, |it| it)?;

@@ -11,10 +11,11 @@ use crate::complete::Missing;
 use crate::finding::{AttributeChange, Effect, Selector};
 use crate::finding::{Finding, Rule};
 
-use super::flat;
-
 /// Bandwidth up to which a link is implausible in a server, GB/s: one lane of 2.5 GT/s.
 pub(super) const IMPOSSIBLE: f32 = 0.25;
+
+/// The version of AMD's files.
+pub(super) const RCCL_VERSION: i32 = 2;
 
 /// Assumed real speed and width of such a link.
 const REAL_SPEED: &str = "32.0 GT/s PCIe";
@@ -37,7 +38,6 @@ pub(super) fn check(document: &Document) -> Vec<Finding> {
     checks.missing_attributes();
     checks.impossible_links();
     checks.nvlinks();
-    checks.findings.extend(flat::check(document));
     checks.incomplete();
     checks.warnings();
     checks.findings
@@ -296,14 +296,27 @@ impl<'d> Checks<'d> {
                 warning.place.element.as_deref() == Some(element)
                     && warning.place.attribute.as_deref() == attribute
             };
-            // The size of the file, and links to devices that are not there.
-            if !of("system", None) && !of("nvlink", Some("target")) {
-                self.findings.push(Finding::new(
+            // The size of the file, links to devices that are not there, and that AMD wrote it.
+            let told = of("system", None)
+                || of("nvlink", Some("target"))
+                || self.document.version == RCCL_VERSION && of("system", Some("version"));
+            if told {
+                continue;
+            }
+            let at = warned_at(&warning.place);
+            match self
+                .findings
+                .iter_mut()
+                .find(|it| it.rule == Rule::ReadOtherwise && it.devices == [at.as_str()])
+            {
+                // The same attribute again.
+                Some(known) => known.seen = format!("{}; {}", known.seen, warning.message),
+                None => self.findings.push(Finding::new(
                     Rule::ReadOtherwise,
-                    warned_at(&warning.place),
+                    at,
                     warning.message.clone(),
                     "a value that NCCL reads as written",
-                ));
+                )),
             }
         }
     }

@@ -38,6 +38,7 @@ pub(crate) fn of_probe(probe: &Probe, unread: Option<String>) -> Vec<Finding> {
     let told = [Rule::MissingAttribute, Rule::Incomplete, Rule::Dangling];
     let document = document::check(&probe.document).into_iter();
     findings.extend(document.filter(|finding| !told.contains(&finding.rule)));
+    findings.extend(flat::check(&probe.document));
     // The driver and the kernel told about NVLinks and NUMA nodes; a link that could be wider is
     // a finding already.
     let narrow = [Rule::Width, Rule::Speed, Rule::ImpossibleLink];
@@ -53,6 +54,7 @@ pub(crate) fn of_probe(probe: &Probe, unread: Option<String>) -> Vec<Finding> {
 /// Checks a topology file. Findings are sorted by id.
 pub fn of_document(document: &Document) -> Vec<Finding> {
     let mut findings = document::check(document);
+    findings.extend(flat::check(document));
     findings.extend(places::check(document));
     findings.extend(twins::check(document));
     findings.extend(virtual_functions::check(document));
