@@ -16,6 +16,7 @@ use probe::complete::Assumptions;
 use program::Collective;
 use program::{Schedule, Transfer};
 
+use crate::numbers::within;
 use crate::output::PlanFormat;
 use crate::{rank_order, sizes};
 use compare::{
@@ -203,7 +204,7 @@ pub struct JobArguments {
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
     /// Hosts in the job, each like FILE
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
+    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = within::<u32>(1..=1_048_576))]
     pub hosts: u32,
     /// All hosts form one NVLink domain (MNNVL, such as GB200 NVL72)
     #[arg(long)]
@@ -297,7 +298,7 @@ pub struct RankArguments {
     #[arg(value_name = "PLAN")]
     pub plan: PathBuf,
     /// The rank
-    #[arg(short, long, value_name = "R")]
+    #[arg(short, long, value_name = "R", value_parser = within::<u32>(0..=u64::from(u32::MAX)))]
     pub rank: u32,
     #[command(flatten)]
     pub form: FormArguments,
@@ -324,7 +325,7 @@ pub struct ProgramArguments {
     #[command(flatten)]
     pub job: JobArguments,
     /// Without a file: N ranks of a machine without a plan
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(long, value_name = "N", value_parser = within::<u32>(1..=4096))]
     pub ranks: Option<u32>,
     /// The collective
     #[arg(long, value_parser = sizes::collective)]
@@ -337,16 +338,16 @@ pub struct ProgramArguments {
     #[arg(long, value_parser = transfer())]
     pub transfer: Option<Transfer>,
     /// The rank whose program is shown
-    #[arg(long, value_name = "RANK", default_value_t = 0)]
+    #[arg(long, value_name = "RANK", default_value_t = 0, value_parser = within::<u32>(0..=u64::from(u32::MAX)))]
     pub rank: u32,
     /// The root; for send-recv the sender
-    #[arg(long, value_name = "RANK", default_value_t = 0)]
+    #[arg(long, value_name = "RANK", default_value_t = 0, value_parser = within::<u32>(0..=u64::from(u32::MAX)))]
     pub root: u32,
     /// The receiver of send-recv [default: the rank after the sender]
-    #[arg(long, value_name = "RANK")]
+    #[arg(long, value_name = "RANK", value_parser = within::<u32>(0..=u64::from(u32::MAX)))]
     pub to: Option<u32>,
     /// Use at most N channels
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
+    #[arg(long, value_name = "N", value_parser = within::<u32>(1..=256))]
     pub channels: Option<u32>,
     /// Run in place: the output is the input, or a block of it
     #[arg(long)]

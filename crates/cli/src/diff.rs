@@ -31,6 +31,13 @@ struct Side<'a> {
     degrade: &'a [Edit],
 }
 
+impl Side<'_> {
+    /// Whether an option is for this side only.
+    const fn is_edited(&self) -> bool {
+        !(self.set.is_empty() && self.without.is_empty() && self.degrade.is_empty())
+    }
+}
+
 /// The differences of two plans.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct DiffReport {
@@ -177,11 +184,8 @@ fn two(
         without: &arguments.without_b,
         degrade: &arguments.degrade_b,
     };
-    let changed = |side: &Side<'_>| {
-        !(side.set.is_empty() && side.without.is_empty() && side.degrade.is_empty())
-    };
     refuse_missing(first.file)?;
-    if arguments.files.len() < 2 && !changed(&first) && !changed(&second) {
+    if arguments.files.len() < 2 && !first.is_edited() && !second.is_edited() {
         bail!(
             "only one file is given, and no option tells A from B; expected a second one, or options such as --set-b and --without-b"
         );
@@ -200,6 +204,9 @@ fn two(
         .or_else(|| sources.iter().find_map(equal_hosts));
     let hosts = hosts.unwrap_or(1);
     let mut devices = devices(&sources, [&first, &second]);
+    if let Some(names) = both_of_amd(&sources, [&first, &second]) {
+        return files_alone(names, &devices, arguments, environment, output);
+    }
     let [source, other] = sources;
     let (name, plan) = read(source, hosts, arguments, &first, environment, output)?;
     let (other_name, other) = read(other, hosts, arguments, &second, environment, output)?;
@@ -232,6 +239,42 @@ fn two(
             devices: Some(devices.iter().map(DifferenceRow::of).collect()),
             facts: Some(comparison.facts),
             choices: Some(comparison.choices),
+            groups: None,
+        })?,
+    };
+    Ok(())
+}
+
+/// The names of two files that NCCL does not plan.
+fn both_of_amd<'s>(sources: &'s [Source; 2], sides: [&Side<'_>; 2]) -> Option<[&'s str; 2]> {
+    match sources {
+        [Source::Topology(one), Source::Topology(other)]
+            if one.is_rccl() && other.is_rccl() && !sides.iter().any(|it| it.is_edited()) =>
+        {
+            Some([&one.name, &other.name])
+        }
+        _ => None,
+    }
+}
+
+/// Compares files that NCCL does not plan.
+fn files_alone(
+    names: [&str; 2],
+    devices: &[MachineDifference],
+    arguments: &DiffArguments,
+    environment: &Environment,
+    output: &mut Output,
+) -> Result<()> {
+    output.differs = !devices.is_empty();
+    output.text = match arguments.form.format() {
+        TextOrJson::Text => differences::of_files(names, devices, environment.look()),
+        TextOrJson::Json => report::json(&DiffReport {
+            equal: devices.is_empty(),
+            first: Some(names[0].to_owned()),
+            second: Some(names[1].to_owned()),
+            devices: Some(devices.iter().map(DifferenceRow::of).collect()),
+            facts: None,
+            choices: None,
             groups: None,
         })?,
     };

@@ -24,7 +24,7 @@ const IN_FOLDER: &str = "topology.xml";
 const MOST_NAMES: usize = 1 << 14;
 
 /// The version of AMD's files.
-const RCCL_VERSION: i32 = 2;
+pub const RCCL_VERSION: i32 = 2;
 
 #[derive(Debug, Clone)]
 pub struct Machine {
@@ -65,8 +65,9 @@ impl Machine {
     pub fn refuse_rccl(&self) -> Result<()> {
         if self.is_rccl() {
             bail!(
-                "{} is a topology of AMD's RCCL (version 2): NCCL refuses it, and there is nothing to plan; \
-                 `topo show` draws its tree",
+                "{} is a topology of AMD's RCCL (version 2): topo plans as NCCL does, and RCCL decides otherwise, \
+                 also by tables of known machines; `topo show`, `topo matrix`, `topo doctor` and `topo diff` read \
+                 this file",
                 self.document.file
             );
         }
@@ -96,7 +97,7 @@ impl FileOrProbe {
         output: &mut Output,
     ) -> Result<Self> {
         match file {
-            Some(path) if Recording::is_one(path) => live::replay(path, |it| it).map(Self::boxed),
+            Some(path) if is_recording(path) => live::replay(path, |it| it).map(Self::boxed),
             Some(path) => Machine::read(path, output).map(Self::File),
             None => {
                 let arguments = ProbeArguments {
@@ -143,9 +144,18 @@ pub fn plan(file: &Path) -> Result<Plan> {
     Plan::from_json(&text).with_context(|| read.label)
 }
 
+/// Whether a folder is a recorded machine. The root of this one also has a folder `sys`.
+pub fn is_recording(folder: &Path) -> bool {
+    Recording::is_one(folder) && !is_root(folder)
+}
+
+fn is_root(folder: &Path) -> bool {
+    std::fs::canonicalize(folder).is_ok_and(|full| full.parent().is_none())
+}
+
 /// Refuses a name without a file behind it, so that later errors are about what files hold.
 pub fn refuse_missing(file: &Path) -> Result<()> {
-    if file != Path::new("-") && !Recording::is_one(file) {
+    if file != Path::new("-") && !is_recording(file) {
         resolve(file)?;
     }
     Ok(())
@@ -179,7 +189,7 @@ impl Bytes {
                 bytes,
             });
         }
-        if Recording::is_one(file) && !file.join(IN_FOLDER).is_file() {
+        if is_recording(file) && !file.join(IN_FOLDER).is_file() {
             return Ok(Self {
                 name: folder_name(file),
                 label: file.display().to_string(),
@@ -204,6 +214,11 @@ impl Bytes {
 
 fn resolve(file: &Path) -> Result<PathBuf> {
     match std::fs::metadata(file) {
+        Ok(_) if is_root(file) => bail!(
+            "{} is the root of the file system; expected a topology file, a folder that holds \
+             {IN_FOLDER}, or a recording (`topo probe` writes the topology of this machine)",
+            file.display()
+        ),
         Ok(found) if found.is_dir() => {
             let inside = file.join(IN_FOLDER);
             if !inside.is_file() {

@@ -1,5 +1,7 @@
 //! Lists of numbers on the command line and in files: `0-3,6`.
 
+use std::ops::RangeInclusive;
+
 use anyhow::{Result, bail};
 
 /// Reads numbers and ranges (`0-3`, or backwards `3-0`) with commas or spaces between, in this
@@ -41,6 +43,23 @@ pub fn ascending(text: &str, most: usize) -> Result<Vec<u32>> {
         bail!("`{item}`: the range ends before it begins; expected something like 0-3,6");
     }
     list(text, most)
+}
+
+/// A parser of options that are a whole number.
+pub fn within<N>(range: RangeInclusive<u64>) -> impl Fn(&str) -> Result<N, String> + Clone
+where
+    N: TryFrom<u64>,
+{
+    move |text| {
+        let number = text.parse::<u64>().ok().filter(|it| range.contains(it));
+        number.and_then(|it| N::try_from(it).ok()).ok_or_else(|| {
+            let (first, last) = (range.start(), range.end());
+            match *last {
+                u64::MAX => format!("expected a whole number, {first} or more"),
+                _ => format!("expected a whole number from {first} to {last}"),
+            }
+        })
+    }
 }
 
 /// A list as text, runs shortened: `0-3 6`.

@@ -66,8 +66,8 @@ pub fn parse(text: &str, hosts: &[UsedGpus]) -> Result<RankPlacement> {
     match text {
         HOST if ascending => return Ok(RankPlacement::HostByHost),
         "round-robin" if ascending => return Ok(RankPlacement::RoundRobin),
-        HOST => return in_order(hosts, by_host),
-        "round-robin" => return in_order(hosts, in_turn),
+        HOST => return in_order(hosts, false),
+        "round-robin" => return in_order(hosts, true),
         _ => {}
     }
     if let Some(file) = text.strip_prefix('@') {
@@ -84,14 +84,21 @@ pub fn parse(text: &str, hosts: &[UsedGpus]) -> Result<RankPlacement> {
     listed(&numbers, hosts)
 }
 
-/// An order that hosts whose GPUs are not in ascending order have by name.
-fn in_order(hosts: &[UsedGpus], slots: impl Fn(&[UsedGpus]) -> Vec<u64>) -> Result<RankPlacement> {
+/// An order that hosts whose GPUs are not in ascending order have by name: host after host, or the
+/// first GPU of each host in turn, then the second, and so on.
+fn in_order(hosts: &[UsedGpus], in_turn: bool) -> Result<RankPlacement> {
     let ranks: u64 = hosts.iter().map(|it| it.hosts * it.gpus()).sum();
     if ranks > u64::from(MAX_ORDERED_RANKS) {
         let ranks = u32::try_from(ranks).unwrap_or(u32::MAX);
         bail!(OrderError::TooManyRanks { ranks });
     }
-    let slots = slots(hosts).into_iter().map(|slot| slot as u32);
+    let by_host: Vec<u32> = by_host(hosts).into_iter().map(|slot| slot as u32).collect();
+    if !in_turn {
+        return Ok(RankPlacement::Listed(RankOrder::new(by_host)));
+    }
+    let runs = hosts.iter().map(|it| (it.gpus() as u32, it.hosts as u32));
+    let turns = RankOrder::round_robin(&runs.collect::<Vec<_>>()).slots(ranks as u32)?;
+    let slots = turns.iter().map(|turn| by_host[*turn as usize]);
     Ok(RankPlacement::Listed(RankOrder::new(slots)))
 }
 
@@ -109,22 +116,6 @@ fn by_host(hosts: &[UsedGpus]) -> Vec<u64> {
             );
         }
         before += equal.hosts * equal.gpus();
-    }
-    slots
-}
-
-/// The first GPU of each host, then the second, and so on.
-fn in_turn(hosts: &[UsedGpus]) -> Vec<u64> {
-    let most = hosts.iter().map(|it| it.order.len()).max().unwrap_or(0);
-    let mut slots = Vec::new();
-    for at in 0..most {
-        let mut before = 0;
-        for equal in hosts {
-            if let Some(dev) = equal.order.get(at) {
-                slots.extend((0..equal.hosts).map(|host| before + equal.slot(host, *dev)));
-            }
-            before += equal.hosts * equal.gpus();
-        }
     }
     slots
 }

@@ -9,10 +9,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use topology::xml::Document;
 
-use crate::render::gbps;
-
-/// Losses below this are rounding, GB/s.
-const NOTHING: f32 = 0.01;
+use crate::input::RCCL_VERSION;
 
 /// Rings that NCCL would use.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
@@ -50,13 +47,6 @@ impl Rings {
     fn total(self) -> f32 {
         self.channels as f32 * self.each
     }
-
-    /// `3×12`.
-    fn text(rings: Option<Self>) -> String {
-        rings.map_or("none".to_owned(), |rings| {
-            format!("{}×{}", rings.channels, gbps(rings.each))
-        })
-    }
 }
 
 impl MachineRings {
@@ -67,6 +57,10 @@ impl MachineRings {
 
     /// Plans one host, and a job of it and a host of `other`. A job is as fast as its slowest host.
     pub fn beside(document: &Arc<Document>, other: &Arc<Document>, settings: &Settings) -> Self {
+        // NCCL refuses the files of others.
+        if document.version == RCCL_VERSION {
+            return Self::default();
+        }
         let alone = Job::hosts(Arc::clone(document), 1);
         let pair = match Arc::ptr_eq(document, other) {
             true => Job::hosts(Arc::clone(document), 2),
@@ -119,32 +113,13 @@ impl Cost {
             }),
         }
     }
-
-    /// `−72 GB/s between hosts (3×12, not 9×12)`.
-    pub fn text(&self) -> String {
-        let part = |lost: f32, place: &str, now, mended| {
-            (lost > NOTHING).then(|| {
-                let (now, mended) = (Rings::text(now), Rings::text(mended));
-                format!("−{} GB/s {place} ({now}, not {mended})", gbps(lost))
-            })
-        };
-        let (now, mended) = (&self.now, &self.mended);
-        let parts = [
-            part(self.inside, "inside", now.inside, mended.inside),
-            part(self.between, "between hosts", now.between, mended.between),
-        ];
-        match parts.into_iter().flatten().collect::<Vec<_>>().join(", ") {
-            nothing if nothing.is_empty() => "nothing for rings".to_owned(),
-            parts => parts,
-        }
-    }
 }
 
 /// The cost of a finding, if the planner can tell: of the machine as it is, alone and in a job with
 /// the repaired machine.
 pub fn cost(finding: &Finding, document: &Arc<Document>, settings: &Settings) -> Option<Cost> {
     let effect = &finding.effect;
-    if effect.is_empty() {
+    if effect.is_empty() || document.version == RCCL_VERSION {
         return None;
     }
     let now = match effect.now.is_empty() {

@@ -9,6 +9,9 @@ use crate::machine::{Machine, PciFunction};
 use crate::net::ProbedNet;
 use crate::nvml::Answers;
 
+/// The driver of functions that a guest has.
+const VFIO: &str = "vfio-pci";
+
 /// Options of a probe.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -53,11 +56,7 @@ pub struct Probe {
 impl Probe {
     /// PCI functions of the GPUs in use and of the network devices, by bus id.
     pub(crate) fn used_functions(&self) -> Vec<&PciFunction> {
-        let gpus = self
-            .gpus
-            .iter()
-            .filter(|gpu| gpu.rank.is_some())
-            .map(|gpu| &gpu.bus_id);
+        let gpus = self.gpu_functions().into_iter().map(|it| &it.bus_id);
         let nets = self.nets.iter().filter_map(|net| net.bus_id.as_ref());
         let mut bus_ids: Vec<&String> = gpus.chain(nets).collect();
         bus_ids.sort();
@@ -66,6 +65,26 @@ impl Probe {
             .into_iter()
             .filter_map(|bus_id| self.machine.pci.get(bus_id))
             .collect()
+    }
+
+    /// PCI functions of the GPUs in use. Without a driver these are all of NVIDIA's GPUs, except
+    /// those that a guest has.
+    pub(crate) fn gpu_functions(&self) -> Vec<&PciFunction> {
+        if self.has_no_driver() {
+            let is_guests = |it: &PciFunction| it.driver.as_deref() == Some(VFIO);
+            let all = self.machine.pci.iter();
+            return all
+                .filter(|it| it.is_nvidia_gpu() && !is_guests(it))
+                .collect();
+        }
+        let used = self.gpus.iter().filter(|gpu| gpu.rank.is_some());
+        used.filter_map(|gpu| self.machine.pci.get(&gpu.bus_id))
+            .collect()
+    }
+
+    /// Whether no driver told which GPUs there are.
+    pub(crate) fn has_no_driver(&self) -> bool {
+        self.answers.driver.failure().is_some() && self.answers.devices.is_empty()
     }
 
     /// A function's name for messages: `GPU0 (0000:1b:00.0)`, `mlx5_0 (…)`, or its bus id.
@@ -78,6 +97,14 @@ impl Probe {
         match (gpu, net) {
             (Some(gpu), _) => format!("GPU{} ({bus_id})", gpu.index),
             (_, Some(net)) => format!("{} ({bus_id})", net.name),
+            _ if self
+                .machine
+                .pci
+                .get(bus_id)
+                .is_some_and(PciFunction::is_nvidia_gpu) =>
+            {
+                format!("GPU {bus_id}")
+            }
             _ => bus_id.to_owned(),
         }
     }

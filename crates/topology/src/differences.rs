@@ -21,6 +21,8 @@ pub enum Property {
     AllNvlinks,
     /// The number of NVLinks to a GPU, to the NVSwitches or to a CPU.
     Nvlinks(String),
+    /// The number of AMD's xGMI links to a GPU.
+    Xgmi(String),
     /// The speed of a port, GB/s.
     Speed,
     /// The bandwidth of its PCI link and of those above, GB/s.
@@ -342,6 +344,12 @@ impl<'a> Walk<'a> {
         }
         for (target, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
             found.insert(Property::Nvlinks(target), count.to_string());
+        }
+        for link in own.children(Tag::Xgmi) {
+            let target = link.get("target").unwrap_or_default();
+            let name = self.gpu_at(gpu.host, BusId::parse(target), target);
+            let count = link.get("count").map_or(0, c_int);
+            found.insert(Property::Xgmi(name), count.to_string());
         }
         if let Some(bandwidth) = own.children(Tag::C2c).find_map(|link| link.get("bw")) {
             found.insert(Property::Attribute("c2c bw"), bandwidth.to_owned());

@@ -8,6 +8,7 @@ use program::Protocol;
 use topology::edit::Edit;
 
 use super::{JobArguments, Variables, variable};
+use crate::numbers::within;
 use crate::sizes::{Collectives, Sizes, collectives, sizes};
 
 pub const COST_EXAMPLES: &str = "\
@@ -122,7 +123,7 @@ pub struct CostArguments {
     #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = sizes, default_value = "1K..8G")]
     pub sizes: Vec<Sizes>,
     /// Factor from one size of a range to the next
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u64).range(2..))]
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = within::<u64>(2..=u64::MAX))]
     pub factor: u64,
     /// Choose among these algorithms only
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
@@ -169,7 +170,7 @@ pub struct WhatIfArguments {
     pub only: Vec<Failing>,
     /// Stop after this time and report the failures examined so far; the exit status is 1 if some
     /// are missing
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(long, value_name = "SECONDS", value_parser = within::<u64>(1..=86_400))]
     pub time_limit: Option<u64>,
     /// All-reduce sizes whose loss is predicted; the last one decides the order
     #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = sizes, default_value = "64K,1G")]
@@ -186,7 +187,7 @@ pub struct DiffArguments {
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
     /// Hosts in the job, each like the file [default: those of a plan on the other side, or 1]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = within::<u32>(1..=1_048_576))]
     pub hosts: Option<u32>,
     /// All hosts form one NVLink domain (MNNVL, such as GB200 NVL72)
     #[arg(long)]

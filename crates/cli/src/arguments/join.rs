@@ -2,6 +2,8 @@
 
 use std::net::SocketAddr;
 
+use crate::numbers::within;
+
 use clap::{Args, ValueEnum};
 
 /// Most ranks of a job that others start.
@@ -31,10 +33,10 @@ pub enum Launcher {
 #[command(next_help_heading = "Ranks on several hosts (docs/hosts.md)")]
 pub struct JoinArguments {
     /// The rank of this process; needs --world
-    #[arg(long, value_name = "RANK", requires = "world")]
+    #[arg(long, value_name = "RANK", requires = "world", value_parser = within::<u32>(0..=u64::from(u32::MAX)))]
     pub rank: Option<u32>,
     /// Ranks of the job, each started as a process of its own
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_RANKS)))]
+    #[arg(long, value_name = "N", value_parser = within::<u32>(1..=u64::from(MOST_RANKS)))]
     pub world: Option<u32>,
     /// The job's unique id: @FILE from topo id -o FILE, or the id itself, which every user of this
     /// host can then read
@@ -47,13 +49,13 @@ pub struct JoinArguments {
     #[arg(long, value_enum, default_value_t = Launcher::Auto)]
     pub launcher: Launcher,
     /// Fail when not all ranks have met within this time, s
-    #[arg(long, value_name = "S", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(long, value_name = "S", default_value_t = 60, value_parser = within::<u64>(1..=86_400))]
     pub join_timeout: u64,
     /// When ranks are lost, continue without them
     #[arg(long)]
     pub survive: bool,
     /// TCP sockets for each connection between hosts
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = within::<u16>(1..=64))]
     pub sockets: u16,
     /// Protect all data between hosts by checksums
     #[arg(long)]

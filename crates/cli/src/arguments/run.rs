@@ -11,6 +11,7 @@ use super::Variables;
 use super::compare::TextOrJson;
 use super::join::JoinArguments;
 use super::nccl_tests::{NcclTestsArguments, check, one, root};
+use crate::numbers::within;
 use crate::sizes::size;
 
 pub const RUN_EXAMPLES: &str = "\
@@ -75,7 +76,7 @@ pub struct GpuTestArguments {
     #[arg(long)]
     pub small: bool,
     /// Cases of the matrix for each number of ranks
-    #[arg(long, value_name = "N", default_value_t = 400)]
+    #[arg(long, value_name = "N", default_value_t = 400, value_parser = within::<usize>(0..=u64::MAX))]
     pub cases: usize,
     /// Largest message of the tables
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "1G")]
@@ -93,13 +94,13 @@ pub struct RunArguments {
     #[arg(value_name = "[FILE] COLLECTIVE", required_unless_present = "member", num_args = 1..=2)]
     pub what: Vec<String>,
     /// Number of ranks, without a file
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, value_name = "N", value_parser = within::<u32>(1..=1024))]
     pub ranks: Option<u32>,
     /// Threads of this process, each with -g ranks; as in nccl-tests, -t times -g is --ranks
-    #[arg(short = 't', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(short = 't', long, value_name = "N", value_parser = within::<u32>(1..=1024))]
     pub nthreads: Option<u32>,
     /// GPUs (or cores) of a thread, each with one rank
-    #[arg(short = 'g', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(short = 'g', long, value_name = "N", value_parser = within::<u32>(1..=1024))]
     pub ngpus: Option<u32>,
     /// One process per rank, not one thread
     #[arg(long)]
@@ -115,7 +116,7 @@ pub struct RunArguments {
     #[arg(long)]
     pub profile: bool,
     /// Launch N timed launches at once, as a CUDA graph
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16384))]
+    #[arg(long, value_name = "N", value_parser = within::<u32>(1..=16384))]
     pub graph: Option<u32>,
     /// Only this algorithm
     #[arg(long, value_name = "NAME")]
@@ -127,7 +128,7 @@ pub struct RunArguments {
     #[arg(long, value_name = "NAME")]
     pub transfer: Option<Transfer>,
     /// Channels, at most those of the plan
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    #[arg(long, value_name = "N", value_parser = within::<u16>(1..=256))]
     pub channels: Option<u16>,
     /// Type of the elements: i8 u8 i32 u32 i64 u64 f16 bf16 f32 f64, or nccl-tests' names
     #[arg(short = 'd', long = "type", alias = "datatype", value_name = "TYPE", default_value = "f32", value_parser = one::<ElementType>)]
@@ -145,13 +146,13 @@ pub struct RunArguments {
     #[arg(short, long, alias = "maxbytes", value_name = "SIZE", value_parser = size, default_value = "256M")]
     pub end: u64,
     /// Factor from one size to the next [default: 2]
-    #[arg(short, long, alias = "stepfactor", value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(short, long, alias = "stepfactor", value_name = "N", value_parser = within::<u64>(1..=u64::MAX))]
     pub factor: Option<u64>,
     /// Instead of a factor: bytes from one size to the next
     #[arg(short = 'i', long, alias = "stepbytes", value_name = "SIZE", value_parser = size)]
     pub step: Option<u64>,
     /// Timed launches of each size [default: as many as --time allows]
-    #[arg(short = 'n', long, alias = "iters", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short = 'n', long, alias = "iters", value_name = "N", value_parser = within::<u32>(1..=u64::from(u32::MAX)))]
     pub iterations: Option<u32>,
     /// Untimed launches before the timed ones
     #[arg(
@@ -159,11 +160,12 @@ pub struct RunArguments {
         long,
         alias = "warmup_iters",
         value_name = "N",
-        default_value_t = 3
+        default_value_t = 3,
+        value_parser = within::<u32>(0..=u64::from(u32::MAX))
     )]
     pub warmup: u32,
     /// Time to spend on each figure, ms
-    #[arg(long, value_name = "MS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=600_000))]
+    #[arg(long, value_name = "MS", default_value_t = 30, value_parser = within::<u64>(1..=600_000))]
     pub time: u64,
     /// Check every element: 1 or 0
     #[arg(short, long, value_name = "0|1", default_value = "1", action = ArgAction::Set, value_parser = check)]
@@ -178,7 +180,7 @@ pub struct RunArguments {
     #[arg(long, value_enum, default_value_t = Bind::Cores)]
     pub bind: Bind,
     /// Fail when a rank waits longer than this, s
-    #[arg(short = 'T', long, value_name = "S", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(short = 'T', long, value_name = "S", default_value_t = 60, value_parser = within::<u64>(1..=86_400))]
     pub timeout: u64,
     /// CPU cost profile (TOML) from topo calibrate, used to choose an algorithm
     #[arg(long, value_name = "FILE")]
@@ -203,10 +205,10 @@ pub struct RunArguments {
 #[derive(Debug, Args)]
 pub struct CalibrateArguments {
     /// Numbers of ranks to measure
-    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "2,4", value_parser = clap::value_parser!(u32).range(2..=64))]
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "2,4", value_parser = within::<u32>(2..=64))]
     pub ranks: Vec<u32>,
     /// Time to spend on each figure, ms
-    #[arg(long, value_name = "MS", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    #[arg(long, value_name = "MS", default_value_t = 2, value_parser = within::<u64>(1..=10_000))]
     pub time: u64,
     /// Name of the profile
     #[arg(long, value_name = "NAME", default_value = "calibrated")]

@@ -17,7 +17,7 @@ use crate::arguments::machine::DoctorArguments;
 use crate::environment::Environment;
 use crate::groups::json::GroupRow;
 use crate::groups::{self, Content, Groups, Planned};
-use crate::input::{FileOrProbe, refuse_missing, why};
+use crate::input::{FileOrProbe, RCCL_VERSION, refuse_missing, why};
 use crate::output::Output;
 use crate::report::{self, Report};
 use crate::rings::{self, Cost};
@@ -46,8 +46,10 @@ pub struct FindingRow {
     id: String,
     /// The problem, in a few words.
     title: &'static str,
-    /// The affected devices.
+    /// The affected devices in short: the first, and the number of others.
     device: String,
+    /// All affected devices.
+    devices: Vec<String>,
     /// The value found.
     seen: String,
     /// The expected value.
@@ -83,7 +85,8 @@ impl FindingReport {
             FindingRow {
                 id: finding.rule.id(),
                 title: finding.rule.title(),
-                device: finding.device.clone(),
+                device: finding.device(),
+                devices: finding.devices.clone(),
                 seen: finding.seen.clone(),
                 expected: finding.expected.clone(),
                 advice: finding.advice.clone(),
@@ -165,6 +168,16 @@ pub fn run(
     }
     // The reader's warnings are among the findings.
     output.warnings.clear();
+    let of_amd = |machine: &&Checked| {
+        let document = machine.content.as_ref();
+        document.is_ok_and(|document| document.version == RCCL_VERSION)
+    };
+    if let Some(machine) = checked.iter().find(of_amd) {
+        output.warnings.push(format!(
+            "{} is a topology of AMD's RCCL: only its devices and links are checked, nothing has a cost",
+            machine.file
+        ));
+    }
     let settings = environment.settings(&arguments.variables, &mut output.warnings);
     if probed {
         // A probe reads the file, unlike commands that are given one.
@@ -205,10 +218,10 @@ fn findings_of(all: &[Checked], settings: &Settings) -> FindingReport {
         for finding in findings {
             let same = |known: &&mut PricedFinding| {
                 let other = &known.finding;
-                (other.rule, &other.device, &other.seen, &other.expected)
+                (other.rule, &other.devices, &other.seen, &other.expected)
                     == (
                         finding.rule,
-                        &finding.device,
+                        &finding.devices,
                         &finding.seen,
                         &finding.expected,
                     )

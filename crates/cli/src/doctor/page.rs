@@ -3,6 +3,7 @@
 use super::FindingReport;
 use crate::groups::Groups;
 use crate::render::groups::{self, common_folder, files_of};
+use crate::render::rings;
 use crate::render::table::Columns;
 use crate::render::{Look, count, or_dash, wrap};
 
@@ -39,11 +40,11 @@ pub fn table(report: &FindingReport, look: Look) -> String {
         let finding = &priced.finding;
         let mut cells = vec![
             finding.rule.id(),
-            finding.device.clone(),
+            finding.device(),
             finding.rule.title().to_owned(),
             finding.seen.clone(),
             finding.expected.clone(),
-            or_dash(priced.cost.map(|cost| cost.text())),
+            or_dash(priced.cost.as_ref().map(rings::cost)),
         ];
         if several {
             cells.insert(1, files_of(&priced.files, &folder));

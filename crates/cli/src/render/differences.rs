@@ -26,28 +26,13 @@ pub fn page(
     } else {
         [first.to_owned(), second.to_owned()]
     };
-    let mut text = format!(
-        "{}\n",
-        look.heading(&if first == second {
-            format!("{first}: A and B")
-        } else {
-            format!("{first} and {second}")
-        })
-    );
+    let mut text = head([first, second], look);
     if !devices.is_empty() {
         let unnoticed = match comparison.is_empty() {
             true => "; a job does not notice it",
             false => "",
         };
-        let remark = format!(
-            "of {}, instead of those of {}{unnoticed}",
-            names[1], names[0]
-        );
-        let lines = few(devices);
-        let lines = lines
-            .iter()
-            .map(|line| wrap(line, "  ", "    ", look.width));
-        text.push_str(&look.section("Devices", &remark, &lines.collect::<String>()));
+        text.push_str(&of_devices(&names, devices, unnoticed, look));
     }
     let mut sections = group(comparison.facts.iter().map(|fact| (section(fact), fact)));
     let several = plans.iter().any(|(_, plan)| plan.machines.len() > 1);
@@ -63,6 +48,40 @@ pub fn page(
         ));
     }
     trim_lines(&text)
+}
+
+/// What differs in the devices of two files that are not planned; nothing when nothing does.
+pub fn of_files(names: [&str; 2], devices: &[MachineDifference], look: Look) -> String {
+    if devices.is_empty() {
+        return String::new();
+    }
+    let text = head(names, look);
+    text + &of_devices(&names.map(str::to_owned), devices, "", look)
+}
+
+fn head([first, second]: [&str; 2], look: Look) -> String {
+    let title = match first == second {
+        true => format!("{first}: A and B"),
+        false => format!("{first} and {second}"),
+    };
+    format!("{}\n", look.heading(&title))
+}
+
+fn of_devices(
+    names: &[String; 2],
+    devices: &[MachineDifference],
+    unnoticed: &str,
+    look: Look,
+) -> String {
+    let remark = format!(
+        "of {}, instead of those of {}{unnoticed}",
+        names[1], names[0]
+    );
+    let lines = few(devices);
+    let lines = lines
+        .iter()
+        .map(|line| wrap(line, "  ", "    ", look.width));
+    look.section("Devices", &remark, &lines.collect::<String>())
 }
 
 const MACHINES: &str = "Machines";

@@ -2,6 +2,7 @@
 
 use topology::differences::{MachineDifference, Property};
 
+use super::count;
 use super::what_if::shorten;
 
 /// Most devices of an order that are told.
@@ -35,9 +36,7 @@ pub fn words(difference: &MachineDifference) -> String {
             gpu(&difference.found),
             gpu(&difference.expected)
         ),
-        Property::PciLinks => {
-            format!("{names} behind PCIe links of {found} GB/s instead of {expected}")
-        }
+        Property::PciLinks => format!("{names} {}", pci_links(&found, &expected, all.len())),
         Property::AllNvlinks => match &difference.found {
             None => format!("{names} without NVLinks instead of {expected}"),
             Some(_) => format!("{names} with NVLinks, {found}, instead of none"),
@@ -46,6 +45,11 @@ pub fn words(difference: &MachineDifference) -> String {
             let found = difference.found.as_deref().unwrap_or("no");
             let links = if found == "1" { "NVLink" } else { "NVLinks" };
             format!("{names} with {found} {links} to {target} instead of {expected}")
+        }
+        Property::Xgmi(target) => {
+            let found = difference.found.as_deref().unwrap_or("no");
+            let links = if found == "1" { "link" } else { "links" };
+            format!("{names} with {found} xGMI {links} to {target} instead of {expected}")
         }
         Property::Speed => format!("{names} at {found} GB/s instead of {expected}"),
         Property::Affinity => format!("other processors in {names}"),
@@ -63,6 +67,44 @@ pub fn words(difference: &MachineDifference) -> String {
             order(&expected)
         ),
     }
+}
+
+/// `with its own PCIe link at 12 GB/s instead of 48`; both lists if their lengths differ.
+fn pci_links(found: &str, expected: &str, devices: usize) -> String {
+    let [found, expected] = [found, expected].map(|it| it.split(", ").collect::<Vec<_>>());
+    if found.len() != expected.len() {
+        let [found, expected] = [found, expected].map(|it| {
+            let links = count(it.len(), "PCIe link");
+            format!("{links} ({} GB/s)", it.join(", "))
+        });
+        return format!("behind {found} instead of {expected}");
+    }
+    let pairs = || found.iter().zip(&expected);
+    if found.len() > 1 && pairs().all(|pair| pair == (&found[0], &expected[0])) {
+        return format!(
+            "behind PCIe links of {} GB/s instead of {}",
+            found[0], expected[0]
+        );
+    }
+    let (own, switch) = match devices {
+        1 => ("its own PCIe link", "the PCIe link of the switch"),
+        _ => ("their own PCIe links", "the PCIe links of the switches"),
+    };
+    let changed = pairs()
+        .enumerate()
+        .filter(|(_, (found, expected))| found != expected);
+    let part = |(above, (found, expected))| {
+        let link = match above {
+            0 => own.to_owned(),
+            1 => format!("{switch} above"),
+            _ => format!("{switch} {above} levels above"),
+        };
+        format!("{link} at {found} GB/s instead of {expected}")
+    };
+    format!(
+        "with {}",
+        changed.map(part).collect::<Vec<_>>().join(" and ")
+    )
 }
 
 fn gpu(near: &Option<String>) -> String {

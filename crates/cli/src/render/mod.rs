@@ -18,6 +18,7 @@ pub mod plan;
 pub mod planned_machines;
 pub mod program;
 pub mod rank;
+pub mod rings;
 pub mod settings;
 pub mod slow_hosts;
 pub mod summary;

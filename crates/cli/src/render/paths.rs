@@ -39,12 +39,21 @@ pub fn bandwidths(routing: &Routing, labels: &NodeNames<'_>, look: Look) -> Stri
             format!("{drawn}\n{}", names::between_hosts(cells, look))
         }
     };
+    let apart = |from: &NodeId| {
+        let mut ends = gpus.iter().chain(&nets);
+        ends.any(|to| to != from && routing.table().kind(*from, *to) == PathType::Dis)
+    };
+    if gpus.iter().any(apart) {
+        seen.push(PathType::Dis);
+    }
     seen.sort_unstable();
     seen.dedup();
     let legends: String = seen
         .into_iter()
-        .filter(|kind| *kind != PathType::Dis)
-        .map(legend)
+        .map(|kind| match kind {
+            PathType::Dis => format!("  {kind}  {} (-)\n", kind.meaning()),
+            _ => legend(kind),
+        })
         .collect();
     text.push_str(&look.faint(&legends));
     text

@@ -68,11 +68,11 @@ impl Page<'_> {
         line(
             "host",
             &format!(
-                "{} of {}; node {} of {}, local rank {}",
+                "host{}, {}; node {}, {}; local rank {}",
                 view.host,
-                layout.hosts(),
+                one_of(layout.hosts()),
                 view.node,
-                layout.nodes(),
+                one_of(layout.nodes()),
                 view.local_rank
             ),
         );
@@ -331,5 +331,13 @@ impl Page<'_> {
             }
         }
         Some(table.finish())
+    }
+}
+
+/// A number of hosts or nodes, beside the number of one of them.
+fn one_of(count: u32) -> String {
+    match count {
+        1 => "the only one".to_owned(),
+        _ => format!("one of {count}"),
     }
 }

@@ -4,10 +4,15 @@ use plan::{Plan, PlannedMachine};
 use planner::explain::{self, ExplainedPath, NodeNames, PathAnswer};
 use schemars::JsonSchema;
 use serde::Serialize;
-use topology::{BusId, NodeData, NodeId, System};
+use topology::edit::names::{Device, DeviceKind, Devices};
+use topology::xml::{Document, c_int};
+use topology::{BusId, NodeData, NodeId, NodeType, System};
 
 use crate::render::{names, words};
 use crate::report::Report;
+
+/// Bandwidth of a Mb/s of a port, GB/s.
+const GBPS: f32 = 1.0 / 8000.0;
 
 /// Machines as NCCL sees them.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -27,7 +32,8 @@ struct ShownMachine {
     hosts: u32,
     /// Its parts; of a plan, GPUs and network ports only.
     devices: Vec<ShownDevice>,
-    /// Links in one direction each; null for a machine of a plan, which holds none.
+    /// Links in one direction each; null for a machine of a plan, which holds none, and for a file
+    /// of AMD's RCCL, from which NCCL builds no machine.
     links: Option<Vec<ShownLink>>,
 }
 
@@ -103,6 +109,22 @@ impl ShowReport {
         }
     }
 
+    /// A file of AMD's RCCL.
+    pub fn of_rccl(name: &str, document: &Document) -> Self {
+        let devices = Devices::of(document);
+        let shown = devices.all.iter().map(|device| of_file(document, device));
+        let machine = ShownMachine {
+            name: name.to_owned(),
+            summary: "a topology of AMD's RCCL".to_owned(),
+            hosts: devices.hosts.max(1),
+            devices: shown.collect(),
+            links: None,
+        };
+        Self {
+            machines: vec![machine],
+        }
+    }
+
     /// The machines of a plan.
     pub fn of_plan(plan: &Plan) -> Self {
         Self {
@@ -141,6 +163,34 @@ fn device(system: &System, names: &NodeNames<'_>, node: NodeId) -> ShownDevice {
         _ => {}
     }
     device
+}
+
+/// A device as its element says.
+fn of_file(document: &Document, device: &Device) -> ShownDevice {
+    let path = device.element.iter();
+    let element = path.fold(&document.root, |element, index| &element.children[*index]);
+    let number = |name: &str| element.get(name).map(c_int);
+    let kind = match device.kind {
+        DeviceKind::Cpu => NodeType::Cpu,
+        DeviceKind::Switch => NodeType::Pci,
+        DeviceKind::Gpu => NodeType::Gpu,
+        DeviceKind::Adapter => NodeType::Nic,
+        DeviceKind::Port => NodeType::Net,
+        DeviceKind::NvSwitch => NodeType::Nvs,
+    };
+    ShownDevice {
+        label: device.label.clone(),
+        kind: kind.name(),
+        host: device.host,
+        bus_id: device.bus_id.map(|bus_id| bus_id.to_string()),
+        rank: number("rank"),
+        name: element.get("name").map(str::to_owned),
+        bandwidth_gbps: number("speed").map(|speed| speed as f32 * GBPS),
+        gdr: number("gdr").map(|gdr| gdr != 0),
+        numa: number("numaid").filter(|numa| *numa >= 0),
+        processors: element.get("affinity").and_then(words::processors),
+        ..ShownDevice::default()
+    }
 }
 
 fn of_planned(machine: &PlannedMachine) -> ShownMachine {

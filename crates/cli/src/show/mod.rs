@@ -2,13 +2,15 @@
 
 pub mod json;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use plan::Plan;
 use planner::Settings;
 use planner::explain::{self, NodeNames, PathAnswer};
-use topology::{NodeId, NodeType, System};
+use probe::checks::{self, SwitchPort};
+use topology::{LinkType, NodeData, NodeId, NodeType, System};
 
 use json::{PathReport, ShowReport};
 
@@ -16,7 +18,8 @@ use crate::arguments::ShowArguments;
 use crate::arguments::compare::TextOrJson;
 use crate::device;
 use crate::environment::Environment;
-use crate::input::{Machine, Source};
+use crate::input::{Machine, Source, is_recording};
+use crate::live;
 use crate::output::Output;
 use crate::render::{Look, document, path, planned_machines, settings, tree};
 use crate::report;
@@ -41,12 +44,19 @@ pub fn run(
     output.text = match (&arguments.path, system) {
         (None, Ok(system)) if json => report::json(&ShowReport::of(&machine.name, &system))?,
         (None, Ok(system)) => whole(&machine, &system, look),
+        (None, Err(_)) if json && machine.is_rccl() => {
+            report::json(&ShowReport::of_rccl(&machine.name, &machine.document))?
+        }
         (None, Err(error)) if json => return Err(error),
         (None, Err(error)) => file_alone(&machine, error, look, output)?,
         (Some(ends), system) => {
             let system = Arc::new(system?);
             let names = NodeNames::new(&system);
-            let (ends, answer) = one_path(&machine, &names, &system, given, ends, output)?;
+            let (ends, mut answer) = one_path(&machine, &names, &system, given, ends, output)?;
+            if uses_pci(&answer) {
+                let ports = switch_ports(&arguments.file, &system, ends)?;
+                answer.verdicts.extend(path::access_control(&ports));
+            }
             let ends = ends.map(|end| names.full(end));
             match json {
                 true => report::json(&PathReport::of(ends, &answer))?,
@@ -131,4 +141,33 @@ fn one_path(
         ));
     }
     Ok(([from, to], answer))
+}
+
+fn uses_pci(answer: &PathAnswer) -> bool {
+    let instead = answer.diverted.as_ref().map(|(route, _)| route);
+    let hops = &instead.unwrap_or(&answer.widest).hops;
+    hops.iter().any(|hop| hop.link == LinkType::Pci)
+}
+
+/// The switch ports between two devices of a recorded machine; a topology file does not tell.
+fn switch_ports(file: &Path, system: &System, ends: [NodeId; 2]) -> Result<Vec<SwitchPort>> {
+    if !is_recording(file) {
+        return Ok(Vec::new());
+    }
+    let probe = live::replay(file, |it| it)?;
+    let bus_id = |end: NodeId| match &system.node(end).data {
+        NodeData::Gpu(gpu) => Some(gpu.bus_id.to_string()),
+        NodeData::Net(net) => {
+            let found = probe
+                .nets
+                .iter()
+                .find(|it| Some(&it.name) == net.name.as_ref());
+            found.and_then(|it| it.bus_id.clone())
+        }
+        _ => None,
+    };
+    let [from, to] = ends.map(bus_id);
+    Ok(from.zip(to).map_or_else(Vec::new, |(from, to)| {
+        checks::ports_between(&probe.machine, &from, &to)
+    }))
 }

@@ -1,12 +1,12 @@
 //! The distance of GPUs to NICs.
 
 use crate::finding::{Finding, Rule};
-use crate::gpu::ProbedGpu;
+use crate::machine::PciFunction;
 use crate::probed::Probe;
 
 pub(super) fn check(probe: &Probe) -> Vec<Finding> {
-    let used: Vec<&ProbedGpu> = probe.gpus.iter().filter(|gpu| gpu.rank.is_some()).collect();
-    let near = |gpu: &&&ProbedGpu| {
+    let used = probe.gpu_functions();
+    let near = |gpu: &&&PciFunction| {
         let switch = switches(probe, &gpu.bus_id);
         let nets = probe
             .nets
@@ -16,12 +16,12 @@ pub(super) fn check(probe: &Probe) -> Vec<Finding> {
         nets.map(|bus_id| switches(probe, bus_id))
             .any(|other| other.iter().any(|bridge| switch.contains(bridge)))
     };
-    let without: Vec<&&ProbedGpu> = used.iter().filter(|gpu| !near(gpu)).collect();
+    let without: Vec<&&PciFunction> = used.iter().filter(|gpu| !near(gpu)).collect();
     // A machine with a NIC per GPU, or per pair of GPUs, has one near most of them.
     if without.len() * 2 >= used.len() {
         return Vec::new();
     }
-    let finding = |gpu: &&&ProbedGpu| {
+    let finding = |gpu: &&&PciFunction| {
         Finding::new(
             Rule::NoNearNic,
             probe.label(&gpu.bus_id),

@@ -14,15 +14,15 @@ use crate::finding::{Finding, Rule};
 /// Bandwidth up to which a link is implausible in a server, GB/s: one lane of 2.5 GT/s.
 pub(super) const IMPOSSIBLE: f32 = 0.25;
 
+/// The version of AMD's files.
+pub(super) const RCCL_VERSION: i32 = 2;
+
 /// Assumed real speed and width of such a link.
 const REAL_SPEED: &str = "32.0 GT/s PCIe";
 const REAL_WIDTH: &str = "16";
 
 /// Most devices that a finding lists.
 const NAMED: usize = 4;
-
-/// GPUs from which a machine has switches, or several CPUs with ports of their own.
-const MANY_GPUS: usize = 4;
 
 pub(super) fn check(document: &Document) -> Vec<Finding> {
     let mut checks = Checks {
@@ -38,7 +38,6 @@ pub(super) fn check(document: &Document) -> Vec<Finding> {
     checks.missing_attributes();
     checks.impossible_links();
     checks.nvlinks();
-    checks.flat();
     checks.incomplete();
     checks.warnings();
     checks.findings
@@ -136,9 +135,9 @@ impl<'d> Checks<'d> {
     /// One finding for all elements that lack the same: vendors' files lack it everywhere.
     fn missing_attributes(&mut self) {
         for (seen, places) in std::mem::take(&mut self.missing) {
-            self.findings.push(Finding::new(
+            self.findings.push(Finding::of_all(
                 Rule::MissingAttribute,
-                first_of(&places),
+                &places,
                 seen,
                 "all attributes that NCCL requires",
             ));
@@ -181,9 +180,9 @@ impl<'d> Checks<'d> {
             .map(|device| device.as_str())
             .collect();
         let more = if behind.len() > NAMED { " …" } else { "" };
-        let finding = Finding::new(
+        let finding = Finding::of_all(
             Rule::ImpossibleLink,
-            first_of(&places),
+            &places,
             format!("{seen} in front of {}{more}", named.join(", ")),
             format!("the link of the hardware, such as {REAL_SPEED} x{REAL_WIDTH}"),
         );
@@ -273,32 +272,14 @@ impl<'d> Checks<'d> {
         self.gpus = gpus;
     }
 
-    /// Detects a virtual machine without switches.
-    fn flat(&mut self) {
-        let cpus: Vec<&Element> = self.document.root.children(Tag::Cpu).collect();
-        let [cpu] = cpus.as_slice() else { return };
-        let switches = cpu
-            .children(Tag::Pci)
-            .any(|pci| pci.children(Tag::Pci).next().is_some());
-        let gpus = cpu.children(Tag::Pci).filter(|pci| is_gpu(pci)).count();
-        if !switches && gpus >= MANY_GPUS {
-            self.findings.push(Finding::new(
-                Rule::Flat,
-                format!("CPU{}", cpu.get("numaid").unwrap_or("?")),
-                format!("{gpus} GPUs and no switch"),
-                "the switches and NUMA nodes of the hardware",
-            ));
-        }
-    }
-
     /// Detects vendors' files with only the PCI tree.
     fn incomplete(&mut self) {
         let missing = Missing::of(self.document);
         let mut say = |missing: &[String], kind: &str, tag: &str| {
             if !missing.is_empty() {
-                self.findings.push(Finding::new(
+                self.findings.push(Finding::of_all(
                     Rule::Incomplete,
-                    first_of(missing),
+                    missing,
                     format!("{kind} without <{tag}>"),
                     "a file as NCCL dumps it",
                 ));
@@ -315,14 +296,27 @@ impl<'d> Checks<'d> {
                 warning.place.element.as_deref() == Some(element)
                     && warning.place.attribute.as_deref() == attribute
             };
-            // The size of the file, and links to devices that are not there.
-            if !of("system", None) && !of("nvlink", Some("target")) {
-                self.findings.push(Finding::new(
+            // The size of the file, links to devices that are not there, and that AMD wrote it.
+            let told = of("system", None)
+                || of("nvlink", Some("target"))
+                || self.document.version == RCCL_VERSION && of("system", Some("version"));
+            if told {
+                continue;
+            }
+            let at = warned_at(&warning.place);
+            match self
+                .findings
+                .iter_mut()
+                .find(|it| it.rule == Rule::ReadOtherwise && it.devices == [at.as_str()])
+            {
+                // The same attribute again.
+                Some(known) => known.seen = format!("{}; {}", known.seen, warning.message),
+                None => self.findings.push(Finding::new(
                     Rule::ReadOtherwise,
-                    warned_at(&warning.place),
+                    at,
                     warning.message.clone(),
                     "a value that NCCL reads as written",
-                ));
+                )),
             }
         }
     }
@@ -349,15 +343,6 @@ fn warned_at(place: &Place) -> String {
         parts.push(place.file.to_string());
     }
     parts.join(" ")
-}
-
-/// The first place and the number of others.
-pub(super) fn first_of<S: AsRef<str>>(places: &[S]) -> String {
-    let first = places.first().map_or("", AsRef::as_ref);
-    match places.len() {
-        0 | 1 => first.to_owned(),
-        count => format!("{first} and {} more", count - 1),
-    }
 }
 
 /// The host and bus id around an element.

@@ -4,9 +4,6 @@ use crate::finding::{Finding, Rule};
 use crate::nvml::{Answer, DeviceAnswers};
 use crate::probed::Probe;
 
-/// NVIDIA's vendor id.
-const NVIDIA: &str = "0x10de";
-
 /// The driver's name.
 const DRIVER: &str = "nvidia";
 
@@ -15,18 +12,12 @@ const NO_SUCH_THING: [&str; 3] = ["NotSupported", "InvalidArg", "FailedToLoadSym
 
 pub(super) fn check(probe: &Probe) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let gpus = || {
-        probe
-            .machine
-            .pci
-            .iter()
-            .filter(|function| function.vendor == NVIDIA && function.class.starts_with("0x03"))
-    };
+    let gpus = || probe.machine.pci.iter().filter(|it| it.is_nvidia_gpu());
     if let Some(reason) = probe
         .answers
         .driver
         .failure()
-        .filter(|_| probe.answers.devices.is_empty())
+        .filter(|_| probe.has_no_driver())
     {
         let seen = match gpus().count() {
             0 => format!("{reason}; no GPU of NVIDIA on the PCI buses"),

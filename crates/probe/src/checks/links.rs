@@ -64,7 +64,9 @@ fn check_link(probe: &Probe, port: &PciFunction, device: &PciFunction) -> Vec<Fi
         );
         findings.push(finding.with_effect(effect));
     }
-    if let Some((now, best)) = state.speed
+    // An idle GPU slows its link down, and without its driver nobody knows whether it is idle.
+    let unknown = probe.has_no_driver() && device.is_nvidia_gpu();
+    if let Some((now, best)) = state.speed.filter(|_| !unknown)
         && gigatransfers(&now) < gigatransfers(&best)
     {
         let effect = Effect {

@@ -3,6 +3,7 @@
 mod devices;
 mod document;
 mod driver;
+mod flat;
 mod isolation;
 mod links;
 mod network;
@@ -10,7 +11,9 @@ mod nvlink;
 mod places;
 mod twins;
 mod values;
+mod virtual_functions;
 
+pub use isolation::{SwitchPort, ports_between};
 use topology::xml::Document;
 
 use crate::finding::{Finding, Rule};
@@ -30,10 +33,12 @@ pub(crate) fn of_probe(probe: &Probe, unread: Option<String>) -> Vec<Finding> {
     findings.extend(isolation::check(probe));
     findings.extend(network::check(probe));
     findings.extend(devices::check(probe));
+    let mut findings = Finding::joined(findings);
     // Reported already for the machine. NVLinks may lead to GPUs that are not in use.
     let told = [Rule::MissingAttribute, Rule::Incomplete, Rule::Dangling];
     let document = document::check(&probe.document).into_iter();
     findings.extend(document.filter(|finding| !told.contains(&finding.rule)));
+    findings.extend(flat::check(&probe.document));
     // The driver and the kernel told about NVLinks and NUMA nodes; a link that could be wider is
     // a finding already.
     let narrow = [Rule::Width, Rule::Speed, Rule::ImpossibleLink];
@@ -49,8 +54,10 @@ pub(crate) fn of_probe(probe: &Probe, unread: Option<String>) -> Vec<Finding> {
 /// Checks a topology file. Findings are sorted by id.
 pub fn of_document(document: &Document) -> Vec<Finding> {
     let mut findings = document::check(document);
+    findings.extend(flat::check(document));
     findings.extend(places::check(document));
     findings.extend(twins::check(document));
+    findings.extend(virtual_functions::check(document));
     in_order(findings)
 }
 

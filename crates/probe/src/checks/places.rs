@@ -9,7 +9,7 @@ use crate::complete::{Assumptions, Missing, complete, without_links};
 use crate::finding::{AttributeChange, Effect, Finding, Rule, Selector};
 use crate::tree::GENERATIONS;
 
-use super::document::{IMPOSSIBLE, devices, first_of, is_gpu};
+use super::document::{IMPOSSIBLE, RCCL_VERSION, devices, is_gpu};
 
 /// The share of a NIC's speed that a PCI link must have: NCCL counts less than the nominal speed.
 const ENOUGH: f32 = 0.9;
@@ -50,12 +50,7 @@ fn numa(document: &Document) -> Option<Finding> {
         0 => "numaid=\"-1\": NCCL places no threads near its devices",
         _ => "numaid=\"-1\": NCCL takes it for another processor, far from the others (SYS)",
     };
-    let finding = Finding::new(
-        Rule::Numa,
-        first_of(&below),
-        seen,
-        "the number of a NUMA node",
-    );
+    let finding = Finding::of_all(Rule::Numa, &below, seen, "the number of a NUMA node");
     // With one other processor there is no doubt where the devices belong.
     if others != 1 {
         return Some(finding);
@@ -190,6 +185,10 @@ fn element_of_mut<'e>(element: &'e mut Element, bus_id: &str) -> Option<&'e mut 
 
 /// Finds files whose GPUs usually have NVLinks, but have none there.
 fn no_nvlinks(document: &Document) -> Option<Finding> {
+    // GPUs of AMD have xGMI links.
+    if document.version == RCCL_VERSION {
+        return None;
+    }
     let missing = Missing::of(document).nvlinks;
     let first = missing.first()?;
     let (_, kinds) = without_links(document);
@@ -201,9 +200,9 @@ fn no_nvlinks(document: &Document) -> Option<Finding> {
     let mut named = missing.clone();
     named[0] = label;
     let (preset, assumed) = Assumptions::with_nvswitch(sm)?;
-    let finding = Finding::new(
+    let finding = Finding::of_all(
         Rule::NoNvlink,
-        first_of(&named),
+        &named,
         format!("sm {sm} without <nvlink>"),
         format!("NVLinks; costs: with --assume {preset}"),
     );
@@ -294,7 +293,7 @@ fn narrow_finding(seen: &[String], links: &[Narrow<'_>]) -> Option<Finding> {
         ..Effect::default()
     };
     let seen = format!("{}{more}", seen[0]);
-    Some(Finding::new(Rule::NarrowNic, first_of(&nics), seen, expected).with_effect(effect))
+    Some(Finding::of_all(Rule::NarrowNic, &nics, seen, expected).with_effect(effect))
 }
 
 /// The least change that makes a link fast enough: more lanes, else a later generation with 16.

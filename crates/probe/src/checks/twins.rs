@@ -4,9 +4,9 @@
 use topology::bandwidth;
 use topology::xml::{Document, Element, Tag, c_int};
 
-use crate::finding::{AttributeChange, Effect, Finding, Rule, Selector};
+use crate::finding::{AttributeChange, Effect, Finding, Rule, Selector, first_of};
 
-use super::document::{IMPOSSIBLE, first_of};
+use super::document::IMPOSSIBLE;
 use super::places::{holds_gpu, lanes, mended};
 
 /// Mb/s of a Gb/s.
@@ -113,8 +113,7 @@ fn slow_ports(places: &[Place<'_>]) -> Vec<Finding> {
             };
             let gigabits = |speed: i32| format!("{} Gb/s", f64::from(speed) / GIGABIT);
             let expected = format!("{}, as {} has", gigabits(speed(twin)), twin.label());
-            let device = first_of(&slow);
-            let finding = Finding::new(Rule::PortSlow, device, gigabits(found), expected);
+            let finding = Finding::of_all(Rule::PortSlow, &slow, gigabits(found), expected);
             findings.push(finding.with_effect(effect));
         }
     }
@@ -198,7 +197,7 @@ fn slow_links(places: &[Place<'_>]) -> Vec<Finding> {
                 mended: slow.iter().flat_map(|link| as_twin(link, twin)).collect(),
                 ..Effect::default()
             };
-            let finding = Finding::new(rule, first_of(&labels), seen, expected);
+            let finding = Finding::of_all(rule, &labels, seen, expected);
             findings.push(finding.with_effect(effect));
         }
     }

@@ -42,6 +42,11 @@ impl Effect {
     pub const fn is_empty(&self) -> bool {
         self.now.is_empty() && self.mended.is_empty() && self.mended_root.is_none()
     }
+
+    /// Whether the repair changes nothing but attributes.
+    pub(super) const fn is_only_attributes(&self) -> bool {
+        self.mended_root.is_none()
+    }
 }
 
 /// Applies changes to a document.

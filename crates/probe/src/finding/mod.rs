@@ -15,7 +15,7 @@ pub struct Finding {
     #[serde(rename = "id", serialize_with = "rule::serialize_id")]
     pub rule: Rule,
     /// The affected devices.
-    pub device: String,
+    pub devices: Vec<String>,
     /// The value found.
     pub seen: String,
     /// The expected value.
@@ -34,9 +34,19 @@ impl Finding {
         seen: impl Into<String>,
         expected: impl Into<String>,
     ) -> Self {
+        Self::of_all(rule, &[device.into()], seen, expected)
+    }
+
+    /// A finding about several devices.
+    pub(crate) fn of_all(
+        rule: Rule,
+        devices: &[impl AsRef<str>],
+        seen: impl Into<String>,
+        expected: impl Into<String>,
+    ) -> Self {
         Self {
             rule,
-            device: device.into(),
+            devices: devices.iter().map(|it| it.as_ref().to_owned()).collect(),
             seen: seen.into(),
             expected: expected.into(),
             advice: rule.advice().to_owned(),
@@ -47,5 +57,41 @@ impl Finding {
     pub(crate) fn with_effect(mut self, effect: Effect) -> Self {
         self.effect = effect;
         self
+    }
+
+    /// The affected devices in short: the first, and the number of others.
+    pub fn device(&self) -> String {
+        first_of(&self.devices)
+    }
+
+    /// Joins findings that differ only in their device, unless their repairs cannot be joined.
+    pub(crate) fn joined(all: Vec<Self>) -> Vec<Self> {
+        let mut joined: Vec<Self> = Vec::new();
+        for finding in all {
+            let same = |known: &&mut Self| {
+                (known.rule, &known.seen, &known.expected)
+                    == (finding.rule, &finding.seen, &finding.expected)
+                    && known.effect.is_only_attributes()
+                    && finding.effect.is_only_attributes()
+            };
+            match joined.iter_mut().find(same) {
+                Some(known) => {
+                    known.devices.extend(finding.devices);
+                    known.effect.now.extend(finding.effect.now);
+                    known.effect.mended.extend(finding.effect.mended);
+                }
+                None => joined.push(finding),
+            }
+        }
+        joined
+    }
+}
+
+/// The first name and the number of others.
+pub(crate) fn first_of<S: AsRef<str>>(names: &[S]) -> String {
+    let first = names.first().map_or("", AsRef::as_ref);
+    match names.len() {
+        0 | 1 => first.to_owned(),
+        count => format!("{first} and {} more", count - 1),
     }
 }

@@ -43,7 +43,7 @@ pub enum Rule {
     Dangling,
     /// A required attribute is missing.
     MissingAttribute,
-    /// All devices are directly below one CPU.
+    /// All devices are directly below CPUs.
     Flat,
     /// GPUs cannot access each other's memory.
     NoPeerAccess,
@@ -126,7 +126,7 @@ impl Rule {
             Self::ImpossibleLink => "impossible link",
             Self::Dangling => "link to a device that is not there",
             Self::MissingAttribute => "required attribute missing",
-            Self::Flat => "all devices flat below one CPU",
+            Self::Flat => "all devices flat below CPUs",
             Self::NoPeerAccess => "GPUs cannot reach each other",
             Self::Fabric => "NVLink fabric not ready",
             Self::Garbage => "unreadable value",

@@ -21,6 +21,9 @@ const SWITCH_LINKS: &str = "sys/kernel/pci_switch_link/virtual_switch_links";
 /// Broadcom's vendor id.
 const BROADCOM: &str = "0x1000";
 
+/// NVIDIA's vendor id.
+const NVIDIA: &str = "0x10de";
+
 /// PCI class of a bridge between PCI buses.
 pub const BRIDGE: &str = "0x060400";
 
@@ -93,6 +96,11 @@ impl PciFunction {
             .first()
             .map(String::as_str)
             .filter(|name| name.starts_with("pci"))
+    }
+
+    /// Whether it is a GPU of NVIDIA: a display or 3D controller.
+    pub fn is_nvidia_gpu(&self) -> bool {
+        self.vendor == NVIDIA && self.class.starts_with("0x03")
     }
 
     /// The bridges above it, root port first.

@@ -142,7 +142,9 @@ fn recorded_machines() {
             let id = finding.rule.id();
             format!(
                 "{id} {}: {}, expected {}\n",
-                finding.device, finding.seen, finding.expected
+                finding.device(),
+                finding.seen,
+                finding.expected
             )
         });
         let found = [

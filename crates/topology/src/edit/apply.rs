@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::names::{Device, DeviceKind, Devices, ElementPath, NVLINKS, link_kind};
+use super::names::{Device, DeviceKind, Devices, ElementPath, NVLINKS, NVSWITCH, link_kind};
 use super::{Change, Edit, EditError, Remaining};
 use crate::build::DEFAULT_NET_SPEED;
 use crate::bus_id::BusId;
@@ -196,6 +196,18 @@ impl Work<'_> {
                 .map_or("", |device| &device.label)
                 .to_owned()
         };
+        let switched = |devices: &[&Device]| {
+            let mut gpus = devices.iter().filter(|it| it.kind == DeviceKind::Gpu);
+            gpus.any(|gpu| self.neighbors(gpu).iter().any(|it| it == NVSWITCH))
+        };
+        if wires.is_empty() && switched(from) && switched(to) {
+            return Err(EditError::NotInFile {
+                file: self.document.file.to_string(),
+                what: format!("the NVLinks between {} and {}", names(from), names(to)),
+                why: "they go to NVSwitches, which join every pair of GPUs, and NCCL leaves out no single pair; \
+                      name one side: all NVLinks of a GPU, such as GPU5:NVLinks, or the GPU",
+            });
+        }
         if wires.is_empty() {
             return Err(EditError::NoLink {
                 file: self.document.file.to_string(),
