@@ -13,14 +13,18 @@
 //! # Ok::<(), executor::Error>(())
 //! ```
 //!
-//! In reading order: [`reduce`], `program`, `bases`, `interpret`, `remote`, [`profile`].
+//! In reading order: [`reduce`], `program`, `bases`, `interpret`, `remote`, [`profile`], `work`, [`model`],
+//! [`choose`].
 
 mod bases;
+pub mod choose;
 mod interpret;
+pub mod model;
 pub mod profile;
 mod program;
 pub mod reduce;
 mod remote;
+mod work;
 
 use std::sync::Arc;
 

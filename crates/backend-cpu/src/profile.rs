@@ -1,21 +1,19 @@
-//! Cost profiles: measured times, and the choice that follows from them.
+//! Cost profiles: measured times, and a model for what was not measured.
 //!
 //! `topo calibrate` measures every choice for some numbers of ranks, as threads and as processes,
-//! at some message sizes. Between two sizes, times are interpolated on logarithmic scales. The
-//! nearest measured number of ranks is used for others, because the order of the choices matters
-//! more than their times.
+//! at some message sizes, and fits the model to the times.
 
-use executor::backend::CommunicatorShape;
+use executor::Choice;
 use executor::connections::SlotBytes;
-use executor::{Choice, Request};
-use plan::cost::{CostModel, Estimate};
-use program::{Collective, Protocol, Reduction};
-use program::{Schedule, Transfer};
+use program::Schedule;
+use program::{Collective, Protocol};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::model::Model;
+
 /// Version of the file format.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// The built-in profile.
 pub const DEFAULT_TOML: &str = include_str!("../profiles/default.toml");
@@ -36,7 +34,9 @@ pub struct Profile {
     pub stream_bytes: u64,
     /// Sizes of FIFO slots.
     pub slots: Slots,
-    /// MeasuredChoice message sizes over all ranks, ascending, bytes.
+    /// The model, for other numbers of ranks than the measured ones.
+    pub model: Model,
+    /// Measured message sizes over all ranks, ascending, bytes.
     pub sizes: Vec<u64>,
     /// The measured choices.
     #[serde(default, rename = "ways")]
@@ -139,6 +139,7 @@ impl Profile {
                 ll128: 56 << 10,
                 simple: 256 << 10,
             },
+            model: Model::USUAL,
             sizes: Vec::new(),
             measured: Vec::new(),
         }
@@ -175,6 +176,9 @@ impl Profile {
                 "format = {}; expected {FORMAT}, so another version of topo wrote it: run `topo calibrate` again",
                 self.format
             ));
+        }
+        if !self.model.is_valid() {
+            return Err("model: expected times and rates above 0".to_owned());
         }
         if self.channels == 0 {
             return Err("channels = 0; expected at least 1".to_owned());
@@ -232,190 +236,6 @@ impl Profile {
             simple: self.slots.simple,
         }
     }
-
-    /// The cost model of a communicator.
-    pub const fn of(&self, shape: CommunicatorShape) -> ProfileModel<'_> {
-        ProfileModel {
-            profile: self,
-            shape,
-        }
-    }
-
-    /// The fastest measured choice for a request; a fixed default if none was measured.
-    pub fn choose(&self, request: &Request, shape: CommunicatorShape) -> Option<Choice> {
-        let model = self.of(shape);
-        let bytes = request.bytes(shape.ranks);
-        if !shape.one_host {
-            // Measurements between ranks of one host do not apply to a network.
-            return Some(between_hosts(request, bytes));
-        }
-        let can = |estimate: &Estimate<Choice>| serves(request, &estimate.choice, shape.ranks);
-        let estimates = model.estimates(request.collective, bytes).into_iter();
-        let best = estimates
-            .filter(can)
-            .min_by(|one, other| one.time_us.total_cmp(&other.time_us));
-        Some(best.map_or_else(|| fallback(request, bytes), |best| best.choice))
-    }
-
-    /// Predicted time of a choice, µs; `None` if it was not measured.
-    pub fn predict(
-        &self,
-        request: &Request,
-        choice: &Choice,
-        shape: CommunicatorShape,
-    ) -> Option<f64> {
-        if !shape.one_host {
-            return None;
-        }
-        let bytes = request.bytes(shape.ranks);
-        let estimates = self.of(shape).estimates(request.collective, bytes);
-        let same = |it: &Estimate<Choice>| {
-            (it.choice.schedule, it.choice.transfer) == (choice.schedule, choice.transfer)
-                && (choice.transfer == Transfer::Direct || it.choice.protocol == choice.protocol)
-        };
-        Some(estimates.into_iter().find(same)?.time_us)
-    }
-}
-
-/// Whether a choice can carry out a request.
-pub fn serves(request: &Request, choice: &Choice, ranks: u32) -> bool {
-    let collective = request.collective;
-    if !choice.schedule.serves(collective, choice.transfer) {
-        return false;
-    }
-    // A direct transfer reads its sources in shape: it cannot multiply them first, they must not be
-    // overwritten during the transfer, and the peers of a group have no buffer tables.
-    let multiplies = collective.reduces() && request.reduction == Reduction::PreMultipliedSum;
-    let overwritten = collective == Collective::AllToAll && request.in_place && ranks > 1;
-    choice.transfer == Transfer::Fifo
-        || !(multiplies || overwritten || collective == Collective::SendRecv)
-}
-
-/// All choices for a request, each with one channel.
-pub fn choices(request: &Request, ranks: u32) -> Vec<Choice> {
-    let mut choices = Vec::new();
-    for schedule in Schedule::ALL {
-        for transfer in Transfer::ALL {
-            for protocol in Protocol::ALL {
-                let choice = Choice {
-                    schedule,
-                    transfer,
-                    protocol,
-                    channels: 1,
-                    piece_bytes: 0,
-                };
-                // A direct transfer has no protocol; it is listed once.
-                let once = transfer == Transfer::Fifo || protocol == Protocol::Simple;
-                if once && serves(request, &choice, ranks) {
-                    choices.push(choice);
-                }
-            }
-        }
-    }
-    choices
-}
-
-/// A choice that always works.
-fn fallback(request: &Request, bytes: u64) -> Choice {
-    let ring = Schedule::Ring.serves(request.collective, Transfer::Fifo);
-    Choice {
-        schedule: if ring && bytes > 64 << 10 {
-            Schedule::Ring
-        } else {
-            Schedule::Mesh
-        },
-        transfer: Transfer::Fifo,
-        protocol: if bytes > 64 << 10 {
-            Protocol::Simple
-        } else {
-            Protocol::Ll
-        },
-        channels: 1,
-        piece_bytes: 0,
-    }
-}
-
-/// Largest message between hosts sent with LL, which rings no bell for posted slots, bytes.
-const MOST_REMOTE_LL: u64 = 2 << 10;
-
-/// Largest message between hosts sent to all ranks at once instead of around a ring, bytes.
-const MOST_REMOTE_MESH: u64 = 64 << 10;
-
-/// The choice between hosts. These limits made an all-reduce over TCP between two hosts fastest.
-/// One channel, because each connection costs system calls.
-fn between_hosts(request: &Request, bytes: u64) -> Choice {
-    let short = bytes <= MOST_REMOTE_MESH;
-    let rings = Schedule::Ring.serves(request.collective, Transfer::Fifo);
-    Choice {
-        schedule: match short || !rings {
-            true => Schedule::Mesh,
-            false => Schedule::Ring,
-        },
-        transfer: Transfer::Fifo,
-        protocol: match bytes <= MOST_REMOTE_LL {
-            true => Protocol::Ll,
-            false => Protocol::Simple,
-        },
-        channels: 1,
-        piece_bytes: 0,
-    }
-}
-
-/// The cost model of one communicator.
-#[derive(Debug, Clone, Copy)]
-pub struct ProfileModel<'a> {
-    profile: &'a Profile,
-    shape: CommunicatorShape,
-}
-
-impl CostModel for ProfileModel<'_> {
-    type Choice = Choice;
-
-    fn ranks(&self) -> u32 {
-        self.shape.ranks
-    }
-
-    fn estimates(&self, collective: Collective, bytes: u64) -> Vec<Estimate<Choice>> {
-        let of_kind = |it: &&MeasuredChoice| {
-            it.collective == collective && it.threads == self.shape.one_process
-        };
-        let measured = self.profile.measured.iter().filter(of_kind);
-        // The nearest number of ranks on a logarithmic scale; the smaller of two equally near.
-        let distance = |ranks: u32| {
-            let (one, other) = (f64::from(ranks), f64::from(self.shape.ranks.max(1)));
-            (one.ln() - other.ln()).abs()
-        };
-        let nearest = measured.clone().map(|it| it.ranks).min_by(|one, other| {
-            distance(*one)
-                .total_cmp(&distance(*other))
-                .then(one.cmp(other))
-        });
-        let measured = measured.filter(|it| Some(it.ranks) == nearest);
-        let estimate = |it: &MeasuredChoice| {
-            Some(Estimate {
-                choice: it.choice(self.profile.channels.min(self.shape.channels))?,
-                time_us: interpolate(&self.profile.sizes, &it.times_us, bytes)?,
-            })
-        };
-        measured.filter_map(estimate).collect()
-    }
-}
-
-/// Interpolates the time at a size on logarithmic scales; beyond the largest size proportionally.
-/// `None` where `times` ends before `sizes`.
-fn interpolate(sizes: &[u64], times: &[f64], bytes: u64) -> Option<f64> {
-    let (first, last) = (sizes.first()?, sizes.last()?);
-    if bytes <= *first {
-        return times.first().copied();
-    }
-    if bytes >= *last {
-        return Some(times.get(sizes.len() - 1)? * bytes as f64 / *last as f64);
-    }
-    let above = sizes.partition_point(|size| *size <= bytes);
-    let (low, high) = (sizes[above - 1] as f64, sizes[above] as f64);
-    let share = (bytes as f64 / low).ln() / (high / low).ln();
-    let (before, after) = (times.get(above - 1)?.ln(), times.get(above)?.ln());
-    Some((before + share * (after - before)).exp())
 }
 
 #[cfg(test)]
@@ -468,17 +288,5 @@ mod tests {
                 .check()
                 .is_err_and(|problem| problem.contains("ring tree"))
         );
-    }
-
-    #[test]
-    fn times_between_sizes_are_on_a_straight_line_of_logarithms() {
-        let (sizes, times) = ([8, 32], [1.0, 4.0]);
-        assert_eq!(interpolate(&sizes, &times, 1), Some(1.0));
-        assert!(interpolate(&sizes, &times, 16).is_some_and(|time| (time - 2.0).abs() < 1e-9));
-        assert_eq!(interpolate(&sizes, &times, 64), Some(8.0));
-        assert_eq!(interpolate(&[], &[], 64), None);
-        assert_eq!(interpolate(&sizes, &times[..1], 16), None);
-        assert_eq!(interpolate(&sizes, &times[..1], 64), None);
-        assert_eq!(interpolate(&sizes, &times[..1], 8), Some(1.0));
     }
 }

@@ -93,6 +93,8 @@ pub struct CommunicatorShape {
     pub one_host: bool,
     /// Channels of the plan.
     pub channels: u16,
+    /// Cores that the ranks of a host share.
+    pub cores: u32,
 }
 
 /// The maker of a program's connections.

@@ -100,6 +100,7 @@ impl<B: Backend> Engine<B> {
             one_process: self.own.connections.all_by(Transport::P2p),
             one_host: !self.own.connections.any_by(Transport::Net),
             channels: self.own.channels.count(),
+            cores: self.own.bootstrap.cores(),
         }
     }
 

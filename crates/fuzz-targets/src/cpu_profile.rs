@@ -1,7 +1,8 @@
 //! Measured profiles of CPUs. Every accepted profile can be written and chooses an algorithm.
 
 use backend_cpu::Profile;
-use backend_cpu::profile::{self, DEFAULT_TOML};
+use backend_cpu::choose;
+use backend_cpu::profile::DEFAULT_TOML;
 use executor::Request;
 use executor::backend::CommunicatorShape;
 use program::{Collective, ElementType, Reduction};
@@ -49,6 +50,7 @@ pub fn run(bytes: &[u8]) -> Reached {
             one_process: flag(&mut choices),
             one_host: !flag(&mut choices),
             channels: 1 + below(&mut choices, 64) as u16,
+            cores: one(&mut choices, &[1, 2, 64, 0, u32::MAX]),
         };
         let request = Request {
             collective,
@@ -61,7 +63,7 @@ pub fn run(bytes: &[u8]) -> Reached {
             choice: None,
         };
         let _ = profile.choose(&request, place);
-        for choice in profile::choices(&request, place.ranks) {
+        for choice in choose::choices(&request, place.ranks) {
             let time = profile.predict(&request, &choice, place);
             assert!(time.is_none_or(|time| time >= 0.0), "{choice}: {time:?}");
         }

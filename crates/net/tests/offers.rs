@@ -36,6 +36,10 @@ impl<F: Fn(&str, String) -> String + Send> Bootstrap for Altered<F> {
         self.hosts.transport(peer)
     }
 
+    fn cores(&self) -> u32 {
+        self.hosts.cores()
+    }
+
     fn publish(&mut self, name: &str, offer: Offer) -> Result<(), Error> {
         self.hosts.publish(name, offer)
     }

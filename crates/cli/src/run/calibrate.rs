@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use backend_cpu::Profile;
+use backend_cpu::model::Model;
 use backend_cpu::profile::MeasuredChoice;
 use program::{Collective, ElementType, Reduction};
 
@@ -75,6 +76,9 @@ pub fn run(
             }
         }
     }
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let cores = u32::try_from(cores).unwrap_or(u32::MAX);
+    profile.model = Model::fit(&profile.measured, &profile.sizes, cores);
     output.write(profile.to_toml()?, arguments.output.as_deref())
 }
 

@@ -1,7 +1,7 @@
 //! The choice of algorithm, protocol, transfer and channels.
 
 use anyhow::{Context, Result};
-use backend_cpu::{Cpu, Profile, profile};
+use backend_cpu::{Cpu, Profile, choose};
 use executor::{Choice, Communicator, Request};
 use program::{Schedule, Transfer};
 
@@ -21,9 +21,8 @@ pub fn choose(
     let usual = communicator.choice(request);
     let channels = match (spec.channels, &usual) {
         (Some(channels), _) => channels,
-        // Between hosts it depends on the message.
-        (None, Ok(usual)) if !place.one_host => usual.channels,
-        _ => profile.channels,
+        (None, Ok(usual)) => usual.channels,
+        (None, Err(_)) => profile.channels,
     };
     let channels = channels.min(place.channels);
     if schedule.is_none() && wanted_transfer.is_none() && spec.protocol.is_none() {
@@ -41,7 +40,7 @@ pub fn choose(
         })
     };
     let mut best: Option<(f64, Choice)> = None;
-    for choice in profile::choices(request, spec.ranks) {
+    for choice in choose::choices(request, spec.ranks) {
         let choice = Choice { channels, ..choice };
         let wanted = schedule.is_none_or(|it| it == choice.schedule)
             && wanted_transfer.is_none_or(|it| it == choice.transfer)
@@ -65,7 +64,7 @@ pub fn choose(
     let (_, choice) = best.with_context(|| {
         format!(
             "no algorithm for {} fits --algorithm, --transfer and --protocol; expected one of the algorithms {}, \
-             with a protocol or, for mesh, two-phase-mesh and nvls, with --transfer direct",
+             with a protocol or, for mesh, two-phase-mesh, leader and nvls, with --transfer direct",
             spec.collective.command_name(),
             algorithms(spec.collective)
                 .map(Schedule::name)

@@ -1,7 +1,7 @@
 //! Measures every choice for a collective, for a cost profile.
 
 use anyhow::Result;
-use backend_cpu::profile;
+use backend_cpu::choose;
 use executor::check::{Check, Sample};
 use executor::{Choice, Request};
 
@@ -32,7 +32,7 @@ impl Survey {
         let choices = self
             .choices
             .take()
-            .unwrap_or_else(|| profile::choices(request, ranks));
+            .unwrap_or_else(|| choose::choices(request, ranks));
         let mut rows = Vec::with_capacity(choices.len());
         for choice in choices {
             rows.push(RunRow {

@@ -55,6 +55,7 @@ impl Meeting {
 pub struct Local {
     rank: u32,
     ranks: u32,
+    cores: u32,
     meeting: Arc<Meeting>,
 }
 
@@ -65,9 +66,13 @@ impl Local {
             tables: (0..ranks).map(|_| Table::default()).collect(),
             failure: Mutex::default(),
         });
+        // Counted before threads of ranks are bound to cores.
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let cores = u32::try_from(cores).unwrap_or(u32::MAX);
         let of = |rank| Self {
             rank,
             ranks,
+            cores,
             meeting: Arc::clone(&meeting),
         };
         (0..ranks).map(of).collect()
@@ -89,6 +94,10 @@ impl Bootstrap for Local {
 
     fn shares_memory(&self, _peer: u32) -> bool {
         true
+    }
+
+    fn cores(&self) -> u32 {
+        self.cores
     }
 
     fn publish(&mut self, name: &str, offer: Offer) -> Result<(), Error> {

@@ -61,6 +61,9 @@ pub trait Bootstrap: Send {
         self.ranks()
     }
 
+    /// Cores that the ranks of a host share; of different numbers the least. Equal on all ranks.
+    fn cores(&self) -> u32;
+
     /// The network to ranks that are reached by [`Transport::Net`]; `None` if there are none.
     fn network(&mut self) -> Option<&mut dyn Network> {
         None

@@ -345,6 +345,24 @@ fn sharing(infos: &[PeerInfo], rank: u32) -> impl Iterator<Item = &PeerInfo> + C
     infos.iter().filter(move |it| own.shares_cores(it))
 }
 
+/// The least number of cores that ranks of one machine share; 1 if one of them does not know.
+fn least_cores(infos: &[PeerInfo]) -> u32 {
+    let mut machines: HashMap<u64, Vec<u8>> = HashMap::new();
+    for info in infos {
+        let all = machines.entry(info.machine).or_default();
+        if all.len() < info.cores.len() {
+            all.resize(info.cores.len(), 0);
+        }
+        for (all, own) in all.iter_mut().zip(&info.cores) {
+            *all |= own;
+        }
+    }
+    let counts = machines
+        .values()
+        .map(|it| it.iter().map(|it| it.count_ones()).sum());
+    counts.min().unwrap_or(1).max(1)
+}
+
 impl Bootstrap for Hosts {
     fn rank(&self) -> u32 {
         self.rank
@@ -368,6 +386,10 @@ impl Bootstrap for Hosts {
 
     fn sharing_cores(&self) -> u32 {
         self.place_among_sharing().1
+    }
+
+    fn cores(&self) -> u32 {
+        least_cores(&self.infos)
     }
 
     fn network(&mut self) -> Option<&mut dyn Network> {

@@ -99,6 +99,10 @@ impl Bootstrap for Counting {
         Some(self)
     }
 
+    fn cores(&self) -> u32 {
+        self.hosts.cores()
+    }
+
     fn publish(&mut self, name: &str, offer: Offer) -> Result<(), Error> {
         self.hosts.publish(name, offer)
     }
