@@ -166,22 +166,27 @@ impl Bell {
         self.aborted.load(Ordering::Acquire)
     }
 
-    /// The owner calls this before it sleeps for the first time.
-    pub(crate) fn own(&self) {
-        let fences = if self.registered {
-            FENCE_FOR_ALL
-        } else {
-            FENCE_EACH
-        };
+    /// The owner calls this before it sleeps for the first time. Returns whether it must make the
+    /// ringers' fences: if it wants to, and the kernel can.
+    pub(crate) fn own(&self, wants_to: bool) -> bool {
+        let for_all = self.registered && wants_to;
+        let fences = if for_all { FENCE_FOR_ALL } else { FENCE_EACH };
         self.fences.store(fences, Ordering::Relaxed);
+        for_all
     }
 
     /// Sleeps until a ring, for at most `longest`, unless `poll` returns `true` after the sleep was
-    /// announced. Returns what `poll` returned, or `true` after an abort.
-    pub(crate) fn sleep_unless(&self, poll: &mut impl FnMut() -> bool, longest: Duration) -> bool {
+    /// announced. `for_all` is what [`Self::own`] returned. Returns what `poll` returned, or `true`
+    /// after an abort.
+    pub(crate) fn sleep_unless(
+        &self,
+        poll: &mut impl FnMut() -> bool,
+        longest: Duration,
+        for_all: bool,
+    ) -> bool {
         // Exchanges instead of stores, so that they have an order with the ringers' exchanges.
         self.state.swap(ASLEEP, Ordering::Relaxed);
-        heavy_fence(self.registered);
+        heavy_fence(for_all);
         if poll() || self.aborted() != 0 {
             self.state.swap(AWAKE, Ordering::Relaxed);
             return true;

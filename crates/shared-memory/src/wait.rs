@@ -15,6 +15,10 @@ pub struct Patience {
     pub spins: u32,
     /// How long it then yields between polls, unless yields take too long.
     pub yields: Duration,
+    /// Most yields of one wait.
+    pub most_yields: u32,
+    /// Whether it sleeps in most waits.
+    pub sleeps_often: bool,
 }
 
 impl Patience {
@@ -22,11 +26,16 @@ impl Patience {
     ///
     /// With a core for each rank, the sender is running at this moment, so a rank first spins for
     /// as long as two context switches take (10 µs). With fewer cores, the sender may need this
-    /// rank's core.
+    /// rank's core. With many ranks on a core, what a rank waits for has come after a yield or two,
+    /// when the others have run; ranks that yield on beside others that sleep and wake would hardly
+    /// run, because Linux counts the rest of a yielding thread's slice as used.
     pub const fn new(ranks: usize, cores: usize) -> Self {
+        let crowded = ranks > CROWDED * cores;
         Self {
             spins: if ranks <= cores { 300 } else { 15 },
             yields: YIELDS,
+            most_yields: if crowded { 2 } else { u32::MAX },
+            sleeps_often: crowded,
         }
     }
 }
@@ -34,6 +43,9 @@ impl Patience {
 /// How long a rank yields before it sleeps. Sleeping and waking take 5 to 50 µs, little beside
 /// this.
 const YIELDS: Duration = Duration::from_millis(2);
+
+/// Ranks on a core beyond which a rank sleeps after few yields.
+const CROWDED: usize = 2;
 
 /// Why a wait ended early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -55,6 +67,9 @@ pub struct Waiter {
     bell: Bell,
     patience: Patience,
     yielder: Yielder,
+    /// Whether this rank makes the ringers' fences when it sleeps. That takes longer than their
+    /// own, so it pays only if sleeps are rare.
+    fences_for_all: bool,
 }
 
 /// The longest sleep between checks of the deadline. No wake-up depends on it.
@@ -64,11 +79,12 @@ impl Waiter {
     /// A waiter that sleeps on this bell. A bell has one owner: one waiter, used by one thread at a
     /// time.
     pub fn new(bell: Bell, patience: Patience) -> Self {
-        bell.own();
+        let fences_for_all = bell.own(!patience.sleeps_often);
         Self {
             bell,
             patience,
             yielder: Yielder::default(),
+            fences_for_all,
         }
     }
 
@@ -113,7 +129,10 @@ impl Waiter {
     ) -> Result<(), Interrupted> {
         let mut now = Instant::now();
         let until = now + self.patience.yields;
-        while now < until {
+        for _ in 0..self.patience.most_yields {
+            if now >= until {
+                break;
+            }
             if poll() {
                 return Ok(());
             }
@@ -124,7 +143,7 @@ impl Waiter {
         }
         loop {
             let longest = self.check(deadline)?;
-            if self.bell.sleep_unless(poll, longest) {
+            if self.bell.sleep_unless(poll, longest, self.fences_for_all) {
                 // An abort also ends the sleep.
                 return self.check_abort();
             }

@@ -21,6 +21,10 @@ const MOST_MISSING: u32 = 2 * MAKE_UP;
 /// checking whether the other program still computes.
 const REST: u32 = 10;
 
+/// Longest pause. A yield is longer than a time slice if many ranks begin at once; afterwards they
+/// are quick.
+const LONGEST_REST: Duration = Duration::from_millis(50);
+
 /// Yields the core to other threads.
 ///
 /// `sched_yield` takes some hundred nanoseconds if the threads of this core wait for each other,
@@ -50,7 +54,8 @@ impl Yielder {
         } else if missing + MAKE_UP <= MOST_MISSING {
             self.missing.set(missing + MAKE_UP);
         } else {
-            self.rests_until.set(Some(after + took * REST));
+            let rest = (took * REST).min(LONGEST_REST);
+            self.rests_until.set(Some(after + rest));
         }
         Some(after)
     }

@@ -295,6 +295,8 @@ fn a_killed_peer_leaves_nothing_behind() {
         Patience {
             spins: 10,
             yields: Duration::from_micros(10),
+            most_yields: u32::MAX,
+            sleeps_often: false,
         },
     );
     peer.child.kill().unwrap();

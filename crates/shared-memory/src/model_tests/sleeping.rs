@@ -15,6 +15,8 @@ use crate::wait::{Interrupted, Patience, Waiter};
 const NONE: Patience = Patience {
     spins: 0,
     yields: Duration::ZERO,
+    most_yields: u32::MAX,
+    sleeps_often: false,
 };
 
 #[test]
