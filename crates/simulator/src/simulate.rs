@@ -33,6 +33,8 @@ pub struct Simulated {
     pub lanes: Vec<(u32, u32)>,
     /// For each link of `model` its number in the job, and how many of the job it is.
     pub links: Vec<(u32, u32)>,
+    /// For each connection of `model` the ranks that send and receive in the job.
+    pub connections: Vec<(u32, u32)>,
     /// Lanes and steps of the whole job.
     pub whole: (u64, u64),
     /// What was found.
@@ -47,14 +49,24 @@ pub struct Simulated {
 pub fn simulate(model: Model, spans: usize, collapse: bool) -> Result<Simulated, SimulateError> {
     let whole = (model.lanes.len() as u64, model.executed());
     let small = if collapse { model.collapsed() } else { None };
-    let (model, lanes, links) = match small {
-        Some(small) => (small.model, small.lanes, small.links),
+    let ranks = |number: u32| {
+        let connection = &model.connections[number as usize];
+        let rank = |lane: u32| model.lanes[lane as usize].rank;
+        (rank(connection.sender), rank(connection.receiver))
+    };
+    let (small, lanes, links, connections) = match small {
+        Some(small) => {
+            let connections = small.connections.iter().map(|it| ranks(*it)).collect();
+            (Some(small.model), small.lanes, small.links, connections)
+        }
         None => {
             let each = |count: usize| (0..count as u32).map(|at| (at, 1)).collect();
             let (lanes, links) = (each(model.lanes.len()), each(model.links.len()));
-            (model, lanes, links)
+            let connections = (0..model.connections.len() as u32).map(ranks).collect();
+            (None, lanes, links, connections)
         }
     };
+    let model = small.unwrap_or(model);
     let steps = model.executed();
     if steps > MOST_STEPS {
         let lanes = model.lanes.len();
@@ -65,6 +77,7 @@ pub fn simulate(model: Model, spans: usize, collapse: bool) -> Result<Simulated,
         model,
         lanes,
         links,
+        connections,
         whole,
         outcome,
     })
