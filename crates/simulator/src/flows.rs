@@ -6,6 +6,7 @@
 //! values. At the fixed point every transfer is limited by a link that is full and on which no other
 //! transfer is faster, which is the definition of max-min fairness.
 
+use crate::ends::Ends;
 use crate::model::{Connection, Model};
 #[cfg(test)]
 use crate::units::Rate;
@@ -26,8 +27,8 @@ struct Flow {
     rate: u64,
     /// When `left` was computed.
     since: Time,
-    /// Counts changes of the rate, so that an older end is recognized.
-    generation: u32,
+    /// When the part ends at this rate.
+    end: Time,
     active: bool,
     touched: bool,
 }
@@ -41,19 +42,12 @@ struct Shared {
     queued: bool,
 }
 
-/// When a transfer ends, unless its rate changes before.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct End {
-    /// The connection.
-    pub connection: u32,
-    /// The generation of its rate.
-    pub generation: u32,
-}
-
 /// The transfers of all connections, at most one of each.
 #[derive(Debug)]
 pub struct Flows {
     flows: Vec<Flow>,
+    /// When transfers end, or earlier: an end that moved to a later time is found when it comes.
+    ends: Ends,
     links: Vec<Shared>,
     /// For each connection its links that can be full, as a range of `routes`.
     route_of: Vec<(u32, u32)>,
@@ -80,6 +74,7 @@ impl Flows {
         }
         let mut flows = Self {
             flows: vec![Flow::default(); model.connections.len()],
+            ends: Ends::new(model.connections.len()),
             links: Vec::with_capacity(model.links.len()),
             route_of: Vec::with_capacity(model.connections.len()),
             routes: Vec::new(),
@@ -130,37 +125,48 @@ impl Flows {
         }
     }
 
-    /// Takes note that a transfer's end has come. Returns `true` if it is complete, `false` if the
-    /// end is outdated or another part of a long transfer begins.
-    pub fn end(&mut self, end: End, now: Time) -> bool {
-        let flow = &mut self.flows[end.connection as usize];
-        if !flow.active || flow.generation != end.generation {
-            return false;
+    /// When the next transfer ends, if rates do not change before.
+    pub fn next(&mut self) -> Option<Time> {
+        loop {
+            let (time, connection) = self.ends.first()?;
+            let end = self.flows[connection as usize].end;
+            if end <= time {
+                return Some(time);
+            }
+            self.ends.set(connection, end);
         }
+    }
+
+    /// Ends the transfer that ends next, which is now. Returns its connection, and the link that
+    /// limits it; `None` if another part of a long transfer begins.
+    pub fn end_next(&mut self, now: Time) -> Option<(u32, Option<u32>)> {
+        let (_, connection) = self.ends.first()?;
+        self.ends.remove_first();
+        let flow = &mut self.flows[connection as usize];
         if flow.more > 0 {
             let part = flow.more.min(MOST_BYTES);
             flow.more -= part;
             flow.left = part * UNITS_PER_BYTE;
             flow.since = now;
-            // Any other rate, so that the new end is told.
+            // Another rate than any, so that the end is computed.
             flow.rate = 0;
-            self.touch(end.connection);
-            return false;
+            self.touch(connection);
+            return None;
         }
         flow.active = false;
-        flow.generation = flow.generation.wrapping_add(1);
-        for at in self.route(end.connection) {
+        let rate = flow.rate;
+        let mut limits = self.route(connection).map(|at| self.routes[at].0);
+        let limit = limits.find(|link| self.links[*link as usize].share <= rate);
+        for at in self.route(connection) {
             let (link, _) = self.routes[at];
             let active = &mut self.links[link as usize].active;
-            let place = active
-                .iter()
-                .position(|(other, _)| *other == end.connection);
+            let place = active.iter().position(|(other, _)| *other == connection);
             if let Some(place) = place {
                 active.swap_remove(place);
             }
             self.enqueue(link);
         }
-        true
+        Some((connection, limit))
     }
 
     fn touch(&mut self, connection: u32) {
@@ -184,8 +190,8 @@ impl Flows {
         !self.touched.is_empty() || !self.queue.is_empty()
     }
 
-    /// Computes the rates that changed, and tells the new ends.
-    pub fn settle(&mut self, now: Time, mut tell: impl FnMut(Time, End)) {
+    /// Computes the rates that changed.
+    pub fn settle(&mut self, now: Time) {
         let mut at = 0;
         while at < self.queue.len() {
             let link = self.queue[at];
@@ -206,16 +212,11 @@ impl Flows {
             flow.left = flow.left.saturating_sub(flow.rate.saturating_mul(passed));
             flow.since = now;
             flow.rate = rate;
-            flow.generation = flow.generation.wrapping_add(1);
-            let end = now + Time(flow.left.div_ceil(rate));
-            let generation = flow.generation;
-            tell(
-                end,
-                End {
-                    connection,
-                    generation,
-                },
-            );
+            flow.end = now + Time(flow.left.div_ceil(rate));
+            let end = flow.end;
+            if self.ends.of(connection).is_none_or(|known| end < known) {
+                self.ends.set(connection, end);
+            }
         }
         self.touched = touched;
     }
@@ -333,16 +334,13 @@ mod tests {
 
     #[test]
     fn rates_are_max_min_fair() {
-        // Bertsekas and Gallager's example: a long flow and short ones; the narrow link leaves
-        // bandwidth on the wide one.
+        // A long flow and short ones; the narrow link leaves bandwidth on the wide one.
         let model = model(&[10.0, 4.0, 6.0], &[&[0, 1], &[0], &[1, 2], &[2], &[1]]);
         let mut flows = Flows::new(&model);
         for connection in 0..5 {
             flows.begin(connection, 1 << 20, Time::ZERO);
         }
-        let mut ends = 0;
-        flows.settle(Time::ZERO, |_, _| ends += 1);
-        assert_eq!(ends, 5);
+        flows.settle(Time::ZERO);
         // Link 1: three flows of 1.333; link 0: the rest of 10; link 2: the rest of 6.
         assert_eq!(rates(&flows, 5), [1.333, 8.667, 1.333, 4.667, 1.333]);
     }
@@ -351,39 +349,26 @@ mod tests {
     fn an_ended_transfer_leaves_its_bandwidth() {
         let model = model(&[10.0, 4.0], &[&[0, 1], &[0], &[1]]);
         let mut flows = Flows::new(&model);
-        let mut last = Vec::new();
-        for connection in 0..3 {
-            flows.begin(connection, 1000 << 10, Time::ZERO);
-        }
-        flows.settle(Time::ZERO, |at, end| last.push((at, end)));
+        flows.begin(0, 2_000_000, Time::ZERO);
+        flows.begin(1, 800_000, Time::ZERO);
+        flows.begin(2, 400_000, Time::ZERO);
+        flows.settle(Time::ZERO);
         assert_eq!(rates(&flows, 3), [2.0, 8.0, 2.0]);
-        let of = |last: &[(Time, End)], connection| {
-            let mut found = last.iter().rev();
-            *found
-                .find(|(_, end)| end.connection == connection)
-                .expect("an end")
-        };
-        let (now, end) = of(&last, 1);
-        assert!(flows.end(end, now));
-        let (_, outdated) = of(&last, 0);
-        flows.settle(now, |at, end| last.push((at, end)));
-        assert_eq!(rates(&flows, 1), [2.0]);
-        let (now, end) = of(&last, 2);
-        assert!(flows.end(end, now));
-        flows.settle(now, |at, end| last.push((at, end)));
-        // Transfer 0 had as much and ends now; its new rate makes the end outdated that was told.
-        assert_eq!(of(&last, 0), (now, end_of(0, 2)));
-        assert!(!flows.end(outdated, now));
-        let (now, end) = of(&last, 0);
-        assert!(flows.end(end, now));
-        assert!(!flows.end(end, now), "an end comes once");
-    }
-
-    fn end_of(connection: u32, generation: u32) -> End {
-        End {
-            connection,
-            generation,
+        let mut ended = Vec::new();
+        while let Some(now) = flows.next() {
+            let end = flows.end_next(now).expect("short transfers");
+            ended.push(((now.us()).round(), end));
+            flows.settle(now);
         }
+        // At 100 µs transfer 1 leaves link 0, which nobody fills then; at 200 µs transfer 2 leaves
+        // link 1 to transfer 0, which has 1.6 MB of its 2 MB left.
+        let expected = [
+            (100.0, (1, Some(0))),
+            (200.0, (2, Some(1))),
+            (600.0, (0, None)),
+        ];
+        assert_eq!(ended[..2], expected[..2]);
+        assert_eq!((ended[2].0, ended[2].1.0), (600.0, 0));
     }
 
     #[test]
@@ -392,16 +377,13 @@ mod tests {
         let mut flows = Flows::new(&model);
         let bytes = 3 * MOST_BYTES + 1000;
         flows.begin(0, bytes, Time::ZERO);
+        flows.settle(Time::ZERO);
         let (mut now, mut parts) = (Time::ZERO, 0);
-        loop {
-            let mut next = None;
-            flows.settle(now, |at, end| next = Some((at, end)));
-            let (at, end) = next.expect("an end");
-            now = at;
+        while let Some(next) = flows.next() {
+            now = next;
             parts += 1;
-            if flows.end(end, now) {
-                break;
-            }
+            flows.end_next(now);
+            flows.settle(now);
         }
         assert_eq!(parts, 4);
         let exact = Rate::from_gbps(1.0).time(bytes).0;

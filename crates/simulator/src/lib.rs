@@ -21,11 +21,12 @@
 //! once ([`collapse`]).
 //!
 //! In reading order: [`units`], [`model`], [`wiring`], [`fabric`], `switches`, [`hosts`],
-//! [`planned`], [`mod@build`], [`collapse`], `flows`, `lanes`, `run`, [`path`], [`outcome`],
+//! [`planned`], [`mod@build`], [`collapse`], `ends`, `flows`, `lanes`, `run`, [`path`], [`outcome`],
 //! [`mod@simulate`].
 
 pub mod build;
 pub mod collapse;
+mod ends;
 pub mod fabric;
 mod flows;
 pub mod hosts;

@@ -20,13 +20,11 @@ pub enum Cause {
     Nic,
     /// Links between switches.
     Fabric,
-    /// Transfers that took longer than alone, because others shared their links.
-    Sharing,
 }
 
 impl Cause {
     /// All causes.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 7] = [
         Self::Start,
         Self::Latency,
         Self::Work,
@@ -34,7 +32,6 @@ impl Cause {
         Self::Pci,
         Self::Nic,
         Self::Fabric,
-        Self::Sharing,
     ];
 
     /// The cause of a transfer that a link of this kind limits.
@@ -51,23 +48,38 @@ impl Cause {
 
 /// The times of a chain of events by cause. Their sum is the time of its last event.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Path([u64; Cause::ALL.len()]);
+pub struct Path {
+    times: [u64; Cause::ALL.len()],
+    shared: u64,
+}
 
 impl Path {
     /// The time that a cause took.
     pub fn of(&self, cause: Cause) -> Time {
-        Time(self.0[cause as usize])
+        Time(self.times[cause as usize])
     }
 
     /// The time of the last event.
     pub fn total(&self) -> Time {
-        Time(self.0.iter().sum())
+        Time(self.times.iter().sum())
+    }
+
+    /// The part of the transfers' time that they would not have taken alone on their links.
+    pub const fn shared(&self) -> Time {
+        Time(self.shared)
+    }
+
+    /// The path with more of that part.
+    #[must_use]
+    pub const fn and_shared(mut self, time: Time) -> Self {
+        self.shared += time.0;
+        self
     }
 
     /// The path with another event.
     #[must_use]
     pub fn and(mut self, cause: Cause, time: Time) -> Self {
-        self.0[cause as usize] += time.0;
+        self.times[cause as usize] += time.0;
         self
     }
 }

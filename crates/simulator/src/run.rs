@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use crate::flows::{End, Flows};
+use crate::flows::Flows;
 use crate::lanes::{LaneState, Lanes, Missing};
 use crate::model::{Connection, Model, Transport, Use};
 use crate::outcome::{LaneTimes, Outcome, Span, Stuck, Transferred};
@@ -15,8 +15,6 @@ use crate::units::Time;
 enum Event {
     /// A lane begins.
     Start(u32),
-    /// A transfer ends.
-    End(End),
     /// A slot or signal is seen by its receiver; the second is the place of its path.
     Arrive(u32, u32),
 }
@@ -164,25 +162,27 @@ impl<'a> Run<'a> {
 
     fn all(&mut self) {
         loop {
-            let next = self.events.peek().map(|next| next.0.at);
+            let event = self.events.peek().map(|next| next.0.at);
+            let end = self.flows.next();
+            let next = event.into_iter().chain(end).min();
+            // Rates count for all that happens at one time, and need not be known before.
             if next != Some(self.now) && self.flows.is_unsettled() {
-                let (events, numbered) = (&mut self.events, &mut self.numbered);
-                self.flows.settle(self.now, |at, end| {
-                    let number = *numbered;
-                    *numbered += 1;
-                    events.push(Reverse(Timed {
-                        at,
-                        number,
-                        event: Event::End(end),
-                    }));
-                });
+                self.flows.settle(self.now);
                 continue;
             }
-            let Some(Reverse(Timed { at, event, .. })) = self.events.pop() else {
+            let Some(next) = next else {
                 return;
             };
-            self.now = at;
-            self.handle(event);
+            self.now = next;
+            if end == Some(next) {
+                if let Some((connection, limit)) = self.flows.end_next(next) {
+                    self.handled += 1;
+                    self.transferred(connection, limit);
+                }
+            } else if let Some(Reverse(Timed { event, .. })) = self.events.pop() {
+                self.handled += 1;
+                self.handle(event);
+            }
             while let Some((lane, path)) = self.ready.pop() {
                 self.go_on(lane, path);
             }
@@ -192,19 +192,11 @@ impl<'a> Run<'a> {
     fn handle(&mut self, event: Event) {
         match event {
             Event::Start(lane) => {
-                self.handled += 1;
                 self.lanes.start(lane, self.now);
                 let path = Path::default().and(Cause::Start, self.now);
                 self.ready.push((lane, path));
             }
-            Event::End(end) => {
-                if self.flows.end(end, self.now) {
-                    self.handled += 1;
-                    self.transferred(end.connection);
-                }
-            }
             Event::Arrive(connection, place) => {
-                self.handled += 1;
                 self.free.push(place);
                 let path = self.paths[place as usize];
                 self.slots[connection as usize].arrived += 1;
@@ -308,21 +300,27 @@ impl<'a> Run<'a> {
         self.flows.begin(connection, wire, self.now);
     }
 
-    /// The path with the transfer that just ended.
-    fn after_transfer(&self, path: Path, connection: &Connection, slots: &Slots) -> Path {
+    /// The path with the transfer that just ended, which a link limited.
+    fn after_transfer(
+        &self,
+        path: Path,
+        connection: &Connection,
+        slots: &Slots,
+        limit: Option<u32>,
+    ) -> Path {
         let took = self.now - slots.since;
         let (rate, kind) = self.model.alone(connection);
+        let kind = limit.map_or(kind, |link| self.model.links[link as usize].kind);
         let alone = rate.time(slots.bytes).min(took);
-        path.and(Cause::of(kind), alone)
-            .and(Cause::Sharing, took - alone)
+        path.and(Cause::of(kind), took).and_shared(took - alone)
     }
 
-    fn transferred(&mut self, number: u32) {
+    fn transferred(&mut self, number: u32, limit: Option<u32>) {
         let connection = &self.model.connections[number as usize];
         let slots = self.slots[number as usize];
         if let Transport::Network { .. } = connection.transport {
             let place = self.network[number as usize] as usize;
-            let path = self.after_transfer(self.sent[place], connection, &slots);
+            let path = self.after_transfer(self.sent[place], connection, &slots, limit);
             self.sent[place] = path;
             self.span(Transferred::Network(number), slots.since, slots.bytes);
             self.arrive(number, path, connection.latency);
@@ -335,7 +333,7 @@ impl<'a> Run<'a> {
         }
         let lane = connection.sender;
         if self.lanes.transferred(lane) == 0 {
-            let path = self.after_transfer(self.lanes.path(lane), connection, &slots);
+            let path = self.after_transfer(self.lanes.path(lane), connection, &slots, limit);
             self.lanes.set_path(lane, path);
             self.complete(lane);
         }

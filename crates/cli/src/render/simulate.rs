@@ -14,7 +14,7 @@ pub fn page(job: &SimulatedJob, links: usize, look: Look) -> String {
     let mut text = head(job, look);
     text.push_str(&look.section(
         "Where the time goes",
-        "of the chain of events that ended last",
+        "the chain of events that ended last",
         &causes(job, look),
     ));
     text.push_str(&look.section("Lanes", "what they did, on average", &lanes(job)));
@@ -88,7 +88,6 @@ const fn words(cause: Cause) -> &'static str {
         Cause::Pci => "bandwidth of PCI Express and host memory",
         Cause::Nic => "bandwidth of NICs",
         Cause::Fabric => "bandwidth between switches",
-        Cause::Sharing => "links shared with other transfers",
     }
 }
 
@@ -106,7 +105,17 @@ fn causes(job: &SimulatedJob, look: Look) -> String {
         let share = format!("{:.1} %", 100.0 * time / total);
         table.row(vec![microseconds(time), share, cause.to_owned()]);
     }
-    table.finish()
+    let mut text = table.finish();
+    let shared = path.shared().us();
+    if shared > 0.0005 * total {
+        let words = format!(
+            "  {} µs of this, {:.1} %, because transfers shared links with others\n",
+            microseconds(shared),
+            100.0 * shared / total
+        );
+        text.push_str(&words);
+    }
+    text
 }
 
 fn lanes(job: &SimulatedJob) -> String {

@@ -36,6 +36,8 @@ pub struct SimulateReport {
     predicted_us: Option<f64>,
     /// What the chain of events that ended last was spent on.
     causes: Vec<CauseRow>,
+    /// The part of these causes that transfers would not have taken alone on their links, µs.
+    shared_us: f64,
     /// What lanes did, on average.
     lanes: LaneShares,
     /// The links that carried anything, the busiest first.
@@ -99,7 +101,6 @@ const fn name(cause: Cause) -> &'static str {
         Cause::Pci => "pci",
         Cause::Nic => "nic",
         Cause::Fabric => "fabric",
-        Cause::Sharing => "sharing",
     }
 }
 
@@ -164,6 +165,7 @@ impl SimulateReport {
             bus_bandwidth: job.bus_bandwidth(),
             predicted_us: job.predicted_us,
             causes: causes.collect(),
+            shared_us: outcome.path.shared().us(),
             lanes: LaneShares::of(job),
             links: links.collect(),
             lane_count,
