@@ -68,6 +68,8 @@ enum End {
 struct Draft {
     shape: u32,
     ends: Vec<End>,
+    /// Whether no step was left out because its pieces are empty.
+    whole: bool,
 }
 
 /// Makes a model of the programs of a request, bound to a message.
@@ -136,7 +138,7 @@ impl Builder<'_> {
             let key = (likeness.like, channel);
             if !self.alike.contains_key(&key) {
                 let drafts = self.drafts(likeness.like, channel)?;
-                let even = drafts.iter().all(|draft| self.is_even(draft));
+                let even = drafts.iter().all(|it| it.whole && self.is_even(it));
                 self.alike.insert(key, even.then_some(drafts));
             }
             if let Some(Some(drafts)) = self.alike.get(&key) {
@@ -180,7 +182,9 @@ impl Builder<'_> {
         program.fifo_pieces = self.fifo_pieces;
         let bound = program.bind_unproved(self.message)?;
         let mut drafts = Vec::with_capacity(bound.lanes.len());
-        for lane in &bound.lanes {
+        for (lane, written) in bound.lanes.iter().zip(&program.lanes) {
+            let full = |steps: &[BoundStep]| [0, written.body.len()].contains(&steps.len());
+            let whole = full(&lane.body) && full(&lane.last);
             let mut ends = Vec::new();
             let shape = shape(&bound, lane, &mut ends);
             let steps = shape.steps.len() as u64;
@@ -198,7 +202,7 @@ impl Builder<'_> {
                     next
                 }
             };
-            drafts.push(Draft { shape, ends });
+            drafts.push(Draft { shape, ends, whole });
         }
         Ok(drafts)
     }

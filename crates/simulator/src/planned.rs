@@ -377,7 +377,7 @@ impl<'a> PlannedWiring<'a> {
         };
         for port in [&send, &receive] {
             if self.failed.contains(&port.port) {
-                return Err(failed(self.name(port.port)));
+                return Err(failed(self.port_name(port)));
             }
         }
         let way = self
@@ -391,6 +391,10 @@ impl<'a> PlannedWiring<'a> {
             header: self.header,
             ..self.wire(links.collect(), LinkKind::Nic, latency)
         })
+    }
+
+    fn port_name(&self, port: &Port) -> String {
+        format!("NIC{} of host {}", port.place.rail, port.place.host)
     }
 
     fn wire(&self, links: Vec<u32>, kind: LinkKind, latency: Time) -> Wire {

@@ -239,6 +239,17 @@ fn equal_lanes_are_run_once_and_nothing_changes() {
 }
 
 #[test]
+fn pieces_of_a_short_message_are_left_out() {
+    // Of eight pieces three exist: 64 bytes each, the last 32.
+    for bytes in [160, 192, 448, 512, 640] {
+        let job = Job::new(8, Collective::AllReduce, Schedule::Ring, bytes);
+        // The last rank gets the piece that was reduced last after 14 hops.
+        let time = job.time(LATENCY);
+        assert!(time > 140.0 && time < 142.0, "{bytes}: {time}");
+    }
+}
+
+#[test]
 fn a_ring_of_equal_hosts_is_one_lane() {
     let job = Job::new(1000, Collective::AllReduce, Schedule::Ring, 1000 << 16);
     let run = job.try_run(LATENCY, true).expect("a job");

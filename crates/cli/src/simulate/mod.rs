@@ -291,7 +291,8 @@ fn loads(simulated: &Simulated, wiring: &dyn Wiring) -> Vec<LinkLoad> {
         .filter(|((_, bytes), _)| **bytes > 0);
     let mut loads: Vec<LinkLoad> = links
         .map(|((link, bytes), (number, count))| {
-            let gbps = link.capacity.gbps();
+            // Rates are rounded to 15 bytes per second.
+            let gbps = (link.capacity.gbps() * 1e7).round() / 1e7;
             let most = gbps * outcome.time.us() * 1000.0;
             LinkLoad {
                 name: wiring.name(*number),

@@ -45,7 +45,7 @@ pub enum FabricError {
         expected: String,
     },
     /// The job has no such rank, host or switch.
-    #[error("the fabric file names {what} {number}; the job has {count}, counted from 0")]
+    #[error("the fabric file names {what} {number}; the job has {count} of them, counted from 0")]
     Absent {
         /// What it is.
         what: String,
@@ -379,7 +379,7 @@ failed = 1
         let absent = |ranks, hosts| fabric.check(ranks, hosts, 1).map_err(|it| it.to_string());
         assert_eq!(
             absent(3, 8),
-            Err("the fabric file names rank 3; the job has 3, counted from 0".to_owned())
+            Err("the fabric file names rank 3; the job has 3 of them, counted from 0".to_owned())
         );
         assert!(absent(8, 2).is_err_and(|it| it.contains("host 2")));
         assert!(absent(8, 4).is_err_and(|it| it.contains("leaf 1")));
