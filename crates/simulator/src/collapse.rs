@@ -1,16 +1,16 @@
 //! Simulates equal lanes once, where that is exact.
 //!
 //! Lanes, connections and links are divided into classes until all of a class are alike: lanes have
-//! the same steps, the same start and, end by end, connections of the same classes; connections have
-//! the same properties and join lanes of the same classes over links of the same classes; links have
-//! the same capacity and carry as many connections of each class. This is color refinement, and the
-//! result is an equitable partition.
+//! the same steps, the same start and, end by end, connections of the same classes; connections
+//! have the same properties and join lanes of the same classes over links of the same classes;
+//! links have the same capacity and carry as many connections of each class. This is color
+//! refinement, and the result is an equitable partition.
 //!
 //! On such a partition the simulation is exact with one of each class: lanes of a class start
-//! alike, and if all of a class were alike until some time, then max-min rates are equal within each
-//! class, because filling all links at the same pace keeps equal links equally full. So the next
-//! event happens to a whole class at once. A ring over equal hosts becomes a few lanes, however many
-//! hosts there are, and a machine's equal rails become one.
+//! alike, and if all of a class were alike until some time, then max-min rates are equal within
+//! each class, because filling all links at the same pace keeps equal links equally full. So the
+//! next event happens to a whole class at once. A ring over equal hosts becomes a few lanes,
+//! however many hosts there are, and a machine's equal rails become one.
 //!
 //! Colors are hashes, so at the end the partition is compared member by member; nothing depends on
 //! hashes being different.

@@ -17,7 +17,7 @@ pub struct Ends {
 }
 
 impl Ends {
-    /// No ends yet, of so many connections.
+    /// No ends yet. `connections`: how many connections there are.
     pub fn new(connections: usize) -> Self {
         Self {
             heap: Vec::new(),

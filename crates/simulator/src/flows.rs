@@ -3,8 +3,8 @@
 //! Every link has a *share*: the rate of the transfers that it limits, or no limit if its transfers
 //! do not fill it. A transfer's rate is the least share on its route. When transfers begin or end,
 //! only the shares that really change are computed again, from link to link; the others keep their
-//! values. At the fixed point every transfer is limited by a link that is full and on which no other
-//! transfer is faster, which is the definition of max-min fairness.
+//! values. At the fixed point every transfer is limited by a link that is full and on which no
+//! other transfer is faster, which is the definition of max-min fairness.
 
 use crate::ends::Ends;
 use crate::model::{Connection, Model};
@@ -12,9 +12,10 @@ use crate::model::{Connection, Model};
 use crate::units::Rate;
 use crate::units::{MOST_BYTES, Time, UNITS_PER_BYTE};
 
-/// Rates that differ by no more are equal but for roundings: each link rounds down once, and what it
-/// leaves to others is divided among them. Without this, two links with equal shares could each
-/// give the rest of a division to the other's transfers, and the result would depend on their order.
+/// Rates that differ by no more are equal but for roundings: each link rounds down once, and what
+/// it leaves to others is divided among them. Without this, two links with equal shares could each
+/// give the rest of a division to the other's transfers, and the result would depend on their
+/// order.
 const ROUNDING: u64 = 64;
 
 /// A transfer of one connection.
@@ -185,7 +186,7 @@ impl Flows {
         }
     }
 
-    /// Whether rates must be computed before time goes on.
+    /// Whether rates must be computed before time passes.
     pub fn is_unsettled(&self) -> bool {
         !self.touched.is_empty() || !self.queue.is_empty()
     }

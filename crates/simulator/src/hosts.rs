@@ -27,7 +27,7 @@ pub struct PlainHosts {
 }
 
 impl PlainHosts {
-    /// The hosts of so many ranks, with ports of `port_gbps` GB/s in each direction.
+    /// The hosts of these ranks, with ports of `port_gbps` GB/s in each direction.
     pub fn new(ranks: u32, port_gbps: f64, fabric: &Fabric) -> Self {
         let ranks_per_host = fabric.ranks.per_host.unwrap_or(1);
         let hosts = ranks.div_ceil(ranks_per_host);
@@ -97,7 +97,11 @@ impl Wiring for PlainHosts {
             return name;
         }
         if link < 2 * self.hosts {
-            let direction = if link % 2 == 0 { "sends" } else { "receives" };
+            let direction = if link.is_multiple_of(2) {
+                "sends"
+            } else {
+                "receives"
+            };
             return format!("host {} {direction}", link / 2);
         }
         format!("rank {} works", link - 2 * self.hosts)
@@ -130,15 +134,15 @@ impl Wiring for PlainHosts {
             }
         }
         let place = |host| PortPlace { host, rail: 0 };
-        let way = self
+        let crossing = self
             .switches
-            .way(place(sender), place(receiver))
+            .crossing(place(sender), place(receiver))
             .map_err(failed)?;
         let ends = [2 * sender, 2 * receiver + 1];
         Ok(Wire {
-            links: ends.into_iter().chain(way.links).collect(),
+            links: ends.into_iter().chain(crossing.links).collect(),
             limit_kind: LinkKind::Nic,
-            latency: Time::from_us(self.latencies.network) + way.latency,
+            latency: Time::from_us(self.latencies.network) + crossing.latency,
             window: Some(self.window),
             header: self.header,
             expansion: self.expansion,

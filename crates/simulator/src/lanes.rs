@@ -1,20 +1,9 @@
 //! Where each lane is in its program, and what it waited for.
 
 use crate::model::{Model, Shape};
-use crate::outcome::LaneTimes;
+use crate::outcome::{LaneTimes, Missing};
 use crate::path::Path;
 use crate::units::Time;
-
-/// What a step lacks to begin. Each names the connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Missing {
-    /// A slot that has not arrived.
-    Data(u32),
-    /// A free slot.
-    Slot(u32),
-    /// A signal.
-    Signal(u32),
-}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {

@@ -21,8 +21,8 @@
 //! once ([`collapse`]).
 //!
 //! In reading order: [`units`], [`model`], [`wiring`], [`fabric`], `switches`, [`hosts`],
-//! [`planned`], [`mod@build`], [`collapse`], `ends`, `flows`, `lanes`, `run`, [`path`], [`outcome`],
-//! [`mod@simulate`].
+//! `machine_links`, [`planned`], [`mod@build`], [`collapse`], `ends`, `flows`, `lanes`, `run`,
+//! [`path`], [`outcome`], [`mod@simulate`].
 
 pub mod build;
 pub mod collapse;
@@ -31,6 +31,7 @@ pub mod fabric;
 mod flows;
 pub mod hosts;
 mod lanes;
+mod machine_links;
 pub mod model;
 pub mod outcome;
 pub mod path;

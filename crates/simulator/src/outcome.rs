@@ -1,6 +1,5 @@
 //! What a run of the simulator found.
 
-use crate::lanes::Missing;
 use crate::model::Model;
 use crate::path::Path;
 use crate::units::Time;
@@ -61,6 +60,17 @@ pub struct Outcome {
     pub spans: Vec<Span>,
     /// Spans beyond the limit.
     pub spans_left_out: u64,
+}
+
+/// What a step lacks to begin. Each names the connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Missing {
+    /// A slot that has not arrived.
+    Data(u32),
+    /// A free slot.
+    Slot(u32),
+    /// A signal.
+    Signal(u32),
 }
 
 /// Lanes that wait for each other.

@@ -4,9 +4,9 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::flows::Flows;
-use crate::lanes::{LaneState, Lanes, Missing};
+use crate::lanes::{LaneState, Lanes};
 use crate::model::{Connection, Model, Transport, Use};
-use crate::outcome::{LaneTimes, Outcome, Span, Stuck, Transferred};
+use crate::outcome::{LaneTimes, Missing, Outcome, Span, Stuck, Transferred};
 use crate::path::{Cause, Path};
 use crate::units::Time;
 
@@ -93,7 +93,7 @@ struct Run<'a> {
     /// Paths of slots that have not arrived, and free places among them.
     paths: Vec<Path>,
     free: Vec<u32>,
-    /// Lanes that may go on, and why.
+    /// Lanes that may begin their next step, and why.
     ready: Vec<(u32, Path)>,
     link_bytes: Vec<u64>,
     trace: Vec<Span>,
@@ -184,7 +184,7 @@ impl<'a> Run<'a> {
                 self.handle(event);
             }
             while let Some((lane, path)) = self.ready.pop() {
-                self.go_on(lane, path);
+                self.advance(lane, path);
             }
         }
     }
@@ -213,7 +213,7 @@ impl<'a> Run<'a> {
     }
 
     /// Begins the next step of a lane if nothing is missing, and those after it that take no time.
-    fn go_on(&mut self, lane: u32, path: Path) {
+    fn advance(&mut self, lane: u32, path: Path) {
         if !self.lanes.is_waiting(lane) {
             return;
         }

@@ -17,16 +17,16 @@ pub struct Switches {
     cut: Vec<bool>,
 }
 
-/// A way between two ports.
+/// The links between two ports.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Way {
+pub struct Crossing {
     /// The links between switches.
     pub links: Vec<u32>,
     /// Latency beside that of the network.
     pub latency: Time,
 }
 
-/// One end of a way.
+/// One end of a crossing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PortPlace {
     /// The host.
@@ -84,12 +84,12 @@ impl Switches {
         }
     }
 
-    /// The way from a port to another.
+    /// The links from a port to another.
     ///
     /// # Errors
     /// The name of a leaf switch without a working uplink.
-    pub fn way(&self, from: PortPlace, to: PortPlace) -> Result<Way, String> {
-        let none = Way {
+    pub fn crossing(&self, from: PortPlace, to: PortPlace) -> Result<Crossing, String> {
+        let none = Crossing {
             links: Vec::new(),
             latency: Time::ZERO,
         };
@@ -109,7 +109,7 @@ impl Switches {
                 return Err(format!("the uplinks of {}", self.leaf_name(leaf)));
             }
         }
-        Ok(Way {
+        Ok(Crossing {
             links: vec![self.first + 2 * up, self.first + 2 * down + 1],
             latency: Time::from_us(leaf.spine_us),
         })
@@ -126,7 +126,7 @@ impl Switches {
     /// The name of a link, if it is between switches.
     pub fn name(&self, link: u32) -> Option<String> {
         let at = link.checked_sub(self.first).filter(|at| *at < self.links)?;
-        let direction = if at % 2 == 0 { "up" } else { "down" };
+        let direction = if at.is_multiple_of(2) { "up" } else { "down" };
         Some(format!("{} {direction}", self.leaf_name(at / 2)))
     }
 }

@@ -1,7 +1,7 @@
 //! Fabric files: what a simulation assumes of the network and the ranks.
 //!
-//! A file is TOML. Everything is optional; what is left out is as the plan says, on a switch without
-//! contention. docs/simulation.md lists the keys.
+//! A file is TOML. Everything is optional; what is left out is as the plan says, on a switch
+//! without contention. docs/simulation.md lists the keys.
 
 mod read;
 
@@ -52,7 +52,7 @@ pub struct Leaf {
     pub oversubscription: f64,
     /// Uplinks of a leaf; transfers are spread over all evenly.
     pub uplinks: u32,
-    /// Latency that a way through the spine adds, µs.
+    /// Latency that the spine adds, µs.
     pub spine_us: f64,
 }
 
