@@ -120,7 +120,7 @@ mod tests {
         (0..200)
             .step_by(3)
             .for_each(|at| ends.set(at, time(at, 101)));
-        let expected = |at: u32| time(at, if at % 3 == 0 { 101 } else { 37 });
+        let expected = |at: u32| time(at, if at.is_multiple_of(3) { 101 } else { 37 });
         assert_eq!(ends.of(3), Some(expected(3)));
         let mut all: Vec<(Time, u32)> = (0..200).map(|at| (expected(at), at)).collect();
         all.sort_unstable();
