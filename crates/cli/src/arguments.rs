@@ -5,6 +5,7 @@ pub mod join;
 pub mod machine;
 pub mod nccl_tests;
 pub mod run;
+pub mod simulate;
 
 use std::path::PathBuf;
 
@@ -29,6 +30,7 @@ use machine::{
     MATRIX_EXAMPLES, MatrixArguments, PROBE_EXAMPLES, ProbeArguments, VM_EXAMPLES, VmArguments,
 };
 use run::{CALIBRATE_EXAMPLES, CalibrateArguments, RUN_EXAMPLES, RunArguments};
+use simulate::{SIMULATE_EXAMPLES, SimulateArguments};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -39,6 +41,8 @@ Examples:
   topo what-if topology.xml                    what each single failure would cost
   topo diff before.xml after.xml               what changed, if anything
   topo run --ranks 4 all-reduce                run it, on the CPUs of this machine
+  topo simulate topology.xml --hosts 64 --collective all-reduce --size 1G
+                                               run it on a virtual clock
   topo probe > topology.xml                    the file of this machine
   topo doctor                                  what is wrong with this machine
 
@@ -163,6 +167,9 @@ pub enum Command {
     /// Run a collective on the ranks of this host or of several, check every element, and time it
     #[command(after_help = RUN_EXAMPLES)]
     Run(Box<RunArguments>),
+    /// Run a collective on a virtual clock: time, bandwidth, where the time goes, load of each link
+    #[command(after_help = SIMULATE_EXAMPLES)]
+    Simulate(Box<SimulateArguments>),
     /// Run every check that needs a GPU, and print the tables
     GpuTest(run::GpuTestArguments),
     /// Print a unique id with which ranks on several hosts find each other
@@ -356,12 +363,12 @@ pub struct ProgramArguments {
     pub form: FormArguments,
 }
 
-fn schedule() -> impl TypedValueParser<Value = Schedule> {
+pub fn schedule() -> impl TypedValueParser<Value = Schedule> {
     PossibleValuesParser::new(Schedule::ALL.map(Schedule::name))
         .try_map(|name| name.parse::<Schedule>())
 }
 
-fn transfer() -> impl TypedValueParser<Value = Transfer> {
+pub fn transfer() -> impl TypedValueParser<Value = Transfer> {
     PossibleValuesParser::new(Transfer::ALL.map(Transfer::name))
         .try_map(|name| name.parse::<Transfer>())
 }

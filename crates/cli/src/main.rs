@@ -4,8 +4,8 @@
 //! functions that make text ([`output`]); `main` prints it.
 //!
 //! In reading order: [`arguments`], [`environment`], [`input`], [`sources`], [`settings`], [`job`],
-//! [`plan`], [`rank`], [`show`], [`cost`], [`what_if`], [`diff`], [`program`], [`run`], [`join`],
-//! [`live`], [`probing`], [`rings`], [`groups`],
+//! [`plan`], [`rank`], [`show`], [`cost`], [`what_if`], [`diff`], [`program`], [`simulate`],
+//! [`run`], [`join`], [`live`], [`probing`], [`rings`], [`groups`],
 //! [`doctor`], [`matrix`], [`complete`], [`vm`], [`render`], [`report`],
 //! [`schemas`], [`output`], [`exit`].
 
@@ -39,6 +39,7 @@ mod run;
 mod schemas;
 mod settings;
 mod show;
+mod simulate;
 mod sizes;
 mod sources;
 mod suggest;
@@ -72,6 +73,7 @@ fn main() -> ExitCode {
         Command::Vm(arguments) => vm::run(arguments, &environment, &mut output),
         Command::Program(arguments) => program::run(arguments, &environment, &mut output),
         Command::Run(arguments) => run::run(arguments, &environment, &mut output),
+        Command::Simulate(arguments) => simulate::run(arguments, &environment, &mut output),
         Command::GpuTest(arguments) => run::gpu_test::run(arguments, &environment, &mut output),
         Command::Id(arguments) => join::id(arguments, &mut output),
         Command::Calibrate(arguments) => run::calibrate::run(arguments, &environment, &mut output),

@@ -12,13 +12,14 @@ use crate::program::json::ProgramReport;
 use crate::rank::RankReport;
 use crate::run::RunJson;
 use crate::show::json::{PathReport, ShowReport};
+use crate::simulate::json::SimulateReport;
 use crate::what_if::json::WhatIfJson;
 use crate::{report, suggest};
 
 /// The name of a kind of JSON without `topo-`, and its schema.
 type Kind = (&'static str, fn() -> String);
 
-const SCHEMAS: [Kind; 12] = [
+const SCHEMAS: [Kind; 13] = [
     ("cost", report::schema::<CostReport>),
     ("diff", report::schema::<DiffReport>),
     ("doctor", report::schema::<DoctorReport>),
@@ -30,6 +31,7 @@ const SCHEMAS: [Kind; 12] = [
     ("rank", report::schema::<RankReport>),
     ("run", report::schema::<RunJson>),
     ("show", report::schema::<ShowReport>),
+    ("simulate", report::schema::<SimulateReport>),
     ("what-if", report::schema::<WhatIfJson>),
 ];
 

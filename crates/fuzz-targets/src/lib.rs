@@ -13,6 +13,7 @@ pub mod mutate;
 pub mod bootstrap;
 pub mod cost_profile;
 pub mod cpu_profile;
+pub mod fabric;
 pub mod graph;
 pub mod guest_map;
 pub mod jobs;
@@ -66,7 +67,7 @@ const fn target(
 }
 
 /// All targets.
-pub const TARGETS: [Target; 13] = [
+pub const TARGETS: [Target; 14] = [
     target("xml", xml::run, xml::seeds, before_choices),
     target("plan", plan_file::run, plan_file::seeds, before_choices),
     target("graph", graph::run, graph::seeds, before_choices),
@@ -82,6 +83,7 @@ pub const TARGETS: [Target; 13] = [
         cpu_profile::seeds,
         before_choices,
     ),
+    target("fabric", fabric::run, fabric::seeds, before_choices),
     target(
         "recording",
         recording::run,

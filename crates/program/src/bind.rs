@@ -68,6 +68,16 @@ struct MessageLayout<'a> {
 }
 
 impl Program {
+    /// Binds a program that nobody has proved, to simulate it. To run a program, prove it
+    /// ([`verify`](crate::verify::verify)) and bind it then.
+    ///
+    /// # Errors
+    /// The message is too long for any address space, or a slot is too small for the smallest
+    /// piece.
+    pub fn bind_unproved(&self, message: &MessageSize) -> Result<BoundProgram, BindError> {
+        self.bind(message)
+    }
+
     /// Binds the program to a message. The bound programs of all ranks fit together if their
     /// messages are equal.
     ///

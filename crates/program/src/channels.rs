@@ -58,8 +58,8 @@ pub enum ChannelsError {
 }
 
 impl Channels {
-    /// Most ranks.
-    pub const MOST_RANKS: u32 = 4096;
+    /// Most ranks: pieces of a window are numbered with 16 bits.
+    pub const MOST_RANKS: u32 = 65_535;
 
     /// Most channels.
     pub const MOST_CHANNELS: usize = 256;
@@ -295,6 +295,6 @@ mod tests {
         }
         assert!(Channels::plain(0, 1).is_err());
         assert!(Channels::plain(2, 0).is_err());
-        assert!(Channels::plain(5000, 1).is_err());
+        assert!(Channels::plain(65_536, 1).is_err());
     }
 }

@@ -20,6 +20,7 @@ pub mod program;
 pub mod rank;
 pub mod rings;
 pub mod settings;
+pub mod simulate;
 pub mod slow_hosts;
 pub mod summary;
 pub mod table;

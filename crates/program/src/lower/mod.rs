@@ -35,6 +35,7 @@ mod direct;
 mod gather_scatter;
 mod halving;
 mod leader;
+mod lowering;
 mod mesh;
 mod multicast;
 mod place;
@@ -45,11 +46,16 @@ mod tree;
 mod trees;
 mod write;
 
+pub use lowering::{Likeness, Lowering};
 pub use request::ProgramRequest;
 pub use send_recv::{SendRecv, send_recv};
 
 use crate::{Collective, Program, Schedule, Transfer};
 use place::{ChannelLanes, ChannelMember};
+
+/// Most ranks whose programs are written together. The programs of a ring grow with the square of
+/// their number.
+pub const MOST_RANKS: u32 = 4096;
 
 /// Why programs cannot be written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -65,6 +71,14 @@ pub enum LowerError {
         transfer: Transfer,
         /// The algorithms of the collective.
         expected: String,
+    },
+    /// Too many ranks to write all programs at once.
+    #[error(
+        "the programs of {ranks} ranks cannot be written together; expected at most {MOST_RANKS} ranks"
+    )]
+    Ranks {
+        /// Ranks of the communicator.
+        ranks: u32,
     },
     /// The root is no rank, or the collective has none.
     #[error(
@@ -105,44 +119,15 @@ pub enum LowerError {
 /// Writes the programs of all ranks, in rank order.
 ///
 /// # Errors
-/// The algorithm does not serve the collective, the root is no rank, or this cannot be done in
-/// place.
+/// The algorithm does not serve the collective, the root is no rank, this cannot be done in place,
+/// or there are more than [`MOST_RANKS`] ranks.
 pub fn lower(request: &ProgramRequest<'_>) -> Result<Vec<Program>, LowerError> {
-    check(request)?;
-    let channels = request.channels;
-    let mut programs = Vec::with_capacity(channels.ranks() as usize);
-    let trees = trees::Trees::of(request);
-    for rank in 0..channels.ranks() {
-        let mut program = Program {
-            collective: request.collective,
-            schedule: request.schedule,
-            ranks: channels.ranks(),
-            rank,
-            root: request.root,
-            in_place: request.in_place,
-            channels: channels.count(),
-            pieces: 1,
-            fifo_pieces: 0,
-            scratch_blocks: 0,
-            lanes: Vec::new(),
-        };
-        for channel in 0..channels.count() {
-            let part = part(&ChannelMember {
-                request,
-                rank,
-                channel,
-                trees: &trees,
-            });
-            program.pieces = part.pieces;
-            program.scratch_blocks = program.scratch_blocks.max(part.scratch_blocks);
-            // An empty lane would only be polled.
-            let idle = |lane: &crate::Lane| lane.steps().next().is_none();
-            program
-                .lanes
-                .extend(part.lanes.into_iter().filter(|lane| !idle(lane)));
-        }
-        programs.push(program);
+    let ranks = request.channels.ranks();
+    if ranks > MOST_RANKS {
+        return Err(LowerError::Ranks { ranks });
     }
+    let lowering = Lowering::new(request)?;
+    let mut programs: Vec<Program> = (0..ranks).map(|rank| lowering.program(rank)).collect();
     agree(&mut programs);
     Ok(programs)
 }

@@ -1,0 +1,216 @@
+//! The algorithm, protocol and channels that are simulated, and what they cost.
+
+use anyhow::{Result, bail};
+use plan::cost::TunedOperation;
+use plan::expand::Expansion;
+use plan::{Algorithm, GraphKind, Plan};
+use planner::cost::CostProfile;
+use planner::cost::profile::Hardware;
+use program::{Channels, Collective, Protocol, Schedule, Transfer};
+use simulator::{Fabric, Latencies};
+use topology::CpuVendor;
+
+use crate::arguments::simulate::SimulateArguments;
+use crate::output::Output;
+use crate::sizes::algorithms;
+
+/// Slots of a connection's buffer (`NCCL_STEPS`).
+const SLOTS: i64 = 8;
+
+/// What is simulated, and what it costs.
+pub struct Chosen {
+    pub schedule: Schedule,
+    pub transfer: Transfer,
+    pub protocol: Protocol,
+    pub channels: u16,
+    pub slot_bytes: u32,
+    pub latencies: Latencies<f64>,
+    /// Bytes on the links per byte of data, as a fraction.
+    pub expansion: (u32, u32),
+    /// What NCCL's cost model predicts, µs.
+    pub predicted_us: Option<f64>,
+}
+
+/// NCCL's algorithm with the same rings or trees.
+const fn of_nccl(schedule: Schedule) -> Option<Algorithm> {
+    match schedule {
+        Schedule::Ring => Some(Algorithm::Ring),
+        Schedule::Tree => Some(Algorithm::Tree),
+        Schedule::Nvls => Some(Algorithm::Nvls),
+        _ => None,
+    }
+}
+
+/// The transfer that was asked for, or the first that the algorithm has.
+fn transfer(schedule: Schedule, arguments: &SimulateArguments) -> Transfer {
+    let serves = |it: &Transfer| schedule.serves(arguments.collective, *it);
+    let first = || Transfer::ALL.into_iter().find(serves);
+    arguments.transfer.or_else(first).unwrap_or(Transfer::Fifo)
+}
+
+impl Chosen {
+    /// As `topo run` does it on processors.
+    pub fn without_plan(
+        arguments: &SimulateArguments,
+        fabric: &Fabric,
+        channels: &Channels,
+    ) -> Result<Self> {
+        let schedule = match arguments
+            .algorithm
+            .or(algorithms(arguments.collective).next())
+        {
+            Some(schedule) => schedule,
+            None => bail!(
+                "no algorithm writes {}",
+                arguments.collective.command_name()
+            ),
+        };
+        let protocol = arguments.protocol.unwrap_or(Protocol::Simple);
+        let slots = backend_cpu::Profile::default().slot_bytes();
+        Ok(Self {
+            schedule,
+            transfer: transfer(schedule, arguments),
+            protocol,
+            channels: channels.count(),
+            slot_bytes: fabric.slot_bytes(protocol, slots.of(protocol)),
+            latencies: Latencies::default(),
+            expansion: (1, 1),
+            predicted_us: None,
+        })
+    }
+
+    /// What NCCL takes for the job, within the limits of the command line.
+    pub fn of_plan(
+        plan: &Plan,
+        expansion: &Expansion,
+        arguments: &SimulateArguments,
+        fabric: &Fabric,
+        output: &mut Output,
+    ) -> Result<Self> {
+        let nccl = nccl_choice(plan, arguments);
+        let schedule = arguments.algorithm.or(nccl.map(|(schedule, ..)| schedule));
+        let schedule = schedule.or(algorithms(arguments.collective).next());
+        let Some(schedule) = schedule else {
+            bail!(
+                "no algorithm writes {}",
+                arguments.collective.command_name()
+            );
+        };
+        if nccl.is_none() && arguments.algorithm.is_none() && of_tuned(arguments.collective) {
+            output.warnings.push(format!(
+                "the plan prices neither ring nor tree for {}; {schedule} is simulated",
+                arguments.collective.command_name()
+            ));
+        }
+        let nccl = nccl.filter(|(found, ..)| *found == schedule);
+        let protocol = arguments.protocol.or(nccl.map(|(_, protocol, _)| protocol));
+        let protocol = protocol.unwrap_or(Protocol::Simple);
+        let all = u16::try_from(expansion.channels()).unwrap_or(u16::MAX);
+        let usual = nccl.map_or(all, |_| {
+            let sized = plan
+                .costs
+                .as_ref()
+                .and_then(|costs| Some(costs.size(arguments.size, of_nccl(schedule)?, protocol).0));
+            sized
+                .and_then(|count| u16::try_from(count).ok())
+                .unwrap_or(all)
+        });
+        let transfer = transfer(schedule, arguments);
+        let usual_latencies = latencies(plan, schedule, protocol);
+        Ok(Self {
+            schedule,
+            transfer,
+            protocol,
+            channels: arguments.channels.unwrap_or(usual).clamp(1, all.max(1)),
+            slot_bytes: fabric.slot_bytes(protocol, slot_bytes(expansion, protocol)),
+            latencies: usual_latencies.or(&fabric.latency),
+            expansion: match (transfer, protocol) {
+                // Flags beside the data.
+                (Transfer::Fifo, Protocol::Ll) => (2, 1),
+                (Transfer::Fifo, Protocol::Ll128) => (16, 15),
+                _ => (1, 1),
+            },
+            predicted_us: nccl.map(|(_, _, time)| time),
+        })
+    }
+}
+
+/// Whether NCCL's cost model prices a collective.
+fn of_tuned(collective: Collective) -> bool {
+    Collective::TUNED.contains(&collective)
+}
+
+/// The fastest of NCCL's rings and trees (of NVLS, if it is asked for), its protocol, and the time
+/// that its cost model predicts, µs.
+fn nccl_choice(plan: &Plan, arguments: &SimulateArguments) -> Option<(Schedule, Protocol, f64)> {
+    let costs = plan.costs.as_ref()?;
+    let operation = TunedOperation::new(arguments.collective, arguments.size);
+    let candidates = costs.candidates(&operation).into_iter();
+    let candidates = candidates.filter_map(|((algorithm, protocol), time)| {
+        let wanted = arguments.algorithm.map_or_else(
+            || vec![Schedule::Ring, Schedule::Tree],
+            |schedule| vec![schedule],
+        );
+        let mut wanted = wanted.into_iter();
+        let schedule = wanted.find(|schedule| of_nccl(*schedule) == Some(algorithm))?;
+        Some((schedule, protocol, f64::from(time)))
+    });
+    candidates
+        .filter(|(_, protocol, _)| arguments.protocol.is_none_or(|asked| asked == *protocol))
+        .min_by(|one, other| one.2.total_cmp(&other.2))
+}
+
+/// Data bytes of a FIFO slot: an eighth of the connection's buffer, without flags.
+fn slot_bytes(expansion: &Expansion, protocol: Protocol) -> u32 {
+    let buffers = &expansion.common().buffers;
+    let bytes = match protocol {
+        Protocol::Ll => buffers.ll / SLOTS / 2,
+        Protocol::Ll128 => buffers.ll128 / SLOTS / 16 * 15,
+        Protocol::Simple => buffers.simple / SLOTS,
+    };
+    u32::try_from(bytes.clamp(64, 64 << 20)).unwrap_or(u32::MAX)
+}
+
+/// NCCL's latencies of a step, as its cost model adds them up for rings and trees.
+fn latencies(plan: &Plan, schedule: Schedule, protocol: Protocol) -> Latencies<f64> {
+    let profile = CostProfile::nccl_2_30();
+    let (algorithm, kind) = match schedule {
+        Schedule::Tree => (Algorithm::Tree, GraphKind::Tree),
+        _ => (Algorithm::Ring, GraphKind::Ring),
+    };
+    let step = |hardware| {
+        let table = profile.hardware_latency_us.of(hardware);
+        table.of(algorithm, protocol)
+    };
+    let common = plan.common.as_ref();
+    let port = common.and_then(|common| common.graph(kind));
+    let port = port.map_or(0.0, |graph| f64::from(graph.latency_inter));
+    let messages = if protocol == Protocol::Simple {
+        2.0
+    } else {
+        1.0
+    };
+    // What the processor does for messages bounds the steps of a ring between hosts.
+    let amd = plan
+        .machines
+        .iter()
+        .any(|it| it.cpu.vendor == CpuVendor::Amd);
+    let extra = &profile.latency;
+    let message = if amd {
+        extra.net_overhead_amd_us
+    } else {
+        extra.net_overhead_us
+    };
+    let several = plan.hosts.iter().map(|run| run.count).sum::<u32>() > 1;
+    let overhead = match (several && algorithm == Algorithm::Ring, protocol) {
+        (false, _) => 0.0,
+        (true, Protocol::Simple) => message * extra.net_overhead_simple_factor,
+        (true, _) => message,
+    };
+    Latencies {
+        start: profile.base_latency_us.of(algorithm, protocol),
+        nvlink: step(Hardware::Nvlink).max(overhead),
+        pci: step(Hardware::Pci).max(overhead),
+        network: step(Hardware::Net) + messages * port,
+    }
+}

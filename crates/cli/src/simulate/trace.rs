@@ -1,0 +1,137 @@
+//! The trace of a simulation in Chrome's Trace Event format, which Perfetto reads.
+
+use anyhow::Result;
+use serde::Serialize;
+use simulator::model::Use;
+use simulator::outcome::Transferred;
+
+use super::SimulatedJob;
+
+/// The thread of the first network connection of a rank; lanes have lower numbers.
+const FIRST_TRANSFER: u32 = 1000;
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Trace {
+    display_time_unit: &'static str,
+    /// What was left out.
+    other_data: Left,
+    trace_events: Vec<Event>,
+}
+
+#[derive(Serialize)]
+struct Left {
+    spans_left_out: u64,
+}
+
+#[derive(Serialize)]
+struct Event {
+    ph: char,
+    name: String,
+    pid: u32,
+    tid: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ts: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dur: Option<f64>,
+    args: Details,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Details {
+    Name { name: String },
+    Bytes { bytes: u64 },
+}
+
+/// A process for each rank, a thread for each lane and each connection over the network.
+pub fn perfetto(job: &SimulatedJob) -> Result<String> {
+    let simulated = &job.simulated;
+    let model = &simulated.model;
+    let mut events = Vec::new();
+    let mut lane_of = vec![0; model.lanes.len()];
+    let mut last = None;
+    for (lane, place) in model.lanes.iter().zip(&mut lane_of) {
+        *place = match last {
+            Some((rank, number)) if rank == lane.rank => number + 1,
+            _ => {
+                events.push(named(
+                    "process_name",
+                    lane.rank,
+                    0,
+                    format!("rank {}", lane.rank),
+                ));
+                0
+            }
+        };
+        last = Some((lane.rank, *place));
+        let name = format!("channel {}, lane {place}", lane.channel);
+        events.push(named("thread_name", lane.rank, *place, name));
+    }
+    let mut named_connections = vec![false; model.connections.len()];
+    for span in &simulated.outcome.spans {
+        let (name, pid, tid) = match span.what {
+            Transferred::Step(lane, step) => {
+                let own = &model.lanes[lane as usize];
+                let name = step_name(job, own.shape, step);
+                (name.to_owned(), own.rank, lane_of[lane as usize])
+            }
+            Transferred::Network(number) => {
+                let connection = &model.connections[number as usize];
+                let lane = &model.lanes[connection.sender as usize];
+                let (_, to) = simulated.connections[number as usize];
+                let tid = FIRST_TRANSFER + number;
+                let known = &mut named_connections[number as usize];
+                if !*known {
+                    *known = true;
+                    let name = format!("network to rank {to}, channel {}", lane.channel);
+                    events.push(named("thread_name", lane.rank, tid, name));
+                }
+                (format!("to rank {to}"), lane.rank, tid)
+            }
+        };
+        events.push(Event {
+            ph: 'X',
+            name,
+            pid,
+            tid,
+            ts: Some(span.began.us()),
+            dur: Some((span.ended - span.began).us()),
+            args: Details::Bytes { bytes: span.bytes },
+        });
+    }
+    Ok(serde_json::to_string(&Trace {
+        display_time_unit: "ns",
+        other_data: Left {
+            spans_left_out: simulated.outcome.spans_left_out,
+        },
+        trace_events: events,
+    })?)
+}
+
+fn named(what: &str, pid: u32, tid: u32, name: String) -> Event {
+    Event {
+        ph: 'M',
+        name: what.to_owned(),
+        pid,
+        tid,
+        ts: None,
+        dur: None,
+        args: Details::Name { name },
+    }
+}
+
+/// What a step does, in a word.
+fn step_name(job: &SimulatedJob, shape: u32, step: u32) -> &'static str {
+    let shape = &job.simulated.model.shapes[shape as usize];
+    let (first, end) = shape.steps[step as usize].uses;
+    let uses = &shape.uses[first as usize..end as usize];
+    let has = |wanted: Use| uses.iter().any(|(kind, _)| *kind == wanted);
+    match (has(Use::Receive), has(Use::Send), has(Use::Access)) {
+        (true, true, _) => "recvSend",
+        (true, false, _) => "recv",
+        (false, true, _) => "send",
+        (false, false, true) => "access",
+        (false, false, false) => "copy",
+    }
+}

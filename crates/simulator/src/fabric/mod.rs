@@ -1,0 +1,182 @@
+//! Fabric files: what a simulation assumes of the network and the ranks.
+//!
+//! A file is TOML. Everything is optional; what is left out is as the plan says, on a switch
+//! without contention. docs/simulation.md lists the keys.
+
+mod read;
+
+use std::collections::BTreeMap;
+
+pub use read::FabricError;
+
+/// What a simulation assumes beside the plan.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Fabric {
+    /// All ports of the network.
+    pub network: Network,
+    /// Leaf switches under a spine; `None` is one switch without contention.
+    pub leaf: Option<Leaf>,
+    /// Latencies that replace those of the cost profile, µs.
+    pub latency: Latencies<Option<f64>>,
+    /// What ranks do themselves.
+    pub ranks: Ranks,
+    /// Bytes of FIFO slots.
+    pub slots: Slots,
+    /// When ranks begin later than others, by rank, µs.
+    pub delays: BTreeMap<u32, f64>,
+    /// Ports that differ from the others.
+    pub ports: Vec<Port>,
+    /// Leaf switches with failed uplinks.
+    pub uplinks: Vec<Uplink>,
+}
+
+/// The ports of the network.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Network {
+    /// What each port sends, and what it receives, GB/s, instead of the plan's.
+    pub port_gbps: Option<f64>,
+    /// Bytes beside the data of each slot.
+    pub header_bytes: u32,
+    /// Slots that the receiver has room for; 8 if left out.
+    pub window_slots: Option<u32>,
+}
+
+/// Leaf switches; any two are connected through the spine.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Leaf {
+    /// Hosts of a leaf switch.
+    pub hosts: u32,
+    /// Whether ports with different numbers are on different leaf switches.
+    pub rails: bool,
+    /// Bandwidth of a leaf's ports over the bandwidth of its uplinks.
+    pub oversubscription: f64,
+    /// Uplinks of a leaf; transfers are spread over all evenly.
+    pub uplinks: u32,
+    /// Latency that the spine adds, µs.
+    pub spine_us: f64,
+}
+
+/// Latencies from the end of a transfer until its receiver sees it, µs.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Latencies<T> {
+    /// Before the first step.
+    pub start: T,
+    /// Over NVLink.
+    pub nvlink: T,
+    /// Over PCI Express or memory of the host.
+    pub pci: T,
+    /// From port to port.
+    pub network: T,
+}
+
+impl Latencies<f64> {
+    /// These, replaced by those that are given.
+    #[must_use]
+    pub fn or(self, given: &Latencies<Option<f64>>) -> Self {
+        Self {
+            start: given.start.unwrap_or(self.start),
+            nvlink: given.nvlink.unwrap_or(self.nvlink),
+            pci: given.pci.unwrap_or(self.pci),
+            network: given.network.unwrap_or(self.network),
+        }
+    }
+}
+
+/// What ranks do themselves.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Ranks {
+    /// Bytes that a rank reduces or copies, GB/s: all its lanes together. `None` takes no time.
+    pub work_gbps: Option<f64>,
+    /// Ranks of each host, for jobs without a plan.
+    pub per_host: Option<u32>,
+}
+
+/// Data bytes of a FIFO slot, by protocol, where they differ from the runtime's.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Slots {
+    /// LL.
+    pub ll: Option<u32>,
+    /// LL128.
+    pub ll128: Option<u32>,
+    /// Simple.
+    pub simple: Option<u32>,
+}
+
+/// A port that differs from the others.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Port {
+    /// Its host.
+    pub host: u32,
+    /// Its number on the host; `None` is all of them.
+    pub nic: Option<u32>,
+    /// What it sends, GB/s.
+    pub send_gbps: Option<f64>,
+    /// What it receives, GB/s.
+    pub receive_gbps: Option<f64>,
+    /// Whether it carries nothing.
+    pub failed: bool,
+}
+
+/// A leaf switch with failed uplinks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Uplink {
+    /// The leaf's number: its hosts divided by [`Leaf::hosts`].
+    pub leaf: u32,
+    /// Its rail; 0 without rails.
+    pub rail: u32,
+    /// How many of its uplinks failed.
+    pub failed: u32,
+}
+
+impl Fabric {
+    /// Ranks, hosts and leaf switches that the file names but the job does not have.
+    ///
+    /// # Errors
+    /// Which, and what the job has.
+    pub fn check(&self, ranks: u32, hosts: u32, rails: u32) -> Result<(), FabricError> {
+        let absent = |what: &str, number: u32, count: u32| {
+            Err(FabricError::Absent {
+                what: what.to_owned(),
+                number,
+                count,
+            })
+        };
+        if let Some(rank) = self.delays.keys().find(|rank| **rank >= ranks) {
+            return absent("rank", *rank, ranks);
+        }
+        if let Some(port) = self.ports.iter().find(|port| port.host >= hosts) {
+            return absent("host", port.host, hosts);
+        }
+        let nics = self.ports.iter().filter_map(|port| port.nic);
+        if let Some(nic) = nics.into_iter().find(|nic| *nic >= rails) {
+            return absent("nic", nic, rails);
+        }
+        let Some(leaf) = &self.leaf else {
+            return match self.uplinks.first() {
+                Some(uplink) => absent("leaf", uplink.leaf, 0),
+                None => Ok(()),
+            };
+        };
+        let leaves = hosts.div_ceil(leaf.hosts);
+        let rails = if leaf.rails { rails } else { 1 };
+        for uplink in &self.uplinks {
+            if uplink.leaf >= leaves {
+                return absent("leaf", uplink.leaf, leaves);
+            }
+            if uplink.rail >= rails {
+                return absent("rail", uplink.rail, rails);
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes of a slot, or those of the runtime.
+    pub fn slot_bytes(&self, protocol: program::Protocol, usual: u32) -> u32 {
+        let given = match protocol {
+            program::Protocol::Ll => self.slots.ll,
+            program::Protocol::Ll128 => self.slots.ll128,
+            program::Protocol::Simple => self.slots.simple,
+        };
+        given.unwrap_or(usual)
+    }
+}

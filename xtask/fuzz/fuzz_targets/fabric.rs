@@ -1,0 +1,5 @@
+//! See `fuzz_targets::fabric`.
+
+#![no_main]
+
+topo_fuzz::fuzz!("fabric");
