@@ -13,11 +13,12 @@
 //! # Ok::<(), executor::Error>(())
 //! ```
 //!
-//! In reading order: [`reduce`], `program`, `bases`, `interpret`, `remote`, [`profile`], `work`, [`model`],
-//! [`choose`].
+//! In reading order: [`reduce`], `program`, `bases`, `interpret`, `remote`, [`profile`], `work`,
+//! [`model`], `fit`, [`choose`].
 
 mod bases;
 pub mod choose;
+mod fit;
 mod interpret;
 pub mod model;
 pub mod profile;

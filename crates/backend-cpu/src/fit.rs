@@ -1,0 +1,140 @@
+//! Fits the model to measured times.
+
+use crate::model::{Model, PARAMETERS};
+use crate::profile::MeasuredChoice;
+
+/// How far a fitted parameter may be from the usual one, as a factor. Times that hardly depend on a
+/// parameter would let it drift.
+const FURTHEST: f64 = 4.0;
+
+/// Passes over all parameters when they are fitted.
+const PASSES: u32 = 60;
+
+impl Model {
+    /// The model whose times are nearest to measured ones, on a logarithmic scale. `cores`: on how
+    /// many they were measured.
+    pub fn fit(measured: &[MeasuredChoice], sizes: &[u64], cores: u32) -> Self {
+        let mut model = Self::USUAL;
+        let mut error = model.error(measured, sizes, cores);
+        let mut factor = 2.0;
+        for _ in 0..PASSES {
+            let before = error;
+            for parameter in 0..PARAMETERS {
+                for change in [factor, 1.0 / factor] {
+                    let mut other = model;
+                    *other.parameter(parameter) *= change;
+                    let usual = *Self::USUAL.clone().parameter(parameter);
+                    let ratio = *other.parameter(parameter) / usual;
+                    if !(1.0 / FURTHEST..=FURTHEST).contains(&ratio) {
+                        continue;
+                    }
+                    let changed = other.error(measured, sizes, cores);
+                    if changed < error {
+                        (model, error) = (other, changed);
+                    }
+                }
+            }
+            if error >= before {
+                factor = f64::sqrt(factor);
+            }
+        }
+        model
+    }
+
+    /// How far predicted times are from measured ones: the mean of the logarithms of their ratios,
+    /// without signs, so that single times that other programs disturbed count little.
+    pub fn error(&self, measured: &[MeasuredChoice], sizes: &[u64], cores: u32) -> f64 {
+        let (mut sum, mut count) = (0.0, 0.0);
+        for measured in measured {
+            let Some(choice) = measured.choice(1) else {
+                continue;
+            };
+            for (bytes, time) in sizes.iter().zip(&measured.times_us) {
+                let shape = (measured.ranks, cores);
+                if let Some(predicted) = self.time_us(measured.collective, &choice, shape, *bytes) {
+                    sum += (predicted / time).ln().abs();
+                    count += 1.0;
+                }
+            }
+        }
+        if count > 0.0 { sum / count } else { 0.0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use executor::backend::CommunicatorShape;
+    use executor::{Choice, Request};
+    use program::{Collective, ElementType, Reduction, Schedule};
+
+    use super::*;
+    use crate::Profile;
+
+    #[test]
+    fn the_built_in_model_is_fitted_to_the_built_in_times() {
+        let Profile {
+            model,
+            measured,
+            sizes,
+            ..
+        } = Profile::default();
+        let fitted = Model::fit(&measured, &sizes, 2);
+        let error = |model: &Model| model.error(&measured, &sizes, 2);
+        assert!(
+            error(&model) < 1.01 * error(&fitted),
+            "copy the fitted model to default.toml: {fitted:#?}"
+        );
+    }
+
+    #[test]
+    fn a_fit_finds_the_model_behind_the_times() {
+        let mut profile = Profile::default();
+        let behind = Model {
+            switch_us: 5.0,
+            signal_us: 0.5,
+            copy_gb_s: 3.0,
+            ..profile.model
+        };
+        for measured in &mut profile.measured {
+            let choice = measured.choice(1).expect("the file is right");
+            for (time, bytes) in measured.times_us.iter_mut().zip(&profile.sizes) {
+                let shape = (measured.ranks, 2);
+                let known = behind.time_us(measured.collective, &choice, shape, *bytes);
+                *time = known.unwrap_or(*time);
+            }
+        }
+        let fitted = Model::fit(&profile.measured, &profile.sizes, 2);
+        assert!(fitted.error(&profile.measured, &profile.sizes, 2) < 0.05);
+        assert!((fitted.switch_us / 5.0).ln().abs() < 0.3, "{fitted:#?}");
+    }
+
+    #[test]
+    fn with_many_ranks_on_a_core_a_leader_does_the_work() {
+        let profile = Profile::default();
+        let chosen = |ranks, count| {
+            let request = Request {
+                collective: Collective::AllReduce,
+                element: ElementType::F32,
+                reduction: Reduction::Sum,
+                root: 0,
+                to: 0,
+                in_place: false,
+                count,
+                choice: None,
+            };
+            let shape = CommunicatorShape {
+                ranks,
+                one_process: false,
+                one_host: true,
+                channels: 2,
+                cores: 2,
+            };
+            profile.choose(&request, shape)
+        };
+        let schedule = |ranks, count| chosen(ranks, count).map(|it: Choice| it.schedule);
+        assert_eq!(schedule(64, 2), Some(Schedule::Leader));
+        assert_eq!(schedule(1000, 2), Some(Schedule::Leader));
+        let long = chosen(64, 1 << 18).map(|it| (it.schedule, it.channels));
+        assert_eq!(long, Some((Schedule::Leader, 2)));
+    }
+}
