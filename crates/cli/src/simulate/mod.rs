@@ -114,7 +114,7 @@ pub fn run(
         }
     };
     if let Some(path) = &arguments.trace {
-        output::write(path, &trace::perfetto(&done)?)?;
+        output::write(path, &(trace::perfetto(&done)? + "\n"))?;
         let left_out = done.simulated.outcome.spans_left_out;
         if left_out > 0 {
             output.warnings.push(format!(
