@@ -74,11 +74,7 @@ pub fn work(collective: Collective, choice: &Choice, ranks: u32, bytes: u64) -> 
         collective,
         ranks: f64::from(ranks),
         message: bytes as f64,
-        // Bytes of one rank's block.
-        block: match collective.splits_message() {
-            true => bytes as f64 / f64::from(ranks.max(1)),
-            false => bytes as f64,
-        },
+        block: bytes as f64 / collective.blocks(ranks).max(1) as f64,
         leaders: f64::from(choice.channels.max(1)),
     };
     Some(match choice.transfer {
@@ -87,10 +83,13 @@ pub fn work(collective: Collective, choice: &Choice, ranks: u32, bytes: u64) -> 
     })
 }
 
+/// A collective, as numbers to calculate with.
 struct Job {
     collective: Collective,
     ranks: f64,
+    /// Bytes of the message.
     message: f64,
+    /// Bytes of a block of it.
     block: f64,
     leaders: f64,
 }

@@ -31,14 +31,9 @@ impl Request {
     /// Bytes of the message as cost models count them: all ranks' parts together if the collective
     /// gathers or scatters.
     pub fn bytes(&self, ranks: u32) -> u64 {
-        let blocks = if self.collective.splits_message() {
-            u64::from(ranks)
-        } else {
-            1
-        };
         self.count
             .saturating_mul(u64::from(self.element.bytes()))
-            .saturating_mul(blocks)
+            .saturating_mul(self.collective.blocks(ranks))
     }
 }
 

@@ -108,15 +108,6 @@ impl Program {
         }
         Ok(bound)
     }
-
-    /// The largest number of blocks that a rank has in its input or output.
-    pub(crate) fn most_blocks(&self) -> u64 {
-        if self.collective.splits_message() {
-            u64::from(self.ranks)
-        } else {
-            1
-        }
-    }
 }
 
 impl<'a> MessageLayout<'a> {
@@ -125,7 +116,7 @@ impl<'a> MessageLayout<'a> {
         if element == 0 {
             return Err(BindError::NoElement);
         }
-        let blocks = program.most_blocks();
+        let blocks = program.collective.blocks(program.ranks);
         let bytes = message
             .count
             .checked_mul(element)

@@ -79,6 +79,15 @@ impl Collective {
         )
     }
 
+    /// Blocks of the message: one for each rank, or one.
+    pub const fn blocks(self, ranks: u32) -> u64 {
+        if self.splits_message() {
+            ranks as u64
+        } else {
+            1
+        }
+    }
+
     /// Whether the collective applies a reduction.
     pub const fn reduces(self) -> bool {
         matches!(self, Self::AllReduce | Self::ReduceScatter | Self::Reduce)

@@ -41,11 +41,7 @@ impl Job {
             in_place: false,
             channels: &channels,
         };
-        let blocks = if self.collective.splits_message() {
-            u64::from(self.ranks)
-        } else {
-            1
-        };
+        let blocks = self.collective.blocks(self.ranks);
         let message = MessageSize {
             count: self.bytes / 4 / blocks,
             element_bytes: 4,

@@ -159,11 +159,7 @@ impl Spec {
 
     /// A message of `bytes`, or the next smaller possible one, of this type.
     pub fn check<T: Sample>(&self, bytes: u64) -> Result<Check> {
-        let blocks = if self.collective.splits_message() {
-            u64::from(self.ranks)
-        } else {
-            1
-        };
+        let blocks = self.collective.blocks(self.ranks);
         let count = (bytes / size_of::<T>() as u64 / blocks).max(1);
         Ok(Check {
             collective: self.collective,

@@ -173,10 +173,7 @@ fn groups(report: &RunReport, form: Form) -> Vec<Vec<Column>> {
     let largest = spec.sizes.iter().copied().max().unwrap_or(0);
     let largest = largest.max(element * u64::from(spec.ranks));
     let digits = |number: u64| number.to_string().len();
-    let blocks = match spec.collective.splits_message() {
-        true => u64::from(spec.ranks),
-        false => 1,
-    };
+    let blocks = spec.collective.blocks(spec.ranks);
     let mut what = vec![
         number("size", digits(largest).max(5)),
         number("count", digits(largest / element / blocks).max(5)),

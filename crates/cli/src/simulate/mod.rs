@@ -223,11 +223,7 @@ fn simulated(
     };
     let lowering = Lowering::new(&request)?;
     let element_bytes = arguments.element.bytes();
-    let blocks = if collective.splits_message() {
-        u64::from(ranks)
-    } else {
-        1
-    };
+    let blocks = collective.blocks(ranks);
     let count = (arguments.size / u64::from(element_bytes) / blocks).max(1);
     let message = MessageSize {
         count,
