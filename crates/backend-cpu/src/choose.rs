@@ -20,23 +20,26 @@ impl Profile {
         }
     }
 
-    /// The fastest measured choice for a request; a fixed default if none was measured.
+    /// The choice for a request that is expected to be the fastest.
     pub fn choose(&self, request: &Request, shape: CommunicatorShape) -> Option<Choice> {
-        let model = self.of(shape);
         let bytes = request.bytes(shape.ranks);
         if !shape.one_host {
             // Measurements between ranks of one host do not apply to a network.
             return Some(between_hosts(request, bytes));
         }
-        let can = |estimate: &Estimate<Choice>| serves(request, &estimate.choice, shape.ranks);
-        let estimates = model.estimates(request.collective, bytes).into_iter();
-        let best = estimates
-            .filter(can)
-            .min_by(|one, other| one.time_us.total_cmp(&other.time_us));
-        Some(best.map_or_else(|| fallback(request, bytes), |best| best.choice))
+        let fastest = |estimates: Vec<Estimate<Choice>>| {
+            let estimates = estimates.into_iter();
+            let can = estimates.filter(|it| serves(request, &it.choice, shape.ranks));
+            can.min_by(|one, other| one.time_us.total_cmp(&other.time_us))
+        };
+        let model = self.of(shape);
+        let measured = fastest(model.measured(request.collective, bytes));
+        let best = measured.or_else(|| fastest(model.predicted(request.collective, bytes)));
+        Some(best?.choice)
     }
 
-    /// Predicted time of a choice, µs; `None` if it was not measured.
+    /// Predicted time of a choice, µs; `None` between hosts, and for what was not measured beside
+    /// other choices or has no model.
     pub fn predict(
         &self,
         request: &Request,
@@ -47,12 +50,16 @@ impl Profile {
             return None;
         }
         let bytes = request.bytes(shape.ranks);
-        let estimates = self.of(shape).estimates(request.collective, bytes);
+        let measured = self.of(shape).measured(request.collective, bytes);
+        if measured.is_empty() {
+            let ranks = (shape.ranks, shape.cores);
+            return (self.model).time_us(request.collective, choice, ranks, bytes);
+        }
         let same = |it: &Estimate<Choice>| {
             (it.choice.schedule, it.choice.transfer) == (choice.schedule, choice.transfer)
                 && (choice.transfer == Transfer::Direct || it.choice.protocol == choice.protocol)
         };
-        Some(estimates.into_iter().find(same)?.time_us)
+        Some(measured.into_iter().find(same)?.time_us)
     }
 }
 
@@ -97,26 +104,6 @@ fn all_choices(collective: Collective) -> impl Iterator<Item = Choice> {
     choices.filter(move |choice| choice.schedule.serves(collective, choice.transfer))
 }
 
-/// A choice that always works.
-fn fallback(request: &Request, bytes: u64) -> Choice {
-    let ring = Schedule::Ring.serves(request.collective, Transfer::Fifo);
-    Choice {
-        schedule: if ring && bytes > 64 << 10 {
-            Schedule::Ring
-        } else {
-            Schedule::Mesh
-        },
-        transfer: Transfer::Fifo,
-        protocol: if bytes > 64 << 10 {
-            Protocol::Simple
-        } else {
-            Protocol::Ll
-        },
-        channels: 1,
-        piece_bytes: 0,
-    }
-}
-
 /// Largest message between hosts sent with LL, which rings no bell for posted slots, bytes.
 const MOST_REMOTE_LL: u64 = 2 << 10;
 
@@ -158,6 +145,17 @@ impl CostModel for ProfileModel<'_> {
     }
 
     fn estimates(&self, collective: Collective, bytes: u64) -> Vec<Estimate<Choice>> {
+        let measured = self.measured(collective, bytes);
+        if measured.is_empty() {
+            return self.predicted(collective, bytes);
+        }
+        measured
+    }
+}
+
+impl ProfileModel<'_> {
+    /// The times that were measured with as many ranks.
+    fn measured(&self, collective: Collective, bytes: u64) -> Vec<Estimate<Choice>> {
         let (profile, shape) = (self.profile, self.shape);
         let measured = profile.measured.iter().filter(|it| {
             (it.collective, it.ranks, it.threads) == (collective, shape.ranks, shape.one_process)
@@ -168,24 +166,27 @@ impl CostModel for ProfileModel<'_> {
                 time_us: interpolate(&profile.sizes, &it.times_us, bytes)?,
             })
         };
-        let known: Vec<_> = measured.filter_map(estimate).collect();
-        if !known.is_empty() {
-            return known;
-        }
+        measured.filter_map(estimate).collect()
+    }
+
+    /// The times that the model predicts.
+    fn predicted(&self, collective: Collective, bytes: u64) -> Vec<Estimate<Choice>> {
+        let shape = self.shape;
         let leaders = u16::try_from(shape.cores).unwrap_or(u16::MAX);
-        let most = [1, leaders.clamp(1, shape.channels.max(1))];
+        let leaders = leaders.clamp(1, shape.channels.max(1));
         let choices = all_choices(collective).flat_map(|choice| {
-            // More channels only help algorithms that leave ranks without work.
-            let several = choice.schedule == Schedule::Leader && most[1] > 1;
-            let channels = if several { &most[..] } else { &most[..1] };
-            channels.iter().map(move |channels| Choice {
-                channels: *channels,
+            // More channels only help an algorithm that leaves ranks without work.
+            let several = choice.schedule == Schedule::Leader && leaders > 1;
+            let several = several.then_some(Choice {
+                channels: leaders,
                 ..choice
-            })
+            });
+            [choice].into_iter().chain(several)
         });
         let ranks = (shape.ranks, shape.cores);
         let predicted = choices.filter_map(|choice| {
-            let time_us = (profile.model).time_us(collective, &choice, ranks, bytes)?;
+            let model = &self.profile.model;
+            let time_us = model.time_us(collective, &choice, ranks, bytes)?;
             Some(Estimate { choice, time_us })
         });
         predicted.collect()
