@@ -59,8 +59,7 @@ pub struct Connections {
     pub transports: Vec<Transport>,
     known: FxHashMap<End, usize>,
     segments: FxHashMap<Handle, Arc<Segment>>,
-    own: Option<Arc<Segment>>,
-    /// The offer of `own`.
+    /// The segment with this rank's bell and buffer table, and how others open it.
     base: Offer,
     /// The bell of this rank's own proxies.
     proxies: Option<Bell>,
@@ -146,7 +145,6 @@ impl Connections {
             transports: Vec::new(),
             known: FxHashMap::default(),
             segments: FxHashMap::default(),
-            own: None,
             base: Offer::default(),
             proxies: None,
             progress: None,
@@ -164,7 +162,6 @@ impl Connections {
             connections.proxies = Some(bell);
             connections.progress = network.progress();
         }
-        connections.own = Some(segment);
         Ok(connections)
     }
 
@@ -189,7 +186,7 @@ impl Connections {
                 self.meet_remote()?;
                 continue;
             }
-            let segment = match &self.own {
+            let segment = match &self.base.segment {
                 Some(own) if peer == self.rank => Arc::clone(own),
                 _ => self.open(peer, offer)?,
             };

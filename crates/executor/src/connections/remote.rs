@@ -26,7 +26,8 @@ impl Connections {
         let nobody = nobody.and_then(|it| it.bell(0));
         self.bells
             .push(nobody.map_err(|source| self.memory(source))?);
-        let own = self.own.as_ref().ok_or_else(|| self.no_network())?;
+        let own = self.base.segment.as_ref();
+        let own = own.ok_or_else(|| self.no_network())?;
         let buffer_table = own
             .buffer_table(BASE_TABLE)
             .map_err(|source| self.memory(source))?;
