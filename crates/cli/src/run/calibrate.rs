@@ -76,9 +76,8 @@ pub fn run(
             }
         }
     }
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let cores = u32::try_from(cores).unwrap_or(u32::MAX);
-    profile.model = Model::fit(&profile.measured, &profile.sizes, cores);
+    let measured_on = u32::try_from(cores()).unwrap_or(u32::MAX);
+    profile.model = Model::fit(&profile.measured, &profile.sizes, measured_on);
     output.write(profile.to_toml()?, arguments.output.as_deref())
 }
 
@@ -131,7 +130,12 @@ fn machine() -> String {
         let (name, value) = line.split_once(':')?;
         (name.trim() == "model name").then(|| value.trim().to_owned())
     });
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let cores = cores();
     let model = model.unwrap_or_else(|| std::env::consts::ARCH.to_owned());
     format!("{model}, {cores} cores")
+}
+
+/// Cores that this process may use.
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }

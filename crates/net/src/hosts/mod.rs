@@ -345,7 +345,7 @@ fn sharing(infos: &[PeerInfo], rank: u32) -> impl Iterator<Item = &PeerInfo> + C
     infos.iter().filter(move |it| own.shares_cores(it))
 }
 
-/// The least number of cores that ranks of one machine share; 1 if one of them does not know.
+/// The least number of cores that the ranks of one machine share; 1 if none of them knows.
 fn least_cores(infos: &[PeerInfo]) -> u32 {
     let mut machines: HashMap<u64, Vec<u8>> = HashMap::new();
     for info in infos {
